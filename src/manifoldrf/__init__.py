@@ -1,0 +1,83 @@
+"""Any kernel on any curved space as plain, positive feature vectors.
+
+The stages, in the order data flows through them: ``geometry`` (manifolds, meshes, graphs), and further stages
+as they are built. Public names are imported on first use, so that ``import manifoldrf`` itself is quick.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from manifoldrf.geometry.builders import grid_graph, knn_graph, mesh_graph
+    from manifoldrf.geometry.dimension import estimate_dimension
+    from manifoldrf.geometry.graphs import Graph, GraphWarning
+    from manifoldrf.geometry.heat import heat_graph
+    from manifoldrf.geometry.manifolds import (
+        AbstractManifold,
+        Ellipsoid,
+        FlatTorus,
+        HyperbolicSpace,
+        MobiusStrip,
+        Sphere,
+        Torus,
+    )
+    from manifoldrf.geometry.meshes import MeshReport, MeshSample, TriangleMesh
+    from manifoldrf.geometry.sampling import thin
+
+__version__ = "0.1.0"
+
+# Where each public name lives.
+_HOMES = {
+    "AbstractManifold": "geometry.manifolds",
+    "Ellipsoid": "geometry.manifolds",
+    "FlatTorus": "geometry.manifolds",
+    "Graph": "geometry.graphs",
+    "GraphWarning": "geometry.graphs",
+    "HyperbolicSpace": "geometry.manifolds",
+    "MeshReport": "geometry.meshes",
+    "MeshSample": "geometry.meshes",
+    "MobiusStrip": "geometry.manifolds",
+    "Sphere": "geometry.manifolds",
+    "Torus": "geometry.manifolds",
+    "TriangleMesh": "geometry.meshes",
+    "estimate_dimension": "geometry.dimension",
+    "grid_graph": "geometry.builders",
+    "heat_graph": "geometry.heat",
+    "knn_graph": "geometry.builders",
+    "mesh_graph": "geometry.builders",
+    "thin": "geometry.sampling",
+}
+
+__all__ = [
+    "AbstractManifold",
+    "Ellipsoid",
+    "FlatTorus",
+    "Graph",
+    "GraphWarning",
+    "HyperbolicSpace",
+    "MeshReport",
+    "MeshSample",
+    "MobiusStrip",
+    "Sphere",
+    "Torus",
+    "TriangleMesh",
+    "estimate_dimension",
+    "grid_graph",
+    "heat_graph",
+    "knn_graph",
+    "mesh_graph",
+    "thin",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name on first use (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'manifoldrf' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"manifoldrf.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

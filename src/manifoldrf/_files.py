@@ -1,0 +1,66 @@
+"""Writing that leaves the old file or the new one, never half of it."""
+
+import errno
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from manifoldrf._validation import reject
+
+_NO_PERMISSION = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def as_path(path: Any, name: str = "path") -> Path:
+    """Return a string or path-like object as a Path."""
+    if not isinstance(path, str | os.PathLike):
+        reject(name, "a string or a path", repr(path), TypeError)
+    return Path(path)
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Give a temporary path in the folder of ``path`` that takes its place when the block succeeds.
+
+    On any exception, an interrupt included, the temporary file is removed and ``path`` is as it was. The mode
+    of an existing file is kept, and a link is followed as an ordinary write would.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     target = Path(folder) / "values.txt"
+    ...     with atomic_path(target) as temporary:
+    ...         _ = temporary.write_text("1 2 3")
+    ...     target.read_text()
+    '1 2 3'
+    """
+    target = path.resolve()
+    if not target.parent.is_dir():
+        reject("path", "in a folder that exists", path, FileNotFoundError)
+    if target.is_dir():
+        reject("path", "a file, not a folder", path, IsADirectoryError)
+    temporary = target.with_name(f".{uuid.uuid4().hex}{target.suffix}")
+    try:
+        _create(temporary, path)
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())  # else a power cut can leave the new name on empty blocks
+        if target.exists():
+            shutil.copymode(target, temporary)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)  # nothing is left there after a successful replace
+
+
+def _create(temporary: Path, path: Path) -> None:
+    """Create the empty temporary file with the usual mode, or say that the folder refuses it."""
+    try:
+        temporary.touch(exist_ok=False)
+    except OSError as error:
+        if error.errno in _NO_PERMISSION:
+            reject("path", "in a folder that is writable", path, PermissionError)
+        raise  # a full disk, a name too long: the system's own words are better

@@ -1,0 +1,41 @@
+"""Philox 4x32-10 for compiled code: random numbers as a pure function of (key, counter).
+
+Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. A walk that draws
+from counter (start node, walk, step) gives the same bits in any thread and any order.
+"""
+
+import numba
+import numpy as np
+
+_MULTIPLIER_0 = np.uint64(0xD2511F53)
+_MULTIPLIER_1 = np.uint64(0xCD9E8D57)
+_WEYL_0 = np.uint64(0x9E3779B9)
+_WEYL_1 = np.uint64(0xBB67AE85)
+_LOW = np.uint64(0xFFFFFFFF)
+_32 = np.uint64(32)
+_ROUNDS = 10
+# A 53-bit integer times 2^-53 is uniform on [0, 1) and never rounds up to 1.
+_TO_UNIT = 1.0 / 9007199254740992.0
+
+
+@numba.njit(nogil=True, cache=True)
+def philox4x32(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+    """Return four 32-bit words (as uint64) for a counter of four and a key of two 32-bit words."""
+    a, b, c, d = np.uint64(c0) & _LOW, np.uint64(c1) & _LOW, np.uint64(c2) & _LOW, np.uint64(c3) & _LOW
+    x, y = np.uint64(k0) & _LOW, np.uint64(k1) & _LOW
+    for _ in range(_ROUNDS):
+        p0 = _MULTIPLIER_0 * a
+        p1 = _MULTIPLIER_1 * c
+        a, b, c, d = (p1 >> _32) ^ b ^ x, p1 & _LOW, (p0 >> _32) ^ d ^ y, p0 & _LOW
+        x = (x + _WEYL_0) & _LOW
+        y = (y + _WEYL_1) & _LOW
+    return a, b, c, d
+
+
+@numba.njit(nogil=True, cache=True)
+def uniform_pair(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+    """Two independent doubles in [0, 1) with 53 random bits each."""
+    a, b, c, d = philox4x32(c0, c1, c2, c3, k0, k1)
+    first = ((a << _32) | b) >> np.uint64(11)
+    second = ((c << _32) | d) >> np.uint64(11)
+    return np.float64(first) * _TO_UNIT, np.float64(second) * _TO_UNIT

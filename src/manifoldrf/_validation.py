@@ -1,0 +1,167 @@
+"""One phrasing for every error: the argument, the rule, the value.
+
+``ValueError`` for a value that breaks the rule, ``TypeError`` for a thing of the wrong kind; both read
+"`n_neighbors` must be an integer in [1, 3999]. Got 5000."
+"""
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+# Squared distances of larger coordinates overflow float64 (1e154 squared is the last finite square).
+LARGEST_COORDINATE = 1e150
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A range of numbers that prints itself as in a textbook: "[0, 1)", "(0, inf)"."""
+
+    low: float = -np.inf
+    high: float = np.inf
+    low_open: bool = False
+    high_open: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        above = value > self.low if self.low_open else value >= self.low
+        below = value < self.high if self.high_open else value <= self.high
+        return above and below and np.isfinite(value)
+
+    def __str__(self) -> str:
+        left = "(" if self.low_open or np.isinf(self.low) else "["
+        right = ")" if self.high_open or np.isinf(self.high) else "]"
+        return f"{left}{self.low:g}, {self.high:g}{right}"
+
+
+POSITIVE = Interval(0.0, low_open=True)
+NONNEGATIVE = Interval(0.0)
+
+
+def reject(name: str, rule: str, value: object, kind: type[Exception] = ValueError) -> NoReturn:
+    """Raise the one error text of the library."""
+    raise kind(f"`{name}` must be {rule}. Got {value}.")
+
+
+def check_integer(value: Any, name: str, low: int, high: int | None = None) -> int:
+    """Return ``value`` as an int in [low, high]; booleans are not integers here."""
+    bounds = f"[{low}, {'inf)' if high is None else f'{high}]'}"
+    rule = f"an integer in {bounds}"
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
+        reject(name, rule, repr(value), TypeError)
+    number = int(value)
+    if number < low or (high is not None and number > high):
+        reject(name, rule, value)
+    return number
+
+
+def check_jobs(n_jobs: Any, name: str = "n_jobs") -> int:
+    """Return a number of threads, at least 1; -1 means as many as this process may use."""
+    if isinstance(n_jobs, bool | np.bool_) or not isinstance(n_jobs, Integral):
+        reject(name, "-1 or an integer in [1, inf)", repr(n_jobs), TypeError)
+    number = int(n_jobs)
+    if number < 1 and number != -1:
+        reject(name, "-1 or an integer in [1, inf)", number)
+    if number == -1:
+        # A container or batch system may allow fewer cores than the machine has.
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return number
+
+
+def check_real(value: Any, name: str, interval: Interval) -> float:
+    """Return ``value`` as a finite float inside the interval."""
+    rule = f"a number in {interval}"
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        reject(name, rule, repr(value), TypeError)
+    if float(value) not in interval:
+        reject(name, rule, value)
+    return float(value)
+
+
+def check_option(value: Any, name: str, options: Collection[str]) -> str:
+    """Return ``value`` if it is one of the named options."""
+    if not isinstance(value, str) or value not in options:
+        reject(name, "one of " + ", ".join(repr(option) for option in options), repr(value))
+    return value
+
+
+def _as_floats(values: ArrayLike, name: str) -> FloatArray:
+    """Float64 copy-free view where possible, or one clear sentence."""
+    try:
+        raw = np.asarray(values)
+        # Text and dates convert to floats without complaint; they are never coordinates.
+        if raw.dtype.kind in "biufO":
+            return np.asarray(raw, dtype=np.float64)
+    except (TypeError, ValueError):
+        reject(name, "an array of numbers", f"{type(values).__name__}", TypeError)
+    reject(name, "an array of numbers", f"{type(values).__name__} of dtype {raw.dtype}", TypeError)
+
+
+def _check_finite(array: FloatArray, name: str) -> None:
+    """Name the first entry that is NaN, infinite or too large to square."""
+    size = np.abs(array)
+    good = size <= LARGEST_COORDINATE  # False for NaN as well
+    if not good.all():
+        index = tuple(int(i) for i in np.argwhere(~good)[0])
+        rule = f"finite, with entries below {LARGEST_COORDINATE:g} in size"
+        reject(name, rule, f"{array[index]} at index {index}")
+
+
+def check_points(
+    points: ArrayLike, name: str = "points", *, n_columns: int | None = None, min_rows: int = 1
+) -> FloatArray:
+    """Return points as a finite float64 array of shape (n, d), without a copy where possible."""
+    array = _as_floats(points, name)
+    columns = "d" if n_columns is None else str(n_columns)
+    if array.ndim != 2 or (n_columns is not None and array.shape[1] != n_columns):
+        reject(name, f"an array of shape (n, {columns})", f"shape {array.shape}")
+    if array.shape[0] < min_rows or array.shape[1] == 0:
+        reject(name, f"an array with at least {min_rows} row(s) and one column", f"shape {array.shape}")
+    _check_finite(array, name)
+    return array
+
+
+def check_vector(values: ArrayLike, name: str, length: int, interval: Interval) -> FloatArray:
+    """Return a float64 vector of the given length with every entry inside the interval."""
+    array = _as_floats(values, name)
+    if array.shape != (length,):
+        reject(name, f"a vector of shape ({length},)", f"shape {array.shape}")
+    _check_finite(array, name)
+    bad = [i for i in (int(array.argmin()), int(array.argmax())) if float(array[i]) not in interval]
+    if bad:
+        reject(name, f"a vector with entries in {interval}", f"{array[bad[0]]} at index {bad[0]}")
+    return array
+
+
+def check_indices(indices: ArrayLike, name: str, n_items: int) -> IntArray:
+    """Return a vector of integer indices in [0, n_items - 1]; a single integer becomes a vector of one."""
+    array = np.atleast_1d(np.asarray(indices))
+    if array.ndim != 1 or array.size == 0:
+        reject(name, "a non-empty vector of indices", f"shape {array.shape}")
+    return _check_index_array(array, name, n_items)
+
+
+def check_faces(faces: ArrayLike, name: str, n_vertices: int) -> IntArray:
+    """Return faces as an int64 array of shape (m, 3) with indices in [0, n_vertices - 1]."""
+    array = np.asarray(faces)
+    if array.ndim != 2 or array.shape[1] != 3 or array.shape[0] == 0:
+        reject(name, "an array of triangles of shape (m, 3) with m >= 1", f"shape {array.shape}")
+    return _check_index_array(array, name, n_vertices)
+
+
+def _check_index_array(array: NDArray[Any], name: str, n_items: int) -> IntArray:
+    """Check kind and range of an array of indices."""
+    rule = f"integers in [0, {n_items - 1}]"
+    if array.dtype.kind not in "iu":
+        reject(name, rule, f"dtype {array.dtype}", TypeError)
+    bad = (array < 0) | (array >= n_items)
+    if bad.any():
+        index = tuple(int(i) for i in np.argwhere(bad)[0])
+        reject(name, rule, f"{array[index]} at index {index}")
+    return array.astype(np.int64, copy=False)

@@ -1,0 +1,1 @@
+"""Where the data lives: manifolds with closed forms, triangle meshes, graphs."""

@@ -1,0 +1,245 @@
+"""Builders: graphs from points, from meshes, and wrap-around grids."""
+
+import functools
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from manifoldrf._optional import require
+from manifoldrf._validation import (
+    NONNEGATIVE,
+    POSITIVE,
+    FloatArray,
+    IntArray,
+    check_integer,
+    check_jobs,
+    check_option,
+    check_real,
+    check_vector,
+    reject,
+)
+from manifoldrf.geometry.extension import GridExtension, MeshExtension, NeighborExtension
+from manifoldrf.geometry.graphs import Graph, report_problems
+from manifoldrf.geometry.manifolds import AbstractManifold, FlatTorus
+from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.geometry.neighbors import NeighborSearch, check_cloud, without_self
+
+__all__ = ["grid_graph", "knn_graph", "mesh_graph"]
+
+_DEFAULT_NEIGHBORS = 8  # the paper's k for closed surfaces
+
+
+def knn_graph(
+    points: ArrayLike,
+    *,
+    n_neighbors: int | None = None,
+    bandwidth: str | float = "median",
+    self_loops: bool = False,
+    density_correction: float | ArrayLike = 0.0,
+    metric: AbstractManifold | None = None,
+    n_jobs: int = -1,
+) -> Graph:
+    """Join every point to its nearest neighbours, with Gaussian affinities.
+
+    A_ij = exp(-|x_i - x_j|^2 / bandwidth) if i is among the nearest neighbours of j or j among those of i.
+
+    Parameters
+    ----------
+    points : array-like of shape (n, d)
+    n_neighbors : int, optional
+        In [1, n - 1]. By default 8, or n - 1 for fewer than nine points.
+    bandwidth : "median" or float, default="median"
+        "median" takes the median squared distance to a neighbour.
+    self_loops : bool, default=False
+        Whether a node is also joined to itself (with affinity 1, before the density correction).
+    density_correction : float or array-like of shape (n,), default=0.0
+        An exponent a divides A_ij by (q_i q_j)^a, q the row sums: 1 removes the influence of uneven sampling
+        (Coifman and Lafon), 0 leaves it. An array is the known sampling density p; A_ij is divided by p_i p_j.
+    metric : AbstractManifold, optional
+        Measure distances along this manifold.
+    n_jobs : int, default=-1
+        Threads of the neighbour search, -1 for all cores; the result does not depend on it.
+
+    Returns
+    -------
+    Graph
+        Affinities that underflow are no edges: a point far from all others becomes an isolated node, and a
+        :class:`GraphWarning` says so.
+
+    Examples
+    --------
+    >>> from manifoldrf import Sphere, knn_graph
+    >>> knn_graph(Sphere().grid(1000), n_neighbors=12, density_correction=1.0)
+    Graph(1000 nodes, 6627 edges, points in R^3)
+    """
+    cloud = check_cloud(points, metric, min_rows=2)
+    k = _check_neighbors(n_neighbors, len(cloud))
+    search = NeighborSearch(cloud, metric, check_jobs(n_jobs))
+    distances, columns = without_self(*search.knn(cloud, k + 1))  # (n, k)
+    n_duplicates = int(np.count_nonzero(distances[:, 0] == 0))
+    width = _check_bandwidth(bandwidth, distances)
+    affinity = _gaussian_union(distances, columns, width)
+    if self_loops:
+        affinity = (affinity + sparse.eye_array(len(cloud))).tocsr()
+    density = _density(affinity, density_correction)
+    if density is not None:
+        _divide_both_ends(affinity, density)
+    extension = NeighborExtension(search, k + int(self_loops), width, density)
+    graph = Graph(affinity, cloud, metric, extension)
+    report_problems(graph, n_duplicates)
+    return graph
+
+
+def mesh_graph(mesh: TriangleMesh, *, weights: str = "gaussian") -> Graph:
+    """Join the vertices of a mesh along its edges.
+
+    Parameters
+    ----------
+    mesh : TriangleMesh
+    weights : {"gaussian", "unit", "cotangent"}, default="gaussian"
+        "gaussian": exp(-length^2 / median squared length). "unit": 1 for every edge. "cotangent": the robust
+        intrinsic-Delaunay cotangent Laplacian, whose weights are nonnegative on every mesh; L = I - W is then
+        the Laplace-Beltrami operator times the heat time of one step, ``graph.weights`` is its mass matrix,
+        and every vertex is also joined to itself.
+
+    Returns
+    -------
+    Graph
+        With "cotangent" the smallest triangle sets the length of a step: a mesh with tiny triangles needs many.
+
+    Examples
+    --------
+    >>> from manifoldrf import TriangleMesh, mesh_graph
+    >>> corners = [[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]
+    >>> mesh_graph(TriangleMesh(corners, [[0, 1, 2], [0, 2, 3]]), weights="unit")
+    Graph(4 nodes, 5 edges, points in R^3)
+    """
+    if not isinstance(mesh, TriangleMesh):
+        reject("mesh", "a TriangleMesh", type(mesh).__name__, TypeError)
+    check_option(weights, "weights", ("gaussian", "unit", "cotangent"))
+    if weights == "cotangent":
+        graph = _cotangent_graph(mesh)
+    else:
+        start, end = mesh.edges.T
+        squared = ((mesh.vertices[start] - mesh.vertices[end]) ** 2).sum(axis=1)
+        width = _check_bandwidth("median", np.sqrt(squared)) if weights == "gaussian" else 1.0
+        values = np.exp(-squared / width) if weights == "gaussian" else np.ones(len(start))
+        affinity = _symmetric(values, start, end, mesh.n_vertices)
+        graph = Graph(affinity, mesh.vertices, extension=MeshExtension(mesh, affinity))
+    report_problems(graph)
+    return graph
+
+
+def grid_graph(side: int, dim: int) -> Graph:
+    """Build the wrap-around grid with ``side`` nodes along each of ``dim`` axes, on the flat torus of side 1.
+
+    Every node is joined to its two neighbours along every axis with affinity 1 (on two nodes per axis they are
+    the same node, with affinity 2). Nodes are numbered with the last axis running fastest.
+
+    Parameters
+    ----------
+    side : int
+        At least 2.
+    dim : int
+        At least 1; side^dim nodes, at most 10^8.
+
+    Examples
+    --------
+    >>> from manifoldrf import grid_graph
+    >>> grid_graph(10, 2)
+    Graph(100 nodes, 200 edges, points in R^2)
+    """
+    side, dim = check_integer(side, "side", 2), check_integer(dim, "dim", 1)
+    if side**dim > 10**8:
+        reject("side", "small enough for side^dim <= 10^8 nodes", f"{side}^{dim}")
+    nodes = np.arange(side)
+    cycle = _symmetric(np.ones(side), nodes, (nodes + 1) % side, side)
+    affinity = functools.reduce(lambda a, b: sparse.kronsum(b, a, format="csr"), [cycle] * dim)
+    affinity = sparse.csr_array(affinity)
+    affinity.sort_indices()
+    torus = FlatTorus(dim)
+    axes = np.unravel_index(np.arange(side**dim), (side,) * dim)
+    points = np.stack(axes, axis=1) / side  # (side^dim, dim)
+    return Graph(affinity, points, torus, GridExtension(torus, side, affinity))
+
+
+def _check_neighbors(n_neighbors: int | None, n_points: int) -> int:
+    """The number of neighbours; only a default is clipped."""
+    if n_neighbors is None:
+        return min(_DEFAULT_NEIGHBORS, n_points - 1)
+    return check_integer(n_neighbors, "n_neighbors", 1, n_points - 1)
+
+
+def _check_bandwidth(bandwidth: str | float, distances: FloatArray) -> float:
+    """The width of the Gaussian affinity."""
+    if not isinstance(bandwidth, str):
+        return check_real(bandwidth, "bandwidth", POSITIVE)
+    check_option(bandwidth, "bandwidth", ("median",))
+    median = float(np.median(distances)) ** 2
+    if median == 0:
+        reject("bandwidth", "a positive number where most neighbours coincide", "a median distance of 0")
+    return median
+
+
+def _gaussian_union(distances: FloatArray, columns: IntArray, width: float) -> Any:
+    """Affinity matrix of the union of the neighbour lists."""
+    n, k = columns.shape
+    values = np.exp(-(distances**2) / width)
+    directed = sparse.csr_array((values.ravel(), columns.ravel(), k * np.arange(n + 1)), shape=(n, n))
+    affinity = directed.maximum(directed.T.tocsr())
+    affinity.eliminate_zeros()  # what underflows is no edge
+    return affinity
+
+
+def _density(affinity: Any, correction: float | ArrayLike) -> FloatArray | None:
+    """What to divide the affinities by at both ends, or None."""
+    if np.ndim(correction) > 0:
+        return check_vector(correction, "density_correction", affinity.shape[0], POSITIVE)
+    exponent = check_real(correction, "density_correction", NONNEGATIVE)
+    if exponent == 0:
+        return None
+    sums = np.asarray(affinity.sum(axis=1)).ravel()
+    return np.asarray(sums**exponent)
+
+
+def _divide_both_ends(affinity: Any, density: FloatArray) -> None:
+    """Divide A_ij by density_i density_j in place; isolated nodes have no entries to divide."""
+    scale = np.divide(1.0, density, out=np.zeros_like(density), where=density > 0)
+    affinity.data *= scale[affinity.indices]
+    affinity.data *= np.repeat(scale, np.diff(affinity.indptr))
+
+
+def _symmetric(values: FloatArray, start: IntArray, end: IntArray, n: int) -> Any:
+    """CSR array with the values at (start, end) and (end, start)."""
+    rows, columns = np.concatenate([start, end]), np.concatenate([end, start])
+    return sparse.coo_array((np.concatenate([values, values]), (rows, columns)), shape=(n, n)).tocsr()
+
+
+def _cotangent_graph(mesh: TriangleMesh) -> Graph:
+    """Lazy walk whose generator is the cotangent Laplacian: A = M - c L, W = I - c M^-1/2 L M^-1/2."""
+    robust_laplacian = require("robust_laplacian", "mesh")
+    used = np.unique(mesh.faces)  # unreferenced vertices have no mass; they stay as isolated nodes
+    renumber = np.zeros(mesh.n_vertices, dtype=np.int64)
+    renumber[used] = np.arange(len(used))
+    laplacian, mass_matrix = robust_laplacian.mesh_laplacian(mesh.vertices[used], renumber[mesh.faces])
+    laplacian, mass = sparse.coo_array(laplacian), mass_matrix.diagonal()
+    off = (laplacian.row != laplacian.col) & (laplacian.data < 0)  # positive ones are round-off
+    conductance = sparse.coo_array(
+        (-laplacian.data[off], (laplacian.row[off], laplacian.col[off])), shape=laplacian.shape
+    ).tocsr()
+    conductance = (conductance + conductance.T) / 2  # exactly symmetric
+    outflow = np.asarray(conductance.sum(axis=1)).ravel()
+    # The longest step that leaves every self-loop nonnegative; the spectrum of W is then inside [-1, 1].
+    step = float(np.min(mass[outflow > 0] / outflow[outflow > 0]))
+    loops = np.maximum(mass - step * outflow, 0.0)
+    small = (step * conductance + sparse.diags_array(loops)).tocoo()
+    affinity = sparse.coo_array(
+        (small.data, (used[small.row], used[small.col])), shape=(mesh.n_vertices, mesh.n_vertices)
+    ).tocsr()
+    affinity.eliminate_zeros()
+    weights = np.zeros(mesh.n_vertices)
+    weights[used] = mass
+    extension = MeshExtension(mesh, affinity)
+    return Graph(affinity, mesh.vertices, extension=extension, weights=weights, step_time=step)

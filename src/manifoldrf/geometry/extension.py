@@ -1,0 +1,186 @@
+"""How a graph reaches points that are not its nodes: affinities of new points to the nodes.
+
+Row z of the result holds the affinities the point z would have if it were a node; its sum is the degree z
+would have, and the row divided by it is one step of the walk from z. A row is zero where no node is in reach.
+"""
+
+import abc
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from manifoldrf._validation import FloatArray
+from manifoldrf.geometry.manifolds import FlatTorus
+from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.geometry.neighbors import NeighborSearch, Pairs
+
+
+class AbstractExtension(abc.ABC):
+    """Affinities of new points to the nodes of one graph."""
+
+    @abc.abstractmethod
+    def affinities(self, queries: FloatArray) -> Any:
+        """CSR array of shape (len(queries), n_nodes), nonnegative."""
+
+
+@dataclass(frozen=True, eq=False)
+class NeighborExtension(AbstractExtension):
+    """Gaussian affinities to the k nearest nodes, corrected for density as those of the graph are.
+
+    Attributes
+    ----------
+    search : NeighborSearch
+        The nodes.
+    n_neighbors : int
+        How many of them a new point is joined to.
+    bandwidth : float
+        Affinity exp(-distance^2 / bandwidth).
+    density : array of shape (n_nodes,), optional
+        What the affinities of the graph were divided by, at both ends (the exponent is applied already).
+    """
+
+    search: NeighborSearch
+    n_neighbors: int
+    bandwidth: float
+    density: FloatArray | None = None
+
+    def affinities(self, queries: FloatArray) -> Any:
+        """CSR array of shape (len(queries), n_nodes)."""
+        distances, columns = self.search.knn(queries, self.n_neighbors)
+        weights = np.exp(-(distances**2) / self.bandwidth)  # (q, k)
+        if self.density is not None:
+            local = self.density[columns]
+            own = _divide((weights * local).sum(axis=1), weights.sum(axis=1))  # (q,)
+            weights = _divide(weights, local * own[:, None])
+        indptr = np.arange(len(queries) + 1) * self.n_neighbors
+        return _csr(weights.ravel(), columns.ravel(), indptr, len(self.search.points))
+
+
+@dataclass(frozen=True, eq=False)
+class HeatExtension(AbstractExtension):
+    """One heat step from a new point: normalised Gaussian weights times the nodes' Sinkhorn factors.
+
+    Attributes
+    ----------
+    search : NeighborSearch
+        The nodes.
+    radius : float
+        Reach of one step.
+    bandwidth : float
+        s2 of one step: weights exp(-distance^2 / s2).
+    factors : array of shape (n_nodes,)
+        u mu: Sinkhorn scaling times node weight.
+    weights : array of shape (n_nodes,)
+        mu, the node weights; a new point takes the mean of those it steps to.
+    surface : SurfaceReach, optional
+        On a mesh: which nodes a point of the surface can step to without leaving it.
+    """
+
+    search: NeighborSearch
+    radius: float
+    bandwidth: float
+    factors: FloatArray
+    weights: FloatArray
+    surface: "SurfaceReach | None" = None
+
+    def affinities(self, queries: FloatArray) -> Any:
+        """CSR array of shape (len(queries), n_nodes)."""
+        if self.surface is None:
+            pairs = self.search.within(queries, self.radius)
+        else:
+            pairs = self.surface.pairs(queries, self.radius)
+        # The nearest node sets the scale: a query off the surface keeps its step, without underflow.
+        nearest = np.full(len(queries), np.inf)
+        np.minimum.at(nearest, pairs.rows, pairs.distances)
+        exponent = (nearest[pairs.rows] ** 2 - pairs.distances**2) / self.bandwidth
+        values = np.exp(exponent) * self.factors[pairs.columns]
+        total = np.bincount(pairs.rows, weights=values, minlength=len(queries))
+        step = values / total[pairs.rows]
+        own = np.bincount(pairs.rows, weights=step * self.weights[pairs.columns], minlength=len(queries))
+        indptr = np.searchsorted(pairs.rows, np.arange(len(queries) + 1))
+        return _csr(step * own[pairs.rows], pairs.columns, indptr, len(self.weights))
+
+
+@dataclass(frozen=True, eq=False)
+class SurfaceReach:
+    """The nodes of a mesh that a point on its surface can step to along the surface.
+
+    Attributes
+    ----------
+    mesh : TriangleMesh
+    pattern : CSR array of shape (n_nodes, n_nodes)
+        Which vertices each vertex can step to.
+    """
+
+    mesh: TriangleMesh
+    pattern: Any
+
+    def pairs(self, queries: FloatArray, radius: float) -> Pairs:
+        """Query-vertex pairs at most ``radius`` apart, through the vertices of the query's nearest face."""
+        corners = barycentric_weights(self.mesh, queries)
+        reached = (corners @ self.pattern).tocsr()
+        reached.sort_indices()
+        rows = np.repeat(np.arange(len(queries)), np.diff(reached.indptr))
+        columns = reached.indices.astype(np.int64)
+        distances = np.linalg.norm(queries[rows] - self.mesh.vertices[columns], axis=1)
+        keep = distances <= radius
+        return Pairs(rows[keep], columns[keep], distances[keep])
+
+
+@dataclass(frozen=True, eq=False)
+class MeshExtension(AbstractExtension):
+    """Affinities interpolated inside the nearest face: exact at the vertices, continuous between them."""
+
+    mesh: TriangleMesh
+    affinity: Any
+
+    def affinities(self, queries: FloatArray) -> Any:
+        """CSR array of shape (len(queries), n_nodes)."""
+        return (barycentric_weights(self.mesh, queries) @ self.affinity).tocsr()
+
+
+@dataclass(frozen=True, eq=False)
+class GridExtension(AbstractExtension):
+    """Affinities interpolated linearly in every coordinate inside the cell of a wrap-around grid."""
+
+    torus: FlatTorus
+    side: int
+    affinity: Any
+
+    def affinities(self, queries: FloatArray) -> Any:
+        """CSR array of shape (len(queries), n_nodes)."""
+        position = np.mod(queries / self.torus.side, 1.0) * self.side  # (q, dim) in cells
+        lower = np.floor(position).astype(np.int64)
+        share = position - lower
+        weights = np.ones((len(queries), 1))
+        columns = np.zeros((len(queries), 1), dtype=np.int64)
+        for axis in range(queries.shape[1]):  # twice the corners per axis
+            ends = np.stack([lower[:, axis] % self.side, (lower[:, axis] + 1) % self.side], axis=1)
+            parts = np.stack([1 - share[:, axis], share[:, axis]], axis=1)
+            columns = (columns[:, :, None] * self.side + ends[:, None, :]).reshape(len(queries), -1)
+            weights = (weights[:, :, None] * parts[:, None, :]).reshape(len(queries), -1)
+        indptr = np.arange(len(queries) + 1) * weights.shape[1]
+        corners = _csr(weights.ravel(), columns.ravel(), indptr, self.affinity.shape[0])
+        return (corners @ self.affinity).tocsr()
+
+
+def barycentric_weights(mesh: TriangleMesh, queries: FloatArray) -> Any:
+    """Share of each vertex in the surface point nearest to each query: CSR (q, n_vertices), rows sum to 1."""
+    nearest = mesh.closest_points(queries)
+    indptr = 3 * np.arange(len(queries) + 1)
+    return _csr(nearest.barycentric.ravel(), mesh.faces[nearest.faces].ravel(), indptr, mesh.n_vertices)
+
+
+def _csr(values: FloatArray, columns: Any, indptr: Any, n_nodes: int) -> Any:
+    """CSR array with sorted columns and no stored zeros."""
+    matrix = sparse.csr_array((values, columns, indptr), shape=(len(indptr) - 1, n_nodes))
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    return matrix
+
+
+def _divide(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
+    """Quotient that is zero where the denominator is."""
+    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)

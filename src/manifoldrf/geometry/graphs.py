@@ -1,0 +1,313 @@
+"""Graphs: the discretised space, its random walk, and the two clocks.
+
+A graph holds a symmetric, nonnegative affinity A. Its walk operator is W = D^-1/2 A D^-1/2 with D the row
+sums of A, its Laplacian L = I - W. The graph clock counts steps of the walk (tau in exp(-tau L), n in W^n);
+the manifold clock is heat time t in the user's own units of length squared.
+"""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from manifoldrf._validation import (
+    NONNEGATIVE,
+    FloatArray,
+    IntArray,
+    check_indices,
+    check_integer,
+    check_points,
+    check_real,
+    check_vector,
+    reject,
+)
+from manifoldrf.geometry.dimension import estimate_dimension
+from manifoldrf.geometry.extension import AbstractExtension
+from manifoldrf.geometry.manifolds import AbstractManifold
+
+__all__ = ["Graph", "GraphWarning"]
+
+_ROWS_AT_ONCE = 65_536  # edges are measured in blocks of rows, so that memory stays bounded
+
+
+class GraphWarning(UserWarning):
+    """A graph that works but is probably not what was meant: pieces, duplicates, isolated nodes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A weighted graph on points of a space.
+
+    Made by :func:`knn_graph`, :func:`heat_graph`, :func:`mesh_graph`, :func:`grid_graph` or, from a matrix of
+    one's own, by :meth:`from_affinity`; the constructor itself trusts its arguments.
+
+    Parameters
+    ----------
+    affinity : CSR array of shape (n_nodes, n_nodes)
+        A, symmetric and nonnegative.
+    points : array of shape (n_nodes, d), optional
+        Where the nodes are.
+    metric : AbstractManifold, optional
+        Distances between nodes are measured along it; in ambient space by default.
+    extension : AbstractExtension, optional
+        How :meth:`extend` reaches new points.
+    weights : array of shape (n_nodes,), optional
+        The volume each node stands for (they sum to the volume of the space), where it is known.
+    step_time : float, optional
+        Heat time of one step of W, where it is known by construction.
+    n_steps : int, optional
+        For a heat graph: W^n_steps is the heat operator at the time the graph was built for.
+
+    Examples
+    --------
+    >>> from manifoldrf import Sphere, knn_graph
+    >>> graph = knn_graph(Sphere().grid(500))
+    >>> graph.n_nodes, graph.n_components
+    (500, 1)
+    >>> graph
+    Graph(500 nodes, 2278 edges, points in R^3)
+    """
+
+    affinity: Any
+    points: FloatArray | None = None
+    metric: AbstractManifold | None = None
+    extension: AbstractExtension | None = None
+    weights: FloatArray | None = None
+    step_time: float | None = None
+    n_steps: int | None = None
+
+    @classmethod
+    def from_affinity(cls, affinity: Any, points: ArrayLike | None = None) -> "Graph":
+        """Make a graph of a matrix of one's own.
+
+        Parameters
+        ----------
+        affinity : array-like or sparse matrix of shape (n, n)
+            Symmetric, finite, nonnegative; zeros mean no edge.
+        points : array-like of shape (n, d), optional
+            Where the nodes are; needed for lengths, paths and the manifold clock.
+
+        Examples
+        --------
+        >>> from manifoldrf import Graph
+        >>> triangle = Graph.from_affinity([[0, 1, 1], [1, 0, 1], [1, 1, 0]])
+        >>> triangle.operator.toarray()[0].tolist()
+        [0.0, 0.5, 0.5]
+        """
+        matrix = _check_affinity(affinity)
+        located = None
+        if points is not None:
+            located = check_points(points)
+            if len(located) != matrix.shape[0]:
+                reject("points", f"an array of {matrix.shape[0]} rows, one per node", f"{len(located)}")
+        graph = cls(matrix, located)
+        report_problems(graph)
+        return graph
+
+    def __repr__(self) -> str:
+        loops = int(np.count_nonzero(self.affinity.diagonal()))
+        parts = [f"{self.n_nodes} nodes", f"{(self.affinity.nnz - loops) // 2} edges"]
+        if self.points is not None:
+            parts.append(f"points in R^{self.points.shape[1]}")
+        if self.n_steps is not None:
+            parts.append(f"n_steps={self.n_steps}")
+        return f"Graph({', '.join(parts)})"
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return int(self.affinity.shape[0])
+
+    @cached_property
+    def degrees(self) -> FloatArray:
+        """Row sums of the affinity, shape (n_nodes,); zero for isolated nodes."""
+        degrees: FloatArray = np.asarray(self.affinity.sum(axis=1)).ravel()
+        degrees.flags.writeable = False  # shared, and nobody may change it
+        return degrees
+
+    @cached_property
+    def operator(self) -> Any:
+        """W = D^-1/2 A D^-1/2, CSR; symmetric, spectrum in [-1, 1], zero rows for isolated nodes."""
+        degrees = self.degrees
+        scale = np.divide(1.0, np.sqrt(degrees), out=np.zeros_like(degrees), where=degrees > 0)
+        data = self.affinity.data * scale[self.affinity.indices]
+        data *= np.repeat(scale, np.diff(self.affinity.indptr))
+        return sparse.csr_array((data, self.affinity.indices, self.affinity.indptr), shape=self.affinity.shape)
+
+    @cached_property
+    def components(self) -> IntArray:
+        """Connected component of every node, shape (n_nodes,), numbered from 0."""
+        labels: IntArray = csgraph.connected_components(self.affinity, directed=False)[1].astype(np.int64)
+        labels.flags.writeable = False
+        return labels
+
+    @property
+    def n_components(self) -> int:
+        """Number of connected components; an isolated node is one of its own."""
+        return int(self.components.max()) + 1
+
+    @cached_property
+    def step_size(self) -> float:
+        """Mean squared length of one step of the stationary walk: the mean of |x_i - x_j|^2 weighted by A."""
+        moment = 0.0
+        for rows, squared in self._squared_lengths():
+            moment += float(self.affinity.data[rows] @ squared)
+        total = float(self.affinity.data.sum())
+        return moment / total if total > 0 else 0.0
+
+    def time(self, tau: float, dim: int | None = None) -> float:
+        """Heat time t of ``tau`` steps: the graph clock read on the manifold clock.
+
+        t = tau * step_size / (2 dim), or tau times the heat time of one step where the graph knows it.
+
+        Parameters
+        ----------
+        tau : float
+            Number of steps.
+        dim : int, optional
+            Intrinsic dimension; estimated from the points when not given.
+
+        Examples
+        --------
+        >>> from manifoldrf import Sphere, knn_graph
+        >>> round(knn_graph(Sphere().grid(4000)).time(20.0, dim=2), 4)
+        0.0222
+        """
+        return check_real(tau, "tau", NONNEGATIVE) * self._step_time(dim)
+
+    def steps(self, t: float, dim: int | None = None) -> float:
+        """Number of steps tau that last the heat time ``t``: the inverse of :meth:`time`."""
+        step = self._step_time(dim)
+        if step == 0:
+            raise ValueError(
+                "This graph has steps of length zero, so no number of them lasts a positive time: "
+                "it has no edges, or all its points are equal."
+            )
+        return check_real(t, "t", NONNEGATIVE) / step
+
+    def _step_time(self, dim: int | None) -> float:
+        if self.step_time is not None:
+            return self.step_time
+        if dim is None:
+            dim = estimate_dimension(self._located(), metric=self.metric)
+        return self.step_size / (2 * check_integer(dim, "dim", 1))
+
+    def shortest_paths(self, sources: ArrayLike) -> FloatArray:
+        """Lengths of the shortest paths along the edges.
+
+        Parameters
+        ----------
+        sources : int or array-like of int
+            Start nodes.
+
+        Returns
+        -------
+        distances : array of shape (n_sources, n_nodes)
+            Infinite between components.
+        """
+        indices = check_indices(sources, "sources", self.n_nodes)
+        return np.asarray(csgraph.dijkstra(self._lengths, directed=True, indices=indices))
+
+    def extend(self, points: ArrayLike) -> Any:
+        """Affinities of new points to the nodes.
+
+        Row z holds the affinities that z would have as a node: its sum is the degree z would have, and the
+        row divided by its sum is one step of the walk from z. A row is zero where no node is in reach.
+
+        Parameters
+        ----------
+        points : array-like of shape (q, d)
+
+        Returns
+        -------
+        affinities : CSR array of shape (q, n_nodes)
+
+        Examples
+        --------
+        >>> from manifoldrf import Sphere, knn_graph
+        >>> graph = knn_graph(Sphere().grid(500))
+        >>> graph.extend(Sphere().sample(3, seed=0)).shape
+        (3, 500)
+        """
+        if self.extension is None:
+            raise ValueError(
+                "This graph has no rule for new points; knn_graph, heat_graph, mesh_graph and grid_graph do."
+            )
+        queries = check_points(points, n_columns=self._located().shape[1])
+        if self.metric is not None:
+            queries = self.metric.check(queries, "points")
+        return self.extension.affinities(queries)
+
+    @cached_property
+    def _lengths(self) -> Any:
+        """Edge lengths in the sparsity pattern of A; zero lengths are kept as edges."""
+        data = np.concatenate([np.sqrt(squared) for _, squared in self._squared_lengths()])
+        # Compiled path search treats a stored zero as no edge; the smallest normal number stands for it.
+        data = np.maximum(data, np.finfo(np.float64).tiny)
+        return sparse.csr_array((data, self.affinity.indices, self.affinity.indptr), shape=self.affinity.shape)
+
+    def _squared_lengths(self) -> Iterator[tuple[slice, FloatArray]]:
+        """Squared lengths of the stored entries of A, a block of rows at a time."""
+        points, indptr = self._located(), self.affinity.indptr
+        for start in range(0, self.n_nodes, _ROWS_AT_ONCE):
+            stop = min(start + _ROWS_AT_ONCE, self.n_nodes)
+            entries = slice(int(indptr[start]), int(indptr[stop]))
+            rows = np.repeat(np.arange(start, stop), np.diff(indptr[start : stop + 1]))
+            ends = points[self.affinity.indices[entries]]
+            if self.metric is None:
+                yield entries, ((points[rows] - ends) ** 2).sum(axis=1)
+            else:
+                yield entries, self.metric.paired_distance(points[rows], ends) ** 2
+
+    def _located(self) -> FloatArray:
+        if self.points is None:
+            raise ValueError("This graph has no points; give `points` to Graph.from_affinity.")
+        return self.points
+
+
+def report_problems(graph: Graph, n_duplicates: int = 0) -> None:
+    """Warn once about what makes a graph fall apart, with counts and the remedy."""
+    problems = []
+    if n_duplicates:
+        problems.append(
+            f"{n_duplicates} points coincide with another (remedy: drop them with numpy.unique(points, axis=0))"
+        )
+    isolated = int(np.count_nonzero(graph.degrees == 0))
+    if isolated:
+        problems.append(
+            f"{isolated} nodes are isolated, their rows of the operator are zero "
+            "(remedy: a larger bandwidth or drop them)"
+        )
+    pieces = graph.n_components - isolated
+    if pieces > 1:
+        problems.append(
+            f"it falls into {pieces} pieces that do not see each other (remedy: more neighbours, a larger t or "
+            "bandwidth, or one graph per piece)"
+        )
+    if problems:
+        warnings.warn(f"Graph of {graph.n_nodes} nodes: {'; '.join(problems)}.", GraphWarning, stacklevel=3)
+
+
+def _check_affinity(affinity: Any) -> Any:
+    """CSR copy of a user's matrix: square, finite, nonnegative, symmetric."""
+    if sparse.issparse(affinity):
+        matrix = sparse.csr_array(affinity, dtype=np.float64, copy=True)
+    else:
+        matrix = sparse.csr_array(check_points(affinity, "affinity"))
+    if matrix.shape[0] != matrix.shape[1]:
+        reject("affinity", "a square matrix", f"shape {matrix.shape}")
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    if matrix.nnz:
+        check_vector(matrix.data, "affinity", matrix.nnz, NONNEGATIVE)
+    asymmetry = abs(matrix - matrix.T)
+    worst = float(asymmetry.max()) if asymmetry.nnz else 0.0
+    if worst > 1e-12 * float(abs(matrix).max() if matrix.nnz else 1.0):
+        reject("affinity", "symmetric", f"a difference of {worst:g} between it and its transpose")
+    return matrix

@@ -1,0 +1,162 @@
+"""The radial heat kernels against 40-digit values, against each other, and against the heat equation."""
+
+import numpy as np
+import pytest
+from numpy.polynomial.legendre import leggauss
+
+from manifoldrf.geometry import _heat_series
+
+# (dim, angle, t, value): the eigenfunction series summed with mpmath, the precision raised until the cancellation
+# was covered (up to 360 digits).
+SPHERE_VALUES = [
+    (1, 0.0, 0.002, 6.3078313050504001),
+    (1, 2.0, 0.002, 4.4940626093666641e-217),
+    (1, 0.3, 0.05, 0.80441016315624895),
+    (1, 3.14, 0.05, 9.3519957023457092e-22),
+    (1, 3.14, 0.3, 0.00027602579988359904),
+    (1, 0.3, 2.0, 0.20039759525923581),
+    (2, 0.0, 0.002, 39.815272211196075),
+    (2, 0.3, 0.002, 0.00052180020178858207),
+    (2, 2.0, 0.002, 4.2072893529533075e-216),
+    (2, 0.0, 0.05, 1.618343071442043),
+    (2, 2.0, 0.05, 4.9562609141473638e-9),
+    (2, 3.14, 0.05, 1.4865466606761825e-20),
+    (2, 0.3, 0.3, 0.27437187780704963),
+    (2, 3.14, 0.3, 0.00077890133743855621),
+    (2, 2.0, 2.0, 0.077757266942935718),
+    (3, 0.0, 0.002, 251.48309665941178),
+    (3, 0.3, 0.002, 0.0033207023609362855),
+    (3, 2.0, 0.002, 3.940867936707325e-215),
+    (3, 0.0, 0.05, 2.1107894826014577),
+    (3, 2.0, 0.05, 9.5692812052865492e-9),
+    (3, 3.14, 0.05, 1.5273916227805969e-19),
+    (3, 3.14, 0.3, 0.0015268849617346301),
+    (3, 2.0, 2.0, 0.050451555922596101),
+    (4, 0.0, 0.01, 64.604572231155835),
+    (4, 0.3, 0.01, 6.9645838531710339),
+    (4, 3.14, 0.3, 0.0025598352940885338),
+    (7, 0.0, 0.01, 1524.4926068551085),
+    (7, 0.3, 0.3, 0.068526321620951214),
+    (7, 3.14, 0.3, 0.0085050070451621881),
+]
+
+# (distance, t, value): McKean's integral, in its usual form, with mpmath.
+HYPERBOLIC_PLANE_VALUES = [
+    (0.0, 0.002, 39.762220555414713),
+    (0.3, 0.002, 0.00051334654848829756),
+    (2.0, 0.002, 2.1037459410297305e-216),
+    (0.0, 0.5, 0.13505600024041982),
+    (0.3, 0.5, 0.12817822871779273),
+    (2.0, 0.5, 0.013668272010699109),
+    (15.0, 0.5, 5.8530977522344805e-53),
+    (0.0, 30.0, 6.5133923677944167e-7),
+    (2.0, 30.0, 4.9554670644540039e-7),
+    (15.0, 30.0, 4.778836003810147e-10),
+]
+
+# name: (dim, kernel(distance, t), the sine of the geometry, its radial range at time t)
+RADIAL = {
+    f"S^{dim}": (dim, lambda r, t, dim=dim: _heat_series.sphere_kernel(r, t, dim), np.sin, lambda t: np.pi)
+    for dim in (1, 2, 3, 4, 6)
+} | {
+    "H^2": (2, _heat_series.hyperbolic_two_kernel, np.sinh, lambda t: 14.0 * np.sqrt(t) + 4.0 * t),
+    "H^3": (3, _heat_series.hyperbolic_three_kernel, np.sinh, lambda t: 14.0 * np.sqrt(t) + 6.0 * t),
+}
+
+
+@pytest.fixture(params=RADIAL.values(), ids=RADIAL.keys())
+def radial(request):
+    return request.param
+
+
+@pytest.mark.parametrize(("dim", "angle", "t", "value"), SPHERE_VALUES)
+def test_sphere_kernel_equals_the_multiprecision_series(dim, angle, t, value):
+    computed = _heat_series.sphere_kernel(np.array([angle]), t, dim)[0]
+    assert computed == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize(("distance", "t", "value"), HYPERBOLIC_PLANE_VALUES)
+def test_hyperbolic_plane_kernel_equals_mckeans_integral(distance, t, value):
+    computed = _heat_series.hyperbolic_two_kernel(np.array([distance]), t)[0]
+    assert computed == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize("t", [0.01, 0.2, 0.26, 1.0, 5.0])
+def test_heat_is_neither_lost_nor_made(radial, t):
+    dim, kernel, sine, extent = radial
+    nodes, weights = leggauss(400)
+    r = 0.5 * extent(t) * (nodes + 1.0)
+    shell = {1: 2.0, 2: 2 * np.pi, 3: 4 * np.pi, 4: 2 * np.pi**2, 6: np.pi**3}[dim]  # volume of S^(dim-1)
+    mass = 0.5 * extent(t) * shell * weights @ (kernel(r, t) * sine(r) ** (dim - 1))
+    assert mass == pytest.approx(1.0, abs=1e-10)
+
+
+@pytest.mark.parametrize("t", [0.05, 0.2, 0.5, 2.0])
+def test_heat_equation_holds(radial, t):
+    """d/dt K = K'' + (dim - 1) (sin'/sin) K', by central differences of fourth order (error about 1e-8)."""
+    dim, kernel, sine, _ = radial
+    r, h = np.linspace(0.2, 2.8, 14), 2e-3
+    cotangent = (np.cos(r) if sine is np.sin else np.cosh(r)) / sine(r)
+    minus2, minus1, mid, plus1, plus2 = (kernel(r + k * h, t) for k in (-2, -1, 0, 1, 2))
+    first = (minus2 - 8 * minus1 + 8 * plus1 - plus2) / (12 * h)
+    second = (-minus2 + 16 * minus1 - 30 * mid + 16 * plus1 - plus2) / (12 * h**2)
+    d = 1e-3 * t
+    rate = (kernel(r, t - 2 * d) - 8 * kernel(r, t - d) + 8 * kernel(r, t + d) - kernel(r, t + 2 * d)) / (12 * d)
+    scale = np.abs(second) + np.abs(cotangent * first) + mid / t
+    # From S^4 on the accuracy is relative to the peak, not to the value.
+    noise = 1e-13 * kernel(np.zeros(1), t) / h**2 if dim > 3 else 0.0
+    np.testing.assert_array_less(np.abs(rate - second - (dim - 1) * cotangent * first), 1e-5 * scale + noise)
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_images_and_series_agree_where_both_converge(dim):
+    angle = np.linspace(0.0, np.pi, 501)
+    images = {2: _heat_series._two_sphere_images, 3: _heat_series._three_sphere_images}[dim]
+    for t in (0.2, 0.24):
+        np.testing.assert_allclose(images(angle, t), _heat_series.gegenbauer_series(angle, t, dim), rtol=1e-11)
+
+
+def test_both_theta_series_of_the_circle_agree_at_the_switch():
+    angle = np.linspace(0.0, np.pi, 101)
+    below, above = (_heat_series.circle_log_kernel(angle, t) for t in (np.pi * (1 - 1e-15), np.pi * (1 + 1e-15)))
+    np.testing.assert_allclose(below, above, rtol=0, atol=1e-14)
+
+
+def test_midpoint_rules_have_converged(monkeypatch):
+    angle = np.concatenate(
+        [np.geomspace(1e-9, 1.0, 60), np.linspace(0.0, np.pi, 200), np.pi - np.geomspace(1e-9, 1, 60)]
+    )
+    distance = np.concatenate([np.geomspace(1e-9, 1.0, 60), np.linspace(0.0, 75.0, 300)])
+    times = np.geomspace(1e-12, 1e3, 25)
+    few = [
+        (_heat_series.sphere_kernel(angle, t, 2), _heat_series.hyperbolic_two_kernel(distance, t)) for t in times
+    ]
+    monkeypatch.setattr(_heat_series, "_SPHERE_NODES", 80)
+    monkeypatch.setattr(_heat_series, "_HYPERBOLIC_NODES", 200)
+    monkeypatch.setattr(_heat_series, "_HYPERBOLIC_STEP", 0.1)
+    for t, (sphere, plane) in zip(times, few, strict=True):
+        np.testing.assert_allclose(sphere, _heat_series.sphere_kernel(angle, t, 2), rtol=1e-12, atol=1e-290)
+        np.testing.assert_allclose(plane, _heat_series.hyperbolic_two_kernel(distance, t), rtol=1e-12, atol=1e-290)
+
+
+@pytest.mark.parametrize("t", [1e-100, 1e-30, 1e-12, 1e12, 1e100])
+def test_extreme_times_give_finite_nonnegative_values(radial, t):
+    dim, kernel, _, _ = radial
+    if dim > 3:
+        t = max(t, 1e-5)  # shorter times are refused by Sphere
+    value = kernel(np.array([0.0, 1e-15, 1e-6, 1.0, 3.0, np.pi]), t)
+    assert np.isfinite(value).all()
+    assert (value >= 0.0).all()
+
+
+def test_short_times_give_the_gaussian(radial):
+    dim, kernel, _, _ = radial
+    t = 1e-5
+    r = np.sqrt(t) * np.linspace(0.0, 6.0, 13)
+    gaussian = (4 * np.pi * t) ** (-dim / 2) * np.exp(-(r**2) / (4 * t))
+    # The first correction is of order (t + r^2) times the curvature, here below 36 t dim^2.
+    np.testing.assert_allclose(kernel(r, t), gaussian, rtol=36 * t * dim**2)
+
+
+def test_an_empty_array_gives_an_empty_array(radial):
+    assert radial[1](np.zeros((0, 3)), 0.1).shape == (0, 3)

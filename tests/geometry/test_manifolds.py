@@ -1,0 +1,654 @@
+"""One contract for all manifolds: points, weights, samples, distances; exact heat kernels where known."""
+
+import itertools
+import re
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+from scipy.integrate import dblquad, quad
+from scipy.spatial import cKDTree
+from scipy.stats import chisquare
+
+from manifoldrf.geometry import manifolds
+from manifoldrf.geometry.manifolds import (
+    AbstractManifold,
+    Ellipsoid,
+    FlatTorus,
+    HyperbolicSpace,
+    MobiusStrip,
+    Sphere,
+    Torus,
+)
+
+ALL = [
+    Sphere(dim=1, radius=0.5),
+    Sphere(),
+    Sphere(dim=3, radius=2.0),
+    Sphere(dim=5),
+    FlatTorus(dim=1, side=2.0),
+    FlatTorus(),
+    FlatTorus(dim=3, side=0.5),
+    HyperbolicSpace(),
+    HyperbolicSpace(dim=2, radius=4.0),
+    HyperbolicSpace(dim=5, radius=1.0),
+    Ellipsoid(),
+    Torus(),
+    MobiusStrip(),
+    MobiusStrip(radius=2.0, half_width=1.9),
+]
+SURFACES = [manifold for manifold in ALL if isinstance(manifold, Ellipsoid | Torus | MobiusStrip)]
+METRIC = [manifold for manifold in ALL if manifold not in SURFACES]
+HEAT = [manifold for manifold in METRIC if manifold != HyperbolicSpace(dim=5, radius=1.0)]
+
+
+@pytest.fixture(params=ALL, ids=str)
+def manifold(request):
+    return request.param
+
+
+@pytest.fixture(params=METRIC, ids=str)
+def metric(request):
+    return request.param
+
+
+@pytest.fixture(params=HEAT, ids=str)
+def heat_space(request):
+    return request.param
+
+
+# Grids and weights
+
+
+def test_grid_and_samples_lie_on_the_manifold(manifold):
+    for points in (manifold.grid(300), manifold.sample(300, seed=0)):
+        assert points.dtype == np.float64
+        assert points.shape[1] == manifold.ambient_dim
+        checked = manifold.check(points)
+        np.testing.assert_array_equal(checked, points)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 500, 4000])
+def test_grid_has_the_documented_number_of_points(manifold, n):
+    expected = n
+    if isinstance(manifold, FlatTorus):
+        expected = max(1, round(n ** (1 / manifold.dim))) ** manifold.dim
+    if isinstance(manifold, Torus | MobiusStrip):
+        strip = isinstance(manifold, MobiusStrip)
+        aspect = 2.5 * manifold.radius / manifold.half_width if strip else manifold.major / manifold.minor
+        rows = max(2 if strip else 3, round(np.sqrt(n / aspect)))
+        expected = rows * max(3, round(n / rows))
+    assert len(manifold.grid(n)) == len(manifold.grid_weights(n)) == expected
+
+
+def test_four_thousand_points_are_the_grids_of_the_surfaces_experiment():
+    strip, torus = MobiusStrip().grid(4000), Torus().grid(4000)
+    assert len(strip) == 200 * 20
+    assert len(torus) == 100 * 40
+    edge = np.hypot(strip[0, 0] - 1.0, strip[0, 2])  # v = -half_width at u = 0 is a node
+    assert edge == pytest.approx(0.25)
+
+
+def test_grid_points_are_distinct(manifold):
+    points = manifold.grid(2000)
+    nearest = cKDTree(points).query(points, k=2)[0][:, 1]
+    assert nearest.min() > 0.03 * np.median(nearest)
+
+
+def test_weights_are_positive_and_sum_to_the_volume(manifold):
+    weights = manifold.grid_weights(700)
+    assert (weights > 0).all()
+    assert weights.sum() == pytest.approx(manifold.volume, rel=1e-12)
+
+
+def test_edges_of_the_strip_have_half_cells():
+    points, weights = MobiusStrip().grid(160)[:4], MobiusStrip().grid_weights(160)[:4]  # u = 0, four rows
+    element = np.hypot(points[:, 0], 0.5 * (points[:, 0] - 1.0))  # there x = 1 + v
+    np.testing.assert_allclose(weights / element / (weights / element)[1], [0.5, 1.0, 1.0, 0.5], rtol=1e-13)
+
+
+INTEGRALS = [
+    (Sphere(radius=2.0), lambda x: x[:, 2] ** 4, 16 * np.pi * 2.0**4 / 5, 1e-3),
+    (Sphere(dim=3), lambda x: x[:, 0] ** 2, 2 * np.pi**2 / 4, 1e-2),
+    (FlatTorus(dim=2), lambda x: np.exp(np.cos(2 * np.pi * x[:, 0])), np.i0(1.0), 1e-12),
+    # the support function of a closed surface integrates to 3 times the volume inside
+    (
+        Ellipsoid(axes=(1.0, 1.3, 0.7)),
+        lambda x: 1.0 / np.linalg.norm(x / np.array([1.0, 1.3, 0.7]) ** 2, axis=1),
+        4 * np.pi * 1.0 * 1.3 * 0.7,
+        1e-3,
+    ),
+    (Torus(major=1.0, minor=0.4), lambda x: x[:, 0] ** 2, np.pi**2 * 0.4 * (2 + 3 * 0.4**2), 1e-12),
+    (
+        MobiusStrip(),
+        lambda x: x[:, 2] ** 2,
+        dblquad(
+            lambda v, u: (v * np.sin(u / 2)) ** 2 * np.sqrt((1 + v * np.cos(u / 2)) ** 2 + v**2 / 4),
+            0.0,
+            2 * np.pi,
+            -0.25,
+            0.25,
+        )[0],
+        1e-2,
+    ),
+    (
+        HyperbolicSpace(dim=3, radius=2.0),
+        lambda x: 2 * np.arctanh(np.linalg.norm(x, axis=1)),
+        4 * np.pi * quad(lambda s: s * np.sinh(s) ** 2, 0, 2.0)[0],
+        1e-3,
+    ),
+    (HyperbolicSpace(dim=2, radius=2.0), lambda x: x[:, 0], 0.0, 1e-2),
+]
+
+
+@pytest.mark.parametrize(("manifold", "function", "exact", "tolerance"), INTEGRALS, ids=lambda v: str(v)[:30])
+def test_weights_integrate_functions(manifold, function, exact, tolerance):
+    integral = manifold.grid_weights(4000) @ function(manifold.grid(4000))
+    assert integral == pytest.approx(exact, rel=tolerance, abs=tolerance)
+
+
+VOLUMES = [
+    (Sphere(dim=1, radius=0.5), np.pi),
+    (Sphere(dim=3, radius=2.0), 16 * np.pi**2),
+    (FlatTorus(dim=3, side=0.5), 0.125),
+    (HyperbolicSpace(dim=2, radius=4.0), 2 * np.pi * (np.cosh(4.0) - 1)),
+    (HyperbolicSpace(dim=3, radius=2.0), np.pi * (np.sinh(4.0) - 4.0)),
+    (Ellipsoid(axes=(1.0, 1.0, 0.5)), 2 * np.pi * (1 + 0.25 / np.sqrt(0.75) * np.arctanh(np.sqrt(0.75)))),
+    (Torus(), 1.6 * np.pi**2),
+]
+
+
+@pytest.mark.parametrize(("manifold", "volume"), VOLUMES, ids=str)
+def test_volumes_equal_their_closed_forms(manifold, volume):
+    assert manifold.volume == pytest.approx(volume, rel=1e-13)
+
+
+@pytest.mark.parametrize("half_width", [0.25, 0.99])
+def test_area_of_the_strip_is_that_of_the_embedded_surface(half_width):
+    """The area of a fine triangulation converges from below, with an error in proportion to the cells."""
+    strip = MobiusStrip(half_width=half_width)
+    u, v = np.meshgrid(np.linspace(0, 2 * np.pi, 1201), np.linspace(-half_width, half_width, 201), indexing="ij")
+    rho = 1 + v * np.cos(u / 2)
+    points = np.stack([rho * np.cos(u), rho * np.sin(u), v * np.sin(u / 2)], axis=-1)
+    diagonals = np.cross(points[1:, 1:] - points[:-1, :-1], points[:-1, 1:] - points[1:, :-1])
+    assert strip.volume == pytest.approx(0.5 * np.linalg.norm(diagonals, axis=-1).sum(), rel=1e-4)
+
+
+# Samples
+
+
+def _bins(values, low, high, count):
+    return np.clip(((values - low) / (high - low) * count).astype(int), 0, count - 1)
+
+
+def _azimuth(x, y, count):
+    return _bins(np.arctan2(y, x), -np.pi, np.pi, count)
+
+
+def _sphere_cells(points):
+    """S^1: arcs; S^2: bands times sectors; S^3 and S^5: |(x1, x2)|^2 has the law 1 - (1 - s)^((d-1)/2)."""
+    dim, unit = points.shape[1] - 1, points / np.linalg.norm(points[0])
+    sector = _azimuth(unit[:, 0], unit[:, 1], 6)
+    if dim == 1:
+        return sector, np.full(6, 1 / 6)
+    square = unit[:, 0] ** 2 + unit[:, 1] ** 2
+    law = _bins(unit[:, 2], -1, 1, 5) if dim == 2 else _bins((1 - square) ** ((dim - 1) / 2), 0, 1, 5)
+    return 6 * law + sector, np.full(30, 1 / 30)
+
+
+def _flat_cells(points, side):
+    cells = _bins(points, 0.0, side, 3)
+    index = cells @ 3 ** np.arange(points.shape[1])
+    return index, np.full(3 ** points.shape[1], 3.0 ** -points.shape[1])
+
+
+def _hyperbolic_cells(points, radius):
+    dim = points.shape[1]
+    rho = 2 * np.arctanh(np.linalg.norm(points, axis=1))
+    edges = np.linspace(0, radius, 8)
+    mass = np.array([quad(lambda s: np.sinh(s) ** (dim - 1), a, b)[0] for a, b in itertools.pairwise(edges)])
+    orthant = (points > 0) @ 2 ** np.arange(dim)
+    share = np.repeat(mass / mass.sum() / 2**dim, 2**dim)
+    return _bins(rho, 0, radius, 7) * 2**dim + orthant, share
+
+
+def _parameter_cells(first, second, element, bounds, counts):
+    """Cells of a parameter rectangle; shares by integrating the area element."""
+    (a, b), (c, d) = bounds
+    edges = np.linspace(a, b, counts[0] + 1), np.linspace(c, d, counts[1] + 1)
+    nodes, weights = np.polynomial.legendre.leggauss(12)
+    share = np.zeros(counts)
+    for i in range(counts[0]):
+        for j in range(counts[1]):
+            p = edges[0][i] + 0.5 * (nodes + 1) * (edges[0][1] - edges[0][0])
+            q = edges[1][j] + 0.5 * (nodes + 1) * (edges[1][1] - edges[1][0])
+            share[i, j] = weights @ element(p[:, None], q[None, :]) @ weights
+    index = _bins(first, a, b, counts[0]) * counts[1] + _bins(second, c, d, counts[1])
+    return index, share.ravel() / share.sum()
+
+
+def _ellipsoid_cells(points, axes):
+    a, b, c = axes
+    x, y, z = (points / np.array(axes)).T
+
+    def element(height, angle):
+        rho = np.sqrt(1 - height**2)
+        return np.sqrt(
+            (b * c * rho * np.cos(angle)) ** 2 + (a * c * rho * np.sin(angle)) ** 2 + (a * b * height) ** 2
+        )
+
+    return _parameter_cells(z, np.arctan2(y, x), element, ((-1, 1), (-np.pi, np.pi)), (6, 6))
+
+
+def _torus_cells(points, major, minor):
+    u = np.arctan2(points[:, 1], points[:, 0])
+    v = np.arctan2(points[:, 2], np.hypot(points[:, 0], points[:, 1]) - major)
+    bounds = ((-np.pi, np.pi), (-np.pi, np.pi))
+    return _parameter_cells(u, v, lambda p, q: major + minor * np.cos(q) + 0 * p, bounds, (6, 6))
+
+
+def _strip_cells(points, radius, half_width):
+    u = np.mod(np.arctan2(points[:, 1], points[:, 0]), 2 * np.pi)
+    v = (np.hypot(points[:, 0], points[:, 1]) - radius) * np.cos(u / 2) + points[:, 2] * np.sin(u / 2)
+    bounds = ((0, 2 * np.pi), (-half_width, half_width))
+    return _parameter_cells(u, v, lambda p, q: np.hypot(radius + q * np.cos(p / 2), q / 2), bounds, (8, 4))
+
+
+def _cells(manifold, points):
+    """Cell of each point, and the share of the volume of each cell."""
+    match manifold:
+        case Sphere():
+            return _sphere_cells(points)
+        case FlatTorus(side=side):
+            return _flat_cells(points, side)
+        case HyperbolicSpace(radius=radius):
+            return _hyperbolic_cells(points, radius)
+        case Ellipsoid(axes=axes):
+            return _ellipsoid_cells(points, axes)
+        case Torus(major=major, minor=minor):
+            return _torus_cells(points, major, minor)
+        case MobiusStrip(radius=radius, half_width=half_width):
+            return _strip_cells(points, radius, half_width)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_samples_are_uniform_in_volume(manifold, seed):
+    """Chi-square over cells of known volume; a correct sampler fails with probability 1e-4."""
+    n = 20_000
+    index, share = _cells(manifold, manifold.sample(n, seed=seed))
+    assert chisquare(np.bincount(index, minlength=share.size), n * share).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("space", [m for m in METRIC if not isinstance(m, FlatTorus)], ids=str)
+def test_quasi_random_grids_are_more_even_than_samples(space):
+    index, share = _cells(space, space.grid(4096))
+    expected = 4096 * share
+    excess = np.bincount(index, minlength=share.size) - expected
+    # A random sample has a mean of 1; cells that expect less than a few points say nothing.
+    assert np.mean((excess**2 / expected)[expected > 5]) < 0.5
+
+
+def test_a_seed_fixes_the_sample(manifold):
+    first, again, other = (manifold.sample(50, seed=seed) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+    assert len(manifold.sample(1)) == 1
+
+
+# Distances
+
+
+def test_distance_is_a_metric(metric):
+    points = metric.sample(40, seed=1)
+    distance = metric.distance(points, points)
+    np.testing.assert_array_equal(distance, distance.T)
+    np.testing.assert_array_equal(np.diag(distance), 0.0)
+    assert (distance + np.eye(40) > 0).all()
+    through = distance[:, :, None] + distance[None, :, :]  # (i, k, j): by way of k
+    assert (distance[:, None, :] <= through * (1 + 1e-12)).all()
+
+
+def test_paired_distance_is_the_diagonal_and_broadcasts(metric):
+    x, y = metric.sample(12, seed=1), metric.sample(12, seed=2)
+    full = metric.distance(x, y)
+    np.testing.assert_allclose(metric.paired_distance(x, y), np.diag(full), rtol=1e-13)
+    np.testing.assert_allclose(metric.paired_distance(x[:, None], y[None].repeat(3, axis=0)[:1]), full, rtol=1e-13)
+    assert metric.paired_distance(x[:0], y[:0]).shape == (0,)
+    assert metric.paired_distance(x[0], y[0]).shape == ()
+
+
+def test_distance_keeps_its_digits_for_close_points(metric):
+    """A step of 1e-9 along a coordinate is measured to 1e-6: the length element is that of the model."""
+    x = metric.sample(5, seed=3) * (0.5 if isinstance(metric, HyperbolicSpace) else 1.0)
+    step = np.zeros_like(x)
+    step[:, 0] = 1e-9
+    if isinstance(metric, Sphere):  # tangent part only
+        unit = x / metric.radius
+        step -= unit * np.sum(unit * step, axis=1, keepdims=True)
+    factor = 2 / (1 - np.sum(x**2, axis=1)) if isinstance(metric, HyperbolicSpace) else 1.0
+    expected = factor * np.linalg.norm((x + step) - x, axis=1)
+    np.testing.assert_allclose(metric.paired_distance(x, x + step), expected, rtol=1e-6)
+
+
+def test_distances_of_the_sphere_are_exact_at_both_ends():
+    pole, tiny = np.array([[0.0, 0.0, 1.0]]), 1e-12
+    near, far = np.array([[tiny, 0.0, 1.0]]), np.array([[tiny, 0.0, -1.0]])
+    assert Sphere().distance(pole, near)[0, 0] == pytest.approx(tiny, rel=1e-12, abs=0)
+    assert np.pi - Sphere().distance(pole, far)[0, 0] == pytest.approx(tiny, rel=1e-3, abs=0)
+
+
+def test_hyperbolic_distance_from_the_origin_is_that_of_the_model():
+    points = np.tanh(np.array([[0.5, 0.0], [0.0, 2.0]]) / 2)
+    np.testing.assert_allclose(HyperbolicSpace(dim=2).distance(np.zeros((1, 2)), points), [[0.5, 2.0]], rtol=1e-14)
+    through_origin = HyperbolicSpace(dim=2).distance(points[:1], -points[:1])
+    assert through_origin[0, 0] == pytest.approx(1.0, rel=1e-14)
+
+
+def test_flat_torus_takes_the_short_way_round_and_wraps():
+    torus = FlatTorus(dim=2, side=2.0)
+    assert torus.distance([[0.1, 0.0]], [[1.9, 0.0]])[0, 0] == pytest.approx(0.2)
+    assert torus.distance([[0.1, 0.0]], [[-6.1, 2.0]])[0, 0] == pytest.approx(0.2)
+    assert torus.check([[-1e-20, 2.0]]).tolist() == [[0.0, 0.0]]
+    cKDTree(torus.check(-torus.sample(50, seed=0)), boxsize=torus.box)
+
+
+@pytest.mark.parametrize("radius", [1e-3, 0.1, 1.0, 5.0])
+def test_reach_covers_the_metric_ball(metric, radius):
+    x = metric.sample(300, seed=5)
+    steps = np.geomspace(1e-5, 1.0, 40)[:, None, None]
+    y = (x + steps * (x[::-1] - x)).reshape(-1, metric.ambient_dim)  # from next to x to anywhere
+    if isinstance(metric, Sphere):
+        y *= metric.radius / np.linalg.norm(y, axis=1, keepdims=True)
+    x = np.tile(x, (40, 1))
+    reach = metric.reach(x, radius)
+    np.testing.assert_array_equal(metric.reach(x, np.full(len(x), radius)), reach)
+    gap = np.abs(x - y)
+    if metric.box is not None:
+        gap = np.minimum(gap, np.array(metric.box) - gap)
+    inside = metric.paired_distance(x, y) <= radius
+    assert inside.any()
+    assert (np.linalg.norm(gap, axis=1) <= reach * (1 + 1e-12))[inside].all()
+
+
+def test_reach_of_the_sphere_and_of_hyperbolic_space_is_tight():
+    assert Sphere(radius=2.0).reach([[0, 0, 2.0]], 100.0)[0] == pytest.approx(4.0)
+    x, outward = np.array([[0.5, 0.0]]), np.tanh(np.arctanh(0.5) + 0.35)
+    # inwards, the metric ball of radius 0.7 ends at tanh(artanh(0.5) - 0.35), its farthest point in coordinates
+    inward = np.tanh(np.arctanh(0.5) - 0.35)
+    assert HyperbolicSpace(dim=2).reach(x, 0.7)[0] == pytest.approx(0.5 - inward, rel=1e-13)
+    assert outward - 0.5 < 0.5 - inward
+
+
+def test_reach_of_embedded_surfaces_is_the_radius_itself():
+    for surface in SURFACES:
+        np.testing.assert_array_equal(surface.reach(surface.grid(20), 0.3), 0.3)
+
+
+# Heat kernels (the radial formulas have their own tests)
+
+
+def test_heat_kernel_is_symmetric_positive_and_scales(heat_space):
+    x, y = heat_space.sample(15, seed=0), heat_space.sample(10, seed=1)
+    t = 0.1 * (getattr(heat_space, "side", 1.0)) ** 2
+    kernel = heat_space.heat_kernel(x, y, t)
+    assert kernel.shape == (15, 10)
+    assert (kernel >= 0).all()
+    np.testing.assert_allclose(heat_space.heat_kernel(y, x, t), kernel.T, rtol=1e-11)
+    gram = heat_space.heat_kernel(x, x, t)
+    assert np.linalg.eigvalsh(gram).min() > -1e-12 * gram.max()
+
+
+def test_heat_kernel_of_a_larger_sphere_runs_slower():
+    small, large = Sphere(dim=2), Sphere(dim=2, radius=3.0)
+    x, y = small.sample(5, seed=0), small.sample(5, seed=1)
+    np.testing.assert_allclose(large.heat_kernel(3 * x, 3 * y, 0.9), small.heat_kernel(x, y, 0.1) / 9, rtol=1e-12)
+
+
+@pytest.mark.parametrize("manifold", [Sphere(dim=1, radius=0.5), FlatTorus(dim=1, side=2.0), FlatTorus()], ids=str)
+def test_mass_and_semigroup_hold_on_periodic_grids(manifold):
+    """On a uniform grid the trapezoidal rule is exact to rounding for these kernels."""
+    grid, weights = manifold.grid(1600), manifold.grid_weights(1600)
+    x = manifold.sample(4, seed=0)
+    s, t = 0.02, 0.05
+    first, second = manifold.heat_kernel(x, grid, s), manifold.heat_kernel(grid, x, t)
+    np.testing.assert_allclose(first @ weights, 1.0, rtol=1e-12)
+    np.testing.assert_allclose(first * weights @ second, manifold.heat_kernel(x, x, s + t), rtol=1e-10)
+
+
+def _polar_quadrature(manifold, extent, count=160):
+    """Points around the origin of polar coordinates, with weights, for functions of distance and one angle."""
+    nodes, weights = np.polynomial.legendre.leggauss(count)
+    rho, phi = 0.5 * extent * (nodes + 1), 0.5 * np.pi * (nodes + 1)
+    curved = np.sin(rho) if isinstance(manifold, Sphere) else np.sinh(rho)
+    dim = manifold.dim
+    shell = {2: 2.0, 3: 2 * np.pi, 4: 4 * np.pi}[dim]  # volume of S^(dim - 2)
+    volume = np.outer(
+        weights * curved ** (dim - 1) * 0.5 * extent, weights * np.sin(phi) ** (dim - 2) * 0.5 * np.pi
+    )
+    direction = np.zeros((count, dim))
+    direction[:, 0], direction[:, 1] = np.cos(phi), np.sin(phi)
+    return _exponential(manifold, rho[:, None], direction[None]).reshape(
+        -1, manifold.ambient_dim
+    ), shell * volume.ravel()
+
+
+def _exponential(manifold, rho, direction):
+    rho = rho[..., None]
+    if isinstance(manifold, HyperbolicSpace):
+        return np.tanh(rho / 2) * direction
+    return np.concatenate([np.sin(rho) * direction, np.cos(rho) + 0 * direction[..., :1]], axis=-1)
+
+
+@pytest.mark.parametrize(
+    ("manifold", "extent"),
+    [
+        (Sphere(dim=2), np.pi),
+        (Sphere(dim=3), np.pi),
+        (Sphere(dim=4), np.pi),
+        (HyperbolicSpace(dim=2), 6.0),
+        (HyperbolicSpace(dim=3), 6.0),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(("s", "t"), [(0.06, 0.11), (0.1, 0.3)])
+def test_mass_and_semigroup_hold(manifold, extent, s, t):
+    nodes, weights = _polar_quadrature(manifold, extent)
+    pole = np.eye(manifold.dim)[:1]
+    x = _exponential(manifold, np.zeros(1), pole)
+    y = _exponential(manifold, np.array([0.0, 0.4, 1.1, 2.0]), pole)
+    first, second = manifold.heat_kernel(x, nodes, s), manifold.heat_kernel(nodes, y, t)
+    assert (first @ weights)[0] == pytest.approx(1.0, rel=1e-9)
+    np.testing.assert_allclose(first * weights @ second, manifold.heat_kernel(x, y, s + t), rtol=1e-8)
+
+
+def test_heat_kernel_of_the_flat_torus_is_the_sum_over_images():
+    torus, t = FlatTorus(dim=2, side=1.5), 0.3
+    x, y = torus.sample(4, seed=0), torus.sample(4, seed=1)
+    shifts = 1.5 * np.stack(np.meshgrid(np.arange(-12, 13), np.arange(-12, 13)), axis=-1).reshape(-1, 2)
+    squares = np.sum((x[:, None, None] - y[None, :, None] + shifts) ** 2, axis=-1)
+    np.testing.assert_allclose(
+        torus.heat_kernel(x, y, t), np.exp(-squares / (4 * t)).sum(-1) / (4 * np.pi * t), rtol=1e-12
+    )
+
+
+def test_flat_torus_of_many_dimensions_neither_overflows_nor_cancels():
+    torus = FlatTorus(dim=60)
+    kernel = torus.heat_kernel(np.zeros((1, 60)), np.full((1, 60), 0.5), 1e-3)
+    # the two nearest images of each coordinate, at a distance of one half
+    log_value = 60 * (np.log(2.0) - 0.25 / 4e-3 - 0.5 * np.log(4e-3 * np.pi))
+    assert kernel[0, 0] == pytest.approx(np.exp(log_value), abs=1e-300)
+    assert torus.heat_kernel(np.zeros((1, 60)), np.zeros((1, 60)), 1e-3)[0, 0] == pytest.approx(
+        (4e-3 * np.pi) ** -30
+    )
+
+
+# Errors
+
+
+BAD_PARAMETERS = [
+    (lambda: Sphere(dim=0), ValueError, "`dim` must be an integer in [1, inf). Got 0."),
+    (lambda: Sphere(dim=2.0), TypeError, "`dim` must be an integer in [1, inf). Got 2.0."),
+    (lambda: Sphere(radius=0.0), ValueError, "`radius` must be a number in (0, inf). Got 0.0."),
+    (lambda: FlatTorus(dim=True), TypeError, "`dim` must be an integer in [1, inf). Got True."),
+    (lambda: FlatTorus(side=-1.0), ValueError, "`side` must be a number in (0, inf). Got -1.0."),
+    (lambda: HyperbolicSpace(dim=1), ValueError, "`dim` must be an integer in [2, inf). Got 1."),
+    (lambda: HyperbolicSpace(radius=21.0), ValueError, "`radius` must be a number in (0, 20]. Got 21.0."),
+    (lambda: HyperbolicSpace(dim=51, radius=5.0), ValueError, "`radius` must be a number in (0, 4]. Got 5.0."),
+    (lambda: Ellipsoid(axes=(1.0, 2.0)), ValueError, "`axes` must be a vector of shape (3,). Got shape (2,)."),
+    (
+        lambda: Ellipsoid(axes=(1.0, 0.0, 2.0)),
+        ValueError,
+        "`axes` must be a vector with entries in (0, inf). Got 0.0 at index 1.",
+    ),
+    (lambda: Torus(minor=1.0), ValueError, "`minor` must be a number in (0, 1). Got 1.0."),
+    (lambda: Torus(major=-1.0), ValueError, "`major` must be a number in (0, inf). Got -1.0."),
+    (lambda: MobiusStrip(half_width=1.0), ValueError, "`half_width` must be a number in (0, 1). Got 1.0."),
+    (lambda: MobiusStrip(radius="1"), TypeError, "`radius` must be a number in (0, inf). Got '1'."),
+]
+
+
+@pytest.mark.parametrize(("make", "kind", "text"), BAD_PARAMETERS, ids=[text for _, _, text in BAD_PARAMETERS])
+def test_bad_parameters_are_named(make, kind, text):
+    with pytest.raises(kind, match=f"^{re.escape(text)}$"):
+        make()
+
+
+@pytest.mark.parametrize("method", ["grid", "grid_weights", "sample"])
+def test_bad_numbers_of_points_are_named(manifold, method):
+    with pytest.raises(ValueError, match=re.escape("`n` must be an integer in [1, inf). Got 0.")):
+        getattr(manifold, method)(0)
+    with pytest.raises(TypeError, match=re.escape("`n` must be an integer in [1, inf). Got 10.0.")):
+        getattr(manifold, method)(10.0)
+
+
+OFF = [
+    (
+        Sphere(),
+        [[0, 0, 1.0], [0, 0, 1.1]],
+        "points of Sphere(dim=2, radius=1.0): |x| = radius. Got [0.  0.  1.1] at index 1.",
+    ),
+    (
+        Ellipsoid(),
+        [[1.1, 0, 0]],
+        "points of Ellipsoid(axes=(1.0, 1.3, 0.7)): (x/a)^2 + (y/b)^2 + (z/c)^2 = 1. Got [1.1 0.  0. ] at index 0.",
+    ),
+    (
+        Torus(),
+        [[1.0, 0, 0]],
+        "points of Torus(major=1.0, minor=0.4): "
+        "(hypot(x, y) - major)^2 + z^2 = minor^2. Got [1. 0. 0.] at index 0.",
+    ),
+    (
+        MobiusStrip(),
+        [[1.3, 0, 0]],
+        "points of MobiusStrip(radius=1.0, half_width=0.25): "
+        "on the band of that half_width. Got [1.3 0.  0. ] at index 0.",
+    ),
+    (
+        MobiusStrip(),
+        [[1.0, 0, 0.1]],
+        "points of MobiusStrip(radius=1.0, half_width=0.25): "
+        "on the band of that half_width. Got [1.  0.  0.1] at index 0.",
+    ),
+    (
+        HyperbolicSpace(dim=2),
+        [[0.6, 0.8]],
+        "points of HyperbolicSpace(dim=2, radius=2.0): |x| < 1. Got [0.6 0.8] at index 0.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("manifold", "points", "text"), OFF, ids=str)
+def test_points_off_the_manifold_are_named(manifold, points, text):
+    with pytest.raises(ValueError, match=f"^{re.escape('`X` must be ' + text)}$"):
+        manifold.check(points, "X")
+    if not isinstance(manifold, HyperbolicSpace):
+        float32 = manifold.grid(50).astype(np.float32)
+        assert len(manifold.check(float32)) == len(float32)  # single precision is near enough
+
+
+def test_wrong_shapes_and_values_are_named(metric):
+    good, columns = metric.grid(2), metric.ambient_dim
+    text = f"`Y` must be an array of shape (n, {columns}). Got shape (2, {columns + 1})."
+    with pytest.raises(ValueError, match=re.escape(text)):
+        metric.distance(good, np.zeros((2, columns + 1)))
+    text = f"`X` must be an array of shape (..., {columns}). Got shape ()."
+    with pytest.raises(ValueError, match=re.escape(text)):
+        metric.paired_distance(1.0, good)
+    with pytest.raises(
+        ValueError, match=re.escape("`X` must be finite, with entries below 1e+150 in size. Got nan")
+    ):
+        metric.distance(np.full((1, columns), np.nan), good)
+    with pytest.raises(
+        ValueError, match=re.escape("`r` must be a vector with entries in [0, inf). Got -1.0 at index 0.")
+    ):
+        metric.reach(good, -1.0)
+    with pytest.raises(
+        ValueError, match=re.escape(f"`r` must be a vector of shape ({len(good)},). Got shape (7,).")
+    ):
+        metric.reach(good, np.ones(7))
+
+
+@pytest.mark.parametrize(
+    ("t", "kind"), [(0.0, ValueError), (-1.0, ValueError), (np.nan, ValueError), ("1", TypeError)]
+)
+def test_bad_times_are_named(manifold, t, kind):
+    with pytest.raises(kind, match=re.escape(f"`t` must be a number in [1e-100, 1e+100]. Got {t!r}.")):
+        manifold.heat_kernel(manifold.grid(2), manifold.grid(2), t)
+
+
+def test_times_too_short_for_the_series_are_named():
+    sphere = Sphere(dim=4)
+    text = "`t / radius^2` must be a number in [1e-06, inf). Got 1e-07."
+    with pytest.raises(ValueError, match=re.escape(text)):
+        sphere.heat_kernel(sphere.grid(2), sphere.grid(2), 1e-7)
+
+
+@pytest.mark.parametrize("surface", SURFACES, ids=str)
+def test_unknown_closed_forms_say_what_to_use(surface):
+    points, name = surface.grid(10), type(surface).__name__
+    text = f"{name} has no closed-form geodesic distance; use Graph.shortest_paths on a knn_graph of its points."
+    for method in (surface.distance, surface.paired_distance):
+        with pytest.raises(NotImplementedError, match=f"^{re.escape(text)}$"):
+            method(points, points)
+    text = f"{name} has no closed-form heat kernel; use a heat_graph of its points."
+    with pytest.raises(NotImplementedError, match=f"^{re.escape(text)}$"):
+        surface.heat_kernel(points, points, 0.1)
+
+
+def test_hyperbolic_heat_kernels_beyond_dimension_three_are_refused():
+    space = HyperbolicSpace(dim=4)
+    text = "HyperbolicSpace has no closed-form heat kernel for dim > 3; "
+    text += "use dim=2 or dim=3, or a heat_graph of its points."
+    with pytest.raises(NotImplementedError, match=f"^{re.escape(text)}$"):
+        space.heat_kernel(space.grid(2), space.grid(2), 0.1)
+
+
+# The interface
+
+
+def test_manifolds_are_frozen_values(manifold):
+    assert manifold == type(manifold)(**{name: getattr(manifold, name) for name in manifold.__match_args__})
+    assert hash(manifold) == hash(manifold)
+    with pytest.raises(FrozenInstanceError):
+        manifold.dim = 3
+
+
+def test_parameters_become_plain_numbers():
+    assert repr(Sphere(dim=np.int64(2), radius=np.float32(1))) == "Sphere(dim=2, radius=1.0)"
+    assert Ellipsoid(axes=np.array([1, 2, 3])).axes == (1.0, 2.0, 3.0)
+
+
+def test_boundaries_and_boxes_are_declared():
+    assert [m for m in ALL if m.has_boundary] == [m for m in ALL if isinstance(m, HyperbolicSpace | MobiusStrip)]
+    assert [m.box for m in ALL if m.box is not None] == [(2.0,), (1.0, 1.0), (0.5, 0.5, 0.5)]
+    assert all(m.dim == 2 and m.ambient_dim == 3 for m in SURFACES)
+
+
+def test_all_names_every_manifold():
+    public = [
+        name
+        for name, item in vars(manifolds).items()
+        if isinstance(item, type) and issubclass(item, AbstractManifold)
+    ]
+    assert manifolds.__all__ == sorted(public)

@@ -1,0 +1,176 @@
+"""The house rules that a machine can check: imports go one way, public names are complete, imports are quick."""
+
+import ast
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import manifoldrf
+
+PACKAGE = Path(manifoldrf.__file__).parent
+MODULES = {
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+
+# A module imports only from lower layers; within a layer (a folder), only as listed in ORDER.
+LAYERS = [
+    ("_validation", "_optional", "_philox"),
+    ("_random", "_files"),
+    ("geometry",),
+    ("kernels",),
+    ("signatures",),
+    ("fields",),
+    ("features",),
+    ("baselines", "applications"),
+    ("storage",),
+    ("distributed",),
+    ("experiments",),
+    ("report",),
+    ("cli",),
+]
+# Inside a folder: each module imports only from those before it.
+ORDER = {
+    "geometry": [
+        "_compiled",
+        "_heat_series",
+        "manifolds",
+        "meshes",
+        "sampling",
+        "neighbors",
+        "dimension",
+        "extension",
+        "graphs",
+        "builders",
+        "node_weights",
+        "heat",
+    ],
+    "experiments": ["record", "surface_graphs"],
+}
+LAZY = {"torch", "numba"}  # may be imported inside functions, because they load slowly
+
+
+def stage(module):
+    return module.removeprefix("manifoldrf.").split(".")[0]
+
+
+def layer(module):
+    return next(level for level, names in enumerate(LAYERS) if stage(module) in names)
+
+
+def imported(tree):
+    """(module name, line, is inside a function) of every import statement."""
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    inner = {id(node) for function in functions for node in ast.walk(function)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno, id(node) in inner
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module, node.lineno, id(node) in inner
+
+
+def own_imports(module):
+    tree = ast.parse(MODULES[module].read_text())
+    for name, line, _ in imported(tree):
+        if name.split(".")[0] == "manifoldrf":
+            yield name, line
+
+
+CODE_MODULES = [name for name in MODULES if name != "manifoldrf" and MODULES[name].name != "__init__.py"]
+
+
+@pytest.mark.parametrize("module", CODE_MODULES)
+def test_imports_point_one_way(module):
+    for name, line in own_imports(module):
+        where = f"{module} line {line} imports {name}"
+        if stage(name) != stage(module):
+            assert layer(name) < layer(module), f"{where}, which is not a lower layer"
+        else:
+            order = ORDER[stage(module)]
+            assert order.index(name.split(".")[-1]) < order.index(module.split(".")[-1]), f"{where}: a later module"
+
+
+@pytest.mark.parametrize("module", CODE_MODULES)
+def test_imports_stand_at_the_top(module):
+    if module == "manifoldrf.cli":
+        pytest.skip("the command line imports what a command needs when it runs")
+    tree = ast.parse(MODULES[module].read_text())
+    inside = [(name, line) for name, line, inner in imported(tree) if inner and name.split(".")[0] not in LAZY]
+    assert not inside
+
+
+@pytest.mark.parametrize("module", CODE_MODULES)
+def test_package_code_has_no_asserts(module):
+    tree = ast.parse(MODULES[module].read_text())
+    assert not [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+
+
+@pytest.mark.parametrize("module", CODE_MODULES)
+def test_files_are_short(module):
+    assert len(MODULES[module].read_text().splitlines()) <= 420
+
+
+def test_public_names_are_sorted_and_resolve():
+    assert manifoldrf.__all__ == sorted(manifoldrf.__all__)
+    assert set(manifoldrf.__all__) == set(manifoldrf._HOMES)
+    for name in manifoldrf.__all__:
+        value = getattr(manifoldrf, name)
+        assert value.__name__ == name
+        assert value.__module__ == f"manifoldrf.{manifoldrf._HOMES[name]}"
+    assert set(manifoldrf.__all__) < set(dir(manifoldrf))
+
+
+def test_public_names_are_complete():
+    """Whatever a stage lists in its own ``__all__`` is importable from manifoldrf itself."""
+    not_on_top = {"baselines", "experiments", "report", "cli"}
+    for module in CODE_MODULES:
+        names = getattr(importlib.import_module(module), "__all__", [])
+        assert list(names) == sorted(names), module
+        if stage(module) not in not_on_top and module != "manifoldrf.applications.attention":
+            assert set(names) <= set(manifoldrf.__all__), module
+
+
+def test_type_checkers_see_the_same_names():
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    block = next(n for n in tree.body if isinstance(n, ast.If))
+    seen = {alias.name for node in block.body for alias in node.names}
+    assert seen == set(manifoldrf.__all__)
+
+
+def test_unknown_names_are_attribute_errors():
+    with pytest.raises(AttributeError, match="module 'manifoldrf' has no attribute 'Spere'"):
+        _ = manifoldrf.Spere
+
+
+def test_public_names_have_docstrings_with_examples():
+    for name in manifoldrf.__all__:
+        assert getattr(manifoldrf, name).__doc__, name
+
+
+IMPORT_PROBE = """
+import json, sys, time
+start = time.perf_counter()
+import manifoldrf
+seconds = time.perf_counter() - start
+print(json.dumps([seconds, [m for m in ("torch", "numba", "sklearn", "scipy") if m in sys.modules]]))
+"""
+
+
+def test_importing_the_package_is_quick_and_loads_nothing_heavy():
+    runs = []
+    for _ in range(3):  # the best of three: a busy machine is not the package's fault
+        done = subprocess.run([sys.executable, "-c", IMPORT_PROBE], capture_output=True, text=True, check=True)
+        runs.append(json.loads(done.stdout))
+    assert min(seconds for seconds, _ in runs) < 0.5
+    assert runs[0][1] == []
+
+
+def test_geometry_loads_neither_torch_nor_scikit_learn():
+    code = "import sys, manifoldrf; manifoldrf.Sphere; print([m for m in ('torch', 'sklearn') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,139 @@
+"""Atomic writing: the old file or the new one, never half of it and never a leftover."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from manifoldrf._files import as_path, atomic_path
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def write_and_raise(target, error):
+    with atomic_path(target) as temporary:
+        temporary.write_bytes(b"half of the n")
+        raise error
+
+
+def test_success_replaces_the_old_file_and_leaves_no_temporary(tmp_path):
+    target = tmp_path / "values.bin"
+    target.write_bytes(b"old")
+    with atomic_path(target) as temporary:
+        assert temporary.parent == tmp_path.resolve()
+        assert temporary.suffix == ".bin"
+        temporary.write_bytes(b"new")
+        assert target.read_bytes() == b"old"
+    assert target.read_bytes() == b"new"
+    assert names(tmp_path) == ["values.bin"]
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_any_exception_in_the_middle_leaves_the_old_file_whole_and_no_temporary(tmp_path, kind):
+    target = tmp_path / "values.bin"
+    target.write_bytes(b"old")
+    with pytest.raises(kind):
+        write_and_raise(target, kind())
+    assert target.read_bytes() == b"old"
+    assert names(tmp_path) == ["values.bin"]
+
+
+def test_an_exception_with_no_old_file_leaves_an_empty_folder(tmp_path):
+    with pytest.raises(RuntimeError, match="in the middle"):
+        write_and_raise(tmp_path / "values.bin", RuntimeError("in the middle"))
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_a_failure_of_the_last_steps_leaves_the_old_file_whole_and_no_temporary(tmp_path, monkeypatch, step):
+    target = tmp_path / "values.bin"
+    target.write_bytes(b"old")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(*((os, "fsync") if step == "fsync" else (Path, "replace")), full)
+    with pytest.raises(OSError, match="No space left on device"), atomic_path(target) as temporary:
+        temporary.write_bytes(b"new")
+    assert target.read_bytes() == b"old"
+    assert names(tmp_path) == ["values.bin"]
+
+
+def test_the_data_reach_the_disk_before_the_name(tmp_path, monkeypatch):
+    steps = []
+    fsync, replace = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda file: steps.append("fsync") or fsync(file))
+    monkeypatch.setattr(Path, "replace", lambda old, new: steps.append("replace") or replace(old, new))
+    with atomic_path(tmp_path / "values.bin") as temporary:
+        temporary.write_bytes(b"new")
+    assert steps == ["fsync", "replace"]
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with (
+        pytest.raises(FileNotFoundError, match=r"`path` must be in a folder that exists\. Got .*nowhere"),
+        atomic_path(tmp_path / "nowhere" / "values.bin"),
+    ):
+        pytest.fail("the block must not run")
+
+
+def test_a_folder_in_place_of_the_file_is_refused(tmp_path):
+    with (
+        pytest.raises(IsADirectoryError, match=r"`path` must be a file, not a folder\. Got"),
+        atomic_path(tmp_path),
+    ):
+        pytest.fail("the block must not run")
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM, errno.EROFS])
+def test_a_folder_that_refuses_files_is_named(tmp_path, monkeypatch, code):
+    def refuse(*_, **__):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(Path, "touch", refuse)
+    with (
+        pytest.raises(PermissionError, match=r"`path` must be in a folder that is writable\. Got .*values\.bin"),
+        atomic_path(tmp_path / "values.bin"),
+    ):
+        pytest.fail("the block must not run")
+
+
+def test_a_full_disk_is_passed_on(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "touch", refuse)
+    with pytest.raises(OSError, match="No space left on device") as caught, atomic_path(tmp_path / "values.bin"):
+        pytest.fail("the block must not run")
+    assert caught.value.errno == errno.ENOSPC
+
+
+def test_a_new_file_has_the_usual_mode_and_an_old_one_keeps_its_own(tmp_path):
+    plain, target = tmp_path / "plain.bin", tmp_path / "values.bin"
+    plain.write_bytes(b"")
+    for mode in (stat.S_IMODE(plain.stat().st_mode), 0o640):
+        with atomic_path(target) as temporary:
+            temporary.write_bytes(b"new")
+        assert stat.S_IMODE(target.stat().st_mode) == mode
+        target.chmod(0o640)
+
+
+def test_a_link_is_followed(tmp_path):
+    target, link = tmp_path / "values.bin", tmp_path / "link.bin"
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    with atomic_path(link) as temporary:
+        temporary.write_bytes(b"new")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("value", [3, None, b"mesh.ply", ["mesh.ply"]])
+def test_a_path_is_a_string_or_path_like(value):
+    with pytest.raises(TypeError, match=r"`path` must be a string or a path\. Got"):
+        as_path(value)
+    assert as_path("mesh.ply") == Path("mesh.ply")

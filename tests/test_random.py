@@ -1,0 +1,97 @@
+"""Seeds, named streams, and the counter-based generator."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from manifoldrf import _philox
+from manifoldrf._random import Streams, generator
+
+# Known-answer vectors of the Random123 distribution for philox 4x32 with 10 rounds: counter, key, output.
+FULL = 0xFFFFFFFF
+KNOWN_ANSWERS = [
+    ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+    ((FULL,) * 4, (FULL,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+    (
+        (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+        (0xA4093822, 0x299F31D0),
+        (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+    ),
+]
+
+
+FROZEN_ROOT = "e45135fc2346a48fd3a5915c432bf7df"
+FROZEN_KEY = [1194681818, 510605783]
+
+
+@pytest.mark.parametrize(("counter", "key", "expected"), KNOWN_ANSWERS)
+@pytest.mark.parametrize("compiled", [True, False])
+def test_philox_gives_its_published_test_vectors(counter, key, expected, compiled):
+    function = _philox.philox4x32 if compiled else _philox.philox4x32.py_func
+    assert tuple(int(word) for word in function(*counter, *key)) == expected
+
+
+def test_philox_uniforms_are_uniform_and_their_pairs_independent():
+    pairs = np.array([_philox.uniform_pair(i, 0, 0, 0, 1, 2) for i in range(20_000)])
+    assert pairs.min() >= 0
+    assert pairs.max() < 1
+    counts = np.histogram2d(*pairs.T, bins=10, range=[[0, 1], [0, 1]])[0]
+    assert stats.chisquare(counts.ravel()).pvalue > 1e-4  # one false alarm in 10,000 keys
+
+
+def test_philox_uniform_never_reaches_one():
+    largest = _philox.uniform_pair.py_func.__globals__["_TO_UNIT"] * (2**53 - 1)
+    assert largest < 1
+
+
+def test_zero_is_a_seed_of_its_own():
+    first = [generator(seed, "x").random() for seed in (0, 1, 42)]
+    assert len(set(first)) == 3
+    assert generator(0, "x").random() == first[0]
+
+
+def test_streams_of_different_names_and_seeds_are_uncorrelated():
+    streams = Streams.from_seed(7)
+    draws = [streams.generator(name).normal(size=20_000) for name in ("a", "b")]
+    draws.append(Streams.from_seed(8).generator("a").normal(size=20_000))
+    correlations = np.corrcoef(draws)[np.triu_indices(3, 1)]
+    assert np.abs(correlations).max() < 5 / np.sqrt(20_000)
+
+
+def test_a_new_consumer_shifts_no_other():
+    streams = Streams.from_seed(3)
+    before = streams.generator("walks").random(5)
+    streams.generator("newcomer").random(100)
+    np.testing.assert_array_equal(streams.generator("walks").random(5), before)
+
+
+def test_streams_are_the_same_on_every_platform_and_version():
+    """Frozen values: changing how streams are derived changes every seeded result of every user."""
+    streams = Streams.from_seed(0)
+    assert streams.root.hex() == FROZEN_ROOT
+    assert streams.key("walks").tolist() == FROZEN_KEY
+
+
+@pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState], ids=["Generator", "RandomState"])
+def test_generators_are_seeds_and_are_advanced(make):
+    rng, same = make(5), make(5)
+    first, second = generator(rng, "x").random(), generator(rng, "x").random()
+    assert first != second
+    assert generator(same, "x").random() == first
+
+
+def test_none_gives_fresh_entropy():
+    assert generator(None, "x").random() != generator(None, "x").random()
+
+
+def test_numpy_integers_and_large_integers_are_seeds():
+    assert generator(np.int64(5), "x").random() == generator(5, "x").random()
+    assert generator(2**200, "x").random() != generator(2**200 + 1, "x").random()
+
+
+@pytest.mark.parametrize(
+    ("seed", "kind"), [(-1, ValueError), (1.0, TypeError), ("1", TypeError), (True, TypeError)]
+)
+def test_bad_seeds_are_refused(seed, kind):
+    with pytest.raises(kind, match=r"`seed` must be None, a non-negative integer, a numpy Generator or a Random"):
+        generator(seed, "x")
