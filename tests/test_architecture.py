@@ -38,7 +38,13 @@ ORDER = {
     "geometry": [
         "_compiled",
         "_heat_series",
+        "_point_sets",
+        "abstract_manifold",
+        "model_spaces",
+        "surfaces",
         "manifolds",
+        "_triangles",
+        "_mesh_files",
         "meshes",
         "sampling",
         "neighbors",

@@ -8,37 +8,31 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from manifoldrf.geometry.abstract_manifold import AbstractManifold
     from manifoldrf.geometry.builders import grid_graph, knn_graph, mesh_graph
     from manifoldrf.geometry.dimension import estimate_dimension
     from manifoldrf.geometry.graphs import Graph, GraphWarning
     from manifoldrf.geometry.heat import heat_graph
-    from manifoldrf.geometry.manifolds import (
-        AbstractManifold,
-        Ellipsoid,
-        FlatTorus,
-        HyperbolicSpace,
-        MobiusStrip,
-        Sphere,
-        Torus,
-    )
     from manifoldrf.geometry.meshes import MeshReport, MeshSample, TriangleMesh
+    from manifoldrf.geometry.model_spaces import FlatTorus, HyperbolicSpace, Sphere
     from manifoldrf.geometry.sampling import thin
+    from manifoldrf.geometry.surfaces import Ellipsoid, MobiusStrip, Torus
 
 __version__ = "0.1.0"
 
 # Where each public name lives.
 _HOMES = {
-    "AbstractManifold": "geometry.manifolds",
-    "Ellipsoid": "geometry.manifolds",
-    "FlatTorus": "geometry.manifolds",
+    "AbstractManifold": "geometry.abstract_manifold",
+    "Ellipsoid": "geometry.surfaces",
+    "FlatTorus": "geometry.model_spaces",
     "Graph": "geometry.graphs",
     "GraphWarning": "geometry.graphs",
-    "HyperbolicSpace": "geometry.manifolds",
+    "HyperbolicSpace": "geometry.model_spaces",
     "MeshReport": "geometry.meshes",
     "MeshSample": "geometry.meshes",
-    "MobiusStrip": "geometry.manifolds",
-    "Sphere": "geometry.manifolds",
-    "Torus": "geometry.manifolds",
+    "MobiusStrip": "geometry.surfaces",
+    "Sphere": "geometry.model_spaces",
+    "Torus": "geometry.surfaces",
     "TriangleMesh": "geometry.meshes",
     "estimate_dimension": "geometry.dimension",
     "grid_graph": "geometry.builders",

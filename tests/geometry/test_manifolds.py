@@ -141,7 +141,9 @@ INTEGRALS = [
 ]
 
 
-@pytest.mark.parametrize(("manifold", "function", "exact", "tolerance"), INTEGRALS, ids=lambda v: str(v)[:30])
+@pytest.mark.parametrize(
+    ("manifold", "function", "exact", "tolerance"), INTEGRALS, ids=[str(case[0]) for case in INTEGRALS]
+)
 def test_weights_integrate_functions(manifold, function, exact, tolerance):
     integral = manifold.grid_weights(4000) @ function(manifold.grid(4000))
     assert integral == pytest.approx(exact, rel=tolerance, abs=tolerance)
@@ -415,21 +417,21 @@ def test_mass_and_semigroup_hold_on_periodic_grids(manifold):
     np.testing.assert_allclose(first * weights @ second, manifold.heat_kernel(x, x, s + t), rtol=1e-10)
 
 
-def _polar_quadrature(manifold, extent, count=160):
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(120)
+
+
+def _polar_quadrature(manifold, extent):
     """Points around the origin of polar coordinates, with weights, for functions of distance and one angle."""
-    nodes, weights = np.polynomial.legendre.leggauss(count)
-    rho, phi = 0.5 * extent * (nodes + 1), 0.5 * np.pi * (nodes + 1)
+    rho, phi = 0.5 * extent * (NODES + 1), 0.5 * np.pi * (NODES + 1)
     curved = np.sin(rho) if isinstance(manifold, Sphere) else np.sinh(rho)
     dim = manifold.dim
     shell = {2: 2.0, 3: 2 * np.pi, 4: 4 * np.pi}[dim]  # volume of S^(dim - 2)
-    volume = np.outer(
-        weights * curved ** (dim - 1) * 0.5 * extent, weights * np.sin(phi) ** (dim - 2) * 0.5 * np.pi
-    )
-    direction = np.zeros((count, dim))
+    radial = 0.5 * extent * WEIGHTS * curved ** (dim - 1)
+    angular = 0.5 * np.pi * WEIGHTS * np.sin(phi) ** (dim - 2)
+    direction = np.zeros((phi.size, dim))
     direction[:, 0], direction[:, 1] = np.cos(phi), np.sin(phi)
-    return _exponential(manifold, rho[:, None], direction[None]).reshape(
-        -1, manifold.ambient_dim
-    ), shell * volume.ravel()
+    points = _exponential(manifold, rho[:, None], direction[None])
+    return points.reshape(-1, manifold.ambient_dim), shell * np.outer(radial, angular).ravel()
 
 
 def _exponential(manifold, rho, direction):

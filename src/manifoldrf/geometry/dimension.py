@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manifoldrf._validation import check_points
+from manifoldrf._validation import FloatArray
 from manifoldrf.geometry.manifolds import AbstractManifold
-from manifoldrf.geometry.neighbors import NeighborSearch
+from manifoldrf.geometry.neighbors import NeighborSearch, check_cloud
 
 __all__ = ["estimate_dimension"]
 
@@ -38,14 +38,24 @@ def estimate_dimension(points: ArrayLike, *, metric: AbstractManifold | None = N
     >>> estimate_dimension(Torus().sample(1000, seed=0))
     2
     """
-    cloud = check_points(points, min_rows=3)
+    cloud = check_cloud(points, metric, min_rows=3)
+    inner, outer, growth = _radii(cloud, metric)
+    if (inner == 0).any():  # copies of a point hide how its neighbourhood grows
+        cloud = np.unique(cloud, axis=0)
+        if len(cloud) < 3:
+            return 1
+        inner, outer, growth = _radii(cloud, metric)
+    grown = (inner > 0) & (outer > inner)  # equal rings carry no information
+    if not grown.any():
+        return 1
+    ratio = np.log(outer[grown] / inner[grown]).mean()
+    return int(np.clip(np.rint(np.log(growth) / ratio), 1, cloud.shape[1]))
+
+
+def _radii(cloud: FloatArray, metric: AbstractManifold | None) -> tuple[FloatArray, FloatArray, float]:
+    """Radii of a small and a large neighbourhood of some nodes, and how many times more points it has."""
     far = min(_FAR, len(cloud) - 1)
     near = max(1, far * _NEAR // _FAR)
     chosen = cloud[:: max(1, len(cloud) // _SAMPLE)]
     radii = NeighborSearch(cloud, metric).knn(chosen, far + 1)[0]  # the node itself comes first
-    inner, outer = radii[:, near], radii[:, far]
-    grown = (inner > 0) & (outer > inner)  # duplicates and equal rings carry no information
-    if not grown.any():
-        return 1
-    ratio = np.log(outer[grown] / inner[grown]).mean() if far > near else np.inf
-    return int(np.clip(np.rint(np.log(far / near) / ratio), 1, cloud.shape[1]))
+    return radii[:, near], radii[:, far], far / near

@@ -152,6 +152,9 @@ class GridExtension(AbstractExtension):
     def affinities(self, queries: FloatArray) -> Any:
         """CSR array of shape (len(queries), n_nodes)."""
         position = np.mod(queries / self.torus.side, 1.0) * self.side  # (q, dim) in cells
+        # (1 / 49) * 49 is not 1: a point within rounding of a node is that node.
+        whole = np.rint(position)
+        position = np.where(np.abs(position - whole) <= 1e-15 * self.side, whole, position)
         lower = np.floor(position).astype(np.int64)
         share = position - lower
         weights = np.ones((len(queries), 1))

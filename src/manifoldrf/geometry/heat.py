@@ -30,7 +30,7 @@ from manifoldrf.geometry.graphs import Graph, GraphWarning, report_problems
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch, Pairs, check_cloud, pairs_along_surface
-from manifoldrf.geometry.node_weights import BoundaryModel, iterated_weights
+from manifoldrf.geometry.node_weights import BoundaryModel, cloud_weights, surface_weights
 
 __all__ = ["heat_graph"]
 
@@ -86,9 +86,9 @@ def heat_graph(
         Number of steps that make up ``t``. More steps are narrower: less error from curvature, but each needs
         enough nodes around every node. "auto" chooses from the density and evenness of the nodes.
     weights : "auto" or array-like of shape (n,), default="auto"
-        The volume each node stands for. "auto" takes vertex areas on a mesh and estimates the weights of a cloud
-        by iterated density correction, with boundaries detected. Give them where they are known
-        (:meth:`grid_weights` of a manifold).
+        The volume each node stands for. "auto" starts from the vertex areas of a mesh and from the density of a
+        cloud, and evens them out by iterated correction; boundaries are known or detected. Give them where they
+        are known (:meth:`grid_weights` of a manifold).
     dim : int, optional
         Intrinsic dimension; 2 on a mesh, estimated for a cloud when not given.
     metric : AbstractManifold, optional
@@ -140,8 +140,7 @@ def _check_space(
         if dim not in (None, 2):
             reject("dim", "2 or None on a mesh", dim)
         given = _check_weights(weights, points.n_vertices)
-        areas = points.vertex_areas() if given is None else given
-        return _Space(NeighborSearch(points.vertices, None, n_jobs), 2, points, areas)
+        return _Space(NeighborSearch(points.vertices, None, n_jobs), 2, points, given)
     cloud = check_cloud(points, metric, min_rows=3)
     if dim is None:
         dim = estimate_dimension(cloud) if metric is None else metric.dim
@@ -183,7 +182,8 @@ def _reach(s2: float, dim: int) -> float:
 def _choose_steps(space: _Space, t: float) -> int:
     """As many steps as the sampling supports: enough nodes in the footprint of each."""
     sampling = _Sampling.measure(space)
-    wanted = sampling.wanted_footprint(_FOOTPRINT_EVEN if space.weights is None else _FOOTPRINT_KNOWN)
+    estimated = space.weights is None and space.mesh is None
+    wanted = sampling.wanted_footprint(_FOOTPRINT_EVEN if estimated else _FOOTPRINT_KNOWN)
     # (pi 4 t / n)^(d/2) density = wanted, solved for n
     steps = 4 * np.pi * t * (sampling.sparse_density / wanted) ** (2 / space.dim)
     n = len(space.points)
@@ -281,11 +281,13 @@ def _node_weights(space: _Space, gaussian: Any, s2: float) -> FloatArray:
     """The volume each node stands for: known, or estimated from the cloud."""
     if space.weights is not None:
         return space.weights
+    if space.mesh is not None:
+        return surface_weights(space.mesh, gaussian, s2)
     mass = (np.pi * s2) ** (space.dim / 2)
     boundary = None
     if space.search.metric is None:  # tangent planes in the coordinates of a curved metric mean nothing
         boundary = BoundaryModel.fit(space.points, _gaussian(space, 2 * s2), s2, space.dim)
-    return iterated_weights(gaussian, mass, boundary).values
+    return cloud_weights(gaussian, mass, boundary)
 
 
 def _sinkhorn(gaussian: Any, mu: FloatArray) -> FloatArray:

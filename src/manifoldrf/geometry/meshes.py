@@ -222,10 +222,13 @@ class TriangleMesh:
     @property
     def edges(self) -> IntArray:
         """Sides of the faces, each once: an array of shape (k, 2) of i < j, sorted."""
-        pairs = np.sort(self.faces[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2), axis=1)
-        pairs = pairs[pairs[:, 0] < pairs[:, 1]]  # a repeated vertex is no edge
-        keys = np.unique(pairs[:, 0] * self.n_vertices + pairs[:, 1])
-        return np.column_stack(np.divmod(keys, self.n_vertices))
+        return self._edges_with_faces()[0]
+
+    @property
+    def boundary_vertices(self) -> IntArray:
+        """Vertices at an edge that belongs to one face only, sorted; none on a closed surface."""
+        edges, n_faces = self._edges_with_faces()
+        return np.unique(edges[n_faces == 1])
 
     @property
     def area(self) -> float:
@@ -398,6 +401,13 @@ class TriangleMesh:
             degenerate_faces=int((has_repeats(self.faces) | is_flat(self.vertices[self.faces])).sum()),
             unreferenced_vertices=unreferenced,
         )
+
+    def _edges_with_faces(self) -> tuple[IntArray, IntArray]:
+        """Edges (k, 2), lower vertex first, and the number of faces at each (k,)."""
+        pairs = np.sort(self.faces[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2), axis=1)
+        pairs = pairs[pairs[:, 0] < pairs[:, 1]]  # a repeated vertex is no edge
+        keys, counts = np.unique(pairs[:, 0] * self.n_vertices + pairs[:, 1], return_counts=True)
+        return np.column_stack(np.divmod(keys, self.n_vertices)), counts
 
     def _sum_at_vertices(self, values: FloatArray) -> FloatArray:
         """Add a value per face (m,) to its three corners (n,)."""

@@ -37,7 +37,7 @@ def thin(points: ArrayLike, n: int) -> IntArray:
     --------
     >>> import numpy as np
     >>> from manifoldrf import thin
-    >>> line = np.linspace(0.0, 1.0, 101)[:, None]
+    >>> line = np.arange(101.0)[:, None]
     >>> thin(line, 5).tolist()
     [0, 100, 50, 25, 75]
     """

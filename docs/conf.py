@@ -1,0 +1,52 @@
+"""Settings of the documentation; `make docs` builds it without network and with warnings as errors."""
+
+import re
+
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+
+import manifoldrf
+
+project = "manifoldrf"
+author = "The manifoldrf developers"
+version = release = manifoldrf.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 3
+
+html_theme = "furo"
+html_title = f"manifoldrf {release}"
+html_show_copyright = False
+html_math_renderer = "mathml"
+highlight_language = "none"  # a block without a language is not Python
+
+add_module_names = False
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # the docstrings give types and shapes
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+
+
+def escape_bars(app, what, name, obj, options, lines):
+    """|x| is a length in the docstrings; reStructuredText would take it for a substitution."""
+    for number, line in enumerate(lines):
+        if line.strip() == "Examples":
+            return
+        lines[number] = re.sub(r"(?<!\\)\|", r"\\|", line)
+
+
+def write_inline_math(writer, node):
+    """MathML is drawn by the browser itself; MathJax would be fetched from the network."""
+    writer.body.append(tex2mathml(node.astext()))
+    raise nodes.SkipNode
+
+
+def write_display_math(writer, node):
+    writer.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>')
+    raise nodes.SkipNode
+
+
+def setup(app):
+    app.add_html_math_renderer("mathml", (write_inline_math, None), (write_display_math, None))
+    app.connect("autodoc-process-docstring", escape_bars, priority=400)  # before napoleon, which runs at 500

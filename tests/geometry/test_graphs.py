@@ -1,0 +1,436 @@
+"""Graphs: matrices of one's own, the two clocks, paths, new points, and what a graph warns of."""
+
+import re
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.sparse import csgraph
+from scipy.sparse.linalg import expm_multiply
+from scipy.spatial import ConvexHull
+from scipy.spatial.distance import cdist
+
+from manifoldrf.geometry import graphs
+from manifoldrf.geometry.builders import grid_graph, knn_graph, mesh_graph
+from manifoldrf.geometry.graphs import Graph, GraphWarning
+from manifoldrf.geometry.heat import heat_graph
+from manifoldrf.geometry.manifolds import FlatTorus, HyperbolicSpace, Sphere, Torus
+from manifoldrf.geometry.meshes import TriangleMesh
+
+EPS = np.finfo(np.float64).eps
+PATH = np.array([[0, 1, 0, 0], [1, 0, 2, 0], [0, 2, 0, 3], [0, 0, 3, 0]])  # 0 - 1 - 2 - 3
+PLACES = np.array([[0.0], [1.0], [3.0], [7.0]])
+
+
+def cloud(n=60, d=3, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, d))
+
+
+def sphere_mesh(n):
+    points = Sphere().grid(n)
+    return TriangleMesh(points, ConvexHull(points).simplices)
+
+
+# Matrices of one's own
+
+
+@pytest.mark.parametrize(
+    "kind", [np.array, np.ndarray.tolist, sparse.csr_array, sparse.csc_array, sparse.coo_array, sparse.csr_matrix]
+)
+def test_dense_and_sparse_matrices_make_the_same_graph(kind):
+    graph = Graph.from_affinity(kind(PATH))
+    assert graph.affinity.dtype == np.float64
+    assert np.array_equal(graph.affinity.toarray(), PATH)
+    assert np.array_equal(graph.degrees, [1, 3, 5, 3])
+    expected = PATH / np.sqrt(np.outer(graph.degrees, graph.degrees))
+    np.testing.assert_allclose(graph.operator.toarray(), expected, rtol=4 * EPS)
+
+
+def test_the_callers_arrays_are_neither_changed_nor_shared():
+    dense, places = PATH.astype(np.float64), PLACES.copy()
+    messy = sparse.csr_array((np.ones(4), [1, 1, 0, 0], [0, 2, 4]), shape=(2, 2))  # two entries for each edge
+    stored = sparse.csr_array(dense)
+    merged, graph, other = (
+        Graph.from_affinity(messy),
+        Graph.from_affinity(dense, places),
+        Graph.from_affinity(stored),
+    )
+    assert messy.nnz == 4
+    assert np.array_equal(merged.affinity.toarray(), [[0, 2], [2, 0]])
+    dense[:], places[:], stored.data[:] = 9.0, 9.0, 9.0
+    for kept in (graph, other):
+        assert np.array_equal(kept.affinity.toarray(), PATH)
+    assert np.array_equal(graph.points, PLACES)
+
+
+def test_explicit_zeros_are_no_edges():
+    with_zeros = sparse.coo_array(([1.0, 1.0, 0.0, 0.0], ([0, 1, 1, 2], [1, 0, 2, 1])), shape=(3, 3))
+    with pytest.warns(GraphWarning, match=re.escape("Graph of 3 nodes: 1 nodes are isolated")):
+        graph = Graph.from_affinity(with_zeros)
+    assert graph.affinity.nnz == 2
+    assert graph.n_components == 2
+
+
+def test_a_graph_without_edges_is_all_isolated_nodes():
+    with pytest.warns(GraphWarning, match="2 nodes are isolated"):
+        graph = Graph.from_affinity(np.zeros((2, 2)), [[0.0], [1.0]])
+    assert graph.operator.nnz == 0
+    assert graph.time(3.0, dim=1) == 0.0
+    with pytest.raises(ValueError, match="no number of them lasts a positive time: it has no edges"):
+        graph.steps(1.0, dim=1)
+
+
+BAD_AFFINITIES = [
+    (np.ones((2, 3)), ValueError, "`affinity` must be a square matrix. Got shape (2, 3)."),
+    (sparse.csr_array(np.ones((2, 3))), ValueError, "`affinity` must be a square matrix. Got shape (2, 3)."),
+    (np.ones(4), ValueError, "`affinity` must be an array of shape (n, d). Got shape (4,)."),
+    ([[0, -1], [-1, 0]], ValueError, "`affinity` must be a vector with entries in [0, inf). Got -1.0 at index 0."),
+    (
+        -sparse.eye_array(2),
+        ValueError,
+        "`affinity` must be a vector with entries in [0, inf). Got -1.0 at index 0.",
+    ),
+    (
+        [[0, np.nan], [np.nan, 0]],
+        ValueError,
+        "`affinity` must be finite, with entries below 1e+150 in size.",
+    ),
+    (sparse.csr_array([[0, np.inf], [np.inf, 0]]), ValueError, "`affinity` must be finite"),
+    ([[0, 1], [0.5, 0]], ValueError, "`affinity` must be symmetric. Got a difference of 0.5 between it and its"),
+    ([["a", "b"], ["c", "d"]], TypeError, "`affinity` must be an array of numbers. Got list of dtype <U1."),
+]
+
+
+@pytest.mark.parametrize(("affinity", "kind", "text"), BAD_AFFINITIES, ids=lambda value: str(value)[:40])
+def test_bad_affinities_are_named(affinity, kind, text):
+    with pytest.raises(kind, match=re.escape(text)):
+        Graph.from_affinity(affinity)
+
+
+def test_bad_points_are_named():
+    text = "`points` must be an array of 4 rows, one per node. Got 3."
+    with pytest.raises(ValueError, match=re.escape(text)):
+        Graph.from_affinity(PATH, PLACES[:3])
+    with pytest.raises(ValueError, match=re.escape("`points` must be finite")):
+        Graph.from_affinity(PATH, np.full((4, 1), np.nan))
+
+
+def test_asymmetry_within_rounding_is_evened_out():
+    graph = Graph.from_affinity([[0.0, 1.0, 1e-14], [1.0, 0.0, 1.0], [0.0, 1.0 + 2 * EPS, 0.0]])
+    dense = graph.affinity.toarray()
+    assert np.array_equal(dense, dense.T)
+    assert graph.affinity.has_canonical_format
+
+
+def test_the_operator_survives_the_smallest_affinities():
+    tiny = Graph.from_affinity([[0.0, 1e-320], [1e-320, 0.0]])
+    np.testing.assert_allclose(tiny.operator.toarray(), [[0, 1], [1, 0]], atol=1e-15)
+    mixed = Graph.from_affinity([[0.0, 1e-320], [1e-320, 4.0]])  # 1e-320 has four digits
+    assert mixed.operator[[0], [1]] == pytest.approx(0.5 * np.sqrt(1e-320), rel=1e-3)
+
+
+def test_graphs_cannot_be_changed_and_say_what_they_are():
+    graph = Graph.from_affinity(PATH + np.diag([1, 0, 0, 0]), PLACES)
+    assert repr(graph) == "Graph(4 nodes, 3 edges, points in R^1)"  # a self-loop is no edge between nodes
+    assert repr(Graph.from_affinity(PATH)) == "Graph(4 nodes, 3 edges)"
+    assert repr(heat_graph(Sphere().grid(100), 0.5, n_steps=8)).endswith("points in R^3, n_steps=8)")
+    with pytest.raises(FrozenInstanceError):
+        graph.points = None
+    for array in (graph.degrees, graph.components):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 7
+    assert graph.degrees is graph.degrees  # computed once
+    assert graph.operator is graph.operator
+
+
+def test_components_are_numbered_from_zero():
+    with pytest.warns(GraphWarning, match="1 nodes are isolated.*; it falls into 2 pieces"):
+        graph = Graph.from_affinity(sparse.block_diag([PATH, [[0]], PATH]))
+    assert np.array_equal(graph.components, [0, 0, 0, 0, 1, 2, 2, 2, 2])
+    assert graph.components.dtype == np.int64
+    assert graph.n_components == 3
+
+
+# The two clocks
+
+
+def test_the_clock_of_the_sphere_is_that_of_its_exact_heat_kernel():
+    graph = knn_graph(Sphere().grid(4000))
+    t = graph.time(20.0, dim=2)
+    assert t == pytest.approx(0.0208, abs=5e-5)
+    starts = np.arange(100, 4000, 1000)
+    impulses = np.zeros((4000, len(starts)))
+    impulses[starts, np.arange(len(starts))] = 4000 / (4 * np.pi)  # one over the area of a node
+    walked = expm_multiply(20.0 * (graph.operator - sparse.eye_array(4000)).tocsc(), impulses).T
+
+    def error(time):
+        exact = Sphere().heat_kernel(graph.points[starts], graph.points, time)
+        return np.linalg.norm(walked - exact) / np.linalg.norm(exact)
+
+    assert error(t) < 0.045
+    assert error(t) < min(error(0.93 * t), error(1.07 * t))
+
+
+def test_step_size_is_the_mean_squared_length_weighted_by_affinity(monkeypatch):
+    graph = Graph.from_affinity(PATH, PLACES)
+    assert graph.step_size == pytest.approx((1 * 1 + 2 * 4 + 3 * 16) / 6, rel=4 * EPS)
+    monkeypatch.setattr(graphs, "_ROWS_AT_ONCE", 3)  # in two blocks
+    assert Graph.from_affinity(PATH, PLACES).step_size == pytest.approx(57 / 6, rel=4 * EPS)
+
+
+@pytest.mark.parametrize("metric", [Sphere(), FlatTorus(), HyperbolicSpace(dim=3)], ids=str)
+def test_step_size_is_measured_along_the_metric(metric):
+    graph = knn_graph(metric.sample(100, seed=0), metric=metric)
+    squared = metric.distance(graph.points, graph.points) ** 2
+    dense = graph.affinity.toarray()
+    assert graph.step_size == pytest.approx((dense * squared).sum() / dense.sum(), rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        knn_graph(Sphere().grid(500)),
+        knn_graph(HyperbolicSpace(dim=3).sample(300, seed=0), metric=HyperbolicSpace(dim=3)),
+        heat_graph(Sphere().grid(300), 0.2),
+        mesh_graph(sphere_mesh(200), weights="cotangent"),
+        grid_graph(8, 2),
+    ],
+    ids=["knn", "metric", "heat", "cotangent", "grid"],
+)
+def test_steps_undo_time(graph):
+    for tau in (0.0, 1e-3, 1.0, 20.0):
+        assert graph.steps(graph.time(tau)) == pytest.approx(tau, rel=4 * EPS)
+
+
+def test_the_dimension_is_estimated_or_that_of_the_metric():
+    sphere = knn_graph(Sphere().grid(1000))
+    assert sphere.time(5.0) == sphere.time(5.0, dim=2) == 5.0 * sphere.step_size / 4
+    assert grid_graph(4, 5).time(1.0) == pytest.approx(1 / 16 / 10, rel=1e-14)
+
+
+def test_a_heat_graph_knows_its_own_clock():
+    graph = heat_graph(Sphere().grid(300), 0.2, n_steps=10)
+    assert graph.time(10.0) == pytest.approx(0.2, rel=4 * EPS)
+    assert graph.time(10.0, dim=3) == graph.time(10.0)  # nothing to estimate
+
+
+def test_bad_clock_arguments_are_named():
+    graph = Graph.from_affinity(PATH, PLACES)
+    with pytest.raises(ValueError, match=re.escape("`tau` must be a number in [0, inf). Got -1.")):
+        graph.time(-1)
+    with pytest.raises(TypeError, match=re.escape("`tau` must be a number in [0, inf). Got '1'.")):
+        graph.time("1")
+    with pytest.raises(ValueError, match=re.escape("`t` must be a number in [0, inf). Got nan.")):
+        graph.steps(np.nan)
+    with pytest.raises(ValueError, match=re.escape("`dim` must be an integer in [1, inf). Got 0.")):
+        graph.time(1.0, dim=0)
+    with pytest.raises(ValueError, match=re.escape("This graph has no points; give `points` to")):
+        Graph.from_affinity(PATH).time(1.0, dim=1)
+
+
+# Paths
+
+
+def test_shortest_paths_add_up_lengths():
+    lengths = Graph.from_affinity(PATH, PLACES).shortest_paths([0, 2])
+    assert np.array_equal(lengths, [[0, 1, 3, 7], [3, 2, 0, 4]])
+    assert Graph.from_affinity(PATH, PLACES).shortest_paths(3).shape == (1, 4)
+
+
+def test_shortest_paths_equal_dense_dijkstra(global_seed):
+    graph = knn_graph(cloud(80, seed=global_seed), n_neighbors=6)
+    dense = np.where(graph.affinity.toarray() > 0, cdist(graph.points, graph.points), 0.0)
+    expected = csgraph.shortest_path(dense, method="FW")
+    np.testing.assert_allclose(graph.shortest_paths(np.arange(80)), expected, rtol=1e-12)
+
+
+def test_shortest_paths_follow_the_metric():
+    circle = knn_graph(Sphere(dim=1).grid(100), n_neighbors=2, metric=Sphere(dim=1))
+    assert circle.shortest_paths(0).max() == pytest.approx(np.pi, rel=1e-12)
+
+
+def test_shortest_paths_are_infinite_between_components():
+    with pytest.warns(GraphWarning, match="2 pieces"):
+        graph = Graph.from_affinity(sparse.block_diag([PATH, PATH]), np.concatenate([PLACES, PLACES]))
+    lengths = graph.shortest_paths(0)[0]
+    assert np.array_equal(lengths, [0, 1, 3, 7, np.inf, np.inf, np.inf, np.inf])
+
+
+def test_edges_of_length_zero_are_walked_at_no_cost():
+    lengths = Graph.from_affinity(PATH, [[0.0], [0.0], [0.0], [2.0]]).shortest_paths(0)[0]
+    np.testing.assert_allclose(lengths, [0, 0, 0, 2], atol=1e-300)
+
+
+BAD_SOURCES = [
+    ([0, 4], ValueError, "`sources` must be integers in [0, 3]. Got 4 at index (1,)."),
+    (-1, ValueError, "`sources` must be integers in [0, 3]. Got -1 at index (0,)."),
+    ([0.5], TypeError, "`sources` must be integers in [0, 3]. Got dtype float64."),
+    ([], ValueError, "`sources` must be a non-empty vector of indices. Got shape (0,)."),
+    ([[0, 1]], ValueError, "`sources` must be a non-empty vector of indices. Got shape (1, 2)."),
+]
+
+
+@pytest.mark.parametrize(("sources", "kind", "text"), BAD_SOURCES, ids=str)
+def test_bad_sources_are_named(sources, kind, text):
+    with pytest.raises(kind, match=re.escape(text)):
+        Graph.from_affinity(PATH, PLACES).shortest_paths(sources)
+
+
+# New points
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("self_loops", [False, True])
+def test_knn_extension_equals_brute_force(exponent, self_loops, global_seed):
+    points, queries = cloud(80, seed=global_seed), cloud(30, seed=global_seed + 1000)
+    graph = knn_graph(points, n_neighbors=7, bandwidth=0.8, self_loops=self_loops, density_correction=exponent)
+    plain = knn_graph(points, n_neighbors=7, bandwidth=0.8, self_loops=self_loops)
+    distance = cdist(queries, points)
+    weights = np.exp(-(distance**2) / 0.8)
+    reach = np.sort(distance, axis=1)[:, 6 + self_loops]  # a node with a self-loop counts itself
+    weights[distance > reach[:, None]] = 0.0
+    local = plain.degrees**exponent
+    own = (weights @ local) / weights.sum(axis=1)
+    np.testing.assert_allclose(graph.extend(queries).toarray(), weights / np.outer(own, local), rtol=1e-12)
+
+
+@pytest.mark.parametrize("weights", ["gaussian", "unit", "cotangent"])
+def test_mesh_extension_is_exact_at_nodes_and_linear_inside_faces(weights, global_seed):
+    mesh = sphere_mesh(150)
+    graph = mesh_graph(mesh, weights=weights)
+    dense = graph.affinity.toarray()
+    assert np.array_equal(graph.extend(mesh.vertices).toarray(), dense)
+    inside = mesh.sample(50, seed=global_seed)
+    expected = np.einsum("pc,pcn->pn", inside.barycentric, dense[mesh.faces[inside.faces]])
+    np.testing.assert_allclose(graph.extend(inside.points).toarray(), expected, atol=1e-12 * dense.max())
+    assert graph.extend(1.2 * inside.points).sum(axis=1).min() > 0  # off the surface, its nearest point speaks
+
+
+@pytest.mark.parametrize(("side", "dim"), [(2, 1), (2, 2), (5, 2), (4, 3), (49, 1)])
+def test_grid_extension_is_exact_at_nodes_and_multilinear_between(side, dim, global_seed):
+    graph = grid_graph(side, dim)
+    dense = graph.affinity.toarray()
+    assert np.array_equal(graph.extend(graph.points).toarray(), dense)
+    assert np.array_equal(graph.extend(graph.points - 1.0).toarray(), dense)  # coordinates wrap around
+    queries = np.random.default_rng(global_seed).random((40, dim))
+    rows = graph.extend(queries).toarray()
+    np.testing.assert_allclose(rows.sum(axis=1), 2.0 * dim, rtol=1e-14)
+    expected = np.zeros((40, side**dim))
+    for corner in np.ndindex(*[2] * dim):
+        cell = np.floor(queries * side).astype(int)
+        share = queries * side - cell
+        weight = np.where(np.array(corner), share, 1 - share).prod(axis=1)
+        expected += weight[:, None] * dense[np.ravel_multi_index(((cell + corner) % side).T, [side] * dim)]
+    np.testing.assert_allclose(rows, expected, atol=16 * side * EPS)
+
+
+HEAT_GRAPHS = {
+    "sphere": lambda: heat_graph(Sphere().grid(300), 0.2),
+    "cloud": lambda: heat_graph(Torus().sample(400, seed=0), 0.2),
+    "metric": lambda: heat_graph(FlatTorus().grid(200), 0.02, metric=FlatTorus()),
+}
+
+
+@pytest.mark.parametrize("name", HEAT_GRAPHS)
+def test_heat_extension_at_nodes_is_the_walk_of_the_graph(name):
+    graph = HEAT_GRAPHS[name]()
+    rows = graph.extend(graph.points).toarray()
+    walk = graph.affinity.toarray() / graph.degrees[:, None]
+    np.testing.assert_allclose(rows / rows.sum(axis=1, keepdims=True), walk, atol=1e-10)
+    np.testing.assert_allclose(rows.sum(axis=1), walk @ graph.weights, rtol=1e-8)  # a mean of weights around
+
+
+def test_heat_extension_at_vertices_is_nearly_the_walk_of_the_mesh_graph():
+    """Not exactly: the graph lengthens a few distances that paths along edges say are short cuts."""
+    graph = heat_graph(sphere_mesh(300), 0.2)
+    rows = graph.extend(graph.points).toarray()
+    walk = graph.affinity.toarray() / graph.degrees[:, None]
+    np.testing.assert_allclose(rows / rows.sum(axis=1, keepdims=True), walk, atol=0.005 * walk.max())
+
+
+@pytest.mark.parametrize("correction", [0.0, 1.0])
+def test_a_query_out_of_reach_has_an_empty_row(correction):
+    queries = [[1e3, 0.0, 0.0], [0.0, 0.0, 1.0]]
+    for graph in (
+        knn_graph(Sphere().grid(100), density_correction=correction),
+        heat_graph(Sphere().grid(200), 0.2),
+    ):
+        rows = graph.extend(queries)
+        assert rows.shape == (2, graph.n_nodes)
+        assert np.diff(rows.indptr)[0] == 0
+        assert np.diff(rows.indptr)[1] > 0
+
+
+def test_bad_queries_are_named():
+    graph = knn_graph(Sphere().grid(100), metric=Sphere())
+    with pytest.raises(ValueError, match=re.escape("`points` must be an array of shape (n, 3). Got shape (1, 2).")):
+        graph.extend([[0.0, 1.0]])
+    with pytest.raises(ValueError, match=re.escape("Got nan at index (0, 1).")):
+        graph.extend([[0.0, np.nan, 1.0]])
+    with pytest.raises(ValueError, match=re.escape("`points` must be points of Sphere(dim=2, radius=1.0)")):
+        graph.extend([[0.0, 0.0, 2.0]])
+    with pytest.raises(
+        ValueError, match="This graph has no rule for new points; knn_graph, heat_graph, mesh_graph"
+    ):
+        Graph.from_affinity(PATH, PLACES).extend([[0.0]])
+
+
+# What a graph warns of
+
+
+@pytest.mark.parametrize("correction", [0.0, 1.0])
+def test_an_outlier_becomes_an_isolated_node_with_a_warning(correction):
+    points = np.concatenate([cloud(60), [[1e3, 0.0, 0.0]]])
+    text = "Graph of 61 nodes: 1 nodes are isolated, their rows of the operator are zero (remedy: a larger"
+    with pytest.warns(GraphWarning, match=re.escape(text)):
+        graph = knn_graph(points, density_correction=correction)
+    assert graph.degrees[-1] == 0
+    assert np.isfinite(graph.operator.data).all()
+    assert graph.operator[[60]].nnz == graph.operator[:, [60]].nnz == 0
+    assert graph.n_components == 2
+    still = knn_graph(cloud(60), bandwidth=float(np.median(np.sort(cdist(points, points))[:, 1:9] ** 2)))
+    if correction == 0:
+        assert abs(graph.affinity[:60, :60] - still.affinity).max() <= 16 * EPS  # the others do not notice
+
+
+def test_affinities_on_the_brink_of_underflow_stay_finite_after_density_correction():
+    """Two far points with affinity exp(-708) = 3e-308 to each other: dividing by it twice would overflow."""
+    points = np.concatenate([cloud(60), [[1e3, 0.0, 0.0], [1e3, 708**0.5, 0.0]]])
+    with pytest.warns(GraphWarning, match="2 nodes are isolated"):
+        graph = knn_graph(points, bandwidth=1.0, density_correction=1.0)
+    assert np.isfinite(graph.affinity.data).all()
+    assert np.isfinite(graph.operator.data).all()
+
+
+def test_duplicates_are_counted_with_the_remedy():
+    text = "4 points coincide with another (remedy: drop them with numpy.unique(points, axis=0))"
+    with pytest.warns(GraphWarning, match=re.escape(text)):
+        graph = knn_graph(np.concatenate([cloud(60), cloud(60)[:2]]))
+    assert graph.affinity[[60], [0]] == 1.0
+    assert graph.affinity.diagonal().max() == 0
+
+
+def test_more_duplicates_than_neighbours_leave_no_self_loops():
+    with pytest.warns(GraphWarning, match="20 points coincide"):
+        graph = knn_graph(np.concatenate([cloud(60), np.full((20, 3), 0.1)]), n_neighbors=5)
+    assert graph.affinity.diagonal().max() == 0
+    assert np.array_equal(graph.affinity.toarray(), graph.affinity.toarray().T)
+
+
+def test_two_far_clusters_are_warned_of_as_two_pieces():
+    text = "it falls into 2 pieces that do not see each other (remedy: more neighbours, a larger t or bandwidth"
+    with pytest.warns(GraphWarning, match=re.escape(text)):
+        graph = knn_graph(np.concatenate([cloud(30), cloud(40, seed=1) + 50]))
+    assert graph.n_components == 2
+    assert np.array_equal(np.bincount(graph.components), [30, 40])
+
+
+def test_points_are_copied_and_left_alone():
+    points = cloud(60)
+    graph = knn_graph(points)
+    before = graph.extend([[0.0, 0.0, 0.0]]).toarray()
+    assert np.array_equal(points, cloud(60))
+    points[:] = 0.0
+    assert np.array_equal(graph.points, cloud(60))
+    assert np.array_equal(graph.extend([[0.0, 0.0, 0.0]]).toarray(), before)

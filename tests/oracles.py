@@ -1,0 +1,90 @@
+"""Exact answers and error measures shared by the tests of the geometry stage."""
+
+import numpy as np
+from scipy import sparse
+from scipy.special import ive
+
+
+def relative_error(computed, exact):
+    """Frobenius norm of the difference over that of the exact matrix; no alignment of any kind."""
+    return np.linalg.norm(computed - exact) / np.linalg.norm(exact)
+
+
+def columns(n_nodes, nodes, values):
+    """Matrix (n_nodes, len(nodes)) with the values at the nodes, one a column."""
+    matrix = np.zeros((n_nodes, len(nodes)))
+    matrix[nodes, np.arange(len(nodes))] = values
+    return matrix
+
+
+def heat_kernel_at_nodes(graph, nodes):
+    """mu^-1/2 W^n mu^-1/2 between the given nodes of a heat graph."""
+    half = columns(graph.n_nodes, nodes, graph.weights[nodes] ** -0.5)
+    for _ in range(graph.n_steps // 2):
+        half = graph.operator @ half
+    return half.T @ half
+
+
+def heat_kernel_at_points(graph, points):
+    """The same at points that are no nodes: the first step is the extension's."""
+    rows = graph.extend(points)
+    step = sparse.diags_array(1 / np.asarray(rows.sum(axis=1)).ravel()) @ rows
+    half = (step @ sparse.diags_array(graph.weights**-0.5)).T.toarray()
+    for _ in range(graph.n_steps // 2 - 1):
+        half = graph.operator @ half
+    return half.T @ half
+
+
+def diffuse(graph, tau, block):
+    """exp(-tau (I - W)) times a block of columns, by Chebyshev polynomials; the terms left out are below 1e-12."""
+    n_terms = int(6 * np.sqrt(tau) + 30)
+    coefficients = 2 * ive(np.arange(n_terms), tau)
+    coefficients[0] /= 2
+    before, current = block, graph.operator @ block
+    total = coefficients[0] * before + coefficients[1] * current
+    for coefficient in coefficients[2:]:
+        before, current = current, 2 * (graph.operator @ current) - before
+        total += coefficient * current
+    return total
+
+
+def diffusion_kernel_at_nodes(graph, tau, volume, nodes):
+    """(N / volume) exp(-tau (I - W)) between the given nodes: the graph clock read as a manifold kernel."""
+    block = diffuse(graph, tau, columns(graph.n_nodes, nodes, 1.0))
+    return block[nodes] * (graph.n_nodes / volume)
+
+
+def cylinder(theta, height):
+    """Points of the flat cylinder of radius 1."""
+    return np.column_stack([np.cos(theta), np.sin(theta), height])
+
+
+def cylinder_kernel(first, second, t):
+    """Exact heat kernel of the cylinder of radius 1 and height 1 with reflecting ends (sums over images)."""
+    theta = [np.arctan2(points[:, 1], points[:, 0]) for points in (first, second)]
+    turn = theta[0][:, None] - theta[1][None, :]
+    around = sum(np.exp(-((turn + 2 * np.pi * k) ** 2) / (4 * t)) for k in range(-3, 4))
+    low, high = first[:, 2][:, None], second[:, 2][None, :]
+    along = sum(
+        np.exp(-((low - high + 2 * k) ** 2) / (4 * t)) + np.exp(-((low + high + 2 * k) ** 2) / (4 * t))
+        for k in range(-4, 5)
+    )
+    return around * along / (4 * np.pi * t)
+
+
+def uneven_sphere(n, rng):
+    """Random points of the sphere whose density grows from 1 at the south pole to 7 at the north pole."""
+    points = rng.normal(size=(12 * n, 3))
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    keep = rng.random(len(points)) < (4 + 3 * points[:, 2]) / 7
+    return points[keep][:n]
+
+
+def subdivided(vertices, faces):
+    """Midpoint subdivision: four faces for each, the surface unchanged, old vertices first."""
+    sides = np.sort(faces[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2), axis=1)
+    edges, place = np.unique(sides, axis=0, return_inverse=True)
+    a, b, c = (place.reshape(-1, 3) + len(vertices)).T
+    x, y, z = faces.T
+    parts = [np.column_stack(part) for part in ((x, a, c), (a, y, b), (c, b, z), (a, b, c))]
+    return np.vstack([vertices, vertices[edges].mean(axis=1)]), np.vstack(parts)

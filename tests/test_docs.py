@@ -1,0 +1,133 @@
+"""The pages cannot rot: every Python block runs, and prints what the page says it prints.
+
+The blocks of one page run in order, in one namespace and in an empty folder. A ``text`` block directly after a
+Python block is its output; ``<!-- no-test -->`` before a Python block leaves it out.
+"""
+
+import contextlib
+import io
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import manifoldrf
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"])
+
+BLOCK = re.compile(
+    r"(?P<skip><!-- no-test -->\s*)?"
+    r"^```python\n(?P<code>.*?)^```$"
+    r"(?:\s*^```text\n(?P<output>.*?)^```$)?",
+    flags=re.MULTILINE | re.DOTALL,
+)
+NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+
+
+@dataclass(frozen=True)
+class Block:
+    line: int  # of its first line of code, counted from one
+    code: str
+    output: str | None
+
+
+def blocks(text):
+    """The Python blocks of a page that are to be run."""
+    for found in BLOCK.finditer(text):
+        if found["skip"] is None:
+            yield Block(text.count("\n", 0, found.start("code")) + 1, found["code"], found["output"])
+
+
+def run(block, page, namespace):
+    """Run one block; what it printed."""
+    printed = io.StringIO()
+    code = "\n" * (block.line - 1) + block.code  # so that a traceback names the line of the page
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, page, "exec"), namespace)
+    return printed.getvalue()
+
+
+def unit(number):
+    """One unit in the last digit shown: 0.01 for "2.34", 1e-4 for "7e-4"."""
+    mantissa, _, exponent = number.partition("e")
+    return 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+
+
+def agree(printed, promised):
+    """The same words, and numbers within one unit of the last digit shown (rounding differs by platform)."""
+    if NUMBER.sub("#", printed).split() != NUMBER.sub("#", promised).split():
+        return False
+    pairs = zip(NUMBER.findall(printed), NUMBER.findall(promised), strict=True)
+    return all(abs(float(a) - float(b)) <= 1.001 * max(unit(a), unit(b)) for a, b in pairs)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_blocks_run_and_print_what_the_page_says(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # pages may write files
+    namespace = {"__name__": "page"}
+    for block in blocks((ROOT / page).read_text(encoding="utf-8")):
+        printed = run(block, page, namespace)
+        if block.output is not None:
+            where = f"{page} line {block.line}"
+            assert agree(printed, block.output), f"{where} prints\n{printed}\nbut the page says\n{block.output}"
+
+
+def test_every_public_name_is_in_the_api_page():
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    documented = re.findall(r"^\.\. auto(?:class|function|exception):: (\w+)$", text, flags=re.MULTILINE)
+    assert sorted(documented) == manifoldrf.__all__
+
+
+PAGE = """
+```python
+x = 1
+print(x)
+```
+
+```text
+1
+```
+
+<!-- no-test -->
+```python
+undefined
+```
+
+```python
+x += 1
+```
+
+A paragraph.
+
+```text
+not an output
+```
+"""
+
+
+def test_blocks_are_found_with_their_lines_and_outputs():
+    first, second = blocks(PAGE)
+    assert (first.line, first.code, first.output) == (3, "x = 1\nprint(x)\n", "1\n")
+    assert (second.line, second.code, second.output) == (17, "x += 1\n", None)
+    namespace = {}
+    assert run(first, "page", namespace) == "1\n"
+    run(second, "page", namespace)
+    assert namespace["x"] == 2
+
+
+@pytest.mark.parametrize(
+    ("printed", "promised", "same"),
+    [
+        ("t = 0.0208\n", "t = 0.0208", True),
+        ("t = 0.0209", "t = 0.0208", True),
+        ("t = 0.0210", "t = 0.0208", False),
+        ("7.6e-04", "7.5e-04", True),
+        ("9.6e-04", "7.5e-04", False),
+        ("4 nodes", "4 edges", False),
+        ("1 2", "1", False),
+    ],
+)
+def test_outputs_agree_up_to_the_last_digit(printed, promised, same):
+    assert agree(printed, promised) is same
