@@ -1,5 +1,6 @@
 """Settings of the documentation; `make docs` builds it without network and with warnings as errors."""
 
+import inspect
 import re
 
 from docutils import nodes
@@ -36,6 +37,13 @@ def escape_bars(app, what, name, obj, options, lines):
         lines[number] = re.sub(r"(?<!\\)\|", r"\\|", line)
 
 
+def restore_properties(app, what, name, obj, options, lines):
+    """Napoleon reads "Volume: length, area" at a property as a type and its description; it is a sentence."""
+    if what == "property":
+        lines[:] = (inspect.getdoc(obj) or "").splitlines()
+        escape_bars(app, what, name, obj, options, lines)
+
+
 def write_inline_math(writer, node):
     """MathML is drawn by the browser itself; MathJax would be fetched from the network."""
     writer.body.append(tex2mathml(node.astext()))
@@ -49,4 +57,5 @@ def write_display_math(writer, node):
 
 def setup(app):
     app.add_html_math_renderer("mathml", (write_inline_math, None), (write_display_math, None))
-    app.connect("autodoc-process-docstring", escape_bars, priority=400)  # before napoleon, which runs at 500
+    app.connect("autodoc-process-docstring", escape_bars, priority=400)  # napoleon runs at 500
+    app.connect("autodoc-process-docstring", restore_properties, priority=600)

@@ -118,7 +118,7 @@ def test_package_code_has_no_asserts(module):
 
 @pytest.mark.parametrize("module", CODE_MODULES)
 def test_files_are_short(module):
-    assert len(MODULES[module].read_text().splitlines()) <= 420
+    assert len(MODULES[module].read_text().splitlines()) <= 450
 
 
 def test_public_names_are_sorted_and_resolve():

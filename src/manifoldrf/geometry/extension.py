@@ -110,23 +110,30 @@ class SurfaceReach:
     Attributes
     ----------
     mesh : TriangleMesh
-    pattern : CSR array of shape (n_nodes, n_nodes)
-        Which vertices each vertex can step to.
+    detours : CSR array of shape (n_nodes, n_nodes)
+        Stored for all vertices each vertex can step to: how much longer than the straight line the step is.
     """
 
     mesh: TriangleMesh
-    pattern: Any
+    detours: Any
 
     def pairs(self, queries: FloatArray, radius: float) -> Pairs:
         """Query-vertex pairs at most ``radius`` apart, through the vertices of the query's nearest face."""
         corners = barycentric_weights(self.mesh, queries)
-        reached = (corners @ self.pattern).tocsr()
-        reached.sort_indices()
+        reached, longer = (corners @ self._with_data(data) for data in (1.0, 1.0 + self.detours.data))
+        for product in (reached, longer):  # the same pattern: all terms are positive
+            product.sort_indices()
         rows = np.repeat(np.arange(len(queries)), np.diff(reached.indptr))
         columns = reached.indices.astype(np.int64)
-        distances = np.linalg.norm(queries[rows] - self.mesh.vertices[columns], axis=1)
+        straight = np.linalg.norm(queries[rows] - self.mesh.vertices[columns], axis=1)
+        distances = straight + (longer.data - reached.data)  # detours interpolated inside the face
         keep = distances <= radius
         return Pairs(rows[keep], columns[keep], distances[keep])
+
+    def _with_data(self, data: FloatArray | float) -> Any:
+        """The pattern of the detours with other values."""
+        values = np.broadcast_to(data, self.detours.data.shape)
+        return sparse.csr_array((values, self.detours.indices, self.detours.indptr), shape=self.detours.shape)
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,10 +42,9 @@ _TAIL = float(np.exp(-9.0))
 # .006 with 8 nodes, .027 with 4.5).
 _FOOTPRINT_KNOWN, _FOOTPRINT_EVEN, _FOOTPRINT_RANDOM = 4.5, 8.0, 20.0
 _EVENNESS_EVEN, _EVENNESS_RANDOM = 1.6, 0.9
-# Densities from 48 neighbours are good to 15 %; evenness looks closer, at the spacing of 16.
-_DENSITY_NEIGHBORS, _SPACING_NEIGHBORS = 48, 16
+_DENSITY_NEIGHBORS = 48  # densities are then good to 15 %
 _MOST_STEPS = 72  # beyond it the nodes are far finer than the kernel needs
-_MOST_ENTRIES = 5e7  # of the affinity matrix: about 1 GB while it is built
+_MOST_ENTRIES = 2e7  # of the affinity matrix: about 1 GB while it is built
 _SINKHORN_ROUNDS, _SINKHORN_TOLERANCE = 1000, 1e-12  # about 35 rounds reach it on every space tried
 
 
@@ -90,7 +89,7 @@ def heat_graph(
         cloud, and evens them out by iterated correction; boundaries are known or detected. Give them where they
         are known (:meth:`grid_weights` of a manifold).
     dim : int, optional
-        Intrinsic dimension; 2 on a mesh, estimated for a cloud when not given.
+        Intrinsic dimension; when not given, 2 on a mesh, that of the metric if there is one, else estimated.
     metric : AbstractManifold, optional
         Measure distances along this manifold (boundaries are not detected then).
     n_jobs : int, default=-1
@@ -119,10 +118,10 @@ def heat_graph(
     mu = _node_weights(space, gaussian, s2)
     factors = mu * _sinkhorn(gaussian, mu)
     affinity = _scaled(gaussian, factors)
-    surface = None if space.mesh is None else SurfaceReach(space.mesh, _pattern(gaussian))
+    surface = None if space.mesh is None else SurfaceReach(space.mesh, _detours(space.mesh, gaussian, s2))
     extension = HeatExtension(space.search, _reach(s2, space.dim), s2, factors, mu, surface)
     graph = Graph(affinity, space.points, metric, extension, mu, time / steps, steps)
-    report_problems(graph)
+    report_problems(graph, _count_duplicates(gaussian))
     return graph
 
 
@@ -197,9 +196,9 @@ def _choose_steps(space: _Space, t: float) -> int:
         )
     if steps > _MOST_STEPS:
         enough = int(n * (_MOST_STEPS / 2 / steps) ** (space.dim / 2)) + 1
+        remedy = f"points[thin(points, {enough})]" if space.mesh is None else f"a mesh of {enough} vertices"
         warnings.warn(
-            f"{n} nodes are far finer than t = {t:g} needs (remedy, faster and as accurate: "
-            f"points[thin(points, {enough})]).",
+            f"{n} nodes are far finer than t = {t:g} needs (remedy, faster and as accurate: {remedy}).",
             GraphWarning,
             stacklevel=4,
         )
@@ -230,20 +229,14 @@ class _Sampling:
 
     @classmethod
     def measure(cls, space: _Space) -> "_Sampling":
-        """Measure on at most 8000 of the nodes."""
-        n, dim = len(space.points), space.dim
-        k = min(_DENSITY_NEIGHBORS, n - 1)
-        distances = space.search.knn(space.points[:: max(1, n // 4000)], k + 1)[0]  # the node itself first
-        near = min(_SPACING_NEIGHBORS, n - 1)
-        distances = distances[distances[:, near] > 0]
-        if not len(distances):
-            reject("points", "at distinct positions, most of them", "duplicates only")
-        volume = np.sort(_ball_volume(dim) * distances[:, k] ** dim / k)[::-1]  # what each node stands for
+        """Measure on a mesh by its areas and edges, on a cloud by the neighbourhoods of at most 8000 nodes."""
+        volume, nearest = _cloud_spacing(space) if space.mesh is None else _mesh_spacing(space.mesh)
+        evenness = float(np.mean(nearest * (_ball_volume(space.dim) / volume) ** (1 / space.dim)))
         # The quarter of the volume where nodes are sparsest decides: an average would starve it, and a smaller
         # share would be decided by the cut-off neighbourhoods along a boundary.
-        sparsest = volume[np.searchsorted(np.cumsum(volume), 0.25 * volume.sum())]
-        evenness = float(np.mean(distances[:, 1] / distances[:, near])) * near ** (1 / dim)
-        return cls(n, dim, float(1 / sparsest), float(np.mean(1 / volume)), evenness)
+        falling = np.sort(volume)[::-1]
+        sparsest = falling[np.searchsorted(np.cumsum(falling), 0.25 * falling.sum())]
+        return cls(len(space.points), space.dim, float(1 / sparsest), float(np.mean(1 / volume)), evenness)
 
     def wanted_footprint(self, even: float) -> float:
         """Nodes a step should reach: ``even`` on an even grid, many among random points."""
@@ -255,6 +248,35 @@ class _Sampling:
         per_row = max(64.0, _MOST_ENTRIES / self.n)
         reach2 = (per_row / (self.mean_density * _ball_volume(self.dim))) ** (2 / self.dim)
         return 2 * int(np.ceil(t / reach2 * chi2.isf(_TAIL, self.dim)))
+
+
+def _cloud_spacing(space: _Space) -> tuple[FloatArray, FloatArray]:
+    """The volume that nodes stand for and the distance to their nearest neighbour, by nearest neighbours."""
+    n = len(space.points)
+    k = min(_DENSITY_NEIGHBORS, n - 1)
+    distances = space.search.knn(space.points[:: max(1, n // 4000)], k + 1)[0]  # the node itself first
+    distances = distances[distances[:, k] > 0]
+    if not len(distances):
+        reject("points", "at distinct positions, most of them", "duplicates only")
+    return _ball_volume(space.dim) * distances[:, k] ** space.dim / k, distances[:, 1]
+
+
+def _mesh_spacing(mesh: TriangleMesh) -> tuple[FloatArray, FloatArray]:
+    """The same for a mesh, along its surface: a fold nearby adds nothing."""
+    start, end = mesh.edges.T
+    degree = 1 + np.bincount(mesh.edges.ravel(), minlength=mesh.n_vertices)
+    areas = mesh.vertex_areas()
+    for _ in range(2):  # single areas of a random mesh say little about its density
+        around = np.bincount(start, areas[end], mesh.n_vertices) + np.bincount(end, areas[start], mesh.n_vertices)
+        areas = (areas + around) / degree
+    nearest = np.full(mesh.n_vertices, np.inf)
+    lengths = np.linalg.norm(mesh.vertices[start] - mesh.vertices[end], axis=1)
+    np.minimum.at(nearest, start, lengths)
+    np.minimum.at(nearest, end, lengths)
+    counted = (areas > 0) & np.isfinite(nearest)
+    if not counted.any():
+        reject("points", "a mesh with area", "degenerate faces only")
+    return areas[counted], nearest[counted]
 
 
 def _ball_volume(dim: int) -> float:
@@ -313,11 +335,23 @@ def _scaled(gaussian: Any, factors: FloatArray) -> Any:
     """A_ij = G_ij (factors_i factors_j): the product first, so that the result is symmetric to the bit."""
     data = gaussian.data * (np.repeat(factors, np.diff(gaussian.indptr)) * factors[gaussian.indices])
     affinity = sparse.csr_array((data, gaussian.indices, gaussian.indptr), shape=gaussian.shape)
-    affinity.eliminate_zeros()
+    if np.count_nonzero(data) < len(data):  # nodes without weight
+        affinity = affinity.copy()  # else the pattern, which is shared, would be changed as well
+        affinity.eliminate_zeros()
     return affinity
 
 
-def _pattern(gaussian: Any) -> Any:
-    """Which nodes a step joins."""
-    ones = np.ones(gaussian.nnz, dtype=np.float32)
-    return sparse.csr_array((ones, gaussian.indices, gaussian.indptr), shape=gaussian.shape)
+def _detours(mesh: TriangleMesh, gaussian: Any, s2: float) -> Any:
+    """How much longer than the straight line the distances in G are (zero but for short cuts between folds)."""
+    rows = np.repeat(np.arange(mesh.n_vertices), np.diff(gaussian.indptr))
+    straight = np.linalg.norm(mesh.vertices[rows] - mesh.vertices[gaussian.indices], axis=1)
+    distances = np.sqrt(-s2 * np.log(gaussian.data))
+    # Round-off of the logarithm is no detour.
+    longer = np.where(distances > straight * (1 + 1e-6) + 1e-7 * np.sqrt(s2), distances - straight, 0.0)
+    return sparse.csr_array((longer, gaussian.indices, gaussian.indptr), shape=gaussian.shape)
+
+
+def _count_duplicates(gaussian: Any) -> int:
+    """Nodes that share their position with another: an affinity of exactly 1 beside that to themselves."""
+    rows = np.repeat(np.arange(gaussian.shape[0]), np.diff(gaussian.indptr))[gaussian.data == 1.0]
+    return int(np.count_nonzero(np.bincount(rows, minlength=gaussian.shape[0]) > 1))

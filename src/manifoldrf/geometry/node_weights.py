@@ -20,7 +20,7 @@ from manifoldrf.geometry.neighbors import distance_to_boundary
 # Rounds of mu <- mu m / (G mu). Random sphere clouds gain another factor 2 from 60 to 300 rounds, but with an
 # estimated boundary the half-space model's own error is fitted from about 60 on (cylinder, t = .02: .026 to .033).
 _ROUNDS_WITH_BOUNDARY = 60
-_ROUNDS_CLOSED = 300
+_ROUNDS_CLOSED = 240  # more, where none was found
 # Vertex areas are a good start: in 100 rounds an even sphere mesh goes from .005 to .0007, the cortex from .078 to
 # .058. With a boundary the half-space model is fitted early: a random cylinder mesh is best after 5 to 20 rounds.
 _ROUNDS_CLOSED_MESH, _ROUNDS_OPEN_MESH = 100, 20
@@ -50,7 +50,7 @@ def cloud_weights(gaussian: Any, mass: float, boundary: "BoundaryModel | None") 
             if end in _REFRESH:
                 share = boundary.inside_share(weights)
     if (share == 1).all():
-        weights = _correct(gaussian, weights, share, _ROUNDS_CLOSED - _ROUNDS_WITH_BOUNDARY)
+        weights = _correct(gaussian, weights, share, _ROUNDS_CLOSED)
     return weights * mass
 
 

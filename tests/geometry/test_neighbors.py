@@ -1,0 +1,275 @@
+"""Neighbour searches against all pairs: in space, along a metric, along a surface, and approximately."""
+
+import re
+
+import numpy as np
+import pytest
+from scipy.sparse import csgraph
+from scipy.spatial import ConvexHull
+from scipy.spatial.distance import cdist
+
+from manifoldrf._optional import available
+from manifoldrf.geometry import neighbors
+from manifoldrf.geometry.builders import knn_graph
+from manifoldrf.geometry.manifolds import FlatTorus, HyperbolicSpace, Sphere
+from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.geometry.neighbors import (
+    NeighborSearch,
+    check_cloud,
+    distance_to_boundary,
+    pairs_along_surface,
+    without_self,
+)
+
+METRICS = [
+    Sphere(),
+    Sphere(dim=3, radius=2.0),
+    FlatTorus(),
+    FlatTorus(dim=3, side=0.5),
+    HyperbolicSpace(),
+    HyperbolicSpace(dim=2, radius=16.0),  # most points are within 1e-6 of the boundary of the model
+]
+needs_faiss = pytest.mark.skipif(not available("faiss"), reason="faiss, an optional dependency, is not installed")
+
+
+def cloud(n, d=3, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, d))
+
+
+def sphere_mesh(n):
+    points = Sphere().grid(n)
+    return TriangleMesh(points, ConvexHull(points).simplices)
+
+
+def sheet(columns, rows, height=lambda x, y: 0.0 * x):
+    """A rectangle of 2 columns rows triangles with unit cells, bent to a height."""
+    y, x = np.divmod(np.arange((columns + 1) * (rows + 1)), columns + 1)
+    corner = np.arange(columns * rows) + np.repeat(np.arange(rows), columns)
+    up = columns + 1
+    lower = np.column_stack([corner, corner + 1, corner + up + 1])
+    upper = np.column_stack([corner, corner + up + 1, corner + up])
+    return TriangleMesh(np.column_stack([x, y, height(x, y)]).astype(float), np.concatenate([lower, upper]))
+
+
+# Nearest nodes
+
+
+@pytest.mark.parametrize(("n", "d", "k"), [(100, 3, 7), (100, 1, 1), (30, 6, 30)])
+def test_euclidean_neighbours_equal_brute_force(n, d, k, global_seed):
+    points, queries = cloud(n, d, global_seed), cloud(20, d, global_seed + 1000)
+    distances, columns = NeighborSearch(points).knn(queries, k)
+    dense = cdist(queries, points)
+    assert distances.shape == columns.shape == (20, k)
+    assert np.array_equal(columns, np.argsort(dense, axis=1)[:, :k])
+    np.testing.assert_allclose(distances, np.sort(dense, axis=1)[:, :k], rtol=1e-12)
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=str)
+@pytest.mark.parametrize("k", [1, 8, 150])
+def test_metric_neighbours_equal_brute_force(metric, k, global_seed):
+    points = metric.sample(150, seed=global_seed)
+    queries = metric.sample(40, seed=global_seed + 1000)
+    distances, columns = NeighborSearch(points, metric).knn(queries, k)
+    dense = metric.distance(queries, points)
+    np.testing.assert_allclose(distances, np.sort(dense, axis=1)[:, :k], rtol=1e-9)
+    np.testing.assert_allclose(np.take_along_axis(dense, columns, axis=1), distances, rtol=1e-9)
+    assert all(len(set(row)) == k for row in columns)
+
+
+def test_hyperbolic_order_is_not_the_order_in_coordinates():
+    """Seen from near the boundary, a node toward the centre is nearer than one as far along the boundary."""
+    points = np.array(
+        [[0.9, 0.0], [0.0, 0.0], *([0.9 * np.cos(a), 0.9 * np.sin(a)] for a in np.linspace(0.5, 1, 30))]
+    )
+    space = HyperbolicSpace(dim=2)
+    _, columns = NeighborSearch(points, space).knn(points[:1], 2)
+    dense = space.distance(points[:1], points)[0]
+    assert columns[0, 1] == np.argsort(dense)[1]
+    nearest_outward = np.array([[0.9, 0.0], [0.97, 0.0], [0.8, 0.0]])  # .07 outward is farther than .1 inward
+    assert NeighborSearch(nearest_outward, space).knn(points[:1], 2)[1].tolist() == [[0, 2]]
+
+
+# All nodes within a radius
+
+
+@pytest.mark.parametrize("metric", [None, *METRICS], ids=str)
+@pytest.mark.parametrize("chunk", [7, 65_536])
+def test_pairs_within_a_radius_equal_brute_force(metric, chunk, global_seed, monkeypatch):
+    monkeypatch.setattr(neighbors, "_CHUNK", chunk)
+    if metric is None:
+        points, queries = cloud(100, 3, global_seed), cloud(40, 3, global_seed + 1000)
+        dense = cdist(queries, points)
+    else:
+        points, queries = metric.sample(100, seed=global_seed), metric.sample(40, seed=global_seed + 1000)
+        dense = metric.distance(queries, points)
+    for share in (0.0, 0.05, 0.5, 1.0):
+        radius = np.quantile(dense, share) * (1 + 1e-7)  # in a gap, so that rounding decides nothing
+        rows, columns, distances = NeighborSearch(points, metric).within(queries, radius)
+        expected = np.argwhere(dense <= radius)  # sorted by query, then node
+        assert np.array_equal(np.column_stack([rows, columns]), expected)
+        np.testing.assert_allclose(distances, dense[rows, columns], rtol=1e-9)
+
+
+@pytest.mark.parametrize("metric", [None, Sphere(), FlatTorus(dim=3)], ids=str)
+def test_each_node_is_within_any_radius_of_itself(metric):
+    points = Sphere().grid(50) if not isinstance(metric, FlatTorus) else FlatTorus(dim=3).grid(27)
+    rows, columns, distances = NeighborSearch(points, metric).within(points, 1e-9)
+    assert np.array_equal(rows, np.arange(len(points)))
+    assert np.array_equal(columns, rows)
+    assert np.abs(distances).max() == 0
+
+
+def test_nothing_in_reach_is_no_pairs():
+    for metric in (None, Sphere()):
+        pairs = NeighborSearch(Sphere().grid(50), metric).within(np.array([[0.0, 0.0, 1.0]]), 1e-6)
+        assert [len(part) for part in pairs] == [0, 0, 0]
+
+
+# Neighbour lists without the node itself
+
+
+def test_nodes_are_dropped_from_their_own_lists():
+    distances = np.array([[0.0, 0.0, 1.0], [0.0, 1.0, 2.0], [0.0, 0.0, 3.0]])
+    columns = np.array([[1, 0, 2], [1, 0, 2], [0, 1, 7]])  # the last node is missing among its copies
+    kept_distances, kept = without_self(distances, columns)
+    assert kept.tolist() == [[1, 2], [0, 2], [0, 1]]
+    assert kept_distances.tolist() == [[0, 1], [1, 2], [0, 0]]
+
+
+def test_clouds_are_copied_checked_and_wrapped():
+    points = cloud(5)
+    assert not np.shares_memory(check_cloud(points, None, min_rows=1), points)
+    assert check_cloud([[-0.25]], FlatTorus(dim=1), min_rows=1).tolist() == [[0.75]]
+    with pytest.raises(ValueError, match=re.escape("at least 6 row(s) and one column. Got shape (5, 3).")):
+        check_cloud(points, None, min_rows=6)
+    with pytest.raises(TypeError, match=re.escape("`metric` must be None or a manifold. Got 'euclidean'.")):
+        check_cloud(points, "euclidean", min_rows=1)
+
+
+# Along a surface
+
+
+def edge_paths(mesh):
+    """Lengths of the shortest paths along the edges, all pairs."""
+    dense = np.full((mesh.n_vertices, mesh.n_vertices), np.inf)
+    for i, j in mesh.edges:
+        dense[i, j] = dense[j, i] = np.linalg.norm(mesh.vertices[i] - mesh.vertices[j])
+    return csgraph.shortest_path(csgraph.csgraph_from_dense(dense, null_value=np.inf), method="FW")
+
+
+@pytest.mark.parametrize("sources", [17, 2000])
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_surface_pairs_equal_brute_force(sources, n_jobs, monkeypatch):
+    monkeypatch.setattr(neighbors, "_SOURCES", sources)
+    mesh, radius = sphere_mesh(120), 0.8
+    straight = cdist(mesh.vertices, mesh.vertices)
+    expected = np.maximum(straight, edge_paths(mesh) / 1.4)
+    rows, columns, distances = pairs_along_surface(mesh, radius, n_jobs=n_jobs)
+    found = np.full(expected.shape, np.inf)
+    found[rows, columns] = distances
+    assert len(rows) == np.count_nonzero(np.isfinite(found))  # each pair once
+    assert np.array_equal(found, found.T)  # to the bit
+    np.testing.assert_allclose(found, np.where(expected <= radius, expected, np.inf), rtol=1e-12)
+    assert np.array_equal(np.diag(found), np.zeros(120))
+
+
+def test_surface_pairs_do_not_leap_between_folds():
+    """A strip folded over at x = 9.5, its two halves a tenth apart."""
+    flat = sheet(20, 4)
+    x, y, _ = flat.vertices.T
+    folded = TriangleMesh(np.column_stack([np.abs(x - 9.5), y, np.where(x < 9.5, 0.0, 0.1)]), flat.faces)
+    rows, columns, distances = pairs_along_surface(folded, 2.0)
+    # Paths are cut at 1.4 times the radius; the edges over the fold are .1 long where x differs by 1.
+    assert np.abs(x[rows] - x[columns]).max() <= 2.8 + 0.9
+    facing = (x[rows] == 8) & (x[columns] == 11) & (y[rows] == y[columns])
+    np.testing.assert_allclose(distances[facing], [2.1 / 1.4] * 5)  # round the fold, not the .1 across
+    leaps = NeighborSearch(folded.vertices).within(folded.vertices, 2.0)
+    assert np.abs(x[leaps.rows] - x[leaps.columns]).max() > 15  # straight lines do leap
+
+
+def test_surface_pairs_of_separate_parts_stay_apart():
+    one = sphere_mesh(30)
+    both = TriangleMesh(
+        np.concatenate([one.vertices, one.vertices + 0.01]), np.concatenate([one.faces, one.faces + 30])
+    )
+    rows, columns, _ = pairs_along_surface(both, 1.0)
+    assert np.array_equal(rows < 30, columns < 30)
+
+
+def test_distance_to_boundary_of_a_sheet_is_known():
+    mesh = sheet(8, 6)
+    x, y = mesh.vertices[:, 0], mesh.vertices[:, 1]
+    assert np.array_equal(distance_to_boundary(mesh), np.minimum(np.minimum(x, 8 - x), np.minimum(y, 6 - y)))
+
+
+def test_distance_to_boundary_is_infinite_where_there_is_none():
+    ball, flat = sphere_mesh(30), sheet(4, 4)
+    assert np.isinf(distance_to_boundary(ball)).all()
+    both = TriangleMesh(
+        np.concatenate([flat.vertices, ball.vertices]), np.concatenate([flat.faces, ball.faces + flat.n_vertices])
+    )
+    distances = distance_to_boundary(both)
+    assert np.array_equal(distances[: flat.n_vertices], distance_to_boundary(flat))
+    assert np.isinf(distances[flat.n_vertices :]).all()
+
+
+def test_edges_of_length_zero_conduct():
+    """A sheet cut along a line and sewn by faces without area."""
+    left = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]], dtype=float)
+    right = left + np.array([1.0, 0.0, 0.0])
+    faces = [[0, 1, 2], [0, 2, 3], [4, 5, 6], [4, 6, 7], [1, 4, 7], [1, 7, 2]]
+    mesh = TriangleMesh(np.concatenate([left, right]), faces)
+    rows, columns, distances = pairs_along_surface(mesh, 1.0)
+    joined = {(int(i), int(j)): float(d) for i, j, d in zip(rows, columns, distances, strict=True)}
+    assert joined[1, 4] == joined[2, 7] == 0.0
+    assert joined[0, 4] == 1.0
+    assert np.isfinite(distance_to_boundary(mesh)).all()
+
+
+# Approximate search in high dimension
+
+
+def recall(found, exact):
+    return np.mean([len(set(row) & set(best)) / len(best) for row, best in zip(found, exact, strict=True)])
+
+
+@needs_faiss
+@pytest.mark.parametrize(
+    "moved", [lambda x: x, lambda x: x + 1e6, lambda x: 1e-30 * x], ids=["plain", "far", "tiny"]
+)
+def test_approximate_neighbours_are_nearly_all_found_with_exact_distances(moved, global_seed):
+    points = moved(cloud(60_000, 12, global_seed))
+    chosen = np.random.default_rng(global_seed).choice(60_000, 200, replace=False)
+    distances, columns = NeighborSearch(points).knn(points[chosen], 9)
+    dense = cdist(points[chosen], points)
+    # 1800 neighbours, found with chance .987 (measured), in clumps of at most 9: .97 is over 2 standard deviations
+    # away even if a query found all or none, and 6 if its neighbours were found independently.
+    assert recall(columns, np.argpartition(dense, 9, axis=1)[:, :9]) >= 0.97
+    np.testing.assert_allclose(distances, np.take_along_axis(dense, columns, axis=1), rtol=1e-9)
+    assert (np.diff(distances, axis=1) >= 0).all()
+    again = NeighborSearch(points, n_jobs=2).knn(points[chosen], 9)
+    assert np.array_equal(again[0], distances)
+    assert np.array_equal(again[1], columns)
+
+
+@needs_faiss
+def test_approximate_search_makes_a_valid_graph(monkeypatch):
+    monkeypatch.setattr(neighbors, "_ANN_MIN_POINTS", 2000)
+    monkeypatch.setattr(neighbors, "_CHUNK", 300)
+    points = cloud(2000, 12)
+    graph = knn_graph(points)
+    monkeypatch.setattr(neighbors, "_ANN_MIN_POINTS", 2001)
+    exact = knn_graph(points)
+    shared = graph.affinity.multiply(exact.affinity > 0).nnz / exact.affinity.nnz
+    assert 0.8 < shared < 1.0  # approximate, but not by much; 1 would mean that it was not approximate at all
+    assert abs(graph.affinity - graph.affinity.T).max() == 0
+
+
+@needs_faiss
+def test_queries_that_the_approximate_search_leaves_short_are_answered_exactly(monkeypatch):
+    monkeypatch.setattr(neighbors, "_ANN_MIN_POINTS", 2000)
+    points = cloud(2000, 12)
+    distances, columns = NeighborSearch(points).knn(points[:5], 1500)  # the lists probed hold a fifth of the points
+    dense = cdist(points[:5], points)
+    assert np.array_equal(columns, np.argsort(dense, axis=1)[:, :1500])
+    np.testing.assert_allclose(distances, np.sort(dense, axis=1)[:, :1500], atol=1e-12)
