@@ -1,1 +1,111 @@
-"""temp"""
+"""The command line: parses arguments, calls the library, prints what comes back."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import rich.box
+import rich.console
+import rich.markup
+import rich.progress
+import rich.table
+import typer
+
+app = typer.Typer(
+    help="Kernels on curved spaces as plain feature vectors.", no_args_is_help=True, pretty_exceptions_enable=False
+)
+
+_OUT = typer.Option("--out", help="Folder for the results (made if needed).")
+_JSON = typer.Option("--json", help="Print the record as JSON instead of tables.")
+_QUIET = typer.Option("--quiet", help="Print nothing but errors.")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, _OUT] = Path("out"),
+    as_json: Annotated[bool, _JSON] = False,  # noqa: FBT002 - a flag of the command line
+    quiet: Annotated[bool, _QUIET] = False,  # noqa: FBT002 - a flag of the command line
+) -> None:
+    """Build the graphs of four surfaces, compare their heat kernels with exact ones, save tables and a picture.
+
+    Example: manifoldrf demo --out results
+    """
+    from manifoldrf.experiments import surface_graphs
+    from manifoldrf.report.figures import draw_surface_graphs
+
+    console = rich.console.Console(quiet=quiet or as_json)
+    with _progress(quiet=quiet or as_json) as bar:
+        task = bar.add_task("starting", total=None)
+        record = surface_graphs.run(
+            surface_graphs.Config(),
+            lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
+        )
+    saved = [record.save(out), draw_surface_graphs(record, out / "surface_graphs.png")]
+    if as_json:
+        sys.stdout.write(json.dumps(record.tables) + "\n")
+    for title, rows in record.tables.items():
+        hidden = {"neighbours", "components", "reference"}  # in the record; the table must fit a terminal
+        shown = [{name: value for name, value in row.items() if name not in hidden} for row in rows]
+        console.print(_table(title, shown))
+    console.print("error: relative error of the heat kernel at new points; exact on the sphere, else a finer graph")
+    console.print(f"{record.seconds:.0f} s. Saved: " + ", ".join(str(path) for path in saved), soft_wrap=True)
+
+
+@app.command()
+def info(as_json: Annotated[bool, _JSON] = False) -> None:  # noqa: FBT002 - a flag of the command line
+    """Print versions, threads and which optional parts are installed.
+
+    Example: manifoldrf info --json
+    """
+    from manifoldrf._optional import available
+    from manifoldrf._validation import check_jobs
+    from manifoldrf.experiments.record import environment
+
+    extras = {"mesh": "trimesh", "ann": "faiss", "viz": "matplotlib"}
+    facts = environment() | {"threads": str(check_jobs(-1))}
+    facts |= {f"extra {name}": "yes" if available(package) else "no" for name, package in extras.items()}
+    if as_json:
+        sys.stdout.write(json.dumps(facts) + "\n")
+    else:
+        rows = [{"what": name, "value": value} for name, value in facts.items()]
+        rich.console.Console().print(_table("manifoldrf", rows))
+
+
+def _progress(*, quiet: bool) -> rich.progress.Progress:
+    """Bar on the error stream, so that piped output stays clean; gone when the work is done."""
+    console = rich.console.Console(stderr=True)
+    columns = (rich.progress.TextColumn("{task.description}"), rich.progress.BarColumn())
+    return rich.progress.Progress(
+        *columns,
+        rich.progress.TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=quiet or not console.is_terminal,
+    )
+
+
+def _table(title: str, rows: Sequence[Mapping[str, object]]) -> rich.table.Table:
+    """A table of rows with the same columns."""
+    table = rich.table.Table(title=title, box=rich.box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
+    for name, value in rows[0].items():
+        table.add_column(name.replace("_", " "), justify="left" if isinstance(value, str) else "right")
+    for row in rows:
+        table.add_row(*(f"{value:.3g}" if isinstance(value, float) else str(value) for value in row.values()))
+    return table
+
+
+def main() -> None:
+    """Run the command line: exit code 1 and one sentence for an error, 130 for Ctrl-C."""
+    debug = "--debug" in sys.argv
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    try:
+        app(args=arguments, prog_name="manifoldrf")
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    except (OSError, ValueError, TypeError, ModuleNotFoundError) as error:
+        if debug:
+            raise
+        rich.console.Console(stderr=True).print(f"[red]{rich.markup.escape(str(error))}[/red]", soft_wrap=True)
+        raise SystemExit(1) from None

@@ -51,11 +51,8 @@ def test_the_callers_arrays_are_neither_changed_nor_shared():
     dense, places = PATH.astype(np.float64), PLACES.copy()
     messy = sparse.csr_array((np.ones(4), [1, 1, 0, 0], [0, 2, 4]), shape=(2, 2))  # two entries for each edge
     stored = sparse.csr_array(dense)
-    merged, graph, other = (
-        Graph.from_affinity(messy),
-        Graph.from_affinity(dense, places),
-        Graph.from_affinity(stored),
-    )
+    merged, graph = Graph.from_affinity(messy), Graph.from_affinity(dense, places)
+    other = Graph.from_affinity(stored)
     assert messy.nnz == 4
     assert np.array_equal(merged.affinity.toarray(), [[0, 2], [2, 0]])
     dense[:], places[:], stored.data[:] = 9.0, 9.0, 9.0
@@ -86,11 +83,7 @@ BAD_AFFINITIES = [
     (sparse.csr_array(np.ones((2, 3))), ValueError, "`affinity` must be a square matrix. Got shape (2, 3)."),
     (np.ones(4), ValueError, "`affinity` must be an array of shape (n, d). Got shape (4,)."),
     ([[0, -1], [-1, 0]], ValueError, "`affinity` must be a vector with entries in [0, inf). Got -1.0 at index 0."),
-    (
-        -sparse.eye_array(2),
-        ValueError,
-        "`affinity` must be a vector with entries in [0, inf). Got -1.0 at index 0.",
-    ),
+    (-sparse.eye_array(2), ValueError, "`affinity` must be a vector with entries in [0, inf). Got -1.0"),
     (
         [[0, np.nan], [np.nan, 0]],
         ValueError,
@@ -329,6 +322,7 @@ HEAT_GRAPHS = {
     "sphere": lambda: heat_graph(Sphere().grid(300), 0.2),
     "cloud": lambda: heat_graph(Torus().sample(400, seed=0), 0.2),
     "metric": lambda: heat_graph(FlatTorus().grid(200), 0.02, metric=FlatTorus()),
+    "mesh": lambda: heat_graph(sphere_mesh(300), 0.2),  # coarse: some steps are longer than straight lines
 }
 
 
@@ -339,14 +333,6 @@ def test_heat_extension_at_nodes_is_the_walk_of_the_graph(name):
     walk = graph.affinity.toarray() / graph.degrees[:, None]
     np.testing.assert_allclose(rows / rows.sum(axis=1, keepdims=True), walk, atol=1e-10)
     np.testing.assert_allclose(rows.sum(axis=1), walk @ graph.weights, rtol=1e-8)  # a mean of weights around
-
-
-def test_heat_extension_at_vertices_is_nearly_the_walk_of_the_mesh_graph():
-    """Not exactly: the graph lengthens a few distances that paths along edges say are short cuts."""
-    graph = heat_graph(sphere_mesh(300), 0.2)
-    rows = graph.extend(graph.points).toarray()
-    walk = graph.affinity.toarray() / graph.degrees[:, None]
-    np.testing.assert_allclose(rows / rows.sum(axis=1, keepdims=True), walk, atol=0.005 * walk.max())
 
 
 @pytest.mark.parametrize("correction", [0.0, 1.0])

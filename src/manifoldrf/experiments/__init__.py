@@ -1,0 +1,1 @@
+"""Experiments: one importable file per claim, a frozen config in, a record out."""

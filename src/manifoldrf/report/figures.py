@@ -1,0 +1,81 @@
+"""Figures drawn from records."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manifoldrf._files import as_path, atomic_path
+from manifoldrf._optional import require
+from manifoldrf._validation import FloatArray
+from manifoldrf.experiments.record import Record
+
+_VIEW = {"elev": 28.0, "azim": 22.0}
+_TITLES = {"mobius": "Möbius strip"}
+_COLOURS = "viridis"  # readable without colour vision and in print
+
+
+def draw_surface_graphs(record: Record, path: str | os.PathLike[str]) -> Path:
+    """Four surfaces: above the edges of the nearest-neighbour graph, below the heat kernel of one node.
+
+    The format follows the suffix of the path (png, pdf or svg).
+    """
+    pyplot = require("matplotlib.pyplot", "viz")
+    target = as_path(path)
+    rows = {row["surface"]: row for row in record.tables["surfaces"]}
+    figure = pyplot.figure(figsize=(15, 7.4), layout="constrained")
+    for column, (name, row) in enumerate(rows.items()):
+        points = record.arrays[f"{name}_points"]
+        above = figure.add_subplot(2, len(rows), 1 + column, projection="3d")
+        _draw_edges(above, points, record.arrays[f"{name}_edges"])
+        _frame(above, points, f"{_TITLES.get(name, name)}: {row['nodes']} nodes, {row['edges']} edges")
+        below = figure.add_subplot(2, len(rows), 1 + len(rows) + column, projection="3d")
+        drawn = _draw_field(below, points, record.arrays[f"{name}_kernel"])
+        _frame(below, points, f"heat kernel, $t$ = {record.config['t']:g}, error {row['error']:.4f}")
+        bar = figure.colorbar(drawn, ax=below, shrink=0.6, pad=0.02)
+        bar.set_label("$K_t(x, \\cdot)$, per unit area")
+    with atomic_path(target) as temporary:
+        figure.savefig(temporary, dpi=150)
+    pyplot.close(figure)
+    return target
+
+
+def _draw_edges(axes: Any, points: FloatArray, edges: Any) -> None:
+    """Edges that face the viewer dark, those behind light."""
+    art3d = require("mpl_toolkits.mplot3d.art3d", "viz")
+    depth = points[edges].mean(axis=1) @ _towards_viewer()
+    shade = (depth - depth.min()) / max(float(np.ptp(depth)), 1e-12)
+    colours = np.zeros((len(edges), 4))
+    colours[:, 2] = 0.35
+    density = min(1.0, 16_000 / len(edges))  # many edges, fainter lines: else the surface is a black blot
+    colours[:, 3] = density * (0.06 + 0.6 * shade**2)
+    axes.add_collection3d(art3d.Line3DCollection(points[edges], colors=colours, linewidths=0.35))
+
+
+def _draw_field(axes: Any, points: FloatArray, values: FloatArray) -> Any:
+    """Nodes coloured by a field, from back to front and large enough to hide what is behind."""
+    order = np.argsort(points @ _towards_viewer())
+    return axes.scatter(*points[order].T, c=values[order], s=16, cmap=_COLOURS, depthshade=False, linewidths=0)
+
+
+def _frame(axes: Any, points: FloatArray, title: str) -> None:
+    """Equal scales, no clutter."""
+    low, high = points.min(axis=0), points.max(axis=0)
+    centre, half = (low + high) / 2, float((high - low).max()) / 2
+    axes.set(xlim=_around(centre[0], half), ylim=_around(centre[1], half), zlim=_around(centre[2], half))
+    axes.set_box_aspect((1, 1, 1), zoom=1.35)
+    axes.view_init(**_VIEW)
+    axes.set_axis_off()
+    axes.set_title(title, fontsize=10)
+
+
+def _around(centre: float, half: float) -> tuple[float, float]:
+    return float(centre - half), float(centre + half)
+
+
+def _towards_viewer() -> FloatArray:
+    """Direction from the origin to the viewer."""
+    elevation, azimuth = np.deg2rad(_VIEW["elev"]), np.deg2rad(_VIEW["azim"])
+    flat = np.cos(elevation)
+    return np.array([flat * np.cos(azimuth), flat * np.sin(azimuth), np.sin(elevation)])
