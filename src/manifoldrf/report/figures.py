@@ -13,7 +13,7 @@ from manifoldrf.experiments.record import Record
 
 _VIEW = {"elev": 28.0, "azim": 22.0}
 _TITLES = {"mobius": "Möbius strip"}
-_COLOURS = "viridis"  # readable without colour vision and in print
+_COLOURS = "magma_r"  # light where the kernel is small; readable without colour vision and in print
 
 
 def draw_surface_graphs(record: Record, path: str | os.PathLike[str]) -> Path:
@@ -56,7 +56,14 @@ def _draw_edges(axes: Any, points: FloatArray, edges: Any) -> None:
 def _draw_field(axes: Any, points: FloatArray, values: FloatArray) -> Any:
     """Nodes coloured by a field, from back to front and large enough to hide what is behind."""
     order = np.argsort(points @ _towards_viewer())
-    return axes.scatter(*points[order].T, c=values[order], s=16, cmap=_COLOURS, depthshade=False, linewidths=0)
+    return axes.scatter(
+        *points[order].T, c=values[order], s=_dot_size(points), cmap=_COLOURS, depthshade=False, linewidths=0
+    )
+
+
+def _dot_size(points: FloatArray) -> float:
+    """Area of a dot, in square points, that closes the gaps between the nodes of a closed surface."""
+    return 180_000 / len(points)
 
 
 def _frame(axes: Any, points: FloatArray, title: str) -> None:
