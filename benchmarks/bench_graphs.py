@@ -1,6 +1,6 @@
-"""Is building the graph ever the bottleneck?
+"""Whether building the graph is ever the bottleneck.
 
-One question, three ratios, each taken in one run:
+Three ratios, each taken in one run:
 
 1. time of ``knn_graph`` on 200,000 points of R^3 against the bare k-d tree query it rests on (limit 2.5);
 2. peak memory of that build against the CSR matrix it returns (limit 12);
