@@ -67,6 +67,19 @@ def test_errors_are_one_sentence_and_an_exit_code(monkeypatch, capsys, tmp_path,
     assert not list(tmp_path.iterdir())
 
 
+def test_a_bad_folder_is_refused_before_the_work(monkeypatch, capsys, tmp_path):
+    def work(*_):
+        raise AssertionError("the work was begun")
+
+    (tmp_path / "taken").write_text("x")
+    monkeypatch.setattr(surface_graphs, "run", work)
+    monkeypatch.setattr(sys, "argv", ["manifoldrf", "demo", "--out", str(tmp_path / "taken")])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == 1
+    assert "`out` must be a folder, or a new name for one." in capsys.readouterr().err
+
+
 def test_debug_shows_the_traceback(monkeypatch, tmp_path):
     def fail(*_):
         raise ValueError("seen")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from manifoldrf._files import as_path, atomic_path
+from manifoldrf._files import as_path, atomic_path, writable_folder
 
 
 def names(folder):
@@ -137,3 +137,21 @@ def test_a_path_is_a_string_or_path_like(value):
     with pytest.raises(TypeError, match=r"`path` must be a string or a path\. Got"):
         as_path(value)
     assert as_path("mesh.ply") == Path("mesh.ply")
+
+
+def test_a_folder_is_made_with_those_above_it(tmp_path):
+    assert writable_folder(tmp_path / "a" / "b").is_dir()
+    assert writable_folder(str(tmp_path / "a")) == tmp_path / "a"
+
+
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_a_file_in_the_way_of_a_folder_is_named(tmp_path, place):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(NotADirectoryError, match=r"`out` must be a folder, or a new name for one\. Got .*file"):
+        writable_folder(tmp_path / place, "out")
+
+
+def test_a_folder_that_cannot_be_written_to_is_named_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(PermissionError, match=r"`folder` must be a folder that is writable\. Got "):
+        writable_folder(tmp_path)

@@ -21,6 +21,22 @@ def as_path(path: Any, name: str = "path") -> Path:
     return Path(path)
 
 
+def writable_folder(folder: Any, name: str = "folder") -> Path:
+    """Return a folder that files can be written to, made if needed; or say at once why it cannot be one."""
+    path = as_path(folder, name)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        reject(name, "a folder, or a new name for one", path, NotADirectoryError)
+    except OSError as error:
+        if error.errno not in _NO_PERMISSION:
+            raise  # a full disk, a name too long: the system's own words are better
+        reject(name, "a folder in a place that is writable", path, PermissionError)
+    if not os.access(path, os.W_OK | os.X_OK):
+        reject(name, "a folder that is writable", path, PermissionError)
+    return path
+
+
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Give a temporary path in the folder of ``path`` that takes its place when the block succeeds.

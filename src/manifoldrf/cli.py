@@ -32,9 +32,11 @@ def demo(
 
     Example: manifoldrf demo --out results
     """
+    from manifoldrf._files import writable_folder
     from manifoldrf.experiments import surface_graphs
     from manifoldrf.report.figures import draw_surface_graphs
 
+    writable_folder(out, "out")  # better now than after the work
     console = rich.console.Console(quiet=quiet or as_json)
     with _progress(quiet=quiet or as_json) as bar:
         task = bar.add_task("starting", total=None)

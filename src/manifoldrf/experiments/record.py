@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from manifoldrf._files import as_path, atomic_path
+from manifoldrf._files import as_path, atomic_path, writable_folder
 from manifoldrf._validation import FloatArray, reject
 
 _PACKAGES = ("manifoldrf", "numba", "numpy", "scipy")
@@ -47,8 +47,7 @@ class Record:
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write NAME.json and NAME.npz into a folder (made if needed) and return the path of the former."""
-        target = as_path(folder, "folder")
-        target.mkdir(parents=True, exist_ok=True)
+        target = writable_folder(folder)
         plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "arrays"}
         with atomic_path(target / f"{self.name}.npz") as temporary:
             np.savez_compressed(temporary, **self.arrays)  # type: ignore[arg-type]
