@@ -57,6 +57,13 @@ def test_intervals_print_as_in_a_textbook_and_respect_their_ends():
     assert 0.0 in v.NONNEGATIVE
 
 
+@pytest.mark.parametrize("value", [1, "yes", None])
+def test_flags_are_true_or_false(value):
+    assert v.check_flag(np.True_, "self_loops") is True
+    with pytest.raises(TypeError, match=r"`self_loops` must be True or False\. Got "):
+        v.check_flag(value, "self_loops")
+
+
 def test_option_lists_the_options():
     assert v.check_option("unit", "weights", ("unit", "gaussian")) == "unit"
     with pytest.raises(ValueError, match=r"`weights` must be one of 'unit', 'gaussian'\. Got 'units'\."):

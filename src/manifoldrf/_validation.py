@@ -84,6 +84,13 @@ def check_real(value: Any, name: str, interval: Interval) -> float:
     return float(value)
 
 
+def check_flag(value: Any, name: str) -> bool:
+    """Return ``value`` if it is True or False; no other truthy thing is a flag."""
+    if not isinstance(value, bool | np.bool_):
+        reject(name, "True or False", repr(value), TypeError)
+    return bool(value)
+
+
 def check_option(value: Any, name: str, options: Collection[str]) -> str:
     """Return ``value`` if it is one of the named options."""
     if not isinstance(value, str) or value not in options:

@@ -243,8 +243,8 @@ BAD_KNN = [
     ({"bandwidth": np.inf}, ValueError, "`bandwidth` must be a number in (0, inf). Got inf."),
     ({"bandwidth": "mean"}, ValueError, "`bandwidth` must be one of 'median'. Got 'mean'."),
     ({"bandwidth": None}, TypeError, "`bandwidth` must be a number in (0, inf). Got None."),
-    ({"density_correction": -0.5}, ValueError, "`density_correction` must be a number in [0, inf). Got -0.5."),
-    ({"density_correction": "1"}, TypeError, "`density_correction` must be a number in [0, inf). Got '1'."),
+    ({"density_correction": -0.5}, ValueError, "`density_correction` must be a number in [0, 1]. Got -0.5."),
+    ({"density_correction": "1"}, TypeError, "`density_correction` must be a number in [0, 1]. Got '1'."),
     ({"density_correction": [1.0]}, ValueError, "`density_correction` must be a vector of shape (60,). Got"),
     (
         {"density_correction": np.arange(60)},

@@ -82,8 +82,8 @@ BAD_AFFINITIES = [
     (np.ones((2, 3)), ValueError, "`affinity` must be a square matrix. Got shape (2, 3)."),
     (sparse.csr_array(np.ones((2, 3))), ValueError, "`affinity` must be a square matrix. Got shape (2, 3)."),
     (np.ones(4), ValueError, "`affinity` must be an array of shape (n, d). Got shape (4,)."),
-    ([[0, -1], [-1, 0]], ValueError, "`affinity` must be a vector with entries in [0, inf). Got -1.0 at index 0."),
-    (-sparse.eye_array(2), ValueError, "`affinity` must be a vector with entries in [0, inf). Got -1.0"),
+    ([[0, -1], [-1, 0]], ValueError, "`affinity` must be finite and nonnegative. Got an entry of -1.0."),
+    (-sparse.eye_array(2), ValueError, "`affinity` must be finite and nonnegative. Got an entry of -1.0."),
     (
         [[0, np.nan], [np.nan, 0]],
         ValueError,

@@ -24,7 +24,6 @@ from manifoldrf._validation import (
     check_integer,
     check_points,
     check_real,
-    check_vector,
     reject,
 )
 from manifoldrf.geometry.dimension import estimate_dimension
@@ -305,8 +304,9 @@ def _check_affinity(affinity: Any) -> Any:
         reject("affinity", "a square matrix", f"shape {matrix.shape}")
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
-    if matrix.nnz:
-        check_vector(matrix.data, "affinity", matrix.nnz, NONNEGATIVE)
+    bad = ~np.isfinite(matrix.data) | (matrix.data < 0)
+    if bad.any():
+        reject("affinity", "finite and nonnegative", f"an entry of {matrix.data[bad][0]}")
     asymmetry = abs(matrix - matrix.T)
     worst = float(asymmetry.max()) if asymmetry.nnz else 0.0
     if worst > 1e-12 * float(abs(matrix).max() if matrix.nnz else 1.0):
