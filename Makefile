@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 OUT ?= out
+# Where plain pip would fetch the GPU build of torch: make setup TORCH_FLAGS="--index-url ..." or an installed torch.
+TORCH_FLAGS ?=
 
 # Spinning OpenMP threads starve each other on small machines (28 s instead of 1 s was measured).
 export OMP_WAIT_POLICY := passive
@@ -21,10 +23,10 @@ help:
 
 setup: $(STAMP)
 
-# torch first and pinned: a plain install then finds it satisfied and does not fetch GPU packages.
+# torch first, pinned and apart: what follows then finds it satisfied and never replaces it by another build.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(TORCH_FLAGS) torch
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[ann,mesh,viz,test,lint,docs]"
 	@touch $@
 

@@ -2,8 +2,17 @@
 
 import os
 
+import pytest
+
+SWEEP = 5
+
 
 def pytest_generate_tests(metafunc):
-    """Statistical tests run with seed 0, and with seeds 0..N-1 when MANIFOLDRF_TEST_SEEDS=N asks for it."""
+    """Statistical tests run with seed 0, in `make test-all` with seeds 0 to 4.
+
+    With MANIFOLDRF_TEST_SEEDS=N in the environment they run with seeds 0 to N-1 in both.
+    """
     if "global_seed" in metafunc.fixturenames:
-        metafunc.parametrize("global_seed", range(int(os.environ.get("MANIFOLDRF_TEST_SEEDS", "1"))))
+        asked = int(os.environ.get("MANIFOLDRF_TEST_SEEDS", "1"))
+        sweep = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(asked, SWEEP)]
+        metafunc.parametrize("global_seed", [*range(asked), *sweep])

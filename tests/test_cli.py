@@ -40,7 +40,9 @@ def test_demo_prints_the_tables_and_saves_record_and_picture(tmp_path):
 @pytest.mark.usefixtures("small")
 def test_demo_speaks_json_or_keeps_quiet(tmp_path):
     result = CliRunner().invoke(cli.app, ["demo", "--json", "--out", str(tmp_path)])
-    assert [row["surface"] for row in json.loads(result.stdout)["surfaces"]] == list(surface_graphs.SURFACES)
+    assert [row["surface"] for row in json.loads(result.stdout)["tables"]["surfaces"]] == list(
+        surface_graphs.SURFACES
+    )
     assert CliRunner().invoke(cli.app, ["demo", "--quiet", "--out", str(tmp_path)]).stdout == ""
 
 

@@ -40,8 +40,9 @@ def test_philox_uniforms_are_uniform_and_their_pairs_independent():
 
 
 def test_philox_uniform_never_reaches_one():
-    largest = _philox.uniform_pair.py_func.__globals__["_TO_UNIT"] * (2**53 - 1)
-    assert largest < 1
+    full, none = np.uint64(FULL), np.uint64(0)
+    assert _philox.to_unit(full, full) == 1 - 2.0**-53
+    assert _philox.to_unit(none, none) == 0
 
 
 def test_zero_is_a_seed_of_its_own():

@@ -33,9 +33,13 @@ def philox4x32(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
+def to_unit(high, low):  # type: ignore[no-untyped-def]
+    """A double in [0, 1) from the upper 53 of the 64 bits of two words."""
+    return np.float64(((high << _32) | low) >> np.uint64(11)) * _TO_UNIT
+
+
+@numba.njit(nogil=True, cache=True)
 def uniform_pair(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     """Two independent doubles in [0, 1) with 53 random bits each."""
     a, b, c, d = philox4x32(c0, c1, c2, c3, k0, k1)
-    first = ((a << _32) | b) >> np.uint64(11)
-    second = ((c << _32) | d) >> np.uint64(11)
-    return np.float64(first) * _TO_UNIT, np.float64(second) * _TO_UNIT
+    return to_unit(a, b), to_unit(c, d)

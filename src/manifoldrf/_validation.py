@@ -18,6 +18,8 @@ IntArray = NDArray[np.int64]
 
 # Squared distances of larger coordinates overflow float64 (1e154 squared is the last finite square).
 LARGEST_COORDINATE = 1e150
+# Squared distances within a smaller cloud underflow.
+SMALLEST_SPREAD = 1e-140
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,13 @@ def check_points(
     return array
 
 
+def check_spread(points: FloatArray, name: str) -> None:
+    """Refuse a cloud so small that its squared distances vanish; all points equal is another matter."""
+    spread = float(np.ptp(points, axis=0).max())
+    if 0 < spread < SMALLEST_SPREAD:
+        reject(name, f"spread over at least {SMALLEST_SPREAD:g}, or squared distances vanish", f"{spread:g}")
+
+
 def check_vector(values: ArrayLike, name: str, length: int, interval: Interval) -> FloatArray:
     """Return a float64 vector of the given length with every entry inside the interval."""
     array = _as_floats(values, name)
@@ -148,7 +157,7 @@ def check_vector(values: ArrayLike, name: str, length: int, interval: Interval) 
 
 def check_indices(indices: ArrayLike, name: str, n_items: int) -> IntArray:
     """Return a vector of integer indices in [0, n_items - 1]; a single integer becomes a vector of one."""
-    array = np.atleast_1d(np.asarray(indices))
+    array = np.atleast_1d(_as_array(indices, name))
     if array.ndim != 1 or array.size == 0:
         reject(name, "a non-empty vector of indices", f"shape {array.shape}")
     return _check_index_array(array, name, n_items)
@@ -156,10 +165,18 @@ def check_indices(indices: ArrayLike, name: str, n_items: int) -> IntArray:
 
 def check_faces(faces: ArrayLike, name: str, n_vertices: int) -> IntArray:
     """Return faces as an int64 array of shape (m, 3) with indices in [0, n_vertices - 1]."""
-    array = np.asarray(faces)
+    array = _as_array(faces, name)
     if array.ndim != 2 or array.shape[1] != 3 or array.shape[0] == 0:
         reject(name, "an array of triangles of shape (m, 3) with m >= 1", f"shape {array.shape}")
     return _check_index_array(array, name, n_vertices)
+
+
+def _as_array(values: ArrayLike, name: str) -> NDArray[Any]:
+    """An array, or one clear sentence for rows of unequal length."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        reject(name, "an array with rows of equal length", type(values).__name__, TypeError)
 
 
 def _check_index_array(array: NDArray[Any], name: str, n_items: int) -> IntArray:

@@ -14,7 +14,9 @@ import rich.table
 import typer
 
 app = typer.Typer(
-    help="Kernels on curved spaces as plain feature vectors.", no_args_is_help=True, pretty_exceptions_enable=False
+    help="Kernels on curved spaces as plain feature vectors. Add --debug to any command to see the full traceback.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
 )
 
 _OUT = typer.Option("--out", help="Folder for the results (made if needed).")
@@ -46,7 +48,7 @@ def demo(
         )
     saved = [record.save(out), draw_surface_graphs(record, out / "surface_graphs.png")]
     if as_json:
-        sys.stdout.write(json.dumps(record.tables) + "\n")
+        sys.stdout.write(json.dumps(record.plain()) + "\n")
     for title, rows in record.tables.items():
         hidden = {"neighbours", "components", "reference"}  # in the record; the table must fit a terminal
         shown = [{name: value for name, value in row.items() if name not in hidden} for row in rows]

@@ -428,3 +428,40 @@ BAD_GRIDS = [
 def test_bad_grids_are_named(sizes, kind, text):
     with pytest.raises(kind, match=re.escape(text)):
         grid_graph(*sizes)
+
+
+def test_an_edge_too_long_for_its_affinity_is_no_edge():
+    vertices = [[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0], [200, 0, 0]]
+    mesh = TriangleMesh(vertices, [[0, 1, 2], [1, 3, 2], [1, 4, 3]])
+    with pytest.warns(GraphWarning, match="Graph of 5 nodes: 1 nodes are isolated"):
+        graph = mesh_graph(mesh)
+    assert graph.affinity.data.min() > 0
+    assert graph.n_components == 2
+    assert np.isinf(graph.shortest_paths(0)[0, 4])
+
+
+def test_coincident_vertices_are_reported_with_the_remedy():
+    mesh = TriangleMesh([[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]], [[0, 1, 2], [3, 5, 4]])
+    with pytest.warns(GraphWarning, match=r"4 points coincide with another \(remedy: merge them.*2 pieces"):
+        mesh_graph(mesh, weights="unit")
+
+
+@pytest.mark.parametrize("unit", [1e-100, 1e100])
+def test_the_cotangent_graph_does_not_depend_on_the_unit(unit):
+    points = Sphere().grid(100)
+    faces = ConvexHull(points).simplices
+    here, there = (mesh_graph(TriangleMesh(s * points, faces), weights="cotangent") for s in (1.0, unit))
+    assert abs(there.operator - here.operator).max() < 1e-12
+    assert there.step_time == pytest.approx(unit**2 * here.step_time, rel=1e-12)
+
+
+def test_densities_that_overflow_are_named():
+    with pytest.raises(ValueError, match=r"`density_correction` must be of a size that keeps affinities finite"):
+        knn_graph(Sphere().grid(50), density_correction=np.full(50, 1e-200))
+
+
+def test_clouds_too_small_to_square_are_refused():
+    with pytest.raises(
+        ValueError, match=r"`points` must be spread over at least 1e-140, or squared distances vanish"
+    ):
+        knn_graph(1e-170 * Sphere().grid(50))

@@ -79,8 +79,17 @@ def test_a_graph_without_edges_is_all_isolated_nodes():
 
 
 BAD_AFFINITIES = [
-    (np.ones((2, 3)), ValueError, "`affinity` must be a square matrix. Got shape (2, 3)."),
-    (sparse.csr_array(np.ones((2, 3))), ValueError, "`affinity` must be a square matrix. Got shape (2, 3)."),
+    (np.ones((2, 3)), ValueError, "`affinity` must be a square matrix of at least one row. Got shape (2, 3)."),
+    (
+        sparse.csr_array((0, 0)),
+        ValueError,
+        "`affinity` must be a square matrix of at least one row. Got shape (0, 0).",
+    ),
+    (
+        sparse.csr_array(1j * np.eye(2)),
+        TypeError,
+        "`affinity` must be a matrix of real numbers. Got dtype complex128.",
+    ),
     (np.ones(4), ValueError, "`affinity` must be an array of shape (n, d). Got shape (4,)."),
     ([[0, -1], [-1, 0]], ValueError, "`affinity` must be finite and nonnegative. Got an entry of -1.0."),
     (-sparse.eye_array(2), ValueError, "`affinity` must be finite and nonnegative. Got an entry of -1.0."),
@@ -368,7 +377,7 @@ def test_bad_queries_are_named():
 @pytest.mark.parametrize("correction", [0.0, 1.0])
 def test_an_outlier_becomes_an_isolated_node_with_a_warning(correction):
     points = np.concatenate([cloud(60), [[1e3, 0.0, 0.0]]])
-    text = "Graph of 61 nodes: 1 nodes are isolated, their rows of the operator are zero (remedy: a larger"
+    text = "Graph of 61 nodes: 1 nodes are isolated, no edge leads to another (remedy: more neighbours or a larger"
     with pytest.warns(GraphWarning, match=re.escape(text)):
         graph = knn_graph(points, density_correction=correction)
     assert graph.degrees[-1] == 0
@@ -405,7 +414,7 @@ def test_more_duplicates_than_neighbours_leave_no_self_loops():
 
 
 def test_two_far_clusters_are_warned_of_as_two_pieces():
-    text = "it falls into 2 pieces that do not see each other (remedy: more neighbours, a larger t or bandwidth"
+    text = "it falls into 2 pieces that do not see each other (remedy: more neighbours or a larger bandwidth"
     with pytest.warns(GraphWarning, match=re.escape(text)):
         graph = knn_graph(np.concatenate([cloud(30), cloud(40, seed=1) + 50]))
     assert graph.n_components == 2

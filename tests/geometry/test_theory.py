@@ -22,12 +22,12 @@ def test_the_rescaled_grid_laplacian_converges_to_the_laplacian_at_second_order(
     errors = []
     for side in sides:
         graph = grid_graph(int(side), dim)
-        phase = 2 * np.pi * graph.points @ np.arange(1, dim + 1)
-        wave = np.sin(phase)
-        exact = (2 * np.pi) ** 2 * np.sum(np.arange(1, dim + 1) ** 2) * wave
+        wave = np.sin(2 * np.pi * graph.points.sum(axis=1))
+        exact = (2 * np.pi) ** 2 * dim * wave
         rescaled = 2 * dim * side**2 * (wave - graph.operator @ wave)
         errors.append(np.abs(rescaled - exact).max())
-    assert slope(1 / sides, errors) == pytest.approx(2.0, abs=0.35)
+    # The next term of the expansion is (2 pi h)^2 / 30 of the first: 2 % at the coarsest grid.
+    assert slope(1 / sides, errors) == pytest.approx(2.0, abs=0.02)
 
 
 @pytest.mark.parametrize(("side", "dim"), [(9, 2), (5, 3), (2, 3)])
@@ -72,20 +72,32 @@ def test_the_oracle_of_the_diffusion_tests_is_itself_exact():
 SPHERE = Sphere()
 
 
-@pytest.mark.parametrize(
-    ("n", "exp_bound", "power_bound"), [(1000, 0.16, 0.006), (4000, 0.06, 0.002), (16_000, 0.06, 0.002)]
-)
-def test_both_clocks_converge_to_the_heat_kernel_of_the_sphere(n, exp_bound, power_bound):
-    """Measured at N = 1000, 4000, 16,000: see the bounds; W^n is 40 times closer than exp(-tau L)."""
-    t, points = 0.02, SPHERE.grid(n)
+def sphere_errors(n, t=0.02):
+    """Errors at nodes of exp(-tau L) with 24 neighbours, with 8 neighbours, and of W^n on the heat graph."""
+    points = SPHERE.grid(n)
     nodes = np.arange(0, n, n // 200)
     exact = SPHERE.heat_kernel(points[nodes], points[nodes], t)
-    plain = knn_graph(points)
-    diffusion = diffusion_kernel_at_nodes(plain, plain.steps(t, dim=2), SPHERE.volume, nodes)
-    power = heat_kernel_at_nodes(heat_graph(points, t), nodes)
-    assert relative_error(diffusion, exact) < exp_bound
-    assert relative_error(power, exact) < power_bound
-    assert relative_error(power, exact) < relative_error(diffusion, exact) / 8
+    errors = []
+    for k in (24, 8):
+        graph = knn_graph(points, n_neighbors=k)
+        kernel = diffusion_kernel_at_nodes(graph, graph.steps(t, dim=2), SPHERE.volume, nodes)
+        errors.append(relative_error(kernel, exact))
+    errors.append(relative_error(heat_kernel_at_nodes(heat_graph(points, t), nodes), exact))
+    return errors
+
+
+def test_both_kernels_converge_to_the_heat_kernel_of_the_sphere():
+    """N = 1000, 4000, 16,000: exp with 24 neighbours .32, .094, .030; W^n .0059, .0009, .0003 (no alignment).
+
+    The lattice makes eight neighbours anisotropic: there exp stops at .04, whatever N is.
+    """
+    sizes = [1000, 4000, 16_000]
+    many, few, power = np.transpose([sphere_errors(n) for n in sizes])
+    assert slope(sizes, many) < -0.5
+    assert slope(sizes, power) < -0.8
+    assert power[1] < 0.002
+    assert (power < few / 15).all()
+    assert 0.02 < few[2] < 0.06
 
 
 def test_the_papers_sphere_time_is_ten_times_too_long():
@@ -99,5 +111,5 @@ def test_the_papers_sphere_time_is_ten_times_too_long():
         exact = SPHERE.heat_kernel(points[nodes], points[nodes], t)
         return relative_error(kernel * np.linalg.norm(exact) / np.linalg.norm(kernel), exact)
 
-    assert aligned_error(0.25) > 0.8
-    assert aligned_error(graph.time(20.0, dim=2)) < 0.06
+    assert aligned_error(0.25) > 0.9  # norm alignment, as in the paper: .976
+    assert aligned_error(graph.time(20.0, dim=2)) < 0.05  # .034

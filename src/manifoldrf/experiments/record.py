@@ -48,13 +48,16 @@ class Record:
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write NAME.json and NAME.npz into a folder (made if needed) and return the path of the former."""
         target = writable_folder(folder)
-        plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "arrays"}
         with atomic_path(target / f"{self.name}.npz") as temporary:
             np.savez_compressed(temporary, **self.arrays)  # type: ignore[arg-type]
         path = target / f"{self.name}.json"
         with atomic_path(path) as temporary:
-            temporary.write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
+            temporary.write_text(json.dumps(self.plain(), indent=2) + "\n", encoding="utf-8")
         return path
+
+    def plain(self) -> dict[str, Any]:
+        """Everything but the arrays, ready for JSON."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "arrays"}
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Record":

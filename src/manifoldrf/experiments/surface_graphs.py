@@ -121,7 +121,7 @@ def _sphere_errors(size: int, t: float) -> dict[str, Any]:
     generator = plain.steps(t, dim=2) * (plain.operator - sparse.eye_array(size))
     diffusion = expm_multiply(generator, _indicators(size, nodes))[nodes] * (size / sphere.volume)
     heat = heat_graph(points, t)
-    power = _half_steps(heat, _indicators(size, nodes) / np.sqrt(_weights(heat))[:, None], _steps(heat) // 2)
+    power = _walk(heat, _indicators(size, nodes) / np.sqrt(_weights(heat))[:, None], _steps(heat) // 2)
     return {
         "nodes": size,
         "exp(-tau L), k = 8": _relative(diffusion, exact),
@@ -135,17 +135,17 @@ def _kernel_at(graph: Graph, queries: FloatArray) -> FloatArray:
     rows = graph.extend(queries)
     step = sparse.diags_array(1 / np.asarray(rows.sum(axis=1)).ravel()) @ rows  # (q, N)
     start = (step @ sparse.diags_array(1 / np.sqrt(_weights(graph)))).T.toarray()
-    half = _half_steps(graph, start, _steps(graph) // 2 - 1)
+    half = _walk(graph, start, _steps(graph) // 2 - 1)
     return half.T @ half
 
 
 def _kernel_column(graph: Graph, node: int) -> FloatArray:
     """Heat kernel between one node and all."""
     start = _indicators(graph.n_nodes, np.array([node])) / np.sqrt(_weights(graph))[:, None]
-    return _half_steps(graph, start, _steps(graph))[:, 0] / np.sqrt(_weights(graph))
+    return _walk(graph, start, _steps(graph))[:, 0] / np.sqrt(_weights(graph))
 
 
-def _half_steps(graph: Graph, block: FloatArray, n: int) -> FloatArray:
+def _walk(graph: Graph, block: FloatArray, n: int) -> FloatArray:
     """W^n times a block of columns."""
     for _ in range(n):
         block = graph.operator @ block

@@ -21,8 +21,9 @@ from manifoldrf._validation import (
     check_vector,
     reject,
 )
+from manifoldrf.geometry._sparse import reciprocal, scaled_both_ends, symmetric
 from manifoldrf.geometry.extension import GridExtension, MeshExtension, NeighborExtension
-from manifoldrf.geometry.graphs import Graph, report_problems
+from manifoldrf.geometry.graphs import Graph, describe_duplicates, report_problems
 from manifoldrf.geometry.manifolds import AbstractManifold, FlatTorus
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch, check_cloud, without_self
@@ -81,17 +82,20 @@ def knn_graph(
     k = _check_neighbors(n_neighbors, len(cloud))
     search = NeighborSearch(cloud, metric, check_jobs(n_jobs))
     distances, columns = without_self(*search.knn(cloud, k + 1))  # (n, k)
-    n_duplicates = int(np.count_nonzero(distances[:, 0] == 0))
     width = _check_bandwidth(bandwidth, distances)
     affinity = _gaussian_union(distances, columns, width)
     if check_flag(self_loops, "self_loops"):
         affinity = (affinity + sparse.eye_array(len(cloud))).tocsr()
     density = _density(affinity, density_correction)
     if density is not None:
-        _divide_both_ends(affinity, density)
+        with np.errstate(over="ignore"):  # reported below, by name
+            affinity.data = scaled_both_ends(affinity, reciprocal(density))
+        if not np.isfinite(affinity.data).all():
+            reject("density_correction", "of a size that keeps affinities finite", f"{density.min():g}")
     extension = NeighborExtension(search, k + int(self_loops), width, density)
     graph = Graph(affinity, cloud, metric, extension)
-    report_problems(graph, n_duplicates)
+    duplicates = describe_duplicates(distances[:, 0])
+    report_problems(graph, remedy="more neighbours or a larger bandwidth", duplicates=duplicates)
     return graph
 
 
@@ -131,9 +135,10 @@ def mesh_graph(mesh: TriangleMesh, *, weights: str = "gaussian") -> Graph:
     else:
         width = _check_bandwidth("median", np.sqrt(squared)) if weights == "gaussian" else 1.0
         values = np.exp(-squared / width) if weights == "gaussian" else np.ones(len(start))
-        affinity = _symmetric(values, start, end, mesh.n_vertices)
+        affinity = symmetric(np.where(values < _NO_EDGE, 0.0, values), start, end, mesh.n_vertices)
+        affinity.eliminate_zeros()
         graph = Graph(affinity, mesh.vertices, extension=MeshExtension(mesh, affinity))
-    report_problems(graph)
+    report_problems(graph, remedy=MESH_REMEDY, duplicates=describe_mesh_duplicates(mesh))
     return graph
 
 
@@ -160,7 +165,7 @@ def grid_graph(side: int, dim: int) -> Graph:
     if dim > 26 or side**dim > 10**8:  # 2^27 is too many already, and a huge power takes forever
         reject("side", "small enough for side^dim <= 10^8 nodes", f"{side}^{dim}")
     nodes = np.arange(side)
-    cycle = _symmetric(np.ones(side), nodes, (nodes + 1) % side, side)
+    cycle = symmetric(np.ones(side), nodes, (nodes + 1) % side, side)
     affinity = functools.reduce(lambda a, b: sparse.kronsum(b, a, format="csr"), [cycle] * dim)
     affinity = sparse.csr_array(affinity)
     affinity.sort_indices()
@@ -168,6 +173,15 @@ def grid_graph(side: int, dim: int) -> Graph:
     axes = np.unravel_index(np.arange(side**dim), (side,) * dim)
     points = np.stack(axes, axis=1) / side  # (side^dim, dim)
     return Graph(affinity, points, torus, GridExtension(torus, side, affinity))
+
+
+MESH_REMEDY = "a mesh whose parts share vertices"
+
+
+def describe_mesh_duplicates(mesh: TriangleMesh) -> str:
+    """What to say of vertices at the same position: the surface is open between them."""
+    nearest = NeighborSearch(mesh.vertices).knn(mesh.vertices, 2)[0][:, 1] if mesh.n_vertices > 1 else np.ones(1)
+    return describe_duplicates(nearest, "merge them, or the surface is cut open there")
 
 
 def _check_neighbors(n_neighbors: int | None, n_points: int) -> int:
@@ -203,26 +217,13 @@ def _gaussian_union(distances: FloatArray, columns: IntArray, width: float) -> A
 def _density(affinity: Any, correction: float | ArrayLike) -> FloatArray | None:
     """What to divide the affinities by at both ends, or None."""
     if np.ndim(correction) > 0:
-        return check_vector(correction, "density_correction", affinity.shape[0], POSITIVE)
+        given = check_vector(correction, "density_correction", affinity.shape[0], POSITIVE)
+        return given.copy()  # the caller may change his later
     exponent = check_real(correction, "density_correction", Interval(0.0, 1.0))
     if exponent == 0:
         return None
     sums = np.asarray(affinity.sum(axis=1)).ravel()
     return np.asarray(sums**exponent)
-
-
-def _divide_both_ends(affinity: Any, density: FloatArray) -> None:
-    """Divide A_ij by density_i density_j in place; isolated nodes have no entries to divide."""
-    scale = np.divide(1.0, density, out=np.zeros_like(density), where=density > 0)
-    ends = np.repeat(scale, np.diff(affinity.indptr)), scale[affinity.indices]
-    affinity.data *= np.maximum(*ends)  # in one order for both directions: symmetric to the bit
-    affinity.data *= np.minimum(*ends)
-
-
-def _symmetric(values: FloatArray, start: IntArray, end: IntArray, n: int) -> Any:
-    """CSR array with the values at (start, end) and (end, start)."""
-    rows, columns = np.concatenate([start, end]), np.concatenate([end, start])
-    return sparse.coo_array((np.concatenate([values, values]), (rows, columns)), shape=(n, n)).tocsr()
 
 
 def _cotangent_graph(mesh: TriangleMesh) -> Graph:
@@ -231,8 +232,11 @@ def _cotangent_graph(mesh: TriangleMesh) -> Graph:
     used = np.unique(mesh.faces)  # unreferenced vertices have no mass; they stay as isolated nodes
     renumber = np.zeros(mesh.n_vertices, dtype=np.int64)
     renumber[used] = np.arange(len(used))
-    laplacian, mass_matrix = robust_laplacian.mesh_laplacian(mesh.vertices[used], renumber[mesh.faces])
-    laplacian, mass = sparse.coo_array(laplacian), mass_matrix.diagonal()
+    # In units of the mesh itself: areas of huge or tiny coordinates would overflow or vanish.
+    unit = 2.0 ** np.round(np.log2(np.abs(mesh.vertices[used] - mesh.vertices[used[0]]).max()))
+    small = (mesh.vertices[used] - mesh.vertices[used[0]]) / unit
+    laplacian, mass_matrix = robust_laplacian.mesh_laplacian(small, renumber[mesh.faces])
+    laplacian, mass = sparse.coo_array(laplacian), mass_matrix.diagonal() * unit**2
     off = (laplacian.row != laplacian.col) & (laplacian.data < 0)  # positive ones are round-off
     conductance = sparse.coo_array(
         (-laplacian.data[off], (laplacian.row[off], laplacian.col[off])), shape=laplacian.shape
@@ -242,9 +246,9 @@ def _cotangent_graph(mesh: TriangleMesh) -> Graph:
     # The longest step that leaves every self-loop nonnegative; the spectrum of W is then inside [-1, 1].
     step = float(np.min(mass[outflow > 0] / outflow[outflow > 0]))
     loops = np.maximum(mass - step * outflow, 0.0)
-    small = (step * conductance + sparse.diags_array(loops)).tocoo()
+    walk = (step * conductance + sparse.diags_array(loops)).tocoo()
     affinity = sparse.coo_array(
-        (small.data, (used[small.row], used[small.col])), shape=(mesh.n_vertices, mesh.n_vertices)
+        (walk.data, (used[walk.row], used[walk.col])), shape=(mesh.n_vertices, mesh.n_vertices)
     ).tocsr()
     affinity.eliminate_zeros()
     weights = np.zeros(mesh.n_vertices)

@@ -26,6 +26,7 @@ from manifoldrf._validation import (
     check_real,
     reject,
 )
+from manifoldrf.geometry._sparse import read_only, read_only_view, reciprocal, scaled_both_ends
 from manifoldrf.geometry.dimension import estimate_dimension
 from manifoldrf.geometry.extension import AbstractExtension
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -81,6 +82,13 @@ class Graph:
     step_time: float | None = None
     n_steps: int | None = None
 
+    def __post_init__(self) -> None:
+        # Stages share a graph; none may change it for the others.
+        object.__setattr__(self, "affinity", read_only(self.affinity))
+        for name in ("points", "weights"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, read_only_view(getattr(self, name)))
+
     @classmethod
     def from_affinity(cls, affinity: Any, points: ArrayLike | None = None) -> "Graph":
         """Make a graph of a matrix of one's own.
@@ -106,7 +114,7 @@ class Graph:
             if len(located) != matrix.shape[0]:
                 reject("points", f"an array of {matrix.shape[0]} rows, one per node", f"{len(located)}")
         graph = cls(matrix, located)
-        report_problems(graph)
+        report_problems(graph, remedy="affinities that join them")
         return graph
 
     def __repr__(self) -> str:
@@ -126,26 +134,20 @@ class Graph:
     @cached_property
     def degrees(self) -> FloatArray:
         """Row sums of the affinity, shape (n_nodes,); zero for isolated nodes."""
-        degrees: FloatArray = np.asarray(self.affinity.sum(axis=1)).ravel()
-        degrees.flags.writeable = False  # shared, and nobody may change it
+        degrees: FloatArray = read_only_view(np.asarray(self.affinity.sum(axis=1)).ravel())
         return degrees
 
     @cached_property
     def operator(self) -> Any:
         """W = D^-1/2 A D^-1/2, CSR; symmetric, spectrum in [-1, 1], zero rows for isolated nodes."""
-        degrees = self.degrees
-        scale = np.divide(1.0, np.sqrt(degrees), out=np.zeros_like(degrees), where=degrees > 0)
-        ends = np.repeat(scale, np.diff(self.affinity.indptr)), scale[self.affinity.indices]
-        # The larger factor first: symmetric to the bit, and the product of two large ones never overflows.
-        data = self.affinity.data * np.maximum(*ends) * np.minimum(*ends)
-        return sparse.csr_array((data, self.affinity.indices, self.affinity.indptr), shape=self.affinity.shape)
+        return self._with_values(scaled_both_ends(self.affinity, reciprocal(np.sqrt(self.degrees))))
 
     @cached_property
     def components(self) -> IntArray:
         """Connected component of every node, shape (n_nodes,), numbered from 0."""
-        labels: IntArray = csgraph.connected_components(self.affinity, directed=False)[1].astype(np.int64)
-        labels.flags.writeable = False
-        return labels
+        labels = csgraph.connected_components(self.affinity, directed=False)[1]
+        result: IntArray = read_only_view(labels.astype(np.int64))
+        return result
 
     @property
     def n_components(self) -> int:
@@ -192,11 +194,15 @@ class Graph:
         return check_real(t, "t", NONNEGATIVE) / step
 
     def _step_time(self, dim: int | None) -> float:
+        if dim is not None:
+            check_integer(dim, "dim", 1)
         if self.step_time is not None:
             return self.step_time
+        if dim is None and self.metric is None and self.n_nodes < 3:
+            reject("dim", "given for a graph of fewer than 3 nodes", None)
         if dim is None:
             dim = estimate_dimension(self._located()) if self.metric is None else self.metric.dim
-        return self.step_size / (2 * check_integer(dim, "dim", 1))
+        return self.step_size / (2 * dim)
 
     def shortest_paths(self, sources: ArrayLike) -> FloatArray:
         """Lengths of the shortest paths along the edges.
@@ -217,8 +223,10 @@ class Graph:
     def extend(self, points: ArrayLike) -> Any:
         """Affinities of new points to the nodes.
 
-        Row z holds the affinities that z would have as a node: its sum is the degree z would have, and the
-        row divided by its sum is one step of the walk from z. A row is zero where no node is in reach.
+        The row of z divided by its sum is one step of the walk from z; the sum is about the degree that z would
+        have as a node. (Not exactly: other nodes cannot choose z as their neighbour, the density around z is that
+        of its neighbours, and without self-loops a point on a node is still joined to it.) A row is zero where no
+        node is in reach.
 
         Parameters
         ----------
@@ -250,7 +258,12 @@ class Graph:
         data = np.concatenate([np.sqrt(squared) for _, squared in self._squared_lengths()])
         # Compiled path search treats a stored zero as no edge; the smallest normal number stands for it.
         data = np.maximum(data, np.finfo(np.float64).tiny)
-        return sparse.csr_array((data, self.affinity.indices, self.affinity.indptr), shape=self.affinity.shape)
+        return self._with_values(data)
+
+    def _with_values(self, data: FloatArray) -> Any:
+        """Read-only CSR array with the pattern of A and other values."""
+        parts = (data, self.affinity.indices, self.affinity.indptr)
+        return read_only(sparse.csr_array(parts, shape=self.affinity.shape))
 
     def _squared_lengths(self) -> Iterator[tuple[slice, FloatArray]]:
         """Squared lengths of the stored entries of A, a block of rows at a time."""
@@ -271,37 +284,47 @@ class Graph:
         return self.points
 
 
-def report_problems(graph: Graph, n_duplicates: int = 0) -> None:
-    """Warn once about what makes a graph fall apart, with counts and the remedy."""
-    problems = []
-    if n_duplicates:
-        problems.append(
-            f"{n_duplicates} points coincide with another (remedy: drop them with numpy.unique(points, axis=0))"
-        )
-    isolated = int(np.count_nonzero(graph.degrees == 0))
+def report_problems(graph: Graph, *, remedy: str, duplicates: str = "") -> None:
+    """Warn once about what makes a graph fall apart, with counts.
+
+    Parameters
+    ----------
+    graph : Graph
+    remedy : str
+        What joins nodes, in the words of the builder's own options.
+    duplicates : str
+        What to say of coincident nodes; empty where there are none.
+    """
+    problems = [duplicates] if duplicates else []
+    loops = graph.affinity.diagonal() > 0
+    isolated = int(np.count_nonzero(np.diff(graph.affinity.indptr) == loops))
     if isolated:
-        problems.append(
-            f"{isolated} nodes are isolated, their rows of the operator are zero "
-            "(remedy: a larger bandwidth or drop them)"
-        )
+        problems.append(f"{isolated} nodes are isolated, no edge leads to another (remedy: {remedy}, or drop them)")
     pieces = graph.n_components - isolated
     if pieces > 1:
         problems.append(
-            f"it falls into {pieces} pieces that do not see each other (remedy: more neighbours, a larger t or "
-            "bandwidth, or one graph per piece)"
+            f"it falls into {pieces} pieces that do not see each other (remedy: {remedy}, or one graph per piece)"
         )
     if problems:
         warnings.warn(f"Graph of {graph.n_nodes} nodes: {'; '.join(problems)}.", GraphWarning, stacklevel=3)
 
 
+def describe_duplicates(distances: FloatArray, remedy: str = "drop them with numpy.unique(points, axis=0)") -> str:
+    """What to say of nodes at distance zero from their nearest neighbour."""
+    count = int(np.count_nonzero(distances == 0))
+    return f"{count} points coincide with another (remedy: {remedy})" if count else ""
+
+
 def _check_affinity(affinity: Any) -> Any:
     """CSR copy of a user's matrix: square, finite, nonnegative, symmetric."""
     if sparse.issparse(affinity):
+        if affinity.dtype.kind not in "biuf":
+            reject("affinity", "a matrix of real numbers", f"dtype {affinity.dtype}", TypeError)
         matrix = sparse.csr_array(affinity, dtype=np.float64, copy=True)
     else:
         matrix = sparse.csr_array(check_points(affinity, "affinity"))
-    if matrix.shape[0] != matrix.shape[1]:
-        reject("affinity", "a square matrix", f"shape {matrix.shape}")
+    if matrix.shape[0] != matrix.shape[1] or not matrix.shape[0]:
+        reject("affinity", "a square matrix of at least one row", f"shape {matrix.shape}")
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     bad = ~np.isfinite(matrix.data) | (matrix.data < 0)

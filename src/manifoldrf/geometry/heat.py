@@ -15,8 +15,10 @@ from scipy.special import gammaln
 from scipy.stats import chi2
 
 from manifoldrf._validation import (
+    NONNEGATIVE,
     POSITIVE,
     FloatArray,
+    Interval,
     check_integer,
     check_jobs,
     check_option,
@@ -24,9 +26,11 @@ from manifoldrf._validation import (
     check_vector,
     reject,
 )
+from manifoldrf.geometry._sparse import scaled_both_ends
+from manifoldrf.geometry.builders import MESH_REMEDY, describe_mesh_duplicates
 from manifoldrf.geometry.dimension import estimate_dimension
 from manifoldrf.geometry.extension import HeatExtension, SurfaceReach
-from manifoldrf.geometry.graphs import Graph, GraphWarning, report_problems
+from manifoldrf.geometry.graphs import Graph, GraphWarning, describe_duplicates, report_problems
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch, Pairs, check_cloud, pairs_along_surface
@@ -42,9 +46,13 @@ _TAIL = float(np.exp(-9.0))
 # .006 with 8 nodes, .027 with 4.5).
 _FOOTPRINT_KNOWN, _FOOTPRINT_EVEN, _FOOTPRINT_RANDOM = 4.5, 8.0, 20.0
 _EVENNESS_EVEN, _EVENNESS_RANDOM = 1.6, 0.9
+_OUTLIER = 20.0  # a node that stands for more than so many median volumes is no sign of low density
 _DENSITY_NEIGHBORS = 48  # densities are then good to 15 %
+_TOO_MANY_STEPS = 10_000
+_WIDEST_STEP = 0.01  # s2 over the squared extent of the space: wider steps do not see its shape
 _MOST_STEPS = 72  # beyond it the nodes are far finer than the kernel needs
 _MOST_ENTRIES = 2e7  # of the affinity matrix: about 1 GB while it is built
+_REMEDY = "a larger t, or more points"
 _SINKHORN_ROUNDS, _SINKHORN_TOLERANCE = 1000, 1e-12  # about 35 rounds reach it on every space tried
 
 
@@ -121,7 +129,7 @@ def heat_graph(
     surface = None if space.mesh is None else SurfaceReach(space.mesh, _detours(space.mesh, gaussian, s2))
     extension = HeatExtension(space.search, _reach(s2, space.dim), s2, factors, mu, surface)
     graph = Graph(affinity, space.points, metric, extension, mu, time / steps, steps)
-    report_problems(graph, _count_duplicates(gaussian))
+    report_problems(graph, remedy=_REMEDY if space.mesh is None else MESH_REMEDY, duplicates=_duplicates(space))
     return graph
 
 
@@ -138,21 +146,24 @@ def _check_space(
             reject("metric", "None on a mesh, whose own edges are followed", repr(metric))
         if dim not in (None, 2):
             reject("dim", "2 or None on a mesh", dim)
-        given = _check_weights(weights, points.n_vertices)
+        given = _check_weights(weights, points.n_vertices, NONNEGATIVE)  # vertices without faces have none
         return _Space(NeighborSearch(points.vertices, None, n_jobs), 2, points, given)
     cloud = check_cloud(points, metric, min_rows=3)
     if dim is None:
         dim = estimate_dimension(cloud) if metric is None else metric.dim
+    if metric is not None and dim != metric.dim:
+        reject("dim", f"that of the metric, {metric.dim}, or None", dim)
+    check_integer(dim, "dim", 1, cloud.shape[1])
     search = NeighborSearch(cloud, metric, n_jobs)
-    return _Space(search, check_integer(dim, "dim", 1), None, _check_weights(weights, len(cloud)))
+    return _Space(search, dim, None, _check_weights(weights, len(cloud), POSITIVE))
 
 
-def _check_weights(weights: str | ArrayLike, n: int) -> FloatArray | None:
+def _check_weights(weights: str | ArrayLike, n: int, interval: Interval) -> FloatArray | None:
     """Given node weights, or None for "auto"."""
     if isinstance(weights, str):
         check_option(weights, "weights", ("auto",))
         return None
-    return check_vector(weights, "weights", n, POSITIVE)
+    return check_vector(weights, "weights", n, interval).copy()  # the caller may change his later
 
 
 def _check_steps(n_steps: int | str, space: _Space, t: float) -> int:
@@ -195,15 +206,19 @@ def _choose_steps(space: _Space, t: float) -> int:
             stacklevel=4,
         )
     if steps > _MOST_STEPS:
-        enough = int(n * (_MOST_STEPS / 2 / steps) ** (space.dim / 2)) + 1
+        enough = max(100, int(n * (_MOST_STEPS / 2 / steps) ** (space.dim / 2)))
         remedy = f"points[thin(points, {enough})]" if space.mesh is None else f"a mesh of {enough} vertices"
         warnings.warn(
             f"{n} nodes are far finer than t = {t:g} needs (remedy, faster and as accurate: {remedy}).",
             GraphWarning,
             stacklevel=4,
         )
-        steps = _MOST_STEPS
-    return max(2, 2 * round(float(steps) / 2), sampling.fewest_steps(t))
+        extent2 = float((np.ptp(space.points, axis=0) ** 2).sum())
+        steps = min(steps, max(_MOST_STEPS, 4 * t / (_WIDEST_STEP * extent2)))
+    fewest = sampling.fewest_steps(t)
+    if fewest > _TOO_MANY_STEPS:
+        reject("t", f"short enough for {_TOO_MANY_STEPS} steps of {n} nodes", f"{t:g}")
+    return max(2, 2 * round(float(steps) / 2), fewest)
 
 
 @dataclass(frozen=True)
@@ -232,6 +247,8 @@ class _Sampling:
         """Measure on a mesh by its areas and edges, on a cloud by the neighbourhoods of at most 8000 nodes."""
         volume, nearest = _cloud_spacing(space) if space.mesh is None else _mesh_spacing(space.mesh)
         evenness = float(np.mean(nearest * (_ball_volume(space.dim) / volume) ** (1 / space.dim)))
+        # One far outlier stands for a huge volume and says nothing about the rest.
+        volume = np.minimum(volume, _OUTLIER * np.median(volume))
         # The quarter of the volume where nodes are sparsest decides: an average would starve it, and a smaller
         # share would be decided by the cut-off neighbourhoods along a boundary.
         falling = np.sort(volume)[::-1]
@@ -245,6 +262,8 @@ class _Sampling:
 
     def fewest_steps(self, t: float) -> int:
         """Fewest (widest) steps for which the affinity matrix stays within memory; even."""
+        if self.n**2 <= _MOST_ENTRIES:
+            return 2  # even with every entry stored
         per_row = max(64.0, _MOST_ENTRIES / self.n)
         reach2 = (per_row / (self.mean_density * _ball_volume(self.dim))) ** (2 / self.dim)
         return 2 * int(np.ceil(t / reach2 * chi2.isf(_TAIL, self.dim)))
@@ -332,8 +351,8 @@ def _sinkhorn(gaussian: Any, mu: FloatArray) -> FloatArray:
 
 
 def _scaled(gaussian: Any, factors: FloatArray) -> Any:
-    """A_ij = G_ij (factors_i factors_j): the product first, so that the result is symmetric to the bit."""
-    data = gaussian.data * (np.repeat(factors, np.diff(gaussian.indptr)) * factors[gaussian.indices])
+    """A_ij = G_ij factors_i factors_j, symmetric to the bit."""
+    data = scaled_both_ends(gaussian, factors)
     affinity = sparse.csr_array((data, gaussian.indices, gaussian.indptr), shape=gaussian.shape)
     if np.count_nonzero(data) < len(data):  # nodes without weight
         affinity = affinity.copy()  # else the pattern, which is shared, would be changed as well
@@ -351,7 +370,8 @@ def _detours(mesh: TriangleMesh, gaussian: Any, s2: float) -> Any:
     return sparse.csr_array((longer, gaussian.indices, gaussian.indptr), shape=gaussian.shape)
 
 
-def _count_duplicates(gaussian: Any) -> int:
-    """Nodes that share their position with another: an affinity of exactly 1 beside that to themselves."""
-    rows = np.repeat(np.arange(gaussian.shape[0]), np.diff(gaussian.indptr))[gaussian.data == 1.0]
-    return int(np.count_nonzero(np.bincount(rows, minlength=gaussian.shape[0]) > 1))
+def _duplicates(space: _Space) -> str:
+    """What to say of nodes at the same position."""
+    if space.mesh is not None:
+        return describe_mesh_duplicates(space.mesh)
+    return describe_duplicates(space.search.knn(space.points, 2)[0][:, 1])

@@ -1,6 +1,7 @@
 """Triangle meshes: reading and writing, areas and normals, sampling, nearest points, defects."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 
@@ -219,15 +220,16 @@ class TriangleMesh:
         """Number of faces."""
         return len(self.faces)
 
-    @property
+    @cached_property
     def edges(self) -> IntArray:
         """Sides of the faces, each once: an array of shape (k, 2) of i < j, sorted."""
-        return self._edges_with_faces()[0]
+        return self._edges_of(self.faces)[0]
 
     @property
     def boundary_vertices(self) -> IntArray:
         """Vertices at an edge that belongs to one face only, sorted; none on a closed surface."""
-        edges, n_faces = self._edges_with_faces()
+        # A face with a repeated vertex is a line: it closes nothing.
+        edges, n_faces = self._edges_of(self.faces[~has_repeats(self.faces)])
         return np.unique(edges[n_faces == 1])
 
     @property
@@ -402,9 +404,9 @@ class TriangleMesh:
             unreferenced_vertices=unreferenced,
         )
 
-    def _edges_with_faces(self) -> tuple[IntArray, IntArray]:
-        """Edges (k, 2), lower vertex first, and the number of faces at each (k,)."""
-        pairs = np.sort(self.faces[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2), axis=1)
+    def _edges_of(self, faces: IntArray) -> tuple[IntArray, IntArray]:
+        """Edges (k, 2) of some faces, lower vertex first, and the number of these faces at each (k,)."""
+        pairs = np.sort(faces[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2), axis=1)
         pairs = pairs[pairs[:, 0] < pairs[:, 1]]  # a repeated vertex is no edge
         keys, counts = np.unique(pairs[:, 0] * self.n_vertices + pairs[:, 1], return_counts=True)
         return np.column_stack(np.divmod(keys, self.n_vertices)), counts

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 
 from manifoldrf._optional import available, require
-from manifoldrf._validation import FloatArray, IntArray, check_points, reject
+from manifoldrf._validation import FloatArray, IntArray, check_points, check_spread, reject
 from manifoldrf.geometry._compiled import ball_along_edges
+from manifoldrf.geometry._sparse import symmetric
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 
@@ -31,8 +31,9 @@ _CHUNK = 65_536  # queries handled at once, so that memory stays bounded
 
 
 def check_cloud(points: ArrayLike, metric: AbstractManifold | None, *, min_rows: int) -> FloatArray:
-    """Return valid points, on the manifold where one is given."""
-    cloud = np.array(check_points(points, min_rows=min_rows), order="C")  # the caller may change his later
+    """Return a copy of valid points, on the manifold where one is given (the caller may change his later)."""
+    cloud = np.array(check_points(points, min_rows=min_rows), order="C")
+    check_spread(cloud, "points")
     if metric is None:
         return cloud
     if not isinstance(metric, AbstractManifold):
@@ -110,16 +111,7 @@ class NeighborSearch:
 
     def _approximate_knn(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
         """Inverted-file search (recall about .99), with distances recomputed in double precision."""
-        faiss = require("faiss", "ann")
-        # Single precision resolves the cloud only around its centre and in its own unit.
-        centre = self.points.mean(axis=0)
-        unit = float(np.abs(self.points - centre).max()) or 1.0
-        data = ((self.points - centre) / unit).astype(np.float32)
-        n_lists = int(np.sqrt(len(data)))
-        index = faiss.IndexIVFFlat(faiss.IndexFlatL2(data.shape[1]), data.shape[1], n_lists)
-        index.train(data)
-        index.add(data)
-        index.nprobe = max(8, n_lists // _ANN_SHARE)
+        index, centre, unit = self._inverted_file
         columns = np.zeros((len(queries), k), dtype=np.int64)
         distances = np.zeros((len(queries), k))
         for start in range(0, len(queries), _CHUNK):
@@ -133,6 +125,21 @@ class NeighborSearch:
         if short.size:
             distances[short], columns[short] = self._exact_knn(queries[short], k)
         return distances, columns
+
+    @cached_property
+    def _inverted_file(self) -> tuple[Any, FloatArray, float]:
+        """The trained index, and the centre and unit of its coordinates."""
+        faiss = require("faiss", "ann")
+        # Single precision resolves the cloud only around its centre and in its own unit.
+        centre = self.points.mean(axis=0)
+        unit = float(np.abs(self.points - centre).max()) or 1.0
+        data = ((self.points - centre) / unit).astype(np.float32)
+        n_lists = int(np.sqrt(len(data)))
+        index = faiss.IndexIVFFlat(faiss.IndexFlatL2(data.shape[1]), data.shape[1], n_lists)
+        index.train(data)
+        index.add(data)
+        index.nprobe = max(8, n_lists // _ANN_SHARE)
+        return index, centre, unit
 
     def within(self, queries: FloatArray, radius: float) -> Pairs:
         """All query-node pairs at most ``radius`` apart, sorted by query, then node."""
@@ -220,6 +227,4 @@ def _edge_lengths(mesh: TriangleMesh) -> Any:
     """Symmetric CSR array of the lengths of a mesh's edges."""
     start, end = mesh.edges.T
     lengths = np.linalg.norm(mesh.vertices[start] - mesh.vertices[end], axis=1)
-    both = (np.concatenate([start, end]), np.concatenate([end, start]))
-    shape = (mesh.n_vertices, mesh.n_vertices)
-    return sparse.coo_array((np.concatenate([lengths, lengths]), both), shape=shape).tocsr()
+    return symmetric(lengths, start, end, mesh.n_vertices)

@@ -26,6 +26,8 @@ _ROUNDS_CLOSED = 240  # more, where none was found
 _ROUNDS_CLOSED_MESH, _ROUNDS_OPEN_MESH = 100, 20
 # The boundary distances settle as the weights do; late changes are small.
 _REFRESH = (2, 5, 9, 14, 20, 30, 40)
+_FEW_AXES = 16  # up to here local covariances are formed for all nodes at once
+_MOST_NEIGHBORS = 128  # looked at for the tangent frame of one node among many axes
 # Offsets below this many widths (in two dimensions) are sampling noise, not a boundary.
 _NOISE_GATE = 0.25
 
@@ -103,15 +105,9 @@ class BoundaryModel:
     def fit(cls, points: FloatArray, wide: Any, s2: float, dim: int) -> "BoundaryModel":
         """Tangent frames by local principal components of density-corrected neighbourhoods."""
         centred = points - points.mean(axis=0)  # second moments lose digits far from the origin
-        weights = 1.0 / np.asarray(wide.sum(axis=1)).ravel()
-        n, d = points.shape
-        averaging = _row_stochastic(wide, weights)
-        means = averaging @ centred  # (N, d)
-        products = (centred[:, :, None] * centred[:, None, :]).reshape(n, d * d)
-        second = (averaging @ products).reshape(n, d, d)
-        covariance = second - means[:, :, None] * means[:, None, :]  # (N, d, d)
-        frames = np.linalg.eigh(covariance)[1][:, :, -dim:]
-        return cls(centred, wide, s2, np.ascontiguousarray(frames))
+        averaging = _row_stochastic(wide, 1.0 / np.asarray(wide.sum(axis=1)).ravel())
+        find_frames = _frames_by_moments if points.shape[1] <= _FEW_AXES else _frames_by_offsets
+        return cls(centred, wide, s2, find_frames(centred, averaging, dim))
 
     def inside_share(self, weights: FloatArray) -> FloatArray:
         """Share of each step Gaussian inside the space, shape (N,), in [1/2, 1]."""
@@ -124,10 +120,33 @@ class BoundaryModel:
         return np.asarray(norm.cdf(distance / np.sqrt(self.s2 / 2)))
 
 
+def _frames_by_moments(points: FloatArray, averaging: Any, dim: int) -> FloatArray:
+    """Leading eigenvectors of all local covariances at once: O(N d^2) memory, for few axes."""
+    n, d = points.shape
+    means = averaging @ points  # (N, d)
+    products = (points[:, :, None] * points[:, None, :]).reshape(n, d * d)
+    covariance = (averaging @ products).reshape(n, d, d) - means[:, :, None] * means[:, None, :]
+    return np.ascontiguousarray(np.linalg.eigh(covariance)[1][:, :, -dim:])  # (N, d, dim)
+
+
+def _frames_by_offsets(points: FloatArray, averaging: Any, dim: int) -> FloatArray:
+    """The same for many axes, one node at a time, from its strongest neighbours."""
+    frames = np.zeros((*points.shape, dim))
+    for node in range(len(points)):
+        entries = slice(averaging.indptr[node], averaging.indptr[node + 1])
+        weights, columns = averaging.data[entries], averaging.indices[entries]
+        strongest = np.argsort(-weights, kind="stable")[:_MOST_NEIGHBORS]
+        weights, around = weights[strongest], points[columns[strongest]]
+        offsets = (around - weights @ around / weights.sum()) * np.sqrt(weights)[:, None]  # (k, d)
+        axes = np.linalg.svd(offsets, full_matrices=False)[2][:dim]
+        frames[node, :, : len(axes)] = axes.T  # a node with few neighbours has few axes
+    return frames
+
+
 def _row_stochastic(gaussian: Any, weights: FloatArray) -> Any:
     """Weighted affinities with rows summing to one."""
     weighted = gaussian @ sparse.diags_array(weights)
-    return sparse.diags_array(1.0 / np.asarray(weighted.sum(axis=1)).ravel()) @ weighted
+    return (sparse.diags_array(1.0 / np.asarray(weighted.sum(axis=1)).ravel()) @ weighted).tocsr()
 
 
 _GRID = np.linspace(0.0, 8.0, 4001)

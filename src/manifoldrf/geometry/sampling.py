@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 
-from manifoldrf._validation import FloatArray, IntArray, check_integer, check_points
+from manifoldrf._validation import FloatArray, IntArray, check_integer, check_points, check_spread
 from manifoldrf.geometry._compiled import farthest_points
 
 __all__ = ["thin"]
@@ -42,6 +42,7 @@ def thin(points: ArrayLike, n: int) -> IntArray:
     [0, 100, 50, 25, 75]
     """
     cloud = check_points(points)
+    check_spread(cloud, "points")
     count = check_integer(n, "n", 1, len(cloud))
     return _farthest(cloud, count)[0]
 
