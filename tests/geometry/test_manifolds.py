@@ -618,6 +618,13 @@ def test_unknown_closed_forms_say_what_to_use(surface):
         surface.heat_kernel(points, points, 0.1)
 
 
+def test_heat_kernels_of_spheres_beyond_a_hundred_dimensions_are_refused():
+    sphere = Sphere(dim=101)
+    with pytest.raises(NotImplementedError, match="Sphere has no closed-form heat kernel for dim > 100"):
+        sphere.heat_kernel(sphere.grid(2), sphere.grid(2), 1.0)
+    assert np.isfinite(Sphere(dim=100).heat_kernel(Sphere(dim=100).grid(2), Sphere(dim=100).grid(2), 0.01)).all()
+
+
 def test_hyperbolic_heat_kernels_beyond_dimension_three_are_refused():
     space = HyperbolicSpace(dim=4)
     text = "HyperbolicSpace has no closed-form heat kernel for dim > 3; "

@@ -28,6 +28,10 @@ from manifoldrf.geometry.abstract_manifold import TOLERANCE, AbstractManifold, B
 __all__ = ["FlatTorus", "HyperbolicSpace", "Sphere"]
 
 
+# Volumes of unit spheres fall like d^(-d/2): beyond this dimension kernels overflow at short times.
+_LARGEST_SPHERE = 100
+
+
 @final
 @dataclass(frozen=True)
 class Sphere(AbstractManifold):
@@ -96,6 +100,8 @@ class Sphere(AbstractManifold):
 
     def _heat(self, x: FloatArray, y: FloatArray, t: float) -> FloatArray:
         unit_time = t / self.radius**2
+        if self.dim > _LARGEST_SPHERE:
+            self._unknown(f"heat kernel for dim > {_LARGEST_SPHERE}", "its values leave the range of floats")
         if self.dim > 3:  # shorter times would ask for a series of many thousand terms
             check_real(unit_time, "t / radius^2", Interval(1e-6))
         return sphere_kernel(self._angle(x, y), unit_time, self.dim) / self.radius**self.dim
