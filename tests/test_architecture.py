@@ -85,7 +85,7 @@ def imported(tree):
 def own_imports(module):
     tree = ast.parse(MODULES[module].read_text())
     for name, line, _ in imported(tree):
-        if name.split(".")[0] == "manifoldrf":
+        if name.startswith("manifoldrf."):  # the package itself only holds the version and lazy names
             yield name, line
 
 

@@ -7,6 +7,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+import manifoldrf
 from manifoldrf import cli
 from manifoldrf.experiments import surface_graphs
 
@@ -105,3 +106,7 @@ def test_help_names_the_commands_and_unknown_ones_are_usage_errors():
     assert done.returncode == 0
     assert "demo" in done.stdout
     assert command("dmeo").returncode == 2
+
+
+def test_the_version_is_printed():
+    assert command("--version").stdout.strip() == f"manifoldrf {manifoldrf.__version__}"

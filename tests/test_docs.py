@@ -131,3 +131,8 @@ def test_blocks_are_found_with_their_lines_and_outputs():
 )
 def test_outputs_agree_up_to_the_last_digit(printed, promised, same):
     assert agree(printed, promised) is same
+
+
+@pytest.mark.parametrize("page", [*PAGES, "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md"])
+def test_no_page_holds_a_placeholder(page):
+    assert not re.findall(r"@[A-Z]+@|\bTODO\b|\bTBD\b", (ROOT / page).read_text(encoding="utf-8"))

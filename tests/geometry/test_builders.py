@@ -241,7 +241,7 @@ BAD_KNN = [
     ({"n_neighbors": True}, TypeError, "`n_neighbors` must be an integer in [1, 59]. Got True."),
     ({"bandwidth": 0.0}, ValueError, "`bandwidth` must be a number in (0, inf). Got 0.0."),
     ({"bandwidth": np.inf}, ValueError, "`bandwidth` must be a number in (0, inf). Got inf."),
-    ({"bandwidth": "mean"}, ValueError, "`bandwidth` must be one of 'median'. Got 'mean'."),
+    ({"bandwidth": "mean"}, ValueError, "`bandwidth` must be 'median' or a number in (0, inf). Got 'mean'."),
     ({"bandwidth": None}, TypeError, "`bandwidth` must be a number in (0, inf). Got None."),
     ({"density_correction": -0.5}, ValueError, "`density_correction` must be a number in [0, 1]. Got -0.5."),
     ({"density_correction": "1"}, TypeError, "`density_correction` must be a number in [0, 1]. Got '1'."),

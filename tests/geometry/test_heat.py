@@ -183,7 +183,9 @@ class TestContract:
 
 
 def test_more_than_enough_nodes_are_reported_with_the_remedy():
-    with pytest.warns(GraphWarning, match=r"4000 nodes are far finer than t = 0\.3 needs.*points\[thin\(points, "):
+    with pytest.warns(
+        GraphWarning, match=r"4000 nodes are far finer than t = 0\.3 needs.*points\[thin\(points, \d+\)\]"
+    ):
         heat_graph(SPHERE.grid(4000), 0.3)
 
 
@@ -243,9 +245,21 @@ def test_what_the_caller_changes_later_does_not_reach_the_graph():
 
 
 def test_a_time_far_beyond_the_space_gives_the_uniform_kernel():
-    with pytest.warns(GraphWarning, match="far finer"):
-        graph = heat_graph(SPHERE.grid(300), 50.0)
+    graph = heat_graph(SPHERE.grid(300), 50.0)
     np.testing.assert_allclose(heat_kernel_at_nodes(graph, np.arange(5)), 1 / SPHERE.volume, rtol=0.02)
+
+
+def test_many_dimensions_are_warned_of():
+    with pytest.warns(GraphWarning, match=r"a space of dimension 6 too thinly.*above dimension 5"):
+        heat_graph(Sphere(dim=6).sample(300, seed=0), 0.5, dim=6)
+
+
+def test_points_off_a_mesh_step_as_the_nearest_point_of_the_surface():
+    mesh = sphere_mesh(SPHERE.grid(500))
+    graph = heat_graph(mesh, 0.1)
+    on, off = NEW_POINTS[:20], 1.5 * NEW_POINTS[:20]
+    np.testing.assert_allclose(graph.extend(off).toarray(), graph.extend(mesh.closest_points(off).points).toarray())
+    assert (graph.extend(on).sum(axis=1) > 0).all()
 
 
 def test_a_seam_that_is_not_welded_is_reported():
@@ -263,10 +277,31 @@ def test_a_seam_that_is_not_welded_is_reported():
     [
         ({"t": 0.0}, ValueError, r"`t` must be a number in \(0, inf\)\. Got 0\.0\."),
         ({"t": "0.1"}, TypeError, r"`t` must be a number"),
-        ({"n_steps": 3}, ValueError, r"`n_steps` must be even, so that half the steps make a feature\. Got 3\."),
-        ({"n_steps": 0}, ValueError, r"`n_steps` must be an integer in \[2, inf\)\. Got 0\."),
-        ({"n_steps": "many"}, ValueError, r"`n_steps` must be one of 'auto'\. Got 'many'\."),
-        ({"weights": "areas"}, ValueError, r"`weights` must be one of 'auto'\. Got 'areas'\."),
+        ({"n_steps": 3}, ValueError, r"`n_steps` must be 'auto' or an even integer in \[2, inf\)\. Got 3\."),
+        ({"n_steps": 0}, ValueError, r"`n_steps` must be 'auto' or an even integer in \[2, inf\)\. Got 0\."),
+        ({"n_steps": None}, TypeError, r"`n_steps` must be 'auto' or an even integer in \[2, inf\)\. Got None\."),
+        ({"n_steps": True}, TypeError, r"Got True\."),
+        (
+            {"n_steps": "many"},
+            ValueError,
+            r"`n_steps` must be 'auto' or an even integer in \[2, inf\)\. Got 'many'\.",
+        ),
+        (
+            {"weights": "areas"},
+            ValueError,
+            r"`weights` must be 'auto' or a vector of shape \(100,\)\. Got 'areas'\.",
+        ),
+        ({"weights": None}, ValueError, r"`weights` must be 'auto' or a vector of shape \(100,\)\. Got None\."),
+        (
+            {"t": 1e200},
+            ValueError,
+            r"`t` must be at most 294\.09 here \(heat is spread evenly long before\)\. Got 1e\+200\.",
+        ),
+        (
+            {"points": SPHERE.grid(100).T},
+            ValueError,
+            r"`points` must be at least \d+ rows to fill a space of dimension",
+        ),
         ({"weights": np.ones(3)}, ValueError, r"`weights` must be a vector of shape \(100,\)\. Got shape \(3,\)\."),
         ({"weights": np.zeros(100)}, ValueError, r"entries in \(0, inf\)\. Got 0\.0 at index 0\."),
         ({"dim": 4}, ValueError, r"`dim` must be an integer in \[1, 3\]\. Got 4\."),

@@ -15,7 +15,7 @@ import numpy as np
 from manifoldrf._files import as_path, atomic_path, writable_folder
 from manifoldrf._validation import FloatArray, reject
 
-_PACKAGES = ("manifoldrf", "numba", "numpy", "scipy")
+_PACKAGES = ("manifoldrf", "numba", "numpy", "scikit-learn", "scipy", "torch")
 
 
 @dataclass(frozen=True, eq=False)

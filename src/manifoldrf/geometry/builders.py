@@ -195,7 +195,8 @@ def _check_bandwidth(bandwidth: str | float, distances: FloatArray) -> float:
     """The width of the Gaussian affinity."""
     if not isinstance(bandwidth, str):
         return check_real(bandwidth, "bandwidth", POSITIVE)
-    check_option(bandwidth, "bandwidth", ("median",))
+    if bandwidth != "median":
+        reject("bandwidth", f"'median' or a number in {POSITIVE}", repr(bandwidth))
     median = float(np.median(distances**2))
     if median == 0:
         reject("bandwidth", "a positive number where most neighbours coincide", "a median distance of 0")

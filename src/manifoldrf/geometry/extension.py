@@ -13,7 +13,7 @@ from scipy import sparse
 
 from manifoldrf._validation import FloatArray
 from manifoldrf.geometry.manifolds import FlatTorus
-from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.geometry.meshes import MeshSample, TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch, Pairs
 
 
@@ -118,14 +118,18 @@ class SurfaceReach:
     detours: Any
 
     def pairs(self, queries: FloatArray, radius: float) -> Pairs:
-        """Query-vertex pairs at most ``radius`` apart, through the vertices of the query's nearest face."""
-        corners = barycentric_weights(self.mesh, queries)
+        """Query-vertex pairs at most ``radius`` apart, through the vertices of the query's nearest face.
+
+        Distances are those of the point of the surface nearest to the query: off the surface, nothing is lost.
+        """
+        nearest = self.mesh.closest_points(queries)
+        corners = barycentric_weights(self.mesh, nearest)
         reached, longer = (corners @ self._with_data(data) for data in (1.0, 1.0 + self.detours.data))
         for product in (reached, longer):  # the same pattern: all terms are positive
             product.sort_indices()
         rows = np.repeat(np.arange(len(queries)), np.diff(reached.indptr))
         columns = reached.indices.astype(np.int64)
-        straight = np.linalg.norm(queries[rows] - self.mesh.vertices[columns], axis=1)
+        straight = np.linalg.norm(nearest.points[rows] - self.mesh.vertices[columns], axis=1)
         distances = straight + (longer.data - reached.data)  # detours interpolated inside the face
         keep = distances <= radius
         return Pairs(rows[keep], columns[keep], distances[keep])
@@ -145,7 +149,7 @@ class MeshExtension(AbstractExtension):
 
     def affinities(self, queries: FloatArray) -> Any:
         """CSR array of shape (len(queries), n_nodes)."""
-        return (barycentric_weights(self.mesh, queries) @ self.affinity).tocsr()
+        return (barycentric_weights(self.mesh, self.mesh.closest_points(queries)) @ self.affinity).tocsr()
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,11 +180,10 @@ class GridExtension(AbstractExtension):
         return (corners @ self.affinity).tocsr()
 
 
-def barycentric_weights(mesh: TriangleMesh, queries: FloatArray) -> Any:
-    """Share of each vertex in the surface point nearest to each query: CSR (q, n_vertices), rows sum to 1."""
-    nearest = mesh.closest_points(queries)
-    indptr = 3 * np.arange(len(queries) + 1)
-    return _csr(nearest.barycentric.ravel(), mesh.faces[nearest.faces].ravel(), indptr, mesh.n_vertices)
+def barycentric_weights(mesh: TriangleMesh, places: MeshSample) -> Any:
+    """Share of each vertex in points of the surface: CSR (q, n_vertices), rows sum to 1."""
+    indptr = 3 * np.arange(len(places.points) + 1)
+    return _csr(places.barycentric.ravel(), mesh.faces[places.faces].ravel(), indptr, mesh.n_vertices)
 
 
 def _csr(values: FloatArray, columns: Any, indptr: Any, n_nodes: int) -> Any:

@@ -29,10 +29,10 @@ def draw_surface_graphs(record: Record, path: str | os.PathLike[str]) -> Path:
         points = record.arrays[f"{name}_points"]
         above = figure.add_subplot(2, len(rows), 1 + column, projection="3d")
         _draw_edges(above, points, record.arrays[f"{name}_edges"])
-        _frame(above, points, f"{_TITLES.get(name, name)}: {row['nodes']} nodes, {row['edges']} edges")
+        _frame(above, points, f"{_TITLES.get(name, name)}: {row['neighbours']} neighbours, {row['edges']} edges")
         below = figure.add_subplot(2, len(rows), 1 + len(rows) + column, projection="3d")
         drawn = _draw_field(below, points, record.arrays[f"{name}_kernel"])
-        _frame(below, points, f"heat kernel, $t$ = {record.config['t']:g}, error {row['error']:.4f}")
+        _frame(below, points, f"heat graph: kernel at $t$ = {record.config['t']:g}, error {row['error']:.4f}")
         bar = figure.colorbar(drawn, ax=below, shrink=0.6, pad=0.02)
         bar.set_label("$K_t(x, \\cdot)$, per unit area")
     with atomic_path(target) as temporary:
