@@ -32,6 +32,7 @@ def draw_surface_graphs(record: Record, path: str | os.PathLike[str]) -> Path:
         _frame(above, points, f"{_TITLES.get(name, name)}: {row['neighbours']} neighbours, {row['edges']} edges")
         below = figure.add_subplot(2, len(rows), 1 + len(rows) + column, projection="3d")
         drawn = _draw_field(below, points, record.arrays[f"{name}_kernel"])
+        _draw_edges(below, points, record.arrays[f"{name}_edges"], strength=0.5)  # shows the shape
         _frame(below, points, f"heat graph: kernel at $t$ = {record.config['t']:g}, error {row['error']:.4f}")
         bar = figure.colorbar(drawn, ax=below, shrink=0.6, pad=0.02)
         bar.set_label("$K_t(x, \\cdot)$, per unit area")
@@ -41,7 +42,7 @@ def draw_surface_graphs(record: Record, path: str | os.PathLike[str]) -> Path:
     return target
 
 
-def _draw_edges(axes: Any, points: FloatArray, edges: Any) -> None:
+def _draw_edges(axes: Any, points: FloatArray, edges: Any, strength: float = 1.0) -> None:
     """Edges that face the viewer dark, those behind light."""
     art3d = require("mpl_toolkits.mplot3d.art3d", "viz")
     depth = points[edges].mean(axis=1) @ _towards_viewer()
@@ -49,7 +50,7 @@ def _draw_edges(axes: Any, points: FloatArray, edges: Any) -> None:
     colours = np.zeros((len(edges), 4))
     colours[:, 2] = 0.35
     density = min(1.0, 16_000 / len(edges))  # many edges, fainter lines: else the surface is a black blot
-    colours[:, 3] = density * (0.06 + 0.6 * shade**2)
+    colours[:, 3] = strength * density * (0.06 + 0.6 * shade**2)
     axes.add_collection3d(art3d.Line3DCollection(points[edges], colors=colours, linewidths=0.35))
 
 
