@@ -102,7 +102,8 @@ def _table(title: str, rows: Sequence[Mapping[str, object]]) -> rich.table.Table
     """A table of rows with the same columns."""
     table = rich.table.Table(title=title, box=rich.box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
     for name, value in rows[0].items():
-        table.add_column(name.replace("_", " "), justify="left" if isinstance(value, str) else "right")
+        is_text = isinstance(value, str)
+        table.add_column(name.replace("_", " "), justify="left" if is_text else "right", no_wrap=is_text)
     for row in rows:
         table.add_row(*(_cell(value) for value in row.values()))
     return table
