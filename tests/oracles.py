@@ -2,7 +2,10 @@
 
 import numpy as np
 from scipy import sparse
+from scipy.spatial import ConvexHull
 from scipy.special import ive
+
+from manifoldrf import Sphere, TriangleMesh
 
 
 def relative_error(computed, exact):
@@ -88,3 +91,18 @@ def subdivided(vertices, faces):
     x, y, z = faces.T
     parts = [np.column_stack(part) for part in ((x, a, c), (a, y, b), (c, b, z), (a, b, c))]
     return np.vstack([vertices, vertices[edges].mean(axis=1)]), np.vstack(parts)
+
+
+def cloud(n=60, d=3, seed=0):
+    """Gaussian points."""
+    return np.random.default_rng(seed).standard_normal((n, d))
+
+
+def hull_mesh(points):
+    """The Delaunay triangulation of points of a sphere: their convex hull."""
+    return TriangleMesh(points, ConvexHull(points).simplices)
+
+
+def sphere_mesh(n):
+    """The Delaunay triangulation of n even points of the sphere."""
+    return hull_mesh(Sphere().grid(n))

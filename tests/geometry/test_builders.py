@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from oracles import cloud, sphere_mesh
 from scipy.spatial import ConvexHull
 from scipy.spatial.distance import cdist
 
@@ -17,16 +18,6 @@ from manifoldrf.geometry.manifolds import FlatTorus, HyperbolicSpace, Sphere, To
 from manifoldrf.geometry.meshes import TriangleMesh
 
 EPS = np.finfo(np.float64).eps
-
-
-def cloud(n=60, d=3, seed=0):
-    return np.random.default_rng(seed).standard_normal((n, d))
-
-
-def sphere_mesh(n):
-    """The Delaunay triangulation of the Fibonacci sphere: its convex hull."""
-    points = Sphere().grid(n)
-    return TriangleMesh(points, ConvexHull(points).simplices)
 
 
 def turn(points, seed=1):

@@ -5,10 +5,10 @@ from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
+from oracles import cloud, sphere_mesh
 from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.sparse.linalg import expm_multiply
-from scipy.spatial import ConvexHull
 from scipy.spatial.distance import cdist
 
 from manifoldrf.geometry import graphs
@@ -16,20 +16,10 @@ from manifoldrf.geometry.builders import grid_graph, knn_graph, mesh_graph
 from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.heat import heat_graph
 from manifoldrf.geometry.manifolds import FlatTorus, HyperbolicSpace, Sphere, Torus
-from manifoldrf.geometry.meshes import TriangleMesh
 
 EPS = np.finfo(np.float64).eps
 PATH = np.array([[0, 1, 0, 0], [1, 0, 2, 0], [0, 2, 0, 3], [0, 0, 3, 0]])  # 0 - 1 - 2 - 3
 PLACES = np.array([[0.0], [1.0], [3.0], [7.0]])
-
-
-def cloud(n=60, d=3, seed=0):
-    return np.random.default_rng(seed).standard_normal((n, d))
-
-
-def sphere_mesh(n):
-    points = Sphere().grid(n)
-    return TriangleMesh(points, ConvexHull(points).simplices)
 
 
 # Matrices of one's own

@@ -15,11 +15,12 @@ from oracles import (
     diffuse,
     heat_kernel_at_nodes,
     heat_kernel_at_points,
+    hull_mesh,
     relative_error,
+    sphere_mesh,
     subdivided,
     uneven_sphere,
 )
-from scipy.spatial import ConvexHull
 
 from manifoldrf import (
     FlatTorus,
@@ -255,7 +256,7 @@ def test_many_dimensions_are_warned_of():
 
 
 def test_points_off_a_mesh_step_as_the_nearest_point_of_the_surface():
-    mesh = sphere_mesh(SPHERE.grid(500))
+    mesh = sphere_mesh(500)
     graph = heat_graph(mesh, 0.1)
     on, off = NEW_POINTS[:20], 1.5 * NEW_POINTS[:20]
     np.testing.assert_allclose(graph.extend(off).toarray(), graph.extend(mesh.closest_points(off).points).toarray())
@@ -263,7 +264,7 @@ def test_points_off_a_mesh_step_as_the_nearest_point_of_the_surface():
 
 
 def test_a_seam_that_is_not_welded_is_reported():
-    mesh = sphere_mesh(SPHERE.grid(300))
+    mesh = sphere_mesh(300)
     cut = TriangleMesh(
         np.vstack([mesh.vertices, mesh.vertices[:1]]), np.where(mesh.faces == 0, 300, mesh.faces)[:-1]
     )
@@ -320,22 +321,18 @@ def test_bad_input_names_argument_rule_and_value(changes, kind, message):
         heat_graph(**arguments)
 
 
-def sphere_mesh(points):
-    return TriangleMesh(points, ConvexHull(points).simplices)
-
-
 @pytest.mark.parametrize(
     ("points", "tolerance"),
     [(SPHERE.grid(4000), 0.002), (SPHERE.sample(4000, seed=0), 0.015)],
     ids=["even", "random"],
 )
 def test_sphere_meshes_meet_the_exact_kernel(points, tolerance):
-    graph = heat_graph(sphere_mesh(points), 0.02)
+    graph = heat_graph(hull_mesh(points), 0.02)
     assert max(sphere_errors(graph, 0.02)) < tolerance  # measured .0008 and .008
 
 
 def test_a_mesh_refuses_a_metric_and_another_dimension():
-    mesh = sphere_mesh(SPHERE.grid(100))
+    mesh = sphere_mesh(100)
     with pytest.raises(ValueError, match=r"`metric` must be None on a mesh"):
         heat_graph(mesh, 0.5, metric=SPHERE)
     with pytest.raises(ValueError, match=r"`dim` must be 2 or None on a mesh\. Got 3\."):
@@ -343,7 +340,7 @@ def test_a_mesh_refuses_a_metric_and_another_dimension():
 
 
 def test_vertices_without_faces_stay_isolated():
-    mesh = sphere_mesh(SPHERE.grid(500))
+    mesh = sphere_mesh(500)
     lonely = TriangleMesh(np.vstack([mesh.vertices, [[9.0, 9.0, 9.0]]]), mesh.faces)
     with pytest.warns(GraphWarning, match="1 nodes are isolated"):
         graph = heat_graph(lonely, 0.1)

@@ -4,8 +4,8 @@ import re
 
 import numpy as np
 import pytest
+from oracles import cloud, sphere_mesh
 from scipy.sparse import csgraph
-from scipy.spatial import ConvexHull
 from scipy.spatial.distance import cdist
 
 from manifoldrf._optional import available
@@ -30,15 +30,6 @@ METRICS = [
     HyperbolicSpace(dim=2, radius=16.0),  # most points are within 1e-6 of the boundary of the model
 ]
 needs_faiss = pytest.mark.skipif(not available("faiss"), reason="faiss, an optional dependency, is not installed")
-
-
-def cloud(n, d=3, seed=0):
-    return np.random.default_rng(seed).standard_normal((n, d))
-
-
-def sphere_mesh(n):
-    points = Sphere().grid(n)
-    return TriangleMesh(points, ConvexHull(points).simplices)
 
 
 def sheet(columns, rows, height=lambda x, y: 0.0 * x):
