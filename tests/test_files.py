@@ -155,3 +155,8 @@ def test_a_folder_that_cannot_be_written_to_is_named_at_once(tmp_path, monkeypat
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(PermissionError, match=r"`folder` must be a folder that is writable\. Got "):
         writable_folder(tmp_path)
+
+
+def test_an_empty_path_is_refused():
+    with pytest.raises(ValueError, match=r"`out` must be a path that is not empty\. Got ''\."):
+        writable_folder("", "out")

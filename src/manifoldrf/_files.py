@@ -18,6 +18,8 @@ def as_path(path: Any, name: str = "path") -> Path:
     """Return a string or path-like object as a Path."""
     if not isinstance(path, str | os.PathLike):
         reject(name, "a string or a path", repr(path), TypeError)
+    if not os.fspath(path):
+        reject(name, "a path that is not empty", repr(path))
     return Path(path)
 
 

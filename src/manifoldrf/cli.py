@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Annotated
 
 import rich.box
@@ -30,7 +29,7 @@ _QUIET = typer.Option("--quiet", help="Print nothing but errors.")
 
 @app.command()
 def demo(
-    out: Annotated[Path, _OUT] = Path("out"),
+    out: Annotated[str, _OUT] = "out",
     as_json: Annotated[bool, _JSON] = False,  # noqa: FBT002 - a flag of the command line
     quiet: Annotated[bool, _QUIET] = False,  # noqa: FBT002 - a flag of the command line
 ) -> None:
@@ -42,7 +41,7 @@ def demo(
     from manifoldrf.experiments import surface_graphs
     from manifoldrf.report.figures import draw_surface_graphs
 
-    writable_folder(out, "out")  # better now than after the work
+    folder = writable_folder(out, "out")  # better now than after the work
     console = rich.console.Console(quiet=quiet or as_json)
     with _progress(quiet=quiet or as_json) as bar:
         task = bar.add_task("starting", total=None)
@@ -50,7 +49,7 @@ def demo(
             surface_graphs.Config(),
             lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
         )
-    saved = [record.save(out), draw_surface_graphs(record, out / "surface_graphs.png")]
+    saved = [record.save(folder), draw_surface_graphs(record, folder / "surface_graphs.png")]
     if as_json:
         sys.stdout.write(json.dumps(record.plain()) + "\n")
     for title, rows in record.tables.items():

@@ -1,6 +1,8 @@
 """The heat graph against exact heat kernels: even, random and uneven points, boundaries, meshes, folds."""
 
+import copy
 import importlib.util
+import pickle
 import tracemalloc
 import warnings
 from pathlib import Path
@@ -195,6 +197,11 @@ def test_too_few_nodes_are_reported_with_the_remedy():
         heat_graph(SPHERE.sample(400, seed=0), 0.02)
 
 
+def test_a_time_too_long_for_so_many_nodes_names_the_longest():
+    with pytest.raises(ValueError, match=r"`t` must be at most \S+ for 100000 nodes \(fewer do: points\[thin"):
+        heat_graph(SPHERE.sample(100_000, seed=0), 2.5)
+
+
 def test_steps_too_wide_for_memory_are_refused():
     points = SPHERE.sample(200_000, seed=0)
     with pytest.raises(ValueError, match=r"`n_steps` must be at least \d+ for 200000 nodes.*Got 2\."):
@@ -261,6 +268,40 @@ def test_points_off_a_mesh_step_as_the_nearest_point_of_the_surface():
     on, off = NEW_POINTS[:20], 1.5 * NEW_POINTS[:20]
     np.testing.assert_allclose(graph.extend(off).toarray(), graph.extend(mesh.closest_points(off).points).toarray())
     assert (graph.extend(on).sum(axis=1) > 0).all()
+
+
+def test_vertices_given_no_weight_take_no_step():
+    mesh = sphere_mesh(500)
+    weights = np.where(mesh.vertices[:, 2] < 0.3, 0.0, mesh.vertex_areas())
+    with pytest.warns(GraphWarning, match="nodes are isolated"):
+        graph = heat_graph(mesh, 0.1, weights=weights)
+    rows = graph.extend([[0.0, 0.0, -1.0], [0.0, 0.0, 1.0]])
+    assert rows[[0]].nnz == 0
+    assert np.isfinite(rows.data).all()
+    with pytest.raises(ValueError, match=r"`weights` must be positive somewhere\. Got zeros only\."):
+        heat_graph(mesh, 0.1, weights=np.zeros(500))
+
+
+def test_the_extension_does_not_depend_on_the_unit_of_length():
+    """A query at the bend of a folded strip, where detours count."""
+    mesh, _ = folded_strip(60, 12, gap=0.05)
+    query = mesh.vertices[[60 * 12 // 2 - 40]] + [0.003, 0.002, 0.001]
+    rows = []
+    for unit in (1.0, 1e-20):
+        small = TriangleMesh(unit * mesh.vertices, mesh.faces)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GraphWarning)
+            row = heat_graph(small, 0.01 * unit**2, n_steps=2).extend(unit * query).toarray()
+        rows.append(row / row.sum())
+    np.testing.assert_allclose(rows[1], rows[0], atol=1e-9)
+
+
+def test_a_copy_of_a_graph_is_read_only_and_consistent(graph):
+    for again in (pickle.loads(pickle.dumps(graph)), copy.deepcopy(graph)):
+        np.testing.assert_array_equal(again.operator.data, graph.operator.data)
+        np.testing.assert_array_equal(again.extend(NEW_POINTS).toarray(), graph.extend(NEW_POINTS).toarray())
+        assert again.n_steps == graph.n_steps
+        assert not again.affinity.data.flags.writeable
 
 
 def test_a_seam_that_is_not_welded_is_reported():

@@ -607,3 +607,16 @@ class TestRealScan:
         assert bunny.vertex_areas().sum() == pytest.approx(bunny.area, rel=1e-12)
         sample = bunny.sample(2000, seed=0)
         np.testing.assert_allclose(bunny.closest_points(sample.points).points, sample.points, atol=1e-12)
+
+
+def test_edges_are_read_only():
+    mesh = TriangleMesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]])
+    with pytest.raises(ValueError, match="read-only"):
+        mesh.edges[0, 0] = 1
+
+
+def test_a_line_on_the_rim_does_not_close_the_boundary():
+    vertices = [[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]
+    mesh = TriangleMesh(vertices, [[0, 1, 2], [0, 2, 3], [0, 1, 1]])
+    assert mesh.boundary_vertices.tolist() == [0, 1, 2, 3]
+    assert mesh.report().boundary_loops == 1

@@ -27,7 +27,7 @@ def reciprocal(values: FloatArray) -> FloatArray:
 
 
 def read_only(matrix: Any) -> Any:
-    """CSR array on the same numbers that nobody can change, with 32-bit indices where they fit."""
+    """CSR array on the same numbers, which cannot be changed in place, with 32-bit indices where they fit."""
     index = np.int32 if max(matrix.nnz, *matrix.shape) < 2**31 else np.int64
     parts = matrix.data, matrix.indices.astype(index, copy=False), matrix.indptr.astype(index, copy=False)
     return sparse.csr_array(tuple(read_only_view(part) for part in parts), shape=matrix.shape)

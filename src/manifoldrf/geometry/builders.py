@@ -18,6 +18,7 @@ from manifoldrf._validation import (
     check_jobs,
     check_option,
     check_real,
+    check_spread,
     check_vector,
     reject,
 )
@@ -126,6 +127,7 @@ def mesh_graph(mesh: TriangleMesh, *, weights: str = "gaussian") -> Graph:
     if not isinstance(mesh, TriangleMesh):
         reject("mesh", "a TriangleMesh", type(mesh).__name__, TypeError)
     check_option(weights, "weights", ("gaussian", "unit", "cotangent"))
+    check_spread(mesh.vertices, "mesh")
     start, end = mesh.edges.T
     squared = ((mesh.vertices[start] - mesh.vertices[end]) ** 2).sum(axis=1)
     if not squared.any():
@@ -138,7 +140,7 @@ def mesh_graph(mesh: TriangleMesh, *, weights: str = "gaussian") -> Graph:
         affinity = symmetric(np.where(values < _NO_EDGE, 0.0, values), start, end, mesh.n_vertices)
         affinity.eliminate_zeros()
         graph = Graph(affinity, mesh.vertices, extension=MeshExtension(mesh, affinity))
-    report_problems(graph, remedy=MESH_REMEDY, duplicates=describe_mesh_duplicates(mesh))
+    report_problems(graph, remedy="a mesh whose parts share vertices", duplicates=describe_mesh_duplicates(mesh))
     return graph
 
 
@@ -173,9 +175,6 @@ def grid_graph(side: int, dim: int) -> Graph:
     axes = np.unravel_index(np.arange(side**dim), (side,) * dim)
     points = np.stack(axes, axis=1) / side  # (side^dim, dim)
     return Graph(affinity, points, torus, GridExtension(torus, side, affinity))
-
-
-MESH_REMEDY = "a mesh whose parts share vertices"
 
 
 def describe_mesh_duplicates(mesh: TriangleMesh) -> str:

@@ -97,7 +97,7 @@ class HeatExtension(AbstractExtension):
         exponent = (nearest[pairs.rows] ** 2 - pairs.distances**2) / self.bandwidth
         values = np.exp(exponent) * self.factors[pairs.columns]
         total = np.bincount(pairs.rows, weights=values, minlength=len(queries))
-        step = values / total[pairs.rows]
+        step = _divide(values, np.asarray(total[pairs.rows], dtype=np.float64))  # nodes without weight take no step
         own = np.bincount(pairs.rows, weights=step * self.weights[pairs.columns], minlength=len(queries))
         indptr = np.searchsorted(pairs.rows, np.arange(len(queries) + 1))
         return _csr(step * own[pairs.rows], pairs.columns, indptr, len(self.weights))
@@ -124,13 +124,14 @@ class SurfaceReach:
         """
         nearest = self.mesh.closest_points(queries)
         corners = barycentric_weights(self.mesh, nearest)
-        reached, longer = (corners @ self._with_data(data) for data in (1.0, 1.0 + self.detours.data))
+        # In units of the radius: added to one, a detour in tiny units of length would be lost.
+        reached, longer = (corners @ self._with_data(data) for data in (1.0, 1.0 + self.detours.data / radius))
         for product in (reached, longer):  # the same pattern: all terms are positive
             product.sort_indices()
         rows = np.repeat(np.arange(len(queries)), np.diff(reached.indptr))
         columns = reached.indices.astype(np.int64)
         straight = np.linalg.norm(nearest.points[rows] - self.mesh.vertices[columns], axis=1)
-        distances = straight + (longer.data - reached.data)  # detours interpolated inside the face
+        distances = straight + radius * (longer.data - reached.data)  # detours interpolated inside the face
         keep = distances <= radius
         return Pairs(rows[keep], columns[keep], distances[keep])
 

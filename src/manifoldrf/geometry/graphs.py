@@ -5,6 +5,7 @@ sums of A, its Laplacian L = I - W. The graph clock counts steps of the walk (ta
 the manifold clock is heat time t in the user's own units of length squared.
 """
 
+import dataclasses
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,7 +46,8 @@ class Graph:
     """A weighted graph on points of a space.
 
     Made by :func:`knn_graph`, :func:`heat_graph`, :func:`mesh_graph`, :func:`grid_graph` or, from a matrix of
-    one's own, by :meth:`from_affinity`; the constructor itself trusts its arguments.
+    one's own, by :meth:`from_affinity`; the constructor itself trusts its arguments. All arrays are read-only; take
+    a ``copy()`` of ``affinity`` or ``operator`` to change it.
 
     Parameters
     ----------
@@ -116,6 +118,10 @@ class Graph:
         graph = cls(matrix, located)
         report_problems(graph, remedy="affinities that join them")
         return graph
+
+    def __reduce__(self) -> tuple[type["Graph"], tuple[Any, ...]]:
+        # A copy, pickled or not, is made anew: read-only again, and without values kept from before.
+        return Graph, tuple(getattr(self, field.name) for field in dataclasses.fields(self))
 
     def __repr__(self) -> str:
         loops = int(np.count_nonzero(self.affinity.diagonal()))

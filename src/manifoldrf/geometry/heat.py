@@ -22,11 +22,12 @@ from manifoldrf._validation import (
     check_integer,
     check_jobs,
     check_real,
+    check_spread,
     check_vector,
     reject,
 )
 from manifoldrf.geometry._sparse import scaled_both_ends
-from manifoldrf.geometry.builders import MESH_REMEDY, describe_mesh_duplicates
+from manifoldrf.geometry.builders import describe_mesh_duplicates
 from manifoldrf.geometry.dimension import estimate_dimension
 from manifoldrf.geometry.extension import HeatExtension, SurfaceReach
 from manifoldrf.geometry.graphs import Graph, GraphWarning, describe_duplicates, report_problems
@@ -53,7 +54,7 @@ _TOO_MANY_STEPS = 10_000
 _WIDEST_STEP = 0.01  # s2 over the squared extent of the space: wider steps do not see its shape
 _MOST_STEPS = 72  # beyond it the nodes are far finer than the kernel needs
 _MOST_ENTRIES = 2e7  # of the affinity matrix: about 1 GB while it is built
-_REMEDY = "a larger t, or more points"
+_REMEDY = "a larger t, more points, or on a mesh parts that share vertices"
 _SINKHORN_ROUNDS, _SINKHORN_TOLERANCE = 1000, 1e-12  # about 35 rounds reach it on every space tried
 
 
@@ -137,7 +138,7 @@ def heat_graph(
     surface = None if space.mesh is None else SurfaceReach(space.mesh, _detours(space.mesh, gaussian, s2))
     extension = HeatExtension(space.search, _reach(s2, space.dim), s2, factors, mu, surface)
     graph = Graph(affinity, space.points, metric, extension, mu, time / steps, steps)
-    report_problems(graph, remedy=_REMEDY if space.mesh is None else MESH_REMEDY, duplicates=_duplicates(space))
+    report_problems(graph, remedy=_REMEDY, duplicates=_duplicates(space))
     return graph
 
 
@@ -154,6 +155,7 @@ def _check_space(
             reject("metric", "None on a mesh, whose own edges are followed", repr(metric))
         if dim not in (None, 2):
             reject("dim", "2 or None on a mesh", dim)
+        check_spread(points.vertices, "points")
         given = _check_weights(weights, points.n_vertices, NONNEGATIVE)  # vertices without faces have none
         return _Space(NeighborSearch(points.vertices, None, n_jobs), 2, points, given)
     cloud = check_cloud(points, metric, min_rows=3)
@@ -174,7 +176,10 @@ def _check_weights(weights: str | ArrayLike, n: int, interval: Interval) -> Floa
         return None
     if isinstance(weights, str) or weights is None:
         reject("weights", f"'auto' or a vector of shape ({n},)", repr(weights))
-    return check_vector(weights, "weights", n, interval).copy()  # the caller may change his later
+    given = check_vector(weights, "weights", n, interval)
+    if not given.any():
+        reject("weights", "positive somewhere", "zeros only")
+    return given.copy()  # the caller may change his later
 
 
 def _check_steps(n_steps: int | str, space: _Space, t: float) -> int:
@@ -207,8 +212,11 @@ def _choose_steps(space: _Space, t: float) -> int:
     n, extent2 = len(space.points), float((np.ptp(space.points, axis=0) ** 2).sum())
     narrow = 4 * t / (_WIDEST_STEP * extent2)  # steps that still see the shape of the space
     fewest = sampling.fewest_steps(t)
-    if max(narrow, fewest) > _TOO_MANY_STEPS:
+    if narrow > _TOO_MANY_STEPS:
         reject("t", f"at most {25 * extent2:g} here (heat is spread evenly long before)", f"{t:g}")
+    if fewest > _TOO_MANY_STEPS:
+        rule = f"at most {t * _TOO_MANY_STEPS / fewest:.2g} for {n} nodes (fewer do: points[thin(points, 4000)])"
+        reject("t", rule, f"{t:g}")
     estimated = space.weights is None and space.mesh is None
     wanted = sampling.wanted_footprint(_FOOTPRINT_EVEN if estimated else _FOOTPRINT_KNOWN)
     # (pi 4 t / n)^(d/2) density = wanted, solved for n
@@ -358,7 +366,7 @@ def _sinkhorn(gaussian: Any, mu: FloatArray) -> FloatArray:
         "(a) weights that differ by many orders of magnitude, (b) nodes with hardly a neighbour. "
         "Remedy: a larger t.",
         GraphWarning,
-        stacklevel=4,
+        stacklevel=3,
     )
     return scaling
 

@@ -19,6 +19,7 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry._mesh_files import read_mesh, reject_mesh, write_mesh
+from manifoldrf.geometry._sparse import read_only_view
 from manifoldrf.geometry._triangles import (
     Sides,
     SurfaceSearch,
@@ -223,7 +224,8 @@ class TriangleMesh:
     @cached_property
     def edges(self) -> IntArray:
         """Sides of the faces, each once: an array of shape (k, 2) of i < j, sorted."""
-        return self._edges_of(self.faces)[0]
+        edges: IntArray = read_only_view(self._edges_of(self.faces)[0])
+        return edges
 
     @property
     def boundary_vertices(self) -> IntArray:

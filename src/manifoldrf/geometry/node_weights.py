@@ -21,8 +21,8 @@ from manifoldrf.geometry.neighbors import distance_to_boundary
 # estimated boundary the half-space model's own error is fitted from about 60 on (cylinder, t = .02: .026 to .033).
 _ROUNDS_WITH_BOUNDARY = 60
 _ROUNDS_CLOSED = 240  # more, where none was found
-# Vertex areas are a good start: in 100 rounds an even sphere mesh goes from .005 to .0007, the cortex from .078 to
-# .058. With a boundary the half-space model is fitted early: a random cylinder mesh is best after 5 to 20 rounds.
+# Vertex areas are a good start: in 100 rounds an even sphere mesh goes from .005 to .0007, the cortex from .097 to
+# .075 (t = 30). With a boundary the half-space model is fitted early: a random cylinder mesh is best after 5 to 20.
 _ROUNDS_CLOSED_MESH, _ROUNDS_OPEN_MESH = 100, 20
 # The boundary distances settle as the weights do; late changes are small.
 _REFRESH = (2, 5, 9, 14, 20, 30, 40)
