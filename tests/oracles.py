@@ -5,7 +5,18 @@ from scipy import sparse
 from scipy.spatial import ConvexHull
 from scipy.special import ive
 
-from manifoldrf import Sphere, TriangleMesh
+from manifoldrf import FlatTorus, HyperbolicSpace, Sphere, TriangleMesh
+
+# Manifolds whose own distance a graph can follow.
+METRICS = [
+    Sphere(),
+    Sphere(dim=1, radius=3.0),
+    Sphere(dim=3, radius=2.0),
+    FlatTorus(),
+    FlatTorus(dim=3, side=0.5),
+    HyperbolicSpace(),
+    HyperbolicSpace(dim=2, radius=16.0),  # most points are within 1e-6 of the boundary of the model
+]
 
 
 def relative_error(computed, exact):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oracles import cloud, sphere_mesh
+from oracles import METRICS, cloud, sphere_mesh
 from scipy.spatial import ConvexHull
 from scipy.spatial.distance import cdist
 
@@ -190,16 +190,6 @@ def test_knn_graph_equals_brute_force(options, expected, k, global_seed):
     else:
         graph = knn_graph(points, n_neighbors=k, **options)
     np.testing.assert_allclose(graph.affinity.toarray(), reference(distance, k, **expected), rtol=1e-12)
-
-
-METRICS = [
-    Sphere(),
-    Sphere(dim=1, radius=3.0),
-    FlatTorus(),
-    FlatTorus(dim=3, side=0.5),
-    HyperbolicSpace(),
-    HyperbolicSpace(dim=2, radius=16.0),  # most points are within 1e-6 of the boundary of the model
-]
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=str)

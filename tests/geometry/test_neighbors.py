@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from oracles import cloud, sphere_mesh
+from oracles import METRICS, cloud, sphere_mesh
 from scipy.sparse import csgraph
 from scipy.spatial.distance import cdist
 
@@ -21,14 +21,6 @@ from manifoldrf.geometry.neighbors import (
     without_self,
 )
 
-METRICS = [
-    Sphere(),
-    Sphere(dim=3, radius=2.0),
-    FlatTorus(),
-    FlatTorus(dim=3, side=0.5),
-    HyperbolicSpace(),
-    HyperbolicSpace(dim=2, radius=16.0),  # most points are within 1e-6 of the boundary of the model
-]
 needs_faiss = pytest.mark.skipif(not available("faiss"), reason="faiss, an optional dependency, is not installed")
 
 

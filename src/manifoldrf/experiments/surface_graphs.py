@@ -99,7 +99,6 @@ def _surface(name: str, config: Config) -> tuple[dict[str, Any], dict[str, Float
         f"{name}_points": points,
         f"{name}_edges": np.column_stack([edges.row, edges.col]),
         f"{name}_kernel": _kernel_column(heat, source),
-        f"{name}_source": np.array([source]),
     }
     return row, drawn
 

@@ -24,7 +24,7 @@ from manifoldrf._validation import (
 )
 from manifoldrf.geometry._sparse import reciprocal, scaled_both_ends, symmetric
 from manifoldrf.geometry.extension import GridExtension, MeshExtension, NeighborExtension
-from manifoldrf.geometry.graphs import Graph, describe_duplicates, report_problems
+from manifoldrf.geometry.graphs import DROP_THEM, MERGE_THEM, Graph, describe_duplicates, report_problems
 from manifoldrf.geometry.manifolds import AbstractManifold, FlatTorus
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch, check_cloud, without_self
@@ -95,7 +95,7 @@ def knn_graph(
             reject("density_correction", "of a size that keeps affinities finite", f"{density.min():g}")
     extension = NeighborExtension(search, k + int(self_loops), width, density)
     graph = Graph(affinity, cloud, metric, extension)
-    duplicates = describe_duplicates(distances[:, 0])
+    duplicates = describe_duplicates(distances[:, 0], DROP_THEM)
     report_problems(graph, remedy="more neighbours or a larger bandwidth", duplicates=duplicates)
     return graph
 
@@ -128,19 +128,23 @@ def mesh_graph(mesh: TriangleMesh, *, weights: str = "gaussian") -> Graph:
         reject("mesh", "a TriangleMesh", type(mesh).__name__, TypeError)
     check_option(weights, "weights", ("gaussian", "unit", "cotangent"))
     check_spread(mesh.vertices, "mesh")
-    start, end = mesh.edges.T
-    squared = ((mesh.vertices[start] - mesh.vertices[end]) ** 2).sum(axis=1)
-    if not squared.any():
+    lengths = mesh.edge_lengths()
+    if not lengths.any():
         reject("mesh", "a mesh with an edge of positive length", f"{mesh} without one")
     if weights == "cotangent":
         graph = _cotangent_graph(mesh)
     else:
-        width = _check_bandwidth("median", np.sqrt(squared)) if weights == "gaussian" else 1.0
-        values = np.exp(-squared / width) if weights == "gaussian" else np.ones(len(start))
+        if weights == "unit":
+            values = np.ones(len(lengths))
+        else:
+            values = np.exp(-(lengths**2) / _check_bandwidth("median", lengths))
+        start, end = mesh.edges.T
         affinity = symmetric(np.where(values < _NO_EDGE, 0.0, values), start, end, mesh.n_vertices)
         affinity.eliminate_zeros()
         graph = Graph(affinity, mesh.vertices, extension=MeshExtension(mesh, affinity))
-    report_problems(graph, remedy="a mesh whose parts share vertices", duplicates=describe_mesh_duplicates(mesh))
+    nearest = NeighborSearch(mesh.vertices).knn(mesh.vertices, 2)[0][:, 1]
+    duplicates = describe_duplicates(nearest, MERGE_THEM)
+    report_problems(graph, remedy="a mesh whose parts share vertices", duplicates=duplicates)
     return graph
 
 
@@ -175,12 +179,6 @@ def grid_graph(side: int, dim: int) -> Graph:
     axes = np.unravel_index(np.arange(side**dim), (side,) * dim)
     points = np.stack(axes, axis=1) / side  # (side^dim, dim)
     return Graph(affinity, points, torus, GridExtension(torus, side, affinity))
-
-
-def describe_mesh_duplicates(mesh: TriangleMesh) -> str:
-    """What to say of vertices at the same position: the surface is open between them."""
-    nearest = NeighborSearch(mesh.vertices).knn(mesh.vertices, 2)[0][:, 1] if mesh.n_vertices > 1 else np.ones(1)
-    return describe_duplicates(nearest, "merge them, or the surface is cut open there")
 
 
 def _check_neighbors(n_neighbors: int | None, n_points: int) -> int:

@@ -315,8 +315,12 @@ def report_problems(graph: Graph, *, remedy: str, duplicates: str = "") -> None:
         warnings.warn(f"Graph of {graph.n_nodes} nodes: {'; '.join(problems)}.", GraphWarning, stacklevel=3)
 
 
-def describe_duplicates(distances: FloatArray, remedy: str = "drop them with numpy.unique(points, axis=0)") -> str:
-    """What to say of nodes at distance zero from their nearest neighbour."""
+DROP_THEM = "drop them with numpy.unique(points, axis=0)"
+MERGE_THEM = "merge them, or the surface is cut open there"
+
+
+def describe_duplicates(distances: FloatArray, remedy: str) -> str:
+    """What to say of nodes, given the distance of each to its nearest neighbour."""
     count = int(np.count_nonzero(distances == 0))
     return f"{count} points coincide with another (remedy: {remedy})" if count else ""
 

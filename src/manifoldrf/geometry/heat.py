@@ -27,10 +27,16 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry._sparse import scaled_both_ends
-from manifoldrf.geometry.builders import describe_mesh_duplicates
 from manifoldrf.geometry.dimension import estimate_dimension
 from manifoldrf.geometry.extension import HeatExtension, SurfaceReach
-from manifoldrf.geometry.graphs import Graph, GraphWarning, describe_duplicates, report_problems
+from manifoldrf.geometry.graphs import (
+    DROP_THEM,
+    MERGE_THEM,
+    Graph,
+    GraphWarning,
+    describe_duplicates,
+    report_problems,
+)
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch, Pairs, check_cloud, pairs_along_surface
@@ -131,11 +137,11 @@ def heat_graph(
         )
     steps = _check_steps(n_steps, space, time)
     s2 = 4 * time / steps
-    gaussian = _gaussian(space, s2)
+    pairs, gaussian = _gaussian(space, s2)
     mu = _node_weights(space, gaussian, s2)
     factors = mu * _sinkhorn(gaussian, mu)
     affinity = _scaled(gaussian, factors)
-    surface = None if space.mesh is None else SurfaceReach(space.mesh, _detours(space.mesh, gaussian, s2))
+    surface = None if space.mesh is None else SurfaceReach(space.mesh, _detours(space.mesh, pairs))
     extension = HeatExtension(space.search, _reach(s2, space.dim), s2, factors, mu, surface)
     graph = Graph(affinity, space.points, metric, extension, mu, time / steps, steps)
     report_problems(graph, remedy=_REMEDY, duplicates=_duplicates(space))
@@ -309,9 +315,8 @@ def _mesh_spacing(mesh: TriangleMesh) -> tuple[FloatArray, FloatArray]:
         around = np.bincount(start, areas[end], mesh.n_vertices) + np.bincount(end, areas[start], mesh.n_vertices)
         areas = (areas + around) / degree
     nearest = np.full(mesh.n_vertices, np.inf)
-    lengths = np.linalg.norm(mesh.vertices[start] - mesh.vertices[end], axis=1)
-    np.minimum.at(nearest, start, lengths)
-    np.minimum.at(nearest, end, lengths)
+    np.minimum.at(nearest, start, mesh.edge_lengths())
+    np.minimum.at(nearest, end, mesh.edge_lengths())
     counted = (areas > 0) & np.isfinite(nearest)
     if not counted.any():
         reject("points", "a mesh with area", "degenerate faces only")
@@ -323,11 +328,14 @@ def _ball_volume(dim: int) -> float:
     return float(np.exp(dim / 2 * np.log(np.pi) - gammaln(dim / 2 + 1)))
 
 
-def _gaussian(space: _Space, s2: float) -> Any:
-    """G_ij = exp(-|x_i - x_j|^2 / s2) within reach, self-loops included; symmetric CSR."""
-    n = len(space.points)
+def _gaussian(space: _Space, s2: float) -> tuple[Pairs, Any]:
+    """The pairs one step joins and G_ij = exp(-distance^2 / s2) on them, self-loops included; symmetric CSR."""
     pairs = _pairs(space, _reach(s2, space.dim))
-    values = np.exp(-(pairs.distances**2) / s2)
+    return pairs, _matrix(np.exp(-(pairs.distances**2) / s2), pairs, len(space.points))
+
+
+def _matrix(values: FloatArray, pairs: Pairs, n: int) -> Any:
+    """CSR array of shape (n, n) with one value per pair."""
     return sparse.coo_array((values, (pairs.rows, pairs.columns)), shape=(n, n)).tocsr()
 
 
@@ -348,7 +356,7 @@ def _node_weights(space: _Space, gaussian: Any, s2: float) -> FloatArray:
     boundary = None
     # Tangent planes in the coordinates of a curved metric mean nothing.
     if space.search.metric is None and space.dim <= _RELIABLE_DIM:
-        boundary = BoundaryModel.fit(space.points, _gaussian(space, 2 * s2), s2, space.dim)
+        boundary = BoundaryModel.fit(space.points, _gaussian(space, 2 * s2)[1], s2, space.dim)
     return cloud_weights(gaussian, mass, boundary)
 
 
@@ -381,18 +389,13 @@ def _scaled(gaussian: Any, factors: FloatArray) -> Any:
     return affinity
 
 
-def _detours(mesh: TriangleMesh, gaussian: Any, s2: float) -> Any:
-    """How much longer than the straight line the distances in G are (zero but for short cuts between folds)."""
-    rows = np.repeat(np.arange(mesh.n_vertices), np.diff(gaussian.indptr))
-    straight = np.linalg.norm(mesh.vertices[rows] - mesh.vertices[gaussian.indices], axis=1)
-    distances = np.sqrt(-s2 * np.log(gaussian.data))
-    # Round-off of the logarithm is no detour.
-    longer = np.where(distances > straight * (1 + 1e-6) + 1e-7 * np.sqrt(s2), distances - straight, 0.0)
-    return sparse.csr_array((longer, gaussian.indices, gaussian.indptr), shape=gaussian.shape)
+def _detours(mesh: TriangleMesh, pairs: Pairs) -> Any:
+    """How much longer than the straight line each step is: zero but for short cuts between folds."""
+    straight = np.linalg.norm(mesh.vertices[pairs.rows] - mesh.vertices[pairs.columns], axis=1)
+    return _matrix(pairs.distances - straight, pairs, mesh.n_vertices)
 
 
 def _duplicates(space: _Space) -> str:
     """What to say of nodes at the same position."""
-    if space.mesh is not None:
-        return describe_mesh_duplicates(space.mesh)
-    return describe_duplicates(space.search.knn(space.points, 2)[0][:, 1])
+    nearest = space.search.knn(space.points, 2)[0][:, 1]
+    return describe_duplicates(nearest, DROP_THEM if space.mesh is None else MERGE_THEM)

@@ -245,6 +245,17 @@ class TriangleMesh:
         sides = Sides.of(self.faces)
         return bool(sides.counts.size > 0 and (sides.counts == 2).all())
 
+    def edge_lengths(self) -> FloatArray:
+        """Length of each edge, shape (k,), in the order of ``edges``.
+
+        Examples
+        --------
+        >>> TriangleMesh([[0, 0, 0], [3, 0, 0], [0, 4, 0]], [[0, 1, 2]]).edge_lengths().tolist()
+        [3.0, 4.0, 5.0]
+        """
+        start, end = self.edges.T
+        return np.asarray(np.linalg.norm(self.vertices[start] - self.vertices[end], axis=1))
+
     def face_areas(self) -> FloatArray:
         """Area of each face.
 

@@ -79,7 +79,7 @@ class NeighborSearch:
     def knn(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
         """Distances and positions, both (n, k), of the k nearest nodes, nearest first."""
         if self.metric is not None:
-            return self._metric_knn(queries, k)
+            return self._metric_knn(self.metric, queries, k)
         n, d = self.points.shape
         if d >= _ANN_MIN_DIM and n >= _ANN_MIN_POINTS and available("faiss"):
             return self._approximate_knn(queries, k)
@@ -89,9 +89,8 @@ class NeighborSearch:
         distances, columns = self.tree.query(queries, k=k, workers=self.n_jobs)
         return distances.reshape(len(queries), k), columns.reshape(len(queries), k)
 
-    def _metric_knn(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
+    def _metric_knn(self, metric: AbstractManifold, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
         """Candidates in coordinates, re-ranked along the manifold until no better node can be outside."""
-        metric = self._metric()
         n = len(self.points)
         distances = np.zeros((len(queries), k))
         columns = np.zeros((len(queries), k), dtype=np.int64)
@@ -164,11 +163,6 @@ class NeighborSearch:
         keep = distances <= radius
         return Pairs(rows[keep] + offset, columns[keep], distances[keep])
 
-    def _metric(self) -> AbstractManifold:
-        if self.metric is None:
-            raise RuntimeError("This search has no metric; a bug in manifoldrf.")
-        return self.metric
-
 
 def without_self(distances: FloatArray, columns: IntArray) -> tuple[FloatArray, IntArray]:
     """Drop each node from its own neighbour list: (N, k + 1) becomes (N, k).
@@ -225,6 +219,4 @@ def distance_to_boundary(mesh: TriangleMesh) -> FloatArray:
 
 def _edge_lengths(mesh: TriangleMesh) -> Any:
     """Symmetric CSR array of the lengths of a mesh's edges."""
-    start, end = mesh.edges.T
-    lengths = np.linalg.norm(mesh.vertices[start] - mesh.vertices[end], axis=1)
-    return symmetric(lengths, start, end, mesh.n_vertices)
+    return symmetric(mesh.edge_lengths(), mesh.edges[:, 0], mesh.edges[:, 1], mesh.n_vertices)

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 
-from manifoldrf._validation import FloatArray, IntArray, check_integer, check_points, check_spread
+from manifoldrf._validation import IntArray, check_integer, check_points, check_spread
 from manifoldrf.geometry._compiled import farthest_points
 
 __all__ = ["thin"]
@@ -44,13 +44,8 @@ def thin(points: ArrayLike, n: int) -> IntArray:
     cloud = check_points(points)
     check_spread(cloud, "points")
     count = check_integer(n, "n", 1, len(cloud))
-    return _farthest(cloud, count)[0]
-
-
-def _farthest(cloud: FloatArray, count: int) -> tuple[IntArray, FloatArray]:
-    """Positions of farthest points, and the distance of each to those chosen before it."""
     cloud = np.ascontiguousarray(cloud)
     gaps = np.linalg.norm(cloud - cloud.mean(axis=0), axis=1)
     order = cKDTree(cloud, leafsize=_LEAF).indices.astype(np.int64)
-    selected, radii = farthest_points(cloud, order, _LEAF, count, int(np.argmax(gaps)))
-    return selected, radii
+    selected: IntArray = farthest_points(cloud, order, _LEAF, count, int(np.argmax(gaps)))[0]
+    return selected
