@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from manifoldrf.geometry.abstract_manifold import AbstractManifold
+    from manifoldrf.geometry.adjacency import GeneralizedAdjacency
     from manifoldrf.geometry.builders import grid_graph, knn_graph, mesh_graph
     from manifoldrf.geometry.dimension import estimate_dimension
     from manifoldrf.geometry.graphs import Graph, GraphWarning
@@ -17,20 +18,41 @@ if TYPE_CHECKING:
     from manifoldrf.geometry.model_spaces import FlatTorus, HyperbolicSpace, Sphere
     from manifoldrf.geometry.sampling import thin
     from manifoldrf.geometry.surfaces import Ellipsoid, MobiusStrip, Torus
+    from manifoldrf.kernels.abstract_kernel import AbstractKernel
+    from manifoldrf.kernels.graph_kernels import (
+        CosineKernel,
+        DiffusionKernel,
+        PowerKernel,
+        RandomWalkKernel,
+        RegularizedLaplacianKernel,
+    )
+    from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
+    from manifoldrf.kernels.series import SeriesFit, SeriesKernel
 
 __version__ = "0.1.0"
 
 # Where each public name lives.
 _HOMES = {
+    "AbstractKernel": "kernels.abstract_kernel",
     "AbstractManifold": "geometry.abstract_manifold",
+    "CosineKernel": "kernels.graph_kernels",
+    "DiffusionKernel": "kernels.graph_kernels",
     "Ellipsoid": "geometry.surfaces",
     "FlatTorus": "geometry.model_spaces",
+    "GeneralizedAdjacency": "geometry.adjacency",
     "Graph": "geometry.graphs",
     "GraphWarning": "geometry.graphs",
+    "HeatKernel": "kernels.manifold_kernels",
     "HyperbolicSpace": "geometry.model_spaces",
+    "MaternKernel": "kernels.manifold_kernels",
     "MeshReport": "geometry.meshes",
     "MeshSample": "geometry.meshes",
     "MobiusStrip": "geometry.surfaces",
+    "PowerKernel": "kernels.graph_kernels",
+    "RandomWalkKernel": "kernels.graph_kernels",
+    "RegularizedLaplacianKernel": "kernels.graph_kernels",
+    "SeriesFit": "kernels.series",
+    "SeriesKernel": "kernels.series",
     "Sphere": "geometry.model_spaces",
     "Torus": "geometry.surfaces",
     "TriangleMesh": "geometry.meshes",
@@ -43,15 +65,26 @@ _HOMES = {
 }
 
 __all__ = [
+    "AbstractKernel",
     "AbstractManifold",
+    "CosineKernel",
+    "DiffusionKernel",
     "Ellipsoid",
     "FlatTorus",
+    "GeneralizedAdjacency",
     "Graph",
     "GraphWarning",
+    "HeatKernel",
     "HyperbolicSpace",
+    "MaternKernel",
     "MeshReport",
     "MeshSample",
     "MobiusStrip",
+    "PowerKernel",
+    "RandomWalkKernel",
+    "RegularizedLaplacianKernel",
+    "SeriesFit",
+    "SeriesKernel",
     "Sphere",
     "Torus",
     "TriangleMesh",

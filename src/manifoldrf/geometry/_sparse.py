@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from manifoldrf._validation import FloatArray, IntArray
+from manifoldrf._validation import FloatArray, IntArray, check_points, reject
 
 
 def symmetric(values: FloatArray, start: IntArray, end: IntArray, n: int) -> Any:
@@ -38,3 +38,25 @@ def read_only_view(array: Any) -> Any:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def check_symmetric(values: Any, name: str) -> Any:
+    """CSR copy of a user's matrix, dense or sparse: square, real, finite, symmetric to the bit, without zeros."""
+    if sparse.issparse(values):
+        if values.dtype.kind not in "biuf":
+            reject(name, "a matrix of real numbers", f"dtype {values.dtype}", TypeError)
+        matrix = sparse.csr_array(values, dtype=np.float64, copy=True)
+    else:
+        matrix = sparse.csr_array(check_points(values, name))
+    if matrix.shape[0] != matrix.shape[1] or not matrix.shape[0]:
+        reject(name, "a square matrix of at least one row", f"shape {matrix.shape}")
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    bad = ~np.isfinite(matrix.data)
+    if bad.any():
+        reject(name, "finite", f"an entry of {matrix.data[bad][0]}")
+    asymmetry = abs(matrix - matrix.T)
+    worst = float(asymmetry.max()) if asymmetry.nnz else 0.0
+    if worst > 1e-12 * float(abs(matrix).max() if matrix.nnz else 1.0):
+        reject(name, "symmetric", f"a difference of {worst:g} between it and its transpose")
+    return ((matrix + matrix.T) / 2).tocsr()

@@ -27,7 +27,7 @@ from manifoldrf._validation import (
     check_real,
     reject,
 )
-from manifoldrf.geometry._sparse import read_only, read_only_view, reciprocal, scaled_both_ends
+from manifoldrf.geometry._sparse import check_symmetric, read_only, read_only_view, reciprocal, scaled_both_ends
 from manifoldrf.geometry.dimension import estimate_dimension
 from manifoldrf.geometry.extension import AbstractExtension
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -327,21 +327,7 @@ def describe_duplicates(distances: FloatArray, remedy: str) -> str:
 
 def _check_affinity(affinity: Any) -> Any:
     """CSR copy of a user's matrix: square, finite, nonnegative, symmetric."""
-    if sparse.issparse(affinity):
-        if affinity.dtype.kind not in "biuf":
-            reject("affinity", "a matrix of real numbers", f"dtype {affinity.dtype}", TypeError)
-        matrix = sparse.csr_array(affinity, dtype=np.float64, copy=True)
-    else:
-        matrix = sparse.csr_array(check_points(affinity, "affinity"))
-    if matrix.shape[0] != matrix.shape[1] or not matrix.shape[0]:
-        reject("affinity", "a square matrix of at least one row", f"shape {matrix.shape}")
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    bad = ~np.isfinite(matrix.data) | (matrix.data < 0)
-    if bad.any():
-        reject("affinity", "finite and nonnegative", f"an entry of {matrix.data[bad][0]}")
-    asymmetry = abs(matrix - matrix.T)
-    worst = float(asymmetry.max()) if asymmetry.nnz else 0.0
-    if worst > 1e-12 * float(abs(matrix).max() if matrix.nnz else 1.0):
-        reject("affinity", "symmetric", f"a difference of {worst:g} between it and its transpose")
-    return ((matrix + matrix.T) / 2).tocsr()  # symmetric to the bit
+    matrix = check_symmetric(affinity, "affinity")
+    if matrix.nnz and matrix.data.min() < 0:
+        reject("affinity", "finite and nonnegative", f"an entry of {matrix.data.min()}")
+    return matrix

@@ -1,0 +1,111 @@
+"""Matrices of one's own in the place of a graph's walk operator."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from manifoldrf._validation import POSITIVE, FloatArray, check_vector, reject
+from manifoldrf.geometry._sparse import check_symmetric, read_only, read_only_view
+from manifoldrf.geometry.graphs import Graph
+
+__all__ = ["GeneralizedAdjacency"]
+
+
+@dataclass(frozen=True, eq=False)
+class GeneralizedAdjacency:
+    """A matrix whose powers a kernel sums, where a :class:`Graph` would give W.
+
+    The matrix is diag(1/s) S diag(s) with S symmetric; entries may be negative and the spectrum may leave [-1, 1].
+    Kernels and the teachers "exact", "frontier" and "walks" accept it in the place of a graph.
+
+    Parameters
+    ----------
+    symmetric : array-like or sparse matrix of shape (n, n)
+        S.
+    scaling : array-like of shape (n,), optional
+        s, positive; all ones by default, so that the matrix is S itself.
+    step_time : float, optional
+        Time that one step lasts, where there is a clock.
+
+    Examples
+    --------
+    The paper's kernel on a plain adjacency matrix, without degrees:
+
+    >>> from manifoldrf import DiffusionKernel, GeneralizedAdjacency
+    >>> path = GeneralizedAdjacency([[0, 1, 0], [1, 0, 1], [0, 1, 0]])
+    >>> kernel = DiffusionKernel(1.0, normalized=False)
+    >>> kernel.dense(path).round(3)[0].tolist()
+    [1.589, 1.368, 0.589]
+    """
+
+    symmetric: Any
+    scaling: FloatArray | None = None
+    step_time: float | None = None
+
+    def __post_init__(self) -> None:
+        matrix = check_symmetric(self.symmetric, "symmetric")
+        object.__setattr__(self, "symmetric", read_only(matrix))
+        if self.scaling is not None:
+            vector = np.array(check_vector(self.scaling, "scaling", matrix.shape[0], POSITIVE))
+            object.__setattr__(self, "scaling", read_only_view(vector))
+
+    @classmethod
+    def random_walk(cls, graph: Graph) -> "GeneralizedAdjacency":
+        """P = D^-1 A, the transition matrix of the walk: similar to W, so exp(-t L_rw) = D^-1/2 exp(-t L) D^1/2.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manifoldrf import DiffusionKernel, GeneralizedAdjacency, Graph
+        >>> graph = Graph.from_affinity([[0, 1, 0], [1, 0, 3], [0, 3, 0]])
+        >>> walk = GeneralizedAdjacency.random_walk(graph)
+        >>> DiffusionKernel(2.0).dense(walk).sum(axis=1).round(12).tolist()
+        [1.0, 1.0, 1.0]
+        """
+        if (graph.degrees == 0).any():
+            reject("graph", "without isolated nodes", f"{int((graph.degrees == 0).sum())} of them")
+        return cls(graph.operator, np.sqrt(graph.degrees), graph.step_time)
+
+    @classmethod
+    def combinatorial(cls, graph: Graph) -> "GeneralizedAdjacency":
+        """I - c (D - A) with c = 1 / max d, the walk of the combinatorial Laplacian; one step lasts c.
+
+        exp(-t (D - A)) is therefore ``HeatKernel(t)`` or ``DiffusionKernel(t / c)`` on it.
+        """
+        largest = float(graph.degrees.max())
+        if largest == 0:
+            reject("graph", "a graph with edges", "none")
+        stay = sparse.diags_array(1 - graph.degrees / largest)
+        return cls(stay + graph.affinity / largest, None, 1 / largest)
+
+    def __repr__(self) -> str:
+        return f"GeneralizedAdjacency({self.n_nodes} nodes, {self.symmetric.nnz} entries)"
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of rows."""
+        return int(self.symmetric.shape[0])
+
+    @cached_property
+    def operator(self) -> Any:
+        """diag(1/s) S diag(s), CSR."""
+        if self.scaling is None:
+            return self.symmetric
+        scaled = sparse.diags_array(1 / self.scaling) @ self.symmetric @ sparse.diags_array(self.scaling)
+        return read_only(scaled.tocsr())
+
+    @cached_property
+    def radius(self) -> float:
+        """An upper bound of the size of every eigenvalue: a row sum of absolute values, of S or of the matrix."""
+        bounds = [float(abs(matrix).sum(axis=1).max()) for matrix in (self.symmetric, self.operator)]
+        return min(bounds)
+
+
+def as_adjacency(graph: Any) -> Graph | GeneralizedAdjacency:
+    """Return a graph, or a matrix of one's own wrapped as one."""
+    if isinstance(graph, Graph | GeneralizedAdjacency):
+        return graph
+    reject("graph", "a Graph or a GeneralizedAdjacency", type(graph).__name__, TypeError)

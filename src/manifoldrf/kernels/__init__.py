@@ -1,0 +1,1 @@
+"""Kernels as power series of the walk operator."""

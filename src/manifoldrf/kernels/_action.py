@@ -1,0 +1,135 @@
+"""h(M) X without ever forming h(M): Chebyshev polynomials of a symmetric sparse matrix.
+
+The coefficients come from values of h at Chebyshev points, so any function that is smooth on the spectrum will do;
+the number of terms is the smallest for which those left out sum to less than the tolerance.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy import fft
+
+from manifoldrf._validation import FloatArray, Interval, check_real
+from manifoldrf.kernels._compiled import chebyshev_step, chebyshev_step_of_four
+
+Function = Callable[[FloatArray], FloatArray]
+
+TOLERANCES = Interval(1e-14, 1.0, high_open=True)  # doubles cannot promise less
+
+_FIRST_DEGREE = 64
+_LAST_DEGREE = 2**16
+# Columns at once: 32 columns of 4000 nodes fit the second-level cache, narrower blocks waste the vector units.
+_WIDTH = 32
+# Below this many matrix entries times columns a second thread costs more than it brings.
+_WORTH_A_THREAD = 2**17
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """h as a Chebyshev series on [-radius, radius]."""
+
+    coefficients: FloatArray  # (degree + 1,)
+    radius: float
+
+    @property
+    def degree(self) -> int:
+        """Degree of the polynomial: products with the matrix that one application takes."""
+        return len(self.coefficients) - 1
+
+
+def expand(function: Function, radius: float, tol: float) -> Expansion:
+    """Chebyshev series of a function on [-radius, radius], to ``tol`` of its largest value.
+
+    Raises
+    ------
+    ValueError
+        If 2^16 terms do not suffice.
+    """
+    check_real(tol, "tol", TOLERANCES)
+    degree = _FIRST_DEGREE
+    while degree <= _LAST_DEGREE:
+        angles = np.pi * np.arange(degree + 1) / degree
+        values = function(radius * np.cos(angles))
+        coefficients = fft.dct(values, type=1) / degree
+        coefficients[[0, -1]] /= 2
+        largest = float(np.abs(values).max())
+        coefficients[np.abs(coefficients) < 1e-16 * largest] = 0.0  # rounding of the transform, which would add up
+        needed = _terms_needed(coefficients, tol * largest)
+        if needed <= degree // 2:  # the other half shows that the series has converged
+            return Expansion(coefficients[:needed], radius)
+        degree *= 2
+    raise ValueError(
+        f"The kernel is too rough for `tol` = {tol:g}: more than {_LAST_DEGREE // 2} Chebyshev terms. "
+        "Take a larger `tol` or a shorter length scale."
+    )
+
+
+def apply_expansion(expansion: Expansion, matrix: Any, block: FloatArray, n_jobs: int = 1) -> FloatArray:
+    """Return h(M) X for X of shape (N, c), C-contiguous; the bits do not depend on ``n_jobs``."""
+    result = np.zeros_like(block)
+    spans = list(_column_blocks(block.shape[1]))
+    busy = matrix.nnz * block.shape[1] >= _WORTH_A_THREAD
+    with ThreadPoolExecutor(n_jobs if busy else 1) as pool:
+        if len(spans) >= 2 * n_jobs or not busy:  # threads take columns
+            jobs = [pool.submit(_recurrence, expansion, matrix, block, span) for span in spans]
+            for (start, stop), job in zip(spans, jobs, strict=True):
+                result[:, start:stop] = job.result()
+        else:  # too few columns: threads share the rows
+            for start, stop in spans:
+                result[:, start:stop] = _recurrence(expansion, matrix, block, (start, stop), pool, n_jobs)
+    return result
+
+
+def _recurrence(
+    expansion: Expansion,
+    matrix: Any,
+    block: FloatArray,
+    span: tuple[int, int],
+    pool: ThreadPoolExecutor | None = None,
+    n_jobs: int = 1,
+) -> FloatArray:
+    """sum_k c_k T_k(M / radius) X for a range of columns."""
+    coefficients, width = expansion.coefficients, span[1] - span[0]
+    padded = 4 if width < 4 else width
+    start = np.zeros((block.shape[0], padded))
+    start[:, :width] = block[:, span[0] : span[1]]
+    total: FloatArray = coefficients[0] * start
+    if expansion.degree == 0 or expansion.radius == 0:
+        return total[:, :width]
+    step = chebyshev_step_of_four if padded == 4 else chebyshev_step
+    run = functools.partial(_over_rows, step, block.shape[0], pool, n_jobs)
+    csr = matrix.indptr, matrix.indices, matrix.data
+    # T_1 = M / radius is half a step from T_0 with nothing before it.
+    before, current = start, np.zeros_like(start)
+    run((*csr, 1 / expansion.radius), before, current, total, coefficients[1])
+    for coefficient in coefficients[2:]:
+        run((*csr, 2 / expansion.radius), current, before, total, coefficient)
+        before, current = current, before
+    return total[:, :width]
+
+
+def _over_rows(step: Any, n: int, pool: ThreadPoolExecutor | None, n_jobs: int, *arguments: Any) -> None:
+    """One step for all rows, shared among threads where there are any."""
+    if pool is None or n_jobs == 1:
+        step(*arguments, (0, n))
+        return
+    edges = np.linspace(0, n, n_jobs + 1).astype(np.int64)
+    jobs = [pool.submit(functools.partial(step, *arguments, (int(a), int(b)))) for a, b in pairwise(edges)]
+    for job in jobs:
+        job.result()
+
+
+def _terms_needed(coefficients: FloatArray, tolerance: float) -> int:
+    """Smallest number of terms, at least 1, such that the others sum to no more than the tolerance."""
+    rest = np.cumsum(np.abs(coefficients[::-1]))[::-1]  # rest[k] = sum of terms k, k + 1, ...
+    return max(1, int(np.count_nonzero(rest > tolerance)))
+
+
+def _column_blocks(n_columns: int) -> Iterator[tuple[int, int]]:
+    for start in range(0, n_columns, _WIDTH):
+        yield start, min(start + _WIDTH, n_columns)

@@ -1,0 +1,87 @@
+"""How many terms of a power series matter, and whether they are nonnegative."""
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy import fft
+
+from manifoldrf._validation import FloatArray
+
+Coefficients = Callable[[int], FloatArray]  # the first n of them
+
+# Negative entries that sum to less than this share count as rounding of the coefficients they come from.
+ROUNDING_SHARE = 1e-6
+_FIRST_BLOCK = 32
+_LONGEST_DIRECT = 4096
+
+
+def count_terms(coefficients: Coefficients, tol: float, radius: float, value: float, most: int) -> int | None:
+    """Smallest n such that the terms |alpha_k| radius^k from n on sum to at most ``tol`` of all; None if too many.
+
+    Parameters
+    ----------
+    coefficients : callable
+    tol, radius : float
+    value : float
+        |h(radius)|, which the sizes sum to at least: early zeros are not mistaken for the end.
+    most : int
+    """
+    n = _FIRST_BLOCK
+    while n <= most:
+        rest = _rest(coefficients(n), radius)
+        if _complete(rest, tol, value):
+            return _needed(rest, tol)
+        n *= 2
+    return None
+
+
+def count_terms_of_polynomial(alpha: FloatArray, tol: float, radius: float) -> int:
+    """The same for a finite series."""
+    return _needed(_rest(alpha, radius), tol)
+
+
+def is_nonnegative(coefficients: Coefficients, value: float, most: int) -> bool:
+    """Whether a series has no negative terms beyond rounding; ends at the first block that shows some."""
+    n = _FIRST_BLOCK
+    while n <= most:
+        f = coefficients(n)
+        rest = _rest(f, 1.0)
+        if -f[f < 0].sum() > ROUNDING_SHARE * max(rest[0], value):
+            return False
+        if _complete(rest, 1e-8, value):
+            return True
+        n *= 2
+    return False  # a series without negative terms would have converged
+
+
+def _rest(alpha: FloatArray, radius: float) -> FloatArray:
+    """rest[k] = sum of |alpha_j| radius^j over j >= k, also where the power alone would overflow."""
+    sizes = np.abs(alpha)
+    if radius != 1:
+        powers = (
+            np.arange(len(sizes)) * np.log(radius) if radius > 0 else np.where(np.arange(len(sizes)), -np.inf, 0.0)
+        )
+        logs = np.log(sizes, out=np.full(len(sizes), -np.inf), where=sizes > 0)
+        sizes = np.exp(logs + powers)
+    return np.asarray(np.cumsum(sizes[::-1])[::-1])
+
+
+def _complete(rest: FloatArray, tol: float, value: float) -> bool:
+    """Whether the terms beyond these are negligible: blocks of doubling length shrink by half at least."""
+    n = len(rest)
+    before, last = rest[n // 4] - rest[n // 2], rest[n // 2]
+    return bool(rest[0] >= (1 - tol / 4) * value and last <= min(tol / 4 * rest[0], before / 2))
+
+
+def _needed(rest: FloatArray, tol: float) -> int:
+    # Half of the tolerance is left for the terms that were never computed.
+    return max(1, int(np.count_nonzero(rest > tol / 2 * rest[0])))
+
+
+def convolved(first: FloatArray, second: FloatArray) -> FloatArray:
+    """First n terms of the convolution of two sequences of length n."""
+    n = len(first)
+    if n <= _LONGEST_DIRECT:
+        return np.convolve(first, second)[:n]
+    # Rounding is 1e-16 of the largest term instead of each.
+    return np.asarray(fft.irfft(fft.rfft(first, 2 * n) * fft.rfft(second, 2 * n), 2 * n)[:n])

@@ -1,0 +1,45 @@
+"""The symmetric matrix behind a graph or a generalised adjacency, and the units of kernels."""
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from manifoldrf._validation import FloatArray, IntArray
+from manifoldrf.geometry.adjacency import GeneralizedAdjacency
+from manifoldrf.geometry.graphs import Graph
+
+AnyGraph: TypeAlias = Graph | GeneralizedAdjacency
+
+
+@dataclass(frozen=True, eq=False)
+class SpectralForm:
+    """A matrix diag(1/scaling) M diag(scaling) with M symmetric and its spectrum in [-radius, radius]."""
+
+    matrix: Any
+    radius: float
+    scaling: FloatArray | None
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return int(self.matrix.shape[0])
+
+
+def spectral_form(graph: AnyGraph) -> SpectralForm:
+    """The form of a graph: W itself, with its spectrum in [-1, 1]."""
+    if isinstance(graph, Graph):
+        return SpectralForm(graph.operator, 1.0, None)
+    return SpectralForm(graph.symmetric, graph.radius, graph.scaling)
+
+
+def per_volume_of(values: FloatArray, graph: AnyGraph, rows: IntArray, cols: IntArray) -> FloatArray:
+    """Entries K_ij / sqrt(mu_i mu_j): a kernel of the space, where the graph knows the volume of its nodes."""
+    if not isinstance(graph, Graph) or graph.weights is None:
+        raise ValueError(
+            "`per_volume` needs node weights, which this graph does not have: heat_graph and "
+            "mesh_graph(mesh, weights='cotangent') know them."
+        )
+    roots = np.sqrt(graph.weights)
+    result: FloatArray = values / roots[rows][:, None] / roots[cols]
+    return result

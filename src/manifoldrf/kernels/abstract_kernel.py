@@ -1,0 +1,425 @@
+"""What a kernel is: a power series of the walk operator, with one contract, and arithmetic.
+
+K = h(W) = sum_k alpha_k W^k. A concrete kernel supplies h in closed form (:meth:`AbstractKernel.spectral`) and,
+independently, its coefficients; everything else is here, once.
+"""
+
+import functools
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import linalg
+
+from manifoldrf._validation import (
+    FloatArray,
+    Interval,
+    check_flag,
+    check_indices,
+    check_integer,
+    check_jobs,
+    check_points,
+    check_real,
+    reject,
+)
+from manifoldrf.geometry.adjacency import as_adjacency
+from manifoldrf.kernels._action import TOLERANCES, apply_expansion, expand
+from manifoldrf.kernels._params import FrozenParams
+from manifoldrf.kernels._roots import series_root
+from manifoldrf.kernels._series import (
+    ROUNDING_SHARE,
+    convolved,
+    count_terms,
+    count_terms_of_polynomial,
+    is_nonnegative,
+)
+from manifoldrf.kernels._spectra import AnyGraph, SpectralForm, per_volume_of, spectral_form
+
+__all__ = ["AbstractKernel"]
+
+_FINITE = Interval()
+ASYMMETRIC = (
+    "The asymmetric pair serves every kernel: features from alpha on one side, indicators on the other "
+    "(`asymmetric=True` of compute_signatures, `coupling='asymmetric'` of GraphRandomFeatures)"
+)
+_LARGEST_DENSE = 20_000
+_MOST_TERMS = 2**20
+# A high-precision root of n terms takes n^2 operations on numbers of n digits: seconds at this size.
+_MOST_EXACT_TERMS = 512
+
+
+class AbstractKernel(FrozenParams, ABC):
+    """A graph kernel K = h(W) = sum_k alpha_k W^k, frozen.
+
+    Kernels add, multiply (as matrices, which commute: the coefficients are convolved) and scale:
+    ``2 * DiffusionKernel(5.0) + PowerKernel(2)``.
+
+    Examples
+    --------
+    >>> from manifoldrf import AbstractKernel, DiffusionKernel, PowerKernel
+    >>> kernel = 2 * DiffusionKernel(5.0) + PowerKernel(2)
+    >>> isinstance(kernel, AbstractKernel), kernel.get_params()["right__n"]
+    (True, 2)
+    """
+
+    @abstractmethod
+    def spectral(self, w: FloatArray) -> FloatArray:
+        """Return h(w) in closed form, for w in the spectrum of W."""
+
+    @abstractmethod
+    def _coefficients(self, n: int) -> FloatArray:
+        """First n coefficients, n >= 1."""
+
+    @abstractmethod
+    def _exact(self, n: int) -> list[Decimal]:
+        """The same as decimals, in the digits of the current context."""
+
+    def _root(self, order: int) -> "AbstractKernel":
+        """Closed form of :meth:`root` where there is one."""
+        return RootKernel(self, order)
+
+    @property
+    def convergence(self) -> float:
+        """Radius of convergence of the series."""
+        return np.inf
+
+    @property
+    def n_terms(self) -> int | None:
+        """Number of terms of a finite series; None for an infinite one."""
+        return None
+
+    @property
+    def _most_terms(self) -> int:
+        """Terms beyond which a series counts as one that does not converge."""
+        return _MOST_TERMS
+
+    def _value_at(self, radius: float) -> float:
+        """|h(radius)|, from the closed form."""
+        return float(np.abs(self.spectral(np.array([radius]))[0]))
+
+    def coefficients(self, n: int) -> FloatArray:
+        """First n coefficients alpha_0, ..., alpha_{n-1} of the powers of W."""
+        return self._coefficients(check_integer(n, "n", 1))
+
+    def modulation(self, n: int) -> FloatArray:
+        """First n coefficients f_0, ..., f_{n-1} with f * f = alpha, so that K = Phi Phi^T, Phi = sum_k f_k W^k.
+
+        Raises ``ValueError`` where there is no real f.
+        """
+        return self.root().coefficients(n)
+
+    def root(self, order: int = 2) -> "AbstractKernel":
+        """Return the kernel whose ``order``-th power, as a matrix, this is; that of order 2 has f as series."""
+        return self._root(check_integer(order, "order", 1))
+
+    @property
+    def is_positive(self) -> bool:
+        """Whether f exists with f >= 0: then the features are nonnegative, and the series of f converges.
+
+        Decided on the coefficients themselves. Negative ones that sum to less than a millionth of all count as the
+        rounding of alpha to doubles, and :meth:`modulation` has zeros there.
+        """
+        try:
+            root = self.root()
+            return is_nonnegative(root.coefficients, root._value_at(1.0), root._most_terms)
+        except ValueError:  # no real root
+            return False
+
+    def truncation(self, tol: float = 1e-10, radius: float = 1.0) -> int:
+        """Number of terms of the series that leave out at most ``tol`` of it, for spectra in [-radius, radius].
+
+        The smallest n with sum_{k >= n} |alpha_k| radius^k <= tol sum_k |alpha_k| radius^k.
+
+        Examples
+        --------
+        >>> from manifoldrf import DiffusionKernel
+        >>> DiffusionKernel(20.0).truncation(1e-6)
+        46
+        """
+        check_real(tol, "tol", TOLERANCES)
+        self._check_radius(radius)
+        return _truncation(self, float(tol), float(radius))
+
+    def resolve(self, graph: AnyGraph, dim: int | None = None) -> "AbstractKernel":
+        """Return the kernel in steps of this graph: itself, unless it is stated in the manifold clock."""
+        del graph, dim
+        return self
+
+    def dense(self, graph: AnyGraph) -> FloatArray:
+        """K as a matrix (N, N), exact, by eigendecomposition: O(N^3), independent of the series."""
+        kernel, form = self._on(graph)
+        if form.n > _LARGEST_DENSE:
+            reject("graph", f"a graph of at most {_LARGEST_DENSE} nodes; see `apply` and `matrix`", f"{form.n}")
+        values, vectors = linalg.eigh(form.matrix.toarray())
+        dense: FloatArray = (vectors * kernel.spectral(np.clip(values, -form.radius, form.radius))) @ vectors.T
+        dense = (dense + dense.T) / 2
+        return dense if form.scaling is None else dense * form.scaling / form.scaling[:, None]
+
+    def apply(self, graph: AnyGraph, X: ArrayLike, *, tol: float = 1e-10, n_jobs: int = 1) -> FloatArray:
+        """K X without forming K: Chebyshev polynomials of W.
+
+        Parameters
+        ----------
+        graph : Graph or GeneralizedAdjacency
+        X : array-like of shape (N,) or (N, c)
+        tol : float
+            Largest error of a column, over its 2-norm and the largest value of h.
+        n_jobs : int
+            Number of threads (-1: all cores); the bits do not depend on it.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manifoldrf import DiffusionKernel, Graph
+        >>> graph = Graph.from_affinity([[0, 1, 0], [1, 0, 3], [0, 3, 0]])
+        >>> kernel = DiffusionKernel(2.0)
+        >>> np.allclose(kernel.apply(graph, [1.0, 0.0, 0.0]), kernel.dense(graph)[0])
+        True
+        """
+        kernel, form = self._on(graph)
+        columns = check_points(np.reshape(X, (-1, 1)) if np.ndim(X) == 1 else X, "X")
+        if len(columns) != form.n:
+            reject("X", f"an array of {form.n} rows, one per node", f"{len(columns)}")
+        scaling = 1.0 if form.scaling is None else form.scaling[:, None]
+        expansion = expand(kernel.spectral, form.radius, tol)
+        result = apply_expansion(expansion, form.matrix, columns * scaling, check_jobs(n_jobs)) / scaling
+        return result[:, 0] if np.ndim(X) == 1 else result
+
+    def matrix(
+        self,
+        graph: AnyGraph,
+        rows: ArrayLike | None = None,
+        cols: ArrayLike | None = None,
+        *,
+        per_volume: bool = False,
+        tol: float = 1e-10,
+        n_jobs: int = 1,
+    ) -> FloatArray:
+        """K between some nodes, shape (len(rows), len(cols)); all nodes where none are given.
+
+        Parameters
+        ----------
+        graph : Graph or GeneralizedAdjacency
+        rows, cols : array-like of int, optional
+        per_volume : bool
+            Divide by the square roots of the weights of both nodes: K as a kernel of the space itself, per unit of
+            volume (graphs with ``weights``: heat graphs and cotangent graphs).
+        tol, n_jobs
+            As in :meth:`apply`.
+
+        Examples
+        --------
+        >>> from manifoldrf import HeatKernel, Sphere, heat_graph
+        >>> graph = heat_graph(Sphere().grid(1000), t=0.05)
+        >>> HeatKernel(0.05).matrix(graph, [0], [1, 2], per_volume=True).round(2).tolist()
+        [[1.51, 1.52]]
+        >>> Sphere().heat_kernel(graph.points[:1], graph.points[1:3], 0.05).round(2).tolist()
+        [[1.52, 1.53]]
+        """
+        adjacency = as_adjacency(graph)
+        everything = np.arange(adjacency.n_nodes)
+        first = everything if rows is None else check_indices(rows, "rows", adjacency.n_nodes)
+        second = everything if cols is None else check_indices(cols, "cols", adjacency.n_nodes)
+        indicators = np.zeros((adjacency.n_nodes, len(second)))
+        indicators[second, np.arange(len(second))] = 1.0
+        result = self.apply(adjacency, indicators, tol=tol, n_jobs=n_jobs)[first]
+        return per_volume_of(result, adjacency, first, second) if check_flag(per_volume, "per_volume") else result
+
+    def __add__(self, other: object) -> "AbstractKernel":
+        return SumKernel(self, other) if isinstance(other, AbstractKernel) else NotImplemented
+
+    def __mul__(self, other: Any) -> "AbstractKernel":
+        if isinstance(other, AbstractKernel):
+            return ProductKernel(self, other)
+        return ScaledKernel(self, float(other)) if isinstance(other, Real) else NotImplemented
+
+    def __rmul__(self, factor: Any) -> "AbstractKernel":
+        return self.__mul__(factor)
+
+    def _check_radius(self, radius: float) -> None:
+        if not radius < self.convergence and self.convergence < np.inf:
+            reject("graph", f"of spectral radius below {self.convergence:g} for {self}", f"{radius:g}")
+
+    def _on(self, graph: AnyGraph) -> tuple["AbstractKernel", SpectralForm]:
+        """The kernel resolved on the graph, and the symmetric matrix it is a function of."""
+        adjacency = as_adjacency(graph)
+        kernel = self.resolve(adjacency)
+        form = spectral_form(adjacency)
+        kernel._check_radius(form.radius)
+        return kernel, form
+
+
+@functools.lru_cache(maxsize=256)
+def _truncation(kernel: AbstractKernel, tol: float, radius: float) -> int:
+    if kernel.n_terms is not None:
+        return count_terms_of_polynomial(kernel.coefficients(kernel.n_terms), tol, radius)
+    most = kernel._most_terms
+    n = count_terms(kernel.coefficients, tol, radius, kernel._value_at(radius), most)
+    if n is None:
+        raise ValueError(f"The series of {kernel} needs more than {most} terms for `tol` = {tol:g}. {ASYMMETRIC}.")
+    return n
+
+
+@functools.lru_cache(maxsize=256)
+def _root_coefficients(kernel: AbstractKernel, order: int, n: int) -> FloatArray:
+    f = series_root(kernel._exact, order, n)
+    if f is None:
+        raise ValueError(
+            f"{kernel} has no real root of order {order}: its series starts with a negative coefficient, or with "
+            f"a number of zeros that {order} does not divide. {ASYMMETRIC}."
+        )
+    root_value = kernel._value_at(1.0) ** (1 / order)
+    if -f[f < 0].sum() <= ROUNDING_SHARE * max(np.abs(f).sum(), root_value):
+        f = np.maximum(f, 0.0)
+    f.flags.writeable = False
+    return f
+
+
+@dataclass(frozen=True)
+class RootKernel(AbstractKernel):
+    """The kernel whose ``order``-th power is the given one; its coefficients by high-precision deconvolution."""
+
+    kernel: AbstractKernel
+    order: int
+
+    def spectral(self, w: FloatArray) -> FloatArray:
+        """Sum the series: a closed root of h would have to guess its branch where h touches zero."""
+        radius = float(np.abs(w).max(initial=0.0))
+        terms = self._coefficients(self.truncation(1e-13, max(radius, 1e-3)))
+        return np.asarray(np.polynomial.polynomial.polyval(w, terms), np.float64)
+
+    def _coefficients(self, n: int) -> FloatArray:
+        if n > _MOST_EXACT_TERMS:
+            reject("n", f"at most {_MOST_EXACT_TERMS} for a root without a closed form", n)
+        return _root_coefficients(self.kernel, self.order, n)
+
+    def _exact(self, n: int) -> list[Decimal]:
+        return [Decimal(float(value)) for value in self._coefficients(n)]
+
+    def _root(self, order: int) -> AbstractKernel:
+        return RootKernel(self.kernel, self.order * order)
+
+    @property
+    def _most_terms(self) -> int:
+        return _MOST_EXACT_TERMS
+
+    def _value_at(self, radius: float) -> float:
+        return float(self.kernel._value_at(radius) ** (1 / self.order))
+
+
+@dataclass(frozen=True)
+class ScaledKernel(AbstractKernel):
+    """A kernel times a number."""
+
+    kernel: AbstractKernel
+    factor: float
+
+    def __post_init__(self) -> None:
+        check_real(self.factor, "factor", _FINITE)
+
+    def spectral(self, w: FloatArray) -> FloatArray:
+        """Return the factor times h(w)."""
+        return self.factor * self.kernel.spectral(w)
+
+    def _coefficients(self, n: int) -> FloatArray:
+        return self.factor * self.kernel._coefficients(n)
+
+    def _exact(self, n: int) -> list[Decimal]:
+        return [Decimal(float(self.factor)) * value for value in self.kernel._exact(n)]
+
+    def _root(self, order: int) -> AbstractKernel:
+        if self.factor <= 0:
+            return RootKernel(self, order)
+        return ScaledKernel(self.kernel.root(order), float(self.factor) ** (1 / order))
+
+    @property
+    def convergence(self) -> float:
+        """That of the kernel."""
+        return self.kernel.convergence
+
+    @property
+    def n_terms(self) -> int | None:
+        """That of the kernel."""
+        return self.kernel.n_terms
+
+    def resolve(self, graph: AnyGraph, dim: int | None = None) -> AbstractKernel:
+        """Resolve the kernel."""
+        return ScaledKernel(self.kernel.resolve(graph, dim), self.factor)
+
+
+@dataclass(frozen=True)
+class SumKernel(AbstractKernel):
+    """Sum of two kernels."""
+
+    left: AbstractKernel
+    right: AbstractKernel
+
+    def spectral(self, w: FloatArray) -> FloatArray:
+        """Return the sum of both."""
+        return self.left.spectral(w) + self.right.spectral(w)
+
+    def _coefficients(self, n: int) -> FloatArray:
+        return self.left._coefficients(n) + self.right._coefficients(n)
+
+    def _exact(self, n: int) -> list[Decimal]:
+        return [a + b for a, b in zip(self.left._exact(n), self.right._exact(n), strict=True)]
+
+    @property
+    def convergence(self) -> float:
+        """The smaller of the two."""
+        return min(self.left.convergence, self.right.convergence)
+
+    @property
+    def n_terms(self) -> int | None:
+        """The larger of the two, if both are finite."""
+        lengths = self.left.n_terms, self.right.n_terms
+        return None if lengths[0] is None or lengths[1] is None else max(lengths[0], lengths[1])
+
+    def resolve(self, graph: AnyGraph, dim: int | None = None) -> AbstractKernel:
+        """Resolve both."""
+        return SumKernel(self.left.resolve(graph, dim), self.right.resolve(graph, dim))
+
+
+@dataclass(frozen=True)
+class ProductKernel(AbstractKernel):
+    """Matrix product of two kernels; functions of the same W commute."""
+
+    left: AbstractKernel
+    right: AbstractKernel
+
+    def spectral(self, w: FloatArray) -> FloatArray:
+        """Return the product of both."""
+        return self.left.spectral(w) * self.right.spectral(w)
+
+    def _coefficients(self, n: int) -> FloatArray:
+        return convolved(self.left._coefficients(n), self.right._coefficients(n))
+
+    def _exact(self, n: int) -> list[Decimal]:
+        left, right = self.left._exact(n), self.right._exact(n)
+        return [sum((left[j] * right[k - j] for j in range(k + 1)), Decimal(0)) for k in range(n)]
+
+    def _root(self, order: int) -> AbstractKernel:
+        if order == 2 and self.left == self.right:
+            return self.left
+        if self.left.is_positive and self.right.is_positive:
+            return ProductKernel(self.left.root(order), self.right.root(order))
+        return RootKernel(self, order)  # a square may have a root though its factors have none
+
+    @property
+    def convergence(self) -> float:
+        """The smaller of the two."""
+        return min(self.left.convergence, self.right.convergence)
+
+    @property
+    def n_terms(self) -> int | None:
+        """Degrees add up."""
+        lengths = self.left.n_terms, self.right.n_terms
+        return None if lengths[0] is None or lengths[1] is None else lengths[0] + lengths[1] - 1
+
+    def resolve(self, graph: AnyGraph, dim: int | None = None) -> AbstractKernel:
+        """Resolve both."""
+        return ProductKernel(self.left.resolve(graph, dim), self.right.resolve(graph, dim))

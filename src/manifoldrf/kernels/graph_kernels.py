@@ -1,0 +1,287 @@
+"""Kernels in the graph clock, with closed forms of their coefficients and of their roots."""
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+
+import numpy as np
+from scipy.special import gammaln, xlogy
+
+from manifoldrf._validation import (
+    NONNEGATIVE,
+    POSITIVE,
+    FloatArray,
+    Interval,
+    check_flag,
+    check_integer,
+    check_real,
+    reject,
+)
+from manifoldrf.kernels._roots import pi
+from manifoldrf.kernels.abstract_kernel import ASYMMETRIC, AbstractKernel
+
+__all__ = ["CosineKernel", "DiffusionKernel", "PowerKernel", "RandomWalkKernel", "RegularizedLaplacianKernel"]
+
+_TWO_OR_MORE = Interval(2.0)
+
+
+@dataclass(frozen=True)
+class DiffusionKernel(AbstractKernel):
+    """exp(-tau L) = exp(tau (W - I)): heat after tau steps of the walk on average; the paper's kernel.
+
+    alpha_k = e^-tau tau^k / k!, and f the same with tau / 2.
+
+    Parameters
+    ----------
+    tau : float
+        Number of steps, at least 0.
+    normalized : bool
+        False leaves out the factor e^-tau: exp(tau W), the paper's own scale.
+
+    Examples
+    --------
+    >>> from manifoldrf import DiffusionKernel
+    >>> DiffusionKernel(2.0, normalized=False).modulation(4).round(4).tolist()
+    [1.0, 1.0, 0.5, 0.1667]
+    """
+
+    tau: float
+    normalized: bool = True
+
+    def __post_init__(self) -> None:
+        check_real(self.tau, "tau", NONNEGATIVE)
+        check_flag(self.normalized, "normalized")
+        if not self.normalized and self.tau > 700:
+            reject("tau", "at most 700 with normalized=False, or exp(tau) overflows", self.tau)
+
+    def spectral(self, w: FloatArray) -> FloatArray:
+        """Return exp(tau (w - 1)), or exp(tau w)."""
+        return np.asarray(np.exp(self.tau * (w - 1.0 if self.normalized else w)))
+
+    def _coefficients(self, n: int) -> FloatArray:
+        k = np.arange(n)
+        return np.asarray(np.exp(xlogy(k, self.tau) - gammaln(k + 1) - (self.tau if self.normalized else 0.0)))
+
+    def _exact(self, n: int) -> list[Decimal]:
+        tau = Decimal(float(self.tau))
+        terms = [(-tau).exp() if self.normalized else Decimal(1)]
+        for k in range(1, n):
+            terms.append(terms[-1] * tau / k)
+        return terms
+
+    def _root(self, order: int) -> AbstractKernel:
+        return DiffusionKernel(self.tau / order, self.normalized)
+
+    @property
+    def is_positive(self) -> bool:
+        """True."""
+        return True
+
+
+@dataclass(frozen=True)
+class PowerKernel(AbstractKernel):
+    """W^n: exactly n steps of the walk; on a heat graph the heat kernel of the space.
+
+    f is the indicator of n/2; for odd n there is none.
+
+    Parameters
+    ----------
+    n : int
+        Number of steps, at least 0.
+
+    Examples
+    --------
+    >>> from manifoldrf import PowerKernel
+    >>> PowerKernel(4).modulation(4).tolist()
+    [0.0, 0.0, 1.0, 0.0]
+    """
+
+    n: int
+
+    def __post_init__(self) -> None:
+        check_integer(self.n, "n", 0)
+
+    def spectral(self, w: FloatArray) -> FloatArray:
+        """Return w^n."""
+        power: FloatArray = np.power(w, self.n)
+        return power
+
+    def _coefficients(self, n: int) -> FloatArray:
+        return (np.arange(n) == self.n).astype(np.float64)
+
+    def _exact(self, n: int) -> list[Decimal]:
+        return [Decimal(int(k == self.n)) for k in range(n)]
+
+    def _root(self, order: int) -> AbstractKernel:
+        if self.n % order:
+            raise ValueError(f"{self} has no root of order {order}, which does not divide {self.n}. {ASYMMETRIC}.")
+        return PowerKernel(self.n // order)
+
+    @property
+    def n_terms(self) -> int:
+        """The number of steps plus one."""
+        return int(self.n) + 1
+
+    @property
+    def is_positive(self) -> bool:
+        """Whether n is even."""
+        return self.n % 2 == 0
+
+
+@dataclass(frozen=True)
+class RegularizedLaplacianKernel(AbstractKernel):
+    """(I + scale^2 L)^-power, the regularised Laplacian.
+
+    With q = scale^2 / (1 + scale^2): alpha_k = (1 - q)^power q^k Gamma(k + power) / (Gamma(power) k!), and f the
+    same with power / 2.
+
+    Parameters
+    ----------
+    scale : float
+        s in I + s^2 L, at least 0.
+    power : float
+        Positive.
+
+    Examples
+    --------
+    >>> from manifoldrf import RegularizedLaplacianKernel
+    >>> RegularizedLaplacianKernel(scale=1.0, power=2).coefficients(4).round(6).tolist()
+    [0.25, 0.25, 0.1875, 0.125]
+    """
+
+    scale: float
+    power: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_real(self.scale, "scale", NONNEGATIVE)
+        check_real(self.power, "power", POSITIVE)
+
+    def spectral(self, w: FloatArray) -> FloatArray:
+        """Return (1 + scale^2 (1 - w))^-power."""
+        return np.asarray((1.0 + self.scale**2 * (1.0 - w)) ** -float(self.power))
+
+    def _coefficients(self, n: int) -> FloatArray:
+        k = np.arange(n)
+        logs = xlogy(k, self.scale**2) - (k + self.power) * math.log1p(self.scale**2)
+        return np.asarray(np.exp(logs + gammaln(k + self.power) - gammaln(self.power) - gammaln(k + 1)))
+
+    def _exact(self, n: int) -> list[Decimal]:
+        square, power = Decimal(float(self.scale)) ** 2, Decimal(float(self.power))
+        terms = [(1 + square) ** -power]
+        for k in range(1, n):
+            terms.append(terms[-1] * square / (1 + square) * (k - 1 + power) / k)
+        return terms
+
+    def _root(self, order: int) -> AbstractKernel:
+        return RegularizedLaplacianKernel(self.scale, self.power / order)
+
+    @property
+    def convergence(self) -> float:
+        """1 / q."""
+        return 1 + self.scale**-2 if self.scale else np.inf
+
+    @property
+    def is_positive(self) -> bool:
+        """True."""
+        return True
+
+
+@dataclass(frozen=True)
+class RandomWalkKernel(AbstractKernel):
+    """(a I - L)^p, the p-step random walk kernel.
+
+    alpha_k = C(p, k) (a - 1)^(p - k), and f the same with p / 2: nonnegative for even p only.
+
+    Parameters
+    ----------
+    a : float
+        At least 2, so that the kernel is positive semi-definite.
+    p : float
+        Number of steps; positive, not necessarily whole.
+
+    Examples
+    --------
+    >>> from manifoldrf import RandomWalkKernel
+    >>> RandomWalkKernel(a=2.0, p=4).modulation(4).tolist()
+    [1.0, 2.0, 1.0, 0.0]
+    >>> RandomWalkKernel(a=2.0, p=3).is_positive
+    False
+    """
+
+    a: float
+    p: float
+
+    def __post_init__(self) -> None:
+        check_real(self.a, "a", _TWO_OR_MORE)
+        check_real(self.p, "p", POSITIVE)
+        if self.p * math.log(self.a) > 700:
+            reject("p", f"at most {700 / math.log(self.a):.0f} for a = {self.a:g}, or a^p overflows", self.p)
+
+    def spectral(self, w: FloatArray) -> FloatArray:
+        """Return (a - 1 + w)^p."""
+        return np.asarray((self.a - 1.0 + w) ** self.p)
+
+    def _coefficients(self, n: int) -> FloatArray:
+        k = np.arange(n - 1)
+        ratios = (self.p - k) / ((k + 1.0) * (self.a - 1.0))
+        return np.asarray(float(self.a - 1.0) ** self.p * np.concatenate([[1.0], np.cumprod(ratios)]))
+
+    def _exact(self, n: int) -> list[Decimal]:
+        base, p = Decimal(float(self.a)) - 1, Decimal(float(self.p))
+        terms = [base**p]
+        for k in range(1, n):
+            terms.append(terms[-1] * (p - (k - 1)) / (k * base))
+        return terms
+
+    def _root(self, order: int) -> AbstractKernel:
+        return RandomWalkKernel(self.a, self.p / order)
+
+    @property
+    def convergence(self) -> float:
+        """For broken p the number a - 1, included: there h has a zero, and the series converges."""
+        return np.inf if self.n_terms is not None else np.nextafter(self.a - 1.0, np.inf)
+
+    @property
+    def n_terms(self) -> int | None:
+        """For whole p the number p + 1."""
+        return int(self.p) + 1 if float(self.p).is_integer() else None
+
+    @property
+    def is_positive(self) -> bool:
+        """Whether p is an even number."""
+        return self.p % 2 == 0
+
+
+@dataclass(frozen=True)
+class CosineKernel(AbstractKernel):
+    """cos(pi L / 4), the inverse cosine kernel. Its modulation has negative entries.
+
+    alpha_k = sqrt(1/2) s_k (pi/4)^k / k! with signs s = +, +, -, -, +, ...
+
+    Examples
+    --------
+    >>> from manifoldrf import CosineKernel
+    >>> CosineKernel().is_positive
+    False
+    """
+
+    def spectral(self, w: FloatArray) -> FloatArray:
+        """Return cos(pi (1 - w) / 4)."""
+        return np.asarray(np.cos(np.pi / 4 * (1.0 - w)))
+
+    def _coefficients(self, n: int) -> FloatArray:
+        k = np.arange(n)
+        signs = np.where(k % 4 < 2, 1.0, -1.0)
+        return np.asarray(signs * np.exp(k * math.log(np.pi / 4) - gammaln(k + 1)) * math.sqrt(0.5))
+
+    def _exact(self, n: int) -> list[Decimal]:
+        quarter = pi() / 4
+        terms = [(Decimal(1) / 2).sqrt()]
+        for k in range(1, n):
+            terms.append(terms[-1] * quarter / k * (-1 if k % 2 == 0 else 1))
+        return terms
+
+    @property
+    def is_positive(self) -> bool:
+        """False: f_2 is the first negative entry."""
+        return False

@@ -1,0 +1,281 @@
+"""Kernels in the manifold clock: heat time and length scales in the user's own units.
+
+Their coefficients depend on the graph, so they are *resolved* on one first.
+"""
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import NoReturn
+
+import numpy as np
+from scipy.special import gammaln, zeta
+
+from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_option, check_real, reject
+from manifoldrf.geometry.dimension import estimate_dimension
+from manifoldrf.geometry.graphs import Graph
+from manifoldrf.kernels._roots import decimals
+from manifoldrf.kernels._spectra import AnyGraph
+from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, ScaledKernel
+from manifoldrf.kernels.graph_kernels import DiffusionKernel, PowerKernel, RegularizedLaplacianKernel
+
+__all__ = ["HeatKernel", "MaternKernel"]
+
+# Times that differ by less than this share are the same time.
+_SAME_TIME = 1e-6
+CLOCKS = ("graph", "manifold")
+
+
+@dataclass(frozen=True)
+class HeatKernel(AbstractKernel):
+    """exp(t Delta): the heat kernel of the space at the time t, in units of length squared.
+
+    :meth:`resolve` says what it is on a graph: on a heat graph W^n with n steps that last t, elsewhere
+    exp(-tau L) with tau steps that last t on average. ``dense``, ``apply``, ``matrix`` and the teachers resolve it
+    themselves, with the graph's own dimension.
+
+    Parameters
+    ----------
+    t : float
+        Heat time, positive; features of size l want t = l^2 / 2.
+
+    Examples
+    --------
+    >>> from manifoldrf import HeatKernel, Sphere, heat_graph, knn_graph
+    >>> points = Sphere().grid(1000)
+    >>> HeatKernel(0.05).resolve(heat_graph(points, t=0.05))
+    PowerKernel(n=6)
+    >>> HeatKernel(0.05).describe(knn_graph(points), dim=2)
+    'calibrated: 11.9757 steps on average, each lasting 0.00417512, last t = 0.05'
+    """
+
+    t: float
+
+    def __post_init__(self) -> None:
+        check_real(self.t, "t", POSITIVE)
+
+    def resolve(self, graph: AnyGraph, dim: int | None = None) -> AbstractKernel:
+        """Return the kernel in steps of this graph: ``PowerKernel`` on a heat graph, else ``DiffusionKernel``.
+
+        Parameters
+        ----------
+        graph : Graph or GeneralizedAdjacency
+        dim : int, optional
+            Intrinsic dimension, where the graph has to be calibrated; estimated when not given.
+
+        Raises
+        ------
+        ValueError
+            On a heat graph, if t is not an even number of steps.
+        """
+        step = _step_time(graph, dim)
+        if not isinstance(graph, Graph) or graph.n_steps is None:
+            return DiffusionKernel(self.t / step)
+        n = 2 * round(self.t / step / 2)
+        if n == 0 or abs(n * step - self.t) > _SAME_TIME * self.t:
+            low = max(2, 2 * math.floor(self.t / step / 2))
+            reject(
+                "t",
+                "an even number of steps of the heat graph, each lasting "
+                f"{step:g}: for example {low * step:g} or {(low + 2) * step:g}; or build heat_graph(points, t)",
+                self.t,
+            )
+        return PowerKernel(n)
+
+    def describe(self, graph: AnyGraph, dim: int | None = None) -> str:
+        """Say in a sentence what the kernel is on this graph."""
+        steps = self.resolve(graph, dim).get_params()
+        ending = f"each lasting {_step_time(graph, dim):g}, last t = {self.t:g}"
+        if "n" in steps:
+            return f"heat graph: {steps['n']} steps, {ending} exactly"
+        return f"calibrated: {steps['tau']:g} steps on average, {ending}"
+
+    def spectral(self, w: FloatArray) -> FloatArray:
+        """Raise: there is no h before the graph is known."""
+        _unresolved(self)
+
+    def _coefficients(self, n: int) -> FloatArray:
+        _unresolved(self)
+
+    def _exact(self, n: int) -> list[Decimal]:
+        _unresolved(self)
+
+    def _root(self, order: int) -> AbstractKernel:
+        return HeatKernel(self.t / order)
+
+    @property
+    def is_positive(self) -> bool:
+        """True on every graph."""
+        return True
+
+
+@dataclass(frozen=True)
+class MaternKernel(AbstractKernel):
+    """The Matern kernel: (c + L)^-nu in the graph clock, (c - Delta)^-(nu + dim/2) in the manifold clock.
+
+    c = 2 nu / lengthscale^2. In the graph clock alpha_k = (1 + c)^(-nu - k) Gamma(k + nu) / (Gamma(nu) k!), and f
+    the same with nu / 2. In the manifold clock the kernel is resolved on a graph: on a heat graph, where
+    W = e^{dt Delta}, it is a Gamma mixture of powers of W; elsewhere L / dt takes the place of -Delta. f is
+    nonnegative in all cases.
+
+    Parameters
+    ----------
+    nu : float
+        Smoothness, positive.
+    lengthscale : float
+        kappa: the square root of a number of steps in the graph clock; a length in the user's unit in the manifold
+        clock.
+    clock : {"graph", "manifold"}
+        The clock that ``lengthscale`` is read on.
+
+    Examples
+    --------
+    >>> from manifoldrf import MaternKernel
+    >>> MaternKernel(nu=1.0, lengthscale=2.0).coefficients(3).round(4).tolist()
+    [0.6667, 0.4444, 0.2963]
+    """
+
+    nu: float
+    lengthscale: float
+    clock: str = "graph"
+
+    def __post_init__(self) -> None:
+        check_real(self.nu, "nu", POSITIVE)
+        check_real(self.lengthscale, "lengthscale", POSITIVE)
+        check_option(self.clock, "clock", CLOCKS)
+
+    @property
+    def rate(self) -> float:
+        """The shift c = 2 nu / lengthscale^2."""
+        return 2 * self.nu / self.lengthscale**2
+
+    def resolve(self, graph: AnyGraph, dim: int | None = None) -> AbstractKernel:
+        """Return the kernel in steps of this graph; itself in the graph clock."""
+        if self.clock == "graph":
+            return self
+        step = _step_time(graph, dim)
+        power = self.nu + _dimension(graph, dim) / 2
+        if self.rate * step > 1:
+            reject(
+                "lengthscale",
+                f"at least {math.sqrt(2 * self.nu * step):.3g} on this graph, whose steps last {step:g}",
+                self.lengthscale,
+            )
+        if isinstance(graph, Graph) and graph.n_steps is not None:
+            root = GammaMixtureKernel(self.rate * step, power / 2, step)
+            return ProductKernel(root, root)
+        return _shifted_power(self.rate * step, power, step**power)
+
+    def spectral(self, w: FloatArray) -> FloatArray:
+        """Return (c + 1 - w)^-nu, in the graph clock."""
+        return self._in_steps().spectral(w)
+
+    def _coefficients(self, n: int) -> FloatArray:
+        return self._in_steps()._coefficients(n)
+
+    def _exact(self, n: int) -> list[Decimal]:
+        return self._in_steps()._exact(n)
+
+    def _root(self, order: int) -> AbstractKernel:
+        return self._in_steps().root(order)
+
+    def _in_steps(self) -> ScaledKernel:
+        if self.clock == "manifold":
+            _unresolved(self)
+        return _shifted_power(self.rate, self.nu, 1.0)
+
+    @property
+    def convergence(self) -> float:
+        """1 + c in the graph clock; not known before the kernel is resolved in the manifold clock."""
+        return 1 + self.rate if self.clock == "graph" else np.inf
+
+    @property
+    def is_positive(self) -> bool:
+        """True on every graph."""
+        return True
+
+
+@dataclass(frozen=True)
+class GammaMixtureKernel(AbstractKernel):
+    """(a - Delta)^-p on a heat graph: step^p / Gamma(p) times the integral of x^(p-1) e^(-rate x) W^x over x > 0.
+
+    The integral is the trapezoidal sum over whole x, whose error at the singular end starts with zeta(1 - p); the
+    coefficient of W^0 removes this term where that takes a nonnegative one (p <= 3; beyond, it is negligible).
+
+    Parameters
+    ----------
+    rate : float
+        a times the time of a step.
+    power : float
+        p.
+    step : float
+        Time of a step.
+    """
+
+    rate: float
+    power: float
+    step: float
+
+    def spectral(self, w: FloatArray) -> FloatArray:
+        """Sum of the series: it is the definition."""
+        return np.asarray(np.polynomial.polynomial.polyval(w, self._coefficients(self._length)), np.float64)
+
+    def _coefficients(self, n: int) -> FloatArray:
+        k = np.arange(1.0, n)
+        scale = self.power * math.log(self.step) - gammaln(self.power)
+        first = max(0.0, -_zeta(1 - self.power)) * math.exp(scale)
+        return np.concatenate([[first], np.exp(scale + (self.power - 1) * np.log(k) - self.rate * k)])
+
+    def _exact(self, n: int) -> list[Decimal]:
+        return decimals(self._coefficients(n))
+
+    @property
+    def _length(self) -> int:
+        """Terms until e^(-rate k) k^(p-1) is far below the rounding of the sum."""
+        return math.ceil((40 + 4 * self.power) / self.rate * (1 + math.log1p(1 / self.rate) / 40)) + 2
+
+    def _value_at(self, radius: float) -> float:
+        return float(self.spectral(np.array([radius]))[0])
+
+    @property
+    def convergence(self) -> float:
+        """e^rate."""
+        return math.exp(self.rate)
+
+
+def _zeta(s: float) -> float:
+    """Riemann's zeta function at s < 1."""
+    return float(zeta(s))
+
+
+def _shifted_power(c: float, power: float, factor: float) -> ScaledKernel:
+    """Return factor (c + L)^-power."""
+    return ScaledKernel(RegularizedLaplacianKernel(c**-0.5, power), factor * c**-power)
+
+
+def _step_time(graph: AnyGraph, dim: int | None) -> float:
+    if isinstance(graph, Graph):
+        step = graph.time(1.0, dim)
+    elif graph.step_time is not None:
+        step = graph.step_time
+    else:
+        raise ValueError(
+            "This adjacency has no clock; give `step_time` to GeneralizedAdjacency, or a kernel in steps."
+        )
+    if step == 0:
+        raise ValueError("This graph has steps of length zero, so no number of them lasts a positive time.")
+    return step
+
+
+def _dimension(graph: AnyGraph, dim: int | None) -> int:
+    if dim is not None:
+        return check_integer(dim, "dim", 1)
+    if not isinstance(graph, Graph) or graph.points is None:
+        reject("dim", "given where the graph has no points", None)
+    return estimate_dimension(graph.points) if graph.metric is None else graph.metric.dim
+
+
+def _unresolved(kernel: AbstractKernel) -> NoReturn:
+    raise ValueError(
+        f"{kernel} has no coefficients before the graph is known: kernel.resolve(graph, dim) gives them."
+    )

@@ -1,0 +1,200 @@
+"""Any series: coefficients of one's own, or learned from samples of a function of two nodes."""
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Rational, Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import nnls
+
+from manifoldrf._validation import (
+    FloatArray,
+    IntArray,
+    Interval,
+    check_flag,
+    check_indices,
+    check_integer,
+    check_vector,
+    reject,
+)
+from manifoldrf.geometry.adjacency import as_adjacency
+from manifoldrf.kernels._spectra import AnyGraph
+from manifoldrf.kernels.abstract_kernel import AbstractKernel
+
+__all__ = ["SeriesFit", "SeriesKernel"]
+
+_HELD_OUT = 5  # every fifth sample judges a fit made without it
+_COLUMNS_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class SeriesKernel(AbstractKernel):
+    """K = sum_k alpha_k W^k with coefficients of one's own.
+
+    Parameters
+    ----------
+    alpha : sequence of numbers
+        alpha_0, alpha_1, ...; floats, integers, or fractions, which are kept exactly.
+
+    Examples
+    --------
+    >>> from manifoldrf import SeriesKernel
+    >>> SeriesKernel([1.0, 4.0, 4.0]).modulation(4).tolist()
+    [1.0, 2.0, 0.0, 0.0]
+    >>> SeriesKernel([1.0, 0.5]).is_positive
+    False
+    """
+
+    alpha: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alpha", _check_alpha(self.alpha))
+
+    @classmethod
+    def fit(
+        cls,
+        graph: AnyGraph,
+        i: ArrayLike,
+        j: ArrayLike,
+        values: ArrayLike,
+        *,
+        degree: int = 20,
+        nonnegative: bool = True,
+    ) -> "SeriesFit":
+        """Learn alpha_0, ..., alpha_degree from samples F(i, j) of a function of two nodes, by least squares.
+
+        Parameters
+        ----------
+        graph : Graph or GeneralizedAdjacency
+        i, j : array-like of int, shape (n,)
+            Pairs of nodes; at least degree + 1 of them.
+        values : array-like of shape (n,)
+            F(i, j).
+        degree : int
+            Highest power of W.
+        nonnegative : bool
+            Keep alpha >= 0, and with it the entries of K.
+
+        Returns
+        -------
+        fit : SeriesFit
+            The kernel, its relative error on the samples, and that on every fifth sample for a fit without them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manifoldrf import DiffusionKernel, SeriesKernel, Sphere, knn_graph
+        >>> graph = knn_graph(Sphere().grid(300))
+        >>> rng = np.random.default_rng(0)
+        >>> i, j = rng.integers(0, 300, 2000), rng.integers(0, 20, 2000)
+        >>> F = DiffusionKernel(5.0).dense(graph)
+        >>> fit = SeriesKernel.fit(graph, i, j, F[i, j])
+        >>> fit.error < 1e-3
+        True
+        """
+        adjacency = as_adjacency(graph)
+        first = check_indices(i, "i", adjacency.n_nodes)
+        second = check_indices(j, "j", adjacency.n_nodes)
+        if len(first) != len(second):
+            reject("j", f"a vector of {len(first)} indices, as many as `i`", len(second))
+        targets = check_vector(values, "values", len(first), Interval())
+        check_flag(nonnegative, "nonnegative")
+        n = check_integer(degree, "degree", 0) + 1
+        if len(first) < 2 * n:
+            reject("values", f"at least {2 * n} samples for degree {degree}", len(first))
+        design = _powers_at(adjacency, first, second, n)
+        train = np.arange(len(first)) % _HELD_OUT != 0
+        trial = _least_squares(design[train], targets[train], nonnegative)
+        held_out = _relative(design[~train] @ trial - targets[~train], targets[~train])
+        alpha = _least_squares(design, targets, nonnegative)
+        return SeriesFit(cls(tuple(alpha.tolist())), _relative(design @ alpha - targets, targets), held_out)
+
+    def spectral(self, w: FloatArray) -> FloatArray:
+        """Value of the polynomial at w."""
+        return np.asarray(np.polynomial.polynomial.polyval(w, self._coefficients(len(self.alpha))), np.float64)
+
+    def _coefficients(self, n: int) -> FloatArray:
+        given = np.array([float(value) for value in self.alpha[:n]])
+        return np.concatenate([given, np.zeros(max(0, n - len(given)))])
+
+    def _exact(self, n: int) -> list[Decimal]:
+        given = [_as_decimal(value) for value in self.alpha[:n]]
+        return given + [Decimal(0)] * (n - len(given))
+
+    @property
+    def n_terms(self) -> int:
+        """Length of alpha."""
+        return len(self.alpha)
+
+
+class SeriesFit(NamedTuple):
+    """What :meth:`SeriesKernel.fit` found.
+
+    Examples
+    --------
+    >>> from manifoldrf import Graph, SeriesKernel
+    >>> graph = Graph.from_affinity([[0, 1], [1, 0]])
+    >>> kernel, error, _ = SeriesKernel.fit(graph, [0, 0, 1, 1], [0, 1, 0, 1], [2, 3, 3, 2], degree=1)
+    >>> [round(value, 6) for value in kernel.alpha], error < 1e-12
+    ([2.0, 3.0], True)
+    """
+
+    kernel: SeriesKernel
+    error: float  # |K - F| / |F| over the samples
+    held_out_error: float  # the same on every fifth sample, for a fit without them
+
+
+def _check_alpha(alpha: Any) -> tuple[Any, ...]:
+    try:
+        values = tuple(alpha)
+    except TypeError:
+        reject("alpha", "a sequence of numbers", type(alpha).__name__, TypeError)
+    if not values:
+        reject("alpha", "a sequence of at least one number", "none")
+    for k, value in enumerate(values):
+        if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+            reject("alpha", "a sequence of numbers", f"{value!r} at index {k}", TypeError)
+        if not math.isfinite(value):
+            reject("alpha", "finite", f"{value} at index {k}")
+    return values
+
+
+def _as_decimal(value: Real) -> Decimal:
+    """The number in the digits of the current context; floats are the fractions that they are."""
+    exact = Fraction(value) if isinstance(value, Rational) else Fraction(float(value))
+    return Decimal(exact.numerator) / Decimal(exact.denominator)
+
+
+def _powers_at(graph: AnyGraph, i: IntArray, j: IntArray, n: int) -> FloatArray:
+    """(W^k)[i, j] for k < n, shape (len(i), n): powers act on the distinct nodes of j, a block at a time."""
+    result = np.zeros((len(i), n))
+    sources, place = np.unique(j, return_inverse=True)
+    for start in range(0, len(sources), _COLUMNS_AT_ONCE):
+        block = sources[start : start + _COLUMNS_AT_ONCE]
+        here = np.flatnonzero((place >= start) & (place < start + len(block)))
+        power = np.zeros((graph.n_nodes, len(block)))
+        power[block, np.arange(len(block))] = 1.0
+        for k in range(n):
+            result[here, k] = power[i[here], place[here] - start]
+            power = graph.operator @ power
+    return result
+
+
+def _least_squares(design: FloatArray, targets: FloatArray, nonnegative: bool) -> FloatArray:  # noqa: FBT001
+    """Coefficients in columns scaled to unit length, as high powers are small."""
+    lengths = np.linalg.norm(design, axis=0)
+    scale = np.where(lengths > 0, lengths, 1.0)
+    if nonnegative:
+        solution = nnls(design / scale, targets, maxiter=100 * design.shape[1])[0]
+    else:
+        solution = np.linalg.lstsq(design / scale, targets, rcond=1e-13)[0]
+    return np.asarray(solution / scale)
+
+
+def _relative(residual: FloatArray, targets: FloatArray) -> float:
+    norm = float(np.linalg.norm(targets))
+    return float(np.linalg.norm(residual)) / norm if norm > 0 else float(np.linalg.norm(residual))
