@@ -8,6 +8,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from manifoldrf.features import GraphRandomFeatures
     from manifoldrf.geometry.abstract_manifold import AbstractManifold
     from manifoldrf.geometry.adjacency import GeneralizedAdjacency
     from manifoldrf.geometry.builders import grid_graph, knn_graph, mesh_graph
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     )
     from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
     from manifoldrf.kernels.series import SeriesFit, SeriesKernel
+    from manifoldrf.signatures.record import SignatureInfo, Signatures
+    from manifoldrf.signatures.teachers import compute_signature_pair, compute_signatures
 
 __version__ = "0.1.0"
 
@@ -41,6 +44,7 @@ _HOMES = {
     "FlatTorus": "geometry.model_spaces",
     "GeneralizedAdjacency": "geometry.adjacency",
     "Graph": "geometry.graphs",
+    "GraphRandomFeatures": "features",
     "GraphWarning": "geometry.graphs",
     "HeatKernel": "kernels.manifold_kernels",
     "HyperbolicSpace": "geometry.model_spaces",
@@ -53,9 +57,13 @@ _HOMES = {
     "RegularizedLaplacianKernel": "kernels.graph_kernels",
     "SeriesFit": "kernels.series",
     "SeriesKernel": "kernels.series",
+    "SignatureInfo": "signatures.record",
+    "Signatures": "signatures.record",
     "Sphere": "geometry.model_spaces",
     "Torus": "geometry.surfaces",
     "TriangleMesh": "geometry.meshes",
+    "compute_signature_pair": "signatures.teachers",
+    "compute_signatures": "signatures.teachers",
     "estimate_dimension": "geometry.dimension",
     "grid_graph": "geometry.builders",
     "heat_graph": "geometry.heat",
@@ -73,6 +81,7 @@ __all__ = [
     "FlatTorus",
     "GeneralizedAdjacency",
     "Graph",
+    "GraphRandomFeatures",
     "GraphWarning",
     "HeatKernel",
     "HyperbolicSpace",
@@ -85,9 +94,13 @@ __all__ = [
     "RegularizedLaplacianKernel",
     "SeriesFit",
     "SeriesKernel",
+    "SignatureInfo",
+    "Signatures",
     "Sphere",
     "Torus",
     "TriangleMesh",
+    "compute_signature_pair",
+    "compute_signatures",
     "estimate_dimension",
     "grid_graph",
     "heat_graph",

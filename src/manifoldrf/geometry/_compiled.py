@@ -151,8 +151,9 @@ def ball_along_edges(indptr, indices, lengths, sources, limit):  # type: ignore[
     """
     best = np.full(indptr.shape[0] - 1, np.inf)
     counts = np.zeros(sources.shape[0], np.int64)
-    nodes = [np.int64(0) for _ in range(0)]  # empty, but of a type the compiler can see
-    distances = [0.0 for _ in range(0)]
+    # Empty, but of a type the compiler can see. (numba 0.68 miscompiles empty comprehensions in longer functions.)
+    nodes = [np.int64(0)][:0]
+    distances = [0.0][:0]
     for s in range(sources.shape[0]):
         begin = len(nodes)
         _settle(indptr, indices, lengths, limit, np.int64(sources[s]), best, nodes, distances)

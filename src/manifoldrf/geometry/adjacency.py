@@ -1,5 +1,6 @@
 """Matrices of one's own in the place of a graph's walk operator."""
 
+import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from manifoldrf._validation import POSITIVE, FloatArray, check_vector, reject
+from manifoldrf._validation import POSITIVE, FloatArray, check_real, check_vector, reject
 from manifoldrf.geometry._sparse import check_symmetric, read_only, read_only_view
 from manifoldrf.geometry.graphs import Graph
 
@@ -51,6 +52,8 @@ class GeneralizedAdjacency:
         if self.scaling is not None:
             vector = np.array(check_vector(self.scaling, "scaling", matrix.shape[0], POSITIVE))
             object.__setattr__(self, "scaling", read_only_view(vector))
+        if self.step_time is not None:
+            check_real(self.step_time, "step_time", POSITIVE)
 
     @classmethod
     def random_walk(cls, graph: Graph) -> "GeneralizedAdjacency":
@@ -65,6 +68,7 @@ class GeneralizedAdjacency:
         >>> DiffusionKernel(2.0).dense(walk).sum(axis=1).round(12).tolist()
         [1.0, 1.0, 1.0]
         """
+        _check_graph(graph)
         if (graph.degrees == 0).any():
             reject("graph", "without isolated nodes", f"{int((graph.degrees == 0).sum())} of them")
         return cls(graph.operator, np.sqrt(graph.degrees), graph.step_time)
@@ -75,11 +79,15 @@ class GeneralizedAdjacency:
 
         exp(-t (D - A)) is therefore ``HeatKernel(t)`` or ``DiffusionKernel(t / c)`` on it.
         """
-        largest = float(graph.degrees.max())
+        largest = float(_check_graph(graph).degrees.max())
         if largest == 0:
             reject("graph", "a graph with edges", "none")
         stay = sparse.diags_array(1 - graph.degrees / largest)
         return cls(stay + graph.affinity / largest, None, 1 / largest)
+
+    def __reduce__(self) -> tuple[type["GeneralizedAdjacency"], tuple[Any, ...]]:
+        # A copy, pickled or not, is made anew, and read-only again.
+        return GeneralizedAdjacency, tuple(getattr(self, field.name) for field in dataclasses.fields(self))
 
     def __repr__(self) -> str:
         return f"GeneralizedAdjacency({self.n_nodes} nodes, {self.symmetric.nnz} entries)"
@@ -102,6 +110,12 @@ class GeneralizedAdjacency:
         """An upper bound of the size of every eigenvalue: a row sum of absolute values, of S or of the matrix."""
         bounds = [float(abs(matrix).sum(axis=1).max()) for matrix in (self.symmetric, self.operator)]
         return min(bounds)
+
+
+def _check_graph(graph: Any) -> Graph:
+    if not isinstance(graph, Graph):
+        reject("graph", "a Graph", type(graph).__name__, TypeError)
+    return graph
 
 
 def as_adjacency(graph: Any) -> Graph | GeneralizedAdjacency:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import fft
 
-from manifoldrf._validation import FloatArray, Interval, check_real
+from manifoldrf._validation import FloatArray, IntArray, Interval, check_real
 from manifoldrf.kernels._compiled import chebyshev_step, chebyshev_step_of_four
 
 Function = Callable[[FloatArray], FloatArray]
@@ -133,3 +133,22 @@ def _terms_needed(coefficients: FloatArray, tolerance: float) -> int:
 def _column_blocks(n_columns: int) -> Iterator[tuple[int, int]]:
     for start in range(0, n_columns, _WIDTH):
         yield start, min(start + _WIDTH, n_columns)
+
+
+def rows_of_expansion(
+    expansion: Expansion, matrix: Any, nodes: IntArray, n_jobs: int, progress: Callable[[str, int, int], None]
+) -> FloatArray:
+    """Rows ``nodes`` of h(M), shape (len(nodes), N); M is symmetric, so they are its columns."""
+    result = np.zeros((len(nodes), matrix.shape[0]))
+
+    def run(span: tuple[int, int]) -> int:
+        picked = nodes[span[0] : span[1]]
+        indicators = np.zeros((matrix.shape[0], len(picked)))
+        indicators[picked, np.arange(len(picked))] = 1.0
+        result[span[0] : span[1]] = _recurrence(expansion, matrix, indicators, (0, len(picked))).T
+        return span[1]
+
+    with ThreadPoolExecutor(n_jobs) as pool:
+        for done in pool.map(run, _column_blocks(len(nodes))):
+            progress("signatures", done, len(nodes))
+    return result

@@ -3,11 +3,17 @@
 import dataclasses
 from typing import Any, Self
 
-from manifoldrf._validation import reject
+from manifoldrf._validation import Interval, check_real, reject
 
 
 class FrozenParams:
     """A frozen dataclass whose parameters are read by ``get_params`` and exchanged by ``with_params``."""
+
+    def _keep_real(self, name: str, interval: Interval) -> float:
+        """Check a number and keep it as a float: fractions and single precision would go wrong later."""
+        value = check_real(getattr(self, name), name, interval)
+        object.__setattr__(self, name, value)
+        return value
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002  (scikit-learn's signature)
         """Parameters by name; those of parts as ``part__name``, as in scikit-learn."""

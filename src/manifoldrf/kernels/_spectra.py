@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from manifoldrf._validation import FloatArray, IntArray
+from manifoldrf._validation import FloatArray, IntArray, reject
 from manifoldrf.geometry.adjacency import GeneralizedAdjacency
 from manifoldrf.geometry.graphs import Graph
 
@@ -40,6 +40,9 @@ def per_volume_of(values: FloatArray, graph: AnyGraph, rows: IntArray, cols: Int
             "`per_volume` needs node weights, which this graph does not have: heat_graph and "
             "mesh_graph(mesh, weights='cotangent') know them."
         )
+    for name, nodes in (("rows", rows), ("cols", cols)):
+        if not graph.weights[nodes].all():
+            reject(name, "nodes of positive weight, with per_volume=True", "nodes of weight zero")
     roots = np.sqrt(graph.weights)
     result: FloatArray = values / roots[rows][:, None] / roots[cols]
     return result

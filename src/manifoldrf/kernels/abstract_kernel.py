@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from scipy import linalg
 
 from manifoldrf._validation import (
+    NONNEGATIVE,
     FloatArray,
     Interval,
     check_flag,
@@ -50,6 +51,10 @@ _LARGEST_DENSE = 20_000
 _MOST_TERMS = 2**20
 # A high-precision root of n terms takes n^2 operations on numbers of n digits: seconds at this size.
 _MOST_EXACT_TERMS = 512
+
+
+class UnresolvedKernelError(ValueError):
+    """A kernel in the manifold clock was asked for what only the graph decides."""
 
 
 class AbstractKernel(FrozenParams, ABC):
@@ -126,6 +131,8 @@ class AbstractKernel(FrozenParams, ABC):
         try:
             root = self.root()
             return is_nonnegative(root.coefficients, root._value_at(1.0), root._most_terms)
+        except UnresolvedKernelError:
+            raise
         except ValueError:  # no real root
             return False
 
@@ -141,13 +148,19 @@ class AbstractKernel(FrozenParams, ABC):
         46
         """
         check_real(tol, "tol", TOLERANCES)
-        self._check_radius(radius)
+        self._check_radius(check_real(radius, "radius", NONNEGATIVE))
         return _truncation(self, float(tol), float(radius))
 
     def resolve(self, graph: AnyGraph, dim: int | None = None) -> "AbstractKernel":
         """Return the kernel in steps of this graph: itself, unless it is stated in the manifold clock."""
         del graph, dim
         return self
+
+    def on(self, graph: AnyGraph) -> "AbstractKernel":
+        """Resolve, and refuse a graph on which the series does not converge."""
+        kernel = self.resolve(graph)
+        kernel._check_radius(spectral_form(graph).radius)
+        return kernel
 
     def dense(self, graph: AnyGraph) -> FloatArray:
         """K as a matrix (N, N), exact, by eigendecomposition: O(N^3), independent of the series."""
@@ -247,10 +260,7 @@ class AbstractKernel(FrozenParams, ABC):
     def _on(self, graph: AnyGraph) -> tuple["AbstractKernel", SpectralForm]:
         """The kernel resolved on the graph, and the symmetric matrix it is a function of."""
         adjacency = as_adjacency(graph)
-        kernel = self.resolve(adjacency)
-        form = spectral_form(adjacency)
-        kernel._check_radius(form.radius)
-        return kernel, form
+        return self.on(adjacency), spectral_form(adjacency)
 
 
 @functools.lru_cache(maxsize=256)
@@ -303,6 +313,10 @@ class RootKernel(AbstractKernel):
     def _root(self, order: int) -> AbstractKernel:
         return RootKernel(self.kernel, self.order * order)
 
+    def resolve(self, graph: AnyGraph, dim: int | None = None) -> AbstractKernel:
+        """Return the root of the resolved kernel."""
+        return self.kernel.resolve(graph, dim).root(self.order)
+
     @property
     def _most_terms(self) -> int:
         return _MOST_EXACT_TERMS
@@ -319,7 +333,7 @@ class ScaledKernel(AbstractKernel):
     factor: float
 
     def __post_init__(self) -> None:
-        check_real(self.factor, "factor", _FINITE)
+        self._keep_real("factor", _FINITE)
 
     def spectral(self, w: FloatArray) -> FloatArray:
         """Return the factor times h(w)."""
@@ -335,6 +349,11 @@ class ScaledKernel(AbstractKernel):
         if self.factor <= 0:
             return RootKernel(self, order)
         return ScaledKernel(self.kernel.root(order), float(self.factor) ** (1 / order))
+
+    @property
+    def is_positive(self) -> bool:
+        """That of the kernel, for a positive factor."""
+        return self.kernel.is_positive if self.factor > 0 else super().is_positive
 
     @property
     def convergence(self) -> float:

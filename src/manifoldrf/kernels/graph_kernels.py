@@ -14,7 +14,6 @@ from manifoldrf._validation import (
     Interval,
     check_flag,
     check_integer,
-    check_real,
     reject,
 )
 from manifoldrf.kernels._roots import pi
@@ -23,6 +22,7 @@ from manifoldrf.kernels.abstract_kernel import ASYMMETRIC, AbstractKernel
 __all__ = ["CosineKernel", "DiffusionKernel", "PowerKernel", "RandomWalkKernel", "RegularizedLaplacianKernel"]
 
 _TWO_OR_MORE = Interval(2.0)
+_SCALES = Interval(0.0, 1e150)  # larger squares overflow
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class DiffusionKernel(AbstractKernel):
     normalized: bool = True
 
     def __post_init__(self) -> None:
-        check_real(self.tau, "tau", NONNEGATIVE)
+        self._keep_real("tau", NONNEGATIVE)
         check_flag(self.normalized, "normalized")
         if not self.normalized and self.tau > 700:
             reject("tau", "at most 700 with normalized=False, or exp(tau) overflows", self.tau)
@@ -103,11 +103,10 @@ class PowerKernel(AbstractKernel):
 
     def spectral(self, w: FloatArray) -> FloatArray:
         """Return w^n."""
-        power: FloatArray = np.power(w, self.n)
-        return power
+        return np.asarray(w**self.n)
 
     def _coefficients(self, n: int) -> FloatArray:
-        return (np.arange(n) == self.n).astype(np.float64)
+        return np.where(np.arange(n) == self.n, 1.0, 0.0)
 
     def _exact(self, n: int) -> list[Decimal]:
         return [Decimal(int(k == self.n)) for k in range(n)]
@@ -153,8 +152,8 @@ class RegularizedLaplacianKernel(AbstractKernel):
     power: float = 1.0
 
     def __post_init__(self) -> None:
-        check_real(self.scale, "scale", NONNEGATIVE)
-        check_real(self.power, "power", POSITIVE)
+        self._keep_real("scale", _SCALES)
+        self._keep_real("power", POSITIVE)
 
     def spectral(self, w: FloatArray) -> FloatArray:
         """Return (1 + scale^2 (1 - w))^-power."""
@@ -212,14 +211,15 @@ class RandomWalkKernel(AbstractKernel):
     p: float
 
     def __post_init__(self) -> None:
-        check_real(self.a, "a", _TWO_OR_MORE)
-        check_real(self.p, "p", POSITIVE)
+        self._keep_real("a", _TWO_OR_MORE)
+        self._keep_real("p", POSITIVE)
         if self.p * math.log(self.a) > 700:
             reject("p", f"at most {700 / math.log(self.a):.0f} for a = {self.a:g}, or a^p overflows", self.p)
 
     def spectral(self, w: FloatArray) -> FloatArray:
         """Return (a - 1 + w)^p."""
-        return np.asarray((self.a - 1.0 + w) ** self.p)
+        base = self.a - 1.0 + w
+        return np.asarray((base if self.n_terms is not None else np.maximum(base, 0.0)) ** self.p)
 
     def _coefficients(self, n: int) -> FloatArray:
         k = np.arange(n - 1)
@@ -238,8 +238,8 @@ class RandomWalkKernel(AbstractKernel):
 
     @property
     def convergence(self) -> float:
-        """For broken p the number a - 1, included: there h has a zero, and the series converges."""
-        return np.inf if self.n_terms is not None else np.nextafter(self.a - 1.0, np.inf)
+        """For broken p the number a - 1, included up to rounding: there h has a zero, and the series converges."""
+        return np.inf if self.n_terms is not None else (self.a - 1.0) * (1 + 1e-12)
 
     @property
     def n_terms(self) -> int | None:

@@ -11,12 +11,19 @@ from typing import NoReturn
 import numpy as np
 from scipy.special import gammaln, zeta
 
-from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_option, check_real, reject
+from manifoldrf._validation import POSITIVE, FloatArray, Interval, check_integer, check_option, reject
+from manifoldrf.geometry.adjacency import as_adjacency
 from manifoldrf.geometry.dimension import estimate_dimension
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels._roots import decimals
 from manifoldrf.kernels._spectra import AnyGraph
-from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, ScaledKernel
+from manifoldrf.kernels.abstract_kernel import (
+    AbstractKernel,
+    ProductKernel,
+    RootKernel,
+    ScaledKernel,
+    UnresolvedKernelError,
+)
 from manifoldrf.kernels.graph_kernels import DiffusionKernel, PowerKernel, RegularizedLaplacianKernel
 
 __all__ = ["HeatKernel", "MaternKernel"]
@@ -24,6 +31,7 @@ __all__ = ["HeatKernel", "MaternKernel"]
 # Times that differ by less than this share are the same time.
 _SAME_TIME = 1e-6
 CLOCKS = ("graph", "manifold")
+_LENGTHS = Interval(1e-100, 1e100)  # beyond these, squares leave the range of doubles
 
 
 @dataclass(frozen=True)
@@ -52,7 +60,7 @@ class HeatKernel(AbstractKernel):
     t: float
 
     def __post_init__(self) -> None:
-        check_real(self.t, "t", POSITIVE)
+        self._keep_real("t", POSITIVE)
 
     def resolve(self, graph: AnyGraph, dim: int | None = None) -> AbstractKernel:
         """Return the kernel in steps of this graph: ``PowerKernel`` on a heat graph, else ``DiffusionKernel``.
@@ -101,7 +109,7 @@ class HeatKernel(AbstractKernel):
         _unresolved(self)
 
     def _root(self, order: int) -> AbstractKernel:
-        return HeatKernel(self.t / order)
+        return RootKernel(self, order)  # not HeatKernel(t / order): half of 6 steps is odd, and still a root
 
     @property
     def is_positive(self) -> bool:
@@ -140,9 +148,12 @@ class MaternKernel(AbstractKernel):
     clock: str = "graph"
 
     def __post_init__(self) -> None:
-        check_real(self.nu, "nu", POSITIVE)
-        check_real(self.lengthscale, "lengthscale", POSITIVE)
+        nu, _ = self._keep_real("nu", POSITIVE), self._keep_real("lengthscale", _LENGTHS)
         check_option(self.clock, "clock", CLOCKS)
+        if not nu * abs(math.log(self.rate)) < 600:
+            reject(
+                "nu", f"at most {600 / abs(math.log(self.rate)):.0f}, or (2 nu / lengthscale^2)^-nu overflows", nu
+            )
 
     @property
     def rate(self) -> float:
@@ -177,7 +188,7 @@ class MaternKernel(AbstractKernel):
         return self._in_steps()._exact(n)
 
     def _root(self, order: int) -> AbstractKernel:
-        return self._in_steps().root(order)
+        return RootKernel(self, order) if self.clock == "manifold" else self._in_steps().root(order)
 
     def _in_steps(self) -> ScaledKernel:
         if self.clock == "manifold":
@@ -254,10 +265,11 @@ def _shifted_power(c: float, power: float, factor: float) -> ScaledKernel:
 
 
 def _step_time(graph: AnyGraph, dim: int | None) -> float:
-    if isinstance(graph, Graph):
-        step = graph.time(1.0, dim)
-    elif graph.step_time is not None:
-        step = graph.step_time
+    adjacency = as_adjacency(graph)
+    if isinstance(adjacency, Graph):
+        step = adjacency.time(1.0, dim)
+    elif adjacency.step_time is not None:
+        step = adjacency.step_time
     else:
         raise ValueError(
             "This adjacency has no clock; give `step_time` to GeneralizedAdjacency, or a kernel in steps."
@@ -276,6 +288,6 @@ def _dimension(graph: AnyGraph, dim: int | None) -> int:
 
 
 def _unresolved(kernel: AbstractKernel) -> NoReturn:
-    raise ValueError(
+    raise UnresolvedKernelError(
         f"{kernel} has no coefficients before the graph is known: kernel.resolve(graph, dim) gives them."
     )

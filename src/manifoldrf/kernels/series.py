@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from numbers import Rational, Real
+from numbers import Integral, Rational, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,7 +71,7 @@ class SeriesKernel(AbstractKernel):
         ----------
         graph : Graph or GeneralizedAdjacency
         i, j : array-like of int, shape (n,)
-            Pairs of nodes; at least degree + 1 of them.
+            Pairs of nodes; at least 2 (degree + 1) of them.
         values : array-like of shape (n,)
             F(i, j).
         degree : int
@@ -158,9 +158,21 @@ def _check_alpha(alpha: Any) -> tuple[Any, ...]:
     for k, value in enumerate(values):
         if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
             reject("alpha", "a sequence of numbers", f"{value!r} at index {k}", TypeError)
-        if not math.isfinite(value):
+        if not _is_finite(value):
             reject("alpha", "finite", f"{value} at index {k}")
-    return values
+    return tuple(value if isinstance(value, int | Fraction) else _plain(value) for value in values)
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer or a fraction beyond doubles
+        return False
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as one of Python, which prints as what it is."""
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 def _as_decimal(value: Real) -> Decimal:

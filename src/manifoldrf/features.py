@@ -1,0 +1,214 @@
+"""Features as scikit-learn transformers."""
+
+from collections import defaultdict
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from manifoldrf._random import SeedLike, Streams
+from manifoldrf._validation import (
+    FloatArray,
+    IntArray,
+    check_indices,
+    check_integer,
+    check_option,
+    check_points,
+    reject,
+)
+from manifoldrf.geometry.adjacency import as_adjacency
+from manifoldrf.kernels._spectra import AnyGraph
+from manifoldrf.kernels.abstract_kernel import AbstractKernel
+from manifoldrf.signatures.record import compress_rows, indicator_rows, series_of
+from manifoldrf.signatures.teachers import compute_signatures
+
+__all__ = ["GraphRandomFeatures"]
+
+COUPLINGS = ("shared", "independent", "asymmetric")
+
+
+class KernelParamsMixin:
+    """``set_params(kernel__t=...)`` for estimators that hold a frozen kernel, which is replaced, not changed."""
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters of the estimator; ``kernel__<name>`` replaces the kernel by one with this parameter."""
+        inner: dict[str, dict[str, Any]] = defaultdict(dict)
+        outer = {}
+        for name, value in params.items():
+            owner, _, rest = name.partition("__")
+            if rest and isinstance(params.get(owner, getattr(self, owner, None)), AbstractKernel):
+                inner[owner][rest] = value
+            else:
+                outer[name] = value
+        super().set_params(**outer)  # type: ignore[misc]
+        for owner, changes in inner.items():
+            setattr(self, owner, getattr(self, owner).with_params(**changes))
+        return self
+
+
+class GraphRandomFeatures(KernelParamsMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Classical graph random features: nodes of a graph become sparse vectors whose inner products are the kernel.
+
+    K ~ K_1 K_2^T with K_1 and K_2 the signatures of the nodes; K x = K_1 (K_2^T x) then takes time proportional to
+    their entries, not to the square of the number of nodes.
+
+    Parameters
+    ----------
+    graph : Graph or GeneralizedAdjacency
+    kernel : AbstractKernel
+    teacher : str, default="auto"
+        As in :func:`compute_signatures`.
+    coupling : {"shared", "independent", "asymmetric"}, default="shared"
+        "shared": one set of signatures for both factors; positive semi-definite, and with walks the diagonal is too
+        large on average. "independent": two sets, unbiased. "asymmetric": K_1 holds rows of the kernel and K_2
+        indicators; for kernels without a nonnegative modulation.
+    n_components : int, optional
+        Compress to this many columns (Johnson-Lindenstrauss); the features are then dense and not nonnegative.
+    options : dict, optional
+        Options of the teacher, such as ``{"n_walks": 1000}``.
+    random_state : None, int, Generator or RandomState
+    n_jobs : int, default=1
+
+    Attributes
+    ----------
+    kernel_ : AbstractKernel
+        The kernel as resolved on the graph.
+    n_features_out_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import Ridge
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from manifoldrf import DiffusionKernel, GraphRandomFeatures, Sphere, knn_graph
+    >>> graph = knn_graph(Sphere().grid(500))
+    >>> height = graph.points[:, 2]
+    >>> nodes = np.arange(500)[:, None]
+    >>> features = GraphRandomFeatures(graph, DiffusionKernel(10.0), teacher="counts", random_state=0)
+    >>> model = make_pipeline(features, Ridge(1e-3)).fit(nodes[::5], height[::5])
+    >>> bool(np.abs(model.predict(nodes) - height).max() < 0.1)
+    True
+    """
+
+    def __init__(
+        self,
+        graph: AnyGraph,
+        kernel: AbstractKernel,
+        *,
+        teacher: str = "auto",
+        coupling: str = "shared",
+        n_components: int | None = None,
+        options: dict[str, Any] | None = None,
+        random_state: SeedLike = None,
+        n_jobs: int = 1,
+    ) -> None:
+        self.graph = graph
+        self.kernel = kernel
+        self.teacher = teacher
+        self.coupling = coupling
+        self.n_components = n_components
+        self.options = options
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any = None, y: Any = None) -> Self:
+        """Resolve the kernel and fix the random streams; signatures are computed when they are asked for.
+
+        Parameters
+        ----------
+        X : array-like of int, shape (n,) or (n, 1), optional
+            Node indices; only their range is checked.
+        y : ignored
+        """
+        del y
+        graph = as_adjacency(self.graph)
+        if not isinstance(self.kernel, AbstractKernel):
+            reject("kernel", "a kernel, such as DiffusionKernel(10.0)", type(self.kernel).__name__, TypeError)
+        check_option(self.coupling, "coupling", COUPLINGS)
+        if self.n_components is not None:
+            check_integer(self.n_components, "n_components", 1)
+        self.kernel_ = self.kernel.on(graph)
+        series_of(self.kernel_, asymmetric=self.coupling == "asymmetric")  # refuses what has no features
+        if X is not None:
+            _check_nodes(X, graph.n_nodes)
+        self.streams_ = Streams.from_seed(self.random_state)
+        self.n_features_out_ = self.n_components or graph.n_nodes
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Rows of K_1 for some nodes.
+
+        Parameters
+        ----------
+        X : array-like of int, shape (n,) or (n, 1)
+            Node indices.
+
+        Returns
+        -------
+        features : CSR array of shape (n, n_nodes), or dense of shape (n, n_components)
+        """
+        return self._features(X, "first")
+
+    def transform_second(self, X: Any) -> Any:
+        """Rows of K_2 for some nodes: those of K_1 where the coupling is shared."""
+        return self._features(X, "first" if self.coupling == "shared" else "second")
+
+    def apply(self, x: ArrayLike) -> FloatArray:
+        """K x = K_1 (K_2^T x), without ever forming K.
+
+        Parameters
+        ----------
+        x : array-like of shape (n_nodes,) or (n_nodes, c)
+        """
+        check_is_fitted(self, "streams_")
+        n_nodes = self.graph.n_nodes
+        columns = check_points(np.reshape(x, (-1, 1)) if np.ndim(x) == 1 else x, "x")
+        if len(columns) != n_nodes:
+            reject("x", f"an array of {n_nodes} rows, one per node", len(columns))
+        everything = np.arange(n_nodes)
+        first = self.transform(everything)
+        second = first if self.coupling == "shared" else self.transform_second(everything)
+        result = np.asarray(first @ (second.T @ columns))
+        return result[:, 0] if np.ndim(x) == 1 else result
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Names of the columns: ``node0``, ... or, compressed, ``component0``, ..."""
+        del input_features
+        check_is_fitted(self, "streams_")
+        stem = "node" if self.n_components is None else "component"
+        return np.array([f"{stem}{k}" for k in range(self.n_features_out_)], dtype=object)
+
+    def _features(self, X: Any, side: str) -> Any:
+        check_is_fitted(self, "streams_")
+        nodes = _check_nodes(X, self.graph.n_nodes)
+        if self.coupling == "asymmetric" and side == "second":
+            return self._compressed(indicator_rows(nodes, self.graph.n_nodes))
+        signatures = compute_signatures(
+            self.graph,
+            self.kernel_,
+            nodes,
+            teacher=self.teacher,
+            asymmetric=self.coupling == "asymmetric",
+            seed=self.streams_.generator(f"features.{side}"),
+            n_jobs=self.n_jobs,
+            **(self.options or {}),
+        )
+        return self._compressed(signatures.rows)
+
+    def _compressed(self, rows: Any) -> Any:
+        if self.n_components is None:
+            return rows if sparse.issparse(rows) else sparse.csr_array(rows)
+        return compress_rows(rows, self.n_components, self.streams_.generator("features.compress"))
+
+
+def _check_nodes(X: Any, n_nodes: int) -> IntArray:
+    """Node indices from a vector or a column, also from a column of whole floats, as pipelines make them."""
+    array = np.asarray(X)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.dtype.kind == "f" and (array == np.round(array)).all():
+        array = array.astype(np.int64)
+    return check_indices(array, "X", n_nodes)

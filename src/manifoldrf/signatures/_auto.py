@@ -1,0 +1,64 @@
+"""Which teacher costs least: a model of time and memory, in numbers of products rather than in measured seconds.
+
+The choice therefore depends on the graph, the kernel and the number of starts only, never on the machine's mood.
+
+| teacher  | time                                       | memory of the rows          |
+|----------|--------------------------------------------|-----------------------------|
+| exact    | starts x Chebyshev degree x entries of W    | 8 bytes x starts x N        |
+| frontier | starts x pushes of a probe x 6              | 12 bytes x starts x reached |
+| counts   | taken where neither fits into the memory    | bounded by the walks        |
+
+A push of the frontier costs about six products of the exact teacher, which streams through memory.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from manifoldrf._validation import IntArray
+from manifoldrf.geometry.graphs import Graph
+from manifoldrf.kernels._action import expand
+from manifoldrf.kernels._spectra import AnyGraph, spectral_form
+from manifoldrf.kernels.abstract_kernel import AbstractKernel
+from manifoldrf.signatures._engines import frontier_coefficients, frontier_engine
+from manifoldrf.signatures.options import ExactOptions, FrontierOptions
+
+ROW_MEMORY = 2**31  # bytes that the rows may take
+_PUSH_COST = 6.0
+_PROBES = 4
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A teacher and why."""
+
+    teacher: str
+    reason: str
+
+
+def choose_teacher(graph: AnyGraph, series: AbstractKernel, nodes: IntArray) -> Choice:
+    """The cheapest teacher whose rows fit into memory."""
+    form = spectral_form(graph)
+    degree = expand(series.spectral, form.radius, ExactOptions().tol).degree
+    exact_cost = float(len(nodes)) * degree * form.matrix.nnz
+    exact_memory = 8.0 * len(nodes) * form.n
+    # Small problems need no probe: it would cost as much as the answer.
+    if exact_memory <= ROW_MEMORY and exact_cost <= 1e8:
+        return Choice("exact", f"{exact_cost:.1e} products, {exact_memory / 2**20:.0f} MB of rows")
+    probe = nodes[:: max(1, len(nodes) // _PROBES)][:_PROBES]
+    pushes, reached = _probe(graph, series, probe)
+    frontier_cost, frontier_memory = len(nodes) * pushes * _PUSH_COST, 12.0 * len(nodes) * reached
+    costs = f"exact {exact_cost:.1e} products and {exact_memory / 2**20:.0f} MB, "
+    costs += f"frontier {frontier_cost:.1e} and {frontier_memory / 2**20:.0f} MB"
+    if exact_memory <= ROW_MEMORY and exact_cost <= frontier_cost:
+        return Choice("exact", costs)
+    if frontier_memory <= ROW_MEMORY or not isinstance(graph, Graph):
+        return Choice("frontier", costs)
+    return Choice("counts", costs + ": neither fits into memory")
+
+
+def _probe(graph: AnyGraph, series: AbstractKernel, nodes: IntArray) -> tuple[float, float]:
+    """Mean pushes and reached nodes of some starts."""
+    coefficients = frontier_coefficients(graph, series, FrontierOptions().tol)
+    chunk = frontier_engine(graph, coefficients, FrontierOptions().tol, keep_lengths=False)(nodes)
+    return chunk.n_steps / len(nodes), float(np.mean(chunk.counts))

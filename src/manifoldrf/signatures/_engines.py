@@ -1,0 +1,163 @@
+"""The compiled teachers behind one interface: start nodes in, a chunk of sparse rows out, chunks over threads."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from manifoldrf._validation import FloatArray, IntArray, reject
+from manifoldrf.geometry.graphs import Graph
+from manifoldrf.kernels._spectra import AnyGraph, spectral_form
+from manifoldrf.kernels.abstract_kernel import AbstractKernel
+from manifoldrf.signatures._laws import SurvivalLaw
+from manifoldrf.signatures.counts import CountLaw, build_count_table, propagate_counts
+from manifoldrf.signatures.frontier import push_frontier
+from manifoldrf.signatures.options import CountOptions, WalkOptions
+from manifoldrf.signatures.walks import (
+    Coupling,
+    Law,
+    coupled_walks,
+    independent_walks,
+    pack_uniform,
+    pack_weighted,
+)
+
+Progress = Callable[[str, int, int], None]
+Key = NDArray[np.uint32]
+
+# Starts per chunk: enough to pay for a workspace over all nodes, few enough to share among threads and show
+# progress.
+_STARTS_AT_ONCE = 16
+_GROUP_SIZE = 16  # walkers that repel each other, twice the usual degree
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Sparse rows of some start nodes; slot = length * N + node where lengths are kept."""
+
+    counts: IntArray  # (n_starts,) slots of each start
+    slots: IntArray  # those of one start after the other, ascending
+    values: FloatArray
+    n_steps: int
+    variances: FloatArray | None = None
+    bound: float | None = None
+    n_touched: int | None = None
+
+
+Engine = Callable[[IntArray], Chunk]
+
+
+def walk_engine(graph: AnyGraph, law: SurvivalLaw, options: WalkOptions, key: Key) -> Engine:
+    """Algorithm 1 and its variants."""
+    pack = pack_weighted if options.transitions == "weighted" else pack_uniform
+    table = pack(graph.operator.indptr, graph.operator.indices, graph.operator.data)
+    compiled = Law(law.deposit, law.thresholds)
+    settings = (options.n_walks, options.n_batches, _stride(graph, keep_lengths=options.keep_lengths), key)
+    coupling = _coupling(options)
+
+    def run(starts: IntArray) -> Chunk:
+        if coupling is None:
+            found = independent_walks(table, starts, compiled, *settings)
+        else:
+            found = coupled_walks(table, starts, compiled, *settings, coupling)
+        return _monte_carlo_chunk(found, options.n_batches)
+
+    return run
+
+
+def count_engine(graph: AnyGraph, law: SurvivalLaw, options: CountOptions, key: Key) -> Engine:
+    """Count propagation."""
+    if not isinstance(graph, Graph):
+        reject("teacher", "'exact', 'frontier' or 'walks' on a generalised adjacency", "'counts'")
+    table = build_count_table(graph.affinity.indptr, graph.affinity.indices, graph.affinity.data)
+    compiled = CountLaw(law.deposit, law.keep)
+    stride = _stride(graph, keep_lengths=options.keep_lengths)
+
+    def run(starts: IntArray) -> Chunk:
+        found = propagate_counts(table, compiled, starts, options.n_walks, options.n_batches, stride, key)
+        return _monte_carlo_chunk(found, options.n_batches)
+
+    return run
+
+
+def frontier_coefficients(graph: AnyGraph, series: AbstractKernel, tol: float) -> FloatArray:
+    """Coefficients of a series up to half the tolerance; the frontier spends the other half."""
+    return series.coefficients(series.truncation(tol / 2, spectral_form(graph).radius))
+
+
+def frontier_engine(graph: AnyGraph, coefficients: FloatArray, tol: float, *, keep_lengths: bool) -> Engine:
+    """Exact rows on the nodes they reach; with lengths kept the coefficients are ones."""
+    # A length drops about a hundred entries at the rim, of norm ten thresholds together; what all lengths drop
+    # shall stay below half the tolerance. The chunk carries a rigorous bound.
+    threshold = tol / (20 * len(coefficients))
+    # Compiled for rows of a symmetric matrix: it pushes along columns of the transpose of what it is given.
+    matrix = graph.operator.T.tocsr() if getattr(graph, "scaling", None) is not None else graph.operator
+    parts = matrix.indptr, matrix.indices, matrix.data
+    stride = _stride(graph, keep_lengths=keep_lengths)
+
+    def run(starts: IntArray) -> Chunk:
+        found = push_frontier(*parts, coefficients, starts, threshold, stride)
+        n_starts, slots, values, bounds, touched, n_pushes = found
+        return Chunk(n_starts, slots, values, int(n_pushes), None, float(bounds.max()), int(touched.max()))
+
+    return run
+
+
+def run_chunks(engine: Engine, nodes: IntArray, n_jobs: int, progress: Progress) -> list[Chunk]:
+    """Chunks of rows in the order of the nodes; threads share them, and no bit depends on how."""
+    pieces = [nodes[k : k + _STARTS_AT_ONCE] for k in range(0, len(nodes), _STARTS_AT_ONCE)]
+    results, done = [], 0
+    pool = ThreadPoolExecutor(n_jobs)
+    try:
+        for piece, chunk in zip(pieces, pool.map(engine, pieces), strict=True):
+            results.append(chunk)
+            done += len(piece)
+            progress("signatures", done, len(nodes))
+    finally:  # also on Ctrl-C: what has not begun never will
+        pool.shutdown(wait=True, cancel_futures=True)
+    return results
+
+
+def assemble(chunks: list[Chunk], n_nodes: int, n_lengths: int = 1) -> tuple[Any, Any]:
+    """CSR arrays (n_starts * n_lengths, n_nodes) of the values and, where there are any, of their errors."""
+    slots = np.concatenate([chunk.slots for chunk in chunks])
+    per_start = np.concatenate([chunk.counts for chunk in chunks])
+    values = np.concatenate([chunk.values for chunk in chunks])
+    starts = np.repeat(np.arange(len(per_start)), per_start)
+    rows = starts * n_lengths + slots // n_nodes
+    ends = np.zeros(len(per_start) * n_lengths + 1, dtype=np.int64)
+    np.cumsum(np.bincount(rows, minlength=len(ends) - 1), out=ends[1:])
+    index = np.int32 if max(len(slots), n_nodes) < 2**31 else np.int64
+    columns, ends = (slots % n_nodes).astype(index), ends.astype(index)
+    shape = (len(per_start) * n_lengths, n_nodes)
+    matrix = sparse.csr_array((values, columns, ends), shape=shape)
+    if any(chunk.variances is None for chunk in chunks):
+        return matrix, None
+    variances = np.concatenate(list(_variances(chunks)))
+    return matrix, sparse.csr_array((np.sqrt(variances), columns, ends), shape=shape)
+
+
+def _variances(chunks: list[Chunk]) -> Iterator[FloatArray]:
+    for chunk in chunks:
+        if chunk.variances is not None:
+            yield chunk.variances
+
+
+def _monte_carlo_chunk(found: Any, n_batches: int) -> Chunk:
+    n_starts, slots, values, variances, n_steps = found[:5]
+    return Chunk(n_starts, slots, values, int(n_steps), variances if n_batches > 1 else None)
+
+
+def _stride(graph: AnyGraph, *, keep_lengths: bool) -> int:
+    return graph.n_nodes if keep_lengths else 0
+
+
+def _coupling(options: WalkOptions) -> Any:
+    if options.coupling == "independent":
+        return None
+    antithetic = options.coupling == "antithetic"
+    return Coupling(2 if antithetic else _GROUP_SIZE, antithetic, not antithetic)

@@ -1,0 +1,74 @@
+"""From the series of a kernel to the tables that walks follow: how long they live, what they deposit."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from manifoldrf._validation import FloatArray
+from manifoldrf.kernels.abstract_kernel import AbstractKernel
+
+# Share of the series that walks of length "auto" leave out; far below any Monte Carlo error.
+NEGLIGIBLE = 1e-10
+# Without a cap, walks go on until this share of them is left; the terms beyond are below NEGLIGIBLE anyway.
+_SURVIVORS = 1e-9
+_WORDS = 2.0**32
+
+
+@dataclass(frozen=True)
+class SurvivalLaw:
+    """Walks of length k go on to k + 1 with probability keep_k; f_k is their coefficient."""
+
+    coefficients: FloatArray  # (L,) f_k
+    keep: FloatArray  # (L,) in [0, 1], whole multiples of 2^-32; the last is 0
+
+    @property
+    def deposit(self) -> FloatArray:
+        """f_k / s_k, with s_k the share of walks that reach length k."""
+        reached = np.concatenate([[1.0], np.cumprod(self.keep[:-1])])
+        deposit: FloatArray = np.zeros_like(reached)
+        np.divide(self.coefficients, reached, out=deposit, where=self.coefficients != 0)
+        return deposit
+
+    @property
+    def thresholds(self) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+        """``keep`` as numbers of 32-bit words."""
+        return (self.keep * _WORDS).astype(np.uint64)
+
+
+def survival_law(
+    series: AbstractKernel | None,
+    *,
+    survival: str,
+    p_halt: float,
+    max_length: int | str | None,
+    radius: float = 1.0,
+) -> SurvivalLaw:
+    """Law of walks for the series of a kernel; without a kernel every length counts one."""
+    n = _n_lengths(series, p_halt, max_length, radius)
+    f = np.ones(n) if series is None else series.coefficients(n)
+    if survival == "matched":
+        keep = _matched(np.abs(f) * radius ** np.arange(float(n)))
+    else:
+        keep = np.full(n, 1.0 - p_halt)
+    keep = np.round(keep * _WORDS) / _WORDS  # what 32 random bits can tell apart: unbiased to the last bit
+    keep[-1] = 0.0
+    return SurvivalLaw(f, keep)
+
+
+def _n_lengths(series: AbstractKernel | None, p_halt: float, max_length: int | str | None, radius: float) -> int:
+    if isinstance(max_length, int) or series is None:
+        return int(max_length or 0) + 1
+    negligible = series.truncation(NEGLIGIBLE, radius)
+    if max_length == "auto" or p_halt == 0:
+        return negligible
+    return max(negligible, math.ceil(math.log(_SURVIVORS) / math.log1p(-p_halt)))
+
+
+def _matched(sizes: FloatArray) -> FloatArray:
+    """s_k = sqrt(sum_{j >= k} |f_j| / sum_j |f_j|): as many walks at each length as their deposits deserve."""
+    rest = np.cumsum(sizes[::-1])[::-1]
+    ratios = np.divide(rest[1:], rest[:-1], out=np.zeros(len(rest) - 1), where=rest[:-1] > 0)
+    # A walk that could still deposit something must have a chance to live.
+    chances = np.where(rest[1:] > 0, np.maximum(np.sqrt(ratios), 1 / _WORDS), 0.0)
+    return np.concatenate([chances, [0.0]])

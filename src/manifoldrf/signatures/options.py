@@ -1,0 +1,127 @@
+"""Options of the teachers: frozen, checked once, with the reason beside each default."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from manifoldrf._validation import Interval, check_flag, check_integer, check_option, check_real, reject
+from manifoldrf.kernels._action import TOLERANCES
+
+_BELOW_ONE = Interval(0.0, 1.0, high_open=True)
+_INSIDE = Interval(0.0, 1.0, low_open=True, high_open=True)
+
+
+@dataclass(frozen=True)
+class ExactOptions:
+    """Options of the teacher "exact"."""
+
+    tol: float = 1e-10  # of the largest value of the series; a term more buys a factor of about 5
+    max_length: int | None = None  # highest power stored with keep_lengths
+    keep_lengths: bool = False
+
+    def __post_init__(self) -> None:
+        check_real(self.tol, "tol", TOLERANCES)
+        _check_lengths(self)
+
+
+@dataclass(frozen=True)
+class FrontierOptions:
+    """Options of the teacher "frontier"."""
+
+    tol: float = 1e-8  # error of a row, over the largest value of the series
+    max_length: int | None = None
+    keep_lengths: bool = False
+
+    def __post_init__(self) -> None:
+        check_real(self.tol, "tol", TOLERANCES)
+        _check_lengths(self)
+
+
+@dataclass(frozen=True)
+class WalkOptions:
+    """Options of the teacher "walks": by default Algorithm 1 of the paper."""
+
+    n_walks: int = 10_000  # the paper's on sphere and ellipsoid
+    p_halt: float = 0.01  # the paper's
+    max_length: int | str | None = None  # None: until they halt, as in the paper; "auto": where f_k is negligible
+    transitions: str = "uniform"  # the paper's; "weighted": neighbours in proportion to |W|
+    survival: str = "geometric"  # the paper's; "matched": as f_k decays
+    coupling: str = "independent"  # or "antithetic", "repelling"
+    n_batches: int = 8  # for the standard errors, at no cost
+    n_stitches: int = 1  # above 1: a product of so many shorter walks
+    keep_lengths: bool = False
+
+    def __post_init__(self) -> None:
+        check_integer(self.n_walks, "n_walks", 1)
+        check_real(self.p_halt, "p_halt", _INSIDE)
+        check_option(self.transitions, "transitions", ("uniform", "weighted"))
+        check_option(self.survival, "survival", ("geometric", "matched"))
+        check_option(self.coupling, "coupling", ("independent", "antithetic", "repelling"))
+        check_integer(self.n_batches, "n_batches", 1)
+        check_integer(self.n_stitches, "n_stitches", 1)
+        if self.coupling == "repelling" and self.transitions == "weighted":
+            reject("coupling", "independent or antithetic with weighted transitions", repr(self.coupling))
+        _check_max_length(self.max_length)
+        _check_lengths(self)
+
+
+@dataclass(frozen=True)
+class CountOptions:
+    """Options of the teacher "counts"."""
+
+    n_walks: int = 10_000
+    p_halt: float = 0.0  # with survival="geometric"; thinning saves walker-steps, not time
+    max_length: int | str | None = "auto"
+    survival: str = "matched"
+    n_batches: int = 2  # the least that gives standard errors; the error grows with the square root of it
+    n_stitches: int = 1
+    keep_lengths: bool = False
+
+    def __post_init__(self) -> None:
+        check_integer(self.n_walks, "n_walks", 1)
+        check_real(self.p_halt, "p_halt", _BELOW_ONE)
+        check_option(self.survival, "survival", ("geometric", "matched"))
+        check_integer(self.n_batches, "n_batches", 1)
+        check_integer(self.n_stitches, "n_stitches", 1)
+        _check_max_length(self.max_length)
+        _check_lengths(self)
+
+
+AnyOptions = ExactOptions | FrontierOptions | WalkOptions | CountOptions
+OPTIONS: dict[str, type[Any]] = {
+    "exact": ExactOptions,
+    "frontier": FrontierOptions,
+    "walks": WalkOptions,
+    "counts": CountOptions,
+}
+
+
+def make_options(teacher: str, given: dict[str, Any]) -> Any:
+    """Options of a teacher from keywords; a name that it does not have is an error that lists those it has."""
+    kind = OPTIONS[teacher]
+    known = [field.name for field in dataclasses.fields(kind)]
+    for name in given:
+        if name not in known:
+            raise TypeError(f"Teacher '{teacher}' has no option `{name}`; it has {', '.join(known)}.")
+    return kind(**given)
+
+
+def _check_max_length(value: Any) -> None:
+    if isinstance(value, str):
+        check_option(value, "max_length", ("auto",))
+    elif value is not None:
+        check_integer(value, "max_length", 0)
+
+
+def _check_lengths(options: Any) -> None:
+    """Lengths are kept for kernels yet unknown, so nothing about the walks may follow from the kernel."""
+    if options.max_length is not None and not isinstance(options.max_length, str):
+        check_integer(options.max_length, "max_length", 0)
+    if not check_flag(options.keep_lengths, "keep_lengths"):
+        return
+    if not isinstance(options.max_length, int):
+        reject("max_length", "an integer when lengths are kept", repr(options.max_length))
+    if getattr(options, "survival", "geometric") != "geometric":
+        reject("survival", "'geometric' when lengths are kept", repr(options.survival))
+    if getattr(options, "n_stitches", 1) > 1:
+        reject("n_stitches", "1 when lengths are kept", options.n_stitches)

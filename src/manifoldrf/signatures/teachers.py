@@ -1,0 +1,293 @@
+"""Signatures: rows of Phi = sum_k f_k W^k, by whichever teacher serves best."""
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from manifoldrf._random import SeedLike, Streams
+from manifoldrf._validation import IntArray, check_indices, check_jobs, check_option
+from manifoldrf.geometry.adjacency import as_adjacency
+from manifoldrf.kernels._action import expand, rows_of_expansion
+from manifoldrf.kernels._spectra import AnyGraph, spectral_form
+from manifoldrf.kernels.abstract_kernel import AbstractKernel
+from manifoldrf.signatures._auto import Choice, choose_teacher
+from manifoldrf.signatures._engines import (
+    Chunk,
+    Engine,
+    Progress,
+    assemble,
+    count_engine,
+    frontier_coefficients,
+    frontier_engine,
+    run_chunks,
+    walk_engine,
+)
+from manifoldrf.signatures._laws import survival_law
+from manifoldrf.signatures.options import (
+    OPTIONS,
+    CountOptions,
+    ExactOptions,
+    FrontierOptions,
+    WalkOptions,
+    make_options,
+)
+from manifoldrf.signatures.record import SignatureInfo, Signatures, indicator_rows, series_of, weighted_lengths
+
+__all__ = ["compute_signature_pair", "compute_signatures"]
+
+TEACHERS = ("auto", *OPTIONS)
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    """Progress that nobody asked for."""
+
+
+def compute_signatures(
+    graph: AnyGraph,
+    kernel: AbstractKernel,
+    nodes: ArrayLike | None = None,
+    *,
+    teacher: str = "auto",
+    asymmetric: bool = False,
+    seed: SeedLike = None,
+    n_jobs: int = 1,
+    progress: Progress = _silent,
+    **options: Any,
+) -> Signatures:
+    """Signature vectors of nodes: rows of Phi = sum_k f_k W^k, so that K = Phi Phi^T.
+
+    Parameters
+    ----------
+    graph : Graph or GeneralizedAdjacency
+    kernel : AbstractKernel
+        Resolved on the graph where it is stated in the manifold clock.
+    nodes : array-like of int, optional
+        Start nodes; all by default.
+    teacher : {"auto", "exact", "frontier", "walks", "counts"}
+        "exact": Chebyshev polynomials, dense rows. "frontier": only nodes reached above a tolerance, sparse rows at
+        a cost per start that does not grow with the graph. "walks": random walks, by default Algorithm 1 of the
+        paper. "counts": walkers counted per node, the Monte Carlo method of choice. "auto": exact or frontier,
+        whichever takes fewer operations, and counts where the rows of both would not fit into memory (2 GB).
+    asymmetric : bool
+        Rows of K itself instead of Phi, for kernels without a nonnegative modulation; their partner in the inner
+        product is the indicator of a node.
+    seed : None, int, Generator or RandomState
+        For walks and counts. Same seed, same bits, whatever ``n_jobs`` and the other nodes are.
+    n_jobs : int
+        Number of threads; -1 for all cores.
+    progress : callable (what, done, total)
+        Called as starts are finished.
+    **options
+        Of the teacher. exact, frontier: ``tol``. walks: ``n_walks``, ``p_halt``, ``max_length`` (None as in the
+        paper, or "auto": where f_k is negligible), ``transitions`` ("uniform", "weighted"), ``survival``
+        ("geometric", "matched"), ``coupling`` ("independent", "antithetic", "repelling"). counts: ``n_walks``,
+        ``max_length``, ``survival``, ``p_halt``. Both: ``n_batches`` for the standard errors, ``n_stitches`` (above
+        1: Phi is the product of so many independent estimates of its root, which shortens the walks). All:
+        ``keep_lengths=True`` with ``max_length`` keeps the estimates of each power of W for
+        :meth:`Signatures.reweight`.
+
+    Returns
+    -------
+    signatures : Signatures
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manifoldrf import DiffusionKernel, Sphere, compute_signatures, knn_graph
+    >>> graph, kernel = knn_graph(Sphere().grid(500)), DiffusionKernel(10.0)
+    >>> exact = compute_signatures(graph, kernel, [0, 1, 2])
+    >>> np.allclose(exact.gram(), kernel.dense(graph)[:3, :3])
+    True
+    >>> walked = compute_signatures(graph, kernel, [0, 1, 2], teacher="counts", n_walks=10_000, seed=0)
+    >>> bool(np.linalg.norm(walked.rows - exact.rows) < 0.03 * np.linalg.norm(exact.rows))
+    True
+    """
+    start = time.perf_counter()
+    task = _Task.prepare(graph, kernel, nodes, asymmetric=asymmetric)
+    check_option(teacher, "teacher", TEACHERS)
+    choice = Choice(teacher, "as asked") if teacher != "auto" else _choose(task, options)
+    settings = make_options(choice.teacher, options)
+    jobs, streams = check_jobs(n_jobs), Streams.from_seed(seed)
+    result = _TEACH[choice.teacher](task, settings, streams, jobs, progress)
+    info = SignatureInfo(
+        teacher=choice.teacher,
+        reason=choice.reason,
+        kernel=repr(task.kernel),
+        options=dataclasses.asdict(settings),
+        n_steps=result.n_steps,
+        seconds=time.perf_counter() - start,
+        error_bound=result.bound,
+        n_touched=result.n_touched,
+    )
+    return Signatures(result.rows, task.nodes, info, result.stderr, result.lengths)
+
+
+def compute_signature_pair(
+    graph: AnyGraph,
+    kernel: AbstractKernel,
+    nodes: ArrayLike | None = None,
+    *,
+    teacher: str = "auto",
+    asymmetric: bool = False,
+    seed: SeedLike = None,
+    n_jobs: int = 1,
+    **options: Any,
+) -> tuple[Signatures, Signatures]:
+    """Two sets of signatures with K ~ Phi_1 Phi_2^T without bias.
+
+    Monte Carlo teachers draw both sets independently. With ``asymmetric=True`` the first holds rows of K and the
+    second indicators of the nodes, which serves kernels without a nonnegative modulation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manifoldrf import CosineKernel, Sphere, compute_signature_pair, knn_graph
+    >>> graph = knn_graph(Sphere().grid(500))
+    >>> first, second = compute_signature_pair(graph, CosineKernel(), [0, 1, 2], asymmetric=True)
+    >>> np.allclose(first.gram(second), CosineKernel().dense(graph)[:3, :3])
+    True
+    """
+    streams = Streams.from_seed(seed)
+    settings = dict(teacher=teacher, asymmetric=asymmetric, n_jobs=n_jobs, **options)
+    first = compute_signatures(graph, kernel, nodes, seed=streams.generator("signatures.first"), **settings)
+    if asymmetric:
+        rows = indicator_rows(first.nodes, first.rows.shape[1])
+        return first, dataclasses.replace(first, rows=rows, stderr=None, lengths=None)
+    second = compute_signatures(graph, kernel, nodes, seed=streams.generator("signatures.second"), **settings)
+    return first, second
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What every teacher is asked: rows ``nodes`` of the series of the kernel."""
+
+    graph: AnyGraph
+    kernel: AbstractKernel
+    series: AbstractKernel
+    nodes: IntArray
+
+    @classmethod
+    def prepare(
+        cls, graph: AnyGraph, kernel: AbstractKernel, nodes: ArrayLike | None, *, asymmetric: bool
+    ) -> "_Task":
+        adjacency = as_adjacency(graph)
+        everything = np.arange(adjacency.n_nodes)
+        picked = everything if nodes is None else check_indices(nodes, "nodes", adjacency.n_nodes)
+        resolved = kernel.on(adjacency)
+        return cls(adjacency, resolved, series_of(resolved, asymmetric=asymmetric), picked)
+
+    @property
+    def radius(self) -> float:
+        return spectral_form(self.graph).radius
+
+
+@dataclass(frozen=True)
+class _Result:
+    rows: Any
+    n_steps: int
+    stderr: Any = None
+    lengths: Any = None
+    bound: float | None = None
+    n_touched: int | None = None
+
+
+def _choose(task: _Task, options: dict[str, Any]) -> Choice:
+    choice = choose_teacher(task.graph, task.series, task.nodes)
+    make_options(choice.teacher, options)  # options that only another teacher has are an error, not a hint
+    return choice
+
+
+def _teach_exact(task: _Task, options: ExactOptions, streams: Streams, n_jobs: int, progress: Progress) -> _Result:
+    if options.keep_lengths:
+        return _teach_frontier(
+            task, FrontierOptions(1e-14, options.max_length, keep_lengths=True), streams, n_jobs, progress
+        )
+    form = spectral_form(task.graph)
+    expansion = expand(task.series.spectral, form.radius, options.tol)
+    rows = rows_of_expansion(expansion, form.matrix, task.nodes, n_jobs, progress)
+    if form.scaling is not None:
+        rows *= form.scaling / form.scaling[task.nodes][:, None]
+    n_steps = expansion.degree * form.matrix.nnz * len(task.nodes)
+    bound = options.tol * float(np.abs(task.series.spectral(np.linspace(-form.radius, form.radius, 513))).max())
+    return _Result(rows, n_steps, bound=bound)
+
+
+def _teach_frontier(
+    task: _Task, options: FrontierOptions, streams: Streams, n_jobs: int, progress: Progress
+) -> _Result:
+    del streams
+    if options.keep_lengths:
+        coefficients = np.ones(int(options.max_length or 0) + 1)
+    else:
+        coefficients = frontier_coefficients(task.graph, task.series, options.tol)
+    engine = frontier_engine(task.graph, coefficients, options.tol, keep_lengths=options.keep_lengths)
+    return _from_chunks(task, run_chunks(engine, task.nodes, n_jobs, progress), coefficients, options)
+
+
+def _teach_walks(task: _Task, options: WalkOptions, streams: Streams, n_jobs: int, progress: Progress) -> _Result:
+    return _monte_carlo(walk_engine, task, options, streams, n_jobs, progress)
+
+
+def _teach_counts(task: _Task, options: CountOptions, streams: Streams, n_jobs: int, progress: Progress) -> _Result:
+    return _monte_carlo(count_engine, task, options, streams, n_jobs, progress)
+
+
+_TEACH: dict[str, Any] = {
+    "exact": _teach_exact,
+    "frontier": _teach_frontier,
+    "walks": _teach_walks,
+    "counts": _teach_counts,
+}
+
+
+def _monte_carlo(
+    make: Any, task: _Task, options: Any, streams: Streams, n_jobs: int, progress: Progress
+) -> _Result:
+    """Rows by walks: of the series, or stitched from walks of its root of order n_stitches."""
+    series = task.series.root(options.n_stitches) if options.n_stitches > 1 else task.series
+    law = survival_law(
+        None if options.keep_lengths else series,
+        survival=options.survival,
+        p_halt=options.p_halt,
+        max_length=options.max_length,
+        radius=task.radius,
+    )
+    engines: list[Engine] = [
+        make(task.graph, law, options, streams.key(f"signatures.walks {k}")) for k in range(options.n_stitches)
+    ]
+    chunks = run_chunks(engines[0], task.nodes, n_jobs, progress)
+    result = _from_chunks(task, chunks, law.coefficients, options)
+    for engine in engines[1:]:
+        result = _stitch(result, engine, task.graph.n_nodes, n_jobs, progress)
+    return result
+
+
+def _stitch(result: _Result, engine: Engine, n_nodes: int, n_jobs: int, progress: Progress) -> _Result:
+    """Walk on from every node that the rows have reached, with fresh walks."""
+    reached = np.unique(result.rows.indices).astype(np.int64)
+    chunks = run_chunks(engine, reached, n_jobs, progress)
+    onward = assemble(chunks, n_nodes)[0]
+    rows = result.rows[:, reached] @ onward
+    rows.sort_indices()
+    return _Result(rows, result.n_steps + sum(chunk.n_steps for chunk in chunks))
+
+
+def _from_chunks(task: _Task, chunks: list[Chunk], coefficients: Any, options: Any) -> _Result:
+    n_steps = sum(chunk.n_steps for chunk in chunks)
+    bounds = [chunk.bound for chunk in chunks if chunk.bound is not None]
+    bound = None
+    if bounds and not options.keep_lengths and task.radius <= 1:
+        # What the frontier dropped, and what the series left out.
+        whole = float(np.abs(coefficients).sum())
+        bound = max(bounds) + options.tol / 2 * whole / (1 - options.tol / 2)
+    touched = max((chunk.n_touched or 0 for chunk in chunks), default=0) or None
+    if not options.keep_lengths:
+        rows, stderr = assemble(chunks, task.graph.n_nodes)
+        return _Result(rows, n_steps, stderr, None, bound, touched)
+    lengths = assemble(chunks, task.graph.n_nodes, len(coefficients))[0]
+    rows = weighted_lengths(lengths, len(task.nodes), task.series)
+    return _Result(rows, n_steps, None, lengths, None, touched)

@@ -1,0 +1,476 @@
+"""Rows of sum_k f_k W^k by random walks: independent walkers, and walkers that are coupled to lower the variance.
+
+A walk at length k goes on to length k + 1 with probability s_{k+1} / s_k and chooses an entry of its row, either
+uniformly or in proportion to |W|; its load is multiplied by the entry over the probability of the choice, and it
+deposits load * f_k / s_k at every node it stands on, the start included. The mean over walks is unbiased.
+
+Plain functions on contiguous arrays; the callers validate.
+"""
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from manifoldrf.signatures._streams import next_word, open_stream
+
+_0, _1, _2, _32 = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(32)
+_LOW, _HALF = np.uint64(2**32 - 1), np.uint64(2**31)
+_ROOM = 2**24  # entries of results for which addresses are reserved at a time
+
+# One step reads one record of 16 bytes: where the entry leads, and where the row of that node begins. The degree of
+# that node stands in the last mantissa bits of the weight, which a double can spare: below degree 16 the weight has
+# 48 bits. A single-precision weight is hardly faster, and 24 bytes a record are slower.
+EDGE = np.dtype({"target": ("<u4", 0), "row": ("<u4", 4), "weight": ("<f8", 8), "tail": ("<u4", 8)})
+
+
+class Table(NamedTuple):
+    """A matrix packed for walking over it."""
+
+    edges: Any  # (nnz,) or (2 nnz,) records EDGE; the weight is the factor by which a step along the entry multiplies the load
+    rows: Any  # uint64 (N + 1,), where the rows begin
+    mask: Any  # uint64, the bits of ``tail`` that hold a degree
+    alias: Any  # None: uniform choice; else uint32 (nnz,), thresholds between records 2 e and 2 e + 1 of entry e
+
+
+class Law(NamedTuple):
+    """How walks deposit and end."""
+
+    deposit: Any  # float64 (L,), f_k / s_k
+    go_on: Any  # uint64 (L,), length k goes on to k + 1 if 32 random bits lie below it; the last one must be 0
+
+
+class Coupling(NamedTuple):
+    """How the walkers of a group, which move in lock-step, depend on each other."""
+
+    group_size: int
+    antithetic: bool  # walkers 2j and 2j + 1 survive by the random numbers t and t + 1/2 modulo 1, while both live
+    repelling: bool  # walkers on the same node leave it by different entries, until all entries are taken
+
+
+class _Space(NamedTuple):
+    """Accumulators of one start node; all but the lists are zero again after use."""
+
+    stride: Any  # uint64, slot = length * stride + node
+    batch: Any  # float64 (S,), sums of the current batch
+    seen: Any  # uint8 (S,), 1 where the batch has a deposit
+    listed: Any  # uint64 (S + 1,), the slots of the batch in order of the first deposit
+    moments: Any  # float64 (S, 2), sums over batches of the sums, and of their squares over the batch's size
+    known: Any  # uint8 (S,), 1 where the start has a deposit
+    touched: Any  # int64 (S + 1,), the slots of the start
+
+
+class _Group(NamedTuple):
+    """State of the walkers of one group (g of them)."""
+
+    row: Any  # uint64 (g,), where the row of the walker's node begins
+    degree: Any  # uint64 (g,)
+    load: Any  # float64 (g,)
+    edge: Any  # uint64 (g,), the entry chosen for the next step
+    live: Any  # int64 (g,), the walkers that still walk, ascending
+    cards: Any  # uint64 (largest degree,), 0, 1, 2, ... between uses
+    swaps: Any  # uint64 (g,), how to put the cards back
+    coupling: Any
+
+
+def pack_uniform(indptr: Any, indices: Any, data: Any) -> Table:
+    """Table of a CSR matrix for walks that choose among the stored entries of a row with equal probability."""
+    return _pack(indptr, indices, data, weighted=False)
+
+
+def pack_weighted(indptr: Any, indices: Any, data: Any) -> Table:
+    """Table of a CSR matrix for walks that choose an entry with probability |W[v, w]| / sum_u |W[v, u]|.
+
+    The probabilities are resolved to 2^-32 of the mean entry of the row (alias method of Walker and Vose).
+    """
+    return _pack(indptr, indices, data, weighted=True)
+
+
+def _pack(indptr: Any, indices: Any, data: Any, *, weighted: bool) -> Table:
+    rows = np.ascontiguousarray(indptr, np.uint64)
+    indices, data = np.ascontiguousarray(indices, np.int64), np.ascontiguousarray(data, np.float64)
+    if max(data.size, rows.size) > 2**32 - 1:
+        raise ValueError(f"walks need fewer than 2^32 nodes and entries, got {rows.size - 1} and {data.size}")
+    largest = int(np.diff(rows).max(initial=0))
+    mask = np.uint64(2 ** largest.bit_length() - 1)
+    edges = np.zeros(data.size, EDGE)
+    _fill_edges(rows, indices, data, mask, edges, weighted)
+    if not weighted:
+        return Table(edges, rows, mask, None)
+    alias = _alias_entries(rows, data, largest)
+    pairs = np.stack([edges, edges[alias & _LOW]], axis=1).ravel()
+    return Table(pairs, rows, mask, (alias >> _32).astype(np.uint32))
+
+
+@numba.njit(nogil=True, cache=True)
+def _fill_edges(rows, indices, data, mask, edges, weighted):  # type: ignore[no-untyped-def]
+    """Write the records; the load's factor is W over the probability of the choice."""
+    keep = np.uint32(~mask & _LOW)
+    for v in range(rows.shape[0] - 1):
+        factor = np.float64(rows[v + 1] - rows[v])
+        if weighted:
+            factor = np.abs(data[rows[v] : rows[v + 1]]).sum()
+        for e in range(rows[v], rows[v + 1]):
+            target = indices[e]
+            edges[e]["target"] = np.uint32(target)
+            edges[e]["row"] = np.uint32(rows[target])
+            edges[e]["weight"] = factor * (np.sign(data[e]) if weighted else data[e])
+            degree = np.uint32(rows[target + 1] - rows[target])
+            edges[e]["tail"] = np.uint32((edges[e]["tail"] & keep) | degree)
+
+
+@numba.njit(nogil=True, cache=True)
+def _alias_entries(rows, data, largest):  # type: ignore[no-untyped-def]
+    """Vose's alias table of every row, uint64 (nnz,): threshold in the upper half, the other entry in the lower."""
+    alias = np.zeros(data.shape[0], np.uint64)
+    share = np.zeros(largest)
+    stack = np.zeros(largest, np.uint64)
+    for v in range(rows.shape[0] - 1):
+        begin, end = rows[v], rows[v + 1]
+        total = np.abs(data[begin:end]).sum()
+        for e in range(begin, end):
+            alias[e] = (_LOW << _32) | e  # a full column: both halves are the entry itself
+            share[e - begin] = abs(data[e]) * np.float64(end - begin) / total if total > 0.0 else 1.0
+        _pair_columns(share[: end - begin], stack, begin, alias)
+    return alias
+
+
+@numba.njit(nogil=True, cache=True)
+def _pair_columns(share, stack, begin, alias):  # type: ignore[no-untyped-def]
+    """Fill each column below 1 from one above 1; the small ones wait at the stack's front, the large at its end."""
+    n = share.shape[0]
+    small, large = 0, n
+    for j in range(n):
+        if share[j] < 1.0:
+            stack[small] = np.uint64(j)
+            small += 1
+        else:
+            large -= 1
+            stack[large] = np.uint64(j)
+    while small > 0 and large < n:
+        small -= 1
+        low, high = stack[small], stack[large]
+        alias[begin + low] = (np.uint64(share[low] * 4294967296.0) << _32) | (begin + high)
+        share[high] -= 1.0 - share[low]
+        if share[high] < 1.0:
+            large += 1
+            stack[small] = high
+            small += 1
+
+
+def independent_walks(
+    table: Table, starts: Any, law: Law, n_walks: int, n_batches: int, stride: int, key: Any
+) -> tuple[Any, Any, Any, Any, int]:
+    """Estimate rows of sum_k f_k W^k with independent walks.
+
+    Parameters
+    ----------
+    starts : int64 (n,), the rows; the random words of a row depend on its node and the key alone
+    n_walks : int, walks per row
+    n_batches : int, parts of nearly equal size for the variance; at most ``n_walks`` are made
+    stride : int, slot = length * stride + node: 0 gives the row, N keeps the lengths apart. The addresses reserved
+        are O((L - 1) stride + N), but a row costs neither time nor memory beyond the slots it touches
+    key : uint32 (2,)
+
+    Returns
+    -------
+    counts : int64 (n,), slots touched from each start
+    slots : int64 (sum of counts,), ascending within a start
+    sums, variances : float64 (sum of counts,), the estimates and unbiased estimates of their variances (NaN for a
+        single batch)
+    n_steps : int, the steps of all walks
+    """
+    return _run(table, starts, law, n_walks, n_batches, stride, key, None)
+
+
+def coupled_walks(
+    table: Table, starts: Any, law: Law, n_walks: int, n_batches: int, stride: int, key: Any, coupling: Coupling
+) -> tuple[Any, Any, Any, Any, int]:
+    """Estimate rows as ``independent_walks`` does, with the walkers of each group coupled.
+
+    Every single walk keeps its law, so the estimates stay unbiased. The batches consist of whole groups. If the
+    group size does not divide ``n_walks``, the last group is smaller, and its variance per walk is taken to be that
+    of the others. Repelling walkers need a uniform table.
+    """
+    if coupling.repelling and table.alias is not None:
+        raise ValueError("repelling walkers choose uniformly: they need a table of pack_uniform")
+    g = coupling.group_size
+    words, live = np.zeros((4, g), np.uint64), np.zeros(g, np.int64)
+    cards = np.arange(np.diff(table.rows).max(initial=_0), dtype=np.uint64)
+    group = _Group(words[0], words[1], np.zeros(g), words[2], live, cards, words[3], coupling)
+    return _run(table, starts, law, n_walks, n_batches, stride, key, group)
+
+
+def _run(
+    table: Table, starts: Any, law: Law, n_walks: int, n_batches: int, stride: int, key: Any, group: _Group | None
+) -> tuple[Any, Any, Any, Any, int]:
+    """Reserve memory, which the system provides page by page where it is touched, and walk."""
+    starts = np.ascontiguousarray(starts, np.int64)
+    unit = 1 if group is None else group.live.size
+    n_units = -(-n_walks // unit)  # whole units to a batch; only the last unit may be incomplete
+    n_batches = min(n_batches, n_units)
+    sizes = np.diff(np.minimum(np.arange(n_batches + 1) * n_units // n_batches * unit, n_walks))
+    n = (law.deposit.size - 1) * stride + table.rows.size - 1
+    seen, known, listed, touched = (np.zeros(n + 1, kind) for kind in (np.uint8, np.uint8, np.uint64, np.int64))
+    space = _Space(np.uint64(stride), np.zeros(n), seen[:n], listed, np.zeros((n, 2)), known[:n], touched)
+    most = min(n, n_walks * (law.deposit.size - 1) + 1)
+    chunk = max(_ROOM // most, 1)
+    results, n_steps = [], 0
+    for first in range(0, max(starts.size, 1), chunk):
+        part = starts[first : first + chunk]
+        room = part.size * most
+        found = (np.zeros(part.size, np.int64), np.zeros(room, np.int64), np.zeros(room), np.zeros(room))
+        n_steps += _estimate(table, part, law, sizes, space, key, found, group)
+        n_found = int(found[0].sum())
+        results.append((found[0], *(values[:n_found] for values in found[1:])))
+    columns = results[0] if len(results) == 1 else [np.concatenate(c) for c in zip(*results, strict=True)]
+    return columns[0], columns[1], columns[2], columns[3], n_steps
+
+
+@numba.njit(nogil=True, cache=True)
+def _estimate(table, starts, law, sizes, space, key, found, group):  # type: ignore[no-untyped-def]
+    """Rows of all starts, in batches of the given sizes, written to ``found``; the number of steps."""
+    n_found, n_steps = 0, 0
+    for s in range(starts.shape[0]):
+        start = np.uint64(starts[s])
+        streams = open_stream(start, 0, key) + open_stream(start, 1, key)
+        n_touched = 0
+        for size in sizes:
+            n_listed = _deposit(space, start, np.float64(size) * law.deposit[0], _0)
+            if group is None:
+                streams, n_listed, steps = _walk_two(table, start, law, space, size, streams, n_listed)
+            else:
+                streams, n_listed, steps = _walk_groups(table, start, law, space, size, streams, n_listed, group)
+            n_steps += steps
+            n_touched = _close_batch(space, n_listed, n_touched, size)
+        _sort_touched(space, n_touched)
+        _close_start(space, n_touched, found, n_found, sizes)
+        found[0][s] = n_touched
+        n_found += n_touched
+    return n_steps
+
+
+@numba.njit(nogil=True, cache=True)
+def _walk_two(table, start, law, space, n_walks, streams, n_listed):  # type: ignore[no-untyped-def]
+    """Independent walks on two walkers in turn: while the memory answers one of them, the other computes.
+
+    A walker is (where its row begins, degree, load, length), held in registers; when its walk ends it takes the
+    next of those not yet begun.
+    """
+    a0, a1, b0, b1 = streams
+    home = (table.rows[start], table.rows[start + _1] - table.rows[start], 1.0, _0)
+    a, b = home, home
+    waiting, a_ended, n_steps = n_walks - 2, False, _0
+    while waiting >= 0:
+        word, a0, a1 = next_word(a0, a1)
+        if (word & _LOW) < law.go_on[a[3]] and a[1] > _0:
+            a, n_listed = _step(table, law, space, word, a, n_listed)
+        else:
+            n_steps += a[3]
+            if waiting == 0:
+                a_ended = True
+                break
+            waiting -= 1
+            a = home
+        word, b0, b1 = next_word(b0, b1)
+        if (word & _LOW) < law.go_on[b[3]] and b[1] > _0:
+            b, n_listed = _step(table, law, space, word, b, n_listed)
+        else:
+            n_steps += b[3]
+            if waiting == 0:
+                break
+            waiting -= 1
+            b = home
+    if a_ended:
+        b, b0, b1, n_listed = _finish(table, law, space, b, b0, b1, n_listed)
+        return (a0, a1, b0, b1), n_listed, np.int64(n_steps + b[3])
+    a, a0, a1, n_listed = _finish(table, law, space, a, a0, a1, n_listed)
+    return (a0, a1, b0, b1), n_listed, np.int64(n_steps + a[3])
+
+
+@numba.njit(nogil=True, cache=True)
+def _finish(table, law, space, walker, s0, s1, n_listed):  # type: ignore[no-untyped-def]
+    """The rest of one walk."""
+    word, s0, s1 = next_word(s0, s1)
+    while (word & _LOW) < law.go_on[walker[3]] and walker[1] > _0:
+        walker, n_listed = _step(table, law, space, word, walker, n_listed)
+        word, s0, s1 = next_word(s0, s1)
+    return walker, s0, s1, n_listed
+
+
+@numba.njit(nogil=True, cache=True)
+def _step(table, law, space, word, walker, n_listed):  # type: ignore[no-untyped-def]
+    """One step of a walker, with its deposit."""
+    row, degree, load, length = walker
+    edge = table.edges[_choose(table.alias, row, degree, word)]
+    target, row, degree = np.uint64(edge["target"]), np.uint64(edge["row"]), np.uint64(edge["tail"]) & table.mask
+    load *= edge["weight"]
+    length += _1
+    n_listed = _deposit(space, length * space.stride + target, load * law.deposit[length], n_listed)
+    return (row, degree, load, length), n_listed
+
+
+@numba.njit(nogil=True, cache=True)
+def _choose(alias, row, degree, word):  # type: ignore[no-untyped-def]
+    """An entry of a row by the upper half of a word: uniform, or by the alias table."""
+    column = (word >> _32) * degree
+    entry = row + (column >> _32)
+    if alias is None:
+        return entry
+    # No choice between two values here: it would compile to a branch that is a coin flip.
+    return _2 * entry + np.uint64((column & _LOW) >= np.uint64(alias[entry]))
+
+
+@numba.njit(nogil=True, cache=True)
+def _deposit(space, slot, value, n_listed):  # type: ignore[no-untyped-def]
+    """Add to a slot, and list it if it is new; without a branch, as no processor could foresee it."""
+    space.batch[slot] += value
+    space.listed[n_listed] = slot
+    n_listed += _1 - np.uint64(space.seen[slot])
+    space.seen[slot] = 1
+    return n_listed
+
+
+@numba.njit(nogil=True, cache=True)
+def _close_batch(space, n_listed, n_touched, size):  # type: ignore[no-untyped-def]
+    """Move the sums of a batch of ``size`` walks to the moments; the number of slots touched so far."""
+    weight = 1.0 / size
+    for i in range(n_listed):
+        slot = space.listed[i]
+        value = space.batch[slot]
+        space.moments[slot, 0] += value
+        space.moments[slot, 1] += value * value * weight
+        space.batch[slot] = 0.0
+        space.seen[slot] = 0
+        space.touched[n_touched] = np.int64(slot)
+        n_touched += 1 - np.int64(space.known[slot])
+        space.known[slot] = 1
+    return n_touched
+
+
+@numba.njit(nogil=True, cache=True)
+def _sort_touched(space, n_touched):  # type: ignore[no-untyped-def]
+    """Bring the touched slots into ascending order: by a scan of all slots if many of them are touched."""
+    if n_touched < space.known.shape[0] // 16:
+        space.touched[:n_touched].sort()
+        return
+    position = 0
+    for slot in range(space.known.shape[0]):
+        space.touched[position] = slot
+        position += np.int64(space.known[slot])
+
+
+@numba.njit(nogil=True, cache=True)
+def _close_start(space, n_touched, found, n_found, sizes):  # type: ignore[no-untyped-def]
+    """Write the estimates of a start and clean its slots.
+
+    With batch sums S_b of n_b walks, sum_b S_b^2 / n_b - (sum_b S_b)^2 / n has as mean (n_batches - 1) times the
+    variance of one walk, whatever the sizes; a batch that never came to the slot counts as S_b = 0.
+    """
+    _, slots, sums, variances = found
+    n_batches, share = sizes.shape[0], 1.0 / sizes.sum()
+    scale = share / (n_batches - 1) if n_batches > 1 else np.nan
+    for i in range(n_touched):
+        slot = np.uint64(space.touched[i])
+        total = space.moments[slot, 0]
+        slots[n_found + i] = space.touched[i]
+        sums[n_found + i] = total * share
+        variances[n_found + i] = max(space.moments[slot, 1] - total * total * share, 0.0) * scale
+        space.moments[slot, 0] = 0.0
+        space.moments[slot, 1] = 0.0
+        space.known[slot] = 0
+
+
+@numba.njit(nogil=True, cache=True)
+def _walk_groups(table, start, law, space, n_walks, streams, n_listed, group):  # type: ignore[no-untyped-def]
+    """Groups of walkers in lock-step; all words come from the first stream."""
+    s0, s1 = streams[0], streams[1]
+    n_steps = 0
+    for begun in range(0, n_walks, group.live.shape[0]):
+        n_live = min(group.live.shape[0], n_walks - begun)
+        for w in range(n_live):
+            group.row[w], group.degree[w] = table.rows[start], table.rows[start + _1] - table.rows[start]
+            group.load[w], group.live[w] = 1.0, w
+        length = _0
+        while n_live > 0:
+            n_live, s0, s1 = _survivors(law.go_on[length], group, n_live, s0, s1)
+            if group.coupling.repelling:
+                s0, s1 = _choose_apart(group, n_live, s0, s1)
+            else:
+                s0, s1 = _choose_freely(table, group, n_live, s0, s1)
+            length += _1
+            n_steps += n_live
+            n_listed = _move(table, law, space, group, n_live, length, n_listed)
+    return (s0, s1, streams[2], streams[3]), n_listed, n_steps
+
+
+@numba.njit(nogil=True, cache=True)
+def _survivors(threshold, group, n_live, s0, s1):  # type: ignore[no-untyped-def]
+    """Keep the walkers that go on, in order, so that the two of a pair stay neighbours in the list."""
+    kept, before, ticket = 0, -1, _0
+    for i in range(n_live):
+        w = group.live[i]
+        if group.coupling.antithetic and w % 2 == 1 and before == w - 1:
+            ticket = (ticket + _HALF) & _LOW
+        else:
+            word, s0, s1 = next_word(s0, s1)
+            ticket = word & _LOW
+        before = w
+        if ticket < threshold and group.degree[w] > _0:
+            group.live[kept] = w
+            kept += 1
+    return kept, s0, s1
+
+
+@numba.njit(nogil=True, cache=True)
+def _choose_freely(table, group, n_live, s0, s1):  # type: ignore[no-untyped-def]
+    """Independent choices of the live walkers."""
+    for w in group.live[:n_live]:
+        word, s0, s1 = next_word(s0, s1)
+        group.edge[w] = _choose(table.alias, group.row[w], group.degree[w], word)
+    return s0, s1
+
+
+@numba.njit(nogil=True, cache=True)
+def _choose_apart(group, n_live, s0, s1):  # type: ignore[no-untyped-def]
+    """Choices without replacement among walkers on the same node, in blocks of its degree."""
+    place = group.row[group.live[:n_live]]  # a node is known by where its row begins
+    walkers = group.live[:n_live][np.argsort(place, kind="mergesort")]
+    begin = 0
+    while begin < n_live:
+        first = walkers[begin]
+        block = min(np.int64(group.degree[first]), n_live - begin)
+        end = begin + 1
+        while end < begin + block and group.row[walkers[end]] == group.row[first]:
+            end += 1
+        s0, s1 = _deal(group, walkers[begin:end], s0, s1)
+        begin = end
+    return s0, s1
+
+
+@numba.njit(nogil=True, cache=True)
+def _deal(group, walkers, s0, s1):  # type: ignore[no-untyped-def]
+    """Deal different entries of one row: a partial shuffle, undone afterwards, so that it costs O(walkers)."""
+    cards, swaps = group.cards, group.swaps
+    row, degree = group.row[walkers[0]], group.degree[walkers[0]]
+    for r in range(walkers.shape[0]):
+        word, s0, s1 = next_word(s0, s1)
+        dealt = np.uint64(r)
+        swaps[r] = dealt + (((word >> _32) * (degree - dealt)) >> _32)
+        cards[dealt], cards[swaps[r]] = cards[swaps[r]], cards[dealt]
+        group.edge[walkers[r]] = row + cards[dealt]
+    for r in range(walkers.shape[0] - 1, -1, -1):
+        cards[r], cards[swaps[r]] = cards[swaps[r]], cards[r]
+    return s0, s1
+
+
+@numba.njit(nogil=True, cache=True)
+def _move(table, law, space, group, n_live, length, n_listed):  # type: ignore[no-untyped-def]
+    """Take the chosen entries and deposit."""
+    for w in group.live[:n_live]:
+        edge = table.edges[group.edge[w]]
+        group.load[w] *= edge["weight"]
+        group.row[w], group.degree[w] = np.uint64(edge["row"]), np.uint64(edge["tail"]) & table.mask
+        slot = length * space.stride + np.uint64(edge["target"])
+        n_listed = _deposit(space, slot, group.load[w] * law.deposit[length], n_listed)
+    return n_listed
