@@ -70,7 +70,7 @@ ORDER = {
         "series",
     ],
     "signatures": ["_streams", "walks", "counts", "frontier", "options", "_laws", "_engines", "_auto", "record", "teachers"],
-    "experiments": ["record", "surface_graphs"],
+    "experiments": ["record", "surface_graphs", "teachers"],
 }
 INTERNAL = {"neighbors", "extension", "node_weights", "walks", "counts", "frontier", "options"}  # stages inside a stage: no names for users
 LAZY = {"torch", "numba"}  # may be imported inside functions, because they load slowly

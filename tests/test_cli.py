@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import manifoldrf
 from manifoldrf import cli
-from manifoldrf.experiments import surface_graphs
+from manifoldrf.experiments import surface_graphs, teachers
 
 
 @pytest.fixture
@@ -17,6 +17,8 @@ def small(monkeypatch):
     """The demo at a size for tests."""
     config = surface_graphs.Config(n_nodes=500, t=0.1, n_queries=20, sizes=(500,))
     monkeypatch.setattr(surface_graphs, "Config", lambda: config)
+    few = teachers.Config(n_nodes=300, surfaces=("sphere",), n_starts=4, budgets=(1e3, 1e4))
+    monkeypatch.setattr(teachers, "Config", lambda: few)
 
 
 def command(*arguments):
@@ -35,16 +37,29 @@ def test_demo_prints_the_tables_and_saves_record_and_picture(tmp_path):
         "surface_graphs.json",
         "surface_graphs.npz",
         "surface_graphs.png",
+        "teachers.json",
+        "teachers.npz",
+        "teachers.png",
     ]
 
 
 @pytest.mark.usefixtures("small")
 def test_demo_speaks_json_or_keeps_quiet(tmp_path):
     result = CliRunner().invoke(cli.app, ["demo", "--json", "--out", str(tmp_path)])
-    assert [row["surface"] for row in json.loads(result.stdout)["tables"]["surfaces"]] == list(
+    records = json.loads(result.stdout)
+    assert [row["surface"] for row in records["surface_graphs"]["tables"]["surfaces"]] == list(
         surface_graphs.SURFACES
     )
+    assert {row["estimator"] for row in records["teachers"]["tables"]["teachers"]} >= {"exact", "counts"}
     assert CliRunner().invoke(cli.app, ["demo", "--quiet", "--out", str(tmp_path)]).stdout == ""
+
+
+@pytest.mark.usefixtures("small")
+def test_teachers_prints_its_table_alone(tmp_path):
+    result = CliRunner().invoke(cli.app, ["teachers", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "Algorithm 1" in result.output
+    assert "convergence" not in result.output
 
 
 @pytest.mark.usefixtures("small")

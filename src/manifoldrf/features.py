@@ -209,6 +209,6 @@ def _check_nodes(X: Any, n_nodes: int) -> IntArray:
     array = np.asarray(X)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
-    if array.dtype.kind == "f" and (array == np.round(array)).all():
+    if array.dtype.kind == "f" and (np.isfinite(array) & (array == np.round(array))).all():
         array = array.astype(np.int64)
     return check_indices(array, "X", n_nodes)

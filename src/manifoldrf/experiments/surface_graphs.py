@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.linalg import expm_multiply
 
 from manifoldrf._validation import FloatArray, reject
 from manifoldrf.experiments.record import Record
@@ -22,6 +21,8 @@ from manifoldrf.geometry.dimension import estimate_dimension
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import heat_graph
 from manifoldrf.geometry.manifolds import AbstractManifold, Ellipsoid, MobiusStrip, Sphere, Torus
+from manifoldrf.kernels.graph_kernels import PowerKernel
+from manifoldrf.kernels.manifold_kernels import HeatKernel
 
 Progress = Callable[[str, int, int], None]
 
@@ -98,7 +99,7 @@ def _surface(name: str, config: Config) -> tuple[dict[str, Any], dict[str, Float
     drawn = {
         f"{name}_points": points,
         f"{name}_edges": np.column_stack([edges.row, edges.col]),
-        f"{name}_kernel": _kernel_column(heat, source),
+        f"{name}_kernel": HeatKernel(config.t).matrix(heat, cols=[source], per_volume=True)[:, 0],
     }
     return row, drawn
 
@@ -120,14 +121,12 @@ def _sphere_errors(size: int, t: float) -> dict[str, Any]:
     nodes = np.arange(0, size, max(1, size // 200))
     exact = sphere.heat_kernel(points[nodes], points[nodes], t)
     plain = knn_graph(points)
-    generator = plain.steps(t, dim=2) * (plain.operator - sparse.eye_array(size))
-    diffusion = expm_multiply(generator, _indicators(size, nodes))[nodes] * (size / sphere.volume)
+    diffusion = HeatKernel(t).resolve(plain, dim=2).matrix(plain, nodes, nodes) * (size / sphere.volume)
     heat = heat_graph(points, t)
-    power = _walk(heat, _indicators(size, nodes) / np.sqrt(_weights(heat))[:, None], _steps(heat) // 2)
     return {
         "nodes": size,
         "exp(-tau L), k = 8": _relative(diffusion, exact),
-        "W^n, heat graph": _relative(power.T @ power, exact),
+        "W^n, heat graph": _relative(HeatKernel(t).matrix(heat, nodes, nodes, per_volume=True), exact),
         "n": heat.n_steps,
     }
 
@@ -137,28 +136,8 @@ def _kernel_at(graph: Graph, queries: FloatArray) -> FloatArray:
     rows = graph.extend(queries)
     step = sparse.diags_array(1 / np.asarray(rows.sum(axis=1)).ravel()) @ rows  # (q, N)
     start = (step @ sparse.diags_array(1 / np.sqrt(_weights(graph)))).T.toarray()
-    half = _walk(graph, start, _steps(graph) // 2 - 1)
+    half = PowerKernel(int(graph.n_steps or 2) // 2 - 1).apply(graph, start)
     return half.T @ half
-
-
-def _kernel_column(graph: Graph, node: int) -> FloatArray:
-    """Heat kernel between one node and all."""
-    start = _indicators(graph.n_nodes, np.array([node])) / np.sqrt(_weights(graph))[:, None]
-    return _walk(graph, start, _steps(graph))[:, 0] / np.sqrt(_weights(graph))
-
-
-def _walk(graph: Graph, block: FloatArray, n: int) -> FloatArray:
-    """W^n times a block of columns."""
-    for _ in range(n):
-        block = graph.operator @ block
-    return block
-
-
-def _steps(graph: Graph) -> int:
-    """Number of steps of a heat graph."""
-    if graph.n_steps is None:
-        reject("graph", "a heat graph", graph)
-    return graph.n_steps
 
 
 def _weights(graph: Graph) -> FloatArray:
@@ -166,13 +145,6 @@ def _weights(graph: Graph) -> FloatArray:
     if graph.weights is None:
         reject("graph", "a heat graph", graph)
     return graph.weights
-
-
-def _indicators(n: int, nodes: Any) -> FloatArray:
-    """Columns of the identity, shape (n, len(nodes))."""
-    block = np.zeros((n, len(nodes)))
-    block[nodes, np.arange(len(nodes))] = 1.0
-    return block
 
 
 def _relative(computed: FloatArray, exact: FloatArray) -> float:

@@ -71,6 +71,8 @@ class AbstractKernel(FrozenParams, ABC):
     (True, 2)
     """
 
+    __array_ufunc__ = None  # an array times a kernel is an error, not an array of kernels
+
     @abstractmethod
     def spectral(self, w: FloatArray) -> FloatArray:
         """Return h(w) in closed form, for w in the spectrum of W."""

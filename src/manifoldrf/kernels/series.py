@@ -160,7 +160,9 @@ def _check_alpha(alpha: Any) -> tuple[Any, ...]:
             reject("alpha", "a sequence of numbers", f"{value!r} at index {k}", TypeError)
         if not _is_finite(value):
             reject("alpha", "finite", f"{value} at index {k}")
-    return tuple(value if isinstance(value, int | Fraction) else _plain(value) for value in values)
+    plain = tuple(map(_plain, values))
+    # The very tuple where nothing changes: scikit-learn's clone compares identities.
+    return values if all(a is b for a, b in zip(plain, values, strict=True)) else plain
 
 
 def _is_finite(value: Any) -> bool:
@@ -172,7 +174,9 @@ def _is_finite(value: Any) -> bool:
 
 def _plain(value: Any) -> Any:
     """A number of numpy as one of Python, which prints as what it is."""
-    return int(value) if isinstance(value, Integral) else float(value)
+    if isinstance(value, Rational):
+        return int(value) if isinstance(value, Integral) else value
+    return float(value)
 
 
 def _as_decimal(value: Real) -> Decimal:

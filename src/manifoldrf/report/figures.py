@@ -42,6 +42,32 @@ def draw_surface_graphs(record: Record, path: str | os.PathLike[str]) -> Path:
     return target
 
 
+def draw_teachers(record: Record, path: str | os.PathLike[str]) -> Path:
+    """Error of signature rows against steps per start, one panel a surface, one line an estimator."""
+    pyplot = require("matplotlib.pyplot", "viz")
+    target = as_path(path)
+    table = record.tables["budgets"]
+    surfaces = list(dict.fromkeys(row["surface"] for row in table))
+    figure, panels = pyplot.subplots(
+        1, len(surfaces), figsize=(5.6 * len(surfaces), 4.6), sharey=True, squeeze=False, layout="constrained"
+    )
+    for axes, surface in zip(panels[0], surfaces, strict=True):
+        walked = [row for row in table if row["surface"] == surface]
+        for place, name in enumerate(dict.fromkeys(row["estimator"] for row in walked)):
+            line = [row for row in walked if row["estimator"] == name]
+            style = {"marker": "osD^v<>"[place % 7], "color": f"C{place}", "linewidth": 1.4, "markersize": 5}
+            axes.loglog([row["steps"] for row in line], [row["error"] for row in line], label=name, **style)
+        axes.set_title(f"{_TITLES.get(surface, surface)}, $N$ = {record.config['n_nodes']}", fontsize=11)
+        axes.set_xlabel("steps per start")
+        axes.grid(visible=True, which="major", alpha=0.3)
+    panels[0][0].set_ylabel("relative error of the rows")
+    panels[0][-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, fontsize=9)
+    with atomic_path(target) as temporary:
+        figure.savefig(temporary, dpi=150)
+    pyplot.close(figure)
+    return target
+
+
 def _draw_edges(axes: Any, points: FloatArray, edges: Any, strength: float = 1.0) -> None:
     """Edges that face the viewer dark, those behind light."""
     art3d = require("mpl_toolkits.mplot3d.art3d", "viz")

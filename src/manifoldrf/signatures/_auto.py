@@ -50,7 +50,7 @@ def choose_teacher(graph: AnyGraph, series: AbstractKernel, nodes: IntArray) -> 
     frontier_cost, frontier_memory = len(nodes) * pushes * _PUSH_COST, 12.0 * len(nodes) * reached
     costs = f"exact {exact_cost:.1e} products and {exact_memory / 2**20:.0f} MB, "
     costs += f"frontier {frontier_cost:.1e} and {frontier_memory / 2**20:.0f} MB"
-    if exact_memory <= ROW_MEMORY and exact_cost <= frontier_cost:
+    if exact_memory <= ROW_MEMORY and (exact_cost <= frontier_cost or frontier_memory > ROW_MEMORY):
         return Choice("exact", costs)
     if frontier_memory <= ROW_MEMORY or not isinstance(graph, Graph):
         return Choice("frontier", costs)

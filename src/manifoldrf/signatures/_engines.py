@@ -11,6 +11,7 @@ from scipy import sparse
 
 from manifoldrf._validation import FloatArray, IntArray, reject
 from manifoldrf.geometry.graphs import Graph
+from manifoldrf.kernels._action import TOLERANCES
 from manifoldrf.kernels._spectra import AnyGraph, spectral_form
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.signatures._laws import SurvivalLaw
@@ -64,7 +65,7 @@ def walk_engine(graph: AnyGraph, law: SurvivalLaw, options: WalkOptions, key: Ke
             found = independent_walks(table, starts, compiled, *settings)
         else:
             found = coupled_walks(table, starts, compiled, *settings, coupling)
-        return _monte_carlo_chunk(found, options.n_batches)
+        return _monte_carlo_chunk(found)
 
     return run
 
@@ -79,21 +80,21 @@ def count_engine(graph: AnyGraph, law: SurvivalLaw, options: CountOptions, key: 
 
     def run(starts: IntArray) -> Chunk:
         found = propagate_counts(table, compiled, starts, options.n_walks, options.n_batches, stride, key)
-        return _monte_carlo_chunk(found, options.n_batches)
+        return _monte_carlo_chunk(found)
 
     return run
 
 
 def frontier_coefficients(graph: AnyGraph, series: AbstractKernel, tol: float) -> FloatArray:
     """Coefficients of a series up to half the tolerance; the frontier spends the other half."""
-    return series.coefficients(series.truncation(tol / 2, spectral_form(graph).radius))
+    return series.coefficients(series.truncation(max(tol / 2, TOLERANCES.low), spectral_form(graph).radius))
 
 
 def frontier_engine(graph: AnyGraph, coefficients: FloatArray, tol: float, *, keep_lengths: bool) -> Engine:
     """Exact rows on the nodes they reach; with lengths kept the coefficients are ones."""
     # A length drops about a hundred entries at the rim, of norm ten thresholds together; what all lengths drop
     # shall stay below half the tolerance. The chunk carries a rigorous bound.
-    threshold = tol / (20 * len(coefficients))
+    threshold = tol / (20 * len(coefficients)) * min(spectral_form(graph).radius, 1.0) ** (len(coefficients) - 1)
     # Compiled for rows of a symmetric matrix: it pushes along columns of the transpose of what it is given.
     matrix = graph.operator.T.tocsr() if getattr(graph, "scaling", None) is not None else graph.operator
     parts = matrix.indptr, matrix.indices, matrix.data
@@ -147,9 +148,10 @@ def _variances(chunks: list[Chunk]) -> Iterator[FloatArray]:
             yield chunk.variances
 
 
-def _monte_carlo_chunk(found: Any, n_batches: int) -> Chunk:
+def _monte_carlo_chunk(found: Any) -> Chunk:
     n_starts, slots, values, variances, n_steps = found[:5]
-    return Chunk(n_starts, slots, values, int(n_steps), variances if n_batches > 1 else None)
+    # One batch, be it that there are too few walks for two, knows no variance.
+    return Chunk(n_starts, slots, values, int(n_steps), None if np.isnan(variances).any() else variances)
 
 
 def _stride(graph: AnyGraph, *, keep_lengths: bool) -> int:

@@ -12,6 +12,7 @@ from manifoldrf.kernels.abstract_kernel import AbstractKernel
 NEGLIGIBLE = 1e-10
 # Without a cap, walks go on until this share of them is left; the terms beyond are below NEGLIGIBLE anyway.
 _SURVIVORS = 1e-9
+_LONGEST = 2**20
 _WORDS = 2.0**32
 
 
@@ -27,7 +28,8 @@ class SurvivalLaw:
         """f_k / s_k, with s_k the share of walks that reach length k."""
         reached = np.concatenate([[1.0], np.cumprod(self.keep[:-1])])
         deposit: FloatArray = np.zeros_like(reached)
-        np.divide(self.coefficients, reached, out=deposit, where=self.coefficients != 0)
+        # A share below the smallest double is that of no walk at all.
+        np.divide(self.coefficients, reached, out=deposit, where=(self.coefficients != 0) & (reached > 0))
         return deposit
 
     @property
@@ -45,12 +47,12 @@ def survival_law(
     radius: float = 1.0,
 ) -> SurvivalLaw:
     """Law of walks for the series of a kernel; without a kernel every length counts one."""
-    n = _n_lengths(series, p_halt, max_length, radius)
-    f = np.ones(n) if series is None else series.coefficients(n)
+    n = _n_lengths(series, 0.0 if survival == "matched" else p_halt, max_length, radius)
+    f = np.ones(n) if series is None else coefficients_of(series, n)
     if survival == "matched":
         keep = _matched(np.abs(f) * radius ** np.arange(float(n)))
     else:
-        keep = np.full(n, 1.0 - p_halt)
+        keep = np.full(n, max(1.0 - p_halt, 1 / _WORDS))
     keep = np.round(keep * _WORDS) / _WORDS  # what 32 random bits can tell apart: unbiased to the last bit
     keep[-1] = 0.0
     return SurvivalLaw(f, keep)
@@ -62,7 +64,13 @@ def _n_lengths(series: AbstractKernel | None, p_halt: float, max_length: int | s
     negligible = series.truncation(NEGLIGIBLE, radius)
     if max_length == "auto" or p_halt == 0:
         return negligible
-    return max(negligible, math.ceil(math.log(_SURVIVORS) / math.log1p(-p_halt)))
+    return max(negligible, min(math.ceil(math.log(_SURVIVORS) / math.log1p(-p_halt)), _LONGEST))
+
+
+def coefficients_of(series: AbstractKernel, n: int) -> FloatArray:
+    """First n coefficients; zeros where a root without a closed form, long since negligible, has no more."""
+    f = series.coefficients(min(n, series._most_terms))
+    return np.concatenate([f, np.zeros(n - len(f))])
 
 
 def _matched(sizes: FloatArray) -> FloatArray:

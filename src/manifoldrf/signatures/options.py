@@ -61,7 +61,6 @@ class WalkOptions:
         check_integer(self.n_stitches, "n_stitches", 1)
         if self.coupling == "repelling" and self.transitions == "weighted":
             reject("coupling", "independent or antithetic with weighted transitions", repr(self.coupling))
-        _check_max_length(self.max_length)
         _check_lengths(self)
 
 
@@ -83,7 +82,6 @@ class CountOptions:
         check_option(self.survival, "survival", ("geometric", "matched"))
         check_integer(self.n_batches, "n_batches", 1)
         check_integer(self.n_stitches, "n_stitches", 1)
-        _check_max_length(self.max_length)
         _check_lengths(self)
 
 
@@ -106,17 +104,12 @@ def make_options(teacher: str, given: dict[str, Any]) -> Any:
     return kind(**given)
 
 
-def _check_max_length(value: Any) -> None:
-    if isinstance(value, str):
-        check_option(value, "max_length", ("auto",))
-    elif value is not None:
-        check_integer(value, "max_length", 0)
-
-
 def _check_lengths(options: Any) -> None:
     """Lengths are kept for kernels yet unknown, so nothing about the walks may follow from the kernel."""
-    if options.max_length is not None and not isinstance(options.max_length, str):
-        check_integer(options.max_length, "max_length", 0)
+    if isinstance(options.max_length, str) and hasattr(options, "survival"):
+        check_option(options.max_length, "max_length", ("auto",))
+    elif options.max_length is not None:  # kept as an int: an integer of numpy is none to `isinstance`
+        object.__setattr__(options, "max_length", check_integer(options.max_length, "max_length", 0))
     if not check_flag(options.keep_lengths, "keep_lengths"):
         return
     if not isinstance(options.max_length, int):

@@ -10,6 +10,7 @@ from scipy import sparse
 from manifoldrf._random import SeedLike, generator
 from manifoldrf._validation import FloatArray, IntArray, check_flag, check_integer
 from manifoldrf.kernels.abstract_kernel import ASYMMETRIC, AbstractKernel
+from manifoldrf.signatures._laws import coefficients_of
 
 __all__ = ["SignatureInfo", "Signatures"]
 
@@ -37,6 +38,7 @@ class SignatureInfo:
     n_steps: int  # products with entries of W (exact, frontier), or steps of walkers
     seconds: float
     error_bound: float | None = None  # of a row in the 2-norm, where the teacher knows one
+    radius: float = 1.0  # bound of the spectrum of W
     n_touched: int | None = None  # most nodes that one start reached, where the teacher counts them
 
 
@@ -110,7 +112,7 @@ class Signatures:
         if self.lengths is None:
             raise ValueError("These signatures kept no lengths; compute them with keep_lengths=True.")
         series = series_of(kernel, asymmetric=asymmetric)
-        rows = weighted_lengths(self.lengths, len(self.nodes), series)
+        rows = weighted_lengths(self.lengths, len(self.nodes), series, self.info.radius)
         info = dataclasses.replace(self.info, kernel=repr(kernel), n_steps=0, seconds=0.0)
         return dataclasses.replace(self, rows=rows, info=info, stderr=None)
 
@@ -154,16 +156,16 @@ def series_of(kernel: AbstractKernel, *, asymmetric: bool) -> AbstractKernel:
     return kernel.root()
 
 
-def weighted_lengths(lengths: Any, n_starts: int, series: AbstractKernel) -> Any:
+def weighted_lengths(lengths: Any, n_starts: int, series: AbstractKernel, radius: float) -> Any:
     """CSR array (n_starts, N) of sum_k f_k times the stored powers."""
     n_lengths = lengths.shape[0] // n_starts
-    needed = series.truncation(_MISSING)
+    needed = series.truncation(_MISSING, radius)
     if needed > n_lengths:
         raise ValueError(
             f"{series} needs powers up to {needed - 1}, and only those up to {n_lengths - 1} are kept; "
             f"compute with max_length={needed - 1} or more."
         )
-    f = np.tile(series.coefficients(n_lengths), n_starts)
+    f = np.tile(coefficients_of(series, n_lengths), n_starts)
     ends = np.arange(n_starts + 1) * n_lengths
     selection = sparse.csr_array((f, np.arange(len(f)), ends), shape=(n_starts, len(f)))
     rows = selection @ lengths

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._validation import IntArray, check_indices, check_jobs, check_option
+from manifoldrf._validation import IntArray, check_indices, check_jobs, check_option, reject
 from manifoldrf.geometry.adjacency import as_adjacency
 from manifoldrf.kernels._action import expand, rows_of_expansion
 from manifoldrf.kernels._spectra import AnyGraph, spectral_form
@@ -121,6 +121,7 @@ def compute_signatures(
         n_steps=result.n_steps,
         seconds=time.perf_counter() - start,
         error_bound=result.bound,
+        radius=task.radius,
         n_touched=result.n_touched,
     )
     return Signatures(result.rows, task.nodes, info, result.stderr, result.lengths)
@@ -175,6 +176,8 @@ class _Task:
         cls, graph: AnyGraph, kernel: AbstractKernel, nodes: ArrayLike | None, *, asymmetric: bool
     ) -> "_Task":
         adjacency = as_adjacency(graph)
+        if not isinstance(kernel, AbstractKernel):
+            reject("kernel", "a kernel, such as DiffusionKernel(10.0)", type(kernel).__name__, TypeError)
         everything = np.arange(adjacency.n_nodes)
         picked = everything if nodes is None else check_indices(nodes, "nodes", adjacency.n_nodes)
         resolved = kernel.on(adjacency)
@@ -183,6 +186,12 @@ class _Task:
     @property
     def radius(self) -> float:
         return spectral_form(self.graph).radius
+
+    @property
+    def stretch(self) -> float:
+        """Largest factor by which powers of a matrix diag(1/s) S diag(s) with |S| <= 1 can stretch a row."""
+        scaling = spectral_form(self.graph).scaling
+        return 1.0 if scaling is None else float(scaling.max() / scaling.min())
 
 
 @dataclass(frozen=True)
@@ -213,7 +222,7 @@ def _teach_exact(task: _Task, options: ExactOptions, streams: Streams, n_jobs: i
         rows *= form.scaling / form.scaling[task.nodes][:, None]
     n_steps = expansion.degree * form.matrix.nnz * len(task.nodes)
     bound = options.tol * float(np.abs(task.series.spectral(np.linspace(-form.radius, form.radius, 513))).max())
-    return _Result(rows, n_steps, bound=bound)
+    return _Result(rows, n_steps, bound=bound * task.stretch)
 
 
 def _teach_frontier(
@@ -280,14 +289,14 @@ def _from_chunks(task: _Task, chunks: list[Chunk], coefficients: Any, options: A
     n_steps = sum(chunk.n_steps for chunk in chunks)
     bounds = [chunk.bound for chunk in chunks if chunk.bound is not None]
     bound = None
-    if bounds and not options.keep_lengths and task.radius <= 1:
+    if bounds and not options.keep_lengths and task.radius <= 1 + 1e-12:  # rows of a transition matrix sum to about 1
         # What the frontier dropped, and what the series left out.
         whole = float(np.abs(coefficients).sum())
-        bound = max(bounds) + options.tol / 2 * whole / (1 - options.tol / 2)
+        bound = task.stretch * (max(bounds) + options.tol / 2 * whole / (1 - options.tol / 2))
     touched = max((chunk.n_touched or 0 for chunk in chunks), default=0) or None
     if not options.keep_lengths:
         rows, stderr = assemble(chunks, task.graph.n_nodes)
         return _Result(rows, n_steps, stderr, None, bound, touched)
     lengths = assemble(chunks, task.graph.n_nodes, len(coefficients))[0]
-    rows = weighted_lengths(lengths, len(task.nodes), task.series)
+    rows = weighted_lengths(lengths, len(task.nodes), task.series, task.radius)
     return _Result(rows, n_steps, None, lengths, None, touched)

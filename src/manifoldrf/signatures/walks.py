@@ -14,7 +14,7 @@ import numpy as np
 
 from manifoldrf.signatures._streams import next_word, open_stream
 
-_0, _1, _2, _32 = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(32)
+_0, _1, _32 = np.uint64(0), np.uint64(1), np.uint64(32)
 _LOW, _HALF = np.uint64(2**32 - 1), np.uint64(2**31)
 _ROOM = 2**24  # entries of results for which addresses are reserved at a time
 
@@ -27,10 +27,10 @@ EDGE = np.dtype({"target": ("<u4", 0), "row": ("<u4", 4), "weight": ("<f8", 8), 
 class Table(NamedTuple):
     """A matrix packed for walking over it."""
 
-    edges: Any  # (nnz,) or (2 nnz,) records EDGE; the weight is the factor by which a step along the entry multiplies the load
+    edges: Any  # (nnz,) records EDGE; the weight is the factor by which a step along the entry multiplies the load
     rows: Any  # uint64 (N + 1,), where the rows begin
     mask: Any  # uint64, the bits of ``tail`` that hold a degree
-    alias: Any  # None: uniform choice; else uint32 (nnz,), thresholds between records 2 e and 2 e + 1 of entry e
+    alias: Any  # None: uniform choice; else uint64 (nnz,), a threshold in the upper half, another entry below
 
 
 class Law(NamedTuple):
@@ -66,7 +66,7 @@ class _Group(NamedTuple):
     row: Any  # uint64 (g,), where the row of the walker's node begins
     degree: Any  # uint64 (g,)
     load: Any  # float64 (g,)
-    edge: Any  # uint64 (g,), the entry chosen for the next step
+    entry: Any  # uint64 (g,), chosen for the next step
     live: Any  # int64 (g,), the walkers that still walk, ascending
     cards: Any  # uint64 (largest degree,), 0, 1, 2, ... between uses
     swaps: Any  # uint64 (g,), how to put the cards back
@@ -75,7 +75,13 @@ class _Group(NamedTuple):
 
 def pack_uniform(indptr: Any, indices: Any, data: Any) -> Table:
     """Table of a CSR matrix for walks that choose among the stored entries of a row with equal probability."""
-    return _pack(indptr, indices, data, weighted=False)
+    rows = np.ascontiguousarray(indptr, np.uint64)
+    if max(len(data), rows.size) >= 2**32:
+        raise ValueError(f"walks need fewer than 2^32 nodes and entries, got {rows.size - 1} and {len(data)}")
+    mask = np.uint64(2 ** int(np.diff(rows).max(initial=_0)).bit_length() - 1)
+    edges = np.zeros(len(data), EDGE)
+    _fill_edges(rows, np.ascontiguousarray(indices, np.int64), np.ascontiguousarray(data, np.float64), mask, edges)
+    return Table(edges, rows, mask, None)
 
 
 def pack_weighted(indptr: Any, indices: Any, data: Any) -> Table:
@@ -83,62 +89,46 @@ def pack_weighted(indptr: Any, indices: Any, data: Any) -> Table:
 
     The probabilities are resolved to 2^-32 of the mean entry of the row (alias method of Walker and Vose).
     """
-    return _pack(indptr, indices, data, weighted=True)
-
-
-def _pack(indptr: Any, indices: Any, data: Any, *, weighted: bool) -> Table:
-    rows = np.ascontiguousarray(indptr, np.uint64)
-    indices, data = np.ascontiguousarray(indices, np.int64), np.ascontiguousarray(data, np.float64)
-    if max(data.size, rows.size) > 2**32 - 1:
-        raise ValueError(f"walks need fewer than 2^32 nodes and entries, got {rows.size - 1} and {data.size}")
-    largest = int(np.diff(rows).max(initial=0))
-    mask = np.uint64(2 ** largest.bit_length() - 1)
-    edges = np.zeros(data.size, EDGE)
-    _fill_edges(rows, indices, data, mask, edges, weighted)
-    if not weighted:
-        return Table(edges, rows, mask, None)
-    alias = _alias_entries(rows, data, largest)
-    pairs = np.stack([edges, edges[alias & _LOW]], axis=1).ravel()
-    return Table(pairs, rows, mask, (alias >> _32).astype(np.uint32))
+    alias, even = _alias_entries(np.ascontiguousarray(indptr, np.uint64), np.ascontiguousarray(data, np.float64))
+    return pack_uniform(indptr, indices, even)._replace(alias=alias)
 
 
 @numba.njit(nogil=True, cache=True)
-def _fill_edges(rows, indices, data, mask, edges, weighted):  # type: ignore[no-untyped-def]
+def _fill_edges(rows, indices, data, mask, edges):  # type: ignore[no-untyped-def]
     """Write the records; the load's factor is W over the probability of the choice."""
     keep = np.uint32(~mask & _LOW)
     for v in range(rows.shape[0] - 1):
-        factor = np.float64(rows[v + 1] - rows[v])
-        if weighted:
-            factor = np.abs(data[rows[v] : rows[v + 1]]).sum()
         for e in range(rows[v], rows[v + 1]):
             target = indices[e]
             edges[e]["target"] = np.uint32(target)
             edges[e]["row"] = np.uint32(rows[target])
-            edges[e]["weight"] = factor * (np.sign(data[e]) if weighted else data[e])
+            edges[e]["weight"] = data[e] * np.float64(rows[v + 1] - rows[v])
             degree = np.uint32(rows[target + 1] - rows[target])
             edges[e]["tail"] = np.uint32((edges[e]["tail"] & keep) | degree)
 
 
 @numba.njit(nogil=True, cache=True)
-def _alias_entries(rows, data, largest):  # type: ignore[no-untyped-def]
-    """Vose's alias table of every row, uint64 (nnz,): threshold in the upper half, the other entry in the lower."""
-    alias = np.zeros(data.shape[0], np.uint64)
-    share = np.zeros(largest)
-    stack = np.zeros(largest, np.uint64)
+def _alias_entries(rows, data):  # type: ignore[no-untyped-def]
+    """Vose's alias table of every row, and its entries made equal in size, their sum kept."""
+    alias, even = np.zeros(data.shape[0], np.uint64), np.zeros(data.shape[0])
     for v in range(rows.shape[0] - 1):
         begin, end = rows[v], rows[v + 1]
-        total = np.abs(data[begin:end]).sum()
+        mean = np.abs(data[begin:end]).sum() / np.float64(max(end - begin, _1))
+        share = np.ones(end - begin)
         for e in range(begin, end):
             alias[e] = (_LOW << _32) | e  # a full column: both halves are the entry itself
-            share[e - begin] = abs(data[e]) * np.float64(end - begin) / total if total > 0.0 else 1.0
-        _pair_columns(share[: end - begin], stack, begin, alias)
-    return alias
+            even[e] = np.sign(data[e]) * mean
+            if mean > 0.0:
+                share[e - begin] = abs(data[e]) / mean
+        _pair_columns(share, begin, alias)
+    return alias, even
 
 
 @numba.njit(nogil=True, cache=True)
-def _pair_columns(share, stack, begin, alias):  # type: ignore[no-untyped-def]
+def _pair_columns(share, begin, alias):  # type: ignore[no-untyped-def]
     """Fill each column below 1 from one above 1; the small ones wait at the stack's front, the large at its end."""
     n = share.shape[0]
+    stack = np.zeros(n, np.uint64)
     small, large = 0, n
     for j in range(n):
         if share[j] < 1.0:
@@ -281,21 +271,13 @@ def _walk_two(table, start, law, space, n_walks, streams, n_listed):  # type: ig
                 break
             waiting -= 1
             b = home
-    if a_ended:
-        b, b0, b1, n_listed = _finish(table, law, space, b, b0, b1, n_listed)
-        return (a0, a1, b0, b1), n_listed, np.int64(n_steps + b[3])
-    a, a0, a1, n_listed = _finish(table, law, space, a, a0, a1, n_listed)
+    if a_ended:  # b takes the place of a
+        a, a0, a1, b0, b1 = b, b0, b1, a0, a1
+    word, a0, a1 = next_word(a0, a1)
+    while (word & _LOW) < law.go_on[a[3]] and a[1] > _0:
+        a, n_listed = _step(table, law, space, word, a, n_listed)
+        word, a0, a1 = next_word(a0, a1)
     return (a0, a1, b0, b1), n_listed, np.int64(n_steps + a[3])
-
-
-@numba.njit(nogil=True, cache=True)
-def _finish(table, law, space, walker, s0, s1, n_listed):  # type: ignore[no-untyped-def]
-    """The rest of one walk."""
-    word, s0, s1 = next_word(s0, s1)
-    while (word & _LOW) < law.go_on[walker[3]] and walker[1] > _0:
-        walker, n_listed = _step(table, law, space, word, walker, n_listed)
-        word, s0, s1 = next_word(s0, s1)
-    return walker, s0, s1, n_listed
 
 
 @numba.njit(nogil=True, cache=True)
@@ -317,8 +299,8 @@ def _choose(alias, row, degree, word):  # type: ignore[no-untyped-def]
     entry = row + (column >> _32)
     if alias is None:
         return entry
-    # No choice between two values here: it would compile to a branch that is a coin flip.
-    return _2 * entry + np.uint64((column & _LOW) >= np.uint64(alias[entry]))
+    other = alias[entry]
+    return entry if (column & _LOW) < (other >> _32) else other & _LOW
 
 
 @numba.njit(nogil=True, cache=True)
@@ -427,21 +409,21 @@ def _choose_freely(table, group, n_live, s0, s1):  # type: ignore[no-untyped-def
     """Independent choices of the live walkers."""
     for w in group.live[:n_live]:
         word, s0, s1 = next_word(s0, s1)
-        group.edge[w] = _choose(table.alias, group.row[w], group.degree[w], word)
+        group.entry[w] = _choose(table.alias, group.row[w], group.degree[w], word)
     return s0, s1
 
 
 @numba.njit(nogil=True, cache=True)
 def _choose_apart(group, n_live, s0, s1):  # type: ignore[no-untyped-def]
-    """Choices without replacement among walkers on the same node, in blocks of its degree."""
-    place = group.row[group.live[:n_live]]  # a node is known by where its row begins
-    walkers = group.live[:n_live][np.argsort(place, kind="mergesort")]
+    """Choices without replacement among the walkers on a node, in blocks of its degree."""
+    walkers = group.live[:n_live]
+    walkers = walkers[np.argsort(group.row[walkers], kind="mergesort")]  # a node is known by where its row begins
     begin = 0
     while begin < n_live:
         first = walkers[begin]
-        block = min(np.int64(group.degree[first]), n_live - begin)
+        limit = min(n_live, begin + np.int64(group.degree[first]))
         end = begin + 1
-        while end < begin + block and group.row[walkers[end]] == group.row[first]:
+        while end < limit and group.row[walkers[end]] == group.row[first]:
             end += 1
         s0, s1 = _deal(group, walkers[begin:end], s0, s1)
         begin = end
@@ -458,7 +440,7 @@ def _deal(group, walkers, s0, s1):  # type: ignore[no-untyped-def]
         dealt = np.uint64(r)
         swaps[r] = dealt + (((word >> _32) * (degree - dealt)) >> _32)
         cards[dealt], cards[swaps[r]] = cards[swaps[r]], cards[dealt]
-        group.edge[walkers[r]] = row + cards[dealt]
+        group.entry[walkers[r]] = row + cards[dealt]
     for r in range(walkers.shape[0] - 1, -1, -1):
         cards[r], cards[swaps[r]] = cards[swaps[r]], cards[r]
     return s0, s1
@@ -468,7 +450,7 @@ def _deal(group, walkers, s0, s1):  # type: ignore[no-untyped-def]
 def _move(table, law, space, group, n_live, length, n_listed):  # type: ignore[no-untyped-def]
     """Take the chosen entries and deposit."""
     for w in group.live[:n_live]:
-        edge = table.edges[group.edge[w]]
+        edge = table.edges[group.entry[w]]
         group.load[w] *= edge["weight"]
         group.row[w], group.degree[w] = np.uint64(edge["row"]), np.uint64(edge["tail"]) & table.mask
         slot = length * space.stride + np.uint64(edge["target"])

@@ -1,0 +1,271 @@
+"""Kernels in the graph clock against matrix functions of scipy, closed forms of the series, and theory."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import linalg
+from scipy.special import binom, poch
+from scipy.stats import nbinom, poisson
+
+from manifoldrf import (
+    CosineKernel,
+    DiffusionKernel,
+    GeneralizedAdjacency,
+    Graph,
+    HeatKernel,
+    MaternKernel,
+    PowerKernel,
+    RandomWalkKernel,
+    RegularizedLaplacianKernel,
+    SeriesKernel,
+    grid_graph,
+)
+
+
+def random_graph(n=15, seed=3):
+    rng = np.random.default_rng(seed)
+    upper = np.triu(rng.random((n, n)) * (rng.random((n, n)) < 0.5))
+    return Graph.from_affinity(upper + upper.T + np.eye(n, k=1) + np.eye(n, k=-1))
+
+
+GRAPH = random_graph()
+W = GRAPH.operator.toarray()
+EYE = np.eye(len(W))
+L = EYE - W
+RTOL = 1e-12  # scipy's matrix functions of 15 x 15 matrices lose two or three digits
+
+
+def assert_same_matrix(computed, exact):
+    np.testing.assert_allclose(computed, exact, rtol=0, atol=RTOL * np.abs(exact).max())
+
+
+@pytest.mark.parametrize(
+    ("kernel", "exact"),
+    [
+        (DiffusionKernel(0.5), linalg.expm(-0.5 * L)),
+        (DiffusionKernel(20.0), linalg.expm(-20.0 * L)),
+        (DiffusionKernel(20.0, normalized=False), linalg.expm(20.0 * W)),
+        (PowerKernel(0), EYE),
+        (PowerKernel(7), np.linalg.matrix_power(W, 7)),
+        (RegularizedLaplacianKernel(3.0), np.linalg.inv(EYE + 9.0 * L)),
+        (RegularizedLaplacianKernel(3.0, power=2), np.linalg.matrix_power(np.linalg.inv(EYE + 9.0 * L), 2)),
+        (RegularizedLaplacianKernel(0.7, power=1.5), linalg.fractional_matrix_power(EYE + 0.49 * L, -1.5)),
+        (MaternKernel(1.0, 2.0), np.linalg.inv(0.5 * EYE + L)),
+        (MaternKernel(2.5, 1.5), linalg.fractional_matrix_power(5 / 2.25 * EYE + L, -2.5)),
+        (RandomWalkKernel(2.0, 3), np.linalg.matrix_power(2 * EYE - L, 3)),
+        (RandomWalkKernel(2.5, 1.5), linalg.fractional_matrix_power(2.5 * EYE - L, 1.5)),
+        (CosineKernel(), linalg.cosm(np.pi / 4 * L)),
+        (SeriesKernel([1.0, 0, Fraction(1, 2), -2]), EYE + W @ W / 2 - 2 * W @ W @ W),
+        (DiffusionKernel(3.0) + 0.5 * CosineKernel(), linalg.expm(-3 * L) + 0.5 * linalg.cosm(np.pi / 4 * L)),
+        (PowerKernel(2) * MaternKernel(1.0, 2.0), W @ W @ np.linalg.inv(0.5 * EYE + L)),
+    ],
+    ids=str,
+)
+def test_dense_is_the_matrix_function(kernel, exact):
+    assert_same_matrix(kernel.dense(GRAPH), np.real(exact))
+
+
+K = np.arange(40)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "alpha", "f"),
+    [
+        (DiffusionKernel(20.0), poisson.pmf(K, 20), poisson.pmf(K, 10)),
+        (
+            DiffusionKernel(2.0, normalized=False),
+            [2.0**k / math.factorial(k) for k in K],
+            [1 / math.factorial(k) for k in K],
+        ),
+        # q^k (1 - q)^d C(k + d - 1, k) is a negative binomial law.
+        (RegularizedLaplacianKernel(3.0, 2), nbinom.pmf(K, 2, 0.1), nbinom.pmf(K, 1, 0.1)),
+        (RegularizedLaplacianKernel(3.0, 1.3), nbinom.pmf(K, 1.3, 0.1), nbinom.pmf(K, 0.65, 0.1)),
+        (
+            MaternKernel(1.5, 2.0),
+            1.75 ** (-1.5 - K) * poch(1.5, K) / poch(1.0, K),
+            1.75 ** (-0.75 - K) * poch(0.75, K) / poch(1.0, K),
+        ),
+        (PowerKernel(6), 1.0 * (K == 6), 1.0 * (K == 3)),
+        (RandomWalkKernel(3.0, 6), binom(6, K) * 2.0 ** (6 - K), binom(3, K) * 2.0 ** (3 - K)),
+        (RandomWalkKernel(3.0, 5), binom(5, K) * 2.0 ** (5 - K), binom(2.5, K) * 2.0 ** (2.5 - K)),
+    ],
+    ids=str,
+)
+def test_coefficients_and_modulation_have_the_stated_closed_forms(kernel, alpha, f):
+    np.testing.assert_allclose(kernel.coefficients(40), alpha, rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(kernel.modulation(40), f, rtol=1e-12, atol=1e-300)
+
+
+def test_the_signs_of_the_cosine_come_in_pairs():
+    alpha = CosineKernel().coefficients(9)
+    np.testing.assert_array_equal(np.sign(alpha), [1, 1, -1, -1, 1, 1, -1, -1, 1])
+    sizes = [math.sqrt(0.5) * (np.pi / 4) ** k / math.factorial(k) for k in range(9)]
+    np.testing.assert_allclose(np.abs(alpha), sizes, rtol=1e-13)
+
+
+@pytest.mark.parametrize("tau", [0.5, 3.0, 20.0])
+@pytest.mark.parametrize("dim", [1, 4, 7])
+def test_on_the_hypercube_diffusion_is_a_function_of_the_hamming_distance(tau, dim):
+    """W is the mean of dim commuting flips X_i, and exp(s X) = cosh s I + sinh s X."""
+    graph = grid_graph(2, dim)
+    bits = np.rint(2 * graph.points)
+    hamming = np.abs(bits[:, None] - bits[None]).sum(axis=2)
+    s = tau / dim
+    exact = np.exp(-tau) * np.cosh(s) ** dim * np.tanh(s) ** hamming
+    assert_same_matrix(DiffusionKernel(tau).dense(graph), exact)
+
+
+@pytest.mark.parametrize("tau", [1.0, 15.0])
+def test_on_a_wrap_around_grid_diffusion_factorises_over_the_axes(tau):
+    axis = DiffusionKernel(tau / 3).dense(grid_graph(5, 1))  # an axis is chosen at every third step
+    assert_same_matrix(DiffusionKernel(tau).dense(grid_graph(5, 3)), np.kron(np.kron(axis, axis), axis))
+
+
+@pytest.mark.parametrize(
+    ("product", "whole"),
+    [
+        (DiffusionKernel(3.0) * DiffusionKernel(4.5), DiffusionKernel(7.5)),
+        (PowerKernel(3) * PowerKernel(5), PowerKernel(8)),
+        (
+            RegularizedLaplacianKernel(2.0, 0.5) * RegularizedLaplacianKernel(2.0, 1.5),
+            RegularizedLaplacianKernel(2.0, 2.0),
+        ),
+        (RandomWalkKernel(2.5, 1) * RandomWalkKernel(2.5, 1.5), RandomWalkKernel(2.5, 2.5)),
+        (HeatKernel(0.5) * HeatKernel(0.25), HeatKernel(0.75)),
+    ],
+    ids=str,
+)
+def test_semigroups(product, whole):
+    graph = grid_graph(6, 1)
+    assert_same_matrix(product.dense(graph), whole.dense(graph))
+    parts, one = product.resolve(graph), whole.resolve(graph)
+    np.testing.assert_allclose(parts.coefficients(50), one.coefficients(50), rtol=1e-12, atol=1e-16)
+    if parts.is_positive:
+        np.testing.assert_allclose(parts.modulation(50), one.modulation(50), rtol=1e-12, atol=1e-16)
+
+
+def test_the_random_walk_normalisation_is_exact():
+    walk, P = GeneralizedAdjacency.random_walk(GRAPH), GRAPH.affinity.toarray() / GRAPH.degrees[:, None]
+    X = np.random.default_rng(0).standard_normal((15, 3))
+    for kernel, exact in [
+        (DiffusionKernel(3.0), linalg.expm(-3.0 * (EYE - P))),
+        (RegularizedLaplacianKernel(2.0), np.linalg.inv(EYE + 4 * (EYE - P))),
+        (PowerKernel(5), np.linalg.matrix_power(P, 5)),
+        (RandomWalkKernel(2.0, 1.5), linalg.fractional_matrix_power(EYE + P, 1.5)),  # converges up to radius 1
+    ]:
+        assert_same_matrix(kernel.dense(walk), exact)
+        np.testing.assert_allclose(kernel.apply(walk, X), exact @ X, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(kernel.matrix(walk, [1, 2], [3]), exact[1:3, [3]], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("t", [0.05, 1.0])
+def test_the_combinatorial_laplacian_is_exact(t):
+    exact = linalg.expm(-t * (np.diag(GRAPH.degrees) - GRAPH.affinity.toarray()))
+    adjacency = GeneralizedAdjacency.combinatorial(GRAPH)
+    for kernel in (HeatKernel(t), DiffusionKernel(t * GRAPH.degrees.max())):
+        assert_same_matrix(kernel.dense(adjacency), exact)
+        np.testing.assert_allclose(kernel.matrix(adjacency), exact, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "message"),
+    [
+        (lambda: DiffusionKernel(-1.0), ValueError, r"`tau` must be a number in \[0, inf\)\. Got -1\.0\."),
+        (lambda: DiffusionKernel(np.nan), ValueError, r"`tau` must be .*Got nan\."),
+        (lambda: DiffusionKernel(np.inf), ValueError, r"`tau` must be .*Got inf\."),
+        (lambda: DiffusionKernel(True), TypeError, r"`tau` must be .*Got True\."),
+        (lambda: DiffusionKernel("5"), TypeError, r"`tau` must be .*Got '5'\."),
+        (lambda: DiffusionKernel(None), TypeError, r"`tau` must be .*Got None\."),
+        (lambda: DiffusionKernel(1.0, 1), TypeError, r"`normalized` must be True or False\. Got 1\."),
+        (
+            lambda: DiffusionKernel(701.0, normalized=False),
+            ValueError,
+            r"`tau` must be at most 700 with normalized=False, or exp\(tau\) overflows\. Got 701\.0\.",
+        ),
+        (lambda: PowerKernel(-1), ValueError, r"`n` must be an integer in \[0, inf\)\. Got -1\."),
+        (lambda: PowerKernel(2.0), TypeError, r"`n` must be an integer in \[0, inf\)\. Got 2\.0\."),
+        (lambda: PowerKernel(True), TypeError, r"`n` must be an integer"),
+        (lambda: RegularizedLaplacianKernel(-1.0), ValueError, r"`scale` must be a number in \[0, 1e\+150\]"),
+        (lambda: RegularizedLaplacianKernel(1e200), ValueError, r"`scale` must be a number in \[0, 1e\+150\]"),
+        (
+            lambda: RegularizedLaplacianKernel(1.0, 0),
+            ValueError,
+            r"`power` must be a number in \(0, inf\)\. Got 0\.",
+        ),
+        (lambda: RegularizedLaplacianKernel(1.0, "2"), TypeError, r"`power` must be a number in"),
+        (lambda: RandomWalkKernel(1.9, 2), ValueError, r"`a` must be a number in \[2, inf\)\. Got 1\.9\."),
+        (lambda: RandomWalkKernel(2.0, 0), ValueError, r"`p` must be a number in \(0, inf\)\. Got 0\."),
+        (
+            lambda: RandomWalkKernel(2.0, 1011),
+            ValueError,
+            r"`p` must be at most 1010 for a = 2, or a\^p overflows\. Got 1011",
+        ),
+        (lambda: MaternKernel(0.0, 1.0), ValueError, r"`nu` must be a number in \(0, inf\)\. Got 0\.0\."),
+        (lambda: MaternKernel(1.0, 0.0), ValueError, r"`lengthscale` must be a number in \[1e-100, 1e\+100\]"),
+        (lambda: MaternKernel(1.0, [1.0]), TypeError, r"`lengthscale` must be a number in"),
+        (lambda: MaternKernel(50.0, 1e10), ValueError, r"`nu` must be at most \d+, or .* overflows\. Got 50\.0\."),
+        (
+            lambda: MaternKernel(1.0, 1.0, "steps"),
+            ValueError,
+            r"`clock` must be one of 'graph', 'manifold'\. Got 'steps'\.",
+        ),
+        (lambda: MaternKernel(1.0, 1.0, None), ValueError, r"`clock` must be one of .*Got None\."),
+        (lambda: HeatKernel(0.0), ValueError, r"`t` must be a number in \(0, inf\)\. Got 0\.0\."),
+        (lambda: HeatKernel("1"), TypeError, r"`t` must be a number in \(0, inf\)\. Got '1'\."),
+        (
+            lambda: DiffusionKernel(1.0).coefficients(0),
+            ValueError,
+            r"`n` must be an integer in \[1, inf\)\. Got 0\.",
+        ),
+        (lambda: DiffusionKernel(1.0).coefficients(2.5), TypeError, r"`n` must be an integer in \[1, inf\)"),
+        (lambda: DiffusionKernel(1.0).modulation("3"), TypeError, r"`n` must be an integer in \[1, inf\)"),
+        (lambda: DiffusionKernel(1.0).root(0), ValueError, r"`order` must be an integer in \[1, inf\)\. Got 0\."),
+        (lambda: DiffusionKernel(1.0).truncation(0.0), ValueError, r"`tol` must be a number in \[1e-14, 1\)"),
+        (lambda: DiffusionKernel(1.0).truncation(1.0), ValueError, r"`tol` must be a number in \[1e-14, 1\)"),
+        (
+            lambda: DiffusionKernel(1.0).truncation(1e-6, -1.0),
+            ValueError,
+            r"`radius` must be a number in \[0, inf\)",
+        ),
+        (lambda: DiffusionKernel(1.0).truncation(1e-6, "1"), TypeError, r"`radius` must be a number in \[0, inf\)"),
+        (
+            lambda: MaternKernel(1.0, 2.0).truncation(1e-6, 1.5),
+            ValueError,
+            r"`graph` must be of spectral radius below 1\.5 for MaternKernel.*Got 1\.5\.",
+        ),
+    ],
+)
+def test_bad_values_name_argument_rule_and_value(make, kind, message):
+    with pytest.raises(kind, match=message):
+        make()
+
+
+@pytest.mark.parametrize("number", [Fraction(5, 2), np.float32(2.5), np.float64(2.5)], ids=repr)
+def test_numbers_of_every_kind_are_kept_as_floats(number):
+    for kind in (DiffusionKernel, RegularizedLaplacianKernel, HeatKernel):
+        assert repr(kind(number)) == repr(kind(2.5))
+    for kind in (RandomWalkKernel, MaternKernel):
+        assert repr(kind(number, number)) == repr(kind(2.5, 2.5))
+    third = np.float32(1 / 3)  # squared in single precision it would be off by 1e-8
+    np.testing.assert_array_equal(
+        RegularizedLaplacianKernel(third).coefficients(5), RegularizedLaplacianKernel(float(third)).coefficients(5)
+    )
+
+
+@pytest.mark.parametrize(
+    "kernel", [DiffusionKernel(1e6), RegularizedLaplacianKernel(1e4), RandomWalkKernel(2.0, 0.5)], ids=str
+)
+def test_series_that_are_too_long_point_to_the_asymmetric_option(kernel):
+    with pytest.raises(ValueError, match=r"needs more than 1048576 terms for `tol` = 1e-10\. The asymmetric pair"):
+        kernel.truncation()
+
+
+@pytest.mark.parametrize("tau", [700.0, 1e4])
+def test_long_diffusion_neither_overflows_nor_vanishes(tau):
+    kernel = DiffusionKernel(tau)
+    n = kernel.truncation(1e-8)
+    assert tau < n < tau + 8 * np.sqrt(tau)
+    for series in (kernel.coefficients(n), kernel.modulation(n)):
+        assert series.sum() == pytest.approx(1.0, abs=1e-7)  # gammaln of 1e4 is good to 1e-11
