@@ -5,13 +5,19 @@ that a machine that slows down slows both sides. An argument selects the rows wh
 
 1. steps per second of the random-walk engine against the same loop in C (gcc -O3 -march=native), one core
    (at least 0.85);
-2. throughput of the engine on two threads against one (at least 1.8).
+2. throughput of the engine on two threads against one (at least 1.8; nothing else may run meanwhile);
+3. error of counted walkers against Algorithm 1 at equal steps, sphere and Moebius graphs (at most 1/15);
+4. exact teacher at 1e-7 for 1000 starts against ``expm_multiply`` of scipy, one thread each (at least 4);
+5. the same on all cores against the dense eigendecomposition (at least 30);
+6. ``kernel.apply`` at 1e-6 for 3 columns of 50,000 nodes against ``expm_multiply``, one thread each (at least 5);
+7. a torus of a million nodes, 1000 starts: seconds, gigabytes, and time per start against 100,000 nodes (1.5).
 
 Exits with code 1 if a limit is missed.
 """
 
 import ctypes
 import functools
+import json
 import pathlib
 import shutil
 import subprocess
@@ -21,13 +27,15 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+from scipy import linalg, sparse
+from scipy.sparse.linalg import expm_multiply
 from scipy.special import gammaln
 
-from manifoldrf import Sphere, knn_graph
+from manifoldrf import DiffusionKernel, MobiusStrip, Sphere, compute_signatures, knn_graph
 from manifoldrf.signatures._streams import open_stream
 from manifoldrf.signatures.walks import Law, independent_walks, pack_uniform
 
-N_NODES, N_STARTS, N_WALKS, N_BATCHES, REPEATS = 4000, 200, 1000, 10, 9
+N_NODES, N_STARTS, N_WALKS, N_BATCHES, REPEATS = 4000, 200, 1000, 10, 15
 N_LENGTHS, TAU, P_HALT = 400, 20.0, 0.01
 KEY = np.array([1, 2], np.uint32)
 
@@ -39,9 +47,9 @@ def seconds(function):
     return time.perf_counter() - start
 
 
-def median_ratio(first, second):
+def median_ratio(first, second, repeats=REPEATS):
     """Median over alternating runs of the time of ``first`` over that of ``second``, and the best time of each."""
-    times = np.array([(seconds(first), seconds(second)) for _ in range(REPEATS)])
+    times = np.array([(seconds(first), seconds(second)) for _ in range(repeats)])
     return float(np.median(times[:, 0] / times[:, 1])), times.min(axis=0)
 
 
@@ -124,9 +132,139 @@ def two_threads():
     return f"walk engine, two threads / one ({two:.0f}, {one:.0f} M steps/s)", ratio, ">=", 1.8
 
 
+def equal_steps(surface, n_neighbors):
+    """Error of counts over that of Algorithm 1 at about 1e6 steps per start."""
+    graph = knn_graph(surface.grid(N_NODES), n_neighbors=n_neighbors)
+    nodes, kernel = np.arange(0, N_NODES, 40), DiffusionKernel(TAU)
+    exact = compute_signatures(graph, kernel, nodes, teacher="exact").rows
+    errors, steps = [], []
+    for teacher, n_walks in (("counts", 76_000), ("walks", 10_000)):
+        found = compute_signatures(graph, kernel, nodes, teacher=teacher, n_walks=n_walks, seed=0, n_jobs=-1)
+        errors.append(np.linalg.norm(found.rows - exact) / np.linalg.norm(exact))
+        steps.append(found.info.n_steps / len(nodes))
+    name = f"error of counts / Algorithm 1, {type(surface).__name__} ({errors[0]:.4f}, {errors[1]:.3f})"
+    if steps[0] > steps[1]:
+        sys.exit("counts took more steps than Algorithm 1: the comparison is not fair")
+    return name, errors[0] / errors[1], "<=", 1 / 15
+
+
+@functools.cache
+def sphere_problem():
+    """The 4000-node graph, 1000 starts, and their indicators."""
+    graph = knn_graph(Sphere().grid(N_NODES))
+    nodes = np.arange(0, N_NODES, 4)
+    indicators = np.zeros((N_NODES, len(nodes)))
+    indicators[nodes, np.arange(len(nodes))] = 1.0
+    return graph, nodes, indicators
+
+
+def exact_against_expm():
+    """Speed of the exact teacher over that of expm_multiply, with a check of its accuracy."""
+    graph, nodes, indicators = sphere_problem()
+    half = TAU / 2 * (graph.operator - sparse.eye_array(N_NODES))
+
+    def ours():
+        return compute_signatures(graph, DiffusionKernel(TAU), nodes, teacher="exact", tol=1e-7).rows
+
+    def theirs():
+        return expm_multiply(half, indicators, traceA=-TAU / 2 * N_NODES)
+
+    worst = np.linalg.norm(ours() - theirs().T, axis=1).max()
+    if worst > 1e-7:
+        sys.exit(f"the exact teacher is off by {worst:.1e}")
+    ratio, best = median_ratio(theirs, ours, repeats=3)
+    return f"exact teacher / expm_multiply, 1000 starts ({best[1]:.2f}, {best[0]:.2f} s)", ratio, ">=", 4
+
+
+def exact_against_eigh():
+    """Speed of the exact teacher over that of the dense eigendecomposition, both on all cores."""
+    graph, nodes, _ = sphere_problem()
+    dense = graph.operator.toarray()
+
+    def ours():
+        return compute_signatures(graph, DiffusionKernel(TAU), nodes, teacher="exact", tol=1e-7, n_jobs=-1)
+
+    ours()
+    ratio, best = median_ratio(lambda: linalg.eigh(dense), ours, repeats=1)
+    return f"exact teacher / dense eigendecomposition ({best[1]:.2f}, {best[0]:.1f} s)", ratio, ">=", 30
+
+
+def apply_against_expm():
+    """Speed of kernel.apply over that of expm_multiply, with a check of its accuracy."""
+    graph = knn_graph(Sphere().grid(50_000))
+    columns = np.random.default_rng(0).normal(size=(graph.n_nodes, 3))
+    generator = TAU * (graph.operator - sparse.eye_array(graph.n_nodes))
+
+    def ours():
+        return DiffusionKernel(TAU).apply(graph, columns, tol=1e-6)
+
+    def theirs():
+        return expm_multiply(generator, columns, traceA=-TAU * graph.n_nodes)
+
+    worst = (np.linalg.norm(ours() - theirs(), axis=0) / np.linalg.norm(columns, axis=0)).max()
+    if worst > 1e-6:
+        sys.exit(f"kernel.apply is off by {worst:.1e}")
+    ratio, best = median_ratio(theirs, ours, repeats=5)
+    return f"kernel.apply / expm_multiply, 50,000 nodes ({best[1]:.3f}, {best[0]:.2f} s)", ratio, ">=", 5
+
+
+TORUS = """
+import json, resource, sys, time
+import numpy as np
+from manifoldrf import DiffusionKernel, compute_signatures, grid_graph
+kernel, times = DiffusionKernel(20.0), {}
+for side in (316, 1000):
+    graph = grid_graph(side, 2)
+    nodes = np.random.default_rng(0).choice(graph.n_nodes, 1000, replace=False)
+    for teacher in ("counts", "frontier"):
+        compute_signatures(graph, kernel, nodes[:2], teacher=teacher)
+        best = np.inf
+        for _ in range(3):
+            start = time.perf_counter()
+            compute_signatures(graph, kernel, nodes, teacher=teacher, seed=0, n_jobs=2)
+            best = min(best, time.perf_counter() - start)
+        times[f"{teacher} {side}"] = best
+print(json.dumps([times, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20]))
+"""
+
+
+@functools.cache
+def torus():
+    """Best times of both teachers on both tori, and the peak memory, in a fresh process."""
+    done = subprocess.run([sys.executable, "-c", TORUS], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def torus_seconds(teacher):
+    """Seconds for 1000 starts on a million nodes."""
+    return f"seconds, torus of 1M nodes, 1000 starts, {teacher}", torus()[0][f"{teacher} 1000"], "<=", 60
+
+
+def torus_growth(teacher):
+    """Time per start on a million nodes over that on a hundred thousand."""
+    times = torus()[0]
+    ratio = times[f"{teacher} 1000"] / times[f"{teacher} 316"]
+    return f"time per start, 1M / 100k nodes, {teacher}", ratio, "<=", 1.5
+
+
+def torus_memory():
+    """Peak memory of the process."""
+    return "peak GB of the process, torus of 1M nodes", torus()[1], "<=", 4
+
+
 ROWS = [
     ("walk engine / C loop", engine_against_c),
     ("walk engine, two threads / one", two_threads),
+    ("error of counts, sphere", lambda: equal_steps(Sphere(), 8)),
+    ("error of counts, mobius", lambda: equal_steps(MobiusStrip(), 24)),
+    ("exact teacher / expm_multiply", exact_against_expm),
+    ("exact teacher / dense eigendecomposition", exact_against_eigh),
+    ("kernel.apply / expm_multiply", apply_against_expm),
+    ("torus seconds counts", lambda: torus_seconds("counts")),
+    ("torus seconds frontier", lambda: torus_seconds("frontier")),
+    ("torus growth counts", lambda: torus_growth("counts")),
+    ("torus growth frontier", lambda: torus_growth("frontier")),
+    ("torus memory", torus_memory),
 ]
 
 

@@ -19,7 +19,7 @@ MODULES = {
 
 # A module imports only from lower layers; within a layer (a folder), only as listed in ORDER.
 LAYERS = [
-    ("_validation", "_optional", "_philox"),
+    ("_validation", "_optional", "_philox", "_threads"),
     ("_random", "_files"),
     ("geometry",),
     ("kernels",),

@@ -1,6 +1,5 @@
 """Nearest nodes in Euclidean space or in a manifold's own distance, exact unless stated."""
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 
 from manifoldrf._optional import available, require
+from manifoldrf._threads import thread_pool
 from manifoldrf._validation import FloatArray, IntArray, check_points, check_spread, reject
 from manifoldrf.geometry._compiled import ball_along_edges
 from manifoldrf.geometry._sparse import symmetric
@@ -184,7 +184,7 @@ def pairs_along_surface(mesh: TriangleMesh, radius: float, *, n_jobs: int = 1) -
     edges = _edge_lengths(mesh)
     indptr, indices = edges.indptr.astype(np.int64), edges.indices.astype(np.int64)
     blocks = np.array_split(np.arange(mesh.n_vertices), max(1, mesh.n_vertices // _SOURCES))
-    with ThreadPoolExecutor(n_jobs) as pool:
+    with thread_pool(n_jobs) as pool:
         found = list(
             pool.map(lambda block: ball_along_edges(indptr, indices, edges.data, block, _DETOUR * radius), blocks)
         )

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import fft
 
+from manifoldrf._threads import thread_pool
 from manifoldrf._validation import FloatArray, IntArray, Interval, check_real
 from manifoldrf.kernels._compiled import chebyshev_step, chebyshev_step_of_four
 
@@ -74,7 +75,7 @@ def apply_expansion(expansion: Expansion, matrix: Any, block: FloatArray, n_jobs
     result = np.zeros_like(block)
     spans = list(_column_blocks(block.shape[1]))
     busy = matrix.nnz * block.shape[1] >= _WORTH_A_THREAD
-    with ThreadPoolExecutor(n_jobs if busy else 1) as pool:
+    with thread_pool(n_jobs if busy else 1) as pool:
         if len(spans) >= 2 * n_jobs or not busy:  # threads take columns
             jobs = [pool.submit(_recurrence, expansion, matrix, block, span) for span in spans]
             for (start, stop), job in zip(spans, jobs, strict=True):
@@ -148,7 +149,7 @@ def rows_of_expansion(
         result[span[0] : span[1]] = _recurrence(expansion, matrix, indicators, (0, len(picked))).T
         return span[1]
 
-    with ThreadPoolExecutor(n_jobs) as pool:
+    with thread_pool(n_jobs) as pool:
         for done in pool.map(run, _column_blocks(len(nodes))):
             progress("signatures", done, len(nodes))
     return result

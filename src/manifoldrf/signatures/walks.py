@@ -16,12 +16,13 @@ from manifoldrf.signatures._streams import next_word, open_stream
 
 _0, _1, _32 = np.uint64(0), np.uint64(1), np.uint64(32)
 _LOW, _HALF = np.uint64(2**32 - 1), np.uint64(2**31)
-_ROOM = 2**24  # entries of results for which addresses are reserved at a time
+_ROOM = 2**20  # entries of results for which addresses are reserved at a time
 
 # One step reads one record of 16 bytes: where the entry leads, and where the row of that node begins. The degree of
 # that node stands in the last mantissa bits of the weight, which a double can spare: below degree 16 the weight has
 # 48 bits. A single-precision weight is hardly faster, and 24 bytes a record are slower.
-EDGE = np.dtype({"target": ("<u4", 0), "row": ("<u4", 4), "weight": ("<f8", 8), "tail": ("<u4", 8)})
+_FIELDS: Any = {"target": ("<u4", 0), "row": ("<u4", 4), "weight": ("<f8", 8), "tail": ("<u4", 8)}
+EDGE = np.dtype(_FIELDS)
 
 
 class Table(NamedTuple):
@@ -128,8 +129,7 @@ def _alias_entries(rows, data):  # type: ignore[no-untyped-def]
 def _pair_columns(share, begin, alias):  # type: ignore[no-untyped-def]
     """Fill each column below 1 from one above 1; the small ones wait at the stack's front, the large at its end."""
     n = share.shape[0]
-    stack = np.zeros(n, np.uint64)
-    small, large = 0, n
+    stack, small, large = np.zeros(n, np.uint64), 0, n
     for j in range(n):
         if share[j] < 1.0:
             stack[small] = np.uint64(j)
@@ -159,7 +159,7 @@ def independent_walks(
     n_walks : int, walks per row
     n_batches : int, parts of nearly equal size for the variance; at most ``n_walks`` are made
     stride : int, slot = length * stride + node: 0 gives the row, N keeps the lengths apart. The addresses reserved
-        are O((L - 1) stride + N), but a row costs neither time nor memory beyond the slots it touches
+        are O((L - 1) stride + N), but only pages with touched slots cost memory, only touched slots cost time
     key : uint32 (2,)
 
     Returns
@@ -212,7 +212,8 @@ def _run(
         found = (np.zeros(part.size, np.int64), np.zeros(room, np.int64), np.zeros(room), np.zeros(room))
         n_steps += _estimate(table, part, law, sizes, space, key, found, group)
         n_found = int(found[0].sum())
-        results.append((found[0], *(values[:n_found] for values in found[1:])))
+        parts = (values[:n_found] for values in found[1:])
+        results.append((found[0], *(p.copy() if 4 * n_found < room else p for p in parts)))
     columns = results[0] if len(results) == 1 else [np.concatenate(c) for c in zip(*results, strict=True)]
     return columns[0], columns[1], columns[2], columns[3], n_steps
 
@@ -273,11 +274,18 @@ def _walk_two(table, start, law, space, n_walks, streams, n_listed):  # type: ig
             b = home
     if a_ended:  # b takes the place of a
         a, a0, a1, b0, b1 = b, b0, b1, a0, a1
-    word, a0, a1 = next_word(a0, a1)
-    while (word & _LOW) < law.go_on[a[3]] and a[1] > _0:
-        a, n_listed = _step(table, law, space, word, a, n_listed)
-        word, a0, a1 = next_word(a0, a1)
+    a, a0, a1, n_listed = _finish(table, law, space, a, a0, a1, n_listed)
     return (a0, a1, b0, b1), n_listed, np.int64(n_steps + a[3])
+
+
+@numba.njit(nogil=True, cache=True)
+def _finish(table, law, space, walker, s0, s1, n_listed):  # type: ignore[no-untyped-def]
+    """The rest of one walk; a function of its own, so that the loop above has the registers to itself."""
+    word, s0, s1 = next_word(s0, s1)
+    while (word & _LOW) < law.go_on[walker[3]] and walker[1] > _0:
+        walker, n_listed = _step(table, law, space, word, walker, n_listed)
+        word, s0, s1 = next_word(s0, s1)
+    return walker, s0, s1, n_listed
 
 
 @numba.njit(nogil=True, cache=True)
@@ -322,8 +330,7 @@ def _close_batch(space, n_listed, n_touched, size):  # type: ignore[no-untyped-d
         value = space.batch[slot]
         space.moments[slot, 0] += value
         space.moments[slot, 1] += value * value * weight
-        space.batch[slot] = 0.0
-        space.seen[slot] = 0
+        space.batch[slot], space.seen[slot] = 0.0, 0
         space.touched[n_touched] = np.int64(slot)
         n_touched += 1 - np.int64(space.known[slot])
         space.known[slot] = 1
@@ -336,7 +343,7 @@ def _sort_touched(space, n_touched):  # type: ignore[no-untyped-def]
     if n_touched < space.known.shape[0] // 16:
         space.touched[:n_touched].sort()
         return
-    position = 0
+    position = np.int64(0)
     for slot in range(space.known.shape[0]):
         space.touched[position] = slot
         position += np.int64(space.known[slot])
@@ -358,16 +365,13 @@ def _close_start(space, n_touched, found, n_found, sizes):  # type: ignore[no-un
         slots[n_found + i] = space.touched[i]
         sums[n_found + i] = total * share
         variances[n_found + i] = max(space.moments[slot, 1] - total * total * share, 0.0) * scale
-        space.moments[slot, 0] = 0.0
-        space.moments[slot, 1] = 0.0
-        space.known[slot] = 0
+        space.moments[slot, 0], space.moments[slot, 1], space.known[slot] = 0.0, 0.0, 0
 
 
 @numba.njit(nogil=True, cache=True)
 def _walk_groups(table, start, law, space, n_walks, streams, n_listed, group):  # type: ignore[no-untyped-def]
     """Groups of walkers in lock-step; all words come from the first stream."""
-    s0, s1 = streams[0], streams[1]
-    n_steps = 0
+    s0, s1, n_steps = streams[0], streams[1], 0
     for begun in range(0, n_walks, group.live.shape[0]):
         n_live = min(group.live.shape[0], n_walks - begun)
         for w in range(n_live):
@@ -375,11 +379,9 @@ def _walk_groups(table, start, law, space, n_walks, streams, n_listed, group):  
             group.load[w], group.live[w] = 1.0, w
         length = _0
         while n_live > 0:
-            n_live, s0, s1 = _survivors(law.go_on[length], group, n_live, s0, s1)
+            n_live, s0, s1 = _survivors(table, law.go_on[length], group, n_live, s0, s1)
             if group.coupling.repelling:
                 s0, s1 = _choose_apart(group, n_live, s0, s1)
-            else:
-                s0, s1 = _choose_freely(table, group, n_live, s0, s1)
             length += _1
             n_steps += n_live
             n_listed = _move(table, law, space, group, n_live, length, n_listed)
@@ -387,35 +389,24 @@ def _walk_groups(table, start, law, space, n_walks, streams, n_listed, group):  
 
 
 @numba.njit(nogil=True, cache=True)
-def _survivors(threshold, group, n_live, s0, s1):  # type: ignore[no-untyped-def]
-    """Keep the walkers that go on, in order, so that the two of a pair stay neighbours in the list."""
+def _survivors(table, threshold, group, n_live, s0, s1):  # type: ignore[no-untyped-def]
+    """Keep the walkers that go on, in order, so that pairs stay side by side, and choose their entries."""
     kept, before, ticket = 0, -1, _0
     for i in range(n_live):
         w = group.live[i]
-        if group.coupling.antithetic and w % 2 == 1 and before == w - 1:
-            ticket = (ticket + _HALF) & _LOW
-        else:
-            word, s0, s1 = next_word(s0, s1)
-            ticket = word & _LOW
-        before = w
+        word, s0, s1 = next_word(s0, s1)
+        paired = group.coupling.antithetic and w % 2 == 1 and before == w - 1
+        ticket, before = (ticket + _HALF if paired else word) & _LOW, w
         if ticket < threshold and group.degree[w] > _0:
+            group.entry[w] = _choose(table.alias, group.row[w], group.degree[w], word)
             group.live[kept] = w
             kept += 1
     return kept, s0, s1
 
 
 @numba.njit(nogil=True, cache=True)
-def _choose_freely(table, group, n_live, s0, s1):  # type: ignore[no-untyped-def]
-    """Independent choices of the live walkers."""
-    for w in group.live[:n_live]:
-        word, s0, s1 = next_word(s0, s1)
-        group.entry[w] = _choose(table.alias, group.row[w], group.degree[w], word)
-    return s0, s1
-
-
-@numba.njit(nogil=True, cache=True)
 def _choose_apart(group, n_live, s0, s1):  # type: ignore[no-untyped-def]
-    """Choices without replacement among the walkers on a node, in blocks of its degree."""
+    """Other entries instead, without replacement among the walkers on a node, in blocks of its degree."""
     walkers = group.live[:n_live]
     walkers = walkers[np.argsort(group.row[walkers], kind="mergesort")]  # a node is known by where its row begins
     begin = 0
@@ -433,8 +424,7 @@ def _choose_apart(group, n_live, s0, s1):  # type: ignore[no-untyped-def]
 @numba.njit(nogil=True, cache=True)
 def _deal(group, walkers, s0, s1):  # type: ignore[no-untyped-def]
     """Deal different entries of one row: a partial shuffle, undone afterwards, so that it costs O(walkers)."""
-    cards, swaps = group.cards, group.swaps
-    row, degree = group.row[walkers[0]], group.degree[walkers[0]]
+    cards, swaps, row, degree = group.cards, group.swaps, group.row[walkers[0]], group.degree[walkers[0]]
     for r in range(walkers.shape[0]):
         word, s0, s1 = next_word(s0, s1)
         dealt = np.uint64(r)
