@@ -69,10 +69,29 @@ ORDER = {
         "manifold_kernels",
         "series",
     ],
-    "signatures": ["_streams", "walks", "counts", "frontier", "options", "_laws", "_engines", "_auto", "record", "teachers"],
+    "signatures": [
+        "_streams",
+        "walks",
+        "counts",
+        "frontier",
+        "options",
+        "_laws",
+        "_engines",
+        "_auto",
+        "record",
+        "teachers",
+    ],
     "experiments": ["record", "surface_graphs", "teachers"],
 }
-INTERNAL = {"neighbors", "extension", "node_weights", "walks", "counts", "frontier", "options"}  # stages inside a stage: no names for users
+INTERNAL = {
+    "neighbors",
+    "extension",
+    "node_weights",
+    "walks",
+    "counts",
+    "frontier",
+    "options",
+}  # stages inside a stage: no names for users
 LAZY = {"torch", "numba"}  # may be imported inside functions, because they load slowly
 
 

@@ -1,7 +1,8 @@
 """Any kernel on any curved space as plain, positive feature vectors.
 
-The stages, in the order data flows through them: ``geometry`` (manifolds, meshes, graphs), and further stages
-as they are built. Public names are imported on first use, so that ``import manifoldrf`` itself is quick.
+The stages, in the order data flows through them: ``geometry`` (manifolds, meshes, graphs), ``kernels`` (power
+series of a graph's walk), ``signatures`` (their rows, exact or walked), ``features`` (for scikit-learn). Public
+names are imported on first use, so that ``import manifoldrf`` itself is quick.
 """
 
 import importlib

@@ -1,7 +1,7 @@
 """Philox 4x32-10 for compiled code: random numbers as a pure function of (key, counter).
 
-Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. A walk that draws
-from counter (start node, walk, step) gives the same bits in any thread and any order.
+Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. A stream whose
+counter names its start node gives the same bits in any thread and any order.
 """
 
 import numba

@@ -15,6 +15,7 @@ from manifoldrf._validation import (
     IntArray,
     check_indices,
     check_integer,
+    check_jobs,
     check_option,
     check_points,
     reject,
@@ -22,8 +23,9 @@ from manifoldrf._validation import (
 from manifoldrf.geometry.adjacency import as_adjacency
 from manifoldrf.kernels._spectra import AnyGraph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
+from manifoldrf.signatures.options import make_options
 from manifoldrf.signatures.record import compress_rows, indicator_rows, series_of
-from manifoldrf.signatures.teachers import compute_signatures
+from manifoldrf.signatures.teachers import TEACHERS, compute_signatures
 
 __all__ = ["GraphRandomFeatures"]
 
@@ -127,7 +129,11 @@ class GraphRandomFeatures(KernelParamsMixin, TransformerMixin, BaseEstimator):  
         graph = as_adjacency(self.graph)
         if not isinstance(self.kernel, AbstractKernel):
             reject("kernel", "a kernel, such as DiffusionKernel(10.0)", type(self.kernel).__name__, TypeError)
+        check_option(self.teacher, "teacher", TEACHERS)
         check_option(self.coupling, "coupling", COUPLINGS)
+        check_jobs(self.n_jobs)
+        if self.teacher != "auto":
+            make_options(self.teacher, self.options or {})
         if self.n_components is not None:
             check_integer(self.n_components, "n_components", 1)
         self.kernel_ = self.kernel.on(graph)

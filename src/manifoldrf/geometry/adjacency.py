@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from manifoldrf._validation import POSITIVE, FloatArray, check_real, check_vector, reject
+from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_real, check_vector, reject
 from manifoldrf.geometry._sparse import check_symmetric, read_only, read_only_view
 from manifoldrf.geometry.graphs import Graph
 
@@ -30,6 +30,8 @@ class GeneralizedAdjacency:
         s, positive; all ones by default, so that the matrix is S itself.
     step_time : float, optional
         Time that one step lasts, where there is a clock.
+    n_steps : int, optional
+        That of a heat graph, whose powers are the heat operator.
 
     Examples
     --------
@@ -45,6 +47,7 @@ class GeneralizedAdjacency:
     symmetric: Any
     scaling: FloatArray | None = None
     step_time: float | None = None
+    n_steps: int | None = None
 
     def __post_init__(self) -> None:
         matrix = check_symmetric(self.symmetric, "symmetric")
@@ -54,10 +57,19 @@ class GeneralizedAdjacency:
             object.__setattr__(self, "scaling", read_only_view(vector))
         if self.step_time is not None:
             check_real(self.step_time, "step_time", POSITIVE)
+        if self.n_steps is not None:
+            check_integer(self.n_steps, "n_steps", 1)
 
     @classmethod
-    def random_walk(cls, graph: Graph) -> "GeneralizedAdjacency":
+    def random_walk(cls, graph: Graph, dim: int | None = None) -> "GeneralizedAdjacency":
         """P = D^-1 A, the transition matrix of the walk: similar to W, so exp(-t L_rw) = D^-1/2 exp(-t L) D^1/2.
+
+        Parameters
+        ----------
+        graph : Graph
+            Without isolated nodes.
+        dim : int, optional
+            Intrinsic dimension, which gives a clock to graphs that do not know the time of a step by construction.
 
         Examples
         --------
@@ -71,7 +83,8 @@ class GeneralizedAdjacency:
         _check_graph(graph)
         if (graph.degrees == 0).any():
             reject("graph", "without isolated nodes", f"{int((graph.degrees == 0).sum())} of them")
-        return cls(graph.operator, np.sqrt(graph.degrees), graph.step_time)
+        step_time = graph.step_time if dim is None else graph.time(1.0, dim)
+        return cls(graph.operator, np.sqrt(graph.degrees), step_time, graph.n_steps)
 
     @classmethod
     def combinatorial(cls, graph: Graph) -> "GeneralizedAdjacency":
@@ -88,6 +101,9 @@ class GeneralizedAdjacency:
     def __reduce__(self) -> tuple[type["GeneralizedAdjacency"], tuple[Any, ...]]:
         # A copy, pickled or not, is made anew, and read-only again.
         return GeneralizedAdjacency, tuple(getattr(self, field.name) for field in dataclasses.fields(self))
+
+    def __sklearn_clone__(self) -> "GeneralizedAdjacency":
+        return self  # what never changes need not be copied
 
     def __repr__(self) -> str:
         return f"GeneralizedAdjacency({self.n_nodes} nodes, {self.symmetric.nnz} entries)"

@@ -123,6 +123,9 @@ class Graph:
         # A copy, pickled or not, is made anew: read-only again, and without values kept from before.
         return Graph, tuple(getattr(self, field.name) for field in dataclasses.fields(self))
 
+    def __sklearn_clone__(self) -> "Graph":
+        return self  # what never changes need not be copied
+
     def __repr__(self) -> str:
         loops = int(np.count_nonzero(self.affinity.diagonal()))
         parts = [f"{self.n_nodes} nodes", f"{(self.affinity.nnz - loops) // 2} edges"]

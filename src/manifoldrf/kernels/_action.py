@@ -1,7 +1,9 @@
-"""h(M) X without ever forming h(M): Chebyshev polynomials of a symmetric sparse matrix.
+"""h(M) X without ever forming h(M): polynomials of a symmetric sparse matrix.
 
-The coefficients come from values of h at Chebyshev points, so any function that is smooth on the spectrum will do;
-the number of terms is the smallest for which those left out sum to less than the tolerance.
+Chebyshev polynomials serve any function that is smooth on the spectrum: the coefficients come from values of h at
+Chebyshev points, and the number of terms is the smallest for which those left out sum to less than the tolerance.
+Short series with nonnegative coefficients are summed as they stand: sums of nonnegative numbers keep every entry
+accurate relative to itself, however small it is.
 """
 
 import functools
@@ -24,6 +26,7 @@ TOLERANCES = Interval(1e-14, 1.0, high_open=True)  # doubles cannot promise less
 
 _FIRST_DEGREE = 64
 _LAST_DEGREE = 2**16
+_LONGER_FOR_POWERS = 2  # how many times more products the accuracy of small entries is worth
 # Columns at once: 32 columns of 4000 nodes fit the second-level cache, narrower blocks waste the vector units.
 _WIDTH = 32
 # Below this many matrix entries times columns a second thread costs more than it brings.
@@ -32,10 +35,11 @@ _WORTH_A_THREAD = 2**17
 
 @dataclass(frozen=True)
 class Expansion:
-    """h as a Chebyshev series on [-radius, radius]."""
+    """h as a polynomial: a Chebyshev series on [-radius, radius], or a sum of powers."""
 
     coefficients: FloatArray  # (degree + 1,)
     radius: float
+    of_powers: bool = False
 
     @property
     def degree(self) -> int:
@@ -68,6 +72,21 @@ def expand(function: Function, radius: float, tol: float) -> Expansion:
         f"The kernel is too rough for `tol` = {tol:g}: more than {_LAST_DEGREE // 2} Chebyshev terms. "
         "Take a larger `tol` or a shorter length scale."
     )
+
+
+def expand_kernel(function: Function, alpha: FloatArray | None, radius: float, tol: float) -> Expansion:
+    """The polynomial to use: the powers themselves where a finite series has no negative terms and is not too long.
+
+    Parameters
+    ----------
+    function : callable
+        h.
+    alpha : array of shape (degree + 1,), or None for an infinite series
+    """
+    expansion = expand(function, radius, tol)
+    if alpha is None or (alpha < 0).any() or len(alpha) - 1 > _LONGER_FOR_POWERS * expansion.degree:
+        return expansion
+    return Expansion(alpha, radius, of_powers=True)
 
 
 def apply_expansion(expansion: Expansion, matrix: Any, block: FloatArray, n_jobs: int = 1) -> FloatArray:
@@ -105,6 +124,13 @@ def _recurrence(
     step = chebyshev_step_of_four if padded == 4 else chebyshev_step
     run = functools.partial(_over_rows, step, block.shape[0], pool, n_jobs)
     csr = matrix.indptr, matrix.indices, matrix.data
+    if expansion.of_powers:
+        power, product = start, np.zeros_like(start)
+        for coefficient in coefficients[1:]:
+            product[:] = 0.0  # the step subtracts what was there
+            run((*csr, 1.0), power, product, total, coefficient)
+            power, product = product, power
+        return total[:, :width]
     # T_1 = M / radius is half a step from T_0 with nothing before it.
     before, current = start, np.zeros_like(start)
     run((*csr, 1 / expansion.radius), before, current, total, coefficients[1])

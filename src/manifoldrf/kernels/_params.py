@@ -15,6 +15,10 @@ class FrozenParams:
         object.__setattr__(self, name, value)
         return value
 
+    def __sklearn_clone__(self) -> Self:
+        # What never changes need not be copied.
+        return self
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002  (scikit-learn's signature)
         """Parameters by name; those of parts as ``part__name``, as in scikit-learn."""
         params = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]

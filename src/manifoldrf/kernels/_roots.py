@@ -1,8 +1,8 @@
 """Roots of power series in high precision: f with f * f = alpha, and * the convolution.
 
-The problem is ill-conditioned, whatever the algorithm: rounding alpha_k = 20^k / k! to doubles moves f_36 by more
-than half its size (errors grow like 3^k). Coefficients are therefore computed as decimals with as many digits as it
-takes, from exact parameters to the last digit of f, and rounded once.
+The problem is ill-conditioned, whatever the algorithm: rounding alpha_k = 20^k / k! to doubles moves f_36 by a
+third of its size, and errors grow almost like 3^k. Coefficients are therefore computed as decimals with as many
+digits as it takes, from exact parameters to the last digit of f, and rounded once.
 """
 
 import decimal

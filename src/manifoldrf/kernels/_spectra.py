@@ -8,6 +8,7 @@ import numpy as np
 from manifoldrf._validation import FloatArray, IntArray, reject
 from manifoldrf.geometry.adjacency import GeneralizedAdjacency
 from manifoldrf.geometry.graphs import Graph
+from manifoldrf.kernels._action import Expansion, apply_expansion
 
 AnyGraph: TypeAlias = Graph | GeneralizedAdjacency
 
@@ -31,6 +32,17 @@ def spectral_form(graph: AnyGraph) -> SpectralForm:
     if isinstance(graph, Graph):
         return SpectralForm(graph.operator, 1.0, None)
     return SpectralForm(graph.symmetric, graph.radius, graph.scaling)
+
+
+def entries_of(expansion: Expansion, form: SpectralForm, rows: IntArray, cols: IntArray, n_jobs: int) -> FloatArray:
+    """Entries (rows, cols) of h(M) for the matrix of a form; indicators of the fewer nodes are multiplied."""
+    swap = len(rows) < len(cols)
+    sources, targets = (rows, cols) if swap else (cols, rows)
+    indicators = np.zeros((form.n, len(sources)))
+    indicators[sources, np.arange(len(sources))] = 1.0
+    found = apply_expansion(expansion, form.matrix, indicators, n_jobs)[targets]
+    result = found.T if swap else found
+    return result if form.scaling is None else result * form.scaling[cols] / form.scaling[rows][:, None]
 
 
 def per_volume_of(values: FloatArray, graph: AnyGraph, rows: IntArray, cols: IntArray) -> FloatArray:

@@ -28,7 +28,7 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry.adjacency import as_adjacency
-from manifoldrf.kernels._action import TOLERANCES, apply_expansion, expand
+from manifoldrf.kernels._action import TOLERANCES, Expansion, apply_expansion, expand_kernel
 from manifoldrf.kernels._params import FrozenParams
 from manifoldrf.kernels._roots import series_root
 from manifoldrf.kernels._series import (
@@ -38,7 +38,7 @@ from manifoldrf.kernels._series import (
     count_terms_of_polynomial,
     is_nonnegative,
 )
-from manifoldrf.kernels._spectra import AnyGraph, SpectralForm, per_volume_of, spectral_form
+from manifoldrf.kernels._spectra import AnyGraph, SpectralForm, entries_of, per_volume_of, spectral_form
 
 __all__ = ["AbstractKernel"]
 
@@ -141,7 +141,7 @@ class AbstractKernel(FrozenParams, ABC):
     def truncation(self, tol: float = 1e-10, radius: float = 1.0) -> int:
         """Number of terms of the series that leave out at most ``tol`` of it, for spectra in [-radius, radius].
 
-        The smallest n with sum_{k >= n} |alpha_k| radius^k <= tol sum_k |alpha_k| radius^k.
+        sum_{k >= n} |alpha_k| radius^k <= tol sum_k |alpha_k| radius^k; for tol / 2 one term less would not do.
 
         Examples
         --------
@@ -164,6 +164,11 @@ class AbstractKernel(FrozenParams, ABC):
         kernel._check_radius(spectral_form(graph).radius)
         return kernel
 
+    def expansion(self, radius: float, tol: float) -> Expansion:
+        """Return the polynomial that stands for h on [-radius, radius], to ``tol`` of its largest value."""
+        alpha = None if self.n_terms is None else self._coefficients(self.n_terms)
+        return expand_kernel(self.spectral, alpha, radius, tol)
+
     def dense(self, graph: AnyGraph) -> FloatArray:
         """K as a matrix (N, N), exact, by eigendecomposition: O(N^3), independent of the series."""
         kernel, form = self._on(graph)
@@ -175,7 +180,7 @@ class AbstractKernel(FrozenParams, ABC):
         return dense if form.scaling is None else dense * form.scaling / form.scaling[:, None]
 
     def apply(self, graph: AnyGraph, X: ArrayLike, *, tol: float = 1e-10, n_jobs: int = 1) -> FloatArray:
-        """K X without forming K: Chebyshev polynomials of W.
+        """K X without forming K, by polynomials of W.
 
         Parameters
         ----------
@@ -200,7 +205,7 @@ class AbstractKernel(FrozenParams, ABC):
         if len(columns) != form.n:
             reject("X", f"an array of {form.n} rows, one per node", f"{len(columns)}")
         scaling = 1.0 if form.scaling is None else form.scaling[:, None]
-        expansion = expand(kernel.spectral, form.radius, tol)
+        expansion = kernel.expansion(form.radius, tol)
         result = apply_expansion(expansion, form.matrix, columns * scaling, check_jobs(n_jobs)) / scaling
         return result[:, 0] if np.ndim(X) == 1 else result
 
@@ -239,9 +244,8 @@ class AbstractKernel(FrozenParams, ABC):
         everything = np.arange(adjacency.n_nodes)
         first = everything if rows is None else check_indices(rows, "rows", adjacency.n_nodes)
         second = everything if cols is None else check_indices(cols, "cols", adjacency.n_nodes)
-        indicators = np.zeros((adjacency.n_nodes, len(second)))
-        indicators[second, np.arange(len(second))] = 1.0
-        result = self.apply(adjacency, indicators, tol=tol, n_jobs=n_jobs)[first]
+        kernel, form = self._on(adjacency)
+        result = entries_of(kernel.expansion(form.radius, tol), form, first, second, check_jobs(n_jobs))
         return per_volume_of(result, adjacency, first, second) if check_flag(per_volume, "per_volume") else result
 
     def __add__(self, other: object) -> "AbstractKernel":

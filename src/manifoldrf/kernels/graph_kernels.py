@@ -113,7 +113,8 @@ class PowerKernel(AbstractKernel):
 
     def _root(self, order: int) -> AbstractKernel:
         if self.n % order:
-            raise ValueError(f"{self} has no root of order {order}, which does not divide {self.n}. {ASYMMETRIC}.")
+            remedy = f" {ASYMMETRIC}." if order == 2 else ""
+            raise ValueError(f"{self} has no root of order {order}, which does not divide {self.n}.{remedy}")
         return PowerKernel(self.n // order)
 
     @property

@@ -77,7 +77,7 @@ class HeatKernel(AbstractKernel):
             On a heat graph, if t is not an even number of steps.
         """
         step = _step_time(graph, dim)
-        if not isinstance(graph, Graph) or graph.n_steps is None:
+        if graph.n_steps is None:
             return DiffusionKernel(self.t / step)
         n = 2 * round(self.t / step / 2)
         if n == 0 or abs(n * step - self.t) > _SAME_TIME * self.t:
@@ -172,7 +172,7 @@ class MaternKernel(AbstractKernel):
                 f"at least {math.sqrt(2 * self.nu * step):.3g} on this graph, whose steps last {step:g}",
                 self.lengthscale,
             )
-        if isinstance(graph, Graph) and graph.n_steps is not None:
+        if graph.n_steps is not None:
             root = GammaMixtureKernel(self.rate * step, power / 2, step)
             return ProductKernel(root, root)
         return _shifted_power(self.rate * step, power, step**power)

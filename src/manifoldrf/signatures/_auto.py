@@ -17,7 +17,6 @@ import numpy as np
 
 from manifoldrf._validation import IntArray
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.kernels._action import expand
 from manifoldrf.kernels._spectra import AnyGraph, spectral_form
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.signatures._engines import frontier_coefficients, frontier_engine
@@ -26,6 +25,7 @@ from manifoldrf.signatures.options import ExactOptions, FrontierOptions
 ROW_MEMORY = 2**31  # bytes that the rows may take
 _PUSH_COST = 6.0
 _PROBES = 4
+_FIRST_LENGTHS = 64
 
 
 @dataclass(frozen=True)
@@ -39,15 +39,15 @@ class Choice:
 def choose_teacher(graph: AnyGraph, series: AbstractKernel, nodes: IntArray) -> Choice:
     """The cheapest teacher whose rows fit into memory."""
     form = spectral_form(graph)
-    degree = expand(series.spectral, form.radius, ExactOptions().tol).degree
+    degree = series.expansion(form.radius, ExactOptions().tol).degree
     exact_cost = float(len(nodes)) * degree * form.matrix.nnz
     exact_memory = 8.0 * len(nodes) * form.n
     # Small problems need no probe: it would cost as much as the answer.
     if exact_memory <= ROW_MEMORY and exact_cost <= 1e8:
         return Choice("exact", f"{exact_cost:.1e} products, {exact_memory / 2**20:.0f} MB of rows")
     probe = nodes[:: max(1, len(nodes) // _PROBES)][:_PROBES]
-    pushes, reached = _probe(graph, series, probe)
-    frontier_cost, frontier_memory = len(nodes) * pushes * _PUSH_COST, 12.0 * len(nodes) * reached
+    limit = exact_cost if exact_memory <= ROW_MEMORY else np.inf
+    frontier_cost, frontier_memory = _probe(graph, series, probe, len(nodes), limit)
     costs = f"exact {exact_cost:.1e} products and {exact_memory / 2**20:.0f} MB, "
     costs += f"frontier {frontier_cost:.1e} and {frontier_memory / 2**20:.0f} MB"
     if exact_memory <= ROW_MEMORY and (exact_cost <= frontier_cost or frontier_memory > ROW_MEMORY):
@@ -57,8 +57,20 @@ def choose_teacher(graph: AnyGraph, series: AbstractKernel, nodes: IntArray) -> 
     return Choice("counts", costs + ": neither fits into memory")
 
 
-def _probe(graph: AnyGraph, series: AbstractKernel, nodes: IntArray) -> tuple[float, float]:
-    """Mean pushes and reached nodes of some starts."""
+def _probe(
+    graph: AnyGraph, series: AbstractKernel, nodes: IntArray, n_starts: int, limit: float
+) -> tuple[float, float]:
+    """Cost and memory of the frontier, from some starts.
+
+    Lengths are added only until they show that it costs more than the limit or does not fit into memory: a probe
+    that went on to the end of a slowly converging series would take longer than the answer.
+    """
     coefficients = frontier_coefficients(graph, series, FrontierOptions().tol)
-    chunk = frontier_engine(graph, coefficients, FrontierOptions().tol, keep_lengths=False)(nodes)
-    return chunk.n_steps / len(nodes), float(np.mean(chunk.counts))
+    n = _FIRST_LENGTHS
+    while True:
+        chunk = frontier_engine(graph, coefficients[:n], FrontierOptions().tol, keep_lengths=False)(nodes)
+        cost = n_starts * chunk.n_steps / len(nodes) * _PUSH_COST
+        memory = 12.0 * n_starts * float(np.mean(chunk.counts))
+        if n >= len(coefficients) or cost > limit or memory > ROW_MEMORY:
+            return cost, memory
+        n *= 2

@@ -1,7 +1,6 @@
 """The compiled teachers behind one interface: start nodes in, a chunk of sparse rows out, chunks over threads."""
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from manifoldrf._threads import thread_pool
 from manifoldrf._validation import FloatArray, IntArray, reject
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels._action import TOLERANCES
@@ -32,7 +32,8 @@ Key = NDArray[np.uint32]
 
 # Starts per chunk: enough to pay for a workspace over all nodes, few enough to share among threads and show
 # progress.
-_STARTS_AT_ONCE = 16
+_STARTS_AT_ONCE = (16, 256)
+_NODES_PER_START = 4000  # clearing 50 bytes of workspace for each of so many nodes takes as long as a small start
 _GROUP_SIZE = 16  # walkers that repel each other, twice the usual degree
 
 
@@ -95,9 +96,7 @@ def frontier_engine(graph: AnyGraph, coefficients: FloatArray, tol: float, *, ke
     # A length drops about a hundred entries at the rim, of norm ten thresholds together; what all lengths drop
     # shall stay below half the tolerance. The chunk carries a rigorous bound.
     threshold = tol / (20 * len(coefficients)) * min(spectral_form(graph).radius, 1.0) ** (len(coefficients) - 1)
-    # Compiled for rows of a symmetric matrix: it pushes along columns of the transpose of what it is given.
-    matrix = graph.operator.T.tocsr() if getattr(graph, "scaling", None) is not None else graph.operator
-    parts = matrix.indptr, matrix.indices, matrix.data
+    parts = graph.operator.indptr, graph.operator.indices, graph.operator.data
     stride = _stride(graph, keep_lengths=keep_lengths)
 
     def run(starts: IntArray) -> Chunk:
@@ -108,18 +107,16 @@ def frontier_engine(graph: AnyGraph, coefficients: FloatArray, tol: float, *, ke
     return run
 
 
-def run_chunks(engine: Engine, nodes: IntArray, n_jobs: int, progress: Progress) -> list[Chunk]:
-    """Chunks of rows in the order of the nodes; threads share them, and no bit depends on how."""
-    pieces = [nodes[k : k + _STARTS_AT_ONCE] for k in range(0, len(nodes), _STARTS_AT_ONCE)]
+def run_chunks(engine: Engine, nodes: IntArray, n_nodes: int, n_jobs: int, progress: Progress) -> list[Chunk]:
+    """Chunks of rows in the order of the start nodes; threads share them, and no bit depends on how."""
+    size = int(np.clip(n_nodes // _NODES_PER_START, *_STARTS_AT_ONCE))
+    pieces = [nodes[k : k + size] for k in range(0, len(nodes), size)]
     results, done = [], 0
-    pool = ThreadPoolExecutor(n_jobs)
-    try:
+    with thread_pool(n_jobs) as pool:
         for piece, chunk in zip(pieces, pool.map(engine, pieces), strict=True):
             results.append(chunk)
             done += len(piece)
             progress("signatures", done, len(nodes))
-    finally:  # also on Ctrl-C: what has not begun never will
-        pool.shutdown(wait=True, cancel_futures=True)
     return results
 
 
@@ -129,6 +126,8 @@ def assemble(chunks: list[Chunk], n_nodes: int, n_lengths: int = 1) -> tuple[Any
     per_start = np.concatenate([chunk.counts for chunk in chunks])
     values = np.concatenate([chunk.values for chunk in chunks])
     starts = np.repeat(np.arange(len(per_start)), per_start)
+    touched = values != 0  # lengths with f_k = 0 are walked through, and leave nothing
+    slots, values, starts = slots[touched], values[touched], starts[touched]
     rows = starts * n_lengths + slots // n_nodes
     ends = np.zeros(len(per_start) * n_lengths + 1, dtype=np.int64)
     np.cumsum(np.bincount(rows, minlength=len(ends) - 1), out=ends[1:])
@@ -138,7 +137,7 @@ def assemble(chunks: list[Chunk], n_nodes: int, n_lengths: int = 1) -> tuple[Any
     matrix = sparse.csr_array((values, columns, ends), shape=shape)
     if any(chunk.variances is None for chunk in chunks):
         return matrix, None
-    variances = np.concatenate(list(_variances(chunks)))
+    variances = np.concatenate(list(_variances(chunks)))[touched]
     return matrix, sparse.csr_array((np.sqrt(variances), columns, ends), shape=shape)
 
 

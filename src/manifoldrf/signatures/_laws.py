@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import xlogy
 
 from manifoldrf._validation import FloatArray
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
@@ -28,8 +29,8 @@ class SurvivalLaw:
         """f_k / s_k, with s_k the share of walks that reach length k."""
         reached = np.concatenate([[1.0], np.cumprod(self.keep[:-1])])
         deposit: FloatArray = np.zeros_like(reached)
-        # A share below the smallest double is that of no walk at all.
-        np.divide(self.coefficients, reached, out=deposit, where=(self.coefficients != 0) & (reached > 0))
+        # A share of 1e-300 is that of no walk at all, and the quotient would overflow.
+        np.divide(self.coefficients, reached, out=deposit, where=(self.coefficients != 0) & (reached > 1e-300))
         return deposit
 
     @property
@@ -42,17 +43,16 @@ def survival_law(
     series: AbstractKernel | None,
     *,
     survival: str,
-    p_halt: float,
+    p_halt: float | None,
     max_length: int | str | None,
     radius: float = 1.0,
 ) -> SurvivalLaw:
     """Law of walks for the series of a kernel; without a kernel every length counts one."""
-    n = _n_lengths(series, 0.0 if survival == "matched" else p_halt, max_length, radius)
-    f = np.ones(n) if series is None else coefficients_of(series, n)
-    if survival == "matched":
-        keep = _matched(np.abs(f) * radius ** np.arange(float(n)))
-    else:
-        keep = np.full(n, max(1.0 - p_halt, 1 / _WORDS))
+    p_halt = 0.0 if survival == "matched" or p_halt is None else p_halt
+    n = _n_lengths(series, p_halt, max_length, radius)
+    f = np.ones(n) if series is None else coefficients_of(series, n, radius)
+    geometric = np.full(n, max(1.0 - p_halt, 1 / _WORDS))
+    keep = _matched(_sizes(f, radius)) if survival == "matched" else geometric
     keep = np.round(keep * _WORDS) / _WORDS  # what 32 random bits can tell apart: unbiased to the last bit
     keep[-1] = 0.0
     return SurvivalLaw(f, keep)
@@ -67,10 +67,16 @@ def _n_lengths(series: AbstractKernel | None, p_halt: float, max_length: int | s
     return max(negligible, min(math.ceil(math.log(_SURVIVORS) / math.log1p(-p_halt)), _LONGEST))
 
 
-def coefficients_of(series: AbstractKernel, n: int) -> FloatArray:
-    """First n coefficients; zeros where a root without a closed form, long since negligible, has no more."""
-    f = series.coefficients(min(n, series._most_terms))
+def coefficients_of(series: AbstractKernel, n: int, radius: float) -> FloatArray:
+    """First n coefficients; of a root without a closed form, which knows no more, those that are not negligible."""
+    f = series.coefficients(n if n <= series._most_terms else series.truncation(NEGLIGIBLE, radius))
     return np.concatenate([f, np.zeros(n - len(f))])
+
+
+def _sizes(f: FloatArray, radius: float) -> FloatArray:
+    """|f_k| radius^k up to a common factor, also where the power alone would overflow."""
+    logs = np.log(np.abs(f), out=np.full(len(f), -np.inf), where=f != 0) + xlogy(np.arange(len(f)), radius)
+    return np.asarray(np.exp(logs - max(float(logs.max()), -1e300)))  # all may be zero
 
 
 def _matched(sizes: FloatArray) -> FloatArray:

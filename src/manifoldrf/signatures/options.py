@@ -42,7 +42,7 @@ class WalkOptions:
     """Options of the teacher "walks": by default Algorithm 1 of the paper."""
 
     n_walks: int = 10_000  # the paper's on sphere and ellipsoid
-    p_halt: float = 0.01  # the paper's
+    p_halt: float | None = None  # .01, the paper's, where the survival is geometric
     max_length: int | str | None = None  # None: until they halt, as in the paper; "auto": where f_k is negligible
     transitions: str = "uniform"  # the paper's; "weighted": neighbours in proportion to |W|
     survival: str = "geometric"  # the paper's; "matched": as f_k decays
@@ -53,9 +53,8 @@ class WalkOptions:
 
     def __post_init__(self) -> None:
         check_integer(self.n_walks, "n_walks", 1)
-        check_real(self.p_halt, "p_halt", _INSIDE)
+        _settle_survival(self, 0.01, _INSIDE)
         check_option(self.transitions, "transitions", ("uniform", "weighted"))
-        check_option(self.survival, "survival", ("geometric", "matched"))
         check_option(self.coupling, "coupling", ("independent", "antithetic", "repelling"))
         check_integer(self.n_batches, "n_batches", 1)
         check_integer(self.n_stitches, "n_stitches", 1)
@@ -69,17 +68,18 @@ class CountOptions:
     """Options of the teacher "counts"."""
 
     n_walks: int = 10_000
-    p_halt: float = 0.0  # with survival="geometric"; thinning saves walker-steps, not time
+    p_halt: float | None = None  # 0 where the survival is geometric: thinning saves walker-steps, not time
     max_length: int | str | None = "auto"
-    survival: str = "matched"
+    survival: str | None = None  # "matched", but "geometric" where lengths are kept
     n_batches: int = 2  # the least that gives standard errors; the error grows with the square root of it
     n_stitches: int = 1
     keep_lengths: bool = False
 
     def __post_init__(self) -> None:
         check_integer(self.n_walks, "n_walks", 1)
-        check_real(self.p_halt, "p_halt", _BELOW_ONE)
-        check_option(self.survival, "survival", ("geometric", "matched"))
+        if self.survival is None:
+            object.__setattr__(self, "survival", "geometric" if self.keep_lengths is True else "matched")
+        _settle_survival(self, 0.0, _BELOW_ONE)
         check_integer(self.n_batches, "n_batches", 1)
         check_integer(self.n_stitches, "n_stitches", 1)
         _check_lengths(self)
@@ -94,14 +94,24 @@ OPTIONS: dict[str, type[Any]] = {
 }
 
 
-def make_options(teacher: str, given: dict[str, Any]) -> Any:
+def make_options(teacher: str, given: dict[str, Any], *, chosen: bool = False) -> Any:
     """Options of a teacher from keywords; a name that it does not have is an error that lists those it has."""
     kind = OPTIONS[teacher]
     known = [field.name for field in dataclasses.fields(kind)]
     for name in given:
         if name not in known:
-            raise TypeError(f"Teacher '{teacher}' has no option `{name}`; it has {', '.join(known)}.")
+            who = f"'{teacher}', which 'auto' chose here," if chosen else f"'{teacher}'"
+            raise TypeError(f"Teacher {who} has no option `{name}`; it has {', '.join(known)}.")
     return kind(**given)
+
+
+def _settle_survival(options: Any, default: float, interval: Interval) -> None:
+    """Walks halt with p_halt, or survive as the kernel's series asks; an option without effect is refused."""
+    if check_option(options.survival, "survival", ("geometric", "matched")) == "geometric":
+        p_halt = default if options.p_halt is None else check_real(options.p_halt, "p_halt", interval)
+        object.__setattr__(options, "p_halt", p_halt)
+    elif options.p_halt is not None:
+        reject("p_halt", "left out with survival='matched'", options.p_halt)
 
 
 def _check_lengths(options: Any) -> None:
@@ -111,6 +121,8 @@ def _check_lengths(options: Any) -> None:
     elif options.max_length is not None:  # kept as an int: an integer of numpy is none to `isinstance`
         object.__setattr__(options, "max_length", check_integer(options.max_length, "max_length", 0))
     if not check_flag(options.keep_lengths, "keep_lengths"):
+        if not hasattr(options, "survival") and options.max_length is not None:
+            reject("max_length", "left out unless lengths are kept", options.max_length)
         return
     if not isinstance(options.max_length, int):
         reject("max_length", "an integer when lengths are kept", repr(options.max_length))

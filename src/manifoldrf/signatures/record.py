@@ -83,7 +83,7 @@ class Signatures:
         """Standard error of all rows together, relative to their Frobenius norm; None where none was estimated."""
         if self.stderr is None:
             return None
-        return float(sparse.linalg.norm(self.stderr) / sparse.linalg.norm(self.rows))
+        return float(np.linalg.norm(self.stderr.data) / np.linalg.norm(self.rows.data))
 
     def gram(self, other: "Signatures | None" = None) -> FloatArray:
         """Return Phi_1 Phi_2^T, shape (n_starts, n_starts of the other): the kernel between the start nodes.
@@ -156,6 +156,11 @@ def series_of(kernel: AbstractKernel, *, asymmetric: bool) -> AbstractKernel:
     return kernel.root()
 
 
+def has_no_negative_terms(series: AbstractKernel) -> bool:
+    """Whether the coefficients that matter are nonnegative; then so are rows of a graph's powers."""
+    return bool((series.coefficients(series.truncation(1e-10)) >= 0).all())
+
+
 def weighted_lengths(lengths: Any, n_starts: int, series: AbstractKernel, radius: float) -> Any:
     """CSR array (n_starts, N) of sum_k f_k times the stored powers."""
     n_lengths = lengths.shape[0] // n_starts
@@ -165,7 +170,7 @@ def weighted_lengths(lengths: Any, n_starts: int, series: AbstractKernel, radius
             f"{series} needs powers up to {needed - 1}, and only those up to {n_lengths - 1} are kept; "
             f"compute with max_length={needed - 1} or more."
         )
-    f = np.tile(coefficients_of(series, n_lengths), n_starts)
+    f = np.tile(coefficients_of(series, n_lengths, radius), n_starts)
     ends = np.arange(n_starts + 1) * n_lengths
     selection = sparse.csr_array((f, np.arange(len(f)), ends), shape=(n_starts, len(f)))
     rows = selection @ lengths

@@ -1,6 +1,7 @@
 """Signatures: rows of Phi = sum_k f_k W^k, by whichever teacher serves best."""
 
 import dataclasses
+import functools
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -9,9 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._validation import IntArray, check_indices, check_jobs, check_option, reject
+from manifoldrf._validation import FloatArray, IntArray, check_indices, check_jobs, check_option, reject
 from manifoldrf.geometry.adjacency import as_adjacency
-from manifoldrf.kernels._action import expand, rows_of_expansion
+from manifoldrf.geometry.graphs import Graph
+from manifoldrf.kernels._action import rows_of_expansion
 from manifoldrf.kernels._spectra import AnyGraph, spectral_form
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.signatures._auto import Choice, choose_teacher
@@ -35,7 +37,14 @@ from manifoldrf.signatures.options import (
     WalkOptions,
     make_options,
 )
-from manifoldrf.signatures.record import SignatureInfo, Signatures, indicator_rows, series_of, weighted_lengths
+from manifoldrf.signatures.record import (
+    SignatureInfo,
+    Signatures,
+    has_no_negative_terms,
+    indicator_rows,
+    series_of,
+    weighted_lengths,
+)
 
 __all__ = ["compute_signature_pair", "compute_signatures"]
 
@@ -93,6 +102,7 @@ def compute_signatures(
     Returns
     -------
     signatures : Signatures
+        ``stderr`` is None for exact teachers, for a single batch, for stitched walks and where lengths are kept.
 
     Examples
     --------
@@ -109,8 +119,9 @@ def compute_signatures(
     start = time.perf_counter()
     task = _Task.prepare(graph, kernel, nodes, asymmetric=asymmetric)
     check_option(teacher, "teacher", TEACHERS)
-    choice = Choice(teacher, "as asked") if teacher != "auto" else _choose(task, options)
-    settings = make_options(choice.teacher, options)
+    asked = Choice(teacher, "as asked")
+    choice = choose_teacher(task.graph, task.series, task.nodes) if teacher == "auto" else asked
+    settings = make_options(choice.teacher, options, chosen=teacher == "auto")
     jobs, streams = check_jobs(n_jobs), Streams.from_seed(seed)
     result = _TEACH[choice.teacher](task, settings, streams, jobs, progress)
     info = SignatureInfo(
@@ -204,20 +215,15 @@ class _Result:
     n_touched: int | None = None
 
 
-def _choose(task: _Task, options: dict[str, Any]) -> Choice:
-    choice = choose_teacher(task.graph, task.series, task.nodes)
-    make_options(choice.teacher, options)  # options that only another teacher has are an error, not a hint
-    return choice
-
-
 def _teach_exact(task: _Task, options: ExactOptions, streams: Streams, n_jobs: int, progress: Progress) -> _Result:
-    if options.keep_lengths:
-        return _teach_frontier(
-            task, FrontierOptions(1e-14, options.max_length, keep_lengths=True), streams, n_jobs, progress
-        )
+    if options.keep_lengths:  # plain powers, with nothing left out
+        return _teach_pushed(task, options, np.ones(int(options.max_length or 0) + 1), 0.0, n_jobs, progress)
+    del streams
     form = spectral_form(task.graph)
-    expansion = expand(task.series.spectral, form.radius, options.tol)
+    expansion = task.series.expansion(form.radius, options.tol)
     rows = rows_of_expansion(expansion, form.matrix, task.nodes, n_jobs, progress)
+    if isinstance(task.graph, Graph) and has_no_negative_terms(task.series):
+        np.maximum(rows, 0.0, out=rows)  # below zero is rounding: sums of nonnegative terms
     if form.scaling is not None:
         rows *= form.scaling / form.scaling[task.nodes][:, None]
     n_steps = expansion.degree * form.matrix.nnz * len(task.nodes)
@@ -233,8 +239,16 @@ def _teach_frontier(
         coefficients = np.ones(int(options.max_length or 0) + 1)
     else:
         coefficients = frontier_coefficients(task.graph, task.series, options.tol)
-    engine = frontier_engine(task.graph, coefficients, options.tol, keep_lengths=options.keep_lengths)
-    return _from_chunks(task, run_chunks(engine, task.nodes, n_jobs, progress), coefficients, options)
+    return _teach_pushed(task, options, coefficients, options.tol, n_jobs, progress)
+
+
+def _teach_pushed(
+    task: _Task, options: Any, coefficients: FloatArray, tol: float, n_jobs: int, progress: Progress
+) -> _Result:
+    """Rows pushed along edges, without what falls below the tolerance."""
+    engine = frontier_engine(task.graph, coefficients, tol, keep_lengths=options.keep_lengths)
+    chunks = run_chunks(engine, task.nodes, task.graph.n_nodes, n_jobs, progress)
+    return _from_chunks(task, chunks, coefficients, options)
 
 
 def _teach_walks(task: _Task, options: WalkOptions, streams: Streams, n_jobs: int, progress: Progress) -> _Result:
@@ -268,17 +282,24 @@ def _monte_carlo(
     engines: list[Engine] = [
         make(task.graph, law, options, streams.key(f"signatures.walks {k}")) for k in range(options.n_stitches)
     ]
-    chunks = run_chunks(engines[0], task.nodes, n_jobs, progress)
+    chunks = run_chunks(engines[0], task.nodes, task.graph.n_nodes, n_jobs, progress)
     result = _from_chunks(task, chunks, law.coefficients, options)
-    for engine in engines[1:]:
-        result = _stitch(result, engine, task.graph.n_nodes, n_jobs, progress)
+    for k, engine in enumerate(engines[1:], 2):
+        stage = f"signatures, stitch {k} of {len(engines)}"
+        result = _stitch(result, engine, task.graph.n_nodes, n_jobs, functools.partial(_renamed, progress, stage))
     return result
+
+
+def _renamed(progress: Progress, stage: str, what: str, done: int, total: int) -> None:
+    """Report progress under another name."""
+    del what
+    progress(stage, done, total)
 
 
 def _stitch(result: _Result, engine: Engine, n_nodes: int, n_jobs: int, progress: Progress) -> _Result:
     """Walk on from every node that the rows have reached, with fresh walks."""
     reached = np.unique(result.rows.indices).astype(np.int64)
-    chunks = run_chunks(engine, reached, n_jobs, progress)
+    chunks = run_chunks(engine, reached, n_nodes, n_jobs, progress)
     onward = assemble(chunks, n_nodes)[0]
     rows = result.rows[:, reached] @ onward
     rows.sort_indices()
@@ -289,9 +310,9 @@ def _from_chunks(task: _Task, chunks: list[Chunk], coefficients: Any, options: A
     n_steps = sum(chunk.n_steps for chunk in chunks)
     bounds = [chunk.bound for chunk in chunks if chunk.bound is not None]
     bound = None
-    if bounds and not options.keep_lengths and task.radius <= 1 + 1e-12:  # rows of a transition matrix sum to about 1
+    if bounds and not options.keep_lengths and task.radius <= 1 + 1e-12:  # 1, but for the rounding of row sums
         # What the frontier dropped, and what the series left out.
-        whole = float(np.abs(coefficients).sum())
+        whole = float(np.abs(coefficients) @ task.radius ** np.arange(len(coefficients)))
         bound = task.stretch * (max(bounds) + options.tol / 2 * whole / (1 - options.tol / 2))
     touched = max((chunk.n_touched or 0 for chunk in chunks), default=0) or None
     if not options.keep_lengths:
