@@ -182,6 +182,8 @@ def _as_array(values: ArrayLike, name: str) -> NDArray[Any]:
 def _check_index_array(array: NDArray[Any], name: str, n_items: int) -> IntArray:
     """Check kind and range of an array of indices."""
     rule = f"integers in [0, {n_items - 1}]"
+    if array.dtype.kind == "b":
+        reject(name, f"{rule}; numpy.flatnonzero makes them of a mask", "booleans", TypeError)
     if array.dtype.kind not in "iu":
         reject(name, rule, f"dtype {array.dtype}", TypeError)
     bad = (array < 0) | (array >= n_items)

@@ -23,6 +23,7 @@ from manifoldrf._validation import (
 from manifoldrf.geometry.adjacency import as_adjacency
 from manifoldrf.kernels._spectra import AnyGraph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
+from manifoldrf.signatures._auto import choose_exact_teacher
 from manifoldrf.signatures.options import make_options
 from manifoldrf.signatures.record import compress_rows, indicator_rows, series_of
 from manifoldrf.signatures.teachers import TEACHERS, compute_signatures
@@ -62,11 +63,12 @@ class GraphRandomFeatures(KernelParamsMixin, TransformerMixin, BaseEstimator):  
     graph : Graph or GeneralizedAdjacency
     kernel : AbstractKernel
     teacher : str, default="auto"
-        As in :func:`compute_signatures`.
+        As in :func:`compute_signatures`; "auto" is "exact" or "frontier" here, whichever costs less per node.
     coupling : {"shared", "independent", "asymmetric"}, default="shared"
         "shared": one set of signatures for both factors; positive semi-definite, and with walks the diagonal is too
         large on average. "independent": two sets, unbiased. "asymmetric": K_1 holds rows of the kernel and K_2
-        indicators; for kernels without a nonnegative modulation.
+        indicators; for kernels without a nonnegative modulation. A linear model in a pipeline sees K_1 alone, so
+        its kernel is K_1 K_1^T: K itself only where the coupling is shared. :meth:`apply` uses both.
     n_components : int, optional
         Compress to this many columns (Johnson-Lindenstrauss); the features are then dense and not nonnegative.
     options : dict, optional
@@ -78,6 +80,8 @@ class GraphRandomFeatures(KernelParamsMixin, TransformerMixin, BaseEstimator):  
     ----------
     kernel_ : AbstractKernel
         The kernel as resolved on the graph.
+    teacher_ : str
+        The teacher in use.
     n_features_out_ : int
 
     Examples
@@ -132,12 +136,13 @@ class GraphRandomFeatures(KernelParamsMixin, TransformerMixin, BaseEstimator):  
         check_option(self.teacher, "teacher", TEACHERS)
         check_option(self.coupling, "coupling", COUPLINGS)
         check_jobs(self.n_jobs)
-        if self.teacher != "auto":
-            make_options(self.teacher, self.options or {})
         if self.n_components is not None:
             check_integer(self.n_components, "n_components", 1)
         self.kernel_ = self.kernel.on(graph)
-        series_of(self.kernel_, asymmetric=self.coupling == "asymmetric")  # refuses what has no features
+        series = series_of(self.kernel_, asymmetric=self.coupling == "asymmetric")  # refuses what has no features
+        # Chosen once: a node must have the same features whatever others it is transformed with.
+        self.teacher_ = choose_exact_teacher(graph, series) if self.teacher == "auto" else self.teacher
+        make_options(self.teacher_, _check_options(self.options), chosen=self.teacher == "auto")
         if X is not None:
             _check_nodes(X, graph.n_nodes)
         self.streams_ = Streams.from_seed(self.random_state)
@@ -196,7 +201,7 @@ class GraphRandomFeatures(KernelParamsMixin, TransformerMixin, BaseEstimator):  
             self.graph,
             self.kernel_,
             nodes,
-            teacher=self.teacher,
+            teacher=self.teacher_,
             asymmetric=self.coupling == "asymmetric",
             seed=self.streams_.generator(f"features.{side}"),
             n_jobs=self.n_jobs,
@@ -208,6 +213,12 @@ class GraphRandomFeatures(KernelParamsMixin, TransformerMixin, BaseEstimator):  
         if self.n_components is None:
             return rows if sparse.issparse(rows) else sparse.csr_array(rows)
         return compress_rows(rows, self.n_components, self.streams_.generator("features.compress"))
+
+
+def _check_options(options: Any) -> dict[str, Any]:
+    if options is not None and not isinstance(options, dict):
+        reject("options", "a dict, such as {'n_walks': 1000}", repr(options), TypeError)
+    return options or {}
 
 
 def _check_nodes(X: Any, n_nodes: int) -> IntArray:

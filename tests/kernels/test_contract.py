@@ -202,7 +202,7 @@ class TestParameters:
                 setattr(kernel, name, 1.0)
 
     def test_unknown_parameters_are_refused(self, kernel):
-        with pytest.raises(ValueError, match=r"must be one of .*Got 'sigma'\."):
+        with pytest.raises(ValueError, match="Kernel has no parameter `sigma`; it has "):
             kernel.with_params(sigma=1.0)
 
 

@@ -128,7 +128,7 @@ def test_zeros_are_fitted_by_zeros():
 @pytest.mark.parametrize(
     ("changes", "kind", "message"),
     [
-        ({"graph": np.eye(3)}, TypeError, r"`graph` must be a Graph or a GeneralizedAdjacency\. Got ndarray\."),
+        ({"graph": np.eye(3)}, TypeError, r"`graph` must be a Graph or a GeneralizedAdjacency; .* Got ndarray\."),
         ({"i": [0.5] * 12}, TypeError, r"`i` must be integers in \[0, 199\]"),
         ({"i": [200] * 12}, ValueError, r"`i` must be integers in \[0, 199\]\. Got 200 at index \(0,\)\."),
         ({"j": [-1] * 12}, ValueError, r"`j` must be integers in \[0, 199\]\. Got -1 at index \(0,\)\."),

@@ -243,7 +243,7 @@ def test_the_choice_is_reported_and_does_not_depend_on_threads(monkeypatch):
     found = [compute(teacher="auto", seed=0, n_jobs=n_jobs) for n_jobs in (1, 3)]
     for one in found:
         assert one.info.teacher == "counts"
-        assert "neither fits into memory" in one.info.reason
+        assert "both above the limit" in one.info.reason
         assert one.info.reason == found[0].info.reason
         assert_same_bits(one.rows, found[0].rows)
     asked = compute(teacher="frontier", tol=1e-5).info

@@ -138,4 +138,5 @@ def as_adjacency(graph: Any) -> Graph | GeneralizedAdjacency:
     """Return a graph, or a matrix of one's own wrapped as one."""
     if isinstance(graph, Graph | GeneralizedAdjacency):
         return graph
-    reject("graph", "a Graph or a GeneralizedAdjacency", type(graph).__name__, TypeError)
+    rule = "a Graph or a GeneralizedAdjacency; Graph.from_affinity makes one of a matrix"
+    reject("graph", rule, type(graph).__name__, TypeError)

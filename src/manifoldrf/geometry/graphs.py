@@ -85,6 +85,13 @@ class Graph:
     n_steps: int | None = None
 
     def __post_init__(self) -> None:
+        if not sparse.issparse(self.affinity):
+            reject(
+                "affinity",
+                "a CSR array; Graph.from_affinity takes any matrix",
+                type(self.affinity).__name__,
+                TypeError,
+            )
         # Stages share a graph; none may change it for the others.
         object.__setattr__(self, "affinity", read_only(self.affinity))
         for name in ("points", "weights"):

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any, Self
 
-from manifoldrf._validation import Interval, check_real, reject
+from manifoldrf._validation import Interval, check_real
 
 
 class FrozenParams:
@@ -39,7 +39,9 @@ class FrozenParams:
         known = self.get_params()
         for name in changes:
             if name not in known:
-                reject("name of a parameter", "one of " + ", ".join(known), repr(name))
+                raise ValueError(
+                    f"{type(self).__name__} has no parameter `{name}`; it has {', '.join(known) or 'none'}."
+                )
         own = {name: value for name, value in changes.items() if "__" not in name}
         parts: dict[str, dict[str, Any]] = {}
         for name, value in changes.items():

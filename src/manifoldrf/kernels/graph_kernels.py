@@ -29,7 +29,8 @@ _SCALES = Interval(0.0, 1e150)  # larger squares overflow
 class DiffusionKernel(AbstractKernel):
     """exp(-tau L) = exp(tau (W - I)): heat after tau steps of the walk on average; the paper's kernel.
 
-    alpha_k = e^-tau tau^k / k!, and f the same with tau / 2.
+    alpha_k = e^-tau tau^k / k!, and f the same with tau / 2. An isolated node has no step to take: W is zero there,
+    and K is e^-tau. Give it a self-loop if heat is to stay.
 
     Parameters
     ----------

@@ -210,8 +210,10 @@ class MaternKernel(AbstractKernel):
 class GammaMixtureKernel(AbstractKernel):
     """(a - Delta)^-p on a heat graph: step^p / Gamma(p) times the integral of x^(p-1) e^(-rate x) W^x over x > 0.
 
-    The integral is the trapezoidal sum over whole x, whose error at the singular end starts with zeta(1 - p); the
-    coefficient of W^0 removes this term where that takes a nonnegative one (p <= 3; beyond, it is negligible).
+    The integral is the trapezoidal sum over whole x > 0. Its error at the singular end starts with the terms
+    zeta(1 - p) - zeta(-p) b, b = (a - Delta) step; the coefficients of W and W^2 are changed so that both vanish.
+    (A coefficient of W^0 would do for the first, but it is a spike at every node, and per unit of volume it grows
+    without bound where a node stands for little of it.)
 
     Parameters
     ----------
@@ -234,11 +236,20 @@ class GammaMixtureKernel(AbstractKernel):
     def _coefficients(self, n: int) -> FloatArray:
         k = np.arange(1.0, n)
         scale = self.power * math.log(self.step) - gammaln(self.power)
-        first = max(0.0, -_zeta(1 - self.power)) * math.exp(scale)
-        return np.concatenate([[first], np.exp(scale + (self.power - 1) * np.log(k) - self.rate * k)])
+        weights = np.exp((self.power - 1) * np.log(k))
+        weights[:2] += self._corrections()[: len(weights)]
+        return np.concatenate([[0.0], weights * np.exp(scale - self.rate * k)])
 
     def _exact(self, n: int) -> list[Decimal]:
         return decimals(self._coefficients(n))
+
+    def _corrections(self) -> FloatArray:
+        """What is added to the weights of x = 1 and x = 2; all of it at 1 where that at 2 would be too negative."""
+        constant, linear = -_zeta(1 - self.power), -_zeta(-self.power)
+        second = linear - constant
+        if 2 ** (self.power - 1) + second < 0:
+            return np.array([constant, 0.0])
+        return np.array([constant - second, second])
 
     @property
     def _length(self) -> int:

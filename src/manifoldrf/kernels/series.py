@@ -67,6 +67,8 @@ class SeriesKernel(AbstractKernel):
     ) -> "SeriesFit":
         """Learn alpha_0, ..., alpha_degree from samples F(i, j) of a function of two nodes, by least squares.
 
+        The result need not be positive semi-definite, nor have a nonnegative modulation: see :attr:`is_positive`.
+
         Parameters
         ----------
         graph : Graph or GeneralizedAdjacency
@@ -77,7 +79,7 @@ class SeriesKernel(AbstractKernel):
         degree : int
             Highest power of W.
         nonnegative : bool
-            Keep alpha >= 0, and with it the entries of K.
+            Keep alpha >= 0, and with it the entries of K. False fits closer.
 
         Returns
         -------

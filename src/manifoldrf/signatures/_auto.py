@@ -6,7 +6,7 @@ The choice therefore depends on the graph, the kernel and the number of starts o
 |----------|--------------------------------------------|-----------------------------|
 | exact    | starts x Chebyshev degree x entries of W    | 8 bytes x starts x N        |
 | frontier | starts x pushes of a probe x 6              | 12 bytes x starts x reached |
-| counts   | taken where neither fits into the memory    | bounded by the walks        |
+| counts   | taken where the rows of both exceed 2 GB    | bounded by the walks        |
 
 A push of the frontier costs about six products of the exact teacher, which streams through memory.
 """
@@ -36,6 +36,14 @@ class Choice:
     reason: str
 
 
+def choose_exact_teacher(graph: AnyGraph, series: AbstractKernel) -> str:
+    """Exact or frontier, whichever costs less per start: for rows that are asked for a few at a time."""
+    nodes = np.arange(0, graph.n_nodes, max(1, graph.n_nodes // _PROBES))[:_PROBES]
+    form = spectral_form(graph)
+    cost = float(series.expansion(form.radius, ExactOptions().tol).degree) * form.matrix.nnz
+    return "exact" if cost <= _probe(graph, series, nodes, 1, cost)[0] else "frontier"
+
+
 def choose_teacher(graph: AnyGraph, series: AbstractKernel, nodes: IntArray) -> Choice:
     """The cheapest teacher whose rows fit into memory."""
     form = spectral_form(graph)
@@ -54,7 +62,7 @@ def choose_teacher(graph: AnyGraph, series: AbstractKernel, nodes: IntArray) -> 
         return Choice("exact", costs)
     if frontier_memory <= ROW_MEMORY or not isinstance(graph, Graph):
         return Choice("frontier", costs)
-    return Choice("counts", costs + ": neither fits into memory")
+    return Choice("counts", costs + f": both above the limit of {ROW_MEMORY / 2**30:.3g} GB")
 
 
 def _probe(

@@ -125,7 +125,7 @@ def _check_lengths(options: Any) -> None:
             reject("max_length", "left out unless lengths are kept", options.max_length)
         return
     if not isinstance(options.max_length, int):
-        reject("max_length", "an integer when lengths are kept", repr(options.max_length))
+        reject("max_length", "an integer when lengths are kept, such as 60", repr(options.max_length))
     if getattr(options, "survival", "geometric") != "geometric":
         reject("survival", "'geometric' when lengths are kept", repr(options.survival))
     if getattr(options, "n_stitches", 1) > 1:

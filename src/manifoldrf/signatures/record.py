@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from manifoldrf._random import SeedLike, generator
-from manifoldrf._validation import FloatArray, IntArray, check_flag, check_integer
+from manifoldrf._validation import FloatArray, IntArray, check_flag, check_integer, reject
 from manifoldrf.kernels.abstract_kernel import ASYMMETRIC, AbstractKernel
 from manifoldrf.signatures._laws import coefficients_of
 
@@ -23,6 +23,29 @@ _NODES_AT_ONCE = 65_536
 class SignatureInfo:
     """What was done.
 
+    Attributes
+    ----------
+    teacher : str
+    reason : str
+        Why this one, where it was chosen by "auto".
+    kernel : str
+        As resolved on the graph.
+    asymmetric : bool
+        Whether the rows are those of K itself.
+    options : dict
+        Of the teacher, with their defaults.
+    n_steps : int
+        Products with entries of W (exact, frontier), or steps of walkers.
+    seconds : float
+    error_bound : float or None
+        Bound of the error of every row in the 2-norm, where the teacher knows one.
+    radius : float
+        Bound of the spectrum of W.
+    n_touched : int or None
+        Most nodes that one start reached, where the teacher counts them.
+    compressed : bool
+        Whether the rows were projected.
+
     Examples
     --------
     >>> from manifoldrf import DiffusionKernel, Sphere, compute_signatures, knn_graph
@@ -32,14 +55,16 @@ class SignatureInfo:
     """
 
     teacher: str
-    reason: str  # why this one, where it was chosen by "auto"
-    kernel: str  # as resolved on the graph
+    reason: str
+    kernel: str
+    asymmetric: bool
     options: dict[str, Any]
-    n_steps: int  # products with entries of W (exact, frontier), or steps of walkers
+    n_steps: int
     seconds: float
-    error_bound: float | None = None  # of a row in the 2-norm, where the teacher knows one
-    radius: float = 1.0  # bound of the spectrum of W
-    n_touched: int | None = None  # most nodes that one start reached, where the teacher counts them
+    error_bound: float | None = None
+    radius: float = 1.0
+    n_touched: int | None = None
+    compressed: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +78,9 @@ class Signatures:
         The start nodes.
     info : SignatureInfo
     stderr : CSR array of shape (n_starts, N), optional
-        Standard errors of the entries, for Monte Carlo teachers with at least two batches.
+        Standard errors of the entries, for Monte Carlo teachers with at least two batches. With B batches intervals
+        take a t quantile of B - 1 degrees of freedom. Entries that few walks have reached look more certain than
+        they are; ``relative_stderr``, which weighs entries by their size, is reliable.
     lengths : CSR array of shape (n_starts * n_lengths, N), optional
         Row s * n_lengths + k is the estimate of row nodes[s] of W^k; kept with ``keep_lengths=True``.
 
@@ -74,9 +101,9 @@ class Signatures:
 
     def __repr__(self) -> str:
         form = "CSR" if sparse.issparse(self.rows) else "dense"
-        return (
-            f"Signatures({self.rows.shape[0]} rows of {self.rows.shape[1]}, {form}, teacher '{self.info.teacher}')"
-        )
+        sides = ", asymmetric" if self.info.asymmetric else ""
+        shape = f"{self.rows.shape[0]} rows of {self.rows.shape[1]}"
+        return f"Signatures({shape}, {form}, teacher '{self.info.teacher}'{sides})"
 
     @property
     def relative_stderr(self) -> float | None:
@@ -89,9 +116,17 @@ class Signatures:
         """Return Phi_1 Phi_2^T, shape (n_starts, n_starts of the other): the kernel between the start nodes.
 
         With walks and one set (``other`` not given) the result is positive semi-definite and its diagonal too large
-        on average; with an independent second set it is unbiased.
+        on average; with an independent second set it is unbiased. Asymmetric rows are entries of the kernel
+        already, and meet the indicators of the nodes where no other set is given.
         """
-        product = self.rows @ (self if other is None else other).rows.T
+        if other is None and self.info.asymmetric:
+            if self.info.compressed:
+                raise ValueError(
+                    "Compressed asymmetric rows need their partner, compressed with the same seed: `other`."
+                )
+            product = self.rows[:, self.nodes]
+        else:
+            product = self.rows @ (self if other is None else other).rows.T
         return np.asarray(product.toarray() if sparse.issparse(product) else product)
 
     def reweight(self, kernel: AbstractKernel, *, asymmetric: bool = False) -> "Signatures":
@@ -111,9 +146,9 @@ class Signatures:
         """
         if self.lengths is None:
             raise ValueError("These signatures kept no lengths; compute them with keep_lengths=True.")
-        series = series_of(kernel, asymmetric=asymmetric)
+        series = series_of(check_kernel(kernel), asymmetric=asymmetric)
         rows = weighted_lengths(self.lengths, len(self.nodes), series, self.info.radius)
-        info = dataclasses.replace(self.info, kernel=repr(kernel), n_steps=0, seconds=0.0)
+        info = dataclasses.replace(self.info, kernel=repr(kernel), asymmetric=asymmetric, n_steps=0, seconds=0.0)
         return dataclasses.replace(self, rows=rows, info=info, stderr=None)
 
     def compress(self, n_components: int, *, seed: SeedLike = None) -> "Signatures":
@@ -125,7 +160,8 @@ class Signatures:
         """
         n = check_integer(n_components, "n_components", 1)
         rows = compress_rows(self.rows, n, generator(seed, "signatures.compress"))
-        return dataclasses.replace(self, rows=rows, stderr=None, lengths=None)
+        info = dataclasses.replace(self.info, compressed=True)
+        return dataclasses.replace(self, rows=rows, info=info, stderr=None, lengths=None)
 
 
 def compress_rows(rows: Any, n_components: int, rng: np.random.Generator) -> FloatArray:
@@ -144,13 +180,20 @@ def indicator_rows(nodes: IntArray, n_nodes: int) -> Any:
     return sparse.csr_array((np.ones(n), nodes, np.arange(n + 1)), shape=(n, n_nodes))
 
 
+def check_kernel(kernel: Any) -> AbstractKernel:
+    """Return a kernel, or say that it is none."""
+    if not isinstance(kernel, AbstractKernel):
+        reject("kernel", "a kernel, such as DiffusionKernel(10.0)", type(kernel).__name__, TypeError)
+    return kernel
+
+
 def series_of(kernel: AbstractKernel, *, asymmetric: bool) -> AbstractKernel:
     """The series that signatures sum: the modulation, or alpha itself for the asymmetric pair."""
     if check_flag(asymmetric, "asymmetric"):
         return kernel
     if not kernel.is_positive:
         raise ValueError(
-            f"{kernel} has no nonnegative modulation, so no nonnegative features phi with phi(x).phi(y) = K(x, y). "
+            f"{kernel} has no nonnegative modulation: no series f >= 0 with f * f = alpha, so no signatures >= 0. "
             f"{ASYMMETRIC}."
         )
     return kernel.root()
@@ -167,7 +210,8 @@ def weighted_lengths(lengths: Any, n_starts: int, series: AbstractKernel, radius
     needed = series.truncation(_MISSING, radius)
     if needed > n_lengths:
         raise ValueError(
-            f"{series} needs powers up to {needed - 1}, and only those up to {n_lengths - 1} are kept; "
+            f"The rows for this kernel are those of {series}, which needs powers up to {needed - 1}, and only "
+            f"those up to {n_lengths - 1} are kept; "
             f"compute with max_length={needed - 1} or more."
         )
     f = np.tile(coefficients_of(series, n_lengths, radius), n_starts)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._validation import FloatArray, IntArray, check_indices, check_jobs, check_option, reject
+from manifoldrf._validation import FloatArray, IntArray, check_indices, check_jobs, check_option
 from manifoldrf.geometry.adjacency import as_adjacency
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels._action import rows_of_expansion
@@ -40,6 +40,7 @@ from manifoldrf.signatures.options import (
 from manifoldrf.signatures.record import (
     SignatureInfo,
     Signatures,
+    check_kernel,
     has_no_negative_terms,
     indicator_rows,
     series_of,
@@ -80,7 +81,7 @@ def compute_signatures(
         "exact": Chebyshev polynomials, dense rows. "frontier": only nodes reached above a tolerance, sparse rows at
         a cost per start that does not grow with the graph. "walks": random walks, by default Algorithm 1 of the
         paper. "counts": walkers counted per node, the Monte Carlo method of choice. "auto": exact or frontier,
-        whichever takes fewer operations, and counts where the rows of both would not fit into memory (2 GB).
+        whichever takes fewer operations, and counts where the rows of both would exceed 2 GB.
     asymmetric : bool
         Rows of K itself instead of Phi, for kernels without a nonnegative modulation; their partner in the inner
         product is the indicator of a node.
@@ -91,13 +92,25 @@ def compute_signatures(
     progress : callable (what, done, total)
         Called as starts are finished.
     **options
-        Of the teacher. exact, frontier: ``tol``. walks: ``n_walks``, ``p_halt``, ``max_length`` (None as in the
-        paper, or "auto": where f_k is negligible), ``transitions`` ("uniform", "weighted"), ``survival``
-        ("geometric", "matched"), ``coupling`` ("independent", "antithetic", "repelling"). counts: ``n_walks``,
-        ``max_length``, ``survival``, ``p_halt``. Both: ``n_batches`` for the standard errors, ``n_stitches`` (above
-        1: Phi is the product of so many independent estimates of its root, which shortens the walks). All:
-        ``keep_lengths=True`` with ``max_length`` keeps the estimates of each power of W for
-        :meth:`Signatures.reweight`.
+        Of the teacher:
+
+        ===============  =========================  =============================================================
+        teacher          option, default            meaning
+        ===============  =========================  =============================================================
+        exact            ``tol=1e-10``              error of a row over the largest value of the series
+        frontier         ``tol=1e-8``               the same
+        walks, counts    ``n_walks=10_000``         walks per start
+        walks, counts    ``p_halt``                 halting probability: .01 for walks, 0 for counts
+        walks, counts    ``max_length``             None: until all halt (walks); "auto": where f_k is negligible
+                                                    (counts); an integer cuts the series there
+        walks, counts    ``survival``               "geometric", by p_halt (walks); "matched" to f (counts)
+        walks            ``transitions="uniform"``  or "weighted": neighbours in proportion to their weight
+        walks            ``coupling``               "independent", "antithetic" or "repelling"
+        walks, counts    ``n_batches``              for standard errors: 8 for walks, 2 for counts
+        walks, counts    ``n_stitches=1``           above 1, Phi is a product of so many estimates of its root
+        all              ``keep_lengths=False``     True, with ``max_length``: keep the estimates of each power
+                                                    of W for :meth:`Signatures.reweight`
+        ===============  =========================  =============================================================
 
     Returns
     -------
@@ -128,6 +141,7 @@ def compute_signatures(
         teacher=choice.teacher,
         reason=choice.reason,
         kernel=repr(task.kernel),
+        asymmetric=asymmetric,
         options=dataclasses.asdict(settings),
         n_steps=result.n_steps,
         seconds=time.perf_counter() - start,
@@ -152,7 +166,8 @@ def compute_signature_pair(
     """Two sets of signatures with K ~ Phi_1 Phi_2^T without bias.
 
     Monte Carlo teachers draw both sets independently. With ``asymmetric=True`` the first holds rows of K and the
-    second indicators of the nodes, which serves kernels without a nonnegative modulation.
+    second indicators of the nodes, which serves kernels without a nonnegative modulation. Parameters are those of
+    :func:`compute_signatures`.
 
     Examples
     --------
@@ -168,7 +183,8 @@ def compute_signature_pair(
     first = compute_signatures(graph, kernel, nodes, seed=streams.generator("signatures.first"), **settings)
     if asymmetric:
         rows = indicator_rows(first.nodes, first.rows.shape[1])
-        return first, dataclasses.replace(first, rows=rows, stderr=None, lengths=None)
+        info = dataclasses.replace(first.info, kernel="indicators of the nodes", asymmetric=False)
+        return first, Signatures(rows, first.nodes, info)
     second = compute_signatures(graph, kernel, nodes, seed=streams.generator("signatures.second"), **settings)
     return first, second
 
@@ -187,11 +203,9 @@ class _Task:
         cls, graph: AnyGraph, kernel: AbstractKernel, nodes: ArrayLike | None, *, asymmetric: bool
     ) -> "_Task":
         adjacency = as_adjacency(graph)
-        if not isinstance(kernel, AbstractKernel):
-            reject("kernel", "a kernel, such as DiffusionKernel(10.0)", type(kernel).__name__, TypeError)
         everything = np.arange(adjacency.n_nodes)
         picked = everything if nodes is None else check_indices(nodes, "nodes", adjacency.n_nodes)
-        resolved = kernel.on(adjacency)
+        resolved = check_kernel(kernel).on(adjacency)
         return cls(adjacency, resolved, series_of(resolved, asymmetric=asymmetric), picked)
 
     @property
@@ -221,7 +235,13 @@ def _teach_exact(task: _Task, options: ExactOptions, streams: Streams, n_jobs: i
     del streams
     form = spectral_form(task.graph)
     expansion = task.series.expansion(form.radius, options.tol)
-    rows = rows_of_expansion(expansion, form.matrix, task.nodes, n_jobs, progress)
+    try:
+        rows = rows_of_expansion(expansion, form.matrix, task.nodes, n_jobs, progress)
+    except MemoryError:
+        size = 8e-9 * len(task.nodes) * form.n
+        raise MemoryError(
+            f"Dense rows take {size:.0f} GB; teacher='frontier' or 'counts' has sparse ones."
+        ) from None
     if isinstance(task.graph, Graph) and has_no_negative_terms(task.series):
         np.maximum(rows, 0.0, out=rows)  # below zero is rounding: sums of nonnegative terms
     if form.scaling is not None:
