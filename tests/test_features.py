@@ -22,6 +22,7 @@ from manifoldrf import (
     grid_graph,
     knn_graph,
 )
+from manifoldrf.signatures import _auto
 
 GRAPH = knn_graph(Sphere().grid(100))
 KERNEL = DiffusionKernel(4.0)
@@ -233,3 +234,18 @@ def test_bad_nodes(method, X, kind):
 def test_bad_signals(x, message):
     with pytest.raises(ValueError, match=f"`x` must be .*{message}"):
         features().fit().apply(x)
+
+
+def test_a_node_has_the_same_features_whatever_others_are_transformed(monkeypatch):
+    monkeypatch.setattr(_auto, "ROW_MEMORY", 1000)  # rows of all nodes would be walked by compute_signatures
+    fitted = features(random_state=0).fit()
+    assert fitted.teacher_ in ("exact", "frontier")
+    few, all_of_them = fitted.transform([3, 7]), fitted.transform(EVERYTHING)
+    assert (few != all_of_them[[3, 7]]).nnz == 0
+
+
+def test_options_are_checked_when_fitted():
+    with pytest.raises(TypeError, match="`options` must be a dict"):
+        features(options=3).fit()
+    with pytest.raises(TypeError, match="has no option `n_walk`"):
+        features(teacher="walks", options={"n_walk": 3}).fit()

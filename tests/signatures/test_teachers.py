@@ -299,3 +299,12 @@ def test_bad_input(options, kind, message):
 def test_a_matrix_is_no_graph():
     with pytest.raises(TypeError, match="`graph` must be a Graph or a GeneralizedAdjacency"):
         compute_signatures(graph_of("knn").operator, KERNEL)
+
+
+def test_asymmetric_rows_are_entries_of_the_kernel():
+    found = compute(kernel=CosineKernel(), teacher="exact", nodes=[4, 9], asymmetric=True)
+    exact = CosineKernel().dense(graph_of("knn"))[np.ix_([4, 9], [4, 9])]
+    np.testing.assert_allclose(found.gram(), exact, atol=1e-9)
+    assert "asymmetric" in repr(found)
+    with pytest.raises(ValueError, match="need their partner"):
+        found.compress(10, seed=0).gram()
