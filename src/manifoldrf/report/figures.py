@@ -57,7 +57,8 @@ def draw_teachers(record: Record, path: str | os.PathLike[str]) -> Path:
             line = [row for row in walked if row["estimator"] == name]
             style = {"marker": "osD^v<>"[place % 7], "color": f"C{place}", "linewidth": 1.4, "markersize": 5}
             axes.loglog([row["steps"] for row in line], [row["error"] for row in line], label=name, **style)
-        axes.set_title(f"{_TITLES.get(surface, surface)}, $N$ = {record.config['n_nodes']}", fontsize=11)
+        kernel = f"$\\exp(-{record.config['tau']:g} L)$"
+        axes.set_title(f"{_TITLES.get(surface, surface)}, $N$ = {record.config['n_nodes']}, {kernel}", fontsize=11)
         axes.set_xlabel("steps per start")
         axes.grid(visible=True, which="major", alpha=0.3)
     panels[0][0].set_ylabel("relative error of the rows")
