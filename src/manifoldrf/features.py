@@ -25,7 +25,7 @@ from manifoldrf.kernels._spectra import AnyGraph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.signatures._auto import choose_exact_teacher
 from manifoldrf.signatures.options import make_options
-from manifoldrf.signatures.record import compress_rows, indicator_rows, series_of
+from manifoldrf.signatures.record import check_kernel, compress_rows, indicator_rows, series_of
 from manifoldrf.signatures.teachers import TEACHERS, compute_signatures
 
 __all__ = ["GraphRandomFeatures"]
@@ -131,14 +131,12 @@ class GraphRandomFeatures(KernelParamsMixin, TransformerMixin, BaseEstimator):  
         """
         del y
         graph = as_adjacency(self.graph)
-        if not isinstance(self.kernel, AbstractKernel):
-            reject("kernel", "a kernel, such as DiffusionKernel(10.0)", type(self.kernel).__name__, TypeError)
         check_option(self.teacher, "teacher", TEACHERS)
         check_option(self.coupling, "coupling", COUPLINGS)
         check_jobs(self.n_jobs)
         if self.n_components is not None:
             check_integer(self.n_components, "n_components", 1)
-        self.kernel_ = self.kernel.on(graph)
+        self.kernel_ = check_kernel(self.kernel).on(graph)
         series = series_of(self.kernel_, asymmetric=self.coupling == "asymmetric")  # refuses what has no features
         # Chosen once: a node must have the same features whatever others it is transformed with.
         self.teacher_ = choose_exact_teacher(graph, series) if self.teacher == "auto" else self.teacher
@@ -164,8 +162,8 @@ class GraphRandomFeatures(KernelParamsMixin, TransformerMixin, BaseEstimator):  
         return self._features(X, "first")
 
     def transform_second(self, X: Any) -> Any:
-        """Rows of K_2 for some nodes: those of K_1 where the coupling is shared."""
-        return self._features(X, "first" if self.coupling == "shared" else "second")
+        """Rows of K_2 for some nodes: those of K_1 where the coupling is shared and the matrix symmetric."""
+        return self._features(X, "first" if self.coupling == "shared" else "second", partner=True)
 
     def apply(self, x: ArrayLike) -> FloatArray:
         """K x = K_1 (K_2^T x), without ever forming K.
@@ -181,7 +179,8 @@ class GraphRandomFeatures(KernelParamsMixin, TransformerMixin, BaseEstimator):  
             reject("x", f"an array of {n_nodes} rows, one per node", len(columns))
         everything = np.arange(n_nodes)
         first = self.transform(everything)
-        second = first if self.coupling == "shared" else self.transform_second(everything)
+        same = self.coupling == "shared" and getattr(self.graph, "scaling", None) is None
+        second = first if same else self.transform_second(everything)
         result = np.asarray(first @ (second.T @ columns))
         return result[:, 0] if np.ndim(x) == 1 else result
 
@@ -192,7 +191,7 @@ class GraphRandomFeatures(KernelParamsMixin, TransformerMixin, BaseEstimator):  
         stem = "node" if self.n_components is None else "component"
         return np.array([f"{stem}{k}" for k in range(self.n_features_out_)], dtype=object)
 
-    def _features(self, X: Any, side: str) -> Any:
+    def _features(self, X: Any, side: str, *, partner: bool = False) -> Any:
         check_is_fitted(self, "streams_")
         nodes = _check_nodes(X, self.graph.n_nodes)
         if self.coupling == "asymmetric" and side == "second":
@@ -207,7 +206,7 @@ class GraphRandomFeatures(KernelParamsMixin, TransformerMixin, BaseEstimator):  
             n_jobs=self.n_jobs,
             **(self.options or {}),
         )
-        return self._compressed(signatures.rows)
+        return self._compressed((signatures.partner() if partner else signatures).rows)
 
     def _compressed(self, rows: Any) -> Any:
         if self.n_components is None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from manifoldrf import GeneralizedAdjacency, Graph, GraphWarning, Sphere, heat_graph
+from manifoldrf import DiffusionKernel, GeneralizedAdjacency, Graph, GraphWarning, Sphere, heat_graph
 
 GRAPH = Graph.from_affinity([[0, 1, 0, 0], [1, 2, 3, 0], [0, 3, 0, 0.5], [0, 0, 0.5, 0]])
 A, DEGREES = GRAPH.affinity.toarray(), GRAPH.degrees
@@ -116,3 +116,17 @@ def empty():
 def test_bad_input_names_argument_rule_and_value(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
+
+
+@pytest.mark.parametrize("scale", [1.0, 10.0])
+def test_the_radius_is_a_tight_bound(scale):
+    star = np.zeros((30, 30))
+    star[0, 1:] = star[1:, 0] = scale
+    signed = np.random.default_rng(0).normal(size=(40, 40))
+    for matrix in (star, signed + signed.T):
+        largest = np.abs(np.linalg.eigvalsh(matrix)).max()
+        sizes = np.abs(np.linalg.eigvalsh(np.abs(matrix))).max()
+        assert largest <= GeneralizedAdjacency(matrix).radius <= 1.02 * sizes
+    kernel = DiffusionKernel(2.0, normalized=False)
+    graph = GeneralizedAdjacency(star / scale)
+    np.testing.assert_allclose(kernel.matrix(graph), kernel.dense(graph), rtol=1e-8, atol=1e-5)

@@ -23,6 +23,7 @@ from manifoldrf import (
     knn_graph,
     mesh_graph,
 )
+from manifoldrf.kernels.manifold_kernels import GammaMixtureKernel
 
 SPHERE = Sphere()
 
@@ -255,3 +256,24 @@ def test_matern_has_no_spike_where_a_node_stands_for_little(nu, limit):
     assert graph.weights[nodes[0]] < graph.weights[nodes[-1]] / 20
     # Low by what lies below the resolution of the steps: measured .117-.130 (nu = .5), .005-.024.
     np.testing.assert_allclose(np.diag(kernel), np.diag(exact), rtol=1.3 * limit)
+
+
+@pytest.mark.parametrize("power", [0.3, 0.5, 0.75, 1.0, 1.25, 2.0, 3.2, 7.5, 16.05, 30.0])
+def test_the_gamma_mixture_is_its_series(power):
+    kernel = GammaMixtureKernel(0.05, power, 0.01)
+    series = kernel.coefficients(5000)  # e^-250 is left of the weights
+    assert (series >= 0).all()
+    w = np.array([-1.0, -0.9, -0.3, 0.0, 1e-3, 0.2, 0.26, 0.7, 0.99, 1.0])
+    exact = np.polynomial.polynomial.polyval(w, series)
+    # Alternating sums are accurate relative to the sum of sizes.
+    np.testing.assert_allclose(kernel.spectral(w), exact, rtol=1e-10, atol=1e-12 * exact[-1])
+
+
+def test_matern_with_a_long_length_scale_is_quick():
+    graph = sphere_graph("heat", 1000, 0.05)
+    kernel = MaternKernel(1.5, 30.0, clock="manifold").resolve(graph, dim=2)
+    assert kernel.is_positive
+    # Almost constant: the kernel of the constant mode, 1 / (area c^(nu + 1)), with c = 2 nu / 900.
+    exact = (3.0 / 900) ** -2.5 / (4 * np.pi)
+    found = kernel.matrix(graph, [0], [500], per_volume=True)[0, 0]
+    assert found == pytest.approx(exact, rel=0.01)

@@ -228,7 +228,7 @@ def test_a_spectrum_beyond_the_radius_of_convergence_is_refused(kernel, radius):
     matrix, inside = GeneralizedAdjacency(SIGNED), GeneralizedAdjacency(SIGNED / 2.1)
     assert inside.radius < 3 < matrix.radius
     for call in (kernel.dense, kernel.matrix, lambda graph: kernel.apply(graph, np.ones(3))):
-        with pytest.raises(ValueError, match=rf"`graph` must be of spectral radius below {radius} for .*Got 6\."):
+        with pytest.raises(ValueError, match=rf"of spectral radius below {radius} for .*Got 4\.5\d+\."):
             call(matrix)
         call(inside)
 

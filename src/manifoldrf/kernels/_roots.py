@@ -13,6 +13,11 @@ import numpy as np
 
 from manifoldrf._validation import FloatArray
 
+ASYMMETRIC = (
+    "The asymmetric pair serves every kernel: features from alpha on one side, indicators on the other "
+    "(`asymmetric=True` of compute_signatures, `coupling='asymmetric'` of GraphRandomFeatures)"
+)
+
 Exact = Callable[[int], list[Decimal]]  # the first n coefficients, in the digits of the current context
 
 # Digits that two runs must share: more than a double holds.

@@ -1,6 +1,8 @@
 """How many terms of a power series matter, and whether they are nonnegative."""
 
+import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy import fft
@@ -35,9 +37,19 @@ def count_terms(coefficients: Coefficients, tol: float, radius: float, value: fl
     return None
 
 
-def count_terms_of_polynomial(alpha: FloatArray, tol: float, radius: float) -> int:
-    """The same for a finite series."""
-    return _needed(_rest(alpha, radius), tol)
+@functools.lru_cache(maxsize=256)
+def truncation_of(kernel: Any, tol: float, radius: float) -> int:
+    """Number of terms of a kernel's series, remembered: kernels never change."""
+    if kernel.n_terms is not None:
+        return _needed(_rest(kernel.coefficients(kernel.n_terms), radius), tol)
+    most = kernel._most_terms
+    n = count_terms(kernel.coefficients, tol, radius, kernel._value_at(radius), most)
+    if n is None:
+        raise ValueError(
+            f"The series of {kernel} needs more than {most} terms for `tol` = {tol:g}. Take a larger `tol` or a "
+            "shorter length scale; kernel.apply needs no series where h has a closed form."
+        )
+    return n
 
 
 def is_nonnegative(coefficients: Coefficients, value: float, most: int) -> bool:

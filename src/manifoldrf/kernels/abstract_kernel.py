@@ -30,23 +30,18 @@ from manifoldrf._validation import (
 from manifoldrf.geometry.adjacency import as_adjacency
 from manifoldrf.kernels._action import TOLERANCES, Expansion, apply_expansion, expand_kernel
 from manifoldrf.kernels._params import FrozenParams
-from manifoldrf.kernels._roots import series_root
+from manifoldrf.kernels._roots import ASYMMETRIC, decimals, series_root
 from manifoldrf.kernels._series import (
     ROUNDING_SHARE,
     convolved,
-    count_terms,
-    count_terms_of_polynomial,
     is_nonnegative,
+    truncation_of,
 )
 from manifoldrf.kernels._spectra import AnyGraph, SpectralForm, entries_of, per_volume_of, spectral_form
 
 __all__ = ["AbstractKernel"]
 
 _FINITE = Interval()
-ASYMMETRIC = (
-    "The asymmetric pair serves every kernel: features from alpha on one side, indicators on the other "
-    "(`asymmetric=True` of compute_signatures, `coupling='asymmetric'` of GraphRandomFeatures)"
-)
 _LARGEST_DENSE = 20_000
 _MOST_TERMS = 2**20
 # A high-precision root of n terms takes n^2 operations on numbers of n digits: seconds at this size.
@@ -127,16 +122,21 @@ class AbstractKernel(FrozenParams, ABC):
     def is_positive(self) -> bool:
         """Whether f exists with f >= 0: then the features are nonnegative, and the series of f converges.
 
-        Decided on the coefficients themselves. Negative ones that sum to less than a millionth of all count as the
-        rounding of alpha to doubles, and :meth:`modulation` has zeros there.
+        Where there is no closed form it is decided on the coefficients. Negative ones that sum to less than a
+        millionth of all count as the rounding of alpha to doubles, and :meth:`modulation` has zeros there; a root
+        that does not converge within 512 terms counts as not positive.
         """
         try:
-            root = self.root()
-            return is_nonnegative(root.coefficients, root._value_at(1.0), root._most_terms)
+            return self.root().series_is_nonnegative
         except UnresolvedKernelError:
             raise
         except ValueError:  # no real root
             return False
+
+    @property
+    def series_is_nonnegative(self) -> bool:
+        """Whether no coefficient is negative, beyond rounding."""
+        return is_nonnegative(self.coefficients, self._value_at(1.0), self._most_terms)
 
     def truncation(self, tol: float = 1e-10, radius: float = 1.0) -> int:
         """Number of terms of the series that leave out at most ``tol`` of it, for spectra in [-radius, radius].
@@ -151,7 +151,7 @@ class AbstractKernel(FrozenParams, ABC):
         """
         check_real(tol, "tol", TOLERANCES)
         self._check_radius(check_real(radius, "radius", NONNEGATIVE))
-        return _truncation(self, float(tol), float(radius))
+        return truncation_of(self, float(tol), float(radius))
 
     def resolve(self, graph: AnyGraph, dim: int | None = None) -> "AbstractKernel":
         """Return the kernel in steps of this graph: itself, unless it is stated in the manifold clock."""
@@ -270,17 +270,6 @@ class AbstractKernel(FrozenParams, ABC):
 
 
 @functools.lru_cache(maxsize=256)
-def _truncation(kernel: AbstractKernel, tol: float, radius: float) -> int:
-    if kernel.n_terms is not None:
-        return count_terms_of_polynomial(kernel.coefficients(kernel.n_terms), tol, radius)
-    most = kernel._most_terms
-    n = count_terms(kernel.coefficients, tol, radius, kernel._value_at(radius), most)
-    if n is None:
-        raise ValueError(f"The series of {kernel} needs more than {most} terms for `tol` = {tol:g}. {ASYMMETRIC}.")
-    return n
-
-
-@functools.lru_cache(maxsize=256)
 def _root_coefficients(kernel: AbstractKernel, order: int, n: int) -> FloatArray:
     f = series_root(kernel._exact, order, n)
     if f is None:
@@ -314,7 +303,7 @@ class RootKernel(AbstractKernel):
         return _root_coefficients(self.kernel, self.order, n)
 
     def _exact(self, n: int) -> list[Decimal]:
-        return [Decimal(float(value)) for value in self._coefficients(n)]
+        return decimals(self._coefficients(n))
 
     def _root(self, order: int) -> AbstractKernel:
         return RootKernel(self.kernel, self.order * order)
@@ -362,6 +351,11 @@ class ScaledKernel(AbstractKernel):
         return self.kernel.is_positive if self.factor > 0 else super().is_positive
 
     @property
+    def series_is_nonnegative(self) -> bool:
+        """That of the kernel, for a positive factor."""
+        return self.kernel.series_is_nonnegative if self.factor > 0 else super().series_is_nonnegative
+
+    @property
     def convergence(self) -> float:
         """That of the kernel."""
         return self.kernel.convergence
@@ -377,11 +371,36 @@ class ScaledKernel(AbstractKernel):
 
 
 @dataclass(frozen=True)
-class SumKernel(AbstractKernel):
-    """Sum of two kernels."""
+class _PairKernel(AbstractKernel):
+    """Two kernels that make one."""
 
     left: AbstractKernel
     right: AbstractKernel
+
+    @property
+    def convergence(self) -> float:
+        """The smaller of the two."""
+        return min(self.left.convergence, self.right.convergence)
+
+    @property
+    def _lengths(self) -> tuple[int, int] | None:
+        left, right = self.left.n_terms, self.right.n_terms
+        return None if left is None or right is None else (left, right)
+
+    @property
+    def series_is_nonnegative(self) -> bool:
+        """True if both are; else decided on the coefficients."""
+        both = self.left.series_is_nonnegative and self.right.series_is_nonnegative
+        return both or super().series_is_nonnegative
+
+    def resolve(self, graph: AnyGraph, dim: int | None = None) -> AbstractKernel:
+        """Resolve both."""
+        return type(self)(self.left.resolve(graph, dim), self.right.resolve(graph, dim))
+
+
+@dataclass(frozen=True)
+class SumKernel(_PairKernel):
+    """Sum of two kernels."""
 
     def spectral(self, w: FloatArray) -> FloatArray:
         """Return the sum of both."""
@@ -393,28 +412,18 @@ class SumKernel(AbstractKernel):
     def _exact(self, n: int) -> list[Decimal]:
         return [a + b for a, b in zip(self.left._exact(n), self.right._exact(n), strict=True)]
 
-    @property
-    def convergence(self) -> float:
-        """The smaller of the two."""
-        return min(self.left.convergence, self.right.convergence)
+    def _root(self, order: int) -> AbstractKernel:
+        return (2.0 * self.left).root(order) if self.left == self.right else RootKernel(self, order)
 
     @property
     def n_terms(self) -> int | None:
         """The larger of the two, if both are finite."""
-        lengths = self.left.n_terms, self.right.n_terms
-        return None if lengths[0] is None or lengths[1] is None else max(lengths[0], lengths[1])
-
-    def resolve(self, graph: AnyGraph, dim: int | None = None) -> AbstractKernel:
-        """Resolve both."""
-        return SumKernel(self.left.resolve(graph, dim), self.right.resolve(graph, dim))
+        return None if self._lengths is None else max(self._lengths)
 
 
 @dataclass(frozen=True)
-class ProductKernel(AbstractKernel):
+class ProductKernel(_PairKernel):
     """Matrix product of two kernels; functions of the same W commute."""
-
-    left: AbstractKernel
-    right: AbstractKernel
 
     def spectral(self, w: FloatArray) -> FloatArray:
         """Return the product of both."""
@@ -435,16 +444,6 @@ class ProductKernel(AbstractKernel):
         return RootKernel(self, order)  # a square may have a root though its factors have none
 
     @property
-    def convergence(self) -> float:
-        """The smaller of the two."""
-        return min(self.left.convergence, self.right.convergence)
-
-    @property
     def n_terms(self) -> int | None:
         """Degrees add up."""
-        lengths = self.left.n_terms, self.right.n_terms
-        return None if lengths[0] is None or lengths[1] is None else lengths[0] + lengths[1] - 1
-
-    def resolve(self, graph: AnyGraph, dim: int | None = None) -> AbstractKernel:
-        """Resolve both."""
-        return ProductKernel(self.left.resolve(graph, dim), self.right.resolve(graph, dim))
+        return None if self._lengths is None else sum(self._lengths) - 1

@@ -16,8 +16,8 @@ from manifoldrf._validation import (
     check_integer,
     reject,
 )
-from manifoldrf.kernels._roots import pi
-from manifoldrf.kernels.abstract_kernel import ASYMMETRIC, AbstractKernel
+from manifoldrf.kernels._roots import ASYMMETRIC, pi
+from manifoldrf.kernels.abstract_kernel import AbstractKernel
 
 __all__ = ["CosineKernel", "DiffusionKernel", "PowerKernel", "RandomWalkKernel", "RegularizedLaplacianKernel"]
 
@@ -74,7 +74,7 @@ class DiffusionKernel(AbstractKernel):
         return DiffusionKernel(self.tau / order, self.normalized)
 
     @property
-    def is_positive(self) -> bool:
+    def series_is_nonnegative(self) -> bool:
         """True."""
         return True
 
@@ -100,7 +100,7 @@ class PowerKernel(AbstractKernel):
     n: int
 
     def __post_init__(self) -> None:
-        check_integer(self.n, "n", 0)
+        object.__setattr__(self, "n", check_integer(self.n, "n", 0))
 
     def spectral(self, w: FloatArray) -> FloatArray:
         """Return w^n."""
@@ -124,9 +124,9 @@ class PowerKernel(AbstractKernel):
         return int(self.n) + 1
 
     @property
-    def is_positive(self) -> bool:
-        """Whether n is even."""
-        return self.n % 2 == 0
+    def series_is_nonnegative(self) -> bool:
+        """True."""
+        return True
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class RegularizedLaplacianKernel(AbstractKernel):
         return 1 + self.scale**-2 if self.scale else np.inf
 
     @property
-    def is_positive(self) -> bool:
+    def series_is_nonnegative(self) -> bool:
         """True."""
         return True
 
@@ -249,9 +249,9 @@ class RandomWalkKernel(AbstractKernel):
         return int(self.p) + 1 if float(self.p).is_integer() else None
 
     @property
-    def is_positive(self) -> bool:
-        """Whether p is an even number."""
-        return self.p % 2 == 0
+    def series_is_nonnegative(self) -> bool:
+        """Whether p is a whole number: then the series ends before its signs alternate."""
+        return self.n_terms is not None
 
 
 @dataclass(frozen=True)

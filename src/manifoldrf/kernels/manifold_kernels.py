@@ -31,6 +31,9 @@ __all__ = ["HeatKernel", "MaternKernel"]
 # Times that differ by less than this share are the same time.
 _SAME_TIME = 1e-6
 CLOCKS = ("graph", "manifold")
+# Below, the series of a polylogarithm converges as .25^k; above, its expansion around 1 as (1.4 / 2 pi)^k.
+_SMALL = 0.25
+_FEW_TERMS = 80
 _LENGTHS = Interval(1e-100, 1e100)  # beyond these, squares leave the range of doubles
 
 
@@ -230,34 +233,37 @@ class GammaMixtureKernel(AbstractKernel):
     step: float
 
     def spectral(self, w: FloatArray) -> FloatArray:
-        """Sum of the series: it is the definition."""
-        return np.asarray(np.polynomial.polynomial.polyval(w, self._coefficients(self._length)), np.float64)
+        """Sum of the series: a polylogarithm of e^-rate w, with the first two terms corrected."""
+        z = math.exp(-self.rate) * np.asarray(w, np.float64)
+        first, second = self._weights(2)
+        whole = _powers_sum(z, self.power) + (first - 1.0) * z + (second - 2.0 ** (self.power - 1)) * z**2
+        return np.asarray(math.exp(self._log_scale) * whole)
 
     def _coefficients(self, n: int) -> FloatArray:
         k = np.arange(1.0, n)
-        scale = self.power * math.log(self.step) - gammaln(self.power)
-        weights = np.exp((self.power - 1) * np.log(k))
-        weights[:2] += self._corrections()[: len(weights)]
-        return np.concatenate([[0.0], weights * np.exp(scale - self.rate * k)])
+        return np.concatenate([[0.0], self._weights(n - 1) * np.exp(self._log_scale - self.rate * k)])
 
     def _exact(self, n: int) -> list[Decimal]:
         return decimals(self._coefficients(n))
 
-    def _corrections(self) -> FloatArray:
-        """What is added to the weights of x = 1 and x = 2; all of it at 1 where that at 2 would be too negative."""
-        constant, linear = -_zeta(1 - self.power), -_zeta(-self.power)
+    @property
+    def _log_scale(self) -> float:
+        return float(self.power * math.log(self.step) - gammaln(self.power))
+
+    def _weights(self, n: int) -> FloatArray:
+        """k^(p-1) for k = 1, ..., n, those of 1 and 2 changed so that the sum is closer to the integral."""
+        weights = np.arange(1.0, n + 1) ** (self.power - 1)
+        constant, linear = -float(zeta(1 - self.power)), -float(zeta(-self.power))
         second = linear - constant
-        if 2 ** (self.power - 1) + second < 0:
-            return np.array([constant, 0.0])
-        return np.array([constant - second, second])
+        # All of it at 1 where the weight of 2 would become negative.
+        changes = [constant, 0.0] if 2 ** (self.power - 1) + second < 0 else [constant - second, second]
+        weights[:2] += changes[: len(weights)]
+        return np.maximum(weights, 0.0)
 
     @property
-    def _length(self) -> int:
-        """Terms until e^(-rate k) k^(p-1) is far below the rounding of the sum."""
-        return math.ceil((40 + 4 * self.power) / self.rate * (1 + math.log1p(1 / self.rate) / 40)) + 2
-
-    def _value_at(self, radius: float) -> float:
-        return float(self.spectral(np.array([radius]))[0])
+    def series_is_nonnegative(self) -> bool:
+        """True."""
+        return True
 
     @property
     def convergence(self) -> float:
@@ -265,9 +271,24 @@ class GammaMixtureKernel(AbstractKernel):
         return math.exp(self.rate)
 
 
-def _zeta(s: float) -> float:
-    """Riemann's zeta function at s < 1."""
-    return float(zeta(s))
+def _powers_sum(z: FloatArray, p: float) -> FloatArray:
+    """Sum of k^(p-1) z^k over k >= 1, for -1 < z < 1: the polylogarithm of order 1 - p."""
+    size = np.abs(z)
+    # Li_s(-x) = 2^(1-s) Li_s(x^2) - Li_s(x)
+    plain = _positive_powers_sum(size, p)
+    return np.where(z < 0, 2.0**p * _positive_powers_sum(size**2, p) - plain, plain)
+
+
+def _positive_powers_sum(x: FloatArray, p: float) -> FloatArray:
+    """The same for 0 <= x < 1: the series itself for small x, else the expansion around x = 1."""
+    k = np.arange(1.0, _FEW_TERMS)
+    small = np.minimum(x, _SMALL)
+    result = np.polynomial.polynomial.polyval(small, np.concatenate([[0.0], k ** (p - 1)]))
+    log = np.log(np.maximum(x, _SMALL))
+    j = np.arange(_FEW_TERMS)
+    near_one = np.polynomial.polynomial.polyval(log, zeta(1 - p - j) * np.exp(-gammaln(j + 1.0)))
+    near_one += np.exp(gammaln(p) - p * np.log(-log))
+    return np.asarray(np.where(x <= _SMALL, result, near_one))
 
 
 def _shifted_power(c: float, power: float, factor: float) -> ScaledKernel:

@@ -73,7 +73,10 @@ def _probe(
     Lengths are added only until they show that it costs more than the limit or does not fit into memory: a probe
     that went on to the end of a slowly converging series would take longer than the answer.
     """
-    coefficients = frontier_coefficients(graph, series, FrontierOptions().tol)
+    try:
+        coefficients = frontier_coefficients(graph, series, FrontierOptions().tol)
+    except ValueError:  # a series of more terms than anyone would push
+        return np.inf, np.inf
     n = _FIRST_LENGTHS
     while True:
         chunk = frontier_engine(graph, coefficients[:n], FrontierOptions().tol, keep_lengths=False)(nodes)

@@ -33,7 +33,7 @@ def push_frontier(indptr, indices, data, coefficients, starts, threshold, stride
     ----------
     indptr : int (N + 1,)
     indices : int (n_edges,)
-    data : float64 (n_edges,), the entries of W, symmetric and of any sign
+    data : float64 (n_edges,), the entries of W, of any sign
     coefficients : float64 (L,), f_k, of any sign
     starts : int (n_starts,)
     threshold : float
@@ -63,6 +63,7 @@ def push_frontier(indptr, indices, data, coefficients, starts, threshold, stride
     slots = [np.int64(0)][:0]
     values = [0.0][:0]
     n_pushes = np.int64(0)
+    onward = np.cumsum(np.abs(coefficients)[::-1])[::-1]  # onward[k] = sum of |f_j| over j >= k
     for i in range(starts.shape[0]):
         begin = len(slots)
         desk.x[0, starts[i]] = 1.0
@@ -73,7 +74,7 @@ def push_frontier(indptr, indices, data, coefficients, starts, threshold, stride
                 n_reached, pushed = _push(indptr, indices, data, desk, side, n_active)
                 side = 1 - side
                 n_active, dropped = _drop(desk, side, n_reached, threshold)
-                bounds[i] += dropped * np.abs(coefficients[k:]).sum()
+                bounds[i] += dropped * onward[k]
                 n_pushes += pushed
             n_touched[i] = _deposit(desk, side, n_active, coefficients[k], n_touched[i])
             if stride > 0:

@@ -9,7 +9,8 @@ from scipy import sparse
 
 from manifoldrf._random import SeedLike, generator
 from manifoldrf._validation import FloatArray, IntArray, check_flag, check_integer, reject
-from manifoldrf.kernels.abstract_kernel import ASYMMETRIC, AbstractKernel
+from manifoldrf.kernels._roots import ASYMMETRIC
+from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.signatures._laws import coefficients_of
 
 __all__ = ["SignatureInfo", "Signatures"]
@@ -83,6 +84,9 @@ class Signatures:
         they are; ``relative_stderr``, which weighs entries by their size, is reliable.
     lengths : CSR array of shape (n_starts * n_lengths, N), optional
         Row s * n_lengths + k is the estimate of row nodes[s] of W^k; kept with ``keep_lengths=True``.
+    scaling : array of shape (N,), optional
+        s of a matrix diag(1/s) S diag(s) (:class:`GeneralizedAdjacency`), where the second factor of K is not Phi
+        but diag(s^2) Phi diag(s^-2).
 
     Examples
     --------
@@ -98,6 +102,7 @@ class Signatures:
     info: SignatureInfo
     stderr: Any = None
     lengths: Any = None
+    scaling: FloatArray | None = None
 
     def __repr__(self) -> str:
         form = "CSR" if sparse.issparse(self.rows) else "dense"
@@ -110,7 +115,8 @@ class Signatures:
         """Standard error of all rows together, relative to their Frobenius norm; None where none was estimated."""
         if self.stderr is None:
             return None
-        return float(np.linalg.norm(self.stderr.data) / np.linalg.norm(self.rows.data))
+        norm = float(np.linalg.norm(self.rows.data))
+        return float(np.linalg.norm(self.stderr.data)) / norm if norm > 0 else None
 
     def gram(self, other: "Signatures | None" = None) -> FloatArray:
         """Return Phi_1 Phi_2^T, shape (n_starts, n_starts of the other): the kernel between the start nodes.
@@ -119,6 +125,7 @@ class Signatures:
         on average; with an independent second set it is unbiased. Asymmetric rows are entries of the kernel
         already, and meet the indicators of the nodes where no other set is given.
         """
+        second = self if other is None else other
         if other is None and self.info.asymmetric:
             if self.info.compressed:
                 raise ValueError(
@@ -126,8 +133,15 @@ class Signatures:
                 )
             product = self.rows[:, self.nodes]
         else:
-            product = self.rows @ (self if other is None else other).rows.T
+            product = self.rows @ second.partner().rows.T
         return np.asarray(product.toarray() if sparse.issparse(product) else product)
+
+    def partner(self) -> "Signatures":
+        """Return the set to multiply these with: themselves, or on a scaled matrix the second factor of K."""
+        if self.scaling is None:
+            return self
+        rows = partner_rows(self.rows, self.nodes, self.scaling)
+        return dataclasses.replace(self, rows=rows, stderr=None, lengths=None, scaling=None)
 
     def reweight(self, kernel: AbstractKernel, *, asymmetric: bool = False) -> "Signatures":
         """Return the rows for another kernel from the same walks; needs ``keep_lengths=True``.
@@ -159,6 +173,8 @@ class Signatures:
         sets that are to be multiplied with each other must be compressed with the same seed.
         """
         n = check_integer(n_components, "n_components", 1)
+        if self.scaling is not None:
+            raise ValueError("Compress both sets of a pair on a scaled matrix: compute_signature_pair gives them.")
         rows = compress_rows(self.rows, n, generator(seed, "signatures.compress"))
         info = dataclasses.replace(self.info, compressed=True)
         return dataclasses.replace(self, rows=rows, info=info, stderr=None, lengths=None)
@@ -172,6 +188,14 @@ def compress_rows(rows: Any, n_components: int, rng: np.random.Generator) -> Flo
         part = columns[:, start : start + _NODES_AT_ONCE]
         result += part @ rng.standard_normal((part.shape[1], n_components))
     return np.asarray(result / np.sqrt(n_components))
+
+
+def partner_rows(rows: Any, nodes: IntArray, scaling: FloatArray) -> Any:
+    """Rows of diag(s^2) Phi diag(s^-2): with P = diag(1/s) S diag(s), f(P)^2 = f(P) diag(s^-2) f(P)^T diag(s^2)."""
+    left, right = scaling[nodes] ** 2, scaling**-2.0
+    if sparse.issparse(rows):
+        return (sparse.diags_array(left) @ rows @ sparse.diags_array(right)).tocsr()
+    return left[:, None] * rows * right
 
 
 def indicator_rows(nodes: IntArray, n_nodes: int) -> Any:
@@ -197,11 +221,6 @@ def series_of(kernel: AbstractKernel, *, asymmetric: bool) -> AbstractKernel:
             f"{ASYMMETRIC}."
         )
     return kernel.root()
-
-
-def has_no_negative_terms(series: AbstractKernel) -> bool:
-    """Whether the coefficients that matter are nonnegative; then so are rows of a graph's powers."""
-    return bool((series.coefficients(series.truncation(1e-10)) >= 0).all())
 
 
 def weighted_lengths(lengths: Any, n_starts: int, series: AbstractKernel, radius: float) -> Any:

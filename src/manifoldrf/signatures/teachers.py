@@ -41,7 +41,6 @@ from manifoldrf.signatures.record import (
     SignatureInfo,
     Signatures,
     check_kernel,
-    has_no_negative_terms,
     indicator_rows,
     series_of,
     weighted_lengths,
@@ -149,7 +148,8 @@ def compute_signatures(
         radius=task.radius,
         n_touched=result.n_touched,
     )
-    return Signatures(result.rows, task.nodes, info, result.stderr, result.lengths)
+    scaling = None if asymmetric else spectral_form(task.graph).scaling
+    return Signatures(result.rows, task.nodes, info, result.stderr, result.lengths, scaling)
 
 
 def compute_signature_pair(
@@ -181,12 +181,14 @@ def compute_signature_pair(
     streams = Streams.from_seed(seed)
     settings = dict(teacher=teacher, asymmetric=asymmetric, n_jobs=n_jobs, **options)
     first = compute_signatures(graph, kernel, nodes, seed=streams.generator("signatures.first"), **settings)
+    if first.info.teacher in ("exact", "frontier") and not asymmetric:
+        return first, first.partner()
     if asymmetric:
         rows = indicator_rows(first.nodes, first.rows.shape[1])
         info = dataclasses.replace(first.info, kernel="indicators of the nodes", asymmetric=False)
         return first, Signatures(rows, first.nodes, info)
     second = compute_signatures(graph, kernel, nodes, seed=streams.generator("signatures.second"), **settings)
-    return first, second
+    return first, second.partner()
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,9 @@ class _Task:
     ) -> "_Task":
         adjacency = as_adjacency(graph)
         everything = np.arange(adjacency.n_nodes)
-        picked = everything if nodes is None else check_indices(nodes, "nodes", adjacency.n_nodes)
+        # A copy: the caller may change his later.
+        picked = everything if nodes is None else np.array(check_indices(nodes, "nodes", adjacency.n_nodes))
+        picked.flags.writeable = False
         resolved = check_kernel(kernel).on(adjacency)
         return cls(adjacency, resolved, series_of(resolved, asymmetric=asymmetric), picked)
 
@@ -242,7 +246,7 @@ def _teach_exact(task: _Task, options: ExactOptions, streams: Streams, n_jobs: i
         raise MemoryError(
             f"Dense rows take {size:.0f} GB; teacher='frontier' or 'counts' has sparse ones."
         ) from None
-    if isinstance(task.graph, Graph) and has_no_negative_terms(task.series):
+    if isinstance(task.graph, Graph) and task.series.series_is_nonnegative:
         np.maximum(rows, 0.0, out=rows)  # below zero is rounding: sums of nonnegative terms
     if form.scaling is not None:
         rows *= form.scaling / form.scaling[task.nodes][:, None]
