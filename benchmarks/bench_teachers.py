@@ -1,7 +1,8 @@
 """Whether the teachers are as fast as they could be.
 
 Each row of the table is measured by one function; ratios are medians over alternating runs in one process, so that
-a machine that slows down slows both sides (two threads and the torus: best runs; the eigendecomposition: one run). An argument selects the rows whose names contain it.
+a machine that slows down slows both sides (two threads and the torus: best runs; the eigendecomposition: one run).
+An argument selects the rows whose names contain it.
 
 1. steps per second of the random-walk engine against the same loop in C (gcc -O3 -march=native), one core
    (at least 0.85);
