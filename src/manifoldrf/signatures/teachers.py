@@ -104,7 +104,8 @@ def compute_signatures(
                                                     (counts); an integer cuts the series there
         walks, counts    ``survival``               "geometric", by p_halt (walks); "matched" to f (counts)
         walks            ``transitions="uniform"``  or "weighted": neighbours in proportion to their weight
-        walks            ``coupling``               "independent", "antithetic" or "repelling"
+        walks            ``coupling``               "independent", "antithetic" or "repelling" (groups of 16; other
+                                                    numbers of walks make the standard errors too large)
         walks, counts    ``n_batches``              for standard errors: 8 for walks, 2 for counts
         walks, counts    ``n_stitches=1``           above 1, Phi is a product of so many estimates of its root
         all              ``keep_lengths=False``     True, with ``max_length``: keep the estimates of each power
