@@ -136,6 +136,14 @@ def check_points(
     return array
 
 
+def check_columns(values: ArrayLike, name: str, n_rows: int) -> FloatArray:
+    """Return a vector, as one column, or columns as a finite float64 array with one row per node."""
+    array = check_points(np.reshape(values, (-1, 1)) if np.ndim(values) == 1 else values, name)
+    if len(array) != n_rows:
+        reject(name, f"an array of {n_rows} rows, one per node", len(array))
+    return array
+
+
 def check_spread(points: FloatArray, name: str) -> None:
     """Refuse a cloud so small that its squared distances vanish; all points equal is another matter."""
     spread = float(np.ptp(points, axis=0).max())

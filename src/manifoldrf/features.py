@@ -13,11 +13,11 @@ from manifoldrf._random import SeedLike, Streams
 from manifoldrf._validation import (
     FloatArray,
     IntArray,
+    check_columns,
     check_indices,
     check_integer,
     check_jobs,
     check_option,
-    check_points,
     reject,
 )
 from manifoldrf.geometry.adjacency import as_adjacency
@@ -173,11 +173,8 @@ class GraphRandomFeatures(KernelParamsMixin, TransformerMixin, BaseEstimator):  
         x : array-like of shape (n_nodes,) or (n_nodes, c)
         """
         check_is_fitted(self, "streams_")
-        n_nodes = self.graph.n_nodes
-        columns = check_points(np.reshape(x, (-1, 1)) if np.ndim(x) == 1 else x, "x")
-        if len(columns) != n_nodes:
-            reject("x", f"an array of {n_nodes} rows, one per node", len(columns))
-        everything = np.arange(n_nodes)
+        columns = check_columns(x, "x", self.graph.n_nodes)
+        everything = np.arange(self.graph.n_nodes)
         first = self.transform(everything)
         same = self.coupling == "shared" and getattr(self.graph, "scaling", None) is None
         second = first if same else self.transform_second(everything)

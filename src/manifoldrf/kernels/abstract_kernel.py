@@ -19,11 +19,11 @@ from manifoldrf._validation import (
     NONNEGATIVE,
     FloatArray,
     Interval,
+    check_columns,
     check_flag,
     check_indices,
     check_integer,
     check_jobs,
-    check_points,
     check_real,
     reject,
 )
@@ -201,9 +201,7 @@ class AbstractKernel(FrozenParams, ABC):
         True
         """
         kernel, form = self._on(graph)
-        columns = check_points(np.reshape(X, (-1, 1)) if np.ndim(X) == 1 else X, "X")
-        if len(columns) != form.n:
-            reject("X", f"an array of {form.n} rows, one per node", f"{len(columns)}")
+        columns = check_columns(X, "X", form.n)
         scaling = 1.0 if form.scaling is None else form.scaling[:, None]
         expansion = kernel.expansion(form.radius, tol)
         result = apply_expansion(expansion, form.matrix, columns * scaling, check_jobs(n_jobs)) / scaling

@@ -138,7 +138,7 @@ class Signatures:
 
     def partner(self) -> "Signatures":
         """Return the set to multiply these with: themselves, or on a scaled matrix the second factor of K."""
-        if self.scaling is None:
+        if self.scaling is None or self.info.asymmetric:
             return self
         rows = partner_rows(self.rows, self.nodes, self.scaling)
         return dataclasses.replace(self, rows=rows, stderr=None, lengths=None, scaling=None)
@@ -162,7 +162,9 @@ class Signatures:
             raise ValueError("These signatures kept no lengths; compute them with keep_lengths=True.")
         series = series_of(check_kernel(kernel), asymmetric=asymmetric)
         rows = weighted_lengths(self.lengths, len(self.nodes), series, self.info.radius)
-        info = dataclasses.replace(self.info, kernel=repr(kernel), asymmetric=asymmetric, n_steps=0, seconds=0.0)
+        info = dataclasses.replace(
+            self.info, kernel=repr(kernel), asymmetric=asymmetric, n_steps=0, seconds=0.0, error_bound=None
+        )
         return dataclasses.replace(self, rows=rows, info=info, stderr=None)
 
     def compress(self, n_components: int, *, seed: SeedLike = None) -> "Signatures":
@@ -173,7 +175,7 @@ class Signatures:
         sets that are to be multiplied with each other must be compressed with the same seed.
         """
         n = check_integer(n_components, "n_components", 1)
-        if self.scaling is not None:
+        if self.scaling is not None and not self.info.asymmetric:
             raise ValueError("Compress both sets of a pair on a scaled matrix: compute_signature_pair gives them.")
         rows = compress_rows(self.rows, n, generator(seed, "signatures.compress"))
         info = dataclasses.replace(self.info, compressed=True)

@@ -149,7 +149,7 @@ def compute_signatures(
         radius=task.radius,
         n_touched=result.n_touched,
     )
-    scaling = None if asymmetric else spectral_form(task.graph).scaling
+    scaling = spectral_form(task.graph).scaling
     return Signatures(result.rows, task.nodes, info, result.stderr, result.lengths, scaling)
 
 
