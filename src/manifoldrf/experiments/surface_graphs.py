@@ -7,7 +7,6 @@ analytic kernel of the sphere and within .008 of a four times finer graph on the
 
 import dataclasses
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +22,7 @@ from manifoldrf.geometry.heat import heat_graph
 from manifoldrf.geometry.manifolds import AbstractManifold, Ellipsoid, MobiusStrip, Sphere, Torus
 from manifoldrf.kernels.graph_kernels import PowerKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
-
-Progress = Callable[[str, int, int], None]
+from manifoldrf.signatures._engines import Progress
 
 # The surfaces of the paper's first table, with its number of neighbours.
 SURFACES: dict[str, tuple[AbstractManifold, int]] = {

@@ -14,10 +14,11 @@ from scipy import sparse
 
 from manifoldrf._validation import FloatArray
 from manifoldrf.experiments.record import Record
-from manifoldrf.experiments.surface_graphs import SURFACES, Progress
+from manifoldrf.experiments.surface_graphs import SURFACES
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
+from manifoldrf.signatures._engines import Progress
 from manifoldrf.signatures.record import Signatures
 from manifoldrf.signatures.teachers import compute_signatures
 

@@ -113,7 +113,7 @@ def _recurrence(
     pool: ThreadPoolExecutor | None = None,
     n_jobs: int = 1,
 ) -> FloatArray:
-    """sum_k c_k T_k(M / radius) X for a range of columns."""
+    """The polynomial of M times X, for a range of columns."""
     coefficients, width = expansion.coefficients, span[1] - span[0]
     padded = 4 if width < 4 else width
     start = np.zeros((block.shape[0], padded))
@@ -162,6 +162,13 @@ def _column_blocks(n_columns: int) -> Iterator[tuple[int, int]]:
         yield start, min(start + _WIDTH, n_columns)
 
 
+def indicator_columns(n: int, nodes: IntArray) -> FloatArray:
+    """Columns of the identity, shape (n, len(nodes))."""
+    columns = np.zeros((n, len(nodes)))
+    columns[nodes, np.arange(len(nodes))] = 1.0
+    return columns
+
+
 def rows_of_expansion(
     expansion: Expansion, matrix: Any, nodes: IntArray, n_jobs: int, progress: Callable[[str, int, int], None]
 ) -> FloatArray:
@@ -169,10 +176,8 @@ def rows_of_expansion(
     result = np.zeros((len(nodes), matrix.shape[0]))
 
     def run(span: tuple[int, int]) -> int:
-        picked = nodes[span[0] : span[1]]
-        indicators = np.zeros((matrix.shape[0], len(picked)))
-        indicators[picked, np.arange(len(picked))] = 1.0
-        result[span[0] : span[1]] = _recurrence(expansion, matrix, indicators, (0, len(picked))).T
+        indicators = indicator_columns(matrix.shape[0], nodes[span[0] : span[1]])
+        result[span[0] : span[1]] = _recurrence(expansion, matrix, indicators, (0, indicators.shape[1])).T
         return span[1]
 
     with thread_pool(n_jobs) as pool:

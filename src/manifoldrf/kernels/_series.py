@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from scipy import fft
+from scipy.special import xlogy
 
 from manifoldrf._validation import FloatArray
 
@@ -63,18 +64,18 @@ def is_nonnegative(coefficients: Coefficients, value: float, most: int) -> bool:
         if _complete(rest, 1e-8, value):
             return True
         n *= 2
-    return False  # a series without negative terms would have converged
+    return False  # not decided within the terms that can be had
+
+
+def log_sizes(alpha: FloatArray, radius: float) -> FloatArray:
+    """Logarithms of |alpha_k| radius^k, which stay finite where the power alone would overflow; -inf for zeros."""
+    logs = np.log(np.abs(alpha), out=np.full(len(alpha), -np.inf), where=alpha != 0)
+    return np.asarray(logs + xlogy(np.arange(len(alpha)), radius))
 
 
 def _rest(alpha: FloatArray, radius: float) -> FloatArray:
-    """rest[k] = sum of |alpha_j| radius^j over j >= k, also where the power alone would overflow."""
-    sizes = np.abs(alpha)
-    if radius != 1:
-        powers = (
-            np.arange(len(sizes)) * np.log(radius) if radius > 0 else np.where(np.arange(len(sizes)), -np.inf, 0.0)
-        )
-        logs = np.log(sizes, out=np.full(len(sizes), -np.inf), where=sizes > 0)
-        sizes = np.exp(logs + powers)
+    """rest[k] = sum of |alpha_j| radius^j over j >= k."""
+    sizes = np.abs(alpha) if radius == 1 else np.exp(log_sizes(alpha, radius))
     return np.asarray(np.cumsum(sizes[::-1])[::-1])
 
 

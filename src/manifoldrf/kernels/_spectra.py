@@ -8,7 +8,7 @@ import numpy as np
 from manifoldrf._validation import FloatArray, IntArray, reject
 from manifoldrf.geometry.adjacency import GeneralizedAdjacency
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.kernels._action import Expansion, apply_expansion
+from manifoldrf.kernels._action import Expansion, apply_expansion, indicator_columns
 
 AnyGraph: TypeAlias = Graph | GeneralizedAdjacency
 
@@ -38,9 +38,7 @@ def entries_of(expansion: Expansion, form: SpectralForm, rows: IntArray, cols: I
     """Entries (rows, cols) of h(M) for the matrix of a form; indicators of the fewer nodes are multiplied."""
     swap = len(rows) < len(cols)
     sources, targets = (rows, cols) if swap else (cols, rows)
-    indicators = np.zeros((form.n, len(sources)))
-    indicators[sources, np.arange(len(sources))] = 1.0
-    found = apply_expansion(expansion, form.matrix, indicators, n_jobs)[targets]
+    found = apply_expansion(expansion, form.matrix, indicator_columns(form.n, sources), n_jobs)[targets]
     result = found.T if swap else found
     return result if form.scaling is None else result * form.scaling[cols] / form.scaling[rows][:, None]
 

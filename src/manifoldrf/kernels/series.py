@@ -22,6 +22,7 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry.adjacency import as_adjacency
+from manifoldrf.kernels._action import indicator_columns
 from manifoldrf.kernels._spectra import AnyGraph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 
@@ -194,8 +195,7 @@ def _powers_at(graph: AnyGraph, i: IntArray, j: IntArray, n: int) -> FloatArray:
     for start in range(0, len(sources), _COLUMNS_AT_ONCE):
         block = sources[start : start + _COLUMNS_AT_ONCE]
         here = np.flatnonzero((place >= start) & (place < start + len(block)))
-        power = np.zeros((graph.n_nodes, len(block)))
-        power[block, np.arange(len(block))] = 1.0
+        power = indicator_columns(graph.n_nodes, block)
         for k in range(n):
             result[here, k] = power[i[here], place[here] - start]
             power = graph.operator @ power

@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import xlogy
 
 from manifoldrf._validation import FloatArray
+from manifoldrf.kernels._series import log_sizes
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 
 # Share of the series that walks of length "auto" leave out; far below any Monte Carlo error.
@@ -75,7 +75,7 @@ def coefficients_of(series: AbstractKernel, n: int, radius: float) -> FloatArray
 
 def _sizes(f: FloatArray, radius: float) -> FloatArray:
     """|f_k| radius^k up to a common factor, also where the power alone would overflow."""
-    logs = np.log(np.abs(f), out=np.full(len(f), -np.inf), where=f != 0) + xlogy(np.arange(len(f)), radius)
+    logs = log_sizes(f, radius)
     return np.asarray(np.exp(logs - max(float(logs.max()), -1e300)))  # all may be zero
 
 

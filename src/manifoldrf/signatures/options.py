@@ -85,7 +85,6 @@ class CountOptions:
         _check_lengths(self)
 
 
-AnyOptions = ExactOptions | FrontierOptions | WalkOptions | CountOptions
 OPTIONS: dict[str, type[Any]] = {
     "exact": ExactOptions,
     "frontier": FrontierOptions,
