@@ -1,0 +1,95 @@
+"""What a field is: h(z, w_l) for every point z of the space and a fixed list of anchors w_1, ..., w_m.
+
+Signatures are rows of Phi = sum_k f_k W^k, between nodes. Their smooth part is h(x, w) = Phi(x, w) / sqrt(mu_x mu_w)
+with mu the measure of the nodes (the degrees of the graph, up to a factor): the kernel of the space itself is
+sum over all nodes j of mu_j h(x, j) h(y, j), an integral that a few anchors with weights of their own approximate.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from manifoldrf._validation import FloatArray, IntArray
+from manifoldrf.geometry.graphs import Graph
+
+
+@dataclass(frozen=True, eq=False)
+class FieldData:
+    """Known values of a field: what a field is fitted to.
+
+    Attributes
+    ----------
+    graph : Graph
+        With points.
+    starts : int array of shape (s,)
+        Nodes at which the field is known.
+    anchors : int array of shape (m,)
+        Nodes that are anchors.
+    values : CSR array of shape (s, m)
+        h(start, anchor), nonnegative, with sorted columns; what is not stored is zero or negligible.
+    measure : array of shape (n_nodes,)
+        mu, positive but for isolated nodes.
+    dim : int
+        Intrinsic dimension.
+    width : float
+        Standard deviation of a signature along one axis, as a length: sqrt(t) for the heat kernel at the time t.
+    unit : float
+        What raw signatures are multiplied by to be in the paper's unit, f_0 = 1.
+    """
+
+    graph: Graph
+    starts: IntArray
+    anchors: IntArray
+    values: Any
+    measure: FloatArray
+    dim: int
+    width: float
+    unit: float = 1.0
+
+    @property
+    def points(self) -> FloatArray:
+        """Positions of all nodes, shape (n_nodes, d)."""
+        if self.graph.points is None:
+            raise ValueError("This graph has no points, so it has no field; give `points` to Graph.from_affinity.")
+        return self.graph.points
+
+    def without(self, held_out: IntArray) -> "FieldData":
+        """The same without some of the starts, given by their positions in ``starts``."""
+        keep = np.setdiff1d(np.arange(len(self.starts)), held_out)
+        return FieldData(
+            self.graph,
+            self.starts[keep],
+            self.anchors,
+            self.values[keep],
+            self.measure,
+            self.dim,
+            self.width,
+            self.unit,
+        )
+
+
+class AbstractField(ABC):
+    """h(z, w_l) at any point z: nonnegative, bounded, finite everywhere, the same whenever it is asked.
+
+    Concrete fields are frozen dataclasses whose attributes are arrays, CSR arrays, numbers, strings, None, and other
+    frozen dataclasses of the library: that is all that storage knows.
+    """
+
+    @property
+    @abstractmethod
+    def bounds(self) -> FloatArray:
+        """Largest value that each column can take anywhere, shape (m,)."""
+
+    @abstractmethod
+    def values(self, queries: FloatArray, n_jobs: int = 1) -> Any:
+        """h(z, w_l), shape (len(queries), m): a CSR array or, where few entries vanish, a dense one.
+
+        Rows do not depend on the other queries, nor on ``n_jobs``.
+        """
+
+    @property
+    def n_anchors(self) -> int:
+        """Number of columns."""
+        return len(self.bounds)

@@ -1,0 +1,113 @@
+"""Known values of a field, from signatures between nodes."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from manifoldrf._random import SeedLike
+from manifoldrf._validation import FloatArray, IntArray
+from manifoldrf.fields.abstract_field import FieldData
+from manifoldrf.geometry.graphs import Graph
+from manifoldrf.kernels.abstract_kernel import AbstractKernel
+from manifoldrf.signatures._engines import Progress
+from manifoldrf.signatures.teachers import compute_signatures
+
+# Entries below this share of the largest in their column are left out: a thousand of them together change a kernel
+# by less than a millionth.
+_NEGLIGIBLE = 1e-7
+
+
+@dataclass(frozen=True)
+class Teaching:
+    """How signatures are computed: the arguments of :func:`compute_signatures` that say so."""
+
+    teacher: str = "auto"
+    options: tuple[tuple[str, Any], ...] = ()
+    seed: SeedLike = None
+    n_jobs: int = 1
+    progress: Progress = lambda what, done, total: None
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """The problem that a field is to solve: a kernel on a graph, with the units of both.
+
+    Attributes
+    ----------
+    graph : Graph
+        With points.
+    kernel : AbstractKernel
+        Resolved on the graph.
+    measure : array of shape (n_nodes,)
+        mu, as in :class:`FieldData`.
+    dim : int
+    width : float
+        As in :class:`FieldData`.
+    asymmetric : bool
+        Rows of the kernel itself take the place of signatures: for kernels without a nonnegative modulation.
+    """
+
+    graph: Graph
+    kernel: AbstractKernel
+    measure: FloatArray
+    dim: int
+    width: float
+    asymmetric: bool = False
+
+    @property
+    def series(self) -> AbstractKernel:
+        """The series that a signature sums."""
+        return self.kernel if self.asymmetric else self.kernel.root()
+
+    @property
+    def unit(self) -> float:
+        """What signatures are multiplied by to be in the paper's unit, f_0 = 1; 1 where f_0 is zero."""
+        first = float(self.series.coefficients(1)[0])
+        return 1 / first if first > 0 else 1.0
+
+
+def observe(setting: Setting, starts: IntArray, anchors: IntArray, teaching: Teaching) -> FieldData:
+    """Values of the field h between starts and anchors.
+
+    The series of a symmetric matrix is symmetric: signatures are computed from the fewer of both.
+    """
+    values = series_values(setting, setting.series, starts, anchors, teaching)
+    return FieldData(
+        setting.graph, starts, anchors, values, setting.measure, setting.dim, setting.width, setting.unit
+    )
+
+
+def series_values(
+    setting: Setting, series: AbstractKernel, starts: IntArray, anchors: IntArray, teaching: Teaching
+) -> Any:
+    """Entries (starts, anchors) of a series of W, divided by sqrt(mu) at both ends: CSR of shape (s, m)."""
+    backwards = len(anchors) < len(starts)
+    sources, targets = (anchors, starts) if backwards else (starts, anchors)
+    found = compute_signatures(
+        setting.graph,
+        series,
+        sources,
+        teacher=teaching.teacher,
+        asymmetric=True,  # the series as it stands
+        seed=teaching.seed,
+        n_jobs=teaching.n_jobs,
+        progress=teaching.progress,
+        **dict(teaching.options),
+    )
+    everything = len(targets) == setting.graph.n_nodes and (np.diff(targets) == 1).all()
+    rows = found.rows if everything else found.rows[:, targets]
+    roots = np.sqrt(setting.measure)
+    entries = sparse.coo_array(rows)  # a dense array is compressed
+    first, second = (entries.col, entries.row) if backwards else (entries.row, entries.col)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        data = entries.data / (roots[starts][first] * roots[anchors][second])
+    data = np.where(np.isfinite(data), data, 0.0)  # nodes without measure reach nothing
+    peaks = np.zeros(len(anchors))
+    np.maximum.at(peaks, second, np.abs(data))
+    keep = np.abs(data) > _NEGLIGIBLE * peaks[second]
+    shape = (len(starts), len(anchors))
+    matrix = sparse.csr_array((data[keep], (first[keep], second[keep])), shape=shape)
+    matrix.sort_indices()
+    return matrix
