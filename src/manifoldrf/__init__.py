@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from manifoldrf.features import GraphRandomFeatures
+    from manifoldrf.features.graph_features import GraphRandomFeatures
     from manifoldrf.geometry.abstract_manifold import AbstractManifold
     from manifoldrf.geometry.adjacency import GeneralizedAdjacency
     from manifoldrf.geometry.builders import grid_graph, knn_graph, mesh_graph
@@ -45,7 +45,7 @@ _HOMES = {
     "FlatTorus": "geometry.model_spaces",
     "GeneralizedAdjacency": "geometry.adjacency",
     "Graph": "geometry.graphs",
-    "GraphRandomFeatures": "features",
+    "GraphRandomFeatures": "features.graph_features",
     "GraphWarning": "geometry.graphs",
     "HeatKernel": "kernels.manifold_kernels",
     "HyperbolicSpace": "geometry.model_spaces",

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
-from scipy.special import gammaln
 from scipy.stats import chi2
 
 from manifoldrf._validation import (
@@ -27,6 +26,7 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry._sparse import scaled_both_ends
+from manifoldrf.geometry.density import Sampling, ball_volume
 from manifoldrf.geometry.dimension import estimate_dimension
 from manifoldrf.geometry.extension import HeatExtension, SurfaceReach
 from manifoldrf.geometry.graphs import (
@@ -52,10 +52,8 @@ _TAIL = float(np.exp(-9.0))
 # .006 with 8 nodes, .027 with 4.5).
 _FOOTPRINT_KNOWN, _FOOTPRINT_EVEN, _FOOTPRINT_RANDOM = 4.5, 8.0, 20.0
 _EVENNESS_EVEN, _EVENNESS_RANDOM = 1.6, 0.9
-_OUTLIER = 20.0  # a node that stands for more than so many median volumes is no sign of low density
 # Above it few thousand nodes are too few: S^5 from 6000 nodes is 6 to 25 % off, S^9 more than 50 %.
 _RELIABLE_DIM = 5
-_DENSITY_NEIGHBORS = 48  # densities are then good to 15 %
 _TOO_MANY_STEPS = 10_000
 _WIDEST_STEP = 0.01  # s2 over the squared extent of the space: wider steps do not see its shape
 _MOST_STEPS = 72  # beyond it the nodes are far finer than the kernel needs
@@ -197,7 +195,7 @@ def _check_steps(n_steps: int | str, space: _Space, t: float) -> int:
         kind = ValueError if is_count or isinstance(n_steps, str) else TypeError
         reject("n_steps", "'auto' or an even integer in [2, inf)", repr(n_steps), kind)
     steps = int(n_steps)
-    fewest = _Sampling.measure(space).fewest_steps(t)
+    fewest = fewest_steps(_measure(space), t)
     if steps < fewest:
         reject(
             "n_steps",
@@ -214,17 +212,17 @@ def _reach(s2: float, dim: int) -> float:
 
 def _choose_steps(space: _Space, t: float) -> int:
     """As many steps as the sampling supports: enough nodes in the footprint of each."""
-    sampling = _Sampling.measure(space)
+    sampling = _measure(space)
     n, extent2 = len(space.points), float((np.ptp(space.points, axis=0) ** 2).sum())
     narrow = 4 * t / (_WIDEST_STEP * extent2)  # steps that still see the shape of the space
-    fewest = sampling.fewest_steps(t)
+    fewest = fewest_steps(sampling, t)
     if narrow > _TOO_MANY_STEPS:
         reject("t", f"at most {25 * extent2:g} here (heat is spread evenly long before)", f"{t:g}")
     if fewest > _TOO_MANY_STEPS:
         rule = f"at most {t * _TOO_MANY_STEPS / fewest:.2g} for {n} nodes (fewer do: points[thin(points, 4000)])"
         reject("t", rule, f"{t:g}")
     estimated = space.weights is None and space.mesh is None
-    wanted = sampling.wanted_footprint(_FOOTPRINT_EVEN if estimated else _FOOTPRINT_KNOWN)
+    wanted = wanted_footprint(sampling, known=not estimated)
     # (pi 4 t / n)^(d/2) density = wanted, solved for n
     steps = 4 * np.pi * t * (sampling.sparse_density / wanted) ** (2 / space.dim)
     if steps < 1:
@@ -247,85 +245,25 @@ def _warn(text: str) -> None:
     warnings.warn(text, GraphWarning, stacklevel=5)
 
 
-@dataclass(frozen=True)
-class _Sampling:
-    """How densely and how evenly the nodes are spread.
-
-    Attributes
-    ----------
-    n, dim : int
-    sparse_density : float
-        Nodes per unit of volume where they are sparsest (the sparsest quarter of the volume).
-    mean_density : float
-        Mean over the nodes.
-    evenness : float
-        Nearest-neighbour distance in units of the local spacing: .9 for random points, 1.6 on an even grid.
-    """
-
-    n: int
-    dim: int
-    sparse_density: float
-    mean_density: float
-    evenness: float
-
-    @classmethod
-    def measure(cls, space: _Space) -> "_Sampling":
-        """Measure on a mesh by its areas and edges, on a cloud by the neighbourhoods of at most 8000 nodes."""
-        volume, nearest = _cloud_spacing(space) if space.mesh is None else _mesh_spacing(space.mesh)
-        evenness = float(np.mean(nearest * (_ball_volume(space.dim) / volume) ** (1 / space.dim)))
-        # One far outlier stands for a huge volume and says nothing about the rest.
-        volume = np.minimum(volume, _OUTLIER * np.median(volume))
-        # The quarter of the volume where nodes are sparsest decides: an average would starve it, and a smaller
-        # share would be decided by the cut-off neighbourhoods along a boundary.
-        falling = np.sort(volume)[::-1]
-        sparsest = falling[np.searchsorted(np.cumsum(falling), 0.25 * falling.sum())]
-        return cls(len(space.points), space.dim, float(1 / sparsest), float(np.mean(1 / volume)), evenness)
-
-    def wanted_footprint(self, even: float) -> float:
-        """Nodes a step should reach: ``even`` on an even grid, many among random points."""
-        share = (self.evenness - _EVENNESS_RANDOM) / (_EVENNESS_EVEN - _EVENNESS_RANDOM)
-        return float(_FOOTPRINT_RANDOM * (even / _FOOTPRINT_RANDOM) ** np.clip(share, 0.0, 1.0))
-
-    def fewest_steps(self, t: float) -> int:
-        """Fewest (widest) steps for which the affinity matrix stays within memory; even."""
-        if self.n**2 <= _MOST_ENTRIES:
-            return 2  # even with every entry stored
-        per_row = max(64.0, _MOST_ENTRIES / self.n)
-        reach2 = (per_row / (self.mean_density * _ball_volume(self.dim))) ** (2 / self.dim)
-        return 2 * int(np.ceil(t / reach2 * chi2.isf(_TAIL, self.dim)))
+def _measure(space: _Space) -> Sampling:
+    """How densely the nodes are spread, on a mesh by its areas."""
+    return Sampling.of_cloud(space.search, space.dim) if space.mesh is None else Sampling.of_mesh(space.mesh)
 
 
-def _cloud_spacing(space: _Space) -> tuple[FloatArray, FloatArray]:
-    """The volume that nodes stand for and the distance to their nearest neighbour, by nearest neighbours."""
-    n = len(space.points)
-    k = min(_DENSITY_NEIGHBORS, n - 1)
-    distances = space.search.knn(space.points[:: max(1, n // 4000)], k + 1)[0]  # the node itself first
-    distances = distances[distances[:, k] > 0]
-    if not len(distances):
-        reject("points", "at distinct positions, most of them", "duplicates only")
-    return _ball_volume(space.dim) * distances[:, k] ** space.dim / k, distances[:, 1]
+def wanted_footprint(sampling: Sampling, *, known: bool) -> float:
+    """Nodes a step should reach: few where they are even, and fewer still where their weights are known."""
+    even = _FOOTPRINT_KNOWN if known else _FOOTPRINT_EVEN
+    share = (sampling.evenness - _EVENNESS_RANDOM) / (_EVENNESS_EVEN - _EVENNESS_RANDOM)
+    return float(_FOOTPRINT_RANDOM * (even / _FOOTPRINT_RANDOM) ** np.clip(share, 0.0, 1.0))
 
 
-def _mesh_spacing(mesh: TriangleMesh) -> tuple[FloatArray, FloatArray]:
-    """The same for a mesh, along its surface: a fold nearby adds nothing."""
-    start, end = mesh.edges.T
-    degree = 1 + np.bincount(mesh.edges.ravel(), minlength=mesh.n_vertices)
-    areas = mesh.vertex_areas()
-    for _ in range(2):  # single areas of a random mesh say little about its density
-        around = np.bincount(start, areas[end], mesh.n_vertices) + np.bincount(end, areas[start], mesh.n_vertices)
-        areas = (areas + around) / degree
-    nearest = np.full(mesh.n_vertices, np.inf)
-    np.minimum.at(nearest, start, mesh.edge_lengths())
-    np.minimum.at(nearest, end, mesh.edge_lengths())
-    counted = (areas > 0) & np.isfinite(nearest)
-    if not counted.any():
-        reject("points", "a mesh with area", "degenerate faces only")
-    return areas[counted], nearest[counted]
-
-
-def _ball_volume(dim: int) -> float:
-    """Volume of the unit ball."""
-    return float(np.exp(dim / 2 * np.log(np.pi) - gammaln(dim / 2 + 1)))
+def fewest_steps(sampling: Sampling, t: float) -> int:
+    """Fewest (widest) steps for which the affinity matrix stays within memory; even."""
+    if sampling.n**2 <= _MOST_ENTRIES:
+        return 2  # even with every entry stored
+    per_row = max(64.0, _MOST_ENTRIES / sampling.n)
+    reach2 = (per_row / (sampling.mean_density * ball_volume(sampling.dim))) ** (2 / sampling.dim)
+    return 2 * int(np.ceil(t / reach2 * chi2.isf(_TAIL, sampling.dim)))
 
 
 def _gaussian(space: _Space, s2: float) -> tuple[Pairs, Any]:

@@ -1,6 +1,5 @@
-"""Features as scikit-learn transformers."""
+"""Features of the nodes of a graph, as a scikit-learn transformer."""
 
-from collections import defaultdict
 from typing import Any, Self
 
 import numpy as np
@@ -20,6 +19,7 @@ from manifoldrf._validation import (
     check_option,
     reject,
 )
+from manifoldrf.features._params import FrozenParamsMixin
 from manifoldrf.geometry.adjacency import as_adjacency
 from manifoldrf.kernels._spectra import AnyGraph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
@@ -33,26 +33,7 @@ __all__ = ["GraphRandomFeatures"]
 COUPLINGS = ("shared", "independent", "asymmetric")
 
 
-class KernelParamsMixin:
-    """``set_params(kernel__t=...)`` for estimators that hold a frozen kernel, which is replaced, not changed."""
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters of the estimator; ``kernel__<name>`` replaces the kernel by one with this parameter."""
-        inner: dict[str, dict[str, Any]] = defaultdict(dict)
-        outer = {}
-        for name, value in params.items():
-            owner, _, rest = name.partition("__")
-            if rest and isinstance(params.get(owner, getattr(self, owner, None)), AbstractKernel):
-                inner[owner][rest] = value
-            else:
-                outer[name] = value
-        super().set_params(**outer)  # type: ignore[misc]
-        for owner, changes in inner.items():
-            setattr(self, owner, getattr(self, owner).with_params(**changes))
-        return self
-
-
-class GraphRandomFeatures(KernelParamsMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class GraphRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Classical graph random features: nodes of a graph become sparse vectors whose inner products are the kernel.
 
     K ~ K_1 K_2^T with K_1 and K_2 the signatures of the nodes; K x = K_1 (K_2^T x) then takes time proportional to

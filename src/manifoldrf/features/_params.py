@@ -1,0 +1,25 @@
+"""Parameters of frozen parts of an estimator, set by name."""
+
+from collections import defaultdict
+from typing import Any, Self
+
+from manifoldrf.kernels._params import FrozenParams
+
+
+class FrozenParamsMixin:
+    """``set_params(kernel__t=...)`` for estimators that hold frozen objects, which are replaced, not changed."""
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters of the estimator; ``kernel__<name>`` replaces the kernel by one with another value."""
+        inner: dict[str, dict[str, Any]] = defaultdict(dict)
+        outer = {}
+        for name, value in params.items():
+            owner, _, rest = name.partition("__")
+            if rest and isinstance(params.get(owner, getattr(self, owner, None)), FrozenParams):
+                inner[owner][rest] = value
+            else:
+                outer[name] = value
+        super().set_params(**outer)  # type: ignore[misc]
+        for owner, changes in inner.items():
+            setattr(self, owner, getattr(self, owner).with_params(**changes))
+        return self
