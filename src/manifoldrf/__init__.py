@@ -9,7 +9,13 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from manifoldrf._container import ModelFileError
+    from manifoldrf.features.errors import ErrorEstimate
+    from manifoldrf.features.fitting import AnchorWarning
     from manifoldrf.features.graph_features import GraphRandomFeatures
+    from manifoldrf.features.graph_options import GraphOptions
+    from manifoldrf.features.manifold_features import ManifoldRandomFeatures
+    from manifoldrf.features.proximity import FarQueryWarning
     from manifoldrf.geometry.abstract_manifold import AbstractManifold
     from manifoldrf.geometry.adjacency import GeneralizedAdjacency
     from manifoldrf.geometry.builders import grid_graph, knn_graph, mesh_graph
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
     from manifoldrf.kernels.series import SeriesFit, SeriesKernel
     from manifoldrf.signatures.record import SignatureInfo, Signatures
     from manifoldrf.signatures.teachers import compute_signature_pair, compute_signatures
+    from manifoldrf.storage import load
 
 __version__ = "0.1.0"
 
@@ -39,20 +46,26 @@ __version__ = "0.1.0"
 _HOMES = {
     "AbstractKernel": "kernels.abstract_kernel",
     "AbstractManifold": "geometry.abstract_manifold",
+    "AnchorWarning": "features.fitting",
     "CosineKernel": "kernels.graph_kernels",
     "DiffusionKernel": "kernels.graph_kernels",
     "Ellipsoid": "geometry.surfaces",
+    "ErrorEstimate": "features.errors",
+    "FarQueryWarning": "features.proximity",
     "FlatTorus": "geometry.model_spaces",
     "GeneralizedAdjacency": "geometry.adjacency",
     "Graph": "geometry.graphs",
+    "GraphOptions": "features.graph_options",
     "GraphRandomFeatures": "features.graph_features",
     "GraphWarning": "geometry.graphs",
     "HeatKernel": "kernels.manifold_kernels",
     "HyperbolicSpace": "geometry.model_spaces",
+    "ManifoldRandomFeatures": "features.manifold_features",
     "MaternKernel": "kernels.manifold_kernels",
     "MeshReport": "geometry.meshes",
     "MeshSample": "geometry.meshes",
     "MobiusStrip": "geometry.surfaces",
+    "ModelFileError": "_container",
     "PowerKernel": "kernels.graph_kernels",
     "RandomWalkKernel": "kernels.graph_kernels",
     "RegularizedLaplacianKernel": "kernels.graph_kernels",
@@ -69,6 +82,7 @@ _HOMES = {
     "grid_graph": "geometry.builders",
     "heat_graph": "geometry.heat",
     "knn_graph": "geometry.builders",
+    "load": "storage",
     "mesh_graph": "geometry.builders",
     "thin": "geometry.sampling",
 }
@@ -76,20 +90,26 @@ _HOMES = {
 __all__ = [
     "AbstractKernel",
     "AbstractManifold",
+    "AnchorWarning",
     "CosineKernel",
     "DiffusionKernel",
     "Ellipsoid",
+    "ErrorEstimate",
+    "FarQueryWarning",
     "FlatTorus",
     "GeneralizedAdjacency",
     "Graph",
+    "GraphOptions",
     "GraphRandomFeatures",
     "GraphWarning",
     "HeatKernel",
     "HyperbolicSpace",
+    "ManifoldRandomFeatures",
     "MaternKernel",
     "MeshReport",
     "MeshSample",
     "MobiusStrip",
+    "ModelFileError",
     "PowerKernel",
     "RandomWalkKernel",
     "RegularizedLaplacianKernel",
@@ -106,6 +126,7 @@ __all__ = [
     "grid_graph",
     "heat_graph",
     "knn_graph",
+    "load",
     "mesh_graph",
     "thin",
 ]

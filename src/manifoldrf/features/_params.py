@@ -15,11 +15,11 @@ class FrozenParamsMixin:
         outer = {}
         for name, value in params.items():
             owner, _, rest = name.partition("__")
-            if rest and isinstance(params.get(owner, getattr(self, owner, None)), FrozenParams):
+            if rest and isinstance(params.get(owner, self.__dict__.get(owner)), FrozenParams):
                 inner[owner][rest] = value
             else:
                 outer[name] = value
         super().set_params(**outer)  # type: ignore[misc]
         for owner, changes in inner.items():
-            setattr(self, owner, getattr(self, owner).with_params(**changes))
+            setattr(self, owner, self.__dict__[owner].with_params(**changes))
         return self

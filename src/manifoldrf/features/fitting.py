@@ -1,0 +1,242 @@
+"""Fitting a feature map: anchors, their weights, and the field, chosen by the error on nodes kept from the fit."""
+
+import dataclasses
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from manifoldrf._validation import IntArray
+from manifoldrf.features.errors import ErrorEstimate, Reference, exact_reference, measure_error
+from manifoldrf.features.feature_map import FeatureMap
+from manifoldrf.features.plans import Plan
+from manifoldrf.features.spaces import Space, mesh_of
+from manifoldrf.fields.abstract_field import AbstractField, FieldData
+from manifoldrf.fields.anchors import (
+    all_anchors,
+    anchors_needed,
+    farthest_anchors,
+    iid_anchors,
+    spacing_of,
+)
+from manifoldrf.fields.data import observe
+from manifoldrf.fields.interpolated import fit_interpolated
+from manifoldrf.fields.local import fit_local
+from manifoldrf.fields.mlp import fit_mlp
+from manifoldrf.fields.mlp_options import MlpOptions, TrainingInfo
+from manifoldrf.fields.quadrature import (
+    Quadrature,
+    QuadratureSamples,
+    choose_weights,
+    uniform_weights,
+    voronoi_weights,
+)
+from manifoldrf.fields.step import fit_step
+from manifoldrf.geometry.sampling import thin
+
+__all__ = ["AnchorWarning"]
+
+# Spacing of the anchors over the width of a signature, where their number is chosen: about .02 of error.
+_CHOSEN_RATIO = 0.8
+_MOST_RATIO = 1.2  # above it the error of the quadrature is 5 % and more, and a warning says so
+_ALL_SHARE = 0.5  # where more than this share of the nodes would be anchors, all are
+_FIT_SAMPLES = 512  # evenly spread nodes at which weights are fitted
+_HELD_OUT = 192  # random nodes at which errors are measured
+_MLP_STARTS = 1000  # the paper's
+_GOOD_ENOUGH = 2e-3  # a field with a smaller error needs no rival
+_LOCAL_DIM = 3  # polynomial fields have too many coefficients above
+
+
+class AnchorWarning(UserWarning):
+    """There are too few features for the kernel: anchors are farther apart than it is wide.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from manifoldrf import AnchorWarning, HeatKernel, ManifoldRandomFeatures, Sphere
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always", AnchorWarning)
+    ...     features = ManifoldRandomFeatures(HeatKernel(0.05), n_features=20).fit(Sphere())
+    >>> print(str(caught[0].message).partition(":")[0])
+    20 features are too few
+    """
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A feature map and what is known about it."""
+
+    features: FeatureMap
+    field_name: str
+    quadrature: Quadrature
+    starts: IntArray
+    error: ErrorEstimate
+    training: TrainingInfo | None = None
+
+
+def fit_features(space: Space, plan: Plan) -> Fitted:
+    """Choose anchors, weights and the field."""
+    anchors = choose_anchors(space, plan)
+    fit_nodes, held_out = _choose_samples(space, anchors, plan)
+    nodes = np.concatenate([fit_nodes, held_out])
+    plan.teaching.progress("reference", 0, 1)
+    reference = exact_reference(space.setting, nodes, plan.teaching.n_jobs)
+    quadrature = _weigh(space, anchors, plan, reference, len(fit_nodes))
+    exam = reference.part(np.arange(len(fit_nodes), len(nodes)))
+    starts = _choose_starts(space, plan, exam.nodes)
+    workshop = _Workshop(space, plan, anchors, quadrature, starts, exam)
+    return workshop.choose()
+
+
+def choose_anchors(space: Space, plan: Plan) -> IntArray:
+    """Nodes at which the field is read."""
+    n = space.graph.n_nodes
+    if plan.anchors == "all" or plan.n_features == "all" or space.setting.asymmetric:
+        return all_anchors(n)
+    setting = space.setting
+    if plan.n_features == "auto":
+        m = anchors_needed(space.volume, setting.width, setting.dim, _CHOSEN_RATIO)
+        if m > _ALL_SHARE * n and plan.anchors != "iid":
+            return all_anchors(n)
+        m = min(m, n)
+    else:
+        m = int(plan.n_features)
+    if plan.anchors == "iid":
+        return iid_anchors(n, m, plan.density, plan.streams.generator("features.anchors"))
+    _warn_of_spacing(space, m)
+    return all_anchors(n) if m >= n else farthest_anchors(space.graph, m)
+
+
+def _warn_of_spacing(space: Space, m: int) -> None:
+    setting = space.setting
+    ratio = spacing_of(space.volume, m, setting.dim) / setting.width
+    if ratio <= _MOST_RATIO or m >= space.graph.n_nodes:
+        return
+    needed = anchors_needed(space.volume, setting.width, setting.dim, 1.0)
+    remedy = f"n_features={needed}" if needed < space.graph.n_nodes else "n_features='all'"
+    warnings.warn(
+        f"{m} features are too few: their anchors are {ratio:.2g} times as far apart as the features of this "
+        f"kernel are wide ({setting.width:.2g}), and sums over them are off by more than 5 % (remedy: {remedy}, "
+        "or a wider kernel).",
+        AnchorWarning,
+        stacklevel=5,
+    )
+
+
+def _choose_samples(space: Space, anchors: IntArray, plan: Plan) -> tuple[IntArray, IntArray]:
+    """Evenly spread nodes to fit weights at and random ones to measure errors at; no anchors, if there are others."""
+    usable = np.flatnonzero(space.setting.measure > 0)
+    rest = np.setdiff1d(usable, anchors)
+    fits = len(anchors) < space.graph.n_nodes and plan.weights in ("auto", "unity", "nnls")
+    if len(rest) < 2 * _HELD_OUT:
+        rest = usable
+    rng = plan.streams.generator("features.held out")
+    held_out = np.sort(rng.choice(rest, min(len(rest), _HELD_OUT), replace=False))
+    if not fits:
+        return rest[:0], held_out
+    others = np.setdiff1d(rest, held_out)
+    others = others if len(others) else rest
+    points = space.graph.points[others]  # type: ignore[index]
+    return others[thin(points, min(len(others), _FIT_SAMPLES))], held_out
+
+
+def _weigh(space: Space, anchors: IntArray, plan: Plan, reference: Reference, n_fit: int) -> Quadrature:
+    """Weights of the anchors."""
+    setting = space.setting
+    measure, graph = setting.measure, setting.graph
+    complete = len(anchors) == graph.n_nodes and plan.anchors != "iid"
+    uniform = uniform_weights(measure, anchors, plan.density if plan.anchors == "iid" else None)
+    method = "uniform" if complete or (plan.anchors == "iid" and plan.weights == "auto") else plan.weights
+    samples = None
+    if not setting.asymmetric:
+        total = float(setting.series.spectral(np.array([1.0]))[0])
+        held_out = np.arange(n_fit, len(reference.nodes))
+        samples = QuadratureSamples(reference.rows[:, anchors], reference.kernel, held_out, total)
+    base = uniform if complete else voronoi_weights(graph, measure, anchors)
+    ratio = spacing_of(space.volume, len(anchors), setting.dim) / setting.width
+    return choose_weights(method, base, samples=samples, ratio=ratio, uniform=uniform)
+
+
+def _choose_starts(space: Space, plan: Plan, held_out: IntArray) -> IntArray:
+    """Nodes whose signatures a field is fitted to: all, or so many random ones, the held-out ones last."""
+    n = space.graph.n_nodes
+    wanted = plan.n_starts or (_MLP_STARTS if plan.field == "mlp" else n)
+    if wanted >= n:
+        return np.arange(n)
+    order = plan.streams.generator("features.starts").permutation(n)
+    late = np.isin(order, held_out)
+    return np.sort(np.concatenate([order[~late], order[late]])[:wanted])
+
+
+@dataclass(frozen=True, eq=False)
+class _Workshop:
+    """Makes fields and compares them."""
+
+    space: Space
+    plan: Plan
+    anchors: IntArray
+    quadrature: Quadrature
+    starts: IntArray
+    exam: Reference
+
+    def choose(self) -> Fitted:
+        """The field that was asked for, or the one with the least error."""
+        best: tuple[str, AbstractField, ErrorEstimate, TrainingInfo | None] | None = None
+        table = []
+        data = None
+        for name in self._candidates():
+            if name != "step" and data is None:
+                data = self._observe()
+            field, training = self._make(name, data, trial=True)
+            error = measure_error(self._map(field), self.exam, self.plan.teaching.n_jobs)
+            table.append((name, error.kernel))
+            if best is None or error.kernel < best[2].kernel:
+                best = name, field, error, training
+            if error.field <= _GOOD_ENOUGH:
+                break
+        if best is None:
+            raise RuntimeError("no field was tried")
+        name, field, error, training = best
+        if name == "interpolated":  # costs nothing, and leaves no holes
+            field, training = self._make(name, data, trial=False)
+        error = dataclasses.replace(error, candidates=tuple(table), weights=self.quadrature.table)
+        return Fitted(self._map(field), name, self.quadrature, self.starts, error, training)
+
+    def _candidates(self) -> Iterator[str]:
+        """The fields to try: those of a walk that always takes a step begin with the one that needs no fit."""
+        if self.plan.field != "auto":
+            yield self.plan.field
+            return
+        setting = self.space.setting
+        spike = abs(float(setting.series.coefficients(1)[0]))
+        if spike <= _GOOD_ENOUGH * abs(float(setting.series.spectral(np.array([1.0]))[0])):
+            yield "step"
+        yield "interpolated"
+        flat = mesh_of(setting.graph) is None and setting.graph.metric is None
+        if not setting.asymmetric and setting.dim <= _LOCAL_DIM and flat:
+            yield "local"
+
+    def _map(self, field: AbstractField) -> FeatureMap:
+        weights = self.quadrature.weights
+        if self.space.setting.asymmetric:
+            weights = np.ones(len(self.anchors))
+        return FeatureMap(self.space, field, self.anchors, weights)
+
+    def _observe(self) -> FieldData:
+        return observe(self.space.setting, self.starts, self.anchors, self.plan.teaching)
+
+    def _make(self, name: str, data: FieldData | None, *, trial: bool) -> tuple[AbstractField, TrainingInfo | None]:
+        """A field; for a trial, without the held-out nodes among its starts."""
+        teaching = self.plan.teaching
+        if name == "step" or data is None:
+            return fit_step(self.space.setting, self.anchors, teaching), None
+        if trial:
+            data = data.without(np.flatnonzero(np.isin(data.starts, self.exam.nodes)))
+        if name == "interpolated":
+            return fit_interpolated(data), None
+        if name == "local":
+            return fit_local(data, n_jobs=teaching.n_jobs, **self.plan.field_options), None
+        options = MlpOptions(**self.plan.field_options)
+        seed = self.plan.streams.generator("features.network")
+        return fit_mlp(data, options, seed=seed, progress=teaching.progress)

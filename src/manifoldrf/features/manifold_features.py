@@ -1,0 +1,473 @@
+"""Features of points on a space, seen or not, as a scikit-learn transformer."""
+
+import functools
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from manifoldrf._codec import save_state
+from manifoldrf._random import SeedLike, Streams
+from manifoldrf._validation import (
+    FloatArray,
+    check_columns,
+    check_jobs,
+    check_option,
+    check_points,
+)
+from manifoldrf.features._kernel_access import KernelAccess
+from manifoldrf.features._params import FrozenParamsMixin
+from manifoldrf.features.errors import ErrorEstimate, graph_error
+from manifoldrf.features.feature_map import FeatureMap
+from manifoldrf.features.fitting import Fitted, fit_features
+from manifoldrf.features.plans import make_plan
+from manifoldrf.features.proximity import warn_of_far
+from manifoldrf.features.spaces import prepare_space
+from manifoldrf.geometry.builders import knn_graph
+from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.manifolds import AbstractManifold
+from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.kernels.abstract_kernel import AbstractKernel
+from manifoldrf.kernels.graph_kernels import DiffusionKernel
+
+__all__ = ["ManifoldRandomFeatures"]
+
+KIND = "ManifoldRandomFeatures"  # of a file
+_ANCHORS = ("farthest", "iid", "all")
+_SIDES = ("left", "right")
+_LOSSES = ("relative", "l2")
+_ENTRIES_AT_ONCE = 2**25  # of features, handled in a chunk: 256 MB
+
+
+class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Points of a curved space become nonnegative vectors whose inner products are a kernel of the space.
+
+    phi(x) . phi(y) ~ K(x, y), with phi(z)_l = sqrt(w_l) g(z, omega_l): a field g, learnt from signatures of a
+    graph that discretises the space, read at anchors omega_l. phi is defined for every z, nonnegative and bounded.
+
+    Parameters
+    ----------
+    kernel : AbstractKernel, callable or None, default=None
+        None: the heat kernel at a time estimated from the points. In the manifold clock (``HeatKernel``) features
+        stand for the kernel of the space, volume factor included; in the graph clock (``DiffusionKernel``, ...) for
+        that of the graph, as if a point were a node. A function F(X, Y) is approximated by a series of heat steps.
+    n_features : int or {"auto", "all"}, default="auto"
+        "auto": as many as the width of the kernel asks for. "all": every node of the graph is an anchor.
+    field : {"auto", "step", "interpolated", "local", "mlp"}, default="auto"
+        How signatures are carried to new points. "auto" never trains the network; it takes what is best at nodes
+        kept from the fit. See the guide for what each costs.
+    anchors : {"farthest", "iid", "all"}, default="farthest"
+    weights : {"auto", "nnls", "unity", "voronoi", "uniform"}, default="auto"
+        Quadrature weights of the anchors; "auto" takes those that are best at nodes kept from the fit. "uniform" are
+        the paper's: the plain sum over all nodes, or its unbiased estimate from i.i.d. anchors, which "auto" means
+        too where all nodes or i.i.d. ones are anchors.
+    teacher : str, default="auto"
+        Of signatures, as in :func:`compute_signatures`.
+    teacher_options : dict, optional
+        Such as ``{"n_walks": 10_000}``.
+    field_options : dict, optional
+        Of "local" and "mlp", such as ``{"epochs": 20, "checkpoint": "run.safetensors"}``.
+    graph : GraphOptions, callable, Graph or None, default=None
+        How the graph is built; a callable takes the points (or the mesh) and returns a :class:`Graph`.
+    n_starts : int, optional
+        Number of random nodes whose signatures a field is fitted to: by default all, and 1000 for the network.
+    anchor_density : array-like of shape (n_nodes,), optional
+        Density on the nodes that ``anchors="iid"`` draws from; uniform by default.
+    loss : {"relative", "l2"}, optional
+        Of the network; by default the one that suits it.
+    random_state : None, int, Generator or RandomState, default=None
+    sparse_output : bool, default=False
+        Whether :meth:`transform` returns CSR arrays.
+    n_jobs : int, default=-1
+        Threads, -1 for all cores; results do not depend on it.
+    device : {"auto", "cpu", "cuda"}, default="auto"
+        Where the network is trained.
+    verbose : bool or callable, default=False
+        Whether progress is shown; a callable takes (what, done, total).
+
+    Attributes
+    ----------
+    graph_ : Graph
+    kernel_ : AbstractKernel
+        As stated or chosen.
+    field_ : str
+        The field in use.
+    anchors_ : int array of shape (n_features_out_,)
+        Nodes of ``graph_``.
+    weights_ : array of shape (n_features_out_,)
+    starts_ : int array
+        Nodes whose signatures the field was fitted to.
+    bound_ : array of shape (n_features_out_,)
+        Largest value that each feature can take.
+    error_ : ErrorEstimate
+        Measured at nodes kept from the fit; the share of the graph is found when it is first asked for.
+    training_ : TrainingInfo or None
+        Of the network.
+    n_features_in_, n_features_out_ : int
+
+    See Also
+    --------
+    GraphRandomFeatures : features of the nodes alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere
+    >>> features = ManifoldRandomFeatures(HeatKernel(0.05), n_features=512, random_state=0).fit(Sphere())
+    >>> new = Sphere().sample(100, seed=1)
+    >>> exact = Sphere().heat_kernel(new, new, 0.05)
+    >>> bool(np.linalg.norm(features.kernel(new) - exact) < 0.01 * np.linalg.norm(exact))
+    True
+    """
+
+    def __init__(  # noqa: PLR0913  (an estimator remembers all its options)
+        self,
+        kernel: Any = None,
+        *,
+        n_features: int | str = "auto",
+        field: str = "auto",
+        anchors: str = "farthest",
+        weights: str = "auto",
+        teacher: str = "auto",
+        teacher_options: dict[str, Any] | None = None,
+        field_options: dict[str, Any] | None = None,
+        graph: Any = None,
+        n_starts: int | None = None,
+        anchor_density: ArrayLike | None = None,
+        loss: str | None = None,
+        random_state: SeedLike = None,
+        sparse_output: bool = False,
+        n_jobs: int = -1,
+        device: str = "auto",
+        verbose: Any = False,
+    ) -> None:
+        self.kernel = kernel
+        self.n_features = n_features
+        self.field = field
+        self.anchors = anchors
+        self.weights = weights
+        self.teacher = teacher
+        self.teacher_options = teacher_options
+        self.field_options = field_options
+        self.graph = graph
+        self.n_starts = n_starts
+        self.anchor_density = anchor_density
+        self.loss = loss
+        self.random_state = random_state
+        self.sparse_output = sparse_output
+        self.n_jobs = n_jobs
+        self.device = device
+        self.verbose = verbose
+
+    # The parameter and, called, the kernel of the features: features.kernel(Z, Y).
+    kernel = KernelAccess()
+
+    @classmethod
+    def paper(cls, **changes: Any) -> Self:
+        """Return the paper's recipe: walks, its network, all nodes as anchors.
+
+        exp(-20 L) on the graph of 8 nearest neighbours (24 on the Mobius strip); 10,000 walks from each of 1000
+        nodes, halting with probability .01; three layers of 128 trained on the relative error for 1000 epochs; the
+        plain sum over all nodes.
+
+        Parameters
+        ----------
+        **changes
+            Parameters that are to be others.
+
+        Examples
+        --------
+        >>> from manifoldrf import ManifoldRandomFeatures
+        >>> recipe = ManifoldRandomFeatures.paper(random_state=0)
+        >>> recipe.teacher, recipe.field, recipe.n_starts
+        ('walks', 'mlp', 1000)
+        """
+        recipe: dict[str, Any] = dict(  # noqa: C408  (the keywords of the constructor)
+            kernel=DiffusionKernel(20.0),
+            n_features="all",
+            field="mlp",
+            anchors="all",
+            weights="uniform",
+            teacher="walks",
+            teacher_options={"n_walks": 10_000, "p_halt": 0.01},
+            field_options={"network": "paper"},
+            graph=functools.partial(knn_graph, n_neighbors=8),
+            n_starts=1000,
+            loss="relative",
+        )
+        return cls(**(recipe | changes))
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Discretise the space, compute signatures, and make the field.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), TriangleMesh, AbstractManifold or Graph
+            The space: points on it, its surface, itself, or a graph with points.
+        y : ignored
+        """
+        del y
+        space_like = self._check_space(X)
+        streams, jobs = Streams.from_seed(self.random_state), check_jobs(self.n_jobs)
+        plan = make_plan(self.get_params(deep=False), streams, jobs)
+        space = prepare_space(space_like, self.__dict__["kernel"], self.graph, streams, jobs)
+        self._keep(fit_features(space, plan), streams)
+        return self
+
+    def _check_space(self, X: Any) -> Any:
+        """The space, with the number of its coordinates noted as scikit-learn asks for."""
+        if isinstance(X, TriangleMesh | AbstractManifold | Graph):
+            dims = {TriangleMesh: 3}.get(type(X))
+            if isinstance(X, AbstractManifold):
+                dims = X.ambient_dim
+            elif isinstance(X, Graph):
+                dims = 0 if X.points is None else X.points.shape[1]
+            self.n_features_in_ = dims
+            if hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+            return X
+        return validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+
+    def _keep(self, fitted: Fitted, streams: Streams) -> None:
+        self.map_ = fitted.features
+        self.field_ = fitted.field_name
+        self.starts_ = fitted.starts
+        self.training_ = fitted.training
+        self.quadrature_ = fitted.quadrature.method
+        self._error = fitted.error
+        self._error_is_whole = False
+        self._streams = streams
+
+    @property
+    def graph_(self) -> Graph:
+        """The graph that discretises the space."""
+        return self._map().space.graph
+
+    @property
+    def kernel_(self) -> Any:
+        """The kernel, as stated or chosen."""
+        return self._map().space.kernel
+
+    @property
+    def anchors_(self) -> Any:
+        """Nodes at which the field is read."""
+        return self._map().anchors
+
+    @property
+    def weights_(self) -> FloatArray:
+        """Quadrature weights of the anchors."""
+        return self._map().weights
+
+    @property
+    def bound_(self) -> FloatArray:
+        """Largest value that each feature can take."""
+        return self._map().bound
+
+    @property
+    def n_features_out_(self) -> int:
+        """Number of features."""
+        return len(self._map().anchors)
+
+    @property
+    def error_(self) -> ErrorEstimate:
+        """Error of the kernel, measured at nodes kept from the fit."""
+        space = self._map().space
+        if not self._error_is_whole:
+            share = graph_error(space, self._streams, check_jobs(self.n_jobs))
+            self._error = self._error.with_graph(share)
+            self._error_is_whole = True
+        return self._error
+
+    def _map(self) -> FeatureMap:
+        check_is_fitted(self, "map_")
+        fitted: FeatureMap = self.map_
+        return fitted
+
+    def transform(self, Z: Any, side: str | None = None) -> Any:
+        """Features of points.
+
+        Points away from the space have features that fade to zero; one warning says how many.
+
+        Parameters
+        ----------
+        Z : array-like of shape (q, d)
+        side : {"left", "right"}, optional
+            For kernels without nonnegative features, where K(x, y) = left(x) . right(y); needed there.
+
+        Returns
+        -------
+        features : array, or CSR array with ``sparse_output``, of shape (q, n_features_out_)
+            Of the float type of ``Z``.
+        """
+        points, dtype = self._check_queries(Z)
+        chosen = self._check_side(side)
+        parts, windows = [], []
+        for start, stop in self._spans(len(points)):
+            rows, window = self._rows(points[start:stop], chosen)
+            parts.append(self._finished(rows, dtype))
+            windows.append(window)
+        warn_of_far(np.concatenate(windows), stacklevel=2)
+        if len(parts) == 1:
+            return parts[0]
+        return sparse.vstack(parts, format="csr") if self.sparse_output else np.concatenate(parts)
+
+    def kernel_matrix(self, Z: Any, Y: Any = None) -> FloatArray:
+        """K(z, y) = phi(z) . phi(y), shape (len(Z), len(Y)); between the points of ``Z`` without ``Y``.
+
+        ``features.kernel(Z, Y)`` is the same.
+        """
+        points, dtype = self._check_queries(Z)
+        others = points if Y is None else self._check_queries(Y)[0]
+        right, windows = self._rows(others, "right")
+        left = right
+        if Y is not None or self._is_asymmetric:
+            left, more = self._rows(points, "left")
+            windows = np.concatenate([windows, more]) if Y is not None else windows
+        warn_of_far(windows, stacklevel=2)
+        product = left @ right.T
+        dense = product.toarray() if sparse.issparse(product) else product
+        return np.asarray(dense, dtype=dtype)
+
+    def matvec(self, Z: Any, v: ArrayLike) -> FloatArray:
+        """K v = phi(Z) (phi(Z)^T v) in time proportional to the number of points.
+
+        Parameters
+        ----------
+        Z : array-like of shape (q, d)
+        v : array-like of shape (q,) or (q, c)
+        """
+        points, dtype = self._check_queries(Z)
+        columns = check_columns(v, "v", len(points))
+        total: Any = 0.0
+        windows = []
+        for start, stop in self._spans(len(points)):
+            rows, window = self._rows(points[start:stop], "right")
+            total = total + rows.T @ columns[start:stop]
+            windows.append(window)
+        warn_of_far(np.concatenate(windows), stacklevel=2)
+        spans = self._spans(len(points))
+        result = np.concatenate([self._rows(points[start:stop], "left")[0] @ total for start, stop in spans])
+        return np.asarray(result[:, 0] if np.ndim(v) == 1 else result, dtype=dtype)
+
+    def distance_to_space(self, Z: Any) -> FloatArray:
+        """Distance of points to the nearest node or, on a mesh, to its surface, shape (q,)."""
+        points, _ = self._check_queries(Z)
+        return self._map().proximity.distance(points)
+
+    def summary(self) -> str:
+        """What was fitted, chosen and estimated, as a text of a few lines."""
+        fitted = self._map()
+        setting = fitted.space.setting
+        lines = [
+            ("kernel", f"{fitted.space.kernel}, {fitted.space.clock} clock; on the graph {setting.kernel}"),
+            *((f"{name} (chosen)" if name == "kernel" else name, text) for name, text in fitted.space.notes),
+            ("width of features", f"{setting.width:.3g}"),
+            ("features", f"{self.n_features_out_}, weights '{self.quadrature_}'"),
+            ("field", f"{self.field_}, fitted to {len(self.starts_)} nodes" if self.field_ != "step" else "step"),
+            ("fields tried", ", ".join(f"{name} {error:.2g}" for name, error in self._error.candidates)),
+            ("weights tried", ", ".join(f"{name} {error:.2g}" for name, error in self._error.weights)),
+            ("relative error", str(self.error_)),
+        ]
+        width = max(len(name) for name, _ in lines)
+        return "\n".join(f"{name:<{width}}  {text}" for name, text in lines if text)
+
+    def save(self, path: Any) -> None:
+        """Write the fitted features to one file; :func:`manifoldrf.load` reads it, on any machine.
+
+        The file holds arrays and plain text, no code. A function given as ``kernel`` or ``graph`` is not kept: it
+        has done its work.
+        """
+        self._map()
+        state = {
+            "params": {name: value for name, value in self.get_params(deep=False).items() if _is_plain(value)},
+            "map": self.map_,
+            "field": self.field_,
+            "starts": self.starts_,
+            "quadrature": self.quadrature_,
+            "training": self.training_,
+            "error": self.error_,
+            "root": self._streams.root.hex(),
+            "n_features_in": self.n_features_in_,
+            "feature_names_in": [str(name) for name in getattr(self, "feature_names_in_", [])],
+        }
+        save_state(path, KIND, state)
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        """The estimator of a file."""
+        features = cls(**state["params"])
+        features.map_ = state["map"]
+        features.field_ = state["field"]
+        features.starts_ = state["starts"]
+        features.quadrature_ = state["quadrature"]
+        features.training_ = state["training"]
+        features._error, features._error_is_whole = state["error"], True
+        features._streams = Streams(bytes.fromhex(state["root"]))
+        features.n_features_in_ = state["n_features_in"]
+        if state["feature_names_in"]:
+            features.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
+        return features
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Names of the features: ``manifoldrandomfeatures0``, ..."""
+        del input_features
+        stem = type(self).__name__.lower()
+        return np.array([f"{stem}{k}" for k in range(self.n_features_out_)], dtype=object)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002  (scikit-learn's signature)
+        """Parameters by name; those of the kernel as ``kernel__<name>``."""
+        params: dict[str, Any] = super().get_params(deep)
+        params["kernel"] = self.__dict__["kernel"]
+        return params
+
+    @property
+    def _is_asymmetric(self) -> bool:
+        return self._map().space.setting.asymmetric
+
+    def _check_side(self, side: str | None) -> str:
+        if side is not None:
+            return check_option(side, "side", _SIDES)
+        if self._is_asymmetric:
+            raise ValueError(
+                f"{self.kernel_} has no nonnegative features: its two factors differ, so `side` must be 'left' or "
+                "'right'; `kernel` and `matvec` take both."
+            )
+        return "left"
+
+    def _check_queries(self, Z: Any) -> tuple[FloatArray, Any]:
+        """Points as float64, and the type that results are to have."""
+        check_is_fitted(self, "map_")
+        points = validate_data(self, Z, dtype=(np.float64, np.float32), reset=False)
+        dtype = points.dtype
+        checked = check_points(points, "Z")
+        metric = self.graph_.metric
+        return (checked if metric is None else metric.check(checked, "Z")), dtype
+
+    def _spans(self, n: int) -> Iterator[tuple[int, int]]:
+        size = max(1, _ENTRIES_AT_ONCE // self.n_features_out_)
+        for start in range(0, max(n, 1), size):
+            yield start, min(start + size, n)
+
+    def _rows(self, points: FloatArray, side: str) -> tuple[Any, FloatArray]:
+        """Features in double precision, dense or CSR as the field makes them, and the window."""
+        fitted = self._map()
+        if side == "right" and self._is_asymmetric:
+            return fitted.right_rows(points)
+        return fitted.rows(points, check_jobs(self.n_jobs))
+
+    def _finished(self, rows: Any, dtype: Any) -> Any:
+        """Features in the form asked for."""
+        if self.sparse_output:
+            rows = rows if sparse.issparse(rows) else sparse.csr_array(rows)
+        elif sparse.issparse(rows):
+            rows = rows.toarray()
+        return rows.astype(dtype, copy=False)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a parameter can be kept in a file: functions and generators cannot."""
+    return not callable(value) or isinstance(value, AbstractKernel)

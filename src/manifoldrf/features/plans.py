@@ -1,0 +1,129 @@
+"""The parameters of :class:`ManifoldRandomFeatures`, checked before any work is done."""
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from manifoldrf._random import Streams
+from manifoldrf._validation import FloatArray, check_flag, check_integer, check_option, reject
+from manifoldrf.fields.data import Teaching
+from manifoldrf.fields.mlp_options import MlpOptions
+from manifoldrf.fields.quadrature import METHODS
+from manifoldrf.signatures._engines import Progress
+from manifoldrf.signatures.options import make_options
+from manifoldrf.signatures.teachers import TEACHERS
+
+FIELDS = ("auto", "step", "interpolated", "local", "mlp")
+ANCHORS = ("farthest", "iid", "all")
+_LOSSES = ("relative", "l2")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be fitted, and how."""
+
+    n_features: int | str
+    field: str
+    anchors: str
+    weights: str
+    n_starts: int | None
+    density: FloatArray | None
+    field_options: dict[str, Any]
+    teaching: Teaching
+    streams: Streams
+
+
+def make_plan(params: dict[str, Any], streams: Streams, n_jobs: int) -> Plan:
+    """Check the parameters of an estimator."""
+    check_option(params["field"], "field", FIELDS)
+    check_option(params["anchors"], "anchors", ANCHORS)
+    check_option(params["weights"], "weights", METHODS)
+    check_option(params["teacher"], "teacher", TEACHERS)
+    check_flag(params["sparse_output"], "sparse_output")
+    n_features = _check_anchors(params)
+    if params["n_starts"] is not None:
+        check_integer(params["n_starts"], "n_starts", 1)
+    options = _check_dict(params["teacher_options"], "teacher_options")
+    if params["teacher"] != "auto":
+        make_options(params["teacher"], options)
+    elif options:
+        reject("teacher_options", "left out with teacher='auto'", options)
+    seed = streams.generator("features.signatures")
+    teaching = Teaching(params["teacher"], tuple(options.items()), seed, n_jobs, _progress(params["verbose"]))
+    density = params["anchor_density"]
+    return Plan(
+        n_features,
+        params["field"],
+        params["anchors"],
+        params["weights"],
+        params["n_starts"],
+        None if density is None else np.asarray(density),
+        _field_options(params),
+        teaching,
+        streams,
+    )
+
+
+def _check_anchors(params: dict[str, Any]) -> int | str:
+    """The number of features, in agreement with the choice of anchors."""
+    n_features, anchors = params["n_features"], params["anchors"]
+    if isinstance(n_features, str):
+        check_option(n_features, "n_features", ("auto", "all"))
+    else:
+        n_features = check_integer(n_features, "n_features", 1)
+    if params["anchor_density"] is not None and anchors != "iid":
+        reject("anchor_density", "None unless anchors='iid'", "an array")
+    if anchors == "all" and not isinstance(n_features, str):
+        reject("n_features", "'auto' or 'all' with anchors='all'", n_features)
+    if anchors == "iid" and n_features == "all":
+        reject("n_features", "'auto' or an integer with anchors='iid'", repr(n_features))
+    return n_features
+
+
+def _field_options(params: dict[str, Any]) -> dict[str, Any]:
+    """Options of the field, with those that are parameters of their own; checked."""
+    field = params["field"]
+    options = dict(_check_dict(params["field_options"], "field_options"))
+    check_option(params["device"], "device", ("auto", "cpu", "cuda"))
+    if params["loss"] is not None:
+        check_option(params["loss"], "loss", _LOSSES)
+        if field != "mlp":
+            reject("loss", "None unless field='mlp'", repr(params["loss"]))
+        options["loss"] = params["loss"]
+    if field == "mlp":
+        options.setdefault("device", params["device"])
+        known = MlpOptions.__dataclass_fields__
+    else:
+        known = {"degree": None} if field == "local" else {}
+    for name in options:
+        if name not in known:
+            has = ", ".join(known) or "none"
+            raise TypeError(f"Field '{field}' has no option `{name}`; it has {has}.")
+    if field == "mlp":
+        MlpOptions(**options)
+    return options
+
+
+def _check_dict(options: Any, name: str) -> dict[str, Any]:
+    if options is not None and not isinstance(options, dict):
+        reject(name, "a dict of options by name, or None", repr(options), TypeError)
+    return options or {}
+
+
+def _progress(verbose: Any) -> Progress:
+    """Where progress goes."""
+    if callable(verbose):
+        show: Progress = verbose
+        return show
+    return _to_terminal if check_flag(verbose, "verbose") else _nowhere
+
+
+def _nowhere(what: str, done: int, total: int) -> None:
+    """Progress that nobody asked for."""
+
+
+def _to_terminal(what: str, done: int, total: int) -> None:
+    sys.stderr.write(f"\r{what}: {done} of {total}" + ("\n" if done >= total else ""))
+    sys.stderr.flush()

@@ -1,0 +1,372 @@
+"""From what a user has (points, a mesh, a manifold, a graph) to a kernel on a graph, with the units of both."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from manifoldrf._random import Streams
+from manifoldrf._validation import FloatArray, IntArray, check_points, reject
+from manifoldrf.features.graph_options import GraphOptions
+from manifoldrf.fields.data import Setting
+from manifoldrf.geometry.builders import knn_graph, mesh_graph
+from manifoldrf.geometry.density import Sampling
+from manifoldrf.geometry.dimension import estimate_dimension
+from manifoldrf.geometry.extension import HeatExtension, MeshExtension
+from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.heat import heat_graph
+from manifoldrf.geometry.manifolds import AbstractManifold, FlatTorus, HyperbolicSpace
+from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.geometry.neighbors import NeighborSearch
+from manifoldrf.geometry.sampling import thin
+from manifoldrf.kernels.abstract_kernel import AbstractKernel
+from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
+from manifoldrf.kernels.series import SeriesFit, SeriesKernel
+from manifoldrf.signatures.record import check_kernel
+
+HEAT_DIM = 5  # heat graphs are off by tens of per cent above
+# A heat graph of a thinned cloud has about so many steps, each reaching so many nodes: 4000 of 200,000 random
+# points on the sphere are within .0015 of its kernel at t = .02 with 8 to 12 steps.
+_THINNED_STEPS, _THINNED_FOOTPRINT = 12, 8.0
+_WORTH_THINNING = 2.0  # the most even half of a cloud is much more even than all of it
+_MANIFOLD_STEPS, _MANIFOLD_FOOTPRINT = 18, 4.5  # even nodes with known weights
+_FEWEST_NODES, _MOST_NODES = 500, 20_000  # laid out on a named manifold
+_NODES_OF_A_WIDTH = 12.0  # default heat time: about so many nodes in a patch of area pi t / 2
+_FEATURES_BY_DEFAULT = 640  # default heat time of large clouds: at most about so many anchors are needed
+_WIDEST = 0.02  # default heat time over the squared extent of the space: wider kernels do not see its shape
+_STEPS_BY_DEFAULT = 20.0  # where no heat graph is built: the paper's number of steps
+_MATERN_STEPS = 1 / 12  # time of the heat graph of a Matern kernel over its squared length scale
+_FITTED_DEGREE = 24
+_FITTED_ROWS, _FITTED_COLUMNS = 400, 64
+
+Builder = Callable[[Any], Graph]
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """A kernel on a graph that discretises a space.
+
+    Attributes
+    ----------
+    setting : Setting
+    kernel : AbstractKernel
+        As stated, before it was resolved on the graph.
+    clock : {"graph", "manifold"}
+        "manifold": the measure sums to the volume, and features stand for a kernel of the space. "graph": the
+        measure are the degrees, and features stand for the kernel of the graph, as if a point were a node.
+    volume : float
+        Of the space, as a volume also in the graph clock.
+    notes : tuple of pairs of str
+        What was chosen, for the summary.
+    """
+
+    setting: Setting
+    kernel: AbstractKernel
+    clock: str
+    volume: float
+    notes: tuple[tuple[str, str], ...]
+
+    @property
+    def graph(self) -> Graph:
+        """The graph."""
+        return self.setting.graph
+
+
+@dataclass(frozen=True, eq=False)
+class _Source:
+    """The nodes that a graph can be built on."""
+
+    nodes: Any  # an array of points or a TriangleMesh
+    dim: int
+    options: GraphOptions
+    manifold: AbstractManifold | None = None
+    n_jobs: int = 1
+
+    @property
+    def mesh(self) -> TriangleMesh | None:
+        return self.nodes if isinstance(self.nodes, TriangleMesh) else None
+
+    @property
+    def metric(self) -> AbstractManifold | None:
+        # Only there are distances between nearby points not those of their coordinates.
+        own = self.manifold if isinstance(self.manifold, FlatTorus | HyperbolicSpace) else None
+        return self.options.metric or own
+
+    def sampling(self) -> Sampling:
+        if self.mesh is not None:
+            return Sampling.of_mesh(self.mesh)
+        return Sampling.of_cloud(NeighborSearch(self.nodes, self.metric, self.n_jobs), self.dim)
+
+
+def prepare_space(space: Any, kernel: Any, graph: Any, streams: Streams, n_jobs: int) -> Space:
+    """Build the graph of a space and resolve the kernel on it.
+
+    Parameters
+    ----------
+    space : array of points, TriangleMesh, AbstractManifold or Graph
+    kernel : AbstractKernel, callable or None
+    graph : GraphOptions, callable, Graph or None
+    streams : Streams
+    n_jobs : int
+    """
+    if kernel is not None and not callable(kernel):
+        check_kernel(kernel)
+    notes: dict[str, str] = {}
+    built, stated = _build(space, kernel, graph, notes, n_jobs)
+    if built.points is None:
+        raise ValueError("The graph has no points, so no features for new ones; give them to Graph.from_affinity.")
+    dim = _dimension(built, space, graph)
+    notes["dimension"] = str(dim)
+    if isinstance(stated, AbstractKernel):
+        resolved = stated.resolve(built, dim).on(built)
+        clock = "graph" if resolved == stated else "manifold"
+    else:
+        clock = "manifold"
+    volume = _volume(built, dim)
+    measure = _measure(built, volume) if clock == "manifold" else built.degrees
+    if not isinstance(stated, AbstractKernel):
+        fit = _fit_series(stated, built, measure, streams)
+        notes["series"] = f"fitted to the given function, relative error {fit.held_out_error:.2g} on held-out pairs"
+        stated = resolved = fit.kernel
+    asymmetric = not resolved.is_positive
+    width = _width(built, resolved if asymmetric else resolved.root(), dim)
+    setting = Setting(built, resolved, measure, dim, width, asymmetric)
+    return Space(setting, stated, clock, volume, tuple(notes.items()))
+
+
+def _build(space: Any, kernel: Any, graph: Any, notes: dict[str, str], n_jobs: int) -> tuple[Graph, Any]:
+    """The graph, and the kernel as stated or chosen."""
+    given = space if isinstance(space, Graph) else graph
+    if isinstance(given, Graph):
+        _check_given(space, graph)
+        notes["graph"] = f"as given: {given}"
+        return given, _default_on(given, notes) if kernel is None else kernel
+    if graph is None or isinstance(graph, GraphOptions):
+        return _build_by_options(space, kernel, graph or GraphOptions(), notes, n_jobs)
+    if not callable(graph):
+        reject("graph", "None, GraphOptions, a Graph or a function of the points", repr(graph), TypeError)
+    nodes = space.grid(4000) if isinstance(space, AbstractManifold) else space
+    built = graph(nodes)
+    if not isinstance(built, Graph):
+        reject("graph", "a function that returns a Graph", type(built).__name__, TypeError)
+    notes["graph"] = f"as built: {built}"
+    return built, _default_on(built, notes) if kernel is None else kernel
+
+
+def _check_given(space: Any, graph: Any) -> None:
+    """A graph takes the place of the space, or stands on its very points."""
+    if isinstance(space, Graph):
+        if graph is not None:
+            reject("graph", "None where the space is a graph itself", repr(graph))
+    elif isinstance(space, AbstractManifold | TriangleMesh) or not np.array_equal(space, graph.points):
+        reject("graph", "a graph on the very points that are fitted; or fit the graph itself", repr(graph))
+
+
+def _default_on(graph: Graph, notes: dict[str, str]) -> AbstractKernel:
+    """The kernel by default on a graph that is given."""
+    t = graph.time(float(graph.n_steps or _STEPS_BY_DEFAULT))
+    notes["kernel"] = f"t = {t:.3g}, the time of {graph.n_steps or _STEPS_BY_DEFAULT:g} steps"
+    return HeatKernel(t)
+
+
+def _build_by_options(
+    space: Any, kernel: Any, options: GraphOptions, notes: dict[str, str], n_jobs: int
+) -> tuple[Graph, Any]:
+    source = _source(space, kernel, options, n_jobs)
+    heat = _wants_heat(source, kernel)
+    if heat and kernel is None:
+        kernel = _default_kernel(source.sampling(), source, notes)
+    if not heat:
+        graph = _plain_graph(source, kernel, notes)
+        return graph, _default_on(graph, notes) if kernel is None else kernel
+    t = _graph_time(kernel, source)
+    source, kept = _thinned(source, t, notes)
+    weights = options.weights if kept is None or isinstance(options.weights, str) else "auto"
+    if source.manifold is not None and isinstance(weights, str):
+        weights = source.manifold.grid_weights(len(source.nodes))
+    dim = None if source.mesh is not None else source.dim
+    graph = heat_graph(
+        source.nodes, t, n_steps=options.n_steps, weights=weights, dim=dim, metric=source.metric, n_jobs=n_jobs
+    )
+    notes["graph"] = f"heat graph, {graph.n_nodes} nodes, {graph.n_steps} steps of {t / (graph.n_steps or 1):.3g}"
+    return graph, kernel
+
+
+def _source(space: Any, kernel: Any, options: GraphOptions, n_jobs: int) -> _Source:
+    """The nodes to build on: points, the vertices of a mesh, or points laid out on a manifold."""
+    if isinstance(space, TriangleMesh):
+        if options.dim not in (None, 2):
+            reject("dim", "2 or None on a mesh", options.dim)
+        return _Source(space, 2, options, n_jobs=n_jobs)
+    if isinstance(space, AbstractManifold):
+        n = options.n_nodes if isinstance(options.n_nodes, int) else _nodes_for(space, kernel)
+        return _Source(space.grid(n), space.dim, options, space, n_jobs)
+    points = np.array(check_points(space, "X", min_rows=2))
+    if isinstance(options.n_nodes, int) and options.n_nodes < len(points):
+        points = points[thin(points, options.n_nodes)]
+    dim = options.dim
+    if dim is None:
+        dim = estimate_dimension(points, metric=options.metric) if len(points) > 2 else 1
+    return _Source(points, dim, options, n_jobs=n_jobs)
+
+
+def _wants_heat(source: _Source, kernel: Any) -> bool:
+    options = source.options
+    if options.kind != "auto":
+        return options.kind == "heat"
+    if options.n_neighbors is not None or options.density_correction is not None:
+        return False
+    in_steps = isinstance(kernel, AbstractKernel) and not _on_manifold_clock(kernel)
+    return not in_steps and source.dim <= HEAT_DIM and len(getattr(source.nodes, "vertices", source.nodes)) > 4
+
+
+def _on_manifold_clock(kernel: AbstractKernel) -> bool:
+    """Whether a kernel or a part of it is stated in the manifold clock."""
+    parts = kernel.get_params().values()
+    own = isinstance(kernel, HeatKernel) or (isinstance(kernel, MaternKernel) and kernel.clock == "manifold")
+    return own or any(isinstance(part, AbstractKernel) and _on_manifold_clock(part) for part in parts)
+
+
+def _graph_time(kernel: Any, source: _Source) -> float:
+    """The time of the heat graph: that of the kernel, or a part of a Matern kernel's."""
+    if not isinstance(kernel, AbstractKernel):
+        return _default_time(source.sampling(), source)
+    if isinstance(kernel, HeatKernel):
+        return kernel.t
+    if isinstance(kernel, MaternKernel):
+        return _MATERN_STEPS * kernel.lengthscale**2
+    times = [_graph_time(part, source) for part in kernel.get_params().values() if isinstance(part, AbstractKernel)]
+    return min(times) if times else _default_time(source.sampling(), source)
+
+
+def _default_kernel(sampling: Sampling, source: _Source, notes: dict[str, str]) -> AbstractKernel:
+    t = _default_time(sampling, source)
+    notes["kernel"] = f"t = {t:.3g}, from the density of the points (a width of {np.sqrt(2 * t):.3g})"
+    return HeatKernel(t)
+
+
+def _default_time(sampling: Sampling, source: _Source) -> float:
+    """A heat time that the nodes can resolve, that few features can carry, and that sees the shape of the space."""
+    dim, volume = sampling.dim, sampling.volume
+    resolved = 2 / np.pi * (_NODES_OF_A_WIDTH * volume / sampling.n) ** (2 / dim)
+    carried = (volume / _FEATURES_BY_DEFAULT) ** (2 / dim)
+    points = source.nodes if source.mesh is None else source.mesh.vertices
+    extent2 = float((np.ptp(points, axis=0) ** 2).sum())
+    return float(min(max(resolved, carried), _WIDEST * extent2))
+
+
+def _thinned(source: _Source, t: float, notes: dict[str, str]) -> tuple[_Source, IntArray | None]:
+    """The source without nodes that the kernel does not need, and which were kept; None for all."""
+    if source.mesh is not None or source.manifold is not None or source.options.n_nodes != "auto":
+        return source, None
+    if source.metric is not None or not isinstance(source.options.weights, str):
+        return source, None
+    sampling = source.sampling()
+    density = _THINNED_FOOTPRINT * (_THINNED_STEPS / (4 * np.pi * t)) ** (source.dim / 2)
+    enough = max(_FEWEST_NODES, int(density * sampling.volume))
+    if len(source.nodes) < _WORTH_THINNING * enough:
+        return source, None
+    kept = thin(source.nodes, enough)
+    notes["thinned"] = f"{enough} farthest of {len(source.nodes)} points: more are not needed for t = {t:.3g}"
+    return _Source(source.nodes[kept], source.dim, source.options, n_jobs=source.n_jobs), kept
+
+
+def _nodes_for(manifold: AbstractManifold, kernel: Any) -> int:
+    """How many nodes to lay out on a manifold."""
+    if not isinstance(kernel, HeatKernel):
+        return 4000
+    density = _MANIFOLD_FOOTPRINT * (_MANIFOLD_STEPS / (4 * np.pi * kernel.t)) ** (manifold.dim / 2)
+    return int(np.clip(density * manifold.volume, _FEWEST_NODES, _MOST_NODES))
+
+
+def _plain_graph(source: _Source, kernel: Any, notes: dict[str, str]) -> Graph:
+    """The edges of a mesh, or nearest neighbours."""
+    options = source.options
+    if source.mesh is not None and options.kind != "knn":
+        if source.metric is not None:
+            reject("metric", "None on a mesh, whose own edges are followed", repr(source.metric))
+        notes["graph"] = f"edges of the mesh, {source.mesh.n_vertices} nodes"
+        return mesh_graph(source.mesh)
+    if options.kind == "mesh":
+        reject("kind", "'mesh' only where the space is a TriangleMesh", repr(options.kind))
+    correction = options.density_correction
+    if correction is None:
+        in_steps = isinstance(kernel, AbstractKernel) and not _on_manifold_clock(kernel)
+        correction = 0.0 if in_steps else 1.0
+    graph = knn_graph(
+        source.nodes if source.mesh is None else source.mesh.vertices,
+        n_neighbors=options.n_neighbors,
+        density_correction=correction,
+        metric=source.metric,
+        n_jobs=source.n_jobs,
+    )
+    neighbors = "" if options.n_neighbors is None else f", {options.n_neighbors} each"
+    notes["graph"] = f"nearest neighbours{neighbors}, {graph.n_nodes} nodes, density exponent {correction:g}"
+    return graph
+
+
+def _dimension(graph: Graph, space: Any, options: Any) -> int:
+    given = options.dim if isinstance(options, GraphOptions) else None
+    if given is not None:
+        return int(given)
+    if isinstance(space, AbstractManifold):
+        return space.dim
+    if mesh_of(graph) is not None:
+        return 2
+    if graph.metric is not None:
+        return graph.metric.dim
+    return estimate_dimension(graph.points) if graph.n_nodes > 2 else 1
+
+
+def mesh_of(graph: Graph) -> TriangleMesh | None:
+    """The mesh that a graph stands on, if there is one."""
+    if isinstance(graph.extension, MeshExtension):
+        return graph.extension.mesh
+    if isinstance(graph.extension, HeatExtension) and graph.extension.surface is not None:
+        return graph.extension.surface.mesh
+    return None
+
+
+def _volume(graph: Graph, dim: int) -> float:
+    """Volume of the space: known to the graph, the mesh or the metric, else estimated from the density."""
+    if graph.weights is not None:
+        return float(graph.weights.sum())
+    mesh = mesh_of(graph)
+    if mesh is not None:
+        return float(mesh.area)
+    if graph.metric is not None and not isinstance(graph.metric, HyperbolicSpace):
+        return float(graph.metric.volume)
+    return Sampling.of_cloud(NeighborSearch(graph.points, graph.metric), dim).volume
+
+
+def _measure(graph: Graph, volume: float) -> FloatArray:
+    """Volume that each node stands for."""
+    if graph.weights is not None:
+        return graph.weights
+    return graph.degrees * (volume / float(graph.degrees.sum()))
+
+
+def _width(graph: Graph, series: AbstractKernel, dim: int) -> float:
+    """Standard deviation of a signature along one axis: sqrt(2 t) for the mean time t of its walks."""
+    near = np.array([1.0 - 1e-6, 1.0])
+    low, high = series.spectral(near)
+    mean_length = abs(float((high - low) / (1e-6 * high))) if high else 1.0
+    return float(np.sqrt(2 * mean_length * graph.time(1.0, dim)))
+
+
+def _fit_series(function: Any, graph: Graph, measure: FloatArray, streams: Streams) -> SeriesFit:
+    """Coefficients of the series closest to a function F(X, Y) of two sets of points."""
+    rng = streams.generator("features.series")
+    n = graph.n_nodes
+    rows = rng.choice(n, min(n, _FITTED_ROWS), replace=False)
+    columns = rng.choice(n, min(n, _FITTED_COLUMNS), replace=False)
+    values = np.asarray(function(graph.points[rows], graph.points[columns]), dtype=np.float64)
+    if values.shape != (len(rows), len(columns)):
+        reject("kernel", f"a function whose result has shape {(len(rows), len(columns))}", values.shape)
+    if not np.isfinite(values).all():
+        reject("kernel", "a function with finite values", "NaN or inf")
+    roots = np.sqrt(measure)
+    targets = values * roots[rows][:, None] * roots[columns]
+    i, j = np.repeat(rows, len(columns)), np.tile(columns, len(rows))
+    return SeriesKernel.fit(graph, i, j, targets.ravel(), degree=_FITTED_DEGREE)

@@ -1,0 +1,164 @@
+"""The two networks as plain functions on arrays, the same lines for NumPy and torch (``xp`` is either module).
+
+The first layer can be applied to the point, the anchor and the pair apart, and the three parts added: a point meets
+all anchors by broadcasting.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manifoldrf._validation import FloatArray
+
+Floats = NDArray[np.float32]
+
+TOP = 600.0  # largest target of the network "log": about the paper's, exp(10 W) on its graphs
+MARGIN = 1.5  # predictions stop at so many times the largest target
+_SATURATION = 8.0  # squared width at which differences are half saturated; the signature is e^-4 there
+_LONGEST = 12.0  # widths at which distances saturate; the signature is long negligible
+_MOST_AXES = 6  # coordinates whose products are inputs: 21 of them
+_LOWEST = -60.0  # log g: e^-60 of the unit, which single precision still holds
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """How positions become inputs.
+
+    The paper does not say that inputs are scaled. On the unit sphere these are the plain coordinates and distances;
+    in other units the network would not train.
+
+    Attributes
+    ----------
+    centre : array of shape (d,)
+    unit : float
+        Half the extent of the cloud: inputs are about in [-1, 1], whatever the user's units.
+    low, high : arrays of shape (d,)
+        Positions are moved into this box, twice as wide as the cloud: far away, the field is that of its wall.
+    width : float
+        Of a signature.
+    axes : array of shape (d', p) or None
+        Main axes of the cloud, where it has too many coordinates for all their products.
+    box : array of shape (d,) or None
+        Sides of a periodic box. Its coordinates are put on circles, which keeps lengths and has no seam.
+    """
+
+    centre: FloatArray
+    unit: float
+    low: FloatArray
+    high: FloatArray
+    width: float
+    axes: FloatArray | None = None
+    box: FloatArray | None = None
+
+    def place(self, xp: Any, positions: Any) -> Any:
+        """Positions where the field is defined, shape (q, d): finite and not far away."""
+        if self.box is None:
+            return xp.clip(positions, _like(positions, self.low), _like(positions, self.high))
+        return xp.remainder(positions, _like(positions, self.box))
+
+    def coordinates(self, xp: Any, placed: Any) -> Any:
+        """Inputs of positions, shape (q, d')."""
+        if self.box is None:
+            return (placed - _like(placed, self.centre)) / self.unit
+        radius = _like(placed, self.box / (2 * math.pi))
+        angle = placed / radius
+        return xp.concatenate((radius * xp.cos(angle), radius * xp.sin(angle)), -1) / self.unit
+
+
+def make_frame(points: FloatArray, width: float, box: tuple[float, ...] | None) -> Frame:
+    """The frame of a cloud."""
+    sides = None if box is None else np.asarray(box, dtype=np.float64)
+    low, high = points.min(axis=0), points.max(axis=0)
+    span = float((high - low).max()) or 1.0
+    unit = span / 2 if sides is None else float(sides.max()) / (2 * math.pi)
+    frame = Frame((low + high) / 2, unit, low - span / 2, high + span / 2, width, None, sides)
+    inputs = frame.coordinates(np, points)
+    if inputs.shape[1] <= _MOST_AXES:
+        return frame
+    values, vectors = np.linalg.eigh(np.cov(inputs.T))
+    axes = vectors[:, np.argsort(values)[::-1][:_MOST_AXES]]
+    return Frame(frame.centre, unit, frame.low, frame.high, width, axes, sides)
+
+
+def n_inputs(network: str, frame: Frame, dim: int) -> int:
+    """Number of inputs of the first layer, for positions with ``dim`` inputs."""
+    if network == "paper":
+        return 2 * dim + 1
+    p = dim if frame.axes is None else frame.axes.shape[1]
+    return dim + p * (p + 1) // 2 + 2
+
+
+def start_weights(network: str, first: int, hidden: int, rng: np.random.Generator) -> list[Floats]:
+    """Three layers to begin with: uniform in +-1/sqrt(inputs), as torch does, but for the last of "log"."""
+    sizes = [(first, (first, hidden)), (first, (hidden,)), (hidden, (hidden, hidden)), (hidden, (hidden,))]
+    sizes += [(hidden, (hidden, 1)), (hidden, (1,))]
+    weights = [(rng.uniform(-1.0, 1.0, shape) / math.sqrt(n)).astype(np.float32) for n, shape in sizes]
+    if network == "log":
+        weights[-2] *= np.float32(0.1)  # begin near the Gaussian of the known width
+        weights[-1] = np.array([math.log(TOP), -0.5], dtype=np.float32)  # c and a
+    return weights
+
+
+def pair_inputs(xp: Any, network: str, frame: Frame, pair: tuple[Any, Any, Any]) -> tuple[Any, Any]:
+    """Inputs that belong to no end alone, shape (..., p), and |x - w|^2 in squared widths, shape (...).
+
+    ``pair`` is (x, w, d(x, w)) with shapes that broadcast.
+    """
+    point, anchor, path = pair
+    if network == "paper":
+        return (path / frame.unit)[..., None], None
+    gap = (point - anchor) * (frame.unit / frame.width)
+    squared = (gap * gap).sum(-1)
+    if frame.axes is not None:
+        gap = xp.einsum(
+            "...i,ij->...j", gap, _like(gap, frame.axes)
+        )  # no matrix product: its bits depend on threads
+    bounded = gap / xp.sqrt(_SATURATION * (1 + squared / _SATURATION))[..., None]
+    first, second = np.triu_indices(gap.shape[-1])
+    lengths = [_bounded_length(xp, size)[..., None] for size in (squared, (path / frame.width) ** 2)]
+    return xp.concatenate((bounded[..., first] * bounded[..., second], *lengths), -1), squared
+
+
+def joint_inputs(xp: Any, network: str, frame: Frame, pair: tuple[Any, Any, Any]) -> tuple[Any, Any]:
+    """All inputs of listed pairs, shape (n, n_inputs), and |x - w|^2."""
+    point, anchor, _ = pair
+    both, squared = pair_inputs(xp, network, frame, pair)
+    ends = (point, anchor) if network == "paper" else (0.5 * (point + anchor),)
+    return xp.concatenate((*ends, both), -1), squared
+
+
+def first_layer(network: str, weights: Any, dim: int) -> tuple[Any, Any, Any]:
+    """The first matrix in three parts: for the point, for the anchor and for the inputs of the pair."""
+    matrix = weights[0]
+    if network == "paper":
+        return matrix[:dim], matrix[dim : 2 * dim], matrix[2 * dim :]
+    return 0.5 * matrix[:dim], 0.5 * matrix[:dim], matrix[dim:]
+
+
+def upper_layers(xp: Any, network: str, weights: Any, hidden: Any, squared: Any) -> Any:
+    """From the first hidden layer, before its ReLU, to the values."""
+    _, _, second, bias, last, ends = weights
+    top = (xp.relu(xp.relu(hidden) @ second + bias) @ last)[..., 0]
+    return finish(xp, network, ends, top, squared)
+
+
+def finish(xp: Any, network: str, ends: Any, top: Any, squared: Any) -> Any:
+    """From the output of the last layer to the values, in the network's unit."""
+    if network == "paper":
+        return top + ends[0]
+    return xp.exp(xp.clip(ends[0] + ends[1] * squared + top, _LOWEST, math.log(TOP) + 3))
+
+
+def _bounded_length(xp: Any, squared: Any) -> Any:
+    """Length in widths, saturated; smooth at zero as far as single precision is concerned."""
+    return xp.sqrt((squared + 1e-12) / (1 + squared / _LONGEST**2))
+
+
+def _like(sample: Any, values: Any) -> Any:
+    """``values`` as an array or a tensor of the same kind and precision as ``sample``."""
+    if isinstance(sample, np.ndarray):
+        return values.astype(sample.dtype)
+    return sample.new_tensor(values)

@@ -1,0 +1,306 @@
+"""Training of a network on pairs: a plain loop that can be interrupted and taken up again, with the same bits.
+
+All random numbers come from named streams, one for each epoch, so that no generator has a state to be kept.
+"""
+
+import dataclasses
+import hashlib
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from manifoldrf._files import atomic_path
+from manifoldrf._random import Streams
+from manifoldrf._validation import reject
+from manifoldrf.fields._network import Floats, joint_inputs, n_inputs, start_weights, upper_layers
+from manifoldrf.fields._pairs import SMALL, Pairs, Problem
+from manifoldrf.fields.mlp_options import MlpOptions, TrainingInfo
+from manifoldrf.signatures._engines import Progress
+
+_ROWS_AT_ONCE = 4096  # in a forward and backward pass: layers of 2 MB stay in the cache
+_PAIRS_AT_ONCE = 65_536  # whose inputs are computed together
+_EPOCHS_BETWEEN = 10  # checkpoints
+# The rate climbs from a tenth of its peak during this share of the steps, then falls to a thousandth on a cosine.
+_CLIMB = 0.15
+_FIRST, _LAST = 0.1, 1e-3
+_VERSION = "1"  # of the checkpoint's layout
+
+
+@dataclass
+class _State:
+    """What changes during training."""
+
+    weights: list[Any]
+    optimizer: Any
+    best: list[Floats]
+    best_epoch: int = 0
+    train_loss: list[float] = dataclasses.field(default_factory=list)
+    validation_loss: list[float] = dataclasses.field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def epoch(self) -> int:
+        return len(self.train_loss)
+
+
+def train(
+    problem: Problem, options: MlpOptions, streams: Streams, progress: Progress
+) -> tuple[list[Floats], TrainingInfo]:
+    """Best weights and the record of the training."""
+    device = pick_device(options.device)
+    state = _begin(problem, options, streams, device)
+    print_of = "" if options.checkpoint is None else _fingerprint(problem, options, streams)
+    path = None if options.checkpoint is None else Path(options.checkpoint)
+    if path is not None and path.exists():
+        _restore(state, path, print_of, device)
+    data = {name: _Tensors(problem, getattr(problem, name), device) for name in ("train", "validation")}
+    total = int(options.epochs or 0)
+    while state.epoch < total and not _tired(state, options):
+        progress("training epochs", state.epoch, total)
+        began = time.perf_counter()
+        _run_epoch(state, data, problem, options, streams)
+        state.seconds += time.perf_counter() - began
+        last = state.epoch == total or _tired(state, options)
+        if path is not None and (last or state.epoch % _EPOCHS_BETWEEN == 0):
+            _save(state, path, print_of, streams)
+    progress("training epochs", total, total)
+    return state.best, _report(state, data["validation"], problem, options)
+
+
+def pick_device(device: str) -> str:
+    """The device asked for; "cuda" where there is none is an error."""
+    import torch
+
+    found = torch.cuda.is_available()
+    if device == "cuda" and not found:
+        reject("device", "'cpu' or 'auto' on a machine without CUDA", "'cuda'")
+    return "cuda" if found and device != "cpu" else "cpu"
+
+
+def saved_streams(checkpoint: Any) -> Streams | None:
+    """Streams of an existing checkpoint: a training without a seed goes on with those it began with."""
+    if checkpoint is None or not Path(checkpoint).exists():
+        return None
+    return Streams(bytes.fromhex(_read(Path(checkpoint))[1]["root"]))
+
+
+class _Tensors:
+    """Inputs and targets of all pairs on the device."""
+
+    def __init__(self, problem: Problem, pairs: Pairs, device: str) -> None:
+        import torch
+
+        n, dim = len(pairs.rows), problem.starts.shape[1]
+        inputs = np.zeros((n, n_inputs(problem.network, problem.frame, dim)), dtype=np.float32)
+        squared = np.zeros(n, dtype=np.float32)
+        for start in range(0, n, _PAIRS_AT_ONCE):
+            part = slice(start, start + _PAIRS_AT_ONCE)
+            ends = (problem.starts[pairs.rows[part]], problem.anchors[pairs.columns[part]], pairs.paths[part])
+            inputs[part], found = joint_inputs(np, problem.network, problem.frame, ends)
+            squared[part] = 0.0 if found is None else found
+        self.inputs = torch.as_tensor(inputs, device=device)
+        self.squared = torch.as_tensor(squared, device=device)
+        self.targets = torch.as_tensor(pairs.targets, device=device)
+        self.factors = torch.as_tensor(pairs.factors, device=device)
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def values(self, network: str, weights: Any, part: Any) -> Any:
+        """Predictions for some pairs."""
+        import torch
+
+        hidden = torch.addmm(weights[1], self.inputs[part], weights[0])
+        return upper_layers(torch, network, weights, hidden, self.squared[part])
+
+
+def _begin(problem: Problem, options: MlpOptions, streams: Streams, device: str) -> _State:
+    import torch
+
+    n_first = n_inputs(options.network, problem.frame, problem.starts.shape[1])
+    first = start_weights(options.network, n_first, options.hidden, streams.generator("first weights"))
+    weights = [torch.tensor(array, device=device, requires_grad=True) for array in first]
+    optimizer = torch.optim.Adam(weights, lr=float(options.learning_rate or 0), fused=True)
+    return _State(weights, optimizer, first)
+
+
+def _run_epoch(
+    state: _State, data: dict[str, _Tensors], problem: Problem, options: MlpOptions, streams: Streams
+) -> None:
+    """One pass over the pairs in a new order, then the loss at the held-out starts."""
+    import torch
+
+    train, batch = data["train"], int(options.batch or 0)
+    draw = streams.generator(f"order of epoch {state.epoch}").permutation(len(train))
+    order = torch.as_tensor(draw, device=train.targets.device)
+    steps = math.ceil(len(train) / batch)
+    total = 0.0
+    for step in range(steps):
+        _set_rate(state.optimizer, options, state.epoch + step / steps)
+        total += _step(state, train, order[step * batch : (step + 1) * batch], problem, options)
+    state.train_loss.append(total / len(train))
+    state.validation_loss.append(_mean_loss(state.weights, data["validation"], problem, options))
+    if not math.isfinite(state.train_loss[-1]):
+        reject("learning_rate", "smaller: the training diverged", options.learning_rate)
+    if state.best_epoch == 0 or state.validation_loss[-1] < state.validation_loss[state.best_epoch - 1]:
+        state.best_epoch = state.epoch
+        state.best = [weight.detach().cpu().numpy().copy() for weight in state.weights]
+
+
+def _step(state: _State, train: _Tensors, chosen: Any, problem: Problem, options: MlpOptions) -> float:
+    """One step of Adam on the mean loss of a batch, its gradient summed over parts; returns the summed loss."""
+    state.optimizer.zero_grad(set_to_none=True)
+    total = 0.0
+    for part in chosen.split(_ROWS_AT_ONCE):
+        values = train.values(problem.network, state.weights, part)
+        loss = _losses(options.loss, values, train.targets[part]).sum()
+        (loss / len(chosen)).backward()
+        total += float(loss.detach())
+    state.optimizer.step()
+    return total
+
+
+def _losses(kind: str | None, values: Any, targets: Any) -> Any:
+    """Loss of every pair."""
+    if kind == "relative":
+        return (values - targets).abs() / targets.clamp_min(SMALL)
+    squares = (values - targets) ** 2
+    # The noise of a walk's estimate grows like the square root of its value.
+    return squares if kind == "l2" else squares / (targets + 1)
+
+
+def _set_rate(optimizer: Any, options: MlpOptions, epoch: float) -> None:
+    """Learning rate at a time, in epochs."""
+    rate = float(options.learning_rate or 0)
+    if options.schedule == "one-cycle":
+        share = epoch / float(options.epochs or 1)
+        if share < _CLIMB:
+            rate *= _FIRST + (1 - _FIRST) * share / _CLIMB
+        else:
+            fall = 0.5 * (1 + math.cos(math.pi * (share - _CLIMB) / (1 - _CLIMB)))
+            rate *= _LAST + (1 - _LAST) * fall
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+
+def _predictions(weights: Any, data: _Tensors, problem: Problem) -> Any:
+    """Values of all pairs, a part at a time."""
+    torch = _torch()
+    with torch.no_grad():
+        parts = torch.arange(len(data), device=data.targets.device).split(_ROWS_AT_ONCE)
+        return torch.cat([data.values(problem.network, weights, part) for part in parts])
+
+
+def _mean_loss(weights: Any, data: _Tensors, problem: Problem, options: MlpOptions) -> float:
+    return float(_losses(options.loss, _predictions(weights, data, problem), data.targets).mean())
+
+
+def _tired(state: _State, options: MlpOptions) -> bool:
+    """Whether the validation loss has not fallen for too long."""
+    return options.patience is not None and state.epoch - state.best_epoch >= options.patience
+
+
+def _report(state: _State, data: _Tensors, problem: Problem, options: MlpOptions) -> TrainingInfo:
+    """Figures of the best weights at the held-out starts, in the paper's unit."""
+    torch = _torch()
+    weights = [torch.as_tensor(array, device=data.targets.device) for array in state.best]
+    factors = data.factors.double()
+    found = _predictions(weights, data, problem).clamp_min(0).double() * factors
+    truth = data.targets.double() * factors
+    squares = float(((found - truth) ** 2).mean())
+    spread = float(((truth - truth.mean()) ** 2).mean())
+    return TrainingInfo(
+        epochs=state.epoch,
+        stopped_by="epochs" if state.epoch == options.epochs else "patience",
+        best_epoch=state.best_epoch,
+        train_loss=tuple(state.train_loss),
+        validation_loss=tuple(state.validation_loss),
+        validation_r2=1 - squares / spread if spread > 0 else math.nan,
+        validation_re=float(((found - truth).abs() / truth.clamp_min(SMALL)).mean()),
+        validation_mse=squares,
+        n_train=len(problem.train.rows),
+        n_validation=len(data),
+        seconds=state.seconds,
+    )
+
+
+def _fingerprint(problem: Problem, options: MlpOptions, streams: Streams) -> str:
+    """Hash of all that the weights follow from: data, options and seed."""
+    digest = hashlib.blake2b(streams.root, digest_size=16)
+    settings = {name: value for name, value in vars(options).items() if name not in ("checkpoint", "device")}
+    digest.update(repr(sorted(settings.items())).encode())
+    for owner in (problem.frame, problem.train, problem.validation, problem):
+        for name, value in sorted(vars(owner).items()):
+            if isinstance(value, np.ndarray):
+                digest.update(
+                    f"{name} {value.dtype} {value.shape}".encode() + np.ascontiguousarray(value).tobytes()
+                )
+            elif isinstance(value, str | float | None):
+                digest.update(f"{name} {value!r}".encode())
+    return digest.hexdigest()
+
+
+def _save(state: _State, path: Path, fingerprint: str, streams: Streams) -> None:
+    """Write the complete state; an interrupt leaves the one before."""
+    arrays: dict[str, NDArray[Any]] = {
+        "train_loss": np.array(state.train_loss),
+        "validation_loss": np.array(state.validation_loss),
+        "seconds": np.array([state.seconds]),
+        "best_epoch": np.array([state.best_epoch]),
+    }
+    for i, weight in enumerate(state.weights):
+        arrays[f"weight.{i}"] = weight.detach().cpu().numpy()
+        arrays[f"best.{i}"] = state.best[i]
+        for name, value in state.optimizer.state[weight].items():
+            arrays[f"adam.{i}.{name}"] = value.detach().cpu().numpy()
+    metadata = {"manifoldrf": _VERSION, "fingerprint": fingerprint, "root": streams.root.hex()}
+    with atomic_path(path) as temporary:
+        save_file({name: np.ascontiguousarray(value) for name, value in arrays.items()}, temporary, metadata)
+
+
+def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """Arrays and notes of a checkpoint, or one clear sentence."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dictionary)
+    except (SafetensorError, OSError) as error:
+        reject("checkpoint", f"a checkpoint that can be read ({error})", path)
+    if metadata.get("manifoldrf") != _VERSION or not {"fingerprint", "root"} <= set(metadata):
+        reject("checkpoint", "a checkpoint of this training, or a new name", f"{path}, a file of another kind")
+    return arrays, metadata
+
+
+def _restore(state: _State, path: Path, fingerprint: str, device: str) -> None:
+    """Take up the state of a checkpoint."""
+    arrays, metadata = _read(path)
+    if metadata["fingerprint"] != fingerprint:
+        reject("checkpoint", "of the same data, options and seed, or a new name", f"{path}, of another training")
+    torch = _torch()
+    try:
+        with torch.no_grad():
+            for i, weight in enumerate(state.weights):
+                weight.copy_(torch.as_tensor(arrays[f"weight.{i}"]))
+                state.optimizer.state[weight] = {
+                    name: torch.as_tensor(arrays[f"adam.{i}.{name}"]).to(device)
+                    for name in ("step", "exp_avg", "exp_avg_sq")
+                }
+        state.best = [arrays[f"best.{i}"] for i in range(len(state.weights))]
+        state.train_loss = arrays["train_loss"].tolist()
+        state.validation_loss = arrays["validation_loss"].tolist()
+        state.best_epoch, state.seconds = int(arrays["best_epoch"][0]), float(arrays["seconds"][0])
+    except (KeyError, RuntimeError) as error:
+        reject("checkpoint", f"a complete checkpoint ({error})", path)
+
+
+def _torch() -> Any:
+    import torch
+
+    return torch

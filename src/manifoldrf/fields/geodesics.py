@@ -1,0 +1,121 @@
+"""Distances along a graph from any point of the space to a fixed list of anchors."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manifoldrf._validation import FloatArray, IntArray
+from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.manifolds import AbstractManifold
+from manifoldrf.geometry.neighbors import NeighborSearch
+
+_NEAREST = 8  # nodes that a path may begin at: the paper's number of neighbours in a graph
+_ENTRIES_AT_ONCE = 4_000_000  # distances held in double precision, 32 MB
+_BEYOND = 2.0  # what cannot be reached counts as this many times the largest distance
+
+
+@dataclass(frozen=True, eq=False)
+class GraphDistances:
+    """d(z, w_l) = min over the nodes x_j nearest to z of |z - x_j| + d(x_j, w_l), for every point z.
+
+    Attributes
+    ----------
+    points : array of shape (n_nodes, d)
+    paths : float32 array of shape (n_nodes, m)
+        Shortest paths from the nodes to the anchors; ``far`` where there is none.
+    far : float
+        Largest value: what cannot be reached is twice as far as the farthest that can.
+    metric : AbstractManifold, optional
+        Along which |z - x_j| is measured; in ambient space by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manifoldrf import Sphere, knn_graph
+    >>> from manifoldrf.fields.geodesics import graph_distances
+    >>> distances = graph_distances(knn_graph(Sphere().grid(500)), np.array([0, 499]))
+    >>> distances.at(np.array([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]])).round(1).tolist()
+    [[0.1, 3.3], [3.3, 0.1]]
+    """
+
+    points: FloatArray
+    paths: NDArray[np.float32]
+    far: float
+    metric: AbstractManifold | None = None
+
+    @cached_property
+    def _search(self) -> NeighborSearch:
+        return NeighborSearch(self.points, self.metric)
+
+    def nearest(self, queries: FloatArray) -> tuple[FloatArray, IntArray]:
+        """Distances to the nearest nodes and their positions, both (q, k)."""
+        k = min(_NEAREST, len(self.points))
+        if self.metric is not None:
+            return self._search.knn(queries, k)
+        # The tree itself: an approximate search finds other nodes when other queries are in the batch.
+        steps, nodes = self._search.tree.query(queries, k=k)
+        return steps.reshape(len(queries), k), nodes.reshape(len(queries), k)
+
+    def through(self, steps: FloatArray, nodes: IntArray) -> NDArray[np.float32]:
+        """Distances to all anchors of one query whose nearest nodes are known: shape (m,)."""
+        lengths = self.paths[nodes] + steps[:, None].astype(np.float32)  # (k, m)
+        result: NDArray[np.float32] = np.minimum(lengths.min(axis=0), np.float32(self.far))
+        return result
+
+    def at(self, queries: FloatArray) -> NDArray[np.float32]:
+        """d(z, w_l), float32 of shape (q, m)."""
+        steps, nodes = self.nearest(queries)
+        result = np.zeros((len(queries), self.paths.shape[1]), dtype=np.float32)
+        for row in range(len(queries)):
+            result[row] = self.through(steps[row], nodes[row])
+        return result
+
+    def torch_at(self, queries: Any) -> Any:
+        """The same as a tensor in the queries' own precision, with a gradient wherever z is not a node."""
+        import torch
+
+        places = queries.detach().cpu().double().numpy()
+        steps, nodes = self.nearest(places)
+        near = torch.as_tensor(self.points[nodes]).to(queries)  # (q, k, d)
+        gaps = queries[:, None, :] - near
+        if self.metric is not None and self.metric.box is not None:
+            box = queries.new_tensor(self.metric.box)
+            gaps = gaps - box * torch.round(gaps / box)  # to the nearest image
+        straight = _norms(gaps)
+        if self.metric is not None:
+            # Along a metric the length is its own; its gradient is that of the straight line, stretched as much.
+            measured = torch.as_tensor(steps).to(queries)
+            plain = straight.detach()
+            stretch = torch.where(plain > 0, measured / plain.clamp_min(1e-300), 1.0)
+            straight = straight * stretch
+        paths = torch.as_tensor(self.paths[nodes]).to(queries)  # (q, k, m)
+        return (paths + straight[:, :, None]).amin(dim=1).clamp_max(self.far)
+
+
+def graph_distances(graph: Graph, anchors: IntArray) -> GraphDistances:
+    """Shortest paths from every node to the anchors: one search per anchor, a block of them at a time."""
+    n = graph.n_nodes
+    paths = np.full((n, len(anchors)), np.inf, dtype=np.float32)
+    block = max(1, _ENTRIES_AT_ONCE // n)
+    for start in range(0, len(anchors), block):
+        part = slice(start, start + block)
+        paths[:, part] = graph.shortest_paths(anchors[part]).T
+    reached = np.isfinite(paths)
+    far = _BEYOND * float(paths[reached].max()) or 1.0  # anchors reach themselves at least
+    paths[~reached] = far
+    points = graph.points
+    if points is None:
+        raise ValueError("This graph has no points, so it has no distances; give `points` to Graph.from_affinity.")
+    return GraphDistances(np.asarray(points), paths, far, graph.metric)
+
+
+def _norms(gaps: Any) -> Any:
+    """Lengths of the last axis of a tensor; the gradient at zero is zero, not undefined."""
+    import torch
+
+    squares = (gaps * gaps).sum(dim=-1)
+    zero = squares == 0
+    return torch.where(zero, 0.0, torch.where(zero, 1.0, squares).sqrt())

@@ -1,0 +1,195 @@
+"""Fields that a small network is trained for: the paper's, and one that predicts the logarithm."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from manifoldrf._random import SeedLike, Streams
+from manifoldrf._threads import thread_pool
+from manifoldrf._validation import FloatArray, check_jobs, check_points
+from manifoldrf.fields._layers import affine, meet
+from manifoldrf.fields._network import (
+    MARGIN,
+    Floats,
+    Frame,
+    finish,
+    first_layer,
+    make_frame,
+    pair_inputs,
+    upper_layers,
+)
+from manifoldrf.fields._pairs import make_problem, network_scale, paper_unit
+from manifoldrf.fields._training import saved_streams, train
+from manifoldrf.fields.abstract_field import AbstractField, FieldData
+from manifoldrf.fields.geodesics import GraphDistances, graph_distances
+from manifoldrf.fields.mlp_options import MlpOptions, TrainingInfo
+from manifoldrf.signatures._engines import Progress
+
+__all__ = ["MlpField", "fit_mlp"]
+
+_QUERIES_AT_ONCE = 16  # in a task of a thread
+
+
+@dataclass(frozen=True, eq=False)
+class MlpField(AbstractField):
+    """A field given by a network, made by :func:`fit_mlp`.
+
+    Attributes
+    ----------
+    network : str
+        "log" or "paper".
+    weights : tuple of float32 arrays
+    frame : Frame
+        How positions become inputs.
+    distances : GraphDistances
+        The network's last input.
+    anchors : float32 array of shape (m, d')
+        Inputs of the anchors.
+    scale : float
+        What predictions are divided by.
+    largest : float
+        Values are clipped here.
+    raw : bool
+        Whether values are signatures Phi(z, w) of the graph, as for the network "paper"; else h(z, w).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manifoldrf import DiffusionKernel, Sphere, knn_graph
+    >>> from manifoldrf.fields.data import Setting, Teaching, observe
+    >>> from manifoldrf.fields.mlp import fit_mlp
+    >>> from manifoldrf.fields.mlp_options import MlpOptions
+    >>> graph = knn_graph(Sphere().grid(300))
+    >>> setting = Setting(graph, DiffusionKernel(10.0), graph.degrees, 2, np.sqrt(10 * graph.time(1.0, 2)))
+    >>> data = observe(setting, np.arange(300), np.arange(0, 300, 10), Teaching())
+    >>> field, info = fit_mlp(data, MlpOptions(epochs=2), seed=0)
+    >>> values = field.values(Sphere().sample(5, seed=0))
+    >>> values.shape, bool((values >= 0).all()), info.epochs
+    ((5, 30), True, 2)
+    """
+
+    network: str
+    weights: tuple[Floats, ...]
+    frame: Frame
+    distances: GraphDistances
+    anchors: Floats
+    scale: float
+    largest: float
+    raw: bool
+
+    @property
+    def bounds(self) -> FloatArray:
+        """Largest value that each column can take anywhere, shape (m,)."""
+        return np.full(len(self.anchors), self.largest)
+
+    def values(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
+        """Dense values of shape (len(queries), m), nonnegative."""
+        jobs = check_jobs(n_jobs)
+        placed = self.frame.place(np, check_points(queries, "queries", n_columns=len(self.frame.centre)))
+        result = np.zeros((len(placed), len(self.anchors)))
+        blocks = [slice(start, start + _QUERIES_AT_ONCE) for start in range(0, len(placed), _QUERIES_AT_ONCE)]
+        _, matrix, _ = first_layer(self.network, self.weights, self.anchors.shape[1])
+        anchors = affine(self.anchors, matrix, self.weights[1])  # (m, hidden)
+        with thread_pool(jobs) as pool:
+            found = pool.map(lambda part: self._block(placed[part], anchors), blocks)
+            for block, rows in zip(blocks, found, strict=True):
+                result[block] = rows
+        return result
+
+    def _block(self, placed: FloatArray, anchors: Floats) -> FloatArray:
+        """Values of a few queries, one after the other."""
+        inputs = self.frame.coordinates(np, placed).astype(np.float32)
+        steps, nodes = self.distances.nearest(placed)
+        matrix, _, of_pair = first_layer(self.network, self.weights, inputs.shape[1])
+        _, bias, second, second_bias, last, ends = self.weights
+        points = affine(inputs, matrix, np.zeros_like(bias))  # (b, hidden)
+        result = np.zeros((len(placed), len(anchors)))
+        for row in range(len(placed)):
+            pair = (inputs[row], self.anchors, self.distances.through(steps[row], nodes[row]))
+            both, squared = pair_inputs(np, self.network, self.frame, pair)
+            top = meet(points[row], anchors, both, of_pair, second, second_bias, last[:, 0])
+            result[row] = finish(np, self.network, ends, top, squared)
+        return np.clip(result / self.scale, 0.0, self.largest)
+
+    def torch_values(self, queries: Any) -> Any:
+        """Values as a tensor of shape (q, m) in the queries' precision and on their device, with gradients.
+
+        Distances along the graph are piecewise smooth; where the nearest path changes, the gradient is that of
+        one of both.
+        """
+        import torch
+
+        placed = self.frame.place(torch, queries)
+        inputs = self.frame.coordinates(torch, placed)[:, None, :]  # (q, 1, d')
+        anchors = torch.as_tensor(self.anchors).to(queries)[None]
+        weights = [torch.as_tensor(weight).to(queries) for weight in self.weights]
+        pair = (inputs, anchors, self.distances.torch_at(placed))
+        both, squared = pair_inputs(torch, self.network, self.frame, pair)
+        at_point, at_anchor, of_pair = first_layer(self.network, weights, inputs.shape[-1])
+        hidden = inputs @ at_point + (anchors @ at_anchor + weights[1]) + both @ of_pair  # (q, m, hidden)
+        found = upper_layers(torch, self.network, weights, hidden, squared)
+        return (found / self.scale).clamp(0.0, self.largest)
+
+
+def fit_mlp(
+    data: FieldData,
+    options: MlpOptions,
+    *,
+    seed: SeedLike = None,
+    progress: Progress = lambda what, done, total: None,
+) -> tuple[MlpField, TrainingInfo]:
+    """Train a network on known values of a field.
+
+    The network "paper" learns signatures Phi(x, w) from (x, w, d(x, w)), as published. The network "log" learns
+    log h(x, w) = c + a |x - w|^2 + MLP(...), which is positive and smooth, and needs far fewer epochs.
+
+    Parameters
+    ----------
+    data : FieldData
+    options : MlpOptions
+    seed : None, int, Generator or RandomState
+        With None, an existing checkpoint is taken up with the seed it began with.
+    progress : callable
+        Called with what is done, how much of it, and the total.
+
+    Returns
+    -------
+    field : MlpField
+    info : TrainingInfo
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manifoldrf import DiffusionKernel, Sphere, knn_graph
+    >>> from manifoldrf.fields.data import Setting, Teaching, observe
+    >>> from manifoldrf.fields.mlp import fit_mlp
+    >>> from manifoldrf.fields.mlp_options import MlpOptions
+    >>> graph = knn_graph(Sphere().grid(300))
+    >>> setting = Setting(graph, DiffusionKernel(10.0), graph.degrees, 2, np.sqrt(10 * graph.time(1.0, 2)))
+    >>> data = observe(setting, np.arange(300), np.arange(0, 300, 10), Teaching())
+    >>> field, info = fit_mlp(data, MlpOptions(network="paper", epochs=2), seed=0)
+    >>> field.raw, info.stopped_by
+    (True, 'epochs')
+    """
+    streams = (saved_streams(options.checkpoint) if seed is None else None) or Streams.from_seed(seed)
+    unit = paper_unit(data)
+    scale = network_scale(data, options.network, unit)
+    progress("shortest paths", 0, 1)
+    distances = graph_distances(data.graph, data.anchors)
+    metric = data.graph.metric
+    frame = make_frame(data.points, data.width, None if metric is None else metric.box)
+    problem = make_problem(data, distances, frame, options.network, streams)
+    weights, info = train(problem, options, streams, progress)
+    largest = max(float(pairs.targets.max(initial=0.0)) for pairs in (problem.train, problem.validation))
+    field = MlpField(
+        network=options.network,
+        weights=tuple(weights),
+        frame=frame,
+        distances=distances,
+        anchors=problem.anchors,
+        scale=scale,
+        largest=MARGIN * largest / scale,
+        raw=options.network == "paper",
+    )
+    return field, info

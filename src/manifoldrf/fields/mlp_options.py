@@ -1,0 +1,109 @@
+"""Options of the trained fields and the record of a training."""
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from manifoldrf._files import as_path
+from manifoldrf._validation import POSITIVE, check_integer, check_option, check_real
+
+__all__ = ["MlpOptions", "TrainingInfo"]
+
+NETWORKS = ("log", "paper")
+LOSSES = ("relative", "l2", "weighted")
+SCHEDULES = ("constant", "one-cycle")
+
+# What the options are where they are left out, by network. The paper's: its appendix. Those of "log": measured on
+# surfaces of 4000 nodes; smaller batches take more steps in an epoch of the same cost.
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "paper": {
+        "loss": "relative",
+        "schedule": "constant",
+        "epochs": 1000,
+        "batch": 32_768,
+        "learning_rate": 1e-3,
+    },
+    "log": {"loss": "weighted", "schedule": "one-cycle", "epochs": 60, "batch": 4096, "learning_rate": 1e-2},
+}
+
+
+@dataclass(frozen=True)
+class MlpOptions:
+    """Options of :func:`fit_mlp`; what is None follows from the network.
+
+    Examples
+    --------
+    >>> from manifoldrf.fields.mlp_options import MlpOptions
+    >>> MlpOptions(network="paper").epochs, MlpOptions().epochs
+    (1000, 60)
+    """
+
+    network: str = "log"  # or "paper": three layers on (x, w, d(x, w)), exactly as published
+    loss: str | None = None  # "relative", the paper's; "l2", plain squares; "weighted", (g - y)^2 / (y + 1)
+    epochs: int | None = None  # at most: 1000, the paper's; 60 for "log"
+    batch: int | None = None  # pairs in a step
+    learning_rate: float | None = None  # the largest of a schedule
+    schedule: str | None = None  # "constant", the paper's; "one-cycle", up and down again
+    patience: int | None = None  # epochs without a lower validation loss before training stops; None: it does not
+    checkpoint: str | os.PathLike[str] | None = None  # a file that training goes on from when it was interrupted
+    device: str = "auto"  # "cpu", "cuda"; "auto" takes "cuda" where there is one
+    hidden: int = 128  # the paper's
+
+    def __post_init__(self) -> None:
+        check_option(self.network, "network", NETWORKS)
+        for name, value in _DEFAULTS[self.network].items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+        check_option(self.loss, "loss", LOSSES)
+        check_option(self.schedule, "schedule", SCHEDULES)
+        check_option(self.device, "device", ("auto", "cpu", "cuda"))
+        check_real(self.learning_rate, "learning_rate", POSITIVE)
+        for name in ("epochs", "batch", "hidden", "patience"):
+            value = getattr(self, name)
+            if value is not None:  # kept as an int: an integer of numpy is none to `isinstance`
+                object.__setattr__(self, name, check_integer(value, name, 1))
+        if self.checkpoint is not None:
+            as_path(self.checkpoint, "checkpoint")
+
+
+@dataclass(frozen=True)
+class TrainingInfo:
+    """What happened in training; figures over the kept pairs of the held-out starts, in the paper's unit.
+
+    Attributes
+    ----------
+    epochs : int
+        How many were run; the weights are those of the epoch with the lowest validation loss.
+    stopped_by : str
+        "epochs" or "patience".
+    best_epoch : int
+        Counted from 1.
+    train_loss, validation_loss : tuple of float
+        After every epoch.
+    validation_r2 : float
+        1 - squared errors / squared deviations from the mean.
+    validation_re : float
+        Mean of |g - y| / max(y, 0.1).
+    validation_mse : float
+    n_train, n_validation : int
+        Numbers of pairs.
+    seconds : float
+
+    Examples
+    --------
+    >>> from manifoldrf.fields.mlp_options import TrainingInfo
+    >>> TrainingInfo(1, "epochs", 1, (2.0,), (2.1,), 0.9, 0.3, 4.0, 800, 200, 0.1).stopped_by
+    'epochs'
+    """
+
+    epochs: int
+    stopped_by: str
+    best_epoch: int
+    train_loss: tuple[float, ...] = field(repr=False)
+    validation_loss: tuple[float, ...] = field(repr=False)
+    validation_r2: float
+    validation_re: float
+    validation_mse: float
+    n_train: int
+    n_validation: int
+    seconds: float

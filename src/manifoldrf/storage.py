@@ -1,0 +1,96 @@
+"""Models in files: what was saved comes back with the same bits, or is refused with a reason."""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+from os import PathLike
+from types import ModuleType
+from typing import Any
+
+import manifoldrf.features as features
+import manifoldrf.fields as fields
+import manifoldrf.geometry as geometry
+import manifoldrf.kernels as kernels
+import manifoldrf.signatures as signatures
+from manifoldrf._codec import is_storable, load_state
+from manifoldrf._container import ModelFileError
+from manifoldrf._random import Streams
+
+__all__ = ["load"]
+
+
+def _records(package: ModuleType) -> Iterator[type]:
+    """The storable classes that the modules of a package define."""
+    for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        module = importlib.import_module(found.name)
+        for value in vars(module).values():
+            if isinstance(value, type) and value.__module__ == module.__name__ and is_storable(value):
+                yield value
+
+
+def _registry(*classes: type) -> dict[str, type]:
+    """Classes by name; two of one name could not be told apart in a file."""
+    result: dict[str, type] = {}
+    for kind in classes:
+        other = result.setdefault(kind.__name__, kind)
+        if other is not kind:
+            raise RuntimeError(f"{other.__module__} and {kind.__module__} both have a storable {kind.__name__}.")
+    return result
+
+
+# A file names classes, and only these are made again: nothing in a file is ever run.
+_STAGES = (geometry, kernels, signatures, fields, features)
+REGISTRY = _registry(Streams, *(kind for package in _STAGES for kind in _records(package)))
+
+# From the kind of a model to what makes it of its state.
+LOADERS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    # LEAD: add "ManifoldRandomFeatures": ManifoldRandomFeatures._from_state (and its import from features).
+}
+
+
+def load(path: str | PathLike[str]) -> Any:
+    """Load a model from the file that its ``save`` wrote.
+
+    The arrays have the same bits as those saved, and the model gives the same bits as the one saved. No code is run
+    that is in the file: loading a file of a stranger is safe.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    model
+        Of the class that was saved.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ModelFileError
+        If the file is cut off, altered, no model of this library, or made by a newer version of it.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "model.safetensors"
+    ...     _ = path.write_bytes(b"")
+    ...     try:
+    ...         load(path)
+    ...     except ModelFileError as error:
+    ...         str(error).partition(": ")[2]
+    'it is empty.'
+    """
+    kind, state = load_state(path, REGISTRY)
+    if kind not in LOADERS:
+        known = ", ".join(sorted(LOADERS)) or "none"
+        raise ModelFileError(f"{path} cannot be loaded: it holds a {kind[:40]!r}, and models are {known}.")
+    try:
+        return LOADERS[kind](state)
+    except MemoryError:
+        raise  # the file is not to blame
+    except Exception as error:
+        raise ModelFileError(f"{path} cannot be loaded: its {kind} is not valid: {error}") from error
