@@ -250,7 +250,7 @@ class _Decoder:
             return tree
         if set(tree) == {"class", "fields"}:
             return self._finish(self._record(tree["class"], self._dict(tree["fields"], depth)))
-        if set(tree) == {"array", "order"}:
+        if set(tree) == {"array", "order"} and tree["order"] == "F":
             return self._turn(tree["array"])
         if len(tree) != 1:
             _damaged()

@@ -15,6 +15,7 @@ import manifoldrf.signatures as signatures
 from manifoldrf._codec import is_storable, load_state
 from manifoldrf._container import ModelFileError
 from manifoldrf._random import Streams
+from manifoldrf.features.manifold_features import KIND, ManifoldRandomFeatures
 
 __all__ = ["load"]
 
@@ -43,9 +44,7 @@ _STAGES = (geometry, kernels, signatures, fields, features)
 REGISTRY = _registry(Streams, *(kind for package in _STAGES for kind in _records(package)))
 
 # From the kind of a model to what makes it of its state.
-LOADERS: dict[str, Callable[[dict[str, Any]], Any]] = {
-    # LEAD: add "ManifoldRandomFeatures": ManifoldRandomFeatures._from_state (and its import from features).
-}
+LOADERS: dict[str, Callable[[dict[str, Any]], Any]] = {KIND: ManifoldRandomFeatures._from_state}
 
 
 def load(path: str | PathLike[str]) -> Any:
@@ -75,14 +74,14 @@ def load(path: str | PathLike[str]) -> Any:
     --------
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
+    >>> from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, load
+    >>> features = ManifoldRandomFeatures(HeatKernel(0.1), random_state=0).fit(Sphere())
+    >>> points = Sphere().sample(5, seed=0)
     >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "model.safetensors"
-    ...     _ = path.write_bytes(b"")
-    ...     try:
-    ...         load(path)
-    ...     except ModelFileError as error:
-    ...         str(error).partition(": ")[2]
-    'it is empty.'
+    ...     path = features.save(Path(folder) / "sphere.safetensors")
+    ...     again = load(path)
+    >>> bool((again.transform(points) == features.transform(points)).all())
+    True
     """
     kind, state = load_state(path, REGISTRY)
     if kind not in LOADERS:

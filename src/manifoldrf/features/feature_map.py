@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from manifoldrf._validation import FloatArray, IntArray
+from manifoldrf._validation import (
+    NONNEGATIVE,
+    FloatArray,
+    IntArray,
+    check_indices,
+    check_points,
+    check_vector,
+)
 from manifoldrf.features.proximity import Proximity
 from manifoldrf.features.spaces import Space
 from manifoldrf.fields.abstract_field import AbstractField
@@ -31,6 +38,15 @@ class FeatureMap:
     field: AbstractField
     anchors: IntArray
     weights: FloatArray
+
+    def check(self) -> None:
+        """Raise where the parts do not fit together, as they may in a file that somebody made."""
+        n, m = self.space.graph.n_nodes, len(self.anchors)
+        check_indices(self.anchors, "anchors", n)
+        check_vector(self.weights, "weights", m, NONNEGATIVE)
+        check_vector(self.space.setting.measure, "measure", n, NONNEGATIVE)
+        check_vector(self.field.bounds, "bounds", m, NONNEGATIVE)
+        check_points(self.space.graph.positions, "points")
 
     @cached_property
     def proximity(self) -> Proximity:
@@ -96,7 +112,7 @@ class FeatureMap:
         measure = self.space.setting.measure
         known = np.maximum(measure, measure[measure > 0].min())
         logs = self._interpolation.weights(queries) @ np.log(known)
-        return np.exp(np.clip(logs, np.log(known.min()), np.log(known.max())))
+        return np.asarray(np.exp(np.clip(logs, np.log(known.min()), np.log(known.max()))))
 
     def right_rows(self, queries: FloatArray) -> tuple[Any, FloatArray]:
         """The second factor of a kernel without nonnegative features: the point itself, spread over the nodes."""

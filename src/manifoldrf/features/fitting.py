@@ -125,7 +125,7 @@ def _warn_of_spacing(space: Space, m: int) -> None:
 
 
 def _choose_samples(space: Space, anchors: IntArray, plan: Plan) -> tuple[IntArray, IntArray]:
-    """Evenly spread nodes to fit weights at and random ones to measure errors at; no anchors, if there are others."""
+    """Evenly spread nodes to fit weights at, random ones to measure errors at; no anchors, if there are others."""
     usable = np.flatnonzero(space.setting.measure > 0)
     rest = np.setdiff1d(usable, anchors)
     fits = len(anchors) < space.graph.n_nodes and plan.weights in ("auto", "unity", "nnls")
@@ -137,7 +137,7 @@ def _choose_samples(space: Space, anchors: IntArray, plan: Plan) -> tuple[IntArr
         return rest[:0], held_out
     others = np.setdiff1d(rest, held_out)
     others = others if len(others) else rest
-    points = space.graph.points[others]  # type: ignore[index]
+    points = space.graph.positions[others]
     return others[thin(points, min(len(others), _FIT_SAMPLES))], held_out
 
 

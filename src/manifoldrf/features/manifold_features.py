@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +16,8 @@ from manifoldrf._random import SeedLike, Streams
 from manifoldrf._validation import (
     FloatArray,
     check_columns,
+    check_indices,
+    check_integer,
     check_jobs,
     check_option,
     check_points,
@@ -24,6 +27,7 @@ from manifoldrf.features._params import FrozenParamsMixin
 from manifoldrf.features.errors import ErrorEstimate, graph_error
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.fitting import Fitted, fit_features
+from manifoldrf.features.graph_options import GraphOptions
 from manifoldrf.features.plans import make_plan
 from manifoldrf.features.proximity import warn_of_far
 from manifoldrf.features.spaces import prepare_space
@@ -53,8 +57,9 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     ----------
     kernel : AbstractKernel, callable or None, default=None
         None: the heat kernel at a time estimated from the points. In the manifold clock (``HeatKernel``) features
-        stand for the kernel of the space, volume factor included; in the graph clock (``DiffusionKernel``, ...) for
-        that of the graph, as if a point were a node. A function F(X, Y) is approximated by a series of heat steps.
+        stand for the kernel of the space, volume factor included; in the graph clock (``DiffusionKernel``, ...)
+        for that of the graph, as if a point were a node. A function F(X, Y) is approximated by a series of
+        heat steps.
     n_features : int or {"auto", "all"}, default="auto"
         "auto": as many as the width of the kernel asks for. "all": every node of the graph is an anchor.
     field : {"auto", "step", "interpolated", "local", "mlp"}, default="auto"
@@ -62,9 +67,9 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         kept from the fit. See the guide for what each costs.
     anchors : {"farthest", "iid", "all"}, default="farthest"
     weights : {"auto", "nnls", "unity", "voronoi", "uniform"}, default="auto"
-        Quadrature weights of the anchors; "auto" takes those that are best at nodes kept from the fit. "uniform" are
-        the paper's: the plain sum over all nodes, or its unbiased estimate from i.i.d. anchors, which "auto" means
-        too where all nodes or i.i.d. ones are anchors.
+        Quadrature weights of the anchors; "auto" takes those that are best at nodes kept from the fit. "uniform"
+        are the paper's: the plain sum over all nodes, or its unbiased estimate from i.i.d. anchors, which "auto"
+        means too where all nodes or i.i.d. ones are anchors.
     teacher : str, default="auto"
         Of signatures, as in :func:`compute_signatures`.
     teacher_options : dict, optional
@@ -221,12 +226,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     def _check_space(self, X: Any) -> Any:
         """The space, with the number of its coordinates noted as scikit-learn asks for."""
         if isinstance(X, TriangleMesh | AbstractManifold | Graph):
-            dims = {TriangleMesh: 3}.get(type(X))
-            if isinstance(X, AbstractManifold):
-                dims = X.ambient_dim
-            elif isinstance(X, Graph):
-                dims = 0 if X.points is None else X.points.shape[1]
-            self.n_features_in_ = dims
+            self.n_features_in_ = _coordinates_of(X)
             if hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
             return X
@@ -375,7 +375,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         width = max(len(name) for name, _ in lines)
         return "\n".join(f"{name:<{width}}  {text}" for name, text in lines if text)
 
-    def save(self, path: Any) -> None:
+    def save(self, path: Any) -> Path:
         """Write the fitted features to one file; :func:`manifoldrf.load` reads it, on any machine.
 
         The file holds arrays and plain text, no code. A function given as ``kernel`` or ``graph`` is not kept: it
@@ -394,20 +394,24 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             "n_features_in": self.n_features_in_,
             "feature_names_in": [str(name) for name in getattr(self, "feature_names_in_", [])],
         }
-        save_state(path, KIND, state)
+        return save_state(path, KIND, state)
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
-        """The estimator of a file."""
+        """The estimator of a file; raises where the state is not one that :meth:`save` writes."""
+        fitted, error = state["map"], state["error"]
+        if not isinstance(fitted, FeatureMap) or not isinstance(error, ErrorEstimate):
+            raise TypeError("it has no feature map")
+        fitted.check()
         features = cls(**state["params"])
-        features.map_ = state["map"]
-        features.field_ = state["field"]
-        features.starts_ = state["starts"]
-        features.quadrature_ = state["quadrature"]
+        features.map_ = fitted
+        features.field_ = str(state["field"])
+        features.starts_ = check_indices(state["starts"], "starts", fitted.space.graph.n_nodes)
+        features.quadrature_ = str(state["quadrature"])
         features.training_ = state["training"]
-        features._error, features._error_is_whole = state["error"], True
+        features._error, features._error_is_whole = error, True
         features._streams = Streams(bytes.fromhex(state["root"]))
-        features.n_features_in_ = state["n_features_in"]
+        features.n_features_in_ = check_integer(state["n_features_in"], "n_features_in", 1)
         if state["feature_names_in"]:
             features.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
         return features
@@ -468,6 +472,16 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         return rows.astype(dtype, copy=False)
 
 
+def _coordinates_of(space: TriangleMesh | AbstractManifold | Graph) -> int:
+    """Number of coordinates of a point."""
+    if isinstance(space, AbstractManifold):
+        return space.ambient_dim
+    return int((space.vertices if isinstance(space, TriangleMesh) else space.positions).shape[1])
+
+
 def _is_plain(value: Any) -> bool:
-    """Whether a parameter can be kept in a file: functions and generators cannot."""
-    return not callable(value) or isinstance(value, AbstractKernel)
+    """Whether a parameter can be kept in a file: functions, generators and dictionaries of them cannot."""
+    if isinstance(value, dict):
+        return all(_is_plain(part) for part in value.values())
+    plain = (AbstractKernel, GraphOptions, Graph, np.ndarray, str, int, float, list, tuple, type(None))
+    return isinstance(value, plain)

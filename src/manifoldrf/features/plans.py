@@ -68,11 +68,12 @@ def make_plan(params: dict[str, Any], streams: Streams, n_jobs: int) -> Plan:
 
 def _check_anchors(params: dict[str, Any]) -> int | str:
     """The number of features, in agreement with the choice of anchors."""
-    n_features, anchors = params["n_features"], params["anchors"]
-    if isinstance(n_features, str):
-        check_option(n_features, "n_features", ("auto", "all"))
+    given, anchors = params["n_features"], params["anchors"]
+    n_features: int | str
+    if isinstance(given, str):
+        n_features = check_option(given, "n_features", ("auto", "all"))
     else:
-        n_features = check_integer(n_features, "n_features", 1)
+        n_features = check_integer(given, "n_features", 1)
     if params["anchor_density"] is not None and anchors != "iid":
         reject("anchor_density", "None unless anchors='iid'", "an array")
     if anchors == "all" and not isinstance(n_features, str):
@@ -94,9 +95,9 @@ def _field_options(params: dict[str, Any]) -> dict[str, Any]:
         options["loss"] = params["loss"]
     if field == "mlp":
         options.setdefault("device", params["device"])
-        known = MlpOptions.__dataclass_fields__
+        known = tuple(MlpOptions.__dataclass_fields__)
     else:
-        known = {"degree": None} if field == "local" else {}
+        known = ("degree",) if field == "local" else ()
     for name in options:
         if name not in known:
             has = ", ".join(known) or "none"

@@ -52,7 +52,7 @@ class Proximity:
     def _search(self) -> NeighborSearch:
         extension = self.graph.extension
         own = getattr(extension, "search", None)  # its tree may exist already
-        return own if isinstance(own, NeighborSearch) else NeighborSearch(self.graph.points, self.graph.metric)
+        return own if isinstance(own, NeighborSearch) else NeighborSearch(self.graph.positions, self.graph.metric)
 
     @cached_property
     def _reaches(self) -> FloatArray:

@@ -59,6 +59,8 @@ class Space:
         Of the space, as a volume also in the graph clock.
     notes : tuple of pairs of str
         What was chosen, for the summary.
+    weights_known : bool
+        Whether the volumes of the nodes were given, not estimated.
     """
 
     setting: Setting
@@ -66,6 +68,7 @@ class Space:
     clock: str
     volume: float
     notes: tuple[tuple[str, str], ...]
+    weights_known: bool = True
 
     @property
     def graph(self) -> Graph:
@@ -114,8 +117,7 @@ def prepare_space(space: Any, kernel: Any, graph: Any, streams: Streams, n_jobs:
         check_kernel(kernel)
     notes: dict[str, str] = {}
     built, stated = _build(space, kernel, graph, notes, n_jobs)
-    if built.points is None:
-        raise ValueError("The graph has no points, so no features for new ones; give them to Graph.from_affinity.")
+    _ = built.positions  # an error where there are none
     dim = _dimension(built, space, graph)
     notes["dimension"] = str(dim)
     if isinstance(stated, AbstractKernel):
@@ -132,7 +134,8 @@ def prepare_space(space: Any, kernel: Any, graph: Any, streams: Streams, n_jobs:
     asymmetric = not resolved.is_positive
     width = _width(built, resolved if asymmetric else resolved.root(), dim)
     setting = Setting(built, resolved, measure, dim, width, asymmetric)
-    return Space(setting, stated, clock, volume, tuple(notes.items()))
+    known = notes.pop("weights", "given") == "given"
+    return Space(setting, stated, clock, volume, tuple(notes.items()), known)
 
 
 def _build(space: Any, kernel: Any, graph: Any, notes: dict[str, str], n_jobs: int) -> tuple[Graph, Any]:
@@ -185,6 +188,7 @@ def _build_by_options(
     weights = options.weights if kept is None or isinstance(options.weights, str) else "auto"
     if source.manifold is not None and isinstance(weights, str):
         weights = source.manifold.grid_weights(len(source.nodes))
+    notes["weights"] = "estimated" if isinstance(weights, str) else "given"
     dim = None if source.mesh is not None else source.dim
     graph = heat_graph(
         source.nodes, t, n_steps=options.n_steps, weights=weights, dim=dim, metric=source.metric, n_jobs=n_jobs
@@ -316,7 +320,7 @@ def _dimension(graph: Graph, space: Any, options: Any) -> int:
         return 2
     if graph.metric is not None:
         return graph.metric.dim
-    return estimate_dimension(graph.points) if graph.n_nodes > 2 else 1
+    return estimate_dimension(graph.positions) if graph.n_nodes > 2 else 1
 
 
 def mesh_of(graph: Graph) -> TriangleMesh | None:
@@ -337,7 +341,7 @@ def _volume(graph: Graph, dim: int) -> float:
         return float(mesh.area)
     if graph.metric is not None and not isinstance(graph.metric, HyperbolicSpace):
         return float(graph.metric.volume)
-    return Sampling.of_cloud(NeighborSearch(graph.points, graph.metric), dim).volume
+    return Sampling.of_cloud(NeighborSearch(graph.positions, graph.metric), dim).volume
 
 
 def _measure(graph: Graph, volume: float) -> FloatArray:
@@ -361,7 +365,7 @@ def _fit_series(function: Any, graph: Graph, measure: FloatArray, streams: Strea
     n = graph.n_nodes
     rows = rng.choice(n, min(n, _FITTED_ROWS), replace=False)
     columns = rng.choice(n, min(n, _FITTED_COLUMNS), replace=False)
-    values = np.asarray(function(graph.points[rows], graph.points[columns]), dtype=np.float64)
+    values = np.asarray(function(graph.positions[rows], graph.positions[columns]), dtype=np.float64)
     if values.shape != (len(rows), len(columns)):
         reject("kernel", f"a function whose result has shape {(len(rows), len(columns))}", values.shape)
     if not np.isfinite(values).all():

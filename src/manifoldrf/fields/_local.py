@@ -12,8 +12,6 @@ import numpy as np
 from manifoldrf.fields._tangent import principal_axes, solve_positive, take_offset
 
 _RIDGE = 1e-8  # of columns of norm 1: below it, monomials of degree 6 are rounding errors of each other
-import os
-_FLOOR=float(os.environ.get('FLOOR','0'))
 _NODES_PER_COEFFICIENT = 3  # with fewer, the fit follows the nodes and not the field between them
 _WINDOW = 0.9  # of the radius: where a field begins to fade out
 _LARGEST_GROWTH = np.log(2.0)  # above the largest known value, which the polynomial may exceed at the anchor itself
@@ -21,7 +19,7 @@ _LARGEST_GROWTH = np.log(2.0)  # above the largest known value, which the polyno
 # diagonalised stays small.
 _FRAME_NODES = 64
 # Steps of the caps. The fit has little weight near its rim and may swing up there between the nodes.
-_N_CAPS = 17
+_N_CAPS = 9
 _REACH = np.sqrt(2 * np.log(1e4))  # in standard deviations: where a Gaussian falls to 1e-4
 
 
@@ -104,7 +102,7 @@ def _fit_anchor(gaps, values, basis, fits, i, width):  # type: ignore[no-untyped
     for a in range(places.shape[1]):
         fits.ranges[i, 0, a] = min(places[:, a].min(), 0.0)
         fits.ranges[i, 1, a] = max(places[:, a].max(), 0.0)
-    _solve(places, logs, values / peak + _FLOOR, basis, fits.coefficients[i, :n_used])
+    _solve(places, logs, values / peak, basis, fits.coefficients[i, :n_used])
     _set_caps(squares, logs, fits, i)
 
 

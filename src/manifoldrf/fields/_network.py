@@ -53,18 +53,14 @@ class Frame:
     axes: FloatArray | None = None
     box: FloatArray | None = None
 
-    def place(self, xp: Any, positions: Any) -> Any:
-        """Positions where the field is defined, shape (q, d): finite and not far away."""
+    def coordinates(self, xp: Any, positions: Any) -> Any:
+        """Inputs of positions, shape (q, d'): finite for every finite position."""
         if self.box is None:
-            return xp.clip(positions, _like(positions, self.low), _like(positions, self.high))
-        return xp.remainder(positions, _like(positions, self.box))
-
-    def coordinates(self, xp: Any, placed: Any) -> Any:
-        """Inputs of positions, shape (q, d')."""
-        if self.box is None:
-            return (placed - _like(placed, self.centre)) / self.unit
-        radius = _like(placed, self.box / (2 * math.pi))
-        angle = placed / radius
+            inside = xp.clip(positions, _like(positions, self.low), _like(positions, self.high))
+            return (inside - _like(positions, self.centre)) / self.unit
+        box = _like(positions, self.box)
+        radius = box / (2 * math.pi)
+        angle = xp.remainder(positions, box) / radius
         return xp.concatenate((radius * xp.cos(angle), radius * xp.sin(angle)), -1) / self.unit
 
 

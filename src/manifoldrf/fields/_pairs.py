@@ -96,10 +96,7 @@ def make_problem(
     held_out = np.zeros(n, dtype=bool)
     held_out[order[: max(1, round(_HELD_OUT * n))]] = True
     pairs = _choose(data, distances, network, streams.generator("pairs"))
-    inputs = [
-        frame.coordinates(np, frame.place(np, data.points[nodes])).astype(np.float32)
-        for nodes in (data.starts, data.anchors)
-    ]
+    inputs = [frame.coordinates(np, data.points[nodes]).astype(np.float32) for nodes in (data.starts, data.anchors)]
     inside = held_out[pairs.rows]
     return Problem(network, frame, inputs[0], inputs[1], pairs.subset(~inside), pairs.subset(inside))
 

@@ -51,9 +51,7 @@ class FieldData:
     @property
     def points(self) -> FloatArray:
         """Positions of all nodes, shape (n_nodes, d)."""
-        if self.graph.points is None:
-            raise ValueError("This graph has no points, so it has no field; give `points` to Graph.from_affinity.")
-        return self.graph.points
+        return self.graph.positions
 
     def without(self, held_out: IntArray) -> "FieldData":
         """The same without some of the starts, given by their positions in ``starts``."""

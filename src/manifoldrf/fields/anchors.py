@@ -93,7 +93,7 @@ def follows_edges(graph: Graph) -> bool:
 
 def edges_of(graph: Graph) -> Edges:
     """The edges of a graph with their lengths, for compiled searches."""
-    lengths = graph._lengths
+    lengths = graph.lengths
     return Edges(lengths.indptr.astype(np.int64), lengths.indices.astype(np.int64), lengths.data)
 
 

@@ -61,7 +61,8 @@ class GraphDistances:
 
     def through(self, steps: FloatArray, nodes: IntArray) -> NDArray[np.float32]:
         """Distances to all anchors of one query whose nearest nodes are known: shape (m,)."""
-        lengths = self.paths[nodes] + steps[:, None].astype(np.float32)  # (k, m)
+        # Cut before they are rounded: single precision holds no step from 1e40 away.
+        lengths = self.paths[nodes] + np.minimum(steps, self.far)[:, None].astype(np.float32)  # (k, m)
         result: NDArray[np.float32] = np.minimum(lengths.min(axis=0), np.float32(self.far))
         return result
 
@@ -92,7 +93,7 @@ class GraphDistances:
             stretch = torch.where(plain > 0, measured / plain.clamp_min(1e-300), 1.0)
             straight = straight * stretch
         paths = torch.as_tensor(self.paths[nodes]).to(queries)  # (q, k, m)
-        return (paths + straight[:, :, None]).amin(dim=1).clamp_max(self.far)
+        return (paths + straight.clamp_max(self.far)[:, :, None]).amin(dim=1).clamp_max(self.far)
 
 
 def graph_distances(graph: Graph, anchors: IntArray) -> GraphDistances:

@@ -86,26 +86,28 @@ class MlpField(AbstractField):
     def values(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
         """Dense values of shape (len(queries), m), nonnegative."""
         jobs = check_jobs(n_jobs)
-        placed = self.frame.place(np, check_points(queries, "queries", n_columns=len(self.frame.centre)))
-        result = np.zeros((len(placed), len(self.anchors)))
-        blocks = [slice(start, start + _QUERIES_AT_ONCE) for start in range(0, len(placed), _QUERIES_AT_ONCE)]
+        places = check_points(queries, "queries", n_columns=len(self.frame.centre))
+        if self.distances.metric is not None:
+            places = self.distances.metric.check(places, "queries")
+        result = np.zeros((len(places), len(self.anchors)))
+        blocks = [slice(start, start + _QUERIES_AT_ONCE) for start in range(0, len(places), _QUERIES_AT_ONCE)]
         _, matrix, _ = first_layer(self.network, self.weights, self.anchors.shape[1])
         anchors = affine(self.anchors, matrix, self.weights[1])  # (m, hidden)
         with thread_pool(jobs) as pool:
-            found = pool.map(lambda part: self._block(placed[part], anchors), blocks)
+            found = pool.map(lambda part: self._block(places[part], anchors), blocks)
             for block, rows in zip(blocks, found, strict=True):
                 result[block] = rows
         return result
 
-    def _block(self, placed: FloatArray, anchors: Floats) -> FloatArray:
+    def _block(self, places: FloatArray, anchors: Floats) -> FloatArray:
         """Values of a few queries, one after the other."""
-        inputs = self.frame.coordinates(np, placed).astype(np.float32)
-        steps, nodes = self.distances.nearest(placed)
+        inputs = self.frame.coordinates(np, places).astype(np.float32)
+        steps, nodes = self.distances.nearest(places)
         matrix, _, of_pair = first_layer(self.network, self.weights, inputs.shape[1])
         _, bias, second, second_bias, last, ends = self.weights
         points = affine(inputs, matrix, np.zeros_like(bias))  # (b, hidden)
-        result = np.zeros((len(placed), len(anchors)))
-        for row in range(len(placed)):
+        result = np.zeros((len(places), len(anchors)))
+        for row in range(len(places)):
             pair = (inputs[row], self.anchors, self.distances.through(steps[row], nodes[row]))
             both, squared = pair_inputs(np, self.network, self.frame, pair)
             top = meet(points[row], anchors, both, of_pair, second, second_bias, last[:, 0])
@@ -120,11 +122,10 @@ class MlpField(AbstractField):
         """
         import torch
 
-        placed = self.frame.place(torch, queries)
-        inputs = self.frame.coordinates(torch, placed)[:, None, :]  # (q, 1, d')
+        inputs = self.frame.coordinates(torch, queries)[:, None, :]  # (q, 1, d')
         anchors = torch.as_tensor(self.anchors).to(queries)[None]
         weights = [torch.as_tensor(weight).to(queries) for weight in self.weights]
-        pair = (inputs, anchors, self.distances.torch_at(placed))
+        pair = (inputs, anchors, self.distances.torch_at(queries))
         both, squared = pair_inputs(torch, self.network, self.frame, pair)
         at_point, at_anchor, of_pair = first_layer(self.network, weights, inputs.shape[-1])
         hidden = inputs @ at_point + (anchors @ at_anchor + weights[1]) + both @ of_pair  # (q, m, hidden)

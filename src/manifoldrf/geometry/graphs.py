@@ -143,6 +143,13 @@ class Graph:
         return f"Graph({', '.join(parts)})"
 
     @property
+    def positions(self) -> FloatArray:
+        """The points, shape (n_nodes, d); an error where there are none."""
+        if self.points is None:
+            raise ValueError("This graph has no points; give `points` to Graph.from_affinity.")
+        return self.points
+
+    @property
     def n_nodes(self) -> int:
         """Number of nodes."""
         return int(self.affinity.shape[0])
@@ -217,7 +224,7 @@ class Graph:
         if dim is None and self.metric is None and self.n_nodes < 3:
             reject("dim", "given for a graph of fewer than 3 nodes", None)
         if dim is None:
-            dim = estimate_dimension(self._located()) if self.metric is None else self.metric.dim
+            dim = estimate_dimension(self.positions) if self.metric is None else self.metric.dim
         return self.step_size / (2 * dim)
 
     def shortest_paths(self, sources: ArrayLike) -> FloatArray:
@@ -234,7 +241,7 @@ class Graph:
             Infinite between components.
         """
         indices = check_indices(sources, "sources", self.n_nodes)
-        return np.asarray(csgraph.dijkstra(self._lengths, directed=True, indices=indices))
+        return np.asarray(csgraph.dijkstra(self.lengths, directed=True, indices=indices))
 
     def extend(self, points: ArrayLike) -> Any:
         """Affinities of new points to the nodes.
@@ -263,13 +270,13 @@ class Graph:
             raise ValueError(
                 "This graph has no rule for new points; knn_graph, heat_graph, mesh_graph and grid_graph do."
             )
-        queries = check_points(points, n_columns=self._located().shape[1])
+        queries = check_points(points, n_columns=self.positions.shape[1])
         if self.metric is not None:
             queries = self.metric.check(queries, "points")
         return self.extension.affinities(queries)
 
     @cached_property
-    def _lengths(self) -> Any:
+    def lengths(self) -> Any:
         """Edge lengths in the sparsity pattern of A; zero lengths are kept as edges."""
         data = np.concatenate([np.sqrt(squared) for _, squared in self._squared_lengths()])
         # Compiled path search treats a stored zero as no edge; the smallest normal number stands for it.
@@ -283,7 +290,7 @@ class Graph:
 
     def _squared_lengths(self) -> Iterator[tuple[slice, FloatArray]]:
         """Squared lengths of the stored entries of A, a block of rows at a time."""
-        points, indptr = self._located(), self.affinity.indptr
+        points, indptr = self.positions, self.affinity.indptr
         for start in range(0, self.n_nodes, _ROWS_AT_ONCE):
             stop = min(start + _ROWS_AT_ONCE, self.n_nodes)
             entries = slice(int(indptr[start]), int(indptr[stop]))
@@ -293,11 +300,6 @@ class Graph:
                 yield entries, ((points[rows] - ends) ** 2).sum(axis=1)
             else:
                 yield entries, self.metric.paired_distance(points[rows], ends) ** 2
-
-    def _located(self) -> FloatArray:
-        if self.points is None:
-            raise ValueError("This graph has no points; give `points` to Graph.from_affinity.")
-        return self.points
 
 
 def report_problems(graph: Graph, *, remedy: str, duplicates: str = "") -> None:
