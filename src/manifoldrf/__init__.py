@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from manifoldrf._container import ModelFileError
     from manifoldrf.features.errors import ErrorEstimate
-    from manifoldrf.features.fitting import AnchorWarning
+    from manifoldrf.features.fitting import FeatureWarning
     from manifoldrf.features.graph_features import GraphRandomFeatures
     from manifoldrf.features.graph_options import GraphOptions
     from manifoldrf.features.manifold_features import ManifoldRandomFeatures
@@ -46,12 +46,12 @@ __version__ = "0.1.0"
 _HOMES = {
     "AbstractKernel": "kernels.abstract_kernel",
     "AbstractManifold": "geometry.abstract_manifold",
-    "AnchorWarning": "features.fitting",
     "CosineKernel": "kernels.graph_kernels",
     "DiffusionKernel": "kernels.graph_kernels",
     "Ellipsoid": "geometry.surfaces",
     "ErrorEstimate": "features.errors",
     "FarQueryWarning": "features.proximity",
+    "FeatureWarning": "features.fitting",
     "FlatTorus": "geometry.model_spaces",
     "GeneralizedAdjacency": "geometry.adjacency",
     "Graph": "geometry.graphs",
@@ -90,12 +90,12 @@ _HOMES = {
 __all__ = [
     "AbstractKernel",
     "AbstractManifold",
-    "AnchorWarning",
     "CosineKernel",
     "DiffusionKernel",
     "Ellipsoid",
     "ErrorEstimate",
     "FarQueryWarning",
+    "FeatureWarning",
     "FlatTorus",
     "GeneralizedAdjacency",
     "Graph",

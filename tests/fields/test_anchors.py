@@ -94,7 +94,7 @@ def test_every_prefix_is_the_choice_of_fewer_anchors(global_seed):
 
 
 def two_pieces(seed):
-    """A small and a large cloud, far nearer to each other than the large one is wide, and two nodes without edges."""
+    """A small and a large cloud, nearer to each other than the large one is wide, and two nodes without edges."""
     rng = np.random.default_rng(seed)
     small, large = rng.random((10, 2)) * 0.01 + [1.1, 0.5], rng.random((200, 2))
     parts = [knn_graph(part, n_neighbors=8).affinity for part in (small, large)]

@@ -173,11 +173,10 @@ def kernel_error(setting, field, nodes):
 def test_the_log_network_extends_the_kernel_to_other_nodes_better_than_the_papers_error(setting):
     starts = np.random.default_rng(0).permutation(N)[:150]
     data = observe(setting, np.sort(starts), np.arange(N), Teaching())
-    field, info = fit_mlp(data, MlpOptions(epochs=15, batch=512), seed=0)
+    field, info = fit_mlp(data, MlpOptions(epochs=10, batch=512), seed=0)
     others = np.setdiff1d(np.arange(N), starts)
-    print('ERR', kernel_error(setting, field, others), info)
-    # The paper's error on the sphere after 1000 epochs; .03 was measured here.
-    assert kernel_error(setting, field, others) <= 0.067
+    # The paper's error on the sphere is .067 after 1000 epochs; with 15 epochs .0095 was measured here.
+    assert kernel_error(setting, field, others) <= 0.03
     assert info.validation_r2 > 0.995
     assert not field.raw
 
@@ -294,13 +293,14 @@ def test_the_seed_decides_everything(data):
 
 def test_patience_stops_training_and_keeps_the_best_weights(data):
     # With so large a rate the loss soon goes up and down.
-    options = MlpOptions(network="paper", epochs=300, learning_rate=0.05, patience=3, batch=512)
-    field, info = fit_mlp(data, options, seed=0)
+    options = MlpOptions(network="paper", epochs=300, learning_rate=0.1, patience=3, batch=512)
+    some = data.without(np.arange(50, len(data.starts)))
+    field, info = fit_mlp(some, options, seed=0)
     assert info.stopped_by == "patience"
     assert info.epochs == info.best_epoch + 3 < 300
     assert min(info.validation_loss) == info.validation_loss[info.best_epoch - 1]
     shorter = dataclasses.replace(options, epochs=info.best_epoch, patience=None)
-    assert same_weights(field, fit_mlp(data, shorter, seed=0)[0])
+    assert same_weights(field, fit_mlp(some, shorter, seed=0)[0])
 
 
 class Stop(Exception):
@@ -384,6 +384,11 @@ def test_a_damaged_or_foreign_file_is_refused_and_left_alone(data, checkpoint):
     assert checkpoint.read_bytes() == kept
 
 
+def test_a_folder_that_does_not_exist_is_refused_at_once(data, tmp_path):
+    with pytest.raises(FileNotFoundError, match="`checkpoint` must be in a folder that exists"):
+        fit_mlp(data, MlpOptions(checkpoint=tmp_path / "no" / "state.safetensors"), seed=0)
+
+
 def test_training_that_diverges_says_what_helps(data):
     with pytest.raises(ValueError, match="`learning_rate` must be smaller: the training diverged"):
         fit_mlp(data, MlpOptions(network="paper", loss="l2", learning_rate=1e30, epochs=3, batch=64), seed=0)
@@ -392,6 +397,15 @@ def test_training_that_diverges_says_what_helps(data):
 def test_one_start_is_too_few(data):
     with pytest.raises(ValueError, match="`data` must be known at 2 starts or more"):
         fit_mlp(data.without(np.arange(1, len(data.starts))), MlpOptions(), seed=0)
+
+
+def test_two_starts_of_which_one_shows_nothing_are_too_few(data):
+    few = data.without(np.arange(2, len(data.starts)))
+    values = few.values[:, :1].tolil()
+    values[1, 0] = 0.0
+    few = dataclasses.replace(few, anchors=data.anchors[:1], values=values.tocsr())
+    with pytest.raises(ValueError, match="`data` must be positive at starts enough to hold some out"):
+        fit_mlp(few, MlpOptions(), seed=0)
 
 
 def test_values_that_are_all_zero_are_refused(data):

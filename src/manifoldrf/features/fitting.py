@@ -1,11 +1,13 @@
 """Fitting a feature map: anchors, their weights, and the field, chosen by the error on nodes kept from the fit."""
 
 import dataclasses
+import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from manifoldrf._validation import IntArray
 from manifoldrf.features.errors import ErrorEstimate, Reference, exact_reference, measure_error
@@ -35,11 +37,13 @@ from manifoldrf.fields.quadrature import (
 from manifoldrf.fields.step import fit_step
 from manifoldrf.geometry.sampling import thin
 
-__all__ = ["AnchorWarning"]
+__all__ = ["FeatureWarning"]
 
 # Spacing of the anchors over the width of a signature, where their number is chosen: about .02 of error.
 _CHOSEN_RATIO = 0.8
 _MOST_RATIO = 1.2  # above it the error of the quadrature is 5 % and more, and a warning says so
+_LARGEST = 0.03  # error of the quadrature up to which a chosen number of anchors is enough
+_POOR = 0.1  # error of the field from which on a warning says so
 _ALL_SHARE = 0.5  # where more than this share of the nodes would be anchors, all are
 _FIT_SAMPLES = 512  # evenly spread nodes at which weights are fitted
 _HELD_OUT = 192  # random nodes at which errors are measured
@@ -48,15 +52,15 @@ _GOOD_ENOUGH = 2e-3  # a field with a smaller error needs no rival
 _LOCAL_DIM = 3  # polynomial fields have too many coefficients above
 
 
-class AnchorWarning(UserWarning):
-    """There are too few features for the kernel: anchors are farther apart than it is wide.
+class FeatureWarning(UserWarning):
+    """Features that work but are less accurate than they should be: too few, or of a kernel no field can follow.
 
     Examples
     --------
     >>> import warnings
-    >>> from manifoldrf import AnchorWarning, HeatKernel, ManifoldRandomFeatures, Sphere
+    >>> from manifoldrf import FeatureWarning, HeatKernel, ManifoldRandomFeatures, Sphere
     >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always", AnchorWarning)
+    ...     warnings.simplefilter("always", FeatureWarning)
     ...     features = ManifoldRandomFeatures(HeatKernel(0.05), n_features=20).fit(Sphere())
     >>> print(str(caught[0].message).partition(":")[0])
     20 features are too few
@@ -78,34 +82,43 @@ class Fitted:
 def fit_features(space: Space, plan: Plan) -> Fitted:
     """Choose anchors, weights and the field."""
     anchors = choose_anchors(space, plan)
-    fit_nodes, held_out = _choose_samples(space, anchors, plan)
-    nodes = np.concatenate([fit_nodes, held_out])
-    plan.teaching.progress("reference", 0, 1)
-    reference = exact_reference(space.setting, nodes, plan.teaching.n_jobs)
-    quadrature = _weigh(space, anchors, plan, reference, len(fit_nodes))
-    exam = reference.part(np.arange(len(fit_nodes), len(nodes)))
+    quadrature, exam = _weigh(space, anchors, plan)
+    while plan.n_features == "auto" and len(anchors) < space.graph.n_nodes and _error_of(quadrature) > _LARGEST:
+        anchors = _place(space, plan, 2 * len(anchors))  # a kernel with a sharp peak needs more than its width says
+        quadrature, exam = _weigh(space, anchors, plan)
     starts = _choose_starts(space, plan, exam.nodes)
-    workshop = _Workshop(space, plan, anchors, quadrature, starts, exam)
-    return workshop.choose()
+    fitted = _Workshop(space, plan, anchors, quadrature, starts, exam).choose()
+    _warn_of_field(fitted)
+    return fitted
 
 
 def choose_anchors(space: Space, plan: Plan) -> IntArray:
     """Nodes at which the field is read."""
-    n = space.graph.n_nodes
-    if plan.anchors == "all" or plan.n_features == "all" or space.setting.asymmetric:
+    n, setting = space.graph.n_nodes, space.setting
+    if plan.anchors == "all" or plan.n_features == "all" or setting.asymmetric:
         return all_anchors(n)
-    setting = space.setting
     if plan.n_features == "auto":
-        m = anchors_needed(space.volume, setting.width, setting.dim, _CHOSEN_RATIO)
-        if m > _ALL_SHARE * n and plan.anchors != "iid":
-            return all_anchors(n)
-        m = min(m, n)
-    else:
-        m = int(plan.n_features)
+        return _place(space, plan, anchors_needed(space.volume, setting.width, setting.dim, _CHOSEN_RATIO))
+    m = int(plan.n_features)
     if plan.anchors == "iid":
         return iid_anchors(n, m, plan.density, plan.streams.generator("features.anchors"))
+    if m > n:
+        _warn(f"n_features = {m} is more than the graph has nodes: there are {n} features, one for each.")
     _warn_of_spacing(space, m)
     return all_anchors(n) if m >= n else farthest_anchors(space.graph, m)
+
+
+def _place(space: Space, plan: Plan, m: int) -> IntArray:
+    """So many anchors, or all nodes where that are not many more."""
+    n = space.graph.n_nodes
+    if plan.anchors == "iid":
+        return iid_anchors(n, min(m, n), plan.density, plan.streams.generator("features.anchors"))
+    return all_anchors(n) if m > _ALL_SHARE * n else farthest_anchors(space.graph, m)
+
+
+def _error_of(quadrature: Quadrature) -> float:
+    """Error of the weights that were kept, on held-out nodes."""
+    return 0.0 if quadrature.method == "uniform" else min(error for _, error in quadrature.table)
 
 
 def _warn_of_spacing(space: Space, m: int) -> None:
@@ -115,13 +128,30 @@ def _warn_of_spacing(space: Space, m: int) -> None:
         return
     needed = anchors_needed(space.volume, setting.width, setting.dim, 1.0)
     remedy = f"n_features={needed}" if needed < space.graph.n_nodes else "n_features='all'"
-    warnings.warn(
+    _warn(
         f"{m} features are too few: their anchors are {ratio:.2g} times as far apart as the features of this "
         f"kernel are wide ({setting.width:.2g}), and sums over them are off by more than 5 % (remedy: {remedy}, "
-        "or a wider kernel).",
-        AnchorWarning,
-        stacklevel=5,
+        "or a wider kernel)."
     )
+
+
+def _warn_of_field(fitted: Fitted) -> None:
+    """Say so where the field cannot follow the kernel."""
+    error = fitted.error.field
+    if error > _POOR:
+        _warn(
+            f"The field '{fitted.field_name}' is off by {error:.0%} at nodes kept from the fit. Causes: (a) a kernel "
+            "with a spike at every node, such as DiffusionKernel with tau below 20, (b) too few nodes, (c) a noisy "
+            "teacher. Remedies: HeatKernel, a wider kernel, more points, more walks."
+        )
+
+
+def _warn(text: str) -> None:
+    """Warn at the line that called ``fit``."""
+    depth = 2
+    while sys._getframe(depth).f_globals.get("__name__", "").startswith("manifoldrf."):
+        depth += 1
+    warnings.warn(text, FeatureWarning, stacklevel=depth + 1)
 
 
 def _choose_samples(space: Space, anchors: IntArray, plan: Plan) -> tuple[IntArray, IntArray]:
@@ -141,21 +171,28 @@ def _choose_samples(space: Space, anchors: IntArray, plan: Plan) -> tuple[IntArr
     return others[thin(points, min(len(others), _FIT_SAMPLES))], held_out
 
 
-def _weigh(space: Space, anchors: IntArray, plan: Plan, reference: Reference, n_fit: int) -> Quadrature:
-    """Weights of the anchors."""
+def _weigh(space: Space, anchors: IntArray, plan: Plan) -> tuple[Quadrature, Reference]:
+    """Weights of the anchors, and exact values at nodes that took no part in finding them."""
     setting = space.setting
     measure, graph = setting.measure, setting.graph
-    complete = len(anchors) == graph.n_nodes and plan.anchors != "iid"
-    uniform = uniform_weights(measure, anchors, plan.density if plan.anchors == "iid" else None)
-    method = "uniform" if complete or (plan.anchors == "iid" and plan.weights == "auto") else plan.weights
+    fit_nodes, held_out = _choose_samples(space, anchors, plan)
+    plan.teaching.progress("weights", 0, 1)
+    nodes = np.concatenate([fit_nodes, held_out])
+    reference = exact_reference(setting, nodes, plan.teaching.n_jobs)
+    positions = np.arange(len(fit_nodes), len(nodes))
     samples = None
     if not setting.asymmetric:
         total = float(setting.series.spectral(np.array([1.0]))[0])
-        held_out = np.arange(n_fit, len(reference.nodes))
-        samples = QuadratureSamples(reference.rows[:, anchors], reference.kernel, held_out, total)
+        samples = QuadratureSamples(reference.rows[:, anchors], reference.kernel, positions, total)
+    complete = len(anchors) == graph.n_nodes and plan.anchors != "iid"
+    uniform = uniform_weights(measure, anchors, plan.density if plan.anchors == "iid" else None)
+    method = "uniform" if complete or (plan.anchors == "iid" and plan.weights == "auto") else plan.weights
     base = uniform if complete else voronoi_weights(graph, measure, anchors)
     ratio = spacing_of(space.volume, len(anchors), setting.dim) / setting.width
-    return choose_weights(method, base, samples=samples, ratio=ratio, uniform=uniform)
+    with threadpool_limits(1, user_api="blas"):  # the last bits of products depend on the number of threads
+        quadrature = choose_weights(method, base, samples=samples, ratio=ratio, uniform=uniform)
+    plan.teaching.progress("weights", 1, 1)
+    return quadrature, reference.part(positions)
 
 
 def _choose_starts(space: Space, plan: Plan, held_out: IntArray) -> IntArray:

@@ -74,7 +74,7 @@ def paper_unit(data: FieldData) -> float:
     A series without a term f_0 has no such unit, and all its values may be below the paper's threshold: its
     largest value becomes that of the paper's surfaces then.
     """
-    largest = float(_raw(data, data.values).max()) if data.values.nnz else 0.0
+    largest = float(_raw(data).max()) if data.values.nnz else 0.0
     if largest <= 0:
         reject("data", "positive somewhere", "values that are all zero")
     return data.unit if largest * data.unit >= 1 else TOP / largest
@@ -98,6 +98,8 @@ def make_problem(
     pairs = _choose(data, distances, network, streams.generator("pairs"))
     inputs = [frame.coordinates(np, data.points[nodes]).astype(np.float32) for nodes in (data.starts, data.anchors)]
     inside = held_out[pairs.rows]
+    if inside.all() or not inside.any():
+        reject("data", "positive at starts enough to hold some out", f"{n} starts with {len(inside)} pairs to show")
     return Problem(network, frame, inputs[0], inputs[1], pairs.subset(~inside), pairs.subset(inside))
 
 
@@ -121,9 +123,9 @@ def _choose(data: FieldData, distances: GraphDistances, network: str, rng: np.ra
     return Pairs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _raw(data: FieldData, values: FloatArray) -> FloatArray:
+def _raw(data: FieldData) -> FloatArray:
     """Signatures: h times the roots of the measure, the stored entries only."""
-    entries = values.tocoo()  # type: ignore[attr-defined]
+    entries = data.values.tocoo()
     roots = np.sqrt(data.measure)
     result: FloatArray = entries.data * roots[data.starts[entries.row]] * roots[data.anchors[entries.col]]
     return result

@@ -10,8 +10,9 @@ import numpy as np
 # Relative to the sum of the weights, on coordinates of size at most 1: resolves all that float64 resolves in a
 # squared system, and leaves alone what the neighbours do not determine.
 _RIDGE = 1e-10
-_SWEEPS = 30  # of Jacobi rotations; 6 to 10 are needed
-# A combination whose weights sum to this in size magnifies errors as much; inside a cloud the sum is 1.1 to 2.5.
+_SWEEPS = 30  # of Jacobi rotations at most; convergence is quadratic
+# A combination whose weights sum to this in size magnifies errors as much; at held-out nodes of four surfaces the
+# sum is at most 2.6.
 _LARGEST_SUM = 4.0
 # Less than one, so that neighbours all at the same distance keep some weight.
 _RIM = 0.999
@@ -35,31 +36,28 @@ def principal_axes(rows, n_axes):  # type: ignore[no-untyped-def]
     """
     k, d = rows.shape
     axes = np.zeros((n_axes, d))
-    if d <= k:
-        moments = np.zeros((d, d))
-        for j in range(k):
-            for a in range(d):
-                for b in range(a + 1):
-                    moments[a, b] += rows[j, a] * rows[j, b]
-        values, vectors = _diagonalise(moments)
-        order = np.argsort(-values)
-        for i in range(min(n_axes, d)):
-            axes[i] = vectors[:, order[i]]
-        return axes
-    products = np.zeros((k, k))
-    for j in range(k):
-        for i in range(j + 1):
-            for a in range(d):
-                products[j, i] += rows[j, a] * rows[i, a]
-    values, vectors = _diagonalise(products)
+    values, vectors = _diagonalise(_products(rows) if k < d else _products(rows.T))
     order = np.argsort(-values)
-    for i in range(min(n_axes, k)):
-        size = values[order[i]]
-        if size > 1e-14 * values[order[0]]:  # the rest is rounding
+    for i in range(min(n_axes, values.shape[0])):
+        vector, size = vectors[:, order[i]], values[order[i]]
+        if k >= d:
+            axes[i] = vector
+        elif size > 1e-14 * values[order[0]]:  # the rest is rounding
             for j in range(k):
-                for a in range(d):
-                    axes[i, a] += vectors[j, order[i]] * rows[j, a] / np.sqrt(size)
+                axes[i] += rows[j] * (vector[j] / np.sqrt(size))
     return axes
+
+
+@numba.njit(nogil=True, cache=True)
+def _products(rows):  # type: ignore[no-untyped-def]
+    """Lower half of the matrix of scalar products of the rows."""
+    n, d = rows.shape
+    products = np.zeros((n, n))
+    for i in range(n):
+        for j in range(i + 1):
+            for a in range(d):
+                products[i, j] += rows[i, a] * rows[j, a]
+    return products
 
 
 @numba.njit(nogil=True, cache=True)
@@ -108,16 +106,8 @@ def _rotate(matrix, vectors, p, q):  # type: ignore[no-untyped-def]
 @numba.njit(nogil=True, cache=True)
 def solve_positive(matrix, right):  # type: ignore[no-untyped-def]
     """Solve a small positive definite system in place, by Cholesky; reads and overwrites the lower half."""
+    _factorise(matrix)
     n = matrix.shape[0]
-    for a in range(n):
-        for b in range(a + 1):
-            total = matrix[a, b]
-            for c in range(b):
-                total -= matrix[a, c] * matrix[b, c]
-            if a == b:
-                matrix[a, a] = np.sqrt(max(total, 1e-300))
-            else:
-                matrix[a, b] = total / matrix[b, b]
     for a in range(n):
         for c in range(a):
             right[a] -= matrix[a, c] * right[c]
@@ -126,6 +116,20 @@ def solve_positive(matrix, right):  # type: ignore[no-untyped-def]
         for c in range(a + 1, n):
             right[a] -= matrix[c, a] * right[c]
         right[a] /= matrix[a, a]
+
+
+@numba.njit(nogil=True, cache=True)
+def _factorise(matrix):  # type: ignore[no-untyped-def]
+    """Replace the lower half by the Cholesky factor."""
+    for a in range(matrix.shape[0]):
+        for b in range(a + 1):
+            total = matrix[a, b]
+            for c in range(b):
+                total -= matrix[a, c] * matrix[b, c]
+            if a == b:
+                matrix[a, a] = np.sqrt(max(total, 1e-300))
+            else:
+                matrix[a, b] = total / matrix[b, b]
 
 
 @numba.njit(nogil=True, cache=True)
@@ -241,16 +245,27 @@ def _columns(places, degree):  # type: ignore[no-untyped-def]
 @numba.njit(nogil=True, cache=True)
 def _blend(columns, weights, out):  # type: ignore[no-untyped-def]
     """Least squares weights at the origin, mixed with those in ``out`` where they grow too large."""
+    found = _least_squares(columns, weights)
+    total = found.sum()
+    if not abs(total - 1.0) < 1e-3:  # far outside, where rounding is all that is left
+        return
+    found /= total
+    size = np.abs(found).sum()
+    # Continuous, at most _LARGEST_SUM in total, and gone far outside.
+    share = 1.0 if size <= _LARGEST_SUM else ((_LARGEST_SUM - 1.0) / (size - 1.0)) ** 2
+    for j in range(out.shape[0]):
+        out[j] += share * (found[j] - out[j])
+
+
+@numba.njit(nogil=True, cache=True)
+def _least_squares(columns, weights):  # type: ignore[no-untyped-def]
+    """Weights b with sum_j b_j value_j = the fitted coefficient of the first column, (k,)."""
     k, n = columns.shape
-    system = np.zeros((n, n))
+    system, right = np.zeros((n, n)), np.zeros(n)
     for j in range(k):
-        for a in range(n):
-            scaled = weights[j] * columns[j, a]
-            for b in range(a + 1):
-                system[a, b] += scaled * columns[j, b]
+        add_row(columns[j], weights[j], system)
     for a in range(1, n):
         system[a, a] += _RIDGE * system[0, 0]
-    right = np.zeros(n)
     right[0] = 1.0
     solve_positive(system, right)
     found = np.zeros(k)
@@ -258,11 +273,13 @@ def _blend(columns, weights, out):  # type: ignore[no-untyped-def]
         for a in range(n):
             found[j] += columns[j, a] * right[a]
         found[j] *= weights[j]
-    size = np.abs(found).sum()
-    if not abs(found.sum() - 1.0) < 1e-3:  # far outside, where rounding is all that is left
-        return
-    found /= found.sum()
-    # Continuous, at most _LARGEST_SUM in total, and gone far outside.
-    share = 1.0 if size <= _LARGEST_SUM else ((_LARGEST_SUM - 1.0) / (size - 1.0)) ** 2
-    for j in range(k):
-        out[j] += share * (found[j] - out[j])
+    return found
+
+
+@numba.njit(nogil=True, cache=True)
+def add_row(row, weight, system):  # type: ignore[no-untyped-def]
+    """Add weight row' row to the lower half of a system."""
+    for a in range(row.shape[0]):
+        scaled = weight * row[a]
+        for b in range(a + 1):
+            system[a, b] += scaled * row[b]

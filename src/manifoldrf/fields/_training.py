@@ -56,10 +56,12 @@ def train(
     """Best weights and the record of the training."""
     device = pick_device(options.device)
     state = _begin(problem, options, streams, device)
-    print_of = "" if options.checkpoint is None else _fingerprint(problem, options, streams)
+    fingerprint = "" if options.checkpoint is None else _fingerprint(problem, options, streams)
     path = None if options.checkpoint is None else Path(options.checkpoint)
+    if path is not None and not path.resolve().parent.is_dir():
+        reject("checkpoint", "in a folder that exists", path, FileNotFoundError)
     if path is not None and path.exists():
-        _restore(state, path, print_of, device)
+        _restore(state, path, fingerprint, device)
     data = {name: _Tensors(problem, getattr(problem, name), device) for name in ("train", "validation")}
     total = int(options.epochs or 0)
     while state.epoch < total and not _tired(state, options):
@@ -69,7 +71,7 @@ def train(
         state.seconds += time.perf_counter() - began
         last = state.epoch == total or _tired(state, options)
         if path is not None and (last or state.epoch % _EPOCHS_BETWEEN == 0):
-            _save(state, path, print_of, streams)
+            _save(state, path, fingerprint, streams)
     progress("training epochs", total, total)
     return state.best, _report(state, data["validation"], problem, options)
 

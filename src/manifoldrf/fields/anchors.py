@@ -54,7 +54,7 @@ def farthest_anchors(graph: Graph, m: int) -> IntArray:
     Returns
     -------
     anchors : int64 array of shape (m,)
-        Different nodes, in order of choice: every prefix is itself such a choice, up to the fill of isolated nodes.
+        Different nodes, in order of choice: every prefix is itself such a choice.
         The first is the node farthest from the centroid of its piece; ties go to the smaller index. Nodes without
         any edge come last, where all others are chosen already.
 

@@ -37,8 +37,8 @@ class GraphDistances:
     >>> from manifoldrf import Sphere, knn_graph
     >>> from manifoldrf.fields.geodesics import graph_distances
     >>> distances = graph_distances(knn_graph(Sphere().grid(500)), np.array([0, 499]))
-    >>> distances.at(np.array([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]])).round(1).tolist()
-    [[0.1, 3.3], [3.3, 0.1]]
+    >>> distances.at(np.array([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]])).astype(float).round(1).tolist()
+    [[0.1, 3.1], [3.1, 0.1]]
     """
 
     points: FloatArray

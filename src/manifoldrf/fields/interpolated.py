@@ -1,8 +1,8 @@
 """A field that keeps its known values and interpolates their logarithms: nothing is fitted.
 
-g(z, w) = exp(sum_j b_j(z) log h(x_j, w)), with the weights b of :mod:`manifoldrf.fields.tangent`. The logarithm of a
-field that decays like a Gaussian is nearly quadratic, which is what b reproduces; and the result is positive although
-some of the b_j are negative.
+g(z, w) = exp(sum_j b_j(z) log h(x_j, w)), with the weights b of :mod:`manifoldrf.fields.tangent`. The logarithm of
+a field that decays like a Gaussian is nearly quadratic, which is what b reproduces; and the result is positive
+although some of the b_j are negative.
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,9 @@
 """A field with one polynomial per anchor: log h(., w) by weighted least squares, without iterations.
 
-Around an anchor the logarithm of h is nearly a quadratic polynomial of tangent coordinates; a few degrees more and the
-offset along the normal carry curvature, boundaries and the tails. The field keeps coefficients of the anchors and, for
-each start node, the anchors that reach it: a point is answered by those of its nearest start node only, so that no
-polynomial is read where it was not fitted.
+Around an anchor the logarithm of h is nearly a quadratic polynomial of tangent coordinates; a few degrees more and
+the offset along the normal carry curvature, boundaries and the tails. The field keeps coefficients of the anchors
+and, for each start node, the anchors that reach it: a point is answered by those of its nearest start node only, so
+that no polynomial is read where it was not fitted.
 """
 
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ from manifoldrf.geometry.neighbors import NeighborSearch
 # Values below this share of the largest in their column are not fitted, and neither returned.
 _THRESHOLD = 1e-4
 _LARGEST_DEGREE = 6
-# Relative error of the kernel of exp(-20 L) at held-out nodes of 4000, on sphere, ellipsoid, Moebius strip and torus:
-# .0105 .0156 .0086 .0017 with degree 4; .0077 .0111 .0061 .0003 with degree 6. On the three-dimensional sphere 6 has
-# 130 coefficients: .043 against .048 with 4 on even nodes, but .36 against .21 on a rough graph.
+# Relative error of the kernel of exp(-20 L) at held-out nodes of 4000, on sphere, ellipsoid, Moebius strip and
+# torus: .0105 .0156 .0086 .0017 with degree 4; .0077 .0111 .0061 .0003 with degree 6. On the three-dimensional
+# sphere 6 has 130 coefficients: .043 against .048 with 4 on even nodes, but .36 against .21 on a rough graph.
 _AUTO_DEGREE = 6
 _AUTO_DEGREE_FROM_DIM_3 = 4
 _ANCHORS_AT_ONCE = 32  # fitted by one task
@@ -109,8 +109,8 @@ def fit_local(data: FieldData, degree: int | str = "auto", n_jobs: int = 1) -> L
     data : FieldData
         Known values of the field, nonnegative.
     degree : int or "auto", default="auto"
-        Largest degree, from 2 to 6. "auto" is 6, from dimension 3 on 4. Anchors with fewer than three nodes for each coefficient use a
-        lower degree, those with very few a Gaussian of the distance.
+        Largest degree, from 2 to 6. "auto" is 6, from dimension 3 on 4. Anchors with fewer than three nodes for
+        each coefficient use a lower degree, those with very few a Gaussian of the distance.
     n_jobs : int, default=1
         Threads. Results do not depend on it.
 
@@ -168,8 +168,8 @@ def make_basis(n_tangent: int, n_normal: int, degree: int) -> Basis:
                     found[factors] = (parent, factors[-1])
         sizes.append(len(found))
     table = np.array(list(found.values()), dtype=np.int64)
-    parents, factors = np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1])
-    return Basis(parents, factors, np.array(sizes, dtype=np.int64), n_tangent)
+    parents, extended_by = np.ascontiguousarray(table.T)
+    return Basis(parents, extended_by, np.array(sizes, dtype=np.int64), n_tangent)
 
 
 def _fit_all(known: Known, basis: Basis, n_axes: int, n_jobs: int) -> Fits:

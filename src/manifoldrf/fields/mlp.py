@@ -117,6 +117,7 @@ class MlpField(AbstractField):
     def torch_values(self, queries: Any) -> Any:
         """Values as a tensor of shape (q, m) in the queries' precision and on their device, with gradients.
 
+        All pairs are held at once with their hidden layers, about 2 kB each: ask for a few queries at a time.
         Distances along the graph are piecewise smooth; where the nearest path changes, the gradient is that of
         one of both.
         """
@@ -178,6 +179,7 @@ def fit_mlp(
     scale = network_scale(data, options.network, unit)
     progress("shortest paths", 0, 1)
     distances = graph_distances(data.graph, data.anchors)
+    progress("shortest paths", 1, 1)
     metric = data.graph.metric
     frame = make_frame(data.points, data.width, None if metric is None else metric.box)
     problem = make_problem(data, distances, frame, options.network, streams)

@@ -1,9 +1,9 @@
 """Interpolation of values known at nodes: value(z) = sum_j b_j(z) value(x_j), with weights b that sum to 1.
 
-In a cloud, b comes from the quadratic polynomial that fits the nearest nodes in the plane of their principal axes, by
-least squares weighted with 1 / distance^2: at a node it is the node's own value. On a mesh whose vertices are all
-known, b are the barycentric coordinates of the nearest point of the surface, so that sheets that lie close in space
-never mix.
+In a cloud, b comes from the quadratic polynomial that fits the nearest nodes in the plane of their principal axes,
+by least squares weighted with 1 / distance^2: at a node it is the node's own value. On a mesh whose vertices are
+all known, b are the barycentric coordinates of the nearest point of the surface, so that sheets that lie close in
+space never mix.
 """
 
 from abc import ABC, abstractmethod
@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from manifoldrf._threads import thread_pool
-from manifoldrf._validation import FloatArray, IntArray
+from manifoldrf._validation import FloatArray, IntArray, check_jobs
 from manifoldrf.fields._tangent import interpolate_rows
 from manifoldrf.geometry.extension import HeatExtension, MeshExtension, barycentric_weights
 from manifoldrf.geometry.graphs import Graph
@@ -42,7 +42,7 @@ class AbstractInterpolation(ABC):
 
     @abstractmethod
     def weights(self, queries: FloatArray) -> Any:
-        """b(z), CSR array of shape (len(queries), n_known); each row sums to 1 and does not depend on the others."""
+        """b(z), CSR array of shape (len(queries), n_known); rows sum to 1, none depends on the others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,12 +167,12 @@ def interpolation_weights(graph: Graph, nodes: IntArray, queries: FloatArray, di
     True
     """
     rule = make_interpolation(graph, nodes, dim)
-    return stack_rows(rule.weights, queries, len(nodes), n_jobs)
+    return stack_rows(rule.weights, queries, len(nodes), check_jobs(n_jobs))
 
 
 def stack_rows(rows_of: Callable[[FloatArray], Any], queries: FloatArray, n_columns: int, n_jobs: int) -> Any:
     """CSR rows of all queries, some at a time over threads: no row depends on how they are shared out."""
-    queries = np.ascontiguousarray(queries)
+    queries = np.array(queries, dtype=np.float64, order="C")  # a writable copy: loops are compiled for one kind
     parts = [queries[k : k + _QUERIES_AT_ONCE] for k in range(0, len(queries), _QUERIES_AT_ONCE)]
     if not parts:
         return sparse.csr_array((0, n_columns))
