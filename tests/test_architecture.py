@@ -20,7 +20,7 @@ MODULES = {
 # A module imports only from lower layers; within a layer (a folder), only as listed in ORDER.
 LAYERS = [
     ("_validation", "_optional", "_philox", "_threads"),
-    ("_random", "_files"),
+    ("_random", "_files", "metrics"),
     ("_container",),
     ("_codec",),
     ("geometry",),
@@ -87,10 +87,10 @@ ORDER = {
     ],
     "fields": [
         "_layers",
-        "_local",
         "_products",
         "_selection",
         "_tangent",
+        "_local",
         "abstract_field",
         "data",
         "anchors",
@@ -116,6 +116,7 @@ ORDER = {
         "proximity",
         "feature_map",
         "errors",
+        "_state",
         "fitting",
         "manifold_features",
     ],
@@ -129,6 +130,22 @@ INTERNAL = {
     "counts",
     "frontier",
     "options",
+    "density",
+    "shifted",
+    "abstract_field",
+    "data",
+    "anchors",
+    "quadrature",
+    "step",
+    "tangent",
+    "interpolated",
+    "local",
+    "geodesics",
+    "mlp",
+    "mlp_options",
+    "feature_map",
+    "plans",
+    "spaces",
 }  # stages inside a stage: no names for users
 LAZY = {"torch", "numba"}  # may be imported inside functions, because they load slowly
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from manifoldrf.features.graph_options import GraphOptions
     from manifoldrf.features.manifold_features import ManifoldRandomFeatures
     from manifoldrf.features.proximity import FarQueryWarning
+    from manifoldrf.fields.mlp_options import TrainingInfo
     from manifoldrf.geometry.abstract_manifold import AbstractManifold
     from manifoldrf.geometry.adjacency import GeneralizedAdjacency
     from manifoldrf.geometry.builders import grid_graph, knn_graph, mesh_graph
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     )
     from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
     from manifoldrf.kernels.series import SeriesFit, SeriesKernel
+    from manifoldrf.metrics import align, relative_error
     from manifoldrf.signatures.record import SignatureInfo, Signatures
     from manifoldrf.signatures.teachers import compute_signature_pair, compute_signatures
     from manifoldrf.storage import load
@@ -75,7 +77,9 @@ _HOMES = {
     "Signatures": "signatures.record",
     "Sphere": "geometry.model_spaces",
     "Torus": "geometry.surfaces",
+    "TrainingInfo": "fields.mlp_options",
     "TriangleMesh": "geometry.meshes",
+    "align": "metrics",
     "compute_signature_pair": "signatures.teachers",
     "compute_signatures": "signatures.teachers",
     "estimate_dimension": "geometry.dimension",
@@ -84,6 +88,7 @@ _HOMES = {
     "knn_graph": "geometry.builders",
     "load": "storage",
     "mesh_graph": "geometry.builders",
+    "relative_error": "metrics",
     "thin": "geometry.sampling",
 }
 
@@ -119,7 +124,9 @@ __all__ = [
     "Signatures",
     "Sphere",
     "Torus",
+    "TrainingInfo",
     "TriangleMesh",
+    "align",
     "compute_signature_pair",
     "compute_signatures",
     "estimate_dimension",
@@ -128,6 +135,7 @@ __all__ = [
     "knn_graph",
     "load",
     "mesh_graph",
+    "relative_error",
     "thin",
 ]
 

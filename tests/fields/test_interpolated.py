@@ -7,7 +7,16 @@ import pytest
 from scipy import sparse
 from scipy.spatial import ConvexHull
 
-from manifoldrf import CosineKernel, DiffusionKernel, MobiusStrip, Sphere, TriangleMesh, knn_graph, mesh_graph
+from manifoldrf import (
+    CosineKernel,
+    DiffusionKernel,
+    MobiusStrip,
+    Sphere,
+    Torus,
+    TriangleMesh,
+    knn_graph,
+    mesh_graph,
+)
 from manifoldrf.fields.abstract_field import FieldData
 from manifoldrf.fields.data import Setting, Teaching, observe
 from manifoldrf.fields.interpolated import fit_interpolated
@@ -42,11 +51,11 @@ def test_gaussians_in_the_plane_are_reproduced():
 
 @pytest.mark.parametrize(
     ("manifold", "n_neighbors", "limit"),
-    [(Sphere(), 8, 0.012), (MobiusStrip(), 24, 0.02)],
-    ids=["sphere", "mobius"],
+    [(Sphere(), 8, 0.008), (Torus(), 8, 0.0155), (MobiusStrip(), 24, 0.006)],
+    ids=["sphere", "torus", "mobius"],
 )
 def test_the_kernel_between_held_out_nodes_is_within_a_percent(manifold, n_neighbors, limit):
-    """At 1500 nodes: .006 and .012 measured; at 4000 nodes .0048 and .0035."""
+    """It is .0051, .0103 and .0038; the limits leave half as much again."""
     data = observed(manifold, 1500, n_neighbors)
     n = data.graph.n_nodes
     held_out = np.random.default_rng(0).choice(n, n // 8, replace=False)
@@ -73,11 +82,11 @@ def test_the_result_is_continuous_where_known_values_end():
     cut = data.values[:, columns].toarray()
     cut[cut < 1e-4 * cut.max(axis=0)] = 0  # a teacher that stops early
     field = fit_interpolated(dataclasses.replace(data, anchors=columns, values=sparse.csr_array(cut)))
-    angles = np.linspace(0.3, 0.31, 41)  # steps of 2.5e-4, a width is .15
+    angles = np.linspace(0.3, 0.31, 41)  # steps of 2.5e-4; the width is .37
     path = np.column_stack([np.cos(angles), np.sin(angles), np.zeros(41)])
     jumps = np.abs(np.diff(field.values(path).toarray(), axis=0)).max(axis=0) / cut.max(axis=0)
-    # Slopes are at most .6 / width, so steps are .001 of the peak; neighbours that change add a little.
-    assert jumps.max() < 4e-3
+    # A Gaussian's slope is at most .61 / width: steps of 4.1e-4 of the peak, and 1e-4 where the floor is crossed.
+    assert jumps.max() < 5.1e-4
 
 
 def test_missing_values_count_as_the_smallest_known_and_results_below_it_are_left_out():

@@ -43,11 +43,11 @@ def test_exponentials_of_quartics_in_the_plane_are_reproduced():
 
 @pytest.mark.parametrize(
     ("manifold", "n_neighbors", "limits"),
-    [(Sphere(), 8, (0.02, 0.016)), (Torus(), 8, (0.012, 0.004)), (MobiusStrip(), 24, (0.03, 0.03))],
+    [(Sphere(), 8, (0.0125, 0.01)), (Torus(), 8, (0.0055, 0.0015)), (MobiusStrip(), 24, (0.0165, 0.005))],
     ids=["sphere", "torus", "mobius"],
 )
 def test_the_kernel_between_held_out_nodes_is_within_a_few_percent(manifold, n_neighbors, limits):
-    """At 1500 nodes; at 4000 it is .0105 .0017 .0086 with degree 4 and .0077 .0003 .0061 with degree 6."""
+    """.0083 .0037 .011 with degree 4 and .0068 .0007 .0033 with degree 6; the limits leave half as much again."""
     data = observed(manifold, 1500, n_neighbors)
     n = data.graph.n_nodes
     held_out = np.random.default_rng(0).choice(n, n // 8, replace=False)
@@ -60,13 +60,15 @@ def test_the_kernel_between_held_out_nodes_is_within_a_few_percent(manifold, n_n
 
 
 def test_no_value_exceeds_what_is_known_at_its_distance():
-    """Between the nodes at the rim a polynomial of degree 6 would swing up to the peak itself."""
-    data = observed(MobiusStrip(), 1500, 24)
-    field = fit_local(data, 6)
-    queries = MobiusStrip().sample(300, seed=0)
-    values = field.values(queries).toarray() / data.values.max(axis=0).toarray().ravel()
+    """Between the known nodes at the rim, polynomials of degree 6 swing up to the peak itself (here by 1.0)."""
+    data = observed(Torus(), 1500, 8, tau=10.0)
+    held_out = np.random.default_rng(0).choice(data.graph.n_nodes, 372, replace=False)
+    known = data.without(held_out)
+    field = fit_local(known)
+    queries = data.points[held_out]
+    values = field.values(queries).toarray() / known.values.max(axis=0).toarray().ravel()
     distances = np.linalg.norm(queries[:, None] - field.centres[None], axis=2) / field.radii
-    assert values[distances > 0.85].max() < 0.02
+    assert values[distances > 0.8].max() < 0.02  # .006: what is known one step, an eighth of the radius, further in
     assert (values[distances >= 1] == 0).all()
 
 

@@ -140,8 +140,8 @@ def _warn_of_field(fitted: Fitted) -> None:
     error = fitted.error.field
     if error > _POOR:
         _warn(
-            f"The field '{fitted.field_name}' is off by {error:.0%} at nodes kept from the fit. Causes: (a) a kernel "
-            "with a spike at every node, such as DiffusionKernel with tau below 20, (b) too few nodes, (c) a noisy "
+            f"The field '{fitted.field_name}' is off by {error:.0%} at nodes kept from the fit. Causes: (a) a "
+            "kernel with a spike at every node, such as DiffusionKernel with tau below 20, (b) too few nodes, (c) a noisy "
             "teacher. Remedies: HeatKernel, a wider kernel, more points, more walks."
         )
 
@@ -155,7 +155,7 @@ def _warn(text: str) -> None:
 
 
 def _choose_samples(space: Space, anchors: IntArray, plan: Plan) -> tuple[IntArray, IntArray]:
-    """Evenly spread nodes to fit weights at, random ones to measure errors at; no anchors, if there are others."""
+    """Evenly spread nodes to fit weights at, random ones to measure errors at; no anchors if there are others."""
     usable = np.flatnonzero(space.setting.measure > 0)
     rest = np.setdiff1d(usable, anchors)
     fits = len(anchors) < space.graph.n_nodes and plan.weights in ("auto", "unity", "nnls")

@@ -16,18 +16,16 @@ from manifoldrf._random import SeedLike, Streams
 from manifoldrf._validation import (
     FloatArray,
     check_columns,
-    check_indices,
-    check_integer,
     check_jobs,
     check_option,
     check_points,
 )
 from manifoldrf.features._kernel_access import KernelAccess
 from manifoldrf.features._params import FrozenParamsMixin
+from manifoldrf.features._state import restore, state_of, summarise
 from manifoldrf.features.errors import ErrorEstimate, graph_error
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.fitting import Fitted, fit_features
-from manifoldrf.features.graph_options import GraphOptions
 from manifoldrf.features.plans import make_plan
 from manifoldrf.features.proximity import warn_of_far
 from manifoldrf.features.spaces import prepare_space
@@ -35,7 +33,6 @@ from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 
 __all__ = ["ManifoldRandomFeatures"]
@@ -360,20 +357,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
 
     def summary(self) -> str:
         """What was fitted, chosen and estimated, as a text of a few lines."""
-        fitted = self._map()
-        setting = fitted.space.setting
-        lines = [
-            ("kernel", f"{fitted.space.kernel}, {fitted.space.clock} clock; on the graph {setting.kernel}"),
-            *((f"{name} (chosen)" if name == "kernel" else name, text) for name, text in fitted.space.notes),
-            ("width of features", f"{setting.width:.3g}"),
-            ("features", f"{self.n_features_out_}, weights '{self.quadrature_}'"),
-            ("field", f"{self.field_}, fitted to {len(self.starts_)} nodes" if self.field_ != "step" else "step"),
-            ("fields tried", ", ".join(f"{name} {error:.2g}" for name, error in self._error.candidates)),
-            ("weights tried", ", ".join(f"{name} {error:.2g}" for name, error in self._error.weights)),
-            ("relative error", str(self.error_)),
-        ]
-        width = max(len(name) for name, _ in lines)
-        return "\n".join(f"{name:<{width}}  {text}" for name, text in lines if text)
+        self._map()
+        return summarise(self)
 
     def save(self, path: Any) -> Path:
         """Write the fitted features to one file; :func:`manifoldrf.load` reads it, on any machine.
@@ -382,39 +367,12 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         has done its work.
         """
         self._map()
-        state = {
-            "params": {name: value for name, value in self.get_params(deep=False).items() if _is_plain(value)},
-            "map": self.map_,
-            "field": self.field_,
-            "starts": self.starts_,
-            "quadrature": self.quadrature_,
-            "training": self.training_,
-            "error": self.error_,
-            "root": self._streams.root.hex(),
-            "n_features_in": self.n_features_in_,
-            "feature_names_in": [str(name) for name in getattr(self, "feature_names_in_", [])],
-        }
-        return save_state(path, KIND, state)
+        return save_state(path, KIND, state_of(self))
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
         """The estimator of a file; raises where the state is not one that :meth:`save` writes."""
-        fitted, error = state["map"], state["error"]
-        if not isinstance(fitted, FeatureMap) or not isinstance(error, ErrorEstimate):
-            raise TypeError("it has no feature map")
-        fitted.check()
-        features = cls(**state["params"])
-        features.map_ = fitted
-        features.field_ = str(state["field"])
-        features.starts_ = check_indices(state["starts"], "starts", fitted.space.graph.n_nodes)
-        features.quadrature_ = str(state["quadrature"])
-        features.training_ = state["training"]
-        features._error, features._error_is_whole = error, True
-        features._streams = Streams(bytes.fromhex(state["root"]))
-        features.n_features_in_ = check_integer(state["n_features_in"], "n_features_in", 1)
-        if state["feature_names_in"]:
-            features.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
-        return features
+        return restore(cls(**state["params"]), state)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Names of the features: ``manifoldrandomfeatures0``, ..."""
@@ -477,11 +435,3 @@ def _coordinates_of(space: TriangleMesh | AbstractManifold | Graph) -> int:
     if isinstance(space, AbstractManifold):
         return space.ambient_dim
     return int((space.vertices if isinstance(space, TriangleMesh) else space.positions).shape[1])
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether a parameter can be kept in a file: functions, generators and dictionaries of them cannot."""
-    if isinstance(value, dict):
-        return all(_is_plain(part) for part in value.values())
-    plain = (AbstractKernel, GraphOptions, Graph, np.ndarray, str, int, float, list, tuple, type(None))
-    return isinstance(value, plain)

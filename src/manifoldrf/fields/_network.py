@@ -109,9 +109,8 @@ def pair_inputs(xp: Any, network: str, frame: Frame, pair: tuple[Any, Any, Any])
     gap = (point - anchor) * (frame.unit / frame.width)
     squared = (gap * gap).sum(-1)
     if frame.axes is not None:
-        gap = xp.einsum(
-            "...i,ij->...j", gap, _like(gap, frame.axes)
-        )  # no matrix product: its bits depend on threads
+        # No matrix product of a library: its bits depend on the number of threads.
+        gap = xp.einsum("...i,ij->...j", gap, _like(gap, frame.axes))
     bounded = gap / xp.sqrt(_SATURATION * (1 + squared / _SATURATION))[..., None]
     first, second = np.triu_indices(gap.shape[-1])
     lengths = [_bounded_length(xp, size)[..., None] for size in (squared, (path / frame.width) ** 2)]

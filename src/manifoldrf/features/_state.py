@@ -1,0 +1,88 @@
+"""The fitted state of :class:`ManifoldRandomFeatures`: as values for a file, and as a text for a reader."""
+
+from typing import Any, TypeVar
+
+import numpy as np
+
+from manifoldrf._random import Streams
+from manifoldrf._validation import check_indices, check_integer
+from manifoldrf.features.errors import ErrorEstimate
+from manifoldrf.features.feature_map import FeatureMap
+from manifoldrf.features.graph_options import GraphOptions
+from manifoldrf.geometry.graphs import Graph
+from manifoldrf.kernels.abstract_kernel import AbstractKernel
+
+Estimator = TypeVar("Estimator")
+
+# What a parameter may be to be kept in a file; functions and generators have done their work.
+_PLAIN = (AbstractKernel, GraphOptions, Graph, np.ndarray, str, int, float, list, tuple, type(None))
+
+
+def state_of(features: Any) -> dict[str, Any]:
+    """All that a fitted estimator knows, in values that a file can hold."""
+    params = features.get_params(deep=False)
+    return {
+        "params": {name: value for name, value in params.items() if _is_plain(value)},
+        "map": features.map_,
+        "field": features.field_,
+        "starts": features.starts_,
+        "quadrature": features.quadrature_,
+        "training": features.training_,
+        "error": features.error_,
+        "root": features._streams.root.hex(),
+        "n_features_in": int(features.n_features_in_),
+        "feature_names_in": [str(name) for name in getattr(features, "feature_names_in_", [])],
+    }
+
+
+def restore(features: Estimator, state: dict[str, Any]) -> Estimator:
+    """Give an estimator the state of a file; raises where it is not one that was saved."""
+    fitted, error = state["map"], state["error"]
+    if not isinstance(fitted, FeatureMap) or not isinstance(error, ErrorEstimate):
+        raise TypeError("it has no feature map")
+    fitted.check()
+    target: Any = features
+    target.map_ = fitted
+    target.field_ = str(state["field"])
+    target.starts_ = check_indices(state["starts"], "starts", fitted.space.graph.n_nodes)
+    target.quadrature_ = str(state["quadrature"])
+    target.training_ = state["training"]
+    target._error, target._error_is_whole = error, True
+    target._streams = Streams(bytes.fromhex(state["root"]))
+    target.n_features_in_ = check_integer(state["n_features_in"], "n_features_in", 1)
+    if state["feature_names_in"]:
+        target.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
+    return features
+
+
+def summarise(features: Any) -> str:
+    """What was fitted, chosen and estimated, a line for each."""
+    space = features.map_.space
+    setting, notes = space.setting, dict(space.notes)
+    chosen = f" ({notes.pop('kernel')})" if "kernel" in notes else ""
+    field = "step, which needs no fit" if features.field_ == "step" else features.field_
+    if features.field_ != "step":
+        field += f", fitted to {len(features.starts_)} nodes"
+    lines = [
+        ("kernel", f"{space.kernel}{chosen}"),
+        ("on the graph", f"{setting.kernel}, in the {space.clock} clock"),
+        *notes.items(),
+        ("width of features", f"{setting.width:.3g}"),
+        ("features", f"{features.n_features_out_}, weights '{features.quadrature_}'"),
+        ("field", field),
+        ("fields tried", _listed(features.error_.candidates)),
+        ("weights tried", _listed(features.error_.weights)),
+        ("relative error", str(features.error_)),
+    ]
+    width = max(len(name) for name, _ in lines)
+    return "\n".join(f"{name:<{width}}  {text}" for name, text in lines if text)
+
+
+def _listed(table: tuple[tuple[str, float], ...]) -> str:
+    return ", ".join(f"{name} {error:.2g}" for name, error in table)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(_is_plain(part) for part in value.values())
+    return isinstance(value, _PLAIN)
