@@ -38,6 +38,7 @@ LAYERS = [
 # Inside a folder: each module imports only from those before it.
 ORDER = {
     "geometry": [
+        "_cells",
         "_compiled",
         "_sparse",
         "_heat_series",

@@ -1,11 +1,66 @@
-"""ManifoldRandomFeatures as a scikit-learn transformer."""
+"""ManifoldRandomFeatures as a scikit-learn transformer: the contract, pipelines, output types, equal bits."""
 
+import copy
+import pickle
 import warnings
 
+import numpy as np
+import pandas as pd
 import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import make_moons
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from manifoldrf import ManifoldRandomFeatures
+from manifoldrf import (
+    CosineKernel,
+    DiffusionKernel,
+    FarQueryWarning,
+    GraphOptions,
+    HeatKernel,
+    ManifoldRandomFeatures,
+    PowerKernel,
+    Sphere,
+)
+from manifoldrf.features import manifold_features
+
+T = 0.15
+HEAT = HeatKernel(T)
+N = 400
+NODES = Sphere().grid(N)
+NEW = Sphere().sample(300, seed=1)
+COLUMNS = ["x", "y", "z"]
+
+
+def features(kernel=HEAT, **settings):
+    return ManifoldRandomFeatures(kernel, **{"random_state": 0, **settings})
+
+
+def dense(values):
+    return values.toarray() if sparse.issparse(values) else values
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return features().fit(NODES)
+
+
+# One of every field that needs no training of a network.
+FIELDS = {
+    "step": lambda **more: features(**more),
+    "interpolated": lambda **more: features(DiffusionKernel(20.0), field="interpolated", n_starts=360, **more),
+    "local": lambda **more: features(DiffusionKernel(20.0), field="local", n_features=150, **more),
+}
+
+
+@pytest.fixture(scope="module", params=FIELDS)
+def any_field(request):
+    return FIELDS[request.param]().fit(NODES)
 
 
 @parametrize_with_checks([ManifoldRandomFeatures()])
@@ -14,3 +69,434 @@ def test_scikit_learn_contract(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check(estimator)
+
+
+# ---------------------------------------------------------------------------------------- pipelines and searches
+@pytest.mark.filterwarnings("ignore::manifoldrf.GraphWarning")  # the two moons are two pieces
+def test_moons_are_told_apart_with_defaults_in_two_lines():
+    X, y = make_moons(600, noise=0.05, random_state=0)
+    model = make_pipeline(ManifoldRandomFeatures(), KNeighborsClassifier()).fit(X[:400], y[:400])
+    assert model.score(X[400:], y[400:]) >= 0.99  # at this noise the moons do not touch
+    model = make_pipeline(ManifoldRandomFeatures(), Ridge(1e-3)).fit(X[:400], y[:400])
+    assert model.score(X[400:], y[400:]) >= 0.99
+
+
+def test_ridge_on_the_features_is_kernel_ridge_regression():
+    target = NEW[:, 2] + NEW[:, 0] * NEW[:, 1]
+    model = make_pipeline(features(), Ridge(0.1, fit_intercept=False)).fit(NODES, NODES[:, 2])
+    kernel = model[0].kernel
+    weights = np.linalg.solve(kernel(NODES) + 0.1 * np.eye(len(NODES)), NODES[:, 2])
+    # The two are equal; the systems have condition numbers below 1e4.
+    np.testing.assert_allclose(model.predict(NEW), kernel(NEW, NODES) @ weights, atol=1e-9)
+    assert model.fit(NODES, NODES[:, 2] + NODES[:, 0] * NODES[:, 1]).score(NEW, target) > 0.99
+
+
+def test_a_search_over_the_time_finds_the_one_that_fits():
+    order = np.random.default_rng(0).permutation(N)
+    target = np.cos(4 * NODES[:, 2])
+    search = GridSearchCV(
+        make_pipeline(features(), Ridge(1e-4)),
+        {"manifoldrandomfeatures__kernel__t": [T, 2.0]},  # functions on a scale of 2 are too smooth
+        cv=2,
+        error_score="raise",
+    ).fit(NODES[order], target[order])
+    assert search.best_estimator_[0].kernel == HeatKernel(T)
+    assert search.best_score_ > 0.9 > search.cv_results_["mean_test_score"][1]
+
+
+# ------------------------------------------------------------------------------------------------- parameters
+def test_the_parameter_kernel_is_itself_and_can_be_called(fitted):
+    assert fitted.kernel == HeatKernel(T)
+    assert fitted.kernel != HeatKernel(2 * T)
+    assert HeatKernel(T) == fitted.kernel
+    assert fitted.kernel.t == T
+    assert repr(fitted.kernel) == repr(HeatKernel(T))
+    assert hash(fitted.kernel) == hash(HeatKernel(T))
+    np.testing.assert_array_equal(fitted.kernel(NEW), fitted.kernel_matrix(NEW))
+    other = features(fitted.kernel)  # the parameter is handed on, not the call
+    assert other.get_params()["kernel"] is fitted.get_params()["kernel"]
+    assert ManifoldRandomFeatures().kernel == None  # noqa: E711  (equality is the claim)
+
+
+def test_the_kernel_of_an_estimator_is_copied_and_pickled(fitted):
+    for same in (copy.copy(fitted.kernel), copy.deepcopy(fitted.kernel), pickle.loads(pickle.dumps(fitted.kernel))):
+        assert same == HeatKernel(T)
+
+
+def test_parameters_are_kept_as_given():
+    kernel, options = HeatKernel(T), GraphOptions(n_nodes=500)
+    model = features(kernel, graph=options, n_features=100, teacher_options={}, field_options={})
+    params = model.get_params(deep=False)
+    assert params["kernel"] is kernel
+    assert params["graph"] is options
+    assert params["n_features"] == 100
+    again = clone(model)
+    assert again.get_params(deep=False).keys() == params.keys()
+    assert again.kernel == kernel
+    assert not hasattr(again, "map_")
+    assert model.get_params()["kernel__t"] == T
+    assert model.get_params()["graph__n_nodes"] == 500
+
+
+def test_parameters_of_frozen_parts_are_replaced():
+    kernel, options = HeatKernel(T), GraphOptions(n_nodes=500)
+    model = features(kernel, graph=options).set_params(kernel__t=0.3, graph__n_nodes=700, n_jobs=1)
+    assert model.kernel == HeatKernel(0.3)
+    assert model.graph.n_nodes == 700
+    assert (kernel.t, options.n_nodes, model.n_jobs) == (T, 500, 1)
+    with pytest.raises(ValueError, match="tau"):
+        model.set_params(kernel__tau=0.3)
+    with pytest.raises(ValueError, match="kernels"):
+        model.set_params(kernels=0.3)
+
+
+def test_a_part_of_no_kernel_is_a_clear_error():
+    with pytest.raises(ValueError, match="kernel"):
+        ManifoldRandomFeatures().set_params(kernel__t=0.1)
+
+
+def test_repr_shows_what_was_set():
+    text = repr(ManifoldRandomFeatures(HeatKernel(T), n_features=256))
+    assert text == "ManifoldRandomFeatures(kernel=HeatKernel(t=0.15), n_features=256)"
+    assert repr(ManifoldRandomFeatures()) == "ManifoldRandomFeatures()"
+
+
+def test_clones_and_copies_fit_to_the_same_bits(any_field):
+    expected = any_field.transform(NEW)
+    np.testing.assert_array_equal(clone(any_field).fit(NODES).transform(NEW), expected)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(any_field)).transform(NEW), expected)
+    np.testing.assert_array_equal(copy.deepcopy(any_field).transform(NEW), expected)
+    assert pickle.loads(pickle.dumps(any_field)).error_ == any_field.error_
+
+
+# ---------------------------------------------------------------------------------------------- input and output
+def test_output_as_a_pandas_frame_with_the_names_of_the_features(fitted):
+    names = fitted.get_feature_names_out()
+    assert names.tolist() == [f"manifoldrandomfeatures{k}" for k in range(fitted.n_features_out_)]
+    model = copy.deepcopy(fitted).set_output(transform="pandas")
+    frame = model.transform(NEW)
+    assert isinstance(frame, pd.DataFrame)
+    assert frame.columns.tolist() == names.tolist()
+    np.testing.assert_array_equal(frame.to_numpy(), fitted.transform(NEW))
+
+
+def test_frames_are_read_and_their_columns_remembered(fitted):
+    model = features().fit(pd.DataFrame(NODES, columns=COLUMNS))
+    assert model.feature_names_in_.tolist() == COLUMNS
+    np.testing.assert_array_equal(model.transform(pd.DataFrame(NEW, columns=COLUMNS)), fitted.transform(NEW))
+    with pytest.raises(ValueError, match="feature names"):
+        model.transform(pd.DataFrame(NEW, columns=["x", "y", "w"]))
+    assert not hasattr(model.fit(Sphere()), "feature_names_in_")
+
+
+def test_lists_and_fortran_order_are_read_alike(fitted):
+    expected = fitted.transform(NEW)
+    for same in (NEW.tolist(), np.asfortranarray(NEW), np.repeat(NEW, 2, axis=0)[::2]):
+        np.testing.assert_array_equal(fitted.transform(same), expected)
+
+
+def test_single_precision_in_single_precision_out(any_field):
+    rounded = NEW.astype(np.float32)
+    found, expected = any_field.transform(rounded), any_field.transform(rounded.astype(np.float64))
+    assert (
+        found.dtype == any_field.kernel(rounded).dtype == any_field.matvec(rounded, NEW[:, 0]).dtype == np.float32
+    )
+    np.testing.assert_array_equal(found, expected.astype(np.float32))  # computed in double precision, rounded once
+    # Queries moved by 6e-8; features change by their own size over a width of about .3.
+    assert np.abs(found - any_field.transform(NEW)).max() < 1e-5 * expected.max()
+
+
+def test_the_same_space_in_single_precision():
+    # All nodes are anchors: farthest points of even nodes are ties, which rounding decides.
+    single, double = (features(n_features="all").fit(NODES.astype(kind)) for kind in (np.float32, np.float64))
+    np.testing.assert_allclose(single.kernel(NEW), double.kernel(NEW), atol=1e-5 * double.kernel(NEW[:1]).item())
+
+
+def test_features_are_nonnegative_finite_and_bounded(any_field):
+    rows = any_field.transform(np.vstack([NEW, NODES]))
+    assert rows.shape == (300 + N, any_field.n_features_out_)
+    assert np.isfinite(rows).all()
+    assert (rows >= 0).all()
+    assert (rows <= any_field.bound_ * (1 + 1e-12)).all()
+    # The bound is one of this field, not of any: some feature comes within a factor of 2 times the growth allowed.
+    assert (rows.max(axis=0) > any_field.bound_ / 8).any()
+
+
+def test_sparse_output_is_csr_and_equal(any_field):
+    model = copy.deepcopy(any_field).set_params(sparse_output=True)
+    rows = model.transform(NEW)
+    assert isinstance(rows, sparse.csr_array)
+    assert rows.has_sorted_indices
+    np.testing.assert_array_equal(rows.toarray(), any_field.transform(NEW))
+    assert model.transform(NEW.astype(np.float32)).dtype == np.float32
+
+
+def test_the_kernel_is_the_product_of_the_features(any_field):
+    first, second = NEW[:200], NEW[150:]
+    left, right = any_field.transform(first), any_field.transform(second)
+    # Sums of up to 400 products round differently by at most 400 units in the last place of nonnegative terms.
+    np.testing.assert_allclose(any_field.kernel(first, second), left @ right.T, rtol=2e-13)
+    np.testing.assert_allclose(any_field.kernel(first), left @ left.T, rtol=2e-13)
+
+
+def test_matvec_multiplies_by_the_kernel(any_field):
+    v = np.random.default_rng(0).normal(size=(300, 3))
+    expected = any_field.kernel(NEW) @ v
+    np.testing.assert_allclose(any_field.matvec(NEW, v), expected, atol=1e-11 * np.abs(expected).max())
+    one = any_field.matvec(NEW, v[:, 0].tolist())
+    assert one.shape == (300,)
+    np.testing.assert_allclose(one, expected[:, 0], atol=1e-11 * np.abs(expected).max())
+
+
+# ------------------------------------------------------------------------------------------------- equal bits
+def test_a_row_does_not_depend_on_the_other_rows(any_field):
+    expected = any_field.transform(NEW)
+    for rows in (slice(7, 8), slice(100, 290), np.arange(300)[::-1]):
+        np.testing.assert_array_equal(any_field.transform(NEW[rows]), expected[rows])
+
+
+@pytest.mark.parametrize("sparse_output", [False, True])
+def test_chunks_change_no_bit(any_field, monkeypatch, sparse_output):
+    model = copy.deepcopy(any_field).set_params(sparse_output=sparse_output)
+    whole, v = dense(model.transform(NEW)), np.ones(300)
+    product = model.matvec(NEW, v)
+    monkeypatch.setattr(manifold_features, "_ENTRIES_AT_ONCE", 37 * model.n_features_out_)
+    assert len(list(model._spans(300))) == 9
+    chunked = model.transform(NEW)
+    assert sparse.issparse(chunked) == sparse_output
+    np.testing.assert_array_equal(dense(chunked), whole)
+    np.testing.assert_allclose(model.matvec(NEW, v), product, rtol=1e-12)  # sums in another order
+    monkeypatch.setattr(manifold_features, "_ENTRIES_AT_ONCE", 1)  # less than a row: one at a time
+    np.testing.assert_array_equal(dense(model.transform(NEW[:5])), whole[:5])
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_the_number_of_threads_changes_no_bit(field):
+    one, two = (FIELDS[field](n_jobs=n_jobs).fit(NODES) for n_jobs in (1, 2))
+    np.testing.assert_array_equal(one.transform(NEW), two.transform(NEW))
+    np.testing.assert_array_equal(one.weights_, two.weights_)
+    assert one.error_ == two.error_
+
+
+def test_equal_seeds_equal_features_and_others_not():
+    rows = [features(anchors="iid", n_features=100, random_state=s).fit(NODES).transform(NEW) for s in (0, 0, 1)]
+    np.testing.assert_array_equal(rows[0], rows[1])
+    assert (rows[0] != rows[2]).any()
+    state = [np.random.RandomState(3), np.random.default_rng(3), None]
+    for seed in state:
+        assert features(anchors="iid", n_features=100, random_state=seed).fit(NODES).transform(NEW).shape == (
+            300,
+            100,
+        )
+
+
+def test_refitting_forgets_the_space_before():
+    model = features().fit(NODES)
+    model.fit(Sphere(dim=1))
+    assert model.n_features_in_ == 2
+    assert model.transform([[1.0, 0.0]]).shape == (1, model.n_features_out_)
+
+
+# ---------------------------------------------------------------------------------------------- far queries
+def counts(caught):
+    assert [warning.category for warning in caught] == [FarQueryWarning]
+    words = str(caught[0].message).split()
+    return [int(word) for word in words if word.isdigit()]
+
+
+def test_features_fade_to_zero_along_a_ray(any_field):
+    direction = np.array([[0.6, 0.0, 0.8]])
+    steps = np.linspace(1.0, 3.0, 81)[:, None]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        rows = any_field.transform(steps * direction)
+    window = any_field.map_.proximity.window(steps * direction)
+    sizes = np.linalg.norm(rows, axis=1)
+    fading = np.flatnonzero(window < 1)
+    assert counts(caught) == [len(fading), 81, int((window == 0).sum())]
+    assert 0 < fading[0] < 40  # nearer than one radius from the surface
+    assert (np.diff(sizes[fading]) <= 0).all()
+    assert (sizes[window == 0] == 0).all()
+    assert sizes[-1] == 0 < sizes[0]
+    # Before, queries count as points of the space: the step from them narrows a little, the features with it.
+    assert np.abs(sizes[: fading[0]] / sizes[0] - 1).max() < 0.1
+
+
+def test_every_method_warns_once(fitted):
+    points = np.vstack([NEW[:5], 1.5 * NEW[:2], 9 * NEW[:3]])
+    gone = int((fitted.map_.proximity.window(points) == 0).sum())
+    calls = [
+        lambda: fitted.transform(points),
+        lambda: fitted.kernel(points),
+        lambda: fitted.matvec(points, np.ones(10)),
+    ]
+    for call in calls:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            call()
+        assert counts(caught) == [5, 10, gone]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted.kernel(points, NEW)
+    assert counts(caught) == [5, 310, gone]
+
+
+@pytest.mark.parametrize("method", ["transform", "kernel", "kernel_matrix"])
+def test_warnings_point_at_the_line_of_the_caller(fitted, method):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        getattr(fitted, method)(9 * NEW)
+    assert caught[0].filename == __file__
+
+
+def test_chunks_warn_once_for_all(fitted, monkeypatch):
+    monkeypatch.setattr(manifold_features, "_ENTRIES_AT_ONCE", 2 * fitted.n_features_out_)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted.transform(np.vstack([9 * NEW[:7], NEW[:3]]))
+    assert counts(caught) == [7, 10, 7]
+
+
+def test_points_of_the_space_are_not_far(any_field):
+    any_field.transform(Sphere().sample(2000, seed=3))  # a warning would be an error
+
+
+def test_distances_to_the_space(fitted):
+    points = np.vstack([NODES[:3], 2 * NODES[:3], [[0.0, 0.0, 0.0]]])
+    # The nearest node of 2 x is x itself, and the center is one radius from all.
+    np.testing.assert_allclose(fitted.distance_to_space(points), [0, 0, 0, 1, 1, 1, 1], atol=1e-15)
+
+
+# ------------------------------------------------------------------------- kernels without nonnegative features
+@pytest.fixture(scope="module")
+def cosine():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a kernel of a few steps is a spike between nodes
+        return features(CosineKernel()).fit(NODES)
+
+
+def test_signed_kernels_have_two_sides(cosine):
+    with pytest.raises(ValueError, match="`side` must be 'left' or 'right'"):
+        cosine.transform(NODES)
+    left, right = (cosine.transform(NODES, side=side) for side in ("left", "right"))
+    exact = CosineKernel().dense(cosine.graph_)
+    # Entries below 1e-7 of the largest of their column are left out, 400 in a row.
+    np.testing.assert_allclose(left @ right.T, exact, atol=1e-6)
+    np.testing.assert_allclose(cosine.kernel(NODES), left @ right.T, atol=1e-14)
+    np.testing.assert_allclose(cosine.kernel(NODES[:9], NODES), (left @ right.T)[:9], atol=1e-14)
+    np.testing.assert_allclose(cosine.matvec(NODES, NODES), exact @ NODES, atol=1e-5)
+    assert (np.abs(left) <= cosine.bound_ * (1 + 1e-12)).all()
+
+
+def test_sides_of_a_nonnegative_kernel_are_the_same(fitted):
+    left, right = (fitted.transform(NEW, side=side) for side in ("left", "right"))
+    np.testing.assert_array_equal(left, right)
+    np.testing.assert_array_equal(left, fitted.transform(NEW))
+
+
+def test_sparse_sides(cosine):
+    model = copy.deepcopy(cosine).set_params(sparse_output=True)
+    for side in ("left", "right"):
+        rows = model.transform(NODES, side=side)
+        assert isinstance(rows, sparse.csr_array)
+        np.testing.assert_array_equal(rows.toarray(), cosine.transform(NODES, side=side))
+
+
+# ------------------------------------------------------------------------------------------------ bad queries
+@pytest.mark.parametrize("method", ["transform", "kernel_matrix", "distance_to_space"])
+@pytest.mark.parametrize(
+    ("Z", "kind", "message"),
+    [
+        (np.full((2, 3), np.nan), ValueError, "contains NaN"),
+        (np.full((2, 3), np.inf), ValueError, "contains infinity"),
+        (np.full((2, 3), 1e200), ValueError, "`Z` must be finite, with entries below"),
+        (np.ones((2, 2)), ValueError, "expecting 3 features"),
+        (np.ones(3), ValueError, "Expected 2D array"),
+        (np.ones((0, 3)), ValueError, "0 sample"),
+        ([["a", "b", "c"]], ValueError, "could not convert"),
+    ],
+)
+def test_bad_queries(fitted, method, Z, kind, message):
+    with pytest.raises(kind, match=message):
+        getattr(fitted, method)(Z)
+
+
+@pytest.mark.parametrize(
+    ("v", "message"),
+    [(np.ones(4), "an array of 5 rows"), (np.full(5, np.nan), "finite"), (np.ones((5, 0)), "column")],
+)
+def test_bad_vectors(fitted, v, message):
+    with pytest.raises(ValueError, match=f"`v` must be .*{message}"):
+        fitted.matvec(NEW[:5], v)
+
+
+def test_bad_side(fitted):
+    with pytest.raises(ValueError, match="`side` must be one of 'left', 'right'"):
+        fitted.transform(NEW, side="up")
+
+
+def test_everything_asks_to_be_fitted(tmp_path):
+    model = features()
+    calls = [
+        lambda: model.transform(NEW),
+        lambda: model.kernel(NEW),
+        lambda: model.matvec(NEW, NEW),
+        lambda: model.distance_to_space(NEW),
+        lambda: model.summary(),
+        lambda: model.save(tmp_path / "x"),
+        lambda: model.get_feature_names_out(),
+        lambda: model.graph_,
+        lambda: model.error_,
+        lambda: model.bound_,
+    ]
+    for call in calls:
+        with pytest.raises(NotFittedError, match="not fitted"):
+            call()
+    assert list(tmp_path.iterdir()) == []
+
+
+# --------------------------------------------------------------------------------------------------- the paper's
+def test_the_recipe_of_the_paper():
+    recipe = ManifoldRandomFeatures.paper().get_params(deep=False)
+    assert recipe["kernel"] == DiffusionKernel(20.0)
+    assert recipe["teacher"] == "walks"
+    assert recipe["teacher_options"] == {"n_walks": 10_000, "p_halt": 0.01}
+    assert recipe["n_starts"] == 1000
+    assert (recipe["field"], recipe["field_options"], recipe["loss"]) == ("mlp", {"network": "paper"}, "relative")
+    assert (recipe["anchors"], recipe["n_features"], recipe["weights"]) == ("all", "all", "uniform")
+    graph = recipe["graph"](Sphere().grid(300))
+    assert (np.diff(graph.affinity.indptr) >= 8).all()
+    assert ManifoldRandomFeatures.paper(kernel=PowerKernel(4), n_starts=5).n_starts == 5
+
+
+@pytest.mark.filterwarnings("ignore::manifoldrf.FeatureWarning")  # two epochs teach little
+def test_the_recipe_of_the_paper_runs_and_is_reproduced_by_its_seed():
+    recipe = ManifoldRandomFeatures.paper(
+        teacher_options={"n_walks": 10, "p_halt": 0.1},
+        field_options={"network": "paper", "epochs": 2},
+        n_starts=100,
+        random_state=0,
+        device="cpu",
+    )
+    models = [clone(recipe).fit(Sphere().grid(200)) for _ in range(2)]
+    first, second = (model.transform(NEW[:50]) for model in models)
+    np.testing.assert_array_equal(first, second)
+    assert models[0].training_.epochs == 2
+    assert models[0].training_.train_loss == models[1].training_.train_loss
+    assert models[0].field_ == "mlp"
+    assert len(models[0].starts_) == 100
+    assert (first >= 0).all()
+    assert (first <= models[0].bound_ * (1 + 1e-12)).all()
+    assert features().fit(NODES).training_ is None
+
+
+def test_progress_is_told_to_a_function_and_shown_on_the_terminal(capsys):
+    told = []
+    features(verbose=lambda *progress: told.append(progress)).fit(NODES)
+    assert ("weights", 1, 1) in told
+    assert all(0 <= done <= total for _, done, total in told)
+    assert capsys.readouterr().err == ""
+    features(verbose=True).fit(NODES)
+    shown = capsys.readouterr()
+    assert "weights: 1 of 1\n" in shown.err
+    assert shown.out == ""

@@ -28,7 +28,7 @@ TAU = 20.0
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread():
-    """Networks of this size gain nothing from more, and on a busy machine lose a lot."""
+    """On a busy machine threads that wait for each other made these tests much slower."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -89,7 +89,8 @@ def test_pairs_within_a_radius_equal_brute_force(metric, chunk, global_seed, mon
         radius = np.quantile(dense, share) * (1 + 1e-7)  # in a gap, so that rounding decides nothing
         rows, columns, distances = NeighborSearch(points, metric).within(queries, radius)
         expected = np.argwhere(dense <= radius)  # sorted by query, then node
-        assert np.array_equal(np.column_stack([rows, columns]), expected)
+        order = np.lexsort((columns, rows))
+        assert np.array_equal(np.column_stack([rows, columns[order]]), expected)
         np.testing.assert_allclose(distances, dense[rows, columns], rtol=1e-9)
 
 

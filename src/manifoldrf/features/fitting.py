@@ -141,8 +141,8 @@ def _warn_of_field(fitted: Fitted) -> None:
     if error > _POOR:
         _warn(
             f"The field '{fitted.field_name}' is off by {error:.0%} at nodes kept from the fit. Causes: (a) a "
-            "kernel with a spike at every node, such as DiffusionKernel with tau below 20, (b) too few nodes, (c) a noisy "
-            "teacher. Remedies: HeatKernel, a wider kernel, more points, more walks."
+            "kernel with a spike at every node, such as DiffusionKernel with tau below 20, (b) too few nodes, "
+            "(c) a noisy teacher. Remedies: HeatKernel, a wider kernel, more points, more walks."
         )
 
 

@@ -28,7 +28,7 @@ class Frame:
     """How positions become inputs.
 
     The paper does not say that inputs are scaled. On the unit sphere these are the plain coordinates and distances;
-    in other units the network would not train.
+    in other units plain inputs could have any size.
 
     Attributes
     ----------

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from manifoldrf._validation import FloatArray
+from manifoldrf.geometry._cells import heat_steps
 from manifoldrf.geometry.manifolds import FlatTorus
 from manifoldrf.geometry.meshes import MeshSample, TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch, Pairs
@@ -91,16 +92,10 @@ class HeatExtension(AbstractExtension):
             pairs = self.search.within(queries, self.radius)
         else:
             pairs = self.surface.pairs(queries, self.radius)
-        # The nearest node sets the scale: a query off the surface keeps its step, without underflow.
-        nearest = np.full(len(queries), np.inf)
-        np.minimum.at(nearest, pairs.rows, pairs.distances)
-        exponent = (nearest[pairs.rows] ** 2 - pairs.distances**2) / self.bandwidth
-        values = np.exp(exponent) * self.factors[pairs.columns]
-        total = np.bincount(pairs.rows, weights=values, minlength=len(queries))
-        step = _divide(values, np.asarray(total[pairs.rows], dtype=np.float64))  # nodes without weight take no step
-        own = np.bincount(pairs.rows, weights=step * self.weights[pairs.columns], minlength=len(queries))
         indptr = np.searchsorted(pairs.rows, np.arange(len(queries) + 1))
-        return _csr(step * own[pairs.rows], pairs.columns, indptr, len(self.weights))
+        values = np.zeros(len(pairs.rows))
+        heat_steps(indptr, (pairs.columns, pairs.distances), (self.factors, self.weights), self.bandwidth, values)
+        return _csr(values, pairs.columns, indptr, len(self.weights))
 
 
 @dataclass(frozen=True, eq=False)
