@@ -16,7 +16,7 @@ export MPLBACKEND := Agg
 
 help:
 	@echo "make setup     create .venv and install everything, pinned (done by all the others)"
-	@echo "make demo      graphs, kernels and teachers on four surfaces: tables, pictures in $(OUT)/"
+	@echo "make demo      features, graphs and teachers on four surfaces: tables, pictures in $(OUT)/"
 	@echo "make test      the tests (minutes)          make test-all  with the slow sweeps"
 	@echo "make lint      ruff and mypy                make bench     speed and memory, as ratios"
 	@echo "make docs      the documentation            make clean     remove what make created"

@@ -44,7 +44,7 @@ from manifoldrf import (
     knn_graph,
     relative_error,
 )
-from manifoldrf.experiments.surface_graphs import SURFACES, _kernel_at
+from manifoldrf.experiments.surface_graphs import SURFACES, heat_kernel_at
 
 T, TAU, N_QUERIES = 0.02, 20.0, 512
 PAPER_ERROR = {"sphere": 0.067, "ellipsoid": 0.047, "mobius": 0.035, "torus": 0.062}  # its first table
@@ -148,7 +148,7 @@ def reference(name: str, n_nodes: int, n_steps: int) -> Any:
     if name == "sphere":
         return manifold.heat_kernel(queries, queries, T)
     n = 4 * n_nodes
-    return _kernel_at(
+    return heat_kernel_at(
         heat_graph(manifold.grid(n), T, weights=manifold.grid_weights(n), n_steps=2 * n_steps), queries
     )
 
@@ -173,21 +173,15 @@ def sphere_rows(bench: Bench, source: str) -> list[Row]:
     ]
 
 
-def known_weights(bench: Bench, name: str, n_features: int | str) -> tuple[str, float, float]:
-    """Errors of the heat kernel from even nodes of known weights, with the name of the model."""
+def known_weights_rows(bench: Bench, name: str, n_features: int | str, limit: float) -> list[Row]:
+    """The heat kernel from even nodes of known weights."""
     manifold, n = SURFACES[name][0], bench.n_nodes
     options = GraphOptions(weights=manifold.grid_weights(n))
     model = ManifoldRandomFeatures(HeatKernel(T), n_features=n_features, graph=options, random_state=0)
     model.fit(manifold.grid(n))
-    count = "all" if n_features == "all" else str(n_features)
-    title = f"{name}, known weights, {count} features" + ("" if name == "sphere" else ROUGH)
+    title = f"{name}, known weights, {n_features} features" + ("" if name == "sphere" else ROUGH)
     exact = reference(name, n, int(model.graph_.n_steps))
-    return title, *bench.errors(title, model, new_points(name), exact)
-
-
-def known_weights_rows(bench: Bench, name: str, n_features: int | str, limit: float) -> list[Row]:
-    """The row of one such model."""
-    title, plain, aligned = known_weights(bench, name, n_features)
+    plain, aligned = bench.errors(title, model, new_points(name), exact)
     return [Row(f"heat kernel, {title} ({aligned:.4f} aligned)", plain, "<=", limit)]
 
 

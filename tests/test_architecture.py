@@ -121,7 +121,7 @@ ORDER = {
         "fitting",
         "manifold_features",
     ],
-    "experiments": ["record", "surface_graphs", "teachers"],
+    "experiments": ["record", "surface_graphs", "teachers", "features"],
 }
 INTERNAL = {
     "neighbors",

@@ -29,7 +29,7 @@ T = 0.1
 HEAT = HeatKernel(T)
 NEW = Sphere().sample(200, seed=1)
 EXACT = Sphere().heat_kernel(NEW, NEW, T)
-CLOUD = Sphere().sample(1500, seed=2)
+CLOUD = Sphere().sample(1000, seed=2)
 STEPS = DiffusionKernel(20.0)
 
 
@@ -38,8 +38,8 @@ def features(kernel=HEAT, **settings):
 
 
 # --------------------------------------------------------------------------------------------------- accuracy
-# Limits are twice the error measured, which falls with the number of nodes: .0026 with 1000 even nodes, .007 with
-# 2000 random ones.
+# Limits are twice the error measured, which falls with the number of nodes: .0026 with 1000 even nodes, .015
+# with as many random ones.
 @pytest.mark.parametrize("n_features", ["all", 512, 256])
 def test_heat_kernel_of_the_sphere_at_new_points(n_features):
     model = features(n_features=n_features, graph=GraphOptions(n_nodes=1000)).fit(Sphere())
@@ -52,13 +52,13 @@ def test_heat_kernel_of_the_sphere_at_new_points(n_features):
 @pytest.mark.parametrize("n_features", ["auto", "all"])
 def test_heat_kernel_from_random_points(n_features):
     model = features(n_features=n_features).fit(CLOUD)
-    assert relative_error(model.kernel(NEW), EXACT) < 0.025
+    assert relative_error(model.kernel(NEW), EXACT) < 0.03
 
 
 def test_errors_fall_with_the_number_of_nodes():
     errors = [
         relative_error(features(n_features="all", graph=GraphOptions(n_nodes=n)).fit(Sphere()).kernel(NEW), EXACT)
-        for n in (500, 2000)
+        for n in (400, 1600)
     ]
     assert errors[1] < 0.5 * errors[0]
 
@@ -76,7 +76,7 @@ def test_heat_kernels_of_named_manifolds(manifold):
 
 def test_heat_kernel_of_a_torus_preserves_mass():
     torus = Torus()
-    model = features(n_features="all", graph=GraphOptions(n_nodes=1000)).fit(torus)
+    model = features(n_features="all", graph=GraphOptions(n_nodes=600)).fit(torus)
     # The integral of K(x, .) is 1: the mean over uniform random points times the area, with its standard error.
     values = model.kernel(torus.sample(20, seed=0), torus.sample(4000, seed=1)) * torus.volume
     band = values.std(axis=1) / np.sqrt(4000)
@@ -118,9 +118,10 @@ def test_a_large_cloud_is_thinned_and_stays_accurate():
 
 
 def test_thinning_can_be_forbidden_or_asked_for():
-    cloud = Sphere().sample(3000, seed=0)
-    assert features(graph=GraphOptions(n_nodes="all")).fit(cloud).graph_.n_nodes == 3000
-    assert features(graph=GraphOptions(n_nodes=700)).fit(cloud).graph_.n_nodes == 700
+    wide = HeatKernel(0.2)
+    assert features(wide).fit(CLOUD).graph_.n_nodes == 500
+    assert features(wide, graph=GraphOptions(n_nodes="all")).fit(CLOUD).graph_.n_nodes == 1000
+    assert features(wide, graph=GraphOptions(n_nodes=300)).fit(CLOUD).graph_.n_nodes == 300
 
 
 def test_steps_of_a_graph_at_nodes_kept_from_the_fit_and_at_others():
@@ -136,12 +137,13 @@ def test_steps_of_a_graph_at_nodes_kept_from_the_fit_and_at_others():
 
 
 def test_neighbours_in_the_manifold_clock_include_the_volume_factor():
-    nodes = Sphere().grid(1000)
+    nodes = Sphere().grid(600)
     model = features(n_features="all", graph=GraphOptions(kind="knn")).fit(nodes)
-    matrix = HEAT.matrix(model.graph_)
-    by_volume = matrix * 1000 / (4 * np.pi)
-    # .003 is the field's; the volume is estimated from the density within 2 %.
-    assert relative_error(model.kernel(nodes), by_volume) < 0.03
+    degrees = model.graph_.degrees
+    area = degrees * (4 * np.pi / degrees.sum())  # that each node stands for
+    by_area = HEAT.dense(model.graph_) / np.sqrt(np.outer(area, area))
+    # The field of so few nodes is off by 2 %, and the whole area is estimated from the density within 2 %.
+    assert relative_error(model.kernel(nodes), by_area) < 0.05
     assert relative_error(model.kernel(NEW), EXACT) < 0.1  # graphs of 8 neighbours are off by 4 %
     assert "manifold clock" in model.summary()
 
@@ -149,7 +151,7 @@ def test_neighbours_in_the_manifold_clock_include_the_volume_factor():
 # ------------------------------------------------------------------------------------------------ invariance
 @pytest.fixture(scope="module")
 def of_the_cloud():
-    return features(n_features=200).fit(CLOUD[:800]).transform(NEW)
+    return features(n_features=200).fit(CLOUD[:600]).transform(NEW)
 
 
 def test_rigid_motions_change_nothing(of_the_cloud):
@@ -158,14 +160,14 @@ def test_rigid_motions_change_nothing(of_the_cloud):
     def moved(points):
         return points @ turn.T + np.array([3.0, -1.0, 0.5])
 
-    model = features(n_features=200).fit(moved(CLOUD[:800]))
+    model = features(n_features=200).fit(moved(CLOUD[:600]))
     # Rounding of coordinates of size 3, through about 10 steps and a fit of weights.
     np.testing.assert_allclose(model.transform(moved(NEW)), of_the_cloud, atol=1e-7 * of_the_cloud.max())
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1000.0, 1e8])
 def test_units_of_length_only_change_the_unit_of_the_kernel(of_the_cloud, scale):
-    model = features(HeatKernel(T * scale**2), n_features=200).fit(scale * CLOUD[:800])
+    model = features(HeatKernel(T * scale**2), n_features=200).fit(scale * CLOUD[:600])
     # A density over areas: K is divided by the square of the scale, features by the scale.
     np.testing.assert_allclose(scale * model.transform(scale * NEW), of_the_cloud, atol=1e-7 * of_the_cloud.max())
 
@@ -179,9 +181,9 @@ def test_the_default_kernel_follows_the_unit_of_length():
 
 
 def test_the_order_of_the_points_does_not_matter(of_the_cloud):
-    order = np.random.default_rng(0).permutation(800)
-    found = features(n_features=200).fit(CLOUD[:800][order])
-    expected = features(n_features=200).fit(CLOUD[:800])
+    order = np.random.default_rng(0).permutation(600)
+    found = features(n_features=200).fit(CLOUD[:600][order])
+    expected = features(n_features=200).fit(CLOUD[:600])
     assert set(order[found.anchors_].tolist()) == set(expected.anchors_.tolist())
     # Other nodes are drawn to fit weights at: within the error of the quadrature.
     assert relative_error(found.kernel(NEW), of_the_cloud @ of_the_cloud.T) < 2 * expected.error_.quadrature
@@ -194,7 +196,7 @@ def test_a_graph_with_points_is_a_space():
     assert model.graph_ is graph
     assert model.n_features_in_ == 3
     by_time = features(n_features="all").fit(graph)
-    assert relative_error(by_time.kernel(NEW), EXACT) < 0.025
+    assert relative_error(by_time.kernel(NEW), EXACT) < 0.03
     assert "as given" in model.summary()
 
 
@@ -249,24 +251,24 @@ def test_a_metric_measures_distances():
 
 
 def test_known_weights_of_points_are_used():
-    nodes = Sphere().grid(800)
-    options = GraphOptions(weights=np.full(800, 2 * np.pi / 800))  # half the area: all densities double
+    nodes = Sphere().grid(600)
+    options = GraphOptions(weights=np.full(600, 2 * np.pi / 600))  # half the area: all densities double
     model = features(n_features="all", graph=options).fit(nodes)
     assert relative_error(model.kernel(NEW), 2 * EXACT) < 0.01
 
 
 # ------------------------------------------------------------------------------------------ how many features
 def test_the_number_of_features_follows_the_width_of_the_kernel():
-    options = GraphOptions(n_nodes=2000)
-    wide, narrow = (features(HeatKernel(t), graph=options).fit(Sphere()) for t in (0.2, 0.05))
+    options = GraphOptions(n_nodes=1000)
+    wide, narrow = (features(HeatKernel(t), graph=options).fit(Sphere()) for t in (0.24, 0.06))
     # The spacing of the anchors goes with the width: four times as many for a quarter of the time.
     assert narrow.n_features_out_ == pytest.approx(4 * wide.n_features_out_, rel=0.05)
 
 
 def test_kernels_with_sharp_peaks_get_more_features_than_their_width_asks_for():
-    matern = features(MaternKernel(1.5, 0.3, "manifold"), graph=GraphOptions(n_nodes=1000)).fit(Sphere())
+    matern = features(MaternKernel(1.5, 0.3, "manifold"), graph=GraphOptions(n_nodes=800)).fit(Sphere())
     width = matern.map_.space.setting.width
-    smooth = features(HeatKernel(width**2), graph=GraphOptions(n_nodes=1000)).fit(Sphere())
+    smooth = features(HeatKernel(width**2), graph=GraphOptions(n_nodes=800)).fit(Sphere())
     assert smooth.map_.space.setting.width == pytest.approx(width, rel=0.05)
     assert matern.n_features_out_ >= 2 * smooth.n_features_out_
     assert matern.error_.quadrature <= 0.03
@@ -398,14 +400,14 @@ def test_the_summary_names_what_was_fitted():
     for part in (
         "HeatKernel(t=0.1)",
         "manifold clock",
-        f"heat graph, 1500 nodes, {model.graph_.n_steps} steps",
+        f"heat graph, 1000 nodes, {model.graph_.n_steps} steps",
         "256, weights 'nnls'",
         "step, which needs no fit",
         str(model.error_),
     ):
         assert part in text
     assert [line.split()[-1] for line in text.splitlines() if line.startswith("dimension")] == ["2"]
-    steps = features(STEPS, field="interpolated", n_starts=450).fit(CLOUD[:500]).summary()
+    steps = features(STEPS, field="interpolated", n_starts=450).fit(Sphere().grid(500)).summary()
     for part in ("DiffusionKernel(tau=20.0", "graph clock", "nearest neighbours", "fitted to 450 nodes"):
         assert part in steps
     default = ManifoldRandomFeatures(random_state=0).fit(CLOUD[:500]).summary()

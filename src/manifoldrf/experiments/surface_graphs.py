@@ -15,6 +15,7 @@ from scipy import sparse
 
 from manifoldrf._validation import FloatArray, reject
 from manifoldrf.experiments.record import Record
+from manifoldrf.fields.step import one_step
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.dimension import estimate_dimension
 from manifoldrf.geometry.graphs import Graph
@@ -22,6 +23,7 @@ from manifoldrf.geometry.heat import heat_graph
 from manifoldrf.geometry.manifolds import AbstractManifold, Ellipsoid, MobiusStrip, Sphere, Torus
 from manifoldrf.kernels.graph_kernels import PowerKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
+from manifoldrf.metrics import relative_error
 from manifoldrf.signatures._engines import Progress
 
 # The surfaces of the paper's first table, with its number of neighbours.
@@ -89,8 +91,8 @@ def _surface(name: str, config: Config) -> tuple[dict[str, Any], dict[str, Float
         "area": manifold.volume,
         "area_found": float(_weights(cloud).sum()),
         "n_steps": heat.n_steps,
-        "error": _relative(_kernel_at(heat, queries), exact),
-        "error_points_only": _relative(_kernel_at(cloud, queries), exact),
+        "error": relative_error(heat_kernel_at(heat, queries), exact),
+        "error_points_only": relative_error(heat_kernel_at(cloud, queries), exact),
         "reference": "analytic" if name == "sphere" else f"{config.reference_factor}x finer graph",
     }
     edges = sparse.triu(plain.affinity).tocoo()
@@ -109,7 +111,7 @@ def _reference(manifold: AbstractManifold, queries: FloatArray, config: Config) 
     n = config.reference_factor * config.n_nodes
     weights = manifold.grid_weights(n)
     graph = heat_graph(manifold.grid(n), config.t, weights=weights, n_steps=config.reference_steps)
-    return _kernel_at(graph, queries)
+    return heat_kernel_at(graph, queries)
 
 
 def _sphere_errors(size: int, t: float) -> dict[str, Any]:
@@ -123,17 +125,15 @@ def _sphere_errors(size: int, t: float) -> dict[str, Any]:
     heat = heat_graph(points, t)
     return {
         "nodes": size,
-        "exp(-tau L), k = 8": _relative(diffusion, exact),
-        "W^n, heat graph": _relative(HeatKernel(t).matrix(heat, nodes, nodes, per_volume=True), exact),
+        "exp(-tau L), k = 8": relative_error(diffusion, exact),
+        "W^n, heat graph": relative_error(HeatKernel(t).matrix(heat, nodes, nodes, per_volume=True), exact),
         "n": heat.n_steps,
     }
 
 
-def _kernel_at(graph: Graph, queries: FloatArray) -> FloatArray:
+def heat_kernel_at(graph: Graph, queries: FloatArray) -> FloatArray:
     """Heat kernel between new points: the first step is the extension's, the others the graph's."""
-    rows = graph.extend(queries)
-    step = sparse.diags_array(1 / np.asarray(rows.sum(axis=1)).ravel()) @ rows  # (q, N)
-    start = (step @ sparse.diags_array(1 / np.sqrt(_weights(graph)))).T.toarray()
+    start = (one_step(graph, queries) @ sparse.diags_array(1 / np.sqrt(_weights(graph)))).T.toarray()  # (N, q)
     half = PowerKernel(int(graph.n_steps or 2) // 2 - 1).apply(graph, start)
     return half.T @ half
 
@@ -143,8 +143,3 @@ def _weights(graph: Graph) -> FloatArray:
     if graph.weights is None:
         reject("graph", "a heat graph", graph)
     return graph.weights
-
-
-def _relative(computed: FloatArray, exact: FloatArray) -> float:
-    """Relative Frobenius error."""
-    return float(np.linalg.norm(computed - exact) / np.linalg.norm(exact))

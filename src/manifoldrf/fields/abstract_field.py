@@ -2,8 +2,8 @@
 
 Signatures are rows of Phi = sum_k f_k W^k, between nodes. Their smooth part is
 h(x, w) = Phi(x, w) / sqrt(mu_x mu_w) with mu the measure of the nodes (the degrees of the graph, up to a factor).
-The kernel of the space itself is the sum over all nodes j of mu_j h(x, j) h(y, j), an integral that a few anchors with
-weights of their own approximate.
+The kernel of the space itself is the sum over all nodes j of mu_j h(x, j) h(y, j), an integral that a few anchors
+with weights of their own approximate.
 """
 
 from abc import ABC, abstractmethod

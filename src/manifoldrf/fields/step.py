@@ -2,8 +2,8 @@
 
 Phi = f_0 + W S with S = sum_k f_{k+1} W^k, so h(z, w) = sum_j P(z, j) T(j, w), where P(z, .) is one step of the
 walk from z by the graph's own weights and T = S / sqrt(mu mu) the rest of it. Nothing is fitted; values are
-averages of T, hence nonnegative and bounded by it. The term f_0, a spike at the node itself, has no extension and is
-left out: it is zero for W^n, e^-10 for exp(-20 L), and the reason to take another field where it is large.
+averages of T, hence nonnegative and bounded by it. The term f_0, a spike at the node itself, has no extension and
+is left out: it is zero for W^n, e^-10 for exp(-20 L), and the reason to take another field where it is large.
 """
 
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ def fit_step(setting: Setting, anchors: IntArray, teaching: Teaching) -> StepFie
 
 
 def one_step(graph: Graph, queries: FloatArray) -> Any:
-    """One step of the walk from new points, CSR of shape (q, n_nodes): rows sum to one or, out of reach, to zero."""
+    """One step of the walk from new points, CSR (q, n_nodes): rows sum to one or, out of reach, to zero."""
     steps = graph.extend(queries)
     totals = np.repeat(np.asarray(steps.sum(axis=1)).ravel(), np.diff(steps.indptr))
     steps.data = np.divide(steps.data, totals, out=np.zeros_like(steps.data), where=totals > 0)

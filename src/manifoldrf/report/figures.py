@@ -13,6 +13,7 @@ from manifoldrf.experiments.record import Record
 
 _VIEW = {"elev": 28.0, "azim": 22.0}
 _TITLES = {"mobius": "Möbius strip"}
+_DIFFERENCES = "RdBu"  # white where two kernels agree
 _COLOURS = "magma_r"  # light where the kernel is small; readable without colour vision and in print
 
 
@@ -69,6 +70,34 @@ def draw_teachers(record: Record, path: str | os.PathLike[str]) -> Path:
     return target
 
 
+def draw_features(record: Record, path: str | os.PathLike[str]) -> Path:
+    """Four surfaces: the field g(x, .) of one point, its kernel by features, and the difference to the graph's."""
+    pyplot = require("matplotlib.pyplot", "viz")
+    target = as_path(path)
+    names = list(dict.fromkeys(row["surface"] for row in record.tables["features"]))
+    figure = pyplot.figure(figsize=(15, 10.6), layout="constrained")
+    for column, name in enumerate(names):
+        points = record.arrays[f"{name}_points"]
+        kernel, exact = record.arrays[f"{name}_kernel"], record.arrays[f"{name}_exact"]
+        error = float(np.linalg.norm(kernel - exact) / np.linalg.norm(exact))
+        title = _TITLES.get(name, name)
+        sizes = [row["features"] for row in record.tables["features"] if row["surface"] == name]
+        panels = [
+            (record.arrays[f"{name}_field"], f"{title}: field $g(x, \\cdot)$", _COLOURS),
+            (kernel, f"kernel of {sizes[-2]} features $\\phi(x) \\cdot \\phi(\\cdot)$", _COLOURS),
+            (kernel - exact, f"minus that of the graph: {100 * error:.2g} % of it", _DIFFERENCES),
+        ]
+        for row, (values, text, colours) in enumerate(panels):
+            axes = figure.add_subplot(3, len(names), 1 + column + row * len(names), projection="3d")
+            drawn = _draw_field(axes, points, values, colours)
+            _frame(axes, points, text)
+            figure.colorbar(drawn, ax=axes, shrink=0.6, pad=0.02)
+    with atomic_path(target) as temporary:
+        figure.savefig(temporary, dpi=130)
+    pyplot.close(figure)
+    return target
+
+
 def _draw_edges(axes: Any, points: FloatArray, edges: Any, strength: float = 1.0) -> None:
     """Edges that face the viewer dark, those behind light."""
     art3d = require("mpl_toolkits.mplot3d.art3d", "viz")
@@ -81,12 +110,13 @@ def _draw_edges(axes: Any, points: FloatArray, edges: Any, strength: float = 1.0
     axes.add_collection3d(art3d.Line3DCollection(points[edges], colors=colours, linewidths=0.35))
 
 
-def _draw_field(axes: Any, points: FloatArray, values: FloatArray) -> Any:
+def _draw_field(axes: Any, points: FloatArray, values: FloatArray, colours: str = _COLOURS) -> Any:
     """Nodes coloured by a field, from back to front and large enough to hide what is behind."""
     order = np.argsort(points @ _towards_viewer())
-    return axes.scatter(
-        *points[order].T, c=values[order], s=_dot_size(points), cmap=_COLOURS, depthshade=False, linewidths=0
-    )
+    size = float(np.abs(values).max())
+    limits = {"vmin": -size, "vmax": size} if colours == _DIFFERENCES else {}
+    style = {"cmap": colours, "depthshade": False, "linewidths": 0, "s": _dot_size(points)} | limits
+    return axes.scatter(*points[order].T, c=values[order], **style)
 
 
 def _dot_size(points: FloatArray) -> float:

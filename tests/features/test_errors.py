@@ -1,0 +1,259 @@
+"""error_ against the true error, the records of what was tried, warnings of poor features, and bad parameters."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+from oracles import relative_error, sphere_mesh
+
+from manifoldrf import (
+    DiffusionKernel,
+    ErrorEstimate,
+    FeatureWarning,
+    GraphOptions,
+    HeatKernel,
+    ManifoldRandomFeatures,
+    MaternKernel,
+    Sphere,
+)
+from manifoldrf.features import fitting
+
+T = 0.1
+HEAT = HeatKernel(T)
+STEPS = DiffusionKernel(20.0)
+NEW = Sphere().sample(300, seed=1)
+EXACT = Sphere().heat_kernel(NEW, NEW, T)
+NODES = Sphere().grid(400)
+EVEN = GraphOptions(n_nodes=1000)
+
+
+def features(kernel=HEAT, **settings):
+    return ManifoldRandomFeatures(kernel, **{"random_state": 0, **settings})
+
+
+# ------------------------------------------------------------------------------------------- against the truth
+CASES = {
+    "all nodes": lambda: features(n_features="all", graph=EVEN).fit(Sphere()),
+    "256 features": lambda: features(n_features=256, graph=EVEN).fit(Sphere()),
+    "100 features": lambda: features(n_features=100, graph=EVEN).fit(Sphere()),
+    "random points": lambda: features().fit(Sphere().sample(2000, seed=3)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_estimate_is_within_a_factor_of_two_of_the_true_error(case):
+    model = CASES[case]()
+    assert 0.5 < float(model.error_) / relative_error(model.kernel(NEW), EXACT) < 2
+
+
+def test_the_estimate_in_the_graph_clock_is_within_a_factor_of_two():
+    nodes = Sphere().grid(1000)
+    model = features(STEPS, n_starts=900).fit(nodes)
+    assert model.field_ == "interpolated"
+    out = np.setdiff1d(np.arange(1000), model.starts_)
+    exact = STEPS.matrix(model.graph_)[np.ix_(out, out)]
+    assert 0.5 < model.error_.kernel / relative_error(model.kernel(nodes[out]), exact) < 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [800, 3000])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_estimate_on_random_points_is_within_a_factor_of_three(n, seed):
+    model = features().fit(Sphere().sample(n, seed=seed))
+    assert 1 / 3 < float(model.error_) / relative_error(model.kernel(NEW), EXACT) < 3
+
+
+def test_parts_of_the_error():
+    model = features(n_features=100, graph=EVEN).fit(Sphere())
+    error = model.error_
+    assert isinstance(error, ErrorEstimate)
+    assert float(error) == error.kernel
+    assert error.field < 1e-6 < error.quadrature  # one step needs no fit, a few anchors do
+    # The parts are independent of each other.
+    assert error.kernel == pytest.approx(np.hypot(error.quadrature, error.graph), rel=1e-3)
+    whole = features(n_features="all", graph=EVEN).fit(Sphere())
+    assert whole.error_.quadrature == 0
+    assert whole.error_.graph == pytest.approx(error.graph, rel=0.3)
+    # 100 anchors instead of all: what they change is the error of the quadrature.
+    change = relative_error(model.kernel(NEW), whole.kernel(NEW))
+    assert 0.5 < error.quadrature / change < 2
+    assert model.error_ is error  # found once
+
+
+def test_the_share_of_the_graph_is_not_estimated_where_it_is_none_or_unknown():
+    assert features(STEPS).fit(NODES).error_.graph is None
+    assert features().fit(sphere_mesh(400)).error_.graph is None
+    assert "graph not estimated" in str(features(STEPS).fit(NODES).error_)
+
+
+def test_the_field_in_use_has_the_least_error_of_those_tried():
+    model = features(STEPS, n_starts=360).fit(NODES)
+    table = dict(model.error_.candidates)
+    assert set(table) == {"step", "interpolated", "local"}
+    assert table[model.field_] == min(table.values()) == model.error_.kernel
+    for name in table:
+        alone = features(STEPS, field=name, n_starts=360).fit(NODES)
+        assert alone.field_ == name
+        assert dict(alone.error_.candidates) == {name: table[name]}
+    assert all(name in model.summary() for name in table)
+
+
+def test_the_weights_in_use_have_the_least_error_of_those_tried():
+    model = features(n_features=100).fit(NODES)
+    table = dict(model.error_.weights)
+    assert set(table) == {"voronoi", "unity", "nnls"}
+    assert table[model.quadrature_] == min(table.values())
+    assert table[model.quadrature_] == pytest.approx(model.error_.quadrature, rel=1e-9)
+    assert table["nnls"] < table["unity"] < table["voronoi"]
+
+
+@pytest.mark.parametrize("kernel", [HEAT, STEPS, MaternKernel(1.5, 0.5, "manifold")], ids=str)
+def test_the_network_is_trained_only_when_it_is_asked_for(monkeypatch, kernel):
+    def refuse(*args, **kwargs):
+        raise RuntimeError("trained")
+
+    monkeypatch.setattr(fitting, "fit_mlp", refuse)
+    model = features(kernel).fit(NODES)
+    assert "mlp" not in dict(model.error_.candidates)
+    with pytest.raises(RuntimeError, match="trained"):
+        features(kernel, field="mlp").fit(NODES)
+
+
+# ---------------------------------------------------------------------------------------------------- warnings
+def test_too_few_features_warn_with_the_number_needed_and_that_number_does_not():
+    with pytest.warns(FeatureWarning, match="30 features are too few") as caught:
+        poor = features(n_features=30).fit(NODES)
+    assert caught[0].filename == __file__
+    needed = int(re.search(r"n_features=(\d+)", str(caught[0].message))[1])
+    enough = features(n_features=needed).fit(NODES)  # a warning would be an error
+    assert enough.error_.quadrature < 0.05 < poor.error_.quadrature
+
+
+def test_more_features_than_nodes_warn_and_are_as_many_as_nodes():
+    with pytest.warns(FeatureWarning, match="n_features = 500 is more than the graph has nodes: there are 400"):
+        model = features(n_features=500).fit(NODES)
+    assert model.n_features_out_ == 400
+    assert features(n_features=400).fit(NODES).n_features_out_ == 400
+
+
+def test_kernels_that_no_field_can_follow_warn():
+    with pytest.warns(FeatureWarning, match="The field '.*' is off by"):
+        model = features(DiffusionKernel(1.0)).fit(NODES)
+    assert model.error_.field > 0.1
+
+
+def test_fits_that_are_good_do_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        features().fit(NODES)
+        features(STEPS).fit(NODES)
+        ManifoldRandomFeatures(random_state=0).fit(NODES)
+
+
+# ----------------------------------------------------------------------------------------------- bad parameters
+@pytest.mark.parametrize(
+    ("settings", "kind", "message"),
+    [
+        ({"kernel": "heat"}, TypeError, "`kernel` must be a kernel"),
+        ({"kernel": 0.1}, TypeError, "`kernel` must be a kernel"),
+        ({"kernel": HeatKernel}, TypeError, "`kernel` must be"),
+        ({"field": "linear"}, ValueError, "`field` must be one of 'auto', 'step', 'interpolated', 'local', 'mlp'"),
+        ({"anchors": "random"}, ValueError, "`anchors` must be one of 'farthest', 'iid', 'all'"),
+        (
+            {"weights": "equal"},
+            ValueError,
+            "`weights` must be one of 'auto', 'nnls', 'unity', 'voronoi', 'uniform'",
+        ),
+        ({"teacher": "me"}, ValueError, "`teacher` must be one of"),
+        ({"n_features": 0}, ValueError, r"`n_features` must be an integer in \[1, inf\). Got 0"),
+        ({"n_features": -3}, ValueError, "`n_features` must be an integer"),
+        ({"n_features": True}, TypeError, "`n_features` must be an integer.* Got True"),
+        ({"n_features": 2.0}, TypeError, "`n_features` must be an integer"),
+        ({"n_features": None}, TypeError, "`n_features` must be an integer"),
+        ({"n_features": "many"}, ValueError, "`n_features` must be one of 'auto', 'all'. Got 'many'"),
+        (
+            {"n_features": 5, "anchors": "all"},
+            ValueError,
+            "`n_features` must be 'auto' or 'all' with anchors='all'",
+        ),
+        ({"n_features": "all", "anchors": "iid"}, ValueError, "`n_features` must be 'auto' or an integer with"),
+        ({"n_starts": 0}, ValueError, "`n_starts` must be an integer"),
+        ({"n_starts": 10.0}, TypeError, "`n_starts` must be an integer"),
+        ({"n_starts": True}, TypeError, "`n_starts` must be an integer"),
+        ({"anchor_density": np.ones(400)}, ValueError, "`anchor_density` must be None unless anchors='iid'"),
+        ({"anchors": "iid", "anchor_density": np.ones(3)}, ValueError, r"`anchor_density` must be .*\(400,\)"),
+        ({"anchors": "iid", "anchor_density": -np.ones(400)}, ValueError, "`anchor_density` must be"),
+        ({"anchors": "iid", "anchor_density": np.zeros(400)}, ValueError, "`anchor_density` must be positive"),
+        ({"anchors": "iid", "anchor_density": np.full(400, np.nan)}, ValueError, "`anchor_density` must be finite"),
+        ({"anchors": "iid", "anchor_density": "north"}, TypeError, "`anchor_density` must be"),
+        ({"loss": "l2"}, ValueError, "`loss` must be None unless field='mlp'"),
+        ({"loss": "l1", "field": "mlp"}, ValueError, "`loss` must be one of 'relative', 'l2'"),
+        ({"field_options": {"epochs": 3}}, TypeError, "Field 'auto' has no option `epochs`"),
+        ({"field_options": {"degree": 3}, "field": "step"}, TypeError, "Field 'step' has no option `degree`"),
+        ({"field_options": {"epoch": 3}, "field": "mlp"}, TypeError, "Field 'mlp' has no option `epoch`; it has"),
+        ({"field_options": {"epochs": 0}, "field": "mlp"}, ValueError, "`epochs` must be an integer"),
+        ({"field_options": {"degree": 1}, "field": "local"}, ValueError, "`degree` must be"),
+        ({"field_options": [("epochs", 3)]}, TypeError, "`field_options` must be a dict"),
+        ({"teacher_options": {"n_walks": 3}}, ValueError, "`teacher_options` must be left out with teacher='auto'"),
+        ({"teacher_options": {"walks": 3}, "teacher": "walks"}, TypeError, "Teacher 'walks' has no option `walks`"),
+        ({"teacher_options": {"n_walks": 0}, "teacher": "walks"}, ValueError, "`n_walks` must be"),
+        ({"teacher_options": 3}, TypeError, "`teacher_options` must be a dict"),
+        ({"verbose": 3}, TypeError, "`verbose` must be"),
+        ({"verbose": "yes"}, TypeError, "`verbose` must be"),
+        ({"sparse_output": 1}, TypeError, "`sparse_output` must be True or False"),
+        ({"device": "tpu"}, ValueError, "`device` must be one of 'auto', 'cpu', 'cuda'"),
+        ({"n_jobs": 0}, ValueError, "`n_jobs` must be -1 or an integer"),
+        ({"n_jobs": "all"}, TypeError, "`n_jobs` must be -1 or an integer"),
+        ({"random_state": "today"}, TypeError, "seed|random_state"),
+        ({"random_state": -1}, ValueError, "seed|random_state"),
+        ({"graph": 8}, TypeError, "`graph` must be None, GraphOptions, a Graph or a function"),
+    ],
+    ids=lambda value: str(value)[:40] if isinstance(value, dict) else "",
+)
+def test_bad_parameters(settings, kind, message):
+    model = features(**settings)  # a constructor only remembers
+    with pytest.raises(kind, match=message):
+        model.fit(NODES)
+
+
+@pytest.mark.parametrize(
+    ("X", "kind", "message"),
+    [
+        (np.full((9, 3), np.nan), ValueError, "contains NaN"),
+        (np.full((9, 3), np.inf), ValueError, "contains infinity"),
+        (np.full((9, 3), 1e200) * np.arange(9)[:, None], ValueError, "must be finite, with entries below"),
+        (NODES[:1], ValueError, "minimum of 2 is required"),
+        (NODES[:0], ValueError, "0 sample"),
+        (NODES[:, 0], ValueError, "Expected 2D array"),
+        (np.ones((20, 3)), ValueError, "`points` must be at distinct positions"),
+        (NODES + 1j, ValueError, "Complex data"),
+        ("sphere", ValueError, "could not convert"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_bad_spaces(X, kind, message):
+    with pytest.raises(kind, match=message):
+        features().fit(X)
+
+
+@pytest.mark.parametrize("field", ["interpolated", "local"])
+def test_most_nodes_of_a_small_space_stay_in_the_fit(field):
+    nodes = Sphere().grid(250)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = features(STEPS, n_features="all", field=field).fit(nodes)
+    exact = STEPS.dense(model.graph_)
+    # With three quarters of the nodes in the fit: .0059 at the nodes ("local"), .017 by the estimate ("interpolated").
+    assert relative_error(model.kernel(nodes), exact) < 0.015
+    assert model.error_.kernel < 0.05
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 10])
+def test_a_few_points_are_enough_to_fit(n):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = ManifoldRandomFeatures(random_state=0).fit(NODES[::40][:n])
+        rows = model.transform(NODES[::40][:n])
+    assert rows.shape[0] == n
+    assert np.isfinite(rows).all()

@@ -1,0 +1,116 @@
+"""The one-step field: exact rows at nodes, averages of them between nodes, the same bits however it is asked."""
+
+import numpy as np
+import pytest
+from oracles import sphere_mesh
+from scipy import sparse
+
+from manifoldrf import DiffusionKernel, PowerKernel, Sphere, heat_graph, knn_graph, mesh_graph
+from manifoldrf.fields import step
+from manifoldrf.fields.data import Setting, Teaching
+from manifoldrf.fields.step import StepField, fit_step, one_step
+
+NEW = Sphere().sample(300, seed=1)
+ANCHORS = np.array([0, 7, 200, 399, 55])
+
+
+@pytest.fixture(scope="module")
+def heat():
+    graph = heat_graph(Sphere().grid(400), t=0.15, n_steps=8)
+    return Setting(graph, PowerKernel(8), graph.weights, 2, np.sqrt(0.15))
+
+
+def exact_rows(setting, anchors):
+    """h(x, w) at all nodes, from a dense power of the operator."""
+    roots = np.sqrt(setting.measure)
+    return (setting.kernel.root().dense(setting.graph) / np.outer(roots, roots))[:, anchors]
+
+
+@pytest.mark.parametrize("n", [2, 8, 14])
+def test_at_nodes_it_is_the_exact_row_of_a_power(heat, n):
+    setting = Setting(heat.graph, PowerKernel(n), heat.measure, 2, heat.width)
+    field = fit_step(setting, ANCHORS, Teaching())
+    exact = exact_rows(setting, ANCHORS)
+    found = field.values(heat.graph.points)
+    found = found.toarray() if sparse.issparse(found) else found
+    # Entries below 1e-7 of the largest of their column are left out.
+    np.testing.assert_allclose(found, exact, atol=1e-6 * exact.max())
+
+
+def test_at_vertices_of_a_mesh_it_is_the_exact_row():
+    mesh = sphere_mesh(400)
+    graph = mesh_graph(mesh)
+    setting = Setting(graph, PowerKernel(12), graph.degrees, 2, 0.3)
+    found = fit_step(setting, ANCHORS, Teaching()).values(mesh.vertices)
+    exact = exact_rows(setting, ANCHORS)
+    np.testing.assert_allclose(found, exact, atol=1e-6 * exact.max())
+
+
+def test_the_spike_at_the_node_itself_is_left_out():
+    mesh = sphere_mesh(400)
+    setting = Setting(mesh_graph(mesh), DiffusionKernel(4.0), mesh_graph(mesh).degrees, 2, 0.2)
+    found = fit_step(setting, ANCHORS, Teaching()).values(mesh.vertices)
+    lacking = exact_rows(setting, ANCHORS) - found
+    spike = np.zeros_like(lacking)
+    spike[ANCHORS, np.arange(5)] = np.exp(-2.0) / setting.measure[ANCHORS]  # f_0 of exp(-2 L)
+    np.testing.assert_allclose(lacking, spike, atol=1e-6 * found.max())
+
+
+def test_between_nodes_it_is_the_average_after_one_step(heat):
+    field = fit_step(heat, ANCHORS, Teaching())
+    steps = one_step(heat.graph, NEW)
+    np.testing.assert_allclose(np.asarray(steps.sum(axis=1)), 1.0, rtol=1e-12)
+    rest = PowerKernel(3).dense(heat.graph) / np.sqrt(np.outer(heat.measure, heat.measure))
+    exact = steps @ rest[:, ANCHORS]
+    np.testing.assert_allclose(field.values(NEW), exact, atol=1e-6 * exact.max())
+
+
+def test_values_are_nonnegative_and_within_their_bounds(heat):
+    field = fit_step(heat, np.arange(400), Teaching())
+    values = field.values(NEW)
+    assert (values >= 0).all()
+    assert (values <= field.bounds * (1 + 1e-12)).all()
+    assert field.n_anchors == 400
+    np.testing.assert_array_equal(field.bounds, field.table.toarray().max(axis=0))
+
+
+@pytest.mark.parametrize("share", [0.0, 2.0], ids=["dense", "sparse"])
+def test_rows_do_not_depend_on_threads_nor_on_other_rows(heat, monkeypatch, share):
+    monkeypatch.setattr(step, "_DENSE_SHARE", share)
+    monkeypatch.setattr(step, "_QUERIES_AT_ONCE", 64)
+    field = fit_step(heat, ANCHORS, Teaching())
+    whole = field.values(NEW)
+    assert sparse.issparse(whole) == (share > 0)
+    whole = whole.toarray() if sparse.issparse(whole) else whole
+    for rows in (slice(3, 4), slice(50, 270), np.arange(300)[::-1]):
+        part = field.values(NEW[rows], n_jobs=2)
+        np.testing.assert_array_equal(part.toarray() if sparse.issparse(part) else part, whole[rows])
+
+
+def test_sparse_and_dense_results_agree(heat, monkeypatch):
+    field = fit_step(heat, ANCHORS, Teaching())
+    dense = field.values(NEW)
+    monkeypatch.setattr(step, "_DENSE_SHARE", 2.0)
+    compressed = field.values(NEW)
+    assert compressed.has_sorted_indices
+    np.testing.assert_allclose(compressed.toarray(), dense, rtol=1e-13)
+
+
+def test_points_out_of_reach_take_no_step(heat):
+    far = np.array([[0.0, 0.0, 50.0]])
+    assert one_step(heat.graph, far).nnz == 0
+    np.testing.assert_array_equal(fit_step(heat, ANCHORS, Teaching()).values(far), np.zeros((1, 5)))
+
+
+def test_anchors_may_repeat_and_keep_their_order(heat):
+    anchors = np.array([7, 0, 7])
+    values = fit_step(heat, anchors, Teaching()).values(NEW)
+    single = fit_step(heat, np.array([0, 7]), Teaching()).values(NEW)
+    np.testing.assert_array_equal(values, single[:, [1, 0, 1]])
+
+
+def test_negative_tables_are_bounded_by_their_size():
+    graph = knn_graph(Sphere().grid(50))
+    table = sparse.csr_array(np.random.default_rng(0).normal(size=(50, 3)))
+    field = StepField(graph, table)
+    np.testing.assert_array_equal(field.bounds, np.abs(table.toarray()).max(axis=0))

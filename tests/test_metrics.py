@@ -1,0 +1,85 @@
+"""Alignments and relative errors against direct formulas."""
+
+import numpy as np
+import pytest
+
+from manifoldrf import align, relative_error
+
+RNG = np.random.default_rng(0)
+REFERENCE = RNG.normal(size=(7, 5))
+FOUND = 3 * REFERENCE + RNG.normal(size=(7, 5))
+
+
+def test_alignment_to_the_same_norm():
+    factor = np.linalg.norm(REFERENCE) / np.linalg.norm(FOUND)
+    np.testing.assert_allclose(align(FOUND, REFERENCE), factor * FOUND, rtol=1e-14)
+    assert np.linalg.norm(align(FOUND, REFERENCE)) == pytest.approx(np.linalg.norm(REFERENCE), rel=1e-14)
+
+
+def test_alignment_by_least_squares():
+    factor = np.linalg.lstsq(FOUND.reshape(-1, 1), REFERENCE.ravel(), rcond=None)[0].item()
+    np.testing.assert_allclose(align(FOUND, REFERENCE, "least squares"), factor * FOUND, rtol=1e-13)
+
+
+def test_least_squares_comes_closest():
+    plain, equal, closest = (
+        relative_error(FOUND, REFERENCE, alignment=how) for how in (None, "frobenius", "least squares")
+    )
+    assert closest < equal < plain
+    assert plain == pytest.approx(np.linalg.norm(FOUND - REFERENCE) / np.linalg.norm(REFERENCE), rel=1e-14)
+    fine = min(relative_error(c * FOUND, REFERENCE) for c in np.linspace(0, 1, 1001))
+    assert closest <= fine < closest + 1e-3
+
+
+@pytest.mark.parametrize("method", ["frobenius", "least squares"])
+@pytest.mark.parametrize("factor", [1e-9, 0.5, 7.0, 1e9])
+def test_aligned_errors_do_not_depend_on_the_scale(method, factor):
+    expected = relative_error(FOUND, REFERENCE, alignment=method)
+    assert relative_error(factor * FOUND, REFERENCE, alignment=method) == pytest.approx(expected, rel=1e-12)
+    assert relative_error(factor * REFERENCE, REFERENCE, alignment=method) < 1e-14
+
+
+def test_the_sign_is_kept_by_norms_and_mended_by_least_squares():
+    assert relative_error(-REFERENCE, REFERENCE, alignment="frobenius") == pytest.approx(2.0)
+    assert relative_error(-REFERENCE, REFERENCE, alignment="least squares") < 1e-14
+
+
+def test_zeros_stay_zeros():
+    for method in ("frobenius", "least squares"):
+        np.testing.assert_array_equal(align(np.zeros((2, 2)), np.eye(2), method), np.zeros((2, 2)))
+    assert relative_error(np.zeros((2, 2)), np.eye(2)) == 1.0
+    assert relative_error([[1, 0], [0, 1]], np.eye(2)) == 0.0
+
+
+def test_alignment_changes_no_input():
+    found = FOUND.copy()
+    align(found, REFERENCE)[:] = 0
+    align(np.zeros((7, 5)), REFERENCE)[:] = 1
+    np.testing.assert_array_equal(found, FOUND)
+
+
+@pytest.mark.parametrize("call", [align, relative_error])
+@pytest.mark.parametrize(
+    ("found", "reference", "kind", "message"),
+    [
+        (np.ones((2, 3)), np.ones((3, 2)), ValueError, r"`K` must be of the shape \(3, 2\) of the reference"),
+        (np.ones((2, 2)), np.ones((1, 2)), ValueError, r"`K` must be of the shape \(1, 2\)"),
+        (np.ones(3), np.ones(3), ValueError, r"`K` must be an array of shape \(n, d\)"),
+        (np.ones((2, 2)), np.ones(2), ValueError, r"`reference` must be an array of shape \(n, d\)"),
+        ([[np.nan]], [[1.0]], ValueError, "`K` must be finite"),
+        ([[1.0]], [[np.inf]], ValueError, "`reference` must be finite"),
+        ([["a"]], [[1.0]], TypeError, "`K` must be an array of numbers"),
+    ],
+)
+def test_bad_matrices(call, found, reference, kind, message):
+    with pytest.raises(kind, match=message):
+        call(found, reference)
+
+
+def test_bad_alignments_and_references():
+    with pytest.raises(ValueError, match=r"`method` must be one of 'frobenius', 'least squares'\. Got 'max'"):
+        align([[1.0]], [[1.0]], "max")
+    with pytest.raises(ValueError, match=r"one of 'frobenius', 'least squares'\. Got 'max'"):
+        relative_error([[1.0]], [[1.0]], alignment="max")
+    with pytest.raises(ValueError, match="`reference` must be a matrix that is not zero"):
+        relative_error([[1.0]], [[0.0]])
