@@ -12,7 +12,7 @@ one run, medians over several after a first call that compiles and is not counte
 
 An argument selects the rows whose titles contain it. ``--quick`` takes 1000 nodes instead of 4000, 40,000 instead
 of 400,000 and 10,000 new points. Exits with code 1 if a limit is missed, with ``--quick`` never. The machine is to
-do nothing else meanwhile. The graph of 400,000 nodes takes some minutes and 6 GB.
+do nothing else meanwhile. Signatures on 400,000 nodes take long: select other rows without them.
 """
 
 import argparse
@@ -33,10 +33,9 @@ from manifoldrf import GraphOptions, HeatKernel, ManifoldRandomFeatures, Sphere
 T, N_FEATURES, N_QUERIES, REPEATS = 0.02, 1024, 512, 5
 AIM = 3000
 # Every one of 400,000 points as a node. The heat graph is not for that: the steps that fit into memory are so short
-# that hundreds of them make up t, which takes hours. The graph of nearest neighbours has 9 entries in a row and its
-# signatures need a few hundred products at any t; but the signatures from all anchors to all nodes pass through
-# memory in full, which 256 anchors at t = .08 allow. A row of the table then has as many entries as with 1024
-# at t = .02: the wider the kernel, the fewer anchors.
+# that hundreds of them make up t = .02, 7e12 products for 1024 anchors. The graph of nearest neighbours has about 9
+# entries in a row, and its signatures need a few hundred products of the matrix. They pass through memory for all
+# anchors at once, hence 256 anchors at t = .08: a row of the table has about as many entries as with 1024 at .02.
 ALL_T, ALL_FEATURES = 0.08, 256
 
 

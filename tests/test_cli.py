@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import manifoldrf
 from manifoldrf import cli
-from manifoldrf.experiments import surface_graphs, teachers
+from manifoldrf.experiments import features, surface_graphs, teachers
 
 
 @pytest.fixture
@@ -19,6 +19,8 @@ def small(monkeypatch):
     monkeypatch.setattr(surface_graphs, "Config", lambda: config)
     few = teachers.Config(n_nodes=300, surfaces=("sphere",), n_starts=4, budgets=(1e3, 1e4))
     monkeypatch.setattr(teachers, "Config", lambda: few)
+    tiny = features.Config(n_nodes=400, t=0.15, n_features=(60, "all"), n_queries=20, repeats=1)
+    monkeypatch.setattr(features, "Config", lambda: tiny)
 
 
 def command(*arguments):
@@ -34,6 +36,9 @@ def test_demo_prints_the_tables_and_saves_record_and_picture(tmp_path):
     assert "convergence" in result.output
     assert "\x1b" not in result.output  # no colour codes in a pipe
     assert sorted(p.name for p in (tmp_path / "results").iterdir()) == [
+        "features.json",
+        "features.npz",
+        "features.png",
         "surface_graphs.json",
         "surface_graphs.npz",
         "surface_graphs.png",
@@ -63,6 +68,14 @@ def test_teachers_prints_its_table_alone(tmp_path):
 
 
 @pytest.mark.usefixtures("small")
+def test_features_prints_its_table_alone(tmp_path):
+    result = CliRunner().invoke(cli.app, ["features", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "own" in result.output
+    assert "Algorithm 1" not in result.output
+
+
+@pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(
     ("error", "code", "text"),
     [
@@ -74,7 +87,7 @@ def test_errors_are_one_sentence_and_an_exit_code(monkeypatch, capsys, tmp_path,
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(surface_graphs, "run", fail)
+    monkeypatch.setattr(features, "run", fail)
     monkeypatch.setattr(sys, "argv", ["manifoldrf", "demo", "--out", str(tmp_path)])
     with pytest.raises(SystemExit) as stopped:
         cli.main()
@@ -90,7 +103,7 @@ def test_a_bad_folder_is_refused_before_the_work(monkeypatch, capsys, tmp_path):
         raise AssertionError("the work was begun")
 
     (tmp_path / "taken").write_text("x")
-    monkeypatch.setattr(surface_graphs, "run", work)
+    monkeypatch.setattr(features, "run", work)
     monkeypatch.setattr(sys, "argv", ["manifoldrf", "demo", "--out", str(tmp_path / "taken")])
     with pytest.raises(SystemExit) as stopped:
         cli.main()
@@ -102,7 +115,7 @@ def test_debug_shows_the_traceback(monkeypatch, tmp_path):
     def fail(*_):
         raise ValueError("seen")
 
-    monkeypatch.setattr(surface_graphs, "run", fail)
+    monkeypatch.setattr(features, "run", fail)
     monkeypatch.setattr(sys, "argv", ["manifoldrf", "--debug", "demo", "--out", str(tmp_path)])
     with pytest.raises(ValueError, match="seen"):
         cli.main()

@@ -89,8 +89,8 @@ def test_a_model_comes_back_with_the_same_bits(tmp_path, name):
         model.kernel_,
         model.n_features_in_,
     )
-    # And once more: what was loaded can be saved, to the same file.
-    assert again.save(tmp_path / "second").read_bytes() == path.read_bytes()
+    once_more = load(again.save(path))  # what was loaded can be saved
+    np.testing.assert_array_equal(once_more.transform(points, side="left"), model.transform(points, side="left"))
 
 
 def test_loaded_models_keep_their_parameters_and_can_be_fitted_again(tmp_path):
@@ -212,7 +212,7 @@ def test_starts_out_of_range_are_refused(tmp_path, saved):
     def change(arrays, fields):
         arrays[fields["starts"]["array"]][0] = 10**6
 
-    with pytest.raises(ModelFileError, match="`(starts|anchors)` must be integers"):
+    with pytest.raises(ModelFileError, match=r"`(starts|anchors)` must be integers"):
         load(tampered(path, change))
 
 
@@ -224,6 +224,7 @@ def test_a_made_up_number_of_coordinates_is_refused(tmp_path, saved):
 
 
 def test_a_made_up_table_of_another_size_is_refused(tmp_path, saved):
+    # Loops over the table are compiled without checks of their own: transform would read memory that is not its.
     path = tmp_path / "m"
     path.write_bytes(saved)
 

@@ -41,8 +41,7 @@ def test_coefficients_move_by_one(kernel):
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_the_closed_form_is_the_series(kernel):
     w = np.concatenate([np.linspace(-0.9, 0.9, 37), [-0.25, 0.25, 1e-12, -1e-12, 0.0]])
-    terms = kernel.truncation(1e-14, 0.9)
-    exact = np.polynomial.polynomial.polyval(w, kernel.coefficients(terms + 2)[1:])
+    exact = np.polynomial.polynomial.polyval(w, kernel.coefficients(400)[1:])  # .9^400 is 5e-19
     # Cancellation in (h - alpha_0) / w costs at most 1 / .25 in digits.
     scale = np.abs(kernel.spectral(np.array([1.0]))).max() + np.abs(kernel.coefficients(1)).max()
     np.testing.assert_allclose(shifted(kernel).spectral(w), exact, rtol=1e-11, atol=1e-13 * scale)
@@ -62,6 +61,14 @@ def test_applied_to_columns_it_is_its_matrix(kernel):
     rest = shifted(kernel)
     exact = rest.dense(GRAPH) @ columns
     np.testing.assert_allclose(rest.apply(GRAPH, columns), exact, atol=1e-8 * max(np.abs(exact).max(), 1e-300))
+
+
+@pytest.mark.parametrize("tau", [50.0, 60.0, 80.0, 199.0])
+def test_wide_kernels_have_a_closed_form_too(tau):
+    w = np.array([-0.2, 0.1, 0.24, 0.5, 1.0])
+    # (exp(-tau (1 - w)) - exp(-tau)) / w, without cancellation.
+    exact = np.exp(-tau) * np.expm1(tau * w) / w
+    np.testing.assert_allclose(shifted(DiffusionKernel(tau)).spectral(w), exact, rtol=1e-10, atol=1e-14)
 
 
 def test_powers_stay_powers_and_lengths_shrink():

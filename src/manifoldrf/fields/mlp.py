@@ -86,7 +86,7 @@ class MlpField(AbstractField):
     def values(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
         """Dense values of shape (len(queries), m), nonnegative."""
         jobs = check_jobs(n_jobs)
-        places = check_points(queries, "queries", n_columns=len(self.frame.centre))
+        places = check_points(queries, "queries", n_columns=len(self.frame.centre), min_rows=0)
         if self.distances.metric is not None:
             places = self.distances.metric.check(places, "queries")
         result = np.zeros((len(places), len(self.anchors)))

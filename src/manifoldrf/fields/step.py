@@ -47,6 +47,8 @@ class StepField(AbstractField):
 
     def values(self, queries: FloatArray, n_jobs: int = 1) -> Any:
         """h(z, w_l), shape (len(queries), m): dense, or CSR where the table is very sparse."""
+        if not len(queries):
+            return np.zeros((0, self.n_anchors))
         return self.rows_of(one_step(self.graph, queries), n_jobs)
 
     def rows_of(self, steps: Any, n_jobs: int = 1) -> Any:
