@@ -108,19 +108,21 @@ def test_the_weights_in_use_have_the_least_error_of_those_tried():
     assert table["nnls"] < table["unity"] < table["voronoi"]
 
 
-@pytest.mark.parametrize("kernel", [HEAT, STEPS, MaternKernel(1.5, 0.5, "manifold")], ids=str)
+@pytest.mark.parametrize("kernel", [HEAT, STEPS, MaternKernel(1.5, 0.5)], ids=str)
 def test_the_network_is_trained_only_when_it_is_asked_for(monkeypatch, kernel):
     def refuse(*args, **kwargs):
         raise RuntimeError("trained")
 
     monkeypatch.setattr(fitting, "fit_mlp", refuse)
-    model = features(kernel).fit(NODES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # kernels of steps with a spike at every node
+        model = features(kernel).fit(NODES)
     assert "mlp" not in dict(model.error_.candidates)
     with pytest.raises(RuntimeError, match="trained"):
         features(kernel, field="mlp").fit(NODES)
 
 
-@pytest.mark.parametrize("tau", [40.0, 100.0, 120.0])
+@pytest.mark.parametrize("tau", [100.0, pytest.param(40.0, marks=pytest.mark.slow)])
 def test_wide_kernels_of_a_graph_are_fitted(tau):
     model = features(DiffusionKernel(tau)).fit(NODES)
     exact = DiffusionKernel(tau).dense(model.graph_)

@@ -43,6 +43,7 @@ def test_the_sum_over_all_nodes_is_the_kernel_of_the_space_in_its_clock():
     assert np.linalg.norm(model.kernel(NODES) - exact) < 1e-5 * np.linalg.norm(exact)
 
 
+@pytest.mark.slow
 def test_the_sum_over_all_nodes_of_a_graph_of_neighbours():
     nodes, kernel = Sphere().grid(600), DiffusionKernel(20.0)
     model = all_nodes(kernel, field="interpolated").fit(nodes)
@@ -72,13 +73,13 @@ def terms(density, m, seed):
 
 @pytest.mark.parametrize("density", [UNIFORM, UNEVEN], ids=["uniform", "uneven"])
 def test_independent_anchors_are_unbiased_for_the_full_sum(density, global_seed):
-    found = np.concatenate([terms(density, 5000, 1000 * global_seed + k) for k in range(5)])
+    found = np.concatenate([terms(density, 4000, 1000 * global_seed + k) for k in range(4)])
     exact = all_nodes(HeatKernel(T)).fit(GRAPH).kernel(NODES[SOME]).ravel()
     band = found.std(axis=0, ddof=1) / np.sqrt(len(found))
     limit = stats.norm.isf(1e-6 / (2 * exact.size))  # a false alarm in a million
     assert (np.abs(found.mean(axis=0) - exact) < limit * band).all()
-    # The test can fail: a bias of a fifth would be seen.
-    assert (limit * band.reshape(5, 5).diagonal() < 0.2 * exact.reshape(5, 5).diagonal()).all()
+    # The test can fail: a bias of a quarter would be seen.
+    assert (limit * band.reshape(5, 5).diagonal() < 0.25 * exact.reshape(5, 5).diagonal()).all()
 
 
 def test_the_variance_is_inverse_to_the_number_of_anchors(global_seed):

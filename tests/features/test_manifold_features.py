@@ -270,7 +270,7 @@ def test_chunks_change_no_bit(any_field, monkeypatch, sparse_output):
     np.testing.assert_array_equal(dense(model.transform(NEW[:5])), whole[:5])
 
 
-@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("field", ["step", "interpolated", pytest.param("local", marks=pytest.mark.slow)])
 def test_the_number_of_threads_changes_no_bit(field):
     one, two = (FIELDS[field](n_jobs=n_jobs).fit(NODES) for n_jobs in (1, 2))
     np.testing.assert_array_equal(one.transform(NEW), two.transform(NEW))

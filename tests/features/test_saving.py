@@ -1,5 +1,7 @@
 """Fitted features in files: the same bits again, or a refusal that says why."""
 
+import copy
+import functools
 import warnings
 
 import numpy as np
@@ -55,6 +57,7 @@ MODELS = {
 }
 
 
+@functools.cache
 def made(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some of these models are poor; not the claim here
@@ -65,7 +68,13 @@ def points_of(name):
     return FlatTorus().sample(40, seed=1) if "metric" in name else NEW
 
 
-@pytest.mark.parametrize("name", MODELS)
+# Of models that differ in their parameters only, one is always tried.
+SLOW = {"step on a manifold", "by a function", "default", "independent anchors"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in MODELS]
+)
 def test_a_model_comes_back_with_the_same_bits(tmp_path, name):
     model = made(name)
     points = points_of(name)
@@ -242,7 +251,7 @@ def test_a_made_up_table_of_another_size_is_refused(tmp_path, saved):
 def test_a_failed_save_leaves_the_old_file_whole(tmp_path, saved):
     path = tmp_path / "m"
     path.write_bytes(saved)
-    model = made("step")
+    model = copy.copy(made("step"))
     model.training_ = object()  # what no file can hold
     with pytest.raises(TypeError, match="training"):
         model.save(path)

@@ -11,11 +11,12 @@ from scipy import sparse
 from manifoldrf._random import Streams
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.features.feature_map import FeatureMap
-from manifoldrf.features.spaces import Space, mesh_of
+from manifoldrf.features.spaces import HEAT_DIM, Space, mesh_of
 from manifoldrf.fields.data import Setting, Teaching, observe
 from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.heat import heat_graph
-from manifoldrf.kernels.graph_kernels import PowerKernel
+from manifoldrf.kernels.manifold_kernels import HeatKernel
+from manifoldrf.metrics import relative_error
 
 __all__ = ["ErrorEstimate"]
 
@@ -24,6 +25,7 @@ _PROBES = 200  # nodes at which graphs are compared
 # Change of the kernel with half as many steps over the error of the kernel itself: 1.2 to 3.2 on sphere, ellipsoid,
 # torus and Mobius strip, even and random, with 4000 nodes. (Where the boundary of a cloud had to be guessed, .4.)
 _CHANGE_OVER_ERROR = 1.8
+_FEWEST_TO_HALVE = 4  # steps; two are compared with four, whose change is about the error
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,9 @@ class ErrorEstimate:
     quadrature : float
         Share of the anchors: their weighted sum against the sum over all nodes.
     graph : float, optional
-        Share of the graph in the manifold clock, from the change of the kernel with steps twice as wide; too low by
-        up to 4 times for clouds with a boundary. None in the graph clock, where the graph's own kernel is asked
-        for, on meshes, and where there are too few steps.
+        Share of the graph, for :class:`HeatKernel`: from the change of the kernel with steps twice as wide or, if
+        the graph is no heat graph, from the difference to one. Too low by up to 4 times for clouds with a boundary.
+        None where the kernel of the graph itself is asked for, for other kernels, and above five dimensions.
     signatures : float
         Of the values of the field at the anchors.
     candidates : tuple of (str, float)
@@ -156,39 +158,57 @@ def _product(left: Any, right: Any) -> FloatArray:
 
 
 def graph_error(space: Space, streams: Streams, n_jobs: int) -> float | None:
-    """How far the kernel of a heat graph is from that of the space, from the change with steps twice as wide."""
+    """How far the heat kernel of a graph is from that of the space: its change with another graph of the points.
+
+    A heat graph is compared with one of steps twice as wide, another graph with a heat graph.
+    """
     graph, setting = space.graph, space.setting
-    if not isinstance(setting.kernel, PowerKernel) or space.clock == "graph":
+    if not isinstance(space.kernel, HeatKernel) or setting.dim > HEAT_DIM:
         return None
-    if graph.n_steps is None or graph.n_steps < 4 or graph.weights is None or mesh_of(graph) is not None:
+    other = _other_graph(space, space.kernel.t, n_jobs)
+    if other is None:
         return None
-    usable = np.flatnonzero(setting.measure > 0)
+    usable = np.flatnonzero((setting.measure > 0) & (other.degrees > 0))
     rng = streams.generator("features.graph error")
     probes = rng.choice(usable, min(len(usable), _PROBES), replace=False)
-    wider = _with_wider_steps(space, n_jobs)
-    if wider is None:
-        return None
-    fine = setting.kernel.matrix(graph, probes, probes, per_volume=True, n_jobs=n_jobs)
-    steps = PowerKernel(int(wider.n_steps or 2))
-    coarse = steps.matrix(wider, probes, probes, per_volume=True, n_jobs=n_jobs)
-    return float(np.linalg.norm(coarse - fine) / np.linalg.norm(fine)) / _CHANGE_OVER_ERROR
+    here, there = (_heat_kernel(space.kernel, g, m, probes, n_jobs) for g, m in _measured(space, other))
+    change = relative_error(there, here)
+    return change / _CHANGE_OVER_ERROR if (graph.n_steps or 0) >= _FEWEST_TO_HALVE else change
 
 
-def _with_wider_steps(space: Space, n_jobs: int) -> Graph | None:
-    """The same graph with half as many steps; None where it does not fit into memory."""
-    graph = space.graph
-    steps = int(graph.n_steps or 4)
+def _measured(space: Space, other: Graph) -> tuple[tuple[Graph, FloatArray], tuple[Graph, FloatArray]]:
+    """Both graphs, each with the volume of its nodes."""
+    weights = other.degrees if other.weights is None else other.weights
+    return (space.graph, space.setting.measure), (other, weights)
+
+
+def _heat_kernel(kernel: HeatKernel, graph: Graph, measure: FloatArray, nodes: IntArray, n_jobs: int) -> FloatArray:
+    """Heat kernel between nodes, per unit of volume."""
+    roots = np.sqrt(measure[nodes])
+    return kernel.matrix(graph, nodes, nodes, n_jobs=n_jobs) / roots[:, None] / roots
+
+
+def _other_graph(space: Space, t: float, n_jobs: int) -> Graph | None:
+    """A heat graph of the same nodes, with other steps; None where it does not fit into memory."""
+    graph, mesh = space.graph, mesh_of(space.graph)
+    steps = graph.n_steps
+    known = graph.weights is not None and space.weights_known
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GraphWarning)
         try:
             return heat_graph(
-                graph.positions,
-                graph.time(float(steps)),
-                n_steps=max(2, steps // 4 * 2),
-                weights="auto" if graph.weights is None or not space.weights_known else graph.weights,
+                graph.positions if mesh is None else mesh,
+                t,
+                n_steps="auto" if steps is None else _other_steps(steps),
+                weights=graph.weights if known and mesh is None else "auto",  # type: ignore[arg-type]
                 dim=space.setting.dim,
                 metric=graph.metric,
                 n_jobs=n_jobs,
             )
-        except ValueError:  # steps too wide for the memory
+        except ValueError:  # steps too wide for the memory, or too few nodes
             return None
+
+
+def _other_steps(steps: int) -> int:
+    """Half as many, or two more where there are only two."""
+    return steps // 4 * 2 if steps >= _FEWEST_TO_HALVE else steps + 2

@@ -91,12 +91,13 @@ class FeatureMap:
         return self.scaled(values, window * self.own(queries)), window
 
     def scaled(self, values: Any, row_factors: FloatArray) -> Any:
-        """Values of the field in the unit of the features."""
+        """Values of the field in the unit of the features; the array that is given is changed."""
         columns = self.column_factors
         if sparse.issparse(values):
-            data = values.data * columns[values.indices] * np.repeat(row_factors, np.diff(values.indptr))
-            return sparse.csr_array((data, values.indices, values.indptr), shape=values.shape)
-        values = values * columns
+            values.data *= columns[values.indices]
+            values.data *= np.repeat(row_factors, np.diff(values.indptr))
+            return values
+        values *= columns
         if not (row_factors == 1).all():
             values *= row_factors[:, None]
         return values

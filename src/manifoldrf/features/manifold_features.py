@@ -302,15 +302,22 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         """
         points, dtype = self._check_queries(Z)
         chosen = self._check_side(side)
-        parts, windows = [], []
-        for start, stop in self._spans(len(points)):
-            rows, window = self._rows(points[start:stop], chosen)
-            parts.append(self._finished(rows, dtype))
-            windows.append(window)
-        warn_of_far(np.concatenate(windows), stacklevel=2)
-        if len(parts) == 1:
-            return parts[0]
-        return sparse.vstack(parts, format="csr") if self.sparse_output else np.concatenate(parts)
+        spans = list(self._spans(len(points)))
+        window = np.ones(len(points))
+        parts = []
+        whole = (
+            None if self.sparse_output or len(spans) == 1 else np.zeros((len(points), self.n_features_out_), dtype)
+        )
+        for start, stop in spans:
+            rows, window[start:stop] = self._rows(points[start:stop], chosen)
+            if whole is None:
+                parts.append(self._finished(rows, dtype))
+            else:
+                whole[start:stop] = self._finished(rows, dtype)
+        warn_of_far(window, stacklevel=2)
+        if whole is not None:
+            return whole
+        return parts[0] if len(parts) == 1 else sparse.vstack(parts, format="csr")
 
     def kernel_matrix(self, Z: Any, Y: Any = None) -> FloatArray:
         """K(z, y) = phi(z) . phi(y), shape (len(Z), len(Y)); between the points of ``Z`` without ``Y``.

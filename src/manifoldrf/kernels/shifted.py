@@ -9,8 +9,8 @@ from manifoldrf._validation import FloatArray
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.graph_kernels import PowerKernel
 
-# Below it (h(w) - alpha_0) / w loses digits to cancellation, and the series itself converges quickly.
-_SMALL = 0.25
+# Below it (h(w) - alpha_0) / w loses digits to cancellation, and a few terms of the series are all of it.
+_SMALL, _FEW_TERMS = 1e-3, 8
 
 
 def shifted(kernel: AbstractKernel) -> AbstractKernel:
@@ -30,7 +30,7 @@ class ShiftedKernel(AbstractKernel):
         """Return (h(w) - alpha_0) / w, near zero by the series."""
         first = self.kernel._coefficients(1)[0]
         small = np.abs(w) < _SMALL
-        terms = self._coefficients(self.kernel.truncation(1e-14, _SMALL))
+        terms = self._coefficients(_FEW_TERMS)
         near = np.polynomial.polynomial.polyval(np.where(small, w, 0.0), terms)
         far = np.where(small, 1.0, w)
         return np.asarray(np.where(small, near, (self.kernel.spectral(far) - first) / far))
