@@ -1,8 +1,9 @@
 """Any kernel on any curved space as plain, positive feature vectors.
 
 The stages, in the order data flows through them: ``geometry`` (manifolds, meshes, graphs), ``kernels`` (power
-series of a graph's walk), ``signatures`` (their rows, exact or walked), ``features`` (for scikit-learn). Public
-names are imported on first use, so that ``import manifoldrf`` itself is quick.
+series of a graph's walk), ``signatures`` (their rows, exact or walked), ``fields`` (signatures carried to new
+points), ``features`` (for scikit-learn), ``storage``. Public names are imported on first use, so that
+``import manifoldrf`` itself is quick.
 """
 
 import importlib

@@ -82,6 +82,7 @@ def test_independent_anchors_are_unbiased_for_the_full_sum(density, global_seed)
     assert (limit * band.reshape(5, 5).diagonal() < 0.25 * exact.reshape(5, 5).diagonal()).all()
 
 
+@pytest.mark.slow
 def test_the_variance_is_inverse_to_the_number_of_anchors(global_seed):
     of_one = terms(UNIFORM, 4000, global_seed).var(axis=0).reshape(5, 5).diagonal()
     for m in (25, 100):

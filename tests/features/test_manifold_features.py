@@ -282,8 +282,7 @@ def test_equal_seeds_equal_features_and_others_not():
     rows = [features(anchors="iid", n_features=100, random_state=s).fit(NODES).transform(NEW) for s in (0, 0, 1)]
     np.testing.assert_array_equal(rows[0], rows[1])
     assert (rows[0] != rows[2]).any()
-    state = [np.random.RandomState(3), np.random.default_rng(3), None]
-    for seed in state:
+    for seed in (np.random.RandomState(3), None):
         assert features(anchors="iid", n_features=100, random_state=seed).fit(NODES).transform(NEW).shape == (
             300,
             100,

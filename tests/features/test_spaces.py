@@ -205,7 +205,7 @@ def test_a_graph_with_points_is_a_space():
 
 
 def test_a_graph_on_the_points_and_a_builder_give_the_same():
-    nodes = CLOUD[:500]
+    nodes = CLOUD[:300]
     expected = features(STEPS, graph=knn_graph(nodes)).fit(nodes).transform(NEW)
     for graph in (knn_graph, functools.partial(knn_graph, n_neighbors=8), GraphOptions(n_neighbors=8)):
         np.testing.assert_array_equal(features(STEPS, graph=graph).fit(nodes).transform(NEW), expected)
@@ -284,8 +284,8 @@ def test_kernels_with_sharp_peaks_get_more_features_than_their_width_asks_for():
 
 def test_all_nodes_are_features():
     for model in (features(n_features="all"), features(anchors="all"), features(anchors="all", n_features="all")):
-        model.fit(CLOUD[:500])
-        np.testing.assert_array_equal(model.anchors_, np.arange(500))
+        model.fit(CLOUD[:300])
+        np.testing.assert_array_equal(model.anchors_, np.arange(300))
         np.testing.assert_array_equal(model.weights_, model.graph_.weights)
 
 
@@ -419,5 +419,5 @@ def test_the_summary_names_what_was_fitted():
     steps = features(STEPS, field="interpolated", n_starts=450).fit(Sphere().grid(500)).summary()
     for part in ("DiffusionKernel(tau=20.0", "graph clock", "nearest neighbours", "fitted to 450 nodes"):
         assert part in steps
-    default = ManifoldRandomFeatures(random_state=0).fit(CLOUD[:500]).summary()
+    default = ManifoldRandomFeatures(random_state=0).fit(CLOUD[:200]).summary()
     assert "from the density of the points" in default

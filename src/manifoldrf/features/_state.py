@@ -59,7 +59,7 @@ def summarise(features: Any) -> str:
     """What was fitted, chosen and estimated, a line for each."""
     space = features.map_.space
     setting, notes = space.setting, dict(space.notes)
-    chosen = f" ({notes.pop('kernel')})" if "kernel" in notes else ""
+    chosen = f", {notes.pop('kernel')}" if "kernel" in notes else ""
     field = "step, which needs no fit" if features.field_ == "step" else features.field_
     if features.field_ != "step":
         field += f", fitted to {len(features.starts_)} nodes"

@@ -169,7 +169,7 @@ def _check_given(space: Any, graph: Any) -> None:
 def _default_on(graph: Graph, notes: dict[str, str]) -> AbstractKernel:
     """The kernel by default on a graph that is given."""
     t = graph.time(float(graph.n_steps or _STEPS_BY_DEFAULT))
-    notes["kernel"] = f"t = {t:.3g}, the time of {graph.n_steps or _STEPS_BY_DEFAULT:g} steps"
+    notes["kernel"] = f"chosen as the time of {graph.n_steps or _STEPS_BY_DEFAULT:g} steps"
     return HeatKernel(t)
 
 
@@ -246,7 +246,7 @@ def _graph_time(kernel: Any, source: _Source) -> float:
 
 def _default_kernel(sampling: Sampling, source: _Source, notes: dict[str, str]) -> AbstractKernel:
     t = _default_time(sampling, source)
-    notes["kernel"] = f"t = {t:.3g}, from the density of the points (a width of {np.sqrt(2 * t):.3g})"
+    notes["kernel"] = f"chosen from the density of the points: {np.sqrt(2 * t):.3g} wide"
     return HeatKernel(t)
 
 
@@ -257,7 +257,8 @@ def _default_time(sampling: Sampling, source: _Source) -> float:
     carried = (volume / _FEATURES_BY_DEFAULT) ** (2 / dim)
     points = source.nodes if source.mesh is None else source.mesh.vertices
     extent2 = float((np.ptp(points, axis=0) ** 2).sum())
-    return float(min(max(resolved, carried), _WIDEST * extent2))
+    t = float(min(max(resolved, carried), _WIDEST * extent2))
+    return float(f"{t:.3g}")  # a number that can be read and given again
 
 
 def _thinned(source: _Source, t: float, notes: dict[str, str]) -> tuple[_Source, IntArray | None]:
