@@ -108,7 +108,9 @@ ORDER = {
         "mlp",
     ],
     "features": [
+        "_integrity",
         "_kernel_access",
+        "_notices",
         "_params",
         "graph_features",
         "graph_options",

@@ -15,6 +15,8 @@ class BoundKernel:
         return self._estimator.kernel_matrix(Z, Y)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # a copy in the making has no parameter yet
+            raise AttributeError(name)
         return getattr(self._parameter, name)
 
     def __eq__(self, other: object) -> bool:

@@ -15,6 +15,8 @@ class FrozenParamsMixin:
         outer = {}
         for name, value in params.items():
             owner, _, rest = name.partition("__")
+            if rest and params.get(owner, self.__dict__.get(owner)) is None:
+                raise ValueError(f"`{name}` needs a {owner}: it is None, so that one is chosen by `fit`.")
             if rest and isinstance(params.get(owner, self.__dict__.get(owner)), FrozenParams):
                 inner[owner][rest] = value
             else:

@@ -49,7 +49,8 @@ def restore(features: Estimator, state: dict[str, Any]) -> Estimator:
     target.training_ = state["training"]
     target._error, target._error_is_whole = error, True
     target._streams = Streams(bytes.fromhex(state["root"]))
-    target.n_features_in_ = check_integer(state["n_features_in"], "n_features_in", 1)
+    n_coordinates = fitted.space.graph.positions.shape[1]
+    target.n_features_in_ = check_integer(state["n_features_in"], "n_features_in", n_coordinates, n_coordinates)
     if state["feature_names_in"]:
         target.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
     return features

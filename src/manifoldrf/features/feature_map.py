@@ -15,10 +15,13 @@ from manifoldrf._validation import (
     check_points,
     check_vector,
 )
+from manifoldrf.features._integrity import check_field, check_graph
 from manifoldrf.features.proximity import Proximity
 from manifoldrf.features.spaces import Space
 from manifoldrf.fields.abstract_field import AbstractField
 from manifoldrf.fields.tangent import AbstractInterpolation, make_interpolation
+
+_DENSE_SHARE = 0.05  # of nonzeros, above which dense products are quicker than sparse ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +48,9 @@ class FeatureMap:
         check_indices(self.anchors, "anchors", n)
         check_vector(self.weights, "weights", m, NONNEGATIVE)
         check_vector(self.space.setting.measure, "measure", n, NONNEGATIVE)
-        check_vector(self.field.bounds, "bounds", m, NONNEGATIVE)
         check_points(self.space.graph.positions, "points")
+        check_graph(self.space.graph)
+        check_field(self.field, self.space.graph, m)
 
     @cached_property
     def proximity(self) -> Proximity:
@@ -122,3 +126,9 @@ class FeatureMap:
         factors = window * (self._at(queries) ** 0.5 if self.space.clock == "graph" else 1.0)
         data = rows.data * np.repeat(factors, np.diff(rows.indptr))
         return sparse.csr_array((data, rows.indices, rows.indptr), shape=rows.shape), window
+
+
+def worth_dense(rows: Any) -> Any:
+    """Rows as a dense array where their products are quicker so."""
+    filled = sparse.issparse(rows) and rows.nnz > _DENSE_SHARE * rows.shape[0] * rows.shape[1]
+    return rows.toarray() if filled else rows

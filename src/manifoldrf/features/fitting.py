@@ -1,8 +1,6 @@
 """Fitting a feature map: anchors, their weights, and the field, chosen by the error on nodes kept from the fit."""
 
 import dataclasses
-import sys
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,6 +8,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from manifoldrf._validation import IntArray
+from manifoldrf.features._notices import warn_user
 from manifoldrf.features.errors import ErrorEstimate, Reference, exact_reference, measure_error
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.plans import Plan
@@ -129,9 +128,9 @@ def _warn_of_spacing(space: Space, m: int) -> None:
     needed = anchors_needed(space.volume, setting.width, setting.dim, 1.0)
     remedy = f"n_features={needed}" if needed < space.graph.n_nodes else "n_features='all'"
     _warn(
-        f"{m} features are too few: their anchors are {ratio:.2g} times as far apart as the features of this "
-        f"kernel are wide ({setting.width:.2g}), and sums over them are off by more than 5 % (remedy: {remedy}, "
-        "or a wider kernel)."
+        f"{m} feature{'s are' if m > 1 else ' is'} too few: anchors are {ratio:.2g} times as far apart as the "
+        f"features of this kernel are wide ({setting.width:.2g}), and sums over them are off by more than 5 % "
+        f"(remedy: {remedy}, or a wider kernel)."
     )
 
 
@@ -147,11 +146,7 @@ def _warn_of_field(fitted: Fitted) -> None:
 
 
 def _warn(text: str) -> None:
-    """Warn at the line that called ``fit``."""
-    depth = 2
-    while sys._getframe(depth).f_globals.get("__name__", "").startswith("manifoldrf."):
-        depth += 1
-    warnings.warn(text, FeatureWarning, stacklevel=depth + 1)
+    warn_user(text, FeatureWarning)
 
 
 def _choose_samples(space: Space, anchors: IntArray, plan: Plan) -> tuple[IntArray, IntArray]:
@@ -162,7 +157,8 @@ def _choose_samples(space: Space, anchors: IntArray, plan: Plan) -> tuple[IntArr
     if len(rest) < 2 * _HELD_OUT:
         rest = usable
     rng = plan.streams.generator("features.held out")
-    held_out = np.sort(rng.choice(rest, min(len(rest), _HELD_OUT), replace=False))
+    count = max(1, min(_HELD_OUT, len(usable) // 4))  # most nodes of a small space are to be learnt from
+    held_out = np.sort(rng.choice(rest, count, replace=False))
     if not fits:
         return rest[:0], held_out
     others = np.setdiff1d(rest, held_out)

@@ -24,11 +24,12 @@ from manifoldrf.features._kernel_access import KernelAccess
 from manifoldrf.features._params import FrozenParamsMixin
 from manifoldrf.features._state import restore, state_of, summarise
 from manifoldrf.features.errors import ErrorEstimate, graph_error
-from manifoldrf.features.feature_map import FeatureMap
+from manifoldrf.features.feature_map import FeatureMap, worth_dense
 from manifoldrf.features.fitting import Fitted, fit_features
 from manifoldrf.features.plans import make_plan
 from manifoldrf.features.proximity import warn_of_far
-from manifoldrf.features.spaces import prepare_space
+from manifoldrf.features.spaces import coordinates_of, prepare_space
+from manifoldrf.fields.anchors import normalised_density
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -217,13 +218,15 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         streams, jobs = Streams.from_seed(self.random_state), check_jobs(self.n_jobs)
         plan = make_plan(self.get_params(deep=False), streams, jobs)
         space = prepare_space(space_like, self.__dict__["kernel"], self.graph, streams, jobs)
+        if plan.density is not None:
+            normalised_density(plan.density, space.graph.n_nodes, "anchor_density")
         self._keep(fit_features(space, plan), streams)
         return self
 
     def _check_space(self, X: Any) -> Any:
         """The space, with the number of its coordinates noted as scikit-learn asks for."""
         if isinstance(X, TriangleMesh | AbstractManifold | Graph):
-            self.n_features_in_ = _coordinates_of(X)
+            self.n_features_in_ = coordinates_of(X)
             if hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
             return X
@@ -314,7 +317,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
                 parts.append(self._finished(rows, dtype))
             else:
                 whole[start:stop] = self._finished(rows, dtype)
-        warn_of_far(window, stacklevel=2)
+        warn_of_far(window)
         if whole is not None:
             return whole
         return parts[0] if len(parts) == 1 else sparse.vstack(parts, format="csr")
@@ -331,7 +334,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         if Y is not None or self._is_asymmetric:
             left, more = self._rows(points, "left")
             windows = np.concatenate([windows, more]) if Y is not None else windows
-        warn_of_far(windows, stacklevel=2)
+        warn_of_far(windows)
+        left, right = worth_dense(left), worth_dense(right)
         product = left @ right.T
         dense = product.toarray() if sparse.issparse(product) else product
         return np.asarray(dense, dtype=dtype)
@@ -352,7 +356,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             rows, window = self._rows(points[start:stop], "right")
             total = total + rows.T @ columns[start:stop]
             windows.append(window)
-        warn_of_far(np.concatenate(windows), stacklevel=2)
+        warn_of_far(np.concatenate(windows))
         spans = self._spans(len(points))
         result = np.concatenate([self._rows(points[start:stop], "left")[0] @ total for start, stop in spans])
         return np.asarray(result[:, 0] if np.ndim(v) == 1 else result, dtype=dtype)
@@ -435,10 +439,3 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         elif sparse.issparse(rows):
             rows = rows.toarray()
         return rows.astype(dtype, copy=False)
-
-
-def _coordinates_of(space: TriangleMesh | AbstractManifold | Graph) -> int:
-    """Number of coordinates of a point."""
-    if isinstance(space, AbstractManifold):
-        return space.ambient_dim
-    return int((space.vertices if isinstance(space, TriangleMesh) else space.positions).shape[1])

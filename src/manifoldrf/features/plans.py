@@ -118,7 +118,9 @@ def _progress(verbose: Any) -> Progress:
     if callable(verbose):
         show: Progress = verbose
         return show
-    return _to_terminal if check_flag(verbose, "verbose") else _nowhere
+    if not isinstance(verbose, bool | np.bool_):
+        reject("verbose", "True, False or a function of (what, done, total)", repr(verbose), TypeError)
+    return _to_terminal if verbose else _nowhere
 
 
 def _nowhere(what: str, done: int, total: int) -> None:

@@ -1,12 +1,12 @@
 """How far points are from the space, and how features fade there."""
 
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from manifoldrf._validation import FloatArray
+from manifoldrf.features._notices import warn_user
 from manifoldrf.features.spaces import mesh_of
 from manifoldrf.geometry.extension import HeatExtension
 from manifoldrf.geometry.graphs import Graph
@@ -84,13 +84,12 @@ class Proximity:
         return np.asarray((1 - beyond) ** 2 * (1 + 2 * beyond))
 
 
-def warn_of_far(window: FloatArray, stacklevel: int) -> None:
+def warn_of_far(window: FloatArray) -> None:
     """Say how many queries are off the space, once."""
     fading, gone = int(np.count_nonzero(window < 1)), int(np.count_nonzero(window == 0))
     if fading:
-        warnings.warn(
+        warn_user(
             f"{fading} of {len(window)} points are away from the space, so their features fade; those of {gone} "
             "are zero. `distance_to_space` says how far they are.",
             FarQueryWarning,
-            stacklevel=stacklevel + 1,
         )

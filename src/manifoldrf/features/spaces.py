@@ -113,6 +113,8 @@ def prepare_space(space: Any, kernel: Any, graph: Any, streams: Streams, n_jobs:
     streams : Streams
     n_jobs : int
     """
+    if isinstance(kernel, type):
+        reject("kernel", f"a kernel, not its class: {kernel.__name__}(...)", kernel.__name__, TypeError)
     if kernel is not None and not callable(kernel):
         check_kernel(kernel)
     notes: dict[str, str] = {}
@@ -168,7 +170,8 @@ def _check_given(space: Any, graph: Any) -> None:
 
 def _default_on(graph: Graph, notes: dict[str, str]) -> AbstractKernel:
     """The kernel by default on a graph that is given."""
-    t = graph.time(float(graph.n_steps or _STEPS_BY_DEFAULT))
+    dim = 1 if graph.n_nodes < 3 else None  # nothing to estimate it from
+    t = graph.time(float(graph.n_steps or _STEPS_BY_DEFAULT), dim)
     notes["kernel"] = f"chosen as the time of {graph.n_steps or _STEPS_BY_DEFAULT:g} steps"
     return HeatKernel(t)
 
@@ -202,6 +205,8 @@ def _source(space: Any, kernel: Any, options: GraphOptions, n_jobs: int) -> _Sou
     if isinstance(space, TriangleMesh):
         if options.dim not in (None, 2):
             reject("dim", "2 or None on a mesh", options.dim)
+        if isinstance(options.n_nodes, int):
+            reject("n_nodes", "'auto' or 'all' on a mesh, whose vertices are the nodes", options.n_nodes)
         return _Source(space, 2, options, n_jobs=n_jobs)
     if isinstance(space, AbstractManifold):
         n = options.n_nodes if isinstance(options.n_nodes, int) else _nodes_for(space, kernel)
@@ -375,3 +380,10 @@ def _fit_series(function: Any, graph: Graph, measure: FloatArray, streams: Strea
     targets = values * roots[rows][:, None] * roots[columns]
     i, j = np.repeat(rows, len(columns)), np.tile(columns, len(rows))
     return SeriesKernel.fit(graph, i, j, targets.ravel(), degree=_FITTED_DEGREE)
+
+
+def coordinates_of(space: TriangleMesh | AbstractManifold | Graph) -> int:
+    """Number of coordinates of a point."""
+    if isinstance(space, AbstractManifold):
+        return space.ambient_dim
+    return int((space.vertices if isinstance(space, TriangleMesh) else space.positions).shape[1])

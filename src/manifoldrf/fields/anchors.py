@@ -173,12 +173,12 @@ def iid_anchors(n_nodes: int, m: int, density: ArrayLike | None, rng: np.random.
     return drawn
 
 
-def normalised_density(density: ArrayLike, n_nodes: int) -> FloatArray:
+def normalised_density(density: ArrayLike, n_nodes: int, name: str = "density") -> FloatArray:
     """A nonnegative vector divided by its sum."""
-    values = check_vector(density, "density", n_nodes, NONNEGATIVE)
+    values = check_vector(density, name, n_nodes, NONNEGATIVE)
     largest = float(values.max())
     if largest == 0:
-        reject("density", "positive at one node at least", "zeros only")
+        reject(name, "positive at one node at least", "zeros only")
     scaled = values / largest  # sums of huge or tiny entries would overflow or vanish
     share: FloatArray = scaled / scaled.sum()
     return share
