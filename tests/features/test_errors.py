@@ -82,7 +82,7 @@ def test_parts_of_the_error():
 
 
 def test_the_share_of_the_graph_is_known_for_heat_kernels_on_meshes_and_neighbour_graphs():
-    # The edges of this mesh and its 8 neighbours are 5 to 15 % off the sphere's kernel, its heat graph less than 1 %.
+    # The edges of this mesh and its 8 neighbours are 5 to 15 % off the sphere's kernel, its heat graph below 1 %.
     for space, options in ((sphere_mesh(400), "heat"), (sphere_mesh(400), "mesh"), (NODES, "knn")):
         model = features(graph=GraphOptions(kind=options), n_features="all").fit(space)
         true = relative_error(model.kernel(NEW), EXACT)

@@ -6,7 +6,7 @@ import numpy as np
 
 from manifoldrf._random import Streams
 from manifoldrf._validation import check_indices, check_integer
-from manifoldrf.features.errors import ErrorEstimate
+from manifoldrf.features.errors import ErrorEstimate, brief
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.graph_options import GraphOptions
 from manifoldrf.geometry.graphs import Graph
@@ -69,7 +69,7 @@ def summarise(features: Any) -> str:
         ("on the graph", f"{setting.kernel}, in the {space.clock} clock"),
         *notes.items(),
         ("width of features", f"{setting.width:.3g}"),
-        ("features", f"{features.n_features_out_}, weights '{features.quadrature_}'"),
+        ("features", f"{features.n_features_out_}, {_weights_text(features)}"),
         ("field", field),
         ("fields tried", _listed(features.error_.candidates)),
         ("weights tried", _listed(features.error_.weights)),
@@ -79,8 +79,14 @@ def summarise(features: Any) -> str:
     return "\n".join(f"{name:<{width}}  {text}" for name, text in lines if text)
 
 
+def _weights_text(features: Any) -> str:
+    if features.map_.space.setting.asymmetric:
+        return "with two sides: this kernel has no nonnegative features"
+    return f"weights '{features.quadrature_}'"
+
+
 def _listed(table: tuple[tuple[str, float], ...]) -> str:
-    return ", ".join(f"{name} {error:.2g}" for name, error in table)
+    return ", ".join(f"{name} {brief(error)}" for name, error in table)
 
 
 def _is_plain(value: Any) -> bool:

@@ -21,6 +21,7 @@ from manifoldrf.metrics import relative_error
 __all__ = ["ErrorEstimate"]
 
 _DENSE_ENTRIES = 5e7  # rows are multiplied as a dense matrix up to here
+_ROUNDING = 1e-6  # what is below comes from leaving out the smallest entries of signatures
 _PROBES = 200  # nodes at which graphs are compared
 # Change of the kernel with half as many steps over the error of the kernel itself: 1.2 to 3.2 on sphere, ellipsoid,
 # torus and Mobius strip, even and random, with 4000 nodes. (Where the boundary of a cloud had to be guessed, .4.)
@@ -73,14 +74,21 @@ class ErrorEstimate:
         return self.kernel
 
     def __str__(self) -> str:
-        graph = "not estimated" if self.graph is None else f"{self.graph:.2g}"
-        return f"{self.kernel:.2g} (field {self.field:.2g}, quadrature {self.quadrature:.2g}, graph {graph})"
+        shares = {"field": self.field, "quadrature": self.quadrature, "graph": self.graph}
+        return f"{brief(self.kernel)} ({', '.join(f'{name} {brief(share)}' for name, share in shares.items())})"
 
     def with_graph(self, graph: float | None) -> "ErrorEstimate":
         """The same with the share of the graph, which is independent of the others."""
         if graph is None:
             return self
         return dataclasses.replace(self, graph=graph, kernel=float(np.hypot(self.kernel, graph)))
+
+
+def brief(error: float | None) -> str:
+    """An error with the digits that mean something."""
+    if error is None:
+        return "not estimated"
+    return f"{error:.2g}" if error >= _ROUNDING else f"below {_ROUNDING:g}"
 
 
 @dataclass(frozen=True, eq=False)

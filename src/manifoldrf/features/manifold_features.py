@@ -39,9 +39,7 @@ from manifoldrf.kernels.graph_kernels import DiffusionKernel
 __all__ = ["ManifoldRandomFeatures"]
 
 KIND = "ManifoldRandomFeatures"  # of a file
-_ANCHORS = ("farthest", "iid", "all")
 _SIDES = ("left", "right")
-_LOSSES = ("relative", "l2")
 _ENTRIES_AT_ONCE = 2**25  # of features, handled in a chunk: 256 MB
 
 
