@@ -370,3 +370,9 @@ def test_a_killed_process_leaves_a_whole_file(tmp_path):
         arrays, meta = read_container(path)
         assert (arrays["a"] == meta["k"]).all()
         assert len(arrays["a"]) == 200_000
+
+
+def test_equal_content_makes_equal_files(tmp_path):
+    arrays = {f"array{k}": np.arange(k + 1.0) for k in range(12)}
+    files = [write_container(tmp_path / str(k), arrays, {"b": 1, "a": [2, "text"]}) for k in range(4)]
+    assert len({path.read_bytes() for path in files}) == 1

@@ -115,17 +115,30 @@ def write_container(path: Any, arrays: dict[str, NDArray[Any]], meta: dict[str, 
         reject("meta", f"nested at most {_MOST_DEPTH} deep", _depth(text))
     metadata = {"format": _FORMAT, "format_version": str(_VERSION), "checksum": _NO_DIGEST, "model": text}
     content = memoryview(save({name: _check_array(name, array) for name, array in arrays.items()}, metadata))
-    body = _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")
-    if body - _LENGTH_BYTES > _MOST_HEADER:
-        reject("meta", f"at most {_MOST_HEADER} bytes with the names of the arrays", body - _LENGTH_BYTES)
-    found = _DIGEST.search(content, 0, body)
+    begin = _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")
+    if begin - _LENGTH_BYTES > _MOST_HEADER:
+        reject("meta", f"at most {_MOST_HEADER} bytes with the names of the arrays", begin - _LENGTH_BYTES)
+    head, body = _ordered(bytes(content[_LENGTH_BYTES:begin])), content[begin:]
+    found = _DIGEST.search(head)
     if found is None:
         raise RuntimeError("safetensors wrote a header of another form; this version of it is not supported.")
-    digest = hashlib.blake2b(content, digest_size=_DIGEST_BYTES).hexdigest().encode()
+    digest = hashlib.blake2b(head, digest_size=_DIGEST_BYTES)
+    digest.update(body)
     with atomic_path(target) as temporary, temporary.open("wb") as file:
-        for part in (content[: found.start(1)], digest, content[found.end(1) :]):
+        for part in (head[: found.start(1)], digest.hexdigest().encode(), head[found.end(1) :], body):
             file.write(part)
     return target
+
+
+def _ordered(header: bytes) -> bytes:
+    """Length and header with entries in a fixed order: safetensors writes them in any, and files would differ."""
+    entries = json.loads(header)
+    metadata = entries.pop("__metadata__")
+    ordered = {"__metadata__": dict(sorted(metadata.items()))}
+    ordered |= dict(sorted(entries.items(), key=lambda item: (item[1]["data_offsets"], item[0])))
+    text = json.dumps(ordered, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % _LENGTH_BYTES)  # arrays begin at multiples of 8 bytes
+    return len(text).to_bytes(_LENGTH_BYTES, "little") + text
 
 
 def read_container(path: Any) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:

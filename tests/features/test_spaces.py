@@ -10,6 +10,7 @@ from scipy.spatial.transform import Rotation
 
 from manifoldrf import (
     DiffusionKernel,
+    FeatureWarning,
     FlatTorus,
     Graph,
     GraphOptions,
@@ -375,6 +376,14 @@ def test_a_function_is_approximated_and_its_error_reported():
     assert "fitted to the given function, relative error" in line
     stated = float(line.split("relative error ")[1].split()[0])
     assert 0 < stated < 0.01
+    assert (model.transform(NEW) >= 0).all()  # a Gaussian is a square of heat steps
+    assert 0.5 < float(model.error_) / found < 2
+
+
+def test_a_function_that_no_heat_steps_follow_is_warned_of():
+    with pytest.warns(FeatureWarning, match="is no series of heat steps of this space: the closest is off by"):
+        model = features(lambda X, Y: np.sign(X[:, :1] * Y[:, 0])).fit(Sphere().grid(400))
+    assert float(model.error_) > 0.1
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from manifoldrf import (
     GeneralizedAdjacency,
     Graph,
     MaternKernel,
+    PowerKernel,
     RandomWalkKernel,
     SeriesFit,
     SeriesKernel,
@@ -240,3 +241,27 @@ def test_polynomials_have_their_own_length():
     assert SeriesKernel([0.0]).truncation() == 1
     graph = Graph.from_affinity([[0, 1], [1, 0]])
     np.testing.assert_allclose(SeriesKernel([1.0] * 100).dense(graph), np.full((2, 2), 50.0), rtol=1e-12)
+
+
+def test_a_square_is_learned_with_its_nonnegative_root():
+    graph = knn_graph(Sphere().grid(300))
+    rng = np.random.default_rng(0)
+    i, j = rng.integers(0, 300, 3000), rng.integers(0, 40, 3000)
+    truth = SeriesKernel([0.5, 0.0, 1.0, 0.25])
+    squared = (truth * truth).dense(graph)
+    fit = SeriesKernel.fit(graph, i, j, squared[i, j], degree=8, square=True)
+    assert fit.error < 1e-4
+    assert fit.held_out_error < 1e-4
+    assert fit.kernel.is_positive
+    assert (fit.kernel.modulation(5) >= 0).all()
+    np.testing.assert_allclose(fit.kernel.dense(graph), squared, atol=1e-4 * np.abs(squared).max())
+
+
+def test_a_square_fits_no_closer_than_a_free_series():
+    graph = knn_graph(Sphere().grid(300))
+    rng = np.random.default_rng(1)
+    i, j = rng.integers(0, 300, 2000), rng.integers(0, 40, 2000)
+    values = PowerKernel(3).dense(graph)[i, j]  # an odd power is no square
+    free = SeriesKernel.fit(graph, i, j, values, degree=8)
+    square = SeriesKernel.fit(graph, i, j, values, degree=8, square=True)
+    assert free.error < 1e-8 < 1e-2 < square.error < 1

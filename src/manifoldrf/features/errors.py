@@ -46,7 +46,8 @@ class ErrorEstimate:
     graph : float, optional
         Share of the graph, for :class:`HeatKernel`: from the change of the kernel with steps twice as wide or, if
         the graph is no heat graph, from the difference to one. Too low by up to 4 times for clouds with a boundary.
-        None where the kernel of the graph itself is asked for, for other kernels, and above five dimensions.
+        For a function that was given as kernel, the error of its series on held-out pairs. None where the kernel of
+        the graph itself is asked for, for other kernels, and above five dimensions.
     signatures : float
         Of the values of the field at the anchors.
     candidates : tuple of (str, float)
@@ -171,6 +172,8 @@ def graph_error(space: Space, streams: Streams, n_jobs: int) -> float | None:
     A heat graph is compared with one of steps twice as wide, another graph with a heat graph.
     """
     graph, setting = space.graph, space.setting
+    if space.series_error is not None:
+        return space.series_error
     if not isinstance(space.kernel, HeatKernel) or setting.dim > HEAT_DIM:
         return None
     other = _other_graph(space, space.kernel.t, n_jobs)

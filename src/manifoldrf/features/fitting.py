@@ -135,7 +135,14 @@ def _warn_of_spacing(space: Space, m: int) -> None:
 
 
 def _warn_of_field(fitted: Fitted) -> None:
-    """Say so where the field cannot follow the kernel."""
+    """Say so where the series cannot follow a function, or the field the kernel."""
+    series_error = fitted.features.space.series_error
+    if series_error is not None and series_error > _POOR:
+        _warn(
+            f"The function given as kernel is no series of heat steps of this space: the closest is off by "
+            f"{series_error:.0%}. Remedies: a narrower function, a graph with wider steps (GraphOptions), or a "
+            "kernel of the library."
+        )
     error = fitted.error.field
     if error > _POOR:
         _warn(

@@ -39,6 +39,8 @@ _STEPS_BY_DEFAULT = 20.0  # where no heat graph is built: the paper's number of 
 _MATERN_STEPS = 1 / 12  # time of the heat graph of a Matern kernel over its squared length scale
 _FITTED_DEGREE = 24
 _FITTED_ROWS, _FITTED_COLUMNS = 400, 64
+# A fitted square has nonnegative features; it is kept up to this error, or up to so many times that of a free fit.
+_GOOD_SQUARE, _WORTH_A_SQUARE = 0.05, 2.0
 
 Builder = Callable[[Any], Graph]
 
@@ -61,6 +63,8 @@ class Space:
         What was chosen, for the summary.
     weights_known : bool
         Whether the volumes of the nodes were given, not estimated.
+    series_error : float, optional
+        Of the series that was fitted to a function.
     """
 
     setting: Setting
@@ -69,6 +73,7 @@ class Space:
     volume: float
     notes: tuple[tuple[str, str], ...]
     weights_known: bool = True
+    series_error: float | None = None
 
     @property
     def graph(self) -> Graph:
@@ -127,17 +132,19 @@ def prepare_space(space: Any, kernel: Any, graph: Any, streams: Streams, n_jobs:
         clock = "graph" if resolved == stated else "manifold"
     else:
         clock = "manifold"
+    series_error = None
     volume = _volume(built, dim)
     measure = _measure(built, volume) if clock == "manifold" else built.degrees
     if not isinstance(stated, AbstractKernel):
         fit = _fit_series(stated, built, measure, streams)
-        notes["series"] = f"fitted to the given function, relative error {fit.held_out_error:.2g} on held-out pairs"
+        series_error = fit.held_out_error
+        notes["series"] = f"fitted to the given function, relative error {series_error:.2g} on held-out pairs"
         stated = resolved = fit.kernel
     asymmetric = not resolved.is_positive
     width = _width(built, resolved if asymmetric else resolved.root(), dim)
     setting = Setting(built, resolved, measure, dim, width, asymmetric)
     known = notes.pop("weights", "given") == "given"
-    return Space(setting, stated, clock, volume, tuple(notes.items()), known)
+    return Space(setting, stated, clock, volume, tuple(notes.items()), known, series_error)
 
 
 def _build(space: Any, kernel: Any, graph: Any, notes: dict[str, str], n_jobs: int) -> tuple[Graph, Any]:
@@ -379,7 +386,12 @@ def _fit_series(function: Any, graph: Graph, measure: FloatArray, streams: Strea
     roots = np.sqrt(measure)
     targets = values * roots[rows][:, None] * roots[columns]
     i, j = np.repeat(rows, len(columns)), np.tile(columns, len(rows))
-    return SeriesKernel.fit(graph, i, j, targets.ravel(), degree=_FITTED_DEGREE)
+    samples = (i, j, targets.ravel())
+    square = SeriesKernel.fit(graph, *samples, degree=_FITTED_DEGREE, square=True)
+    if square.held_out_error <= _GOOD_SQUARE:
+        return square
+    free = SeriesKernel.fit(graph, *samples, degree=_FITTED_DEGREE)
+    return square if square.held_out_error <= _WORTH_A_SQUARE * free.held_out_error else free
 
 
 def coordinates_of(space: TriangleMesh | AbstractManifold | Graph) -> int:

@@ -1,5 +1,6 @@
 """Any series: coefficients of one's own, or learned from samples of a function of two nodes."""
 
+import functools
 import math
 from dataclasses import dataclass
 from decimal import Decimal
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import nnls
+from scipy.optimize import least_squares, nnls
 
 from manifoldrf._validation import (
     FloatArray,
@@ -24,12 +25,13 @@ from manifoldrf._validation import (
 from manifoldrf.geometry.adjacency import as_adjacency
 from manifoldrf.kernels._action import indicator_columns
 from manifoldrf.kernels._spectra import AnyGraph
-from manifoldrf.kernels.abstract_kernel import AbstractKernel
+from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel
 
 __all__ = ["SeriesFit", "SeriesKernel"]
 
 _HELD_OUT = 5  # every fifth sample judges a fit made without it
 _COLUMNS_AT_ONCE = 64
+_STARTS = 3  # of the search for a square: the best single powers
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class SeriesKernel(AbstractKernel):
         *,
         degree: int = 20,
         nonnegative: bool = True,
+        square: bool = False,
     ) -> "SeriesFit":
         """Learn alpha_0, ..., alpha_degree from samples F(i, j) of a function of two nodes, by least squares.
 
@@ -81,6 +84,9 @@ class SeriesKernel(AbstractKernel):
             Highest power of W.
         nonnegative : bool
             Keep alpha >= 0, and with it the entries of K. False fits closer.
+        square : bool
+            Learn f >= 0 with f * f in the place of alpha: the kernel is a square, so it has nonnegative features.
+            It cannot fit closer than alpha itself.
 
         Returns
         -------
@@ -106,15 +112,17 @@ class SeriesKernel(AbstractKernel):
             reject("j", f"a vector of {len(first)} indices, as many as `i`", len(second))
         targets = check_vector(values, "values", len(first), Interval())
         check_flag(nonnegative, "nonnegative")
+        solve = _square_root if check_flag(square, "square") else functools.partial(_least_squares, nonnegative)
         n = check_integer(degree, "degree", 0) + 1
         if len(first) < 2 * n:
             reject("values", f"at least {2 * n} samples for degree {degree}", len(first))
         design = _powers_at(adjacency, first, second, n)
         train = np.arange(len(first)) % _HELD_OUT != 0
-        trial = _least_squares(design[train], targets[train], nonnegative)
-        held_out = _relative(design[~train] @ trial - targets[~train], targets[~train])
-        alpha = _least_squares(design, targets, nonnegative)
-        return SeriesFit(cls(tuple(alpha.tolist())), _relative(design @ alpha - targets, targets), held_out)
+        held_out = _residual(design[~train], targets[~train], solve(design[train], targets[train]), square)
+        found = solve(design, targets)
+        series = cls(tuple(found.tolist()))
+        kernel = ProductKernel(series, series) if square else series
+        return SeriesFit(kernel, _residual(design, targets, found, square), held_out)
 
     def spectral(self, w: FloatArray) -> FloatArray:
         """Value of the polynomial at w."""
@@ -146,7 +154,7 @@ class SeriesFit(NamedTuple):
     ([2.0, 3.0], True)
     """
 
-    kernel: SeriesKernel
+    kernel: AbstractKernel
     error: float  # |K - F| / |F| over the samples
     held_out_error: float  # the same on every fifth sample, for a fit without them
 
@@ -202,7 +210,7 @@ def _powers_at(graph: AnyGraph, i: IntArray, j: IntArray, n: int) -> FloatArray:
     return result
 
 
-def _least_squares(design: FloatArray, targets: FloatArray, nonnegative: bool) -> FloatArray:  # noqa: FBT001
+def _least_squares(nonnegative: bool, design: FloatArray, targets: FloatArray) -> FloatArray:  # noqa: FBT001
     """Coefficients in columns scaled to unit length, as high powers are small."""
     lengths = np.linalg.norm(design, axis=0)
     scale = np.where(lengths > 0, lengths, 1.0)
@@ -213,6 +221,30 @@ def _least_squares(design: FloatArray, targets: FloatArray, nonnegative: bool) -
     return np.asarray(solution / scale)
 
 
-def _relative(residual: FloatArray, targets: FloatArray) -> float:
+def _square_root(design: FloatArray, targets: FloatArray) -> FloatArray:
+    """The f >= 0 whose square, as a series, comes closest to the targets."""
+    n = (design.shape[1] + 1) // 2  # coefficients of f
+    basis, triangle = np.linalg.qr(design[:, : 2 * n - 1])
+    goal = basis.T @ targets  # all that the least squares depend on
+
+    def residual(f: FloatArray) -> FloatArray:
+        return np.asarray(triangle @ np.convolve(f, f) - goal)
+
+    def slopes(f: FloatArray) -> FloatArray:
+        return np.stack([triangle[:, k : k + n] @ (2 * f) for k in range(n)], axis=1)
+
+    sizes = np.maximum(triangle.T @ goal, 0.0) / np.maximum((triangle**2).sum(axis=0), 1e-300)
+    starts = [
+        np.where(np.arange(n) == k, np.sqrt(sizes[2 * k]), 0.0) + 1e-3 * np.sqrt(sizes.max()) for k in range(n)
+    ]
+    starts.sort(key=lambda f: float(np.linalg.norm(residual(f))))
+    found = [least_squares(residual, f, slopes, bounds=(0.0, np.inf)) for f in starts[:_STARTS]]
+    return np.asarray(min(found, key=lambda result: float(result.cost)).x)
+
+
+def _residual(design: FloatArray, targets: FloatArray, series: FloatArray, square: bool) -> float:  # noqa: FBT001
+    """Relative error of a fitted series, or of its square."""
+    alpha = np.convolve(series, series) if square else series
     norm = float(np.linalg.norm(targets))
-    return float(np.linalg.norm(residual)) / norm if norm > 0 else float(np.linalg.norm(residual))
+    difference = float(np.linalg.norm(design[:, : len(alpha)] @ alpha - targets))
+    return difference / norm if norm > 0 else difference
