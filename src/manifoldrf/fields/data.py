@@ -17,6 +17,8 @@ from manifoldrf.signatures.teachers import compute_signatures
 # Entries below this share of the largest in their column are left out: a thousand of them together change a kernel
 # by less than a millionth.
 _NEGLIGIBLE = 1e-7
+_TOLERANCE = 1e-7  # of signatures, likewise
+_EXACT = ("auto", "exact", "frontier")
 
 
 @dataclass(frozen=True)
@@ -94,20 +96,27 @@ def series_values(
         seed=teaching.seed,
         n_jobs=teaching.n_jobs,
         progress=teaching.progress,
-        **dict(teaching.options),
+        **(dict(teaching.options) or ({"tol": _TOLERANCE} if teaching.teacher in _EXACT else {})),
     )
     everything = len(targets) == setting.graph.n_nodes and (np.diff(targets) == 1).all()
-    rows = found.rows if everything else found.rows[:, targets]
+    rows = sparse.csr_array(found.rows if everything else found.rows[:, targets])
     roots = np.sqrt(setting.measure)
-    entries = sparse.coo_array(rows)  # a dense array is compressed
-    first, second = (entries.col, entries.row) if backwards else (entries.row, entries.col)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        data = entries.data / (roots[starts][first] * roots[anchors][second])
-    data = np.where(np.isfinite(data), data, 0.0)  # nodes without measure reach nothing
-    peaks = np.zeros(len(anchors))
-    np.maximum.at(peaks, second, np.abs(data))
-    keep = np.abs(data) > _NEGLIGIBLE * peaks[second]
-    shape = (len(starts), len(anchors))
-    matrix = sparse.csr_array((data[keep], (first[keep], second[keep])), shape=shape)
-    matrix.sort_indices()
-    return matrix
+    # Nodes without measure reach nothing.
+    inverse = np.divide(1.0, roots, out=np.zeros_like(roots), where=roots > 0)
+    data = rows.data * np.repeat(inverse[sources], np.diff(rows.indptr)) * inverse[targets][rows.indices]
+    matrix = sparse.csr_array((data, rows.indices, rows.indptr), shape=rows.shape)
+    if backwards:
+        matrix = matrix.T.tocsr()
+    return _without_negligible(matrix)
+
+
+def _without_negligible(matrix: Any) -> Any:
+    """The same without entries far below the largest of their column; columns sorted."""
+    size = np.abs(matrix.data)
+    peaks = np.zeros(matrix.shape[1])
+    np.maximum.at(peaks, matrix.indices, size)
+    keep = size > _NEGLIGIBLE * peaks[matrix.indices]
+    ends = np.concatenate([[0], np.cumsum(keep)])[matrix.indptr]
+    result = sparse.csr_array((matrix.data[keep], matrix.indices[keep], ends), shape=matrix.shape)
+    result.sort_indices()
+    return result
