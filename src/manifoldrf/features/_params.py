@@ -15,8 +15,9 @@ class FrozenParamsMixin:
         outer = {}
         for name, value in params.items():
             owner, _, rest = name.partition("__")
-            if rest and params.get(owner, self.__dict__.get(owner)) is None:
-                raise ValueError(f"`{name}` needs a {owner}: it is None, so that one is chosen by `fit`.")
+            if rest and owner in ("kernel", "graph") and params.get(owner, self.__dict__.get(owner)) is None:
+                example = "HeatKernel(0.1)" if owner == "kernel" else "GraphOptions()"
+                raise ValueError(f"`{name}` needs a {owner} to change: give one, such as {owner}={example}.")
             if rest and isinstance(params.get(owner, self.__dict__.get(owner)), FrozenParams):
                 inner[owner][rest] = value
             else:

@@ -1,5 +1,6 @@
 """The fitted state of :class:`ManifoldRandomFeatures`: as values for a file, and as a text for a reader."""
 
+import os
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,15 +15,20 @@ from manifoldrf.kernels.abstract_kernel import AbstractKernel
 
 Estimator = TypeVar("Estimator")
 
+_LONGEST = 100  # characters of a kernel in the summary
+
 # What a parameter may be to be kept in a file; functions and generators have done their work.
-_PLAIN = (AbstractKernel, GraphOptions, Graph, np.ndarray, str, int, float, list, tuple, type(None))
+_PLAIN = (
+    *(AbstractKernel, GraphOptions, Graph, np.ndarray, np.generic),
+    *(str, int, float, list, tuple, dict, os.PathLike, type(None)),
+)
 
 
 def state_of(features: Any) -> dict[str, Any]:
     """All that a fitted estimator knows, in values that a file can hold."""
     params = features.get_params(deep=False)
     return {
-        "params": {name: value for name, value in params.items() if _is_plain(value)},
+        "params": {name: _plain(value) for name, value in params.items() if _is_plain(value)},
         "map": features.map_,
         "field": features.field_,
         "starts": features.starts_,
@@ -65,8 +71,8 @@ def summarise(features: Any) -> str:
     if features.field_ != "step":
         field += f", fitted to {len(features.starts_)} nodes"
     lines = [
-        ("kernel", f"{space.kernel}{chosen}"),
-        ("on the graph", f"{setting.kernel}, in the {space.clock} clock"),
+        ("kernel", f"{_shortened(space.kernel)}{chosen}"),
+        ("on the graph", f"{_shortened(setting.kernel)}, in the {space.clock} clock"),
         *notes.items(),
         ("width of features", f"{setting.width:.3g}"),
         ("features", f"{features.n_features_out_}, {_weights_text(features)}"),
@@ -85,11 +91,24 @@ def _weights_text(features: Any) -> str:
     return f"weights '{features.quadrature_}'"
 
 
+def _shortened(kernel: Any) -> str:
+    """A kernel as text; a long series is cut."""
+    text = repr(kernel)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
+
+
 def _listed(table: tuple[tuple[str, float], ...]) -> str:
     return ", ".join(f"{name} {brief(error)}" for name, error in table)
 
 
 def _is_plain(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(_is_plain(part) for part in value.values())
     return isinstance(value, _PLAIN)
+
+
+def _plain(value: Any) -> Any:
+    """A parameter as a file holds it: numbers of Python, paths as text, of a dictionary what can be kept."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items() if _is_plain(part)}
+    if isinstance(value, np.generic):
+        return value.item()
+    return os.fspath(value) if isinstance(value, os.PathLike) else value

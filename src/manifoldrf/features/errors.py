@@ -11,10 +11,11 @@ from scipy import sparse
 from manifoldrf._random import Streams
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.features.feature_map import FeatureMap
-from manifoldrf.features.spaces import HEAT_DIM, Space, mesh_of
+from manifoldrf.features.spaces import HEAT_DIM, Space
 from manifoldrf.fields.data import Setting, Teaching, observe
 from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.heat import heat_graph
+from manifoldrf.kernels.abstract_kernel import ScaledKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import relative_error
 
@@ -142,8 +143,8 @@ def measure_error(fitted: FeatureMap, reference: Reference, n_jobs: int) -> Erro
     known = reference.rows[:, fitted.anchors]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # nodes of a sparse corner may count as far
-        rows = fitted.rows(points, n_jobs)[0]
-        right = fitted.right_rows(points)[0] if setting.asymmetric else None
+        rows = fitted.rows(points, n_jobs, absolute=False)[0]
+        right = fitted.right_rows(points, absolute=False)[0] if setting.asymmetric else None
     found = _product(rows, rows if right is None else right)
     # With asymmetric pairs all nodes are anchors.
     by_anchors = own[:, None] * gram(known, fitted.weights) * own if right is None else exact
@@ -174,23 +175,24 @@ def graph_error(space: Space, streams: Streams, n_jobs: int) -> float | None:
     graph, setting = space.graph, space.setting
     if space.series_error is not None:
         return space.series_error
-    if not isinstance(space.kernel, HeatKernel) or setting.dim > HEAT_DIM:
+    kernel = space.kernel.kernel if isinstance(space.kernel, ScaledKernel) else space.kernel
+    if not isinstance(kernel, HeatKernel) or setting.dim > HEAT_DIM:
         return None
-    other = _other_graph(space, space.kernel.t, n_jobs)
+    other = _other_graph(space, kernel.t, n_jobs)
     if other is None:
         return None
     usable = np.flatnonzero((setting.measure > 0) & (other.degrees > 0))
     rng = streams.generator("features.graph error")
     probes = rng.choice(usable, min(len(usable), _PROBES), replace=False)
-    here, there = (_heat_kernel(space.kernel, g, m, probes, n_jobs) for g, m in _measured(space, other))
+    here, there = (_heat_kernel(kernel, g, m, probes, n_jobs) for g, m in _measured(space, other))
     change = relative_error(there, here)
     return change / _CHANGE_OVER_ERROR if (graph.n_steps or 0) >= _FEWEST_TO_HALVE else change
 
 
 def _measured(space: Space, other: Graph) -> tuple[tuple[Graph, FloatArray], tuple[Graph, FloatArray]]:
-    """Both graphs, each with the volume of its nodes."""
+    """Both graphs, each with the volume of its nodes, in the unit of the measure."""
     weights = other.degrees if other.weights is None else other.weights
-    return (space.graph, space.setting.measure), (other, weights)
+    return (space.graph, space.setting.measure), (other, weights / space.unit)
 
 
 def _heat_kernel(kernel: HeatKernel, graph: Graph, measure: FloatArray, nodes: IntArray, n_jobs: int) -> FloatArray:
@@ -201,7 +203,7 @@ def _heat_kernel(kernel: HeatKernel, graph: Graph, measure: FloatArray, nodes: I
 
 def _other_graph(space: Space, t: float, n_jobs: int) -> Graph | None:
     """A heat graph of the same nodes, with other steps; None where it does not fit into memory."""
-    graph, mesh = space.graph, mesh_of(space.graph)
+    graph, mesh = space.graph, space.graph.mesh
     steps = graph.n_steps
     known = graph.weights is not None and space.weights_known
     with warnings.catch_warnings():

@@ -82,29 +82,50 @@ class FeatureMap:
         return np.sqrt(np.divide(self.weights, measure, out=np.zeros_like(measure), where=measure > 0))
 
     @property
-    def bound(self) -> FloatArray:
-        """Largest value that each feature can take, shape (m,)."""
-        measure = self.space.setting.measure
-        extreme = measure.max() if self._own_power >= 0 else measure[measure > 0].min()
-        return np.asarray(self.field.bounds * self.column_factors * extreme**self._own_power)
+    def scale(self) -> float:
+        """From the unit of the measure to that of the user: features stand for a kernel per volume."""
+        return float(self.space.unit**-0.5) if self.space.clock == "manifold" else 1.0
 
-    def rows(self, queries: FloatArray, n_jobs: int) -> tuple[Any, FloatArray]:
-        """Features of some points, dense or CSR of shape (q, m), and the window, shape (q,)."""
+    @cached_property
+    def bound(self) -> FloatArray:
+        """Largest value that each feature can take, shape (m,); in the unit of the measure."""
+        setting = self.space.setting
+        measure = setting.measure
+        extreme = measure.max() if self._own_power >= 0 else measure[measure > 0].min()
+        bound = np.asarray(self.field.bounds * self.column_factors * extreme**self._own_power)
+        if self._capped:  # no entry of a signature is larger than the sum of its series
+            own = measure[self.anchors]
+            share = np.sqrt(np.divide(self.weights, own, out=np.zeros_like(own), where=own > 0))
+            bound = np.minimum(bound, float(setting.series.spectral(np.ones(1))[0]) * share)
+        return bound
+
+    @property
+    def _capped(self) -> bool:
+        """Whether features are those of a node, whose signature is known to be bounded."""
+        return self.space.clock == "graph" and not self.space.setting.asymmetric
+
+    def rows(self, queries: FloatArray, n_jobs: int, *, absolute: bool = True) -> tuple[Any, FloatArray]:
+        """Features of some points, dense or CSR of shape (q, m), and the window, shape (q,).
+
+        ``absolute``: in the unit of the user, else in that of the measure.
+        """
         window = self.proximity.window(queries)
         values = self.field.values(queries, n_jobs)
-        return self.scaled(values, window * self.own(queries)), window
+        return self._scaled(values, window * self.own(queries), self.scale if absolute else 1.0), window
 
-    def scaled(self, values: Any, row_factors: FloatArray) -> Any:
+    def _scaled(self, values: Any, row_factors: FloatArray, scale: float) -> Any:
         """Values of the field in the unit of the features; the array that is given is changed."""
-        columns = self.column_factors
+        columns = scale * self.column_factors
         if sparse.issparse(values):
             values.data *= columns[values.indices]
             values.data *= np.repeat(row_factors, np.diff(values.indptr))
+            if self._capped:
+                np.minimum(values.data, self.bound[values.indices], out=values.data)
             return values
         values *= columns
         if not (row_factors == 1).all():
             values *= row_factors[:, None]
-        return values
+        return np.minimum(values, self.bound, out=values) if self._capped else values
 
     def own(self, queries: FloatArray) -> FloatArray:
         """Factor of each query by its own measure, as if it were a node, shape (q,)."""
@@ -119,11 +140,12 @@ class FeatureMap:
         logs = self._interpolation.weights(queries) @ np.log(known)
         return np.asarray(np.exp(np.clip(logs, np.log(known.min()), np.log(known.max()))))
 
-    def right_rows(self, queries: FloatArray) -> tuple[Any, FloatArray]:
+    def right_rows(self, queries: FloatArray, *, absolute: bool = True) -> tuple[Any, FloatArray]:
         """The second factor of a kernel without nonnegative features: the point itself, spread over the nodes."""
         window = self.proximity.window(queries)
         rows = self._interpolation.weights(queries)[:, self.anchors]
         factors = window * (self._at(queries) ** 0.5 if self.space.clock == "graph" else 1.0)
+        factors *= self.scale if absolute else 1.0
         data = rows.data * np.repeat(factors, np.diff(rows.indptr))
         return sparse.csr_array((data, rows.indices, rows.indptr), shape=rows.shape), window
 

@@ -7,18 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from manifoldrf._validation import IntArray
+from manifoldrf._validation import FloatArray, IntArray, reject
 from manifoldrf.features._notices import warn_user
 from manifoldrf.features.errors import ErrorEstimate, Reference, exact_reference, measure_error
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.plans import Plan
-from manifoldrf.features.spaces import Space, mesh_of
+from manifoldrf.features.spaces import Space
 from manifoldrf.fields.abstract_field import AbstractField, FieldData
 from manifoldrf.fields.anchors import (
     all_anchors,
     anchors_needed,
     farthest_anchors,
     iid_anchors,
+    normalised_density,
     spacing_of,
 )
 from manifoldrf.fields.data import observe
@@ -35,12 +36,13 @@ from manifoldrf.fields.quadrature import (
 )
 from manifoldrf.fields.step import fit_step
 from manifoldrf.geometry.sampling import thin
+from manifoldrf.metrics import relative_error
 
 __all__ = ["FeatureWarning"]
 
 # Spacing of the anchors over the width of a signature, where their number is chosen: about .02 of error.
 _CHOSEN_RATIO = 0.8
-_MOST_RATIO = 1.2  # above it the error of the quadrature is 5 % and more, and a warning says so
+_MOST_RATIO = 1.2  # above it the error of the quadrature is 3 to 5 % and more, and a warning says so
 _LARGEST = 0.03  # error of the quadrature up to which a chosen number of anchors is enough
 _POOR = 0.1  # error of the field from which on a warning says so
 _ALL_SHARE = 0.5  # where more than this share of the nodes would be anchors, all are
@@ -80,6 +82,9 @@ class Fitted:
 
 def fit_features(space: Space, plan: Plan) -> Fitted:
     """Choose anchors, weights and the field."""
+    if plan.field == "step" and space.graph.extension is None:
+        reject("field", "another than 'step' on a graph without a rule for new points", repr(plan.field))
+    plan = dataclasses.replace(plan, density=_density(space, plan))
     anchors = choose_anchors(space, plan)
     quadrature, exam = _weigh(space, anchors, plan)
     while plan.n_features == "auto" and len(anchors) < space.graph.n_nodes and _error_of(quadrature) > _LARGEST:
@@ -89,6 +94,21 @@ def fit_features(space: Space, plan: Plan) -> Fitted:
     fitted = _Workshop(space, plan, anchors, quadrature, starts, exam).choose()
     _warn_of_field(fitted)
     return fitted
+
+
+def _density(space: Space, plan: Plan) -> FloatArray | None:
+    """The density that anchors are drawn from, on the nodes of the graph."""
+    if plan.density is None:
+        return None
+    n = space.graph.n_nodes
+    given = plan.density(space.graph.positions) if callable(plan.density) else plan.density
+    if not callable(plan.density) and np.shape(given) != (n,):
+        rule = f"a function of the points, or a vector of shape ({n},), one entry for each node of the graph"
+        reject("anchor_density", rule, f"shape {np.shape(given)}")
+    density = normalised_density(given, n, "anchor_density")
+    if (density[space.setting.measure > 0] == 0).any():
+        reject("anchor_density", "positive at every node, or sums over anchors are biased", "a zero")
+    return density
 
 
 def choose_anchors(space: Space, plan: Plan) -> IntArray:
@@ -129,7 +149,7 @@ def _warn_of_spacing(space: Space, m: int) -> None:
     remedy = f"n_features={needed}" if needed < space.graph.n_nodes else "n_features='all'"
     _warn(
         f"{m} feature{'s are' if m > 1 else ' is'} too few: anchors are {ratio:.2g} times as far apart as the "
-        f"features of this kernel are wide ({setting.width:.2g}), and sums over them are off by more than 5 % "
+        f"features of this kernel are wide ({setting.width:.2g}), and sums over them are off by several per cent "
         f"(remedy: {remedy}, or a wider kernel)."
     )
 
@@ -148,7 +168,17 @@ def _warn_of_field(fitted: Fitted) -> None:
         _warn(
             f"The field '{fitted.field_name}' is off by {error:.0%} at nodes kept from the fit. Causes: (a) a "
             "kernel with a spike at every node, such as DiffusionKernel with tau below 20, (b) too few nodes, "
-            "(c) a noisy teacher. Remedies: HeatKernel, a wider kernel, more points, more walks."
+            "(c) a noisy teacher, (d) few starts or few epochs of training. Remedies: a wider kernel (a Matern "
+            "kernel in the unit of the points has clock='manifold'), more points, more walks, another field."
+        )
+
+
+def warn_of_graph(error: ErrorEstimate) -> None:
+    """Say so where the graph is far from the space."""
+    if error.graph is not None and error.graph > _POOR:
+        _warn(
+            f"The kernel of the graph is off by about {error.graph:.0%}: too few points for a kernel so narrow, or "
+            "a boundary. The features stand for that of the graph. Remedies: more points, a larger t."
         )
 
 
@@ -187,7 +217,7 @@ def _weigh(space: Space, anchors: IntArray, plan: Plan) -> tuple[Quadrature, Ref
     if not setting.asymmetric:
         total = float(setting.series.spectral(np.array([1.0]))[0])
         samples = QuadratureSamples(reference.rows[:, anchors], reference.kernel, positions, total)
-    complete = len(anchors) == graph.n_nodes and plan.anchors != "iid"
+    complete = len(anchors) == graph.n_nodes and (plan.anchors != "iid" or setting.asymmetric)
     uniform = uniform_weights(measure, anchors, plan.density if plan.anchors == "iid" else None)
     method = "uniform" if complete or (plan.anchors == "iid" and plan.weights == "auto") else plan.weights
     base = uniform if complete else voronoi_weights(graph, measure, anchors)
@@ -238,10 +268,25 @@ class _Workshop:
         if best is None:
             raise RuntimeError("no field was tried")
         name, field, error, training = best
-        if name == "interpolated":  # costs nothing, and leaves no holes
-            field, training = self._make(name, data, trial=False)
+        starts = self.starts
+        if name in ("interpolated", "local"):  # made again with all starts: leaves no holes
+            trial, (field, _) = field, self._make(name, data, trial=False)
+            error = self._with_other_rule(error, trial, field)
+        elif name == "mlp":  # too costly to be trained twice
+            starts = np.setdiff1d(starts, self.exam.nodes)
         error = dataclasses.replace(error, candidates=tuple(table), weights=self.quadrature.table)
-        return Fitted(self._map(field), name, self.quadrature, self.starts, error, training)
+        return Fitted(self._map(field), name, self.quadrature, starts, error, training)
+
+    def _with_other_rule(self, error: ErrorEstimate, trial: AbstractField, final: AbstractField) -> ErrorEstimate:
+        """The error of a field that interpolates by another rule, now that all vertices of a mesh are known."""
+        mesh = self.space.graph.mesh
+        if mesh is None or getattr(trial, "rule", None) == getattr(final, "rule", None):
+            return error
+        places = mesh.sample(_HELD_OUT, seed=self.plan.streams.generator("features.places")).points
+        first, second = (self._map(field).rows(places, 1, absolute=False)[0] for field in (trial, final))
+        change = relative_error((second @ second.T).toarray(), (first @ first.T).toarray())
+        field, kernel = (float(np.hypot(share, change)) for share in (error.field, error.kernel))
+        return dataclasses.replace(error, field=field, kernel=kernel)
 
     def _candidates(self) -> Iterator[str]:
         """The fields to try: those of a walk that always takes a step begin with the one that needs no fit."""
@@ -250,10 +295,11 @@ class _Workshop:
             return
         setting = self.space.setting
         spike = abs(float(setting.series.coefficients(1)[0]))
-        if spike <= _GOOD_ENOUGH * abs(float(setting.series.spectral(np.array([1.0]))[0])):
+        small = spike <= _GOOD_ENOUGH * abs(float(setting.series.spectral(np.array([1.0]))[0]))
+        if small and setting.graph.extension is not None:
             yield "step"
         yield "interpolated"
-        flat = mesh_of(setting.graph) is None and setting.graph.metric is None
+        flat = setting.graph.mesh is None and setting.graph.metric is None
         if not setting.asymmetric and setting.dim <= _LOCAL_DIM and flat:
             yield "local"
 

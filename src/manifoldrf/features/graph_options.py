@@ -1,6 +1,6 @@
 """How the graph of a space is built, in one object."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from manifoldrf._validation import Interval, check_integer, check_option, check_real, reject
@@ -73,7 +73,14 @@ class GraphOptions(FrozenParams):
             check_integer(self.dim, "dim", 1)
         if self.metric is not None and not isinstance(self.metric, AbstractManifold):
             reject("metric", "None or a manifold", repr(self.metric), TypeError)
+        if isinstance(self.weights, str):
+            check_option(self.weights, "weights", ("auto",))
         self._refuse_idle()
+
+    @property
+    def only_dim(self) -> bool:
+        """Whether nothing but the dimension is given."""
+        return all(getattr(self, field.name) == field.default for field in fields(self) if field.name != "dim")
 
     def _refuse_idle(self) -> None:
         """An option without effect is a mistake."""

@@ -1,6 +1,7 @@
 """Features of points on a space, seen or not, as a scikit-learn transformer."""
 
 import functools
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -21,15 +22,15 @@ from manifoldrf._validation import (
     check_points,
 )
 from manifoldrf.features._kernel_access import KernelAccess
+from manifoldrf.features._notices import warn_user
 from manifoldrf.features._params import FrozenParamsMixin
 from manifoldrf.features._state import restore, state_of, summarise
 from manifoldrf.features.errors import ErrorEstimate, graph_error
 from manifoldrf.features.feature_map import FeatureMap, worth_dense
-from manifoldrf.features.fitting import Fitted, fit_features
+from manifoldrf.features.fitting import Fitted, fit_features, warn_of_graph
 from manifoldrf.features.plans import make_plan
 from manifoldrf.features.proximity import warn_of_far
 from manifoldrf.features.spaces import coordinates_of, prepare_space
-from manifoldrf.fields.anchors import normalised_density
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -65,7 +66,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     weights : {"auto", "nnls", "unity", "voronoi", "uniform"}, default="auto"
         Quadrature weights of the anchors; "auto" takes those that are best at nodes kept from the fit. "uniform"
         are the paper's: the plain sum over all nodes, or its unbiased estimate from i.i.d. anchors, which "auto"
-        means too where all nodes or i.i.d. ones are anchors.
+        means too where all nodes or i.i.d. ones are anchors. "nnls" is kept only where it is better than both other
+        fits.
     teacher : str, default="auto"
         Of signatures, as in :func:`compute_signatures`.
     teacher_options : dict, optional
@@ -76,8 +78,9 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         How the graph is built; a callable takes the points (or the mesh) and returns a :class:`Graph`.
     n_starts : int, optional
         Number of random nodes whose signatures a field is fitted to: by default all, and 1000 for the network.
-    anchor_density : array-like of shape (n_nodes,), optional
-        Density on the nodes that ``anchors="iid"`` draws from; uniform by default.
+    anchor_density : callable or array-like of shape (n_nodes,), optional
+        Density on the nodes that ``anchors="iid"`` draws from, positive, as numbers or as a function of their
+        positions; uniform by default.
     loss : {"relative", "l2"}, optional
         Of the network; by default the one that suits it.
     random_state : None, int, Generator or RandomState, default=None
@@ -103,7 +106,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     starts_ : int array
         Nodes whose signatures the field was fitted to.
     bound_ : array of shape (n_features_out_,)
-        Largest value that each feature can take.
+        Largest value that each feature can take (of the left side, where there are two).
     error_ : ErrorEstimate
         Measured at nodes kept from the fit; the share of the graph is found when it is first asked for.
     training_ : TrainingInfo or None
@@ -215,9 +218,10 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         space_like = self._check_space(X)
         streams, jobs = Streams.from_seed(self.random_state), check_jobs(self.n_jobs)
         plan = make_plan(self.get_params(deep=False), streams, jobs)
-        space = prepare_space(space_like, self.__dict__["kernel"], self.graph, streams, jobs)
-        if plan.density is not None:
-            normalised_density(plan.density, space.graph.n_nodes, "anchor_density")
+        with warnings.catch_warnings(record=True) as caught:  # to be shown at the user's line
+            space = prepare_space(space_like, self.__dict__["kernel"], self.graph, streams, jobs)
+        for warning in caught:
+            warn_user(str(warning.message), warning.category)
         self._keep(fit_features(space, plan), streams)
         return self
 
@@ -257,13 +261,15 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
 
     @property
     def weights_(self) -> FloatArray:
-        """Quadrature weights of the anchors."""
-        return self._map().weights
+        """Quadrature weights of the anchors; volumes in the manifold clock."""
+        fitted = self._map()
+        return fitted.weights / fitted.scale**2
 
     @property
     def bound_(self) -> FloatArray:
         """Largest value that each feature can take."""
-        return self._map().bound
+        fitted = self._map()
+        return fitted.scale * fitted.bound
 
     @property
     def n_features_out_(self) -> int:
@@ -278,6 +284,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             share = graph_error(space, self._streams, check_jobs(self.n_jobs))
             self._error = self._error.with_graph(share)
             self._error_is_whole = True
+            warn_of_graph(self._error)
         return self._error
 
     def _map(self) -> FeatureMap:
@@ -285,23 +292,23 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         fitted: FeatureMap = self.map_
         return fitted
 
-    def transform(self, Z: Any, side: str | None = None) -> Any:
+    def transform(self, X: Any, side: str | None = None) -> Any:
         """Features of points.
 
         Points away from the space have features that fade to zero; one warning says how many.
 
         Parameters
         ----------
-        Z : array-like of shape (q, d)
+        X : array-like of shape (q, d)
         side : {"left", "right"}, optional
             For kernels without nonnegative features, where K(x, y) = left(x) . right(y); needed there.
 
         Returns
         -------
         features : array, or CSR array with ``sparse_output``, of shape (q, n_features_out_)
-            Of the float type of ``Z``.
+            Of the float type of ``X``.
         """
-        points, dtype = self._check_queries(Z)
+        points, dtype = self._check_queries(X)
         chosen = self._check_side(side)
         spans = list(self._spans(len(points)))
         window = np.ones(len(points))
@@ -348,15 +355,17 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         """
         points, dtype = self._check_queries(Z)
         columns = check_columns(v, "v", len(points))
+        spans = list(self._spans(len(points)))
         total: Any = 0.0
-        windows = []
-        for start, stop in self._spans(len(points)):
-            rows, window = self._rows(points[start:stop], "right")
+        window = np.ones(len(points))
+        for start, stop in spans:
+            rows, window[start:stop] = self._rows(points[start:stop], "right")
             total = total + rows.T @ columns[start:stop]
-            windows.append(window)
-        warn_of_far(np.concatenate(windows))
-        spans = self._spans(len(points))
-        result = np.concatenate([self._rows(points[start:stop], "left")[0] @ total for start, stop in spans])
+        warn_of_far(window)
+        if len(spans) == 1 and not self._is_asymmetric:
+            result = rows @ total
+        else:
+            result = np.concatenate([self._rows(points[start:stop], "left")[0] @ total for start, stop in spans])
         return np.asarray(result[:, 0] if np.ndim(v) == 1 else result, dtype=dtype)
 
     def distance_to_space(self, Z: Any) -> FloatArray:
@@ -404,8 +413,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             return check_option(side, "side", _SIDES)
         if self._is_asymmetric:
             raise ValueError(
-                f"{self.kernel_} has no nonnegative features: its two factors differ, so `side` must be 'left' or "
-                "'right'; `kernel` and `matvec` take both."
+                f"This {type(self.kernel_).__name__} has no nonnegative features: its factors differ, so `side` "
+                "must be 'left' or 'right'; `kernel` and `matvec` take both."
             )
         return "left"
 

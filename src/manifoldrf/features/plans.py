@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from manifoldrf._random import Streams
-from manifoldrf._validation import FloatArray, check_flag, check_integer, check_option, reject
+from manifoldrf._validation import check_flag, check_integer, check_option, reject
 from manifoldrf.fields.data import Teaching
 from manifoldrf.fields.mlp_options import MlpOptions
 from manifoldrf.fields.quadrature import METHODS
@@ -29,7 +29,7 @@ class Plan:
     anchors: str
     weights: str
     n_starts: int | None
-    density: FloatArray | None
+    density: Any  # numbers, a function of the points, or None
     field_options: dict[str, Any]
     teaching: Teaching
     streams: Streams
@@ -44,13 +44,14 @@ def make_plan(params: dict[str, Any], streams: Streams, n_jobs: int) -> Plan:
     check_flag(params["sparse_output"], "sparse_output")
     n_features = _check_anchors(params)
     if params["n_starts"] is not None:
-        check_integer(params["n_starts"], "n_starts", 1)
+        check_integer(params["n_starts"], "n_starts", 2 if params["field"] == "mlp" else 1)
     options = _check_dict(params["teacher_options"], "teacher_options")
     if params["teacher"] != "auto":
         make_options(params["teacher"], options)
     elif options:
         reject("teacher_options", "left out with teacher='auto'", options)
-    seed = streams.generator("features.signatures")
+    # A number, not a generator: what one field draws must not depend on those tried before it.
+    seed = int(streams.generator("features.signatures").integers(2**62))
     teaching = Teaching(params["teacher"], tuple(options.items()), seed, n_jobs, _progress(params["verbose"]))
     density = params["anchor_density"]
     return Plan(
@@ -59,7 +60,7 @@ def make_plan(params: dict[str, Any], streams: Streams, n_jobs: int) -> Plan:
         params["anchors"],
         params["weights"],
         params["n_starts"],
-        None if density is None else np.asarray(density),
+        np.asarray(density) if density is not None and not callable(density) else density,
         _field_options(params),
         teaching,
         streams,
@@ -104,6 +105,8 @@ def _field_options(params: dict[str, Any]) -> dict[str, Any]:
             raise TypeError(f"Field '{field}' has no option `{name}`; it has {has}.")
     if field == "mlp":
         MlpOptions(**options)
+        if options.get("checkpoint") is not None and params["random_state"] is None:
+            reject("random_state", "given with a checkpoint, or training cannot be taken up again", None)
     return options
 
 

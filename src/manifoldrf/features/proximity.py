@@ -7,7 +7,6 @@ import numpy as np
 
 from manifoldrf._validation import FloatArray
 from manifoldrf.features._notices import warn_user
-from manifoldrf.features.spaces import mesh_of
 from manifoldrf.geometry.extension import HeatExtension
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.neighbors import NeighborSearch
@@ -66,7 +65,7 @@ class Proximity:
 
     def distance(self, queries: FloatArray) -> FloatArray:
         """Distance to the nearest node or, on a mesh, to the surface, shape (q,)."""
-        mesh = mesh_of(self.graph)
+        mesh = self.graph.mesh
         if mesh is None:
             return np.asarray(self._search.knn(queries, 1)[0][:, 0])
         return np.asarray(np.linalg.norm(queries - mesh.closest_points(queries).points, axis=1))
@@ -75,7 +74,7 @@ class Proximity:
         """Factor of the features, shape (q,): 1 near the space, falling smoothly to 0 at twice that distance."""
         distances, nodes = self._search.knn(queries, 1)
         distances, reaches = distances[:, 0], self._reaches[nodes[:, 0]]
-        mesh = mesh_of(self.graph)
+        mesh = self.graph.mesh
         away = np.flatnonzero(distances > reaches)
         if mesh is not None and len(away):  # far from all vertices may still be inside a large face
             distances[away] = np.linalg.norm(queries[away] - mesh.closest_points(queries[away]).points, axis=1)

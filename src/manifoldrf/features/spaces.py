@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from manifoldrf._random import Streams
 from manifoldrf._validation import FloatArray, IntArray, check_points, reject
@@ -13,7 +14,6 @@ from manifoldrf.fields.data import Setting
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
 from manifoldrf.geometry.density import Sampling
 from manifoldrf.geometry.dimension import estimate_dimension
-from manifoldrf.geometry.extension import HeatExtension, MeshExtension
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import heat_graph
 from manifoldrf.geometry.manifolds import AbstractManifold, FlatTorus, HyperbolicSpace
@@ -34,10 +34,14 @@ _MANIFOLD_STEPS, _MANIFOLD_FOOTPRINT = 18, 4.5  # even nodes with known weights
 _FEWEST_NODES, _MOST_NODES = 500, 20_000  # laid out on a named manifold
 _NODES_OF_A_WIDTH = 12.0  # default heat time: about so many nodes in a patch of area pi t / 2
 _FEATURES_BY_DEFAULT = 640  # default heat time of large clouds: at most about so many anchors are needed
+_WIDEST_FUNCTION = 0.1  # the same for functions given as kernels
+_HEIGHTS = 64  # nodes at which the height of a chosen kernel is measured
 _WIDEST = 0.02  # default heat time over the squared extent of the space: wider kernels do not see its shape
 _STEPS_BY_DEFAULT = 20.0  # where no heat graph is built: the paper's number of steps
+# Nodes of a smaller share of the median degree are left out: what is divided by their degree would be all noise.
+_ISOLATED = 1e-4
 _MATERN_STEPS = 1 / 12  # time of the heat graph of a Matern kernel over its squared length scale
-_FITTED_DEGREE = 24
+_FITTED_DEGREES = (24, 72)  # fewest and most powers: twice the steps of the graph, and a few more
 _FITTED_ROWS, _FITTED_COLUMNS = 400, 64
 # A fitted square has nonnegative features; it is kept up to this error, or up to so many times that of a free fit.
 _GOOD_SQUARE, _WORTH_A_SQUARE = 0.05, 2.0
@@ -55,12 +59,15 @@ class Space:
     kernel : AbstractKernel
         As stated, before it was resolved on the graph.
     clock : {"graph", "manifold"}
-        "manifold": the measure sums to the volume, and features stand for a kernel of the space. "graph": the
-        measure are the degrees, and features stand for the kernel of the graph, as if a point were a node.
+        "manifold": features stand for a kernel of the space, per unit of volume. "graph": for the kernel of the
+        graph, as if a point were a node.
     volume : float
         Of the space, as a volume also in the graph clock.
     notes : tuple of pairs of str
         What was chosen, for the summary.
+    unit : float
+        Mean volume of a node. The measure of the setting is in this unit, so that nothing overflows in the square
+        of the user's own.
     weights_known : bool
         Whether the volumes of the nodes were given, not estimated.
     series_error : float, optional
@@ -72,6 +79,7 @@ class Space:
     clock: str
     volume: float
     notes: tuple[tuple[str, str], ...]
+    unit: float = 1.0
     weights_known: bool = True
     series_error: float | None = None
 
@@ -127,14 +135,16 @@ def prepare_space(space: Any, kernel: Any, graph: Any, streams: Streams, n_jobs:
     _ = built.positions  # an error where there are none
     dim = _dimension(built, space, graph)
     notes["dimension"] = str(dim)
+    volume = _volume(built, dim)
+    if kernel is None:
+        stated = _unit_height(stated, built, dim, volume)
     if isinstance(stated, AbstractKernel):
         resolved = stated.resolve(built, dim).on(built)
         clock = "graph" if resolved == stated else "manifold"
     else:
         clock = "manifold"
     series_error = None
-    volume = _volume(built, dim)
-    measure = _measure(built, volume) if clock == "manifold" else built.degrees
+    measure = _measure(built, volume)
     if not isinstance(stated, AbstractKernel):
         fit = _fit_series(stated, built, measure, streams)
         series_error = fit.held_out_error
@@ -142,9 +152,12 @@ def prepare_space(space: Any, kernel: Any, graph: Any, streams: Streams, n_jobs:
         stated = resolved = fit.kernel
     asymmetric = not resolved.is_positive
     width = _width(built, resolved if asymmetric else resolved.root(), dim)
-    setting = Setting(built, resolved, measure, dim, width, asymmetric)
+    if not width > 0:
+        reject("kernel", "one whose walks take a step, on a graph with edges", f"{resolved}, {width:g} wide")
+    unit = float(measure[measure > 0].mean())
+    setting = Setting(built, resolved, measure / unit, dim, width, asymmetric)
     known = notes.pop("weights", "given") == "given"
-    return Space(setting, stated, clock, volume, tuple(notes.items()), known, series_error)
+    return Space(setting, stated, clock, volume, tuple(notes.items()), unit, known, series_error)
 
 
 def _build(space: Any, kernel: Any, graph: Any, notes: dict[str, str], n_jobs: int) -> tuple[Graph, Any]:
@@ -169,8 +182,9 @@ def _build(space: Any, kernel: Any, graph: Any, notes: dict[str, str], n_jobs: i
 def _check_given(space: Any, graph: Any) -> None:
     """A graph takes the place of the space, or stands on its very points."""
     if isinstance(space, Graph):
-        if graph is not None:
-            reject("graph", "None where the space is a graph itself", repr(graph))
+        only_dim = isinstance(graph, GraphOptions) and graph.only_dim
+        if graph is not None and not only_dim:
+            reject("graph", "None or GraphOptions(dim=...) where the space is a graph itself", repr(graph))
     elif isinstance(space, AbstractManifold | TriangleMesh) or not np.array_equal(space, graph.points):
         reject("graph", "a graph on the very points that are fitted; or fit the graph itself", repr(graph))
 
@@ -179,8 +193,8 @@ def _default_on(graph: Graph, notes: dict[str, str]) -> AbstractKernel:
     """The kernel by default on a graph that is given."""
     dim = 1 if graph.n_nodes < 3 else None  # nothing to estimate it from
     t = graph.time(float(graph.n_steps or _STEPS_BY_DEFAULT), dim)
-    notes["kernel"] = f"chosen as the time of {graph.n_steps or _STEPS_BY_DEFAULT:g} steps"
-    return HeatKernel(t)
+    notes["kernel"] = f"chosen: the time of {graph.n_steps or _STEPS_BY_DEFAULT:g} steps, K(x, x) = 1 on average"
+    return HeatKernel(float(f"{t:.3g}") if graph.n_steps is None else t)
 
 
 def _build_by_options(
@@ -191,6 +205,7 @@ def _build_by_options(
     if heat and kernel is None:
         kernel = _default_kernel(source.sampling(), source, notes)
     if not heat:
+        _refuse_heat_options(options)
         graph = _plain_graph(source, kernel, notes)
         return graph, _default_on(graph, notes) if kernel is None else kernel
     t = _graph_time(kernel, source)
@@ -207,6 +222,14 @@ def _build_by_options(
     return graph, kernel
 
 
+def _refuse_heat_options(options: GraphOptions) -> None:
+    """Options of heat graphs have no effect on others."""
+    if options.n_steps != "auto":
+        reject("n_steps", "left out where no heat graph is built", options.n_steps)
+    if not isinstance(options.weights, str):
+        reject("weights", "left out where no heat graph is built", "an array")
+
+
 def _source(space: Any, kernel: Any, options: GraphOptions, n_jobs: int) -> _Source:
     """The nodes to build on: points, the vertices of a mesh, or points laid out on a manifold."""
     if isinstance(space, TriangleMesh):
@@ -220,6 +243,9 @@ def _source(space: Any, kernel: Any, options: GraphOptions, n_jobs: int) -> _Sou
         return _Source(space.grid(n), space.dim, options, space, n_jobs)
     points = np.array(check_points(space, "X", min_rows=2))
     if isinstance(options.n_nodes, int) and options.n_nodes < len(points):
+        if options.metric is not None or not isinstance(options.weights, str):
+            rule = "'auto' or 'all' with a metric or with weights; thin the points before"
+            reject("n_nodes", rule, options.n_nodes)
         points = points[thin(points, options.n_nodes)]
     dim = options.dim
     if dim is None:
@@ -247,7 +273,7 @@ def _on_manifold_clock(kernel: AbstractKernel) -> bool:
 def _graph_time(kernel: Any, source: _Source) -> float:
     """The time of the heat graph: that of the kernel, or a part of a Matern kernel's."""
     if not isinstance(kernel, AbstractKernel):
-        return _default_time(source.sampling(), source)
+        return _function_time(kernel, source)
     if isinstance(kernel, HeatKernel):
         return kernel.t
     if isinstance(kernel, MaternKernel):
@@ -258,7 +284,7 @@ def _graph_time(kernel: Any, source: _Source) -> float:
 
 def _default_kernel(sampling: Sampling, source: _Source, notes: dict[str, str]) -> AbstractKernel:
     t = _default_time(sampling, source)
-    notes["kernel"] = f"chosen from the density of the points: {np.sqrt(2 * t):.3g} wide"
+    notes["kernel"] = f"chosen: {np.sqrt(2 * t):.3g} wide, K(x, x) = 1 on average"
     return HeatKernel(t)
 
 
@@ -271,6 +297,23 @@ def _default_time(sampling: Sampling, source: _Source) -> float:
     extent2 = float((np.ptp(points, axis=0) ** 2).sum())
     t = float(min(max(resolved, carried), _WIDEST * extent2))
     return float(f"{t:.3g}")  # a number that can be read and given again
+
+
+def _function_time(function: Any, source: _Source) -> float:
+    """A heat time about as wide as a function F(X, Y): exp(-r^2 / 4t) is a half at r^2 = 4 t log 2."""
+    points = source.nodes if source.mesh is None else source.mesh.vertices
+    usual = _default_time(source.sampling(), source)
+    rows = points[:: max(1, len(points) // _FITTED_COLUMNS)][:_FITTED_COLUMNS]
+    others = points[:: max(1, len(points) // 2000)]
+    values, peaks = (np.asarray(function(rows, place), dtype=np.float64) for place in (others, rows))
+    if values.shape != (len(rows), len(others)) or not (np.isfinite(values).all() and np.isfinite(peaks).all()):
+        return usual  # refused with a clear text later
+    metric = source.metric
+    gaps = cdist(rows, others) if metric is None else metric.distance(rows, others)
+    beyond = np.where(values < 0.5 * np.diagonal(peaks)[:, None], gaps, np.inf).min(axis=1)
+    extent2 = float((np.ptp(points, axis=0) ** 2).sum())
+    found = float(np.median(beyond)) ** 2 / (4 * np.log(2))
+    return float(np.clip(found, usual / 4, _WIDEST_FUNCTION * extent2))
 
 
 def _thinned(source: _Source, t: float, notes: dict[str, str]) -> tuple[_Source, IntArray | None]:
@@ -329,27 +372,27 @@ def _dimension(graph: Graph, space: Any, options: Any) -> int:
         return int(given)
     if isinstance(space, AbstractManifold):
         return space.dim
-    if mesh_of(graph) is not None:
+    if graph.mesh is not None:
         return 2
     if graph.metric is not None:
         return graph.metric.dim
     return estimate_dimension(graph.positions) if graph.n_nodes > 2 else 1
 
 
-def mesh_of(graph: Graph) -> TriangleMesh | None:
-    """The mesh that a graph stands on, if there is one."""
-    if isinstance(graph.extension, MeshExtension):
-        return graph.extension.mesh
-    if isinstance(graph.extension, HeatExtension) and graph.extension.surface is not None:
-        return graph.extension.surface.mesh
-    return None
+def _unit_height(kernel: AbstractKernel, graph: Graph, dim: int, volume: float) -> AbstractKernel:
+    """A chosen kernel times the number that makes K(x, x) one on average, whatever the unit of the points."""
+    measure = _measure(graph, volume)
+    usable = np.flatnonzero(measure > 0)
+    nodes = usable[:: max(1, len(usable) // _HEIGHTS)][:_HEIGHTS]
+    diagonal = np.diagonal(kernel.resolve(graph, dim).matrix(graph, nodes, nodes)) / measure[nodes]
+    return float(f"{1 / diagonal.mean():.3g}") * kernel
 
 
 def _volume(graph: Graph, dim: int) -> float:
     """Volume of the space: known to the graph, the mesh or the metric, else estimated from the density."""
     if graph.weights is not None:
         return float(graph.weights.sum())
-    mesh = mesh_of(graph)
+    mesh = graph.mesh
     if mesh is not None:
         return float(mesh.area)
     if graph.metric is not None and not isinstance(graph.metric, HyperbolicSpace):
@@ -358,10 +401,14 @@ def _volume(graph: Graph, dim: int) -> float:
 
 
 def _measure(graph: Graph, volume: float) -> FloatArray:
-    """Volume that each node stands for."""
+    """Volume that each node stands for: its weight, or its share of the degrees; zero if all but isolated."""
     if graph.weights is not None:
         return graph.weights
-    return graph.degrees * (volume / float(graph.degrees.sum()))
+    degrees = graph.degrees
+    if not degrees.any():
+        reject("X", "a space whose graph has edges", f"{graph.n_nodes} isolated nodes")
+    kept = np.where(degrees >= _ISOLATED * np.median(degrees[degrees > 0]), degrees, 0.0)
+    return kept * (volume / float(kept.sum()))
 
 
 def _width(graph: Graph, series: AbstractKernel, dim: int) -> float:
@@ -387,10 +434,11 @@ def _fit_series(function: Any, graph: Graph, measure: FloatArray, streams: Strea
     targets = values * roots[rows][:, None] * roots[columns]
     i, j = np.repeat(rows, len(columns)), np.tile(columns, len(rows))
     samples = (i, j, targets.ravel())
-    square = SeriesKernel.fit(graph, *samples, degree=_FITTED_DEGREE, square=True)
+    degree = int(np.clip(2 * (graph.n_steps or 0) + 4, *_FITTED_DEGREES))
+    square = SeriesKernel.fit(graph, *samples, degree=degree, square=True)
     if square.held_out_error <= _GOOD_SQUARE:
         return square
-    free = SeriesKernel.fit(graph, *samples, degree=_FITTED_DEGREE)
+    free = SeriesKernel.fit(graph, *samples, degree=degree)
     return square if square.held_out_error <= _WORTH_A_SQUARE * free.held_out_error else free
 
 

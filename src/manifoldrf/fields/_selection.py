@@ -22,7 +22,7 @@ class Edges(NamedTuple):
     lengths: Any  # (n_edges,) positive
 
 
-class Plan(NamedTuple):
+class Sweep(NamedTuple):
     """How many nodes to choose, and how."""
 
     n_select: Any  # how many in all
@@ -45,7 +45,7 @@ def select_along_edges(edges, nearest, seeds, plan):  # type: ignore[no-untyped-
         Infinite; -1 for nodes that must not be chosen. Changed: distance of each node to the selection, -1 for
         chosen ones.
     seeds : int64 (n_seeds,), one in every component that has nodes to choose, at most n_select
-    plan : Plan, with n_select at most the number of nodes to choose from
+    plan : Sweep, with n_select at most the number of nodes to choose from
 
     Returns
     -------
@@ -122,7 +122,7 @@ def select_in_space(points, order, leaf, first, plan):  # type: ignore[no-untype
     order : int64 (N,), positions sorted so that neighbours in space stand close together
     leaf : int, points per leaf of the search pyramid
     first : int, position of the first point
-    plan : Plan, with n_select at most N
+    plan : Sweep, with n_select at most N
 
     Returns
     -------

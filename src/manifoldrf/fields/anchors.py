@@ -18,8 +18,7 @@ from manifoldrf._validation import (
     check_vector,
     reject,
 )
-from manifoldrf.fields._selection import Edges, Plan, select_along_edges, select_in_space
-from manifoldrf.geometry.extension import HeatExtension, MeshExtension
+from manifoldrf.fields._selection import Edges, Sweep, select_along_edges, select_in_space
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.sampling import thin
 
@@ -82,11 +81,7 @@ def _farthest(graph: Graph, m: int, n_exact: int) -> IntArray:
 
 def follows_edges(graph: Graph) -> bool:
     """Whether distances between nodes are those along the edges: on meshes, with a metric, between pieces."""
-    extension = graph.extension
-    on_mesh = isinstance(extension, MeshExtension) or (
-        isinstance(extension, HeatExtension) and extension.surface is not None
-    )
-    if on_mesh or graph.metric is not None:
+    if graph.mesh is not None or graph.metric is not None:
         return True
     return len(np.unique(graph.components[graph.degrees > 0])) > 1
 
@@ -104,7 +99,7 @@ def _in_space(graph: Graph, joined: IntArray, count: int, n_exact: int) -> IntAr
         return joined[thin(cloud, count)]
     gaps = np.linalg.norm(cloud - cloud.mean(axis=0), axis=1)
     order = cKDTree(cloud, leafsize=_LEAF).indices.astype(np.int64)
-    plan = Plan(count, n_exact, _visits(len(cloud)), _SHRINK)
+    plan = Sweep(count, n_exact, _visits(len(cloud)), _SHRINK)
     selected: IntArray = joined[select_in_space(cloud, order, _LEAF, int(np.argmax(gaps)), plan)]
     return selected
 
@@ -113,7 +108,7 @@ def _along_edges(graph: Graph, joined: IntArray, count: int, n_exact: int) -> In
     """Farthest points of the joined nodes along the edges."""
     nearest = np.full(graph.n_nodes, -1.0)
     nearest[joined] = np.inf
-    plan = Plan(count, n_exact, _visits(graph.n_nodes), _SHRINK)
+    plan = Sweep(count, n_exact, _visits(graph.n_nodes), _SHRINK)
     seeds = _seeds(graph, joined)[:count]
     selected: IntArray = select_along_edges(edges_of(graph), nearest, seeds, plan)
     return selected

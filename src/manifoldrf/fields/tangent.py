@@ -17,7 +17,7 @@ from scipy import sparse
 from manifoldrf._threads import thread_pool
 from manifoldrf._validation import FloatArray, IntArray, check_jobs
 from manifoldrf.fields._tangent import interpolate_rows
-from manifoldrf.geometry.extension import HeatExtension, MeshExtension, barycentric_weights
+from manifoldrf.geometry.extension import barycentric_weights
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch
@@ -119,7 +119,7 @@ def make_interpolation(graph: Graph, nodes: IntArray, dim: int) -> AbstractInter
     dim : int
         Intrinsic dimension.
     """
-    mesh = _mesh_of(graph)
+    mesh = graph.mesh
     if mesh is not None and len(np.unique(nodes)) == graph.n_nodes == len(nodes):
         return SurfaceInterpolation(mesh, np.argsort(nodes))
     search = search_known(graph, nodes)
@@ -192,13 +192,3 @@ def periods(search: NeighborSearch) -> FloatArray:
     """Sides of the periodic box of the coordinates, shape (d,); zero where they are not periodic."""
     box = None if search.metric is None else search.metric.box
     return np.zeros(search.points.shape[1]) if box is None else np.asarray(box, dtype=np.float64)
-
-
-def _mesh_of(graph: Graph) -> TriangleMesh | None:
-    """The mesh whose vertices are the nodes of a graph, where there is one."""
-    extension = graph.extension
-    if isinstance(extension, MeshExtension):
-        return extension.mesh
-    if isinstance(extension, HeatExtension) and extension.surface is not None:
-        return extension.surface.mesh
-    return None

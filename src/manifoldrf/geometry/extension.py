@@ -176,6 +176,15 @@ class GridExtension(AbstractExtension):
         return (corners @ self.affinity).tocsr()
 
 
+def mesh_of(extension: AbstractExtension | None) -> TriangleMesh | None:
+    """The mesh whose vertices are the nodes, where there is one."""
+    if isinstance(extension, MeshExtension):
+        return extension.mesh
+    if isinstance(extension, HeatExtension) and extension.surface is not None:
+        return extension.surface.mesh
+    return None
+
+
 def barycentric_weights(mesh: TriangleMesh, places: MeshSample) -> Any:
     """Share of each vertex in points of the surface: CSR (q, n_vertices), rows sum to 1."""
     indptr = 3 * np.arange(len(places.points) + 1)

@@ -29,8 +29,9 @@ from manifoldrf._validation import (
 )
 from manifoldrf.geometry._sparse import check_symmetric, read_only, read_only_view, reciprocal, scaled_both_ends
 from manifoldrf.geometry.dimension import estimate_dimension
-from manifoldrf.geometry.extension import AbstractExtension
+from manifoldrf.geometry.extension import AbstractExtension, mesh_of
 from manifoldrf.geometry.manifolds import AbstractManifold
+from manifoldrf.geometry.meshes import TriangleMesh
 
 __all__ = ["Graph", "GraphWarning"]
 
@@ -148,6 +149,11 @@ class Graph:
         if self.points is None:
             raise ValueError("This graph has no points; give `points` to Graph.from_affinity.")
         return self.points
+
+    @property
+    def mesh(self) -> TriangleMesh | None:
+        """The mesh whose vertices are the nodes, where there is one."""
+        return mesh_of(self.extension)
 
     @property
     def n_nodes(self) -> int:
