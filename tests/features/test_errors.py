@@ -203,7 +203,17 @@ def test_fits_that_are_good_do_not_warn():
         ({"anchors": "iid", "anchor_density": -np.ones(400)}, ValueError, "`anchor_density` must be"),
         ({"anchors": "iid", "anchor_density": np.zeros(400)}, ValueError, "`anchor_density` must be positive"),
         ({"anchors": "iid", "anchor_density": np.full(400, np.nan)}, ValueError, "`anchor_density` must be finite"),
-        ({"anchors": "iid", "anchor_density": "north"}, TypeError, "`anchor_density` must be"),
+        ({"anchors": "iid", "anchor_density": "north"}, ValueError, "`anchor_density` must be a function"),
+        (
+            {"anchors": "iid", "anchor_density": np.append(0.0, np.ones(399))},
+            ValueError,
+            "`anchor_density` must be positive at every node",
+        ),
+        (
+            {"field": "mlp", "field_options": {"checkpoint": "run"}, "random_state": None},
+            ValueError,
+            "`random_state` must be given with a checkpoint",
+        ),
         ({"loss": "l2"}, ValueError, "`loss` must be None unless field='mlp'"),
         ({"loss": "l1", "field": "mlp"}, ValueError, "`loss` must be one of 'relative', 'l2'"),
         ({"field_options": {"epochs": 3}}, TypeError, "Field 'auto' has no option `epochs`"),

@@ -287,7 +287,7 @@ def test_all_nodes_are_features():
     for model in (features(n_features="all"), features(anchors="all"), features(anchors="all", n_features="all")):
         model.fit(CLOUD[:300])
         np.testing.assert_array_equal(model.anchors_, np.arange(300))
-        np.testing.assert_array_equal(model.weights_, model.graph_.weights)
+        np.testing.assert_allclose(model.weights_, model.graph_.weights, rtol=1e-14)
 
 
 # ---------------------------------------------------------------------------------------------------- mistakes
@@ -302,8 +302,11 @@ MESH = sphere_mesh(100)
         (CLOUD[:200], GRAPH, STEPS, ValueError, "`graph` must be a graph on the very points"),
         (Sphere(), GRAPH, STEPS, ValueError, "`graph` must be a graph on the very points"),
         (MESH, GRAPH, STEPS, ValueError, "`graph` must be a graph on the very points"),
-        (GRAPH, GRAPH, STEPS, ValueError, "`graph` must be None where the space is a graph itself"),
-        (GRAPH, GraphOptions(), STEPS, ValueError, "`graph` must be None where the space is a graph itself"),
+        (GRAPH, GRAPH, STEPS, ValueError, "`graph` must be None or GraphOptions.* where the space is"),
+        (GRAPH, GraphOptions(n_steps=4), STEPS, ValueError, "`graph` must be None or GraphOptions"),
+        (CLOUD, GraphOptions(n_steps=4), STEPS, ValueError, "`n_steps` must be left out where no heat"),
+        (CLOUD, GraphOptions(weights=np.ones(len(CLOUD))), STEPS, ValueError, "`weights` must be left out"),
+        (MESH, GraphOptions(n_nodes=50), STEPS, ValueError, "`n_nodes` must be 'auto' or 'all' on a mesh"),
         (
             CLOUD,
             lambda points: points,
@@ -429,4 +432,5 @@ def test_the_summary_names_what_was_fitted():
     for part in ("DiffusionKernel(tau=20.0", "graph clock", "nearest neighbours", "fitted to 450 nodes"):
         assert part in steps
     default = ManifoldRandomFeatures(random_state=0).fit(CLOUD[:200]).summary()
-    assert "from the density of the points" in default
+    assert "chosen: " in default
+    assert "K(x, x) = 1 on average" in default

@@ -11,7 +11,7 @@ from manifoldrf.features.errors import ErrorEstimate, brief
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.graph_options import GraphOptions
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.kernels.abstract_kernel import AbstractKernel
+from manifoldrf.kernels.abstract_kernel import AbstractKernel, ScaledKernel
 
 Estimator = TypeVar("Estimator")
 
@@ -93,7 +93,8 @@ def _weights_text(features: Any) -> str:
 
 def _shortened(kernel: Any) -> str:
     """A kernel as text; a long series is cut."""
-    text = repr(kernel)
+    scaled = isinstance(kernel, ScaledKernel)
+    text = f"{kernel.factor:.3g} * {kernel.kernel!r}" if scaled else repr(kernel)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
 
 

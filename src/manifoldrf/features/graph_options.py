@@ -47,7 +47,7 @@ class GraphOptions(FrozenParams):
     >>> options = GraphOptions(n_nodes=2000, n_steps=8)
     >>> features = ManifoldRandomFeatures(HeatKernel(0.05), n_features="all", graph=options).fit(Sphere())
     >>> features.graph_
-    Graph(2000 nodes, 32966 edges, points in R^3, n_steps=8)
+    Graph(2000 nodes, 110948 edges, points in R^3, n_steps=8)
     """
 
     kind: str = "auto"

@@ -115,7 +115,7 @@ def choose_weights(
     Parameters
     ----------
     method : {"auto", "nnls", "unity", "voronoi", "uniform"}
-        "auto" tries "voronoi", "unity" and, up to 4096 anchors at most 1.2 widths apart, "nnls". "nnls" is kept
+        "auto" tries "voronoi", "unity" and, up to 4096 anchors at most 1.6 widths apart, "nnls". "nnls" is kept
         only where it is better on held-out samples than both others; the better of these takes its place. The
         others are done as asked.
     base : array of shape (m,)
