@@ -434,3 +434,41 @@ def test_the_summary_names_what_was_fitted():
     default = ManifoldRandomFeatures(random_state=0).fit(CLOUD[:200]).summary()
     assert "chosen: " in default
     assert "K(x, x) = 1 on average" in default
+
+
+# ------------------------------------------------------------------------------------------------------- units
+def test_a_graph_without_a_rule_for_new_points_has_features_of_them():
+    graph = Graph.from_affinity(knn_graph(Sphere().grid(500)).affinity, points=Sphere().grid(500))
+    model = features(STEPS).fit(graph)
+    assert model.field_ != "step"
+    assert float(model.error_) < 0.05
+    with pytest.raises(ValueError, match="`field` must be another than 'step' on a graph without a rule"):
+        features(STEPS, field="step").fit(graph)
+
+
+@pytest.mark.parametrize("scale", [1e-40, 1e-3, 1e3, 1e40])
+def test_a_chosen_kernel_does_not_depend_on_the_unit_of_the_points(scale):
+    points = np.random.default_rng(0).normal(size=(200, 2))
+    here, there = (ManifoldRandomFeatures(random_state=0).fit(unit * points) for unit in (1.0, scale))
+    # The chosen time and height are rounded to three digits.
+    np.testing.assert_allclose(there.transform(scale * points), here.transform(points), atol=0.02)
+    assert np.mean(here.transform(points) ** 2 @ np.ones(here.n_features_out_)) == pytest.approx(1.0, rel=0.1)
+
+
+def test_nodes_all_but_isolated_do_not_spoil_the_others():
+    points = np.random.default_rng(0).normal(size=(600, 2))  # degrees from 1e-20 to 8
+    model = features(STEPS).fit(points)
+    found = model.transform(points)
+    assert float(model.error_) < 0.1
+    assert (found <= model.bound_).all()
+    assert model.bound_.max() <= 1 + 1e-9  # no entry of a signature of exp(-20 L) is larger
+
+
+def test_the_error_of_a_field_interpolated_on_a_mesh_is_that_of_its_faces():
+    mesh = sphere_mesh(600)
+    places = mesh.sample(200, seed=3).points
+    out = places / np.linalg.norm(places, axis=1, keepdims=True)
+    model = features(field="interpolated", n_features="all").fit(mesh)
+    assert model.map_.field.rule == "barycentric"
+    true = relative_error(model.kernel(places), Sphere().heat_kernel(out, out, T))
+    assert 0.5 < float(model.error_) / true < 2
