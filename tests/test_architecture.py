@@ -112,6 +112,7 @@ ORDER = {
         "_kernel_access",
         "_notices",
         "_params",
+        "_products",
         "graph_features",
         "graph_options",
         "plans",

@@ -33,8 +33,8 @@ def test_at_nodes_it_is_the_exact_row_of_a_power(heat, n):
     exact = exact_rows(setting, ANCHORS)
     found = field.values(heat.graph.points)
     found = found.toarray() if sparse.issparse(found) else found
-    # Entries below 1e-7 of the largest of their column are left out.
-    np.testing.assert_allclose(found, exact, atol=1e-6 * exact.max())
+    # Entries below 1e-5 of the largest of their column are left out.
+    np.testing.assert_allclose(found, exact, atol=1.1e-5 * exact.max())
 
 
 def test_at_vertices_of_a_mesh_it_is_the_exact_row():
@@ -53,7 +53,7 @@ def test_the_spike_at_the_node_itself_is_left_out():
     lacking = exact_rows(setting, ANCHORS) - found
     spike = np.zeros_like(lacking)
     spike[ANCHORS, np.arange(5)] = np.exp(-2.0) / setting.measure[ANCHORS]  # f_0 of exp(-2 L)
-    np.testing.assert_allclose(lacking, spike, atol=1e-6 * found.max())
+    np.testing.assert_allclose(lacking, spike, atol=1.1e-5 * found.max())
 
 
 def test_between_nodes_it_is_the_average_after_one_step(heat):
@@ -62,7 +62,16 @@ def test_between_nodes_it_is_the_average_after_one_step(heat):
     np.testing.assert_allclose(np.asarray(steps.sum(axis=1)), 1.0, rtol=1e-12)
     rest = PowerKernel(3).dense(heat.graph) / np.sqrt(np.outer(heat.measure, heat.measure))
     exact = steps @ rest[:, ANCHORS]
-    np.testing.assert_allclose(field.values(NEW), exact, atol=1e-6 * exact.max())
+    np.testing.assert_allclose(field.values(NEW), exact, atol=1.1e-5 * exact.max())
+
+
+def test_the_fused_step_is_the_step_times_the_table(heat, global_seed):
+    nodes = np.random.default_rng(global_seed).permutation(heat.graph.n_nodes)[:123]  # no whole number of blocks
+    field = fit_step(heat, nodes, Teaching())
+    table = field.table.copy()
+    places = np.vstack([NEW, 1.05 * NEW[:20], heat.graph.points[:20], [[50.0, 0.0, 0.0]]])
+    np.testing.assert_allclose(field.values(places), field.rows_of(one_step(heat.graph, places)), rtol=1e-12)
+    assert (field.table != table).nnz == 0  # the blocks are a copy
 
 
 def test_values_are_nonnegative_and_within_their_bounds(heat):

@@ -21,8 +21,6 @@ from manifoldrf.features.spaces import Space
 from manifoldrf.fields.abstract_field import AbstractField
 from manifoldrf.fields.tangent import AbstractInterpolation, make_interpolation
 
-_DENSE_SHARE = 0.05  # of nonzeros, above which dense products are quicker than sparse ones
-
 
 @dataclass(frozen=True, eq=False)
 class FeatureMap:
@@ -148,9 +146,3 @@ class FeatureMap:
         factors *= self.scale if absolute else 1.0
         data = rows.data * np.repeat(factors, np.diff(rows.indptr))
         return sparse.csr_array((data, rows.indices, rows.indptr), shape=rows.shape), window
-
-
-def worth_dense(rows: Any) -> Any:
-    """Rows as a dense array where their products are quicker so."""
-    filled = sparse.issparse(rows) and rows.nnz > _DENSE_SHARE * rows.shape[0] * rows.shape[1]
-    return rows.toarray() if filled else rows

@@ -24,9 +24,10 @@ from manifoldrf._validation import (
 from manifoldrf.features._kernel_access import KernelAccess
 from manifoldrf.features._notices import warn_user
 from manifoldrf.features._params import FrozenParamsMixin
+from manifoldrf.features._products import product
 from manifoldrf.features._state import restore, state_of, summarise
 from manifoldrf.features.errors import ErrorEstimate, graph_error
-from manifoldrf.features.feature_map import FeatureMap, worth_dense
+from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.fitting import Fitted, fit_features, warn_of_graph
 from manifoldrf.features.plans import make_plan
 from manifoldrf.features.proximity import warn_of_far
@@ -341,10 +342,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             left, more = self._rows(points, "left")
             windows = np.concatenate([windows, more]) if Y is not None else windows
         warn_of_far(windows)
-        left, right = worth_dense(left), worth_dense(right)
-        product = left @ right.T
-        dense = product.toarray() if sparse.issparse(product) else product
-        return np.asarray(dense, dtype=dtype)
+        return product(left, right, check_jobs(self.n_jobs)).astype(dtype, copy=False)
 
     def matvec(self, Z: Any, v: ArrayLike) -> FloatArray:
         """K v = phi(Z) (phi(Z)^T v) in time proportional to the number of points.

@@ -17,7 +17,7 @@ from manifoldrf.signatures.teachers import compute_signatures
 # Entries below this share of the largest in their column are left out: a thousand of them together change a kernel
 # by less than a millionth.
 _NEGLIGIBLE = 1e-7
-_TOLERANCE = 1e-7  # of signatures, likewise
+_TOLERANCE = 1e-6  # of signatures, over the sum of their series
 _EXACT = ("auto", "exact", "frontier")
 
 
@@ -107,15 +107,15 @@ def series_values(
     matrix = sparse.csr_array((data, rows.indices, rows.indptr), shape=rows.shape)
     if backwards:
         matrix = matrix.T.tocsr()
-    return _without_negligible(matrix)
+    return without_negligible(matrix, _NEGLIGIBLE)
 
 
-def _without_negligible(matrix: Any) -> Any:
+def without_negligible(matrix: Any, share: float) -> Any:
     """The same without entries far below the largest of their column; columns sorted."""
     size = np.abs(matrix.data)
     peaks = np.zeros(matrix.shape[1])
     np.maximum.at(peaks, matrix.indices, size)
-    keep = size > _NEGLIGIBLE * peaks[matrix.indices]
+    keep = size > share * peaks[matrix.indices]
     ends = np.concatenate([[0], np.cumsum(keep)])[matrix.indptr]
     result = sparse.csr_array((matrix.data[keep], matrix.indices[keep], ends), shape=matrix.shape)
     result.sort_indices()

@@ -6,23 +6,31 @@ averages of T, hence nonnegative and bounded by it. The term f_0, a spike at the
 is left out: it is zero for W^n, e^-10 for exp(-20 L), and the reason to take another field where it is large.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.spatial import cKDTree
 
 from manifoldrf._threads import thread_pool
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.fields._products import add_product
 from manifoldrf.fields.abstract_field import AbstractField
-from manifoldrf.fields.data import Setting, Teaching, series_values
+from manifoldrf.fields.data import Setting, Teaching, series_values, without_negligible
+from manifoldrf.geometry._cells import BLOCK, Cells, heat_step_rows, visiting_order
+from manifoldrf.geometry.extension import HeatExtension
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.shifted import shifted
 
+# Entries below this share of the largest in their column are left out: the kernel changes by as little, and a
+# third of the table is saved.
+_NEGLIGIBLE = 1e-5
 _DENSE_SHARE = 0.01  # above this share of nonzeros in the table, results are dense
-_QUERIES_AT_ONCE = 256  # per task: enough to keep threads busy
+_QUERIES_AT_ONCE = 128  # per task: enough to keep threads busy
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,28 +57,77 @@ class StepField(AbstractField):
         """h(z, w_l), shape (len(queries), m): dense, or CSR where the table is very sparse."""
         if not len(queries):
             return np.zeros((0, self.n_anchors))
-        return self.rows_of(one_step(self.graph, queries), n_jobs)
+        cells = None if self._is_sparse else _cells_of(self.graph)
+        if cells is None:
+            return self.rows_of(one_step(self.graph, queries), n_jobs)
+        extension: Any = self.graph.extension
+        heat, blocks = (extension.factors, extension.bandwidth), self._blocks
+        places = np.ascontiguousarray(queries)
+        visits = visiting_order(places, cells)
+        return _over_queries(
+            lambda out, span: heat_step_rows(places, visits, cells, heat, blocks, out, span),
+            (len(queries), self.table.shape[1]),
+            n_jobs,
+        )
+
+    @property
+    def _is_sparse(self) -> bool:
+        """Whether results are CSR arrays."""
+        return bool(self.table.nnz < _DENSE_SHARE * self.table.shape[0] * self.table.shape[1])
+
+    @cached_property
+    def _blocks(self) -> tuple[Any, Any, FloatArray, IntArray]:
+        """The table in blocks of neighbouring columns: ends of rows, first columns, values, order of columns."""
+        n_nodes, m = self.table.shape
+        peaks = np.asarray(self.table.argmax(axis=0)).ravel()  # where each anchor lies, or near it
+        order = cKDTree(self.graph.positions[peaks], leafsize=BLOCK).indices.astype(np.int64)
+        place = np.argsort(order, kind="stable").astype(np.int32)[self.table.indices]
+        moved = sparse.csr_array((self.table.data.copy(), place, self.table.indptr), shape=(n_nodes, m))
+        moved.sort_indices()
+        block = moved.indices // BLOCK
+        begins = np.ones(len(block), dtype=bool)
+        begins[1:] = np.diff(block) != 0
+        begins[moved.indptr[:-1][np.diff(moved.indptr) > 0]] = True
+        which = np.cumsum(begins) - 1
+        values = np.zeros((int(begins.sum()), BLOCK))
+        values[which, moved.indices % BLOCK] = moved.data
+        ends = np.append(0, np.cumsum(begins))[moved.indptr]
+        return ends.astype(np.uint64), (BLOCK * block[begins]).astype(np.uint64), values.ravel(), order
 
     def rows_of(self, steps: Any, n_jobs: int = 1) -> Any:
         """The same after a given first step: CSR array of shape (q, n_nodes), rows that sum to one."""
-        n_nodes, n_anchors = self.table.shape
-        if self.table.nnz < _DENSE_SHARE * n_nodes * n_anchors:
+        if self._is_sparse:
             product = (steps @ self.table).tocsr()
             product.sort_indices()
             return product
-        out = np.zeros((steps.shape[0], n_anchors))
         left = (steps.indptr, steps.indices, steps.data)
         right = (self.table.indptr, self.table.indices, self.table.data)
-        edges = [*range(0, steps.shape[0], _QUERIES_AT_ONCE), steps.shape[0]]
-        with thread_pool(n_jobs) as pool:
-            list(pool.map(lambda span: add_product(left, right, out, span), pairwise(edges)))
-        return out
+        shape = steps.shape[0], self.table.shape[1]
+        return _over_queries(lambda out, span: add_product(left, right, out, span), shape, n_jobs)
+
+
+def _over_queries(work: Callable[[FloatArray, tuple[int, int]], None], shape: Any, n_jobs: int) -> FloatArray:
+    """An array of zeros that work fills, some rows per task."""
+    out = np.zeros(shape)
+    edges = [*range(0, shape[0], _QUERIES_AT_ONCE), shape[0]]
+    with thread_pool(n_jobs) as pool:
+        list(pool.map(lambda span: work(out, span), pairwise(edges)))
+    return out
+
+
+def _cells_of(graph: Graph) -> Cells | None:
+    """Cells of the nodes of a heat graph in a flat space of few axes; None elsewhere."""
+    extension = graph.extension
+    if not isinstance(extension, HeatExtension) or extension.surface is not None or graph.metric is not None:
+        return None
+    return extension.search.cells(extension.radius)
 
 
 def fit_step(setting: Setting, anchors: IntArray, teaching: Teaching) -> StepField:
     """The field of a kernel on a graph, read at some of its nodes."""
     everything = np.arange(setting.graph.n_nodes)
-    return StepField(setting.graph, series_values(setting, shifted(setting.series), everything, anchors, teaching))
+    table = series_values(setting, shifted(setting.series), everything, anchors, teaching)
+    return StepField(setting.graph, without_negligible(table, _NEGLIGIBLE))
 
 
 def one_step(graph: Graph, queries: FloatArray) -> Any:

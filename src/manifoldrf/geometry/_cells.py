@@ -7,6 +7,9 @@ import numpy as np
 
 from manifoldrf._validation import FloatArray, IntArray
 
+BLOCK = 8  # columns of a table added at a time: two registers of four doubles
+# Sums of unsigned numbers cannot be negative: the compiler need not look for indices that count from the end.
+_1, _2, _3, _4, _5, _6, _7, _8 = (np.uint64(k) for k in range(1, 9))
 _MOST_CELLS = 2**60  # of the box around the nodes: numbers of cells are 64-bit integers
 
 
@@ -37,6 +40,13 @@ def make_cells(points: FloatArray, size: float) -> Cells | None:
     keys = (place[:, 0] * shape[1] + place[:, 1]) * shape[2] + place[:, 2]
     nodes = np.argsort(keys, kind="stable")
     return Cells(np.ascontiguousarray(padded[nodes]), nodes.astype(np.int64), keys[nodes], origin, shape, size)
+
+
+def visiting_order(queries: FloatArray, cells: Cells) -> IntArray:
+    """An order of the queries in which neighbours follow each other: by coarse cells."""
+    axes = queries.shape[1]
+    place = np.clip((queries - cells.origin[:axes]) / (2 * cells.size), -1.0, 2.0**20).astype(np.int64)
+    return np.lexsort(place.T)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -109,3 +119,84 @@ def heat_steps(ends, pairs, nodes, bandwidth, out):  # type: ignore[no-untyped-d
         scale = weighted / (total * total) if total > 0 else 0.0
         for p in range(begin, end):
             out[p] *= scale
+
+
+@numba.njit(nogil=True, cache=True)
+def _collect(query, cells, ranges, columns, squares):  # type: ignore[no-untyped-def]
+    """List the nodes within a cell's size of one query; how many, or -1 where there is no room for them."""
+    limit = cells.size * cells.size
+    spot = np.zeros(3)
+    spot[: len(query)] = query
+    found = 0
+    for r in range(_near_rows(query, cells, ranges)):
+        if found + ranges[r, 1] - ranges[r, 0] > len(columns):
+            return -1
+        for p in range(ranges[r, 0], ranges[r, 1]):
+            x = spot[0] - cells.points[p, 0]
+            y = spot[1] - cells.points[p, 1]
+            z = spot[2] - cells.points[p, 2]
+            square = x * x + y * y + z * z
+            if square <= limit:
+                columns[found] = cells.nodes[p]
+                squares[found] = square
+                found += 1
+    return found
+
+
+@numba.njit(nogil=True, cache=True)
+def heat_step_rows(queries, visits, cells, heat, blocks, out, span):  # type: ignore[no-untyped-def]
+    """out[i] = one heat step from query i, times a table: all at once, without a matrix of steps in between.
+
+    The table is in blocks of columns that lie close together, so that whole blocks are added at a time; queries are
+    visited in an order in which those that follow each other are close, so that rows of the table are still in the
+    cache. ``heat`` are the Sinkhorn factors of the nodes and the bandwidth of a step.
+    """
+    factors, bandwidth = heat
+    ends, block_columns, values, order = blocks
+    row = np.zeros(BLOCK * ((len(order) + BLOCK - 1) // BLOCK))
+    ranges = np.zeros((9, 2), np.int64)
+    columns, squares = np.zeros(256, np.int64), np.zeros(256)
+    for i in visits[span[0] : span[1]]:
+        found = _collect(queries[i], cells, ranges, columns, squares)
+        while found < 0:
+            columns, squares = np.zeros(2 * len(columns), np.int64), np.zeros(2 * len(columns))
+            found = _collect(queries[i], cells, ranges, columns, squares)
+        total = _weigh(squares[:found], columns, factors, bandwidth)
+        row[:] = 0.0
+        for p in range(found if total > 0 else 0):
+            share = squares[p] / total
+            _add_blocks(row, values, block_columns, ends[columns[p]], ends[columns[p] + 1], share)
+        for c in range(len(order)):
+            out[i, order[c]] = row[c]
+
+
+@numba.njit(nogil=True, cache=True)
+def _add_blocks(row, values, starts, begin, end, share):  # type: ignore[no-untyped-def]
+    """Add blocks of 8 to a row. All is loaded before any is stored: the compiler cannot know they are apart."""
+    for q in range(begin, end):
+        b, v = starts[q], q * _8
+        r0, r1, r2, r3 = row[b], row[b + _1], row[b + _2], row[b + _3]
+        r4, r5, r6, r7 = row[b + _4], row[b + _5], row[b + _6], row[b + _7]
+        r0 += share * values[v]
+        r1 += share * values[v + _1]
+        r2 += share * values[v + _2]
+        r3 += share * values[v + _3]
+        r4 += share * values[v + _4]
+        r5 += share * values[v + _5]
+        r6 += share * values[v + _6]
+        r7 += share * values[v + _7]
+        row[b], row[b + _1], row[b + _2], row[b + _3] = r0, r1, r2, r3
+        row[b + _4], row[b + _5], row[b + _6], row[b + _7] = r4, r5, r6, r7
+
+
+@numba.njit(nogil=True, cache=True)
+def _weigh(squares, columns, factors, bandwidth):  # type: ignore[no-untyped-def]
+    """Squared distances become weights of a heat step; their sum."""
+    nearest = np.inf
+    for p in range(len(squares)):
+        nearest = min(nearest, squares[p])
+    total = 0.0
+    for p in range(len(squares)):
+        squares[p] = np.exp((nearest - squares[p]) / bandwidth) * factors[columns[p]]
+        total += squares[p]
+    return total

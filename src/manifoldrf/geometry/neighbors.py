@@ -145,7 +145,7 @@ class NeighborSearch:
 
     def within(self, queries: FloatArray, radius: float) -> Pairs:
         """All query-node pairs at most ``radius`` apart, sorted by query."""
-        cells = self._cells(radius) if self.metric is None else None
+        cells = self.cells(radius) if self.metric is None else None
         if cells is not None:
             return _pairs_in_cells(np.ascontiguousarray(queries), cells, self.n_jobs)
         parts = [
@@ -156,7 +156,7 @@ class NeighborSearch:
         order = np.argsort(rows, kind="stable")
         return Pairs(rows[order], columns[order], distances[order])
 
-    def _cells(self, radius: float) -> Cells | None:
+    def cells(self, radius: float) -> Cells | None:
         """Cells of the size of the radius, kept for the next call: queries come with the same radius again."""
         kept: tuple[float, Cells | None] | None = self.__dict__.get("_kept_cells")
         if kept is None or kept[0] != radius:

@@ -1,0 +1,56 @@
+"""Products of features with features."""
+
+import functools
+from itertools import combinations_with_replacement, pairwise
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from threadpoolctl import ThreadpoolController
+
+from manifoldrf._threads import thread_pool
+from manifoldrf._validation import FloatArray
+
+_DENSE_SHARE = 0.05  # of nonzeros, above which dense products are quicker than sparse ones
+_SMALL = 2048  # rows up to which threads of our own are quicker: those of the library keep a core busy afterwards
+
+
+def product(left: Any, right: Any, n_jobs: int) -> FloatArray:
+    """Left times right transposed, dense."""
+    same = left is right
+    left = _worth_dense(left)
+    right = left if same else _worth_dense(right)
+    if same and not sparse.issparse(left) and len(left) <= _SMALL:
+        return _symmetric(left, n_jobs)
+    result = left @ right.T
+    return np.asarray(result.toarray() if sparse.issparse(result) else result)
+
+
+def _worth_dense(rows: Any) -> Any:
+    """Rows as a dense array where their products are quicker so."""
+    filled = sparse.issparse(rows) and rows.nnz > _DENSE_SHARE * rows.shape[0] * rows.shape[1]
+    return rows.toarray() if filled else rows
+
+
+def _symmetric(rows: FloatArray, n_jobs: int) -> FloatArray:
+    """Rows times their transpose, in blocks: each pair of blocks once."""
+    result = np.zeros((len(rows), len(rows)))
+    edges = np.unique(np.linspace(0, len(rows), 2 * n_jobs + 1).astype(np.int64))
+    spans = [slice(int(a), int(b)) for a, b in pairwise(edges)]
+
+    def work(pair: tuple[slice, slice]) -> None:
+        first, second = pair
+        block = rows[first] @ rows[second].T
+        result[first, second] = block
+        if first != second:
+            result[second, first] = block.T
+
+    with _blas().limit(limits=1), thread_pool(n_jobs) as pool:
+        list(pool.map(work, combinations_with_replacement(spans, 2)))
+    return result
+
+
+@functools.cache
+def _blas() -> Any:
+    """The library of matrix products, whose threads can be limited."""
+    return ThreadpoolController().select(user_api="blas")
