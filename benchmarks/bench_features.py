@@ -37,8 +37,8 @@ AIM = 3000
 # Every one of 400,000 points as a node. The heat graph is not for that: the steps that fit into memory are so short
 # that hundreds of them make up t = .02, 7e12 products for 1024 anchors. The graph of nearest neighbours has about 9
 # entries in a row, and its signatures need a few hundred products of the matrix. They pass through memory for all
-# anchors at once, hence 256 anchors at t = .08: a row of the table has about as many entries as with 1024 at .02.
-ALL_T, ALL_FEATURES = 0.08, 256
+# anchors at once, hence 256 of them; few rows of features are computed, so the search for neighbours weighs more.
+ALL_T, ALL_FEATURES = 0.002, 256
 
 
 @dataclass(frozen=True)
