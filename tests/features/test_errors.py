@@ -69,7 +69,7 @@ def test_parts_of_the_error():
     error = model.error_
     assert isinstance(error, ErrorEstimate)
     assert float(error) == error.kernel
-    assert error.field < 1e-6 < error.quadrature  # one step needs no fit, a few anchors do
+    assert error.field < 1e-5 < error.quadrature  # one step needs no fit, a few anchors do
     # The parts are independent of each other.
     assert error.kernel == pytest.approx(np.hypot(error.quadrature, error.graph), rel=1e-3)
     whole = features(n_features="all", graph=EVEN).fit(Sphere())

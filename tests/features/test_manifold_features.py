@@ -459,7 +459,7 @@ def test_the_recipe_of_the_paper():
     recipe = ManifoldRandomFeatures.paper().get_params(deep=False)
     assert recipe["kernel"] == DiffusionKernel(20.0)
     assert recipe["teacher"] == "walks"
-    assert recipe["teacher_options"] == {"n_walks": 10_000, "p_halt": 0.01}
+    assert recipe["teacher_options"] == {"n_walks": 100_000, "p_halt": 0.01}
     assert recipe["n_starts"] == 1000
     assert (recipe["field"], recipe["field_options"], recipe["loss"]) == ("mlp", {"network": "paper"}, "relative")
     assert (recipe["anchors"], recipe["n_features"], recipe["weights"]) == ("all", "all", "uniform")

@@ -17,7 +17,7 @@ from manifoldrf.signatures.teachers import compute_signatures
 # Entries below this share of the largest in their column are left out: a thousand of them together change a kernel
 # by less than a millionth.
 _NEGLIGIBLE = 1e-7
-_TOLERANCE = 1e-6  # of signatures, over the sum of their series
+_TOLERANCE = 1e-7  # of signatures, over the sum of their series
 _EXACT = ("auto", "exact", "frontier")
 
 

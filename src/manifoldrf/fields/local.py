@@ -13,7 +13,7 @@ from typing import Any, final
 import numpy as np
 from scipy import sparse
 
-from manifoldrf._threads import thread_pool
+from manifoldrf._threads import map_threads
 from manifoldrf._validation import FloatArray, IntArray, check_integer, check_jobs, reject
 from manifoldrf.fields._local import Basis, Fits, Known, evaluate_lists, fit_anchors
 from manifoldrf.fields.abstract_field import AbstractField, FieldData
@@ -176,8 +176,9 @@ def _fit_all(known: Known, basis: Basis, n_axes: int, n_jobs: int) -> Fits:
     """Fit all anchors, some at a time over threads."""
     m = len(known.centres)
     starts = range(0, m, _ANCHORS_AT_ONCE)
-    with thread_pool(n_jobs) as pool:
-        parts = list(pool.map(lambda k: fit_anchors(known, basis, k, min(k + _ANCHORS_AT_ONCE, m), n_axes), starts))
+    parts = map_threads(
+        lambda k: fit_anchors(known, basis, k, min(k + _ANCHORS_AT_ONCE, m), n_axes), starts, n_jobs
+    )
     return Fits(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 

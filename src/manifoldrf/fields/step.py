@@ -27,8 +27,8 @@ from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.shifted import shifted
 
 # Entries below this share of the largest in their column are left out: the kernel changes by as little, and a
-# third of the table is saved.
-_NEGLIGIBLE = 1e-5
+# quarter of the table is saved.
+_NEGLIGIBLE = 3e-6
 _DENSE_SHARE = 0.01  # above this share of nonzeros in the table, results are dense
 _QUERIES_AT_ONCE = 128  # per task: enough to keep threads busy
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from manifoldrf._threads import thread_pool
+from manifoldrf._threads import map_threads
 from manifoldrf._validation import FloatArray, IntArray, check_jobs
 from manifoldrf.fields._tangent import interpolate_rows
 from manifoldrf.geometry.extension import barycentric_weights
@@ -176,8 +176,7 @@ def stack_rows(rows_of: Callable[[FloatArray], Any], queries: FloatArray, n_colu
     parts = [queries[k : k + _QUERIES_AT_ONCE] for k in range(0, len(queries), _QUERIES_AT_ONCE)]
     if not parts:
         return sparse.csr_array((0, n_columns))
-    with thread_pool(n_jobs) as pool:
-        found = list(pool.map(rows_of, parts))
+    found = map_threads(rows_of, parts, n_jobs)
     return found[0] if len(found) == 1 else sparse.vstack(found, format="csr")
 
 

@@ -11,7 +11,7 @@ from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 
 from manifoldrf._optional import available, require
-from manifoldrf._threads import thread_pool
+from manifoldrf._threads import map_threads, thread_pool
 from manifoldrf._validation import FloatArray, IntArray, check_points, check_spread, reject
 from manifoldrf.geometry._cells import Cells, make_cells, visit_cells
 from manifoldrf.geometry._compiled import ball_along_edges
@@ -214,10 +214,9 @@ def pairs_along_surface(mesh: TriangleMesh, radius: float, *, n_jobs: int = 1) -
     edges = _edge_lengths(mesh)
     indptr, indices = edges.indptr.astype(np.int64), edges.indices.astype(np.int64)
     blocks = np.array_split(np.arange(mesh.n_vertices), max(1, mesh.n_vertices // _SOURCES))
-    with thread_pool(n_jobs) as pool:
-        found = list(
-            pool.map(lambda block: ball_along_edges(indptr, indices, edges.data, block, _DETOUR * radius), blocks)
-        )
+    found = map_threads(
+        lambda block: ball_along_edges(indptr, indices, edges.data, block, _DETOUR * radius), blocks, n_jobs
+    )
     counts, columns, paths = (np.concatenate(part) for part in zip(*found, strict=True))
     rows = np.repeat(np.arange(mesh.n_vertices), counts)
     straight = np.linalg.norm(mesh.vertices[rows] - mesh.vertices[columns], axis=1)
