@@ -48,6 +48,8 @@ def run(config: Config, progress: Progress = lambda what, done, total: None) -> 
     """Fit features of every size on every surface; the table ``features`` has a row for each."""
     start = time.perf_counter()
     total = len(SURFACES) * len(config.n_features) + 1
+    progress("compiling", 0, total)
+    ManifoldRandomFeatures(HeatKernel(0.1), n_features=64).fit(Sphere().grid(300)).kernel(Sphere().grid(20))
     progress("dense eigendecomposition", 0, total)
     spectral_seconds = _spectral_seconds(config)
     rows: list[dict[str, Any]] = []
