@@ -101,12 +101,12 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         As stated or chosen.
     field_ : str
         The field in use.
-    anchors_ : int array of shape (n_features_out_,)
+    anchors_ : int array of shape (m,)
         Nodes of ``graph_``.
-    weights_ : array of shape (n_features_out_,)
+    weights_ : array of shape (m,)
     starts_ : int array
         Nodes whose signatures the field was fitted to.
-    bound_ : array of shape (n_features_out_,)
+    bound_ : array of shape (m,)
         Largest value that each feature can take (of the left side, where there are two).
     error_ : ErrorEstimate
         Measured at nodes kept from the fit; the share of the graph is found when it is first asked for.
@@ -307,8 +307,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
 
         Returns
         -------
-        features : array, or CSR array with ``sparse_output``, of shape (q, n_features_out_)
-            Of the float type of ``X``.
+        features : array, or CSR array with ``sparse_output``, of shape (q, m)
+            m features of each point, of the float type of ``X``.
         """
         points, dtype = self._check_queries(X)
         chosen = self._check_side(side)
