@@ -18,9 +18,7 @@ do nothing else meanwhile. Signatures on 400,000 nodes take long: select other r
 """
 
 import argparse
-import dataclasses
 import functools
-import json
 import pathlib
 import sys
 import time
@@ -29,6 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import linalg
+from table import Row, finish, seconds
 
 from manifoldrf import GraphOptions, HeatKernel, ManifoldRandomFeatures, Sphere
 
@@ -48,33 +47,6 @@ class Sizes:
     few: int = 4000
     many: int = 400_000
     points: int = 100_000
-
-
-@dataclass(frozen=True)
-class Row:
-    """A line of the table."""
-
-    what: str
-    seen: float
-    comparison: str
-    limit: float
-
-    @property
-    def holds(self) -> bool:
-        """Whether the limit is kept."""
-        return self.seen >= self.limit if self.comparison == ">=" else self.seen <= self.limit
-
-    def show(self) -> None:
-        """Print it."""
-        verdict = "ok" if self.holds else "MISSED"
-        print(f"{self.what:92s} {self.seen:8.4g}   limit {self.comparison} {self.limit:g}   {verdict}", flush=True)
-
-
-def seconds(function):
-    """Wall time of one call."""
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
 
 
 def estimator(n_features=N_FEATURES, n_known=None):
@@ -211,10 +183,7 @@ def main():
             for row in measure(sizes):
                 row.show()
                 rows.append(row)
-    if options.json is not None:
-        records = [dataclasses.asdict(row) | {"ok": row.holds} for row in rows]
-        options.json.write_text(json.dumps({"quick": options.quick, "rows": records}, indent=1) + "\n")
-    sys.exit(int(not options.quick and not all(row.holds for row in rows)))
+    finish(rows, options)
 
 
 if __name__ == "__main__":

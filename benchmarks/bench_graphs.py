@@ -12,11 +12,11 @@ Exits with code 1 if a limit is missed.
 import json
 import subprocess
 import sys
-import time
 import tracemalloc
 
 import numpy as np
 from scipy.spatial import cKDTree
+from table import seconds
 
 from manifoldrf import knn_graph
 
@@ -33,13 +33,6 @@ graph = knn_graph(points)
 graph.operator
 print(json.dumps([time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20]))
 """
-
-
-def seconds(function):
-    """Wall time of one call."""
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
 
 
 def time_ratio(points):

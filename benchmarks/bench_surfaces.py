@@ -22,9 +22,7 @@ that all runs, and misses some limits. Exits with code 1 if a limit is missed, w
 """
 
 import argparse
-import dataclasses
 import functools
-import json
 import pathlib
 import sys
 import time
@@ -33,6 +31,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from table import Row, finish
 
 from manifoldrf import (
     DiffusionKernel,
@@ -54,28 +53,6 @@ ROUNDING = 1e-12  # a feature is a rounded sum of values that are each within th
 OFF = 0.05  # how far points off the space are moved in each coordinate; nodes are about .06 apart
 REPORT_SECONDS = 30.0
 ROUGH = "; reference good to .001"
-
-
-@dataclass(frozen=True)
-class Row:
-    """A line of the table."""
-
-    what: str
-    seen: float
-    comparison: str  # "<=", ">=" or "within", a factor
-    limit: float
-
-    @property
-    def holds(self) -> bool:
-        """Whether the limit is kept; never by a figure that is not a number."""
-        if self.comparison == "within":
-            return 1 / self.limit <= self.seen <= self.limit
-        return self.seen >= self.limit if self.comparison == ">=" else self.seen <= self.limit
-
-    def show(self) -> None:
-        """Print it."""
-        verdict = "ok" if self.holds else "MISSED"
-        print(f"{self.what:92s} {self.seen:8.4g}   limit {self.comparison} {self.limit:g}   {verdict}", flush=True)
 
 
 @dataclass
@@ -342,10 +319,7 @@ def main() -> None:
     for row in bench.audit.rows():
         row.show()
         rows.append(row)
-    if options.json is not None:
-        records = [dataclasses.asdict(row) | {"ok": row.holds} for row in rows]
-        options.json.write_text(json.dumps({"quick": options.quick, "rows": records}, indent=1) + "\n")
-    sys.exit(int(not options.quick and not all(row.holds for row in rows)))
+    finish(rows, options)
 
 
 if __name__ == "__main__":

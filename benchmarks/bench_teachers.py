@@ -24,13 +24,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.linalg import expm_multiply
 from scipy.special import gammaln
+from table import seconds
 
 from manifoldrf import DiffusionKernel, MobiusStrip, Sphere, compute_signatures, knn_graph
 from manifoldrf.signatures._streams import open_stream
@@ -39,13 +39,6 @@ from manifoldrf.signatures.walks import Law, independent_walks, pack_uniform
 N_NODES, N_STARTS, N_WALKS, N_BATCHES, REPEATS = 4000, 200, 5000, 10, 7
 N_LENGTHS, TAU, P_HALT = 400, 20.0, 0.01
 KEY = np.array([1, 2], np.uint32)
-
-
-def seconds(function):
-    """Wall time of one call."""
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
 
 
 def median_ratio(first, second, repeats=REPEATS):

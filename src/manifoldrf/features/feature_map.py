@@ -74,10 +74,13 @@ class FeatureMap:
     @cached_property
     def column_factors(self) -> FloatArray:
         """What columns of the field are multiplied by, shape (m,)."""
-        if not self._raw:
-            return np.sqrt(self.weights)
-        measure = self.space.setting.measure[self.anchors]
-        return np.sqrt(np.divide(self.weights, measure, out=np.zeros_like(measure), where=measure > 0))
+        return self._node_factors if self._raw else np.sqrt(self.weights)
+
+    @property
+    def _node_factors(self) -> FloatArray:
+        """What columns of signatures themselves are multiplied by, shape (m,)."""
+        own = self.space.setting.measure[self.anchors]
+        return np.sqrt(np.divide(self.weights, own, out=np.zeros_like(own), where=own > 0))
 
     @property
     def scale(self) -> float:
@@ -92,9 +95,7 @@ class FeatureMap:
         extreme = measure.max() if self._own_power >= 0 else measure[measure > 0].min()
         bound = np.asarray(self.field.bounds * self.column_factors * extreme**self._own_power)
         if self._capped:  # no entry of a signature is larger than the sum of its series
-            own = measure[self.anchors]
-            share = np.sqrt(np.divide(self.weights, own, out=np.zeros_like(own), where=own > 0))
-            bound = np.minimum(bound, float(setting.series.spectral(np.ones(1))[0]) * share)
+            bound = np.minimum(bound, float(setting.series.spectral(np.ones(1))[0]) * self._node_factors)
         return bound
 
     @property

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,7 @@ class _Source:
         own = self.manifold if isinstance(self.manifold, FlatTorus | HyperbolicSpace) else None
         return self.options.metric or own
 
+    @cached_property
     def sampling(self) -> Sampling:
         if self.mesh is not None:
             return Sampling.of_mesh(self.mesh)
@@ -203,7 +205,7 @@ def _build_by_options(
     source = _source(space, kernel, options, n_jobs)
     heat = _wants_heat(source, kernel)
     if heat and kernel is None:
-        kernel = _default_kernel(source.sampling(), source, notes)
+        kernel = _default_kernel(source.sampling, source, notes)
     if not heat:
         _refuse_heat_options(options)
         graph = _plain_graph(source, kernel, notes)
@@ -279,7 +281,7 @@ def _graph_time(kernel: Any, source: _Source) -> float:
     if isinstance(kernel, MaternKernel):
         return _MATERN_STEPS * kernel.lengthscale**2
     times = [_graph_time(part, source) for part in kernel.get_params().values() if isinstance(part, AbstractKernel)]
-    return min(times) if times else _default_time(source.sampling(), source)
+    return min(times) if times else _default_time(source.sampling, source)
 
 
 def _default_kernel(sampling: Sampling, source: _Source, notes: dict[str, str]) -> AbstractKernel:
@@ -302,7 +304,7 @@ def _default_time(sampling: Sampling, source: _Source) -> float:
 def _function_time(function: Any, source: _Source) -> float:
     """A heat time about as wide as a function F(X, Y): exp(-r^2 / 4t) is a half at r^2 = 4 t log 2."""
     points = source.nodes if source.mesh is None else source.mesh.vertices
-    usual = _default_time(source.sampling(), source)
+    usual = _default_time(source.sampling, source)
     rows = points[:: max(1, len(points) // _FITTED_COLUMNS)][:_FITTED_COLUMNS]
     others = points[:: max(1, len(points) // 2000)]
     values, peaks = (np.asarray(function(rows, place), dtype=np.float64) for place in (others, rows))
@@ -322,7 +324,7 @@ def _thinned(source: _Source, t: float, notes: dict[str, str]) -> tuple[_Source,
         return source, None
     if source.metric is not None or not isinstance(source.options.weights, str):
         return source, None
-    sampling = source.sampling()
+    sampling = source.sampling
     density = _THINNED_FOOTPRINT * (_THINNED_STEPS / (4 * np.pi * t)) ** (source.dim / 2)
     enough = max(_FEWEST_NODES, int(density * sampling.volume))
     if len(source.nodes) < _WORTH_THINNING * enough:

@@ -72,6 +72,14 @@ def _near_rows(query, cells, ranges):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
+def _squared_distance(spot, cells, p):  # type: ignore[no-untyped-def]
+    x = spot[0] - cells.points[p, 0]
+    y = spot[1] - cells.points[p, 1]
+    z = spot[2] - cells.points[p, 2]
+    return x * x + y * y + z * z
+
+
+@numba.njit(nogil=True, cache=True)
 def visit_cells(queries, cells, span, found, columns, distances):  # type: ignore[no-untyped-def]
     """List the nodes within a cell's size of each query; where there is no room for a list, count them.
 
@@ -85,15 +93,26 @@ def visit_cells(queries, cells, span, found, columns, distances):  # type: ignor
         spot[: queries.shape[1]] = queries[i]
         for r in range(_near_rows(queries[i], cells, ranges)):
             for p in range(ranges[r, 0], ranges[r, 1]):
-                x = spot[0] - cells.points[p, 0]
-                y = spot[1] - cells.points[p, 1]
-                z = spot[2] - cells.points[p, 2]
-                square = x * x + y * y + z * z
+                square = _squared_distance(spot, cells, p)
                 if square <= limit:
                     if fill:
                         columns[found[i]] = cells.nodes[p]
                         distances[found[i]] = np.sqrt(square)
                     found[i] += 1
+
+
+@numba.njit(nogil=True, cache=True)
+def _weigh(squares, columns, factors, bandwidth):  # type: ignore[no-untyped-def]
+    """Squared distances become weights of a heat step; their sum."""
+    # The nearest node sets the scale: a query off the surface keeps its step, without underflow.
+    nearest = np.inf
+    for p in range(len(squares)):
+        nearest = min(nearest, squares[p])
+    total = 0.0
+    for p in range(len(squares)):
+        squares[p] = np.exp((nearest - squares[p]) / bandwidth) * factors[columns[p]]
+        total += squares[p]
+    return total
 
 
 @numba.njit(nogil=True, cache=True)
@@ -106,14 +125,11 @@ def heat_steps(ends, pairs, nodes, bandwidth, out):  # type: ignore[no-untyped-d
     factors, weights = nodes
     for i in range(len(ends) - 1):
         begin, end = ends[i], ends[i + 1]
-        # The nearest node sets the scale: a query off the surface keeps its step, without underflow.
-        nearest = np.inf
         for p in range(begin, end):
-            nearest = min(nearest, distances[p])
-        total, weighted = 0.0, 0.0
+            out[p] = distances[p] * distances[p]
+        total = _weigh(out[begin:end], columns[begin:end], factors, bandwidth)
+        weighted = 0.0
         for p in range(begin, end):
-            out[p] = np.exp((nearest * nearest - distances[p] * distances[p]) / bandwidth) * factors[columns[p]]
-            total += out[p]
             weighted += out[p] * weights[columns[p]]
         # Nodes without weight take no step.
         scale = weighted / (total * total) if total > 0 else 0.0
@@ -132,10 +148,7 @@ def _collect(query, cells, ranges, columns, squares):  # type: ignore[no-untyped
         if found + ranges[r, 1] - ranges[r, 0] > len(columns):
             return -1
         for p in range(ranges[r, 0], ranges[r, 1]):
-            x = spot[0] - cells.points[p, 0]
-            y = spot[1] - cells.points[p, 1]
-            z = spot[2] - cells.points[p, 2]
-            square = x * x + y * y + z * z
+            square = _squared_distance(spot, cells, p)
             if square <= limit:
                 columns[found] = cells.nodes[p]
                 squares[found] = square
@@ -187,16 +200,3 @@ def _add_blocks(row, values, starts, begin, end, share):  # type: ignore[no-unty
         r7 += share * values[v + _7]
         row[b], row[b + _1], row[b + _2], row[b + _3] = r0, r1, r2, r3
         row[b + _4], row[b + _5], row[b + _6], row[b + _7] = r4, r5, r6, r7
-
-
-@numba.njit(nogil=True, cache=True)
-def _weigh(squares, columns, factors, bandwidth):  # type: ignore[no-untyped-def]
-    """Squared distances become weights of a heat step; their sum."""
-    nearest = np.inf
-    for p in range(len(squares)):
-        nearest = min(nearest, squares[p])
-    total = 0.0
-    for p in range(len(squares)):
-        squares[p] = np.exp((nearest - squares[p]) / bandwidth) * factors[columns[p]]
-        total += squares[p]
-    return total

@@ -1,0 +1,44 @@
+"""The table that benchmarks print: what, the figure seen, its limit, and whether it holds."""
+
+import dataclasses
+import json
+import sys
+import time
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table."""
+
+    what: str
+    seen: float
+    comparison: str  # "<=", ">=" or "within", a factor
+    limit: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the limit is kept; never by a figure that is not a number."""
+        if self.comparison == "within":
+            return 1 / self.limit <= self.seen <= self.limit
+        return self.seen >= self.limit if self.comparison == ">=" else self.seen <= self.limit
+
+    def show(self) -> None:
+        """Print it."""
+        verdict = "ok" if self.holds else "MISSED"
+        print(f"{self.what:92s} {self.seen:8.4g}   limit {self.comparison} {self.limit:g}   {verdict}", flush=True)
+
+
+def finish(rows, options):
+    """Write the rows where asked, and say by the exit code whether all limits hold."""
+    if options.json is not None:
+        records = [dataclasses.asdict(row) | {"ok": row.holds} for row in rows]
+        options.json.write_text(json.dumps({"quick": options.quick, "rows": records}, indent=1) + "\n")
+    sys.exit(int(not options.quick and not all(row.holds for row in rows)))
+
+
+def seconds(function):
+    """Wall time of one call."""
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
