@@ -29,9 +29,9 @@ from manifoldrf.features._state import restore, state_of, summarise
 from manifoldrf.features.errors import ErrorEstimate, graph_error
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.fitting import Fitted, fit_features, warn_of_graph
-from manifoldrf.features.plans import make_plan
+from manifoldrf.features.plans import coordinates_of, make_plan
 from manifoldrf.features.proximity import warn_of_far
-from manifoldrf.features.spaces import coordinates_of, prepare_space
+from manifoldrf.features.spaces import prepare_space
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.manifolds import AbstractManifold

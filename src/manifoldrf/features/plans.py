@@ -11,6 +11,9 @@ from manifoldrf._validation import check_flag, check_integer, check_option, reje
 from manifoldrf.fields.data import Teaching
 from manifoldrf.fields.mlp_options import MlpOptions
 from manifoldrf.fields.quadrature import METHODS
+from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.manifolds import AbstractManifold
+from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.signatures._engines import Progress
 from manifoldrf.signatures.options import make_options
 from manifoldrf.signatures.teachers import TEACHERS
@@ -133,3 +136,10 @@ def _nowhere(what: str, done: int, total: int) -> None:
 def _to_terminal(what: str, done: int, total: int) -> None:
     sys.stderr.write(f"\r{what}: {done} of {total}" + ("\n" if done >= total else ""))
     sys.stderr.flush()
+
+
+def coordinates_of(space: TriangleMesh | AbstractManifold | Graph) -> int:
+    """Number of coordinates of a point."""
+    if isinstance(space, AbstractManifold):
+        return space.ambient_dim
+    return int((space.vertices if isinstance(space, TriangleMesh) else space.positions).shape[1])

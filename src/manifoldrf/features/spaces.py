@@ -442,10 +442,3 @@ def _fit_series(function: Any, graph: Graph, measure: FloatArray, streams: Strea
         return square
     free = SeriesKernel.fit(graph, *samples, degree=degree)
     return square if square.held_out_error <= _WORTH_A_SQUARE * free.held_out_error else free
-
-
-def coordinates_of(space: TriangleMesh | AbstractManifold | Graph) -> int:
-    """Number of coordinates of a point."""
-    if isinstance(space, AbstractManifold):
-        return space.ambient_dim
-    return int((space.vertices if isinstance(space, TriangleMesh) else space.positions).shape[1])
