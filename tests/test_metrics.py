@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from sklearn.metrics import r2_score
 
-from manifoldrf import align, relative_error
+from manifoldrf import align, errors_of, relative_error
 
 RNG = np.random.default_rng(0)
 REFERENCE = RNG.normal(size=(7, 5))
@@ -83,3 +84,38 @@ def test_bad_alignments_and_references():
         relative_error([[1.0]], [[1.0]], alignment="max")
     with pytest.raises(ValueError, match="`reference` must be a matrix that is not zero"):
         relative_error([[1.0]], [[0.0]])
+
+
+def test_all_errors_agree_with_their_definitions():
+    rng = np.random.default_rng(0)
+    exact = rng.random((6, 7))
+    exact[0] = 1e-6  # below the clamp
+    found = exact + 0.1 * rng.normal(size=exact.shape)
+    errors = errors_of(found, exact, clamp=1e-3)
+    gap = np.abs(found - exact)
+    assert errors.r2 == pytest.approx(r2_score(exact.ravel(), found.ravel()))
+    assert errors.rmse == pytest.approx(np.sqrt((gap**2).mean()))
+    assert errors.mse == pytest.approx((gap**2).mean())
+    assert errors.mae == pytest.approx(gap.mean())
+    relative = np.concatenate([gap[0] / 1e-3, (gap[1:] / exact[1:]).ravel()])
+    assert errors.mean_re == pytest.approx(relative.mean())
+    assert errors.median_re == pytest.approx(np.median(relative))
+    assert errors.frobenius == relative_error(found, exact)
+
+
+@pytest.mark.parametrize("alignment", ["frobenius", "least squares"])
+def test_alignment_removes_a_factor_from_all_errors(alignment):
+    exact = np.random.default_rng(0).random((5, 5))
+    errors = errors_of(3 * exact, exact, alignment=alignment).plain()
+    assert errors.pop("r2") == pytest.approx(1.0)
+    np.testing.assert_allclose(list(errors.values()), 0, atol=1e-14)
+
+
+def test_a_constant_reference_has_no_share_of_variance():
+    assert np.isnan(errors_of([[1.0, 2.0]], [[1.0, 1.0]]).r2)
+
+
+@pytest.mark.parametrize("clamp", [0.0, -1.0, np.nan])
+def test_a_clamp_must_be_positive(clamp):
+    with pytest.raises(ValueError, match="`clamp` must be a number in"):
+        errors_of([[1.0]], [[1.0]], clamp=clamp)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     )
     from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
     from manifoldrf.kernels.series import SeriesFit, SeriesKernel
-    from manifoldrf.metrics import align, relative_error
+    from manifoldrf.metrics import Errors, align, errors_of, relative_error
     from manifoldrf.signatures.record import SignatureInfo, Signatures
     from manifoldrf.signatures.teachers import compute_signature_pair, compute_signatures
     from manifoldrf.storage import load
@@ -53,6 +53,7 @@ _HOMES = {
     "DiffusionKernel": "kernels.graph_kernels",
     "Ellipsoid": "geometry.surfaces",
     "ErrorEstimate": "features.errors",
+    "Errors": "metrics",
     "FarQueryWarning": "features.proximity",
     "FeatureWarning": "features.fitting",
     "FlatTorus": "geometry.model_spaces",
@@ -83,6 +84,7 @@ _HOMES = {
     "align": "metrics",
     "compute_signature_pair": "signatures.teachers",
     "compute_signatures": "signatures.teachers",
+    "errors_of": "metrics",
     "estimate_dimension": "geometry.dimension",
     "grid_graph": "geometry.builders",
     "heat_graph": "geometry.heat",
@@ -100,6 +102,7 @@ __all__ = [
     "DiffusionKernel",
     "Ellipsoid",
     "ErrorEstimate",
+    "Errors",
     "FarQueryWarning",
     "FeatureWarning",
     "FlatTorus",
@@ -130,6 +133,7 @@ __all__ = [
     "align",
     "compute_signature_pair",
     "compute_signatures",
+    "errors_of",
     "estimate_dimension",
     "grid_graph",
     "heat_graph",

@@ -1,11 +1,13 @@
-"""How close one kernel matrix is to another."""
+"""How close one kernel matrix, or any prediction, is to another."""
+
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manifoldrf._validation import FloatArray, check_option, check_points, reject
+from manifoldrf._validation import POSITIVE, FloatArray, check_option, check_points, check_real, reject
 
-__all__ = ["align", "relative_error"]
+__all__ = ["Errors", "align", "errors_of", "relative_error"]
 
 ALIGNMENTS = ("frobenius", "least squares")
 
@@ -57,10 +59,91 @@ def relative_error(K: ArrayLike, reference: ArrayLike, *, alignment: str | None 
     found, exact = _pair(K, reference)
     if alignment is not None:
         found = align(found, exact, alignment)
+    return _relative(found - exact, exact)
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Errors of a prediction, made by :func:`errors_of`.
+
+    Attributes
+    ----------
+    r2 : float
+        Share of the variance of the reference that is explained; nan for a reference that is constant.
+    rmse, mae : float
+        Root of the mean squared and mean absolute difference.
+    mean_re, median_re : float
+        Of |difference| / max(|reference|, clamp).
+    frobenius : float
+        Norm of the difference over that of the reference.
+
+    Examples
+    --------
+    >>> from manifoldrf import errors_of
+    >>> errors_of([[1.0, 2.0]], [[1.0, 4.0]]).plain()["rmse"].__round__(4)
+    1.4142
+    """
+
+    r2: float
+    rmse: float
+    mae: float
+    mean_re: float
+    median_re: float
+    frobenius: float
+
+    @property
+    def mse(self) -> float:
+        """Mean squared difference."""
+        return self.rmse**2
+
+    def plain(self) -> dict[str, float]:
+        """All figures by name."""
+        return asdict(self)
+
+
+def errors_of(K: ArrayLike, reference: ArrayLike, *, alignment: str | None = None, clamp: float = 1e-3) -> Errors:
+    """All errors that the tables of this library have, from one place.
+
+    Parameters
+    ----------
+    K, reference : array-like of shape (n, m)
+    alignment : {"frobenius", "least squares"}, optional
+        See :func:`align`.
+    clamp : float, default=1e-3
+        Entries of the reference below it count as large as it in relative errors: far from the diagonal a kernel is
+        so small that a relative error means nothing.
+
+    Examples
+    --------
+    >>> from manifoldrf import errors_of
+    >>> found = errors_of([[1.1, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]])
+    >>> round(found.mean_re, 6), found.median_re, round(found.mae, 6)
+    (0.025, 0.0, 0.025)
+    """
+    check_real(clamp, "clamp", POSITIVE)
+    found, exact = _pair(K, reference)
+    if alignment is not None:
+        found = align(found, exact, alignment)
+    difference = found - exact
+    size = np.abs(difference)
+    relative = size / np.maximum(np.abs(exact), clamp)
+    spread = float(np.square(exact - exact.mean()).mean())
+    squares = float(np.square(difference).mean())
+    return Errors(
+        r2=1 - squares / spread if spread > 0 else float("nan"),
+        rmse=float(np.sqrt(squares)),
+        mae=float(size.mean()),
+        mean_re=float(relative.mean()),
+        median_re=float(np.median(relative)),
+        frobenius=_relative(difference, exact),
+    )
+
+
+def _relative(difference: FloatArray, exact: FloatArray) -> float:
     norm = float(np.linalg.norm(exact))
     if norm == 0:
         reject("reference", "a matrix that is not zero", "zeros only")
-    return float(np.linalg.norm(found - exact)) / norm
+    return float(np.linalg.norm(difference)) / norm
 
 
 def _pair(K: ArrayLike, reference: ArrayLike) -> tuple[FloatArray, FloatArray]:

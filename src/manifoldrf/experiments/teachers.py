@@ -18,6 +18,7 @@ from manifoldrf.experiments.surface_graphs import SURFACES
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
+from manifoldrf.metrics import relative_error
 from manifoldrf.signatures._engines import Progress
 from manifoldrf.signatures.record import Signatures
 from manifoldrf.signatures.teachers import compute_signatures
@@ -98,7 +99,7 @@ class _Teach:
         rows = found.rows.toarray() if sparse.issparse(found.rows) else found.rows
         return {
             "steps": found.info.n_steps / len(self.nodes),
-            "error": float(np.linalg.norm(rows - self.exact) / np.linalg.norm(self.exact)),
+            "error": relative_error(rows, self.exact),
             "predicted": found.relative_stderr,
             "ms_per_start": 1e3 * found.info.seconds / len(self.nodes),
         }

@@ -22,6 +22,7 @@ from manifoldrf._validation import reject
 from manifoldrf.fields._network import Floats, joint_inputs, n_inputs, start_weights, upper_layers
 from manifoldrf.fields._pairs import SMALL, Pairs, Problem
 from manifoldrf.fields.mlp_options import MlpOptions, TrainingInfo
+from manifoldrf.metrics import errors_of
 from manifoldrf.signatures._engines import Progress
 
 _ROWS_AT_ONCE = 4096  # in a forward and backward pass: layers of 2 MB stay in the cache
@@ -216,17 +217,16 @@ def _report(state: _State, data: _Tensors, problem: Problem, options: MlpOptions
     factors = data.factors.double()
     found = _predictions(weights, data, problem).clamp_min(0).double() * factors
     truth = data.targets.double() * factors
-    squares = float(((found - truth) ** 2).mean())
-    spread = float(((truth - truth.mean()) ** 2).mean())
+    errors = errors_of(found.cpu().numpy()[:, None], truth.cpu().numpy()[:, None], clamp=SMALL)
     return TrainingInfo(
         epochs=state.epoch,
         stopped_by="epochs" if state.epoch == options.epochs else "patience",
         best_epoch=state.best_epoch,
         train_loss=tuple(state.train_loss),
         validation_loss=tuple(state.validation_loss),
-        validation_r2=1 - squares / spread if spread > 0 else math.nan,
-        validation_re=float(((found - truth).abs() / truth.clamp_min(SMALL)).mean()),
-        validation_mse=squares,
+        validation_r2=errors.r2,
+        validation_re=errors.mean_re,
+        validation_mse=errors.mse,
         n_train=len(problem.train.rows),
         n_validation=len(data),
         seconds=state.seconds,
