@@ -124,7 +124,19 @@ ORDER = {
         "fitting",
         "manifold_features",
     ],
-    "experiments": ["record", "surface_graphs", "teachers", "features"],
+    "baselines": [
+        "_frequencies",
+        "_base",
+        "fourier",
+        "positive",
+        "gaussian",
+        "nystrom",
+        "_eigen",
+        "spectral",
+        "tuning",
+    ],
+    "experiments": ["record", "surface_graphs", "teachers", "surfaces", "ambient", "_rings", "gaussian_grid"],
+    "report": ["_drawing", "_tables", "figures", "surfaces", "ambient", "grids", "catalogue", "pages"],
 }
 INTERNAL = {
     "neighbors",

@@ -1,26 +1,77 @@
 """The command line: clean output, one-sentence errors, exit codes."""
 
+import io
 import json
+import re
 import subprocess
 import sys
+import time
+from dataclasses import asdict, dataclass, replace
+from types import SimpleNamespace
+from typing import Any, Literal
 
 import pytest
+import rich.console
 from typer.testing import CliRunner
 
 import manifoldrf
 from manifoldrf import cli
-from manifoldrf.experiments import features, surface_graphs, teachers
+from manifoldrf.experiments.record import Record
+from manifoldrf.report import catalogue, pages
+from manifoldrf.report.catalogue import Entry
+
+
+@dataclass(frozen=True)
+class Config:
+    n_nodes: int = 10
+    tau: float = 2.0
+    label: str = "a"
+    exact: bool = False
+    sizes: tuple[int, ...] = (1, 2)
+    n_features: tuple[int | str, ...] = (1, "all")
+    limit: int | None = None
+    teacher: Literal["exact", "walks"] = "exact"
+    other: Any = None
+
+
+def run(config, progress):
+    progress("halfway [1]", 1, 2)
+    tables = {"numbers": [{"surface": "[sphere]", "error": 0.5, "secret": 1.0}], "long": [{"x": 987}]}
+    return Record(NAMES.get(config.n_nodes, "toy"), asdict(config), tables, 1.0, {"commit": "abc"})
+
+
+NAMES = {77: "second"}  # the fakes share their code; this number of nodes marks the other one
+
+
+def draw(record, path):
+    path.write_bytes(b"picture")
+    return path
 
 
 @pytest.fixture
-def small(monkeypatch):
-    """The demo at a size for tests."""
-    config = surface_graphs.Config(n_nodes=500, t=0.1, n_queries=20, sizes=(500,))
-    monkeypatch.setattr(surface_graphs, "Config", lambda: config)
-    few = teachers.Config(n_nodes=300, surfaces=("sphere",), n_starts=4, budgets=(1e3, 1e4))
-    monkeypatch.setattr(teachers, "Config", lambda: few)
-    tiny = features.Config(n_nodes=400, t=0.15, n_features=(60, "all"), n_queries=20, repeats=1)
-    monkeypatch.setattr(features, "Config", lambda: tiny)
+def toys(monkeypatch):
+    """Two small experiments in place of all; the demo is the first."""
+    module = SimpleNamespace(Config=Config, SIZES={"smoke": Config(), "paper": Config(n_nodes=40)}, run=run)
+    second = SimpleNamespace(Config=Config, SIZES={"smoke": Config(n_nodes=77)}, run=run)
+    monkeypatch.setitem(sys.modules, "manifoldrf.experiments.toy", module)
+    monkeypatch.setitem(sys.modules, "manifoldrf.experiments.second", second)
+    monkeypatch.setitem(sys.modules, "manifoldrf.report.toy", SimpleNamespace(draw=draw))
+    shown = {"hidden": {"numbers": frozenset({"secret"})}, "drawn": frozenset({"long"})}
+    entries = {
+        "toy": Entry("toy", "toy", "Toys work.", "about", "What [it] means.", {"toy_one": "toy:draw"}, **shown),
+        "second": Entry("second", "second", "So does this.", "about", "Means."),
+    }
+    monkeypatch.setattr(catalogue, "CATALOGUE", entries)
+    return module
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+
+
+def words(text):
+    """Text without the box and the line breaks of a usage error."""
+    return " ".join(text.replace("│", " ").split())
 
 
 def command(*arguments):
@@ -28,97 +79,291 @@ def command(*arguments):
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.usefixtures("small")
-def test_demo_prints_the_tables_and_saves_record_and_picture(tmp_path):
-    result = CliRunner().invoke(cli.app, ["demo", "--out", str(tmp_path / "results")])
-    assert result.exit_code == 0, result.output
-    assert "sphere" in result.output
-    assert "convergence" in result.output
-    assert "\x1b" not in result.output  # no colour codes in a pipe
-    assert sorted(p.name for p in (tmp_path / "results").iterdir()) == [
-        "features.json",
-        "features.npz",
-        "features.png",
-        "surface_graphs.json",
-        "surface_graphs.npz",
-        "surface_graphs.png",
-        "teachers.json",
-        "teachers.npz",
-        "teachers.png",
-    ]
+def main(monkeypatch, *arguments):
+    """Exit code of the whole program, in this process."""
+    monkeypatch.setattr(sys, "argv", ["manifoldrf", *(str(argument) for argument in arguments)])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    return stopped.value.code
 
 
-@pytest.mark.usefixtures("small")
-def test_demo_speaks_json_or_keeps_quiet(tmp_path):
-    result = CliRunner().invoke(cli.app, ["demo", "--json", "--out", str(tmp_path)])
-    records = json.loads(result.stdout)
-    assert [row["surface"] for row in records["surface_graphs"]["tables"]["surfaces"]] == list(
-        surface_graphs.SURFACES
+@pytest.mark.usefixtures("toys")
+class TestReproduce:
+    def test_prints_the_tables_and_saves_record_and_pictures(self, tmp_path):
+        result = invoke("reproduce", "toy", "--out", tmp_path / "new")
+        assert result.exit_code == 0, result.output
+        assert "[sphere]" in result.stdout
+        assert "What [it] means." in result.stdout
+        assert "secret" not in result.stdout  # hidden
+        assert "987" not in result.stdout  # drawn
+        assert "\x1b" not in result.output  # no colour codes in a pipe
+        assert "toy_one.png" in result.stdout
+        names = sorted(path.name for path in (tmp_path / "new").iterdir())
+        assert names == ["toy.json", "toy.npz", "toy_one.png"]
+        assert Record.load(tmp_path / "new" / "toy.json").config["n_nodes"] == 10
+
+    def test_all_runs_all(self, tmp_path):
+        result = invoke("reproduce", "all", "--out", tmp_path, "--json")
+        assert list(json.loads(result.stdout)) == ["toy", "second"]
+        assert (tmp_path / "second.json").exists()
+
+    def test_size_and_changes_reach_the_experiment_and_the_command_is_in_the_record(self, tmp_path):
+        result = invoke("reproduce", "toy", "--size", "paper", "--set", "label=b c", "--out", tmp_path, "--json")
+        record = json.loads(result.stdout)["toy"]
+        assert record["config"]["n_nodes"] == 40
+        assert record["config"]["label"] == "b c"
+        assert record["environment"]["command"] == "manifoldrf reproduce toy --size paper --set 'label=b c'"
+        assert record == json.loads((tmp_path / "toy.json").read_text())
+
+    @pytest.mark.parametrize(
+        ("change", "value"),
+        [
+            ("n_nodes=1_000", 1000),
+            ("tau=3", 3.0),
+            ("tau=1e-3", 0.001),
+            ("label=x=y", "x=y"),
+            ("exact=true", True),
+            ("sizes=5,6,7", [5, 6, 7]),
+            ("sizes=5,", [5]),
+            ("n_features=8,all", [8, "all"]),
+            ("limit=none", None),
+            ("limit=4", 4),
+            ("teacher=walks", "walks"),
+        ],
     )
-    assert {row["estimator"] for row in records["teachers"]["tables"]["teachers"]} >= {"exact", "counts"}
-    assert CliRunner().invoke(cli.app, ["demo", "--quiet", "--out", str(tmp_path)]).stdout == ""
+    def test_fields_are_read_by_their_type(self, tmp_path, change, value):
+        result = invoke("reproduce", "toy", "--set", change, "--out", tmp_path, "--json")
+        found = json.loads(result.stdout)["toy"]["config"][change.partition("=")[0]]
+        assert found == value
+        assert type(found) is type(value)
+
+    @pytest.mark.parametrize(
+        ("change", "text"),
+        [
+            ("n_nodes=1.5", "`n_nodes` must be an integer. Got '1.5'."),
+            ("tau=inf", "`tau` must be a finite number. Got 'inf'."),
+            ("exact=1", "`exact` must be true or false. Got '1'."),
+            ("sizes=1,x", "`sizes` must be an integer. Got 'x'."),
+            ("sizes=", "`sizes` must be an integer. Got ''."),
+            ("limit=few", "`limit` must be an integer or none. Got 'few'."),
+            ("teacher=me", "`teacher` must be one of 'exact', 'walks'. Got 'me'."),
+            ("other=1", "`other` must be a field that --set knows how to read."),
+            ("n_nodes", "`--set` must be field=value. Got 'n_nodes'."),
+            ("n_node=1", "must be one of 'n_nodes', 'tau', 'label', 'exact',"),
+        ],
+    )
+    def test_a_bad_change_is_refused_before_the_work(self, tmp_path, change, text):
+        result = invoke("reproduce", "toy", "--set", change, "--out", tmp_path / "new")
+        assert result.exit_code == 2
+        assert text in words(result.stderr)
+        assert not (tmp_path / "new").exists()
+
+    @pytest.mark.parametrize(
+        ("arguments", "text"),
+        [
+            (["tyo"], "`NAME` must be one of 'toy', 'second', 'all'. Got 'tyo'."),
+            (["toy", "--size", "big"], "`--size` must be one of 'smoke', 'paper'. Got 'big'."),
+            (["all", "--size", "paper"], "`--size` must be one of 'smoke'. Got 'paper'."),
+        ],
+    )
+    def test_unknown_names_and_sizes_list_the_choices(self, tmp_path, arguments, text):
+        result = invoke("reproduce", *arguments, "--out", tmp_path / "new")
+        assert result.exit_code == 2
+        assert text in words(result.stderr)
+        assert not (tmp_path / "new").exists()
+
+    def test_without_a_name_the_experiments_are_listed(self):
+        result = invoke("reproduce")
+        assert result.exit_code == 0
+        assert "Toys work." in result.stdout
+        assert json.loads(invoke("reproduce", "--json").stdout) == {"toy": "Toys work.", "second": "So does this."}
+
+    def test_data_that_are_not_needed_are_said_so(self, tmp_path):
+        result = invoke("reproduce", "toy", "--data", tmp_path, "--out", tmp_path, "--json")
+        assert result.stderr == "toy uses generated shapes; --data is not needed\n"
+        assert json.loads(result.stdout)
+
+    def test_quiet_prints_nothing(self, tmp_path):
+        result = invoke("reproduce", "toy", "--quiet", "--out", tmp_path)
+        assert result.output == ""
+        assert (tmp_path / "toy_one.png").exists()
+
+    def test_numbers_are_saved_without_matplotlib(self, monkeypatch, tmp_path):
+        monkeypatch.setattr("manifoldrf._optional.available", lambda _: False)
+        result = invoke("reproduce", "toy", "--out", tmp_path)
+        assert result.exit_code == 0
+        assert "pip install 'manifoldrf[viz]'" in words(result.stderr)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["toy.json", "toy.npz"]
+
+    def test_the_demo_is_the_small_surfaces(self, monkeypatch, tmp_path):
+        entry = replace(catalogue.CATALOGUE["toy"], name="surfaces")
+        monkeypatch.setattr(catalogue, "CATALOGUE", {"surfaces": entry})
+        result = invoke("demo", "--out", tmp_path)
+        assert result.exit_code == 0, result.output
+        assert "[sphere]" in result.stdout
+        assert Record.load(tmp_path / "toy.json").config["n_nodes"] == 10
+
+    @pytest.mark.parametrize("gone", ["features", "teachers"])
+    def test_old_commands_are_gone(self, gone):
+        assert invoke(gone).exit_code == 2
+
+    @pytest.mark.parametrize(
+        ("error", "code", "text"),
+        [
+            (ValueError("`t` must be [positive]. Got -1."), 1, "`t` must be [positive]. Got -1."),
+            (KeyboardInterrupt(), 130, ""),
+        ],
+    )
+    def test_errors_are_one_sentence_and_an_exit_code(self, toys, monkeypatch, capsys, tmp_path, error, code, text):
+        def fail(*_):
+            raise error
+
+        toys.run = fail
+        assert main(monkeypatch, "reproduce", "toy", "--out", tmp_path) == code
+        captured = capsys.readouterr()
+        assert captured.err.strip() == text
+        assert captured.out == ""
+        assert not list(tmp_path.iterdir())
+
+    def test_a_bad_folder_is_refused_before_the_work(self, toys, monkeypatch, capsys, tmp_path):
+        def work(*_):
+            raise AssertionError("the work was begun")
+
+        (tmp_path / "taken").write_text("x")
+        toys.run = work
+        assert main(monkeypatch, "reproduce", "toy", "--out", tmp_path / "taken") == 1
+        assert "`out` must be a folder, or a new name for one." in capsys.readouterr().err
+
+    def test_debug_shows_the_traceback(self, toys, monkeypatch, tmp_path):
+        def fail(*_):
+            raise ValueError("seen")
+
+        toys.run = fail
+        monkeypatch.setattr(sys, "argv", ["manifoldrf", "--debug", "reproduce", "toy", "--out", str(tmp_path)])
+        with pytest.raises(ValueError, match="seen"):
+            cli.main()
 
 
-@pytest.mark.usefixtures("small")
-def test_teachers_prints_its_table_alone(tmp_path):
-    result = CliRunner().invoke(cli.app, ["teachers", "--out", str(tmp_path)])
-    assert result.exit_code == 0, result.output
-    assert "Algorithm 1" in result.output
-    assert "convergence" not in result.output
+class TestProgress:
+    def test_long_steps_show_signs_of_life_where_there_is_no_terminal(self, monkeypatch, capsys):
+        monkeypatch.setattr(cli, "_EVERY", 0.02)
+        with cli._progress("toy", quiet=False) as report:
+            report("walking", 1, 3)
+            time.sleep(0.5)  # one step, many times the interval: lines come without further reports
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) >= 2
+        assert all(re.fullmatch(r"toy: walking, \d+ s so far, about \d+ s left", line) for line in lines)
+
+    def test_short_work_and_quiet_work_say_nothing(self, monkeypatch, capsys):
+        with cli._progress("toy", quiet=False) as report:
+            report("walking", 1, 3)
+        monkeypatch.setattr(cli, "_EVERY", 0.01)
+        with cli._progress("toy", quiet=True) as report:
+            report("walking", 1, 3)
+            time.sleep(0.1)
+        assert capsys.readouterr().err == ""
+
+    def test_the_bar_of_a_terminal_has_the_time_that_is_left(self, monkeypatch, capsys):
+        monkeypatch.setenv("FORCE_COLOR", "1")  # makes rich believe in a terminal
+        monkeypatch.setenv("COLUMNS", "120")
+        with cli._progress("toy", quiet=False) as report:
+            report("walking", 1, 3)
+            time.sleep(0.3)  # the bar is redrawn ten times a second
+        assert "left" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        ("done", "total", "text"),
+        [(0, 4, ""), (1, 4, "about 30 s left"), (3, 4, "about 3 s left"), (4, 4, ""), (1, 0, "")],
+    )
+    def test_steps_to_come_are_taken_to_last_as_long_as_those_done(self, done, total, text):
+        assert cli._remaining(done, total, 10.0) == text
 
 
-@pytest.mark.usefixtures("small")
-def test_features_prints_its_table_alone(tmp_path):
-    result = CliRunner().invoke(cli.app, ["features", "--out", str(tmp_path)])
-    assert result.exit_code == 0, result.output
-    assert "own" in result.output
-    assert "Algorithm 1" not in result.output
+def test_numbers_are_whole_in_a_narrow_terminal_and_long_texts_are_wrapped():
+    console = rich.console.Console(width=30, file=io.StringIO())
+    numbers = {f"column_{i}": 0.000123 + i for i in range(6)}
+    cli._print_table(console, "table", [{"method": "a method with a rather long name"} | numbers])
+    printed = console.file.getvalue()
+    for number in ("0.000123", "1", "2", "3", "4", "5"):
+        assert number in printed.split()
+    assert "…" not in printed
+    assert "long name" in printed
 
 
-@pytest.mark.usefixtures("small")
-@pytest.mark.parametrize(
-    ("error", "code", "text"),
-    [
-        (ValueError("`t` must be [positive]. Got -1."), 1, "`t` must be [positive]. Got -1."),
-        (KeyboardInterrupt(), 130, ""),
-    ],
-)
-def test_errors_are_one_sentence_and_an_exit_code(monkeypatch, capsys, tmp_path, error, code, text):
-    def fail(*_):
-        raise error
-
-    monkeypatch.setattr(features, "run", fail)
-    monkeypatch.setattr(sys, "argv", ["manifoldrf", "demo", "--out", str(tmp_path)])
-    with pytest.raises(SystemExit) as stopped:
-        cli.main()
-    assert stopped.value.code == code
-    captured = capsys.readouterr()
-    assert captured.err.strip() == text
-    assert captured.out == ""
-    assert not list(tmp_path.iterdir())
+@pytest.fixture
+def site(tmp_path):
+    """A folder with records and a README, and the arguments that name them."""
+    rows = [{"surface": "sphere", "method": method, "nodes": 0.0625} for method in pages.IN_README]
+    record = Record("surfaces", {"n_nodes": 4000}, {"surfaces": rows}, 1.0, {"commit": "abc"})
+    record.save(tmp_path / "records")
+    (tmp_path / "README.md").write_text(f"# Title\n\n{pages.BEGIN}\nold\n{pages.END}\n\nThe end.\n")
+    places = (
+        "--records",
+        tmp_path / "records",
+        "--docs",
+        tmp_path / "results.md",
+        "--readme",
+        tmp_path / "README.md",
+    )
+    return ["results", *places]
 
 
-def test_a_bad_folder_is_refused_before_the_work(monkeypatch, capsys, tmp_path):
-    def work(*_):
-        raise AssertionError("the work was begun")
+class TestResults:
+    def test_page_and_table_are_written_and_stay_the_same(self, site, tmp_path):
+        result = invoke(*site)
+        assert result.exit_code == 0, result.output
+        page, readme = (tmp_path / "results.md").read_text(), (tmp_path / "README.md").read_text()
+        assert page.startswith("# Results\n")
+        assert "| 0.0625 |" in readme
+        assert readme.startswith(f"# Title\n\n{pages.BEGIN}\n\n| surface |")
+        assert readme.endswith(f"\n{pages.END}\n\nThe end.\n")
+        assert invoke(*site).stdout.count("up to date") == 2
+        assert (tmp_path / "results.md").read_text() == page
+        assert (tmp_path / "README.md").read_text() == readme
 
-    (tmp_path / "taken").write_text("x")
-    monkeypatch.setattr(features, "run", work)
-    monkeypatch.setattr(sys, "argv", ["manifoldrf", "demo", "--out", str(tmp_path / "taken")])
-    with pytest.raises(SystemExit) as stopped:
-        cli.main()
-    assert stopped.value.code == 1
-    assert "`out` must be a folder, or a new name for one." in capsys.readouterr().err
+    def test_pictures_beside_the_page_are_linked(self, site, tmp_path):
+        (tmp_path / "images").mkdir()
+        (tmp_path / "images" / "surfaces_fields.png").write_bytes(b"picture")
+        invoke(*site)
+        assert "(images/surfaces_fields.png)" in (tmp_path / "results.md").read_text()
 
+    def test_check_writes_nothing_and_tells_the_files_that_differ(self, site, tmp_path, monkeypatch, capsys):
+        before = (tmp_path / "README.md").read_text()
+        assert main(monkeypatch, *site, "--check") == 1
+        error = capsys.readouterr().err
+        assert "results.md" in error
+        assert "README.md" in error
+        assert (tmp_path / "README.md").read_text() == before
+        assert not (tmp_path / "results.md").exists()
+        invoke(*site)
+        assert invoke(*site, "--check").exit_code == 0
+        (tmp_path / "results.md").write_text("by hand")
+        assert main(monkeypatch, *site, "--check") == 1
+        assert "README.md" not in capsys.readouterr().err
 
-def test_debug_shows_the_traceback(monkeypatch, tmp_path):
-    def fail(*_):
-        raise ValueError("seen")
-
-    monkeypatch.setattr(features, "run", fail)
-    monkeypatch.setattr(sys, "argv", ["manifoldrf", "--debug", "demo", "--out", str(tmp_path)])
-    with pytest.raises(ValueError, match="seen"):
-        cli.main()
+    @pytest.mark.parametrize(
+        ("spoil", "text"),
+        [
+            (
+                lambda folder: (folder / "README.md").write_text("no markers"),
+                "`README.md` must be a text with <!--",
+            ),
+            (lambda folder: (folder / "README.md").unlink(), "No such file or directory"),
+            (lambda folder: (folder / "records" / "surfaces.json").write_text("{"), "surfaces.json: Expecting"),
+            (lambda folder: (folder / "records" / "surfaces.json").unlink(), "`records` must be a folder with the"),
+            (lambda folder: Record("x", {}, {}, 1.0).save(folder / "records"), "named after their experiment"),
+        ],
+        ids=["markers", "readme", "json", "none", "unknown"],
+    )
+    def test_what_cannot_be_read_is_one_sentence_and_nothing_is_written(
+        self, site, tmp_path, monkeypatch, capsys, spoil, text
+    ):
+        spoil(tmp_path)
+        assert main(monkeypatch, *site) == 1
+        error = capsys.readouterr().err
+        assert text in error
+        assert error.count("\n") == 1
+        assert not (tmp_path / "results.md").exists()
 
 
 def test_info_lists_versions_and_extras():
@@ -132,7 +377,8 @@ def test_info_lists_versions_and_extras():
 def test_help_names_the_commands_and_unknown_ones_are_usage_errors():
     done = command("--help")
     assert done.returncode == 0
-    assert "demo" in done.stdout
+    for name in ("demo", "reproduce", "results", "info"):
+        assert name in done.stdout
     assert command("dmeo").returncode == 2
 
 

@@ -1,15 +1,25 @@
 """The command line: parses arguments, calls the library, prints what comes back."""
 
+import dataclasses
 import json
+import math
+import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+import threading
+import time
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, Literal
 
 import rich.box
 import rich.console
 import rich.markup
+import rich.measure
 import rich.progress
 import rich.table
+import rich.text
 import typer
 
 import manifoldrf
@@ -20,27 +30,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-# Columns that are in the record but would not fit a terminal.
-_HIDDEN = {"surfaces": {"nodes", "neighbours", "components", "reference"}, "teachers": {"budget"}}
-_DRAWN = {"budgets"}  # tables that the picture shows
-_SURFACES_TEXT = (
-    "surfaces: error of the heat kernel at new points, with known node weights and from the points only (the "
-    "reference is exact on the sphere, a finer graph elsewhere); t of tau: heat time of the paper's 20 steps. "
-    "convergence: error at the nodes of the sphere."
-)
-_TEACHERS_TEXT = (
-    "teachers: relative error of signature rows for exp(-20 L), the error that walks predict of themselves, and "
-    "milliseconds per start on one core. Steps of the exact teachers are products with entries of W. The picture "
-    "has smaller budgets of steps too."
-)
-_FEATURES_TEXT = (
-    "features: relative error of the kernel between 512 new points, in absolute units, against the exact kernel "
-    "(sphere) or a four times finer graph; own estimate: the error that the features report of themselves; times "
-    "faster: than a dense eigendecomposition with the kernel formed from it; paper: error of its network, aligned."
-)
+Report = Callable[[str, int, int], None]
+
+_EVERY = 30.0  # seconds between two signs of life where there is no terminal
+_NARROWEST = 24  # longer texts may be wrapped to this width, else numbers beside them would not fit 80 columns
+_UNLIMITED = 10_000  # columns, more than any table has
 _OUT = typer.Option("--out", help="Folder for the results (made if needed).")
 _JSON = typer.Option("--json", help="Print the record as JSON instead of tables.")
 _QUIET = typer.Option("--quiet", help="Print nothing but errors.")
+_NAME = typer.Argument(metavar="NAME", help="An experiment, or all. Without it the experiments are listed.")
+_SIZE = typer.Option("--size", help="smoke (small) or paper (the paper's settings).")
+_DATA = typer.Option("--data", help="Folder of data, for experiments that need files.")
+_SET = typer.Option("--set", metavar="FIELD=VALUE", help="Change a setting, such as n_nodes=1000; repeatable.")
+_RECORDS = typer.Option("--records", help="Folder with the .json files of records.")
+_PAGE = typer.Option("--docs", help="The page of results, written as a whole.")
+_README = typer.Option("--readme", help="The file whose table between the markers is replaced.")
+_CHECK = typer.Option("--check", help="Write nothing; exit code 1 if a file would change.")
 
 
 @app.command()
@@ -49,53 +54,85 @@ def demo(
     as_json: Annotated[bool, _JSON] = False,  # noqa: FBT002 - a flag of the command line
     quiet: Annotated[bool, _QUIET] = False,  # noqa: FBT002 - a flag of the command line
 ) -> None:
-    """Fit features on four surfaces; compare their kernels, the graphs below them and all teachers with exact ones.
+    """Fit features on four surfaces, small: the same as manifoldrf reproduce surfaces --size smoke.
 
     Saves tables and pictures. Example: manifoldrf demo --out results
     """
-    from manifoldrf.experiments import features as fitting
-    from manifoldrf.experiments import surface_graphs
-    from manifoldrf.experiments import teachers as teaching
-    from manifoldrf.report.figures import draw_features, draw_surface_graphs, draw_teachers
-
-    plan = [
-        (fitting, draw_features, _FEATURES_TEXT),
-        (surface_graphs, draw_surface_graphs, _SURFACES_TEXT),
-        (teaching, draw_teachers, _TEACHERS_TEXT),
-    ]
-    _experiments(plan, out, as_json=as_json, quiet=quiet)
+    reproduce("surfaces", out=out, as_json=as_json, quiet=quiet)
 
 
 @app.command()
-def features(
+def reproduce(
+    name: Annotated[str | None, _NAME] = None,
+    size: Annotated[str, _SIZE] = "smoke",
+    data: Annotated[str | None, _DATA] = None,
     out: Annotated[str, _OUT] = "out",
+    changes: Annotated[list[str] | None, _SET] = None,
     as_json: Annotated[bool, _JSON] = False,  # noqa: FBT002 - a flag of the command line
     quiet: Annotated[bool, _QUIET] = False,  # noqa: FBT002 - a flag of the command line
 ) -> None:
-    """Fit features on four surfaces: error of their kernel at new points, their own estimate of it, and times.
+    """Run an experiment: prints its tables, saves its record and pictures.
 
-    Example: manifoldrf features --json
+    Example: manifoldrf reproduce surfaces --size paper --set seed=1
     """
-    from manifoldrf.experiments import features as fitting
-    from manifoldrf.report.figures import draw_features
+    from manifoldrf._files import writable_folder
+    from manifoldrf.report.catalogue import CATALOGUE
 
-    _experiments([(fitting, draw_features, _FEATURES_TEXT)], out, as_json=as_json, quiet=quiet)
+    if name is None:
+        _list({entry.name: entry.claim for entry in CATALOGUE.values()}, as_json=as_json)
+        return
+    with _usage():
+        plan = _plan(name, size, changes or [])
+    folder = writable_folder(out, "out")  # better now than after the work
+    notes = rich.console.Console(stderr=True, quiet=quiet)
+    console = rich.console.Console(quiet=quiet or as_json)
+    records = {}
+    for entry, config in plan:
+        if data is not None:
+            notes.print(f"{entry.name} uses generated shapes; --data is not needed", soft_wrap=True)
+        with _progress(entry.name, quiet=quiet or as_json) as report:
+            record = entry.experiment().run(config, report)
+        record = _signed(record, size, changes or [])
+        saved = [record.save(folder), *_pictures(entry, record, folder, notes)]
+        records[record.name] = record.plain()
+        _show(entry, record, console)
+        console.print("Saved: " + ", ".join(str(path) for path in saved), soft_wrap=True)
+    if as_json:
+        sys.stdout.write(json.dumps(records) + "\n")
 
 
 @app.command()
-def teachers(
-    out: Annotated[str, _OUT] = "out",
-    as_json: Annotated[bool, _JSON] = False,  # noqa: FBT002 - a flag of the command line
-    quiet: Annotated[bool, _QUIET] = False,  # noqa: FBT002 - a flag of the command line
+def results(
+    records: Annotated[str, _RECORDS] = "docs/records",
+    docs: Annotated[str, _PAGE] = "docs/results.md",
+    readme: Annotated[str, _README] = "README.md",
+    check: Annotated[bool, _CHECK] = False,  # noqa: FBT002 - a flag of the command line
 ) -> None:
-    """Compare all teachers of signatures: error, steps and time on the paper's sphere and Moebius graphs.
+    """Write the page of results and the table of the README from saved records.
 
-    Example: manifoldrf teachers --json
+    Example: manifoldrf results --check
     """
-    from manifoldrf.experiments import teachers as teaching
-    from manifoldrf.report.figures import draw_teachers
+    from manifoldrf._files import as_path, atomic_path
+    from manifoldrf.report import pages
 
-    _experiments([(teaching, draw_teachers, _TEACHERS_TEXT)], out, as_json=as_json, quiet=quiet)
+    page, front = as_path(docs, "docs"), as_path(readme, "readme")
+    found = pages.read_records(records)
+    images = {path.name for path in (page.parent / "images").glob("*.png")}
+    old = front.read_text(encoding="utf-8")
+    table = pages.readme_table(found)
+    wanted = {
+        page: pages.results_page(found, images),
+        front: pages.replace_between(old, pages.BEGIN, pages.END, table, name=front.name),
+    }
+    stale = [path for path in wanted if not path.is_file() or path.read_text(encoding="utf-8") != wanted[path]]
+    if check and stale:
+        names = ", ".join(str(path) for path in stale)
+        raise ValueError(f"Not what the records say: {names}. Run: manifoldrf results")
+    for path in stale:
+        with atomic_path(path) as temporary:
+            temporary.write_text(wanted[path], encoding="utf-8")
+    for path in wanted:
+        sys.stdout.write(f"{path}: {'written' if path in stale else 'up to date'}\n")
 
 
 @app.command()
@@ -115,71 +152,204 @@ def info(as_json: Annotated[bool, _JSON] = False) -> None:  # noqa: FBT002 - a f
         sys.stdout.write(json.dumps(facts) + "\n")
     else:
         rows = [{"what": name, "value": value} for name, value in facts.items()]
-        rich.console.Console().print(_table("manifoldrf", rows))
+        _print_table(rich.console.Console(), "manifoldrf", rows)
 
 
-def _experiments(plan: Sequence[tuple[Any, Any, str]], out: str, *, as_json: bool, quiet: bool) -> None:
-    """Run experiments one after the other; save record and picture of each, print its tables and what they mean."""
-    from manifoldrf._files import writable_folder
-
-    folder = writable_folder(out, "out")  # better now than after the work
-    console = rich.console.Console(quiet=quiet or as_json)
-    records = {}
-    for experiment, draw, text in plan:
-        record = _run(experiment, quiet=quiet or as_json)
-        saved = [record.save(folder), draw(record, folder / f"{record.name}.png")]
-        records[record.name] = record.plain()
-        for title, rows in record.tables.items():
-            if title in _DRAWN:
-                continue
-            hidden = _HIDDEN.get(title, set())
-            shown = [{name: value for name, value in row.items() if name not in hidden} for row in rows]
-            console.print(_table(title, shown))
-        console.print(text)
-        console.print(f"{record.seconds:.0f} s. Saved: " + ", ".join(str(path) for path in saved), soft_wrap=True)
+def _list(claims: Mapping[str, str], *, as_json: bool) -> None:
+    """Print all experiments."""
     if as_json:
-        sys.stdout.write(json.dumps(records) + "\n")
+        sys.stdout.write(json.dumps(claims) + "\n")
+        return
+    rows = [{"experiment": name, "claim": claim} for name, claim in claims.items()]
+    _print_table(rich.console.Console(), "manifoldrf reproduce NAME", rows)
 
 
-def _run(experiment: Any, *, quiet: bool) -> Any:
-    """The record of one experiment, with a bar while it runs."""
-    with _progress(quiet=quiet) as bar:
-        task = bar.add_task("starting", total=None)
-        return experiment.run(
-            experiment.Config(),
-            lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
-        )
+@contextmanager
+def _usage() -> Iterator[None]:
+    """Wrong arguments are wrong usage, with its exit code."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise typer.BadParameter(str(error)) from None
 
 
-def _progress(*, quiet: bool) -> rich.progress.Progress:
-    """Bar on the error stream, so that piped output stays clean; gone when the work is done."""
-    console = rich.console.Console(stderr=True)
-    columns = (rich.progress.TextColumn("{task.description}"), rich.progress.BarColumn())
-    return rich.progress.Progress(
-        *columns,
-        rich.progress.TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=quiet or not console.is_terminal,
-    )
+def _plan(name: str, size: str, changes: Sequence[str]) -> list[tuple[Any, Any]]:
+    """Catalogue entries with their settings; all are checked before any work."""
+    from manifoldrf._validation import check_option
+    from manifoldrf.report.catalogue import CATALOGUE
+
+    check_option(name, "NAME", [*CATALOGUE, "all"])
+    plan = []
+    for entry in CATALOGUE.values():
+        if name in (entry.name, "all"):
+            sizes = entry.sizes()
+            config = sizes[check_option(size, "--size", list(sizes))]
+            plan.append((entry, _changed(config, changes, entry.name)))
+    return plan
 
 
-def _table(title: str, rows: Sequence[Mapping[str, object]]) -> rich.table.Table:
-    """A table of rows with the same columns."""
+def _changed(config: Any, changes: Sequence[str], experiment: str) -> Any:
+    """Settings with some fields set by texts "field=value"."""
+    from manifoldrf._validation import check_option, reject
+
+    kinds = typing.get_type_hints(type(config))
+    new = {}
+    for change in changes:
+        name, sign, text = change.partition("=")
+        if not sign:
+            reject("--set", "field=value", repr(change))
+        check_option(name, f"--set, for {experiment},", list(kinds))
+        new[name] = _parse(text, kinds[name], name)
+    return dataclasses.replace(config, **new)
+
+
+def _parse(text: str, kind: Any, name: str) -> Any:
+    """A value of the type of a field; the entries of a tuple have commas between them."""
+    from manifoldrf._validation import check_option, reject
+
+    origin, options = typing.get_origin(kind), typing.get_args(kind)
+    if origin is tuple and options[-1] is ...:
+        return tuple(_parse(part, options[0], name) for part in text.removesuffix(",").split(","))
+    if origin is typing.Literal:
+        return check_option(text, name, options)
+    kinds = options if origin in (typing.Union, types.UnionType) else (kind,)
+    if not all(option in _READERS for option in kinds):
+        reject(name, "a field that --set knows how to read", kind)
+    for option in sorted(kinds, key=lambda option: option is str):  # any text is text: that comes last
+        try:
+            return _READERS[option][1](text)
+        except (ValueError, KeyError):
+            continue
+    reject(name, " or ".join(_READERS[option][0] for option in kinds), repr(text))
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+# Type of a field -> what it must be, in words, and what reads it.
+_READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {
+    int: ("an integer", int),
+    float: ("a finite number", _finite),
+    bool: ("true or false", {"true": True, "false": False}.__getitem__),
+    str: ("text", str),
+    types.NoneType: ("none", {"none": None}.__getitem__),
+}
+
+
+def _signed(record: Any, size: str, changes: Sequence[str]) -> Any:
+    """The record with the command that makes it again."""
+    words = ["manifoldrf", "reproduce", record.name, "--size", size]
+    words += [word for change in changes for word in ("--set", change)]
+    return dataclasses.replace(record, environment=record.environment | {"command": shlex.join(words)})
+
+
+def _pictures(entry: Any, record: Any, folder: Any, notes: rich.console.Console) -> list[Any]:
+    """Draw what can be drawn: the numbers are worth having without matplotlib, too."""
+    from manifoldrf._optional import available
+
+    if not available("matplotlib"):
+        notes.print("No pictures: they need matplotlib. Install it with: pip install 'manifoldrf\\[viz]'")
+        return []
+    drawn: list[Any] = entry.draw(record, folder)
+    return drawn
+
+
+def _show(entry: Any, record: Any, console: rich.console.Console) -> None:
+    """Print the tables of a record, what they mean, and the time it took."""
+    from manifoldrf.report._tables import duration
+
+    for title, rows in record.tables.items():
+        if title not in entry.drawn:
+            hidden = entry.hidden.get(title, ())
+            _print_table(console, title, [{k: v for k, v in row.items() if k not in hidden} for row in rows])
+    console.print(rich.text.Text(entry.columns))
+    console.print(f"{entry.name} took {duration(record.seconds)}.")
+
+
+@contextmanager
+def _progress(name: str, *, quiet: bool) -> Iterator[Report]:
+    """What an experiment calls while it works: moves a bar, or writes lines where there is no terminal."""
+    console = rich.console.Console(stderr=True)  # so that piped output stays clean
+    if quiet:
+        yield lambda what, done, total: None
+    elif console.is_terminal:
+        words, bar = rich.progress.TextColumn("{task.description}"), rich.progress.BarColumn()
+        shown = (words, bar, rich.progress.TimeElapsedColumn(), _Remaining())
+        with rich.progress.Progress(*shown, console=console, transient=True) as progress:
+            task = progress.add_task(f"{name}: starting", total=None)
+            yield lambda what, done, total: progress.update(
+                task, description=f"{name}: {what}", completed=done, total=total
+            )
+    else:
+        with _lines(name) as report:
+            yield report
+
+
+class _Remaining(rich.progress.ProgressColumn):
+    """Estimate of the time that is left; that of rich forgets steps longer than half a minute."""
+
+    def render(self, task: rich.progress.Task) -> rich.text.Text:
+        """The words behind the bar."""
+        return rich.text.Text(_remaining(task.completed, task.total or 0, task.elapsed or 0.0))
+
+
+def _remaining(done: float, total: float, elapsed: float) -> str:
+    """Time left if the steps to come take as long as those done; nothing before the first is done."""
+    from manifoldrf.report._tables import duration
+
+    return f"about {duration(elapsed * (total - done) / done)} left" if 0 < done < total else ""
+
+
+@contextmanager
+def _lines(name: str) -> Iterator[Report]:
+    """Say now and then what is being done, from a thread of its own: one step may take minutes."""
+    from manifoldrf.report._tables import duration
+
+    start = time.monotonic()
+    latest: tuple[str, int, int] = ("starting", 0, 0)
+    over = threading.Event()
+
+    def report(what: str, done: int, total: int) -> None:
+        nonlocal latest
+        latest = (what, done, total)
+
+    def speak() -> None:
+        while not over.wait(_EVERY):
+            what, done, total = latest
+            elapsed = time.monotonic() - start
+            parts = [f"{name}: {what}", f"{duration(elapsed)} so far", _remaining(done, total, elapsed)]
+            sys.stderr.write(", ".join(part for part in parts if part) + "\n")
+            sys.stderr.flush()
+
+    speaker = threading.Thread(target=speak, daemon=True)
+    speaker.start()
+    try:
+        yield report
+    finally:
+        over.set()
+        speaker.join()
+
+
+def _print_table(console: rich.console.Console, title: str, rows: Sequence[Mapping[str, object]]) -> None:
+    """Print a table; where the terminal is too narrow lines are longer, as a cut number would be another number."""
+    from manifoldrf.report._tables import cell, columns, heading, is_text
+
     table = rich.table.Table(title=title, box=rich.box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
-    for name, value in rows[0].items():
-        is_text = isinstance(value, str)
-        table.add_column(name.replace("_", " "), justify="left" if is_text else "right", no_wrap=is_text)
+    for name in columns(rows):
+        left = is_text(rows, name)
+        longest = max(len(cell(row.get(name))) for row in rows)
+        justify: Literal["left", "right"] = "left" if left else "right"
+        table.add_column(rich.text.Text(heading(name)), justify=justify, min_width=min(longest, _NARROWEST))
     for row in rows:
-        table.add_row(*(_cell(value) for value in row.values()))
-    return table
-
-
-def _cell(value: object) -> str:
-    """Numbers with the digits a reader needs."""
-    if isinstance(value, float):
-        return f"{value:.4g}" if abs(value) >= 1 else f"{value:.3g}"
-    return "" if value is None else str(value)
+        table.add_row(*(rich.text.Text(cell(row.get(name))) for name in columns(rows)))
+    unlimited = console.options.update(width=_UNLIMITED)
+    needed = rich.measure.Measurement.get(console, unlimited, table).minimum
+    table.width = needed if needed > console.width else None
+    console.print(table, crop=False)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - the signature of an option's callback

@@ -442,3 +442,16 @@ def test_a_device_that_is_not_there_is_refused(data):
 def test_importing_the_module_does_not_load_torch():
     code = "import sys, manifoldrf.fields.mlp; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_weights_do_not_depend_on_the_number_of_threads(data):
+    options = MlpOptions(network="paper", epochs=2, batch=20_000)  # several parts in a batch
+    one, three = (fit_mlp(data, options, seed=0, n_jobs=jobs)[0].weights for jobs in (1, 3))
+    for first, second in zip(one, three, strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_a_network_read_at_fewer_anchors_has_the_same_values_there(field):
+    columns = np.array([3, 0, 7])
+    queries = Sphere().sample(9, seed=5)
+    np.testing.assert_array_equal(field.at_anchors(columns).values(queries), field.values(queries)[:, columns])

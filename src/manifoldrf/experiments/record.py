@@ -48,27 +48,56 @@ class Record:
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write NAME.json and NAME.npz into a folder (made if needed) and return the path of the former."""
         target = writable_folder(folder)
+        text = json.dumps(self.plain(), indent=2) + "\n"  # before anything is written: it may be refused
         with atomic_path(target / f"{self.name}.npz") as temporary:
             np.savez_compressed(temporary, **self.arrays)  # type: ignore[arg-type]
         path = target / f"{self.name}.json"
         with atomic_path(path) as temporary:
-            temporary.write_text(json.dumps(self.plain(), indent=2) + "\n", encoding="utf-8")
+            temporary.write_text(text, encoding="utf-8")
         return path
 
     def plain(self) -> dict[str, Any]:
-        """Everything but the arrays, ready for JSON."""
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "arrays"}
+        """Everything but the arrays, as JSON has it: lists for tuples, plain numbers for those of NumPy."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "arrays"}
+        plain: dict[str, Any] = json.loads(json.dumps(fields, default=_plain_number))
+        return plain
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Record":
-        """Read what :meth:`save` wrote, given the path of the .json file."""
+    def load(cls, path: str | os.PathLike[str], *, arrays: bool = True) -> "Record":
+        """Read what :meth:`save` wrote, given the path of the .json file.
+
+        Without ``arrays`` that file is enough, and the record has none.
+        """
         source = as_path(path)
         try:
-            plain = json.loads(source.read_text(encoding="utf-8"))
-            with np.load(source.with_suffix(".npz"), allow_pickle=False) as arrays:
-                return cls(**plain, arrays=dict(arrays))
-        except (json.JSONDecodeError, TypeError, ValueError, UnicodeDecodeError) as error:
+            plain = _check_plain(json.loads(source.read_text(encoding="utf-8")))
+            if not arrays:
+                return cls(**plain)
+            with np.load(source.with_suffix(".npz"), allow_pickle=False) as found:
+                return cls(**plain, arrays=dict(found))
+        except (TypeError, ValueError) as error:  # broken JSON and text that is not UTF-8 are values, too
             reject("path", "the .json file of a saved record", f"{source.name}: {error}")
+
+
+def _plain_number(value: Any) -> Any:
+    """A number of NumPy as one of Python."""
+    if not isinstance(value, np.generic):
+        reject("record", "made of text, numbers, lists and dictionaries", type(value).__name__, TypeError)
+    return value.item()
+
+
+def _check_plain(plain: Any) -> dict[str, Any]:
+    """What a .json file holds, if it has the parts of a record and its tables are tables."""
+    kinds = {"name": str, "config": dict, "tables": dict, "seconds": float | int, "environment": dict}
+    if not isinstance(plain, dict) or plain.keys() != kinds.keys():
+        reject("record", "a dictionary with " + ", ".join(kinds), type(plain).__name__)
+    for name, kind in kinds.items():
+        if not isinstance(plain[name], kind):
+            reject(name, "of the kind a record has", type(plain[name]).__name__)
+    for title, rows in plain["tables"].items():
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            reject("tables", "lists of rows that map columns to values", title)
+    return plain
 
 
 def environment() -> dict[str, str]:

@@ -49,6 +49,9 @@ class Config:
     seed: int = 0
 
 
+SIZES = {"smoke": Config(n_nodes=1000, t=0.08, sizes=(250, 1000)), "paper": Config()}  # the same n_nodes t
+
+
 def run(config: Config, progress: Progress = lambda what, done, total: None) -> Record:
     """Build the graphs, compare their kernels, and return the tables ``surfaces`` and ``convergence``."""
     start = time.perf_counter()
@@ -78,7 +81,9 @@ def _surface(name: str, config: Config) -> tuple[dict[str, Any], dict[str, Float
     heat = heat_graph(points, config.t, weights=manifold.grid_weights(config.n_nodes))
     cloud = heat_graph(points, config.t)  # the same, without being told the weights
     queries = manifold.sample(config.n_queries, seed=config.seed)
-    exact = _reference(manifold, queries, config)
+    exact = reference_kernel(
+        manifold, queries, config.t, config.n_nodes, config.reference_factor, config.reference_steps
+    )
     source = int(np.argmax(points @ np.array([0.82, 0.33, 0.47])))  # a node that faces the viewer
     row = {
         "surface": name,
@@ -104,14 +109,22 @@ def _surface(name: str, config: Config) -> tuple[dict[str, Any], dict[str, Float
     return row, drawn
 
 
-def _reference(manifold: AbstractManifold, queries: FloatArray, config: Config) -> FloatArray:
-    """The heat kernel between the queries: analytic on the sphere, else from a finer graph."""
+def reference_kernel(
+    manifold: AbstractManifold, places: FloatArray, t: float, n_nodes: int, factor: int, n_steps: int | None = None
+) -> FloatArray:
+    """The heat kernel between points: analytic on the sphere, else from a graph with ``factor`` times the nodes.
+
+    It takes ``n_steps`` steps, by default twice as many as a graph of ``n_nodes`` nodes would.
+    """
     if isinstance(manifold, Sphere):
-        return manifold.heat_kernel(queries, queries, config.t)
-    n = config.reference_factor * config.n_nodes
-    weights = manifold.grid_weights(n)
-    graph = heat_graph(manifold.grid(n), config.t, weights=weights, n_steps=config.reference_steps)
-    return heat_kernel_at(graph, queries)
+        return manifold.heat_kernel(places, places, t)
+    if n_steps is None:
+        coarse = heat_graph(manifold.grid(n_nodes), t, weights=manifold.grid_weights(n_nodes))
+        n_steps = 2 * int(coarse.n_steps or 2)
+    n = factor * n_nodes
+    return heat_kernel_at(
+        heat_graph(manifold.grid(n), t, weights=manifold.grid_weights(n), n_steps=n_steps), places
+    )
 
 
 def _sphere_errors(size: int, t: float) -> dict[str, Any]:

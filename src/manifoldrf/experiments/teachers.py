@@ -51,6 +51,9 @@ class Config:
     seed: int = 0
 
 
+SIZES = {"smoke": Config(n_nodes=1000, n_starts=16, budgets=(1e4, 1e5)), "paper": Config()}
+
+
 def run(config: Config, progress: Progress = lambda what, done, total: None) -> Record:
     """Run every estimator at every budget; the table ``teachers`` has the largest one, ``budgets`` all."""
     start = time.perf_counter()

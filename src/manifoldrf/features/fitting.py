@@ -325,4 +325,4 @@ class _Workshop:
             return fit_local(data, n_jobs=teaching.n_jobs, **self.plan.field_options), None
         options = MlpOptions(**self.plan.field_options)
         seed = self.plan.streams.generator("features.network")
-        return fit_mlp(data, options, seed=seed, progress=teaching.progress)
+        return fit_mlp(data, options, seed=seed, progress=teaching.progress, n_jobs=teaching.n_jobs)

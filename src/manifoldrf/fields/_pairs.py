@@ -13,7 +13,7 @@ from manifoldrf.fields.geodesics import GraphDistances
 
 # The paper's: all pairs from this value on, in its unit, and a share of the smaller ones, zeros included.
 SMALL = 0.1
-_SMALL_SHARE = 0.025
+SMALL_SHARE = 0.025
 _HELD_OUT = 0.2  # share of the starts
 _STARTS_AT_ONCE = 256
 
@@ -114,7 +114,7 @@ def _choose(data: FieldData, distances: GraphDistances, network: str, rng: np.ra
         values = data.values[first : first + _STARTS_AT_ONCE].toarray()  # (b, m)
         factors = np.outer(roots[nodes], roots[data.anchors])
         raw = values * factors * unit
-        keep = (raw >= SMALL) | (rng.random(raw.shape) < _SMALL_SHARE)
+        keep = (raw >= SMALL) | (rng.random(raw.shape) < SMALL_SHARE)
         rows, columns = np.nonzero(keep)
         paths = distances.at(data.points[nodes])[keep]
         target = raw[keep] if network == "paper" else scale * values[keep]

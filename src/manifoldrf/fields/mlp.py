@@ -1,5 +1,6 @@
 """Fields that a small network is trained for: the paper's, and one that predicts the logarithm."""
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from manifoldrf._random import SeedLike, Streams
 from manifoldrf._threads import thread_pool
-from manifoldrf._validation import FloatArray, check_jobs, check_points
+from manifoldrf._validation import FloatArray, IntArray, check_jobs, check_points
 from manifoldrf.fields._layers import affine, meet
 from manifoldrf.fields._network import (
     MARGIN,
@@ -114,6 +115,13 @@ class MlpField(AbstractField):
             result[row] = finish(np, self.network, ends, top, squared)
         return np.clip(result / self.scale, 0.0, self.largest)
 
+    def at_anchors(self, columns: IntArray) -> "MlpField":
+        """The same network read at some of its anchors, given by their positions."""
+        distances = dataclasses.replace(
+            self.distances, paths=np.ascontiguousarray(self.distances.paths[:, columns])
+        )
+        return dataclasses.replace(self, anchors=self.anchors[columns], distances=distances)
+
     def torch_values(self, queries: Any) -> Any:
         """Values as a tensor of shape (q, m) in the queries' precision and on their device, with gradients.
 
@@ -140,6 +148,7 @@ def fit_mlp(
     *,
     seed: SeedLike = None,
     progress: Progress = lambda what, done, total: None,
+    n_jobs: int = 1,
 ) -> tuple[MlpField, TrainingInfo]:
     """Train a network on known values of a field.
 
@@ -154,6 +163,8 @@ def fit_mlp(
         With None, an existing checkpoint is taken up with the seed it began with.
     progress : callable
         Called with what is done, how much of it, and the total.
+    n_jobs : int, default=1
+        Threads, -1 for all cores; on the CPU the weights do not depend on it.
 
     Returns
     -------
@@ -183,7 +194,7 @@ def fit_mlp(
     metric = data.graph.metric
     frame = make_frame(data.points, data.width, None if metric is None else metric.box)
     problem = make_problem(data, distances, frame, options.network, streams)
-    weights, info = train(problem, options, streams, progress)
+    weights, info = train(problem, options, streams, progress, check_jobs(n_jobs))
     largest = max(float(pairs.targets.max(initial=0.0)) for pairs in (problem.train, problem.validation))
     field = MlpField(
         network=options.network,

@@ -1,0 +1,181 @@
+"""All experiments in one list: what each shows, where it is, which pictures it has. A new one is one entry."""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from manifoldrf.experiments.record import Record
+
+Draw = Callable[[Record, Path], Path]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One experiment, and how it is shown. Its code is imported when it is first asked for.
+
+    Attributes
+    ----------
+    name : str
+        What users call it, and the name of its record.
+    module : str
+        Its file in ``manifoldrf.experiments``, with ``Config``, ``SIZES`` and ``run``.
+    claim : str
+        What it shows, in one line. Measured numbers belong into records, not here.
+    about : str
+        What it does, in two or three sentences.
+    columns : str
+        What its tables mean.
+    figures : mapping of str to str
+        Stem of a picture's file name, which begins with the name of the experiment -> "module:function" in
+        ``manifoldrf.report``.
+    hidden : mapping of str to set of str
+        Table -> columns that would not fit a terminal.
+    drawn : set of str
+        Tables that are too long to be printed; pictures show them.
+
+    Examples
+    --------
+    >>> CATALOGUE["teachers"].figures
+    {'teachers': 'figures:draw_teachers'}
+    """
+
+    name: str
+    module: str
+    claim: str
+    about: str
+    columns: str
+    figures: Mapping[str, str] = field(default_factory=dict)
+    hidden: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    drawn: frozenset[str] = frozenset()
+
+    def experiment(self) -> Any:
+        """The module of the experiment."""
+        return importlib.import_module(f"manifoldrf.experiments.{self.module}")
+
+    def sizes(self) -> Mapping[str, Any]:
+        """Name of a size -> settings of the experiment."""
+        sizes: Mapping[str, Any] = self.experiment().SIZES
+        return sizes
+
+    def draw(self, record: Record, folder: Path) -> list[Path]:
+        """Draw all pictures of a record into a folder and return their paths."""
+        return [self._drawer(stem)(record, folder / f"{stem}.png") for stem in self.figures]
+
+    def _drawer(self, stem: str) -> Draw:
+        """The function that draws one picture."""
+        module, _, function = self.figures[stem].partition(":")
+        found: Draw = getattr(importlib.import_module(f"manifoldrf.report.{module}"), function)
+        return found
+
+
+ENTRIES = (
+    Entry(
+        name="surfaces",
+        module="surfaces",
+        claim="The kernel at points never seen: the paper's recipe and the library's default on four surfaces.",
+        about=(
+            "The paper's first table: features are fitted on the sphere, the ellipsoid, the Möbius strip and the "
+            "torus, by the paper's recipe (Algorithm 1, its network) and by the library's default, which trains "
+            "nothing. Errors are taken at the nodes, as in the paper, and between points that no graph has seen; "
+            "times are compared with a dense eigendecomposition in the same run."
+        ),
+        columns=(
+            "r2, re, mse: of signatures on held-out starts. nodes, new points: relative Frobenius error of the "
+            "kernel at the nodes and between new points, after alignment; plain: without it. kernel ms: "
+            "milliseconds of a kernel between new points; speed up: seconds of the eigendecomposition over those. targets: "
+            "what the library promises, what was seen, whether it holds."
+        ),
+        figures={
+            "surfaces_fields": "surfaces:draw_fields",
+            "surfaces_kernels": "surfaces:draw_kernels",
+            "surfaces_diagnostics": "surfaces:draw_diagnostics",
+        },
+        hidden={"surfaces": frozenset({"re", "mse", "nodes_plain", "new_points_plain", "features"})},
+    ),
+    Entry(
+        name="ambient",
+        module="ambient",
+        claim="A few hundred features of the surface against thousands of the space around it, tuned.",
+        about=(
+            "Features of the Gaussian kernel of the space around (random Fourier, orthogonal, positive and more), "
+            "each with its best bandwidth, approximate the heat kernel of the four surfaces. Features of the "
+            "surface are set against them, from few to one for every node. The paper has neither Nystrom's "
+            "features nor GERF; they are here as well."
+        ),
+        columns=(
+            "best: every method at its best sigma; rmse and mae in units of 1e-4, error: relative Frobenius after "
+            "alignment, paper: the same in the paper. verdict: few features of the surface (mrf) against many of "
+            "the space around (ambient); gaussian limit: what no number of the latter can beat."
+        ),
+        figures={"ambient": "ambient:draw_ambient"},
+        hidden={
+            "best": frozenset(
+                {"rmse", "mae", "mean_re", "median_re"}
+                | {"paper_r2", "paper_rmse", "paper_mae", "paper_mean_re", "paper_median_re"}
+            ),
+            "verdict": frozenset({"ambient_features", "nystrom_features", "paper_method"}),
+        },
+        drawn=frozenset({"curves"}),
+    ),
+    Entry(
+        name="gaussian_grid",
+        module="gaussian_grid",
+        claim="Signatures on ever finer grids become Gaussian features, in 2 to 32 dimensions.",
+        about=(
+            "The paper's check of its theory: on wrap-around grids the signature of a node tends to the feature of "
+            "the Gaussian kernel, and inner products to the kernel itself. Exact signatures show the error of the "
+            "grid alone, random walks add their noise. Limits are periodised, as the grid is."
+        ),
+        columns=(
+            "summary: relative mean squared error of psi and of the kernel on the coarsest and the finest grid "
+            "(n nodes an axis, d dimensions), exact, by walks and by counts; noise: what walks predict; plain: "
+            "against limits that are not periodised. constants: the factors before both limits, and how well they "
+            "fit."
+        ),
+        figures={
+            "gaussian_grid_errors": "grids:draw_grid_errors",
+            "gaussian_grid_convergence": "grids:draw_grid_convergence",
+            "gaussian_grid_signatures": "grids:draw_grid_signatures",
+            "gaussian_grid_saddle": "grids:draw_saddle",
+        },
+        hidden={"constants": frozenset({"log10_for_psi", "log10_for_kernel"})},
+        drawn=frozenset({"errors"}),
+    ),
+    Entry(
+        name="surface_graphs",
+        module="surface_graphs",
+        claim="The graphs below the features: how close their heat kernel is to that of the surface.",
+        about=(
+            "Heat graphs of the four surfaces are compared with the surface's own heat kernel, analytic on the "
+            "sphere and from a finer graph elsewhere. On the sphere the paper's neighbour graph is compared too, "
+            "with more and more nodes."
+        ),
+        columns=(
+            "surfaces: error of the heat kernel at new points, with known node weights and from the points only "
+            "(the reference is exact on the sphere, a finer graph elsewhere); t of tau: heat time of the paper's "
+            "20 steps. convergence: error at the nodes of the sphere."
+        ),
+        figures={"surface_graphs": "figures:draw_surface_graphs"},
+        hidden={"surfaces": frozenset({"nodes", "neighbours", "components", "reference"})},
+    ),
+    Entry(
+        name="teachers",
+        module="teachers",
+        claim="Counted walkers are many times more accurate than the paper's walks, and exact rows cost less.",
+        about=(
+            "Every way to compute signatures, on the paper's graphs and at equal numbers of steps: the paper's "
+            "Algorithm 1 and its variants, counted walkers, and the exact teachers."
+        ),
+        columns=(
+            "teachers: relative error of signature rows for exp(-20 L), the error that walks predict of "
+            "themselves, and milliseconds per start on one core. Steps of the exact teachers are products with "
+            "entries of W. The picture has smaller budgets of steps too."
+        ),
+        figures={"teachers": "figures:draw_teachers"},
+        hidden={"teachers": frozenset({"budget"})},
+        drawn=frozenset({"budgets"}),
+    ),
+)
+CATALOGUE = {entry.name: entry for entry in ENTRIES}

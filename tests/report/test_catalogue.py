@@ -1,0 +1,70 @@
+"""The list of experiments leads to their code, and only when it is asked for."""
+
+import importlib.util
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from manifoldrf.experiments.record import Record
+from manifoldrf.report.catalogue import CATALOGUE, ENTRIES, Entry
+
+
+def present(*modules):
+    """Skip a test of an experiment whose code is not there."""
+    for module in modules:
+        if importlib.util.find_spec(f"manifoldrf.{module}") is None:
+            pytest.skip(f"there is no manifoldrf.{module}")
+
+
+def test_names_are_unique_and_in_order():
+    assert list(CATALOGUE) == ["surfaces", "ambient", "gaussian_grid", "surface_graphs", "teachers"]
+    assert len(ENTRIES) == len(CATALOGUE)
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_every_experiment_has_its_sizes_and_a_run(entry):
+    present(f"experiments.{entry.module}")
+    assert set(entry.sizes()) == {"smoke", "paper"}
+    assert all(isinstance(config, entry.experiment().Config) for config in entry.sizes().values())
+    assert callable(entry.experiment().run)
+
+
+@pytest.mark.parametrize(
+    ("entry", "stem"), [(e, s) for e in ENTRIES for s in e.figures], ids=lambda value: getattr(value, "name", value)
+)
+def test_every_picture_is_named_after_its_experiment_and_has_a_function(entry, stem):
+    module, function = entry.figures[stem].split(":")
+    present(f"report.{module}")
+    assert stem.startswith(entry.name)
+    assert callable(getattr(importlib.import_module(f"manifoldrf.report.{module}"), function))
+
+
+def test_claims_are_one_sentence():
+    for entry in ENTRIES:
+        assert len(entry.claim) <= 110
+        assert entry.claim.endswith(".")
+
+
+def test_pictures_are_drawn_from_the_record_into_the_folder(monkeypatch, tmp_path):
+    drawn = []
+
+    def draw(record, path):
+        drawn.append((record.name, path))
+        return path
+
+    monkeypatch.setitem(sys.modules, "manifoldrf.report.toy", SimpleNamespace(draw=draw))
+    entry = Entry("toy", "toy", "claim", "about", "columns", figures={"toy_a": "toy:draw", "toy_b": "toy:draw"})
+    paths = entry.draw(Record("toy", {}, {}, 0.0), tmp_path)
+    assert paths == [tmp_path / "toy_a.png", tmp_path / "toy_b.png"]
+    assert drawn == [("toy", path) for path in paths]
+
+
+def test_the_catalogue_loads_no_experiment_before_it_is_asked_for():
+    code = (
+        "import sys, manifoldrf.report.catalogue; "
+        "print([m for m in sys.modules if m.startswith(('manifoldrf.experiments.', 'matplotlib', 'torch'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['manifoldrf.experiments.record']"
