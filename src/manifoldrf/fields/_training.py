@@ -30,7 +30,7 @@ from manifoldrf.fields.mlp_options import MlpOptions, TrainingInfo
 from manifoldrf.metrics import errors_of
 from manifoldrf.signatures._engines import Progress
 
-_ROWS_AT_ONCE = 4096  # in a forward and backward pass: layers of 2 MB stay in the cache
+_ROWS_AT_ONCE = 1024  # in a forward and backward pass: layers of half a MB stay in the cache of one core
 _PAIRS_AT_ONCE = 65_536  # whose inputs are computed together
 _EPOCHS_BETWEEN = 10  # checkpoints
 # The rate climbs from a tenth of its peak during this share of the steps, then falls to a thousandth on a cosine.

@@ -84,7 +84,7 @@ ENTRIES = (
         columns=(
             "r2, re, mse: of signatures on held-out starts. nodes, new points: relative Frobenius error of the "
             "kernel at the nodes and between new points, after alignment; plain: without it. kernel ms: "
-            "milliseconds of a kernel between new points; speed up: seconds of the eigendecomposition over those. targets: "
+            "of a kernel between new points; speed up: time of the eigendecomposition over that. targets: "
             "what the library promises, what was seen, whether it holds."
         ),
         figures={
