@@ -12,14 +12,15 @@ TORCH_FLAGS ?=
 export OMP_WAIT_POLICY := passive
 export MPLBACKEND := Agg
 
-.PHONY: help setup demo test test-all lint format bench docs clean
+.PHONY: help setup demo results test test-all lint format bench docs clean
 
 help:
 	@echo "make setup     create .venv and install everything, pinned (done by all the others)"
-	@echo "make demo      features, graphs and teachers on four surfaces: tables, pictures in $(OUT)/"
+	@echo "make demo      the paper's first table at a small size: paper beside ours, pictures in $(OUT)/"
 	@echo "make test      the tests (minutes)          make test-all  with the slow sweeps"
 	@echo "make lint      ruff and mypy                make bench     speed and memory, as ratios"
-	@echo "make docs      the documentation            make clean     remove what make created"
+	@echo "make docs      the documentation            make results   the results page, from docs/records"
+	@echo "make clean     remove what make created"
 
 setup: $(STAMP)
 
@@ -32,6 +33,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: setup
 	$(BIN)/manifoldrf demo --out $(OUT)
+
+results: setup
+	$(BIN)/manifoldrf results
 
 test: setup
 	$(BIN)/python -m pytest -n 2 -m "not slow"

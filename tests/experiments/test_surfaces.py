@@ -7,10 +7,11 @@ import pytest
 
 from manifoldrf import (
     DiffusionKernel,
+    GraphOptions,
     HeatKernel,
+    ManifoldRandomFeatures,
     Sphere,
     compute_signatures,
-    heat_graph,
     knn_graph,
     relative_error,
 )
@@ -77,14 +78,15 @@ def test_the_heat_kernel_is_right_at_new_points_in_absolute_units(record):
 
 
 def test_figures_agree_with_a_direct_computation(record):
-    """The sphere's kernel of all nodes at new points, from the drawn arrays and formulas alone."""
+    """The sphere's row, from features made here and the formula of the error."""
     sphere = Sphere()
     queries = sphere.sample(60, seed=0)
-    graph = heat_graph(sphere.grid(500), 0.16, weights=sphere.grid_weights(500))
-    exact = HeatKernel(0.16).matrix(graph, per_volume=True)
-    analytic = sphere.heat_kernel(graph.points, graph.points, 0.16)
-    assert relative_error(exact, analytic) < 0.03
-    assert not set(map(tuple, queries)) & set(map(tuple, graph.points))
+    options = GraphOptions(weights=sphere.grid_weights(500))
+    features = ManifoldRandomFeatures(HeatKernel(0.16), n_features="all", graph=options, random_state=0)
+    phi = features.fit(sphere.grid(500)).transform(queries)
+    exact = sphere.heat_kernel(queries, queries, 0.16)
+    error = np.linalg.norm(phi @ phi.T - exact) / np.linalg.norm(exact)
+    assert rows_of(record, METHODS[-1])["sphere"]["new_points_plain"] == pytest.approx(error, rel=1e-6)
 
 
 def test_arrays_are_those_of_the_graph_in_the_papers_unit(record):
