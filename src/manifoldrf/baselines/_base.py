@@ -1,0 +1,201 @@
+"""What baselines share: the interface of :class:`ManifoldRandomFeatures`, products that treat rows alike."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.spatial.distance import cdist
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from manifoldrf._random import Streams
+from manifoldrf._threads import map_threads
+from manifoldrf._validation import POSITIVE, FloatArray, check_columns, check_jobs, check_points, check_real
+from manifoldrf.features._kernel_access import KernelAccess
+from manifoldrf.features._products import _blas, product
+
+_ENTRIES_AT_ONCE = 2**22  # of features, made in a chunk: 32 MB
+_BLOCK = 64  # rows of one product; larger blocks cost single queries more, smaller ones are slower
+
+
+class AbstractBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
+    """A transformer whose inner products are a kernel: phi(x) . phi(y) ~ K(x, y).
+
+    A class supplies ``_fit``, ``_rows``, ``_exact`` and ``n_features_out_``.
+    """
+
+    random_state: Any
+
+    @abstractmethod
+    def _fit(self, points: Any, streams: Streams) -> None:
+        """Check the parameters and draw what is random."""
+
+    @abstractmethod
+    def _rows(self, points: FloatArray) -> FloatArray:
+        """Features of points, (q, m); a row must not depend on the others."""
+
+    @abstractmethod
+    def _exact(self, points: FloatArray, others: FloatArray) -> FloatArray:
+        """The kernel that the features approximate, (len(points), len(others))."""
+
+    @property
+    @abstractmethod
+    def n_features_out_(self) -> int:
+        """Number of features."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Check the parameters, look at the data, and draw what is random.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        y : ignored
+        """
+        del y
+        self._fit(self._check_data(X), Streams.from_seed(self.random_state))
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Features of points.
+
+        Parameters
+        ----------
+        X : array-like of shape (q, d)
+
+        Returns
+        -------
+        features : array of shape (q, m)
+            Of the float type of ``X``.
+        """
+        points, dtype = self._check_queries(X)
+        features = np.zeros((len(points), self.n_features_out_), dtype)
+        for span in self._spans(len(points)):
+            features[span] = self._rows(points[span])
+        return features
+
+    def kernel_matrix(self, Z: Any, Y: Any = None) -> FloatArray:
+        """phi(z) . phi(y), shape (len(Z), len(Y)); between the points of ``Z`` without ``Y``.
+
+        ``features.kernel(Z, Y)`` is the same.
+        """
+        points, dtype = self._check_queries(Z)
+        left = self._rows(points)
+        right = left if Y is None else self._rows(self._check_queries(Y)[0])
+        return product(left, right, check_jobs(-1)).astype(dtype, copy=False)
+
+    def exact_kernel(self, Z: Any, Y: Any = None) -> FloatArray:
+        """The kernel that the features approximate, shape (len(Z), len(Y))."""
+        points, dtype = self._check_queries(Z)
+        others = points if Y is None else self._check_queries(Y)[0]
+        return self._exact(points, others).astype(dtype, copy=False)
+
+    def matvec(self, Z: Any, v: ArrayLike) -> FloatArray:
+        """K v = phi(Z) (phi(Z)^T v) in time proportional to the number of points.
+
+        Parameters
+        ----------
+        Z : array-like of shape (q, d)
+        v : array-like of shape (q,) or (q, c)
+        """
+        points, dtype = self._check_queries(Z)
+        columns = check_columns(v, "v", len(points))
+        spans = list(self._spans(len(points)))
+        total = np.zeros((self.n_features_out_, columns.shape[1]))
+        for span in spans:
+            rows = self._rows(points[span])
+            total += rows.T @ columns[span]
+        if len(spans) == 1:
+            result = rows @ total
+        else:
+            result = np.concatenate([self._rows(points[span]) @ total for span in spans])
+        return np.asarray(result[:, 0] if np.ndim(v) == 1 else result, dtype=dtype)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:  # scikit-learn's name for it
+        return self.n_features_out_
+
+    def _check_data(self, X: Any) -> Any:
+        return check_points(validate_data(self, X, dtype=np.float64), "X")
+
+    def _check_queries(self, Z: Any) -> tuple[FloatArray, Any]:
+        """Points as float64, and the type that results are to have."""
+        check_is_fitted(self)
+        points = validate_data(self, Z, dtype=(np.float64, np.float32), reset=False)
+        return self._inspect(check_points(points, "Z")), points.dtype
+
+    def _inspect(self, points: FloatArray) -> FloatArray:
+        """Points as the features want them."""
+        return points
+
+    def _spans(self, n: int) -> Iterator[slice]:
+        size = max(1, _ENTRIES_AT_ONCE // self.n_features_out_)
+        return (slice(start, start + size) for start in range(0, n, size))
+
+
+class KernelMethodMixin:
+    """``features.kernel(Z, Y)`` for classes without a parameter of that name."""
+
+    def kernel(self, Z: Any, Y: Any = None) -> FloatArray:
+        """phi(z) . phi(y), shape (len(Z), len(Y)); between the points of ``Z`` without ``Y``."""
+        return self.kernel_matrix(Z, Y)  # type: ignore[attr-defined, no-any-return]
+
+
+class KernelParameterMixin:
+    """``features.kernel`` is the parameter and, called with points, the kernel of the features."""
+
+    kernel = KernelAccess()
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002  (scikit-learn's signature)
+        """Parameters by name."""
+        params: dict[str, Any] = super().get_params(deep)  # type: ignore[misc]
+        return params | {"kernel": self.__dict__["kernel"]}
+
+
+class AbstractGaussianBaseline(KernelMethodMixin, AbstractBaseline):
+    """Features of the Gaussian kernel exp(-|x - y|^2 / (2 sigma^2))."""
+
+    n_features: int
+    sigma: float
+
+    def _fit(self, points: Any, streams: Streams) -> None:
+        self.sigma_ = check_real(self.sigma, "sigma", POSITIVE)
+        self._draw(points, streams)
+
+    @abstractmethod
+    def _draw(self, points: FloatArray, streams: Streams) -> None:
+        """Check the other parameters and draw what is random; ``sigma_`` is known."""
+
+    def _exact(self, points: FloatArray, others: FloatArray) -> FloatArray:
+        return gaussian_kernel(points, others, self.sigma_)
+
+
+def gaussian_kernel(points: FloatArray, others: FloatArray, sigma: float) -> FloatArray:
+    """exp(-|x - y|^2 / (2 sigma^2)), shape (len(points), len(others))."""
+    with np.errstate(over="ignore"):  # a distance beyond the range of doubles is a kernel of zero
+        return np.asarray(np.exp(-cdist(points / sigma, others / sigma, "sqeuclidean") / 2))
+
+
+def rowwise_product(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Left times right; a row of the result has the same bits whatever rows stand beside it.
+
+    A library's matrix product rounds otherwise for other shapes and other numbers of threads. Here it sees blocks
+    of one shape only, filled up with zeros, and one thread for each.
+    """
+    result = np.zeros((len(left), right.shape[1]))
+
+    def work(start: int) -> None:
+        rows = left[start : start + _BLOCK]
+        block = np.zeros((_BLOCK, left.shape[1]))
+        block[: len(rows)] = rows
+        result[start : start + _BLOCK] = (block @ right)[: len(rows)]
+
+    with _blas().limit(limits=1):
+        map_threads(work, range(0, len(left), _BLOCK), check_jobs(-1))
+    return result

@@ -1,0 +1,176 @@
+"""The bandwidth that brings a baseline closest to a given kernel."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+
+from manifoldrf._validation import POSITIVE, FloatArray, check_points, check_vector, reject
+from manifoldrf.features.fitting import FeatureWarning
+from manifoldrf.geometry.neighbors import NeighborSearch, without_self
+from manifoldrf.metrics import relative_error
+
+__all__ = ["BandwidthSearch", "tune_bandwidth"]
+
+_COARSE, _FINE = 20, 7  # values of the first grid, and of each refinement
+_REFINEMENTS = 2  # each divides the spacing by 4: from about 30 % to about 2 %
+
+
+@dataclass(frozen=True, eq=False)
+class BandwidthSearch:
+    """What a search over the bandwidth found.
+
+    Attributes
+    ----------
+    sigma : float
+        The best one.
+    error : float
+        Relative Frobenius error of the kernel there, after the alignment.
+    table : tuple of (float, float)
+        Every sigma that was tried, in increasing order, and its error.
+    features : estimator
+        Fitted, with the best sigma.
+
+    Examples
+    --------
+    >>> from manifoldrf.baselines import BandwidthSearch
+    >>> BandwidthSearch(sigma=1.0, error=0.1, table=((1.0, 0.1),), features=None).sigma
+    1.0
+    """
+
+    sigma: float
+    error: float
+    table: tuple[tuple[float, float], ...]
+    features: Any
+
+
+def tune_bandwidth(
+    features: Any,
+    X: ArrayLike,
+    target: ArrayLike,
+    *,
+    points: ArrayLike | None = None,
+    sigmas: ArrayLike | None = None,
+    alignment: str | None = "frobenius",
+) -> BandwidthSearch:
+    """Choose ``sigma`` of an estimator by its kernel's distance to a target.
+
+    The same random numbers are used for every sigma: where the estimator has ``random_state=None``, those of the
+    seed 0. Warnings of too few features are not shown; the table says it.
+
+    Parameters
+    ----------
+    features : estimator
+        With a parameter ``sigma``; it is cloned, not changed.
+    X : array-like of shape (n, d)
+        What it is fitted on.
+    target : array-like of shape (q, q)
+        Values of the kernel between the points.
+    points : array-like of shape (q, d), optional
+        Where kernels are compared; ``X`` by default.
+    sigmas : array-like, optional
+        Values to try. By default 20 from half the median distance of nearest neighbours to the diagonal of the
+        box around the data, then two refinements between the neighbours of the best.
+    alignment : {"frobenius", "least squares"} or None, default="frobenius"
+        As in :func:`relative_error`.
+
+    Returns
+    -------
+    BandwidthSearch
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manifoldrf.baselines import Nystrom, tune_bandwidth
+    >>> X = np.random.default_rng(0).standard_normal((60, 2))
+    >>> target = np.exp(-((X[:, None] - X[None]) ** 2).sum(axis=2) / (2 * 0.5**2))
+    >>> bool(abs(tune_bandwidth(Nystrom(), X, target).sigma - 0.5) < 0.02)
+    True
+    """
+    if not hasattr(features, "get_params") or "sigma" not in features.get_params(deep=False):
+        reject("features", "an estimator with a parameter `sigma`", repr(features), TypeError)
+    data = check_points(X, "X")
+    places = data if points is None else check_points(points, "points", n_columns=data.shape[1])
+    reference = check_points(target, "target")
+    if reference.shape != (len(places), len(places)):
+        reject("target", f"of shape {(len(places), len(places))}, one row for each point", reference.shape)
+    search = _Search(features, data, places, reference, alignment)
+    if sigmas is not None:
+        search.try_all(_check_sigmas(sigmas))
+    else:
+        search.try_all(default_sigmas(data))
+        for _ in range(_REFINEMENTS):
+            search.refine()
+    return search.result()
+
+
+class _Search:
+    """Errors by sigma, as far as they are known."""
+
+    def __init__(self, features: Any, data: FloatArray, places: FloatArray, target: FloatArray, how: Any) -> None:
+        self._features = features
+        self._data, self._places = data, places
+        self._target, self._how = target, how
+        self._errors: dict[float, float] = {}
+
+    def _fitted(self, sigma: float) -> Any:
+        changes: dict[str, Any] = {"sigma": sigma}
+        if self._features.get_params(deep=False).get("random_state", 0) is None:
+            changes["random_state"] = 0
+        return clone(self._features).set_params(**changes).fit(self._data)
+
+    def try_all(self, sigmas: FloatArray) -> None:
+        """Measure the errors of those that are not known yet."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FeatureWarning)
+            for sigma in map(float, sigmas):
+                if sigma not in self._errors:
+                    found = self._fitted(sigma).kernel_matrix(self._places)
+                    self._errors[sigma] = relative_error(found, self._target, alignment=self._how)
+
+    def refine(self) -> None:
+        """Try values between the neighbours of the best."""
+        tried = sorted(self._errors)
+        place = tried.index(self._best)
+        low, high = tried[max(place - 1, 0)], tried[min(place + 1, len(tried) - 1)]
+        self.try_all(np.geomspace(low, high, _FINE + 2)[1:-1])
+
+    @property
+    def _best(self) -> float:
+        return min(sorted(self._errors), key=lambda sigma: self._errors[sigma])
+
+    def result(self) -> BandwidthSearch:
+        """The best, with an estimator fitted again: those tried are not kept."""
+        best = self._best
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FeatureWarning)
+            fitted = self._fitted(best)
+        return BandwidthSearch(best, self._errors[best], tuple(sorted(self._errors.items())), fitted)
+
+
+def _check_sigmas(sigmas: ArrayLike) -> FloatArray:
+    if np.ndim(sigmas) != 1 or np.size(sigmas) == 0:
+        reject("sigmas", "a vector of at least one number", f"shape {np.shape(sigmas)}")
+    return check_vector(sigmas, "sigmas", np.size(sigmas), POSITIVE)
+
+
+def default_sigmas(points: FloatArray) -> FloatArray:
+    """From half the median distance of nearest neighbours to the diagonal of the box, evenly in the logarithm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manifoldrf.baselines.tuning import default_sigmas
+    >>> default_sigmas(np.arange(11.0)[:, None])[[0, -1]].tolist()
+    [0.5, 10.0]
+    """
+    widest = float(np.linalg.norm(np.ptp(points, axis=0)))
+    if not widest > 0:
+        reject("X", "at least two different points, or give `sigmas`", f"{len(points)} equal point(s)")
+    gaps = without_self(*NeighborSearch(points).knn(points, 2))[0]
+    gaps = gaps[gaps > 0]  # of points that coincide the distance says nothing
+    narrowest = float(np.median(gaps)) / 2 if gaps.size else widest / 100
+    return np.geomspace(narrowest, widest, _COARSE)
