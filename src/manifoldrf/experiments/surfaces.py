@@ -90,6 +90,7 @@ def run(config: Config, progress: Progress = lambda what, done, total: None) -> 
     (the surface's own kernel in the place of the graph's), ``spectral`` and, at the paper's size, ``targets``.
     """
     start = time.perf_counter()
+    progress("compiling, a minute after a new installation", 0, 1)
     _compile(config)
     tables: dict[str, list[dict[str, Any]]] = {"surfaces": []}  # comes first
     arrays: dict[str, FloatArray] = {}
