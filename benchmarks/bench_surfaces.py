@@ -119,7 +119,7 @@ def new_points(name: str) -> Any:
 
 @functools.cache
 def reference(name: str, n_nodes: int) -> Any:
-    """Heat kernel between the new points: the sphere's own, else of a four times finer graph with twice the steps."""
+    """Heat kernel between the new points: the sphere's own, else of a four times finer graph."""
     return reference_kernel(SURFACES[name][0], new_points(name), T, n_nodes, factor=4)
 
 

@@ -1,12 +1,11 @@
 """Baselines by eigenvectors: spectral features of a kernel on a graph, and diffusion maps."""
 
 import functools
-import warnings
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._random import SeedLike, Streams
 from manifoldrf._validation import (
@@ -15,21 +14,19 @@ from manifoldrf._validation import (
     check_flag,
     check_integer,
     check_jobs,
-    check_points,
     check_real,
     reject,
 )
 from manifoldrf.baselines._base import AbstractBaseline, KernelMethodMixin, KernelParameterMixin
 from manifoldrf.baselines._eigen import SpectralMap, Spectrum
-from manifoldrf.features._notices import warn_user
+from manifoldrf.features._notices import warnings_at_users_line
 from manifoldrf.features._params import FrozenParamsMixin
 from manifoldrf.features._products import product
-from manifoldrf.features.plans import coordinates_of
+from manifoldrf.features.plans import check_space
 from manifoldrf.features.proximity import warn_of_far
 from manifoldrf.features.spaces import Space, prepare_space
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 
@@ -48,19 +45,12 @@ class _AbstractSpectral(AbstractBaseline):
     graph: Any
 
     def _check_data(self, X: Any) -> Any:
-        if not isinstance(X, TriangleMesh | AbstractManifold | Graph):
-            return check_points(validate_data(self, X, dtype=np.float64, ensure_min_samples=2), "X")
-        self.n_features_in_ = coordinates_of(X)
-        self.__dict__.pop("feature_names_in_", None)
-        return X
+        return check_space(self, X)
 
     def _prepare(self, data: Any, kernel: Any, graph: Any, streams: Streams) -> Space:
         """The graph and the units, with warnings at the user's line."""
-        with warnings.catch_warnings(record=True) as caught:
-            space = prepare_space(data, kernel, graph, streams, check_jobs(-1))
-        for warning in caught:
-            warn_user(str(warning.message), warning.category)
-        return space
+        with warnings_at_users_line():
+            return prepare_space(data, kernel, graph, streams, check_jobs(-1))
 
     def _decompose(self, space: Space, spectrum: Spectrum, skip: int = 0) -> None:
         """Make the map of the eigenpairs after the first ``skip``."""

@@ -27,7 +27,7 @@ from manifoldrf.baselines.positive import GERF, PORF, PRF
 from manifoldrf.baselines.tuning import BandwidthSearch, tune_bandwidth
 from manifoldrf.experiments.record import Record
 from manifoldrf.experiments.surface_graphs import SURFACES
-from manifoldrf.features._products import _blas
+from manifoldrf.features._products import blas_library
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.geometry.builders import knn_graph
@@ -153,7 +153,7 @@ def run(config: Config, progress: Progress = lambda what, done, total: None) -> 
     """
     # Products have threads of their own. Those of the library would only wait for each other in thousands of small
     # calls: several times longer on a busy machine.
-    with _blas().limit(limits=1):
+    with blas_library().limit(limits=1):
         return _run(config, progress)
 
 

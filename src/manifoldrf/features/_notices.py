@@ -2,8 +2,10 @@
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-_OURS = ("manifoldrf.", "sklearn.")  # scikit-learn wraps the methods of estimators
+_OURS = ("manifoldrf.", "sklearn.", "contextlib")  # scikit-learn wraps the methods of estimators
 
 
 def warn_user(text: str, category: type[Warning]) -> None:
@@ -12,3 +14,12 @@ def warn_user(text: str, category: type[Warning]) -> None:
     while sys._getframe(depth).f_globals.get("__name__", "").startswith(_OURS) and sys._getframe(depth).f_back:
         depth += 1
     warnings.warn(text, category, stacklevel=depth + 1)
+
+
+@contextmanager
+def warnings_at_users_line() -> Iterator[None]:
+    """Warnings of the block are shown when it ends, at the line of the caller outside the library."""
+    with warnings.catch_warnings(record=True) as caught:
+        yield
+    for warning in caught:
+        warn_user(str(warning.message), warning.category)

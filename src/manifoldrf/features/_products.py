@@ -45,12 +45,12 @@ def _symmetric(rows: FloatArray, n_jobs: int) -> FloatArray:
         if first != second:
             result[second, first] = block.T
 
-    with _blas().limit(limits=1), thread_pool(n_jobs) as pool:
+    with blas_library().limit(limits=1), thread_pool(n_jobs) as pool:
         list(pool.map(work, combinations_with_replacement(spans, 2)))
     return result
 
 
 @functools.cache
-def _blas() -> Any:
+def blas_library() -> Any:
     """The library of matrix products, whose threads can be limited."""
     return ThreadpoolController().select(user_api="blas")

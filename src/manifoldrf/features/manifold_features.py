@@ -1,7 +1,6 @@
 """Features of points on a space, seen or not, as a scikit-learn transformer."""
 
 import functools
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -22,20 +21,18 @@ from manifoldrf._validation import (
     check_points,
 )
 from manifoldrf.features._kernel_access import KernelAccess
-from manifoldrf.features._notices import warn_user
+from manifoldrf.features._notices import warnings_at_users_line
 from manifoldrf.features._params import FrozenParamsMixin
 from manifoldrf.features._products import product
 from manifoldrf.features._state import restore, state_of, summarise
 from manifoldrf.features.errors import ErrorEstimate, graph_error
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.fitting import Fitted, fit_features, warn_of_graph
-from manifoldrf.features.plans import coordinates_of, make_plan
+from manifoldrf.features.plans import check_space, make_plan
 from manifoldrf.features.proximity import warn_of_far
 from manifoldrf.features.spaces import prepare_space
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.manifolds import AbstractManifold
-from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 
 __all__ = ["ManifoldRandomFeatures"]
@@ -216,24 +213,13 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         y : ignored
         """
         del y
-        space_like = self._check_space(X)
+        space_like = check_space(self, X)
         streams, jobs = Streams.from_seed(self.random_state), check_jobs(self.n_jobs)
         plan = make_plan(self.get_params(deep=False), streams, jobs)
-        with warnings.catch_warnings(record=True) as caught:  # to be shown at the user's line
+        with warnings_at_users_line():
             space = prepare_space(space_like, self.__dict__["kernel"], self.graph, streams, jobs)
-        for warning in caught:
-            warn_user(str(warning.message), warning.category)
         self._keep(fit_features(space, plan), streams)
         return self
-
-    def _check_space(self, X: Any) -> Any:
-        """The space, with the number of its coordinates noted as scikit-learn asks for."""
-        if isinstance(X, TriangleMesh | AbstractManifold | Graph):
-            self.n_features_in_ = coordinates_of(X)
-            if hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
-            return X
-        return validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
 
     def _keep(self, fitted: Fitted, streams: Streams) -> None:
         self.map_ = fitted.features

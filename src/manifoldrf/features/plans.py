@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import validate_data
 
 from manifoldrf._random import Streams
-from manifoldrf._validation import check_flag, check_integer, check_option, reject
+from manifoldrf._validation import check_flag, check_integer, check_option, check_points, reject
 from manifoldrf.fields.data import Teaching
 from manifoldrf.fields.mlp_options import MlpOptions
 from manifoldrf.fields.quadrature import METHODS
@@ -138,7 +139,17 @@ def _to_terminal(what: str, done: int, total: int) -> None:
     sys.stderr.flush()
 
 
-def coordinates_of(space: TriangleMesh | AbstractManifold | Graph) -> int:
+def check_space(estimator: Any, X: Any) -> Any:
+    """What is fitted, with the number of coordinates noted as scikit-learn asks for."""
+    if not isinstance(X, TriangleMesh | AbstractManifold | Graph):
+        return check_points(validate_data(estimator, X, dtype=np.float64, ensure_min_samples=2), "X")
+    estimator.n_features_in_ = _coordinates_of(X)
+    if hasattr(estimator, "feature_names_in_"):
+        del estimator.feature_names_in_
+    return X
+
+
+def _coordinates_of(space: TriangleMesh | AbstractManifold | Graph) -> int:
     """Number of coordinates of a point."""
     if isinstance(space, AbstractManifold):
         return space.ambient_dim
