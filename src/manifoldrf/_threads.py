@@ -1,6 +1,8 @@
 """Threads for compiled code that releases the interpreter."""
 
-from collections.abc import Callable, Iterator, Sequence
+import functools
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +16,21 @@ def thread_pool(n_jobs: int) -> Iterator[ThreadPoolExecutor]:
         yield pool
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def quick_map(function: Callable[[Any], Any], items: Iterable[Any], n_jobs: int) -> list[Any]:
+    """Results of a function in the order of the items, by threads that stay, for work of a few milliseconds.
+
+    New threads cost .6 ms, which is a tenth of the time of a kernel between 512 points. The function must not call
+    this itself: it could wait for threads that wait for it.
+    """
+    return list(_lasting_pool(n_jobs, os.getpid()).map(function, items))
+
+
+@functools.cache
+def _lasting_pool(n_jobs: int, process: int) -> ThreadPoolExecutor:
+    """Threads of one process: a copy of it has none."""
+    return ThreadPoolExecutor(n_jobs, thread_name_prefix=f"manifoldrf-{process}")
 
 
 def map_threads(function: Callable[[Any], Any], items: Sequence[Any], n_jobs: int) -> list[Any]:

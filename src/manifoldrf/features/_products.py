@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
-from manifoldrf._threads import thread_pool
+from manifoldrf._threads import quick_map
 from manifoldrf._validation import FloatArray
 
 _DENSE_SHARE = 0.05  # of nonzeros, above which dense products are quicker than sparse ones
@@ -45,8 +45,8 @@ def _symmetric(rows: FloatArray, n_jobs: int) -> FloatArray:
         if first != second:
             result[second, first] = block.T
 
-    with blas_library().limit(limits=1), thread_pool(n_jobs) as pool:
-        list(pool.map(work, combinations_with_replacement(spans, 2)))
+    with blas_library().limit(limits=1):
+        quick_map(work, combinations_with_replacement(spans, 2), n_jobs)
     return result
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 from scipy.spatial import cKDTree
 
-from manifoldrf._threads import thread_pool
+from manifoldrf._threads import quick_map
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.fields._products import add_product
 from manifoldrf.fields.abstract_field import AbstractField
@@ -110,8 +110,7 @@ def _over_queries(work: Callable[[FloatArray, tuple[int, int]], None], shape: An
     """An array of zeros that work fills, some rows per task."""
     out = np.zeros(shape)
     edges = [*range(0, shape[0], _QUERIES_AT_ONCE), shape[0]]
-    with thread_pool(n_jobs) as pool:
-        list(pool.map(lambda span: work(out, span), pairwise(edges)))
+    quick_map(lambda span: work(out, span), pairwise(edges), n_jobs)
     return out
 
 

@@ -22,6 +22,7 @@ from manifoldrf.geometry.meshes import TriangleMesh
 # Above these, an inverted-file index is 7x faster than a k-d tree (200k x 15: 5.8 s against 40 s with a
 # twelfth of the lists probed). An eighth finds .987 of the neighbours among 60k Gaussian points in 12 dimensions,
 # the hardest cloud tried, where a twelfth finds .967; points on a manifold are easier.
+_FEW = 2048  # neighbours that are found sooner than threads can be started
 _ANN_MIN_DIM = 11
 _ANN_MIN_POINTS = 50_001
 _ANN_SHARE = 8
@@ -89,7 +90,8 @@ class NeighborSearch:
         return self._exact_knn(queries, k)
 
     def _exact_knn(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
-        distances, columns = self.tree.query(queries, k=k, workers=self.n_jobs)
+        workers = self.n_jobs if len(queries) * k > _FEW else 1
+        distances, columns = self.tree.query(queries, k=k, workers=workers)
         return distances.reshape(len(queries), k), columns.reshape(len(queries), k)
 
     def _metric_knn(self, metric: AbstractManifold, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
