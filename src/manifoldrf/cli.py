@@ -176,9 +176,11 @@ def _usage() -> Iterator[None]:
 def _plan(name: str, size: str, changes: Sequence[str]) -> list[tuple[Any, Any]]:
     """Catalogue entries with their settings; all are checked before any work."""
     from manifoldrf._validation import check_option
+    from manifoldrf.experiments.record import environment
     from manifoldrf.report.catalogue import CATALOGUE
 
     check_option(name, "NAME", [*CATALOGUE, "all"])
+    environment()  # notes the commit before the work, not after it
     plan = []
     for entry in CATALOGUE.values():
         if name in (entry.name, "all"):

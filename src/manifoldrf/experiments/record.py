@@ -1,6 +1,7 @@
 """What an experiment leaves behind: its settings, its numbers, and where they were measured."""
 
 import dataclasses
+import functools
 import importlib.metadata
 import json
 import os
@@ -42,7 +43,7 @@ class Record:
     config: dict[str, Any]
     tables: dict[str, list[dict[str, Any]]]
     seconds: float
-    environment: dict[str, str] = field(default_factory=lambda: environment())
+    environment: dict[str, str] = field(default_factory=lambda: dict(environment()))
     arrays: dict[str, FloatArray] = field(default_factory=dict)
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
@@ -100,8 +101,13 @@ def _check_plain(plain: Any) -> dict[str, Any]:
     return plain
 
 
+@functools.cache
 def environment() -> dict[str, str]:
-    """Versions, commit and machine, so that a number can be traced."""
+    """Versions, commit and machine, so that a number can be traced.
+
+    As they are when it is first asked for: the code of a checkout may change during a long run, and the code that
+    runs does not.
+    """
     versions = {name: importlib.metadata.version(name) for name in _PACKAGES}
     return versions | {
         "python": platform.python_version(),
