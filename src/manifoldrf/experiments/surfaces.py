@@ -133,9 +133,17 @@ def run(config: Config, progress: Progress = lambda what, done, total: None) -> 
 def _compile(config: Config) -> None:
     """Call everything once on a small sphere, so that no time holds a compilation."""
     small = dataclasses.replace(
-        config, n_nodes=400, n_starts=60, n_walks=10, epochs=1, n_queries=20, repeats=1, t=0.2
+        config,
+        n_nodes=400,
+        n_starts=60,
+        n_walks=10,
+        epochs=1,
+        n_queries=20,
+        n_features=100,
+        repeats=1,
+        t=0.2,
     )
-    surface = _Surface("sphere", dataclasses.replace(small, n_features=100), _Steps())
+    surface = _Surface("sphere", small, _Steps())
     surface.time_spectral()
     surface.fit_defaults()
     surface.fit_network()

@@ -28,7 +28,7 @@ _NO_REASON = "no reason known"
 _REASONS = {
     ("surfaces", "kernel_ms"): "another machine; times can be compared within one run only",
     ("surfaces", "speed_up"): "another machine and another eigendecomposition, both timed in this run",
-    ("surfaces", "paper's recipe, 1024 anchors"): "fewer anchors than the paper's, which are all nodes",
+    ("surfaces", "paper's network, our 1024 anchors"): "fewer anchors than the paper's, which are all nodes",
     ("ambient", "mrf"): "fewer features than the paper's, which has one for every node",
 }
 
@@ -130,6 +130,7 @@ def readme_table(records: Mapping[str, Record]) -> str:
         {
             **{name: row.get(name) for name in ("surface", "method", "r2", "re", "mse")},
             "kernel error, nodes": row.get("nodes"),
+            "surface's own, nodes": row.get("own_kernel"),
             "new points": row.get("new_points"),
             **{name: row.get(name) for name in ("fit_s", "kernel_ms", "speed_up")},
             **ambient.get((row.get("surface"), row["method"]), {}),
