@@ -39,10 +39,9 @@ from manifoldrf import (
     HeatKernel,
     ManifoldRandomFeatures,
     Sphere,
-    knn_graph,
     relative_error,
 )
-from manifoldrf.experiments.surface_graphs import SURFACES, reference_kernel
+from manifoldrf.experiments.surface_graphs import SURFACES, paper_graph, reference_kernel
 from manifoldrf.experiments.surfaces import PUBLISHED
 
 T, TAU, N_QUERIES = 0.02, 20.0, 512
@@ -155,12 +154,6 @@ def known_weights_rows(bench: Bench, name: str, n_features: int | str, limit: fl
     return [Row(f"heat kernel, {title} ({aligned:.4f} aligned)", plain, "<=", limit)]
 
 
-def paper_graph(bench: Bench, name: str) -> Any:
-    """The paper's graph of a surface."""
-    manifold, n_neighbors = SURFACES[name]
-    return knn_graph(manifold.grid(bench.n_nodes), n_neighbors=n_neighbors)
-
-
 def graph_errors(bench: Bench, title: str, model: Any) -> tuple[float, float]:
     """Errors of the kernel between nodes that were no starts, against that of the graph."""
     graph = model.graph_
@@ -172,7 +165,7 @@ def graph_errors(bench: Bench, title: str, model: Any) -> tuple[float, float]:
 
 def held_out_rows(bench: Bench, name: str) -> list[Row]:
     """The paper's kernel with the default field, at nodes whose signatures were not given."""
-    graph = paper_graph(bench, name)
+    graph = paper_graph(name, bench.n_nodes)
     n_starts = graph.n_nodes - N_QUERIES
     model = ManifoldRandomFeatures(DiffusionKernel(TAU), n_features="all", n_starts=n_starts, random_state=0)
     model.fit(graph)
@@ -223,7 +216,7 @@ def paper_rows(bench: Bench, name: str) -> list[Row]:
         n_starts=bench.n_nodes // 4,
         random_state=0,
         verbose=Progress(f"paper's recipe, {name}"),
-    ).fit(paper_graph(bench, name))
+    ).fit(paper_graph(name, bench.n_nodes))
     title = f"{name}, paper's recipe, {model.training_.epochs} epochs"
     plain, aligned = graph_errors(bench, title, model)
     r2 = model.training_.validation_r2
@@ -244,7 +237,7 @@ def log_rows(bench: Bench, name: str) -> list[Row]:
         n_starts=bench.n_nodes // 4,
         random_state=0,
         verbose=Progress(f"log-domain network, {name}"),
-    ).fit(paper_graph(bench, name))
+    ).fit(paper_graph(name, bench.n_nodes))
     title = f"{name}, log-domain network"
     plain, aligned = graph_errors(bench, title, model)
     return [

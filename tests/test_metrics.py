@@ -115,6 +115,14 @@ def test_a_constant_reference_has_no_share_of_variance():
     assert np.isnan(errors_of([[1.0, 2.0]], [[1.0, 1.0]]).r2)
 
 
+def test_an_unknown_alignment_is_named():
+    for function in (errors_of, relative_error):
+        with pytest.raises(
+            ValueError, match=r"`alignment` must be one of 'frobenius', .* Got 'best'"
+        ):
+            function([[1.0]], [[1.0]], alignment="best")
+
+
 @pytest.mark.parametrize("clamp", [0.0, -1.0, np.nan])
 def test_a_clamp_must_be_positive(clamp):
     with pytest.raises(ValueError, match="`clamp` must be a number in"):

@@ -56,9 +56,7 @@ def relative_error(K: ArrayLike, reference: ArrayLike, *, alignment: str | None 
     >>> round(relative_error([[1.1]], [[1.0]]), 6)
     0.1
     """
-    found, exact = _pair(K, reference)
-    if alignment is not None:
-        found = align(found, exact, alignment)
+    found, exact = _aligned_pair(K, reference, alignment)
     return _relative(found - exact, exact)
 
 
@@ -121,9 +119,7 @@ def errors_of(K: ArrayLike, reference: ArrayLike, *, alignment: str | None = Non
     (0.025, 0.0, 0.025)
     """
     check_real(clamp, "clamp", POSITIVE)
-    found, exact = _pair(K, reference)
-    if alignment is not None:
-        found = align(found, exact, alignment)
+    found, exact = _aligned_pair(K, reference, alignment)
     difference = found - exact
     size = np.abs(difference)
     relative = size / np.maximum(np.abs(exact), clamp)
@@ -137,6 +133,13 @@ def errors_of(K: ArrayLike, reference: ArrayLike, *, alignment: str | None = Non
         median_re=float(np.median(relative)),
         frobenius=_relative(difference, exact),
     )
+
+
+def _aligned_pair(K: ArrayLike, reference: ArrayLike, alignment: str | None) -> tuple[FloatArray, FloatArray]:
+    found, exact = _pair(K, reference)
+    if alignment is None:
+        return found, exact
+    return align(found, exact, check_option(alignment, "alignment", ALIGNMENTS)), exact
 
 
 def _relative(difference: FloatArray, exact: FloatArray) -> float:

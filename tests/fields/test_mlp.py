@@ -3,6 +3,7 @@
 import dataclasses
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -449,6 +450,21 @@ def test_weights_do_not_depend_on_the_number_of_threads(data):
     one, three = (fit_mlp(data, options, seed=0, n_jobs=jobs)[0].weights for jobs in (1, 3))
     for first, second in zip(one, three, strict=True):
         np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_torch_has_its_threads_back_after_a_training(data, fails):
+    def progress(what, done, total):
+        if fails and what == "training epochs" and done:
+            raise KeyboardInterrupt
+
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(KeyboardInterrupt) if fails else nullcontext():
+            fit_mlp(data, MlpOptions(network="paper", epochs=2), seed=0, progress=progress)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
 
 
 def test_a_network_read_at_fewer_anchors_has_the_same_values_there(field):

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from manifoldrf.experiments.record import Record
 from manifoldrf.experiments.surface_graphs import Config, run
-from manifoldrf.report.figures import draw_surface_graphs
+from manifoldrf.report.figures import draw_surface_graphs, draw_teachers
 
 
 @pytest.fixture(scope="module")
@@ -31,3 +32,16 @@ def test_an_unknown_format_leaves_nothing_behind(record, tmp_path):
     with pytest.raises(ValueError, match="nonsense"):
         draw_surface_graphs(record, tmp_path / "figure.nonsense")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_teachers_are_drawn_from_their_table_alone(tmp_path):
+    rows = [
+        {"surface": surface, "estimator": name, "steps": steps, "error": 1 / steps**power}
+        for surface in ("sphere", "mobius")
+        for name, power in (("walks", 0.5), ("counts", 1.0))
+        for steps in (1e3, 1e4)
+    ]
+    record = Record("teachers", {"tau": 20.0, "n_nodes": 100}, {"budgets": rows}, 1.0)
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pixels = pyplot.imread(draw_teachers(record, tmp_path / "figure.png"))
+    assert 0.01 < (pixels[..., :3].min(axis=2) < 0.9).mean() < 0.5

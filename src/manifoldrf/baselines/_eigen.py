@@ -40,25 +40,35 @@ class Eigenpairs:
 def eigenpairs(graph: Graph, spectrum: Spectrum, count: int) -> Eigenpairs:
     """The ``count`` eigenpairs of W on which h is largest, largest first.
 
-    Few of many nodes are found by Lanczos iterations, at the upper end of the spectrum or, where h grows to both
-    ends, at both.
+    Few of many nodes are found by Lanczos iterations, at the upper end of the spectrum or, where h is even and
+    grows to both ends, at both. Of other functions all eigenpairs are computed.
     """
     n = graph.n_nodes
-    if count >= n or n <= _DENSE_NODES or count > _DENSE_SHARE * n:
+    end = _largest_end(spectrum)
+    if end is None or count >= n or n <= _DENSE_NODES or count > _DENSE_SHARE * n:
         if n > _LARGEST_DENSE:
             rule = f"at most {int(_DENSE_SHARE * n)} for {n} nodes; all eigenpairs fit in memory up to"
             reject("n_features", f"{rule} {_LARGEST_DENSE}", count)
         values, vectors = linalg.eigh(graph.operator.toarray())
     else:
-        low, middle = spectrum(np.array([-1.0, 0.0]))
         start = generator(0, "baselines.lanczos").standard_normal(n)  # always the same, so that the bits are
-        values, vectors = eigsh(graph.operator, k=count, which="LM" if low > middle else "LA", v0=start)
+        values, vectors = eigsh(graph.operator, k=count, which=end, v0=start)
     values = np.clip(values, -1.0, 1.0)
     order = np.argsort(-spectrum(values), kind="stable")[:count]
     values, vectors = values[order], vectors[:, order]
     # An eigenvector and its negative are equally good; the largest entry of this one is positive.
     peaks = np.abs(vectors).argmax(axis=0)
     return Eigenpairs(values, vectors * np.where(vectors[peaks, np.arange(len(peaks))] < 0, -1.0, 1.0))
+
+
+def _largest_end(spectrum: Spectrum) -> str | None:
+    """Where in [-1, 1] h is largest, in the words of ARPACK; None where it is neither increasing nor even."""
+    heights = spectrum(np.linspace(-1.0, 1.0, 201))
+    slack = _ROUNDING * float(np.abs(heights).max())
+    if (np.diff(heights) >= -slack).all():
+        return "LA"
+    is_even = np.abs(heights - heights[::-1]).max() <= slack
+    return "LM" if is_even and (np.diff(heights[100:]) >= -slack).all() else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -174,7 +174,7 @@ class Ring:
     def estimates(self, teacher: str) -> tuple[tuple[FloatArray, FloatArray], tuple[float, float]]:
         """Signatures (runs, n) and kernel rows (runs / 2, n) along an axis, and their predicted variances.
 
-        The walks of x and y in a row of the kernel are two runs; its variance is that between the rows.
+        The walks of x and y in a row of the kernel are two runs; its variance is that between rows of other pairs.
         """
         to_field, to_kernel = self.scale
         if teacher == "exact":
@@ -182,8 +182,9 @@ class Ring:
             return (to_field * row, to_kernel**2 * kernel_rows(row, row)), (0.0, 0.0)
         rows, variance = self.rows(teacher, self.n_runs)
         pairs = self.n_runs // 2
-        kernels = to_kernel**2 * kernel_rows(rows[:pairs], rows[pairs : 2 * pairs])
-        spread = float(kernels.var(axis=0, ddof=1).sum())
+        first, second = rows[:pairs], rows[pairs : 2 * pairs]
+        kernels, others = (to_kernel**2 * kernel_rows(first, y) for y in (second, np.roll(second, 1, axis=0)))
+        spread = float(others.var(axis=0, ddof=1).sum())
         return (to_field * rows, kernels), (to_field**2 * variance, spread)
 
     def errors(self, teacher: str, dims: Sequence[int], n_repeats: int) -> list[dict[str, Any]]:

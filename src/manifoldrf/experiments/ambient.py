@@ -26,11 +26,10 @@ from manifoldrf.baselines.nystrom import Nystrom
 from manifoldrf.baselines.positive import GERF, PORF, PRF
 from manifoldrf.baselines.tuning import BandwidthSearch, tune_bandwidth
 from manifoldrf.experiments.record import Record
-from manifoldrf.experiments.surface_graphs import SURFACES
+from manifoldrf.experiments.surface_graphs import SURFACES, paper_graph
 from manifoldrf.features._products import blas_library
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.manifolds import Sphere
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
@@ -201,8 +200,7 @@ def _run(config: Config, progress: Progress) -> Record:
 
 def _prepare(name: str, config: Config) -> "_Surface":
     """The graph of the paper, the nodes that count, and the kernel between them that all methods are to reach."""
-    manifold, n_neighbors = SURFACES[name]
-    graph = knn_graph(manifold.grid(config.n_nodes), n_neighbors=n_neighbors)
+    manifold, graph = SURFACES[name][0], paper_graph(name, config.n_nodes)
     t = graph.time(config.tau, dim=2)
     count = min(config.n_evaluated, graph.n_nodes)
     nodes = np.sort(generator(config.seed, f"ambient {name}").choice(graph.n_nodes, count, replace=False))

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import subprocess
+import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,12 @@ class Record:
                 return cls(**plain)
             with np.load(source.with_suffix(".npz"), allow_pickle=False) as found:
                 return cls(**plain, arrays=dict(found))
-        except (TypeError, ValueError) as error:  # broken JSON and text that is not UTF-8 are values, too
+        except (
+            TypeError,
+            ValueError,
+            EOFError,
+            zipfile.BadZipFile,
+        ) as error:  # broken JSON and text that is not UTF-8 are values, too
             reject("path", "the .json file of a saved record", f"{source.name}: {error}")
 
 

@@ -35,6 +35,12 @@ SURFACES: dict[str, tuple[AbstractManifold, int]] = {
 }
 
 
+def paper_graph(name: str, n_nodes: int) -> Graph:
+    """The paper's graph of a surface: even nodes, its number of neighbours."""
+    manifold, n_neighbors = SURFACES[name]
+    return knn_graph(manifold.grid(n_nodes), n_neighbors=n_neighbors)
+
+
 @dataclass(frozen=True)
 class Config:
     """Settings of the experiment."""
@@ -77,7 +83,7 @@ def _surface(name: str, config: Config) -> tuple[dict[str, Any], dict[str, Float
     """One row of the table, and what its picture shows."""
     manifold, n_neighbors = SURFACES[name]
     points = manifold.grid(config.n_nodes)
-    plain = knn_graph(points, n_neighbors=n_neighbors)
+    plain = paper_graph(name, config.n_nodes)
     heat = heat_graph(points, config.t, weights=manifold.grid_weights(config.n_nodes))
     cloud = heat_graph(points, config.t)  # the same, without being told the weights
     queries = manifold.sample(config.n_queries, seed=config.seed)

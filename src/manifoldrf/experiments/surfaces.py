@@ -28,14 +28,13 @@ from manifoldrf._validation import (
     check_real,
 )
 from manifoldrf.experiments.record import Record
-from manifoldrf.experiments.surface_graphs import SURFACES, reference_kernel
+from manifoldrf.experiments.surface_graphs import SURFACES, paper_graph, reference_kernel
 from manifoldrf.features._products import product
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.graph_options import GraphOptions
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.fields._pairs import SMALL, SMALL_SHARE
-from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import errors_of, relative_error
@@ -190,9 +189,9 @@ class _Surface:
 
     def __init__(self, name: str, config: Config, steps: _Steps) -> None:
         self.name, self.config, self.steps = name, config, steps
-        self.manifold, n_neighbors = SURFACES[name]
-        self.points = self.manifold.grid(config.n_nodes)
-        self.graph = knn_graph(self.points, n_neighbors=n_neighbors)
+        self.manifold = SURFACES[name][0]
+        self.graph = paper_graph(name, config.n_nodes)
+        self.points = self.graph.positions
         self.kernel = DiffusionKernel(config.tau)
         self.t_of_tau = self.graph.time(config.tau, dim=2)
         self.queries = self.manifold.sample(config.n_queries, seed=config.seed)

@@ -14,8 +14,7 @@ from scipy import sparse
 
 from manifoldrf._validation import FloatArray
 from manifoldrf.experiments.record import Record
-from manifoldrf.experiments.surface_graphs import SURFACES
-from manifoldrf.geometry.builders import knn_graph
+from manifoldrf.experiments.surface_graphs import paper_graph
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.metrics import relative_error
@@ -61,8 +60,7 @@ def run(config: Config, progress: Progress = lambda what, done, total: None) -> 
     rows: list[dict[str, Any]] = []
     total = len(config.surfaces) * (len(ESTIMATORS) * len(config.budgets) + len(EXACT))
     for surface in config.surfaces:
-        manifold, n_neighbors = SURFACES[surface]
-        graph = knn_graph(manifold.grid(config.n_nodes), n_neighbors=n_neighbors)
+        graph = paper_graph(surface, config.n_nodes)
         nodes = np.arange(0, graph.n_nodes, max(1, graph.n_nodes // config.n_starts))
         exact = compute_signatures(graph, kernel, nodes, teacher="exact", tol=1e-14).rows
         teach = _Teach(graph, kernel, nodes, exact, config.seed)

@@ -8,6 +8,7 @@ bits do not depend on the number of threads.
 import dataclasses
 import hashlib
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -94,14 +95,34 @@ def _threads(n_jobs: int, device: str) -> Iterator[_Map]:
 
     On a busy machine that waiting made trainings thirty times slower.
     """
-    torch = _torch()
-    before = torch.get_num_threads()
-    with thread_pool(n_jobs if device == "cpu" else 1) as pool:
-        torch.set_num_threads(1)
-        try:
-            yield pool.map
-        finally:
-            torch.set_num_threads(before)
+    with thread_pool(n_jobs if device == "cpu" else 1) as pool, _one_torch_thread():
+        yield pool.map
+
+
+class _TorchThreads:
+    """How many trainings want torch to use one thread, a setting of the whole process, and what it was before."""
+
+    lock = threading.Lock()
+    users = 0
+    before = 1
+
+
+@contextmanager
+def _one_torch_thread() -> Iterator[None]:
+    """One thread until the last of the trainings that overlap has ended."""
+    torch, state = _torch(), _TorchThreads
+    with state.lock:
+        if state.users == 0:
+            state.before = torch.get_num_threads()
+            torch.set_num_threads(1)
+        state.users += 1
+    try:
+        yield
+    finally:
+        with state.lock:
+            state.users -= 1
+            if state.users == 0:
+                torch.set_num_threads(state.before)
 
 
 def pick_device(device: str) -> str:
@@ -199,7 +220,7 @@ class _Epoch:
             loss = self._losses(values, self.train.targets[part]).sum()
             return loss.detach(), torch.autograd.grad(loss / len(chosen), weights)
 
-        losses, gradients = zip(*self.each(gradient, chosen.split(_ROWS_AT_ONCE)), strict=True)
+        losses, gradients = zip(*self.each(gradient, chosen.split(self._part)), strict=True)
         for weight, parts in zip(weights, zip(*gradients, strict=True), strict=True):
             weight.grad = sum(parts)
         state.optimizer.step()
@@ -213,8 +234,13 @@ class _Epoch:
             with torch.no_grad():  # holds in the thread that says so
                 return data.values(self.problem.network, weights, part)
 
-        parts = torch.arange(len(data), device=data.targets.device).split(_ROWS_AT_ONCE)
+        parts = torch.arange(len(data), device=data.targets.device).split(self._part)
         return torch.cat(list(self.each(predict, parts)))
+
+    @property
+    def _part(self) -> int:
+        """Rows that are handled together: on another device all of a batch."""
+        return _ROWS_AT_ONCE if self.train.targets.device.type == "cpu" else int(self.options.batch or 0)
 
     def _losses(self, values: Any, targets: Any) -> Any:
         return _losses(self.options.loss, values, targets)

@@ -84,9 +84,9 @@ ENTRIES = (
         columns=(
             "r2, re, mse: of signatures, ours against exact ones at nodes that no field was fitted to, the paper's "
             "against walks at held-out starts (our network's are in the table signatures). Relative Frobenius "
-            "errors after alignment: nodes, against the kernel of the graph at those nodes; own kernel, against that "
-            "of the surface at the same nodes, the paper's target on the sphere; new points, against that of the "
-            "surface between points that no graph has seen. plain: without alignment. kernel ms: of a kernel "
+            "errors after alignment: nodes, against the kernel of the graph at those nodes; own kernel, against "
+            "that of the surface at the same nodes, the paper's target on the sphere; new points, against that of "
+            "the surface between points that no graph has seen. plain: without alignment. kernel ms: of a kernel "
             "between new points; speed up: time of the quicker eigendecomposition over that. targets: what the "
             "library promises, what was seen, whether it holds."
         ),
