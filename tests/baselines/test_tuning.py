@@ -69,7 +69,7 @@ def test_the_scale_matters_without_alignment():
         ({"points": POINTS[:, :1]}, ValueError, r"`points` must be an array of shape \(n, 2\)"),
         ({"sigmas": []}, ValueError, "`sigmas` must be a vector of at least one number"),
         ({"sigmas": [1.0, -1.0]}, ValueError, r"`sigmas` must be a vector with entries in \(0, inf\)"),
-        ({"alignment": "best"}, ValueError, "`method` must be one of"),
+        ({"alignment": "best"}, ValueError, "`alignment` must be one of"),
         ({"X": np.ones((60, 2))}, ValueError, "`X` must be at least two different points"),
     ],
 )
