@@ -12,7 +12,7 @@ TORCH_FLAGS ?=
 export OMP_WAIT_POLICY := passive
 export MPLBACKEND := Agg
 
-.PHONY: help setup demo results test test-all lint format bench docs clean
+.PHONY: help setup demo records results test test-all lint format bench docs clean
 
 help:
 	@echo "make setup     create .venv and install everything, pinned (done by all the others)"
@@ -20,6 +20,7 @@ help:
 	@echo "make test      the tests (minutes)          make test-all  with the slow sweeps"
 	@echo "make lint      ruff and mypy                make bench     speed and memory, as ratios"
 	@echo "make docs      the documentation            make results   the results page, from docs/records"
+	@echo "make records   every experiment at the paper's size, an hour; then the results page"
 	@echo "make clean     remove what make created"
 
 setup: $(STAMP)
@@ -33,6 +34,14 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: setup
 	$(BIN)/manifoldrf demo --out $(OUT)
+
+# From a commit without changes, on a quiet machine: records name the commit and hold times.
+records: setup
+	$(BIN)/manifoldrf reproduce all --size paper --out $(OUT)/paper
+	mkdir -p docs/records docs/images
+	cp $(OUT)/paper/*.json docs/records/
+	cp $(OUT)/paper/*.png docs/images/
+	$(BIN)/manifoldrf results
 
 results: setup
 	$(BIN)/manifoldrf results

@@ -117,9 +117,7 @@ def test_a_constant_reference_has_no_share_of_variance():
 
 def test_an_unknown_alignment_is_named():
     for function in (errors_of, relative_error):
-        with pytest.raises(
-            ValueError, match=r"`alignment` must be one of 'frobenius', .* Got 'best'"
-        ):
+        with pytest.raises(ValueError, match=r"`alignment` must be one of 'frobenius', .* Got 'best'"):
             function([[1.0]], [[1.0]], alignment="best")
 
 

@@ -51,6 +51,16 @@ def test_all_eigenvectors_give_the_kernel_of_manifold_features(heat):
     assert relative_error(heat.kernel(NEW), own.kernel(NEW)) < 1e-5
 
 
+def test_new_points_in_steps_are_as_if_they_were_nodes():
+    """Two ways to new points: eigenvectors after one step, and signatures interpolated in the log domain."""
+    spectral = SpectralFeatures(DiffusionKernel(40.0), n_features="all").fit(NODES)
+    own = ManifoldRandomFeatures(DiffusionKernel(40.0), n_features="all", field="interpolated").fit(NODES)
+    assert relative_error(spectral.kernel(NEW), own.kernel(NEW)) < 0.03  # .016 measured: the sum of both errors
+    # In absolute units: the mean of the diagonal is that of the nodes.
+    nodes = np.diagonal(spectral.exact_kernel(NODES)).mean()
+    assert np.diagonal(spectral.kernel(NEW)).mean() == pytest.approx(nodes, rel=0.03)
+
+
 def test_exact_kernel_between_nodes_is_the_matrix_of_the_kernel(heat, steps):
     per_volume = HeatKernel(T).matrix(heat.graph_, per_volume=True)
     np.testing.assert_allclose(heat.exact_kernel(NODES), per_volume, rtol=1e-12)

@@ -90,8 +90,11 @@ def tune_bandwidth(
     >>> bool(abs(tune_bandwidth(Nystrom(), X, target).sigma - 0.5) < 0.02)
     True
     """
-    if not hasattr(features, "get_params") or "sigma" not in features.get_params(deep=False):
+    params = features.get_params(deep=False) if hasattr(features, "get_params") else {}
+    if "sigma" not in params:
         reject("features", "an estimator with a parameter `sigma`", repr(features), TypeError)
+    if params.get("kernel") is not None:
+        reject("features", "without a kernel of its own, which no `sigma` changes", repr(features))
     data = check_points(X, "X")
     places = data if points is None else check_points(points, "points", n_columns=data.shape[1])
     reference = check_points(target, "target")

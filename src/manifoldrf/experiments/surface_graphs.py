@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from manifoldrf._validation import FloatArray, reject
+from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_real, reject
 from manifoldrf.experiments.record import Record
 from manifoldrf.fields.step import one_step
 from manifoldrf.geometry.builders import knn_graph
@@ -53,6 +53,14 @@ class Config:
     reference_factor: int = 4  # how much finer the reference of surfaces without a closed form is
     reference_steps: int = 36  # of that reference; twice and three times as many agree to .001
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("n_nodes", 100), ("n_queries", 1), ("reference_factor", 1), ("reference_steps", 2)):
+            check_integer(getattr(self, name), name, least)
+        for name in ("tau", "t"):
+            check_real(getattr(self, name), name, POSITIVE)
+        for size in self.sizes:
+            check_integer(size, "sizes", 100)
 
 
 SIZES = {"smoke": Config(n_nodes=1000, t=0.08, sizes=(250, 1000)), "paper": Config()}  # the same n_nodes t

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from manifoldrf._validation import FloatArray
+from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_option, check_real
 from manifoldrf.experiments.record import Record
-from manifoldrf.experiments.surface_graphs import paper_graph
+from manifoldrf.experiments.surface_graphs import SURFACES, paper_graph
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.metrics import relative_error
@@ -48,6 +48,15 @@ class Config:
     n_starts: int = 32  # rows over which errors are taken
     budgets: tuple[float, ...] = (1e4, 1e5, 1e6)  # steps per start; the paper's walks take about 1e6
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_integer(self.n_nodes, "n_nodes", 100)
+        check_integer(self.n_starts, "n_starts", 1, self.n_nodes)
+        check_real(self.tau, "tau", POSITIVE)
+        for budget in self.budgets:
+            check_real(budget, "budgets", POSITIVE)
+        for name in self.surfaces:
+            check_option(name, "surfaces", list(SURFACES))
 
 
 SIZES = {"smoke": Config(n_nodes=1000, n_starts=16, budgets=(1e4, 1e5)), "paper": Config()}
