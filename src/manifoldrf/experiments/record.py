@@ -44,7 +44,7 @@ class Record:
     config: dict[str, Any]
     tables: dict[str, list[dict[str, Any]]]
     seconds: float
-    environment: dict[str, str] = field(default_factory=lambda: dict(environment()))
+    environment: dict[str, str] = field(default_factory=lambda: environment())
     arrays: dict[str, FloatArray] = field(default_factory=dict)
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
@@ -107,13 +107,17 @@ def _check_plain(plain: Any) -> dict[str, Any]:
     return plain
 
 
-@functools.cache
 def environment() -> dict[str, str]:
     """Versions, commit and machine, so that a number can be traced.
 
     As they are when it is first asked for: the code of a checkout may change during a long run, and the code that
     runs does not.
     """
+    return dict(_first_environment())
+
+
+@functools.cache
+def _first_environment() -> dict[str, str]:
     versions = {name: importlib.metadata.version(name) for name in _PACKAGES}
     return versions | {
         "python": platform.python_version(),
