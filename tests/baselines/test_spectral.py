@@ -201,3 +201,7 @@ def test_the_constant_can_be_left_out(diffusion):
     np.testing.assert_array_equal(without.embedding_, diffusion.embedding_[:, 1:])
     constant = diffusion.embedding_[0, 0] ** 2  # one over the volume
     np.testing.assert_allclose(without.exact_kernel(NEW), diffusion.exact_kernel(NEW) - constant, atol=1e-9)
+
+
+def test_far_points_are_told_how_far_they_are(heat):
+    np.testing.assert_allclose(heat.distance_to_space(2 * NODES[:5]), 1.0, rtol=1e-12)

@@ -70,6 +70,7 @@ def test_the_scale_matters_without_alignment():
         ({"sigmas": []}, ValueError, "`sigmas` must be a vector of at least one number"),
         ({"sigmas": [1.0, -1.0]}, ValueError, r"`sigmas` must be a vector with entries in \(0, inf\)"),
         ({"alignment": "best"}, ValueError, "`alignment` must be one of"),
+        ({"features": Nystrom}, TypeError, "`features` must be an estimator with a parameter `sigma`"),
         ({"features": Nystrom(kernel=gaussian)}, ValueError, "`features` must be without a kernel of its own"),
         ({"X": np.ones((60, 2))}, ValueError, "`X` must be at least two different points"),
     ],

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manifoldrf._random import SeedLike, Streams
 from manifoldrf._validation import (
@@ -14,6 +14,7 @@ from manifoldrf._validation import (
     check_flag,
     check_integer,
     check_jobs,
+    check_points,
     check_real,
     reject,
 )
@@ -97,6 +98,13 @@ class _AbstractSpectral(AbstractBaseline):
         checked = points if metric is None else metric.check(points, "Z")
         warn_of_far(self.map_.units.proximity.window(checked))
         return checked
+
+    def distance_to_space(self, Z: Any) -> FloatArray:
+        """Distance of points to the nearest node or, on a mesh, to its surface, shape (q,)."""
+        check_is_fitted(self, "map_")
+        points = check_points(validate_data(self, Z, dtype=np.float64, reset=False), "Z")
+        distances: FloatArray = self.map_.units.proximity.distance(points)
+        return distances
 
     def _rows(self, points: FloatArray) -> FloatArray:
         rows: FloatArray = self.map_.rows(points, check_jobs(-1))

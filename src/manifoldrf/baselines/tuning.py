@@ -90,7 +90,8 @@ def tune_bandwidth(
     >>> bool(abs(tune_bandwidth(Nystrom(), X, target).sigma - 0.5) < 0.02)
     True
     """
-    params = features.get_params(deep=False) if hasattr(features, "get_params") else {}
+    is_estimator = hasattr(features, "get_params") and not isinstance(features, type)
+    params = features.get_params(deep=False) if is_estimator else {}
     if "sigma" not in params:
         reject("features", "an estimator with a parameter `sigma`", repr(features), TypeError)
     if params.get("kernel") is not None:

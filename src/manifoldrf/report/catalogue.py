@@ -121,7 +121,7 @@ ENTRIES = (
                 {"rmse", "mae", "mean_re", "median_re"}
                 | {"paper_r2", "paper_rmse", "paper_mae", "paper_mean_re", "paper_median_re"}
             ),
-            "verdict": frozenset({"ambient_features", "paper_method"}),
+            "verdict": frozenset({"mrf_features", "ambient_features", "paper_method"}),
         },
         drawn=frozenset({"curves"}),
     ),
