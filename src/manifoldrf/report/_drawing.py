@@ -51,11 +51,18 @@ def draw_edges(axes: Any, points: FloatArray, edges: Any, strength: float = 1.0)
     axes.add_collection3d(art3d.Line3DCollection(points[edges], colors=colours, linewidths=0.35))
 
 
-def draw_field(axes: Any, points: FloatArray, values: FloatArray, colours: str = COLOURS) -> Any:
-    """Nodes coloured by a field, from back to front and large enough to hide what is behind."""
+def draw_field(
+    axes: Any, points: FloatArray, values: FloatArray, colours: str = COLOURS, top: float | None = None
+) -> Any:
+    """Nodes coloured by a field, from back to front and large enough to hide what is behind.
+
+    With ``top`` colours go from 0 to it, so that pictures can be compared.
+    """
     order = np.argsort(points @ towards_viewer())
     size = float(np.abs(values).max())
-    limits = {"vmin": -size, "vmax": size} if colours == DIFFERENCES else {}
+    limits = {} if top is None else {"vmin": 0.0, "vmax": top}
+    if colours == DIFFERENCES:
+        limits = {"vmin": -size, "vmax": size}
     style = {"cmap": colours, "depthshade": False, "linewidths": 0, "s": _dot_size(points)} | limits
     return axes.scatter(*points[order].T, c=values[order], **style)
 

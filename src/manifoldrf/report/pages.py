@@ -47,6 +47,7 @@ _REASONS = {
     ("surfaces", "paper's recipe, mse"): _OUR_NETWORK,
     ("surfaces", "default, same kernel, re"): "made by values near the clamp, far from the start",
     ("ambient", "mrf"): "fewer features than the paper's, which has one for every node",
+    ("ambient", "MRF"): "the paper's is rounded to three digits",
     ("ambient", "RFF"): _OTHER_DRAW,
     ("ambient", "ORF"): _OTHER_DRAW,
     ("ambient", "PRF"): "squares of positive features have heavy tails: other seeds change it by 5 to 10 %",

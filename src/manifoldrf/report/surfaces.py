@@ -99,17 +99,18 @@ def _draw_columns(record: Record, path: str | os.PathLike[str], column: Any, uni
     """A column of pictures for each surface."""
     pyplot = require("matplotlib.pyplot", "viz")
     names = _names(record)
-    figure = pyplot.figure(figsize=(3.75 * len(names), 14.0), layout="constrained")
+    figure = pyplot.figure(figsize=(3.75 * len(names), 12.4), layout="constrained")
     for place, name in enumerate(names):
         arrays = _of(record, name)
         pictures: Sequence[tuple[FloatArray, str, str]] = column(name, arrays)
+        top = max(float(values.max()) for values, _, colours in pictures if colours == COLOURS)
         for row, (values, text, colours) in enumerate(pictures):
             axes = figure.add_subplot(len(pictures), len(names), 1 + place + row * len(names), projection="3d")
-            drawn = draw_field(axes, arrays["points"], values, colours)
+            drawn = draw_field(axes, arrays["points"], values, colours, top)
             frame(axes, arrays["points"], text)
             bar = figure.colorbar(drawn, ax=axes, shrink=0.6, pad=0.02)
             if place == len(names) - 1:
-                bar.set_label(unit)
+                bar.set_label(unit if colours == COLOURS else "difference")
     return save_figure(figure, path, dpi=110)
 
 
