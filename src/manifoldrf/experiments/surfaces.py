@@ -239,10 +239,11 @@ class _Surface:
     def fit_network(self) -> None:
         """The paper's recipe, read at all nodes and at a few."""
         config = self.config
+        training = {name: getattr(config, name) for name in ("batch", "epochs", "patience")}
         paper = ManifoldRandomFeatures.paper(
             kernel=self.kernel,
             teacher_options={"n_walks": config.n_walks, "p_halt": config.p_halt},
-            field_options={"network": "paper", "batch": config.batch} | self._stops(),
+            field_options={"network": "paper"} | training,
             graph=None,  # the graph itself is fitted
             n_starts=config.n_starts,
             random_state=config.seed,
@@ -264,9 +265,6 @@ class _Surface:
         read_there.row["features"] = anchors.n_features_out_
         self._time(read_there)
         self.models = [model, read_there, *self.models]
-
-    def _stops(self) -> dict[str, int]:
-        return {"epochs": self.config.epochs, "patience": self.config.patience}
 
     def _fitted(self, features: Any, space: Any, method: str) -> tuple[Any, _Model]:
         """Fit, and time the fit and the kernel."""
@@ -304,8 +302,9 @@ class _Surface:
         signatures = self._signatures()
         graph_kernel = self.kernel.matrix(self.graph, self.nodes, self.nodes)
         own = {is_heat: self._references(t) for is_heat, t in ((False, self.t_of_tau), (True, self.config.t))}
+        at_nodes = {model.method: model.kernel(self.points[self.nodes]) for model in self.models}
         for model in self.models:
-            model.row |= self._errors(model, graph_kernel, own[model.is_heat])
+            model.row |= self._errors(model, at_nodes[model.method], graph_kernel, own[model.is_heat])
             model.row |= next((row for row in signatures if row["method"] == model.method), {})
         rows = [
             {"surface": self.name, "method": method} | {name: row.get(name) for name in _COLUMNS + _COSTS}
@@ -317,20 +316,21 @@ class _Surface:
         tables = {
             "surfaces": rows,
             "signatures": [self._against_walks(), *signatures],
-            "own_kernel": self._own_kernel(own[False], graph_kernel),
+            "own_kernel": self._own_kernel(own[False], graph_kernel, at_nodes),
         }
         if dataclasses.replace(self.config, seed=0) == SIZES["paper"]:  # what the targets are for
             tables["targets"] = targets(rows, self.spectral_s)
         return tables
 
-    def _errors(self, model: _Model, graph_kernel: FloatArray, own: FloatArray) -> dict[str, float]:
+    def _errors(
+        self, model: _Model, at_nodes: FloatArray, graph_kernel: FloatArray, own: FloatArray
+    ) -> dict[str, float]:
         """Errors of a kernel, at the nodes and then between new points.
 
         Features of the graph's kernel stand for it per node, so that with the surface's own only the shape can be
         compared.
         """
-        n = len(self.nodes)
-        at_nodes, new = model.kernel(self.points[self.nodes]), model.kernel(self.queries)
+        n, new = len(at_nodes), model.kernel(self.queries)
         row = {"own_kernel": relative_error(at_nodes, own[:n, :n], alignment="frobenius")}
         row["new_points"] = relative_error(new, own[n:, n:], alignment="frobenius")
         if model.is_heat:
@@ -344,12 +344,13 @@ class _Surface:
         places = np.vstack([self.points[self.nodes], self.queries])
         return reference_kernel(self.manifold, places, t, self.config.n_nodes, self.config.reference_factor)
 
-    def _own_kernel(self, own: FloatArray, graph_kernel: FloatArray) -> list[dict[str, Any]]:
+    def _own_kernel(
+        self, own: FloatArray, graph_kernel: FloatArray, at_nodes: dict[str, FloatArray]
+    ) -> list[dict[str, Any]]:
         """Errors at nodes against the surface's own kernel at the time of tau, by both alignments."""
-        places = self.points[self.nodes]
-        exact = own[: len(places), : len(places)]
+        exact = own[: len(graph_kernel), : len(graph_kernel)]
         kernels = {"exact kernel of the graph": graph_kernel}
-        kernels |= {model.method: model.kernel(places) for model in self.models if not model.is_heat}
+        kernels |= {model.method: at_nodes[model.method] for model in self.models if not model.is_heat}
         return [
             {"surface": self.name, "t": self.t_of_tau, "method": method}
             | {"error": relative_error(K, exact, alignment="frobenius")}
