@@ -135,6 +135,16 @@ ORDER = {
         "spectral",
         "tuning",
     ],
+    "applications": [
+        "smoothing",
+        "_known",
+        "_solves",
+        "interpolation",
+        "_modes",
+        "regression",
+        "_linear",
+        "attention",
+    ],
     "experiments": ["record", "surface_graphs", "teachers", "surfaces", "ambient", "_rings", "gaussian_grid"],
     "report": ["_drawing", "_tables", "figures", "surfaces", "ambient", "grids", "catalogue", "pages"],
 }
@@ -162,6 +172,7 @@ INTERNAL = {
     "feature_map",
     "plans",
     "spaces",
+    "smoothing",
 }  # stages inside a stage: no names for users
 LAZY = {"torch", "numba"}  # may be imported inside functions, because they load slowly
 

@@ -183,6 +183,35 @@ class TestReproduce:
         assert result.stderr == "toy uses generated shapes; --data is not needed\n"
         assert json.loads(result.stdout)
 
+    def test_an_experiment_that_reads_files_is_given_the_folder(self, monkeypatch, tmp_path):
+        """Its record and pictures have a name of their own, and nothing saved says where the folder is."""
+        seen = []
+
+        def reading(config, progress, data=None):
+            seen.append(data)
+            return run(config, progress)
+
+        monkeypatch.setattr(sys.modules["manifoldrf.experiments.toy"], "run", reading)
+        entry = replace(catalogue.CATALOGUE["toy"], reads="a folder of toys")
+        monkeypatch.setitem(catalogue.CATALOGUE, "toy", entry)
+        folder = tmp_path / "my toys"
+        folder.mkdir()
+        invoke("reproduce", "toy", "--data", folder, "--out", tmp_path / "out")
+        result = invoke("reproduce", "toy", "--out", tmp_path / "out")
+        assert "--data may name a folder of toys" in words(result.stderr)
+        assert seen == [folder, None]
+        names = sorted(path.name for path in (tmp_path / "out").iterdir())
+        assert names == ["toy.json", "toy.npz", "toy_data.json", "toy_data.npz", "toy_data_one.png", "toy_one.png"]
+        text = (tmp_path / "out" / "toy_data.json").read_text()
+        assert json.loads(text)["environment"]["command"] == "manifoldrf reproduce toy --size smoke --data DIR"
+        assert "my toys" not in text
+
+    def test_a_folder_of_data_that_is_not_there_is_wrong_usage(self, tmp_path):
+        result = invoke("reproduce", "toy", "--data", tmp_path / "none", "--out", tmp_path / "new")
+        assert result.exit_code == 2
+        assert "`--data` must be an existing folder." in words(result.stderr)
+        assert not (tmp_path / "new").exists()
+
     def test_quiet_prints_nothing(self, tmp_path):
         result = invoke("reproduce", "toy", "--quiet", "--out", tmp_path)
         assert result.output == ""

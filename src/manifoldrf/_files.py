@@ -39,6 +39,14 @@ def writable_folder(folder: Any, name: str = "folder") -> Path:
     return path
 
 
+def existing_folder(folder: Any, name: str = "folder") -> Path:
+    """Return the path of a folder that is there."""
+    path = as_path(folder, name)
+    if not path.is_dir():
+        reject(name, "an existing folder", path)
+    return path
+
+
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Give a temporary path in the folder of ``path`` that takes its place when the block succeeds.

@@ -40,7 +40,7 @@ _JSON = typer.Option("--json", help="Print the record as JSON instead of tables.
 _QUIET = typer.Option("--quiet", help="Print nothing but errors.")
 _NAME = typer.Argument(metavar="NAME", help="An experiment, or all. Without it the experiments are listed.")
 _SIZE = typer.Option("--size", help="smoke (small) or paper (the paper's settings).")
-_DATA = typer.Option("--data", help="Folder of data, for experiments that need files.")
+_DATA = typer.Option("--data", metavar="DIR", help="Folder of files, for experiments that can read some.")
 _SET = typer.Option("--set", metavar="FIELD=VALUE", help="Change a setting, such as n_nodes=1000; repeatable.")
 _RECORDS = typer.Option("--records", help="Folder with the .json files of records.")
 _PAGE = typer.Option("--docs", help="The page of results, written as a whole.")
@@ -75,7 +75,7 @@ def reproduce(
 
     Example: manifoldrf reproduce surfaces --size paper --set seed=1
     """
-    from manifoldrf._files import writable_folder
+    from manifoldrf._files import existing_folder, writable_folder
     from manifoldrf.report.catalogue import CATALOGUE
 
     if name is None:
@@ -83,16 +83,17 @@ def reproduce(
         return
     with _usage():
         plan = _plan(name, size, changes or [])
+        source = None if data is None else existing_folder(data, "--data")
     folder = writable_folder(out, "out")  # better now than after the work
     notes = rich.console.Console(stderr=True, quiet=quiet)
     console = rich.console.Console(quiet=quiet or as_json)
     records = {}
     for entry, config in plan:
-        if data is not None:
-            notes.print(f"{entry.name} uses generated shapes; --data is not needed", soft_wrap=True)
+        if note := _about_data(entry, data):
+            notes.print(note, soft_wrap=True)
         with _progress(entry.name, quiet=quiet or as_json) as report:
-            record = entry.experiment().run(config, report)
-        record = _signed(record, size, changes or [])
+            record = entry.run(config, report, source)
+        record = _signed(record, entry.name, size, changes or [])
         saved = [record.save(folder), *_pictures(entry, record, folder, notes)]
         records[record.name] = record.plain()
         _show(entry, record, console)
@@ -242,9 +243,17 @@ _READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {
 }
 
 
-def _signed(record: Any, size: str, changes: Sequence[str]) -> Any:
-    """The record with the command that makes it again."""
-    words = ["manifoldrf", "reproduce", record.name, "--size", size]
+def _about_data(entry: Any, data: str | None) -> str:
+    """What to say of the data of an experiment; nothing where there is nothing to choose."""
+    if entry.reads and data is None:
+        return f"{entry.name} runs on generated data and those of installed packages; --data may name {entry.reads}"
+    return "" if entry.reads or data is None else f"{entry.name} uses generated shapes; --data is not needed"
+
+
+def _signed(record: Any, name: str, size: str, changes: Sequence[str]) -> Any:
+    """The record with the command that makes it again; where the data were is nobody's business."""
+    words = ["manifoldrf", "reproduce", name, "--size", size]
+    words += [] if record.name == name else ["--data", "DIR"]
     words += [word for change in changes for word in ("--set", change)]
     return dataclasses.replace(record, environment=record.environment | {"command": shlex.join(words)})
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from manifoldrf.experiments.record import Record
+from manifoldrf.report import pages
+from manifoldrf.report.catalogue import CATALOGUE
 from manifoldrf.report.pages import (
     BEGIN,
     END,
@@ -259,3 +261,16 @@ def test_the_committed_pages_are_those_of_the_committed_records():
 
 def test_the_papers_row_is_the_first_of_the_readme():
     assert IN_README[0] == PUBLISHED
+
+
+def test_a_record_made_from_files_has_a_section_of_its_own(monkeypatch, records):
+    entry = dataclasses.replace(CATALOGUE["teachers"], reads="a folder of schools")
+    for name in entry.records:
+        monkeypatch.setitem(pages._ENTRY_OF, name, entry)
+    command = "manifoldrf reproduce teachers --size paper --data DIR"
+    made = dataclasses.replace(teachers(), name="teachers_data", environment=PLACE | {"command": command})
+    page = results_page(records | {"teachers_data": made}, images={"teachers_data.png"})
+    part = section(page, "teachers\\_data")
+    assert "a folder of schools" in part
+    assert "images/teachers_data.png" in part
+    assert "Not known to be of the paper's size" not in part

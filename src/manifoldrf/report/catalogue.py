@@ -1,5 +1,6 @@
 """All experiments in one list: what each shows, where it is, which pictures it has. A new one is one entry."""
 
+import dataclasses
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,6 +10,9 @@ from typing import Any
 from manifoldrf.experiments.record import Record
 
 Draw = Callable[[Record, Path], Path]
+Progress = Callable[[str, int, int], None]
+
+WITH_DATA = "_data"  # ends the name of a record that was made from files of the user's
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class Entry:
         Table -> columns that would not fit a terminal.
     drawn : set of str
         Tables that are too long to be printed; pictures show them.
+    reads : str
+        What a folder of data may hold, for experiments that can read one; empty for all others.
 
     Examples
     --------
@@ -49,6 +55,7 @@ class Entry:
     figures: Mapping[str, str] = field(default_factory=dict)
     hidden: Mapping[str, frozenset[str]] = field(default_factory=dict)
     drawn: frozenset[str] = frozenset()
+    reads: str = ""
 
     def experiment(self) -> Any:
         """The module of the experiment."""
@@ -59,9 +66,27 @@ class Entry:
         sizes: Mapping[str, Any] = self.experiment().SIZES
         return sizes
 
+    @property
+    def records(self) -> tuple[str, ...]:
+        """Names of its records: with its own data and, where it reads any, with those of the user."""
+        return (self.name, f"{self.name}{WITH_DATA}") if self.reads else (self.name,)
+
+    def run(self, config: Any, progress: Progress, data: Path | None = None) -> Record:
+        """Run the experiment, on the files of a folder if one is given; the record is then called otherwise."""
+        if data is None or not self.reads:
+            record: Record = self.experiment().run(config, progress)
+            return record
+        record = self.experiment().run(config, progress, data)
+        return dataclasses.replace(record, name=f"{record.name}{WITH_DATA}")
+
+    def pictures(self, record: str) -> dict[str, str]:
+        """Stems of the file names of a record's pictures, named after it -> those of :attr:`figures`."""
+        return {record + stem.removeprefix(self.name): stem for stem in self.figures}
+
     def draw(self, record: Record, folder: Path) -> list[Path]:
         """Draw all pictures of a record into a folder and return their paths."""
-        return [self._drawer(stem)(record, folder / f"{stem}.png") for stem in self.figures]
+        stems = self.pictures(record.name)
+        return [self._drawer(stem)(record, folder / f"{name}.png") for name, stem in stems.items()]
 
     def _drawer(self, stem: str) -> Draw:
         """The function that draws one picture."""

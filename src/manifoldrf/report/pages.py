@@ -13,13 +13,14 @@ from manifoldrf._validation import reject
 from manifoldrf.experiments.record import Record
 from manifoldrf.report._drawing import TITLES
 from manifoldrf.report._tables import Row, cell, duration, escape, heading, markdown_table
-from manifoldrf.report.catalogue import CATALOGUE, Entry
+from manifoldrf.report.catalogue import CATALOGUE, WITH_DATA, Entry
 
 BEGIN = "<!-- results: begin -->"
 END = "<!-- results: end -->"
 
+_ENTRY_OF = {record: entry for entry in CATALOGUE.values() for record in entry.records}  # name of a record -> entry
 PUBLISHED = "paper, published"  # the row of the paper's own numbers
-_HIGHER_IS_BETTER = frozenset({"r2", "speed_up"})  # lower is better in all other columns that the paper has
+_HIGHER_IS_BETTER = frozenset({"cosine", "r2", "speed_up"})  # lower is better in all others of the paper
 _NOT_COMPARED = frozenset({"features"})  # a setting, not a result
 _SAME_KERNEL = "default, same kernel"  # ours for the kernel that the paper and the ambient features approximate
 IN_README = (PUBLISHED, "paper's recipe", _SAME_KERNEL, "default, heat kernel, 1024 features")
@@ -98,11 +99,11 @@ def read_records(folder: str | os.PathLike[str]) -> dict[str, Record]:
     found = {}
     for path in paths:
         record = Record.load(path, arrays=False)
-        if record.name not in CATALOGUE or record.name != path.stem:
-            choices = ", ".join(f"{name}.json" for name in CATALOGUE)
+        if record.name not in _ENTRY_OF or record.name != path.stem:
+            choices = ", ".join(f"{name}.json" for name in _ENTRY_OF)
             reject("records", f"named after their experiment: {choices}", f"{record.name!r} in {path.name}")
         found[record.name] = record
-    return {name: found[name] for name in CATALOGUE if name in found}
+    return {name: found[name] for name in _ENTRY_OF if name in found}
 
 
 def results_page(records: Mapping[str, Record], images: Collection[str] = ()) -> str:
@@ -131,7 +132,7 @@ def results_page(records: Mapping[str, Record], images: Collection[str] = ()) ->
     ]
     if missing:
         parts.append("Without a record so far: " + ", ".join(missing) + ".")
-    for name, entry in CATALOGUE.items():
+    for name, entry in _ENTRY_OF.items():
         if name in records:
             parts += _section(entry, records[name], images)
     return "\n\n".join(parts) + "\n"
@@ -188,7 +189,7 @@ def replace_between(text: str, begin: str, end: str, new: str, name: str = "text
 def _origins(records: Mapping[str, Record]) -> Iterator[str]:
     """Where the records come from: one paragraph for all that share commit, versions and machine."""
     groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for name in CATALOGUE:
+    for name in _ENTRY_OF:
         if name in records:
             facts = tuple(sorted((k, v) for k, v in records[name].environment.items() if k != "command"))
             groups.setdefault(facts, []).append(name)
@@ -198,8 +199,11 @@ def _origins(records: Mapping[str, Record]) -> Iterator[str]:
 
 def _section(entry: Entry, record: Record, images: Collection[str]) -> Iterator[str]:
     """All of one experiment."""
-    yield f"## {escape(entry.name)}"
-    yield f"**{entry.claim}** {entry.about}"
+    yield f"## {escape(record.name)}"
+    if record.name == entry.name:
+        yield f"**{entry.claim}** {entry.about}"
+    else:
+        yield f"The experiment {escape(entry.name)} on files: {entry.reads}. Their names are in the tables."
     if "command" in record.environment:
         yield f"```sh\n{record.environment['command']}\n```"
     if note := _size_note(record):
@@ -211,7 +215,7 @@ def _section(entry: Entry, record: Record, images: Collection[str]) -> Iterator[
             yield f"### Table {escape(title)}"
             yield markdown_table([_beside(_with_target(row)) for row in rows])
     yield escape(entry.columns)
-    for stem in entry.figures:
+    for stem in entry.pictures(record.name):
         if f"{stem}.png" in images:
             yield f"![{stem.replace('_', ' ')}](images/{stem}.png)"
     yield "### Where we are worse than the paper"
@@ -221,7 +225,8 @@ def _section(entry: Entry, record: Record, images: Collection[str]) -> Iterator[
 def _size_note(record: Record) -> str:
     """A warning where numbers beside the paper's may be of another size than the paper's."""
     command = record.environment.get("command")
-    if command == f"manifoldrf reproduce {record.name} --size paper":
+    name, with_data = record.name.removesuffix(WITH_DATA), record.name.endswith(WITH_DATA)
+    if command == f"manifoldrf reproduce {name} --size paper" + with_data * " --data DIR":
         return ""
     made = f"`{command}`" if command else "a command that the record does not name"
     return f"**Not known to be of the paper's size**: {escape(record.name)} was made by {made}."

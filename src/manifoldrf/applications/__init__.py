@@ -1,0 +1,1 @@
+"""What people do with kernels and features: interpolation, regression, attention."""
