@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from manifoldrf._container import ModelFileError
+    from manifoldrf.applications.interpolation import FieldInterpolator, InterpolationInfo, InterpolationWarning
     from manifoldrf.features.errors import ErrorEstimate
     from manifoldrf.features.fitting import FeatureWarning
     from manifoldrf.features.graph_features import GraphRandomFeatures
@@ -56,6 +57,7 @@ _HOMES = {
     "Errors": "metrics",
     "FarQueryWarning": "features.proximity",
     "FeatureWarning": "features.fitting",
+    "FieldInterpolator": "applications.interpolation",
     "FlatTorus": "geometry.model_spaces",
     "GeneralizedAdjacency": "geometry.adjacency",
     "Graph": "geometry.graphs",
@@ -64,6 +66,8 @@ _HOMES = {
     "GraphWarning": "geometry.graphs",
     "HeatKernel": "kernels.manifold_kernels",
     "HyperbolicSpace": "geometry.model_spaces",
+    "InterpolationInfo": "applications.interpolation",
+    "InterpolationWarning": "applications.interpolation",
     "ManifoldRandomFeatures": "features.manifold_features",
     "MaternKernel": "kernels.manifold_kernels",
     "MeshReport": "geometry.meshes",
@@ -105,6 +109,7 @@ __all__ = [
     "Errors",
     "FarQueryWarning",
     "FeatureWarning",
+    "FieldInterpolator",
     "FlatTorus",
     "GeneralizedAdjacency",
     "Graph",
@@ -113,6 +118,8 @@ __all__ = [
     "GraphWarning",
     "HeatKernel",
     "HyperbolicSpace",
+    "InterpolationInfo",
+    "InterpolationWarning",
     "ManifoldRandomFeatures",
     "MaternKernel",
     "MeshReport",

@@ -1,0 +1,403 @@
+"""Fields on meshes, clouds and graphs from values that are known at some nodes."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from manifoldrf._random import SeedLike, Streams
+from manifoldrf._validation import (
+    NONNEGATIVE,
+    FloatArray,
+    Interval,
+    check_flag,
+    check_integer,
+    check_jobs,
+    check_option,
+    check_points,
+    check_real,
+    reject,
+)
+from manifoldrf.applications._choosing import Choice, Examiner, choose, directions
+from manifoldrf.applications._filling import (
+    WIDEST,
+    Filled,
+    Problem,
+    fill_by_gp,
+    fill_by_kernel,
+    fill_by_solve,
+    finish_means,
+)
+from manifoldrf.applications._known import check_known, make_folds
+from manifoldrf.applications._places import graph_of, views_of
+from manifoldrf.applications._solves import SolverReport
+from manifoldrf.applications.smoothing import feature_action, smooth
+from manifoldrf.features._notices import warn_user, warnings_at_users_line
+from manifoldrf.features.fitting import FeatureWarning
+from manifoldrf.features.manifold_features import ManifoldRandomFeatures
+from manifoldrf.geometry._triangles import row_lengths
+from manifoldrf.geometry.graphs import Graph
+from manifoldrf.kernels.graph_kernels import DiffusionKernel
+
+__all__ = ["FieldInterpolator", "InterpolationInfo", "InterpolationWarning"]
+
+METHODS = ("auto", "kernel", "features", "gp", "harmonic", "biharmonic")
+_TAUS = Interval(0.0, WIDEST, low_open=True)
+_RANGE_PRESERVING = ("kernel", "features", "harmonic")
+_ILL_CONDITIONED = (
+    "The {method} system is too ill-conditioned to be solved. Causes: (a) affinities that differ by more than "
+    "eight powers of ten, as Gaussian ones of a mesh with very uneven edges, (b) needle triangles with cotangent "
+    "weights. "
+    "Remedies: weights='unit', method='harmonic' or method='kernel'."
+)
+
+
+class InterpolationWarning(UserWarning):
+    """A field that has holes, or nodes that no known value reaches well.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from manifoldrf.applications.interpolation import FieldInterpolator, InterpolationWarning
+    >>> line = [[float(i)] for i in range(60)]
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always", InterpolationWarning)
+    ...     model = FieldInterpolator("kernel", tau=0.1).fit(line, [float(i) for i in range(60)], known=[0, 1, 59])
+    >>> len(caught), float(model.predict()[20])
+    (1, 1.0)
+    """
+
+
+@dataclass(frozen=True)
+class InterpolationInfo:
+    """What was done.
+
+    Attributes
+    ----------
+    method : str
+        The method in use.
+    tau, noise : float or None
+        Its parameters, where it has them.
+    n_known : int
+        Nodes with a known value.
+    n_nearest : int
+        Nodes that have the value of the nearest known node, because the kernel does not reach them.
+    n_empty_components, n_empty_nodes : int
+        Components without a known value, and their nodes, which are NaN.
+    solver : SolverReport or None
+        How conjugate gradients ended: iterations, residual, stopped_by.
+
+    Examples
+    --------
+    >>> from manifoldrf.applications.interpolation import FieldInterpolator
+    >>> FieldInterpolator("harmonic").fit([[0.0], [1.0], [2.5]], [1.0, 0.0, 2.0], known=[0, 2]).info_.n_known
+    2
+    """
+
+    method: str
+    tau: float | None
+    noise: float | None
+    n_known: int
+    n_nearest: int = 0
+    n_empty_components: int = 0
+    n_empty_nodes: int = 0
+    solver: SolverReport | None = None
+
+
+class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
+    """Fill in a field that is known at some nodes of a space: scalars, vectors, or unit vectors.
+
+    Parameters
+    ----------
+    method : {"auto", "kernel", "features", "gp", "harmonic", "biharmonic"}, default="auto"
+        "kernel": K(m u) / (K m), m the mask of known nodes and K = exp(-tau L), by products with sparse matrices.
+        "features": the same with :class:`ManifoldRandomFeatures` of that kernel, which also see new points.
+        "gp": the mean of a Gaussian process, K_nk (K_kk + noise I)^-1 u_k around the mean of each component, by
+        conjugate gradients. "harmonic", "biharmonic": L u = 0, L M^-1 L u = 0 with the known values fixed.
+        "auto": the one with the least error at known nodes that are left out in turn, among "kernel", "harmonic",
+        "biharmonic" and, up to 20,000 nodes, "gp".
+    tau : "cv" or float, default="cv"
+        Steps of the walk, at most a million. "cv": the best of 0.25, 0.5, ..., 128 (of 2 to 64 for "gp") for known
+        nodes left out in turn, and on beyond either end while the best is there.
+    weights : {"unit", "gaussian", "cotangent"}, default="unit"
+        Of the edges of a mesh, as in :func:`mesh_graph`, or of the nearest neighbours of points (not "cotangent").
+        It does not apply to a :class:`Graph`, whose own affinities are used.
+    normalize : bool, default=False
+        Whether values are directions: results are divided by their lengths, and are NaN where a result is zero, as
+        it has no direction. Such values have two columns at least.
+    noise : "cv" or float, default="cv"
+        Variance of the noise of "gp" over the variance of the process; at least 0.
+    n_features : int or {"auto", "all"}, default="auto"
+        Of "features"; "auto" ties it to tau: anchors closer than the kernel is wide. A :class:`FeatureWarning` says
+        where a number is too small for that.
+    random_state : None, int, Generator or RandomState, default=None
+        Of the folds and the features.
+    n_jobs : int, default=-1
+        Threads, -1 for all cores; results do not depend on it.
+
+    Attributes
+    ----------
+    method_ : str
+        The method in use.
+    tau_, noise_ : float or None
+    cv_ : list of dict
+        What was tried at nodes left out: method, tau, noise, error. The error is 1 minus the mean cosine for
+        directions, else the mean squared error over the variance of the known values.
+    info_ : InterpolationInfo
+    graph_ : Graph
+    features_ : ManifoldRandomFeatures or None
+    preserves_range_ : bool
+
+    Notes
+    -----
+    "kernel", "features" and "harmonic" are weighted means of known values, so that no result leaves their convex
+    hull (with ``normalize``, before the lengths are taken out). "gp" and "biharmonic" follow slopes, and may. Only
+    "harmonic" and "biharmonic" keep the known values as they are; the others smooth them too.
+
+    Where the kernel is so narrow, or a hole so wide, that no known value has a weight that can be told from
+    rounding, "kernel" and "features" take the value of the nearest known node along the edges, and a warning counts
+    the nodes. Components without a known value are NaN, and a warning counts them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manifoldrf import Sphere
+    >>> from manifoldrf.applications.interpolation import FieldInterpolator
+    >>> points = Sphere().grid(500)
+    >>> heights = np.where(np.arange(500) % 4 == 0, points[:, 2], np.nan)  # known at every fourth point
+    >>> model = FieldInterpolator("biharmonic").fit(points, heights)
+    >>> bool(np.abs(model.predict() - points[:, 2]).max() < 0.05)
+    True
+    >>> bool(abs(model.predict([[0.6, 0.0, 0.8]])[0] - 0.8) < 0.05)
+    True
+    """
+
+    def __init__(
+        self,
+        method: str = "auto",
+        *,
+        tau: str | float = "cv",
+        weights: str = "unit",
+        normalize: bool = False,
+        noise: str | float = "cv",
+        n_features: int | str = "auto",
+        random_state: SeedLike = None,
+        n_jobs: int = -1,
+    ) -> None:
+        self.method = method
+        self.tau = tau
+        self.weights = weights
+        self.normalize = normalize
+        self.noise = noise
+        self.n_features = n_features
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, space: Any, values: ArrayLike, known: ArrayLike | None = None) -> Self:
+        """Build the graph, choose what is to be chosen, and fill the field.
+
+        Parameters
+        ----------
+        space : TriangleMesh, array-like of shape (n, d), or Graph
+            Vertices, points or nodes are the n nodes of the field.
+        values : array-like of shape (n,) or (n, c)
+            Rows of unknown nodes may hold anything; they are not read.
+        known : bool array-like of shape (n,) or int array-like, optional
+            A mask or the nodes whose values are known; by default the rows without NaN.
+        """
+        options = self._check_options()
+        jobs, streams = check_jobs(self.n_jobs), Streams.from_seed(self.random_state)
+        with warnings_at_users_line():
+            graph = graph_of(space, self.weights, jobs)
+        problem = self._problem(graph, values, known, jobs)
+        self._choose(problem, options, streams)
+        self.graph_ = graph
+        self.features_: Any = self._fit_features(graph, streams, jobs) if self.method_ == "features" else None
+        self._fill(problem)
+        return self
+
+    def refit(self, values: ArrayLike, known: ArrayLike | None = None) -> Self:
+        """Fill another field on the same graph with the same method, tau, noise and features.
+
+        Nothing is chosen again: the next frame of a sequence costs one application of what was fitted.
+
+        Parameters
+        ----------
+        values, known
+            As in :meth:`fit`; both may differ from the last ones.
+        """
+        check_is_fitted(self, "graph_")
+        self._fill(self._problem(self.graph_, values, known, check_jobs(self.n_jobs)))
+        return self
+
+    def predict(self, Z: ArrayLike | None = None) -> FloatArray:
+        """The field at the nodes, or at other points.
+
+        On a mesh a point is moved to the nearest face and mixes the values at its corners, so that the field is
+        continuous and agrees with that of the nodes; elsewhere it takes one step of the walk, or the value of the
+        node it lies on. With "features" it has features of its own.
+
+        Parameters
+        ----------
+        Z : array-like of shape (q, d), optional
+            Points; the nodes themselves by default.
+
+        Returns
+        -------
+        field : array of shape (n,) or (q,), or (n, c) or (q, c), as the values were given
+            NaN where nothing known is in reach.
+        """
+        check_is_fitted(self, "graph_")
+        if Z is None:
+            return self._output(self._filled.values)
+        positions = self.graph_.positions
+        queries = check_points(Z, "Z", n_columns=positions.shape[1])
+        if self.features_ is not None:
+            return self._output(self._by_features(queries))
+        return self._output(self._by_nodes(queries))
+
+    @property
+    def preserves_range_(self) -> bool:
+        """Whether no result leaves the convex hull of the known values."""
+        check_is_fitted(self, "graph_")
+        return self.method_ in _RANGE_PRESERVING
+
+    def _check_options(self) -> Choice:
+        """The options, checked; None stands for what is to be chosen."""
+        check_option(self.method, "method", METHODS)
+        check_flag(self.normalize, "normalize")
+        if isinstance(self.n_features, str):
+            check_option(self.n_features, "n_features", ("auto", "all"))
+        else:
+            check_integer(self.n_features, "n_features", 1)
+        return Choice(
+            self.method,
+            _number_or_cv(self.tau, "tau", _TAUS),
+            _number_or_cv(self.noise, "noise", NONNEGATIVE),
+        )
+
+    def _problem(self, graph: Graph, values: ArrayLike, known: Any, jobs: int) -> Problem:
+        checked = check_known(values, known, graph.n_nodes)
+        if self.normalize and checked.values.shape[1] < 2:
+            reject("normalize", "False for values of one column, which have no direction", self.normalize)
+        return Problem(graph, checked, jobs)
+
+    def _choose(self, problem: Problem, options: Choice, streams: Streams) -> None:
+        """Settle method, tau and noise."""
+        folds = make_folds(problem.known.mask, streams.generator("interpolation.folds"))
+        chosen, tried = choose(Examiner(problem, folds, bool(self.normalize)), options)
+        self.method_ = chosen.method
+        self.tau_: Any = chosen.tau  # None for a method without it
+        self.noise_: Any = chosen.noise
+        self.cv_ = [choice.as_row() for choice in tried]
+
+    def _fit_features(self, graph: Graph, streams: Streams, jobs: int) -> ManifoldRandomFeatures:
+        seed = streams.generator("interpolation.features")
+        features = ManifoldRandomFeatures(
+            DiffusionKernel(self.tau_),
+            n_features=self.n_features,
+            sparse_output=True,
+            random_state=seed,
+            n_jobs=jobs,
+        )
+        with warnings.catch_warnings():
+            # It is about nodes without signatures of their own, and about the height of the kernel: here all nodes
+            # have theirs, and means do not depend on the height.
+            warnings.filterwarnings("ignore", "The field", FeatureWarning)
+            features.fit(graph)
+        self._node_features = features.transform(graph.positions)
+        return features
+
+    def _fill(self, problem: Problem) -> None:
+        """The field at all nodes, and what is to be said of it."""
+        known, solver = problem.known, None
+        everything = known.mask[None]
+        if self.method_ == "kernel":
+            (field,) = fill_by_kernel(problem, everything, self.tau_)
+        elif self.method_ == "features":
+            field = self._fill_by_features(problem)
+        elif self.method_ == "gp":
+            (found,) = fill_by_gp(problem, everything, self.tau_, (self.noise_,))
+            field, solver = found.folds[0], found.report
+        else:
+            field = _solved_or_explained(problem, self.method_)
+        self._filled, self._known = field, known
+        empty = field.mass == 0
+        self.info_ = InterpolationInfo(
+            self.method_,
+            self.tau_,
+            self.noise_,
+            int(known.mask.sum()),
+            field.n_nearest,
+            len(np.unique(problem.graph.components[empty])),
+            int(empty.sum()),
+            solver,
+        )
+        _warn_of(self.info_, problem.graph.n_nodes)
+
+    def _fill_by_features(self, problem: Problem) -> Filled:
+        known = problem.known
+        action = feature_action(self._node_features, self._node_features)
+        found = smooth(action, known.values, known.mask.astype(np.float64))
+        return finish_means(problem, known.mask, found.values, found.mass, 0.0)
+
+    def _by_nodes(self, queries: FloatArray) -> FloatArray:
+        """Means of the field at the nodes that each query sees, shape (q, c)."""
+        views, field = views_of(self.graph_, queries), self._filled
+        return smooth(lambda X: views @ X, np.nan_to_num(field.values), field.mass).values
+
+    def _by_features(self, queries: FloatArray) -> FloatArray:
+        """Means of the known values by features of the queries, or of the nodes where they see no known value."""
+        known = self._known
+        action = feature_action(self.features_.transform(queries), self._node_features)
+        found = smooth(action, known.values, known.mask.astype(np.float64))
+        lost = ~(found.mass > 0)
+        if lost.any():
+            found.values[lost] = self._by_nodes(queries[lost])
+        return found.values
+
+    def _output(self, rows: FloatArray) -> FloatArray:
+        """Rows as the user wants them."""
+        if self._known.is_vector:
+            return np.asarray(rows[:, 0]).copy()
+        if not self.normalize:
+            return rows.copy()
+        return directions(rows, float(row_lengths(self._known.values).max()))
+
+
+def _number_or_cv(value: Any, name: str, interval: Interval) -> float | None:
+    """A number, or None for one that is chosen."""
+    if isinstance(value, str):
+        if value != "cv":
+            reject(name, f"'cv' or a number in {interval}", repr(value))
+        return None
+    return check_real(value, name, interval)
+
+
+def _solved_or_explained(problem: Problem, method: str) -> Filled:
+    """The field of a sparse system, or the causes and remedies in one error."""
+    try:
+        return fill_by_solve(problem, problem.known.mask[None], method)[0]
+    except ArithmeticError as error:
+        raise ValueError(_ILL_CONDITIONED.format(method=method)) from error
+
+
+def _warn_of(info: InterpolationInfo, n_nodes: int) -> None:
+    """One sentence for holes, one for nodes out of reach."""
+    if info.n_empty_nodes:
+        warn_user(
+            f"{info.n_empty_components} components, with {info.n_empty_nodes} of {n_nodes} nodes, have no known "
+            "value: the field is NaN there (remedy: a known value in each, or edges that join them).",
+            InterpolationWarning,
+        )
+    if info.n_nearest:
+        warn_user(
+            f"{info.n_nearest} of {n_nodes} nodes are so far from all known ones that the kernel with tau = "
+            f"{info.tau:g} does not reach them: they have the value of the nearest known node along the edges "
+            "(remedy: a larger tau, or method='harmonic').",
+            InterpolationWarning,
+        )

@@ -1,0 +1,543 @@
+"""Fields are what their method says, stay in range where it says so, and invent nothing."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from tests.oracles import cloud, sphere_mesh
+
+from manifoldrf import (
+    DiffusionKernel,
+    FeatureWarning,
+    Graph,
+    GraphWarning,
+    TriangleMesh,
+    knn_graph,
+    mesh_graph,
+)
+from manifoldrf._random import Streams
+from manifoldrf.applications import _choosing
+from manifoldrf.applications._filling import GP_TOL, Problem, fill_by_gp
+from manifoldrf.applications._known import check_known, make_folds, nearest_known
+from manifoldrf.applications.interpolation import FieldInterpolator, InterpolationWarning
+
+# One set of parameters for each method, so that nothing is chosen.
+FIXED = {
+    "kernel": {"tau": 3.0},
+    "features": {"tau": 3.0, "random_state": 0},
+    "gp": {"tau": 3.0, "noise": 0.1},
+    "harmonic": {},
+    "biharmonic": {},
+}
+METHODS = sorted(FIXED)
+MESH = sphere_mesh(300)
+GRAPH = mesh_graph(MESH, weights="unit")
+RNG = np.random.default_rng(0)
+KNOWN = np.arange(300) % 3 == 0
+SMOOTH = np.column_stack([MESH.vertices[:, 0] * MESH.vertices[:, 1], MESH.vertices[:, 2]])  # (300, 2)
+
+
+def fitted(method, space=MESH, values=SMOOTH, known=KNOWN, **changes):
+    return FieldInterpolator(method, **(FIXED.get(method, {}) | changes)).fit(space, values, known)
+
+
+def dense_laplacian(graph):
+    affinity = graph.affinity.toarray()
+    return np.diag(affinity.sum(axis=1)) - affinity
+
+
+def with_fixed(matrix, values, known):
+    """The dense solve: (matrix u) = 0 at unknown nodes."""
+    result = values.copy()
+    block, right = matrix[np.ix_(~known, ~known)], -matrix[np.ix_(~known, known)] @ values[known]
+    result[~known] = np.linalg.solve(block, right)
+    return result
+
+
+def random_graph(seed, n=40):
+    """A connected graph with affinities between 1e-6 and 1, and loops."""
+    rng = np.random.default_rng(seed)
+    affinity = np.where(rng.random((n, n)) < 0.08, 10.0 ** rng.uniform(-6, 0, (n, n)), 0.0)
+    affinity[np.arange(n), (np.arange(n) + 1) % n] = 0.3  # a ring
+    return Graph.from_affinity(affinity + affinity.T)
+
+
+def two_spheres():
+    """Two spheres that do not touch, the second without known values, and a vertex in no face."""
+    vertices = np.vstack([MESH.vertices, MESH.vertices + 5.0, [[9.0, 9, 9]]])
+    faces = np.vstack([MESH.faces, MESH.faces + 300])
+    with pytest.warns(GraphWarning):
+        graph = mesh_graph(TriangleMesh(vertices, faces), weights="unit")
+    return graph
+
+
+class TestMethods:
+    def test_the_kernel_is_that_of_the_dense_matrix(self):
+        K = DiffusionKernel(3.0).dense(GRAPH)
+        expected = K[:, KNOWN] @ SMOOTH[KNOWN] / K[:, KNOWN].sum(axis=1)[:, None]
+        # The action is right to 1e-14 times the norm 10 of the mask; masses are above .01.
+        np.testing.assert_allclose(fitted("kernel").predict(), expected, atol=1e-10)
+
+    def test_the_gaussian_process_is_that_of_the_direct_solve(self):
+        K, noise = DiffusionKernel(3.0).dense(GRAPH), 0.1
+        mean = SMOOTH[KNOWN].mean(axis=0)
+        right = SMOOTH[KNOWN] - mean
+        system = K[np.ix_(KNOWN, KNOWN)] + noise * np.eye(KNOWN.sum())
+        expected = mean + K[:, KNOWN] @ np.linalg.solve(system, right)
+        model = fitted("gp", noise=noise)
+        # A residual of GP_TOL |b| changes the weights by at most its 1 / noise, and no eigenvalue of K is above 1.
+        bound = GP_TOL * np.linalg.norm(right, axis=0).max() / noise
+        assert np.abs(model.predict() - expected).max() <= bound
+        assert model.info_.solver.stopped_by == "tolerance"
+        assert model.info_.solver.residual <= GP_TOL
+
+    def test_folds_and_noises_side_by_side_are_those_alone(self):
+        problem = Problem(GRAPH, check_known(SMOOTH, KNOWN, 300), 1)
+        stays = make_folds(KNOWN, RNG)[:2]
+        together = fill_by_gp(problem, stays, 3.0, (0.1, 1.0))
+        (alone,) = fill_by_gp(problem, stays[1:], 3.0, (1.0,))
+        np.testing.assert_allclose(together[1].folds[1].values, alone.folds[0].values, atol=1e-9)
+
+    def test_a_capped_solver_says_so(self):
+        problem = Problem(GRAPH, check_known(SMOOTH, KNOWN, 300), 1)
+        (found,) = fill_by_gp(problem, KNOWN[None], 20.0, (1e-6,), max_iterations=4)
+        assert (found.report.iterations, found.report.stopped_by) == (4, "cap")
+
+    @pytest.mark.parametrize("weights", ["unit", "gaussian", "cotangent"])
+    @pytest.mark.parametrize("method", ["harmonic", "biharmonic"])
+    def test_solves_are_those_of_dense_matrices(self, method, weights):
+        graph = mesh_graph(MESH, weights=weights)
+        matrix = dense_laplacian(graph)
+        if method == "biharmonic":
+            mass = np.ones(300) if graph.weights is None else graph.weights
+            matrix = matrix @ np.diag(1 / mass) @ matrix
+        expected = with_fixed(matrix, SMOOTH, KNOWN)
+        found = fitted(method, weights=weights).predict()
+        np.testing.assert_allclose(found, expected, atol=1e-9)  # condition numbers are below 1e5
+
+    def test_linear_functions_on_a_flat_mesh_are_reproduced_with_cotangents(self):
+        side = 12
+        points = np.stack(np.meshgrid(np.arange(side), np.arange(side), indexing="ij"), axis=-1).reshape(-1, 2)
+        corner = (np.arange(side - 1)[:, None] * side + np.arange(side - 1)).ravel()
+        faces = np.vstack(
+            [
+                np.stack([corner, corner + side, corner + 1], axis=1),
+                np.stack([corner + side, corner + side + 1, corner + 1], axis=1),
+            ]
+        )
+        mesh = TriangleMesh(np.column_stack([points, np.zeros(len(points))]), faces)
+        linear = 2.0 * points[:, 0] - 0.5 * points[:, 1] + 1.0
+        # At the boundary the cotangent Laplacian is no mean: known there, for the square of it two rings deep.
+        rim = np.minimum(points, side - 1 - points).min(axis=1)
+        for method, depth in (("harmonic", 1), ("biharmonic", 2)):
+            known = (rim < depth) | (np.arange(len(points)) % 17 == 0)
+            found = fitted(method, mesh, linear, known, weights="cotangent").predict()
+            np.testing.assert_allclose(found, linear, atol=1e-10)
+
+    def test_features_at_all_nodes_are_the_kernel(self):
+        exact = fitted("kernel").predict()
+        # Signatures are cut at 1e-7 of the largest.
+        np.testing.assert_allclose(fitted("features", n_features="all").predict(), exact, atol=1e-4)
+
+    def test_too_few_features_are_warned_of(self):
+        with pytest.warns(FeatureWarning, match="20 features are too few"):
+            fitted("features", n_features=20)
+
+    @pytest.mark.parametrize("method", [*METHODS, "auto"])
+    def test_constants_are_reproduced(self, method):
+        found = fitted(method, values=np.full((300, 2), [3.5, -2.0]), random_state=0).predict()
+        np.testing.assert_allclose(found, np.full((300, 2), [3.5, -2.0]), rtol=1e-10)
+
+    @pytest.mark.parametrize("method", ["kernel", "gp", "harmonic", "biharmonic"])
+    def test_nodes_may_be_renumbered(self, method):
+        order = np.random.default_rng(1).permutation(300)
+        affinity = GRAPH.affinity[order][:, order]
+        renumbered = fitted(method, Graph.from_affinity(affinity), SMOOTH[order], KNOWN[order]).predict()
+        np.testing.assert_allclose(renumbered, fitted(method, GRAPH).predict()[order], atol=1e-9)
+
+    @pytest.mark.parametrize("method", [*METHODS, "auto"])
+    def test_the_bits_do_not_depend_on_threads(self, method):
+        mesh = sphere_mesh(700)
+        # 5000 entries of the matrix times 31 columns, or 7 in each fold: enough for the action to take two threads.
+        values = np.tile(mesh.vertices**3, (1, 2 if method == "auto" else 10))
+        known = np.arange(0, 700, 4)
+        one, two = (fitted(method, mesh, values, known, n_jobs=n, random_state=0).predict() for n in (1, 2))
+        np.testing.assert_array_equal(one, two)
+
+    @pytest.mark.parametrize("method", [*METHODS, "auto"])
+    def test_rows_of_unknown_nodes_are_never_read(self, method):
+        rubbish = np.random.default_rng(0).choice([np.nan, np.inf, 1e300, -5.0], SMOOTH.shape)
+        clean, other = (
+            fitted(method, values=np.where(KNOWN[:, None], SMOOTH, rest), random_state=0).predict()
+            for rest in (0.0, rubbish)
+        )
+        np.testing.assert_array_equal(clean, other)
+
+
+class TestRange:
+    @pytest.mark.parametrize("method", ["kernel", "harmonic"])
+    @pytest.mark.parametrize("seed", range(15))
+    def test_means_stay_in_the_convex_hull(self, method, seed):
+        """The hull of points in the plane: every direction has its largest known value."""
+        rng = np.random.default_rng(seed)
+        values, known = rng.standard_normal((40, 2)), rng.random(40) < 0.3
+        known[0] = True
+        model = fitted(method, random_graph(seed), values, known, tau=float(10 ** rng.uniform(0, 2)))
+        angles = np.linspace(0, 2 * np.pi, 64)
+        axes = np.stack([np.cos(angles), np.sin(angles)])
+        assert model.preserves_range_
+        # Means are right to 1e-5 at the least mass that counts, and the values are of size 1.
+        assert (model.predict() @ axes - (values[known] @ axes).max(axis=0)).max() <= 1e-4
+        assert (model.predict() >= values[known].min(axis=0)).all()
+        assert (model.predict() <= values[known].max(axis=0)).all()
+
+    def test_features_stay_in_range(self):
+        noise = np.random.default_rng(0).standard_normal(300)
+        model = fitted("features", values=noise)
+        assert model.preserves_range_
+        everywhere = np.concatenate([model.predict(), model.predict(MESH.sample(500, seed=0).points)])
+        assert everywhere.min() >= noise[KNOWN].min() - 1e-12
+        assert everywhere.max() <= noise[KNOWN].max() + 1e-12
+
+    @pytest.mark.parametrize("method", ["gp", "biharmonic"])
+    def test_slopes_are_followed_out_of_range(self, method):
+        """The height of a sphere is known below .7 only; the cap rises above it."""
+        height = MESH.vertices[:, 2]
+        model = fitted(method, values=height, known=np.abs(height) < 0.7, tau=30.0, noise=1e-4)
+        assert not model.preserves_range_
+        assert model.predict().max() > 0.75
+
+    def test_solves_keep_the_known_values(self):
+        for method in ("harmonic", "biharmonic"):
+            np.testing.assert_array_equal(fitted(method).predict()[KNOWN], SMOOTH[KNOWN])
+
+
+class TestOutOfReach:
+    def test_where_the_kernel_is_lost_the_nearest_known_value_stands(self):
+        mesh = sphere_mesh(1500)
+        known, values = mesh.vertices[:, 0] > 0, np.random.default_rng(0).standard_normal(1500)
+        with pytest.warns(InterpolationWarning, match=r"of 1500 nodes are so far .*tau = 0.5 .*a larger tau"):
+            model = fitted("kernel", mesh, values, known, tau=0.5)
+        field, far = model.predict(), mesh.vertices[:, 0] < -0.9
+        # From there it is 1.1 to the known half, 11 edges: weights below tau^11 / 11! = 1e-11.
+        assert far.sum() > 50
+        assert far.sum() < model.info_.n_nearest < 700
+        np.testing.assert_array_equal(field[far], values[nearest_known(model.graph_, known)[far]])
+        assert field.min() >= values[known].min()
+        assert field.max() <= values[known].max()
+
+    def test_the_nearest_known_node_is_that_of_all_paths(self):
+        paths = GRAPH.shortest_paths(np.flatnonzero(KNOWN))
+        found = nearest_known(GRAPH, KNOWN)
+        own = np.searchsorted(np.flatnonzero(KNOWN), found)
+        np.testing.assert_allclose(paths[own, np.arange(300)], paths.min(axis=0), rtol=1e-12)
+
+    def test_without_points_edges_count_one(self):
+        path = Graph.from_affinity(np.diag([1.0, 5.0, 1.0, 9.0], 1) + np.diag([1.0, 5.0, 1.0, 9.0], -1))
+        assert nearest_known(path, np.array([True, False, False, False, True])).tolist()[1::2] == [0, 4]
+
+    @pytest.mark.parametrize("method", [*METHODS, "auto"])
+    def test_components_without_a_known_value_are_nan_and_counted(self, method):
+        graph, known = two_spheres(), np.arange(0, 300, 3)
+        values = np.vstack([SMOOTH, SMOOTH, [[0.0, 0.0]]])
+        with pytest.warns(InterpolationWarning, match="2 components, with 301 of 601 nodes") as caught:
+            model = fitted(method, graph, values, known, random_state=0)
+        assert sum(issubclass(w.category, InterpolationWarning) for w in caught) == 1
+        found = model.predict()
+        assert np.isnan(found[300:]).all()
+        assert np.isfinite(found[:300]).all()
+        assert (model.info_.n_empty_components, model.info_.n_empty_nodes) == (2, 301)
+        assert np.isnan(model.predict(graph.positions[400:402])).all()
+
+    @pytest.mark.parametrize("method", ["kernel", "gp", "harmonic", "biharmonic"])
+    def test_one_component_says_nothing_about_another(self, method):
+        graph = two_spheres()
+        values = np.vstack([SMOOTH, SMOOTH + 100.0, [[7.0, 7.0]]])
+        both = fitted(method, graph, values, np.append(np.flatnonzero(KNOWN), [400, 600])).predict()
+        np.testing.assert_allclose(both[:300], fitted(method, GRAPH).predict(), atol=1e-9)
+        np.testing.assert_allclose(both[300:600], np.broadcast_to(values[400], (300, 2)), rtol=1e-9)
+        np.testing.assert_allclose(both[600], [7.0, 7.0], rtol=1e-12)
+
+    @pytest.mark.parametrize("method", ["kernel", "gp", "harmonic", "biharmonic", "auto"])
+    def test_a_single_known_value_is_the_field(self, method):
+        model = FieldInterpolator(method).fit(MESH, np.full(300, 2.5), known=[7])
+        np.testing.assert_allclose(model.predict(), 2.5, rtol=1e-10)
+
+
+class TestNewPoints:
+    @pytest.mark.parametrize("method", METHODS)
+    def test_at_vertices_it_is_the_field_of_the_nodes(self, method):
+        model = fitted(method)
+        np.testing.assert_allclose(model.predict(MESH.vertices), model.predict(), atol=1e-10)
+
+    @pytest.mark.parametrize("method", ["kernel", "gp", "harmonic", "biharmonic"])
+    def test_inside_a_face_it_lies_between_the_corners(self, method):
+        model, places = fitted(method), MESH.sample(200, seed=0)
+        corners = model.predict()[MESH.faces[places.faces]]  # (200, 3, 2)
+        found = model.predict(places.points)
+        assert (found >= corners.min(axis=1) - 1e-12).all()
+        assert (found <= corners.max(axis=1) + 1e-12).all()
+
+    def test_solves_are_mixed_linearly(self):
+        model, places = fitted("harmonic"), MESH.sample(50, seed=0)
+        expected = np.einsum("qc,qcd->qd", places.barycentric, model.predict()[MESH.faces[places.faces]])
+        np.testing.assert_allclose(model.predict(places.points), expected, atol=1e-10)
+
+    def test_the_kernel_mixes_numerator_and_mass(self):
+        model, places = fitted("kernel"), MESH.sample(50, seed=0)
+        K = DiffusionKernel(3.0).dense(GRAPH)[:, KNOWN]
+        mixed = np.einsum("qc,qck->qk", places.barycentric, K[MESH.faces[places.faces]])
+        expected = mixed @ SMOOTH[KNOWN] / mixed.sum(axis=1)[:, None]
+        np.testing.assert_allclose(model.predict(places.points), expected, atol=1e-9)
+
+    def test_points_off_the_surface_are_moved_to_it(self):
+        model, places = fitted("kernel"), MESH.sample(20, seed=0)
+        normals = MESH.face_normals()[places.faces]
+        outward = np.sign((normals * places.points).sum(axis=1))[:, None] * normals
+        moved = model.predict(places.points + 0.01 * outward)  # the sphere is convex: back to the same point
+        np.testing.assert_allclose(moved, model.predict(places.points), atol=1e-9)
+
+    @pytest.mark.parametrize("weights", ["unit", "gaussian"])
+    def test_on_clouds_it_is_one_step_of_the_walk(self, weights):
+        points, new = cloud(80, seed=2), cloud(10, seed=3)
+        model = fitted("harmonic", points, points[:, :2], np.arange(80) % 2 == 0, weights=weights)
+        nearest = np.argsort(np.linalg.norm(new[:, None] - points, axis=2), axis=1)[:, :8]
+        gaps = np.linalg.norm(new[:, None] - points[nearest], axis=2)
+        lengths = np.sort(np.linalg.norm(points[:, None] - points, axis=2), axis=1)[:, 1:9]
+        shares = np.exp(-(gaps**2) / np.median(lengths**2)) if weights == "gaussian" else np.ones_like(gaps)
+        expected = np.einsum("qk,qkc->qc", shares, model.predict()[nearest]) / shares.sum(axis=1)[:, None]
+        np.testing.assert_allclose(model.predict(new), expected, rtol=1e-10)
+
+    def test_a_point_on_a_node_has_its_value(self):
+        points = cloud(80, seed=2)
+        model = fitted("kernel", points, points[:, 0], np.arange(80) % 2 == 0)
+        mixed = model.predict(np.vstack([points[5:7], cloud(1, seed=9)]))
+        np.testing.assert_allclose(mixed[:2], model.predict()[5:7], rtol=1e-12)
+        np.testing.assert_allclose(model.predict(points), model.predict(), rtol=1e-12)
+
+    def test_far_from_all_nodes_of_a_cloud_there_is_no_value(self):
+        points = cloud(80, seed=2)
+        model = fitted("kernel", points, points[:, 0], np.arange(80) % 2 == 0, weights="gaussian")
+        assert np.isnan(model.predict([[1e3, 0.0, 0.0]])).all()  # affinities underflow
+
+    def test_a_graph_without_a_rule_for_new_points_says_so(self):
+        model = fitted("kernel", Graph.from_affinity(GRAPH.affinity, MESH.vertices))
+        with pytest.raises(ValueError, match="no rule for new points"):
+            model.predict(MESH.vertices[:1])
+        with pytest.raises(ValueError, match="no points"):
+            fitted("kernel", Graph.from_affinity(GRAPH.affinity)).predict(MESH.vertices[:1])
+
+
+class TestDirections:
+    NORMALS = MESH.vertices
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_results_have_length_one(self, method):
+        model = fitted(method, values=self.NORMALS, normalize=True)
+        for found in (model.predict(), model.predict(MESH.sample(50, seed=0).points)):
+            np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, rtol=1e-12)
+        assert (model.predict() * self.NORMALS).sum(axis=1).mean() > 0.98
+
+    def test_what_cancels_has_no_direction(self):
+        path = Graph.from_affinity(np.diag([1.0, 1.0], 1) + np.diag([1.0, 1.0], -1))
+        values = [[0.1, 0.7], [0.0, 0.0], [-0.1, -0.7]]
+        found = fitted("harmonic", path, values, [0, 2], normalize=True).predict()
+        assert np.isnan(found[1]).all()
+        np.testing.assert_allclose(found[0], np.array([0.1, 0.7]) / np.sqrt(0.5), rtol=1e-12)
+
+
+class TestChoice:
+    def test_tau_is_the_one_with_the_least_error_of_the_table(self):
+        model = FieldInterpolator("kernel", random_state=3).fit(MESH, SMOOTH, KNOWN)
+        errors = {row["tau"]: row["error"] for row in model.cv_}
+        assert model.tau_ == min(errors, key=errors.get)
+        assert {0.25, 128.0} <= set(errors)
+
+    @pytest.mark.parametrize("normalize", [False, True])
+    def test_errors_are_those_at_known_nodes_left_out(self, normalize):
+        """By hand, with dense matrices, for one tau of the table."""
+        model = FieldInterpolator("kernel", random_state=3, normalize=normalize).fit(MESH, SMOOTH, KNOWN)
+        K = DiffusionKernel(4.0).dense(GRAPH)
+        squares, cosines = [], []
+        for stays in make_folds(KNOWN, Streams.from_seed(3).generator("interpolation.folds")):
+            out = KNOWN & ~stays
+            found = K[np.ix_(out, stays)] @ SMOOTH[stays] / K[np.ix_(out, stays)].sum(axis=1)[:, None]
+            squares += list(((found - SMOOTH[out]) ** 2).sum(axis=1))
+            norms = np.linalg.norm(found, axis=1) * np.linalg.norm(SMOOTH[out], axis=1)
+            cosines += list((found * SMOOTH[out]).sum(axis=1) / norms)
+        expected = 1 - np.mean(cosines) if normalize else np.mean(squares) / SMOOTH[KNOWN].var(axis=0).sum()
+        (row,) = [row for row in model.cv_ if row["tau"] == 4.0]
+        np.testing.assert_allclose(row["error"], expected, rtol=1e-8)
+
+    def test_folds_part_the_known_nodes(self):
+        stays = make_folds(KNOWN, np.random.default_rng(0))
+        left_out = KNOWN & ~stays
+        assert stays.shape == (5, 300)
+        np.testing.assert_array_equal(left_out.sum(axis=0), KNOWN.astype(int))
+        np.testing.assert_array_equal(left_out.sum(axis=1), 20)
+
+    def test_the_search_goes_on_beyond_the_grid(self):
+        """White noise is best met by the mean of everything."""
+        model = FieldInterpolator("kernel", random_state=0).fit(MESH, RNG.standard_normal(300), KNOWN)
+        assert model.tau_ > 128
+        assert max(row["tau"] for row in model.cv_) > model.tau_
+
+    def test_a_tuned_tau_is_better_than_a_wide_one(self):
+        models = [FieldInterpolator("kernel", tau=tau, random_state=0) for tau in (20.0, "cv")]
+        wide, tuned = (np.linalg.norm(model.fit(MESH, SMOOTH, KNOWN).predict() - SMOOTH) for model in models)
+        assert tuned < 0.5 * wide
+
+    def test_auto_takes_the_least_error_and_shows_all(self):
+        model = FieldInterpolator(random_state=0).fit(MESH, SMOOTH, KNOWN)
+        assert {row["method"] for row in model.cv_} == {"kernel", "harmonic", "biharmonic", "gp"}
+        (row,) = [
+            row
+            for row in model.cv_
+            if (row["method"], row["tau"], row["noise"]) == (model.method_, model.tau_, model.noise_)
+        ][-1:]
+        others = [other["error"] for other in model.cv_ if other["method"] not in ("gp", model.method_)]
+        assert row["error"] <= min(others)
+        assert model.method_ in ("biharmonic", "gp")  # the field is smooth
+
+    def test_auto_leaves_the_gaussian_process_out_of_large_graphs(self, monkeypatch):
+        monkeypatch.setattr(_choosing, "GP_NODES", 299)
+        monkeypatch.setattr(_choosing, "_NODES_FOR_FOLDS", 299)
+        model = FieldInterpolator(random_state=0).fit(MESH, SMOOTH, KNOWN)
+        assert {row["method"] for row in model.cv_} == {"kernel", "harmonic", "biharmonic"}
+
+    def test_noise_is_chosen_by_the_noise_of_the_values(self):
+        noisy = SMOOTH + 0.3 * np.random.default_rng(0).standard_normal(SMOOTH.shape)
+        clean, rough = (
+            FieldInterpolator("gp", tau=8.0, random_state=0).fit(MESH, values, KNOWN) for values in (SMOOTH, noisy)
+        )
+        assert clean.noise_ < rough.noise_
+
+    def test_the_same_seed_gives_the_same_bits(self):
+        first, second = (FieldInterpolator("gp", random_state=5).fit(MESH, SMOOTH, KNOWN) for _ in range(2))
+        assert (first.tau_, first.noise_, first.cv_) == (second.tau_, second.noise_, second.cv_)
+        np.testing.assert_array_equal(first.predict(), second.predict())
+
+
+class TestInterface:
+    def test_masks_nodes_and_nans_say_the_same(self):
+        values = np.where(KNOWN[:, None], SMOOTH, np.nan)
+        ways = KNOWN, np.flatnonzero(KNOWN), None
+        fields = [fitted("kernel", values=values, known=known).predict() for known in ways]
+        np.testing.assert_array_equal(fields[0], fields[1])
+        np.testing.assert_array_equal(fields[0], fields[2])
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_vectors_come_back_as_vectors(self, method):
+        model = fitted(method, values=SMOOTH[:, 0])
+        assert model.predict().shape == (300,)
+        assert model.predict(MESH.vertices[:4]).shape == (4,)
+        np.testing.assert_allclose(model.predict(), fitted(method).predict()[:, 0], atol=1e-3)
+
+    def test_a_graph_brings_its_own_affinities(self):
+        graph = mesh_graph(MESH, weights="gaussian")
+        found = fitted("kernel", graph, weights="unit").predict()
+        np.testing.assert_array_equal(found, fitted("kernel", weights="gaussian").predict())
+        assert np.abs(found - fitted("kernel").predict()).max() > 1e-4
+
+    def test_points_are_joined_to_their_neighbours(self):
+        points = cloud(80)
+        known = np.arange(80) % 2 == 0
+        found = fitted("kernel", points, points[:, 0], known, weights="gaussian").predict()
+        np.testing.assert_array_equal(found, fitted("kernel", knn_graph(points), points[:, 0], known).predict())
+
+    def test_another_field_costs_no_new_choice(self):
+        model = FieldInterpolator("kernel", random_state=0).fit(MESH, SMOOTH, KNOWN)
+        tau, again = model.tau_, model.refit(SMOOTH**2, ~KNOWN)
+        assert again is model
+        expected = fitted("kernel", values=SMOOTH**2, known=~KNOWN, tau=tau).predict()
+        np.testing.assert_array_equal(again.predict(), expected)
+        features = fitted("features", values=SMOOTH).refit(SMOOTH**2)
+        np.testing.assert_array_equal(
+            features.predict(), fitted("features", values=SMOOTH**2, known=None).predict()
+        )
+
+    def test_results_can_be_changed_without_harm(self):
+        model = fitted("harmonic")
+        model.predict()[:] = 0.0
+        assert model.predict().any()
+
+    def test_it_is_an_estimator(self):
+        model = FieldInterpolator("gp", tau=2.0, noise=0.5, n_jobs=1)
+        assert clone(model).get_params() == model.get_params()
+        with pytest.raises(ValueError, match="not fitted"):
+            model.predict()
+
+    @pytest.mark.parametrize(
+        ("changes", "match"),
+        [
+            ({"method": "spline"}, "`method` must be one of"),
+            ({"tau": 0.0}, "`tau` must be a number in"),
+            ({"tau": 1e7}, r"`tau` must be a number in \(0, 1e\+06\]"),
+            ({"tau": -1.0}, "`tau` must be a number in"),
+            ({"tau": np.nan}, "`tau` must be a number in"),
+            ({"tau": "best"}, "`tau` must be 'cv' or a number"),
+            ({"noise": -0.1}, "`noise` must be a number in"),
+            ({"noise": "none"}, "`noise` must be 'cv' or a number"),
+            ({"weights": "robust"}, "`weights` must be one of"),
+            ({"n_features": "many"}, "`n_features` must be one of"),
+            ({"n_features": 0}, "`n_features` must be an integer"),
+            ({"n_jobs": 0}, "`n_jobs` must be"),
+        ],
+    )
+    def test_bad_options(self, changes, match):
+        with pytest.raises(ValueError, match=match):
+            FieldInterpolator(**changes).fit(MESH, SMOOTH, KNOWN)
+
+    def test_options_of_the_wrong_kind(self):
+        with pytest.raises(TypeError, match="`normalize` must be True or False"):
+            FieldInterpolator(normalize=1).fit(MESH, SMOOTH, KNOWN)
+        with pytest.raises(TypeError, match="`tau` must be a number"):
+            FieldInterpolator(tau=None).fit(MESH, SMOOTH, KNOWN)
+
+    @pytest.mark.parametrize(
+        ("values", "known", "match"),
+        [
+            (SMOOTH[:-1], KNOWN, r"`values` must be an array of shape \(300,\)"),
+            (np.zeros((300, 0)), KNOWN, "`values` must be an array of shape"),
+            (np.zeros((300, 2, 2)), KNOWN, "`values` must be an array of shape"),
+            (np.full((300, 2), np.nan), KNOWN, r"`values\[known\]` must be finite"),
+            (np.full(300, np.inf), KNOWN, r"`values\[known\]` must be finite"),
+            (np.full(300, np.nan), None, "No value is known"),
+            (SMOOTH, np.zeros(300, bool), "No value is known"),
+            (SMOOTH, KNOWN[:-1], r"`known` must be a mask of shape \(300,\)"),
+            (SMOOTH, [0, 300], r"`known` must be integers in \[0, 299\]"),
+            (SMOOTH, np.zeros((2, 2), int), "`known` must be a non-empty vector"),
+        ],
+    )
+    def test_bad_values(self, values, known, match):
+        with pytest.raises(ValueError, match=match):
+            FieldInterpolator("kernel", tau=1.0).fit(MESH, values, known)
+
+    def test_values_of_the_wrong_kind(self):
+        with pytest.raises(TypeError, match="`known` must be a mask of booleans or node indices"):
+            FieldInterpolator().fit(MESH, SMOOTH, np.ones(300))
+        with pytest.raises(TypeError, match="`values` must be an array of numbers"):
+            FieldInterpolator().fit(MESH, ["a"] * 300, KNOWN)
+
+    def test_cotangents_need_a_mesh_and_directions_two_columns(self):
+        with pytest.raises(ValueError, match="`weights` must be 'unit' or 'gaussian' for points"):
+            FieldInterpolator(weights="cotangent").fit(cloud(20), np.zeros(20))
+        with pytest.raises(ValueError, match="`normalize` must be False for values of one column"):
+            FieldInterpolator(normalize=True).fit(MESH, SMOOTH[:, 0], KNOWN)
+
+    def test_new_points_are_checked(self):
+        with pytest.raises(ValueError, match=r"`Z` must be an array of shape \(n, 3\)"):
+            fitted("harmonic").predict([[0.0, 1.0]])
+
+    def test_a_system_beyond_doubles_is_explained(self):
+        """Affinities of 1e-200 leave nothing of their squares."""
+        weak = Graph.from_affinity(np.diag([1.0, 1e-200, 1e-200], 1) + np.diag([1.0, 1e-200, 1e-200], -1))
+        with pytest.raises(ValueError, match=r"biharmonic system is too ill-conditioned.*Remedies"):
+            fitted("biharmonic", weak, np.arange(4.0), [0])
+        np.testing.assert_allclose(fitted("harmonic", weak, np.arange(4.0), [0]).predict(), 0.0, atol=1e-12)
+
+    @pytest.mark.filterwarnings("ignore::manifoldrf.applications.interpolation.InterpolationWarning")
+    def test_auto_passes_over_a_system_beyond_doubles(self):
+        weak = Graph.from_affinity(np.diag([1.0, 1e-200, 1e-200], 1) + np.diag([1.0, 1e-200, 1e-200], -1))
+        model = FieldInterpolator(random_state=0).fit(weak, np.arange(4.0), [0, 1])
+        assert [row["error"] for row in model.cv_ if row["method"] == "biharmonic"] == [np.inf]
+        assert model.method_ != "biharmonic"

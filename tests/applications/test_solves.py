@@ -1,0 +1,106 @@
+"""Sparse solves and conjugate gradients agree with dense algebra and say how they ended."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from tests.oracles import sphere_mesh
+
+from manifoldrf import Graph, mesh_graph
+from manifoldrf.applications._solves import (
+    bilaplacian,
+    conjugate_gradients,
+    laplacian,
+    solve_positive,
+    solve_with_fixed,
+)
+
+RNG = np.random.default_rng(0)
+
+
+def positive_matrix(n, seed=0):
+    root = np.random.default_rng(seed).standard_normal((n, n))
+    return root @ root.T / n + np.eye(n)
+
+
+def test_the_laplacian_is_degrees_minus_affinities():
+    affinity = np.array([[2.0, 1, 0], [1, 0, 3], [0, 3, 0]])
+    expected = np.diag(affinity.sum(axis=1)) - affinity
+    np.testing.assert_array_equal(laplacian(Graph.from_affinity(affinity)).toarray(), expected)
+
+
+def test_on_a_cotangent_graph_loops_cancel_and_the_mass_divides():
+    graph = mesh_graph(sphere_mesh(60), weights="cotangent")
+    dense = graph.affinity.toarray()
+    plain = np.diag(dense.sum(axis=1)) - dense
+    # Degrees are the masses; the loops, up to 1, are rounded to 1e-16 of them.
+    np.testing.assert_allclose(laplacian(graph).toarray(), plain, atol=1e-15)
+    expected = plain @ np.diag(graph.weights.mean() / graph.weights) @ plain
+    np.testing.assert_allclose(bilaplacian(graph).toarray(), expected, atol=1e-14 * np.abs(expected).max())
+
+
+def test_fixed_values_stay_free_ones_solve_the_system_others_are_nan():
+    matrix = positive_matrix(12)
+    fixed = np.arange(12) < 4
+    free = (np.arange(12) >= 4) & (np.arange(12) < 11)
+    values = RNG.standard_normal((12, 2))
+    found = solve_with_fixed(sparse.csr_array(matrix), values, fixed, free)
+    np.testing.assert_array_equal(found[fixed], values[fixed])
+    expected = np.linalg.solve(matrix[np.ix_(free, free)], -matrix[np.ix_(free, fixed)] @ values[fixed])
+    np.testing.assert_allclose(found[free], expected, rtol=1e-11)
+    assert np.isnan(found[11]).all()
+
+
+def test_rows_of_very_different_size_are_no_hindrance():
+    scale = 10.0 ** np.linspace(-60, 60, 15)
+    matrix, right = positive_matrix(15) * scale * scale[:, None], RNG.standard_normal((15, 1)) * scale[:, None]
+    found = solve_positive(sparse.csr_array(matrix), right)
+    expected = np.linalg.solve(positive_matrix(15), right / scale[:, None]) / scale[:, None]
+    np.testing.assert_allclose(found, expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize("matrix", [np.ones((2, 2)), np.zeros((2, 2))], ids=["singular", "zero"])
+def test_a_singular_matrix_is_an_error_not_a_field(matrix):
+    with pytest.raises(ArithmeticError):
+        solve_positive(sparse.csr_array(matrix), np.array([[1.0], [0.0]]))
+
+
+def test_conjugate_gradients_solve_each_column_by_its_own_matrix():
+    matrices = [positive_matrix(20, seed) for seed in range(3)]
+    right = RNG.standard_normal((20, 3))
+
+    def action(X, at):
+        return np.stack([matrices[j] @ x for j, x in zip(at, X.T, strict=True)], axis=1)
+
+    found, report = conjugate_gradients(action, right, tol=1e-13, max_iterations=100)
+    expected = np.stack([np.linalg.solve(m, b) for m, b in zip(matrices, right.T, strict=True)], axis=1)
+    # Eigenvalues are above 1, so the error of x is below 1e-13 |b|.
+    assert np.linalg.norm(found - expected, axis=0).max() <= 1e-12 * np.linalg.norm(right, axis=0).max()
+    assert report.stopped_by == "tolerance"
+    assert report.residual <= 1e-13
+    assert 0 < report.iterations <= 40
+
+
+def test_a_column_does_not_depend_on_its_neighbours():
+    matrix, right = positive_matrix(30), RNG.standard_normal((30, 4))
+    together, _ = conjugate_gradients(lambda X, _: matrix @ X, right, tol=1e-6, max_iterations=50)
+    alone, _ = conjugate_gradients(lambda X, _: matrix @ X, right[:, 2:3], tol=1e-6, max_iterations=50)
+    np.testing.assert_allclose(together[:, 2], alone[:, 0], rtol=1e-9)
+
+
+def test_the_cap_is_reported_with_the_residual_that_is_left():
+    matrix, right = positive_matrix(40), RNG.standard_normal((40, 1))
+    found, report = conjugate_gradients(lambda X, _: matrix @ X, right, tol=1e-12, max_iterations=3)
+    left = np.linalg.norm(right - matrix @ found) / np.linalg.norm(right)
+    assert (report.iterations, report.stopped_by) == (3, "cap")
+    np.testing.assert_allclose(report.residual, left, rtol=1e-10)
+
+
+def test_a_matrix_that_is_not_positive_stops_the_solver():
+    _, report = conjugate_gradients(lambda X, _: -X, np.ones((3, 1)), tol=1e-9, max_iterations=9)
+    assert report.stopped_by == "rounding"
+
+
+def test_a_right_hand_side_of_zero_needs_no_step():
+    found, report = conjugate_gradients(lambda X, _: X, np.zeros((3, 2)), tol=1e-9, max_iterations=9)
+    assert not found.any()
+    assert (report.iterations, report.residual, report.stopped_by) == (0, 0.0, "tolerance")
