@@ -138,6 +138,14 @@ class TestMethods:
         # Signatures are cut at 1e-7 of the largest.
         np.testing.assert_allclose(fitted("features", n_features="all").predict(), exact, atol=1e-4)
 
+    @pytest.mark.parametrize(("tau", "count"), [(2.0, 300), (10.0, 75)])
+    def test_features_are_as_many_as_tau_asks_for(self, tau, count):
+        model = fitted("features", tau=tau)
+        assert model.features_.n_features_out_ == count
+        exact = fitted("kernel", tau=tau).predict()
+        # Anchors as far apart as the features are wide: the means differ by a few per cent of the values' spread.
+        assert np.abs(model.predict() - exact).max() < 0.05 * np.ptp(SMOOTH)
+
     def test_too_few_features_are_warned_of(self):
         with pytest.warns(FeatureWarning, match="20 features are too few"):
             fitted("features", n_features=20)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from manifoldrf._validation import FloatArray
 
@@ -56,6 +57,27 @@ def smooth(action: Action, values: FloatArray, share: FloatArray | None = None) 
     with np.errstate(divide="ignore", invalid="ignore"):
         means = np.where(mass[:, None] != 0, found[:, 1:] / mass[:, None], np.nan)
     return Smoothed(means, mass)
+
+
+def without_small(rows: Any, cut: float) -> Any:
+    """CSR features without the entries below ``cut`` times the largest of their row.
+
+    A mean moves by about as much, relative to the spread of the values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from manifoldrf.applications.smoothing import without_small
+    >>> without_small(sparse.csr_array(np.array([[1.0, 1e-4], [1e-4, 1e-4]])), 1e-3).nnz
+    3
+    """
+    lengths = np.diff(rows.indptr)
+    largest = np.zeros(rows.shape[0])
+    largest[lengths > 0] = np.maximum.reduceat(rows.data, rows.indptr[:-1][lengths > 0]) if rows.nnz else 0.0
+    keep = rows.data >= cut * np.repeat(largest, lengths)
+    ends = np.concatenate([[0], np.cumsum(keep)])[rows.indptr]
+    return sparse.csr_array((rows.data[keep], rows.indices[keep], ends), shape=rows.shape)
 
 
 def feature_action(left: Any, right: Any) -> Action:
