@@ -47,8 +47,8 @@ __all__ = ["FieldInterpolator", "InterpolationInfo", "InterpolationWarning"]
 
 METHODS = ("auto", "kernel", "features", "gp", "harmonic", "biharmonic")
 _TAUS = Interval(0.0, WIDEST, low_open=True)
-# Anchors of "features" for each node and step. Cosines of normals on two meshes are then .000 to .007 below those of
-# the kernel itself for tau from 2 to 80; four times as many change them by .001 to .004.
+# Anchors of "features" for each node and step. Cosines of normals on two meshes are then .000 to .007 below those
+# of the kernel itself for tau from 2 to 80; four times as many change them by .001 to .004.
 _ANCHORS = 2.5
 _CUT = (
     1e-3  # features below this share of a node's largest are left out: a third of them stay, cosines move by .0002
