@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from manifoldrf._container import ModelFileError
     from manifoldrf.applications.interpolation import FieldInterpolator, InterpolationInfo, InterpolationWarning
+    from manifoldrf.applications.regression import ManifoldGaussianProcess, ManifoldRidge
     from manifoldrf.features.errors import ErrorEstimate
     from manifoldrf.features.fitting import FeatureWarning
     from manifoldrf.features.graph_features import GraphRandomFeatures
@@ -68,7 +69,9 @@ _HOMES = {
     "HyperbolicSpace": "geometry.model_spaces",
     "InterpolationInfo": "applications.interpolation",
     "InterpolationWarning": "applications.interpolation",
+    "ManifoldGaussianProcess": "applications.regression",
     "ManifoldRandomFeatures": "features.manifold_features",
+    "ManifoldRidge": "applications.regression",
     "MaternKernel": "kernels.manifold_kernels",
     "MeshReport": "geometry.meshes",
     "MeshSample": "geometry.meshes",
@@ -120,7 +123,9 @@ __all__ = [
     "HyperbolicSpace",
     "InterpolationInfo",
     "InterpolationWarning",
+    "ManifoldGaussianProcess",
     "ManifoldRandomFeatures",
+    "ManifoldRidge",
     "MaternKernel",
     "MeshReport",
     "MeshSample",

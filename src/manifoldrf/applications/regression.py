@@ -1,0 +1,393 @@
+"""Regression along a space from values at some of its points, with and without uncertainty."""
+
+from typing import Any, Self
+
+import numpy as np
+from scipy import linalg
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
+from sklearn.utils.validation import check_is_fitted
+
+from manifoldrf._random import SeedLike, Streams
+from manifoldrf._validation import (
+    NONNEGATIVE,
+    FloatArray,
+    check_flag,
+    check_integer,
+    check_jobs,
+    check_option,
+    check_real,
+    reject,
+)
+from manifoldrf.applications._labelled import check_data, check_level, check_queries, dense_rows, parts_of, space_of
+from manifoldrf.applications._lowrank import (
+    Spectrum,
+    decompose,
+    decompose_parts,
+    find_levels,
+    leave_one_out,
+    posterior_of,
+)
+from manifoldrf.applications._modes import Search, enough_anchors, find_kernel
+from manifoldrf.features._notices import warnings_at_users_line
+from manifoldrf.features._params import FrozenParamsMixin
+from manifoldrf.features._products import blas_library
+from manifoldrf.features.graph_options import GraphOptions
+from manifoldrf.features.manifold_features import ManifoldRandomFeatures
+from manifoldrf.features.plans import make_plan
+from manifoldrf.features.spaces import prepare_space
+from manifoldrf.kernels._roots import ASYMMETRIC
+
+__all__ = ["ManifoldGaussianProcess", "ManifoldRidge"]
+
+
+class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Ridge regression on features of a space: kernel ridge regression in linear time.
+
+    The weights w and the intercept b minimise |y - Phi w - b|^2 + alpha |w|^2.
+
+    Parameters
+    ----------
+    features : transformer or None, default=None
+        Such as :class:`ManifoldRandomFeatures`, which is the default; it is cloned and fitted to the space.
+    space : array-like, TriangleMesh, AbstractManifold, Graph or None, default=None
+        The whole space, of which the data are a few points; None: the data are all that is known of it.
+    alpha : float or "cv", default="cv"
+        Penalty, nonnegative. "cv": the one with the least error when each value is predicted from all others,
+        which takes no fit of its own.
+    random_state : None, int, Generator or RandomState, default=None
+        Of the features by default; others have their own.
+    n_jobs : int, default=-1
+        The same.
+
+    Attributes
+    ----------
+    features_ : transformer
+    alpha_ : float
+    coef_ : array of shape (m,) or (m, c)
+    intercept_ : float or array of shape (c,)
+    loo_error_ : float
+        Root of the mean squared error of values that are predicted from all others, over all outputs.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manifoldrf import Sphere
+    >>> from manifoldrf.applications.regression import ManifoldRidge
+    >>> points = Sphere().sample(1000, seed=0)  # all of the space that is known
+    >>> height = points[:, 2]
+    >>> model = ManifoldRidge(space=points, random_state=0).fit(points[:100], height[:100])
+    >>> bool(np.abs(model.predict(points) - height).max() < 0.05)
+    True
+    """
+
+    def __init__(
+        self,
+        features: Any = None,
+        *,
+        space: Any = None,
+        alpha: float | str = "cv",
+        random_state: SeedLike = None,
+        n_jobs: int = -1,
+    ) -> None:
+        self.features = features
+        self.space = space
+        self.alpha = alpha
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit features to the space, and weights to y, shape (n,) or (n, c), measured at points X, shape (n, d).
+
+        O(n m min(n, m)) for m features.
+        """
+        alpha = check_option(self.alpha, "alpha", ("cv",)) if isinstance(self.alpha, str) else self.alpha
+        if not isinstance(alpha, str):
+            alpha = check_real(alpha, "alpha", NONNEGATIVE)
+        points, targets = check_data(self, X, y)
+        if self.features is None:
+            features: Any = ManifoldRandomFeatures(random_state=self.random_state, n_jobs=self.n_jobs)
+        elif hasattr(self.features, "fit") and hasattr(self.features, "transform"):
+            features = clone(self.features)
+        else:
+            reject("features", "None or a transformer", repr(self.features), TypeError)
+        self.features_ = features.fit(space_of(self, points))
+        rows = dense_rows(self.features_.transform(points))
+        offset, middle = targets.mean(axis=0), rows.mean(axis=0)
+        with blas_library().limit(limits=1):  # the last bits of products depend on the number of threads
+            left, singular, right = linalg.svd(rows - middle, full_matrices=False)
+            shares = left.T @ (targets - offset)  # (r, c)
+            self.alpha_, self.loo_error_ = leave_one_out(left, singular**2, shares, targets - offset, alpha)
+            inverse = np.divide(singular, singular**2 + self.alpha_, out=0 * singular, where=singular > 0)
+            coef = right.T @ (inverse[:, None] * shares)
+            self.coef_ = coef[:, 0] if self._is_vector else coef
+            self.intercept_ = offset[0] - middle @ self.coef_ if self._is_vector else offset - middle @ coef
+        return self
+
+    def predict(self, X: Any) -> FloatArray:
+        """Values at points of the space, shape (q,) or (q, c)."""
+        points = check_queries(self, X)
+        parts = [
+            dense_rows(self.features_.transform(part)) @ self.coef_ for part in parts_of(points, len(self.coef_))
+        ]
+        return np.asarray(np.concatenate(parts) + self.intercept_)
+
+
+class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """A Gaussian process on a space, by its features: O(n m^2 + m^3) for n data and m features.
+
+    y = offset + f(x) + noise, where f has the covariance variance * K and K(x, y) = phi(x) . phi(y) is the kernel
+    of :class:`ManifoldRandomFeatures`. Time (or length scale), variance and noise are those of the largest
+    marginal likelihood. The offset is the mean of y, and is not counted among the unknowns.
+
+    Trials of another time take no new walks and no new graph: the features of the data are sums over lengths
+    of walks, and only the weights of the lengths change. The time that was found then makes the features that
+    predict, at any point, and with them variance, noise and likelihood are found once more.
+
+    Parameters
+    ----------
+    kernel : AbstractKernel, callable or None, default=None
+        As in :class:`ManifoldRandomFeatures`; its time is where the search begins. Heat, diffusion, Matern and
+        regularised Laplacian kernels, their sums, products and multiples have a time that can be found; parts of
+        a sum are stretched by the same factor. On a heat graph a heat kernel lasts an even number of steps.
+    space : array-like, TriangleMesh, AbstractManifold, Graph or None, default=None
+        The whole space, of which the data are a few points; None: the data are all that is known of it.
+    n_features : int or {"auto", "all"}, default="auto"
+        "auto": anchors half as far apart as features are wide, at least 2048 or all nodes, because likelihoods
+        see what sums over the kernel do not. "all" is the exact kernel of the graph at its nodes.
+    graph : GraphOptions, callable, Graph or None, default=None
+        The same.
+    field : str, default="auto"
+        The same.
+    teacher : str, default="auto"
+        The same; "walks" and "counts" also serve the search, others are exact.
+    teacher_options : dict, optional
+        The same.
+    optimize : bool, default=True
+        Whether the time is searched for; else that of the kernel is taken.
+    variance : float or "auto", default="auto"
+        Factor of the kernel. With several outputs "auto" finds one for each.
+    noise : float or "auto", default="auto"
+        Variance of the noise. Above 1e-12 of the largest eigenvalue of the covariance of the data; less counts as
+        that. With several outputs "auto" is proportional to the variance.
+    random_state : None, int, Generator or RandomState, default=None
+    n_jobs : int, default=-1
+        Threads, -1 for all cores; results do not depend on it.
+
+    Attributes
+    ----------
+    features_ : ManifoldRandomFeatures
+    kernel_ : AbstractKernel
+        With the time that was found.
+    variance_, noise_ : float or array of shape (c,)
+    offset_ : float or array of shape (c,)
+    log_marginal_likelihood_ : float
+        Of all outputs together.
+    trials_ : tuple of (AbstractKernel, float)
+        Kernels that were tried and their log marginal likelihoods, of at most 2048 random data and with weights of
+        the anchors that are the same for all; empty where nothing was searched.
+    n_features_in_ : int
+
+    Notes
+    -----
+    The search keeps 8 (L + 1) n m bytes, L = 32 to 128 lengths, at most 512 MB: where the data or the nodes are
+    more, 2048 random data are taken and as many anchors as fit. Prediction keeps 8 m min(n, m) bytes.
+
+    Away from the space features vanish, and what was learnt with them; the standard deviation there is that of f
+    before any data, on average.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manifoldrf import Sphere
+    >>> from manifoldrf.applications.regression import ManifoldGaussianProcess
+    >>> points = Sphere().sample(600, seed=0)
+    >>> values = points[:, 2] + 0.1 * np.random.default_rng(0).normal(size=600)
+    >>> model = ManifoldGaussianProcess(space=points, random_state=0).fit(points[:100], values[:100])
+    >>> mean, std = model.predict(points[100:], return_std=True, include_noise=True)
+    >>> inside = np.abs(values[100:] - mean) < 1.645 * std  # 90 % intervals
+    >>> bool(0.8 < inside.mean() < 0.97)
+    True
+    """
+
+    def __init__(  # noqa: PLR0913  (an estimator remembers all its options)
+        self,
+        kernel: Any = None,
+        *,
+        space: Any = None,
+        n_features: int | str = "auto",
+        graph: Any = None,
+        field: str = "auto",
+        teacher: str = "auto",
+        teacher_options: dict[str, Any] | None = None,
+        optimize: bool = True,
+        variance: float | str = "auto",
+        noise: float | str = "auto",
+        random_state: SeedLike = None,
+        n_jobs: int = -1,
+    ) -> None:
+        self.kernel = kernel
+        self.space = space
+        self.n_features = n_features
+        self.graph = graph
+        self.field = field
+        self.teacher = teacher
+        self.teacher_options = teacher_options
+        self.optimize = optimize
+        self.variance = variance
+        self.noise = noise
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Find the kernel, fit its features to the space, and condition on the data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Points where y was measured.
+        y : array-like of shape (n,) or (n, c)
+            With several outputs, all share the time and the ratio of noise to variance.
+        """
+        levels = check_level(self.variance, "variance"), check_level(self.noise, "noise")
+        optimize, jobs = check_flag(self.optimize, "optimize"), check_jobs(self.n_jobs)
+        points, targets = check_data(self, X, y)
+        offset = targets.mean(axis=0)
+        streams = Streams.from_seed(self.random_state)
+        features = ManifoldRandomFeatures(
+            self.kernel,
+            n_features=self.n_features,
+            graph=self.graph,
+            field=self.field,
+            teacher=self.teacher,
+            teacher_options=self.teacher_options,
+            random_state=int(streams.generator("regression.features").integers(2**31)),
+            n_jobs=jobs,
+        )
+        plan = make_plan(features.get_params(deep=False), streams, jobs)
+        with warnings_at_users_line():
+            space = prepare_space(space_of(self, points), self.kernel, self.graph, streams, jobs)
+        if space.setting.asymmetric:
+            reject("kernel", "one with nonnegative features", f"{space.kernel}. {ASYMMETRIC}")
+        found = Search(space.kernel)
+        if optimize:
+            found = find_kernel(space, plan, (points, targets - offset), levels)
+        self.trials_ = found.trials
+        self.features_ = features.set_params(
+            kernel=self.kernel if callable(self.kernel) else found.kernel,  # a function is fitted anew
+            n_features=plan.n_features if plan.n_features != "auto" else enough_anchors(space, found, len(points)),
+            graph=GraphOptions(dim=space.setting.dim),
+        ).fit(space.graph)
+        self._condition(points, targets, levels)
+        return self
+
+    def _condition(self, points: FloatArray, targets: FloatArray, given: tuple[float | None, float | None]) -> None:
+        """Find the levels and the posterior, by the features."""
+        offset = targets.mean(axis=0)
+        spectrum = self._decompose(points, targets - offset)
+        self._levels = find_levels(spectrum, *given)
+        self._posterior = posterior_of(spectrum, self._levels.ratio)
+        self._height = spectrum.height
+        self.log_marginal_likelihood_ = self._levels.log_likelihood
+        self.offset_ = self._shaped(offset)
+        self.variance_ = self._shaped(self._levels.variance)
+        self.noise_ = self._shaped(self._levels.noise)
+
+    def _decompose(self, points: FloatArray, targets: FloatArray) -> Spectrum:
+        m = self.features_.n_features_out_
+        if len(points) <= m:
+            return decompose(self.features_.transform(points), targets, directions=True)
+        parts = zip(parts_of(points, m), parts_of(targets, m), strict=True)
+        return decompose_parts(((self.features_.transform(part), values) for part, values in parts), m)
+
+    @property
+    def kernel_(self) -> Any:
+        """The kernel, with the time that was found."""
+        check_is_fitted(self, "features_")
+        return self.features_.kernel_
+
+    def predict(
+        self,
+        X: Any,
+        return_std: bool = False,  # noqa: FBT001, FBT002  (scikit-learn's signature)
+        return_cov: bool = False,  # noqa: FBT001, FBT002
+        *,
+        include_noise: bool = False,
+    ) -> Any:
+        """Mean of f at points, given the data, and how uncertain it is.
+
+        Parameters
+        ----------
+        X : array-like of shape (q, d)
+        return_std : bool
+            Standard deviation of f as well, shape (q,) or (q, c).
+        return_cov : bool
+            Instead of it, the covariance of f, shape (q, q) or (q, q, c).
+        include_noise : bool
+            Of a new measurement, not of f: what intervals for values yet to be measured need.
+
+        Returns
+        -------
+        mean : array of shape (q,) or (q, c)
+        std, or cov : array, where asked for
+        """
+        points = check_queries(self, X)
+        if check_flag(return_std, "return_std") and check_flag(return_cov, "return_cov"):
+            reject("return_std", "False with return_cov=True", "True")
+        check_flag(include_noise, "include_noise")
+        if return_cov:
+            rows = self.features_.transform(points)
+            spread = self._posterior.spread(rows)
+            cov = spread @ spread.T + np.diag(self._beyond(points) + include_noise * self._levels.ratio)
+            return self._mean(rows), self._shaped(cov[:, :, None] * self._levels.variance)
+        means, squares = [], []
+        for part in parts_of(points, self.features_.n_features_out_):
+            rows = self.features_.transform(part)
+            means.append(self._mean(rows))
+            if return_std:
+                squares.append(self._posterior.squares(rows) + self._beyond(part))
+        if not return_std:
+            return np.concatenate(means)
+        squared = np.concatenate(squares) + include_noise * self._levels.ratio
+        return np.concatenate(means), self._shaped(np.sqrt(squared[:, None] * self._levels.variance))
+
+    def sample_posterior(self, X: Any, n_samples: int = 1, random_state: SeedLike = None) -> FloatArray:
+        """Functions that the data allow, read at points: draws from the posterior of f, without noise.
+
+        Parameters
+        ----------
+        X : array-like of shape (q, d)
+        n_samples : int
+        random_state : None, int, Generator or RandomState
+
+        Returns
+        -------
+        samples : array of shape (n_samples, q) or (n_samples, q, c)
+            O(n_samples q m), for any number of points; one sample is one function, whatever points it is read at
+            near the space.
+        """
+        points = check_queries(self, X)
+        n = check_integer(n_samples, "n_samples", 1)
+        c = len(self._levels.variance)
+        streams = Streams.from_seed(random_state)
+        weights = streams.generator("regression.samples").standard_normal((n, c, self.features_.n_features_out_))
+        rows, beyond = self.features_.transform(points), self._beyond(points)
+        samples = np.moveaxis(np.tensordot(self._posterior.spread(rows), weights, (1, 2)), 0, 1)  # (n, q, c)
+        if beyond.any():
+            apart = streams.generator("regression.beyond").standard_normal(samples.shape)
+            samples += np.sqrt(beyond)[:, None] * apart
+        mean = self._mean(rows).reshape(len(points), c)
+        return np.asarray(self._shaped(mean + np.sqrt(self._levels.variance) * samples))
+
+    def _beyond(self, points: FloatArray) -> FloatArray:
+        """Variance that the window takes away from points off the space, over that of f, shape (q,)."""
+        return np.asarray((1 - self.features_.map_.proximity.window(points) ** 2) * self._height)
+
+    def _mean(self, rows: FloatArray) -> FloatArray:
+        return np.asarray(self._shaped(rows @ self._posterior.weights + self.offset_))
+
+    def _shaped(self, values: FloatArray) -> Any:
+        """Without the axis of the outputs, the last, where y was a vector."""
+        if not self._is_vector:
+            return values
+        return float(values[0]) if values.ndim == 1 else values[..., 0]

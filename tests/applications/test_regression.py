@@ -1,0 +1,440 @@
+"""Regression on features against dense formulas with the exact kernel of a small graph."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.linear_model import Ridge
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from manifoldrf import (
+    CosineKernel,
+    DiffusionKernel,
+    FarQueryWarning,
+    FeatureWarning,
+    HeatKernel,
+    ManifoldRandomFeatures,
+    MaternKernel,
+    Sphere,
+    TriangleMesh,
+    heat_graph,
+    knn_graph,
+)
+from manifoldrf._random import Streams
+from manifoldrf.applications import _modes
+from manifoldrf.applications._lowrank import decompose, decompose_parts, find_levels
+from manifoldrf.applications._modes import compute_modes, search_time, stretched
+from manifoldrf.applications.regression import ManifoldGaussianProcess, ManifoldRidge
+from manifoldrf.features.plans import make_plan
+from manifoldrf.features.spaces import prepare_space
+from manifoldrf.fields.anchors import farthest_anchors
+from manifoldrf.fields.quadrature import voronoi_weights
+from manifoldrf.signatures import teachers
+
+N, T = 300, 0.1
+NODES = Sphere().grid(N)
+GRAPH = heat_graph(NODES, T)
+RNG = np.random.default_rng(0)
+KNOWN = RNG.choice(N, 60, replace=False)
+TRUTH = np.sin(3 * NODES[:, 0]) + NODES[:, 2] * NODES[:, 1]
+X, Y = NODES[KNOWN], (TRUTH + 0.1 * RNG.normal(size=N))[KNOWN]
+
+
+def process(kernel=None, **settings):
+    settings = {"space": GRAPH, "random_state": 0, "n_jobs": 1, **settings}
+    return ManifoldGaussianProcess(HeatKernel(T) if kernel is None else kernel, **settings)
+
+
+def exact_kernel(kernel):
+    """The kernel of the space between all nodes, by eigendecomposition."""
+    roots = np.sqrt(GRAPH.weights)
+    return kernel.dense(GRAPH) / roots / roots[:, None]
+
+
+def dense_process(K, y, variance, noise, known=KNOWN):
+    """Mean and covariance at all nodes, and the log marginal likelihood, by the textbook's formulas."""
+    S = variance * K[np.ix_(known, known)] + noise * np.eye(len(known))
+    centred = y - y.mean()
+    solved = np.linalg.solve(S, np.column_stack([centred, variance * K[known]]))
+    mean = y.mean() + variance * K[:, known] @ solved[:, 0]
+    cov = variance * K - variance * K[:, known] @ solved[:, 1:]
+    likelihood = -0.5 * (centred @ solved[:, 0] + np.linalg.slogdet(2 * np.pi * S)[1])
+    return mean, cov, likelihood
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return process().fit(X, Y)
+
+
+# ---------------------------------------------------------------------------------------------- the dense oracle
+# On so few nodes the table of the heat kernel leaves nothing out; that of a long series is exact to 1e-7.
+@pytest.mark.parametrize(
+    ("kernel", "tolerance"), [(HeatKernel(T), 1e-8), (MaternKernel(1.5, 1.0, clock="manifold"), 1e-5)]
+)
+def test_with_all_nodes_as_anchors_it_is_the_exact_process(kernel, tolerance):
+    model = process(kernel, optimize=False, variance=0.7, noise=0.02, n_features="all").fit(X, Y)
+    mean, cov, likelihood = dense_process(exact_kernel(kernel), Y, 0.7, 0.02)
+    found, std = model.predict(NODES, return_std=True)
+    np.testing.assert_allclose(found, mean, atol=tolerance)
+    np.testing.assert_allclose(std, np.sqrt(np.diag(cov)), atol=tolerance)
+    np.testing.assert_allclose(model.predict(NODES, return_cov=True)[1], cov, atol=tolerance)
+    assert model.log_marginal_likelihood_ == pytest.approx(likelihood, rel=10 * tolerance)
+
+
+@pytest.mark.parametrize("n_features", ["all", 120, 40])  # more, twice and fewer features than data
+def test_all_is_exact_for_the_kernel_of_the_features(n_features):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FeatureWarning)  # 40 are too few for the sphere, not for this test
+        model = process(optimize=False, variance=0.7, noise=0.02, n_features=n_features).fit(X, Y)
+    mean, cov, likelihood = dense_process(model.features_.kernel_matrix(NODES), Y, 0.7, 0.02)
+    found, std = model.predict(NODES, return_std=True)
+    np.testing.assert_allclose(found, mean, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(std, np.sqrt(np.diag(cov)), rtol=1e-8)
+    assert model.log_marginal_likelihood_ == pytest.approx(likelihood, rel=1e-8)
+    noisy = model.predict(NODES, return_std=True, include_noise=True)[1]
+    np.testing.assert_allclose(noisy**2, std**2 + 0.02, rtol=1e-8)
+
+
+def test_error_falls_with_the_number_of_anchors():
+    mean, cov, _ = dense_process(exact_kernel(HeatKernel(T)), Y, 0.7, 0.02)
+    errors = []
+    for m in (40, 80, 160, "all"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FeatureWarning)
+            model = process(optimize=False, variance=0.7, noise=0.02, n_features=m).fit(X, Y)
+        found, std = model.predict(NODES, return_std=True)
+        errors.append(max(np.abs(found - mean).max(), np.abs(std - np.sqrt(np.diag(cov))).max()))
+    assert (np.diff(errors) < 0).all()
+    assert errors[2] < 0.05  # of values between -1.4 and 1.4
+    assert errors[3] < 1e-10
+
+
+def test_posterior_samples_have_the_posterior_mean_and_covariance():
+    """4000 draws; z = 5 for 20 means and 210 covariances: a false alarm in fewer than 1 of 5000 seeds."""
+    model = process(optimize=False, variance=0.7, noise=0.02, n_features="all").fit(X, Y)
+    places, n = Sphere().sample(20, seed=3), 4000
+    mean, cov = model.predict(places, return_cov=True)
+    samples = model.sample_posterior(places, n, random_state=1)
+    assert samples.shape == (n, 20)
+    assert (np.abs(samples.mean(axis=0) - mean) < 5 * np.sqrt(np.diag(cov) / n)).all()
+    errors = np.sqrt((cov**2 + np.outer(np.diag(cov), np.diag(cov))) / n)
+    assert (np.abs(np.cov(samples.T) - cov) < 5 * errors).all()
+    np.testing.assert_array_equal(samples, model.sample_posterior(places, n, random_state=1))
+
+
+# ------------------------------------------------------------------------------------------- levels and the search
+@pytest.mark.parametrize(("variance", "noise"), [("auto", "auto"), (0.8, "auto"), ("auto", 0.01)])
+def test_levels_are_those_of_the_largest_likelihood(variance, noise):
+    model = process(optimize=False, variance=variance, noise=noise).fit(X, Y)
+    K = model.features_.kernel_matrix(NODES)
+    best = dense_process(K, Y, model.variance_, model.noise_)[2]
+    assert best == pytest.approx(model.log_marginal_likelihood_, rel=1e-8)
+    assert variance in ("auto", model.variance_)
+    assert noise == "auto" or model.noise_ == pytest.approx(noise, rel=1e-12)
+    for factor in (0.9, 1.1):  # no neighbour is better
+        if variance == "auto":
+            assert dense_process(K, Y, factor * model.variance_, model.noise_)[2] < best
+        if noise == "auto":
+            assert dense_process(K, Y, model.variance_, factor * model.noise_)[2] < best
+
+
+def dense_profile(K):
+    """Largest likelihood over both levels, by a search of its own on a fine grid of ratios."""
+    n, y = len(Y), Y - Y.mean()
+    values, vectors = np.linalg.eigh(K[np.ix_(KNOWN, KNOWN)])
+    squares = (vectors.T @ y) ** 2
+    spectra = values + np.geomspace(1e-8, 1e4, 4001)[:, None] * values.mean()
+    return np.max(
+        -0.5 * (n * np.log(2 * np.pi * (squares / spectra).mean(axis=1)) + np.log(spectra).sum(axis=1) + n)
+    )
+
+
+def test_time_of_a_heat_kernel_is_the_best_even_number_of_steps(fitted):
+    step = GRAPH.step_time
+    table = {2 * k: dense_profile(exact_kernel(HeatKernel(2 * k * step))) for k in range(1, 25)}
+    best = max(table, key=table.get)
+    assert fitted.kernel_.t == pytest.approx(best * step)
+    assert 2 < best < 48  # not the end of the table
+    for kernel, likelihood in fitted.trials_:
+        n = round(kernel.t / step)
+        if n in table:  # blocks are cut at a millionth
+            assert likelihood == pytest.approx(table[n], abs=0.01)
+
+
+def test_length_scale_of_a_matern_kernel_is_that_of_a_dense_search():
+    model = process(MaternKernel(1.5, 0.5, clock="manifold")).fit(X, Y)
+    best = max(likelihood for _, likelihood in model.trials_)
+    scales = model.kernel_.lengthscale * np.array([0.9, 0.97, 1.03, 1.1])  # the search ends 1 % apart in time
+    others = [dense_profile(exact_kernel(MaternKernel(1.5, s, clock="manifold"))) for s in scales]
+    assert max(others) < best + 0.01
+    assert best == pytest.approx(dense_profile(exact_kernel(model.kernel_)), abs=0.01)
+
+
+def space_and_plan(kernel, graph=GRAPH, **settings):
+    streams = Streams.from_seed(0)
+    params = ManifoldRandomFeatures(kernel, **settings).get_params(deep=False)
+    return prepare_space(graph, kernel, None, streams, 1), make_plan(params, streams, 1)
+
+
+@pytest.mark.parametrize(("n_places", "anchors"), [(20, N), (60, 30)])  # from the data, and from the anchors
+def test_exact_blocks_are_those_of_the_dense_series(n_places, anchors):
+    space, plan = space_and_plan(DiffusionKernel(6.0), knn_graph(NODES))
+    modes = compute_modes(space, NODES[:n_places], anchors, plan.teaching)
+    rows = modes.features(DiffusionKernel(9.0))
+    assert rows.shape == (n_places, anchors)
+    phi, measure = DiffusionKernel(4.5).dense(space.graph)[:n_places], space.setting.measure
+    if anchors < N:
+        chosen = farthest_anchors(space.graph, anchors)
+        phi = phi[:, chosen] * np.sqrt(voronoi_weights(space.graph, measure, chosen) / measure[chosen])
+    np.testing.assert_allclose(rows, phi, atol=5e-6)  # a millionth of the series is left out; weights reach 20
+
+
+def test_walked_blocks_agree_with_exact_ones_and_the_search_walks_once(monkeypatch):
+    calls = []
+    original = _modes.compute_signatures
+
+    def counted(*arguments, **options):
+        calls.append(options["teacher"])
+        return original(*arguments, **options)
+
+    options = {"teacher": "walks", "teacher_options": {"n_walks": 4000, "transitions": "weighted"}}
+    monkeypatch.setattr(_modes, "compute_signatures", counted)
+    space, plan = space_and_plan(HeatKernel(T), **options)
+    walked = compute_modes(space, X, N, plan.teaching)
+    assert calls == ["walks"]  # one batch of starts
+    exact = compute_modes(space, X, N, space_and_plan(HeatKernel(T))[1].teaching)
+    kernel = HeatKernel(4 * GRAPH.step_time).resolve(GRAPH)
+    a, b = walked.features(kernel), exact.features(kernel)
+    # An entry is a mean over walks that land there, p of them, each with the load F at most: its variance is below
+    # F times its mean, over the number of walks. Summed over 18,000 entries the error is close to its expectation.
+    weights = GRAPH.weights
+    load = np.sqrt(weights.max()) / weights.min() / 0.99**2
+    assert np.linalg.norm(a - b) < 1.2 * np.sqrt(load * b.sum() / 4000)
+    for name in ("_teach_walks", "_teach_exact", "_teach_frontier", "_teach_counts"):
+        monkeypatch.setattr(teachers, name, None)
+    monkeypatch.setattr(teachers, "_TEACH", {})  # any teacher would be an error from here on
+    centred = (Y - Y.mean())[:, None]
+    found = search_time(
+        space, walked, lambda rows: find_levels(decompose(rows, centred), None, None).log_likelihood
+    )
+    assert calls == ["walks"]
+    assert len(found.trials) >= 5
+
+
+def test_processes_can_be_fitted_from_walks():
+    options = {"teacher": "walks", "teacher_options": {"n_walks": 1000, "transitions": "weighted"}}
+    walked, exact = process(**options).fit(X, Y), process().fit(X, Y)
+    assert 0.5 < walked.kernel_.t / exact.kernel_.t < 2
+    # Walks move the mean by less than the noise of the data, .1.
+    assert np.abs(walked.predict(NODES) - exact.predict(NODES)).mean() < 0.06
+
+
+def test_lengths_are_doubled_until_they_are_enough():
+    """A constant slope wants a kernel far wider than the first 32 lengths of this fine clock allow."""
+    graph = heat_graph(NODES, 0.4, n_steps=16)
+    assert graph.step_time == pytest.approx(0.025)
+    smooth = NODES[KNOWN, 2]
+    model = process(HeatKernel(0.05), space=graph).fit(X, smooth)
+    assert model.kernel_.t > 0.8
+    assert np.abs(model.predict(NODES) - NODES[:, 2]).max() < 0.05
+
+
+def test_kernels_without_a_time_are_taken_as_they_are():
+    assert stretched(CosineKernel(), 2.0, GRAPH) is None
+    assert stretched(2.0 * DiffusionKernel(3.0) + DiffusionKernel(1.0), 2.0, GRAPH) == 2.0 * DiffusionKernel(
+        6.0
+    ) + DiffusionKernel(2.0)
+    model = process(gaussian).fit(X, Y)
+    assert model.trials_ == ()
+    np.testing.assert_array_equal(model.predict(NODES), process(gaussian, optimize=False).fit(X, Y).predict(NODES))
+    K = model.features_.kernel_matrix(X)
+    assert np.linalg.norm(K - gaussian(X, X)) < 0.05 * np.linalg.norm(K)  # still a function of the space
+
+
+def gaussian(first, second):
+    return np.exp(-((first[:, None] - second) ** 2).sum(axis=2) / 0.4)
+
+
+# --------------------------------------------------------------------------------------------------- other spaces
+def test_labelled_vertices_of_a_mesh_tell_about_the_others():
+    tetrahedron = np.array([[0, 1, 2], [0, 2, 3], [0, 3, 1], [1, 3, 2]])
+    points = np.array([[1.0, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]])
+    for _ in range(4):
+        points, tetrahedron = subdivide(points, tetrahedron)
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    mesh = TriangleMesh(points, tetrahedron)
+    known = np.random.default_rng(1).choice(len(points), 60, replace=False)
+    model = process(HeatKernel(0.1), space=mesh).fit(points[known], points[known, 2])
+    mean, std = model.predict(points, return_std=True)
+    error = np.abs(mean - points[:, 2])
+    assert error.max() < 0.05
+    assert std[known].mean() < std.mean()
+
+
+def subdivide(points, faces):
+    """Each triangle in four."""
+    edges = np.sort(faces[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2), axis=1)
+    unique, place = np.unique(edges, axis=0, return_inverse=True)
+    a, b, c = (len(points) + place.reshape(-1, 3)).T
+    i, j, k = faces.T
+    new = np.concatenate([np.column_stack(part) for part in ((i, a, c), (a, j, b), (c, b, k), (a, b, c))])
+    return np.concatenate([points, points[unique].mean(axis=1)]), new
+
+
+def test_off_the_space_the_process_is_as_uncertain_as_before_any_data(fitted):
+    with pytest.warns(FarQueryWarning, match="away from the space"):
+        mean, std = fitted.predict([[0.0, 0.0, 5.0]], return_std=True)
+    height = np.diag(fitted.features_.kernel_matrix(X)).mean()
+    assert mean[0] == fitted.offset_
+    assert std[0] == pytest.approx(np.sqrt(fitted.variance_ * height), rel=1e-9)
+    with pytest.warns(FarQueryWarning, match="away from the space"):
+        samples = fitted.sample_posterior([[0.0, 0.0, 5.0], [5.0, 0.0, 0.0]], 2000, random_state=0)
+    assert samples.std(axis=0) == pytest.approx(std[[0, 0]], rel=0.1)  # 6 standard errors of 2000 draws
+    assert abs(np.corrcoef(samples.T)[0, 1]) < 0.12
+
+
+# ------------------------------------------------------------------------------------------------------- contracts
+@parametrize_with_checks(
+    [ManifoldRidge(random_state=0, n_jobs=1), ManifoldGaussianProcess(optimize=False, random_state=0, n_jobs=1)]
+)
+@pytest.mark.filterwarnings("ignore")  # the data of the checks are blobs of a few points in many dimensions
+def test_scikit_learn_contract(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([ManifoldGaussianProcess(random_state=0, n_jobs=1)])
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learn_contract_with_the_search(estimator, check):
+    test_scikit_learn_contract(estimator, check)
+
+
+def test_several_outputs_share_the_kernel_and_have_levels_of_their_own(fitted):
+    both = process().fit(X, np.column_stack([Y, 10 * Y + 3]))
+    assert both.variance_.shape == both.noise_.shape == both.offset_.shape == (2,)
+    np.testing.assert_allclose(both.variance_, fitted.variance_ * np.array([1, 100]), rtol=1e-6)
+    mean, std = both.predict(NODES, return_std=True)
+    one, spread = fitted.predict(NODES, return_std=True)
+    np.testing.assert_allclose(mean, np.column_stack([one, 10 * one + 3]), atol=1e-5)
+    np.testing.assert_allclose(std, np.column_stack([spread, 10 * spread]), rtol=1e-5)
+    assert both.predict(NODES[:5], return_cov=True)[1].shape == (5, 5, 2)
+    assert both.sample_posterior(NODES[:5], 3).shape == (3, 5, 2)
+    ridge = ManifoldRidge(space=GRAPH, alpha=0.1, random_state=0).fit(X, np.column_stack([Y, 10 * Y + 3]))
+    alone = ManifoldRidge(space=GRAPH, alpha=0.1, random_state=0).fit(X, Y).predict(NODES)
+    np.testing.assert_allclose(ridge.predict(NODES), np.column_stack([alone, 10 * alone + 3]), atol=1e-9)
+
+
+@pytest.mark.parametrize("make", [process, lambda: ManifoldRidge(space=GRAPH, random_state=0, n_jobs=1)])
+def test_same_seed_same_bits_for_any_number_of_threads_and_after_a_copy(make):
+    first = make().fit(X, Y)
+    mean = first.predict(NODES)
+    np.testing.assert_array_equal(make().set_params(n_jobs=2).fit(X, Y).predict(NODES), mean)
+    np.testing.assert_array_equal(clone(first).fit(X, Y).predict(NODES), mean)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(first)).predict(NODES), mean)
+    order = np.random.default_rng(5).permutation(len(X))
+    np.testing.assert_allclose(make().fit(X[order], Y[order]).predict(NODES), mean, atol=1e-6)
+    single = make().fit(X.astype(np.float32), Y.astype(np.float32)).predict(NODES.astype(np.float32))
+    np.testing.assert_allclose(single, mean, atol=1e-3)  # of points 1e-7 apart; the kernel of the nodes is smooth
+
+
+def test_parts_of_the_data_give_the_same_spectrum():
+    rng = np.random.default_rng(2)
+    rows, targets = rng.normal(size=(50, 8)), rng.normal(size=(50, 2))
+    whole = decompose(rows, targets)
+    parts = decompose_parts([(rows[:20], targets[:20]), (rows[20:], targets[20:])], 8)
+    variance = np.array([0.5, 2.0])
+    assert parts.log_likelihood(variance, 0.3) == pytest.approx(whole.log_likelihood(variance, 0.3), rel=1e-12)
+    S = rows @ rows.T + 0.3 * np.eye(50)
+    expected = sum(
+        -0.5 * (y @ np.linalg.solve(v * S, y) + np.linalg.slogdet(2 * np.pi * v * S)[1])
+        for y, v in zip(targets.T, variance, strict=True)
+    )
+    assert whole.log_likelihood(variance, 0.3) == pytest.approx(expected, rel=1e-10)
+
+
+def test_constant_data_are_predicted_as_they_are():
+    model = process(optimize=False).fit(X, np.full(len(X), 4.0))
+    mean, std = model.predict(NODES, return_std=True)
+    np.testing.assert_array_equal(mean, 4.0)
+    assert std.max() < 1e-6
+
+
+# ----------------------------------------------------------------------------------------------------------- ridge
+@pytest.mark.parametrize("m", [30, 120])
+def test_ridge_is_that_of_scikit_learn_on_the_same_features(m):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FeatureWarning)
+        features = ManifoldRandomFeatures(HeatKernel(T), n_features=m, random_state=0)
+        model = ManifoldRidge(features, space=GRAPH, alpha=0.3).fit(X, Y)
+    expected = Ridge(0.3).fit(model.features_.transform(X), Y).predict(model.features_.transform(NODES))
+    np.testing.assert_allclose(model.predict(NODES), expected, atol=1e-9)
+
+
+def test_penalty_is_the_one_with_the_least_leave_one_out_error():
+    """The closed form against fits without each of the data in turn."""
+
+    def left_out(alpha):
+        errors = []
+        for i in range(len(X)):
+            rest = np.arange(len(X)) != i
+            errors.append(Ridge(alpha).fit(rows[rest], Y[rest]).predict(rows[[i]])[0] - Y[i])
+        return np.sqrt(np.mean(np.square(errors)))
+
+    model = ManifoldRidge(ManifoldRandomFeatures(HeatKernel(T), random_state=0), space=GRAPH).fit(X, Y)
+    rows = model.features_.transform(X)
+    assert model.loo_error_ == pytest.approx(left_out(model.alpha_), rel=1e-6)
+    assert left_out(model.alpha_) < min(left_out(2 * model.alpha_), left_out(model.alpha_ / 2))
+
+
+def test_ridge_takes_any_transformer():
+    model = ManifoldRidge(PCA(2), alpha=1e-8).fit(NODES, NODES @ [1.0, 2.0, 0.0])
+    assert model.features_.n_components_ == 2
+    dense, sparse = (
+        ManifoldRidge(ManifoldRandomFeatures(HeatKernel(T), sparse_output=form, random_state=0), space=GRAPH)
+        for form in (False, True)
+    )
+    np.testing.assert_allclose(sparse.fit(X, Y).predict(NODES), dense.fit(X, Y).predict(NODES), atol=1e-9)
+    straight = ManifoldRidge(FunctionTransformer(), alpha=0.0).fit(NODES, NODES @ [1.0, 2.0, 0.0])
+    np.testing.assert_allclose(straight.coef_, [1.0, 2.0, 0.0], atol=1e-12)
+
+
+# ------------------------------------------------------------------------------------------------------- bad input
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"noise": 0.0}, "`noise` must be a number in"),
+        ({"noise": "cv"}, "`noise` must be one of 'auto'"),
+        ({"variance": -1.0}, "`variance` must be a number in"),
+        ({"optimize": "yes"}, "`optimize` must be True or False"),
+        ({"n_features": 0}, "`n_features` must be an integer"),
+        ({"teacher": "oracle"}, "`teacher` must be one of"),
+        ({"kernel": CosineKernel()}, "`kernel` must be one with nonnegative features"),
+        ({"space": NODES[:, :2]}, r"`X` must be points of shape \(n, 2\)"),
+        ({"space": "sphere"}, "`X` must be points of shape"),
+    ],
+)
+def test_bad_settings_of_a_process_are_named(settings, match):
+    with pytest.raises((TypeError, ValueError), match=match):
+        process(**settings).fit(X, Y)
+
+
+def test_bad_calls_are_named(fitted):
+    with pytest.raises(ValueError, match="`return_std` must be False with return_cov=True"):
+        fitted.predict(NODES, return_std=True, return_cov=True)
+    with pytest.raises(TypeError, match="`include_noise` must be True or False"):
+        fitted.predict(NODES, include_noise=1)
+    with pytest.raises(ValueError, match="`n_samples` must be an integer"):
+        fitted.sample_posterior(NODES, 0)
+    with pytest.raises(ValueError, match="`alpha` must be one of 'cv'"):
+        ManifoldRidge(alpha="gcv").fit(X, Y)
+    with pytest.raises(ValueError, match="`alpha` must be a number in"):
+        ManifoldRidge(alpha=-1.0).fit(X, Y)
+    with pytest.raises(TypeError, match="`features` must be None or a transformer"):
+        ManifoldRidge(features="auto").fit(X, Y)
