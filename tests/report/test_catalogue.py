@@ -12,7 +12,16 @@ from manifoldrf.report.catalogue import CATALOGUE, ENTRIES, Entry
 
 
 def test_names_are_unique_and_in_order():
-    assert list(CATALOGUE) == ["surfaces", "ambient", "gaussian_grid", "surface_graphs", "teachers"]
+    assert list(CATALOGUE) == [
+        "surfaces",
+        "ambient",
+        "gaussian_grid",
+        "normals",
+        "velocity",
+        "attention",
+        "surface_graphs",
+        "teachers",
+    ]
     assert len(ENTRIES) == len(CATALOGUE)
 
 

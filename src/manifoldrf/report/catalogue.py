@@ -9,7 +9,7 @@ from typing import Any
 
 from manifoldrf.experiments.record import Record
 
-Draw = Callable[[Record, Path], Path]
+Draw = Callable[[Record, Path], Path | None]  # None where a record has nothing to draw
 Progress = Callable[[str, int, int], None]
 
 WITH_DATA = "_data"  # ends the name of a record that was made from files of the user's
@@ -86,7 +86,8 @@ class Entry:
     def draw(self, record: Record, folder: Path) -> list[Path]:
         """Draw all pictures of a record into a folder and return their paths."""
         stems = self.pictures(record.name)
-        return [self._drawer(stem)(record, folder / f"{name}.png") for name, stem in stems.items()]
+        drawn = [self._drawer(stem)(record, folder / f"{name}.png") for name, stem in stems.items()]
+        return [path for path in drawn if path is not None]
 
     def _drawer(self, stem: str) -> Draw:
         """The function that draws one picture."""
@@ -173,6 +174,96 @@ ENTRIES = (
         },
         hidden={"constants": frozenset({"log10_for_psi", "log10_for_kernel"})},
         drawn=frozenset({"errors"}),
+    ),
+    Entry(
+        name="normals",
+        module="normals",
+        claim="Vertex normals from a fifth of them: the paper's kernel, ambient features, sparse solves.",
+        about=(
+            "Four of five normals of a mesh are hidden and filled in. The paper's setting (tau = 20, ambient "
+            "bandwidths chosen on the hidden normals) stands beside parameters chosen on the known ones. Large "
+            "meshes have a shorter list and do not enter the means. Times are taken on one shape from 1500 to "
+            "150,000 vertices."
+        ),
+        columns=(
+            "normals: mean cosine over meshes of at most 20,000 vertices; as paper: tau = 20, or the bandwidth "
+            "best on the hidden normals; tuned: chosen by cross-validation on known normals, or nothing to "
+            "choose; paper: its value on other meshes, beside exact features that of its learned network. learned: "
+            "from the exact kernel to the trained network, with the epochs run. exponents: of power laws fitted to "
+            "times, the paper's for interpolation."
+        ),
+        figures={
+            "normals_methods": "interpolation:draw_methods",
+            "normals_cosines": "interpolation:draw_cosines",
+            "normals_times": "interpolation:draw_times",
+        },
+        hidden={
+            "meshes": frozenset({"farthest", "average", "harmonic", "auto"}),
+            "learned": frozenset({"walks", "dense"}),
+        },
+        drawn=frozenset({"cells", "scaling"}),
+        reads=(
+            "a folder of mesh files (ply, obj, stl, off, glb), or one with them in meshes or raw_meshes: the "
+            "paper's by Thingi10K id, such as 37384.stl, or any others"
+        ),
+    ),
+    Entry(
+        name="velocity",
+        module="velocity",
+        claim="Hidden velocities of cloth: the graph matters more than the kernel, and tau = 20 smooths too much.",
+        about=(
+            "One velocity in twenty is hidden in six frames of moving meshes and filled in by K(mU)/(Km), by "
+            "features, by sparse solves and by ambient features. Nearest neighbours in space join sheets of folded "
+            "cloth; mesh edges do not. Times are taken on denser and denser nodes of the first sequence."
+        ),
+        columns=(
+            "as paper: mean cosine with tau = 20, or for ambient features with the bandwidth that is best on the "
+            "hidden nodes; tuned: parameters chosen on known nodes, or none; error: relative l2; dense: mean "
+            "cosine over all sizes of the first sequence. sheets: share of edges between nearest neighbours that "
+            "are more than four times as long along the mesh. exponents: of power laws fitted to times, the "
+            "paper's for interpolation."
+        ),
+        figures={
+            "velocity_methods": "interpolation:draw_methods",
+            "velocity_dense": "interpolation:draw_dense_cosines",
+            "velocity_times": "interpolation:draw_times",
+        },
+        hidden={
+            "sequences": frozenset(
+                {"uniform_256", "farthest_256", "sparse", "average", "biharmonic_knn", "biharmonic_unit"}
+            ),
+            "learned": frozenset({"error", "dense_error", "validation_re"}),
+        },
+        drawn=frozenset({"cells", "scaling"}),
+        reads=(
+            "a folder, or one with a folder named sequences, of .npz sequences (pos (T, V, 3), faces, optionally "
+            "dt) or of flag_simple: .tfrecord files with meta.json"
+        ),
+    ),
+    Entry(
+        name="attention",
+        module="attention",
+        claim="Masked tokens filled in by linear attention: geometry pays where sheets nearly touch.",
+        about=(
+            "Values of most tokens on a surface are masked and filled in by attention with 64 features of many "
+            "kinds, exact kernels and sparse solves, each tuned on the visible tokens of that signal. The paper's "
+            "Möbius strip is one of four surfaces; on the others sheets pass each other closely. The paper leaves "
+            "its protocol and unit open, so that only the order of its methods compares."
+        ),
+        columns=(
+            "attention: median, mean and geometric mean (mse) of squared errors over all signals, which have "
+            "variance 1; ratio: geometric mean of the error over that of MRF on the same signal; l2: median "
+            "relative error; published: means over the paper's numbers of sources, in its unknown unit. MRF and linear "
+            "RBF have anchors in the middle of their cells, weighted by the visible tokens around them; cells: "
+            "weighted by all tokens of the cell. verdict: errors of others over those of MRF, above 1 in its favour, and "
+            "whether geometry helps."
+        ),
+        figures={"attention": "attention:draw_attention", "attention_tokens": "attention:draw_tokens"},
+        hidden={
+            "attention": frozenset({"group", "parameter", "published_l2"}),
+            "verdict": frozenset({"positive", "over_positive"}),
+        },
+        drawn=frozenset({"sources"}),
     ),
     Entry(
         name="surface_graphs",

@@ -20,7 +20,7 @@ END = "<!-- results: end -->"
 
 _ENTRY_OF = {record: entry for entry in CATALOGUE.values() for record in entry.records}  # name of a record -> entry
 PUBLISHED = "paper, published"  # the row of the paper's own numbers
-_HIGHER_IS_BETTER = frozenset({"cosine", "r2", "speed_up"})  # lower is better in all others of the paper
+_HIGHER_IS_BETTER = frozenset({"as_paper", "r2", "speed_up"})  # lower is better in all others of the paper
 _NOT_COMPARED = frozenset({"features"})  # a setting, not a result
 _SAME_KERNEL = "default, same kernel"  # ours for the kernel that the paper and the ambient features approximate
 IN_README = (PUBLISHED, "paper's recipe", _SAME_KERNEL, "default, heat kernel, 1024 features")

@@ -1,0 +1,357 @@
+"""Smoothers of values that are known at some nodes: ambient features, anchors, the paper's recipe, plain lookups.
+
+All but the lookups are weighted means K(m u) / (K m), each with another kernel K: an action X -> K X that depends
+on the nodes only. Which values are known comes later, so that both can be timed apart.
+"""
+
+import functools
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from manifoldrf._random import Streams, generator
+from manifoldrf._validation import FloatArray, IntArray, Interval, check_integer, check_option, check_real, reject
+from manifoldrf.applications._known import BoolArray, make_folds, nearest_known
+from manifoldrf.applications.interpolation import InterpolationWarning
+from manifoldrf.applications.smoothing import Action, feature_action, smooth
+from manifoldrf.baselines.fourier import ORF, RFF
+from manifoldrf.baselines.positive import PORF, PRF
+from manifoldrf.features.fitting import FeatureWarning
+from manifoldrf.features.spaces import prepare_space
+from manifoldrf.fields.anchors import farthest_anchors, iid_anchors
+from manifoldrf.fields.data import Teaching, observe
+from manifoldrf.fields.mlp import MlpField, fit_mlp
+from manifoldrf.fields.mlp_options import MlpOptions, TrainingInfo
+from manifoldrf.fields.quadrature import voronoi_weights
+from manifoldrf.geometry.builders import knn_graph
+from manifoldrf.geometry.graphs import Graph, GraphWarning
+from manifoldrf.geometry.neighbors import NeighborSearch
+from manifoldrf.kernels.graph_kernels import DiffusionKernel
+from manifoldrf.kernels.series import SeriesKernel
+from manifoldrf.signatures._engines import Progress
+from manifoldrf.signatures.teachers import compute_signatures
+
+# How good predictions are, given beside the truth, both of shape (q, c): larger is better, rows of NaN are misses.
+Score = Callable[[FloatArray, FloatArray], float]
+
+AMBIENT: Mapping[str, Callable[..., Any]] = MappingProxyType({"RFF": RFF, "ORF": ORF, "PRF": PRF, "PORF": PORF})
+# Bandwidths of ambient kernels over the diagonal of the box around the nodes: eight, evenly in the logarithm. The
+# narrowest is about an edge of 10,000 vertices, the widest blurs half the shape.
+SIGMAS = tuple(float(share) for share in np.geomspace(0.003, 0.4, 8))
+# Widths of the Gaussian of a mean over neighbours, in median distances of a known node to the next known one.
+_NEIGHBOUR_SIGMAS = (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0)
+_ENOUGH_NEIGHBOURS = 32
+_CUT = 1e-3  # of the largest entry of a signature: about 15 entries are left for a node, with N / 8 anchors
+_TIGHTEST = 1e-14  # tolerance of signatures with all their tails: row normalisation brings the smallest ones up
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without warnings of graphs in pieces, fields with holes, too few features: all are part of the tables."""
+    with warnings.catch_warnings():
+        for category in (FeatureWarning, GraphWarning, InterpolationWarning):
+            warnings.simplefilter("ignore", category)
+        yield
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Values to be found at the nodes where they are not known.
+
+    Attributes
+    ----------
+    points : array of shape (n, d)
+    values : array of shape (n, c)
+        The truth everywhere, finite; what is not known is used to judge only. Several fields stand side by side.
+    known : bool array of shape (n,)
+    score : callable
+        Of predictions and truth, both (q, c): larger is better.
+    counted : bool array of shape (n,), optional
+        Nodes that count in the score; by default all that are not known.
+    directions : bool
+        Whether only directions count, as of unit vectors: sums K(m u) then take the place of means, as in the
+        paper. They differ where features of both signs give a negative K m.
+    seed : int
+    """
+
+    points: FloatArray
+    values: FloatArray
+    known: BoolArray
+    score: Score
+    counted: BoolArray | None = None
+    directions: bool = False
+    seed: int = 0
+
+    @cached_property
+    def judged(self) -> BoolArray:
+        """Nodes that predictions are judged at."""
+        return ~self.known if self.counted is None else self.counted & ~self.known
+
+    def fill(self, action: Action, known: BoolArray | None = None) -> FloatArray:
+        """The weighted mean of known values at every node, NaN where nothing known has weight."""
+        share = self.known if known is None else known
+        found = smooth(action, self.values, share.astype(np.float64))
+        return found.values * np.sign(found.mass)[:, None] if self.directions else found.values
+
+    def judge(self, predicted: FloatArray) -> float:
+        """Score at the nodes that were not known."""
+        return self.score(predicted[self.judged], self.values[self.judged])
+
+    @cached_property
+    def folds(self) -> BoolArray:
+        """What stays known when each part of the known nodes is left out, shape (folds, n)."""
+        return make_folds(self.known, generator(self.seed, "folds of known nodes"))
+
+    def cross_validate(self, fill: Callable[[BoolArray], FloatArray]) -> float:
+        """Mean score at known nodes, each predicted without its fold."""
+        left_out = [self.known & ~stays for stays in self.folds]
+        scores = [
+            self.score(fill(stays)[out], self.values[out]) for stays, out in zip(self.folds, left_out, strict=True)
+        ]
+        return float(np.mean(scores))
+
+
+# ------------------------------------------------------------------------------------------------ ambient features
+@dataclass(frozen=True)
+class Tuned:
+    """One method at several bandwidths.
+
+    Attributes
+    ----------
+    best : float
+        Score with the bandwidth that is best on the unknown nodes themselves, as the paper reports it.
+    chosen : float
+        Score with the bandwidth that is best on the known nodes, by cross-validation: what a user gets.
+    best_sigma, chosen_sigma : float
+        Over the diagonal of the box.
+    """
+
+    best: float
+    chosen: float
+    best_sigma: float
+    chosen_sigma: float
+
+
+def box_diagonal(points: FloatArray) -> float:
+    """Diagonal of the box around points."""
+    return float(np.linalg.norm(np.ptp(points, axis=0)))
+
+
+def ambient_features(points: FloatArray, method: str, n_features: int, sigma: float, seed: int) -> FloatArray:
+    """Random features (n, m) of the Gaussian kernel of the space around; the points are centred first.
+
+    Positive features of points far from the origin underflow; the kernel does not depend on where the origin is.
+    """
+    check_option(method, "method", AMBIENT)
+    features = AMBIENT[method](n_features=n_features, sigma=sigma, random_state=seed)
+    centred = points - (points.min(axis=0) + points.max(axis=0)) / 2
+    return np.asarray(features.fit_transform(centred))
+
+
+def tune_ambient(task: Task, method: str, n_features: int, sigmas: tuple[float, ...] = SIGMAS) -> Tuned:
+    """Score an ambient method at every bandwidth, chosen both ways."""
+    rows = []
+    for share in sigmas:
+        sigma = share * box_diagonal(task.points)
+        features = ambient_features(task.points, method, n_features, sigma, task.seed)
+        fill = functools.partial(task.fill, feature_action(features, features))
+        rows.append((task.judge(fill(task.known)), task.cross_validate(fill), share))
+    best = max(rows, key=lambda row: row[0])
+    chosen = max(rows, key=lambda row: row[1])
+    return Tuned(best[0], chosen[0], best[2], chosen[2])
+
+
+# --------------------------------------------------------------------------------------------------- plain lookups
+def nearest_in_space(points: FloatArray, values: FloatArray, known: BoolArray) -> FloatArray:
+    """The value of the nearest known node, by distance in space, (n, c)."""
+    sources = np.flatnonzero(known)
+    nearest = NeighborSearch(points[sources]).knn(points, 1)[1][:, 0]
+    return np.asarray(values[sources[nearest]])
+
+
+def nearest_on_edges(graph: Graph, values: FloatArray, known: BoolArray) -> FloatArray:
+    """The value of the nearest known node along the edges, (n, c); NaN where none is in reach."""
+    owners = nearest_known(graph, known)
+    return np.where((owners >= 0)[:, None], values[owners], np.nan)
+
+
+def average_neighbours(task: Task, k: int = _ENOUGH_NEIGHBOURS) -> FloatArray:
+    """Gaussian mean of the nearest known values in space, (n, c), its width by cross-validation."""
+    sources = np.flatnonzero(task.known)
+    gaps = NeighborSearch(task.points[sources]).knn(task.points[sources], 2)[0][:, 1]
+    unit = float(np.median(gaps[gaps > 0])) if (gaps > 0).any() else 1.0
+
+    def fill(known: BoolArray, width: float) -> FloatArray:
+        return task.fill(_neighbour_action(task.points, known, k, width * unit), known)
+
+    def error_of(width: float) -> float:
+        return -task.cross_validate(lambda known: fill(known, width))
+
+    return fill(task.known, min(_NEIGHBOUR_SIGMAS, key=error_of))
+
+
+def _neighbour_action(points: FloatArray, known: BoolArray, k: int, sigma: float) -> Action:
+    """K X with K the Gaussian of the k nearest known nodes in space."""
+    sources = np.flatnonzero(known)
+    distances, columns = NeighborSearch(points[sources]).knn(points, min(k, len(sources)))
+    squares = (distances / sigma) ** 2
+    # Relative to the nearest: a common factor of a row cancels, and nothing underflows.
+    weights = np.exp(-(squares - squares[:, :1]) / 2)
+    ends = columns.shape[1] * np.arange(len(points) + 1)
+    shape = (len(points), len(points))
+    kernel = sparse.csr_array((weights.ravel(), sources[columns].ravel(), ends), shape=shape)
+    return lambda X: np.asarray(kernel @ X)
+
+
+# -------------------------------------------------------------------------------------- exact kernel and signatures
+def exact_action(graph: Graph, tau: float) -> Action:
+    """K X with K = exp(-tau L), without K."""
+    kernel = DiffusionKernel(tau)
+    return lambda X: kernel.apply(graph, X)
+
+
+def dense_action(graph: Graph, tau: float) -> Action:
+    """The same with K formed by eigendecomposition: the paper's full kernel."""
+    kernel = DiffusionKernel(tau).dense(graph)
+    return lambda X: np.asarray(kernel @ X)
+
+
+def anchored_features(graph: Graph, tau: float, n_features: int, anchors: str, seed: int) -> FloatArray:
+    """Signatures, exact to their last tails, at anchors: what a perfect field would give at the nodes, (n, m).
+
+    Parameters
+    ----------
+    graph : Graph
+    tau : float
+    n_features : int
+    anchors : {"iid", "farthest"}
+        The paper's uniform draws with equal weights; or farthest nodes along the edges, weighted by the number of
+        nodes nearest to each.
+    seed : int
+    """
+    check_option(anchors, "anchors", ("iid", "farthest"))
+    if anchors == "iid":
+        nodes = iid_anchors(graph.n_nodes, n_features, None, generator(seed, "uniform anchors"))
+        weights = np.full(n_features, 1 / n_features)
+    else:
+        nodes = farthest_anchors(graph, min(n_features, graph.n_nodes))
+        weights = voronoi_weights(graph, np.ones(graph.n_nodes), nodes)
+    rows = compute_signatures(
+        graph, _powers(tau / 2), nodes, teacher="exact", asymmetric=True, tol=_TIGHTEST, n_jobs=-1
+    ).rows
+    return np.asarray(rows.T * np.sqrt(weights))
+
+
+def _powers(tau: float) -> SeriesKernel:
+    """exp(-tau L) as a sum of powers with nonnegative terms: every entry is accurate relative to itself.
+
+    Twice as many terms as Chebyshev polynomials would take: more are not summed as powers.
+    """
+    kernel = DiffusionKernel(tau)
+    return SeriesKernel(tuple(kernel.coefficients(2 * kernel.expansion(1.0, _TIGHTEST).degree + 1)))
+
+
+def sparse_features(graph: Graph, tau: float, share: int, seed: int) -> Any:
+    """Signatures at every ``share``-th node, drawn at random, without their small entries: CSR of shape (n, m)."""
+    n = graph.n_nodes
+    count = max(1, n // check_integer(share, "share", 1))
+    nodes = np.sort(generator(seed, "sparse anchors").choice(n, count, replace=False))
+    rows = compute_signatures(
+        graph, DiffusionKernel(tau), nodes, teacher="frontier", tol=_CUT / 100, n_jobs=-1
+    ).rows.tocsr()
+    peaks = np.maximum.reduceat(rows.data, rows.indptr[:-1])  # a signature holds its own node at least
+    keep = rows.data >= _CUT * np.repeat(peaks, np.diff(rows.indptr))
+    ends = np.concatenate([[0], np.cumsum(keep)])[rows.indptr]
+    return sparse.csr_array((rows.data[keep], rows.indices[keep], ends), shape=rows.shape).T.tocsr()
+
+
+# ----------------------------------------------------------------------------------------------- the paper's recipe
+@dataclass(frozen=True)
+class Recipe:
+    """The paper's learned features of a mesh; all numbers without another reason are its own."""
+
+    tau: float = 20.0
+    n_dense: int = 5000  # nodes at least: vertices, and points drawn by area where there are fewer
+    n_neighbors: int = 16
+    n_starts: int = 1000
+    n_walks: int = 10_000
+    p_halt: float = 0.01
+    epochs: int = 1000
+    batch: int = 32_768
+    n_features: int = 256
+    # Nodes that pairs are drawn from; the paper says "uniformly". More than so many cost memory, N x N, and bring
+    # no more pairs than training gets through.
+    n_candidates: int = 5000
+
+    def __post_init__(self) -> None:
+        counts = ("n_neighbors", "n_walks", "epochs", "batch", "n_features", "n_candidates")
+        for name in (*counts, "n_dense"):
+            check_integer(getattr(self, name), name, 1)
+        check_integer(self.n_starts, "n_starts", 2)
+        check_real(self.tau, "tau", Interval(0.0, low_open=True))
+        check_real(self.p_halt, "p_halt", Interval(0.0, 1.0, low_open=True, high_open=True))
+        if self.n_features > self.n_candidates:
+            reject("n_features", f"at most `n_candidates`, {self.n_candidates}", self.n_features)
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedField:
+    """A trained network and where it may be read.
+
+    Attributes
+    ----------
+    field : MlpField
+        With all candidates as anchors.
+    nodes : int array
+        The candidates.
+    recipe : Recipe
+    training : TrainingInfo
+    """
+
+    field: MlpField
+    nodes: IntArray
+    recipe: Recipe
+    training: TrainingInfo
+
+    def features(self, places: FloatArray, seed: int) -> FloatArray:
+        """Phi = g / sqrt(m) at places, with anchors drawn uniformly from the nodes, (q, m)."""
+        rng = generator(seed, "learned anchors")
+        count = len(self.nodes)
+        columns = rng.choice(count, min(self.recipe.n_features, count), replace=False)
+        values = self.field.at_anchors(columns).values(places, n_jobs=-1)
+        return np.asarray(values / np.sqrt(len(columns)))
+
+
+def learn_field(
+    points: FloatArray,
+    n_vertices: int,
+    recipe: Recipe,
+    seed: int,
+    progress: Progress = lambda what, done, total: None,
+) -> LearnedField:
+    """Walk and train on points of which the first ``n_vertices`` are vertices; walks begin at those only.
+
+    The points are the dense set: vertices, then samples on the faces. Its graph joins the nearest neighbours.
+    """
+    streams = Streams.from_seed(seed)
+    graph = knn_graph(points, n_neighbors=min(recipe.n_neighbors, len(points) - 1))
+    space = prepare_space(graph, DiffusionKernel(recipe.tau), None, streams, -1)
+    starts = _some(streams, "starts", n_vertices, recipe.n_starts)
+    candidates = _some(streams, "candidates", len(points), recipe.n_candidates)
+    walks = (("n_walks", recipe.n_walks), ("p_halt", recipe.p_halt))
+    data = observe(space.setting, starts, candidates, Teaching("walks", walks, seed, -1, progress))
+    options = MlpOptions(network="paper", loss="relative", epochs=recipe.epochs, batch=recipe.batch, device="cpu")
+    field, training = fit_mlp(data, options, seed=seed, progress=progress, n_jobs=-1)
+    return LearnedField(field, candidates, recipe, training)
+
+
+def _some(streams: Streams, name: str, n: int, count: int) -> IntArray:
+    """So many of n numbers, sorted; all where there are not more."""
+    return np.sort(streams.generator(f"recipe {name}").choice(n, min(n, count), replace=False))

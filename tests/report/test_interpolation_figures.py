@@ -1,0 +1,89 @@
+"""Figures of fields on meshes: drawn from the record alone, every method in its place."""
+
+import numpy as np
+import pytest
+from matplotlib import pyplot
+
+from manifoldrf.experiments.record import Record
+from manifoldrf.report import interpolation
+from manifoldrf.report.interpolation import draw_cosines, draw_methods, draw_times
+
+METHODS = ["exact kernel, Gaussian weights", "biharmonic, unit weights", "RFF 1024", "full kernel, dense"]
+
+
+@pytest.fixture
+def record():
+    cells = [
+        {"mesh": f"m{n}", "vertices": n, "method": method, "setting": setting, "cosine": 0.5 + i / 10}
+        for i, method in enumerate(METHODS[:3])
+        for setting in ("as_paper", "tuned")
+        for n in (1000, 4000)
+    ]
+    scaling = [
+        {"vertices": n, "method": method, "prepare_s": 1e-4 * n, "interpolate_s": 1e-6 * n, "how": "measured"}
+        for method in METHODS
+        for n in (1000, 4000)
+    ]
+    far = {"vertices": 16_000, "method": METHODS[3], "prepare_s": 9.0, "interpolate_s": 0.5, "how": "extrapolated"}
+    summary = [
+        {
+            "method": method,
+            "meshes": 2,
+            "as_paper": 0.5 + i / 10,
+            "tuned": None if i == 2 else 0.9,
+            "paper_as_paper": paper,
+        }
+        for i, (method, paper) in enumerate(zip(METHODS[:3], (0.85, None, 0.78), strict=True))
+    ]
+    exponents = [{"method": method, "prepare": 1.0, "interpolate": None} for method in METHODS]
+    tables = {"normals": summary, "cells": cells, "scaling": [*scaling, far], "exponents": exponents}
+    return Record("normals", {}, tables, 1.0)
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """Figures as they were when they were saved."""
+    figures = []
+
+    def keep(figure, path):
+        figures.append(figure)
+        return path
+
+    monkeypatch.setattr(interpolation, "save_figure", keep)
+    yield figures
+    for figure in figures:
+        pyplot.close(figure)
+
+
+@pytest.mark.parametrize("draw", [draw_cosines, draw_times, draw_methods])
+def test_pictures_are_written(record, tmp_path, draw):
+    path = draw(record, tmp_path / "picture.png")
+    assert path.stat().st_size > 5000
+
+
+def test_lines_of_cosines_hold_the_cells(record, kept, tmp_path):
+    draw_cosines(record, tmp_path / "a.png")
+    lines = {line.get_label(): line for line in kept[0].axes[0].get_lines()}
+    assert list(lines) == METHODS[:3]
+    np.testing.assert_array_equal(lines["RFF 1024"].get_xydata(), [[1000, 0.7], [4000, 0.7]])
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines.values()}) == 3
+
+
+def test_extrapolated_times_are_hollow_and_exponents_are_named(record, kept, tmp_path):
+    draw_times(record, tmp_path / "a.png")
+    lines = kept[0].axes[0].get_lines()
+    hollow = [line for line in lines if line.get_markerfacecolor() == "white"]
+    assert len(hollow) == 1
+    np.testing.assert_array_equal(hollow[0].get_xdata(), [4000, 16_000])
+    assert "full kernel, dense  $n^{1.00}$" in [line.get_label() for line in lines]
+    assert "RFF 1024" in [line.get_label() for line in kept[0].axes[1].get_lines()]  # no exponent, no text
+
+
+def test_dots_are_the_table_and_stars_the_paper(record, kept, tmp_path):
+    draw_methods(record, tmp_path / "a.png")
+    dots = {group.get_label(): group.get_offsets().data for group in kept[0].axes[0].collections}
+    np.testing.assert_allclose(sorted(dots["paper's setting"][:, 0]), [0.5, 0.6, 0.7])
+    np.testing.assert_allclose(sorted(dots["chosen on known values"][:, 0]), [0.9, 0.9])
+    names = [label.get_text() for label in kept[0].axes[0].get_yticklabels()]
+    at = {names[round(y)]: x for x, y in dots["the paper's"]}
+    assert at == {METHODS[0]: 0.85, "RFF 1024": 0.78}
