@@ -27,7 +27,7 @@ from manifoldrf.applications._lowrank import (
     leave_one_out,
     posterior_of,
 )
-from manifoldrf.applications._modes import Search, enough_anchors, find_kernel
+from manifoldrf.applications._modes import Search, enough_anchors, field_of, find_kernel, warn_of_another
 from manifoldrf.features._notices import warnings_at_users_line
 from manifoldrf.features._params import FrozenParamsMixin
 from manifoldrf.features._products import blas_library
@@ -142,7 +142,8 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
 
     Trials of another time take no new walks and no new graph: the features of the data are sums over lengths
     of walks, and only the weights of the lengths change. The time that was found then makes the features that
-    predict, at any point, and with them variance, noise and likelihood are found once more.
+    predict, at any point, and with them variance, noise and likelihood are found once more. Where the likelihood
+    is then another, a :class:`FeatureWarning` says so.
 
     Parameters
     ----------
@@ -158,7 +159,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     graph : GraphOptions, callable, Graph or None, default=None
         The same.
     field : str, default="auto"
-        The same.
+        The same, but "auto" is "interpolated" for a kernel with a spike at every node: smooth fields leave it out.
     teacher : str, default="auto"
         The same; "walks" and "counts" also serve the search, others are exact.
     teacher_options : dict, optional
@@ -277,8 +278,10 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             kernel=self.kernel if callable(self.kernel) else found.kernel,  # a function is fitted anew
             n_features=plan.n_features if plan.n_features != "auto" else enough_anchors(space, found, len(points)),
             graph=GraphOptions(dim=space.setting.dim),
+            field=field_of(plan.field, space, space.kernel if callable(self.kernel) else found.kernel),
         ).fit(space.graph)
         self._condition(points, targets, levels)
+        warn_of_another(found, self.log_marginal_likelihood_, len(points))
         return self
 
     def _condition(self, points: FloatArray, targets: FloatArray, given: tuple[float | None, float | None]) -> None:
