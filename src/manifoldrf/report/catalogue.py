@@ -254,9 +254,9 @@ ENTRIES = (
             "attention: median, mean and geometric mean (mse) of squared errors over all signals, which have "
             "variance 1; ratio: geometric mean of the error over that of MRF on the same signal; l2: median "
             "relative error; published: means over the paper's numbers of sources, in its unknown unit. MRF and "
-            "linear RBF have anchors in the middle of their cells, weighted by the visible tokens around them; cells: "
-            "weighted by all tokens of the cell. verdict: errors of others over those of MRF, above 1 in its favour, "
-            "and whether geometry helps."
+            "linear RBF have anchors in the middle of their cells, weighted by the visible tokens around them; "
+            "cells: weighted by all tokens of the cell. verdict: errors of others over those of MRF, above 1 in "
+            "its favour, and whether geometry helps."
         ),
         figures={"attention": "attention:draw_attention", "attention_tokens": "attention:draw_tokens"},
         hidden={
