@@ -88,9 +88,7 @@ def growth(scale):
         fits.append(best(lambda mesh=mesh: fitted(mesh), 2))
         model, (values, known) = fitted(mesh), frame(mesh, 1)
         frames.append(best(lambda m=model, v=values, k=known: m.refit(v, k).predict(), 20))
-        print(
-            f"  {mesh.n_vertices:7d} vertices: fit {fits[-1]:.2f} s, frame {1e3 * frames[-1]:.2f} ms", flush=True
-        )
+        print(f"  {mesh.n_vertices:7d} vertices: fit {fits[-1]:.2f} s, frame {1e3 * frames[-1]:.2f} ms", flush=True)
     sizes = [mesh.n_vertices for mesh in meshes]
     return [
         Row("exponent of a frame by features", fit_power(sizes, frames).exponent, "<=", 1.05),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from manifoldrf.applications.smoothing import feature_action, smooth
+from manifoldrf.applications.smoothing import feature_action, smooth, without_small
 
 RNG = np.random.default_rng(0)
 KERNEL = RNG.random((5, 8))
@@ -45,3 +45,11 @@ def test_features_act_as_their_kernel(as_sparse):
     kind = sparse.csr_array if as_sparse else np.asarray
     found = feature_action(kind(left), kind(right))(VALUES)
     np.testing.assert_allclose(found, left @ right.T @ VALUES, rtol=1e-13)
+
+
+def test_small_entries_go_and_empty_rows_stay_empty():
+    rows = sparse.csr_array(np.array([[0.0, 0.0], [1.0, 0.01], [0.0, 0.0], [0.3, 0.2], [0.0, 0.0]]))
+    kept = without_small(rows, 0.1)
+    np.testing.assert_array_equal(kept.toarray(), [[0, 0], [1, 0], [0, 0], [0.3, 0.2], [0, 0]])
+    assert kept.nnz == 3
+    assert without_small(sparse.csr_array((3, 2)), 0.1).nnz == 0

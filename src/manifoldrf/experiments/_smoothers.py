@@ -20,7 +20,7 @@ from manifoldrf._random import Streams, generator
 from manifoldrf._validation import FloatArray, IntArray, Interval, check_integer, check_option, check_real, reject
 from manifoldrf.applications._known import BoolArray, make_folds, nearest_known
 from manifoldrf.applications.interpolation import InterpolationWarning
-from manifoldrf.applications.smoothing import Action, feature_action, smooth
+from manifoldrf.applications.smoothing import Action, feature_action, smooth, without_small
 from manifoldrf.baselines.fourier import ORF, RFF
 from manifoldrf.baselines.positive import PORF, PRF
 from manifoldrf.features.fitting import FeatureWarning
@@ -266,10 +266,7 @@ def sparse_features(graph: Graph, tau: float, share: int, seed: int) -> Any:
     rows = compute_signatures(
         graph, DiffusionKernel(tau), nodes, teacher="frontier", tol=_CUT / 100, n_jobs=-1
     ).rows.tocsr()
-    peaks = np.maximum.reduceat(rows.data, rows.indptr[:-1])  # a signature holds its own node at least
-    keep = rows.data >= _CUT * np.repeat(peaks, np.diff(rows.indptr))
-    ends = np.concatenate([[0], np.cumsum(keep)])[rows.indptr]
-    return sparse.csr_array((rows.data[keep], rows.indices[keep], ends), shape=rows.shape).T.tocsr()
+    return without_small(rows, _CUT).T.tocsr()
 
 
 # ----------------------------------------------------------------------------------------------- the paper's recipe
