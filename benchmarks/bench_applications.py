@@ -14,14 +14,12 @@ An argument selects the rows whose titles contain it. ``--quick`` takes meshes a
 if a limit is missed, with ``--quick`` never. The machine is to do nothing else meanwhile.
 """
 
-import argparse
-import pathlib
 import warnings
 
 import numpy as np
 from scipy.sparse import eye_array
 from scipy.sparse.linalg import expm_multiply
-from table import Row, finish, seconds
+from table import Row, run_cases, seconds
 
 from manifoldrf import DiffusionKernel, FeatureWarning, FieldInterpolator, mesh_graph
 from manifoldrf.experiments._growth import fit_power
@@ -99,21 +97,5 @@ def growth(scale):
 CASES = {"action": action_against_expm, "frame": frame_against_dense, "growth": growth}
 
 
-def main():
-    """Measure, print the table, and say by the exit code whether the limits hold."""
-    parser = argparse.ArgumentParser(description="Time of filling in fields.")
-    parser.add_argument("wanted", nargs="?", default="", help="rows whose titles contain it")
-    parser.add_argument("--quick", action="store_true", help="smaller meshes, limits not enforced")
-    parser.add_argument("--json", type=pathlib.Path, help="file to write the rows to")
-    options = parser.parse_args()
-    rows = []
-    for title, measure in CASES.items():
-        if options.wanted in title:
-            for row in measure(10 if options.quick else 1):
-                row.show()
-                rows.append(row)
-    finish(rows, options)
-
-
 if __name__ == "__main__":
-    main()
+    run_cases("Time of filling in fields.", CASES, full=1, quick=10)  # by how much meshes are smaller

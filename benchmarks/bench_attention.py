@@ -15,13 +15,11 @@ An argument selects the rows whose titles contain it. ``--quick`` takes 2048 tok
 missed, with ``--quick`` never. The machine is to do nothing else meanwhile.
 """
 
-import argparse
 import functools
-import pathlib
 
 import numpy as np
 import torch
-from table import Row, finish, seconds
+from table import Row, run_cases, seconds
 
 from manifoldrf.applications.attention import linear_attention
 
@@ -126,26 +124,10 @@ CASES = {
 }
 
 
-def parse():
-    """Options of the command line."""
-    parser = argparse.ArgumentParser(description="Time of attention.")
-    parser.add_argument("wanted", nargs="?", default="", help="rows whose titles contain it")
-    parser.add_argument("--quick", action="store_true", help="2048 tokens, limits not enforced")
-    parser.add_argument("--json", type=pathlib.Path, help="file to write the rows to")
-    return parser.parse_args()
-
-
 def main():
-    """Measure, print the table, and say by the exit code whether the limits hold."""
-    options = parse()
-    rows = []
+    """Measure and print."""
     with torch.no_grad():
-        for title, measure in CASES.items():
-            if options.wanted in title:
-                for row in measure(2048 if options.quick else 16_384):
-                    row.show()
-                    rows.append(row)
-    finish(rows, options)
+        run_cases("Time of attention.", CASES, 16_384, 2048)
 
 
 if __name__ == "__main__":

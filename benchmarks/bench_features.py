@@ -17,9 +17,7 @@ of 400,000 and 10,000 new points. Exits with code 1 if a limit is missed, with `
 do nothing else meanwhile. Signatures on 400,000 nodes take long: select other rows without them.
 """
 
-import argparse
 import functools
-import pathlib
 import sys
 import time
 import warnings
@@ -27,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import linalg
-from table import Row, finish, seconds
+from table import Row, run_cases, seconds
 
 from manifoldrf import GraphOptions, HeatKernel, ManifoldRandomFeatures, Sphere
 
@@ -164,27 +162,5 @@ CASES = {
 }
 
 
-def parse():
-    """Options of the command line."""
-    parser = argparse.ArgumentParser(description="Time of fitting features and of evaluating them.")
-    parser.add_argument("wanted", nargs="?", default="", help="rows whose titles contain it")
-    parser.add_argument("--quick", action="store_true", help="smaller sizes, limits not enforced")
-    parser.add_argument("--json", type=pathlib.Path, help="file to write the rows to")
-    return parser.parse_args()
-
-
-def main():
-    """Measure, print the table, and say by the exit code whether the limits hold."""
-    options = parse()
-    sizes = Sizes(1000, 40_000, 10_000) if options.quick else Sizes()
-    rows = []
-    for title, measure in CASES.items():
-        if options.wanted in title:
-            for row in measure(sizes):
-                row.show()
-                rows.append(row)
-    finish(rows, options)
-
-
 if __name__ == "__main__":
-    main()
+    run_cases("Time of fitting features and of evaluating them.", CASES, Sizes(), Sizes(1000, 40_000, 10_000))

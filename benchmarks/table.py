@@ -1,7 +1,9 @@
 """The table that benchmarks print: what, the figure seen, its limit, and whether it holds."""
 
+import argparse
 import dataclasses
 import json
+import pathlib
 import sys
 import time
 from dataclasses import dataclass
@@ -35,6 +37,25 @@ def finish(rows, options):
         records = [dataclasses.asdict(row) | {"ok": row.holds} for row in rows]
         options.json.write_text(json.dumps({"quick": options.quick, "rows": records}, indent=1) + "\n")
     sys.exit(int(not options.quick and not all(row.holds for row in rows)))
+
+
+def run_cases(description, cases, full, quick):
+    """Measure the cases that are asked for on the command line, print the table, and exit.
+
+    ``cases`` map titles to functions of the sizes that return rows; ``full`` and ``quick`` are such sizes.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("wanted", nargs="?", default="", help="rows whose titles contain it")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, limits not enforced")
+    parser.add_argument("--json", type=pathlib.Path, help="file to write the rows to")
+    options = parser.parse_args()
+    rows = []
+    for title, measure in cases.items():
+        if options.wanted in title:
+            for row in measure(quick if options.quick else full):
+                row.show()
+                rows.append(row)
+    finish(rows, options)
 
 
 def seconds(function):
