@@ -234,6 +234,33 @@ def test_processes_can_be_fitted_from_walks():
     assert np.abs(walked.predict(NODES) - exact.predict(NODES)).mean() < 0.06
 
 
+# A spike at every node: a smooth field leaves it out, and is then another model than the one that was searched for.
+ROUGH = MaternKernel(0.5, 16.0)
+
+
+@pytest.mark.parametrize("places", [NODES, Sphere().sample(50, seed=1)])
+def test_a_kernel_with_a_spike_is_that_of_the_search_at_the_nodes(places):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FeatureWarning)  # between nodes no field can follow a spike
+        model = process(ROUGH, space=knn_graph(NODES)).fit(X, Y)
+    assert model.field == "auto"
+    assert model.features_.field_ == "interpolated"
+    assert model.log_marginal_likelihood_ == pytest.approx(max(v for _, v in model.trials_), abs=0.01)
+    assert np.isfinite(model.predict(places, return_std=True)).all()
+
+
+def test_kernels_without_a_spike_keep_the_best_field(fitted):
+    assert fitted.features_.field_ == "step"
+
+
+@pytest.mark.filterwarnings("ignore:The field 'local'")
+def test_features_of_another_model_than_the_one_found_are_reported():
+    """The smooth field raises the likelihood by 20: it has no spike."""
+    with pytest.warns(FeatureWarning, match=r"another kernel than the one found, MaternKernel\(nu=0.5"):
+        model = process(ROUGH, space=knn_graph(NODES), field="local").fit(X, Y)
+    assert model.log_marginal_likelihood_ > max(v for _, v in model.trials_) + 10
+
+
 def test_lengths_are_doubled_until_they_are_enough():
     """A constant slope wants a kernel far wider than the first 32 lengths of this fine clock allow."""
     graph = heat_graph(NODES, 0.4, n_steps=16)

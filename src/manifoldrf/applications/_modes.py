@@ -49,8 +49,8 @@ _CLOSE, _FEWEST_ANCHORS, _MOST_ANCHORS = 0.5, 2048, 4096
 # A series whose first term is a larger share of its sum has a spike at every node. Smooth fields leave it out, and
 # with it much of the likelihood: on 300 nodes of a sphere that of (c + L)^-1/2 rose from -55 to -35.
 _SPIKE = 2e-3
-# Log likelihoods of features and of trials that still are of one model: very strong evidence is a factor of e^5, and
-# sums over anchors, whose weights differ, have moved them by less than .006 for each of the data.
+# Log likelihoods of features and of trials that still are of one model: very strong evidence is a factor of e^5,
+# and sums over anchors, whose weights differ, have moved those of heat kernels by less than .006 for each datum.
 _SAME, _SAME_PER_DATUM = 5.0, 0.01
 _ONE_STEP = Expansion(np.array([0.0, 1.0]), 1.0, of_powers=True)
 

@@ -74,7 +74,7 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEst
     >>> import numpy as np
     >>> from manifoldrf import Sphere
     >>> from manifoldrf.applications.regression import ManifoldRidge
-    >>> points = Sphere().sample(1000, seed=0)  # all of the space that is known
+    >>> points = Sphere().sample(500, seed=0)  # all of the space that is known
     >>> height = points[:, 2]
     >>> model = ManifoldRidge(space=points, random_state=0).fit(points[:100], height[:100])
     >>> bool(np.abs(model.predict(points) - height).max() < 0.05)
@@ -202,8 +202,8 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     >>> import numpy as np
     >>> from manifoldrf import Sphere
     >>> from manifoldrf.applications.regression import ManifoldGaussianProcess
-    >>> points = Sphere().sample(600, seed=0)
-    >>> values = points[:, 2] + 0.1 * np.random.default_rng(0).normal(size=600)
+    >>> points = Sphere().sample(400, seed=0)
+    >>> values = points[:, 2] + 0.1 * np.random.default_rng(0).normal(size=400)
     >>> model = ManifoldGaussianProcess(space=points, random_state=0).fit(points[:100], values[:100])
     >>> mean, std = model.predict(points[100:], return_std=True, include_noise=True)
     >>> inside = np.abs(values[100:] - mean) < 1.645 * std  # 90 % intervals
