@@ -256,6 +256,34 @@ class TestOutOfReach:
         assert (model.info_.n_empty_components, model.info_.n_empty_nodes) == (2, 301)
         assert np.isnan(model.predict(graph.positions[400:402])).all()
 
+    def test_features_keep_to_their_component_where_two_meet(self):
+        """The vertices of a seam are there twice; a place alone does not say which is meant."""
+        side = 8
+        steps = np.linspace(0.0, 1.0, side)
+        grid = np.stack(np.meshgrid(steps, steps, indexing="ij"), axis=-1).reshape(-1, 2)
+        corner = (np.arange(side - 1)[:, None] * side + np.arange(side - 1)).ravel()
+        halves = (corner, corner + side, corner + 1), (corner + side, corner + side + 1, corner + 1)
+        faces = np.vstack([np.stack(ends, axis=1) for ends in halves])
+        left = np.column_stack([grid, np.zeros(side**2)])
+        points = np.vstack([left, left + np.array([1.0, 0.0, 0.0])])
+        with pytest.warns(GraphWarning, match="2 pieces"):
+            graph = mesh_graph(TriangleMesh(points, np.vstack([faces, faces + side**2])), weights="unit")
+        values = np.repeat([0.0, 1.0], side**2)
+        known = np.random.default_rng(0).random(2 * side**2) < 0.3
+        with pytest.warns(InterpolationWarning, match="8 of 128 nodes"):  # one side of the seam has no features
+            found = fitted("features", graph, values, known, tau=4.0).predict()
+        np.testing.assert_allclose(found, values, atol=1e-12)
+
+    def test_what_is_given_to_gp_stays_where_nothing_can_be_measured(self):
+        graph = two_spheres()
+        values = np.zeros((601, 2))
+        with pytest.warns(InterpolationWarning):
+            model = FieldInterpolator("gp", tau=5.0).fit(graph, values, known=[3, 400])
+        assert model.tau_ == 5.0
+        with pytest.warns(InterpolationWarning):
+            model = FieldInterpolator("gp", noise=0.5).fit(graph, values, known=[3, 400])
+        assert model.noise_ == 0.5
+
     @pytest.mark.parametrize("method", ["kernel", "gp", "harmonic", "biharmonic"])
     def test_one_component_says_nothing_about_another(self, method):
         graph = two_spheres()
@@ -514,6 +542,8 @@ class TestInterface:
             (SMOOTH, KNOWN[:-1], r"`known` must be a mask of shape \(300,\)"),
             (SMOOTH, [0, 300], r"`known` must be integers in \[0, 299\]"),
             (SMOOTH, np.zeros((2, 2), int), "`known` must be a non-empty vector"),
+            (SMOOTH, KNOWN.astype(int), "`known` must be a mask of booleans, or node indices that differ"),
+            (SMOOTH, [], "No value is known"),
         ],
     )
     def test_bad_values(self, values, known, match):
@@ -523,7 +553,12 @@ class TestInterface:
     def test_values_of_the_wrong_kind(self):
         with pytest.raises(TypeError, match="`known` must be a mask of booleans or node indices"):
             FieldInterpolator().fit(MESH, SMOOTH, np.ones(300))
-        with pytest.raises(TypeError, match="`values` must be an array of numbers"):
+        for wrong in (SMOOTH + 1j, SMOOTH.astype(str)):
+            with pytest.raises(TypeError, match="`values` must be an array of real numbers"):
+                fitted("kernel", values=wrong)
+        with pytest.raises(TypeError, match="`values` must be without a mask of its own"):
+            fitted("kernel", values=np.ma.masked_array(SMOOTH, mask=SMOOTH > 0))
+        with pytest.raises(TypeError, match="`values` must be an array of"):
             FieldInterpolator().fit(MESH, ["a"] * 300, KNOWN)
 
     def test_cotangents_need_a_mesh_and_directions_two_columns(self):

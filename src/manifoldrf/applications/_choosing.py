@@ -122,12 +122,12 @@ class Examiner:
             return Choice(method, error=np.inf)
 
 
-def best_of(choices: Sequence[Choice]) -> Choice:
-    """The least error; where none could be measured, the first method with parameters that then do not matter."""
+def best_of(choices: Sequence[Choice], options: Choice | None = None) -> Choice:
+    """The least error; where none could be measured, the first method with what was asked for, or with anything."""
     measured = [choice for choice in choices if choice.error is not None and not np.isnan(choice.error)]
     if measured:
         return min(measured, key=lambda choice: float(choice.error or 0.0))
-    return _with_any(Choice(choices[0].method))
+    return _with_any(Choice(choices[0].method) if options is None else options)
 
 
 def _with_any(options: Choice) -> Choice:
@@ -182,16 +182,16 @@ def choose(examiner: Examiner, options: Choice) -> tuple[Choice, list[Choice]]:
         tried = examiner.kernel(None)  # features stand for the same kernel
     else:
         return Choice(method), []
-    return dataclasses.replace(best_of(tried), method=method), tried
+    return dataclasses.replace(best_of(tried, options), method=method), tried
 
 
 def _choose_method(examiner: Examiner, tau: float | None, noise: float | None) -> tuple[Choice, list[Choice]]:
     """The method with the least error, each with its best parameters, on the same folds."""
     finals = [examiner.solve(method) for method in ("harmonic", "biharmonic")]
     tried = [*examiner.kernel(tau), *finals]
-    finals.append(best_of(tried[: -len(finals)]))
+    finals.append(best_of(tried[: -len(finals)], Choice("kernel", tau)))
     if examiner.stays.shape[1] <= GP_NODES:
         trials = examiner.gp(tau, noise)
-        finals.append(examiner.gp_on_all_folds(best_of(trials)))
+        finals.append(examiner.gp_on_all_folds(best_of(trials, Choice("gp", tau, noise))))
         tried += [*trials, finals[-1]]
     return best_of(finals), tried

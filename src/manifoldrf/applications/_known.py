@@ -61,6 +61,8 @@ def check_known(values: ArrayLike, known: Any, n_nodes: int) -> Known:
     known : bool array-like of shape (n_nodes,), int array-like, or None
         None: the rows without NaN.
     """
+    if np.ma.is_masked(values):
+        reject("values", "without a mask of its own; give `known=~values.mask`", "a masked array", TypeError)
     rows = _check_rows(values, n_nodes)
     mask = np.asarray(~np.isnan(rows).any(axis=1)) if known is None else _check_mask(known, n_nodes)
     if not mask.any():
@@ -72,6 +74,8 @@ def check_known(values: ArrayLike, known: Any, n_nodes: int) -> Known:
 
 def _check_rows(values: ArrayLike, n_nodes: int) -> FloatArray:
     """Values as columns of floats, NaN allowed."""
+    if np.asarray(values).dtype.kind not in "fiub":
+        reject("values", "an array of real numbers", f"dtype {np.asarray(values).dtype}", TypeError)
     try:
         rows = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -86,11 +90,16 @@ def _check_rows(values: ArrayLike, n_nodes: int) -> FloatArray:
 def _check_mask(known: Any, n_nodes: int) -> BoolArray:
     """A mask, from a mask or from nodes."""
     given = np.asarray(known)
+    if given.size == 0:
+        return np.zeros(n_nodes, dtype=bool)
     if given.dtype.kind != "b":
         if given.dtype.kind not in "iu":
             reject("known", "a mask of booleans or node indices", f"dtype {given.dtype}", TypeError)
         mask = np.zeros(n_nodes, dtype=bool)
-        mask[check_indices(given, "known", n_nodes)] = True
+        nodes = check_indices(given, "known", n_nodes)
+        mask[nodes] = True
+        if mask.sum() < len(nodes):  # most often a mask of the numbers 0 and 1
+            reject("known", "a mask of booleans, or node indices that differ", f"{len(nodes)} with repetitions")
         return mask
     if given.shape != (n_nodes,):
         reject("known", f"a mask of shape ({n_nodes},)", f"shape {given.shape}")

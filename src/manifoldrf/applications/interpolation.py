@@ -35,7 +35,7 @@ from manifoldrf.applications._filling import (
 from manifoldrf.applications._known import check_known, make_folds
 from manifoldrf.applications._places import graph_of, views_of
 from manifoldrf.applications._solves import SolverReport
-from manifoldrf.applications.smoothing import feature_action, smooth, without_small
+from manifoldrf.applications.smoothing import entries_where, feature_action, smooth, without_small
 from manifoldrf.features._notices import warn_user, warnings_at_users_line
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
@@ -121,7 +121,8 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
     ----------
     method : {"auto", "kernel", "features", "gp", "harmonic", "biharmonic"}, default="auto"
         "kernel": K(m u) / (K m), m the mask of known nodes and K = exp(-tau L), by products with sparse matrices.
-        "features": the same with :class:`ManifoldRandomFeatures` of that kernel, which also see new points.
+        "features": the same with :class:`ManifoldRandomFeatures` of that kernel, which also see new points; tau is
+        chosen for the kernel itself.
         "gp": the mean of a Gaussian process, K_nk (K_kk + noise I)^-1 u_k around the mean of each component, by
         conjugate gradients. "harmonic", "biharmonic": L u = 0, L M^-1 L u = 0 with the known values fixed.
         "auto": the one with the least error at known nodes that are left out in turn, among "kernel", "harmonic",
@@ -319,7 +320,11 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
             # have theirs, and means do not depend on the height.
             warnings.filterwarnings("ignore", "The field", FeatureWarning)
             features.fit(graph)
-        self._node_features = self._rows(features, graph.positions)
+        rows = self._rows(features, graph.positions)
+        # Features are those of a place. A node that lies on another component has no share in that one's values.
+        nodes = np.repeat(np.arange(graph.n_nodes), np.diff(rows.indptr))
+        same = graph.components[features.anchors_][rows.indices] == graph.components[nodes]
+        self._node_features = entries_where(rows, same)
         return features
 
     def _rows(self, features: ManifoldRandomFeatures, points: FloatArray) -> Any:

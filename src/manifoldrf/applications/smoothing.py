@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from manifoldrf._validation import FloatArray
@@ -75,7 +76,11 @@ def without_small(rows: Any, cut: float) -> Any:
     lengths = np.diff(rows.indptr)
     largest = np.zeros(rows.shape[0])
     largest[lengths > 0] = np.maximum.reduceat(rows.data, rows.indptr[:-1][lengths > 0]) if rows.nnz else 0.0
-    keep = rows.data >= cut * np.repeat(largest, lengths)
+    return entries_where(rows, rows.data >= cut * np.repeat(largest, lengths))
+
+
+def entries_where(rows: Any, keep: NDArray[np.bool_]) -> Any:
+    """A CSR array with some of its stored entries."""
     ends = np.concatenate([[0], np.cumsum(keep)])[rows.indptr]
     return sparse.csr_array((rows.data[keep], rows.indices[keep], ends), shape=rows.shape)
 
