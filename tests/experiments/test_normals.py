@@ -46,7 +46,7 @@ from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 
 SMALL = Config(
-    meshes=("torus-300", "sheet-500"),
+    shapes=("torus-300", "sheet-500"),
     n_anchors=32,
     ambient=(32,),
     sigmas=SIGMAS[3::2],
@@ -102,7 +102,7 @@ class TestCosines:
         for row in record.tables["normals"]:
             for setting in ("as_paper", "tuned"):
                 if row[setting] is not None:
-                    means = [cell(record, mesh, row["method"], setting) for mesh in SMALL.meshes]
+                    means = [cell(record, mesh, row["method"], setting) for mesh in SMALL.shapes]
                     assert row[setting] == pytest.approx(np.mean(means), abs=1e-12)
 
     def test_the_dense_kernel_is_the_exact_action(self):
@@ -127,13 +127,13 @@ class TestCosines:
                 assert row["as_paper"] >= row["tuned"]
 
     def test_the_same_settings_give_the_same_bits(self, record):
-        again = run(dataclasses.replace(SMALL, meshes=("torus-300",)))
+        again = run(dataclasses.replace(SMALL, shapes=("torus-300",)))
         first = [row for row in record.tables["cells"] if row["mesh"] == "torus-300"]
         assert again.tables["cells"] == first
 
     def test_masks_are_averaged(self):
         one, other, both = (
-            run(dataclasses.replace(SMALL, meshes=("torus-150",), seeds=seeds)).tables["cells"]
+            run(dataclasses.replace(SMALL, shapes=("torus-150",), seeds=seeds)).tables["cells"]
             for seeds in ((1,), (2,), (1, 2))
         )
         for a, b, mean in zip(one, other, both, strict=True):
@@ -185,6 +185,7 @@ class TestMeshes:
             builtin_mesh("torus", n).mesh.save(tmp_path / f"{name}.ply")
         assert [item.name for item in choose_meshes(Config(), tmp_path)[0]] == ["a", "b"]
         assert [item.name for item in choose_meshes(Config(meshes=("b",)), tmp_path)[0]] == ["b"]
+        assert len(choose_meshes(dataclasses.replace(SIZES["smoke"], n_meshes=1), tmp_path)[0]) == 1
         with pytest.raises(FileNotFoundError, match="no file for c"):
             choose_meshes(Config(meshes=("c",)), tmp_path)
 
@@ -195,7 +196,7 @@ class TestMeshes:
 
     def test_a_record_of_files_has_their_names_and_not_their_folder(self, tmp_path):
         builtin_mesh("torus", 300).mesh.save(tmp_path / "ring.ply")
-        config = dataclasses.replace(SMALL, meshes=(), ambient=(16,))
+        config = dataclasses.replace(SMALL, ambient=(16,))
         found = run(config, data=tmp_path)
         assert found.config["used"] == ["ring"]
         assert str(tmp_path) not in str(found.plain())
@@ -212,7 +213,7 @@ class TestMeshes:
         assert meshes
         assert "bunny-2500 left out: This needs the package 'pymeshfix'." in notes
         with pytest.raises(ModuleNotFoundError, match="pymeshfix"):
-            choose_meshes(Config(meshes=("bunny-900",)), None)
+            choose_meshes(Config(shapes=("bunny-900",)), None)
 
 
 class TestTimes:

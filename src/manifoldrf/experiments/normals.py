@@ -90,8 +90,10 @@ MAIN: dict[str, tuple[str, str]] = {
 class Config:
     """Settings of the experiment."""
 
-    # Names of files or built-in shapes; empty: all of the paper's that the folder has, COMMON_MESHES, or all files.
+    # Names of files of a folder; empty: all of the paper's that it has, COMMON_MESHES, or all files.
     meshes: tuple[str, ...] = ()
+    n_meshes: int | None = None  # of files, the smallest; None: all
+    shapes: tuple[str, ...] = BUILTIN_MESHES  # without a folder
     masked: float = 0.8  # the paper's, as all without another reason
     tau: float = 20.0
     n_anchors: int = 256
@@ -123,6 +125,8 @@ class Config:
         for name in (*counts, "largest_full", "largest_dense", "largest_learned"):
             check_integer(getattr(self, name), name, 1)
         check_integer(self.n_learned, "n_learned", 0)
+        if self.n_meshes is not None:
+            check_integer(self.n_meshes, "n_meshes", 1)
         for name in ("seeds", "ambient", "sigmas"):
             if not getattr(self, name):
                 reject(name, "at least one number", getattr(self, name))
@@ -153,7 +157,8 @@ class Config:
 
 SIZES: dict[str, Config] = {
     "smoke": Config(
-        meshes=("torus-800", "sheet-1000"),
+        n_meshes=2,
+        shapes=("torus-800", "sheet-1000"),
         n_anchors=64,
         ambient=(64,),
         sigmas=SIGMAS[2::2],
@@ -178,7 +183,7 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, dat
     progress : callable
     data : path, optional
         A folder of mesh files, or one with them in ``meshes`` or ``raw_meshes``: those of the paper by Thingi10K id
-        (``37384.stl``), or others. Without it, or where ``config.meshes`` says so, built-in ones.
+        (``37384.stl``), or others. Without it, built-in ones.
     """
     start = time.perf_counter()
     # Threads of the library of matrix products round otherwise for other numbers of them.
@@ -215,7 +220,7 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, dat
 def choose_meshes(config: Config, data: Path | None) -> tuple[list[NamedMesh], list[str]]:
     """The meshes of a run from small to large, and sentences about what is not there."""
     if data is None:
-        return _builtin(config.meshes or BUILTIN_MESHES, optional=not config.meshes)
+        return _builtin(config.shapes, optional=config.shapes == BUILTIN_MESHES)
     notes = []
     names: Sequence[str] | None = config.meshes or None
     if names is None:
@@ -228,8 +233,8 @@ def choose_meshes(config: Config, data: Path | None) -> tuple[list[NamedMesh], l
             notes += [f"not in the folder: {', '.join(missing)}"] if missing else []
         elif there.issuperset(COMMON_MESHES):
             names = COMMON_MESHES
-    found = [read_named(path) for path in find_meshes(data, names)]
-    return _sorted(found), notes + _notes(found)
+    found = _sorted([read_named(path) for path in find_meshes(data, names)])[: config.n_meshes]
+    return found, notes + _notes(found)
 
 
 def _builtin(names: Sequence[str], *, optional: bool) -> tuple[list[NamedMesh], list[str]]:
