@@ -6,7 +6,7 @@ Times, variance and noise of each are found in the same way. Beside it stand a p
 choice between the Gaussian and a Matern kernel by the same rule, and the nearest labelled vertex.
 
 On this field the surface does not win: the process of the space around has the higher likelihood, and its error is
-smaller by up to a tenth. The table says by how much both differ, and how often the 90 % intervals hold.
+smaller by about a tenth. The table says by how much both differ, and how often the 90 % intervals hold.
 
 Thickness is measured from the inner boundary of the cortex to the outer, so the surface is the one halfway between
 them, of fsaverage5 (10,242 vertices, from the nilearn wheel). The medial wall, where the hemispheres were cut

@@ -1,26 +1,17 @@
 """Train a small transformer on the cortex, with attention along the surface and with a Performer's.
 
-The tokens are vertices of a human cortex (fsaverage5, in the package nilearn). At 15 % of them the thickness is
-given, the network is to say what it is at others. Sulci bring vertices close in space that are far apart along the
-cortex. Two networks of two layers are trained, equal but for the weights of attention:
-
-- surface: ManifoldAttention, heat kernels of the surface at two times, one for each head;
-- Performer: softmax of learnt queries and keys by positive orthogonal random features (FAVOR+) of the same number.
-
-Both see the coordinates of their tokens. A fifth of the vertices is held out: their thickness is never shown, and
-the error there is printed, as a share of the variance, with its mean and spread over three seeds.
-
-Seen with 512 features: surface .168 +- .025, Performer .319 +- .095, of which the best run has .209. It takes that
-many: with 256 both are equal within their spread, .239 and .245. The number of features and the heat times were
-chosen by these same errors (times of 60 and 240 give .216 with 512 features), the Performer's step of training
-among two; so the distance is flattered a little.
+TODO
 
 Run: python examples/transformer_on_a_surface.py   (needs nilearn and nibabel)
 """
 
 import importlib.util
+import itertools
+import sys
 import time
 import warnings
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import nibabel
@@ -28,16 +19,37 @@ import numpy as np
 import torch
 from torch import nn
 
-from manifoldrf import FeatureWarning, HeatKernel, ManifoldRandomFeatures, TriangleMesh
+from manifoldrf import FeatureWarning, GraphWarning, HeatKernel, ManifoldRandomFeatures, TriangleMesh
 from manifoldrf.applications.attention import ManifoldAttention, linear_attention
 
-N_FEATURES = 512  # of each head, in both networks
-TIMES = (30.0, 120.0)  # heat times in mm^2: widths of 8 and 15 mm
+N_FEATURES = 256  # of each head, in both kinds of attention; fixed before the search
 DIM, N_HEADS, N_LAYERS = 32, 2, 2
 SHARE = 0.15  # of the vertices have a known thickness
-N_STEPS, N_ASKED, RATE = 300, 800, 3e-3  # of training; vertices asked for in a step
+N_STEPS, N_ASKED = 300, 800  # of training; vertices asked for in a step
+SPLIT_SEED, SEARCH_SEED, SEEDS = 0, 10, (11, 12, 13)  # one split for all; the seed of the search is not reported
+RATES = (1e-2, 3e-2, 1e-1)  # of learning, for all networks
+N_FREQUENCIES = (2, 4, 6)  # of the coordinates: wavelengths from 225 mm down to 113, 28 and 7 mm
+TIMES = ((30.0, 120.0), (60.0, 240.0), (120.0, 480.0))  # of the heads on the surface, in mm^2: widths of 8 to 31 mm
 
 
+@dataclass(frozen=True)
+class Settings:
+    """Of a network and its training."""
+
+    attention: str  # "surface", "Performer" or "none"
+    rate: float
+    n_frequencies: int
+    times: tuple[float, ...] = ()
+
+
+CHOSEN = (
+    Settings("surface", 1e-1, 4, (120.0, 480.0)),
+    Settings("Performer", 3e-2, 4),
+    Settings("none", 3e-2, 4),
+)
+
+
+@cache
 def cortex():
     """The surface of the left hemisphere, and the thickness at its vertices, centred and scaled."""
     folder = Path(importlib.util.find_spec("nilearn").submodule_search_locations[0]) / "datasets/data/fsaverage5"
@@ -45,6 +57,24 @@ def cortex():
     mesh = TriangleMesh(surface.agg_data("pointset"), surface.agg_data("triangle").astype(np.int64))
     thickness = np.asarray(nibabel.load(folder / "thick_left.gii.gz").agg_data(), dtype=np.float64)
     return mesh, torch.tensor((thickness - thickness.mean()) / thickness.std(), dtype=torch.float32)
+
+
+def coordinates(n_frequencies):
+    """Scaled coordinates of all vertices, with sines and cosines of 1, 2, 4 ... times them."""
+    positions = torch.tensor(cortex()[0].vertices)
+    scaled = ((positions - positions.mean(dim=0)) / positions.std()).float()
+    waves = [wave(2**k * scaled) for k in range(n_frequencies) for wave in (torch.sin, torch.cos)]
+    return torch.cat([scaled, *waves], dim=1)
+
+
+@cache
+def heat_features(t, seed):
+    """Features of the heat kernel on the surface."""
+    with warnings.catch_warnings():
+        # The shortest time asks for more anchors, the longest for a coarser mesh: it is slow, but right.
+        warnings.simplefilter("ignore", FeatureWarning)
+        warnings.simplefilter("ignore", GraphWarning)
+        return ManifoldRandomFeatures(HeatKernel(t), n_features=N_FEATURES, random_state=seed).fit(cortex()[0])
 
 
 def linear(n_in, n_out, generator):
@@ -82,12 +112,20 @@ class PerformerAttention(nn.Module):
         return output(found.transpose(0, 1).flatten(-2))
 
 
+class NoAttention(nn.Module):
+    """For comparison: tokens take up nothing from each other."""
+
+    def forward(self, places, tokens, key_mask):
+        """Zeros."""
+        return torch.zeros_like(tokens)
+
+
 class Network(nn.Module):
     """Tokens of (thickness or 0, whether it is known, coordinates) to the thickness everywhere."""
 
-    def __init__(self, attention, generator):
+    def __init__(self, n_inputs, attention, generator):
         super().__init__()
-        self.entry, self.exit = linear(5, DIM, generator), linear(DIM, 1, generator)
+        self.entry, self.exit = linear(n_inputs, DIM, generator), linear(DIM, 1, generator)
         self.attention = nn.ModuleList(attention() for _ in range(N_LAYERS))
         self.norms = nn.ModuleList(nn.LayerNorm(DIM) for _ in range(2 * N_LAYERS))
         self.mlps = nn.ModuleList(
@@ -105,59 +143,71 @@ class Network(nn.Module):
         return self.exit(tokens)[:, 0]
 
 
-def batch(vertices, n_known, coordinates, thickness):
-    """Inputs of some vertices, the first of them with a known thickness."""
-    known = torch.arange(len(vertices)) < n_known
-    shown = torch.stack([torch.where(known, thickness[vertices], 0.0), known.float()], dim=1)
-    return torch.cat([shown, coordinates[vertices]], dim=1)
+def error(settings, seed, *, test):
+    """Train, and return the error on the validation or test vertices, as a share of their variance."""
+    mesh, thickness = cortex()
+    places, generator = coordinates(settings.n_frequencies), torch.Generator().manual_seed(seed)
+    n = len(thickness)
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(SPLIT_SEED))
+    held_out, seen = order[: n // 5] if test else order[n // 5 : 3 * n // 10], order[3 * n // 10 :]
+    n_known = int(SHARE * n)
 
+    def attention():
+        if settings.attention == "surface":
+            return ManifoldAttention([heat_features(t, seed) for t in settings.times], DIM, generator=generator)
+        return PerformerAttention(generator) if settings.attention == "Performer" else NoAttention()
 
-def train_and_test(make_attention, places, coordinates, thickness, seed):
-    """Error on the vertices that were held out, as a share of the variance, and seconds of training."""
-    generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(thickness), generator=generator)
-    held_out, seen = order[: len(order) // 5], order[len(order) // 5 :]
-    n_known = int(SHARE * len(seen))
-    network = Network(lambda: make_attention(generator), generator)
-    optimiser = torch.optim.AdamW(network.parameters(), lr=RATE)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, total_steps=N_STEPS)
-    start = time.perf_counter()
+    network = Network(2 + places.shape[1], attention, generator)
+    on_surface = attention().precompute(torch.tensor(mesh.vertices)) if settings.times else None
+
+    def predict(vertices):
+        known = torch.arange(len(vertices)) < n_known
+        shown = torch.stack([torch.where(known, thickness[vertices], 0.0), known.float()], dim=1)
+        here = None if on_surface is None else on_surface.take(vertices)
+        return network(here, torch.cat([shown, places[vertices]], dim=1))[n_known:]
+
+    optimiser = torch.optim.AdamW(network.parameters(), lr=settings.rate)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, settings.rate, total_steps=N_STEPS)
     for _ in range(N_STEPS):
         vertices = seen[torch.randperm(len(seen), generator=generator)[: n_known + N_ASKED]]
-        found = network(places.take(vertices), batch(vertices, n_known, coordinates, thickness))
-        loss = (found - thickness[vertices])[n_known:].square().mean()
+        loss = (predict(vertices) - thickness[vertices[n_known:]]).square().mean()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
         schedule.step()
-    took = time.perf_counter() - start
-    vertices = torch.cat([seen[:n_known], held_out])
     with torch.no_grad():
-        found = network(places.take(vertices), batch(vertices, n_known, coordinates, thickness))[n_known:]
-    return float((found - thickness[held_out]).square().mean() / thickness[held_out].var()), took
+        found = predict(torch.cat([seen[torch.randperm(len(seen), generator=generator)[:n_known]], held_out]))
+    return float((found - thickness[held_out]).square().mean() / thickness[held_out].var())
+
+
+def best(trials):
+    """The settings with the least validation error."""
+    errors = []
+    for settings in trials:
+        errors.append(error(settings, SEARCH_SEED, test=False))
+        print(f"validation error {errors[-1]:.3f}  {settings}", flush=True)
+    return trials[int(np.argmin(errors))]
+
+
+def search():
+    """Choose the settings of each network, nine trials each; the surface has the Performer's coordinates."""
+    for kind in ("none", "Performer"):
+        found = best([Settings(kind, *each) for each in itertools.product(RATES, N_FREQUENCIES)])
+    best([Settings("surface", rate, found.n_frequencies, times) for rate, times in itertools.product(RATES, TIMES)])
 
 
 def main():
-    """Fit the features, train both networks three times, and print the errors."""
-    mesh, thickness = cortex()
-    positions = torch.tensor(mesh.vertices)
-    coordinates = ((positions - positions.mean(dim=0)) / positions.std()).float()
-    with warnings.catch_warnings():
-        # The kernels ask for more anchors; the Performer has no more features either.
-        warnings.simplefilter("ignore", FeatureWarning)
-        models = [ManifoldRandomFeatures(HeatKernel(t), n_features=N_FEATURES, random_state=0) for t in TIMES]
-        heads = [model.fit(mesh) for model in models]
-
-    def surface(generator):
-        return ManifoldAttention(heads, DIM, generator=generator)
-
-    places = surface(None).precompute(positions)
-    for name, make in (("surface", surface), ("Performer", PerformerAttention)):
-        runs = [train_and_test(make, places, coordinates, thickness, seed) for seed in range(3)]
-        errors, seconds = np.array(runs).T
-        each = ", ".join(f"{error:.3f}" for error in errors)
-        summary = f"{errors.mean():.3f} +- {errors.std(ddof=1):.3f}"
-        print(f"{name:9s}  error {summary} ({each}), {seconds.mean():.0f} s each", flush=True)
+    """Train each network three times and print the test errors, or search for settings."""
+    if "--search" in sys.argv[1:]:
+        search()
+        return
+    for settings in CHOSEN:
+        start = time.perf_counter()
+        errors = [error(settings, seed, test=True) for seed in SEEDS]
+        each = ", ".join(f"{found:.3f}" for found in errors)
+        summary = f"{np.mean(errors):.3f} +- {np.std(errors, ddof=1):.3f}"
+        took = time.perf_counter() - start
+        print(f"{settings.attention:9s}  test error {summary} ({each}), {took:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -178,9 +178,12 @@ class TestLinearAttention:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"phi_q": np.ones((3, 2))}, "`phi_q` must be a tensor of floating point numbers. Got ndarray"),
-            ({"v": torch.ones(4, 1, dtype=torch.int64)}, "`v` must be a tensor of floating point"),
-            ({"v": torch.ones(4)}, "`v` must be a tensor of at least two dimensions"),
+            ({"phi_q": np.ones((3, 2))}, "`phi_q` must be a tensor of torch.float32 or torch.float64. Got ndarray"),
+            (
+                {"v": torch.ones(4, 1, dtype=torch.int64)},
+                "`v` must be a tensor of torch.float32 or torch.float64. Got torch.int64",
+            ),
+            ({"v": torch.ones(4)}, "`v` must be a tensor of at least 2 dimension"),
             ({"v": torch.ones(4, 1)}, "`v` must be of torch.float64, as `phi_q` is. Got torch.float32"),
             ({"phi_k": draw(4, 5)}, r"`phi_k` must be of shape \(..., S, 2\)"),
             ({"v": draw(5, 1)}, r"`v` must be of shape \(..., 4, d\), one row per key. Got shape \(5, 1\)"),
@@ -189,7 +192,10 @@ class TestLinearAttention:
             ({"phi_q": draw(3, 3, 2), "v": draw(2, 4, 1)}, "leading dimensions that broadcast"),
             ({"empty": "nan"}, "`empty` must be one of 'zero', 'mean'"),
             ({"weights": draw(3)}, r"`weights` must be of shape \(..., 4\), one per key"),
-            ({"weights": torch.ones(4, dtype=torch.bool)}, "`weights` must be a tensor of torch.float64"),
+            (
+                {"weights": torch.ones(4, dtype=torch.bool)},
+                "`weights` must be of torch.float64, as `v` is. Got torch.bool",
+            ),
         ],
     )
     def test_bad_arguments(self, changes, message):
@@ -546,12 +552,12 @@ class TestModule:
     def test_bad_inputs(self, features):
         attend = ManifoldAttention(features, 4)
         with pytest.raises(
-            ValueError, match=r"`tokens` must be a tensor of shape \(..., L, 4\). Got shape \(5, 3\)"
+            ValueError, match=r"`tokens` must be a tensor of shape \(..., L, 4\) with L >= 1. Got shape \(5, 3\)"
         ):
             attend(places(5), torch.ones(5, 3))
         with pytest.raises(ValueError, match=r"`positions` must be a tensor of shape \(..., L, d\)"):
             attend(torch.ones(5), torch.ones(5, 4))
         with pytest.raises(ValueError, match=r"`positions` must be an array of shape \(n, 3\)"):
             attend(torch.ones(5, 2), torch.ones(5, 4))
-        with pytest.raises(ValueError, match="one row per key"):
+        with pytest.raises(ValueError, match="one token per position"):
             attend(places(4), torch.ones(5, 4))

@@ -285,12 +285,42 @@ def test_bad_indices_are_errors(folder):
         '{"features": {"cells": {"shape": [1, -1, 3], "dtype": "complex64"}}}',
         '{"features": {"cells": {"shape": "all", "dtype": "int32"}}}',
         '{"features": {"cells": {"shape": [-2], "dtype": "int32"}}}',
+        '{"features": {"cells": {"shape": [true, -1, 3], "dtype": "int32"}}}',
+        '{"features": {"cells": {"shape": [1, -1, 3], "dtype": ["int32"]}}}',
         "[" * 100_000,
     ],
 )
 def test_a_bad_meta_file_is_an_error(folder, text):
     (folder / "meta.json").write_text(text)
     with pytest.raises(ValueError, match=r"`path` must be beside a.*meta.json"):
+        read_flag_simple(folder)
+
+
+@pytest.mark.parametrize(
+    ("dt", "reason"),
+    [
+        (10**400, "int too large to convert to float"),
+        (True, "the dt of meta.json is not a number"),
+        ("0.02", "the dt of meta.json is not a number"),
+        (float("inf"), "`dt` must be a number in"),
+    ],
+)
+def test_a_bad_time_step_is_an_error(folder, dt, reason):
+    (folder / "meta.json").write_text(json.dumps(META | {"dt": dt}))
+    with pytest.raises(ValueError, match=f"`path` must be a readable sequence. Got valid.tfrecord: {reason}"):
+        read_flag_simple(folder)
+
+
+@pytest.mark.parametrize("dt", [None, 0, -0.5])
+def test_without_a_positive_time_step_velocities_are_per_frame(folder, dt):
+    (folder / "meta.json").write_text(json.dumps(META | {"dt": dt}))
+    assert read_flag_simple(folder).dt == 1.0
+
+
+def test_an_axis_beyond_all_integers_is_an_error(folder):
+    cells = META["features"]["cells"] | {"shape": [10**30, -1, 3]}
+    (folder / "meta.json").write_text(json.dumps({"features": {"cells": cells}}))
+    with pytest.raises(ValueError, match="record 0: field 'cells' has 6 values, not the shape"):
         read_flag_simple(folder)
 
 
@@ -365,6 +395,24 @@ def test_files_that_are_no_npz_are_errors(tmp_path):
             read_npz(path)
     with pytest.raises(FileNotFoundError, match="existing"):
         read_npz(tmp_path / "c.npz")
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_npz_files_with_a_flipped_bit_are_read_or_are_errors(tmp_path, save):
+    """Some flips name a place before the file (OSError), some say that it is encrypted (RuntimeError)."""
+    path = tmp_path / "a.npz"
+    save(path, pos=positions(0), faces=SQUARE, dt=0.5)
+    whole = path.read_bytes()
+    reasons = []
+    for place in range(len(whole)):
+        for bit in (0x01, 0x80):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
+            try:
+                read_npz(path)
+            except ValueError as error:
+                reasons.append(str(error))
+    assert all(reason.startswith("`path` must be a readable sequence. Got a.npz: ") for reason in reasons)
+    assert len(reasons) > len(whole)  # more than half of all flips; the rest are dates and flags that nobody reads
 
 
 # ------------------------------------------------------------------------------------------------------- finding

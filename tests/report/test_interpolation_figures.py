@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from matplotlib import pyplot
 
+from manifoldrf.experiments._growth import EPOCHS_EXTRAPOLATED
 from manifoldrf.experiments.record import Record
 from manifoldrf.report import interpolation
 from manifoldrf.report.interpolation import draw_cosines, draw_methods, draw_times
@@ -77,6 +78,28 @@ def test_extrapolated_times_are_hollow_and_exponents_are_named(record, kept, tmp
     np.testing.assert_array_equal(hollow[0].get_xdata(), [4000, 16_000])
     assert "full kernel, dense  $n^{1.00}$" in [line.get_label() for line in lines]
     assert "RFF 1024" in [line.get_label() for line in kept[0].axes[1].get_lines()]  # no exponent, no text
+
+
+def test_times_of_epochs_that_were_not_run_are_hollow_in_the_preparation_only(record, kept, tmp_path):
+    """All rows of a learned method are such, so the hollow line is the one with the label."""
+    rows = [
+        {
+            "vertices": n,
+            "method": "MRF",
+            "prepare_s": 0.1 * n,
+            "interpolate_s": 1e-3 * n,
+            "how": EPOCHS_EXTRAPOLATED,
+        }
+        for n in (1000, 4000)
+    ]
+    record.tables["scaling"] += rows
+    draw_times(record, tmp_path / "a.png")
+    prepare, interpolate = (
+        next(line for line in axes.get_lines() if line.get_label() == "MRF") for axes in kept[0].axes
+    )
+    assert prepare.get_markerfacecolor() == "white"
+    np.testing.assert_array_equal(prepare.get_xydata(), [[1000, 100.0], [4000, 400.0]])
+    assert interpolate.get_markerfacecolor() != "white"
 
 
 def test_dots_are_the_table_and_stars_the_paper(record, kept, tmp_path):

@@ -31,16 +31,17 @@ GP_NODES = 20_000
 
 @dataclass(frozen=True)
 class Choice:
-    """A method with its parameters, and its error where it was measured."""
+    """A method with its parameters, and its error where it was measured, over so many folds."""
 
     method: str
     tau: float | None = None
     noise: float | None = None
     error: float | None = None
+    folds: int = 0
 
     def as_row(self) -> dict[str, Any]:
         """A row of the table of what was tried."""
-        return {"method": self.method, "tau": self.tau, "noise": self.noise, "error": self.error}
+        return dataclasses.asdict(self)
 
 
 def directions(rows: FloatArray, longest: float) -> FloatArray:
@@ -94,7 +95,8 @@ class Examiner:
         """Errors of the kernel for the given tau, or for those of the search."""
 
         def measure(trial: float) -> list[Choice]:
-            return [Choice("kernel", trial, None, self.error(fill_by_kernel(self.problem, self.stays, trial)))]
+            found = fill_by_kernel(self.problem, self.stays, trial)
+            return [Choice("kernel", trial, None, self.error(found), len(found))]
 
         return _scan(measure, _KERNEL_TAUS) if tau is None else measure(tau)
 
@@ -104,7 +106,7 @@ class Examiner:
 
         def measure(trial: float) -> list[Choice]:
             tried = fill_by_gp(self.problem, self.stays[:1], trial, noises)
-            return [Choice("gp", trial, found.noise, self.error(found.folds)) for found in tried]
+            return [Choice("gp", trial, found.noise, self.error(found.folds), 1) for found in tried]
 
         return _scan(measure, _GP_TAUS) if tau is None else measure(tau)
 
@@ -112,14 +114,15 @@ class Examiner:
         """The same choice with its error over all folds."""
         tau, noise = choice.tau or _ANY_TAU, choice.noise or 0.0
         (found,) = fill_by_gp(self.problem, self.stays, tau, (noise,))
-        return Choice("gp", tau, noise, self.error(found.folds))
+        return Choice("gp", tau, noise, self.error(found.folds), len(found.folds))
 
     def solve(self, method: str) -> Choice:
         """Error of a harmonic or biharmonic field; infinite where it cannot be had."""
         try:
-            return Choice(method, error=self.error(fill_by_solve(self.problem, self.stays, method)))
+            found = fill_by_solve(self.problem, self.stays, method)
+            return Choice(method, error=self.error(found), folds=len(found))
         except ArithmeticError:
-            return Choice(method, error=np.inf)
+            return Choice(method, error=np.inf, folds=len(self.stays))
 
 
 def best_of(choices: Sequence[Choice], options: Choice | None = None) -> Choice:

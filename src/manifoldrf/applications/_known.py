@@ -99,7 +99,8 @@ def _check_mask(known: Any, n_nodes: int) -> BoolArray:
         nodes = check_indices(given, "known", n_nodes)
         mask[nodes] = True
         if mask.sum() < len(nodes):  # most often a mask of the numbers 0 and 1
-            reject("known", "a mask of booleans, or node indices that differ", f"{len(nodes)} with repetitions")
+            rule = "a mask of booleans (`known.astype(bool)` makes one of 0 and 1), or node indices that differ"
+            reject("known", rule, f"{len(nodes)} with repetitions")
         return mask
     if given.shape != (n_nodes,):
         reject("known", f"a mask of shape ({n_nodes},)", f"shape {given.shape}")

@@ -1,5 +1,6 @@
 """Attention with weights phi_q phi_k^T that are never formed: the order of products, prefix sums, safe division."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,9 @@ from manifoldrf._validation import check_integer, reject
 CHUNK = 128
 
 EMPTY = ("zero", "mean")  # what stands where nothing has weight
+# In half precision `smallest_mass` is .06, and sums over many tokens have lost their digits.
+PRECISIONS = (torch.float32, torch.float64)
+_PRECISION_RULE = "a tensor of torch.float32 or torch.float64"
 
 Sums = tuple[Tensor, Tensor]  # A (w v) of shape (..., L, d) and A w of shape (..., L)
 
@@ -55,7 +59,7 @@ def content_sums(phi: Tensor, content: tuple[Tensor, Tensor], v: Tensor, weights
     query, key = content
     columns = products(key, _with_ones(v, weights))  # (..., L, r (d + 1))
     found = _sparse_product(phi, phi, columns)
-    summed = (query[..., None] * found.reshape(*query.shape, -1)).sum(dim=-2)
+    summed = (query[..., None] * found.reshape(*query.shape, v.shape[-1] + 1)).sum(dim=-2)
     return summed[..., :-1], summed[..., -1]
 
 
@@ -74,8 +78,8 @@ def _with_ones(v: Tensor, weights: Tensor | None) -> Tensor:
 def _sparse_product(phi_q: Tensor, phi_k: Tensor, columns: Tensor) -> Tensor:
     """phi_q (phi_k^T columns) for columns (..., S, c), all batches side by side."""
     flat = columns.movedim(-2, 0)  # (S, ..., c)
-    found = phi_q @ (phi_k.t() @ flat.reshape(len(flat), -1))
-    return found.reshape(-1, *flat.shape[1:]).movedim(0, -2)
+    found = phi_q @ (phi_k.t() @ flat.flatten(1))
+    return found.reshape(len(phi_q), *flat.shape[1:]).movedim(0, -2)
 
 
 def prefix_sums(phi_q: Tensor, phi_k: Tensor, v: Tensor, weights: Tensor | None) -> Sums:
@@ -92,10 +96,11 @@ def prefix_sums(phi_q: Tensor, phi_k: Tensor, v: Tensor, weights: Tensor | None)
 
 
 def _blocks(tokens: Tensor, size: int) -> Tensor:
-    """Tokens (..., L, c) in blocks (..., n, size, c), the last one filled up with zeros."""
-    missing = -tokens.shape[-2] % size
+    """Tokens (..., L, c) in n >= 1 blocks (..., n, size, c), the last one filled up with zeros."""
+    number = max(1, -(-tokens.shape[-2] // size))
+    missing = number * size - tokens.shape[-2]
     filled = pad(tokens, (0, 0, 0, missing)) if missing else tokens
-    return filled.reshape(*filled.shape[:-2], -1, size, filled.shape[-1])
+    return filled.reshape(*filled.shape[:-2], number, size, filled.shape[-1])
 
 
 def _exclusive(parts: Tensor, dim: int) -> Tensor:
@@ -106,10 +111,12 @@ def _exclusive(parts: Tensor, dim: int) -> Tensor:
 
 def quotient(sums: Tensor, mass: Tensor, fallback: Tensor | None) -> Tensor:
     """Sums / mass; where no mass is left the fallback, by default 0. Gradients are finite too, and 0 there."""
-    filled = mass.abs() > smallest_mass(mass.dtype)
+    if mass.dtype not in PRECISIONS:  # arguments were checked, so their products are of another type
+        reject("torch.autocast", "off for attention, which sums in full precision", mass.dtype, TypeError)
+    gone = mass.abs() <= smallest_mass(mass.dtype)  # not where it is NaN, which stays
     # Divided by infinity: the value is 0 and so are both derivatives, with no 0 / 0 on the way.
-    found = sums / torch.where(filled, mass, torch.inf)[..., None]
-    return found if fallback is None else torch.where(filled[..., None], found, fallback)
+    found = sums / torch.where(gone, torch.inf, mass)[..., None]
+    return found if fallback is None else torch.where(gone[..., None], fallback, found)
 
 
 def means(sums: Sums, v: Tensor, weights: Tensor | None, *, causal: bool, empty: str) -> Tensor:
@@ -129,9 +136,9 @@ def visible_mean(v: Tensor, weights: Tensor | None, *, causal: bool) -> Tensor:
 def check_attention(phi_q: Any, phi_k: Any, v: Any, weights: Any, *, causal: bool) -> None:
     """Raise where tensors are of the wrong kind or shape."""
     for tensor, name in ((phi_q, "phi_q"), (phi_k, "phi_k"), (v, "v")):
-        _check_tensor(tensor, name, phi_q)
-    if v.layout != torch.strided:
-        reject("v", "a dense tensor", f"layout {v.layout}")
+        check_tensor(tensor, name, 2)
+        _check_like(tensor, name, phi_q, "`phi_q`")
+    _check_dense(v, "v")
     if phi_q.shape[-1] != phi_k.shape[-1]:
         reject("phi_k", f"of shape (..., S, {phi_q.shape[-1]}), as many features as `phi_q`", _shape(phi_k))
     if v.shape[-2] != phi_k.shape[-2]:
@@ -139,24 +146,88 @@ def check_attention(phi_q: Any, phi_k: Any, v: Any, weights: Any, *, causal: boo
     if causal and phi_q.shape[-2] != phi_k.shape[-2]:
         reject("phi_q", f"of shape (..., {phi_k.shape[-2]}, m): causal queries are the keys", _shape(phi_q))
     _check_layout(phi_q, phi_k, causal=causal)
-    _check_batches(phi_q, phi_k, v)
+    batches = {"phi_q": phi_q.shape[:-2], "phi_k": phi_k.shape[:-2], "v": v.shape[:-2]}
+    _check_batches(batches)
     if weights is not None:
         _check_weights(weights, v)
+        _check_batches(batches | {"weights": weights.shape[:-1]})
+
+
+def check_step(phi_q: Any, phi_k: Any, v: Any, sums: Tensor | None) -> None:
+    """The same for the parts of one token, and against the sums (..., m, d) over those before it."""
+    for tensor, name in ((phi_q, "phi_q"), (phi_k, "phi_k"), (v, "v")):
+        check_tensor(tensor, name, 1)
+        _check_dense(tensor, name)
+        _check_like(tensor, name, phi_q, "`phi_q`")
+        if sums is not None:
+            _check_like(tensor, name, sums, "the token before")
+    if phi_q.shape[-1] != phi_k.shape[-1]:
+        reject("phi_k", f"of shape (..., {phi_q.shape[-1]}), as `phi_q` is", _shape(phi_k))
+    batches = {"phi_q": phi_q.shape[:-1], "phi_k": phi_k.shape[:-1], "v": v.shape[:-1]}
+    if sums is not None:
+        size = phi_k.shape[-1], v.shape[-1]
+        if size != sums.shape[-2:]:
+            rule = "of {} features and {} values, as those of the token before".format(*sums.shape[-2:])
+            reject("phi_k and v", rule, "{} and {}".format(*size))
+        batches["sums"] = sums.shape[:-2]
+    _check_batches(batches)
+
+
+def check_tokens(tokens: Any, dim: int, like: Tensor) -> None:
+    """Tokens of a module whose own numbers are like those of a tensor."""
+    if like.dtype not in PRECISIONS:
+        reject("ManifoldAttention", "a module of torch.float32 or torch.float64", like.dtype, TypeError)
+    check_tensor(tokens, "tokens", 1)
+    _check_dense(tokens, "tokens")
+    if tokens.ndim < 2 or tokens.shape[-1] != dim or not tokens.shape[-2]:
+        reject("tokens", f"a tensor of shape (..., L, {dim}) with L >= 1", _shape(tokens))
+
+
+def check_fit(groups: Sequence[Tensor], tokens: Tensor, key_mask: Any, *, n_groups: int, mode: str) -> None:
+    """Features of positions, tokens and their mask belong together."""
+    if len(groups) != n_groups or any(is_sparse(phi) != (mode == "sparse") for phi in groups):
+        rule = f"those of a module of mode {mode!r} and as many features, {n_groups}"
+        reject("positions", rule, f"{len(groups)} of layout {', '.join(str(phi.layout) for phi in groups)}")
+    length, dim = tokens.shape[-2:]
+    batches = {"positions": groups[0].shape[:-2], "tokens": tokens.shape[:-2]}
+    if any(phi.shape[-2] != length for phi in groups):
+        rule = f"a tensor of shape (..., {groups[0].shape[-2]}, {dim}), one token per position"
+        reject("tokens", rule, _shape(tokens))
+    _check_batches(batches)
+    if key_mask is None:
+        return
+    if not isinstance(key_mask, Tensor):
+        reject("key_mask", "a tensor", type(key_mask).__name__, TypeError)
+    if key_mask.ndim < 1 or key_mask.shape[-1] != length:
+        reject("key_mask", f"a tensor of shape (..., {length}), one entry per token", _shape(key_mask))
+    _check_batches(batches | {"key_mask": key_mask.shape[:-1]})
 
 
 def _shape(tensor: Tensor) -> str:
     return f"shape {tuple(tensor.shape)}"
 
 
-def _check_tensor(tensor: Any, name: str, like: Any) -> None:
-    """A tensor of at least two dimensions, of the same float type as the first."""
-    if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
-        kind = f"a tensor of {tensor.dtype}" if isinstance(tensor, Tensor) else type(tensor).__name__
-        reject(name, "a tensor of floating point numbers", kind, TypeError)
-    if tensor.ndim < 2:
-        reject(name, "a tensor of at least two dimensions", _shape(tensor))
+def check_tensor(tensor: Any, name: str, n_dimensions: int) -> None:
+    """A tensor in single or double precision with at least so many dimensions."""
+    if not isinstance(tensor, Tensor):
+        reject(name, _PRECISION_RULE, type(tensor).__name__, TypeError)
+    if tensor.dtype not in PRECISIONS:
+        reject(name, _PRECISION_RULE, tensor.dtype, TypeError)
+    if tensor.ndim < n_dimensions:
+        reject(name, f"a tensor of at least {n_dimensions} dimension(s)", _shape(tensor))
+
+
+def _check_like(tensor: Tensor, name: str, like: Tensor, other: str) -> None:
+    """Of the same precision and on the same device as another."""
     if tensor.dtype != like.dtype:
-        reject(name, f"of {like.dtype}, as `phi_q` is", tensor.dtype, TypeError)
+        reject(name, f"of {like.dtype}, as {other} is", tensor.dtype, TypeError)
+    if tensor.device != like.device:
+        reject(name, f"on the device {like.device}, as {other} is", f"device {tensor.device}")
+
+
+def _check_dense(tensor: Tensor, name: str) -> None:
+    if is_sparse(tensor):
+        reject(name, "a dense tensor", f"layout {tensor.layout}")
 
 
 def _check_layout(phi_q: Tensor, phi_k: Tensor, *, causal: bool) -> None:
@@ -169,18 +240,21 @@ def _check_layout(phi_q: Tensor, phi_k: Tensor, *, causal: bool) -> None:
         reject("phi_q and phi_k", "of two dimensions where they are sparse", f"{phi_q.ndim} and {phi_k.ndim}")
 
 
-def _check_batches(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> None:
-    shapes = [tuple(part.shape[:-2]) for part in (phi_q, phi_k, v)]
+def _check_batches(batches: Mapping[str, Sequence[int]]) -> None:
+    """Leading dimensions of all arguments broadcast."""
+    shapes = [tuple(batch) for batch in batches.values()]
     try:
         np.broadcast_shapes(*shapes)
     except ValueError:
-        reject("phi_q, phi_k and v", "of leading dimensions that broadcast", " ".join(map(str, shapes)))
+        names = "`, `".join(batches)
+        reject(names, "of leading dimensions that broadcast", " ".join(map(str, shapes)))
 
 
 def _check_weights(weights: Any, v: Tensor) -> None:
-    if not isinstance(weights, Tensor) or weights.dtype != v.dtype:
-        kind = weights.dtype if isinstance(weights, Tensor) else type(weights).__name__
-        reject("weights", f"a tensor of {v.dtype}", kind, TypeError)
+    if not isinstance(weights, Tensor):
+        reject("weights", f"a tensor of {v.dtype}", type(weights).__name__, TypeError)
+    _check_like(weights, "weights", v, "`v`")
+    _check_dense(weights, "weights")
     if weights.ndim < 1 or weights.shape[-1] != v.shape[-2]:
         reject("weights", f"of shape (..., {v.shape[-2]}), one per key", _shape(weights))
 

@@ -1,6 +1,7 @@
 """The graph that a field lives on, and what of its nodes is seen from other points."""
 
 import dataclasses
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,11 @@ def graph_of(space: Any, weights: str, n_jobs: int) -> Graph:
         return space
     if isinstance(space, TriangleMesh):
         return mesh_graph(space, weights=weights)
+    if isinstance(space, str | PathLike):
+        reject("space", "a mesh, not its file: TriangleMesh.load reads one", repr(space), TypeError)
+    if hasattr(space, "vertices") and hasattr(space, "faces"):
+        kind = type(space).__name__
+        reject("space", "a TriangleMesh; make one by TriangleMesh(mesh.vertices, mesh.faces)", kind, TypeError)
     if weights == "cotangent":
         reject("weights", "'unit' or 'gaussian' for points; cotangents need the faces of a mesh", repr(weights))
     graph = knn_graph(check_points(space, "space", min_rows=2), n_jobs=n_jobs)

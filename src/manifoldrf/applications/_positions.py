@@ -3,7 +3,7 @@
 import dataclasses
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -17,6 +17,7 @@ from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 from manifoldrf._validation import FloatArray, check_jobs, check_points, reject
+from manifoldrf.applications._linear import check_tensor
 from manifoldrf.applications.smoothing import without_small
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
@@ -32,6 +33,7 @@ _STEP = float(np.finfo(np.float64).eps ** (1 / 3))
 _STEEPEST = 30.0
 
 Function = Callable[[FloatArray], FloatArray]  # points (q, d) to values (q, c)
+Weights = list[Tensor] | None  # of a network that is trained
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,28 +96,31 @@ class AbstractPositions(ABC):
         """The field, if it is a network."""
 
     @abstractmethod
-    def rows(self, points: FloatArray) -> Any:
-        """Features of points, dense or CSR of shape (q, m)."""
+    def rows(self, points: FloatArray) -> tuple[Any, FloatArray]:
+        """Features of points, dense or CSR of shape (q, m), and the window there: 1 on the space, 0 far away."""
 
     @abstractmethod
-    def differentiable(self, points: Tensor, weights: list[Tensor] | None) -> Tensor:
-        """Dense features of points (q, d) with gradients; ``weights`` are those of a network that is trained."""
+    def differentiable(self, points: Tensor, weights: Weights) -> Tensor:
+        """Dense features of points (q, d) with gradients."""
 
-    def sparse(self, points: FloatArray, cut: float) -> Any:
+    def sparse(self, points: FloatArray, cut: float) -> tuple[Any, FloatArray]:
         """CSR array without the entries below ``cut`` times the largest of their row; never dense as a whole."""
-        parts, start, size = [], 0, 1
+        parts, windows, start, size = [], [], 0, 1
         while start < len(points):
-            rows = sparse.csr_array(self.rows(points[start : start + size]))
+            found, window = self.rows(points[start : start + size])
+            rows = sparse.csr_array(found)
             parts.append(without_small(rows, cut))
+            windows.append(window)
             start += size
             size = max(1, _ENTRIES_AT_ONCE // rows.shape[1])
-        return sparse.vstack(parts, format="csr")
+        return sparse.vstack(parts, format="csr"), np.concatenate(windows)
 
-    def dense(self, points: Tensor, weights: list[Tensor] | None) -> Tensor:
-        """Dense features with those gradients that are asked for, shape (q, m)."""
-        if weights is not None or points.requires_grad:
-            return self.differentiable(points, weights)
-        return torch.as_tensor(_filled(self.rows(as_places(points)))).to(points)
+    def dense(self, points: Tensor, weights: Weights) -> tuple[Tensor, FloatArray]:
+        """Dense features with those gradients that are asked for, shape (q, m), and the window."""
+        if weights is not None or points.requires_grad:  # training would warn at every step
+            return self.differentiable(points, weights), np.ones(len(points))
+        rows, window = self.rows(as_places(points))
+        return torch.as_tensor(_filled(rows)).to(points), window
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,11 +133,11 @@ class TransformerPositions(AbstractPositions):
     def network(self) -> None:
         """None."""
 
-    def rows(self, points: FloatArray) -> Any:
-        """Features of points, dense or CSR of shape (q, m)."""
-        return self.transformer.transform(points)
+    def rows(self, points: FloatArray) -> tuple[Any, FloatArray]:
+        """Features of points, dense or CSR of shape (q, m); no window is known."""
+        return self.transformer.transform(points), np.ones(len(points))
 
-    def differentiable(self, points: Tensor, weights: list[Tensor] | None) -> Tensor:
+    def differentiable(self, points: Tensor, weights: Weights) -> Tensor:
         """Raise: only fields have gradients."""
         kind = type(self.transformer).__name__
         reject("positions", f"without gradients, which {kind} does not have", "requires_grad=True")
@@ -155,18 +160,17 @@ class FieldPositions(AbstractPositions):
         """The field, if it is a network."""
         return self.map.field if isinstance(self.map.field, MlpField) else None
 
-    def rows(self, points: FloatArray) -> Any:
-        """Features of points, dense or CSR of shape (q, m); one warning says how many are off the space."""
+    def rows(self, points: FloatArray) -> tuple[Any, FloatArray]:
+        """Features of points, dense or CSR of shape (q, m), and the window there."""
         rows, window = self.map.rows(self._checked(points), self.n_jobs, absolute=False)
-        warn_of_far(window)
-        return rows * self._factor
+        return rows * self._factor, window
 
     def _checked(self, points: FloatArray) -> FloatArray:
         graph = self.map.space.graph
         places = check_points(points, "positions", n_columns=graph.positions.shape[1])
         return places if graph.metric is None else graph.metric.check(places, "positions")
 
-    def differentiable(self, points: Tensor, weights: list[Tensor] | None) -> Tensor:
+    def differentiable(self, points: Tensor, weights: Weights) -> Tensor:
         """Through a network exactly, through other fields by differences."""
         self._checked(as_places(points))
         field = self.network
@@ -210,6 +214,38 @@ def positions_of(features: Any, name: str) -> AbstractPositions:
     if features.map_.space.setting.asymmetric:
         reject(name, "of a kernel with nonnegative features, not one with two sides", repr(features.kernel_))
     return FieldPositions(features.map_, check_jobs(features.n_jobs))
+
+
+def check_positions(positions: Any, mode: str) -> None:
+    """Raise where positions are of the wrong kind or shape, or more than the mode can do."""
+    check_tensor(positions, "positions", 1)
+    given = f"shape {tuple(positions.shape)}"
+    if positions.ndim < 2 or not positions.numel():
+        reject("positions", "a tensor of shape (..., L, d) with L >= 1", given)
+    if mode == "sparse" and (positions.ndim != 2 or positions.requires_grad):
+        rule = "of shape (L, d) and without gradients in the sparse mode"
+        reject("positions", rule, f"{given}, requires_grad={positions.requires_grad}")
+
+
+def features_at(
+    parts: Sequence[AbstractPositions],
+    positions: Tensor,
+    weights: Sequence[Weights],
+    like: Tensor,
+    cut: float | None,
+) -> tuple[Tensor, ...]:
+    """Features of positions (..., L, d), one tensor for each part, sparse with a ``cut``; one warning for all."""
+    found, windows = [], []
+    for part, own in zip(parts, weights, strict=True):
+        if cut is None:
+            dense, window = part.dense(positions.flatten(0, -2), own)
+            found.append(dense.reshape(*positions.shape[:-1], -1).to(like))
+        else:
+            rows, window = part.sparse(as_places(positions), cut)
+            found.append(csr_tensor(rows, like))
+        windows.append(window)
+    warn_of_far(np.minimum.reduce(windows))
+    return tuple(found)
 
 
 def csr_tensor(rows: Any, like: Tensor) -> Tensor:

@@ -13,7 +13,10 @@ from manifoldrf._validation import Interval, check_flag, check_integer, check_op
 from manifoldrf.applications._linear import (
     EMPTY,
     check_attention,
+    check_fit,
     check_heads,
+    check_step,
+    check_tokens,
     content_sums,
     means,
     prefix_sums,
@@ -21,13 +24,7 @@ from manifoldrf.applications._linear import (
     quotient,
     whole_sums,
 )
-from manifoldrf.applications._positions import (
-    AbstractPositions,
-    as_places,
-    csr_tensor,
-    field_parameters,
-    positions_of,
-)
+from manifoldrf.applications._positions import check_positions, features_at, field_parameters, positions_of
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 
@@ -55,7 +52,8 @@ def linear_attention(
     Parameters
     ----------
     phi_q : tensor of shape (..., L, m)
-        Features of the queries; leading dimensions of all arguments broadcast.
+        Features of the queries; leading dimensions of all arguments broadcast. All are of one type, single or
+        double precision, and on one device.
     phi_k : tensor of shape (..., S, m)
         Features of the keys. Both may be sparse tensors of two dimensions, such as CSR, if not ``causal``;
         gradients then reach ``v`` and ``weights`` only.
@@ -136,8 +134,7 @@ class AttentionState:
         -------
         mean : tensor of shape (..., d)
         """
-        if phi_q.shape[-1:] != phi_k.shape[-1:]:
-            reject("phi_k", f"of shape (..., {phi_q.shape[-1]}), as `phi_q` is", f"shape {tuple(phi_k.shape)}")
+        check_step(phi_q, phi_k, v, self.sums)
         sums, mass = phi_k[..., :, None] * v[..., None, :], phi_k
         self.sums = sums if self.sums is None else self.sums + sums
         self.mass = mass if self.mass is None else self.mass + mass
@@ -322,22 +319,12 @@ class ManifoldAttention(nn.Module):
         return self._at(positions.detach())
 
     def _at(self, positions: Tensor) -> PositionFeatures:
-        if positions.ndim < 2:
-            reject("positions", "a tensor of shape (..., L, d)", f"shape {tuple(positions.shape)}")
-        if self.mode == "sparse":
-            return PositionFeatures(tuple(self._sparse(each, positions) for each in self._positions))
-        flat = positions.reshape(-1, positions.shape[-1])
+        check_positions(positions, self.mode)
         weights: list[Any] = [None] * len(self._positions)
         if self.field_weights is not None:
             weights = [list(each.parameters()) for each in self.field_weights]
-        found = [each.dense(flat, own) for each, own in zip(self._positions, weights, strict=True)]
-        return PositionFeatures(tuple(rows.reshape(*positions.shape[:-1], -1).to(self._like) for rows in found))
-
-    def _sparse(self, features: AbstractPositions, positions: Tensor) -> Tensor:
-        if positions.ndim != 2 or positions.requires_grad:
-            rule = "of shape (L, d) and without gradients in the sparse mode"
-            reject("positions", rule, f"shape {tuple(positions.shape)}, requires_grad={positions.requires_grad}")
-        return csr_tensor(features.sparse(as_places(positions), self.cut), self._like)
+        cut = self.cut if self.mode == "sparse" else None
+        return PositionFeatures(features_at(self._positions, positions, weights, self._like, cut))
 
     def forward(
         self, positions: Tensor | PositionFeatures, tokens: Tensor, key_mask: Tensor | None = None
@@ -349,6 +336,7 @@ class ManifoldAttention(nn.Module):
         positions : tensor of shape (..., L, d), or PositionFeatures
             Leading dimensions broadcast against those of ``tokens``: one set of positions serves a batch.
         tokens : tensor of shape (..., L, dim)
+            L >= 1 of them, in single or double precision.
         key_mask : tensor of shape (..., L), optional
             True for the tokens that others may see; or weights, 0 for those that they may not.
 
@@ -356,9 +344,9 @@ class ManifoldAttention(nn.Module):
         -------
         result : tensor of shape (..., L, dim)
         """
-        if tokens.ndim < 2 or tokens.shape[-1] != self.dim:
-            reject("tokens", f"a tensor of shape (..., L, {self.dim})", f"shape {tuple(tokens.shape)}")
+        check_tokens(tokens, self.dim, self._like)
         found = positions if isinstance(positions, PositionFeatures) else self._at(positions)
+        check_fit(found.groups, tokens, key_mask, n_groups=len(self.features), mode=self.mode)
         weights = None if key_mask is None else key_mask.to(tokens)[..., None, :]  # (..., 1, L)
         values = self._heads(tokens if self.value is None else self.value(tokens))  # (..., H, L, dim / H)
         content = [None if each is None else softplus(self._heads(each(tokens))) for each in (self.query, self.key)]
@@ -374,7 +362,7 @@ class ManifoldAttention(nn.Module):
 
     def _heads(self, tokens: Tensor) -> Tensor:
         """Tokens (..., L, c) divided among heads, (..., H, L, c / H)."""
-        return tokens.reshape(*tokens.shape[:-1], self.n_heads, -1).transpose(-2, -3)
+        return tokens.reshape(*tokens.shape[:-1], self.n_heads, tokens.shape[-1] // self.n_heads).transpose(-2, -3)
 
     def _attend(self, phi: Tensor, values: Tensor, content: list[Any], weights: Tensor | None) -> Tensor:
         """Some heads that share the features of positions, (..., h, L, dim / H)."""

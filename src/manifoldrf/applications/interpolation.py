@@ -153,8 +153,9 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
         The method in use.
     tau_, noise_ : float or None
     cv_ : list of dict
-        What was tried at nodes left out: method, tau, noise, error. The error is 1 minus the mean cosine for
-        directions, else the mean squared error over the variance of the known values.
+        What was tried at nodes left out: method, tau, noise, error, folds. The error is 1 minus the mean cosine for
+        directions, else the mean squared error over the variance of the known values. Settings of "gp" are compared
+        on one fold; "auto" then takes the best of them on all folds, a row of its own.
     info_ : InterpolationInfo
     graph_ : Graph
     features_ : ManifoldRandomFeatures or None

@@ -266,12 +266,18 @@ def _as_field(example: dict[str, list[bytes] | NDArray[Any]], name: str, spec: d
         raise ValueError(f"the values of field {name!r} are not of kind {spec['dtype']}")
     try:
         return numbers.reshape(spec["shape"])
-    except ValueError:
+    except (ValueError, OverflowError):  # an axis may be larger than any machine integer
         raise ValueError(f"field {name!r} has {numbers.size} values, not the shape {spec['shape']}") from None
 
 
 def _is_spec(spec: Any) -> bool:
     """Whether a field has a kind that is known and a shape made of integers."""
-    if not isinstance(spec, dict) or spec.get("dtype") not in _KINDS or not isinstance(spec.get("shape"), list):
+    if not isinstance(spec, dict) or not isinstance(spec.get("shape"), list):
         return False
-    return bool(spec["shape"]) and all(isinstance(size, int) and size >= -1 for size in spec["shape"])
+    kind, shape = spec.get("dtype"), spec["shape"]
+    # A list is no key of a dictionary, and true is an int to Python.
+    return isinstance(kind, str) and kind in _KINDS and bool(shape) and all(map(_is_axis, shape))
+
+
+def _is_axis(size: Any) -> bool:
+    return type(size) is int and size >= -1

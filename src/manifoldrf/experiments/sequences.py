@@ -1,5 +1,7 @@
 """Deforming meshes with velocities: npz files, trajectories of flag_simple, and a cloth of our own."""
 
+import lzma
+import struct
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -26,8 +28,12 @@ from manifoldrf.geometry.meshes import TriangleMesh
 
 __all__ = ["Sequence", "find_sequences", "generate_cloth", "read_flag_simple", "read_npz"]
 
-# What damaged archives raise; a header that promises more than there is memory for is one of them.
-_BAD_FILE = (ValueError, TypeError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+# What damaged archives raise: places before the start of the file are OSError, a wrong bit for encryption is
+# RuntimeError, a header that promises more than there is memory for is MemoryError.
+_BAD_FILE = (
+    ValueError, TypeError, OverflowError, EOFError, OSError, MemoryError, RuntimeError,
+    struct.error, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
+)  # fmt: skip
 _FOLDER = "sequences"  # a folder of data may keep its sequences in a folder of this name
 _BEST_SPLITS = ("test", "valid")  # of a TFRecord data set, the first that is there
 
@@ -145,7 +151,7 @@ def read_flag_simple(path: str | PathLike[str], index: int = 0) -> Sequence:
     -------
     Sequence
         Positions are those of ``world_pos``, faces those of the first frame's ``cells``. Where meta.json has no
-        positive ``dt``, velocities are per frame.
+        ``dt``, or one that is not positive, velocities are per frame.
 
     Examples
     --------
@@ -166,7 +172,7 @@ def read_flag_simple(path: str | PathLike[str], index: int = 0) -> Sequence:
         dt = _time_step(read_meta(source.with_name("meta.json")))
         name = f"{source.stem}_{number}"
         return Sequence(fields["world_pos"], fields["cells"][0], dt, name, f"{source.name}, trajectory {number}")
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         reject("path", "a readable sequence", f"{source.name}: {str(error).rstrip('.')}")
 
 
@@ -271,6 +277,10 @@ def _best_split(folder: Path) -> Path:
 
 
 def _time_step(meta: dict[str, Any]) -> float:
-    """Time from frame to frame, 1 where it is not said."""
+    """Time from frame to frame, 1 where it is not said or not positive."""
     dt = meta.get("dt")
-    return float(dt) if isinstance(dt, int | float) and dt > 0 else 1.0
+    if dt is None:
+        return 1.0
+    if isinstance(dt, bool) or not isinstance(dt, int | float):
+        raise TypeError("the dt of meta.json is not a number")
+    return float(dt) if dt > 0 else 1.0

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from manifoldrf._optional import require
+from manifoldrf.experiments._growth import EPOCHS_EXTRAPOLATED, EXTRAPOLATED
 from manifoldrf.experiments.record import Record
 from manifoldrf.report._drawing import save_figure
 
@@ -97,6 +98,8 @@ def draw_times(record: Record, path: str | os.PathLike[str]) -> Path | None:
 
 _PARTS = {"prepare": "preparation: what depends on the mesh only", "interpolate": "interpolation"}
 _NOTHING = 1e-5  # seconds below which there is no work to time
+# What of a row was not measured. Fewer epochs than are counted shorten the preparation only.
+_HOLLOW = {"prepare_s": (EXTRAPOLATED, EPOCHS_EXTRAPOLATED), "interpolate_s": (EXTRAPOLATED,)}
 
 
 def _draw_line(axes: Any, rows: Sequence[Row], column: str, exponent: float | None, style: dict[str, Any]) -> None:
@@ -104,13 +107,16 @@ def _draw_line(axes: Any, rows: Sequence[Row], column: str, exponent: float | No
     line = sorted((row["vertices"], row[column], row["how"]) for row in rows if row[column] > _NOTHING)
     if not line:
         return
-    measured = [(n, seconds) for n, seconds, how in line if how != "extrapolated"]
-    rest = [(n, seconds) for n, seconds, how in line if how == "extrapolated"]
     power = "" if exponent is None else f"  $n^{{{exponent:.2f}}}$"
-    axes.plot(*zip(*measured, strict=True), label=f"{rows[0]['method']}{power}", **style)
+    label = f"{rows[0]['method']}{power}"
+    measured = [(n, seconds) for n, seconds, how in line if how not in _HOLLOW[column]]
+    rest = [(n, seconds) for n, seconds, how in line if how in _HOLLOW[column]]
+    if measured:
+        axes.plot(*zip(*measured, strict=True), label=label, **style)
     if rest:
         thin = style | {"markerfacecolor": "white", "linewidth": 0.8, "linestyle": ":"}
-        axes.plot(*zip(*[measured[-1], *rest], strict=True), zorder=1, **thin)
+        thin |= {} if measured else {"label": label}
+        axes.plot(*zip(*measured[-1:], *rest, strict=True), zorder=1, **thin)
 
 
 def draw_methods(record: Record, path: str | os.PathLike[str]) -> Path:
