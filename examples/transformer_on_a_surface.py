@@ -1,14 +1,27 @@
 """Train a small transformer on the cortex, with attention along the surface and with a Performer's.
 
-TODO
+The tokens are vertices of a human cortex (fsaverage5, in the package nilearn). The thickness is given at 15 % of
+them, the network is to say what it is at others. Three networks of two layers differ in their attention only:
 
-Run: python examples/transformer_on_a_surface.py   (needs nilearn and nibabel)
+- surface: ManifoldAttention, heat kernels of the surface at two times, one for each head;
+- Performer: softmax of learnt queries and keys by positive orthogonal random features (FAVOR+) of the same number;
+- none: tokens take up nothing from each other.
+
+All see coordinates with their sines and cosines. Of the vertices 70 % train, 10 % validate, 20 % test. Errors are
+shares of the variance. Settings have the least validation error, with 256 features and a seed that is not reported,
+of nine: rates .01, .03, .1 times 2, 4, 6 frequencies (surface: the Performer's 4 frequencies; times of 30 and 120,
+60 and 240, 120 and 480 mm^2). The lists were moved once: the Performer's errors fell up to the largest rate and
+were worse without frequencies, so .001, .003 and 0 frequencies made room for .03 and .1, for all networks.
+
+Test errors, mean and spread of three seeds: surface .052 +- .002, Performer .044 +- .007, none .042 +- .004. So the
+surface does not win here: the Performer is .008 ahead, about its spread, and no attention is needed. With good
+coordinates the network learns this one function by heart. Attention along the surface looked better only while
+coordinates were plain and rates small (.17 against .32, with 512 features), and both are far worse then.
+
+Run: python examples/transformer_on_a_surface.py   (needs nilearn and nibabel; 200 s of one core)
 """
 
 import importlib.util
-import itertools
-import sys
-import time
 import warnings
 from dataclasses import dataclass
 from functools import cache
@@ -26,10 +39,7 @@ N_FEATURES = 256  # of each head, in both kinds of attention; fixed before the s
 DIM, N_HEADS, N_LAYERS = 32, 2, 2
 SHARE = 0.15  # of the vertices have a known thickness
 N_STEPS, N_ASKED = 300, 800  # of training; vertices asked for in a step
-SPLIT_SEED, SEARCH_SEED, SEEDS = 0, 10, (11, 12, 13)  # one split for all; the seed of the search is not reported
-RATES = (1e-2, 3e-2, 1e-1)  # of learning, for all networks
-N_FREQUENCIES = (2, 4, 6)  # of the coordinates: wavelengths from 225 mm down to 113, 28 and 7 mm
-TIMES = ((30.0, 120.0), (60.0, 240.0), (120.0, 480.0))  # of the heads on the surface, in mm^2: widths of 8 to 31 mm
+SPLIT_SEED, SEEDS = 0, (11, 12, 13)  # one split for all; the search had seed 10
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,7 @@ class Settings:
     times: tuple[float, ...] = ()
 
 
-CHOSEN = (
+CHOSEN = (  # by validation errors, see above
     Settings("surface", 1e-1, 4, (120.0, 480.0)),
     Settings("Performer", 3e-2, 4),
     Settings("none", 3e-2, 4),
@@ -112,21 +122,13 @@ class PerformerAttention(nn.Module):
         return output(found.transpose(0, 1).flatten(-2))
 
 
-class NoAttention(nn.Module):
-    """For comparison: tokens take up nothing from each other."""
-
-    def forward(self, places, tokens, key_mask):
-        """Zeros."""
-        return torch.zeros_like(tokens)
-
-
 class Network(nn.Module):
     """Tokens of (thickness or 0, whether it is known, coordinates) to the thickness everywhere."""
 
     def __init__(self, n_inputs, attention, generator):
         super().__init__()
         self.entry, self.exit = linear(n_inputs, DIM, generator), linear(DIM, 1, generator)
-        self.attention = nn.ModuleList(attention() for _ in range(N_LAYERS))
+        self.attention = nn.ModuleList(attention() for _ in range(N_LAYERS) if attention is not None)
         self.norms = nn.ModuleList(nn.LayerNorm(DIM) for _ in range(2 * N_LAYERS))
         self.mlps = nn.ModuleList(
             nn.Sequential(linear(DIM, 2 * DIM, generator), nn.GELU(), linear(2 * DIM, DIM, generator))
@@ -137,8 +139,9 @@ class Network(nn.Module):
         """Predictions of shape (L,); only tokens with a known thickness are looked at by others."""
         known = inputs[:, 1] > 0
         tokens = self.entry(inputs)
-        for k, attention in enumerate(self.attention):
-            tokens = tokens + attention(places, self.norms[2 * k](tokens), known)
+        for k in range(N_LAYERS):
+            if self.attention:
+                tokens = tokens + self.attention[k](places, self.norms[2 * k](tokens), known)
             tokens = tokens + self.mlps[k](self.norms[2 * k + 1](tokens))
         return self.exit(tokens)[:, 0]
 
@@ -153,11 +156,11 @@ def error(settings, seed, *, test):
     n_known = int(SHARE * n)
 
     def attention():
-        if settings.attention == "surface":
-            return ManifoldAttention([heat_features(t, seed) for t in settings.times], DIM, generator=generator)
-        return PerformerAttention(generator) if settings.attention == "Performer" else NoAttention()
+        if settings.attention == "Performer":
+            return PerformerAttention(generator)
+        return ManifoldAttention([heat_features(t, seed) for t in settings.times], DIM, generator=generator)
 
-    network = Network(2 + places.shape[1], attention, generator)
+    network = Network(2 + places.shape[1], None if settings.attention == "none" else attention, generator)
     on_surface = attention().precompute(torch.tensor(mesh.vertices)) if settings.times else None
 
     def predict(vertices):
@@ -180,34 +183,16 @@ def error(settings, seed, *, test):
     return float((found - thickness[held_out]).square().mean() / thickness[held_out].var())
 
 
-def best(trials):
-    """The settings with the least validation error."""
-    errors = []
-    for settings in trials:
-        errors.append(error(settings, SEARCH_SEED, test=False))
-        print(f"validation error {errors[-1]:.3f}  {settings}", flush=True)
-    return trials[int(np.argmin(errors))]
-
-
-def search():
-    """Choose the settings of each network, nine trials each; the surface has the Performer's coordinates."""
-    for kind in ("none", "Performer"):
-        found = best([Settings(kind, *each) for each in itertools.product(RATES, N_FREQUENCIES)])
-    best([Settings("surface", rate, found.n_frequencies, times) for rate, times in itertools.product(RATES, TIMES)])
-
-
 def main():
-    """Train each network three times and print the test errors, or search for settings."""
-    if "--search" in sys.argv[1:]:
-        search()
-        return
+    """Train each network three times and print the test errors."""
+    means = {}
     for settings in CHOSEN:
-        start = time.perf_counter()
         errors = [error(settings, seed, test=True) for seed in SEEDS]
         each = ", ".join(f"{found:.3f}" for found in errors)
+        means[settings.attention] = np.mean(errors)
         summary = f"{np.mean(errors):.3f} +- {np.std(errors, ddof=1):.3f}"
-        took = time.perf_counter() - start
-        print(f"{settings.attention:9s}  test error {summary} ({each}), {took:.0f} s", flush=True)
+        print(f"{settings.attention:9s}  test error {summary} ({each})", flush=True)
+    print(f"best: {min(means, key=means.get)}; surface - Performer: {means['surface'] - means['Performer']:+.3f}")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import trimesh
+from oracles import cloud, sphere_mesh
 from sklearn.base import clone
-from tests.oracles import cloud, sphere_mesh
 
 from manifoldrf import (
     DiffusionKernel,

@@ -444,7 +444,7 @@ def test_ridge_takes_any_transformer():
         ({"teacher": "oracle"}, "`teacher` must be one of"),
         ({"kernel": CosineKernel()}, "`kernel` must be one with nonnegative features"),
         ({"space": NODES[:, :2]}, r"`X` must be points of shape \(n, 2\)"),
-        ({"space": "sphere"}, "`X` must be points of shape"),
+        ({"space": "sphere"}, "`space` must be a mesh, not its file"),
     ],
 )
 def test_bad_settings_of_a_process_are_named(settings, match):
@@ -465,3 +465,20 @@ def test_bad_calls_are_named(fitted):
         ManifoldRidge(alpha=-1.0).fit(X, Y)
     with pytest.raises(TypeError, match="`features` must be None or a transformer"):
         ManifoldRidge(features="auto").fit(X, Y)
+
+
+@pytest.mark.parametrize("variance", [0.7, "auto"])
+def test_a_noise_too_small_to_resolve_is_raised_and_changes_nothing_else(variance):
+    """However small it is, variance and standard deviations are those of data without noise."""
+    small, smaller = (process(optimize=False, variance=variance, noise=noise).fit(X, Y) for noise in (1e-14, 1e-25))
+    assert smaller.noise_ >= 1e-25
+    np.testing.assert_allclose(smaller.variance_, small.variance_, rtol=0.2)
+    stds = [model.predict(NODES, return_std=True)[1] for model in (small, smaller)]
+    np.testing.assert_allclose(stds[1], stds[0], rtol=0.2, atol=1e-4)
+
+
+def test_data_off_the_space_are_refused():
+    far = X + 100.0
+    for model in (process(space=NODES), ManifoldRidge(space=NODES, random_state=0)):
+        with pytest.warns(FarQueryWarning), pytest.raises(ValueError, match="`X` must be on the space"):
+            model.fit(far, Y)

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from oracles import sphere_mesh
 from scipy import sparse
-from tests.oracles import sphere_mesh
 
 from manifoldrf import Graph, mesh_graph
 from manifoldrf.applications._solves import (

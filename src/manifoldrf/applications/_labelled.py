@@ -1,6 +1,7 @@
 """Data of a regression: values at some points of a space."""
 
 from collections.abc import Iterator
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ def space_of(estimator: Any, points: FloatArray) -> Any:
     space = estimator.space
     if space is None:
         return points
+    if isinstance(space, str | PathLike):
+        reject("space", "a mesh, not its file: TriangleMesh.load reads one", repr(space), TypeError)
     if isinstance(space, AbstractManifold):
         d: int | None = space.ambient_dim
     else:
@@ -47,6 +50,12 @@ def parts_of(values: FloatArray, m: int) -> Iterator[FloatArray]:
     size = max(1, _ENTRIES_AT_ONCE // m)
     for start in range(0, len(values), size):
         yield values[start : start + size]
+
+
+def check_on_space(height: float, n: int) -> None:
+    """Refuse data whose features are all zero, given the mean of their squares: nothing can be learnt from them."""
+    if not height > 0:
+        reject("X", "on the space, where there are features; do units or coordinates differ?", f"{n} points off it")
 
 
 def dense_rows(rows: Any) -> FloatArray:

@@ -122,7 +122,7 @@ class Levels:
 
 
 def find_levels(spectrum: Spectrum, variance: float | None, noise: float | None) -> Levels:
-    """Levels of the largest likelihood; what is given is kept.
+    """Levels of the largest likelihood; what is given is kept, but for a noise below the smallest, which is raised.
 
     Where both are free the best variance has the closed form y^T (Phi Phi^T + ratio I)^-1 y / n, so that one number
     is left to search for: on a grid of logarithms, and then between the neighbours of the best.
@@ -130,10 +130,10 @@ def find_levels(spectrum: Spectrum, variance: float | None, noise: float | None)
 
     def levels(log_ratio: float) -> Levels:
         ratio = spectrum.ratio(float(np.exp(log_ratio)))
-        if noise is not None:
-            own = np.full(len(spectrum.rest), noise / ratio)
-        elif variance is not None:
+        if variance is not None:
             own = np.full(len(spectrum.rest), variance)
+        elif noise is not None:
+            own = np.full(len(spectrum.rest), noise / np.exp(log_ratio))  # before the ratio is raised
         else:
             own = np.maximum(spectrum.misfit(ratio) / spectrum.n, _SMALLEST_VARIANCE)
         return Levels(own, ratio, spectrum.log_likelihood(own, ratio))
@@ -144,6 +144,8 @@ def find_levels(spectrum: Spectrum, variance: float | None, noise: float | None)
     low, high = np.log(_LOWEST * height), np.log(_HIGHEST * height)
     if variance is not None or noise is not None:  # the data say where the free one is, in their own unit
         low, high = low - 20.0, high + 20.0
+    if noise is not None:  # however small it is, the variance that suits the data is among those tried
+        low = min(low, float(np.log(noise / find_levels(spectrum, None, None).variance.max())) - 5.0)
     grid = np.linspace(low, high, _TRIES)
     tried = [levels(float(log_ratio)).log_likelihood for log_ratio in grid]
     best = int(np.argmax(tried))

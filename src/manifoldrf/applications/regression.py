@@ -18,7 +18,15 @@ from manifoldrf._validation import (
     check_real,
     reject,
 )
-from manifoldrf.applications._labelled import check_data, check_level, check_queries, dense_rows, parts_of, space_of
+from manifoldrf.applications._labelled import (
+    check_data,
+    check_level,
+    check_on_space,
+    check_queries,
+    dense_rows,
+    parts_of,
+    space_of,
+)
 from manifoldrf.applications._lowrank import (
     Spectrum,
     decompose,
@@ -113,6 +121,7 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEst
             reject("features", "None or a transformer", repr(self.features), TypeError)
         self.features_ = features.fit(space_of(self, points))
         rows = dense_rows(self.features_.transform(points))
+        check_on_space(float(np.square(rows).mean()), len(rows))
         offset, middle = targets.mean(axis=0), rows.mean(axis=0)
         with blas_library().limit(limits=1):  # the last bits of products depend on the number of threads
             left, singular, right = linalg.svd(rows - middle, full_matrices=False)
@@ -288,6 +297,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         """Find the levels and the posterior, by the features."""
         offset = targets.mean(axis=0)
         spectrum = self._decompose(points, targets - offset)
+        check_on_space(spectrum.height, len(points))
         self._levels = find_levels(spectrum, *given)
         self._posterior = posterior_of(spectrum, self._levels.ratio)
         self._height = spectrum.height

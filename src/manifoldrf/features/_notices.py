@@ -5,7 +5,8 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_OURS = ("manifoldrf.", "sklearn.", "contextlib")  # scikit-learn wraps the methods of estimators
+# scikit-learn wraps the methods of estimators, torch those of modules.
+_OURS = ("manifoldrf.", "sklearn.", "contextlib", "torch.")
 
 
 def warn_user(text: str, category: type[Warning]) -> None:
