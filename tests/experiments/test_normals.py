@@ -31,7 +31,7 @@ from manifoldrf.experiments._normal_methods import (
     mean_cosine,
 )
 from manifoldrf.experiments._normal_times import Timing, dense_points, learn_on, time_methods
-from manifoldrf.experiments._smoothers import SIGMAS, Recipe, quietly
+from manifoldrf.experiments._smoothers import SIGMAS, Recipe, ambient_features, quietly
 from manifoldrf.experiments.mesh_data import THINGI10K_IDS, NamedMesh, builtin_mesh
 from manifoldrf.experiments.normals import (
     COMMON_MESHES,
