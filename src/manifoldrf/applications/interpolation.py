@@ -32,10 +32,10 @@ from manifoldrf.applications._filling import (
     fill_by_solve,
     finish_means,
 )
-from manifoldrf.applications._known import check_known, make_folds
+from manifoldrf.applications._known import Known, check_known, make_folds
 from manifoldrf.applications._places import graph_of, views_of
 from manifoldrf.applications._solves import SolverReport
-from manifoldrf.applications.smoothing import entries_where, feature_action, smooth, without_small
+from manifoldrf.applications.smoothing import Smoothed, entries_where, feature_action, smooth, without_small
 from manifoldrf.features._notices import warn_user, warnings_at_users_line
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
@@ -360,10 +360,12 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
         _warn_of(self.info_, problem.graph.n_nodes)
 
     def _fill_by_features(self, problem: Problem) -> Filled:
-        known = problem.known
-        action = feature_action(self._node_features, self._node_features)
-        found = smooth(action, known.values, known.mask.astype(np.float64))
-        return finish_means(problem, known.mask, found.values, found.mass, 0.0)
+        found = self._means(self._node_features, problem.known)
+        return finish_means(problem, problem.known.mask, found.values, found.mass, 0.0)
+
+    def _means(self, rows: Any, known: Known) -> Smoothed:
+        """Means of the known values by features of some points; what is not known takes no time."""
+        return smooth(feature_action(rows, self._node_features[known.nodes]), known.values[known.nodes])
 
     def _by_nodes(self, queries: FloatArray) -> FloatArray:
         """Means of the field at the nodes that each query sees, shape (q, c)."""
@@ -372,9 +374,7 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
 
     def _by_features(self, queries: FloatArray) -> FloatArray:
         """Means of the known values by features of the queries, or of the nodes where they see no known value."""
-        known = self._known
-        action = feature_action(self._rows(self.features_, queries), self._node_features)
-        found = smooth(action, known.values, known.mask.astype(np.float64))
+        found = self._means(self._rows(self.features_, queries), self._known)
         lost = ~(found.mass > 0)
         if lost.any():
             found.values[lost] = self._by_nodes(queries[lost])
