@@ -1,13 +1,13 @@
 """Data of a regression: values at some points of a space."""
 
 from collections.abc import Iterator
-from os import PathLike
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manifoldrf._validation import POSITIVE, FloatArray, check_option, check_points, check_real, reject
+from manifoldrf.applications._places import refuse_file
 from manifoldrf.geometry.manifolds import AbstractManifold
 
 _ENTRIES_AT_ONCE = 2**24  # of features: 128 MB
@@ -28,8 +28,7 @@ def space_of(estimator: Any, points: FloatArray) -> Any:
     space = estimator.space
     if space is None:
         return points
-    if isinstance(space, str | PathLike):
-        reject("space", "a mesh, not its file: TriangleMesh.load reads one", repr(space), TypeError)
+    refuse_file(space)
     if isinstance(space, AbstractManifold):
         d: int | None = space.ambient_dim
     else:

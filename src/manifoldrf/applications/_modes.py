@@ -26,6 +26,7 @@ from manifoldrf.fields.anchors import all_anchors, anchors_needed, farthest_anch
 from manifoldrf.fields.data import Teaching
 from manifoldrf.fields.quadrature import voronoi_weights
 from manifoldrf.fields.tangent import interpolation_weights
+from manifoldrf.geometry._sparse import reciprocal
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels._action import Expansion, apply_expansion, expand, indicator_columns
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, ScaledKernel, SumKernel
@@ -118,7 +119,7 @@ def compute_modes(
     blocks = np.zeros((n_blocks, len(places), len(anchors)))
     (_walk if walked else _propagate)(graph, reach, anchors, blocks, teaching)
     scale = space.unit**-0.5 if space.clock == "manifold" else 1.0
-    blocks *= scale * np.sqrt(weights) * _reciprocal(np.sqrt(measure[anchors]))
+    blocks *= scale * np.sqrt(weights) * reciprocal(np.sqrt(measure[anchors]))
     spacing = spacing_of(space.volume, len(anchors), space.setting.dim)
     narrowest = 0.0 if everything else (spacing / (_WIDEST_SPACING * space.setting.width)) ** 2
     return Modes(blocks, walked, narrowest)
@@ -128,11 +129,6 @@ def _anchors(graph: Graph, m: int) -> IntArray:
     return all_anchors(graph.n_nodes) if m >= graph.n_nodes else farthest_anchors(graph, m)
 
 
-def _reciprocal(values: FloatArray) -> FloatArray:
-    """Zero where the value is."""
-    return np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
-
-
 def _reach(space: Space, places: FloatArray, n_jobs: int) -> Any:
     """From values at the nodes to features of points, CSR (n, N): signatures over sqrt(mu), interpolated."""
     graph, measure = space.graph, space.setting.measure
@@ -140,7 +136,7 @@ def _reach(space: Space, places: FloatArray, n_jobs: int) -> Any:
     own = np.ones(len(places))
     if space.clock == "graph":  # as if the point were a node
         own = np.exp(shares @ np.log(np.maximum(measure, measure[measure > 0].min())) / 2)
-    return (sparse.diags_array(own) @ shares @ sparse.diags_array(_reciprocal(np.sqrt(measure)))).tocsr()
+    return (sparse.diags_array(own) @ shares @ sparse.diags_array(reciprocal(np.sqrt(measure)))).tocsr()
 
 
 def _propagate(graph: Graph, reach: Any, anchors: IntArray, blocks: FloatArray, teaching: Teaching) -> None:

@@ -24,8 +24,7 @@ def graph_of(space: Any, weights: str, n_jobs: int) -> Graph:
         return space
     if isinstance(space, TriangleMesh):
         return mesh_graph(space, weights=weights)
-    if isinstance(space, str | PathLike):
-        reject("space", "a mesh, not its file: TriangleMesh.load reads one", repr(space), TypeError)
+    refuse_file(space)
     if hasattr(space, "vertices") and hasattr(space, "faces"):
         kind = type(space).__name__
         reject("space", "a TriangleMesh; make one by TriangleMesh(mesh.vertices, mesh.faces)", kind, TypeError)
@@ -33,6 +32,12 @@ def graph_of(space: Any, weights: str, n_jobs: int) -> Graph:
         reject("weights", "'unit' or 'gaussian' for points; cotangents need the faces of a mesh", repr(weights))
     graph = knn_graph(check_points(space, "space", min_rows=2), n_jobs=n_jobs)
     return graph if weights == "gaussian" else _with_unit_affinities(graph)
+
+
+def refuse_file(space: Any) -> None:
+    """Say how a file becomes a space."""
+    if isinstance(space, str | PathLike):
+        reject("space", "a mesh, not its file: TriangleMesh.load reads one", repr(space), TypeError)
 
 
 def _with_unit_affinities(graph: Graph) -> Graph:
