@@ -23,7 +23,7 @@ from manifoldrf.geometry.builders import grid_graph, knn_graph, mesh_graph
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import heat_graph
 from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.geometry.model_spaces import FlatTorus, HyperbolicSpace, Sphere
+from manifoldrf.geometry.model_spaces import EuclideanSpace, FlatTorus, HyperbolicSpace, Sphere
 from manifoldrf.geometry.surfaces import Ellipsoid, MobiusStrip, Torus
 from manifoldrf.kernels.abstract_kernel import ProductKernel, RootKernel, ScaledKernel, SumKernel
 from manifoldrf.kernels.graph_kernels import (
@@ -143,6 +143,7 @@ OBJECTS = [
     Sphere(3, 2.5),
     FlatTorus(3, 0.1),
     HyperbolicSpace(2, 1.5),
+    EuclideanSpace(3, 1.5),
     Ellipsoid((1.0, 2.0, 1 / 3)),
     Torus(2.0, 0.3),
     MobiusStrip(2.0, 0.3),

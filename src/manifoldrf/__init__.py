@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from manifoldrf._container import ModelFileError
+    from manifoldrf.applications.exhaustion import Exhaustion, ExhaustionRow, exhaustion
     from manifoldrf.applications.interpolation import FieldInterpolator, InterpolationInfo, InterpolationWarning
+    from manifoldrf.applications.neighbors import KernelNeighborsClassifier
     from manifoldrf.applications.regression import ManifoldGaussianProcess, ManifoldRidge
+    from manifoldrf.applications.textures import covariance_descriptors, dense_corners, texture_channels
     from manifoldrf.features.errors import ErrorEstimate
     from manifoldrf.features.fitting import FeatureWarning
     from manifoldrf.features.graph_features import GraphRandomFeatures
@@ -24,11 +27,13 @@ if TYPE_CHECKING:
     from manifoldrf.geometry.adjacency import GeneralizedAdjacency
     from manifoldrf.geometry.builders import grid_graph, knn_graph, mesh_graph
     from manifoldrf.geometry.dimension import estimate_dimension
+    from manifoldrf.geometry.grading import GradedPoints, graded_points
     from manifoldrf.geometry.graphs import Graph, GraphWarning
     from manifoldrf.geometry.heat import heat_graph
     from manifoldrf.geometry.meshes import MeshReport, MeshSample, TriangleMesh
-    from manifoldrf.geometry.model_spaces import FlatTorus, HyperbolicSpace, Sphere
+    from manifoldrf.geometry.model_spaces import EuclideanSpace, FlatTorus, HyperbolicSpace, Sphere
     from manifoldrf.geometry.sampling import thin
+    from manifoldrf.geometry.spd import spd_to_vectors, vectors_to_spd
     from manifoldrf.geometry.surfaces import Ellipsoid, MobiusStrip, Torus
     from manifoldrf.kernels.abstract_kernel import AbstractKernel
     from manifoldrf.kernels.graph_kernels import (
@@ -56,11 +61,15 @@ _HOMES = {
     "Ellipsoid": "geometry.surfaces",
     "ErrorEstimate": "features.errors",
     "Errors": "metrics",
+    "EuclideanSpace": "geometry.model_spaces",
+    "Exhaustion": "applications.exhaustion",
+    "ExhaustionRow": "applications.exhaustion",
     "FarQueryWarning": "features.proximity",
     "FeatureWarning": "features.fitting",
     "FieldInterpolator": "applications.interpolation",
     "FlatTorus": "geometry.model_spaces",
     "GeneralizedAdjacency": "geometry.adjacency",
+    "GradedPoints": "geometry.grading",
     "Graph": "geometry.graphs",
     "GraphOptions": "features.graph_options",
     "GraphRandomFeatures": "features.graph_features",
@@ -69,6 +78,7 @@ _HOMES = {
     "HyperbolicSpace": "geometry.model_spaces",
     "InterpolationInfo": "applications.interpolation",
     "InterpolationWarning": "applications.interpolation",
+    "KernelNeighborsClassifier": "applications.neighbors",
     "ManifoldGaussianProcess": "applications.regression",
     "ManifoldRandomFeatures": "features.manifold_features",
     "ManifoldRidge": "applications.regression",
@@ -91,15 +101,22 @@ _HOMES = {
     "align": "metrics",
     "compute_signature_pair": "signatures.teachers",
     "compute_signatures": "signatures.teachers",
+    "covariance_descriptors": "applications.textures",
+    "dense_corners": "applications.textures",
     "errors_of": "metrics",
     "estimate_dimension": "geometry.dimension",
+    "exhaustion": "applications.exhaustion",
+    "graded_points": "geometry.grading",
     "grid_graph": "geometry.builders",
     "heat_graph": "geometry.heat",
     "knn_graph": "geometry.builders",
     "load": "storage",
     "mesh_graph": "geometry.builders",
     "relative_error": "metrics",
+    "spd_to_vectors": "geometry.spd",
+    "texture_channels": "applications.textures",
     "thin": "geometry.sampling",
+    "vectors_to_spd": "geometry.spd",
 }
 
 __all__ = [
@@ -110,11 +127,15 @@ __all__ = [
     "Ellipsoid",
     "ErrorEstimate",
     "Errors",
+    "EuclideanSpace",
+    "Exhaustion",
+    "ExhaustionRow",
     "FarQueryWarning",
     "FeatureWarning",
     "FieldInterpolator",
     "FlatTorus",
     "GeneralizedAdjacency",
+    "GradedPoints",
     "Graph",
     "GraphOptions",
     "GraphRandomFeatures",
@@ -123,6 +144,7 @@ __all__ = [
     "HyperbolicSpace",
     "InterpolationInfo",
     "InterpolationWarning",
+    "KernelNeighborsClassifier",
     "ManifoldGaussianProcess",
     "ManifoldRandomFeatures",
     "ManifoldRidge",
@@ -145,15 +167,22 @@ __all__ = [
     "align",
     "compute_signature_pair",
     "compute_signatures",
+    "covariance_descriptors",
+    "dense_corners",
     "errors_of",
     "estimate_dimension",
+    "exhaustion",
+    "graded_points",
     "grid_graph",
     "heat_graph",
     "knn_graph",
     "load",
     "mesh_graph",
     "relative_error",
+    "spd_to_vectors",
+    "texture_channels",
     "thin",
+    "vectors_to_spd",
 ]
 
 

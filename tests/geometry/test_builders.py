@@ -73,6 +73,7 @@ CASES = [
     Case("torus", from_cloud(n_neighbors=12), Torus().sample(250, seed=0)),
     Case("cloud", from_cloud(n_neighbors=5), cloud(200)),
     Case("cloud in R^7", from_cloud(n_neighbors=20), cloud(150, 7)),
+    Case("local bandwidth", from_cloud(n_neighbors=9, bandwidth="local"), cloud(150, 7) ** 3),
     Case("density exponent", from_cloud(density_correction=1.0), cloud(200)),
     Case("self loops", from_cloud(self_loops=True, density_correction=0.5), cloud(200)),
     Case("on S^2", from_cloud(metric=Sphere()), Sphere().sample(200, seed=0), turn, scalable=False),
@@ -163,6 +164,9 @@ def reference(distance, k, *, bandwidth=None, self_loops=False, exponent=0.0, de
     joined = np.zeros((n, n), dtype=bool)
     np.put_along_axis(joined, near, values=True, axis=1)
     width = np.median(np.take_along_axis(distance, near, axis=1) ** 2) if bandwidth is None else bandwidth
+    if bandwidth == "local":  # the distance to the 7th neighbour, or to the last
+        own = np.sort(distance, axis=1)[:, min(7, k)]
+        width = np.outer(own, own)
     affinity = np.where(joined | joined.T, np.exp(-(distance**2) / width), 0.0) + self_loops * np.eye(n)
     ends = affinity.sum(axis=1) ** exponent if density is None else density
     return affinity / np.outer(ends, ends)
@@ -173,6 +177,8 @@ OPTIONS = [
     ({}, {}),
     ({"self_loops": True}, {"self_loops": True}),
     ({"bandwidth": 0.7}, {"bandwidth": 0.7}),
+    ({"bandwidth": "local"}, {"bandwidth": "local"}),
+    ({"bandwidth": "local", "density_correction": 1}, {"bandwidth": "local", "exponent": 1}),
     ({"density_correction": 0.5}, {"exponent": 0.5}),
     ({"density_correction": 1, "self_loops": True}, {"exponent": 1, "self_loops": True}),
     ({"density_correction": DENSITY.tolist()}, {"density": DENSITY}),
@@ -222,7 +228,11 @@ BAD_KNN = [
     ({"n_neighbors": True}, TypeError, "`n_neighbors` must be an integer in [1, 59]. Got True."),
     ({"bandwidth": 0.0}, ValueError, "`bandwidth` must be a number in (0, inf). Got 0.0."),
     ({"bandwidth": np.inf}, ValueError, "`bandwidth` must be a number in (0, inf). Got inf."),
-    ({"bandwidth": "mean"}, ValueError, "`bandwidth` must be 'median' or a number in (0, inf). Got 'mean'."),
+    (
+        {"bandwidth": "mean"},
+        ValueError,
+        "`bandwidth` must be 'median', 'local' or a number in (0, inf). Got 'mean'.",
+    ),
     ({"bandwidth": None}, TypeError, "`bandwidth` must be a number in (0, inf). Got None."),
     ({"density_correction": -0.5}, ValueError, "`density_correction` must be a number in [0, 1]. Got -0.5."),
     ({"density_correction": "1"}, TypeError, "`density_correction` must be a number in [0, 1]. Got '1'."),
@@ -294,6 +304,37 @@ def test_gaussian_mesh_affinities_equal_a_loop_over_the_edges():
     with pytest.warns(GraphWarning, match="1 nodes are isolated"):
         graph = mesh_graph(mesh, weights="unit")
     assert np.array_equal(graph.affinity.toarray(), expected > 0)
+
+
+def test_local_bandwidths_see_no_change_of_scale_between_regions():
+    """Two copies of one cloud, one a thousand times smaller, have the same affinities inside."""
+    large = cloud(60)
+    both = np.concatenate([large, 100.0 + 1e-3 * large])
+    with pytest.warns(GraphWarning, match="2 pieces"):
+        affinity = knn_graph(both, n_neighbors=9, bandwidth="local").affinity.toarray()
+    np.testing.assert_allclose(affinity[:60, :60], affinity[60:, 60:], rtol=1e-8)  # 100 + x rounds at 1e-14
+
+
+def test_a_new_point_has_the_local_bandwidth_that_a_node_would_have():
+    points = cloud(80, 4)
+    whole = knn_graph(points, n_neighbors=9, bandwidth="local").affinity.toarray()[0]
+    found = knn_graph(points[1:], n_neighbors=9, bandwidth="local").extend(points[:1]).toarray()[0]
+    own = np.sort(np.linalg.norm(points[1:] - points[0], axis=1))[:9]
+    reached = np.flatnonzero(found) + 1
+    assert len(reached) == 9
+    # The widths of some nodes change when their neighbour is taken away, that of the point itself does not.
+    np.testing.assert_allclose(np.linalg.norm(points[reached] - points[0], axis=1).max(), own[-1], rtol=1e-12)
+    np.testing.assert_allclose(found[reached - 1], whole[reached], rtol=0.35)
+    distance = cdist(points[1:], points[1:])
+    width = np.sort(distance, axis=1)[:, 7][reached - 1] * own[6]
+    gaps = np.linalg.norm(points[reached] - points[0], axis=1)
+    np.testing.assert_allclose(found[reached - 1], np.exp(-(gaps**2) / width), rtol=1e-12)
+
+
+def test_local_bandwidths_of_coincident_points_are_refused():
+    points = np.concatenate([np.zeros((9, 2)), cloud(30, 2)])
+    with pytest.raises(ValueError, match=r"`bandwidth` must be 'median' or a number where many points coincide"):
+        knn_graph(points, n_neighbors=8, bandwidth="local")
 
 
 def test_median_bandwidth_is_the_median_of_the_squares():

@@ -11,9 +11,11 @@ from scipy.spatial import cKDTree
 from scipy.stats import chisquare
 
 from manifoldrf.geometry import manifolds
+from manifoldrf.geometry.abstract_ball import AbstractBall
 from manifoldrf.geometry.manifolds import (
     AbstractManifold,
     Ellipsoid,
+    EuclideanSpace,
     FlatTorus,
     HyperbolicSpace,
     MobiusStrip,
@@ -32,6 +34,8 @@ ALL = [
     HyperbolicSpace(),
     HyperbolicSpace(dim=2, radius=4.0),
     HyperbolicSpace(dim=5, radius=1.0),
+    EuclideanSpace(),
+    EuclideanSpace(dim=2, radius=3.0),
     Ellipsoid(),
     Torus(),
     MobiusStrip(),
@@ -155,6 +159,7 @@ VOLUMES = [
     (FlatTorus(dim=3, side=0.5), 0.125),
     (HyperbolicSpace(dim=2, radius=4.0), 2 * np.pi * (np.cosh(4.0) - 1)),
     (HyperbolicSpace(dim=3, radius=2.0), np.pi * (np.sinh(4.0) - 4.0)),
+    (EuclideanSpace(dim=3, radius=2.0), 32 / 3 * np.pi),
     (Ellipsoid(axes=(1.0, 1.0, 0.5)), 2 * np.pi * (1 + 0.25 / np.sqrt(0.75) * np.arctanh(np.sqrt(0.75)))),
     (Torus(), 1.6 * np.pi**2),
 ]
@@ -205,10 +210,14 @@ def _flat_cells(points, side):
 
 
 def _hyperbolic_cells(points, radius):
+    return _ball_cells(points, 2 * np.arctanh(np.linalg.norm(points, axis=1)), radius, np.sinh)
+
+
+def _ball_cells(points, rho, radius, stretch):
+    """Shells cut by orthants; a sphere of radius s has the area stretch(s)^(dim - 1)."""
     dim = points.shape[1]
-    rho = 2 * np.arctanh(np.linalg.norm(points, axis=1))
     edges = np.linspace(0, radius, 8)
-    mass = np.array([quad(lambda s: np.sinh(s) ** (dim - 1), a, b)[0] for a, b in itertools.pairwise(edges)])
+    mass = np.array([quad(lambda s: stretch(s) ** (dim - 1), a, b)[0] for a, b in itertools.pairwise(edges)])
     orthant = (points > 0) @ 2 ** np.arange(dim)
     share = np.repeat(mass / mass.sum() / 2**dim, 2**dim)
     return _bins(rho, 0, radius, 7) * 2**dim + orthant, share
@@ -265,6 +274,8 @@ def _cells(manifold, points):
             return _flat_cells(points, side)
         case HyperbolicSpace(radius=radius):
             return _hyperbolic_cells(points, radius)
+        case EuclideanSpace(radius=radius):
+            return _ball_cells(points, np.linalg.norm(points, axis=1), radius, lambda s: s)
         case Ellipsoid(axes=axes):
             return _ellipsoid_cells(points, axes)
         case Torus(major=major, minor=minor):
@@ -463,6 +474,12 @@ def test_mass_and_semigroup_hold(manifold, extent, s, t):
     np.testing.assert_allclose(first * weights @ second, manifold.heat_kernel(x, y, s + t), rtol=1e-8)
 
 
+def test_heat_kernel_of_flat_space_is_the_limit_of_a_large_torus():
+    points = np.random.default_rng(0).uniform(2.0, 4.0, (6, 3))
+    exact = FlatTorus(dim=3, side=6.0).heat_kernel(points, points, 0.05)  # images are 4 away: e^-80
+    np.testing.assert_allclose(EuclideanSpace().heat_kernel(points, points, 0.05), exact, rtol=1e-10)
+
+
 def test_heat_kernel_of_the_flat_torus_is_the_sum_over_images():
     torus, t = FlatTorus(dim=2, side=1.5), 0.3
     x, y = torus.sample(4, seed=0), torus.sample(4, seed=1)
@@ -494,6 +511,8 @@ BAD_PARAMETERS = [
     (lambda: FlatTorus(dim=True), TypeError, "`dim` must be an integer in [1, inf). Got True."),
     (lambda: FlatTorus(side=-1.0), ValueError, "`side` must be a number in (0, inf). Got -1.0."),
     (lambda: HyperbolicSpace(dim=1), ValueError, "`dim` must be an integer in [2, inf). Got 1."),
+    (lambda: EuclideanSpace(dim=1), ValueError, "`dim` must be an integer in [2, 100]. Got 1."),
+    (lambda: EuclideanSpace(radius=0.0), ValueError, "`radius` must be a number in (0, inf). Got 0.0."),
     (lambda: HyperbolicSpace(radius=21.0), ValueError, "`radius` must be a number in (0, 20]. Got 21.0."),
     (lambda: HyperbolicSpace(dim=51, radius=5.0), ValueError, "`radius` must be a number in (0, 4]. Got 5.0."),
     (lambda: Ellipsoid(axes=(1.0, 2.0)), ValueError, "`axes` must be a vector of shape (3,). Got shape (2,)."),
@@ -649,7 +668,7 @@ def test_parameters_become_plain_numbers():
 
 
 def test_boundaries_and_boxes_are_declared():
-    assert [m for m in ALL if m.has_boundary] == [m for m in ALL if isinstance(m, HyperbolicSpace | MobiusStrip)]
+    assert [m for m in ALL if m.has_boundary] == [m for m in ALL if isinstance(m, AbstractBall | MobiusStrip)]
     assert [m.box for m in ALL if m.box is not None] == [(2.0,), (1.0, 1.0), (0.5, 0.5, 0.5)]
     assert all(m.dim == 2 and m.ambient_dim == 3 for m in SURFACES)
 

@@ -60,10 +60,7 @@ def _check_extension(extension: AbstractExtension | None, n: int, d: int) -> Non
     if isinstance(extension, NeighborExtension | HeatExtension):
         _sized("points", extension.search.points, (n, d))
     if isinstance(extension, NeighborExtension):
-        if extension.density is not None:
-            _sized("density", extension.density, (n,))
-        if not 1 <= extension.n_neighbors <= n:
-            reject("n_neighbors", f"in [1, {n}]", extension.n_neighbors)
+        _check_neighbors(extension, n)
     elif isinstance(extension, HeatExtension):
         _check_heat(extension, n)
     elif isinstance(extension, MeshExtension):
@@ -72,6 +69,14 @@ def _check_extension(extension: AbstractExtension | None, n: int, d: int) -> Non
     elif isinstance(extension, GridExtension):
         _same(extension.side**d, n)
         _sized("affinity", extension.affinity, (n, n))
+
+
+def _check_neighbors(extension: NeighborExtension, n: int) -> None:
+    for name, values in (("density", extension.density), ("local", extension.local)):
+        if values is not None:
+            _sized(name, values, (n,))
+    if not 1 <= extension.n_neighbors <= n:
+        reject("n_neighbors", f"in [1, {n}]", extension.n_neighbors)
 
 
 def _check_heat(extension: HeatExtension, n: int) -> None:

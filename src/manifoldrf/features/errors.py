@@ -11,7 +11,8 @@ from scipy import sparse
 from manifoldrf._random import Streams
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.features.feature_map import FeatureMap
-from manifoldrf.features.spaces import HEAT_DIM, Space
+from manifoldrf.features.sources import HEAT_DIM
+from manifoldrf.features.spaces import Space
 from manifoldrf.fields.data import Setting, Teaching, observe
 from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.heat import heat_graph

@@ -50,10 +50,10 @@ class FeatureMap:
         check_graph(self.space.graph)
         check_field(self.field, self.space.graph, m)
 
-    @cached_property
+    @property
     def proximity(self) -> Proximity:
         """Distances to the space."""
-        return Proximity(self.space.graph, self.space.setting.dim)
+        return self.space.proximity
 
     @cached_property
     def _interpolation(self) -> AbstractInterpolation:

@@ -37,6 +37,7 @@ from manifoldrf.fields.quadrature import (
 from manifoldrf.fields.step import fit_step
 from manifoldrf.geometry.sampling import thin
 from manifoldrf.metrics import relative_error
+from manifoldrf.signatures._auto import row_memory
 
 __all__ = ["FeatureWarning"]
 
@@ -45,6 +46,8 @@ _CHOSEN_RATIO = 0.8
 _MOST_RATIO = 1.2  # above it the error of the quadrature is 3 to 5 % and more, and a warning says so
 _LARGEST = 0.03  # error of the quadrature up to which a chosen number of anchors is enough
 _POOR = 0.1  # error of the field from which on a warning says so
+# Of a table of signatures, while a number of anchors is chosen; three times that is used while it is made.
+_MOST_BYTES = 2**29
 _ALL_SHARE = 0.5  # where more than this share of the nodes would be anchors, all are
 _FIT_SAMPLES = 512  # evenly spread nodes at which weights are fitted
 _HELD_OUT = 192  # random nodes at which errors are measured
@@ -87,8 +90,12 @@ def fit_features(space: Space, plan: Plan) -> Fitted:
     plan = dataclasses.replace(plan, density=_density(space, plan))
     anchors = choose_anchors(space, plan)
     quadrature, exam = _weigh(space, anchors, plan)
-    while plan.n_features == "auto" and len(anchors) < space.graph.n_nodes and _error_of(quadrature) > _LARGEST:
-        anchors = _place(space, plan, 2 * len(anchors))  # a kernel with a sharp peak needs more than its width says
+    while plan.n_features == "auto" and _error_of(quadrature) > _LARGEST:
+        more = _place(space, plan, 2 * len(anchors))  # a kernel with a sharp peak needs more than its width says
+        if len(more) <= len(anchors):
+            _warn_of_memory(space, len(anchors), _error_of(quadrature))
+            break
+        anchors = more
         quadrature, exam = _weigh(space, anchors, plan)
     starts = _choose_starts(space, plan, exam.nodes)
     fitted = _Workshop(space, plan, anchors, quadrature, starts, exam).choose()
@@ -124,15 +131,40 @@ def choose_anchors(space: Space, plan: Plan) -> IntArray:
     if m > n:
         _warn(f"n_features = {m} is more than the graph has nodes: there are {n} features, one for each.")
     _warn_of_spacing(space, m)
-    return all_anchors(n) if m >= n else farthest_anchors(space.graph, m)
+    return all_anchors(n) if m >= n else _farthest(space, m)
 
 
 def _place(space: Space, plan: Plan, m: int) -> IntArray:
-    """So many anchors, or all nodes where that are not many more."""
+    """So many anchors as memory allows, or all nodes where that are not many more."""
     n = space.graph.n_nodes
+    m = min(m, _affordable(space, min(m, n)))
     if plan.anchors == "iid":
         return iid_anchors(n, min(m, n), plan.density, plan.streams.generator("features.anchors"))
-    return all_anchors(n) if m > _ALL_SHARE * n else farthest_anchors(space.graph, m)
+    return all_anchors(n) if m > _ALL_SHARE * n else _farthest(space, m)
+
+
+def _farthest(space: Space, m: int) -> IntArray:
+    """Farthest nodes that stand for a volume: those all but isolated are the farthest of all, and of no use."""
+    alone = space.setting.measure == 0
+    chosen = farthest_anchors(space.graph, min(space.graph.n_nodes, m + int(alone.sum())))
+    return np.concatenate([chosen[~alone[chosen]], chosen[alone[chosen]]])[:m]
+
+
+def _affordable(space: Space, m: int) -> int:
+    """As many of m anchors as a table of their signatures at all nodes has room for."""
+    n, setting = space.graph.n_nodes, space.setting
+    if 8.0 * n * m <= _MOST_BYTES:
+        return m
+    return min(m, int(_MOST_BYTES / row_memory(setting.graph, setting.series)))
+
+
+def _warn_of_memory(space: Space, m: int, error: float) -> None:
+    """Say so where a chosen number of anchors is not enough but more would not fit."""
+    if m < space.graph.n_nodes:
+        _warn(
+            f"n_features='auto' stops at {m} features: more take over {_MOST_BYTES / 2**20:.0f} MB. Sums "
+            f"over so few anchors are off by {error:.0%}. Remedies: a wider kernel, or a larger n_features."
+        )
 
 
 def _error_of(quadrature: Quadrature) -> float:

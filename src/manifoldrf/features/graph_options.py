@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
-from manifoldrf._validation import Interval, check_integer, check_option, check_real, reject
+from manifoldrf._validation import POSITIVE, Interval, check_integer, check_option, check_real, reject
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.kernels._params import FrozenParams
 
@@ -11,6 +11,7 @@ __all__ = ["GraphOptions"]
 
 KINDS = ("auto", "heat", "knn", "mesh")
 _UNIT = Interval(0.0, 1.0)
+_OF_NEIGHBORS = ("n_neighbors", "bandwidth", "density_correction")
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +32,8 @@ class GraphOptions(FrozenParams):
         Of a heat graph.
     n_neighbors : int, optional
         Of a graph of neighbours; 8 by default.
+    bandwidth : {"median", "local"} or float, optional
+        Of a graph of neighbours, see :func:`knn_graph`; by default "local" above 5 dimensions, else "median".
     density_correction : float, optional
         Of a graph of neighbours; by default 1 for kernels in the manifold clock, which are to be free of the
         density of the points, and 0 for others.
@@ -54,6 +57,7 @@ class GraphOptions(FrozenParams):
     n_nodes: int | str = "auto"
     n_steps: int | str = "auto"
     n_neighbors: int | None = None
+    bandwidth: str | float | None = None
     density_correction: float | None = None
     weights: Any = "auto"
     dim: int | None = None
@@ -67,6 +71,7 @@ class GraphOptions(FrozenParams):
             check_integer(self.n_nodes, "n_nodes", 3)
         if self.n_neighbors is not None:
             check_integer(self.n_neighbors, "n_neighbors", 1)
+        self._check_bandwidth()
         if self.density_correction is not None:
             check_real(self.density_correction, "density_correction", _UNIT)
         if self.dim is not None:
@@ -77,17 +82,27 @@ class GraphOptions(FrozenParams):
             check_option(self.weights, "weights", ("auto",))
         self._refuse_idle()
 
+    def _check_bandwidth(self) -> None:
+        if isinstance(self.bandwidth, str):
+            check_option(self.bandwidth, "bandwidth", ("median", "local"))
+        elif self.bandwidth is not None:
+            check_real(self.bandwidth, "bandwidth", POSITIVE)
+
     @property
     def only_dim(self) -> bool:
         """Whether nothing but the dimension is given."""
         return all(getattr(self, field.name) == field.default for field in fields(self) if field.name != "dim")
 
+    @property
+    def wants_neighbors(self) -> bool:
+        """Whether something is given that only a graph of neighbours has."""
+        return any(getattr(self, name) is not None for name in _OF_NEIGHBORS)
+
     def _refuse_idle(self) -> None:
         """An option without effect is a mistake."""
-        if self.kind in ("heat", "mesh") and self.n_neighbors is not None:
-            reject("n_neighbors", f"left out with kind='{self.kind}'", self.n_neighbors)
-        if self.kind in ("heat", "mesh") and self.density_correction is not None:
-            reject("density_correction", f"left out with kind='{self.kind}'", self.density_correction)
+        for name in _OF_NEIGHBORS:
+            if self.kind in ("heat", "mesh") and getattr(self, name) is not None:
+                reject(name, f"left out with kind='{self.kind}'", getattr(self, name))
         if self.kind in ("knn", "mesh") and self.n_steps != "auto":
             reject("n_steps", f"left out with kind='{self.kind}'", self.n_steps)
         if self.kind in ("knn", "mesh") and not isinstance(self.weights, str):

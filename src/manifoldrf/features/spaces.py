@@ -6,42 +6,40 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from manifoldrf._random import Streams
-from manifoldrf._validation import FloatArray, IntArray, check_points, reject
+from manifoldrf._validation import FloatArray, reject
 from manifoldrf.features.graph_options import GraphOptions
+from manifoldrf.features.proximity import Proximity
+from manifoldrf.features.sources import (
+    HEAT_DIM,
+    STEPS_BY_DEFAULT,
+    Source,
+    carried_steps,
+    default_kernel,
+    graph_time,
+    on_manifold_clock,
+    source_of,
+    thinned,
+)
 from manifoldrf.fields.data import Setting
+from manifoldrf.geometry.abstract_ball import AbstractBall
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
 from manifoldrf.geometry.density import Sampling
 from manifoldrf.geometry.dimension import estimate_dimension
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import heat_graph
-from manifoldrf.geometry.manifolds import AbstractManifold, FlatTorus, HyperbolicSpace
+from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch
-from manifoldrf.geometry.sampling import thin
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
-from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
+from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.kernels.series import SeriesFit, SeriesKernel
 from manifoldrf.signatures.record import check_kernel
 
-HEAT_DIM = 5  # heat graphs are off by tens of per cent above
-# A heat graph of a thinned cloud has about so many steps, each reaching so many nodes: 4000 of 200,000 random
-# points on the sphere are within .0015 of its kernel at t = .02 with 8 to 12 steps.
-_THINNED_STEPS, _THINNED_FOOTPRINT = 12, 8.0
-_WORTH_THINNING = 2.0  # the most even half of a cloud is much more even than all of it
-_MANIFOLD_STEPS, _MANIFOLD_FOOTPRINT = 18, 4.5  # even nodes with known weights
-_FEWEST_NODES, _MOST_NODES = 500, 20_000  # laid out on a named manifold
-_NODES_OF_A_WIDTH = 12.0  # default heat time: about so many nodes in a patch of area pi t / 2
-_FEATURES_BY_DEFAULT = 640  # default heat time of large clouds: at most about so many anchors are needed
-_WIDEST_FUNCTION = 0.1  # the same for functions given as kernels
 _HEIGHTS = 64  # nodes at which the height of a chosen kernel is measured
-_WIDEST = 0.02  # default heat time over the squared extent of the space: wider kernels do not see its shape
-_STEPS_BY_DEFAULT = 20.0  # where no heat graph is built: the paper's number of steps
 # Nodes of a smaller share of the median degree are left out: what is divided by their degree would be all noise.
 _ISOLATED = 1e-4
-_MATERN_STEPS = 1 / 12  # time of the heat graph of a Matern kernel over its squared length scale
 _FITTED_DEGREES = (24, 72)  # fewest and most powers: twice the steps of the graph, and a few more
 _FITTED_ROWS, _FITTED_COLUMNS = 400, 64
 # A fitted square has nonnegative features; it is kept up to this error, or up to so many times that of a free fit.
@@ -89,32 +87,10 @@ class Space:
         """The graph."""
         return self.setting.graph
 
-
-@dataclass(frozen=True, eq=False)
-class _Source:
-    """The nodes that a graph can be built on."""
-
-    nodes: Any  # an array of points or a TriangleMesh
-    dim: int
-    options: GraphOptions
-    manifold: AbstractManifold | None = None
-    n_jobs: int = 1
-
-    @property
-    def mesh(self) -> TriangleMesh | None:
-        return self.nodes if isinstance(self.nodes, TriangleMesh) else None
-
-    @property
-    def metric(self) -> AbstractManifold | None:
-        # Only there are distances between nearby points not those of their coordinates.
-        own = self.manifold if isinstance(self.manifold, FlatTorus | HyperbolicSpace) else None
-        return self.options.metric or own
-
     @cached_property
-    def sampling(self) -> Sampling:
-        if self.mesh is not None:
-            return Sampling.of_mesh(self.mesh)
-        return Sampling.of_cloud(NeighborSearch(self.nodes, self.metric, self.n_jobs), self.dim)
+    def proximity(self) -> Proximity:
+        """Distances to the space, whose reaches are measured once for all features on it."""
+        return Proximity(self.setting.graph, self.setting.dim)
 
 
 def prepare_space(space: Any, kernel: Any, graph: Any, streams: Streams, n_jobs: int) -> Space:
@@ -191,27 +167,27 @@ def _check_given(space: Any, graph: Any) -> None:
         reject("graph", "a graph on the very points that are fitted; or fit the graph itself", repr(graph))
 
 
-def _default_on(graph: Graph, notes: dict[str, str]) -> AbstractKernel:
+def _default_on(graph: Graph, notes: dict[str, str], steps: float = STEPS_BY_DEFAULT) -> AbstractKernel:
     """The kernel by default on a graph that is given."""
     dim = 1 if graph.n_nodes < 3 else None  # nothing to estimate it from
-    t = graph.time(float(graph.n_steps or _STEPS_BY_DEFAULT), dim)
-    notes["kernel"] = f"chosen: the time of {graph.n_steps or _STEPS_BY_DEFAULT:g} steps, K(x, x) = 1 on average"
+    t = graph.time(float(graph.n_steps or steps), dim)
+    notes["kernel"] = f"chosen: the time of {graph.n_steps or steps:.3g} steps, K(x, x) = 1 on average"
     return HeatKernel(float(f"{t:.3g}") if graph.n_steps is None else t)
 
 
 def _build_by_options(
     space: Any, kernel: Any, options: GraphOptions, notes: dict[str, str], n_jobs: int
 ) -> tuple[Graph, Any]:
-    source = _source(space, kernel, options, n_jobs)
+    source = source_of(space, kernel, options, n_jobs)
     heat = _wants_heat(source, kernel)
     if heat and kernel is None:
-        kernel = _default_kernel(source.sampling, source, notes)
+        kernel = default_kernel(source.sampling, source, notes)
     if not heat:
         _refuse_heat_options(options)
         graph = _plain_graph(source, kernel, notes)
-        return graph, _default_on(graph, notes) if kernel is None else kernel
-    t = _graph_time(kernel, source)
-    source, kept = _thinned(source, t, notes)
+        return graph, _default_on(graph, notes, carried_steps(graph, source)) if kernel is None else kernel
+    t = graph_time(kernel, source)
+    source, kept = thinned(source, t, notes)
     weights = options.weights if kept is None or isinstance(options.weights, str) else "auto"
     if source.manifold is not None and isinstance(weights, str):
         weights = source.manifold.grid_weights(len(source.nodes))
@@ -232,117 +208,17 @@ def _refuse_heat_options(options: GraphOptions) -> None:
         reject("weights", "left out where no heat graph is built", "an array")
 
 
-def _source(space: Any, kernel: Any, options: GraphOptions, n_jobs: int) -> _Source:
-    """The nodes to build on: points, the vertices of a mesh, or points laid out on a manifold."""
-    if isinstance(space, TriangleMesh):
-        if options.dim not in (None, 2):
-            reject("dim", "2 or None on a mesh", options.dim)
-        if isinstance(options.n_nodes, int):
-            reject("n_nodes", "'auto' or 'all' on a mesh, whose vertices are the nodes", options.n_nodes)
-        return _Source(space, 2, options, n_jobs=n_jobs)
-    if isinstance(space, AbstractManifold):
-        n = options.n_nodes if isinstance(options.n_nodes, int) else _nodes_for(space, kernel)
-        return _Source(space.grid(n), space.dim, options, space, n_jobs)
-    points = np.array(check_points(space, "X", min_rows=2))
-    if isinstance(options.n_nodes, int) and options.n_nodes < len(points):
-        if options.metric is not None or not isinstance(options.weights, str):
-            rule = "'auto' or 'all' with a metric or with weights; thin the points before"
-            reject("n_nodes", rule, options.n_nodes)
-        points = points[thin(points, options.n_nodes)]
-    dim = options.dim
-    if dim is None:
-        dim = estimate_dimension(points, metric=options.metric) if len(points) > 2 else 1
-    return _Source(points, dim, options, n_jobs=n_jobs)
-
-
-def _wants_heat(source: _Source, kernel: Any) -> bool:
+def _wants_heat(source: Source, kernel: Any) -> bool:
     options = source.options
     if options.kind != "auto":
         return options.kind == "heat"
-    if options.n_neighbors is not None or options.density_correction is not None:
+    if options.wants_neighbors:
         return False
-    in_steps = isinstance(kernel, AbstractKernel) and not _on_manifold_clock(kernel)
+    in_steps = isinstance(kernel, AbstractKernel) and not on_manifold_clock(kernel)
     return not in_steps and source.dim <= HEAT_DIM and len(getattr(source.nodes, "vertices", source.nodes)) > 4
 
 
-def _on_manifold_clock(kernel: AbstractKernel) -> bool:
-    """Whether a kernel or a part of it is stated in the manifold clock."""
-    parts = kernel.get_params().values()
-    own = isinstance(kernel, HeatKernel) or (isinstance(kernel, MaternKernel) and kernel.clock == "manifold")
-    return own or any(isinstance(part, AbstractKernel) and _on_manifold_clock(part) for part in parts)
-
-
-def _graph_time(kernel: Any, source: _Source) -> float:
-    """The time of the heat graph: that of the kernel, or a part of a Matern kernel's."""
-    if not isinstance(kernel, AbstractKernel):
-        return _function_time(kernel, source)
-    if isinstance(kernel, HeatKernel):
-        return kernel.t
-    if isinstance(kernel, MaternKernel):
-        return _MATERN_STEPS * kernel.lengthscale**2
-    times = [_graph_time(part, source) for part in kernel.get_params().values() if isinstance(part, AbstractKernel)]
-    return min(times) if times else _default_time(source.sampling, source)
-
-
-def _default_kernel(sampling: Sampling, source: _Source, notes: dict[str, str]) -> AbstractKernel:
-    t = _default_time(sampling, source)
-    notes["kernel"] = f"chosen: {np.sqrt(2 * t):.3g} wide, K(x, x) = 1 on average"
-    return HeatKernel(t)
-
-
-def _default_time(sampling: Sampling, source: _Source) -> float:
-    """A heat time that the nodes can resolve, that few features can carry, and that sees the shape of the space."""
-    dim, volume = sampling.dim, sampling.volume
-    resolved = 2 / np.pi * (_NODES_OF_A_WIDTH * volume / sampling.n) ** (2 / dim)
-    carried = (volume / _FEATURES_BY_DEFAULT) ** (2 / dim)
-    points = source.nodes if source.mesh is None else source.mesh.vertices
-    extent2 = float((np.ptp(points, axis=0) ** 2).sum())
-    t = float(min(max(resolved, carried), _WIDEST * extent2))
-    return float(f"{t:.3g}")  # a number that can be read and given again
-
-
-def _function_time(function: Any, source: _Source) -> float:
-    """A heat time about as wide as a function F(X, Y): exp(-r^2 / 4t) is a half at r^2 = 4 t log 2."""
-    points = source.nodes if source.mesh is None else source.mesh.vertices
-    usual = _default_time(source.sampling, source)
-    rows = points[:: max(1, len(points) // _FITTED_COLUMNS)][:_FITTED_COLUMNS]
-    others = points[:: max(1, len(points) // 2000)]
-    values, peaks = (np.asarray(function(rows, place), dtype=np.float64) for place in (others, rows))
-    if values.shape != (len(rows), len(others)) or not (np.isfinite(values).all() and np.isfinite(peaks).all()):
-        return usual  # refused with a clear text later
-    metric = source.metric
-    gaps = cdist(rows, others) if metric is None else metric.distance(rows, others)
-    beyond = np.where(values < 0.5 * np.diagonal(peaks)[:, None], gaps, np.inf).min(axis=1)
-    extent2 = float((np.ptp(points, axis=0) ** 2).sum())
-    found = float(np.median(beyond)) ** 2 / (4 * np.log(2))
-    return float(np.clip(found, usual / 4, _WIDEST_FUNCTION * extent2))
-
-
-def _thinned(source: _Source, t: float, notes: dict[str, str]) -> tuple[_Source, IntArray | None]:
-    """The source without nodes that the kernel does not need, and which were kept; None for all."""
-    if source.mesh is not None or source.manifold is not None or source.options.n_nodes != "auto":
-        return source, None
-    if source.metric is not None or not isinstance(source.options.weights, str):
-        return source, None
-    sampling = source.sampling
-    density = _THINNED_FOOTPRINT * (_THINNED_STEPS / (4 * np.pi * t)) ** (source.dim / 2)
-    enough = max(_FEWEST_NODES, int(density * sampling.volume))
-    if len(source.nodes) < _WORTH_THINNING * enough:
-        return source, None
-    kept = thin(source.nodes, enough)
-    notes["thinned"] = f"{enough} farthest of {len(source.nodes)} points: more are not needed for t = {t:.3g}"
-    return _Source(source.nodes[kept], source.dim, source.options, n_jobs=source.n_jobs), kept
-
-
-def _nodes_for(manifold: AbstractManifold, kernel: Any) -> int:
-    """How many nodes to lay out on a manifold."""
-    if not isinstance(kernel, HeatKernel):
-        return 4000
-    density = _MANIFOLD_FOOTPRINT * (_MANIFOLD_STEPS / (4 * np.pi * kernel.t)) ** (manifold.dim / 2)
-    return int(np.clip(density * manifold.volume, _FEWEST_NODES, _MOST_NODES))
-
-
-def _plain_graph(source: _Source, kernel: Any, notes: dict[str, str]) -> Graph:
+def _plain_graph(source: Source, kernel: Any, notes: dict[str, str]) -> Graph:
     """The edges of a mesh, or nearest neighbours."""
     options = source.options
     if source.mesh is not None and options.kind != "knn":
@@ -354,16 +230,20 @@ def _plain_graph(source: _Source, kernel: Any, notes: dict[str, str]) -> Graph:
         reject("kind", "'mesh' only where the space is a TriangleMesh", repr(options.kind))
     correction = options.density_correction
     if correction is None:
-        in_steps = isinstance(kernel, AbstractKernel) and not _on_manifold_clock(kernel)
+        in_steps = isinstance(kernel, AbstractKernel) and not on_manifold_clock(kernel)
         correction = 0.0 if in_steps else 1.0
+    # In many dimensions the density varies over orders of magnitude, and one width isolates a quarter of the nodes.
+    bandwidth = options.bandwidth or ("local" if source.dim > HEAT_DIM else "median")
     graph = knn_graph(
         source.nodes if source.mesh is None else source.mesh.vertices,
         n_neighbors=options.n_neighbors,
+        bandwidth=bandwidth,
         density_correction=correction,
         metric=source.metric,
         n_jobs=source.n_jobs,
     )
     neighbors = "" if options.n_neighbors is None else f", {options.n_neighbors} each"
+    neighbors += "" if bandwidth == "median" else f", bandwidth {bandwidth}"
     notes["graph"] = f"nearest neighbours{neighbors}, {graph.n_nodes} nodes, density exponent {correction:g}"
     return graph
 
@@ -397,7 +277,7 @@ def _volume(graph: Graph, dim: int) -> float:
     mesh = graph.mesh
     if mesh is not None:
         return float(mesh.area)
-    if graph.metric is not None and not isinstance(graph.metric, HyperbolicSpace):
+    if graph.metric is not None and not isinstance(graph.metric, AbstractBall):
         return float(graph.metric.volume)
     return Sampling.of_cloud(NeighborSearch(graph.positions, graph.metric), dim).volume
 

@@ -142,7 +142,7 @@ def interpolate_rows(points, queries, neighbors, box, n_axes):  # type: ignore[n
     queries : float64 (q, d)
     neighbors : int64 (q, k), nodes near each query
     box : float64 (d,), sides of a periodic box, zero along axes that are not periodic
-    n_axes : int, principal axes of the neighbours that are used as coordinates
+    n_axes : int, principal axes of the neighbours that are used as coordinates; 0 for a weighted mean
 
     Returns
     -------
@@ -158,7 +158,7 @@ def interpolate_rows(points, queries, neighbors, box, n_axes):  # type: ignore[n
             take_offset(points[neighbors[i, j]], queries[i], box, gaps[j])
         radius = _scale(gaps, distances)
         _inverse_distance(distances, result[i])
-        if distances.min() > 0.0 and radius > 0.0:
+        if n_axes > 0 and distances.min() > 0.0 and radius > 0.0:
             _polynomial(gaps, distances, n_axes, result[i])
     return result
 

@@ -1,5 +1,6 @@
 """Known values of a field, from signatures between nodes."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.fields.abstract_field import FieldData
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
+from manifoldrf.signatures._auto import choose_teacher
 from manifoldrf.signatures._engines import Progress
 from manifoldrf.signatures.teachers import compute_signatures
 
@@ -18,7 +20,8 @@ from manifoldrf.signatures.teachers import compute_signatures
 # by less than a millionth.
 _NEGLIGIBLE = 1e-7
 _TOLERANCE = 1e-7  # of signatures, over the sum of their series
-_EXACT = ("auto", "exact", "frontier")
+_EXACT = ("exact", "frontier")
+_DENSE_BYTES = 2**28  # of exact rows at a time
 
 
 @dataclass(frozen=True)
@@ -87,27 +90,44 @@ def series_values(
     """Entries (starts, anchors) of a series of W, divided by sqrt(mu) at both ends: CSR of shape (s, m)."""
     backwards = len(anchors) < len(starts)
     sources, targets = (anchors, starts) if backwards else (starts, anchors)
-    found = compute_signatures(
-        setting.graph,
-        series,
-        sources,
-        teacher=teaching.teacher,
-        asymmetric=True,  # the series as it stands
-        seed=teaching.seed,
-        n_jobs=teaching.n_jobs,
-        progress=teaching.progress,
-        **(dict(teaching.options) or ({"tol": _TOLERANCE} if teaching.teacher in _EXACT else {})),
-    )
-    everything = len(targets) == setting.graph.n_nodes and (np.diff(targets) == 1).all()
-    rows = sparse.csr_array(found.rows if everything else found.rows[:, targets])
     roots = np.sqrt(setting.measure)
     # Nodes without measure reach nothing.
     inverse = np.divide(1.0, roots, out=np.zeros_like(roots), where=roots > 0)
-    data = rows.data * np.repeat(inverse[sources], np.diff(rows.indptr)) * inverse[targets][rows.indices]
-    matrix = sparse.csr_array((data, rows.indices, rows.indptr), shape=rows.shape)
-    if backwards:
-        matrix = matrix.T.tocsr()
-    return without_negligible(matrix, _NEGLIGIBLE)
+    blocks = []
+    for some, rows in _signature_rows(setting.graph, series, sources, targets, teaching):
+        data = rows.data * np.repeat(inverse[some], np.diff(rows.indptr)) * inverse[targets][rows.indices]
+        block = sparse.csr_array((data, rows.indices, rows.indptr), shape=rows.shape)
+        blocks.append(without_negligible(block.T.tocsr(), _NEGLIGIBLE) if backwards else block)
+    if backwards:  # whose blocks are whole columns
+        return blocks[0] if len(blocks) == 1 else sparse.hstack(blocks, format="csr")
+    return without_negligible(blocks[0] if len(blocks) == 1 else sparse.vstack(blocks, format="csr"), _NEGLIGIBLE)
+
+
+def _signature_rows(
+    graph: Graph, series: AbstractKernel, sources: IntArray, targets: IntArray, teaching: Teaching
+) -> Iterator[tuple[IntArray, Any]]:
+    """Some sources and their entries at the targets, CSR; dense rows are made only a few at a time."""
+    teacher, options = teaching.teacher, dict(teaching.options)
+    if teacher == "auto" and not options:
+        teacher = choose_teacher(graph, series, sources).teacher
+    if teacher in _EXACT and not options:
+        options = {"tol": _TOLERANCE}
+    everything = len(targets) == graph.n_nodes and (np.diff(targets) == 1).all()
+    size = max(1, _DENSE_BYTES // (8 * graph.n_nodes)) if teacher == "exact" else len(sources)
+    for start in range(0, len(sources), size):
+        some = sources[start : start + size]
+        found = compute_signatures(
+            graph,
+            series,
+            some,
+            teacher=teacher,
+            asymmetric=True,  # the series as it stands
+            seed=teaching.seed,
+            n_jobs=teaching.n_jobs,
+            progress=teaching.progress,
+            **options,
+        )
+        yield some, sparse.csr_array(found.rows if everything else found.rows[:, targets])
 
 
 def without_negligible(matrix: Any, share: float) -> Any:

@@ -29,6 +29,9 @@ from manifoldrf.geometry.neighbors import NeighborSearch
 # uneven ones.
 _NODES_PER_COEFFICIENT = 3
 _NODES_PER_COEFFICIENT_FROM_DIM_3 = 4
+# Above this dimension a quadratic would need more than a hundred neighbours, most of them far away: values are
+# averaged there with weights 1 / distance^2.
+_QUADRATIC_DIM, _NODES_PER_AXIS = 5, 2
 _QUERIES_AT_ONCE = 1024  # handled by one task
 
 
@@ -54,7 +57,7 @@ class TangentInterpolation(AbstractInterpolation):
     search : NeighborSearch
         The known nodes.
     n_axes : int
-        Coordinates that the quadratic is a function of.
+        Coordinates that the quadratic is a function of; 0 for a weighted mean.
     n_neighbors : int
         Nodes that it is fitted to.
     """
@@ -129,6 +132,8 @@ def make_interpolation(graph: Graph, nodes: IntArray, dim: int) -> AbstractInter
     n_axes, per_coefficient = min(dim, d), _NODES_PER_COEFFICIENT
     if dim > 2:
         n_axes, per_coefficient = min(dim + 1, d), _NODES_PER_COEFFICIENT_FROM_DIM_3
+    if dim > _QUADRATIC_DIM:
+        return TangentInterpolation(search, 0, min(_NODES_PER_AXIS * dim, n_known))
     n_coefficients = (n_axes + 1) * (n_axes + 2) // 2
     return TangentInterpolation(search, n_axes, min(per_coefficient * n_coefficients, n_known))
 

@@ -67,9 +67,9 @@ class AbstractManifold(abc.ABC):
     def grid(self, n: int) -> FloatArray:
         """Return evenly spread points, as many as asked for or nearly so.
 
-        Sphere, Ellipsoid and HyperbolicSpace give exactly n points. MobiusStrip and Torus give the rows x columns
-        of a parameter grid of almost square cells with rows = round(sqrt(n / aspect)), columns = round(n / rows);
-        FlatTorus gives round(n^(1/dim))^dim points.
+        Sphere, Ellipsoid, EuclideanSpace and HyperbolicSpace give exactly n points. MobiusStrip and Torus give the
+        rows x columns of a parameter grid of almost square cells with rows = round(sqrt(n / aspect)),
+        columns = round(n / rows); FlatTorus gives round(n^(1/dim))^dim points.
 
         Parameters
         ----------
@@ -251,6 +251,11 @@ class AbstractManifold(abc.ABC):
 
     def _distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
         self._unknown("geodesic distance", "use Graph.shortest_paths on a knn_graph of its points")
+
+    def _gaussian_step(self, s2: float, reach: float) -> tuple[float, float]:
+        """Integral of exp(-distance^2 / s2), and the heat time that a step with this density lasts."""
+        del reach  # what is beyond is negligible in flat space
+        return (np.pi * s2) ** (self.dim / 2), s2 / 4
 
     def _heat(self, x: FloatArray, y: FloatArray, t: float) -> FloatArray:
         self._unknown("heat kernel", "use a heat_graph of its points")

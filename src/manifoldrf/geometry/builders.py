@@ -23,7 +23,13 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry._sparse import reciprocal, scaled_both_ends, symmetric
-from manifoldrf.geometry.extension import GridExtension, MeshExtension, NeighborExtension
+from manifoldrf.geometry.extension import (
+    GridExtension,
+    MeshExtension,
+    NeighborExtension,
+    local_widths,
+    locally_scaled,
+)
 from manifoldrf.geometry.graphs import DROP_THEM, MERGE_THEM, Graph, describe_duplicates, report_problems
 from manifoldrf.geometry.manifolds import AbstractManifold, FlatTorus
 from manifoldrf.geometry.meshes import TriangleMesh
@@ -47,15 +53,18 @@ def knn_graph(
 ) -> Graph:
     """Join every point to its nearest neighbours, with Gaussian affinities.
 
-    A_ij = exp(-|x_i - x_j|^2 / bandwidth) if i is among the nearest neighbours of j or j among those of i.
+    A_ij = exp(-|x_i - x_j|^2 / bandwidth) if i is among the nearest neighbours of j or j among those of i. With
+    bandwidth="local" every point has a width of its own, s_i, and the exponent is -|x_i - x_j|^2 / (s_i s_j).
 
     Parameters
     ----------
     points : array-like of shape (n, d)
     n_neighbors : int, optional
         In [1, n - 1]. By default 8, or n - 1 for fewer than nine points.
-    bandwidth : "median" or float, default="median"
-        "median" takes the median squared distance to a neighbour.
+    bandwidth : {"median", "local"} or float, default="median"
+        "median" takes the median squared distance to a neighbour. "local" takes as s_i the distance to the 7th
+        neighbour (Zelnik-Manor and Perona), or to the last where there are fewer: for clouds whose density varies
+        over orders of magnitude, as that of descriptors in many dimensions does.
     self_loops : bool, default=False
         Whether a node is also joined to itself (with affinity 1, before the density correction).
     density_correction : float or array-like of shape (n,), default=0.0
@@ -83,6 +92,10 @@ def knn_graph(
     k = _check_neighbors(n_neighbors, len(cloud))
     search = NeighborSearch(cloud, metric, check_jobs(n_jobs))
     distances, columns = without_self(*search.knn(cloud, k + 1))  # (n, k)
+    local = None
+    if isinstance(bandwidth, str) and bandwidth == "local":
+        bandwidth, local = 1.0, _check_local(distances)
+        distances = locally_scaled(distances, local, local[columns])
     width = _check_bandwidth(bandwidth, distances)
     affinity = _gaussian_union(distances, columns, width)
     if check_flag(self_loops, "self_loops"):
@@ -93,7 +106,7 @@ def knn_graph(
             affinity.data = scaled_both_ends(affinity, reciprocal(density))
         if not np.isfinite(affinity.data).all():
             reject("density_correction", "of a size that keeps affinities finite", f"{density.min():g}")
-    extension = NeighborExtension(search, k + int(self_loops), width, density)
+    extension = NeighborExtension(search, k + int(self_loops), width, density, local)
     graph = Graph(affinity, cloud, metric, extension)
     duplicates = describe_duplicates(distances[:, 0], DROP_THEM)
     report_problems(graph, remedy="more neighbours or a larger bandwidth", duplicates=duplicates)
@@ -193,11 +206,20 @@ def _check_bandwidth(bandwidth: str | float, distances: FloatArray) -> float:
     if not isinstance(bandwidth, str):
         return check_real(bandwidth, "bandwidth", POSITIVE)
     if bandwidth != "median":
-        reject("bandwidth", f"'median' or a number in {POSITIVE}", repr(bandwidth))
+        reject("bandwidth", f"'median', 'local' or a number in {POSITIVE}", repr(bandwidth))
     median = float(np.median(distances**2))
     if median == 0:
         reject("bandwidth", "a positive number where most neighbours coincide", "a median distance of 0")
     return median
+
+
+def _check_local(distances: FloatArray) -> FloatArray:
+    """A width for every point, none of them zero."""
+    local = local_widths(distances)
+    if not local.all():
+        rule = "'median' or a number where many points coincide (or drop them: numpy.unique(points, axis=0))"
+        reject("bandwidth", rule, f"'local' and a width of 0 at point {int(np.argmin(local))}")
+    return local
 
 
 def _gaussian_union(distances: FloatArray, columns: IntArray, width: float) -> Any:

@@ -17,6 +17,8 @@ from manifoldrf.geometry.manifolds import FlatTorus
 from manifoldrf.geometry.meshes import MeshSample, TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch, Pairs
 
+_LOCAL_NEIGHBOR = 7  # sets the width of a point that has its own (Zelnik-Manor and Perona 2004)
+
 
 class AbstractExtension(abc.ABC):
     """Affinities of new points to the nodes of one graph."""
@@ -40,16 +42,21 @@ class NeighborExtension(AbstractExtension):
         Affinity exp(-distance^2 / bandwidth).
     density : array of shape (n_nodes,), optional
         What the affinities of the graph were divided by, at both ends (the exponent is applied already).
+    local : array of shape (n_nodes,), optional
+        Widths s of the nodes, where each has its own: distances are divided by sqrt(s_i s_j).
     """
 
     search: NeighborSearch
     n_neighbors: int
     bandwidth: float
     density: FloatArray | None = None
+    local: FloatArray | None = None
 
     def affinities(self, queries: FloatArray) -> Any:
         """CSR array of shape (len(queries), n_nodes)."""
         distances, columns = self.search.knn(queries, self.n_neighbors)
+        if self.local is not None:
+            distances = locally_scaled(distances, local_widths(distances), self.local[columns])
         weights = np.exp(-(distances**2) / self.bandwidth)  # (q, k)
         if self.density is not None:
             local = self.density[columns]
@@ -174,6 +181,17 @@ class GridExtension(AbstractExtension):
         indptr = np.arange(len(queries) + 1) * weights.shape[1]
         corners = _csr(weights.ravel(), columns.ravel(), indptr, self.affinity.shape[0])
         return (corners @ self.affinity).tocsr()
+
+
+def local_widths(distances: FloatArray) -> FloatArray:
+    """The width (q,) of each point that has its own, from the distances (q, k) to its nearest others."""
+    return np.asarray(distances[:, min(_LOCAL_NEIGHBOR, distances.shape[1]) - 1])
+
+
+def locally_scaled(distances: FloatArray, own: FloatArray, others: FloatArray) -> FloatArray:
+    """Distances (q, k) over the geometric mean of the widths of both ends: own (q,), others (q, k)."""
+    # One root after the other: the product of two tiny widths would vanish. A point on top of many nodes has none.
+    return _divide(distances, np.sqrt(own)[:, None] * np.sqrt(others))
 
 
 def mesh_of(extension: AbstractExtension | None) -> TriangleMesh | None:

@@ -1,7 +1,9 @@
 """The heat graph: steps of the walk are heat steps of the space itself.
 
 With Gaussian weights of bandwidth s2 = 4 t / n, node weights mu (a quadrature for the volume) and a symmetric
-Sinkhorn scaling, n steps last exactly the heat time t: mu^-1/2 W^n mu^-1/2 is the kernel of exp(t Laplacian).
+Sinkhorn scaling, n steps last exactly the heat time t: mu^-1/2 W^n mu^-1/2 is the kernel of exp(t Laplacian). Along
+a curved metric the same Gaussian lasts longer or shorter than s2 / 4; where the metric knows by how much, s2 is the
+bandwidth whose step lasts t / n.
 """
 
 import warnings
@@ -59,6 +61,8 @@ _WIDEST_STEP = 0.01  # s2 over the squared extent of the space: wider steps do n
 _MOST_STEPS = 72  # beyond it the nodes are far finer than the kernel needs
 _MOST_ENTRIES = 2e7  # of the affinity matrix: about 1 GB while it is built
 _REMEDY = "a larger t, more points, or on a mesh parts that share vertices"
+# Rounds of s2 <- s2 t / (time of its step): the time is nearly linear in s2, so that about five are enough.
+_CLOCK_ROUNDS, _CLOCK_TOLERANCE = 100, 1e-12
 _SINKHORN_ROUNDS, _SINKHORN_TOLERANCE = 1000, 1e-12  # about 35 rounds reach it on every space tried
 
 
@@ -134,13 +138,13 @@ def heat_graph(
             stacklevel=2,
         )
     steps = _check_steps(n_steps, space, time)
-    s2 = 4 * time / steps
+    s2, mass = _calibrated(space, time / steps)
     pairs, gaussian = _gaussian(space, s2)
-    mu = _node_weights(space, gaussian, s2)
+    mu = _node_weights(space, gaussian, s2, mass)
     factors = mu * _sinkhorn(gaussian, mu)
     affinity = _scaled(gaussian, factors)
     surface = None if space.mesh is None else SurfaceReach(space.mesh, _detours(space.mesh, pairs))
-    extension = HeatExtension(space.search, _reach(s2, space.dim), s2, factors, mu, surface)
+    extension = HeatExtension(space.search, step_reach(s2, space.dim), s2, factors, mu, surface)
     graph = Graph(affinity, space.points, metric, extension, mu, time / steps, steps)
     report_problems(graph, remedy=_REMEDY, duplicates=_duplicates(space))
     return graph
@@ -205,9 +209,23 @@ def _check_steps(n_steps: int | str, space: _Space, t: float) -> int:
     return steps
 
 
-def _reach(s2: float, dim: int) -> float:
+def step_reach(s2: float, dim: int) -> float:
     """Distance that all but the share _TAIL of a Gaussian step stays within."""
     return float(np.sqrt(s2 / 2 * chi2.isf(_TAIL, dim)))
+
+
+def _calibrated(space: _Space, step_time: float) -> tuple[float, float]:
+    """Bandwidth of the Gaussian whose step lasts so long, and its integral over the space."""
+    metric, flat = space.search.metric, 4 * step_time
+    if metric is None:
+        return flat, (np.pi * flat) ** (space.dim / 2)
+    s2 = flat
+    for _ in range(_CLOCK_ROUNDS):
+        mass, found = metric._gaussian_step(s2, step_reach(s2, space.dim))
+        if abs(found - step_time) <= _CLOCK_TOLERANCE * step_time:
+            break
+        s2 *= step_time / found
+    return s2, mass
 
 
 def _choose_steps(space: _Space, t: float) -> int:
@@ -268,7 +286,7 @@ def fewest_steps(sampling: Sampling, t: float) -> int:
 
 def _gaussian(space: _Space, s2: float) -> tuple[Pairs, Any]:
     """The pairs one step joins and G_ij = exp(-distance^2 / s2) on them, self-loops included; symmetric CSR."""
-    pairs = _pairs(space, _reach(s2, space.dim))
+    pairs = _pairs(space, step_reach(s2, space.dim))
     return pairs, _matrix(np.exp(-(pairs.distances**2) / s2), pairs, len(space.points))
 
 
@@ -284,13 +302,12 @@ def _pairs(space: _Space, radius: float) -> Pairs:
     return pairs_along_surface(space.mesh, radius, n_jobs=space.search.n_jobs)
 
 
-def _node_weights(space: _Space, gaussian: Any, s2: float) -> FloatArray:
+def _node_weights(space: _Space, gaussian: Any, s2: float, mass: float) -> FloatArray:
     """The volume each node stands for: known, or estimated from the cloud."""
     if space.weights is not None:
         return space.weights
     if space.mesh is not None:
         return surface_weights(space.mesh, gaussian, s2)
-    mass = (np.pi * s2) ** (space.dim / 2)
     boundary = None
     # Tangent planes in the coordinates of a curved metric mean nothing.
     if space.search.metric is None and space.dim <= _RELIABLE_DIM:

@@ -5,7 +5,16 @@ concrete manifold supplies the formulas. Lengths are in the manifold's own units
 """
 
 from manifoldrf.geometry.abstract_manifold import AbstractManifold
-from manifoldrf.geometry.model_spaces import FlatTorus, HyperbolicSpace, Sphere
+from manifoldrf.geometry.model_spaces import EuclideanSpace, FlatTorus, HyperbolicSpace, Sphere
 from manifoldrf.geometry.surfaces import Ellipsoid, MobiusStrip, Torus
 
-__all__ = ["AbstractManifold", "Ellipsoid", "FlatTorus", "HyperbolicSpace", "MobiusStrip", "Sphere", "Torus"]
+__all__ = [
+    "AbstractManifold",
+    "Ellipsoid",
+    "EuclideanSpace",
+    "FlatTorus",
+    "HyperbolicSpace",
+    "MobiusStrip",
+    "Sphere",
+    "Torus",
+]

@@ -266,6 +266,50 @@ ENTRIES = (
         drawn=frozenset({"sources"}),
     ),
     Entry(
+        name="brodatz",
+        module="brodatz",
+        claim="Turned textures from six labelled windows: features of the cloud of descriptors against others.",
+        about=(
+            "Windows of textures become 15-dimensional descriptors. Six of each texture have a label, at 0 and 90 "
+            "degrees; groups at other angles are recognised by nearest labelled windows. Settings and rules of "
+            "all methods are chosen alike, on labelled windows only. Without files, tiles of photographs take the "
+            "place of the Brodatz album."
+        ),
+        columns=(
+            "accuracy: groups recognised with one neighbour, percent, mean over seeds; gap: to raw descriptors on "
+            "the same seeds; window: single windows; hindsight: the one best setting by the test windows, on the "
+            "first seeds, no result. plain: neighbours in features; balanced: labelled windows weighted to share "
+            "the unlabelled ones equally. Grids of all methods were laid out on other seeds."
+        ),
+        figures={"brodatz": "brodatz:draw_brodatz"},
+        hidden={"chosen": frozenset({"in_hindsight"}), "brodatz": frozenset({"seeds"})},
+        drawn=frozenset({"by_k", "seeds"}),
+        reads=(
+            "a folder of Brodatz plates D1.png (or .gif), D2.png, ..., or one with them in brodatz or "
+            "textures/brodatz"
+        ),
+    ),
+    Entry(
+        name="few_labels",
+        module="few_labels",
+        claim="Few labels on real clouds: features of the manifold against seven others, and where they lose.",
+        about=(
+            "Digits, covariances of photographs, and two scans with noise and outliers are classified from 1 to "
+            "10 labels for each class. Every method has 24 settings, chosen by cross-validation on the labels "
+            "alone; with one label defaults stand. A scan is then damaged until all methods fail."
+        ),
+        columns=(
+            "seen: accuracy at points without a label that were there in the fit; new: at points kept from all "
+            "methods; spread: standard deviation over draws of labels; hindsight: the best single setting at new "
+            "points, chosen by the answers. losses: the better of ours against the best other; error: standard "
+            "error of the lead over draws; even: within two of them. noise over the spacing of the points, "
+            "outliers for each point."
+        ),
+        figures={"few_labels": "few_labels:draw_accuracy", "few_labels_damage": "few_labels:draw_damage"},
+        hidden={"accuracy": frozenset({"seen_spread"}), "sweep": frozenset({"seen_spread"})},
+        drawn=frozenset({"accuracy", "sweep"}),
+    ),
+    Entry(
         name="surface_graphs",
         module="surface_graphs",
         claim="The graphs below the features: how close their heat kernel is to that of the surface.",

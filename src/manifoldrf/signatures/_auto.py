@@ -44,6 +44,13 @@ def choose_exact_teacher(graph: AnyGraph, series: AbstractKernel) -> str:
     return "exact" if cost <= _probe(graph, series, nodes, 1, cost)[0] else "frontier"
 
 
+def row_memory(graph: AnyGraph, series: AbstractKernel) -> float:
+    """Bytes that one row of signatures takes, dense or by the nodes it reaches, whichever is less."""
+    nodes = np.arange(0, graph.n_nodes, max(1, graph.n_nodes // _PROBES))[:_PROBES]
+    dense = 8.0 * graph.n_nodes
+    return min(dense, _probe(graph, series, nodes, 1, np.inf, most=dense)[1])
+
+
 def choose_teacher(graph: AnyGraph, series: AbstractKernel, nodes: IntArray) -> Choice:
     """The cheapest teacher whose rows fit into memory."""
     form = spectral_form(graph)
@@ -66,7 +73,7 @@ def choose_teacher(graph: AnyGraph, series: AbstractKernel, nodes: IntArray) -> 
 
 
 def _probe(
-    graph: AnyGraph, series: AbstractKernel, nodes: IntArray, n_starts: int, limit: float
+    graph: AnyGraph, series: AbstractKernel, nodes: IntArray, n_starts: int, limit: float, most: float = ROW_MEMORY
 ) -> tuple[float, float]:
     """Cost and memory of the frontier, from some starts.
 
@@ -82,6 +89,6 @@ def _probe(
         chunk = frontier_engine(graph, coefficients[:n], FrontierOptions().tol, keep_lengths=False)(nodes)
         cost = n_starts * chunk.n_steps / len(nodes) * _PUSH_COST
         memory = 12.0 * n_starts * float(np.mean(chunk.counts))
-        if n >= len(coefficients) or cost > limit or memory > ROW_MEMORY:
+        if n >= len(coefficients) or cost > limit or memory > most:
             return cost, memory
         n *= 2

@@ -1,0 +1,186 @@
+"""Classes from few labelled points by the nearest of them in features, and what the unlabelled points add to it."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from manifoldrf._validation import FloatArray, IntArray, check_integer, check_option, reject
+from manifoldrf.features._products import blas_library, product
+
+__all__ = ["KernelNeighborsClassifier"]
+
+RANKINGS = ("euclidean", "cosine", "kernel", "share", "balanced")
+_OF_CLOUD = ("share", "balanced")
+# Rows of one task: a product of so many rows rounds alike whatever rows come before and after them.
+_ROWS_AT_ONCE = 512
+# Shares even out within tens of rounds; accuracies are the same after 15 and after 300.
+_ROUNDS, _EVEN = 50, 1e-3
+# Of its mean value: each labelled point is seen a little by everything, or the weights of points that hardly any
+# other sees would grow without end.
+_FLOOR = 1e-6
+
+
+class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Majority of the nearest labelled points, where near is said by features, with the help of unlabelled points.
+
+    With C(x, l) = phi(x).phi(l), the value of the kernel between a point and a labelled point, the nearest l has
+    the least |phi(x) - phi(l)| ("euclidean"), the largest cosine of phi(x) and phi(l) ("cosine"), the largest
+    C(x, l) ("kernel"), the largest C(x, l) over its mean over the cloud ("share"), or the largest w_l C(x, l) with
+    weights w such that all labelled points get the same share of the cloud ("balanced"): every point u of the
+    cloud is divided among them as w_l C(u, l) / sum_m w_m C(u, m).
+
+    The last two see to it that labelled points in dense regions, which are near to everything, do not take all.
+    They assume that labelled points are drawn as the cloud is: a class with twice as many gets twice the share.
+
+    Parameters
+    ----------
+    n_neighbors : int, default=1
+        How many labelled points vote. A tie goes to the first of the sorted classes, as in scikit-learn.
+    ranking : {"euclidean", "cosine", "kernel", "share", "balanced"}, default="cosine"
+        What nearest means. "balanced" takes negative values of the kernel, which signed features have, for zero.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    weights_ : array of shape (n_labelled,)
+        What values of the kernel are multiplied by; ones where there is nothing to weigh.
+
+    Examples
+    --------
+    Two half moons, two labels each, and 196 points without:
+
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> from manifoldrf import DiffusionKernel, GraphOptions, KernelNeighborsClassifier, ManifoldRandomFeatures
+    >>> X, y = make_moons(200, noise=0.05, random_state=0)
+    >>> known = np.concatenate([np.flatnonzero(y == c)[:2] for c in (0, 1)])
+    >>> graph = GraphOptions(kind="knn", n_neighbors=10, bandwidth="local")
+    >>> phi = ManifoldRandomFeatures(DiffusionKernel(100.0), graph=graph, random_state=0).fit_transform(X)
+    >>> near = KernelNeighborsClassifier(ranking="balanced").fit(phi[known], y[known], cloud=phi)
+    >>> near.score(phi, y)
+    1.0
+    """
+
+    def __init__(self, n_neighbors: int = 1, ranking: str = "cosine") -> None:
+        self.n_neighbors = n_neighbors
+        self.ranking = ranking
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def fit(self, X: Any, y: Any, cloud: Any = None) -> Self:
+        """Keep the labelled points and, where the ranking needs them, weigh them by the cloud.
+
+        Parameters
+        ----------
+        X : array-like or sparse array of shape (n_labelled, m)
+            Features of the labelled points.
+        y : array-like of shape (n_labelled,)
+            Their classes.
+        cloud : array-like or sparse array of shape (n, m), optional
+            Features of points of any class, for "share" and "balanced"; a few thousand are enough. The labelled
+            points themselves when not given.
+        """
+        check_option(self.ranking, "ranking", RANKINGS)
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
+        with warnings.catch_warnings():  # one label a class is no sign of a regression here
+            warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+            check_classification_targets(y)
+        check_integer(self.n_neighbors, "n_neighbors", 1, len(y))
+        self.classes_, self._labels = np.unique(y, return_inverse=True)
+        self._rows = X
+        self._norms2 = _squares(X)
+        others = (
+            X if cloud is None else check_array(cloud, accept_sparse="csr", dtype=np.float64, input_name="cloud")
+        )
+        if others.shape[1] != X.shape[1]:
+            reject("cloud", f"features of shape (n, {X.shape[1]}), as those of X", f"shape {others.shape}")
+        self.weights_ = self._weigh(others)
+        return self
+
+    def _weigh(self, cloud: Any) -> FloatArray:
+        """Weights of the labelled points, with a mean of 1."""
+        if self.ranking not in _OF_CLOUD:
+            return np.ones(len(self._labels))
+        values = np.maximum(self._values(cloud), 0.0)  # (n, n_labelled)
+        weights = inverse_or_zero(values.mean(axis=0))
+        if self.ranking == "balanced":
+            weights = balanced_weights(values, weights)
+        if not weights.any():
+            reject("cloud", "points that the labelled ones see", "a kernel of zero between all of them")
+        return np.asarray(weights / weights.mean())
+
+    def _values(self, X: Any) -> FloatArray:
+        """Values of the kernel (n, n_labelled), the same bits for every number of threads."""
+        parts = [X[start : start + _ROWS_AT_ONCE] for start in range(0, X.shape[0], _ROWS_AT_ONCE)]
+        with blas_library().limit(limits=1):
+            return np.concatenate([product(part, self._rows, 1) for part in parts])
+
+    def rank(self, X: Any) -> FloatArray:
+        """How near each labelled point is to each point, shape (n, n_labelled); larger is nearer."""
+        check_is_fitted(self, "weights_")
+        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
+        values = self._values(X)
+        if self.ranking == "euclidean":
+            return np.asarray(2 * values - self._norms2 - _squares(X)[:, None])
+        if self.ranking == "cosine":
+            lengths = np.sqrt(_squares(X))[:, None] * np.sqrt(self._norms2)
+            return np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0)
+        return np.asarray(values * self.weights_)
+
+    def votes(self, X: Any, counts: Sequence[int]) -> NDArray[Any]:
+        """Classes by the votes of 1, 3, ... labelled points at once, shape (len(counts), n)."""
+        ranks = self.rank(X)
+        most = max(check_integer(count, "counts", 1, ranks.shape[1]) for count in counts)
+        nearest = self._labels[largest_columns(ranks, most)]  # (n, most)
+        return np.stack([self.classes_[majority(nearest[:, :count])] for count in counts])
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Class of each point, shape (n,)."""
+        return np.asarray(self.votes(X, [self.n_neighbors])[0])
+
+
+def _squares(rows: Any) -> FloatArray:
+    """Squared lengths of rows, shape (n,)."""
+    if sparse.issparse(rows):
+        return np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
+    return np.asarray((rows * rows).sum(axis=1))
+
+
+def inverse_or_zero(values: FloatArray) -> FloatArray:
+    """One over each value, zero for zero: a point that no other sees has no share to be made larger."""
+    return np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
+
+
+def balanced_weights(values: FloatArray, weights: FloatArray) -> FloatArray:
+    """Weights w for which the shares w_l C_ul / sum_m w_m C_um add up to the same for all l: Sinkhorn's scaling."""
+    seen = values + _FLOOR * values.mean(axis=0)
+    target = len(seen) / max(1, int(np.count_nonzero(weights)))
+    for _ in range(_ROUNDS):
+        shares = weights * (seen.T @ inverse_or_zero(seen @ weights))
+        if np.abs(shares[weights > 0] / target - 1.0).max(initial=0.0) <= _EVEN:
+            break
+        weights = weights * target * inverse_or_zero(shares)
+    return weights
+
+
+def largest_columns(ranks: FloatArray, count: int) -> IntArray:
+    """Columns of the largest entries of each row, largest first; of equal ones the first."""
+    return np.argsort(-ranks, axis=1, kind="stable")[:, :count]
+
+
+def majority(labels: IntArray) -> IntArray:
+    """The most frequent label of each row, of equally frequent ones the smallest."""
+    votes = np.zeros((len(labels), int(labels.max()) + 1), dtype=np.int64)
+    for column in labels.T:
+        votes[np.arange(len(labels)), column] += 1
+    return np.asarray(np.argmax(votes, axis=1), dtype=np.int64)
