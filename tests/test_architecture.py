@@ -232,6 +232,7 @@ INTERNAL = {
     "mlp_options",
     "feature_map",
     "plans",
+    "sources",
     "spaces",
     "smoothing",
 }  # stages inside a stage: no names for users

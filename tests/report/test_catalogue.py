@@ -19,6 +19,9 @@ def test_names_are_unique_and_in_order():
         "normals",
         "velocity",
         "attention",
+        "brodatz",
+        "hyperbolic",
+        "few_labels",
         "surface_graphs",
         "teachers",
     ]

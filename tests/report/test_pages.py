@@ -89,7 +89,10 @@ def test_the_page_says_how_it_was_made(records):
     assert f"```sh\n{COMMAND}\n```" in section(page, "surfaces")
     assert "Took 1 min 35 s. Settings: n\\_nodes = 4000; tau = 20." in page
     assert "widths = 0, 1, ..., 39 (40 values); limits = Nystrom: few." in page
-    assert "Without a record so far: gaussian_grid, normals, velocity, attention, surface_graphs." in page
+    assert (
+        "Without a record so far: gaussian_grid, normals, velocity, attention, brodatz, hyperbolic, few_labels,"
+        in page
+    )
 
 
 @pytest.mark.parametrize(

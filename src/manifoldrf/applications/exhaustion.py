@@ -24,14 +24,18 @@ from manifoldrf.metrics import relative_error
 
 __all__ = ["Exhaustion", "ExhaustionRow", "exhaustion"]
 
-# Steps of the heat graph. In a space that looks alike everywhere wide steps lose nothing, and they reach most
-# nodes: of 4, 6, 8 and 12 steps 4 were the best, or within a tenth of it, on H^2, H^3, R^2 and R^3.
+# Steps of the heat graph. In a space that looks alike everywhere wide steps lose little, and they reach most nodes:
+# of 4, 6, 8 and 12 steps on H^2, H^3, R^2 and R^3, 4 were the best in most balls; 6 were up to 15 % better after
+# alignment and 27 % on the absolute scale in others, at more than twice the time.
 _STEPS = 4
-_FOOTPRINT = 60.0  # nodes wanted in the footprint of a step, by default; about .01 of error
-_RELAXATION = 8  # rounds in which nodes push each other apart; more gain nothing
+_FOOTPRINT = 60.0  # nodes wanted in the footprint of a step, by default; .006 to .02 of error
+# Rounds in which nodes push each other apart. Errors with 0, 4, 8, 16 and 32: .011, .009, .007, .006, .005 on H^2
+# (800 nodes), .038, .021, .018, .016, .016 on H^3 (2000); each round costs a search for neighbours.
+_RELAXATION = 8
 _MOST_NODES = 20_000  # by default: features of all nodes are dense
 # Depth, in units of sqrt(t), of the shell below the rim. What a kernel loses at the rim is about what anchors of
-# this shell hold of it: .7 to 1.6 times, in balls of H^2, H^3, R^2 and R^3 where the rim costs .004 to .45.
+# this shell hold of it: .7 to 1.8 times, in balls of H^2, H^3, R^2 and R^3 where the rim costs .004 to .45; .4
+# times where the kernel is more than twice too large. The depth was chosen on these balls.
 _SHELL = 0.5
 _FEWEST_NODES = 40
 _BOTH = 0.25  # where one cause of error is more than this share of the other, both must be mended

@@ -29,7 +29,7 @@ SCATTERS = ("even", "random")
 _PUSH_REACH = 1.6
 _PUSH = 0.1  # spacings a node moves for a unit of force
 _LONGEST_PUSH = 0.3  # spacings per round; longer ones would leap over neighbours
-_PUSHED_BY = 20  # nearest neighbours that push; more are within reach nowhere
+_PUSHED_BY = 20  # nearest neighbours that push: all within reach up to H^3, the nearest two thirds of them on H^4
 
 
 class GradedPoints(NamedTuple):
@@ -42,6 +42,16 @@ class GradedPoints(NamedTuple):
         The volume that each node stands for: one over the number of nodes per unit of volume.
     density : float
         Nodes per unit of volume in the inner ball.
+
+    Examples
+    --------
+    >>> from manifoldrf import HyperbolicSpace
+    >>> from manifoldrf.geometry.grading import graded_points
+    >>> nodes = graded_points(HyperbolicSpace(dim=2, radius=3.0), 200, inner=1.0)
+    >>> nodes.points.shape, nodes.weights.shape
+    ((200, 2), (200,))
+    >>> bool(nodes.weights.min() * nodes.density > 1 - 1e-12)  # one over the density in the inner ball, more beyond
+    True
     """
 
     points: FloatArray
