@@ -235,6 +235,7 @@ INTERNAL = {
     "sources",
     "spaces",
     "smoothing",
+    "abstract_ball",
 }  # stages inside a stage: no names for users
 LAZY = {"torch", "numba"}  # may be imported inside functions, because they load slowly
 
