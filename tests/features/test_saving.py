@@ -45,6 +45,9 @@ MODELS = {
     "step on the edges of a mesh": lambda: features(STEPS).fit(sphere_mesh(300)),
     "step on a manifold": lambda: features(graph=GraphOptions(n_nodes=300)).fit(Sphere()),
     "step with a metric": lambda: features(HeatKernel(0.02)).fit(FlatTorus()),
+    "local bandwidths": lambda: features(
+        STEPS, graph=GraphOptions(kind="knn", n_neighbors=8, bandwidth="local")
+    ).fit(NODES),
     "interpolated": lambda: features(STEPS, field="interpolated", n_starts=280).fit(NODES),
     "local": lambda: features(STEPS, field="local").fit(NODES),
     "network": lambda: features(STEPS, **NETWORK).fit(NODES),

@@ -25,6 +25,8 @@ from manifoldrf import (
     knn_graph,
     mesh_graph,
 )
+from manifoldrf.features import fitting
+from manifoldrf.features.sources import carried_steps, source_of
 
 T = 0.1
 HEAT = HeatKernel(T)
@@ -472,3 +474,63 @@ def test_the_error_of_a_field_interpolated_on_a_mesh_is_that_of_its_faces():
     assert model.map_.field.rule == "barycentric"
     true = relative_error(model.kernel(places), Sphere().heat_kernel(out, out, T))
     assert 0.5 < float(model.error_) / true < 2
+
+
+# Many dimensions
+
+
+def descriptors(n=1500, dim=8, seed=0):
+    """A cloud whose density varies over orders of magnitude."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, dim)) * np.exp(rng.normal(size=(n, 1)))
+
+
+def test_above_five_dimensions_every_point_has_its_own_bandwidth():
+    points = descriptors(600)
+    fitted = ManifoldRandomFeatures(DiffusionKernel(40.0), n_features="all", random_state=0).fit(points)
+    expected = knn_graph(points, bandwidth="local").affinity
+    np.testing.assert_array_equal(fitted.graph_.affinity.toarray(), expected.toarray())
+    assert "bandwidth local" in fitted.summary()
+    median = GraphOptions(bandwidth="median")
+    other = ManifoldRandomFeatures(DiffusionKernel(40.0), n_features="all", graph=median, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # one width isolates the points far out
+        other.fit(points)
+    assert (other.graph_.affinity != expected).nnz > 0
+
+
+def test_a_large_cloud_in_many_dimensions_gets_a_kernel_that_few_features_carry():
+    """The squared width of signatures, the time of all steps, is the squared spacing of 640 anchors."""
+    points = np.random.default_rng(0).uniform(size=(6000, 6))
+    source = source_of(points, None, GraphOptions(dim=6), 1)
+    graph = knn_graph(points, bandwidth="local")
+    steps = carried_steps(graph, source)
+    assert steps > 20
+    np.testing.assert_allclose(graph.time(steps, 6), (source.sampling.volume / 640) ** (1 / 3), rtol=1e-12)
+    few = source_of(points[:1000], None, GraphOptions(dim=6), 1)
+    assert carried_steps(knn_graph(points[:1000], bandwidth="local"), few) == 20  # all can be anchors
+
+
+def test_a_chosen_number_of_features_stays_within_memory(monkeypatch):
+    monkeypatch.setattr(fitting, "_MOST_BYTES", 8 * 2000 * 50)  # fifty dense rows
+    with pytest.warns(FeatureWarning, match="n_features='auto' stops at 50 features"):
+        fitted = ManifoldRandomFeatures(HEAT, graph=GraphOptions(n_nodes="all"), random_state=0).fit(
+            Sphere().grid(2000)
+        )
+    assert fitted.n_features_out_ == 50
+
+
+def test_no_anchor_is_wasted_on_nodes_that_stand_for_nothing():
+    """A few points far out have edges of hardly any weight: the farthest of all, without a share of the space."""
+    points = np.concatenate([Sphere().grid(400), 3.0 + np.random.default_rng(0).uniform(0, 4.0, (12, 3))])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = ManifoldRandomFeatures(
+            DiffusionKernel(20.0),
+            n_features=60,
+            graph=GraphOptions(kind="knn", bandwidth=0.02),
+            random_state=0,
+        ).fit(points)
+    measure = fitted.map_.space.setting.measure
+    assert (measure == 0).any()
+    assert (measure[fitted.anchors_] > 0).all()

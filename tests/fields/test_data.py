@@ -14,7 +14,9 @@ from manifoldrf import (
     Sphere,
     knn_graph,
 )
+from manifoldrf.fields import data
 from manifoldrf.fields.data import Setting, Teaching, observe, series_values
+from manifoldrf.signatures import _auto
 
 GRAPH = knn_graph(Sphere().grid(150))
 KERNEL = DiffusionKernel(10.0)
@@ -111,3 +113,21 @@ def test_starts_can_be_held_out():
     assert (rest.graph, rest.unit, rest.width, rest.dim) == (data.graph, data.unit, data.width, data.dim)
     assert len(data.without(np.array([], dtype=np.int64)).starts) == len(OTHERS)
     assert data.points is GRAPH.points
+
+
+@pytest.mark.parametrize(("starts", "anchors"), [(EVERYTHING, OTHERS), (OTHERS, EVERYTHING)], ids=["back", "forth"])
+def test_dense_rows_made_a_few_at_a_time_are_the_same(monkeypatch, starts, anchors):
+    whole = series_values(setting(), KERNEL.root(), starts, anchors, Teaching("exact"))
+    monkeypatch.setattr(data, "_DENSE_BYTES", 4 * 8 * GRAPH.n_nodes)  # four rows
+    parts = series_values(setting(), KERNEL.root(), starts, anchors, Teaching("exact"))
+    assert (parts != whole).nnz == 0
+    assert parts.has_sorted_indices
+
+
+def test_rows_that_memory_has_no_room_for_are_walked(monkeypatch):
+    """An option of exact teachers is not handed to the walks that "auto" falls back on."""
+    monkeypatch.setattr(_auto, "ROW_MEMORY", 0)
+    found = series_values(setting(), KERNEL.root(), EVERYTHING, SOME, Teaching("auto", seed=0)).toarray()
+    truth = exact(KERNEL.root(), EVERYTHING, SOME)
+    error = np.linalg.norm(found - truth) / np.linalg.norm(truth)
+    assert 0 < error < 0.05  # walks are never exact; 10,000 of them are within some per cent

@@ -205,3 +205,14 @@ def test_a_graph_without_points_has_no_weights():
     graph = Graph(knn_graph(Sphere().grid(50)).affinity)
     with pytest.raises(ValueError, match="has no points"):
         interpolation_weights(graph, np.arange(50), np.zeros((1, 3)), 2)
+
+
+def test_above_five_dimensions_values_are_means_by_inverse_squared_distance():
+    points, queries = plane(200, d=6), plane(20, seed=1, d=6)
+    found = interpolation_weights(cloud(points), np.arange(200), queries, 6).toarray()
+    gaps = np.linalg.norm(queries[:, None] - points, axis=2)
+    near = gaps <= np.sort(gaps, axis=1)[:, 11:12]  # two for each axis
+    expected = np.where(near, gaps**-2.0, 0.0)
+    np.testing.assert_allclose(found, expected / expected.sum(axis=1, keepdims=True), rtol=1e-9, atol=1e-300)
+    at_nodes = interpolation_weights(cloud(points), np.arange(200), points[:5], 6).toarray()
+    np.testing.assert_array_equal(at_nodes, np.eye(200)[:5])
