@@ -18,10 +18,12 @@ __all__ = ["KernelNeighborsClassifier"]
 
 RANKINGS = ("euclidean", "cosine", "kernel", "share", "balanced")
 _OF_CLOUD = ("share", "balanced")
-# Rows of one task: a product of so many rows rounds alike whatever rows come before and after them.
+# Rows of one task. All tasks have so many, the last one filled up with zeros, so that every row rounds alike
+# whatever rows come before and after it.
 _ROWS_AT_ONCE = 512
 # Shares even out within tens of rounds; accuracies are the same after 15 and after 300.
 _ROUNDS, _EVEN = 50, 1e-3
+_SMALLEST = 1e-280  # of a value: its inverse times all else is still in the range of doubles
 # Of its mean value: each labelled point is seen a little by everything, or the weights of points that hardly any
 # other sees would grow without end.
 _FLOOR = 1e-6
@@ -44,7 +46,8 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     n_neighbors : int, default=1
         How many labelled points vote. A tie goes to the first of the sorted classes, as in scikit-learn.
     ranking : {"euclidean", "cosine", "kernel", "share", "balanced"}, default="cosine"
-        What nearest means. "balanced" takes negative values of the kernel, which signed features have, for zero.
+        What nearest means. The last two take negative values of the kernel, which signed features have, for zero
+        when they weigh.
 
     Attributes
     ----------
@@ -111,19 +114,19 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         """Weights of the labelled points, with a mean of 1."""
         if self.ranking not in _OF_CLOUD:
             return np.ones(len(self._labels))
-        values = np.maximum(self._values(cloud), 0.0)  # (n, n_labelled)
-        weights = inverse_or_zero(values.mean(axis=0))
-        if self.ranking == "balanced":
-            weights = balanced_weights(values, weights)
+        weights = cloud_weights(self._values(cloud), balanced=self.ranking == "balanced")
         if not weights.any():
             reject("cloud", "points that the labelled ones see", "a kernel of zero between all of them")
         return np.asarray(weights / weights.mean())
 
     def _values(self, X: Any) -> FloatArray:
-        """Values of the kernel (n, n_labelled), the same bits for every number of threads."""
-        parts = [X[start : start + _ROWS_AT_ONCE] for start in range(0, X.shape[0], _ROWS_AT_ONCE)]
+        """Values of the kernel (n, n_labelled), the same bits for every number of threads and of other rows."""
+        n = X.shape[0]
+        if not sparse.issparse(X):
+            X = np.concatenate([X, np.zeros((-n % _ROWS_AT_ONCE, X.shape[1]))])
+        parts = [X[start : start + _ROWS_AT_ONCE] for start in range(0, n, _ROWS_AT_ONCE)]
         with blas_library().limit(limits=1):
-            return np.concatenate([product(part, self._rows, 1) for part in parts])
+            return np.concatenate([product(part, self._rows, 1) for part in parts])[:n]
 
     def rank(self, X: Any) -> FloatArray:
         """How near each labelled point is to each point, shape (n, n_labelled); larger is nearer."""
@@ -135,11 +138,13 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         if self.ranking == "cosine":
             lengths = np.sqrt(_squares(X))[:, None] * np.sqrt(self._norms2)
             return np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0)
-        return np.asarray(values * self.weights_)
+        return weighted(values, self.weights_) if self.ranking in _OF_CLOUD else values
 
     def votes(self, X: Any, counts: Sequence[int]) -> NDArray[Any]:
         """Classes by the votes of 1, 3, ... labelled points at once, shape (len(counts), n)."""
         ranks = self.rank(X)
+        if not len(counts):
+            reject("counts", "one number of neighbours or more", counts)
         most = max(check_integer(count, "counts", 1, ranks.shape[1]) for count in counts)
         nearest = self._labels[largest_columns(ranks, most)]  # (n, most)
         return np.stack([self.classes_[majority(nearest[:, :count])] for count in counts])
@@ -154,6 +159,23 @@ def _squares(rows: Any) -> FloatArray:
     if sparse.issparse(rows):
         return np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
     return np.asarray((rows * rows).sum(axis=1))
+
+
+def cloud_weights(values: NDArray[Any], *, balanced: bool) -> FloatArray:
+    """Weights of labelled points from values (n, n_labelled) between them and a cloud; negative ones count as zero.
+
+    Columns are scaled to a largest entry of one first: narrow kernels are below all that can be divided by.
+    """
+    largest = np.asarray(values.max(axis=0), dtype=np.float64)
+    inverse = inverse_or_zero(np.where(largest > _SMALLEST, largest, 0.0))
+    scaled = np.maximum(values * inverse, 0.0)
+    weights = inverse_or_zero(scaled.mean(axis=0))
+    return np.asarray(inverse * (balanced_weights(scaled, weights) if balanced else weights))
+
+
+def weighted(values: NDArray[Any], weights: FloatArray) -> NDArray[Any]:
+    """Values times weights; labelled points of weight zero, which nothing sees, are the last."""
+    return np.where(weights > 0, values * weights, -np.inf)
 
 
 def inverse_or_zero(values: FloatArray) -> FloatArray:

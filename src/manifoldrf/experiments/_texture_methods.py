@@ -17,7 +17,7 @@ from sklearn.decomposition import KernelPCA
 
 from manifoldrf._random import generator
 from manifoldrf._threads import map_threads
-from manifoldrf._validation import FloatArray, check_jobs
+from manifoldrf._validation import FloatArray, check_jobs, reject
 from manifoldrf.baselines._base import gaussian_kernel
 from manifoldrf.baselines.fourier import ORF, RFF
 from manifoldrf.baselines.nystrom import Nystrom
@@ -60,6 +60,11 @@ class Grids:
     n_cloud: int = 8000  # unlabelled windows that shares are taken over, and landmarks drawn from
     n_components_cloud: int = 2000  # of these, for kernel PCA
     n_diffusion: int = 10_000  # unlabelled windows for the eigenvectors of a diffusion map
+
+    def __post_init__(self) -> None:
+        powers = list(self.powers)
+        if not powers or powers != sorted(set(powers)) or powers[0] < 2 or any(power % 2 for power in powers):
+            reject("powers", "even numbers of steps from 2 on, ascending", self.powers)
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manifoldrf._validation import FloatArray, IntArray
-from manifoldrf.applications.neighbors import balanced_weights, inverse_or_zero, largest_columns, majority
+from manifoldrf._validation import IntArray
+from manifoldrf.applications.neighbors import cloud_weights, inverse_or_zero, largest_columns, majority, weighted
 from manifoldrf.experiments.texture_views import Views
 
 PLAIN = "plain"  # the paper's protocol: neighbours in features
+SHARE = "share"  # values over their mean over the cloud
 BALANCED = "balanced"  # labelled windows share the cloud equally
 # Rules are tried in this order, and the first of equals is taken.
-RULES: dict[str, tuple[str, ...]] = {PLAIN: ("euclidean", "cosine", "kernel", "share"), BALANCED: ("balanced",)}
+RULES: dict[str, tuple[str, ...]] = {
+    PLAIN: ("euclidean", "cosine", "kernel"),
+    SHARE: ("share",),
+    BALANCED: ("balanced",),
+}
 
-_SMALLEST = 1e-280  # of a value: its inverse times all else is still in the range of doubles
+_ROWS_AT_ONCE = 2048  # put in order at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,31 +52,14 @@ class Values:
 
         Rules are those of :class:`KernelNeighborsClassifier`, up to factors and terms of a whole row.
         """
-        norms2 = _above_rounding(self.norms2[columns])
+        norms2 = self.norms2[columns].astype(np.float64)
         if rule == "euclidean":
             return np.asarray(2 * found - norms2)
         if rule == "cosine":
             return np.asarray(found * np.sqrt(inverse_or_zero(norms2)))
         if rule == "kernel":
             return found
-        return np.asarray(found * _weights(self.cloud[:, columns], balanced=rule == "balanced"))
-
-
-def _above_rounding(values: NDArray[Any]) -> FloatArray:
-    """Values whose inverse is finite, zero for all others: narrow kernels are that small at outliers."""
-    return np.where(values > _SMALLEST, values, 0.0).astype(np.float64)
-
-
-def _weights(cloud: NDArray[Any], *, balanced: bool) -> FloatArray:
-    """What values of labelled windows are multiplied by, given those from the cloud; negative ones count as zero.
-
-    Columns are scaled to a largest entry of one first: narrow kernels have columns below the range of single
-    precision, which is enough for all else.
-    """
-    largest = inverse_or_zero(_above_rounding(cloud.max(axis=0)))
-    scaled: NDArray[Any] = np.maximum(cloud * largest, 0.0).astype(np.float32)
-    weights = inverse_or_zero(scaled.mean(axis=0))
-    return np.asarray(largest * (balanced_weights(scaled, weights) if balanced else weights))
+        return weighted(found, cloud_weights(self.cloud[:, columns], balanced=rule == "balanced"))
 
 
 def validate(values: Values, rule: str, views: Views) -> float:
@@ -123,7 +111,6 @@ class Choice:
     def measure(self, views: Views, counts: Sequence[int]) -> dict[str, Any]:
         """Accuracies at test windows in percent: of groups for every number of neighbours, and of windows."""
         ranks = self.values.ranks(self.values.of_test(), self.rule)
-        # Only as many as vote are put in order.
         most = min(max(counts), ranks.shape[1])
         nearest = views.labelled_y[_nearest(ranks, most)]
         row: dict[str, Any] = {"setting": self.setting, "rule": self.rule, "validation": self.score}
@@ -135,10 +122,7 @@ class Choice:
         return row
 
 
-def _nearest(ranks: FloatArray, count: int) -> IntArray:
+def _nearest(ranks: NDArray[Any], count: int) -> IntArray:
     """Columns of the largest entries of each row, largest first; of equal ones the first."""
-    if count == ranks.shape[1]:
-        return largest_columns(ranks, count)
-    some = np.sort(np.argpartition(-ranks, count, axis=1)[:, : count + 1], axis=1)
-    order = largest_columns(np.take_along_axis(ranks, some, axis=1), count)
-    return np.asarray(np.take_along_axis(some, order, axis=1))
+    parts = range(0, len(ranks), _ROWS_AT_ONCE)
+    return np.concatenate([largest_columns(ranks[start : start + _ROWS_AT_ONCE], count) for start in parts])

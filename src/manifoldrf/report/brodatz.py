@@ -11,7 +11,11 @@ from manifoldrf.experiments.record import Record
 from manifoldrf.report._drawing import save_figure
 
 _OWN, _RAW = "MRF", "raw"
-_TITLES = {"plain": "neighbours in features", "balanced": "labelled windows balanced by unlabelled ones"}
+_TITLES = {
+    "plain": "neighbours in features",
+    "share": "values over their mean\nover unlabelled windows",
+    "balanced": "labelled windows share\nthe unlabelled ones equally",
+}
 # Ours is black, raw descriptors are grey; colours of the others stay apart without colour vision.
 _STYLES: dict[str, dict[str, Any]] = {
     _OWN: {"color": "black", "marker": "o", "linewidth": 2.8, "zorder": 5},
@@ -30,7 +34,7 @@ _LABELS = {"Nystrom": "Nyström", "Gaussian": "Gaussian kernel itself", "MRF lea
 
 
 def draw_brodatz(record: Record, path: str | os.PathLike[str]) -> Path:
-    """Two panels, plain and balanced: group accuracy against the number of neighbours, a line for each method.
+    """A panel for each block: group accuracy against the number of neighbours, a line for each method.
 
     Bands are one standard deviation over seeds, of the first method and of raw descriptors. Dotted lines are the
     paper's of these two, where the record has them.
@@ -39,13 +43,13 @@ def draw_brodatz(record: Record, path: str | os.PathLike[str]) -> Path:
     rows = record.tables["by_k"]
     blocks = list(dict.fromkeys(row["block"] for row in rows))
     figure, panels = pyplot.subplots(
-        1, len(blocks), figsize=(4.9 * len(blocks) + 2.4, 4.8), sharey=True, squeeze=False, layout="constrained"
+        1, len(blocks), figsize=(3.9 * len(blocks) + 2.4, 4.8), sharey=True, squeeze=False, layout="constrained"
     )
     counts = sorted({row["k"] for row in rows})
     raw = [row for row in rows if row["method"] == _RAW]
     for axes, block in zip(panels[0], blocks, strict=True):
         here = [row for row in rows if row["block"] == block]
-        # Raw descriptors cannot be balanced; they are in every panel to be compared with.
+        # Raw descriptors cannot be weighted; they are in every panel to be compared with.
         _draw_lines(axes, here if any(row["method"] == _RAW for row in here) else here + raw)
         axes.set_xlabel("neighbours that vote")
         axes.set_xticks(counts)

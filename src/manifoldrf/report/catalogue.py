@@ -278,8 +278,10 @@ ENTRIES = (
         columns=(
             "accuracy: groups recognised with one neighbour, percent, mean over seeds; gap: to raw descriptors on "
             "the same seeds; window: single windows; hindsight: the one best setting by the test windows, on the "
-            "first seeds, no result. plain: neighbours in features; balanced: labelled windows weighted to share "
-            "the unlabelled ones equally. Grids of all methods were laid out on other seeds."
+            "first seeds, no result. plain: neighbours in features, as in the paper; share: values over their "
+            "mean over unlabelled windows; balanced: labelled windows weighted to share the unlabelled ones "
+            "equally. Ranges of all grids were laid out with the test windows of four other seeds in view; "
+            "windows of all seeds come from the same plates."
         ),
         figures={"brodatz": "brodatz:draw_brodatz"},
         hidden={"chosen": frozenset({"in_hindsight"}), "brodatz": frozenset({"seeds"})},
