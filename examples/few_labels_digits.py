@@ -50,7 +50,7 @@ def tuned(model, choices, points, classes, per_class):
 
 
 def spread(images, new, labelled, classes):
-    """Label spreading with its defaults on a graph of ten neighbours, which has no labels to spare for tuning."""
+    """Label spreading with its defaults on a graph of ten neighbours, not tuned as the others are."""
     partial = np.full(len(images), -1)
     partial[labelled] = classes
     with warnings.catch_warnings():

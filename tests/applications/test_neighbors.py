@@ -90,8 +90,26 @@ def test_votes_are_the_predictions_of_each_number_of_neighbours():
 
 
 def test_a_row_does_not_depend_on_the_others():
-    near = fitted("balanced")
-    assert np.array_equal(near.rank(QUERIES)[:7], near.rank(QUERIES[:7]))
+    rng = np.random.default_rng(0)
+    labelled, queries = (
+        rng.random((100, 300)),
+        rng.random((1300, 300)),
+    )  # products of small arrays round alike anyhow
+    near = KernelNeighborsClassifier(ranking="kernel").fit(labelled, np.arange(100) % 7)
+    whole = near.rank(queries)
+    for some in (slice(0, 7), slice(513, 520), slice(1000, 1001)):
+        assert np.array_equal(whole[some], near.rank(queries[some]))
+
+
+def test_labelled_points_that_nothing_sees_are_never_the_nearest():
+    """The cloud sees only the first: values of signed features below zero do not make the second the nearest."""
+    near = KernelNeighborsClassifier(ranking="share").fit(np.eye(2), [0, 1], cloud=[[1.0, -1.0], [2.0, -3.0]])
+    assert near.predict([[-1.0, -5.0]])[0] == 0
+
+
+def test_tiny_values_of_the_kernel_can_be_weighed():
+    tiny = KernelNeighborsClassifier(ranking="balanced").fit(1e-120 * LABELLED, LABELS, cloud=1e-120 * CLOUD)
+    assert np.array_equal(tiny.predict(QUERIES), fitted("balanced").predict(QUERIES))
 
 
 BAD = [

@@ -331,10 +331,22 @@ def test_a_new_point_has_the_local_bandwidth_that_a_node_would_have():
     np.testing.assert_allclose(found[reached - 1], np.exp(-(gaps**2) / width), rtol=1e-12)
 
 
-def test_local_bandwidths_of_coincident_points_are_refused():
+def test_points_that_coincide_with_many_others_have_a_typical_local_bandwidth():
     points = np.concatenate([np.zeros((9, 2)), cloud(30, 2)])
-    with pytest.raises(ValueError, match=r"`bandwidth` must be 'median' or a number where many points coincide"):
-        knn_graph(points, n_neighbors=8, bandwidth="local")
+    with pytest.warns(GraphWarning, match="9 points coincide"):
+        graph = knn_graph(points, n_neighbors=12, bandwidth="local")
+    widths = np.sort(cdist(points, points), axis=1)[:, 7]
+    np.testing.assert_allclose(graph.extension.local[:9], np.median(widths[9:]), rtol=1e-12)
+    with pytest.raises(ValueError, match="`bandwidth` must be a positive number where most neighbours coincide"):
+        knn_graph(np.repeat([[0.0], [1.0]], 9, axis=0), n_neighbors=8, bandwidth="local")
+
+
+def test_at_a_node_a_query_has_the_local_bandwidth_of_the_node():
+    points = cloud(80, 4)
+    graph = knn_graph(points, n_neighbors=10, bandwidth="local", self_loops=True)
+    rows, dense = graph.extend(points).toarray(), graph.affinity.toarray()
+    reached = rows > 0  # the graph also has the edges of those that have the node in their lists
+    np.testing.assert_allclose(rows[reached], dense[reached], rtol=1e-12)
 
 
 def test_median_bandwidth_is_the_median_of_the_squares():

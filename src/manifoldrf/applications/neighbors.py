@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from manifoldrf._validation import FloatArray, IntArray, check_integer, check_option, reject
+from manifoldrf.features._notices import warn_user
 from manifoldrf.features._products import blas_library, product
 
 __all__ = ["KernelNeighborsClassifier"]
@@ -40,6 +41,8 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
 
     The last two see to it that labelled points in dense regions, which are near to everything, do not take all.
     They assume that labelled points are drawn as the cloud is: a class with twice as many gets twice the share.
+    Points whose features are all zero, as those far from the space are, are as near to one labelled point as to
+    another: their class means nothing.
 
     Parameters
     ----------
@@ -100,6 +103,7 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             check_classification_targets(y)
         check_integer(self.n_neighbors, "n_neighbors", 1, len(y))
         self.classes_, self._labels = np.unique(y, return_inverse=True)
+        self._warn_of_unlabelled()
         self._rows = X
         self._norms2 = _squares(X)
         others = (
@@ -109,6 +113,14 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             reject("cloud", f"features of shape (n, {X.shape[1]}), as those of X", f"shape {others.shape}")
         self.weights_ = self._weigh(others)
         return self
+
+    def _warn_of_unlabelled(self) -> None:
+        """Elsewhere in scikit-learn -1 stands for points without a label."""
+        counts = np.bincount(self._labels)
+        if len(counts) > 2 and self.classes_[0] == -1 and 2 * counts[0] > len(self._labels):
+            warn_user(
+                "-1 is a class like all others here: hand over points without a label as `cloud`.", UserWarning
+            )
 
     def _weigh(self, cloud: Any) -> FloatArray:
         """Weights of the labelled points, with a mean of 1."""

@@ -97,7 +97,8 @@ def covariance_descriptors(
     Returns
     -------
     descriptors : ndarray of shape (n, 15)
-        A row depends on its own window only, bit for bit.
+        A row depends on its own window and the pixels that smoothing and derivatives see around it, not on the
+        other windows, bit for bit.
 
     Raises
     ------
@@ -159,7 +160,7 @@ def dense_corners(shape: tuple[int, int], *, window: int = 32, stride: int = 8) 
     >>> dense_corners((32, 48)).tolist()
     [[0, 0], [0, 8], [0, 16]]
     """
-    if len(shape) != 2:
+    if np.ndim(shape) != 1 or len(shape) != 2:
         reject("shape", "the height and width of an image", shape)
     height, width = (check_integer(length, "shape", 1) for length in shape)
     window = check_integer(window, "window", 1, min(height, width))

@@ -155,6 +155,8 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, dat
 
 def _plates(config: Config, data: Path | None) -> Plates:
     plates = builtin_plates() if data is None else read_plates(data)
+    if len(plates) < 2:
+        reject("--data", "a folder of two textures or more, to be told apart", f"{len(plates)} texture")
     count = len(plates) if config.n_plates is None else min(config.n_plates, len(plates))
     places = np.linspace(0, len(plates) - 1, count).round().astype(int)  # neighbours in the list look alike
     names, images = (tuple(part[place] for place in places) for part in (plates.names, plates.images))

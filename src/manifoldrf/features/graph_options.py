@@ -32,8 +32,6 @@ class GraphOptions(FrozenParams):
         Of a heat graph.
     n_neighbors : int, optional
         Of a graph of neighbours; 8 by default.
-    bandwidth : {"median", "local"} or float, optional
-        Of a graph of neighbours, see :func:`knn_graph`; by default "local" above 5 dimensions, else "median".
     density_correction : float, optional
         Of a graph of neighbours; by default 1 for kernels in the manifold clock, which are to be free of the
         density of the points, and 0 for others.
@@ -43,6 +41,8 @@ class GraphOptions(FrozenParams):
         Intrinsic dimension; estimated when not given.
     metric : AbstractManifold, optional
         Measure distances along it.
+    bandwidth : {"median", "local"} or float, optional
+        Of a graph of neighbours, see :func:`knn_graph`; by default "local" above 3 dimensions, else "median".
 
     Examples
     --------
@@ -57,11 +57,11 @@ class GraphOptions(FrozenParams):
     n_nodes: int | str = "auto"
     n_steps: int | str = "auto"
     n_neighbors: int | None = None
-    bandwidth: str | float | None = None
     density_correction: float | None = None
     weights: Any = "auto"
     dim: int | None = None
     metric: AbstractManifold | None = None
+    bandwidth: str | float | None = None
 
     def __post_init__(self) -> None:
         check_option(self.kind, "kind", KINDS)

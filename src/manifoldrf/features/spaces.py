@@ -12,6 +12,7 @@ from manifoldrf._validation import FloatArray, reject
 from manifoldrf.features.graph_options import GraphOptions
 from manifoldrf.features.proximity import Proximity
 from manifoldrf.features.sources import (
+    FEW_DIMS,
     HEAT_DIM,
     STEPS_BY_DEFAULT,
     Source,
@@ -215,7 +216,8 @@ def _wants_heat(source: Source, kernel: Any) -> bool:
     if options.wants_neighbors:
         return False
     in_steps = isinstance(kernel, AbstractKernel) and not on_manifold_clock(kernel)
-    return not in_steps and source.dim <= HEAT_DIM and len(getattr(source.nodes, "vertices", source.nodes)) > 4
+    most = HEAT_DIM if kernel is not None or source.manifold is not None else FEW_DIMS
+    return not in_steps and source.dim <= most and len(getattr(source.nodes, "vertices", source.nodes)) > 4
 
 
 def _plain_graph(source: Source, kernel: Any, notes: dict[str, str]) -> Graph:
@@ -233,7 +235,7 @@ def _plain_graph(source: Source, kernel: Any, notes: dict[str, str]) -> Graph:
         in_steps = isinstance(kernel, AbstractKernel) and not on_manifold_clock(kernel)
         correction = 0.0 if in_steps else 1.0
     # In many dimensions the density varies over orders of magnitude, and one width isolates a quarter of the nodes.
-    bandwidth = options.bandwidth or ("local" if source.dim > HEAT_DIM else "median")
+    bandwidth = options.bandwidth or ("local" if source.dim > FEW_DIMS else "median")
     graph = knn_graph(
         source.nodes if source.mesh is None else source.mesh.vertices,
         n_neighbors=options.n_neighbors,

@@ -32,6 +32,8 @@ def gaussian_step(s2: float, reach: float, dim: int, curvature: float) -> tuple[
     density = sine(r) ** (dim - 1) * np.exp(-((r / unit) ** 2) / s2) * WEIGHTS
     total = float(density.sum())
     change = 2.0 * float(density @ sine(0.5 * r) ** 2) / total  # |mean of cos d - 1| without cancellation
+    if not change < (1.0 if curvature > 0 else math.inf):  # spread over the whole sphere, or out of range
+        return math.nan, math.nan
     time = -math.log1p(-change) if curvature > 0 else math.log1p(change)
     mass = unit_sphere_volume(dim - 1) * 0.5 * longest * total / unit**dim
     return mass, time / (dim * unit**2)

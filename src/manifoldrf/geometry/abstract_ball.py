@@ -17,6 +17,8 @@ from manifoldrf.geometry._point_sets import (
 )
 from manifoldrf.geometry.abstract_manifold import AbstractManifold
 
+_FADED = 60.0  # e^-60 of the intensity inside: no node is there
+
 
 class AbstractBall(AbstractManifold):
     """A space that looks alike from everywhere and has no end, covered by a geodesic ball around its origin.
@@ -69,6 +71,7 @@ class AbstractBall(AbstractManifold):
 
     def _radial_integral(self, rho: FloatArray, inner: float, decay: float) -> FloatArray:
         """Integral of stretch^(dim - 1) times an intensity from 0 to each rho, in two pieces: it has a kink."""
+        rho = np.minimum(rho, self._end(inner, decay))
         split = np.minimum(rho, inner)
         return self._piece(np.zeros_like(rho), split, inner, decay) + self._piece(split, rho, inner, decay)
 
@@ -80,7 +83,8 @@ class AbstractBall(AbstractManifold):
 
     def _radii(self, u: FloatArray, inner: float, decay: float) -> FloatArray:
         """Radii below which the ball holds the fractions u of an intensity."""
-        table = np.linspace(0.0, self.radius, 1025)[1:]
+        end = self._end(inner, decay)
+        table = np.linspace(0.0, end, 1025)[1:]
         held = self._radial_integral(table, inner, decay)
         # The dim-th root of the volume is almost linear in the radius, so that the table starts Newton close by.
         target, root = u * held[-1], 1.0 / self.dim
@@ -88,7 +92,11 @@ class AbstractBall(AbstractManifold):
         for _ in range(3):
             slope = self._stretch(rho) ** (self.dim - 1) * self._intensity(rho, inner, decay)
             rho = rho - (self._radial_integral(rho, inner, decay) - target) / slope
-        return np.asarray(np.clip(rho, 0.0, self.radius))
+        return np.asarray(np.clip(rho, 0.0, end))
+
+    def _end(self, inner: float, decay: float) -> float:
+        """Radius beyond which an intensity is too small to be integrated."""
+        return self.radius if decay == 0 else min(self.radius, inner + _FADED / decay)
 
     def _even(self, u: FloatArray, inner: float, decay: float) -> FloatArray:
         """Points of the cube (0, 1)^dim carried to the ball, with an intensity."""

@@ -64,7 +64,8 @@ def knn_graph(
     bandwidth : {"median", "local"} or float, default="median"
         "median" takes the median squared distance to a neighbour. "local" takes as s_i the distance to the 7th
         neighbour (Zelnik-Manor and Perona), or to the last where there are fewer: for clouds whose density varies
-        over orders of magnitude, as that of descriptors in many dimensions does.
+        over orders of magnitude, as that of descriptors in many dimensions does. Points that coincide with so many
+        others have the median width.
     self_loops : bool, default=False
         Whether a node is also joined to itself (with affinity 1, before the density correction).
     density_correction : float or array-like of shape (n,), default=0.0
@@ -214,12 +215,11 @@ def _check_bandwidth(bandwidth: str | float, distances: FloatArray) -> float:
 
 
 def _check_local(distances: FloatArray) -> FloatArray:
-    """A width for every point, none of them zero."""
+    """A width for every point; one that coincides with so many others has that of a typical point."""
     local = local_widths(distances)
-    if not local.all():
-        rule = "'median' or a number where many points coincide (or drop them: numpy.unique(points, axis=0))"
-        reject("bandwidth", rule, f"'local' and a width of 0 at point {int(np.argmin(local))}")
-    return local
+    if not local.any():
+        reject("bandwidth", "a positive number where most neighbours coincide", "widths of 0")
+    return np.where(local > 0, local, np.median(local[local > 0]))
 
 
 def _gaussian_union(distances: FloatArray, columns: IntArray, width: float) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from manifoldrf._validation import FloatArray
+from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.geometry._cells import heat_steps
 from manifoldrf.geometry.manifolds import FlatTorus
 from manifoldrf.geometry.meshes import MeshSample, TriangleMesh
@@ -56,7 +56,7 @@ class NeighborExtension(AbstractExtension):
         """CSR array of shape (len(queries), n_nodes)."""
         distances, columns = self.search.knn(queries, self.n_neighbors)
         if self.local is not None:
-            distances = locally_scaled(distances, local_widths(distances), self.local[columns])
+            distances = locally_scaled(distances, self._widths(distances, columns), self.local[columns])
         weights = np.exp(-(distances**2) / self.bandwidth)  # (q, k)
         if self.density is not None:
             local = self.density[columns]
@@ -64,6 +64,11 @@ class NeighborExtension(AbstractExtension):
             weights = _divide(weights, local * own[:, None])
         indptr = np.arange(len(queries) + 1) * self.n_neighbors
         return _csr(weights.ravel(), columns.ravel(), indptr, len(self.search.points))
+
+    def _widths(self, distances: FloatArray, columns: IntArray) -> FloatArray:
+        """Widths (q,) of new points, where each has its own; at a node that of the node."""
+        nodes: Any = self.local
+        return np.where(distances[:, 0] > 0, local_widths(distances), nodes[columns[:, 0]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +195,7 @@ def local_widths(distances: FloatArray) -> FloatArray:
 
 def locally_scaled(distances: FloatArray, own: FloatArray, others: FloatArray) -> FloatArray:
     """Distances (q, k) over the geometric mean of the widths of both ends: own (q,), others (q, k)."""
-    # One root after the other: the product of two tiny widths would vanish. A point on top of many nodes has none.
+    # One root after the other: the product of two tiny widths would vanish.
     return _divide(distances, np.sqrt(own)[:, None] * np.sqrt(others))
 
 

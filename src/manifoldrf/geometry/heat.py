@@ -224,9 +224,12 @@ def _calibrated(space: _Space, step_time: float) -> tuple[float, float]:
     for _ in range(_CLOCK_ROUNDS):
         mass, found = metric._gaussian_step(s2, step_reach(s2, space.dim))
         if abs(found - step_time) <= _CLOCK_TOLERANCE * step_time:
+            return s2, mass
+        if not 0 < found < np.inf:
             break
         s2 *= step_time / found
-    return s2, mass
+    rule = f"more, of at most a tenth of the squared radius of curvature each, along {metric}"
+    reject("n_steps", rule, f"steps of {step_time:.3g}, which no Gaussian lasts")
 
 
 def _choose_steps(space: _Space, t: float) -> int:

@@ -237,7 +237,8 @@ class HyperbolicSpace(AbstractBall):
         return np.asarray(np.tanh(0.5 * rho))
 
     def _depth(self, points: FloatArray) -> FloatArray:
-        return np.asarray(2.0 * np.arctanh(norm(points)))
+        # At the largest radii the norm of a point rounds to 1.
+        return np.asarray(2.0 * np.arctanh(np.minimum(norm(points), np.nextafter(1.0, 0.0))))
 
     def _move(self, x: FloatArray, v: FloatArray) -> FloatArray:
         length = norm(v)[..., None]

@@ -12,6 +12,7 @@ __all__ = ["spd_to_vectors", "vectors_to_spd"]
 # Rounding of covariances leaves them symmetric to about 1e-15 of the largest entry; matrices of printed numbers
 # to 1e-10 of it or so. More is another matrix.
 _ASYMMETRY = 1e-9
+_ASYMMETRY_SINGLE = 1e-5  # a hundred roundings
 # Eigenvalues are found to about d * 2.2e-16 of the largest: a smaller one may as well be 0, and its log is noise.
 _ROUNDING = float(np.finfo(np.float64).eps)
 # exp of more than 709 overflows, and of less than -708 loses digits.
@@ -127,11 +128,17 @@ def _check_matrices(matrices: ArrayLike) -> FloatArray:
     flat = check_points(np.reshape(matrices, (shape[0], -1)), "matrices")  # one matrix in each row
     array = flat.reshape(shape)
     skew = np.abs(array - array.swapaxes(1, 2)).max(axis=(1, 2))
-    bad = np.flatnonzero(skew > _ASYMMETRY * np.abs(array).max(axis=(1, 2)))
+    bad = np.flatnonzero(skew > _asymmetry(matrices) * np.abs(array).max(axis=(1, 2)))
     if len(bad):
         text = f"entries that differ by {skew[bad[0]]:.3g} from their mirror images in matrix {bad[0]}"
-        reject("matrices", "symmetric", text)
+        reject("matrices", "symmetric; (A + A.T) / 2 is", text)
     return array
+
+
+def _asymmetry(matrices: ArrayLike) -> float:
+    """How far from symmetric matrices may be: more in single precision."""
+    single = np.asarray(matrices).dtype in (np.float32, np.float16)
+    return _ASYMMETRY_SINGLE if single else _ASYMMETRY
 
 
 def _check_positive(values: FloatArray) -> None:
