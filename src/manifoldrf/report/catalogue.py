@@ -302,11 +302,11 @@ ENTRIES = (
             "recipe stand beside."
         ),
         columns=(
-            "error: relative Frobenius error after least-squares alignment, at nodes, mean over seeds (spread: "
-            "its deviation); unaligned: without; scale: the factor of the alignment; new points: at points that "
-            "are no nodes; rmse: in 1e-3; fixed nodes, iid: other layouts; walks: the paper's recipe, reduced. "
-            "calibration: time of a step over the right one, weight of the inner ball over its volume. "
-            "exhaustion: resolution and truncation add up to the estimate."
+            "error: relative Frobenius error after least-squares alignment, at nodes, mean over seeds; unaligned: "
+            "without; scale: the factor of the alignment; new points: at points that are no nodes; rmse: in 1e-3; "
+            "fixed nodes, iid: other layouts; walks: the paper's recipe, reduced. calibration: time of a step "
+            "over the right one, weight of the inner ball over its volume. exhaustion: resolution and truncation "
+            "add up to the estimate."
         ),
         figures={
             "hyperbolic_radii": "hyperbolic:draw_radii",
@@ -314,8 +314,10 @@ ENTRIES = (
             "hyperbolic_slice": "hyperbolic:draw_slice",
         },
         hidden={
-            "radii": frozenset({"spread", "new_unaligned", "walks_new_points", "walks_seconds", "inside"}),
-            "recipes": frozenset({"new_unaligned", "inside", "nodes"}),
+            "radii": frozenset(
+                {"spread", "new_unaligned", "walks_new_points", "walks_rmse", "walks_seconds", "inside", "seconds"}
+            ),
+            "recipes": frozenset({"new_unaligned", "inside", "nodes", "rmse", "seconds"}),
         },
     ),
     Entry(
@@ -328,10 +330,11 @@ ENTRIES = (
             "alone; with one label defaults stand. A scan is then damaged until all methods fail."
         ),
         columns=(
-            "seen: accuracy at points without a label that were there in the fit; new: at points kept from all "
-            "methods; spread: standard deviation over draws of labels; hindsight: the best single setting at new "
-            "points, chosen by the answers. losses: the better of ours against the best other; error: standard "
-            "error of the lead over draws; even: within two of them. noise over the spacing of the points, "
+            "losses: accuracy of the better of ours and of the best other method at points kept from all of them, "
+            "the lead, and its standard error over draws of labels; even: within two of them. clouds: numbers of "
+            "points seen in the fit and kept, of classes, settings tried. accuracy and sweep (drawn, and in the "
+            "record): seen and new: accuracies at points of the fit without a label and at kept ones; hindsight: "
+            "the best single setting at new points, chosen by the answers; noise over the spacing of the points, "
             "outliers for each point."
         ),
         figures={"few_labels": "few_labels:draw_accuracy", "few_labels_damage": "few_labels:draw_damage"},
