@@ -27,23 +27,8 @@ def _record(*, with_paper=True):
 
 
 @pytest.fixture
-def drawn(monkeypatch, tmp_path):
-    """Draw, and keep the figure that would have been closed."""
-    kept = []
-
-    def keep(figure, path):
-        kept.append(figure)
-        return path
-
-    monkeypatch.setattr(ambient, "save_figure", keep)
-
-    def draw(record):
-        draw_ambient(record, tmp_path / "ambient.png")
-        return kept[-1]
-
-    yield draw
-    for figure in kept:
-        pyplot.close(figure)
+def drawn(keep_figures):
+    return keep_figures(ambient, draw_ambient)
 
 
 @pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])

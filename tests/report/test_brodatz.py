@@ -22,23 +22,8 @@ def _record(*, with_paper=True, spread=2.0):
 
 
 @pytest.fixture
-def drawn(monkeypatch, tmp_path):
-    """Draw, and keep the figure that would have been closed."""
-    kept = []
-
-    def keep(figure, path):
-        kept.append(figure)
-        return path
-
-    monkeypatch.setattr(brodatz, "save_figure", keep)
-
-    def draw(record):
-        draw_brodatz(record, tmp_path / "brodatz.png")
-        return kept[-1]
-
-    yield draw
-    for figure in kept:
-        pyplot.close(figure)
+def drawn(keep_figures):
+    return keep_figures(brodatz, draw_brodatz)
 
 
 @pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])

@@ -39,6 +39,11 @@ def save_figure(figure: Any, path: str | os.PathLike[str], dpi: int = 150) -> Pa
     return target
 
 
+def legend_beside(figure: Any, axes: Any) -> None:
+    """The legend of one panel, to the right of all of them."""
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=9)
+
+
 def draw_edges(axes: Any, points: FloatArray, edges: Any, strength: float = 1.0) -> None:
     """Edges that face the viewer dark, those behind light."""
     art3d = require("mpl_toolkits.mplot3d.art3d", "viz")

@@ -6,7 +6,7 @@ from typing import Any
 
 from manifoldrf._optional import require
 from manifoldrf.experiments.record import Record
-from manifoldrf.report._drawing import TITLES, save_figure
+from manifoldrf.report._drawing import TITLES, legend_beside, save_figure
 
 _OWN = "MRF"
 _LABELS = {_OWN: "MRF: features of the surface", "Nystrom": "Nyström"}
@@ -48,8 +48,7 @@ def draw_ambient(record: Record, path: str | os.PathLike[str]) -> Path:
     for axes in panels[:, 0]:
         axes.set_ylabel("relative error of the kernel, aligned")
     panels[0][0].plot([], [], color="0.5", linewidth=1.1, linestyle=":", label="best Gaussian kernel itself")
-    handles, labels = panels[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
+    legend_beside(figure, panels[0][0])
     return save_figure(figure, path)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from manifoldrf._optional import require
 from manifoldrf.experiments.record import Record
-from manifoldrf.report._drawing import save_figure
+from manifoldrf.report._drawing import legend_beside, save_figure
 
 _OWN, _RAW = "MRF", "raw"
 _TITLES = {
@@ -59,8 +59,7 @@ def draw_brodatz(record: Record, path: str | os.PathLike[str]) -> Path:
         _draw_paper(axes, rows)
     panels[0][0].set_ylabel("groups recognised, percent")
     panels[0][0].set_ylim(bottom=0)
-    handles, labels = panels[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
+    legend_beside(figure, panels[0][0])
     return save_figure(figure, path)
 
 
