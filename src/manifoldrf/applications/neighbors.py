@@ -149,7 +149,7 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             return np.asarray(2 * values - self._norms2 - _squares(X)[:, None])
         if self.ranking == "cosine":
             lengths = np.sqrt(_squares(X))[:, None] * np.sqrt(self._norms2)
-            return np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0)
+            return np.asarray(np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0))
         return weighted(values, self.weights_) if self.ranking in _OF_CLOUD else values
 
     def votes(self, X: Any, counts: Sequence[int]) -> NDArray[Any]:
