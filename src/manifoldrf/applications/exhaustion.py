@@ -29,14 +29,14 @@ __all__ = ["Exhaustion", "ExhaustionRow", "exhaustion"]
 # Steps of the heat graph. In a space that looks alike everywhere wide steps lose little, and they reach most nodes:
 # of 4, 6, 8 and 12 steps on H^2, H^3, R^2 and R^3, 4 were the best in most balls; 6 were up to 15 % better after
 # alignment and 27 % on the absolute scale in others, at more than twice the time.
-_STEPS = 4
+STEPS = 4
 # Share by which a step may last longer or shorter than in flat space. H^2, t = 2: 4 steps last .17 too long, and
 # the kernel is .037 off where more nodes change it by .014; with 8 steps it is .006 off.
 _BENT, _MOST_STEPS = 0.1, 64
 _FOOTPRINT = 60.0  # nodes wanted in the footprint of a step, by default; .006 to .02 of error
 # Rounds in which nodes push each other apart. Errors with 0, 4, 8, 16 and 32: .011, .009, .007, .006, .005 on H^2
 # (800 nodes), .038, .021, .018, .016, .016 on H^3 (2000); each round costs a search for neighbours.
-_RELAXATION = 8
+RELAXATION = 8
 _MOST_NODES = 20_000  # by default: features of all nodes are dense
 # Depth, in units of sqrt(t), of the shell below the rim. What a kernel loses at the rim is about what anchors of
 # this shell hold of it: .7 to 1.8 times, in balls of H^2, H^3, R^2 and R^3 where the rim costs .004 to .45; .4
@@ -232,7 +232,7 @@ def exhaustion(
 
 
 def local_features(
-    ball: AbstractBall, n: int, t: float, *, inner: float, relaxation: int = _RELAXATION, seed: int | None = None
+    ball: AbstractBall, n: int, t: float, *, inner: float, relaxation: int = RELAXATION, seed: int | None = None
 ) -> ManifoldRandomFeatures:
     """Features of the heat kernel from n nodes of a ball, most of them in and near its inner ball.
 
@@ -277,7 +277,7 @@ def _check(space: Any, radii: Sequence[float], inner: float) -> list[float]:
 
 def _steps(ball: AbstractBall, t: float) -> int:
     """Few wide steps, but none so wide that curvature bends it: no number of nodes would show that error."""
-    steps = _STEPS
+    steps = STEPS
     while steps < _MOST_STEPS:
         s2 = 4 * t / steps
         lasts = ball._gaussian_step(s2, step_reach(s2, ball.dim))[1]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from manifoldrf._validation import FloatArray
+from manifoldrf.applications.exhaustion import RELAXATION, STEPS
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.graph_options import GraphOptions
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
@@ -20,9 +21,7 @@ from manifoldrf.geometry.manifolds import HyperbolicSpace
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import align, errors_of, relative_error
 
-STEPS = 4  # of heat graphs; see `exhaustion`
 NEIGHBORS = 8  # of graphs of neighbours: the paper's, and of 8, 16 and 32 the best on even nodes
-ROUNDS = 8  # of relaxation
 _UNIT = 1e-3  # of the root mean squared error, as in the paper
 
 
@@ -45,7 +44,7 @@ class Recipe:
 
     def nodes(self, ball: HyperbolicSpace, n: int, inner: float, seed: int | None) -> GradedPoints:
         """Nodes of a ball."""
-        rounds = ROUNDS if self.relaxed else 0
+        rounds = RELAXATION if self.relaxed else 0
         return graded_points(ball, n, inner=inner, scatter=self.points, relaxation=rounds, seed=seed)
 
     def fit(self, ball: HyperbolicSpace, nodes: GradedPoints, t: float, inner: float) -> ManifoldRandomFeatures:

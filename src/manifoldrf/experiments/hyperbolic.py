@@ -17,11 +17,9 @@ import numpy as np
 
 from manifoldrf._random import generator
 from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_real, reject
-from manifoldrf.applications.exhaustion import exhaustion, local_features
+from manifoldrf.applications.exhaustion import RELAXATION, STEPS, exhaustion, local_features
 from manifoldrf.experiments._hyperbolic_recipes import (
     RECIPES,
-    ROUNDS,
-    STEPS,
     PaperRecipe,
     Recipe,
     errors_at,
@@ -139,11 +137,16 @@ def run(config: Config, progress: Progress = lambda what, done, total: None) -> 
             done += 1
             progress(name, done, total)
     tables["targets"] = _targets(tables)
-    settings = dataclasses.asdict(config) | {"n_steps": STEPS, "rounds_of_relaxation": ROUNDS}
+    settings = dataclasses.asdict(config) | {"n_steps": STEPS, "rounds_of_relaxation": RELAXATION}
     return Record("hyperbolic", settings, tables, time.perf_counter() - start, arrays=bench.slices())
 
 
 _CAUSES = 9  # rows of the table of calibration
+
+
+def _depth(nodes: GradedPoints) -> FloatArray:
+    """Distances from the origin."""
+    return HyperbolicSpace(3)._depth(nodes.points)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +158,7 @@ class _Bench:
     def queries(self, nodes: GradedPoints, seed: int) -> FloatArray:
         """Random nodes of the inner ball, as in the paper."""
         config = self.config
-        inside = np.flatnonzero(2 * np.arctanh(np.linalg.norm(nodes.points, axis=1)) <= config.inner)
+        inside = np.flatnonzero(_depth(nodes) <= config.inner)
         rng = generator(config.seed + seed, "hyperbolic.queries")
         count = min(config.n_queries, len(inside))
         return np.asarray(nodes.points[np.sort(rng.choice(inside, count, replace=False))])
@@ -174,7 +177,7 @@ class _Bench:
         features = recipe.fit(ball, nodes, config.t, config.inner)
         seconds = time.perf_counter() - begin
         fresh = errors_at(features, ball, self.new_points(seed), config.t)
-        inside = int(np.count_nonzero(2 * np.arctanh(np.linalg.norm(nodes.points, axis=1)) <= config.inner))
+        inside = int(np.count_nonzero(_depth(nodes) <= config.inner))
         return errors_at(features, ball, self.queries(nodes, seed), config.t) | {
             "new_points": fresh["error"],
             "new_unaligned": fresh["unaligned"],
@@ -256,7 +259,7 @@ class _Bench:
 
     def _cause(self, cause: str, nodes: GradedPoints, features: ManifoldRandomFeatures) -> dict[str, Any]:
         config, ball = self.config, HyperbolicSpace(3, self.config.radii[-1])
-        inside = 2 * np.arctanh(np.linalg.norm(nodes.points, axis=1)) <= config.inner
+        inside = _depth(nodes) <= config.inner
         volume = float(nodes.weights[inside].sum() / ball.ball(config.inner).volume)
         found = errors_at(features, ball, self.new_points(0), config.t)
         shown = {name: found[name] for name in ("scale", "error", "unaligned")}
@@ -313,7 +316,7 @@ def _gaussian_time(ball: HyperbolicSpace, s2: float) -> float:
 def _pushed_outwards(ball: HyperbolicSpace, nodes: GradedPoints, inner: float) -> GradedPoints:
     """Nodes that pushed each other apart and did not get back their radii, with weights of the stated intensity."""
     points = nodes.points
-    for _ in range(ROUNDS):
+    for _ in range(RELAXATION):
         points = push_apart(ball, points, nodes.weights)
     depth = ball._depth(points)
     return GradedPoints(
