@@ -174,7 +174,7 @@ def test_manifolds_and_kernels_come_back_equal(tmp_path, value):
     assert_same(value, loaded)
 
 
-@pytest.mark.parametrize("value", OBJECTS[6:12] + OBJECTS[14:], ids=repr)
+@pytest.mark.parametrize("value", OBJECTS[7:13] + OBJECTS[15:], ids=repr)
 def test_loaded_kernels_have_the_same_coefficients(tmp_path, value):
     loaded = round_trip(tmp_path, value=value)["value"]
     assert_same(value.coefficients(20), loaded.coefficients(20))
