@@ -14,7 +14,7 @@ from manifoldrf.fields._selection import nearest_along_edges
 from manifoldrf.fields.anchors import edges_of, farthest_anchors
 from manifoldrf.geometry.builders import mesh_graph
 from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.geometry.spd import spd_to_vectors
+from manifoldrf.geometry.spd import spd_to_vectors, upper_entries
 
 OUTLIER = -1  # label of a point that belongs to no class, and is not counted
 _NEW = 4  # every fourth point is kept from all methods
@@ -109,9 +109,7 @@ def photographs(seed: int = 0, largest: int | None = None) -> Cloud:
 def plain_photographs(seed: int = 0, largest: int | None = None) -> Cloud:
     """The same covariances as they are: the distance is that of their entries."""
     matrices, classes = window_covariances()
-    rows, columns = np.triu_indices(matrices.shape[1])
-    entries = matrices[:, rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))
-    same = _split("photographs", entries, classes, seed, largest)
+    same = _split("photographs", upper_entries(matrices), classes, seed, largest)
     return Cloud("photographs, plain", same.seen, same.classes, same.new, same.new_classes)
 
 

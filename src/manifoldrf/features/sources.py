@@ -128,7 +128,7 @@ def _default_time(sampling: Sampling, source: Source) -> float:
     """A heat time that the nodes can resolve, that few features can carry, and that sees the shape of the space."""
     dim, volume = sampling.dim, sampling.volume
     resolved = 2 / np.pi * (_NODES_OF_A_WIDTH * volume / sampling.n) ** (2 / dim)
-    carried = (volume / _FEATURES_BY_DEFAULT) ** (2 / dim)
+    carried = _spacing2(sampling)
     points = source.nodes if source.mesh is None else source.mesh.vertices
     extent2 = float((np.ptp(points, axis=0) ** 2).sum())
     t = float(min(max(resolved, carried), _WIDEST * extent2))
@@ -139,8 +139,12 @@ def carried_steps(graph: Graph, source: Source) -> float:
     """Steps of the kernel by default: the paper's, or in many dimensions as many as few features can carry."""
     if source.dim <= FEW_DIMS or graph.n_nodes <= 2 * _FEATURES_BY_DEFAULT:
         return STEPS_BY_DEFAULT
-    spacing2 = (source.sampling.volume / _FEATURES_BY_DEFAULT) ** (2 / source.dim)
-    return max(STEPS_BY_DEFAULT, float(spacing2) / (_CARRIED**2 * graph.time(1.0, source.dim)))
+    return max(STEPS_BY_DEFAULT, _spacing2(source.sampling) / (_CARRIED**2 * graph.time(1.0, source.dim)))
+
+
+def _spacing2(sampling: Sampling) -> float:
+    """Squared spacing of as many anchors as there are by default."""
+    return float((sampling.volume / _FEATURES_BY_DEFAULT) ** (2 / sampling.dim))
 
 
 def _function_time(function: Any, source: Source) -> float:

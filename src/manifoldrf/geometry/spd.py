@@ -66,8 +66,7 @@ def spd_to_vectors(matrices: ArrayLike, *, ridge: float = 0.0) -> FloatArray:
     values += ridge  # the eigenvectors stay
     _check_positive(values)
     logs = (vectors * np.log(values)[:, None, :]) @ vectors.swapaxes(1, 2)  # (n, d, d)
-    rows, columns = np.triu_indices(array.shape[1])
-    return np.asarray(logs[:, rows, columns] * _scales(rows != columns), dtype=np.float64)
+    return upper_entries(logs)
 
 
 def vectors_to_spd(vectors: ArrayLike) -> FloatArray:
@@ -105,6 +104,12 @@ def vectors_to_spd(vectors: ArrayLike) -> FloatArray:
         reject("vectors", f"logarithms with eigenvalues up to {_LARGEST_LOG:g} in size", text)
     matrices = (basis * np.exp(values)[:, None, :]) @ basis.swapaxes(1, 2)
     return np.asarray((matrices + matrices.swapaxes(1, 2)) / 2, dtype=np.float64)
+
+
+def upper_entries(matrices: FloatArray) -> FloatArray:
+    """Symmetric matrices (n, d, d) as vectors (n, d (d + 1) / 2) whose distance is that of the Frobenius norm."""
+    rows, columns = np.triu_indices(matrices.shape[1])
+    return np.asarray(matrices[:, rows, columns] * _scales(rows != columns), dtype=np.float64)
 
 
 def _scales(off_diagonal: NDArray[np.bool_]) -> FloatArray:

@@ -39,9 +39,9 @@ def save_figure(figure: Any, path: str | os.PathLike[str], dpi: int = 150) -> Pa
     return target
 
 
-def legend_beside(figure: Any, axes: Any) -> None:
-    """The legend of one panel, to the right of all of them."""
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=9)
+def legend_beside(figure: Any, handles: Any, labels: Any) -> None:
+    """One legend for all panels, to the right of them."""
+    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
 
 
 def draw_edges(axes: Any, points: FloatArray, edges: Any, strength: float = 1.0) -> None:

@@ -48,7 +48,7 @@ def draw_ambient(record: Record, path: str | os.PathLike[str]) -> Path:
     for axes in panels[:, 0]:
         axes.set_ylabel("relative error of the kernel, aligned")
     panels[0][0].plot([], [], color="0.5", linewidth=1.1, linestyle=":", label="best Gaussian kernel itself")
-    legend_beside(figure, panels[0][0])
+    legend_beside(figure, *panels[0][0].get_legend_handles_labels())
     return save_figure(figure, path)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from manifoldrf._optional import require
 from manifoldrf._validation import FloatArray
 from manifoldrf.experiments.record import Record
-from manifoldrf.report._drawing import DIFFERENCES, TITLES, VIEW, draw_field, frame, save_figure
+from manifoldrf.report._drawing import DIFFERENCES, TITLES, VIEW, draw_field, frame, legend_beside, save_figure
 
 _OWN = "MRF"
 _TITLES = dict(TITLES) | {
@@ -60,7 +60,7 @@ def draw_attention(record: Record, path: str | os.PathLike[str]) -> Path:
         axes.set_xlabel("number of sources")
     for axes in panels[:, 0]:
         axes.set_ylabel("mean squared error (signals have variance 1)")
-    figure.legend(*_legend(panels[0][0]), loc="outside right center", frameon=False, fontsize=9)
+    legend_beside(figure, *_legend(panels[0][0]))
     return save_figure(figure, path)
 
 

@@ -59,7 +59,7 @@ def draw_brodatz(record: Record, path: str | os.PathLike[str]) -> Path:
         _draw_paper(axes, rows)
     panels[0][0].set_ylabel("groups recognised, percent")
     panels[0][0].set_ylim(bottom=0)
-    legend_beside(figure, panels[0][0])
+    legend_beside(figure, *panels[0][0].get_legend_handles_labels())
     return save_figure(figure, path)
 
 

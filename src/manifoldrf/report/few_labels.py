@@ -8,7 +8,7 @@ import numpy as np
 
 from manifoldrf._optional import require
 from manifoldrf.experiments.record import Record
-from manifoldrf.report._drawing import save_figure
+from manifoldrf.report._drawing import legend_beside, save_figure
 
 # Ours are black; colours of the others stay apart without colour vision. Dashes are methods of the space around.
 _STYLES: dict[str, dict[str, Any]] = {
@@ -88,4 +88,4 @@ def _legend(figure: Any, panels: Any) -> None:
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
-    figure.legend(found.values(), found.keys(), loc="outside right center", frameon=False, fontsize=9)
+    legend_beside(figure, found.values(), found.keys())
