@@ -9,9 +9,12 @@ from typing import Any
 
 
 @contextmanager
-def thread_pool(n_jobs: int) -> Iterator[ThreadPoolExecutor]:
-    """A pool that drops what has not begun when the block is left by an error or Ctrl-C."""
-    pool = ThreadPoolExecutor(n_jobs)
+def thread_pool(n_jobs: int, initializer: Callable[[], Any] | None = None) -> Iterator[ThreadPoolExecutor]:
+    """A pool that drops what has not begun when the block is left by an error or Ctrl-C.
+
+    Each thread calls the initializer before its first work.
+    """
+    pool = ThreadPoolExecutor(n_jobs, initializer=initializer)
     try:
         yield pool
     finally:

@@ -452,6 +452,21 @@ def test_weights_do_not_depend_on_the_number_of_threads(data):
         np.testing.assert_array_equal(first, second)
 
 
+def test_the_first_product_of_a_new_thread_is_not_shared_among_threads():
+    """Torch tells a new thread late how many threads products may have: its first one was rounded otherwise."""
+    rng = torch.Generator().manual_seed(0)
+    inputs, errors = (torch.randn(168, columns, generator=rng) for columns in (7, 128))
+    alone = inputs.t() @ errors
+    torch.set_num_threads(2)
+    try:
+        for _ in range(20):
+            with _training._threads(2, "cpu") as each:
+                found = list(each(lambda _: inputs.t() @ errors, range(4)))
+            assert all(torch.equal(product, alone) for product in found)
+    finally:
+        torch.set_num_threads(1)
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_torch_has_its_threads_back_after_a_training(data, fails):
     def progress(what, done, total):
