@@ -10,6 +10,7 @@ from scipy.spatial.transform import Rotation
 
 from manifoldrf import (
     DiffusionKernel,
+    Ellipsoid,
     FeatureWarning,
     FlatTorus,
     Graph,
@@ -18,6 +19,7 @@ from manifoldrf import (
     HyperbolicSpace,
     ManifoldRandomFeatures,
     MaternKernel,
+    MobiusStrip,
     PowerKernel,
     Sphere,
     Torus,
@@ -25,8 +27,10 @@ from manifoldrf import (
     knn_graph,
     mesh_graph,
 )
+from manifoldrf._random import Streams
 from manifoldrf.features import fitting
 from manifoldrf.features.sources import carried_steps, source_of
+from manifoldrf.features.spaces import prepare_space
 
 T = 0.1
 HEAT = HeatKernel(T)
@@ -85,6 +89,15 @@ def test_heat_kernel_of_a_torus_preserves_mass():
     values = model.kernel(torus.sample(20, seed=0), torus.sample(4000, seed=1)) * torus.volume
     band = values.std(axis=1) / np.sqrt(4000)
     assert (np.abs(values.mean(axis=1) - 1) < 6 * band + 0.02).all()
+
+
+@pytest.mark.parametrize("n_nodes", [500, 611, 2027])
+@pytest.mark.parametrize("manifold", [Torus(), MobiusStrip(), Ellipsoid()], ids=lambda space: type(space).__name__)
+def test_grids_that_have_not_the_number_asked_for_have_their_weights(manifold, n_nodes):
+    """A grid of rings has whole rings: a few more nodes or less than were asked for."""
+    space = prepare_space(manifold, HeatKernel(0.1), GraphOptions(n_nodes=n_nodes), Streams.from_seed(0), 1)
+    np.testing.assert_array_equal(space.graph.points, manifold.grid(n_nodes))
+    assert space.graph.weights.sum() == pytest.approx(manifold.volume, rel=0.02)
 
 
 @pytest.mark.slow

@@ -48,6 +48,7 @@ class Source:
     options: GraphOptions
     manifold: AbstractManifold | None = None
     n_jobs: int = 1
+    n_asked: int = 0  # nodes that a manifold was asked for; grids of some have a few more or less
 
     @property
     def mesh(self) -> TriangleMesh | None:
@@ -79,7 +80,7 @@ def source_of(space: Any, kernel: Any, options: GraphOptions, n_jobs: int) -> So
         return Source(space, 2, options, n_jobs=n_jobs)
     if isinstance(space, AbstractManifold):
         n = options.n_nodes if isinstance(options.n_nodes, int) else _nodes_for(space, kernel)
-        return Source(space.grid(n), space.dim, options, space, n_jobs)
+        return Source(space.grid(n), space.dim, options, space, n_jobs, n)
     points = np.array(check_points(space, "X", min_rows=2))
     if isinstance(options.n_nodes, int) and options.n_nodes < len(points):
         if options.metric is not None or not isinstance(options.weights, str):

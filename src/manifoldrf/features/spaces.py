@@ -191,7 +191,7 @@ def _build_by_options(
     source, kept = thinned(source, t, notes)
     weights = options.weights if kept is None or isinstance(options.weights, str) else "auto"
     if source.manifold is not None and isinstance(weights, str):
-        weights = source.manifold.grid_weights(len(source.nodes))
+        weights = source.manifold.grid_weights(source.n_asked)
     notes["weights"] = "estimated" if isinstance(weights, str) else "given"
     dim = None if source.mesh is not None else source.dim
     graph = heat_graph(
