@@ -15,7 +15,11 @@ import manifoldrf.signatures as signatures
 from manifoldrf._codec import is_storable, load_state
 from manifoldrf._container import ModelFileError
 from manifoldrf._random import Streams
-from manifoldrf.features.manifold_features import KIND, ManifoldRandomFeatures
+from manifoldrf.features import manifold_features
+from manifoldrf.features._integrity import check_graph
+from manifoldrf.features.manifold_features import ManifoldRandomFeatures
+from manifoldrf.geometry import graphs
+from manifoldrf.geometry.graphs import Graph
 
 __all__ = ["load"]
 
@@ -43,12 +47,25 @@ def _registry(*classes: type) -> dict[str, type]:
 _STAGES = (geometry, kernels, signatures, fields, features)
 REGISTRY = _registry(Streams, *(kind for package in _STAGES for kind in _records(package)))
 
+
+def _graph_of(state: dict[str, Any]) -> Graph:
+    """The graph of a file; raises where its parts do not fit together."""
+    graph = state["graph"]
+    if not isinstance(graph, Graph):
+        raise TypeError("it has no graph")
+    check_graph(graph)
+    return graph
+
+
 # From the kind of a model to what makes it of its state.
-LOADERS: dict[str, Callable[[dict[str, Any]], Any]] = {KIND: ManifoldRandomFeatures._from_state}
+LOADERS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    manifold_features.KIND: ManifoldRandomFeatures._from_state,
+    graphs.KIND: _graph_of,
+}
 
 
 def load(path: str | PathLike[str]) -> Any:
-    """Load a model from the file that its ``save`` wrote.
+    """Load a model or a graph from the file that its ``save`` wrote.
 
     The arrays have the same bits as those saved, and the model gives the same bits as the one saved. No code is run
     that is in the file: loading a file of a stranger is safe.

@@ -4,8 +4,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import trimesh
 
-from manifoldrf.geometry._mesh_files import MESH_FORMATS, _merge_equal, mesh_format, read_mesh, write_mesh
+from manifoldrf import TriangleMesh
+from manifoldrf.geometry._mesh_files import (
+    MESH_FORMATS,
+    _merge_equal,
+    mesh_format,
+    read_mesh,
+    write_cloud_ply,
+    write_mesh,
+)
+
+VERTICES = np.random.default_rng(0).normal(size=(30, 3)) * 10.0 ** np.arange(-150, 150, 10)[:, None]
+FACES = np.arange(30).reshape(10, 3)
+COLORS = np.random.default_rng(1).integers(0, 256, size=(30, 3)).astype(np.uint8)
 
 
 def names(folder):
@@ -41,10 +54,42 @@ def test_coordinates_beyond_single_precision_are_refused_before_anything_is_writ
 
 @pytest.mark.parametrize("kind", ["obj", "off"])
 def test_text_formats_keep_every_bit_at_every_size(tmp_path, kind):
-    vertices = np.random.default_rng(0).normal(size=(30, 3)) * 10.0 ** np.arange(-150, 150, 10)[:, None]
-    faces = np.arange(30).reshape(10, 3)
     path = tmp_path / f"mesh.{kind}"
-    write_mesh(path, vertices, faces)
+    write_mesh(path, VERTICES, FACES)
     read_vertices, read_faces = read_mesh(path)
-    np.testing.assert_array_equal(read_vertices, vertices)
-    np.testing.assert_array_equal(read_faces, faces)
+    np.testing.assert_array_equal(read_vertices, VERTICES)
+    np.testing.assert_array_equal(read_faces, FACES)
+
+
+def test_a_coloured_mesh_keeps_colours_and_every_bit_of_its_positions(tmp_path):
+    path = TriangleMesh(VERTICES, FACES).save(tmp_path / "mesh.PLY", colors=COLORS)
+    found = trimesh.load(path, process=False)
+    np.testing.assert_array_equal(found.vertices, VERTICES)
+    np.testing.assert_array_equal(found.faces, FACES)
+    np.testing.assert_array_equal(found.visual.vertex_colors[:, :3], COLORS)
+    again = TriangleMesh.load(path)
+    np.testing.assert_array_equal(again.vertices, VERTICES)
+    np.testing.assert_array_equal(again.faces, FACES)
+
+
+def test_a_coloured_cloud_keeps_colours_and_every_bit_of_its_positions(tmp_path):
+    write_cloud_ply(tmp_path / "cloud.ply", VERTICES, COLORS)
+    found = trimesh.load(tmp_path / "cloud.ply", process=False)
+    assert isinstance(found, trimesh.PointCloud)
+    np.testing.assert_array_equal(found.vertices, VERTICES)
+    np.testing.assert_array_equal(found.colors[:, :3], COLORS)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MESH_FORMATS if kind != "ply"])
+def test_colours_go_to_ply_files_only(tmp_path, kind):
+    mesh = TriangleMesh(VERTICES, FACES)
+    with pytest.raises(ValueError, match=rf"`path` must be a \.ply file, .* colours here\. Got mesh\.{kind}"):
+        mesh.save(tmp_path / f"mesh.{kind}", colors=COLORS)
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("colors", [COLORS[:5], COLORS / 255.0, np.zeros((30, 4), np.uint8), COLORS[:, 0]])
+def test_colours_that_do_not_fit_the_vertices_are_refused(tmp_path, colors):
+    with pytest.raises(ValueError, match=r"`colors` must be a uint8 array of shape \(30, 3\)\. Got "):
+        write_cloud_ply(tmp_path / "cloud.ply", VERTICES, colors)
+    assert names(tmp_path) == []

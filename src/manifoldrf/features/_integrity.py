@@ -28,8 +28,13 @@ from manifoldrf.geometry.graphs import Graph
 
 def check_graph(graph: Graph) -> None:
     """Compare the sizes of a graph and of what reaches new points."""
-    n, d = graph.affinity.shape[0], graph.positions.shape[1]
+    n = graph.affinity.shape[0]
     _sized("affinity", graph.affinity, (n, n))
+    if not (np.isfinite(graph.affinity.data) & (graph.affinity.data >= 0)).all():
+        reject("affinity", "finite and at least 0", "others")
+    if graph.points is None and graph.extension is None:
+        return
+    d = graph.positions.shape[1]
     _sized("points", graph.positions, (n, d))
     if graph.weights is not None:
         _sized("weights", graph.weights, (n,))

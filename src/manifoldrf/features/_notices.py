@@ -9,12 +9,12 @@ from contextlib import contextmanager
 _OURS = ("manifoldrf.", "sklearn.", "contextlib", "torch.")
 
 
-def warn_user(text: str, category: type[Warning]) -> None:
-    """Warn at the line that called the library."""
+def warn_user(message: str | Warning, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line that called the library; a message that is a warning itself has its own category."""
     depth = 1
     while sys._getframe(depth).f_globals.get("__name__", "").startswith(_OURS) and sys._getframe(depth).f_back:
         depth += 1
-    warnings.warn(text, category, stacklevel=depth + 1)
+    warnings.warn(message, category, stacklevel=depth + 1)
 
 
 @contextmanager
@@ -23,4 +23,4 @@ def warnings_at_users_line() -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         yield
     for warning in caught:
-        warn_user(str(warning.message), warning.category)
+        warn_user(warning.message, warning.category)

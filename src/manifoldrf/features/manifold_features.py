@@ -109,6 +109,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         Measured at nodes kept from the fit; the share of the graph is found when it is first asked for.
     training_ : TrainingInfo or None
         Of the network.
+    asymmetric_ : bool
+        Whether points have two sides, for kernels without nonnegative features.
     n_features_in_, n_features_out_ : int
 
     See Also
@@ -324,7 +326,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         others = points if Y is None else self._check_queries(Y)[0]
         right, windows = self._rows(others, "right")
         left = right
-        if Y is not None or self._is_asymmetric:
+        if Y is not None or self.asymmetric_:
             left, more = self._rows(points, "left")
             windows = np.concatenate([windows, more]) if Y is not None else windows
         warn_of_far(windows)
@@ -347,7 +349,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             rows, window[start:stop] = self._rows(points[start:stop], "right")
             total = total + rows.T @ columns[start:stop]
         warn_of_far(window)
-        if len(spans) == 1 and not self._is_asymmetric:
+        if len(spans) == 1 and not self.asymmetric_:
             result = rows @ total
         else:
             result = np.concatenate([self._rows(points[start:stop], "left")[0] @ total for start, stop in spans])
@@ -390,13 +392,14 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         return params
 
     @property
-    def _is_asymmetric(self) -> bool:
+    def asymmetric_(self) -> bool:
+        """Whether the kernel has no nonnegative features, so that points have a left and a right side."""
         return self._map().space.setting.asymmetric
 
     def _check_side(self, side: str | None) -> str:
         if side is not None:
             return check_option(side, "side", _SIDES)
-        if self._is_asymmetric:
+        if self.asymmetric_:
             raise ValueError(
                 f"This {type(self.kernel_).__name__} has no nonnegative features: its factors differ, so `side` "
                 "must be 'left' or 'right'; `kernel` and `matvec` take both."
@@ -420,7 +423,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     def _rows(self, points: FloatArray, side: str) -> tuple[Any, FloatArray]:
         """Features in double precision, dense or CSR as the field makes them, and the window."""
         fitted = self._map()
-        if side == "right" and self._is_asymmetric:
+        if side == "right" and self.asymmetric_:
             return fitted.right_rows(points)
         return fitted.rows(points, check_jobs(self.n_jobs))
 

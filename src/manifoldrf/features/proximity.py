@@ -21,6 +21,15 @@ _NEAR = 1.5
 class FarQueryWarning(UserWarning):
     """Points were transformed that are not on the space: their features fade to zero.
 
+    Parameters
+    ----------
+    fading : int
+        How many points are away from the space.
+    gone : int
+        Those of them whose features are zero.
+    total : int
+        All points that were asked for.
+
     Examples
     --------
     >>> import warnings
@@ -32,6 +41,16 @@ class FarQueryWarning(UserWarning):
     >>> float(far.max()), len(caught)
     (0.0, 1)
     """
+
+    def __init__(self, fading: int, gone: int, total: int) -> None:
+        super().__init__(fading, gone, total)
+        self.fading, self.gone, self.total = fading, gone, total
+
+    def __str__(self) -> str:
+        return (
+            f"{self.fading} of {self.total} points are away from the space, so their features fade; those of "
+            f"{self.gone} are zero. `distance_to_space` says how far they are."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,8 +106,4 @@ def warn_of_far(window: FloatArray) -> None:
     """Say how many queries are off the space, once."""
     fading, gone = int(np.count_nonzero(window < 1)), int(np.count_nonzero(window == 0))
     if fading:
-        warn_user(
-            f"{fading} of {len(window)} points are away from the space, so their features fade; those of {gone} "
-            "are zero. `distance_to_space` says how far they are.",
-            FarQueryWarning,
-        )
+        warn_user(FarQueryWarning(fading, gone, len(window)))

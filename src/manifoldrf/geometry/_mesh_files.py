@@ -1,4 +1,4 @@
-"""Mesh files, read and written by trimesh.
+"""Mesh files, read and written by trimesh; those with colours are written here.
 
 What trimesh does differently from what a library of numbers needs is put right here: no vertex is split, merged
 or dropped, a cut-off file is an error, and text keeps all digits.
@@ -7,14 +7,16 @@ or dropped, a cut-off file is an error, and text keeps all digits.
 import io
 import re
 import warnings
+from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from manifoldrf._files import atomic_path
+from manifoldrf._files import as_path, atomic_path
 from manifoldrf._optional import require
-from manifoldrf._validation import FloatArray, IntArray, reject
+from manifoldrf._validation import FloatArray, IntArray, check_points, reject
 
 MESH_FORMATS = ("ply", "obj", "stl", "off", "glb")
 
@@ -65,6 +67,67 @@ def write_mesh(path: Path, vertices: FloatArray, faces: IntArray) -> None:
         data = mesh.export(file_type=kind)
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
+
+
+def write_coloured_ply(path: Path, points: FloatArray, colors: ArrayLike, faces: IntArray | None = None) -> None:
+    """Write a mesh, or a cloud without faces, to a binary ply file with a colour at every point, atomically.
+
+    trimesh would round the positions to single precision; here they keep every digit.
+
+    Parameters
+    ----------
+    path : Path
+        A file ending in .ply.
+    points : ndarray of shape (n, 3)
+        Positions.
+    colors : array-like of shape (n, 3), uint8
+        Red, green and blue.
+    faces : ndarray of shape (m, 3), optional
+        Triangles.
+    """
+    if mesh_format(path) != "ply":
+        reject("path", "a .ply file, as other formats keep no colours here", path.name)
+    tints = np.asarray(colors)
+    if tints.dtype != np.uint8 or tints.shape != (len(points), 3):
+        reject("colors", f"a uint8 array of shape ({len(points)}, 3)", f"{tints.dtype} of shape {tints.shape}")
+    rows = np.zeros(len(points), [("position", "<f8", 3), ("color", "u1", 3)])
+    rows["position"], rows["color"] = points, tints
+    lines = ["ply", "format binary_little_endian 1.0", f"element vertex {len(rows)}"]
+    lines += [f"property double {axis}" for axis in "xyz"]
+    lines += [f"property uchar {color}" for color in ("red", "green", "blue")]
+    parts = [rows.tobytes()]
+    if faces is not None:
+        corners = np.zeros(len(faces), [("count", "u1"), ("corners", "<i4", 3)])
+        corners["count"], corners["corners"] = 3, faces
+        lines += [f"element face {len(faces)}", "property list uchar int vertex_indices"]
+        parts.append(corners.tobytes())
+    header = "\n".join([*lines, "end_header"]) + "\n"
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(b"".join([header.encode(), *parts]))
+
+
+def write_cloud_ply(path: str | PathLike[str], points: ArrayLike, colors: ArrayLike) -> None:
+    """Write coloured points without faces to a binary ply file; positions keep every digit.
+
+    Parameters
+    ----------
+    path : str or path
+        A file ending in .ply; an existing one is replaced, whole or not at all.
+    points : array-like of shape (n, 3)
+        Positions.
+    colors : array-like of shape (n, 3), uint8
+        Red, green and blue.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "cloud.ply"
+    ...     write_cloud_ply(file, [[0, 0, 0], [1, 2, 3]], np.zeros((2, 3), np.uint8))
+    ...     file.read_bytes().splitlines()[2]
+    b'element vertex 2'
+    """
+    write_coloured_ply(as_path(path), check_points(points, n_columns=3), colors)
 
 
 def _decode(trimesh: Any, data: bytes, kind: str) -> tuple[FloatArray, IntArray]:

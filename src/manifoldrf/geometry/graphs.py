@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from manifoldrf._codec import save_state
 from manifoldrf._validation import (
     NONNEGATIVE,
     FloatArray,
@@ -35,6 +37,7 @@ from manifoldrf.geometry.meshes import TriangleMesh
 
 __all__ = ["Graph", "GraphWarning"]
 
+KIND = "Graph"  # of a file
 _ROWS_AT_ONCE = 65_536  # edges are measured in blocks of rows, so that memory stays bounded
 
 
@@ -126,6 +129,19 @@ class Graph:
         graph = cls(matrix, located)
         report_problems(graph, remedy="affinities that join them")
         return graph
+
+    def save(self, path: Any) -> Path:
+        """Write the graph to one file, which :func:`manifoldrf.load` reads; it holds arrays and text, no code.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> from manifoldrf import Sphere, knn_graph, load
+        >>> with TemporaryDirectory() as folder:
+        ...     load(knn_graph(Sphere().grid(500)).save(f"{folder}/graph.safetensors"))
+        Graph(500 nodes, 2071 edges, points in R^3)
+        """
+        return save_state(path, KIND, {"graph": self})
 
     def __reduce__(self) -> tuple[type["Graph"], tuple[Any, ...]]:
         # A copy, pickled or not, is made anew: read-only again, and without values kept from before.

@@ -18,7 +18,7 @@ from manifoldrf._validation import (
     check_points,
     reject,
 )
-from manifoldrf.geometry._mesh_files import read_mesh, reject_mesh, write_mesh
+from manifoldrf.geometry._mesh_files import read_mesh, reject_mesh, write_coloured_ply, write_mesh
 from manifoldrf.geometry._sparse import read_only_view
 from manifoldrf.geometry._triangles import (
     Sides,
@@ -183,7 +183,7 @@ class TriangleMesh:
         except ValueError as error:
             reject_mesh(path, error)
 
-    def save(self, path: str | PathLike[str]) -> Path:
+    def save(self, path: str | PathLike[str], *, colors: ArrayLike | None = None) -> Path:
         """Write the mesh to a ply, obj, stl, off or glb file, the format taken from the name.
 
         obj and off keep every digit; ply, stl and glb store single precision (7 digits). stl stores loose
@@ -193,6 +193,8 @@ class TriangleMesh:
         ----------
         path : str or path
             The file; an existing one is replaced.
+        colors : array-like of shape (n_vertices, 3), uint8, optional
+            Red, green and blue of each vertex, for ply only; such a file keeps every digit of the positions.
 
         Returns
         -------
@@ -208,7 +210,10 @@ class TriangleMesh:
         TriangleMesh(3 vertices, 1 face)
         """
         path = as_path(path)
-        write_mesh(path, self.vertices, self.faces)
+        if colors is None:
+            write_mesh(path, self.vertices, self.faces)
+        else:
+            write_coloured_ply(path, self.vertices, colors, self.faces)
         return path
 
     @property

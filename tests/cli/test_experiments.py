@@ -1,20 +1,14 @@
 """The command line: clean output, one-sentence errors, exit codes."""
 
-import io
 import json
-import re
-import subprocess
 import sys
-import time
 from dataclasses import asdict, dataclass, replace
 from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
-import rich.console
-from typer.testing import CliRunner
+from command_line import invoke, main, words
 
-import manifoldrf
 from manifoldrf import cli
 from manifoldrf.experiments.record import Record
 from manifoldrf.report import catalogue, pages
@@ -44,7 +38,7 @@ NAMES = {77: "second"}  # the fakes share their code; this number of nodes marks
 
 
 def draw(record, path):
-    path.write_bytes(b"picture")
+    path.write_bytes(path.suffix.encode())
     return path
 
 
@@ -63,28 +57,6 @@ def toys(monkeypatch):
     }
     monkeypatch.setattr(catalogue, "CATALOGUE", entries)
     return module
-
-
-def invoke(*arguments):
-    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
-
-
-def words(text):
-    """Text without the box and the line breaks of a usage error."""
-    return " ".join(text.replace("│", " ").split())
-
-
-def command(*arguments):
-    code = "from manifoldrf.cli import main; main()"
-    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
-
-
-def main(monkeypatch, *arguments):
-    """Exit code of the whole program, in this process."""
-    monkeypatch.setattr(sys, "argv", ["manifoldrf", *(str(argument) for argument in arguments)])
-    with pytest.raises(SystemExit) as stopped:
-        cli.main()
-    return stopped.value.code
 
 
 @pytest.mark.usefixtures("toys")
@@ -180,7 +152,7 @@ class TestReproduce:
 
     def test_data_that_are_not_needed_are_said_so(self, tmp_path):
         result = invoke("reproduce", "toy", "--data", tmp_path, "--out", tmp_path, "--json")
-        assert result.stderr == "toy uses generated shapes; --data is not needed\n"
+        assert result.stderr == "Note: toy uses generated shapes; --data is not needed\n"
         assert json.loads(result.stdout)
 
     def test_an_experiment_that_reads_files_is_given_the_folder(self, monkeypatch, tmp_path):
@@ -224,13 +196,27 @@ class TestReproduce:
         assert "pip install 'manifoldrf[viz]'" in words(result.stderr)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["toy.json", "toy.npz"]
 
-    def test_the_demo_is_the_small_surfaces(self, monkeypatch, tmp_path):
-        entry = replace(catalogue.CATALOGUE["toy"], name="surfaces")
+    def test_the_demo_is_the_small_surfaces_with_report_and_explorer(self, monkeypatch, tmp_path):
+        entry = replace(catalogue.CATALOGUE["toy"], name="surfaces", figures={})
         monkeypatch.setattr(catalogue, "CATALOGUE", {"surfaces": entry})
+        monkeypatch.setitem(NAMES, 10, "surfaces")
         result = invoke("demo", "--out", tmp_path)
         assert result.exit_code == 0, result.output
         assert "[sphere]" in result.stdout
-        assert Record.load(tmp_path / "toy.json").config["n_nodes"] == 10
+        assert Record.load(tmp_path / "surfaces.json").config["n_nodes"] == 10
+        assert "[sphere]" in (tmp_path / "report.html").read_text()
+        assert "Heat kernel of a torus" in (tmp_path / "explorer.html").read_text()
+        assert json.loads(invoke("demo", "--out", tmp_path, "--json").stdout).keys() == {"surfaces", "pages"}
+
+    @pytest.mark.parametrize("form", ["pdf", "svg"])
+    def test_pictures_have_the_format_asked_for(self, tmp_path, form):
+        result = invoke("reproduce", "toy", "--out", tmp_path, "--format", form)
+        assert result.exit_code == 0, result.output
+        assert (tmp_path / f"toy_one.{form}").read_bytes() == f".{form}".encode()
+
+    def test_several_names_run_several(self, tmp_path):
+        result = invoke("reproduce", "second", "toy", "--out", tmp_path, "--json")
+        assert sorted(json.loads(result.stdout)) == ["second", "toy"]
 
     @pytest.mark.parametrize("gone", ["features", "teachers"])
     def test_old_commands_are_gone(self, gone):
@@ -271,52 +257,6 @@ class TestReproduce:
         monkeypatch.setattr(sys, "argv", ["manifoldrf", "--debug", "reproduce", "toy", "--out", str(tmp_path)])
         with pytest.raises(ValueError, match="seen"):
             cli.main()
-
-
-class TestProgress:
-    def test_long_steps_show_signs_of_life_where_there_is_no_terminal(self, monkeypatch, capsys):
-        monkeypatch.setattr(cli, "_EVERY", 0.02)
-        with cli._progress("toy", quiet=False) as report:
-            report("walking", 1, 3)
-            time.sleep(0.5)  # one step, many times the interval: lines come without further reports
-        lines = capsys.readouterr().err.splitlines()
-        assert len(lines) >= 2
-        assert all(re.fullmatch(r"toy: walking, \d+ s so far, about \d+ s left", line) for line in lines)
-
-    def test_short_work_and_quiet_work_say_nothing(self, monkeypatch, capsys):
-        with cli._progress("toy", quiet=False) as report:
-            report("walking", 1, 3)
-        monkeypatch.setattr(cli, "_EVERY", 0.01)
-        with cli._progress("toy", quiet=True) as report:
-            report("walking", 1, 3)
-            time.sleep(0.1)
-        assert capsys.readouterr().err == ""
-
-    def test_the_bar_of_a_terminal_has_the_time_that_is_left(self, monkeypatch, capsys):
-        monkeypatch.setenv("FORCE_COLOR", "1")  # makes rich believe in a terminal
-        monkeypatch.setenv("COLUMNS", "120")
-        with cli._progress("toy", quiet=False) as report:
-            report("walking", 1, 3)
-            time.sleep(0.3)  # the bar is redrawn ten times a second
-        assert "left" in capsys.readouterr().err
-
-    @pytest.mark.parametrize(
-        ("done", "total", "text"),
-        [(0, 4, ""), (1, 4, "about 30 s left"), (3, 4, "about 3 s left"), (4, 4, ""), (1, 0, "")],
-    )
-    def test_steps_to_come_are_taken_to_last_as_long_as_those_done(self, done, total, text):
-        assert cli._remaining(done, total, 10.0) == text
-
-
-def test_numbers_are_whole_in_a_narrow_terminal_and_long_texts_are_wrapped():
-    console = rich.console.Console(width=30, file=io.StringIO())
-    numbers = {f"column_{i}": 0.000123 + i for i in range(6)}
-    cli._print_table(console, "table", [{"method": "a method with a rather long name"} | numbers])
-    printed = console.file.getvalue()
-    for number in ("0.000123", "1", "2", "3", "4", "5"):
-        assert number in printed.split()
-    assert "…" not in printed
-    assert "long name" in printed
 
 
 @pytest.fixture
@@ -393,23 +333,3 @@ class TestResults:
         assert text in error
         assert error.count("\n") == 1
         assert not (tmp_path / "results.md").exists()
-
-
-def test_info_lists_versions_and_extras():
-    done = command("info", "--json")
-    facts = json.loads(done.stdout)
-    assert facts["extra mesh"] == "yes"
-    assert int(facts["threads"]) >= 1
-    assert "numpy" in command("info").stdout
-
-
-def test_help_names_the_commands_and_unknown_ones_are_usage_errors():
-    done = command("--help")
-    assert done.returncode == 0
-    for name in ("demo", "reproduce", "results", "info"):
-        assert name in done.stdout
-    assert command("dmeo").returncode == 2
-
-
-def test_the_version_is_printed():
-    assert command("--version").stdout.strip() == f"manifoldrf {manifoldrf.__version__}"

@@ -1,0 +1,1 @@
+"""Arrays in npy, npz and csv files, read and written in blocks of rows."""

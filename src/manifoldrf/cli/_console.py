@@ -1,0 +1,147 @@
+"""What commands print: tables, progress, notes, JSON; results to stdout, everything else to stderr."""
+
+import json
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import rich.box
+import rich.console
+import rich.measure
+import rich.progress
+import rich.table
+import rich.text
+import typer
+
+Report = Callable[[str, int, int], None]
+
+_EVERY = 30.0  # seconds between two signs of life where there is no terminal
+_NARROWEST = 24  # longer texts may be wrapped to this width, else numbers beside them would not fit 80 columns
+_UNLIMITED = 10_000  # columns, more than any table has
+
+
+def print_json(value: Any) -> None:
+    """Print a value for machines, on one line."""
+    sys.stdout.write(json.dumps(value) + "\n")
+
+
+@contextmanager
+def usage() -> Iterator[None]:
+    """Wrong arguments are wrong usage, with its exit code."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+@contextmanager
+def notices(*, quiet: bool) -> Iterator[None]:
+    """Warnings of the library as notes of one line each, once, without the place in the code.
+
+    Shown when the block ends: a bar that is being drawn is not torn apart.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield
+        finally:
+            texts = dict.fromkeys(str(warning.message) for warning in caught)
+            note(*texts, quiet=quiet)
+
+
+def note(*texts: str, quiet: bool) -> None:
+    """Say something that is no result."""
+    console = rich.console.Console(stderr=True, quiet=quiet)
+    for text in texts:
+        console.print(rich.text.Text(f"Note: {text}", style="yellow"), soft_wrap=True)
+
+
+@contextmanager
+def progress(name: str, *, quiet: bool) -> Iterator[Report]:
+    """What long work calls as it goes on: moves a bar, or writes lines where there is no terminal."""
+    console = rich.console.Console(stderr=True)  # so that piped output stays clean
+    if quiet:
+        yield lambda what, done, total: None
+    elif console.is_terminal:
+        words, bar = rich.progress.TextColumn("{task.description}"), rich.progress.BarColumn()
+        shown = (words, bar, rich.progress.TimeElapsedColumn(), _Remaining())
+        with rich.progress.Progress(*shown, console=console, transient=True) as moving:
+            task = moving.add_task(f"{name}: starting", total=None)
+            yield lambda what, done, total: moving.update(
+                task, description=f"{name}: {what}", completed=done, total=total
+            )
+    else:
+        with _lines(name) as report:
+            yield report
+
+
+class _Remaining(rich.progress.ProgressColumn):
+    """Estimate of the time that is left; that of rich forgets steps longer than half a minute."""
+
+    def render(self, task: rich.progress.Task) -> rich.text.Text:
+        """The words behind the bar."""
+        return rich.text.Text(_remaining(task.completed, task.total or 0, task.elapsed or 0.0))
+
+
+def _remaining(done: float, total: float, elapsed: float) -> str:
+    """Time left if the steps to come take as long as those done; nothing before the first is done."""
+    from manifoldrf.report._tables import duration
+
+    return f"about {duration(elapsed * (total - done) / done)} left" if 0 < done < total else ""
+
+
+@contextmanager
+def _lines(name: str) -> Iterator[Report]:
+    """Say now and then what is being done, from a thread of its own: one step may take minutes."""
+    from manifoldrf.report._tables import duration
+
+    start = time.monotonic()
+    latest: tuple[str, int, int] = ("starting", 0, 0)
+    over = threading.Event()
+
+    def report(what: str, done: int, total: int) -> None:
+        nonlocal latest
+        latest = (what, done, total)
+
+    def speak() -> None:
+        while not over.wait(_EVERY):
+            what, done, total = latest
+            elapsed = time.monotonic() - start
+            parts = [f"{name}: {what}", f"{duration(elapsed)} so far", _remaining(done, total, elapsed)]
+            sys.stderr.write(", ".join(part for part in parts if part) + "\n")
+            sys.stderr.flush()
+
+    speaker = threading.Thread(target=speak, daemon=True)
+    speaker.start()
+    try:
+        yield report
+    finally:
+        over.set()
+        speaker.join()
+
+
+def print_table(console: rich.console.Console, title: str, rows: Sequence[Mapping[str, object]]) -> None:
+    """Print a table; where the terminal is too narrow lines are longer, as a cut number would be another number."""
+    from manifoldrf.report._tables import cell, columns, heading, is_text
+
+    table = rich.table.Table(title=title, box=rich.box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
+    for name in columns(rows):
+        left = is_text(rows, name)
+        longest = max(len(cell(row.get(name))) for row in rows)
+        justify: Literal["left", "right"] = "left" if left else "right"
+        table.add_column(rich.text.Text(heading(name)), justify=justify, min_width=min(longest, _NARROWEST))
+    for row in rows:
+        table.add_row(*(rich.text.Text(cell(row.get(name))) for name in columns(rows)))
+    unlimited = console.options.update(width=_UNLIMITED)
+    needed = rich.measure.Measurement.get(console, unlimited, table).minimum
+    table.width = needed if needed > console.width else None
+    console.print(table, crop=False)
+
+
+def print_facts(console: rich.console.Console, title: str, facts: Mapping[str, object]) -> None:
+    """Print names with their values."""
+    print_table(console, title, [{"what": name, "value": value} for name, value in facts.items()])

@@ -1,0 +1,67 @@
+"""The program: its commands, and what becomes of their errors."""
+
+import sys
+from typing import Annotated, Any
+
+import rich.console
+import rich.text
+import typer
+
+import manifoldrf
+from manifoldrf.cli._groups import spread
+from manifoldrf.cli.experiments import demo, report, reproduce, results
+from manifoldrf.cli.facts import info
+from manifoldrf.cli.fields import interpolate
+from manifoldrf.cli.models import explore, fit, kernel, transform
+from manifoldrf.cli.stages import graph, signatures
+
+app = typer.Typer(
+    help="Kernels on curved spaces as plain feature vectors.",
+    pretty_exceptions_enable=False,
+)
+for _command in (
+    *(demo, fit, transform, kernel, explore, interpolate),
+    *(graph, signatures),
+    *(reproduce, report, results, info),
+):
+    app.command()(spread(_command))
+
+
+def _print_version(asked: bool) -> None:  # noqa: FBT001 - the signature of an option's callback
+    if asked:
+        sys.stdout.write(f"manifoldrf {manifoldrf.__version__}\n")
+        raise typer.Exit
+
+
+_VERSION = typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+
+
+@app.callback()
+def _root(version: Annotated[bool, _VERSION] = False) -> None:
+    pass
+
+
+# The base of all errors of usage; which package it lives in depends on the version of typer.
+_UsageError: Any = typer.BadParameter.__base__
+
+
+def main() -> None:
+    """Run the command line: exit code 1 and one sentence for an error; 2 for wrong usage, 130 for Ctrl-C."""
+    debug = "--debug" in sys.argv
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    try:
+        code = app(args=arguments or ["--help"], prog_name="manifoldrf", standalone_mode=False)
+    except _UsageError as error:
+        _complain(f"{error.format_message()} See: {error.ctx.command_path} --help")
+        raise SystemExit(error.exit_code) from None
+    except (OSError, ValueError, TypeError, MemoryError, ModuleNotFoundError) as error:
+        if debug:
+            raise
+        _complain(str(error) or type(error).__name__)
+        raise SystemExit(1) from None
+    raise SystemExit(code)
+
+
+def _complain(text: str) -> None:
+    """One red sentence."""
+    rich.console.Console(stderr=True).print(rich.text.Text(" ".join(text.split()), style="red"), soft_wrap=True)

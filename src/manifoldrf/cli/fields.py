@@ -1,0 +1,139 @@
+"""The command that fills in a field."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import rich.console
+import typer
+
+from manifoldrf.cli._console import note, notices, print_json, print_table, progress, usage
+from manifoldrf.cli._inputs import read_space
+from manifoldrf.cli._options import Output, Running, float_or_word, number_or_word
+
+_MESH = typer.Argument(metavar="MESH", help="A mesh (ply, obj, stl, off, glb) or points (npy, npz, csv).")
+_VALUES = typer.Argument(
+    metavar="VALUES", help="csv with rows vertex,value,... for known vertices, or npy with NaN for unknown ones."
+)
+_OUT = typer.Option("--output", "-o", metavar="OUT", help="OUT.csv and OUT.ply (coloured) are written.")
+_SUFFIXES = (".csv", ".ply")
+_AXES = 3
+
+
+def interpolate(
+    mesh: Annotated[str, _MESH],
+    values: Annotated[str, _VALUES],
+    output: Output,
+    run: Running,
+    target: Annotated[str, _OUT],
+    method: Annotated[
+        Literal["auto", "kernel", "features", "gp", "harmonic", "biharmonic"],
+        typer.Option(help="auto: the best at known vertices that are left out in turn."),
+    ] = "auto",
+    tau: Annotated[Any, typer.Option(parser=float_or_word, metavar="FLOAT|cv", help="Steps of the walk.")] = "cv",
+    weights: Annotated[Literal["unit", "gaussian", "cotangent"], typer.Option(help="Of the edges.")] = "unit",
+    normalize: Annotated[bool, typer.Option("--normalize", help="Values are directions.")] = False,
+    noise: Annotated[Any, typer.Option(parser=float_or_word, metavar="FLOAT|cv", help="Of the method gp.")] = "cv",
+    n_features: Annotated[
+        Any, typer.Option(parser=number_or_word, metavar="INTEGER|auto|all", help="Of the method features.")
+    ] = "auto",
+    column: Annotated[int, typer.Option(help="Which value gives the colours, counted from 0.")] = 0,
+) -> None:
+    """Fill in a field that is known at some vertices; the method is chosen by cross-validation and printed.
+
+    Example: manifoldrf interpolate scan.ply known.csv -o filled
+    """
+    from manifoldrf import FieldInterpolator
+    from manifoldrf._arrays.reading import read_values
+    from manifoldrf._validation import check_integer
+
+    with usage():
+        table, picture = _targets(target, [mesh, values])
+    space = read_space(mesh)
+    points = _points_of(space)
+    known_values, known = read_values(values, len(points))
+    with usage():
+        check_integer(column, "--column", 0, known_values.shape[1] - 1)
+    options = {"tau": tau, "weights": weights, "normalize": normalize, "noise": noise, "n_features": n_features}
+    model = FieldInterpolator(method, **options, random_state=run.random_state, n_jobs=run.n_jobs)
+    with notices(quiet=output.quiet), progress("interpolate", quiet=output.silent) as report:
+        report("choosing the method and filling in", 0, 1)
+        model.fit(space, known_values, known)
+        filled = model.predict()
+    saved = [_write_table(table, filled, known)]
+    if points.shape[1] <= _AXES:
+        saved.append(_write_picture(picture, space, points, filled[:, column]))
+    else:
+        note(f"no coloured ply: the points have {points.shape[1]} coordinates", quiet=output.quiet)
+    _say(model, saved, output)
+
+
+def _targets(target: str, inputs: list[str]) -> tuple[Path, Path]:
+    """Both files, by the name that is given with or without their suffix."""
+    from manifoldrf._arrays.reading import check_array_path
+
+    path = Path(target)
+    stem = path.with_suffix("") if path.suffix.lower() in _SUFFIXES else path
+    table, picture = (stem.with_name(stem.name + suffix) for suffix in _SUFFIXES)
+    return (
+        check_array_path(table, "--output", _SUFFIXES, inputs=inputs),
+        check_array_path(picture, "--output", _SUFFIXES, inputs=inputs),
+    )
+
+
+def _points_of(space: Any) -> Any:
+    from manifoldrf import Graph, TriangleMesh
+
+    if isinstance(space, Graph):
+        return space.positions
+    return space.vertices if isinstance(space, TriangleMesh) else space
+
+
+def _write_table(path: Path, filled: Any, known: Any) -> Path:
+    """A row for every vertex: its number, whether it was known, the field."""
+    from manifoldrf._files import atomic_path
+
+    names = ["value"] if filled.shape[1] == 1 else [f"value_{k}" for k in range(filled.shape[1])]
+    lines = [",".join(["vertex", "known", *names])]
+    for vertex, row in enumerate(filled.tolist()):
+        lines.append(",".join(map(repr, [vertex, int(known[vertex]), *row])))
+    with atomic_path(path) as temporary:
+        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def _write_picture(path: Path, space: Any, points: Any, values: Any) -> Path:
+    """The vertices coloured by the field, from its smallest to its largest value."""
+    import numpy as np
+
+    from manifoldrf import TriangleMesh
+    from manifoldrf._colours import colours_of
+    from manifoldrf.geometry._mesh_files import write_cloud_ply
+
+    present = values[np.isfinite(values)]
+    low, high = (float(present.min()), float(present.max())) if len(present) else (0.0, 1.0)
+    colours = colours_of(values, low, high)
+    if isinstance(space, TriangleMesh):
+        space.save(path, colors=colours)
+    else:
+        flat = np.zeros((len(points), _AXES))
+        flat[:, : points.shape[1]] = points
+        write_cloud_ply(path, flat, colours)
+    return path
+
+
+def _say(model: Any, saved: list[Path], output: Output) -> None:
+    """The method, what else was tried, and where the result is."""
+    chosen = {"method": model.method_, "tau": model.tau_, "noise": model.noise_}
+    if output.as_json:
+        print_json(
+            chosen | {"known": model.info_.n_known, "tried": model.cv_, "output": [str(path) for path in saved]}
+        )
+    console = rich.console.Console(quiet=output.silent)
+    if model.cv_:
+        best: dict[str, dict[str, Any]] = {}
+        for row in sorted(model.cv_, key=lambda row: row["error"]):
+            best.setdefault(row["method"], row)
+        print_table(console, "error at known vertices left out, best of each method", list(best.values()))
+    settings = ", ".join(f"{name} {value:.3g}" for name, value in chosen.items() if isinstance(value, float))
+    console.print(f"Method: {model.method_}" + (f" ({settings})" if settings else ""), highlight=False)
+    console.print("Saved: " + ", ".join(str(path) for path in saved), soft_wrap=True, highlight=False)

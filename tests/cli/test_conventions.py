@@ -1,0 +1,132 @@
+"""What all commands share: help with examples, exit codes, clean pipes, completion, errors of one sentence."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from command_line import command, invoke, main, words
+
+import manifoldrf
+from manifoldrf import Sphere, cli
+
+COMMANDS = (
+    *("demo", "fit", "transform", "kernel", "explore", "interpolate", "graph", "signatures"),
+    *("reproduce", "report", "results", "info"),
+)
+
+
+def test_help_names_the_commands_and_unknown_ones_are_usage_errors():
+    done = command("--help")
+    assert done.returncode == 0
+    for name in COMMANDS:
+        assert f" {name} " in done.stdout
+    wrong = command("dmeo")
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("No such command 'dmeo'.")
+    assert wrong.stderr.count("\n") == 1
+    assert wrong.stdout == ""
+
+
+def test_no_command_is_left_out_here():
+    assert sorted(COMMANDS) == sorted(entry.callback.__name__ for entry in cli.app.registered_commands)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_an_example_and_the_flags(name):
+    result = invoke(name, "--help")
+    assert result.exit_code == 0
+    assert f"manifoldrf {name}" in words(result.stdout.split("Usage")[1].split("\n", 1)[1])  # beyond the usage line
+    if name != "results":
+        for flag in ("--json", "--quiet", "--debug"):
+            assert flag in result.stdout
+
+
+def test_without_a_command_help_is_shown(monkeypatch, capsys):
+    assert main(monkeypatch) == 0
+    assert "Usage: manifoldrf" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["fit"], ["fit", "a.npy"], ["info", "--sise"], ["transform", "a", "b", "c"]])
+def test_missing_and_unknown_arguments_are_one_sentence(monkeypatch, capsys, arguments):
+    assert main(monkeypatch, *arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert captured.err.rstrip().endswith("--help")
+
+
+def test_errors_are_red_in_a_terminal_and_plain_in_a_pipe(monkeypatch, capsys, tmp_path):
+    missing = ("transform", tmp_path / "none.safetensors", tmp_path / "p.npy", "-o", tmp_path / "f.npy")
+    assert main(monkeypatch, *missing) == 1
+    assert "\x1b" not in capsys.readouterr().err
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert main(monkeypatch, *missing) == 1
+    assert "\x1b[31m" in capsys.readouterr().err
+
+
+def test_debug_shows_the_traceback(monkeypatch, tmp_path):
+    missing = ["transform", str(tmp_path / "none.safetensors"), "p.npy", "-o", str(tmp_path / "f.npy")]
+    monkeypatch.setattr(sys, "argv", ["manifoldrf", *missing, "--debug"])
+    with pytest.raises(FileNotFoundError):
+        cli.main()
+
+
+def test_the_version_is_printed():
+    assert command("--version").stdout.strip() == f"manifoldrf {manifoldrf.__version__}"
+
+
+def test_info_lists_versions_devices_and_extras():
+    facts = json.loads(invoke("info", "--json").stdout)
+    assert facts["extra mesh"] == "yes"
+    assert facts["devices"].startswith("cpu")
+    assert int(facts["threads"]) >= 1
+    assert "numpy" in invoke("info").stdout
+    assert invoke("info", "--quiet").output == ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_can_complete(shell):
+    environment = os.environ | {"_MANIFOLDRF_COMPLETE": f"source_{shell}"}
+    done = command(env=environment)
+    assert done.returncode == 0
+    assert "manifoldrf" in done.stdout
+    assert "_MANIFOLDRF_COMPLETE" in done.stdout
+
+
+def test_completion_knows_commands_and_choices():
+    environment = os.environ | {"_MANIFOLDRF_COMPLETE": "complete_bash", "COMP_CWORD": "1"}
+    found = command(env=environment | {"COMP_WORDS": "manifoldrf int"}).stdout.split()
+    assert found == ["interpolate"]
+    line = {"COMP_WORDS": "manifoldrf fit --kernel ma", "COMP_CWORD": "3"}
+    assert command(env=environment | line).stdout.split() == ["matern"]
+
+
+def test_a_closed_pipe_is_no_traceback(tmp_path):
+    code = "from manifoldrf.cli import main; main()"
+    called = f"{sys.executable} -c '{code}' reproduce | head -n 1"
+    done = subprocess.run(["bash", "-c", called], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_ends_a_long_fit_with_130_and_leaves_nothing(tmp_path):
+    """A real signal to a real process, in the middle of the work."""
+    np.save(tmp_path / "points.npy", Sphere().grid(3000))
+    code = "import sys, manifoldrf.storage; from manifoldrf.cli import main; sys.stderr.write('ready\\n'); main()"
+    options = ["--paper", "--field-options", "epochs=100000"]  # hours, if nothing ends it
+    called = [sys.executable, "-c", code, "fit", "points.npy", "-o", "m.safetensors", *options]
+    with subprocess.Popen(
+        called, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr.readline() == "ready\n"
+        time.sleep(2)
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in error
+    assert out == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["points.npy"]

@@ -1,0 +1,102 @@
+"""interpolate: a field that is known at some vertices, filled in and written."""
+
+import json
+
+import numpy as np
+import pytest
+import trimesh
+from command_line import invoke, main, words
+
+from manifoldrf import FieldInterpolator, Sphere, TriangleMesh
+
+
+@pytest.fixture
+def known(mesh_file, tmp_path):
+    """A smooth field on the mesh, known at every third vertex."""
+    field = TriangleMesh.load(mesh_file).vertices[:, 2]
+    nodes = np.arange(0, len(field), 3)
+    path = tmp_path / "known.csv"
+    lines = [f"{node},{float(field[node])!r}" for node in nodes]
+    path.write_text("vertex,height\n" + "\n".join(lines) + "\n")
+    return path, field, nodes
+
+
+def table(path):
+    assert path.read_text().splitlines()[0] == "vertex,known,value"
+    return np.loadtxt(path, delimiter=",", skiprows=1)
+
+
+def test_the_field_is_that_of_python_and_the_method_is_printed(mesh_file, known, tmp_path):
+    values, field, nodes = known
+    result = invoke("interpolate", mesh_file, values, "-o", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    expected = FieldInterpolator(random_state=0).fit(TriangleMesh.load(mesh_file), field, nodes)
+    found = table(tmp_path / "out.csv")
+    np.testing.assert_array_equal(found[:, 0], np.arange(len(field)))
+    np.testing.assert_array_equal(np.flatnonzero(found[:, 1]), nodes)
+    np.testing.assert_array_equal(found[:, 2], expected.predict())
+    assert f"Method: {expected.method_}" in result.stdout
+    assert "biharmonic" in result.stdout
+
+
+def test_the_picture_has_the_mesh_and_the_colours_of_the_field(mesh_file, known, tmp_path):
+    values, field, _ = known
+    invoke("interpolate", mesh_file, values, "-o", tmp_path / "out.ply", "--method", "harmonic")
+    drawn = trimesh.load(tmp_path / "out.ply", process=False)
+    np.testing.assert_allclose(drawn.vertices, TriangleMesh.load(mesh_file).vertices, atol=1e-6)
+    brightness = drawn.visual.vertex_colors[:, :3].sum(axis=1)
+    order = np.argsort(field)
+    assert brightness[order[:20]].mean() > brightness[order[-20:]].mean() + 200  # light is low
+
+
+def test_points_and_arrays_with_gaps_work_too(tmp_path):
+    points = Sphere().grid(300)
+    values = np.where(np.arange(300) % 2 == 0, points[:, 0], np.nan)
+    np.save(tmp_path / "points.npy", points)
+    np.save(tmp_path / "values.npy", values)
+    arguments = ("interpolate", tmp_path / "points.npy", tmp_path / "values.npy", "-o", tmp_path / "out.csv")
+    facts = json.loads(invoke(*arguments, "--method", "kernel", "--tau", 2, "--json").stdout)
+    assert (facts["method"], facts["tau"], facts["known"]) == ("kernel", 2.0, 150)
+    expected = FieldInterpolator("kernel", tau=2.0, random_state=0).fit(points, values).predict()
+    np.testing.assert_array_equal(table(tmp_path / "out.csv")[:, 2], expected)
+    assert len(trimesh.load(tmp_path / "out.ply").vertices) == 300
+
+
+def test_directions_have_a_column_for_every_coordinate(mesh_file, tmp_path):
+    normals = TriangleMesh.load(mesh_file).vertices.copy()
+    normals[1::2] = np.nan
+    np.save(tmp_path / "normals.npy", normals)
+    result = invoke(
+        "interpolate", mesh_file, tmp_path / "normals.npy", "-o", tmp_path / "out", "--normalize", "--column", 2
+    )
+    assert result.exit_code == 0, result.output
+    lines = (tmp_path / "out.csv").read_text().splitlines()
+    assert lines[0] == "vertex,known,value_0,value_1,value_2"
+    found = np.loadtxt(lines[1:], delimiter=",")[:, 2:]
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0,1.0\n9999,2.0\n", "9999"),
+        ("0,1.0\n0,2.0\n", "0"),
+        ("0.5,1.0\n", "0.5"),
+        ("", "empty"),
+    ],
+)
+def test_bad_values_are_one_sentence_and_nothing_is_written(
+    mesh_file, tmp_path, monkeypatch, capsys, text, message
+):
+    (tmp_path / "bad.csv").write_text(text)
+    assert main(monkeypatch, "interpolate", mesh_file, tmp_path / "bad.csv", "-o", tmp_path / "out") == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.csv"]
+
+
+def test_a_column_that_is_not_there_is_wrong_usage(mesh_file, known, tmp_path):
+    result = invoke("interpolate", mesh_file, known[0], "-o", tmp_path / "out", "--column", 1)
+    assert result.exit_code == 2
+    assert "`--column` must be" in words(result.stderr)

@@ -1,0 +1,290 @@
+"""fit, transform, kernel: what the library gives, in files."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from command_line import invoke, main, words
+
+from manifoldrf import (
+    CosineKernel,
+    DiffusionKernel,
+    FarQueryWarning,
+    GraphOptions,
+    HeatKernel,
+    ManifoldRandomFeatures,
+    MaternKernel,
+    Sphere,
+    load,
+)
+from manifoldrf.cli import models
+from manifoldrf.cli._options import BuiltGraph, FittedGraph, KernelChoice
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Points of the sphere in files, and features fitted to them."""
+    path = tmp_path_factory.mktemp("models")
+    np.save(path / "sphere.npy", Sphere().grid(600))
+    np.save(path / "new.npy", Sphere().sample(50, seed=1))
+    np.savetxt(path / "new.csv", Sphere().sample(50, seed=1), delimiter=",", fmt="%.17g")
+    result = invoke("fit", path / "sphere.npy", "-o", path / "m.safetensors", "--t", 0.1, "--n-features", 200)
+    assert result.exit_code == 0, result.output
+    return path
+
+
+@pytest.fixture(scope="module")
+def features(folder):
+    return load(folder / "m.safetensors")
+
+
+class TestFit:
+    def test_the_model_is_that_of_python(self, folder, features):
+        expected = ManifoldRandomFeatures(HeatKernel(0.1), n_features=200, random_state=0).fit(Sphere().grid(600))
+        new = np.load(folder / "new.npy")
+        np.testing.assert_array_equal(features.transform(new), expected.transform(new))
+
+    def test_the_summary_with_the_error_is_printed(self, folder, features, tmp_path):
+        result = invoke(
+            "fit", folder / "sphere.npy", "-o", tmp_path / "m.safetensors", "--t", 0.1, "--n-features", 200
+        )
+        for line in features.summary().splitlines():
+            assert line.rstrip() in result.stdout
+        assert "relative error" in result.stdout
+
+    def test_json_has_the_error_and_nothing_else_is_printed(self, folder, features, tmp_path):
+        arguments = [
+            "fit",
+            folder / "sphere.npy",
+            "-o",
+            tmp_path / "m.safetensors",
+            "--t",
+            0.1,
+            "--n-features",
+            200,
+        ]
+        facts = json.loads(invoke(*arguments, "--json").stdout)
+        assert facts["features"] == 200
+        assert facts["error"]["kernel"] == float(features.error_)
+        assert invoke(*arguments, "--quiet").output == ""
+
+    def test_every_parameter_reaches_the_estimator(self, folder, tmp_path):
+        target = tmp_path / "m.safetensors"
+        result = invoke(
+            *("fit", folder / "sphere.npy", "-o", target, "--kernel", "diffusion", "--tau", 30, "--field", "local"),
+            *(
+                "--anchors",
+                "farthest",
+                "--weights",
+                "unity",
+                "--teacher",
+                "counts",
+                "--teacher-options",
+                "n_walks=500",
+            ),
+            *(
+                "--field-options",
+                "degree=4",
+                "--n-starts",
+                500,
+                "--random-state",
+                3,
+                "--n-jobs",
+                1,
+                "--device",
+                "cpu",
+            ),
+            *(
+                "--kind",
+                "knn",
+                "--n-neighbors",
+                12,
+                "--bandwidth",
+                "local",
+                "--density-correction",
+                0.5,
+                "--dim",
+                2,
+            ),
+            *("--n-features", "auto", "--n-nodes", "all", "--n-steps", "auto"),
+        )
+        assert result.exit_code == 0, result.output
+        found = load(target).get_params(deep=False)
+        assert found["kernel"] == DiffusionKernel(30.0)
+        assert found["teacher_options"] == {"n_walks": 500}
+        assert found["field_options"] == {"degree": 4}
+        wanted = {"field": "local", "weights": "unity", "teacher": "counts", "n_starts": 500, "random_state": 3}
+        assert {name: found[name] for name in wanted} == wanted
+        options = GraphOptions("knn", "all", "auto", 12, 0.5, "auto", 2, None, "local")
+        assert found["graph"].get_params() == options.get_params()
+
+    def test_the_recipe_of_the_paper_takes_changes(self, folder, tmp_path):
+        target = tmp_path / "m.safetensors"
+        changes = ["--n-starts", 40, "--teacher-options", "n_walks=50", "--field-options", "epochs=1"]
+        result = invoke("fit", folder / "sphere.npy", "-o", target, "--paper", *changes)
+        assert result.exit_code == 0, result.output
+        model = load(target)
+        assert model.field_ == "mlp"
+        assert model.kernel_ == DiffusionKernel(20.0)
+        assert len(model.starts_) == 40
+
+    def test_a_mesh_is_fitted_along_its_surface(self, mesh_file, tmp_path):
+        result = invoke("fit", mesh_file, "-o", tmp_path / "m.safetensors", "--t", 0.1)
+        assert result.exit_code == 0, result.output
+        assert load(tmp_path / "m.safetensors").graph_.mesh is not None
+
+    @pytest.mark.parametrize(
+        ("arguments", "text"),
+        [
+            (["--tau", 3, "--kernel", "heat"], "`--tau` must be left out with the kernel heat. Got 3.0."),
+            (["--kernel", "heat"], "`--t` must be given with the kernel heat. Got none."),
+            (["--scale", 2], "`--kernel` must be given with --scale. Got none."),
+            (["--kernel", "heart"], "'heart' is not one of 'heat', 'diffusion'"),
+            (["--kind", "heat", "--n-neighbors", 3], "`n_neighbors` must be left out with kind='heat'. Got 3."),
+            (["--n-features", 10, "--teacher-options", "walks"], "`--teacher-options` must be field=value."),
+        ],
+    )
+    def test_wrong_options_are_wrong_usage_before_any_work(self, folder, tmp_path, arguments, text):
+        result = invoke("fit", folder / "sphere.npy", "-o", tmp_path / "m.safetensors", *arguments)
+        assert result.exit_code == 2
+        assert text in words(result.stderr)
+        assert not list(tmp_path.iterdir())
+
+    @pytest.mark.parametrize(
+        ("name", "code", "text"),
+        [
+            ("m.npy", 2, "`--output` must be a file ending in .safetensors. Got 'm.npy'."),
+            ("none/m.safetensors", 1, "`--output` must be in a folder that exists."),
+        ],
+    )
+    def test_a_bad_target_is_refused_before_any_work(self, monkeypatch, capsys, tmp_path, name, code, text):
+        assert main(monkeypatch, "fit", tmp_path / "never_read.npy", "-o", tmp_path / name) == code
+        assert text in capsys.readouterr().err
+
+    def test_bad_points_are_one_sentence(self, monkeypatch, capsys, tmp_path):
+        points = Sphere().grid(100)
+        points[3, 1] = np.nan
+        np.save(tmp_path / "bad.npy", points)
+        assert main(monkeypatch, "fit", tmp_path / "bad.npy", "-o", tmp_path / "m.safetensors") == 1
+        error = capsys.readouterr().err
+        assert "NaN" in error
+        assert error.count("\n") == 1
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.npy"]
+
+    def test_ctrl_c_leaves_nothing(self, folder, monkeypatch, capsys, tmp_path):
+        def interrupted(*_, **__):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(ManifoldRandomFeatures, "summary", interrupted)  # the file is written, nothing is said
+        monkeypatch.setattr("manifoldrf.features.manifold_features.save_state", interrupted)
+        assert main(monkeypatch, "fit", folder / "sphere.npy", "-o", tmp_path / "m.safetensors", "--t", 0.1) == 130
+        assert not list(tmp_path.iterdir())
+        assert capsys.readouterr().out == ""
+
+    def test_warnings_are_notes_without_a_place_in_the_code(self, folder, monkeypatch, capsys, tmp_path):
+        arguments = ("fit", folder / "sphere.npy", "-o", tmp_path / "m.safetensors", "--t", 0.1, "--n-features", 8)
+        assert main(monkeypatch, *arguments) == 0
+        error = capsys.readouterr().err
+        assert error.startswith("Note: ")
+        assert "Warning" not in error
+
+
+class TestTransform:
+    @pytest.mark.parametrize("chunk", [None, 1, 7, 50])
+    @pytest.mark.parametrize("name", ["new.npy", "new.csv"])
+    @pytest.mark.parametrize("suffix", ["npy", "npz", "csv"])
+    def test_features_do_not_depend_on_chunks_or_formats(self, folder, features, tmp_path, name, suffix, chunk):
+        target = tmp_path / f"f.{suffix}"
+        chunks = [] if chunk is None else ["--chunk-size", chunk]
+        result = invoke("transform", folder / "m.safetensors", folder / name, "-o", target, *chunks)
+        assert result.exit_code == 0, result.output
+        found = {
+            "npy": np.load,
+            "npz": lambda path: sp.load_npz(path).toarray(),
+            "csv": lambda path: np.loadtxt(path, delimiter=","),
+        }[suffix](target)
+        np.testing.assert_array_equal(found, features.transform(np.load(folder / "new.npy")))
+
+    def test_single_precision_stays(self, folder, features, tmp_path):
+        points = np.load(folder / "new.npy").astype(np.float32)
+        np.save(tmp_path / "single.npy", points)
+        invoke("transform", folder / "m.safetensors", tmp_path / "single.npy", "-o", tmp_path / "f.npy")
+        found = np.load(tmp_path / "f.npy")
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(found, features.transform(points))
+
+    def test_far_points_are_counted_over_all_chunks_and_told_once(self, folder, tmp_path):
+        points = np.load(folder / "new.npy")
+        points[::10] *= 9.0
+        np.save(tmp_path / "far.npy", points)
+        result = invoke(
+            "transform", folder / "m.safetensors", tmp_path / "far.npy", "-o", tmp_path / "f.npy", "--chunk-size", 7
+        )
+        assert result.stderr.count("Note:") == 1
+        assert str(FarQueryWarning(5, 5, 50)) in words(result.stderr)
+
+    def test_an_error_in_the_middle_leaves_the_old_file(self, folder, monkeypatch, capsys, tmp_path):
+        points = np.load(folder / "new.npy")
+        points[30, 0] = np.nan
+        np.save(tmp_path / "bad.npy", points)
+        (tmp_path / "f.npy").write_bytes(b"old")
+        arguments = (folder / "m.safetensors", tmp_path / "bad.npy", "-o", tmp_path / "f.npy", "--chunk-size", 7)
+        assert main(monkeypatch, "transform", *arguments) == 1
+        assert "NaN" in capsys.readouterr().err
+        assert (tmp_path / "f.npy").read_bytes() == b"old"
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.npy", "f.npy"]
+
+    def test_the_number_of_coordinates_must_fit(self, folder, monkeypatch, capsys, tmp_path):
+        np.save(tmp_path / "flat.npy", np.zeros((4, 2)))
+        arguments = (folder / "m.safetensors", tmp_path / "flat.npy", "-o", tmp_path / "f.npy")
+        assert main(monkeypatch, "transform", *arguments) == 1
+        assert "2 features" in capsys.readouterr().err
+
+    def test_a_file_that_is_no_model_is_one_sentence(self, folder, monkeypatch, capsys, tmp_path):
+        arguments = (folder / "new.npy", folder / "new.npy", "-o", tmp_path / "f.npy")
+        assert main(monkeypatch, "transform", *arguments) == 1
+        assert "cannot be loaded" in capsys.readouterr().err
+
+    def test_output_over_an_input_is_refused(self, folder):
+        result = invoke("transform", folder / "m.safetensors", folder / "new.npy", "-o", folder / "new.npy")
+        assert result.exit_code == 2
+        assert np.load(folder / "new.npy").shape == (50, 3)
+
+
+class TestKernel:
+    def test_values_are_those_of_the_library(self, folder, features, tmp_path, monkeypatch):
+        monkeypatch.setattr(models, "_ENTRIES_AT_ONCE", 200)  # several chunks
+        new, nodes = np.load(folder / "new.npy"), np.load(folder / "sphere.npy")
+        invoke("kernel", folder / "m.safetensors", folder / "new.npy", "-o", tmp_path / "K.npy")
+        np.testing.assert_allclose(np.load(tmp_path / "K.npy"), features.kernel(new), rtol=1e-13)  # order of sums
+        invoke(
+            "kernel", folder / "m.safetensors", folder / "new.csv", folder / "sphere.npy", "-o", tmp_path / "L.npy"
+        )
+        np.testing.assert_allclose(np.load(tmp_path / "L.npy"), features.kernel(new, nodes), rtol=1e-13)
+
+    def test_kernels_with_two_sides(self, folder, tmp_path):
+        model = tmp_path / "m.safetensors"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            invoke("fit", folder / "sphere.npy", "-o", model, "--kernel", "cosine", "--n-features", "all")
+        result = invoke("kernel", model, folder / "sphere.npy", "-o", tmp_path / "K.npy")
+        assert result.exit_code == 0, result.output
+        assert load(model).asymmetric_
+        graph = load(model).graph_
+        exact = CosineKernel().dense(graph)
+        error = np.linalg.norm(np.load(tmp_path / "K.npy") - exact) / np.linalg.norm(exact)
+        assert error < 1e-6  # all nodes are anchors, and they are asked at themselves
+
+
+class TestGroups:
+    def test_kernels_are_implied_by_their_parameters(self):
+        assert KernelChoice(t=0.5).build() == HeatKernel(0.5)
+        assert KernelChoice(tau=2.0).build() == DiffusionKernel(2.0)
+        assert KernelChoice(nu=1.5, lengthscale=0.2, clock="manifold").build() == MaternKernel(1.5, 0.2, "manifold")
+        assert KernelChoice().build() is None
+
+    def test_all_that_is_left_to_the_library_is_no_option(self):
+        assert FittedGraph().build() is None
+        assert BuiltGraph() == BuiltGraph()

@@ -1,0 +1,622 @@
+"""Arrays survive a round trip through every format, broken files are named, a failed write leaves no trace."""
+
+import csv
+import errno
+import os
+import resource
+import subprocess
+import zipfile
+
+import numpy as np
+import pytest
+from scipy import sparse as sp
+
+from manifoldrf._arrays import stored as stored_arrays
+from manifoldrf._arrays.reading import check_array_path, open_rows, read_matrix, read_points, read_values
+from manifoldrf._arrays.writing import ARRAY_SUFFIXES, RowWriter, row_writer, write_matrix
+
+RNG = np.random.default_rng(0)
+# Every size of number, so that a lost digit shows.
+NUMBERS = RNG.normal(size=(11, 3)) * 10.0 ** RNG.integers(-30, 30, size=(11, 3))
+SPARSE = sp.random_array((11, 7), density=0.3, rng=np.random.default_rng(1), format="csr")
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def text_file(folder, text, name="points.csv"):
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def stored(folder, suffix, array, *, order="C"):
+    """A file as numpy itself writes it."""
+    path = folder / f"points{suffix}"
+    laid = np.asarray(array, order=order)
+    if suffix == ".npy":
+        np.save(path, laid)
+    elif suffix == ".npz":
+        np.savez_compressed(path, any_name=laid)
+    else:
+        np.savetxt(path, laid, delimiter=",", fmt="%.17g")
+    return path
+
+
+def dense_of(path):
+    """What numpy and scipy read from a file."""
+    if path.suffix == ".npy":
+        return np.load(path)
+    if path.suffix == ".csv":
+        return np.loadtxt(path, delimiter=",", ndmin=2)
+    with np.load(path) as found:
+        if "features" in found:
+            return found["features"]
+    return sp.load_npz(path).toarray()
+
+
+# --- reading ---
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", [">f4", "<f8", ">f8", "f2", "i1", "<u2", ">i8"])
+@pytest.mark.parametrize("suffix", [".npy", ".npz"])
+def test_binary_files_are_read_as_numpy_reads_them(tmp_path, suffix, dtype, order):
+    array = (10 * RNG.random((11, 3))).astype(dtype)
+    path = stored(tmp_path, suffix, array, order=order)
+    kept = np.float32 if dtype == ">f4" else np.float64
+    whole = read_points(path)
+    assert whole.dtype == kept
+    np.testing.assert_array_equal(whole, array)
+    rows = open_rows(path, "POINTS", 4)
+    assert (rows.n_rows, rows.n_columns, rows.dtype) == (11, 3, kept)
+    assert all(block.dtype == kept and block.flags.c_contiguous and block.flags.writeable for _, block in rows)
+    np.testing.assert_array_equal(np.concatenate([block for _, block in rows]), array)
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 11, 100])
+@pytest.mark.parametrize("suffix", ARRAY_SUFFIXES)
+def test_blocks_are_never_larger_than_asked_and_tell_where_they_start(tmp_path, suffix, chunk):
+    rows = open_rows(stored(tmp_path, suffix, NUMBERS), "POINTS", chunk)
+    for _ in range(2):  # a second pass starts anew
+        starts, blocks = zip(*rows, strict=True)
+        assert list(starts) == list(range(0, 11, chunk))
+        assert max(map(len, blocks)) <= chunk
+        np.testing.assert_array_equal(np.concatenate(blocks), NUMBERS)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz"])
+def test_blocks_are_read_without_the_array_in_memory(tmp_path, suffix, monkeypatch):
+    """No request for numbers is larger than a block."""
+    asked = []
+
+    def counted(stream, count, *rest):
+        asked.append(count)
+        return take(stream, count, *rest)
+
+    take = stored_arrays._take
+    monkeypatch.setattr(stored_arrays, "_take", counted)
+    rows = open_rows(stored(tmp_path, suffix, np.zeros((5000, 3))), "POINTS", 64)
+    assert sum(len(block) for _, block in rows) == 5000
+    assert max(asked) == 64 * 3
+    assert sum(asked) == 5000 * 3
+
+
+def test_an_npy_file_is_mapped(tmp_path):
+    points = read_points(stored(tmp_path, ".npy", NUMBERS))
+    assert isinstance(points, np.memmap)
+    assert not points.flags.writeable
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz"])
+def test_an_array_without_rows_has_no_blocks(tmp_path, suffix):
+    path = stored(tmp_path, suffix, np.zeros((0, 3)))
+    assert read_points(path).shape == (0, 3)
+    assert list(open_rows(path)) == []
+
+
+@pytest.mark.parametrize("name", ["points", "vertices", "X"])
+def test_the_array_meant_is_found_by_its_name(tmp_path, name):
+    path = tmp_path / "several.npz"
+    np.savez(path, **{name: NUMBERS, "faces": np.arange(6).reshape(2, 3)})
+    np.testing.assert_array_equal(read_points(path), NUMBERS)
+
+
+def test_an_archive_of_several_arrays_lists_them(tmp_path):
+    path = tmp_path / "several.npz"
+    np.savez(path, a=NUMBERS, b=NUMBERS)
+    with pytest.raises(
+        ValueError, match=r"one array, or one that is called 'points', 'vertices', 'X'. Got 'a', 'b' in"
+    ):
+        read_points(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("readme.txt", "nothing here")
+    with pytest.raises(ValueError, match=r"Got no array in 'several\.npz'"):
+        read_points(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1,2.5\n-3,1e-4\n",
+        "x,y\n1,2.5\n-3,1e-4",
+        "x;y\r\n1;2.5\r\n-3;1e-4\r\n",
+        "1\t2.5\n-3\t1e-4\n",
+        "  1  2.5\n\n -3 1e-4  \n",
+        "\ufeffx, y\n1, 2.5 # a note\n# a remark\n   \n-3, 1e-4\n",
+        '"first, x","y"\n"1","2.5"\n-3,1e-4\n',
+        ",y\n1,2.5\n-3,1e-4",
+        "# x y\n1 2.5\n-3 1e-4\n",
+    ],
+)
+def test_texts_of_every_style_are_read(tmp_path, text):
+    path = text_file(tmp_path, text)
+    expected = [[1.0, 2.5], [-3.0, 1e-4]]
+    np.testing.assert_array_equal(read_points(path), expected)
+    rows = open_rows(path, "POINTS", 1)
+    assert (rows.n_rows, rows.n_columns, rows.dtype) == (None, 2, np.float64)
+    np.testing.assert_array_equal(np.concatenate([block for _, block in rows]), expected)
+
+
+def test_nan_and_infinity_pass_in_every_format(tmp_path):
+    odd = np.array([[np.nan, np.inf], [-np.inf, 0.0]])
+    for suffix in ARRAY_SUFFIXES:
+        write_matrix(tmp_path / f"odd{suffix}", odd)
+        np.testing.assert_array_equal(read_points(tmp_path / f"odd{suffix}"), odd)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1,2\n3\n", r"2 column\(s\) in every line, as in its first. Got 1 in line 2 of 'points{1}.csv'"),
+        ("x,y\n1,2\n1,2,3\n", r"Got 3 in line 3"),
+        ("x,y,z\n1,2\n", r"3 column\(s\) .* Got 2 in line 2"),
+        ("1,2\n\n3,four\n", r"a file of numbers with decimal points. Got 'four' in line 3, column 2"),
+        ("1,2\n3,\n", r"Got '' in line 2, column 2"),
+        ("1\t2\n3\t\n", r"Got '' in line 2, column 2"),
+        ("1,5;2,5\n1,5;2,5\n", r"Got '1,5' in line 1, column 1"),
+        (",\n1,2\n", r"Got '' in line 1, column 1"),
+        ("1a,2b\n1,2\n", r"Got '1a' in line 1, column 1"),
+        ("x;y\n1,5;2,5\n", r"Got '1,5' in line 2, column 1"),
+        ("1,1_000\n", r"Got '1_000' in line 1, column 2"),
+        ("name,1\n", r"Got 'name' in line 1, column 1"),
+        ('1,2\n"3,4\n', r"Got 1 in line 2"),
+        (b"x,y\n1,\xff2\n", r"a text in UTF-8. Got other bytes in line 2"),
+        ("x,y\n1,2\n".encode("utf-16"), r"a text in UTF-8. Got other bytes in line 1"),
+        ("x,y\n", r"at least one line of numbers. Got 'points{1}.csv'"),
+        ("# only a remark\n", r"at least one line of numbers"),
+    ],
+)
+def test_texts_that_are_not_tables_of_numbers_are_named(tmp_path, text, message):
+    path = text_file(tmp_path, text, "points{1}.csv")
+    with pytest.raises(ValueError, match=message.replace("{1}", r"\{1\}")) as caught:
+        read_points(path)
+    assert str(caught.value).startswith("`POINTS` must be a ")
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array([[1 + 1j]]),
+        np.array([["a"]]),
+        np.array([[True]]),
+        np.array([[1.0]], np.longdouble),
+        np.zeros((2, 2), [("x", float)]),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".npy", ".npz"])
+def test_arrays_of_other_things_are_refused(tmp_path, suffix, array):
+    path = stored(tmp_path, suffix, array)
+    for read in (read_points, open_rows):
+        with pytest.raises(TypeError, match=r"`POINTS` must be an array of real numbers. Got dtype"):
+            read(path)
+
+
+def test_pickled_objects_are_refused_unread(tmp_path):
+    path = tmp_path / "points.npy"
+    np.save(path, np.array([[print]], object), allow_pickle=True)
+    with pytest.raises(TypeError, match=r"an array of real numbers. Got dtype object"):
+        read_points(path)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((), r"shape \(n, d\). Got shape \(\)"),
+        ((3,), r"Got shape \(3,\)"),
+        ((1, 2, 3), r"Got"),
+        ((3, 0), "one column"),
+    ],
+)
+def test_points_have_two_axes(tmp_path, shape, message):
+    for suffix in (".npy", ".npz"):
+        with pytest.raises(ValueError, match=f"`POINTS` must be an array .*{message}"):
+            read_points(stored(tmp_path, suffix, np.zeros(shape)))
+
+
+@pytest.mark.parametrize("read", [read_points, read_matrix, open_rows])
+def test_files_that_are_not_there_are_named(tmp_path, read):
+    with pytest.raises(ValueError, match=r"`POINTS` must be a file ending in \.npy, \.npz, \.csv\. Got 'x\.txt'\."):
+        read(tmp_path / "x.txt", "POINTS")
+    for suffix in ARRAY_SUFFIXES:
+        path = tmp_path / f"x{suffix}"
+        with pytest.raises(FileNotFoundError, match=r"`POINTS` must be an existing file. Got "):
+            read(path, "POINTS")
+        path.touch()
+        with pytest.raises(ValueError, match=f"`POINTS` must be a file that is not empty. Got 'x{suffix}'"):
+            read(path, "POINTS")
+        path.unlink()
+        path.mkdir()
+        with pytest.raises(IsADirectoryError, match=r"`POINTS` must be a file, not a folder. Got "):
+            read(path, "POINTS")
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz"])
+def test_a_file_cut_off_anywhere_is_refused(tmp_path, suffix):
+    path = stored(tmp_path, suffix, NUMBERS)
+    data = path.read_bytes()
+    for length in range(1, len(data), 7):
+        path.write_bytes(data[:length])
+        for read in (read_points, open_rows):
+            with pytest.raises(
+                ValueError, match=f"`POINTS` must be a readable {suffix} file. Got 'points{suffix}': "
+            ):
+                read(path)
+
+
+def test_an_altered_archive_is_noticed(tmp_path):
+    """One changed byte among the packed numbers: the checksum of the archive does not fit."""
+    path = tmp_path / "points.npz"
+    np.savez(path, NUMBERS)
+    data = bytearray(path.read_bytes())
+    data[data.index(NUMBERS.tobytes()) + 5] ^= 255
+    path.write_bytes(data)
+    for read in (read_points, lambda file: list(open_rows(file, "POINTS", 2))):
+        with pytest.raises(ValueError, match=r"a readable \.npz file. Got 'points\.npz': Bad CRC"):
+            read(path)
+
+
+@pytest.mark.parametrize("suffix", ARRAY_SUFFIXES)
+def test_damage_anywhere_gives_an_array_or_one_clear_error(tmp_path, suffix):
+    """Every tenth byte set to four other values; in an archive this moves its members out of the file too."""
+    path = stored(tmp_path, suffix, NUMBERS)
+    data = path.read_bytes()
+    refusals = []
+    for place in range(0, len(data), 10):
+        for byte in (0, 10, 127, 255):
+            path.write_bytes(data[:place] + bytes([byte]) + data[place + 1 :])
+            try:
+                assert list(open_rows(path))
+            except (TypeError, ValueError) as error:
+                refusals.append(str(error))
+    assert len(refusals) > 10
+    assert all(text.startswith("`POINTS` must be ") for text in refusals)
+
+
+def test_other_files_under_these_names_are_refused(tmp_path):
+    for suffix in (".npy", ".npz"):
+        path = text_file(tmp_path, "1,2,3\n" * 100, f"points{suffix}")
+        with pytest.raises(ValueError, match=f"a readable {suffix} file"):
+            read_points(path)
+
+
+# --- matrices ---
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "bsr", "dia"])
+def test_sparse_matrices_of_scipy_are_read(tmp_path, form):
+    path = tmp_path / "matrix.npz"
+    sp.save_npz(path, SPARSE.asformat(form))
+    found = read_matrix(path)
+    assert isinstance(found, sp.csr_array)
+    np.testing.assert_array_equal(found.toarray(), SPARSE.toarray())
+    with pytest.raises(
+        ValueError, match=r"`POINTS` must be a file with a dense array. Got a sparse matrix in 'matrix"
+    ):
+        read_points(path)
+
+
+@pytest.mark.parametrize("suffix", ARRAY_SUFFIXES)
+def test_dense_matrices_are_read_as_points_are(tmp_path, suffix):
+    np.testing.assert_array_equal(read_matrix(stored(tmp_path, suffix, NUMBERS)), NUMBERS)
+
+
+def test_a_sparse_matrix_with_indices_out_of_range_is_refused(tmp_path):
+    path = tmp_path / "matrix.npz"
+    parts = {"data": np.ones(1), "indices": np.array([9]), "indptr": np.array([0, 1])}
+    np.savez(path, format=b"csr", shape=(1, 2), **parts)
+    with pytest.raises(ValueError, match=r"`MATRIX` must be a readable \.npz file. Got 'matrix\.npz'"):
+        read_matrix(path)
+
+
+def test_sparse_matrices_of_complex_numbers_are_refused(tmp_path):
+    sp.save_npz(tmp_path / "matrix.npz", SPARSE * 1j)
+    with pytest.raises(TypeError, match=r"`MATRIX` must be an array of real numbers"):
+        read_matrix(tmp_path / "matrix.npz")
+
+
+# --- writing ---
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.uint8])
+@pytest.mark.parametrize("suffix", ARRAY_SUFFIXES)
+def test_blocks_come_back_as_one_array(tmp_path, suffix, dtype):
+    array = (100 * RNG.random((11, 3))).astype(dtype)
+    path = tmp_path / f"features{suffix}"
+    with row_writer(path, 3, dtype) as writer:
+        for start, stop in [(0, 4), (4, 4), (4, 5), (5, 11)]:
+            writer.append(np.asfortranarray(array[start:stop]))
+        assert writer.n_rows == 11
+    found = dense_of(path)
+    assert suffix == ".csv" or found.dtype == dtype
+    np.testing.assert_array_equal(found.astype(dtype), array)
+    assert names(tmp_path) == [path.name]
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("suffix", ARRAY_SUFFIXES)
+def test_sparse_and_dense_blocks_may_be_mixed(tmp_path, suffix, sparse):
+    """Sparse blocks are dense in the files that have no sparse form."""
+    path = tmp_path / f"features{suffix}"
+    with row_writer(path, 7, sparse=sparse) as writer:
+        writer.append(SPARSE[:3])
+        writer.append(SPARSE[3:5].toarray())
+        writer.append(SPARSE[5:5])
+        writer.append(sp.csc_matrix(SPARSE[5:]))
+    np.testing.assert_array_equal(dense_of(path), SPARSE.toarray())
+    assert names(tmp_path) == [path.name]
+
+
+def test_a_sparse_file_is_a_csr_array_with_small_indices(tmp_path):
+    path = tmp_path / "features.npz"
+    write_matrix(path, SPARSE)
+    found = sp.load_npz(path)
+    assert isinstance(found, sp.csr_array)
+    np.testing.assert_array_equal(found.toarray(), SPARSE.toarray())
+    with np.load(path) as parts:
+        assert (parts["indices"].dtype, parts["indptr"].dtype) == (np.int32, np.int64)
+        assert parts["data"].shape == (SPARSE.nnz,)
+
+
+def test_a_sparse_file_with_too_many_columns_for_small_indices_has_large_ones(tmp_path):
+    wide = sp.csr_array(([2.5], ([1], [2**31 + 5])), shape=(2, 2**31 + 6))
+    write_matrix(tmp_path / "wide.npz", wide)
+    found = sp.load_npz(tmp_path / "wide.npz").tocoo()
+    assert (found.shape, found.data.tolist(), found.col.tolist()) == (wide.shape, [2.5], [2**31 + 5])
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("suffix", [".npy", ".npz"])
+def test_a_file_without_rows_has_its_columns(tmp_path, suffix, sparse):
+    path = tmp_path / f"features{suffix}"
+    with row_writer(path, 5, sparse=sparse):
+        pass
+    assert dense_of(path).shape == (0, 5)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_texts_keep_every_bit_in_the_fewest_digits(tmp_path, dtype):
+    array = NUMBERS.astype(dtype)
+    array[0, :2] = 0.1, -0.0
+    path = tmp_path / "features.csv"
+    write_matrix(path, array, header=["x", "y", "z"])
+    lines = list(csv.reader(path.read_text().splitlines()))
+    assert lines[0] == ["x", "y", "z"]
+    assert lines[1][:2] == ["0.1", "-0.0"]
+    np.testing.assert_array_equal(np.array(lines[1:], dtype), array)
+    np.testing.assert_array_equal(read_points(path).astype(dtype), array)
+
+
+@pytest.mark.parametrize("suffix", ARRAY_SUFFIXES)
+def test_a_matrix_larger_than_a_block_is_written_in_blocks(tmp_path, suffix, monkeypatch):
+    largest = []
+
+    def noted(self, block):
+        largest.append(np.size(block))
+        append(self, block)
+
+    append = RowWriter.append
+    monkeypatch.setattr(RowWriter, "append", noted)
+    monkeypatch.setattr("manifoldrf._arrays.writing._BLOCK_ENTRIES", 10)
+    write_matrix(tmp_path / f"a{suffix}", NUMBERS)
+    np.testing.assert_array_equal(dense_of(tmp_path / f"a{suffix}"), NUMBERS)
+    assert max(largest) == 9
+
+
+def test_a_vector_is_written_as_one_column(tmp_path):
+    write_matrix(tmp_path / "a.npy", [1.0, 2.0])
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), [[1.0], [2.0]])
+
+
+@pytest.mark.parametrize("array", [NUMBERS, SPARSE])
+def test_equal_arrays_give_equal_archives(tmp_path, array):
+    for name in ("a.npz", "b.npz"):
+        write_matrix(tmp_path / name, array)
+        os.utime(tmp_path / name, (10**9, 10**9))
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("suffix", ARRAY_SUFFIXES)
+def test_an_interrupt_leaves_nothing_or_the_old_file(tmp_path, suffix, sparse, error):
+    path = tmp_path / f"features{suffix}"
+
+    def interrupted():
+        with row_writer(path, 7, sparse=sparse) as writer:
+            writer.append(SPARSE)
+            assert len(names(tmp_path)) > path.exists()  # the work goes on beside the target
+            raise error
+
+    with pytest.raises(error):
+        interrupted()
+    assert names(tmp_path) == []
+    path.write_text("the old file")
+    with pytest.raises(error):
+        interrupted()
+    assert names(tmp_path) == [path.name]
+    assert path.read_text() == "the old file"
+
+
+def test_an_interrupt_while_packing_leaves_nothing(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("manifoldrf._arrays.writing.shutil.copyfileobj", interrupted)
+    for array in (NUMBERS, SPARSE):
+        with pytest.raises(KeyboardInterrupt):
+            write_matrix(tmp_path / "a.npz", array)
+        assert names(tmp_path) == []
+
+
+def large_write(folder, suffix, *, sparse):
+    """Write 240 kB, as random numbers, which do not pack well."""
+    with row_writer(folder / f"features{suffix}", 30, sparse=sparse) as writer:
+        for _ in range(10):
+            writer.append(RNG.random((100, 30)))
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 64 kB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    try:
+        done = subprocess.run(command, capture_output=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("there is no command to mount a disk")
+    if done.returncode:
+        pytest.skip("this user may not mount a disk")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("suffix", ARRAY_SUFFIXES)
+def test_a_full_disk_is_named_by_the_system_and_left_as_it_was(small_disk, suffix, sparse):
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as caught:
+        large_write(small_disk, suffix, sparse=sparse)
+    assert caught.value.errno == errno.ENOSPC
+    assert names(small_disk) == []
+
+
+@pytest.mark.parametrize("suffix", ARRAY_SUFFIXES)
+def test_a_file_larger_than_allowed_leaves_nothing(tmp_path, suffix):
+    """A failure of the system that needs no rights: the largest size of a file is 64 kB meanwhile."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
+    try:
+        with pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
+            large_write(tmp_path, suffix, sparse=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("block", [np.zeros(3), np.zeros((2, 4)), sp.csr_array((2, 4))])
+def test_blocks_of_another_width_are_refused(tmp_path, block):
+    with (
+        pytest.raises(ValueError, match=r"`block` must be an array of shape \(k, 3\). Got shape"),
+        row_writer(tmp_path / "a.npy", 3) as writer,
+    ):
+        writer.append(block)
+    assert names(tmp_path) == []
+
+
+def test_writers_refuse_what_they_cannot_hold(tmp_path):
+    with pytest.raises(ValueError, match=r"a file ending in \.npy, \.npz, \.csv. Got 'a\.txt'"):
+        write_matrix(tmp_path / "a.txt", NUMBERS)
+    with pytest.raises(TypeError, match=r"`dtype` must be a type of real numbers. Got complex128"):
+        write_matrix(tmp_path / "a.npy", NUMBERS * 1j)
+    with pytest.raises(ValueError, match=r"`array` must be an array of shape \(n, m\). Got shape \(1, 11, 3\)"):
+        write_matrix(tmp_path / "a.npy", NUMBERS[None])
+    with pytest.raises(ValueError, match=r"`header` must be 3 names, one per column. Got 2"):
+        write_matrix(tmp_path / "a.csv", NUMBERS, header=["x", "y"])
+    with (
+        pytest.raises(TypeError, match=r"`block` must be an array that converts to int64. Got dtype float64"),
+        row_writer(tmp_path / "a.npy", 3, np.int64) as writer,
+    ):
+        writer.append(NUMBERS)
+    assert names(tmp_path) == []
+
+
+# --- values ---
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz"])
+def test_values_are_unknown_where_they_are_nan(tmp_path, suffix):
+    column = np.array([1.0, np.nan, 3.0])
+    for array in (column, np.stack([column, 2 * column], axis=1), column.astype(np.float32)):
+        values, known = read_values(stored(tmp_path, suffix, array), 3)
+        assert values.dtype == np.float64
+        np.testing.assert_array_equal(values, array.reshape(3, -1))
+        np.testing.assert_array_equal(known, [True, False, True])
+
+
+def test_values_of_several_arrays_are_found_by_name(tmp_path):
+    np.savez(tmp_path / "v.npz", values=np.arange(3), other=np.arange(5))
+    np.testing.assert_array_equal(read_values(tmp_path / "v.npz", 3)[0], [[0], [1], [2]])
+
+
+@pytest.mark.parametrize("text", ["vertex,a,b\n3,1,2\n0,3,4\n", "3 1 2\n0 3 4\n", "3.0;1;2\n1;nan;nan\n0;3;4"])
+def test_values_of_a_text_go_to_the_vertices_it_names(tmp_path, text):
+    values, known = read_values(text_file(tmp_path, text), 4)
+    nan = [np.nan, np.nan]
+    np.testing.assert_array_equal(values, [[3, 4], nan, nan, [1, 2]])
+    np.testing.assert_array_equal(known, [True, False, False, True])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0,1\n4,1\n", r"an integer in \[0, 3\] first in every line. Got 4 in line 2, column 1 of 'points\.csv'"),
+        ("0,1\n-1,1\n", r"Got -1 in line 2"),
+        ("0,1\n1.5,1\n", r"Got 1\.5 in line 2"),
+        ("0,1\nnan,1\n", r"Got nan in line 2"),
+        ("0,1\ninf,1\n", r"Got inf in line 2"),
+        ("v,x\n2,1\n\n2,1\n", r"a file that names a vertex once. Got 2 in lines 2 and 4 of 'points\.csv'"),
+        ("0\n1\n", r"a file with a vertex and at least one value in every line"),
+        ("0,1,2\n1,nan,2\n", r"numbers, or NaN, in all columns of a row. Got some of both for vertex 1"),
+        ("v,x\n", r"a file with at least one known value. Got 'points\.csv'"),
+        ("0,nan\n", r"a file with at least one known value"),
+        ("0,one\n1,2\n", r"Got 'one' in line 1, column 2"),
+    ],
+)
+def test_texts_of_values_are_checked_line_by_line(tmp_path, text, message):
+    with pytest.raises(ValueError, match=f"`VALUES` must be .*{message}"):
+        read_values(text_file(tmp_path, text), 4)
+
+
+def test_values_have_a_row_for_every_vertex(tmp_path):
+    with pytest.raises(ValueError, match=r"`VALUES` must be an array of 4 rows, one per vertex. Got 3"):
+        read_values(stored(tmp_path, ".npy", np.zeros(3)), 4)
+    with pytest.raises(ValueError, match=r"`VALUES` must be an array of shape \(n, d\) or \(n,\). Got shape"):
+        read_values(stored(tmp_path, ".npy", np.zeros((4, 1, 1))), 4)
+
+
+# --- paths of outputs ---
+
+
+def test_an_output_is_checked_before_any_work(tmp_path):
+    source = stored(tmp_path, ".npy", NUMBERS)
+    assert check_array_path(tmp_path / "new.NPZ", inputs=[source]) == tmp_path / "new.NPZ"
+    with pytest.raises(ValueError, match=r"`OUT` must be a file ending in \.ply\. Got 'new\.npy'"):
+        check_array_path(tmp_path / "new.npy", "OUT", [".ply"])
+    with pytest.raises(FileNotFoundError, match=r"`output` must be in a folder that exists. Got "):
+        check_array_path(tmp_path / "none" / "new.npy")
+    (tmp_path / "folder.npy").mkdir()
+    with pytest.raises(IsADirectoryError, match=r"`output` must be a file, not a folder. Got "):
+        check_array_path(tmp_path / "folder.npy")
+    (tmp_path / "link.npy").symlink_to(source)
+    for same in (source, tmp_path / "link.npy", tmp_path / "folder.npy" / ".." / source.name):
+        with pytest.raises(ValueError, match=r"`output` must be another file than the one that is read. Got "):
+            check_array_path(same, inputs=[tmp_path / "missing.npy", source])
+    assert names(tmp_path) == ["folder.npy", "link.npy", "points.npy"]
+
+
+def test_an_output_in_a_folder_that_is_not_writable_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("manifoldrf._arrays.reading.os.access", lambda *_: False)  # a superuser may write anywhere
+    with pytest.raises(PermissionError, match=r"`output` must be in a folder that is writable. Got "):
+        check_array_path(tmp_path / "new.npy")

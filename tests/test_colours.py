@@ -1,0 +1,63 @@
+"""Colours follow matplotlib's scales, ends are clipped, and what is unknown is grey."""
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+from manifoldrf._colours import DIVERGING, GREY, SEQUENTIAL, colours_of
+
+SCALES = [("magma_r", SEQUENTIAL), ("RdBu", DIVERGING)]
+
+
+@pytest.mark.parametrize(("name", "stops"), SCALES)
+def test_stops_are_those_of_matplotlib(name, stops):
+    exact = mpl.colormaps[name](np.linspace(0, 1, 17))[:, :3]
+    assert stops.shape == (17, 3)
+    # Four digits are written down.
+    np.testing.assert_allclose(stops, exact, rtol=0, atol=0.5e-4 * (1 + 1e-9))
+
+
+@pytest.mark.parametrize(("name", "stops"), SCALES)
+def test_colours_between_the_stops_are_near_those_of_matplotlib(name, stops):
+    """Straight lines between 17 stops miss the bends of RdBu, which lie at tenths, by 9 of 255 at most."""
+    values = np.linspace(-2, 3, 1001)
+    exact = mpl.colormaps[name]((values + 2) / 5, bytes=True)[:, :3].astype(int)
+    colours = colours_of(values, -2, 3, stops)
+    assert colours.dtype == np.uint8
+    assert np.abs(colours - exact).max() <= 9
+
+
+def test_lightness_falls_along_the_sequential_scale():
+    """Rec. 709 luma of the stops: the order survives a grey printer."""
+    assert (np.diff(SEQUENTIAL @ [0.2126, 0.7152, 0.0722]) < 0).all()
+
+
+def test_values_outside_get_the_ends_and_nan_gets_grey():
+    colours = colours_of([-np.inf, -5.0, 0.0, 1.0, 5.0, np.inf, np.nan], 0.0, 1.0)
+    low, high = np.rint(255 * SEQUENTIAL[0]), np.rint(255 * SEQUENTIAL[-1])
+    np.testing.assert_array_equal(colours, [low] * 3 + [high] * 3 + [np.rint(255 * GREY)])
+
+
+def test_a_constant_has_the_middle_colour():
+    np.testing.assert_array_equal(colours_of([7.0, 7.0], 7.0, 7.0, DIVERGING), [np.rint(255 * DIVERGING[8])] * 2)
+
+
+def test_a_range_of_very_large_numbers_does_not_overflow():
+    np.testing.assert_array_equal(
+        colours_of([-1.7e308, 0.0, 1.7e308], -1.7e308, 1.7e308), np.rint(255 * SEQUENTIAL[[0, 8, 16]])
+    )
+
+
+def test_no_values_have_no_colours():
+    assert colours_of([], 0.0, 1.0).shape == (0, 3)
+
+
+@pytest.mark.parametrize("ends", [(1.0, 0.0), (np.nan, 1.0), (0.0, np.inf)])
+def test_ends_must_be_finite_and_ascending(ends):
+    with pytest.raises(ValueError, match=r"`lowest, highest` must be finite numbers in ascending order. Got"):
+        colours_of([0.0], *ends)
+
+
+def test_values_must_be_a_vector():
+    with pytest.raises(ValueError, match=r"`values` must be a vector of numbers\. Got shape \(2, 1\)"):
+        colours_of([[0.0], [1.0]], 0.0, 1.0)
