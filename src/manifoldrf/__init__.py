@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from manifoldrf.applications.neighbors import KernelNeighborsClassifier
     from manifoldrf.applications.regression import ManifoldGaussianProcess, ManifoldRidge
     from manifoldrf.applications.textures import covariance_descriptors, dense_corners, texture_channels
+    from manifoldrf.explorer.page import ExplorerPage, explore
     from manifoldrf.features.errors import ErrorEstimate
     from manifoldrf.features.fitting import FeatureWarning
     from manifoldrf.features.graph_features import GraphRandomFeatures
@@ -64,6 +65,7 @@ _HOMES = {
     "EuclideanSpace": "geometry.model_spaces",
     "Exhaustion": "applications.exhaustion",
     "ExhaustionRow": "applications.exhaustion",
+    "ExplorerPage": "explorer.page",
     "FarQueryWarning": "features.proximity",
     "FeatureWarning": "features.fitting",
     "FieldInterpolator": "applications.interpolation",
@@ -106,6 +108,7 @@ _HOMES = {
     "errors_of": "metrics",
     "estimate_dimension": "geometry.dimension",
     "exhaustion": "applications.exhaustion",
+    "explore": "explorer.page",
     "graded_points": "geometry.grading",
     "grid_graph": "geometry.builders",
     "heat_graph": "geometry.heat",
@@ -130,6 +133,7 @@ __all__ = [
     "EuclideanSpace",
     "Exhaustion",
     "ExhaustionRow",
+    "ExplorerPage",
     "FarQueryWarning",
     "FeatureWarning",
     "FieldInterpolator",
@@ -172,6 +176,7 @@ __all__ = [
     "errors_of",
     "estimate_dimension",
     "exhaustion",
+    "explore",
     "graded_points",
     "grid_graph",
     "heat_graph",

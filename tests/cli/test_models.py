@@ -17,6 +17,7 @@ from manifoldrf import (
     ManifoldRandomFeatures,
     MaternKernel,
     Sphere,
+    explore,
     load,
 )
 from manifoldrf.cli import models
@@ -276,6 +277,27 @@ class TestKernel:
         exact = CosineKernel().dense(graph)
         error = np.linalg.norm(np.load(tmp_path / "K.npy") - exact) / np.linalg.norm(exact)
         assert error < 1e-6  # all nodes are anchors, and they are asked at themselves
+
+
+class TestExplore:
+    def test_the_page_is_that_of_python(self, folder, features, tmp_path):
+        arguments = ("explore", folder / "m.safetensors", "-o", tmp_path / "page.html", "--title", "A sphere")
+        facts = json.loads(invoke(*arguments, "--n-points", 300, "--json").stdout)
+        page = explore(features, tmp_path / "same.html", title="A sphere", n_points=300)
+        assert facts["n_bytes"] == page.n_bytes
+        assert facts["n_points"] == 300
+        assert (tmp_path / "page.html").read_bytes() == (tmp_path / "same.html").read_bytes()
+
+    def test_another_surface_and_a_smaller_page(self, folder, mesh_file, tmp_path):
+        arguments = ("explore", folder / "m.safetensors", "-o", tmp_path / "page.html", "--surface", mesh_file)
+        result = invoke(*arguments, "--max-bytes", 150_000)
+        assert result.exit_code == 0, result.output
+        assert (tmp_path / "page.html").stat().st_size <= 150_000
+
+    def test_only_pages_are_written(self, folder, tmp_path):
+        result = invoke("explore", folder / "m.safetensors", "-o", tmp_path / "page.txt")
+        assert result.exit_code == 2
+        assert "`--output` must be a file ending in .html. Got 'page.txt'." in words(result.stderr)
 
 
 class TestGroups:

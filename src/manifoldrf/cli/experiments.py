@@ -43,9 +43,11 @@ def demo(output: Output, out: Annotated[str, _OUT] = "out") -> None:
 
     records = _reproduce(["surfaces"], output, out=out)
     folder = as_path(out, "out")
-    page = write_report(folder)
-    torus = ManifoldRandomFeatures(HeatKernel(_DEMO_TIME), random_state=0).fit(Torus())
-    view = explore(torus, folder / "explorer.html", title="Heat kernel of a torus").path
+    with progress("demo", quiet=output.silent) as tell:
+        page = write_report(folder, progress=tell)
+        tell("explorer", 0, 1)
+        torus = ManifoldRandomFeatures(HeatKernel(_DEMO_TIME), random_state=0).fit(Torus())
+        view = explore(torus, folder / "explorer.html", title="Heat kernel of a torus").path
     if output.as_json:
         print_json(records | {"pages": [str(page), str(view)]})
     text = f"Report: {page}\nExplorer: {view} (open both in a browser)"
@@ -96,8 +98,8 @@ def _reproduce(
     for entry, config in plan:
         if text := _about_data(entry, data):
             note(text, quiet=output.quiet)
-        with progress(entry.name, quiet=output.silent) as report:
-            record = entry.run(config, report, source)
+        with progress(entry.name, quiet=output.silent) as tell:
+            record = entry.run(config, tell, source)
         record = _signed(record, entry.name, size, changes)
         saved = [record.save(folder), *_pictures(entry, record, folder, form, quiet=output.quiet)]
         records[record.name] = record.plain()
@@ -126,9 +128,10 @@ def report(
 
     with usage():
         source = existing_folder(folder, "DIR")
-    written = [write_report(source, page)]
-    if figures is not None:
-        written += draw_all(source, writable_folder(figures, "figures"), form)
+    with progress("report", quiet=output.silent) as tell:
+        written = [write_report(source, page, progress=tell)]
+        if figures is not None:
+            written += draw_all(source, writable_folder(figures, "figures"), form, progress=tell)
     if output.as_json:
         print_json({"output": [str(path) for path in written]})
     rich.console.Console(quiet=output.silent).print("Saved: " + ", ".join(map(str, written)), soft_wrap=True)

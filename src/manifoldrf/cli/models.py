@@ -1,9 +1,11 @@
 """Commands around fitted features: fit them, use them, look at them."""
 
+import dataclasses
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import rich.console
@@ -158,8 +160,12 @@ def explore(
     ],
     title: Annotated[str | None, typer.Option(help="Of the page; by default the name of the model.")] = None,
     n_points: Annotated[
-        Any, typer.Option(parser=number_or_word, metavar="INTEGER|auto", help="Points that are shown.")
+        Any, typer.Option(parser=number_or_word, metavar="INTEGER|auto", help="Most points that are shown.")
     ] = "auto",
+    surface: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A mesh or points to draw on, instead of the nodes.")
+    ] = None,
+    max_bytes: Annotated[int, typer.Option(help="Largest size of the page.")] = 8_000_000,
 ) -> None:
     """Write one HTML page that shows the kernel of any point that is clicked; it needs no server and no network.
 
@@ -173,10 +179,12 @@ def explore(
     model = read_model(source)
     with notices(quiet=output.quiet), progress("explore", quiet=output.silent) as report:
         report("features and exact signatures", 0, 1)
-        written = write_page(model, target, title=title or target.stem, n_points=n_points)
+        drawn = None if surface is None else read_space(surface)
+        title = title or Path(source).stem
+        written = write_page(model, target, surface=drawn, title=title, n_points=n_points, max_bytes=max_bytes)
     if output.as_json:
-        print_json({"output": str(target), "bytes": written.n_bytes, "points": written.n_points})
-    rich.console.Console(quiet=output.silent).print(f"{written}\nSaved: {target}", soft_wrap=True, highlight=False)
+        print_json(dataclasses.asdict(written) | {"path": str(target)})
+    rich.console.Console(quiet=output.silent).print(str(written), soft_wrap=True, highlight=False)
 
 
 class _Far:
