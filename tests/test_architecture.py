@@ -197,6 +197,7 @@ ORDER = {
         "hyperbolic",
     ],
     "report": [
+        "_palette",
         "_style",
         "_drawing",
         "_tables",

@@ -5,6 +5,7 @@ import pytest
 from manifoldrf.experiments.ambient import PAPER, PAPER_COLUMNS
 from manifoldrf.experiments.record import Record
 from manifoldrf.report import ambient
+from manifoldrf.report._style import fitted_exponent
 from manifoldrf.report.ambient import draw_ambient
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
@@ -77,5 +78,13 @@ def test_the_legend_stands_beside_the_panels(drawn):
         "RFF",
         "MRF in the paper",
         "RFF in the paper",
+        "slope of independent draws, $m^{-1/2}$",
         "best Gaussian kernel itself",
     }
+
+
+def test_the_guide_has_the_slope_of_independent_draws(drawn):
+    for axes in drawn(_record()).axes:
+        guide = next(line for line in axes.get_lines() if line.get_label().startswith("slope"))
+        x, y = guide.get_data()
+        assert fitted_exponent(x, y) == pytest.approx(-0.5)

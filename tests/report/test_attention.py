@@ -6,9 +6,11 @@ import pytest
 from manifoldrf.experiments._token_methods import METHODS
 from manifoldrf.experiments.record import Record
 from manifoldrf.report import attention
+from manifoldrf.report._palette import NAMES
 from manifoldrf.report.attention import draw_attention, draw_tokens
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
+SHOWN = [NAMES.get(method, method) for method in METHODS]
 SURFACES = ("mobius", "mobius2", "swiss", "folded")
 
 
@@ -53,14 +55,14 @@ def test_every_surface_has_a_panel_with_a_line_for_every_method(drawn):
     for axes in figure.axes:
         assert axes.get_yscale() == "log"
         lines = {line.get_label(): line for line in axes.get_lines()}
-        assert set(lines) == set(METHODS)
-        for place, method in enumerate(METHODS):
+        assert set(lines) == set(SHOWN)
+        for place, method in enumerate(SHOWN):
             np.testing.assert_allclose(lines[method].get_ydata(), 1 / (place + 1))
             assert list(lines[method].get_xdata()) == [5, 7]
         widths = {method: line.get_linewidth() for method, line in lines.items()}
         assert max(widths, key=widths.get) == "MRF"
         styles = [(line.get_color(), line.get_marker()) for line in lines.values()]
-        assert len(set(styles)) == len(METHODS)  # no two methods look alike
+        assert len(set(styles)) == len(SHOWN)  # no two methods look alike
 
 
 def test_the_legend_stands_beside_the_panels_and_has_every_method(drawn):
@@ -68,21 +70,29 @@ def test_the_legend_stands_beside_the_panels_and_has_every_method(drawn):
     figure.canvas.draw()
     legend = figure.legends[0].get_window_extent()
     assert not any(legend.overlaps(axes.get_window_extent()) for axes in figure.axes)
-    assert set(METHODS) < {text.get_text() for text in figure.legends[0].get_texts()}
+    assert set(SHOWN) < {text.get_text() for text in figure.legends[0].get_texts()}
 
 
 def test_one_surface_has_one_panel(drawn):
     assert len(drawn(draw_attention, _record(("swiss",))).axes) == 1
 
 
-def test_tokens_are_shown_three_times_with_rims_around_the_visible_ones(drawn):
+def test_tokens_are_shown_as_signal_predictions_and_residuals(drawn):
     record = _record(("swiss", "folded"))
     figure = drawn(draw_tokens, record)
-    assert len(figure.axes) == 6
-    by_title = {axes.get_title(): axes for axes in figure.axes}
-    assert "swiss roll: 10 of 60 tokens visible" in by_title
-    rims = by_title["swiss roll: 10 of 60 tokens visible"].collections[-1]
-    assert len(rims.get_offsets()) == 10
+    panels, bars = figure.axes[:10], figure.axes[10:]
+    assert [axes.get_title() for axes in panels[:2]] == ["swiss roll", "accordion"]
+    assert [axes.get_xlabel() for axes in panels[:2]] == ["10 of 60 visible"] * 2
+    assert len(panels[0].collections[-1].get_offsets()) == 10  # rims
     hidden = np.setdiff1d(np.arange(60), np.arange(0, 60, 6))
     gap = (record.arrays["folded_mrf"] - record.arrays["folded_signal"])[hidden]
-    assert f"16 features of the surface: error {(gap**2).mean():.3f}" in by_title
+    assert panels[7].get_xlabel() == f"squared error {(gap**2).mean():.3f}"
+    assert [axes.get_ylabel() for axes in bars] == ["signal and predictions (variance 1)", "difference"]
+
+
+def test_signal_and_predictions_share_one_scale_and_residuals_another(drawn):
+    panels = drawn(draw_tokens, _record(("swiss", "folded"))).axes[:10]
+    limits = [axes.collections[0].get_clim() for axes in panels]
+    assert len(set(limits[:6])) == 1
+    assert len(set(limits[6:])) == 1
+    assert all(low == -high for low, high in limits)

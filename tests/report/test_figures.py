@@ -5,7 +5,8 @@ import pytest
 
 from manifoldrf.experiments.record import Record
 from manifoldrf.experiments.surface_graphs import Config, run
-from manifoldrf.report.figures import draw_surface_graphs, draw_teachers
+from manifoldrf.report import figures
+from manifoldrf.report.figures import draw_graph_convergence, draw_surface_graphs, draw_teachers
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +35,42 @@ def test_an_unknown_format_leaves_nothing_behind(record, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_teachers_are_drawn_from_their_table_alone(tmp_path):
+def _teachers():
     rows = [
         {"surface": surface, "estimator": name, "steps": steps, "error": 1 / steps**power}
         for surface in ("sphere", "mobius")
         for name, power in (("walks", 0.5), ("counts", 1.0))
         for steps in (1e3, 1e4)
     ]
-    record = Record("teachers", {"tau": 20.0, "n_nodes": 100}, {"budgets": rows}, 1.0)
+    return Record("teachers", {"tau": 20.0, "n_nodes": 100}, {"budgets": rows}, 1.0)
+
+
+def test_the_teachers_are_drawn_from_their_table_alone(tmp_path):
     pyplot = pytest.importorskip("matplotlib.pyplot")
-    pixels = pyplot.imread(draw_teachers(record, tmp_path / "figure.png"))
+    pixels = pyplot.imread(draw_teachers(_teachers(), tmp_path / "figure.png"))
     assert 0.01 < (pixels[..., :3].min(axis=2) < 0.9).mean() < 0.5
+
+
+def test_exponents_of_the_teachers_are_those_of_their_errors(keep_figures):
+    figure = keep_figures(figures, draw_teachers)(_teachers())
+    for axes in figure.axes:
+        labels = [text.get_text() for text in axes.get_legend().get_texts()]
+        assert labels == ["walks  $\\propto s^{-0.50}$", "counts  $\\propto s^{-1.00}$"]
+
+
+def _convergence(*nodes):
+    rows = [{"nodes": n, "exp(-tau L), k = 8": 3 / n, "W^n, heat graph": 9 / n**2} for n in nodes]
+    return Record("surface_graphs", {"t": 0.1}, {"convergence": rows}, 1.0)
+
+
+def test_convergence_of_graphs_has_both_lines_with_exponents(keep_figures, tmp_path):
+    figure = keep_figures(figures, draw_graph_convergence)(_convergence(100, 400, 1600))
+    lines = figure.axes[0].get_lines()
+    np.testing.assert_allclose(lines[1].get_ydata(), [9 / n**2 for n in (100, 400, 1600)])
+    assert [line.get_label().split("propto")[1] for line in lines] == [" N^{-1.00}$", " N^{-2.00}$"]
+    assert figure.axes[0].get_xscale() == figure.axes[0].get_yscale() == "log"
+
+
+def test_one_number_of_nodes_is_no_convergence(tmp_path):
+    assert draw_graph_convergence(_convergence(100), tmp_path / "figure.png") is None
+    assert not list(tmp_path.iterdir())

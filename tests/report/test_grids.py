@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from manifoldrf.experiments.gaussian_grid import Config, run
+from manifoldrf.report import grids
 from manifoldrf.report.grids import draw_grid_convergence, draw_grid_errors, draw_grid_signatures, draw_saddle
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
@@ -55,3 +56,23 @@ def test_axes_say_what_they_show(record, tmp_path):
     for text in ("random walks (Algorithm 1)", "counted walkers", "predicted noise", "nodes along an axis"):
         assert text in errors
     assert "per unit area" in saddle
+
+
+def test_exact_errors_have_exponents_on_logarithmic_axes(record, keep_figures):
+    panel = keep_figures(grids, draw_grid_errors)(record).axes[0]
+    assert panel.get_xscale() == panel.get_yscale() == "log"
+    rows = [row for row in record.tables["errors"] if row["d"] == 2 and row["teacher"] == "exact"]
+    slope = np.log(rows[-1]["psi"] / rows[-2]["psi"]) / np.log(rows[-1]["n"] / rows[-2]["n"])
+    labels = [text.get_text() for text in panel.get_legend().get_texts()]
+    assert f"$d$ = 2  $\\propto n^{{{slope:.2f}}}$" in labels
+
+
+def test_panels_of_values_share_a_scale_and_differences_have_symmetric_ones(record, keep_figures):
+    figure = keep_figures(grids, draw_grid_convergence)(record)
+    limits = [axes.images[0].get_clim() for axes in figure.axes[:12]]  # two rows of six
+    for triplet in (slice(0, 3), slice(3, 6)):
+        above, below = limits[triplet], limits[6:][triplet]
+        assert above == below
+        assert above[0] == above[1]
+        assert above[0][0] == 0
+        assert above[2][0] == -above[2][1] < 0

@@ -66,7 +66,8 @@ def test_lines_of_cosines_hold_the_cells(record, kept, tmp_path):
     draw_cosines(record, tmp_path / "a.png")
     lines = {line.get_label(): line for line in kept[0].axes[0].get_lines()}
     assert list(lines) == METHODS[:3]
-    np.testing.assert_array_equal(lines["RFF 1024"].get_xydata(), [[1000, 0.7], [4000, 0.7]])
+    np.testing.assert_array_equal(lines["RFF 1024"].get_xydata(), [[0, 0.7], [1, 0.7]])
+    assert [text.get_text() for text in kept[0].axes[1].get_xticklabels()] == ["m1000\n1,000", "m4000\n4,000"]
     assert len({(line.get_color(), line.get_linestyle()) for line in lines.values()}) == 3
 
 
@@ -76,7 +77,7 @@ def test_extrapolated_times_are_hollow_and_exponents_are_named(record, kept, tmp
     hollow = [line for line in lines if line.get_markerfacecolor() == "white"]
     assert len(hollow) == 1
     np.testing.assert_array_equal(hollow[0].get_xdata(), [4000, 16_000])
-    assert "full kernel, dense  $n^{1.00}$" in [line.get_label() for line in lines]
+    assert "full kernel, dense  $\\propto n^{1.00}$" in [line.get_label() for line in lines]
     assert "RFF 1024" in [line.get_label() for line in kept[0].axes[1].get_lines()]  # no exponent, no text
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from manifoldrf.experiments.record import Record
-from manifoldrf.report import pages
+from manifoldrf.report import _sections
 from manifoldrf.report.catalogue import CATALOGUE
 from manifoldrf.report.pages import (
     BEGIN,
@@ -85,12 +85,12 @@ def test_targets_are_words_and_say_whether_they_hold(records):
 
 def test_the_page_says_how_it_was_made(records):
     page = results_page(records)
-    assert "surfaces, ambient, teachers: commit abc1234, machine Linux x86_64, 2 cores, numpy 2.1.0." in page
+    assert "surfaces, ambient, teachers: commit abc1234, machine Linux x86\\_64, 2 cores, numpy 2.1.0." in page
     assert f"```sh\n{COMMAND}\n```" in section(page, "surfaces")
     assert "Took 1 min 35 s. Settings: n\\_nodes = 4000; tau = 20." in page
     assert "widths = 0, 1, ..., 39 (40 values); limits = Nystrom: few." in page
     assert (
-        "Without a record so far: gaussian_grid, normals, velocity, attention, brodatz, hyperbolic, few_labels,"
+        "Without a record so far: gaussian\\_grid, normals, velocity, attention, brodatz, hyperbolic, few\\_labels,"
         in page
     )
 
@@ -118,7 +118,7 @@ def test_records_from_two_places_are_told_apart(records):
     records["teachers"] = dataclasses.replace(records["teachers"], environment=PLACE | {"numpy": "2.2.0"})
     page = results_page(records)
     assert "surfaces, ambient: commit abc1234" in page
-    assert "teachers: commit abc1234, machine Linux x86_64, 2 cores, numpy 2.2.0." in page
+    assert "teachers: commit abc1234, machine Linux x86\\_64, 2 cores, numpy 2.2.0." in page
 
 
 def test_tables_that_are_drawn_are_left_out_and_signs_of_markdown_escaped(records):
@@ -131,7 +131,9 @@ def test_pictures_are_linked_if_they_are_there(records):
     assert "![" not in results_page(records)
     page = results_page(records, images={"surfaces_fields.png", "other.png"})
     assert page.count("![") == 1
-    assert "![surfaces fields](images/surfaces_fields.png)" in page
+    caption = CATALOGUE["surfaces"].caption("surfaces", "surfaces_fields")
+    assert caption.startswith("A column for each surface: fields of a node")
+    assert f"![{caption}](images/surfaces_fields.png)" in page
 
 
 def test_the_same_records_give_the_same_bytes_in_any_order(records):
@@ -269,7 +271,7 @@ def test_the_papers_row_is_the_first_of_the_readme():
 def test_a_record_made_from_files_has_a_section_of_its_own(monkeypatch, records):
     entry = dataclasses.replace(CATALOGUE["teachers"], reads="a folder of schools")
     for name in entry.records:
-        monkeypatch.setitem(pages._ENTRY_OF, name, entry)
+        monkeypatch.setitem(_sections.ENTRY_OF, name, entry)
     command = "manifoldrf reproduce teachers --size paper --data DIR"
     made = dataclasses.replace(teachers(), name="teachers_data", environment=PLACE | {"command": command})
     page = results_page(records | {"teachers_data": made}, images={"teachers_data.png"})

@@ -1,99 +1,137 @@
-"""What all figures share: how they are saved, and how points and edges in space are drawn."""
+"""Surfaces on paper: points, edges and patches in space seen from far away, coloured by a field."""
 
-import os
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.spatial import KDTree
 
-from manifoldrf._files import as_path, atomic_path
 from manifoldrf._optional import require
 from manifoldrf._validation import FloatArray
+from manifoldrf.report._style import COLOURS, DIFFERENCES
 
-VIEW = {"elev": 28.0, "azim": 22.0}
-TITLES = {"mobius": "Möbius strip"}
-DIFFERENCES = "RdBu"  # white where two kernels agree
-COLOURS = "magma_r"  # light where the kernel is small; readable without colour vision and in print
+Limits = tuple[float, float]
+
+VIEW = (28.0, 22.0)  # elevation and azimuth, degrees
+_LOWEST, _HIGHEST = 22.0, 52.0  # degrees of elevation from which holes and twists are seen
+_SHAPE = 0.82  # height of a panel over its width: spheres and rings both fill most of it
+_NEIGHBOURS = 12  # that show which way a surface faces
+_COVER = 1.25  # a dot over the distance to its sixth neighbour: closes the gaps of the nodes, and little more
 
 
-def save_figure(figure: Any, path: str | os.PathLike[str], dpi: int = 150) -> Path:
-    """Write a figure in the format of the suffix (png, pdf or svg), close it and return the path.
+def view_from(elevation: float, azimuth: float) -> FloatArray:
+    """Columns: to the right, upwards, towards the viewer; shape (3, 3)."""
+    up, around = np.deg2rad(elevation), np.deg2rad(azimuth)
+    right = np.array([-np.sin(around), np.cos(around), 0.0])
+    towards = np.array([np.cos(up) * np.cos(around), np.cos(up) * np.sin(around), np.sin(up)])
+    return np.stack([right, np.cross(towards, right), towards], axis=1)
 
-    The file is the old one or the new one, never half of it; the figure is closed even if it cannot be written.
 
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> from matplotlib import pyplot
-    >>> with TemporaryDirectory() as folder:
-    ...     save_figure(pyplot.figure(), Path(folder) / "empty.png").name
-    'empty.png'
+def view_of_peak(points: FloatArray, values: FloatArray) -> FloatArray:
+    """The view in which the surface faces the viewer where a field is largest, from a little above."""
+    place = int(np.argmax(values))
+    normal = _normals(points, [place])[0]
+    outwards = points[place] - points.mean(axis=0)
+    if abs(float(normal @ outwards)) < 0.5 * float(np.linalg.norm(outwards)):
+        # A strip that lies flat there, or the top of a ring: from above, from the side of that place.
+        return view_from(_HIGHEST, _azimuth(outwards))
+    normal = normal * np.sign(normal @ outwards)
+    elevation = float(np.rad2deg(np.arcsin(np.clip(normal[2], -1, 1))))
+    return view_from(float(np.clip(elevation, _LOWEST, _HIGHEST)), _azimuth(normal))
+
+
+def _azimuth(direction: FloatArray) -> float:
+    return float(np.rad2deg(np.arctan2(direction[1], direction[0])))
+
+
+def draw_field(
+    axes: Any, points: FloatArray, values: FloatArray, view: FloatArray, limits: Limits, colours: str = COLOURS
+) -> Any:
+    """Nodes coloured by a field, from back to front; parts that face sideways are darker.
+
+    Dots have the size of the gaps between nodes in the units of the axes, so that they close a surface at any
+    size of the picture. Inside vector files they are pixels. Returns what a colour bar needs.
     """
-    pyplot = require("matplotlib.pyplot", "viz")
-    try:
-        target = as_path(path)
-        with atomic_path(target) as temporary:
-            figure.savefig(temporary, dpi=dpi)
-    finally:
-        pyplot.close(figure)
-    return target
+    colors = require("matplotlib.colors", "viz")
+    collections = require("matplotlib.collections", "viz")
+    order = np.argsort(points @ view[:, 2])
+    shades = require("matplotlib.pyplot", "viz").get_cmap(colours)(colors.Normalize(*limits)(values))
+    slant = np.abs(_normals(points, range(len(points))) @ view[:, 2])
+    shades[:, :3] *= (0.72 + 0.28 * slant)[:, None]  # (n, 4)
+    width = _COVER * float(np.median(_distances(points, 7)[0][:, -1]))
+    flat = points @ view[:, :2]
+    dots = collections.EllipseCollection(
+        np.full(len(points), width), np.full(len(points), width), np.zeros(len(points)), units="xy",
+        offsets=flat[order], offset_transform=axes.transData, facecolors=shades[order], linewidths=0, zorder=1,
+    )  # fmt: skip
+    dots.set(cmap=colours, clim=limits, rasterized=True)
+    axes.add_collection(dots)
+    frame(axes, flat, width)
+    return dots
 
 
-def legend_beside(figure: Any, handles: Any, labels: Any) -> None:
-    """One legend for all panels, to the right of them."""
-    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
-
-
-def draw_edges(axes: Any, points: FloatArray, edges: Any, strength: float = 1.0) -> None:
-    """Edges that face the viewer dark, those behind light."""
-    art3d = require("mpl_toolkits.mplot3d.art3d", "viz")
-    depth = points[edges].mean(axis=1) @ towards_viewer()
+def draw_edges(axes: Any, points: FloatArray, edges: Any, view: FloatArray) -> None:
+    """Edges that are near the viewer dark, those behind light."""
+    collections = require("matplotlib.collections", "viz")
+    depth = points[edges].mean(axis=1) @ view[:, 2]
     shade = (depth - depth.min()) / max(float(np.ptp(depth)), 1e-12)
     colours = np.zeros((len(edges), 4))
     colours[:, 2] = 0.35
     density = min(1.0, 16_000 / len(edges))  # many edges, fainter lines: else the surface is a black blot
-    colours[:, 3] = strength * density * (0.06 + 0.6 * shade**2)
-    axes.add_collection3d(art3d.Line3DCollection(points[edges], colors=colours, linewidths=0.35))
+    colours[:, 3] = density * (0.06 + 0.6 * shade**2)
+    flat = points @ view[:, :2]
+    axes.add_collection(collections.LineCollection(flat[edges], colors=colours, linewidths=0.35, rasterized=True))
+    frame(axes, flat, 0.0)
 
 
-def draw_field(
-    axes: Any, points: FloatArray, values: FloatArray, colours: str = COLOURS, top: float | None = None
-) -> Any:
-    """Nodes coloured by a field, from back to front and large enough to hide what is behind.
-
-    With ``top`` colours go from 0 to it, so that pictures can be compared.
-    """
-    order = np.argsort(points @ towards_viewer())
-    size = float(np.abs(values).max())
-    limits = {} if top is None else {"vmin": 0.0, "vmax": top}
-    if colours == DIFFERENCES:
-        limits = {"vmin": -size, "vmax": size}
-    style = {"cmap": colours, "depthshade": False, "linewidths": 0, "s": _dot_size(points)} | limits
-    return axes.scatter(*points[order].T, c=values[order], **style)
-
-
-def _dot_size(points: FloatArray) -> float:
-    """Area of a dot, in square points, that closes the gaps between the nodes of a closed surface."""
-    return 180_000 / len(points)
+def draw_patches(axes: Any, corners: FloatArray, values: FloatArray, view: FloatArray, limits: Limits) -> Any:
+    """Quadrangles of corners (m, n, 3) coloured by values at their corners (m, n), from back to front."""
+    collections = require("matplotlib.collections", "viz")
+    at = (slice(None, -1), slice(1, None))
+    turns = [(at[0], at[0]), (at[1], at[0]), (at[1], at[1]), (at[0], at[1])]
+    places = np.stack([corners[i, j].reshape(-1, 3) for i, j in turns], axis=1)  # (faces, 4, 3)
+    means = np.mean([values[i, j].ravel() for i, j in turns], axis=0)
+    order = np.argsort(places.mean(axis=1) @ view[:, 2])
+    faces = collections.PolyCollection(
+        places[order] @ view[:, :2], array=means[order], cmap=COLOURS, clim=limits,
+        edgecolors=(0.2, 0.2, 0.2, 0.25), linewidths=0.25, rasterized=True,
+    )  # fmt: skip
+    axes.add_collection(faces)
+    flat = corners.reshape(-1, 3) @ view[:, :2]
+    low, high = flat.min(axis=0), flat.max(axis=0)
+    frame(axes, flat, 0.0, float((high - low)[1] / (high - low)[0]))
+    return faces
 
 
-def frame(axes: Any, points: FloatArray, title: str) -> None:
-    """Equal scales around the points, the common view, no clutter."""
-    low, high = points.min(axis=0), points.max(axis=0)
-    centre, half = (low + high) / 2, float((high - low).max()) / 2
-    axes.set(xlim=_around(centre[0], half), ylim=_around(centre[1], half), zlim=_around(centre[2], half))
-    axes.set_box_aspect((1, 1, 1), zoom=1.35)
-    axes.view_init(**VIEW)
-    axes.set_axis_off()
-    axes.set_title(title, fontsize=10)
+def frame(axes: Any, flat: FloatArray, margin: float, shape: float = _SHAPE) -> None:
+    """Equal scales, nothing cut, panels of one shape, no axes: directions in space have no numbers on paper."""
+    low, high = flat.min(axis=0) - margin, flat.max(axis=0) + margin
+    centre, size = (low + high) / 2, high - low
+    half = max(float(size[0]), float(size[1]) / shape) / 2
+    axes.set(xlim=(centre[0] - half, centre[0] + half), xticks=[], yticks=[], aspect="equal")
+    axes.set(ylim=(centre[1] - shape * half, centre[1] + shape * half))
+    axes.grid(visible=False)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
 
 
-def _around(centre: float, half: float) -> tuple[float, float]:
-    return float(centre - half), float(centre + half)
+def common_limits(fields: Sequence[FloatArray], colours: str = COLOURS) -> Limits:
+    """Limits of a colour bar for several fields: from 0, or symmetric for differences."""
+    size = max(float(np.abs(values).max()) for values in fields) or 1.0
+    return (-size, size) if colours == DIFFERENCES else (0.0, size)
 
 
-def towards_viewer() -> FloatArray:
-    """Direction from the origin to the viewer."""
-    elevation, azimuth = np.deg2rad(VIEW["elev"]), np.deg2rad(VIEW["azim"])
-    flat = np.cos(elevation)
-    return np.array([flat * np.cos(azimuth), flat * np.sin(azimuth), np.sin(elevation)])
+def _normals(points: FloatArray, rows: Sequence[int]) -> FloatArray:
+    """Directions across the surface at some nodes, of either sign: least spread among neighbours; shape (n, 3)."""
+    _, places = _distances(points, _NEIGHBOURS, rows)
+    around = points[places] - points[places].mean(axis=1, keepdims=True)  # (n, k, 3)
+    _, axes = np.linalg.eigh(np.einsum("nki,nkj->nij", around, around))
+    normals: FloatArray = axes[:, :, 0]
+    return normals
+
+
+def _distances(points: FloatArray, count: int, rows: Sequence[int] | None = None) -> tuple[FloatArray, Any]:
+    """Distances to the nearest nodes, itself included, and their places; shape (n, count) each."""
+    queries = points if rows is None else points[np.asarray(rows)]
+    found: tuple[FloatArray, Any] = KDTree(points).query(queries, min(count, len(points)))
+    return found

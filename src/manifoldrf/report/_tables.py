@@ -1,9 +1,7 @@
-"""Values, tables and times as text, for the terminal and for Markdown."""
+"""Values, names of columns and times as text, for the terminal and for pages."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-from manifoldrf.report._drawing import TITLES
 
 Row = Mapping[str, Any]
 
@@ -72,24 +70,6 @@ def heading(column: str) -> str:
     return _HEADINGS.get(column, column.replace("_", " "))
 
 
-def markdown_table(rows: Sequence[Row], *, keep_empty: bool = False) -> str:
-    """A table in Markdown; columns without a value are left out unless they are to be kept.
-
-    Examples
-    --------
-    >>> print(markdown_table([{"surface": "torus", "error": 0.00812, "paper": None}]))
-    | surface | error |
-    |---|---:|
-    | torus | 0.00812 |
-    """
-    names = [name for name in columns(rows) if keep_empty or any(row.get(name) is not None for row in rows)]
-    align = ["---" if is_text(rows, name) else "---:" for name in names]
-    lines = [[escape(heading(name)) for name in names]]
-    lines += [[escape(TITLES.get(text, text)) for text in (cell(row.get(name)) for name in names)] for row in rows]
-    head, *body = ("| " + " | ".join(line) + " |" for line in lines)
-    return "\n".join([head, "|" + "|".join(align) + "|", *body])
-
-
 def is_text(rows: Sequence[Row], column: str) -> bool:
     """Whether a column holds text, which is aligned to the left.
 
@@ -99,19 +79,6 @@ def is_text(rows: Sequence[Row], column: str) -> bool:
     False
     """
     return any(isinstance(row.get(column), str) for row in rows)
-
-
-def escape(text: str) -> str:
-    r"""Text that Markdown takes for text, in one line.
-
-    Examples
-    --------
-    >>> print(escape("n_nodes |x|"))
-    n\_nodes \|x\|
-    """
-    for sign in ("\\", "|", "*", "_", "`", "<", "$"):
-        text = text.replace(sign, f"\\{sign}")
-    return " ".join(text.split())
 
 
 def duration(seconds: float) -> str:

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+import manifoldrf.report._palette as ink
 from manifoldrf._optional import require
 from manifoldrf.experiments.record import Record
-from manifoldrf.report._drawing import legend_beside, save_figure
+from manifoldrf.report._style import WIDTH, legend_below, save_figure, styled
 
 _OWN, _RAW = "MRF", "raw"
 _TITLES = {
@@ -16,23 +17,17 @@ _TITLES = {
     "share": "values over their mean\nover unlabelled windows",
     "balanced": "labelled windows share\nthe unlabelled ones equally",
 }
-# Ours is black, raw descriptors are grey; colours of the others stay apart without colour vision.
-_STYLES: dict[str, dict[str, Any]] = {
-    _OWN: {"color": "black", "marker": "o", "linewidth": 2.8, "zorder": 5},
-    "MRF learned": {"color": "black", "marker": "o", "linestyle": "--", "markerfacecolor": "white"},
-    _RAW: {"color": "0.5", "marker": "h", "linewidth": 2.2, "zorder": 4},
-    "Gaussian": {"color": "#8C564B", "marker": "*"},
-    "Nystrom": {"color": "#CC79A7", "marker": "X"},
-    "RFF": {"color": "#0072B2", "marker": "s"},
-    "ORF": {"color": "#56B4E9", "marker": "D"},
-    "diffusion map": {"color": "#009E73", "marker": "P"},
-    "kPCA": {"color": "#F0C808", "marker": "d"},
-    "PRF": {"color": "#D55E00", "marker": "^"},
-    "PORF": {"color": "#E69F00", "marker": "v"},
+_STYLES: dict[str, dict[str, Any]] = {name: dict(style) for name, style in ink.METHODS.items()} | {
+    "MRF learned": {"color": ink.BLACK, "marker": "o", "linestyle": "--", "markerfacecolor": "white"},
+    _RAW: {"color": ink.GREY, "marker": "h", "linewidth": 2.2, "zorder": 4},
+    "Gaussian": {"color": "0.35", "marker": "*", "linestyle": "--", "markersize": 7},
+    "diffusion map": {"color": ink.GREEN, "marker": "P"},
+    "kPCA": {"color": ink.YELLOW, "marker": "d", "markeredgecolor": "0.3", "linestyle": "--"},
 }
-_LABELS = {"Nystrom": "Nyström", "Gaussian": "Gaussian kernel itself", "MRF learned": "MRF learned, one seed"}
+_LABELS = dict(ink.NAMES) | {"Gaussian": "Gaussian kernel itself", "MRF learned": "MRF learned, one seed"}
 
 
+@styled
 def draw_brodatz(record: Record, path: str | os.PathLike[str]) -> Path:
     """A panel for each block: group accuracy against the number of neighbours, a line for each method.
 
@@ -42,9 +37,7 @@ def draw_brodatz(record: Record, path: str | os.PathLike[str]) -> Path:
     pyplot = require("matplotlib.pyplot", "viz")
     rows = record.tables["by_k"]
     blocks = list(dict.fromkeys(row["block"] for row in rows))
-    figure, panels = pyplot.subplots(
-        1, len(blocks), figsize=(3.9 * len(blocks) + 2.4, 4.8), sharey=True, squeeze=False, layout="constrained"
-    )
+    figure, panels = pyplot.subplots(1, len(blocks), figsize=(WIDTH, 5.0), sharey=True, squeeze=False)
     counts = sorted({row["k"] for row in rows})
     raw = [row for row in rows if row["method"] == _RAW]
     for axes, block in zip(panels[0], blocks, strict=True):
@@ -53,13 +46,12 @@ def draw_brodatz(record: Record, path: str | os.PathLike[str]) -> Path:
         _draw_lines(axes, here if any(row["method"] == _RAW for row in here) else here + raw)
         axes.set_xlabel("neighbours that vote")
         axes.set_xticks(counts)
-        axes.set_title(_TITLES.get(block, block), fontsize=10.5)
-        axes.grid(visible=True, alpha=0.3)
+        axes.set_title(_TITLES.get(block, block))
     for axes in panels[0]:
         _draw_paper(axes, rows)
     panels[0][0].set_ylabel("groups recognised, percent")
     panels[0][0].set_ylim(bottom=0)
-    legend_beside(figure, *panels[0][0].get_legend_handles_labels())
+    legend_below(figure, panels[0][0].get_legend_handles_labels(), columns=5)
     return save_figure(figure, path)
 
 
@@ -68,9 +60,7 @@ def _draw_lines(axes: Any, rows: list[dict[str, Any]]) -> None:
     for method in dict.fromkeys(row["method"] for row in rows):
         line = [row for row in rows if row["method"] == method]
         x, y = (np.array([row[name] for row in line], dtype=np.float64) for name in ("k", "accuracy"))
-        style = {"linewidth": 1.2, "markersize": 5.5, "label": _LABELS.get(method, method)} | _STYLES.get(
-            method, {}
-        )
+        style = {"label": _LABELS.get(method, method)} | _STYLES.get(method, {})
         axes.plot(x, y, **style)
         if method in (_OWN, _RAW) and line[0]["spread"] is not None:
             spread = np.array([row["spread"] for row in line])

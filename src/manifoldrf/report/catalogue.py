@@ -2,12 +2,15 @@
 
 import dataclasses
 import importlib
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from manifoldrf._validation import check_option
 from manifoldrf.experiments.record import Record
+from manifoldrf.report._style import FORMATS
 
 Draw = Callable[[Record, Path], Path | None]  # None where a record has nothing to draw
 Progress = Callable[[str, int, int], None]
@@ -83,11 +86,21 @@ class Entry:
         """Stems of the file names of a record's pictures, named after it -> those of :attr:`figures`."""
         return {record + stem.removeprefix(self.name): stem for stem in self.figures}
 
-    def draw(self, record: Record, folder: Path) -> list[Path]:
-        """Draw all pictures of a record into a folder and return their paths."""
-        stems = self.pictures(record.name)
-        drawn = [self._drawer(stem)(record, folder / f"{name}.png") for name, stem in stems.items()]
+    def draw(self, record: Record, folder: Path, format: str = "png") -> list[Path]:
+        """Draw all pictures of a record into a folder, as "png", "pdf" or "svg", and return their paths."""
+        suffix = check_option(format, "format", FORMATS)
+        names = self.pictures(record.name)
+        drawn = [self.draw_one(record, name, folder / f"{name}.{suffix}") for name in names]
         return [path for path in drawn if path is not None]
+
+    def draw_one(self, record: Record, picture: str, path: Path) -> Path | None:
+        """Draw one picture of a record, by its name in :meth:`pictures`; None where there is nothing to draw."""
+        return self._drawer(self.pictures(record.name)[picture])(record, path)
+
+    def caption(self, record: str, picture: str) -> str:
+        """What a picture of a record shows: the first sentence about the function that draws it, or its name."""
+        about = inspect.getdoc(self._drawer(self.pictures(record)[picture])) or picture.replace("_", " ")
+        return " ".join(about.partition("\n\n")[0].split())
 
     def _drawer(self, stem: str) -> Draw:
         """The function that draws one picture."""
@@ -355,7 +368,10 @@ ENTRIES = (
             "(the reference is exact on the sphere, a finer graph elsewhere); t of tau: heat time of the paper's "
             "20 steps. convergence: error at the nodes of the sphere."
         ),
-        figures={"surface_graphs": "figures:draw_surface_graphs"},
+        figures={
+            "surface_graphs": "figures:draw_surface_graphs",
+            "surface_graphs_convergence": "figures:draw_graph_convergence",
+        },
         hidden={"surfaces": frozenset({"nodes", "neighbours", "components", "reference"})},
     ),
     Entry(

@@ -7,29 +7,28 @@ from typing import Any
 
 import numpy as np
 
+import manifoldrf.report._palette as ink
 from manifoldrf._optional import require
 from manifoldrf.experiments._growth import EPOCHS_EXTRAPOLATED, EXTRAPOLATED
 from manifoldrf.experiments.record import Record
-from manifoldrf.report._drawing import save_figure
+from manifoldrf.report._style import WIDTH, handles_of, legend_below, power, save_figure, size_ticks, styled
 
 Row = dict[str, Any]
 
-# Colours that stay apart without colour vision, by what a method is; the first word that its name holds counts.
+# Colour and mark by what a method is; the first word that its name holds counts.
 _FAMILIES = {
-    "RFF": ("#0072B2", "s"),
-    "PORF": ("#F0A860", "v"),
-    "ORF": ("#56B4E9", "D"),
-    "PRF": ("#D55E00", "^"),
-    "nearest": ("0.55", "x"),
-    "harmonic": ("#009E73", "P"),
-    "process": ("#CC79A7", "X"),
-    "features": ("#7A3E9D", "o"),
-    "MRF": ("#E6AB02", "*"),
-    "kernel": ("black", "o"),
-    "default": ("#009E73", "h"),
+    name: (str(ink.METHODS[name]["color"]), str(ink.METHODS[name]["marker"]))
+    for name in ("RFF", "PORF", "ORF", "PRF")
+} | {
+    "nearest": (ink.GREY, "x"),
+    "harmonic": (ink.GREEN, "P"),
+    "process": (ink.PURPLE, "X"),
+    "features": (ink.SKY, "h"),
+    "MRF": (ink.ORANGE, "*"),
+    "kernel": (ink.BLACK, "o"),
+    "default": (ink.GREEN, "h"),
 }
 _OTHER = ("0.4", ".")
-_DASHES = ("-", "--", ":", "-.")
 _SETTINGS = {"as_paper": "paper's setting", "tuned": "chosen on known values"}
 # What lines show: more would hide each other. The dots show all methods.
 _LINES = (
@@ -39,40 +38,46 @@ _LINES = (
 )  # fmt: skip
 
 
+@styled
 def draw_cosines(record: Record, path: str | os.PathLike[str]) -> Path:
-    """Mean cosine on every mesh against its size: the paper's setting, and parameters chosen on known values."""
+    """Mean cosine on every mesh, small ones first: the paper's setting, and parameters chosen on known values."""
     pyplot = require("matplotlib.pyplot", "viz")
     cells = [row for row in record.tables["cells"] if _is_line(row["method"])]
-    figure, panels = pyplot.subplots(1, 2, figsize=(12, 6.0), sharey=True, sharex=True, layout="constrained")
+    meshes = sorted({(row["vertices"], row["mesh"]) for row in cells})
+    places = {mesh: place for place, (_, mesh) in enumerate(meshes)}
+    figure, panels = pyplot.subplots(2, 1, figsize=(WIDTH, 8.4), sharey=True, sharex=True)
+    styles = _styles(_methods(cells))
     for axes, (setting, title) in zip(panels, _SETTINGS.items(), strict=True):
         rows = [row for row in cells if row["setting"] == setting]
-        for method, style in _styles(_methods(rows)).items():
-            line = sorted((row["vertices"], row["cosine"]) for row in rows if row["method"] == method)
-            axes.plot(*zip(*line, strict=True), label=method, **style)
-        axes.set(xscale="log", xlabel="number of vertices", title=title)
-        axes.grid(visible=True, alpha=0.3)
-        axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2)
-    panels[0].set_ylabel("mean cosine at hidden vertices")
+        for method in _methods(rows):
+            line = sorted((places[row["mesh"]], row["cosine"]) for row in rows if row["method"] == method)
+            # Lines lead from mesh to mesh and mean nothing between them: they are faint.
+            axes.plot(*zip(*line, strict=True), label=method, **styles[method] | {"linewidth": 0.7})
+        axes.set(title=title, ylabel="mean cosine at hidden vertices")
+    texts = [f"{mesh}\n{vertices:,}" for vertices, mesh in meshes]
+    many = len(meshes) > 6  # names would touch each other
+    panels[1].set_xticks(range(len(meshes)), texts, **({"rotation": 40, "ha": "right"} if many else {}))
+    panels[1].set_xlabel("mesh and number of its vertices")
+    legend_below(figure, handles_of(panels), columns=3)
     return save_figure(figure, path)
 
 
+@styled
 def draw_dense_cosines(record: Record, path: str | os.PathLike[str]) -> Path:
     """Mean cosine on denser and denser nodes of one moving mesh."""
     pyplot = require("matplotlib.pyplot", "viz")
     rows = [row for row in record.tables["scaling"] if _is_line(row["method"]) and row.get("cosine") is not None]
-    figure, axes = pyplot.subplots(figsize=(8.5, 4.8), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(WIDTH, 5.2))
     for method, style in _styles(_methods(rows)).items():
         line = sorted((row["vertices"], row["cosine"]) for row in rows if row["method"] == method)
         axes.plot(*zip(*line, strict=True), label=method, **style)
     axes.set(xscale="log", xlabel="number of nodes", ylabel="mean cosine at hidden nodes")
-    sizes = sorted({row["vertices"] for row in rows})
-    axes.set_xticks(sizes, [f"{size:,}" for size in sizes], fontsize=8)
-    axes.minorticks_off()
-    axes.grid(visible=True, alpha=0.3)
-    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    size_ticks(axes.xaxis, sorted({row["vertices"] for row in rows}))
+    legend_below(figure, axes.get_legend_handles_labels(), columns=3)
     return save_figure(figure, path)
 
 
+@styled
 def draw_times(record: Record, path: str | os.PathLike[str]) -> Path | None:
     """Seconds of preparation and of interpolation against size, with exponents; hollow marks are extrapolated.
 
@@ -83,16 +88,16 @@ def draw_times(record: Record, path: str | os.PathLike[str]) -> Path | None:
     pyplot = require("matplotlib.pyplot", "viz")
     rows = [row for row in record.tables["scaling"] if _is_line(row["method"])]
     exponents = {row["method"]: row for row in record.tables["exponents"]}
-    figure, panels = pyplot.subplots(2, 1, figsize=(10.5, 9.6), sharex=True, layout="constrained")
+    figure, panels = pyplot.subplots(2, 1, figsize=(WIDTH, 8.6), sharex=True)
     styles = _styles(_methods(rows))
     for axes, part in zip(panels, ("prepare", "interpolate"), strict=True):
         for method, style in styles.items():
             own = [row for row in rows if row["method"] == method]
             _draw_line(axes, own, f"{part}_s", exponents.get(method, {}).get(part), style)
-        axes.set(xscale="log", yscale="log", ylabel="seconds", title=_PARTS[part])
-        axes.grid(visible=True, alpha=0.3)
-        axes.legend(frameon=False, fontsize=8.5, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    panels[1].set_xlabel("number of vertices")
+        axes.set(xscale="log", yscale="log", ylabel="time, seconds", title=_PARTS[part])
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8.5)
+    panels[1].set_xlabel("number of vertices $n$")
+    size_ticks(panels[1].xaxis, sorted({row["vertices"] for row in rows}))
     return save_figure(figure, path)
 
 
@@ -107,8 +112,7 @@ def _draw_line(axes: Any, rows: Sequence[Row], column: str, exponent: float | No
     line = sorted((row["vertices"], row[column], row["how"]) for row in rows if row[column] > _NOTHING)
     if not line:
         return
-    power = "" if exponent is None else f"  $n^{{{exponent:.2f}}}$"
-    label = f"{rows[0]['method']}{power}"
+    label = f"{rows[0]['method']}{power('n', exponent)}"
     measured = [(n, seconds) for n, seconds, how in line if how not in _HOLLOW[column]]
     rest = [(n, seconds) for n, seconds, how in line if how in _HOLLOW[column]]
     if measured:
@@ -119,21 +123,29 @@ def _draw_line(axes: Any, rows: Sequence[Row], column: str, exponent: float | No
         axes.plot(*zip(*measured[-1:], *rest, strict=True), zorder=1, **thin)
 
 
+@styled
 def draw_methods(record: Record, path: str | os.PathLike[str]) -> Path:
     """Mean cosine of every method: dots for both settings, stars for the paper."""
     pyplot = require("matplotlib.pyplot", "viz")
     table = next(iter(record.tables.values()))  # the summary comes first
     rows = sorted(table, key=lambda row: max(row[name] or 0.0 for name in _SETTINGS))
-    figure, axes = pyplot.subplots(figsize=(9.5, 1.2 + 0.27 * len(rows)), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(WIDTH, 1.4 + 0.27 * len(rows)))
     heights = np.arange(len(rows))
     marks = {
-        "as_paper": {"marker": "o", "s": 95, "facecolors": "#0072B2", "zorder": 3, "label": "paper's setting"},
-        "tuned": {"marker": "D", "s": 40, "facecolors": "#D55E00", "zorder": 4, "label": "chosen on known values"},
+        "as_paper": {"marker": "o", "s": 95, "facecolors": ink.BLUE, "zorder": 3, "label": "paper's setting"},
+        "tuned": {
+            "marker": "D",
+            "s": 40,
+            "facecolors": ink.VERMILION,
+            "zorder": 4,
+            "label": "chosen on known values",
+        },
         "paper_as_paper": {
             "marker": "*",
-            "s": 130,
-            "facecolors": "white",
-            "edgecolors": "black",
+            "s": 150,
+            "facecolors": "none",  # in front, as the others would hide it
+            "edgecolors": ink.BLACK,
+            "zorder": 5,
             "label": "the paper's",
         },
     }
@@ -143,10 +155,9 @@ def draw_methods(record: Record, path: str | os.PathLike[str]) -> Path:
         ]
         if there:
             axes.scatter(*zip(*there, strict=True), **style)
-    axes.set_yticks(heights, [row["method"] for row in rows], fontsize=8.5)
+    axes.set_yticks(heights, [row["method"] for row in rows])
     axes.set(xlabel="mean cosine at hidden vertices", ylim=(-0.7, len(rows) - 0.3))
-    axes.grid(visible=True, axis="both", alpha=0.3)
-    axes.legend(frameon=False, fontsize=9, loc="lower right")
+    axes.legend(loc="lower right")  # the methods below have small cosines
     return save_figure(figure, path)
 
 
@@ -165,7 +176,7 @@ def _styles(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
     for method in methods:
         family = next((word for word in _FAMILIES if word in method), "")
         colour, marker = _FAMILIES.get(family, _OTHER)
-        dash = _DASHES[count.setdefault(family, 0) % len(_DASHES)]
+        dash = ink.DASHES[count.setdefault(family, 0) % len(ink.DASHES)]
         count[family] += 1
-        styles[method] = {"color": colour, "marker": marker, "linestyle": dash, "markersize": 6, "linewidth": 1.4}
+        styles[method] = {"color": colour, "marker": marker, "linestyle": dash}
     return styles
