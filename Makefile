@@ -12,7 +12,7 @@ TORCH_FLAGS ?=
 export OMP_WAIT_POLICY := passive
 export MPLBACKEND := Agg
 
-.PHONY: help setup demo records results test test-all lint format bench docs clean
+.PHONY: help setup demo records results report test test-all lint format bench docs clean
 
 help:
 	@echo "make setup     create .venv and install everything, pinned (done by all the others)"
@@ -21,6 +21,7 @@ help:
 	@echo "make lint      ruff and mypy                make bench     speed and memory, as ratios"
 	@echo "make docs      the documentation            make results   the results page, from docs/records"
 	@echo "make records   every experiment at the paper's size, an hour; then the results page"
+	@echo "make report    all pictures and one HTML page from docs/records"
 	@echo "make clean     remove what make created"
 
 setup: $(STAMP)
@@ -39,12 +40,16 @@ demo: setup
 records: setup
 	$(BIN)/manifoldrf reproduce all --size paper --out $(OUT)/paper
 	mkdir -p docs/records docs/images
-	cp $(OUT)/paper/*.json docs/records/
+	cp $(OUT)/paper/*.json $(OUT)/paper/*.npz docs/records/
 	cp $(OUT)/paper/*.png docs/images/
 	$(BIN)/manifoldrf results
 
 results: setup
 	$(BIN)/manifoldrf results
+
+# All pictures and one HTML page again, from the committed records; nothing is run.
+report: setup
+	$(BIN)/manifoldrf report docs/records -o $(OUT)/report.html --figures docs/images
 
 test: setup
 	$(BIN)/python -m pytest -n 2 -m "not slow"
