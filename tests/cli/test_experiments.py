@@ -333,3 +333,23 @@ class TestResults:
         assert text in error
         assert error.count("\n") == 1
         assert not (tmp_path / "results.md").exists()
+
+
+class TestReport:
+    def test_a_page_and_pictures_are_made_of_records(self, tmp_path):
+        rows = [{"surface": "torus", "estimator": "counts", "steps": 100 * k, "error": 0.1 / k} for k in (1, 2)]
+        Record("teachers", {"tau": 20.0, "n_nodes": 50}, {"budgets": rows}, 1.0).save(tmp_path)
+        result = invoke("report", tmp_path, "--figures", tmp_path / "print", "--format", "pdf", "--json")
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout)["output"] == [
+            str(tmp_path / "report.html"),
+            str(tmp_path / "print" / "teachers.pdf"),
+        ]
+        assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+        assert (tmp_path / "print" / "teachers.pdf").read_bytes().startswith(b"%PDF")
+
+    def test_a_folder_without_records_is_one_sentence(self, tmp_path, monkeypatch, capsys):
+        assert main(monkeypatch, "report", tmp_path) == 1
+        assert "`records` must be a folder with the .json files of records." in capsys.readouterr().err
+        assert main(monkeypatch, "report", tmp_path / "none") == 2
+        assert not list(tmp_path.iterdir())
