@@ -1,0 +1,86 @@
+// From numbers to colours and ticks, and numbers as text.
+
+const SUPERSCRIPTS = { '-': '⁻', 0: '⁰', 1: '¹', 2: '²', 3: '³', 4: '⁴', 5: '⁵', 6: '⁶', 7: '⁷', 8: '⁸', 9: '⁹' };
+
+function asText(value, digits = 3) {
+  if (value === 0) return '0';
+  if (!Number.isFinite(value)) return '–';
+  const size = Math.abs(value);
+  if (size >= 1e-3 && size < 1e5) return String(Number(value.toPrecision(digits))).replace('-', '−');
+  const [mantissa, exponent] = value.toExponential(digits - 1).split('e');
+  const power = '10' + [...exponent.replace('+', '')].map((c) => SUPERSCRIPTS[c]).join('');
+  const factor = String(Number(mantissa)).replace('-', '−');
+  if (factor === '1') return power;
+  return factor === '−1' ? '−' + power : `${factor}·${power}`;
+}
+
+// Red, green, blue and alpha of 256 even places between stops.
+function rampOf(stops) {
+  const ramp = new Uint8Array(4 * 256);
+  for (let i = 0; i < 256; i++) {
+    const place = (i / 255) * (stops.length - 1);
+    const low = Math.min(Math.floor(place), stops.length - 2);
+    for (let c = 0; c < 3; c++) {
+      ramp[4 * i + c] = Math.round(255 * (stops[low][c] + (place - low) * (stops[low + 1][c] - stops[low][c])));
+    }
+    ramp[4 * i + 3] = 255;
+  }
+  return ramp;
+}
+
+function gradientOf(stops) {
+  const colours = stops.map((stop) => `rgb(${stop.map((part) => Math.round(255 * part)).join(' ')})`);
+  return `linear-gradient(to right, ${colours.join(', ')})`;
+}
+
+// From values to [0, 1]: linear or logarithmic, from zero up or on both sides of it.
+class Scale {
+  constructor(largest, both, log, decades) {
+    this.largest = largest > 0 ? largest : 1;
+    this.empty = !(largest > 0);
+    this.both = both;
+    this.log = log;
+    this.decades = decades;
+  }
+
+  position(value) {
+    const share = Math.abs(value) / this.largest;
+    let size = share;
+    if (this.log) size = share > 0 ? 1 + Math.log10(share) / this.decades : 0;
+    size = Math.min(1, Math.max(0, size));
+    if (this.both) return 0.5 + 0.5 * (value < 0 ? -size : size);
+    return this.log || value > 0 ? size : 0;
+  }
+
+  positions(values) {
+    return Float32Array.from(values, (value) => this.position(value));
+  }
+
+  ticks(most) {
+    if (this.empty) return [{ at: this.both ? 0.5 : 0, text: '0' }];
+    const upper = this.log ? this.powers(this.both ? most / 2 : most) : this.evenly(this.both ? most / 2 : most);
+    const ticks = upper.map((value) => ({ at: this.position(value), text: asText(value, 3) }));
+    if (this.log) ticks.push({ at: this.position(0), text: this.both ? '0' : `≤ ${asText(this.largest / 10 ** this.decades, 2)}` });
+    if (this.both) {
+      ticks.push(...upper.filter((value) => value > 0).map((value) => ({ at: this.position(-value), text: asText(-value, 3) })));
+    }
+    return ticks.sort((a, b) => a.at - b.at);
+  }
+
+  evenly(most) {
+    const rough = this.largest / Math.max(2, most);
+    const unit = 10 ** Math.floor(Math.log10(rough));
+    const step = unit * [1, 2, 2.5, 5, 10].find((factor) => factor * unit >= rough);
+    const count = Math.floor(this.largest / step + 1e-9);
+    return Array.from({ length: count + 1 }, (_, k) => Number((k * step).toPrecision(12)));
+  }
+
+  powers(most) {
+    const high = Math.floor(Math.log10(this.largest) + 1e-9);
+    const low = Math.ceil(Math.log10(this.largest) - this.decades + 0.35); // the last is too near the end of the bar
+    const stride = Math.max(1, Math.ceil((high - low + 1) / Math.max(2, most)));
+    const powers = [];
+    for (let power = high; power >= low; power -= stride) powers.push(Number(`1e${power}`));
+    return powers;
+  }
+}

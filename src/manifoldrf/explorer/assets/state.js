@@ -1,0 +1,50 @@
+// What is shown, and the same as a link.
+
+const DECADES = [1, 8];
+
+function firstState(model) {
+  return {
+    point: model.firstPoint,
+    layer: 'kernel',
+    features: model.m,
+    log: false,
+    decades: 4,
+    anchors: model.m <= 600,
+    edges: false,
+  };
+}
+
+function writeHash(state, model, camera) {
+  const first = firstState(model);
+  const parts = [['p', model.ids[state.point]], ['layer', state.layer]];
+  if (state.features !== first.features) parts.push(['m', state.features]);
+  for (const name of ['log', 'anchors', 'edges']) {
+    if (state[name] !== first[name]) parts.push([name, Number(state[name])]);
+  }
+  if (state.decades !== first.decades) parts.push(['decades', state.decades]);
+  const view = camera.toNumbers();
+  if (view) parts.push(['view', view.join(',')]);
+  return '#' + parts.map(([name, value]) => `${name}=${value}`).join('&');
+}
+
+// Whatever a link says that makes no sense is passed over.
+function readHash(hash, model, camera) {
+  const state = firstState(model);
+  const said = new URLSearchParams(hash.replace(/^#/, ''));
+  const whole = (name, low, high) => {
+    const text = said.get(name) ?? '';
+    const number = /^\d{1,10}$/.test(text) ? Number(text) : NaN;
+    return number >= low && number <= high ? number : null;
+  };
+  state.point = model.indexOfId.get(whole('p', 0, 2 ** 32)) ?? state.point;
+  if (LAYERS.includes(said.get('layer')) && model.has(said.get('layer'))) state.layer = said.get('layer');
+  state.features = whole('m', 1, model.m) ?? state.features;
+  state.decades = whole('decades', ...DECADES) ?? state.decades;
+  for (const name of ['log', 'anchors', 'edges']) {
+    const flag = whole(name, 0, 1);
+    if (flag !== null) state[name] = flag === 1;
+  }
+  camera.reset();
+  if (said.has('view')) camera.fromNumbers(said.get('view').split(',').map(Number));
+  return state;
+}

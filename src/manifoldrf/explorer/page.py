@@ -1,0 +1,248 @@
+"""The explorer: one HTML file with a model in it."""
+
+import html
+import json
+import re
+from dataclasses import dataclass
+from importlib.resources import files
+from os import PathLike
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from manifoldrf._colours import DIVERGING, SEQUENTIAL
+from manifoldrf._files import as_path, atomic_path
+from manifoldrf._validation import check_integer, reject
+from manifoldrf.explorer._contents import PROBES, Contents, Plan, contents_of
+from manifoldrf.explorer._fields import NO_DIFFERENCE, Fields, fields_of
+from manifoldrf.features.manifold_features import ManifoldRandomFeatures
+
+__all__ = ["ExplorerPage", "explore"]
+
+# Where a click is still answered at once and pages of surfaces are about 5 MB.
+_POINTS_BY_DEFAULT = 20_000
+_SCRIPTS = ("matrix", "data", "colours", "camera", "scene", "picking", "state", "interface", "pointer", "main")
+
+
+@dataclass(frozen=True)
+class ExplorerPage:
+    """What :func:`explore` wrote.
+
+    Attributes
+    ----------
+    path : Path
+    n_bytes : int
+        Size of the file.
+    n_points, n_features : int
+        In the page.
+    n_exact : int
+        Features whose exact signature is in the page.
+    bits : int
+        Of each value.
+    error : float
+        Largest error of the kernel as the page shows it, against the model's, over the model's largest value:
+        rounding, and features left out.
+    left_out : tuple of str
+        What had to be thinned, a sentence for each; the page says the same.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, explore
+    >>> features = ManifoldRandomFeatures(HeatKernel(0.2), n_features=64, random_state=0).fit(Sphere())
+    >>> with TemporaryDirectory() as folder:
+    ...     page = explore(features, Path(folder) / "sphere.html", n_points=300)
+    >>> page.n_points, page.n_features, page.bits
+    (300, 64, 16)
+    >>> page.left_out[0]
+    '300 of 500 points are drawn.'
+    """
+
+    path: Path
+    n_bytes: int
+    n_points: int
+    n_features: int
+    n_exact: int
+    bits: int
+    error: float
+    left_out: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        size = f"{self.n_points} points, {self.n_features} features, {self.n_bytes / 1e6:.2f} MB"
+        return " ".join([f"{self.path}: {size}, kernel within {self.error:.1g}.", *self.left_out])
+
+
+def explore(
+    features: ManifoldRandomFeatures,
+    path: str | PathLike[str],
+    *,
+    surface: Any = None,
+    title: str = "manifoldrf",
+    n_points: int | str = "auto",
+    max_bytes: int = 8_000_000,
+) -> ExplorerPage:
+    """Write one HTML file in which a fitted model can be seen and asked: no server, no network.
+
+    A click on a point x shows K(x, .) over the whole space, computed in the browser from the features in the file;
+    and, for the anchor next to x, the feature g, its exact signature and their difference. Features are rounded to
+    16 bits. A model too large for ``max_bytes`` is thinned: fewer points (not below 4000), then 8 bits, then exact
+    signatures of fewer anchors, then fewer points still, then fewer features; the page says so.
+
+    Parameters
+    ----------
+    features : ManifoldRandomFeatures
+        Fitted, or loaded from a file. Kernels with two sides are refused.
+    path : str or path
+        The file to write.
+    surface : TriangleMesh or array-like of shape (n, d), optional
+        Where the fields are drawn; by default at the nodes of the graph, with the triangles of its mesh. Exact
+        signatures are known at the nodes only.
+    title : str, default="manifoldrf"
+        Heading of the page.
+    n_points : int or "auto", default="auto"
+        Most points that are drawn: farthest points, if there are more. "auto" is 20,000.
+    max_bytes : int, default=8_000_000
+        Largest size of the file.
+
+    Returns
+    -------
+    ExplorerPage
+        What was written, with the error of the kernel that the page shows.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from manifoldrf import HeatKernel, ManifoldRandomFeatures, Torus, explore
+    >>> features = ManifoldRandomFeatures(HeatKernel(0.2), n_features=128, random_state=0).fit(Torus())
+    >>> with TemporaryDirectory() as folder:
+    ...     page = explore(features, Path(folder) / "torus.html", title="A torus")
+    >>> page.n_features, page.n_bytes < 8_000_000, page.error < 1e-3
+    (128, True, True)
+    """
+    target = as_path(path)
+    _check_features(features)
+    if not isinstance(title, str):
+        reject("title", "a string", repr(title), TypeError)
+    limit = check_integer(max_bytes, "max_bytes", 1)
+    most = _POINTS_BY_DEFAULT if n_points == "auto" else check_integer(n_points, "n_points", 2)
+    fields = fields_of(features, surface, most)
+    contents, left_out, text = _page_within(features, fields, title, limit)
+    with atomic_path(target) as temporary:
+        temporary.write_bytes(text)
+    plan = contents.plan
+    return ExplorerPage(
+        target, len(text), plan.n_points, plan.n_features, plan.n_exact, plan.bits, contents.error, left_out
+    )
+
+
+def _check_features(features: Any) -> None:
+    if not isinstance(features, ManifoldRandomFeatures):
+        reject("features", "a fitted ManifoldRandomFeatures", type(features).__name__, TypeError)
+    check_is_fitted(features, "map_")
+    if features.map_.space.setting.asymmetric:
+        rule = "a model with nonnegative features, which are the same on both sides"
+        reject("features", rule, f"a {type(features.kernel_).__name__} with two sides")
+
+
+def _page_within(
+    features: ManifoldRandomFeatures, fields: Fields, title: str, limit: int
+) -> tuple[Contents, tuple[str, ...], bytes]:
+    """The fullest page that is not too large."""
+    n, m = fields.values.shape
+    plan = Plan(n, m, 16, 0 if fields.difference is None else m)
+    while True:
+        contents = contents_of(fields, plan)
+        left_out = _left_out(fields, plan)
+        text = _html(features, fields, contents, title, left_out).encode("utf-8")
+        if len(text) <= limit:
+            return contents, left_out, text
+        plan = plan.smaller(len(text), limit)
+
+
+def _left_out(fields: Fields, plan: Plan) -> tuple[str, ...]:
+    """What is not in the page as it is in the model, a sentence for each."""
+    m = len(fields.weights)
+    what = "points" if fields.mesh is None else "vertices"
+    joined = "" if fields.mesh is None else ", and triangles join those"
+    exact = "" if fields.difference is None else f"Exact signatures of {plan.n_exact} of {m} anchors are kept."
+    if plan.n_exact == 0 and fields.difference is not None:
+        exact = "Exact signatures are left out."
+    said = (
+        (plan.n_points < fields.total, f"{plan.n_points} of {fields.total} {what} are drawn{joined}."),
+        (plan.bits < 16, "Values are rounded to 8 bits."),
+        (plan.n_exact < plan.n_features and bool(exact), exact),
+        (plan.n_features < m, f"{plan.n_features} of {m} features are kept, their weights raised for the others."),
+    )
+    return tuple(sentence for holds, sentence in said if holds)
+
+
+def _html(
+    features: ManifoldRandomFeatures, fields: Fields, contents: Contents, title: str, left_out: tuple[str, ...]
+) -> str:
+    """The page as a text; the same model gives the same bytes."""
+    data, table = contents.packed()
+    view = contents.view
+    meta = {
+        "arrays": table,
+        "total": fields.total,
+        "modelFeatures": len(fields.weights),
+        "share": contents.share,
+        "nExact": contents.plan.n_exact,
+        "noDifference": NO_DIFFERENCE,
+        "spacing": contents.spacing,
+        "origin": view.origin,
+        "dimensions": min(features.graph_.positions.shape[1], 3),
+        "projected": view.projects,
+        "perVolume": features.map_.space.clock == "manifold",
+        "sequential": SEQUENTIAL.round(4).tolist(),
+        "diverging": DIVERGING.round(4).tolist(),
+    }
+    assets = files("manifoldrf.explorer") / "assets"
+    scripts = [(assets / f"{name}.js").read_text("utf-8") for name in _SCRIPTS]
+    return Template((assets / "page.html").read_text("utf-8")).substitute(
+        title=html.escape(title),
+        style=(assets / "page.css").read_text("utf-8"),
+        script="(() => {\n'use strict';\n" + "\n".join(scripts) + "})();",
+        kernel=html.escape(_summary(features)[0][1]),
+        notice=_notice(view.share if view.projects else None, left_out),
+        error=html.escape(_error_text(contents)),
+        facts=_facts(_summary(features) + _page_facts(contents)),
+        meta=json.dumps(meta, separators=(",", ":")).replace("<", "\\u003c"),
+        data=data,
+    )
+
+
+def _summary(features: ManifoldRandomFeatures) -> list[tuple[str, str]]:
+    """The lines of the model's summary, as pairs."""
+    pairs = [re.split(r"\s{2,}", line, maxsplit=1) for line in features.summary().splitlines()]
+    return [(pair[0], pair[1]) for pair in pairs if len(pair) == 2]
+
+
+def _page_facts(contents: Contents) -> list[tuple[str, str]]:
+    plan = contents.plan
+    return [
+        ("points drawn", str(plan.n_points)),
+        ("features in this page", f"{plan.n_features}, rounded to {plan.bits} bits"),
+        ("exact signatures", f"of {plan.n_exact} anchors" if plan.n_exact else "not in this page"),
+        ("error of this page", f"{_error_text(contents)} Measured from {PROBES} points to all."),
+    ]
+
+
+def _error_text(contents: Contents) -> str:
+    """How far the numbers of the page are from the model's."""
+    fewer = " and fewer features" if contents.share != 1 else ""
+    return f"By rounding{fewer}, K is off by at most {contents.error:.2g} of the model's largest value."
+
+
+def _facts(pairs: list[tuple[str, str]]) -> str:
+    return "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in pairs)
+
+
+def _notice(share: float | None, left_out: tuple[str, ...]) -> str:
+    """What a reader must know before believing the picture."""
+    axes = [] if share is None else [f"Drawn along the first three principal axes: {share:.0%} of the variance."]
+    return html.escape(" ".join([*axes, *left_out]))

@@ -1,0 +1,350 @@
+"""The explorer in a real browser: it draws, answers clicks and keys, and shows Python's numbers."""
+
+import io
+import re
+import shutil
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from PIL import Image
+
+from manifoldrf import DiffusionKernel, HeatKernel, Sphere, thin
+from manifoldrf.explorer.page import explore
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+FLAGS = [
+    "--no-sandbox",
+    *("--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"),  # WebGL without a card
+    *("--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync"),
+]
+LAYERS = ("kernel", "feature", "exact", "difference")
+TITLE = "</script><b>Sphere</b>"
+
+
+@pytest.fixture(scope="module")
+def features(fitted):
+    """A field that is not exact on the sphere, so that the difference is something to see."""
+    return fitted(Sphere().sample(1500, seed=0), DiffusionKernel(30.0), n_features=300, field="local")
+
+
+@pytest.fixture(scope="module")
+def address(features, tmp_path_factory):
+    return explore(features, tmp_path_factory.mktemp("page") / "sphere.html", title=TITLE).path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=BROWSER, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+class Window:
+    """A window with the page in it, and all that it complained of or asked the network for."""
+
+    def __init__(self, browser, address, width=800, height=520, **options):
+        self.context = browser.new_context(viewport={"width": width, "height": height}, **options)
+        self.page = self.context.new_page()
+        self.complaints, self.requests = [], []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(address)
+        until(self.page, "window.explorer !== undefined")
+        settle(self.page)
+
+
+@pytest.fixture(scope="module")
+def windows(browser, address):
+    """Windows by what is special about them; each is opened once."""
+    opened = {}
+
+    def window(**options):
+        key = repr(options)
+        if key not in opened:
+            opened[key] = Window(browser, address, **options)
+        return opened[key]
+
+    yield window
+    for one in opened.values():
+        one.context.close()
+
+
+@pytest.fixture
+def visit(windows, address):
+    """Go to the page, as it is first shown or as a link says; it must not complain, nor fetch anything."""
+    visited = []
+
+    def page_at(fragment="", **options):
+        window = windows(**options)
+        visited.append(window)
+        window.page.mouse.move(2, 2)
+        window.page.evaluate(
+            "text => { history.replaceState(null, '', '#-'); location.hash = text || '#'; }", fragment
+        )
+        settle(window.page)
+        return window.page
+
+    yield page_at
+    for window in visited:
+        assert window.complaints == []
+        assert [url for url in window.requests if not url.startswith((address, "data:", "blob:"))] == []
+
+
+def until(page, expression):
+    """Wait for something to be true; the page forbids the script by which the driver would wait itself."""
+    for _ in range(1000):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(20)
+    pytest.fail(f"{expression} did not come true in 20 seconds")
+
+
+def settle(page):
+    """Two frames, so that what was asked for is drawn."""
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def picture(page):
+    """Pixels of the canvas, (height, width, 3)."""
+    settle(page)
+    return np.asarray(Image.open(io.BytesIO(page.locator("#frame").screenshot())).convert("RGB")).astype(int)
+
+
+def state(page):
+    return page.evaluate("explorer.state")
+
+
+def front_point(page, number):
+    """A point on the near side, and where it is on the screen."""
+    ids = page.evaluate("explorer.ids")
+    places = page.evaluate("ids => ids.map(id => explorer.onScreen(id))", ids)
+    near = sorted(range(len(ids)), key=lambda k: places[k]["depth"])[: len(ids) // 5]
+    k = near[number]
+    box = page.locator("#canvas").bounding_box()
+    return ids[k], box["x"] + places[k]["x"], box["y"] + places[k]["y"]
+
+
+def test_the_surface_is_drawn_and_a_click_changes_the_field(visit):
+    page = visit()
+    assert page.title() == TITLE
+    before = picture(page)
+    assert len(np.unique(before.reshape(-1, 3), axis=0)) > 500
+    chosen, x, y = front_point(page, 40)
+    assert state(page)["point"] != chosen
+    page.mouse.click(x, y)
+    # The disc that is seen there may be that of a neighbour, no farther than discs reach.
+    clicked = state(page)["point"]
+    gap = page.evaluate("([a, b]) => [a, b].map(id => explorer.onScreen(id))", [chosen, clicked])
+    assert np.hypot(gap[0]["x"] - gap[1]["x"], gap[0]["y"] - gap[1]["y"]) < 20
+    page.mouse.move(5, 5)
+    after = picture(page)
+    assert np.mean(np.abs(after - before).max(axis=2) > 20) > 0.01
+    said = float(re.search(r"K\(x, x\) = ([\d.]+)", page.inner_text("#selected"))[1])
+    assert said == pytest.approx(page.evaluate("id => explorer.valueAt('kernel', id, id)", clicked), rel=1e-3)
+
+
+def test_a_drag_turns_and_chooses_nothing(visit):
+    page = visit()
+    before, chosen = picture(page), state(page)["point"]
+    box = page.locator("#canvas").bounding_box()
+    page.mouse.move(box["x"] + 200, box["y"] + 200)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 320, box["y"] + 240, steps=4)
+    page.mouse.up()
+    assert state(page)["point"] == chosen
+    assert "view=" in state(page)["hash"]
+    page.mouse.move(5, 5)
+    turned = picture(page)
+    assert np.mean(np.abs(turned - before).max(axis=2) > 20) > 0.01
+    page.locator("#reset").click()
+    page.mouse.move(5, 5)
+    assert "view=" not in state(page)["hash"]
+    assert np.abs(picture(page) - before).max() <= 2
+
+
+def test_values_are_those_of_python(visit, features):
+    """To 1e-3 of the largest value: 16 bits in a column, 8 bits of the difference where it is small."""
+    page = visit()
+    ids = page.evaluate("explorer.ids")
+    points = features.graph_.positions[ids]
+    x = ids[123]
+    anchor = page.evaluate("id => explorer.anchorOf(id)", x)
+    column = features.anchors_.tolist().index(anchor)
+    shown = {layer: np.array(page.evaluate(f"explorer.fieldOf('{layer}', {x})")) for layer in LAYERS}
+    kernel = features.kernel(features.graph_.positions[[x]], points)[0]
+    g = features.transform(points)[:, column] / np.sqrt(features.weights_[column])
+    setting = features.map_.space.setting
+    root = setting.kernel.root().matrix(features.graph_, np.array(ids), np.array([anchor]))[:, 0]
+    exact = root / np.sqrt(setting.measure[anchor])
+    for layer, values in zip(LAYERS, (kernel, g, exact, g - exact), strict=True):
+        largest = np.abs(exact if layer == "difference" else values).max()
+        assert_allclose(shown[layer], values, atol=1e-3 * largest, err_msg=layer)
+    assert np.abs(shown["difference"]).max() > 5e-3 * exact.max()  # there is something to see
+    assert page.evaluate(f"explorer.valueAt('kernel', {x}, {ids[5]})") == pytest.approx(shown["kernel"][5])
+
+
+def test_fewer_features_have_raised_weights(visit, features):
+    page = visit()
+    ids = page.evaluate("explorer.ids")
+    first = thin(features.graph_.positions[features.anchors_], 40)
+    phi = features.transform(features.graph_.positions[ids])[:, first]
+    raised = features.weights_.sum() / features.weights_[first].sum()
+    values = np.array(page.evaluate(f"explorer.fieldOf('kernel', {ids[0]}, 40)"))
+    assert_allclose(values, raised * phi @ phi[0], atol=1e-3 * values.max())
+    page.locator("#features").focus()
+    for _ in range(60):
+        page.keyboard.press("ArrowLeft")
+    fewer = state(page)["features"]
+    assert 1 < fewer < 300
+    assert f"{fewer} of 300" in page.inner_text("#features-text")
+    assert f"those of the first {fewer} are multiplied by" in page.inner_text("#features-note")
+
+
+def test_the_value_under_the_cursor_is_shown(visit):
+    page = visit()
+    _, x, y = front_point(page, 10)
+    page.mouse.move(x, y)
+    page.locator("#hover").wait_for(state="visible")
+    text = page.inner_text("#hover")
+    shown = int(re.search(r"point (\d+)", text)[1])
+    value = page.evaluate(f"explorer.valueAt('kernel', explorer.state.point, {shown})")
+    assert float(re.search(r"K\(x, y\) = ([\d.]+)", text)[1]) == pytest.approx(value, rel=1e-3)
+    page.mouse.move(5, 5)
+    page.locator("#hover").wait_for(state="hidden")
+
+
+def test_keys_reach_layers_points_and_the_camera(visit):
+    page = visit()
+    page.locator("#canvas").focus()
+    first = state(page)
+    for key, layer in zip("1234", LAYERS, strict=True):
+        page.keyboard.press(key)
+        assert state(page)["layer"] == layer
+        assert page.locator(f'input[value="{layer}"]').is_checked()
+    page.keyboard.press("n")
+    assert state(page)["point"] != first["point"]
+    page.keyboard.press("p")
+    assert state(page)["point"] == first["point"]
+    page.keyboard.press("l")
+    page.keyboard.press("a")
+    assert (state(page)["log"], state(page)["anchors"]) == (not first["log"], not first["anchors"])
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("+")
+    assert "view=" in state(page)["hash"]
+    page.keyboard.press("r")
+    assert "view=" not in state(page)["hash"]
+    page.keyboard.press("?")
+    assert page.locator("#keys").is_visible()
+    page.keyboard.press("Escape")
+    assert not page.locator("#keys").is_visible()
+
+
+def test_tab_reaches_every_control_with_a_ring(visit):
+    page = visit()
+    page.locator("#theme").focus()
+    reached = []
+    while not {"SUMMARY", "BODY"} & set(reached):
+        name, ring = page.evaluate(
+            "(e => [e.id || e.name || e.tagName, getComputedStyle(e).outlineStyle])(document.activeElement)"
+        )
+        reached.append(name)
+        page.keyboard.press("Tab")
+        assert ring != "none" or name == "theme", name  # focus by script has no ring
+    expected = ["theme", "link", "help", "canvas", "layer", "previous", "point", "next", "features", "log"]
+    assert reached[: len(expected)] == expected
+    assert reached[len(expected) :] == ["anchors", "reset", "SUMMARY"]
+
+
+def test_a_link_brings_everything_back(visit):
+    page = visit("#p=77&layer=exact&m=50&log=1&decades=3&anchors=0&view=0.1,0.2,0.3,0.9,0.7,0.1,-0.1")
+    first = state(page)
+    expected = {"point": 77, "layer": "exact", "features": 50, "log": True, "decades": 3, "anchors": False}
+    assert {name: first[name] for name in expected} == expected
+    seen = picture(page)
+    assert state(visit())["hash"] != first["hash"]
+    assert np.abs(picture(page) - seen).max() > 50
+    visit(first["hash"])
+    page.reload()
+    until(page, "window.explorer !== undefined")
+    assert state(page) == first
+    assert np.abs(picture(page) - seen).max() <= 2
+    page.locator("#canvas").focus()
+    page.keyboard.press("1")
+    until(page, "location.hash.includes('layer=kernel')")
+
+
+def test_links_without_sense_are_passed_over(visit):
+    first = state(visit())
+    for fragment in (
+        "#p=99999999&layer=x&m=0&log=7",
+        "#p=-1&m=1e9&view=1,2",
+        "#%E0%A4%A&view=NaN",
+        "#view=0,0,0,0,1,0,0",
+    ):
+        assert state(visit(fragment)) == first
+
+
+def test_a_phone_needs_no_sideways_scrolling(visit):
+    page = visit("#log=1", width=390, height=844, has_touch=True, is_mobile=True, device_scale_factor=2)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.locator("#controls").bounding_box()["y"] >= page.locator("#canvas").bounding_box()["height"]
+    small = page.evaluate(
+        "[...document.querySelectorAll('button, input[type=range], input[type=number], label, summary')]"
+        ".filter(e => e.offsetParent && e.getBoundingClientRect().height < 44).map(e => e.id || e.textContent)"
+    )
+    assert small == []
+    before = state(page)["point"]
+    _, x, y = front_point(page, 60)
+    page.touchscreen.tap(x, y)
+    assert state(page)["point"] != before
+    page.locator("#hover").wait_for(state="visible")
+
+
+def test_dark_follows_the_system_and_the_button(visit):
+    light, dark = visit(), visit(color_scheme="dark")
+    corner = [picture(page)[5, 5].sum() for page in (light, dark)]
+    assert corner[0] > 600 > 250 > corner[1]
+    dark.locator("#theme").click()
+    assert picture(dark)[5, 5].sum() == corner[0]
+    dark.locator("#theme").click()
+    assert picture(dark)[5, 5].sum() == corner[1]
+
+
+def test_a_mesh_is_clicked_at_its_vertices_and_lacks_layers_off_the_nodes(
+    fitted, torus_mesh, browser, tmp_path_factory
+):
+    """Drawn on another mesh than the model's, where exact values are not known."""
+    model = fitted(torus_mesh(), HeatKernel(0.1), n_features=80)
+    path = explore(model, tmp_path_factory.mktemp("page") / "torus.html", surface=torus_mesh(30, 12)).path
+    window = Window(browser, path.as_uri())
+    page = window.page
+    for number in (0, 7, 20):
+        chosen, x, y = front_point(page, number)
+        page.mouse.click(x, y)
+        assert state(page)["point"] == chosen
+    assert page.locator('input[value="exact"]').is_disabled()
+    page.keyboard.press("3")
+    assert state(page)["layer"] == "kernel"
+    page.mouse.move(2, 2)
+    before = picture(page)
+    page.keyboard.press("e")
+    assert np.mean(np.abs(picture(page) - before).max(axis=2) > 20) > 0.01
+    window.context.close()
+    assert window.complaints == []
+
+
+def test_a_browser_without_webgl_is_told_so(browser, address):
+    page = browser.new_page()
+    page.add_init_script("delete window.WebGL2RenderingContext")
+    page.goto(address)
+    page.locator("#message").wait_for(state="visible")
+    assert "WebGL 2" in page.inner_text("#message")
+    page.close()
