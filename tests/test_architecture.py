@@ -20,7 +20,7 @@ MODULES = {
 # A module imports only from lower layers; within a layer (a folder), only as listed in ORDER.
 LAYERS = [
     ("_validation", "_optional", "_philox", "_threads"),
-    ("_random", "_files", "metrics", "_colours"),
+    ("_random", "_files", "metrics", "_colours", "_plain_text"),
     ("_container", "_arrays"),
     ("_codec",),
     ("geometry",),
@@ -44,6 +44,7 @@ ORDER = {
         "_compiled",
         "_sparse",
         "_heat_series",
+        "_normals",
         "_point_sets",
         "spd",
         "_steps",
@@ -244,7 +245,6 @@ INTERNAL = {
     "options",
     "density",
     "shifted",
-    "abstract_field",
     "data",
     "anchors",
     "quadrature",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from manifoldrf.features.graph_options import GraphOptions
     from manifoldrf.features.manifold_features import ManifoldRandomFeatures
     from manifoldrf.features.proximity import FarQueryWarning
+    from manifoldrf.fields.abstract_field import AbstractField, FieldData
     from manifoldrf.fields.mlp_options import TrainingInfo
     from manifoldrf.geometry.abstract_manifold import AbstractManifold
     from manifoldrf.geometry.adjacency import GeneralizedAdjacency
@@ -55,6 +56,7 @@ __version__ = "0.1.0"
 
 # Where each public name lives.
 _HOMES = {
+    "AbstractField": "fields.abstract_field",
     "AbstractKernel": "kernels.abstract_kernel",
     "AbstractManifold": "geometry.abstract_manifold",
     "CosineKernel": "kernels.graph_kernels",
@@ -68,6 +70,7 @@ _HOMES = {
     "ExplorerPage": "explorer.page",
     "FarQueryWarning": "features.proximity",
     "FeatureWarning": "features.fitting",
+    "FieldData": "fields.abstract_field",
     "FieldInterpolator": "applications.interpolation",
     "FlatTorus": "geometry.model_spaces",
     "GeneralizedAdjacency": "geometry.adjacency",
@@ -123,6 +126,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "AbstractField",
     "AbstractKernel",
     "AbstractManifold",
     "CosineKernel",
@@ -136,6 +140,7 @@ __all__ = [
     "ExplorerPage",
     "FarQueryWarning",
     "FeatureWarning",
+    "FieldData",
     "FieldInterpolator",
     "FlatTorus",
     "GeneralizedAdjacency",

@@ -1,6 +1,7 @@
 """ManifoldRandomFeatures as a scikit-learn transformer: the contract, pipelines, output types, equal bits."""
 
 import copy
+import dataclasses
 import pickle
 import warnings
 
@@ -26,8 +27,10 @@ from manifoldrf import (
     ManifoldRandomFeatures,
     PowerKernel,
     Sphere,
+    load,
 )
 from manifoldrf.features import manifold_features
+from manifoldrf.fields.interpolated import fit_interpolated
 
 T = 0.15
 HEAT = HeatKernel(T)
@@ -499,3 +502,53 @@ def test_progress_is_told_to_a_function_and_shown_on_the_terminal(capsys):
     shown = capsys.readouterr()
     assert "weights: 1 of 1\n" in shown.err
     assert shown.out == ""
+
+
+# ------------------------------------------------------------------------------ fields and teachers of one's own
+WIDE = DiffusionKernel(40.0)
+
+
+def interpolated(data):
+    return fit_interpolated(data)
+
+
+def exact_rows(graph, series, nodes):
+    return series.dense(graph)[nodes]
+
+
+def test_a_function_that_fits_a_field_is_used_like_a_name():
+    own, named = (features(WIDE, field=field, n_features=60).fit(NODES) for field in (interpolated, "interpolated"))
+    np.testing.assert_array_equal(dense(own.transform(NEW)), dense(named.transform(NEW)))
+    assert own.field_ == "interpolated"
+    assert own.error_.field == named.error_.field
+
+
+def test_a_function_that_teaches_is_used_like_a_name():
+    own = features(WIDE, field="interpolated", n_features=60, teacher=exact_rows).fit(NODES)
+    named = features(WIDE, field="interpolated", n_features=60, teacher="exact").fit(NODES)
+    np.testing.assert_allclose(
+        dense(own.transform(NEW)), dense(named.transform(NEW)), atol=1e-6 * named.bound_.max()
+    )
+
+
+def test_models_of_ones_own_functions_are_saved_without_them(tmp_path):
+    own = features(WIDE, field=interpolated, n_features=60, teacher=exact_rows).fit(NODES)
+    again = load(own.save(tmp_path / "m.safetensors"))
+    np.testing.assert_array_equal(dense(again.transform(NEW)), dense(own.transform(NEW)))
+
+
+@pytest.mark.parametrize(
+    ("field", "kind", "message"),
+    [
+        (lambda data: data, TypeError, "a function that returns an AbstractField. Got one that returns FieldData"),
+        (lambda data: fit_interpolated(narrow(data)), ValueError, "a field with 60 columns. Got one with 59"),
+        (7, ValueError, "`field` must be one of 'auto'"),
+    ],
+)
+def test_functions_that_fit_no_field_are_refused(field, kind, message):
+    with pytest.raises(kind, match=message):
+        features(WIDE, field=field, n_features=60).fit(NODES)
+
+
+def narrow(data):
+    return dataclasses.replace(data, anchors=data.anchors[1:], values=data.values[:, 1:].tocsr())

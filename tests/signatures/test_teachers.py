@@ -337,3 +337,36 @@ def test_the_nodes_of_signatures_are_their_own():
     found = compute(nodes=nodes)
     nodes[0] = 9
     assert found.nodes.tolist() == [0, 1]
+
+
+# ------------------------------------------------------------------------------------------- teachers of one's own
+def dense_teacher(graph, series, nodes, *, sparse_rows=False):
+    rows = series.dense(graph)[nodes]
+    return sparse.csr_array(rows) if sparse_rows else rows
+
+
+@pytest.mark.parametrize("sparse_rows", [False, True])
+def test_a_function_is_a_teacher(sparse_rows):
+    graph, kernel = knn_graph(Sphere().grid(60)), DiffusionKernel(4.0)
+    found = compute_signatures(graph, kernel, [3, 7], teacher=dense_teacher, sparse_rows=sparse_rows)
+    assert found.info.teacher == "dense_teacher"
+    assert found.info.options == {"sparse_rows": sparse_rows}
+    np.testing.assert_allclose(found.gram(), kernel.dense(graph)[np.ix_([3, 7], [3, 7])], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("teacher", "kind", "message"),
+    [
+        (
+            lambda graph, series, nodes: np.zeros((1, 5)),
+            ValueError,
+            r"rows of shape \(2, 60\). Got one that returns",
+        ),
+        (lambda graph, series, nodes: np.full((2, 60), np.nan), ValueError, "a function that returns finite rows"),
+        (lambda graph, series, nodes: sparse.eye_array(60), ValueError, r"rows of shape \(2, 60\)"),
+        (3, ValueError, "`teacher` must be one of 'auto'"),
+    ],
+)
+def test_rows_of_another_shape_or_kind_are_refused(teacher, kind, message):
+    with pytest.raises(kind, match=message):
+        compute_signatures(knn_graph(Sphere().grid(60)), DiffusionKernel(4.0), [0, 1], teacher=teacher)

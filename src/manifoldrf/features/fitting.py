@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -85,7 +86,7 @@ class Fitted:
 
 def fit_features(space: Space, plan: Plan) -> Fitted:
     """Choose anchors, weights and the field."""
-    if plan.field == "step" and space.graph.extension is None:
+    if plan.field == "step" and plan.fit_field is None and space.graph.extension is None:
         reject("field", "another than 'step' on a graph without a rule for new points", repr(plan.field))
     plan = dataclasses.replace(plan, density=_density(space, plan))
     anchors = choose_anchors(space, plan)
@@ -288,7 +289,7 @@ class _Workshop:
         table = []
         data = None
         for name in self._candidates():
-            if name != "step" and data is None:
+            if data is None and (name != "step" or self.plan.fit_field is not None):
                 data = self._observe()
             field, training = self._make(name, data, trial=True)
             error = measure_error(self._map(field), self.exam, self.plan.teaching.n_jobs)
@@ -301,7 +302,7 @@ class _Workshop:
             raise RuntimeError("no field was tried")
         name, field, error, training = best
         starts = self.starts
-        if name in ("interpolated", "local"):  # made again with all starts: leaves no holes
+        if name in ("interpolated", "local") or self.plan.fit_field is not None:  # again with all: leaves no holes
             trial, (field, _) = field, self._make(name, data, trial=False)
             error = self._with_other_rule(error, trial, field)
         elif name == "mlp":  # too costly to be trained twice
@@ -347,10 +348,12 @@ class _Workshop:
     def _make(self, name: str, data: FieldData | None, *, trial: bool) -> tuple[AbstractField, TrainingInfo | None]:
         """A field; for a trial, without the held-out nodes among its starts."""
         teaching = self.plan.teaching
-        if name == "step" or data is None:
+        if data is None:
             return fit_step(self.space.setting, self.anchors, teaching), None
         if trial:
             data = data.without(np.flatnonzero(np.isin(data.starts, self.exam.nodes)))
+        if self.plan.fit_field is not None:
+            return _check_made(self.plan.fit_field(data), len(self.anchors)), None
         if name == "interpolated":
             return fit_interpolated(data), None
         if name == "local":
@@ -358,3 +361,17 @@ class _Workshop:
         options = MlpOptions(**self.plan.field_options)
         seed = self.plan.streams.generator("features.network")
         return fit_mlp(data, options, seed=seed, progress=teaching.progress, n_jobs=teaching.n_jobs)
+
+
+def _check_made(field: Any, n_anchors: int) -> AbstractField:
+    """A field that a function of the user's made."""
+    if not isinstance(field, AbstractField):
+        reject(
+            "field",
+            "a function that returns an AbstractField",
+            f"one that returns {type(field).__name__}",
+            TypeError,
+        )
+    if field.n_anchors != n_anchors:
+        reject("field", f"a function that returns a field with {n_anchors} columns", f"one with {field.n_anchors}")
+    return field

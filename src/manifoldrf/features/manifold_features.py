@@ -57,16 +57,16 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         heat steps.
     n_features : int or {"auto", "all"}, default="auto"
         "auto": as many as the width of the kernel asks for. "all": every node of the graph is an anchor.
-    field : {"auto", "step", "interpolated", "local", "mlp"}, default="auto"
+    field : {"auto", "step", "interpolated", "local", "mlp"} or callable, default="auto"
         How signatures are carried to new points. "auto" never trains the network; it takes what is best at nodes
-        kept from the fit. See the guide for what each costs.
+        kept from the fit. A function of :class:`FieldData` that returns an :class:`AbstractField` is one's own.
     anchors : {"farthest", "iid", "all"}, default="farthest"
     weights : {"auto", "nnls", "unity", "voronoi", "uniform"}, default="auto"
         Quadrature weights of the anchors; "auto" takes those that are best at nodes kept from the fit. "uniform"
         are the paper's: the plain sum over all nodes, or its unbiased estimate from i.i.d. anchors, which "auto"
         means too where all nodes or i.i.d. ones are anchors. "nnls" is kept only where it is better than both other
         fits.
-    teacher : str, default="auto"
+    teacher : str or callable, default="auto"
         Of signatures, as in :func:`compute_signatures`.
     teacher_options : dict, optional
         Such as ``{"n_walks": 10_000}``.
@@ -133,10 +133,10 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         kernel: Any = None,
         *,
         n_features: int | str = "auto",
-        field: str = "auto",
+        field: Any = "auto",
         anchors: str = "farthest",
         weights: str = "auto",
-        teacher: str = "auto",
+        teacher: Any = "auto",
         teacher_options: dict[str, Any] | None = None,
         field_options: dict[str, Any] | None = None,
         graph: Any = None,

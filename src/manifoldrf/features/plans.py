@@ -1,6 +1,7 @@
 """The parameters of :class:`ManifoldRandomFeatures`, checked before any work is done."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ from sklearn.utils.validation import validate_data
 
 from manifoldrf._random import Streams
 from manifoldrf._validation import check_flag, check_integer, check_option, check_points, reject
+from manifoldrf.fields.abstract_field import AbstractField, FieldData
 from manifoldrf.fields.data import Teaching
 from manifoldrf.fields.mlp_options import MlpOptions
 from manifoldrf.fields.quadrature import METHODS
@@ -17,9 +19,10 @@ from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.signatures._engines import Progress
 from manifoldrf.signatures.options import make_options
-from manifoldrf.signatures.teachers import TEACHERS
+from manifoldrf.signatures.teachers import check_teacher
 
 FIELDS = ("auto", "step", "interpolated", "local", "mlp")
+FitField = Callable[[FieldData], AbstractField]
 ANCHORS = ("farthest", "iid", "all")
 _LOSSES = ("relative", "l2")
 
@@ -37,38 +40,47 @@ class Plan:
     field_options: dict[str, Any]
     teaching: Teaching
     streams: Streams
+    fit_field: FitField | None = None  # of the user's
 
 
 def make_plan(params: dict[str, Any], streams: Streams, n_jobs: int) -> Plan:
     """Check the parameters of an estimator."""
-    check_option(params["field"], "field", FIELDS)
+    field, fit_field = _check_field(params["field"])
     check_option(params["anchors"], "anchors", ANCHORS)
     check_option(params["weights"], "weights", METHODS)
-    check_option(params["teacher"], "teacher", TEACHERS)
+    teacher = check_teacher(params["teacher"])
     check_flag(params["sparse_output"], "sparse_output")
     n_features = _check_anchors(params)
     if params["n_starts"] is not None:
-        check_integer(params["n_starts"], "n_starts", 2 if params["field"] == "mlp" else 1)
+        check_integer(params["n_starts"], "n_starts", 2 if field == "mlp" else 1)
     options = _check_dict(params["teacher_options"], "teacher_options")
-    if params["teacher"] != "auto":
-        make_options(params["teacher"], options)
-    elif options:
+    if isinstance(teacher, str) and teacher != "auto":
+        make_options(teacher, options)
+    elif teacher == "auto" and options:
         reject("teacher_options", "left out with teacher='auto'", options)
     # A number, not a generator: what one field draws must not depend on those tried before it.
     seed = int(streams.generator("features.signatures").integers(2**62))
-    teaching = Teaching(params["teacher"], tuple(options.items()), seed, n_jobs, _progress(params["verbose"]))
+    teaching = Teaching(teacher, tuple(options.items()), seed, n_jobs, _progress(params["verbose"]))
     density = params["anchor_density"]
     return Plan(
         n_features,
-        params["field"],
+        field,
         params["anchors"],
         params["weights"],
         params["n_starts"],
         np.asarray(density) if density is not None and not callable(density) else density,
-        _field_options(params),
+        _field_options(params, field),
         teaching,
         streams,
+        fit_field,
     )
+
+
+def _check_field(field: Any) -> tuple[str, FitField | None]:
+    """Name of a field and, where the user gives one, the function that fits it."""
+    if isinstance(field, str) or not callable(field):
+        return check_option(field, "field", FIELDS), None
+    return str(getattr(field, "__name__", type(field).__name__)), field
 
 
 def _check_anchors(params: dict[str, Any]) -> int | str:
@@ -88,26 +100,25 @@ def _check_anchors(params: dict[str, Any]) -> int | str:
     return n_features
 
 
-def _field_options(params: dict[str, Any]) -> dict[str, Any]:
+def _field_options(params: dict[str, Any], field: str) -> dict[str, Any]:
     """Options of the field, with those that are parameters of their own; checked."""
-    field = params["field"]
     options = dict(_check_dict(params["field_options"], "field_options"))
     check_option(params["device"], "device", ("auto", "cpu", "cuda"))
     if params["loss"] is not None:
         check_option(params["loss"], "loss", _LOSSES)
-        if field != "mlp":
+        if params["field"] != "mlp":
             reject("loss", "None unless field='mlp'", repr(params["loss"]))
         options["loss"] = params["loss"]
-    if field == "mlp":
+    if params["field"] == "mlp":
         options.setdefault("device", params["device"])
         known = tuple(MlpOptions.__dataclass_fields__)
     else:
-        known = ("degree",) if field == "local" else ()
+        known = ("degree",) if params["field"] == "local" else ()
     for name in options:
         if name not in known:
             has = ", ".join(known) or "none"
             raise TypeError(f"Field '{field}' has no option `{name}`; it has {has}.")
-    if field == "mlp":
+    if params["field"] == "mlp":
         MlpOptions(**options)
         if options.get("checkpoint") is not None and params["random_state"] is None:
             reject("random_state", "given with a checkpoint, or training cannot be taken up again", None)

@@ -94,7 +94,7 @@ def _threads(n_jobs: int, device: str) -> Iterator[_Map]:
     """Threads of our own, one for each part; those that torch would share a product among wait for each other.
 
     On a busy machine that waiting made trainings thirty times slower. A new thread heeds the number of torch's
-    threads only once something asked for it there: its first product would be shared among two, and round otherwise.
+    threads only once something asked for it there: else its first product is shared by two, and rounded otherwise.
     """
     with _one_torch_thread(), thread_pool(n_jobs if device == "cpu" else 1, _torch().get_num_threads) as pool:
         yield pool.map

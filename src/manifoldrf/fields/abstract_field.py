@@ -15,6 +15,8 @@ import numpy as np
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.geometry.graphs import Graph
 
+__all__ = ["AbstractField", "FieldData"]
+
 
 @dataclass(frozen=True, eq=False)
 class FieldData:
@@ -38,6 +40,18 @@ class FieldData:
         Standard deviation of a signature along one axis, as a length: sqrt(t) for the heat kernel at the time t.
     unit : float
         What raw signatures are multiplied by to be in the paper's unit, f_0 = 1.
+
+    Examples
+    --------
+    >>> from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere
+    >>> from manifoldrf.fields.interpolated import fit_interpolated
+    >>> seen = []
+    >>> def watched(data):
+    ...     seen.append(data.values.shape)
+    ...     return fit_interpolated(data)
+    >>> features = ManifoldRandomFeatures(HeatKernel(0.2), n_features=64, field=watched, random_state=0)
+    >>> features.fit(Sphere()).field_, seen[-1]
+    ('watched', (500, 64))
     """
 
     graph: Graph
@@ -74,6 +88,29 @@ class AbstractField(ABC):
 
     Concrete fields are frozen dataclasses whose attributes are arrays, CSR arrays, numbers, strings, None, and
     other frozen dataclasses of the library: that is all that storage knows.
+
+    Examples
+    --------
+    Means of the three nearest starts, as a field of one's own:
+
+    >>> from scipy.spatial import cKDTree
+    >>> from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere
+    >>> @dataclass(frozen=True, eq=False)
+    ... class MeanField(AbstractField):
+    ...     tree: Any
+    ...     table: Any
+    ...     @property
+    ...     def bounds(self):
+    ...         return self.table.max(axis=0)
+    ...     def values(self, queries, n_jobs=1):
+    ...         gaps, starts = self.tree.query(queries, 3)
+    ...         shares = 1 / (gaps + 1e-9)
+    ...         return np.einsum("qk,qkm->qm", shares / shares.sum(1, keepdims=True), self.table[starts])
+    >>> def fit_mean(data):
+    ...     return MeanField(cKDTree(data.points[data.starts]), data.values.toarray())
+    >>> features = ManifoldRandomFeatures(HeatKernel(0.4), n_features=64, field=fit_mean, random_state=0)
+    >>> features.fit(Sphere()).field_, 0.001 < features.error_.field < 0.1
+    ('fit_mean', True)
     """
 
     @property

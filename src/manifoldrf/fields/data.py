@@ -14,7 +14,7 @@ from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.signatures._auto import choose_teacher
 from manifoldrf.signatures._engines import Progress
-from manifoldrf.signatures.teachers import compute_signatures
+from manifoldrf.signatures.teachers import OwnTeacher, compute_signatures
 
 # Entries below this share of the largest in their column are left out: a thousand of them together change a kernel
 # by less than a millionth.
@@ -28,7 +28,7 @@ _DENSE_BYTES = 2**28  # of exact rows at a time
 class Teaching:
     """How signatures are computed: the arguments of :func:`compute_signatures` that say so."""
 
-    teacher: str = "auto"
+    teacher: str | OwnTeacher = "auto"
     options: tuple[tuple[str, Any], ...] = ()
     seed: SeedLike = None
     n_jobs: int = 1

@@ -3,14 +3,16 @@
 import dataclasses
 import functools
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._validation import FloatArray, IntArray, check_indices, check_jobs, check_option
+from manifoldrf._validation import FloatArray, IntArray, check_indices, check_jobs, check_option, reject
 from manifoldrf.geometry.adjacency import as_adjacency
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels._action import rows_of_expansion
@@ -49,6 +51,8 @@ from manifoldrf.signatures.record import (
 __all__ = ["compute_signature_pair", "compute_signatures"]
 
 TEACHERS = ("auto", *OPTIONS)
+# A teacher of the user's: (graph, series, nodes) to rows of the series, dense or sparse, (len(nodes), N).
+OwnTeacher = Callable[..., Any]
 
 
 def _silent(what: str, done: int, total: int) -> None:
@@ -60,7 +64,7 @@ def compute_signatures(
     kernel: AbstractKernel,
     nodes: ArrayLike | None = None,
     *,
-    teacher: str = "auto",
+    teacher: str | OwnTeacher = "auto",
     asymmetric: bool = False,
     seed: SeedLike = None,
     n_jobs: int = 1,
@@ -80,7 +84,9 @@ def compute_signatures(
         "exact": Chebyshev polynomials, dense rows. "frontier": only nodes reached above a tolerance, sparse rows at
         a cost per start that does not grow with the graph. "walks": random walks, by default Algorithm 1 of the
         paper. "counts": walkers counted per node, the Monte Carlo method of choice. "auto": exact or frontier,
-        whichever takes fewer operations, and counts where the rows of both would exceed 2 GB.
+        whichever takes fewer operations, and counts where the rows of both would exceed 2 GB. A function
+        ``teacher(graph, series, nodes, **options)`` that returns rows of the series, (n, N), dense or sparse, is a
+        teacher of one's own; ``series`` is a kernel whose ``coefficients`` are the f_k.
     asymmetric : bool
         Rows of K itself instead of Phi, for kernels without a nonnegative modulation; their partner in the inner
         product is the indicator of a node.
@@ -131,18 +137,23 @@ def compute_signatures(
     """
     start = time.perf_counter()
     task = _Task.prepare(graph, kernel, nodes, asymmetric=asymmetric)
-    check_option(teacher, "teacher", TEACHERS)
-    asked = Choice(teacher, "as asked")
-    choice = choose_teacher(task.graph, task.series, task.nodes) if teacher == "auto" else asked
-    settings = make_options(choice.teacher, options, chosen=teacher == "auto")
-    jobs, streams = check_jobs(n_jobs), Streams.from_seed(seed)
-    result = _TEACH[choice.teacher](task, settings, streams, jobs, progress)
+    asked = check_teacher(teacher)
+    if not isinstance(asked, str):
+        choice = Choice(str(getattr(asked, "__name__", type(asked).__name__)), "as asked")
+        used, result = dict(options), _Result(_own_rows(asked(graph, task.series, task.nodes, **options), task), 0)
+    else:
+        choice = (
+            choose_teacher(task.graph, task.series, task.nodes) if asked == "auto" else Choice(asked, "as asked")
+        )
+        settings = make_options(choice.teacher, options, chosen=asked == "auto")
+        used, streams = dataclasses.asdict(settings), Streams.from_seed(seed)
+        result = _TEACH[choice.teacher](task, settings, streams, check_jobs(n_jobs), progress)
     info = SignatureInfo(
         teacher=choice.teacher,
         reason=choice.reason,
         kernel=repr(task.kernel),
         asymmetric=asymmetric,
-        options=dataclasses.asdict(settings),
+        options=used,
         n_steps=result.n_steps,
         seconds=time.perf_counter() - start,
         error_bound=result.bound,
@@ -153,12 +164,31 @@ def compute_signatures(
     return Signatures(result.rows, task.nodes, info, result.stderr, result.lengths, scaling)
 
 
+def check_teacher(teacher: Any) -> str | OwnTeacher:
+    """The name of a teacher, or a function that is one."""
+    if callable(teacher) and not isinstance(teacher, str):
+        own: OwnTeacher = teacher
+        return own
+    return check_option(teacher, "teacher", TEACHERS)
+
+
+def _own_rows(rows: Any, task: "_Task") -> Any:
+    """Rows of a teacher of the user's, if they are rows of this graph."""
+    found = sparse.csr_array(rows) if sparse.issparse(rows) else np.asarray(rows, dtype=np.float64)
+    wanted = (len(task.nodes), task.graph.n_nodes)
+    if found.shape != wanted:
+        reject("teacher", f"a function that returns rows of shape {wanted}", f"one that returns {found.shape}")
+    if not np.isfinite(found.data if sparse.issparse(found) else found).all():
+        reject("teacher", "a function that returns finite rows", "one that does not")
+    return found
+
+
 def compute_signature_pair(
     graph: AnyGraph,
     kernel: AbstractKernel,
     nodes: ArrayLike | None = None,
     *,
-    teacher: str = "auto",
+    teacher: str | OwnTeacher = "auto",
     asymmetric: bool = False,
     seed: SeedLike = None,
     n_jobs: int = 1,
