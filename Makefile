@@ -20,7 +20,7 @@ help:
 	@echo "make test      the tests (minutes)          make test-all  with the slow sweeps"
 	@echo "make lint      ruff and mypy                make bench     speed and memory, as ratios"
 	@echo "make docs      the documentation            make results   the results page, from docs/records"
-	@echo "make records   every experiment at the paper's size, an hour; then the results page"
+	@echo "make records   every experiment at the paper's size, hours; then the results page"
 	@echo "make report    all pictures and one HTML page from docs/records"
 	@echo "make clean     remove what make created"
 

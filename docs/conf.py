@@ -12,15 +12,39 @@ project = "manifoldrf"
 author = "The manifoldrf developers"
 version = release = manifoldrf.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_gallery.gen_gallery"]
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
 html_theme = "furo"
 html_title = f"manifoldrf {release}"
 html_show_copyright = False
+html_static_path = ["_static"]
+html_css_files = ["gallery.css"]
 html_math_renderer = "mathml"
 highlight_language = "none"  # a block without a language is not Python
+
+# The gallery is made from the examples, which run while it is made; `-D plot_gallery=0` leaves that out.
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",  # made anew by each build, never committed
+    "filename_pattern": r"\.py$",  # all of them run
+    "ignore_pattern": "__init__",
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+    "only_warn_on_example_error": False,
+    "remove_config_comments": True,
+    "min_reported_time": 10_000,  # never: seconds differ from build to build
+    "write_computation_times": False,
+    "show_memory": False,
+    "show_signature": False,
+    "download_all_examples": False,
+    "capture_repr": (),  # examples print what they have to say
+    "image_srcset": ["2x"],
+    "thumbnail_size": (660, 440),
+    "matplotlib_animations": False,
+    "plot_gallery": "True",
+}
 
 add_module_names = False
 autodoc_member_order = "bysource"
@@ -44,6 +68,11 @@ def restore_properties(app, what, name, obj, options, lines):
         escape_bars(app, what, name, obj, options, lines)
 
 
+def skip_requests(app, what, name, obj, skip, options):
+    """Methods that scikit-learn adds for its metadata routing, with links into its own pages."""
+    return True if re.fullmatch(r"set_\w+_request", name) else None
+
+
 def write_inline_math(writer, node):
     """MathML is drawn by the browser itself; MathJax would be fetched from the network."""
     writer.body.append(tex2mathml(node.astext()))
@@ -57,5 +86,6 @@ def write_display_math(writer, node):
 
 def setup(app):
     app.add_html_math_renderer("mathml", (write_inline_math, None), (write_display_math, None))
+    app.connect("autodoc-skip-member", skip_requests)
     app.connect("autodoc-process-docstring", escape_bars, priority=400)  # napoleon runs at 500
     app.connect("autodoc-process-docstring", restore_properties, priority=600)

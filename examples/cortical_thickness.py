@@ -1,9 +1,12 @@
-"""Thickness of the cortex from 5 % of its vertices, with intervals that say how far to trust each prediction.
+"""
+Cortical thickness from 5 % of the vertices
+===========================================
 
-The Gaussian process lives on the surface. Its kernel is chosen by marginal likelihood, from the labelled vertices
-alone: heat of one time, which makes smooth functions, or of three times, which adds detail to what is smooth.
-Times, variance and noise of each are found in the same way. Beside it stand a process of the space around, with a
-choice between the Gaussian and a Matern kernel by the same rule, and the nearest labelled vertex.
+Thickness of a human cortex, known at 5 % of its vertices, with intervals that say how far to trust each prediction.
+
+The Gaussian process lives on the surface. Its heat time, variance and noise are found by marginal likelihood, from
+the labelled vertices alone. Beside it stand a process of the space around, with a choice between the Gaussian and a
+Matern kernel by the same rule, and the nearest labelled vertex.
 
 On this field the surface does not win: the process of the space around has the higher likelihood, and its error is
 smaller by about a tenth. The table says by how much both differ, and how often the 90 % intervals hold.
@@ -13,13 +16,11 @@ them, of fsaverage5 (10,242 vertices, from the nilearn wheel). The medial wall, 
 apart, is no cortex. Its thickness is zero, and along its seam between zero and that of its neighbours. Cortex is 1
 to 4.5 mm thick, so vertices below 1 mm are left out: neither labelled nor predicted. The surface keeps them.
 
-Run: python examples/cortical_thickness.py [picture.png [seed ...]]
+The numbers after the name choose other vertices: ``python examples/cortical_thickness.py 0 1 2``.
 """
 
 import importlib.util
-import re
 import sys
-import time
 import warnings
 from pathlib import Path
 
@@ -31,19 +32,20 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
-from manifoldrf import HeatKernel, TriangleMesh, heat_graph
-from manifoldrf.applications.regression import ManifoldGaussianProcess
+from manifoldrf import HeatKernel, ManifoldGaussianProcess, TriangleMesh, heat_graph
 
-SEEDS = (0, 1, 2)
+SEEDS = [int(text) for text in sys.argv[1:]] or [0]
 SHARE = 0.05  # of all vertices
 LEAST = 1.0  # mm: what is thinner is no cortex
 TIME = 66.0  # mm^2: of the heat graph
-STEPS = 12  # in that time; times that are tried are even numbers of them
+STEPS = 12  # in that time; the times that are tried are even numbers of them
 FEATURES = 2048
-# Heat times of each kernel in mm^2, where its search begins. One: a Gaussian of 8 mm, below the 12 mm between
-# labelled vertices. Three: that, a third and three times as much.
-TIMES = ((33.0,), (11.0, 33.0, 99.0))
+START = 33.0  # mm^2: where the search begins, a Gaussian of 8 mm; labelled vertices are 12 mm apart
 QUANTILE = 1.645  # of the normal distribution, for 90 % intervals
+
+
+# %%
+# The surface, and the thickness at its vertices.
 
 
 def read_cortex():
@@ -58,24 +60,16 @@ def read_cortex():
     return mesh, read("thick").agg_data().astype(np.float64)
 
 
-def heat_of(times):
-    """Heat of one time, or the square of a sum: squares have positive features."""
-    total = HeatKernel(times[0])
-    for t in times[1:]:
-        total += HeatKernel(t)
-    return total if len(times) == 1 else total * total
+# %%
+# The process along the surface, and the one in the space around with a choice of two kernels.
 
 
 def surface_process(graph, points, values):
-    """The process on the surface whose kernel has the largest likelihood."""
-    models = [
-        ManifoldGaussianProcess(heat_of(times), space=graph, n_features=FEATURES, random_state=0) for times in TIMES
-    ]
-    for model in models:
-        model.fit(points, values)
-    print("      log likelihoods with one and with three heat times: ", end="")
-    print(", ".join(f"{model.log_marginal_likelihood_:.1f}" for model in models))
-    return max(models, key=lambda model: model.log_marginal_likelihood_)
+    """The process on the surface, with its time, variance and noise found by the likelihood."""
+    model = ManifoldGaussianProcess(HeatKernel(START), space=graph, n_features=FEATURES, random_state=0)
+    model.fit(points, values)
+    print(f"      log likelihoods: along the surface {model.log_marginal_likelihood_:.1f}", end="")
+    return model
 
 
 def ambient_process(points, values):
@@ -87,8 +81,12 @@ def ambient_process(points, values):
             warnings.simplefilter("ignore", ConvergenceWarning)
             models.append(GaussianProcessRegressor(kernel).fit(points, values - values.mean()))
     found = [model.log_marginal_likelihood_value_ for model in models]
-    print(f"      in the space around, Gaussian and Matern: {found[0]:.1f}, {found[1]:.1f}")
+    print(f"; in the space around, Gaussian {found[0]:.1f} and Matern {found[1]:.1f}")
     return models[int(np.argmax(found))]
+
+
+# %%
+# The table: mean error, share of the true values inside the 90 % intervals, and their mean width.
 
 
 def row(seed, method, truth, mean, std=None):
@@ -116,53 +114,42 @@ def run(seed, graph, points, thickness):
     return labelled, model
 
 
-def draw(path, mesh, thickness, labelled, model):
-    """Truth, prediction and standard deviation, seen from the left; labelled vertices as dots."""
-    points, faces = mesh.vertices, mesh.faces
-    mean, std = model.predict(points, return_std=True)
-    flat = points[:, 1:] * [-1, 1]  # the forehead is on the left, as the eye sees it
-    corners = points[faces]
-    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-    front = faces[normals[:, 0] < 0]
-    front = front[np.argsort(-points[front, 0].mean(axis=1))]  # what is nearer covers what is behind
-    cortex = (thickness >= LEAST)[front].all(axis=1)
-    figure, panels = pyplot.subplots(1, 3, figsize=(13, 3.4), layout="constrained")
-    pictures = (
-        ("thickness, mm", thickness, "magma_r", (1.5, 4.0)),
-        (f"predicted from {len(labelled)} vertices, mm", mean, "magma_r", (1.5, 4.0)),
-        ("standard deviation of the prediction, mm", std, "viridis", (0.0, float(std.max()))),
-    )
-    for axes, (title, values, colours, limits) in zip(panels, pictures, strict=True):
-        scale = pyplot.Normalize(*limits)
-        shades = colormaps[colours](scale(values[front].mean(axis=1)))
-        shades[~cortex] = (0.85, 0.85, 0.85, 1.0)
-        axes.add_collection(collections.PolyCollection(flat[front], facecolors=shades, edgecolors=shades, lw=0.3))
-        figure.colorbar(pyplot.cm.ScalarMappable(scale, colours), ax=axes, shrink=0.8)
-        axes.set(title=title, aspect="equal")
-        axes.autoscale_view()
-        axes.set_axis_off()
-    panels[2].scatter(*flat[np.intersect1d(labelled, front)].T, s=3, color="black", linewidths=0)
-    figure.savefig(path, dpi=150)
-    pyplot.close(figure)
+mesh, thickness = read_cortex()
+points = mesh.vertices
+print(f"{len(points)} vertices, {np.count_nonzero(thickness < LEAST)} of the medial wall and its seam left out")
+graph = heat_graph(mesh, TIME, n_steps=STEPS, n_jobs=-1)
+print(f"{'seed':>4}  {'process':<18} {'error/mm':>8}  {'in 90 %':>6}  width")
+for seed in SEEDS:
+    labelled, model = run(seed, graph, points, thickness)
+    print(f"      heat time {model.kernel_.t:.0f} mm^2, noise {model.noise_**0.5:.2f} mm", flush=True)
 
+# %%
+# Truth, prediction and standard deviation, seen from the left; labelled vertices as dots. Grey is no cortex.
 
-def main():
-    """Print the table and save the picture."""
-    started = time.perf_counter()
-    path = sys.argv[1] if len(sys.argv) > 1 else "cortical_thickness.png"
-    mesh, thickness = read_cortex()
-    points = mesh.vertices
-    left_out = np.count_nonzero(thickness < LEAST)
-    print(f"{len(points)} vertices, {left_out} of the medial wall and its seam left out")
-    graph = heat_graph(mesh, TIME, n_steps=STEPS, n_jobs=-1)
-    print(f"{'seed':>4}  {'process':<18} {'error/mm':>8}  {'in 90 %':>6}  width")
-    for seed in [int(text) for text in sys.argv[2:]] or SEEDS:
-        labelled, model = run(seed, graph, points, thickness)
-        times = sorted({float(t) for t in re.findall(r"t=([\d.]+)", str(model.kernel_))})
-        print(f"      heat times {times} mm^2, noise {model.noise_**0.5:.2f} mm", flush=True)
-    draw(path, mesh, thickness, labelled, model)
-    print(f"{path} written, {time.perf_counter() - started:.0f} s in all")
-
-
-if __name__ == "__main__":
-    main()
+faces = mesh.faces
+mean, std = model.predict(points, return_std=True)
+flat = points[:, 1:] * [-1, 1]  # the forehead is on the left, as the eye sees it
+normals = mesh.face_normals()
+front = np.flatnonzero(normals[:, 0] < 0)
+front = front[np.argsort(-points[faces[front], 0].mean(axis=1))]  # what is nearer covers what is behind
+light = 0.72 + 0.28 * np.clip(normals[front] @ [-0.8, 0.2, 0.55], 0, 1)
+front = faces[front]
+cortex = (thickness >= LEAST)[front].all(axis=1)
+pictures = (
+    ("thickness, mm", thickness, "magma_r", (1.5, 4.0)),
+    (f"predicted from {len(labelled)} vertices, mm", mean, "magma_r", (1.5, 4.0)),
+    ("standard deviation of the prediction, mm", std, "viridis", (0.0, float(std.max()))),
+)
+figure, panels = pyplot.subplots(1, 3, figsize=(13, 3.4), layout="constrained")
+for axes, (title, values, colours, limits) in zip(panels, pictures, strict=True):
+    scale = pyplot.Normalize(*limits)
+    shades = colormaps[colours](scale(values[front].mean(axis=1)))
+    shades[~cortex] = (0.85, 0.85, 0.85, 1.0)
+    shades[:, :3] *= light[:, None]
+    axes.add_collection(collections.PolyCollection(flat[front], facecolors=shades, edgecolors=shades, lw=0.3))
+    figure.colorbar(pyplot.cm.ScalarMappable(scale, colours), ax=axes, shrink=0.8)
+    axes.set(title=title, aspect="equal")
+    axes.autoscale_view()
+    axes.set_axis_off()
+panels[2].scatter(*flat[np.intersect1d(labelled, front)].T, s=3, color="black", linewidths=0)
+pyplot.show()

@@ -1,15 +1,15 @@
-"""Tell from which part of a photograph a window is, by the covariance of its colours and slopes.
+"""
+Covariance matrices as points of a curved space
+===============================================
 
-Covariances are points of a curved space: symmetric positive definite matrices. `spd_to_vectors` lays them out so
+Tell from which part of a photograph a window is, by the covariance of its colours and slopes.
+
+Covariances are points of a curved space: symmetric positive definite matrices. ``spd_to_vectors`` lays them out so
 that the distance of vectors is the log-Euclidean one; features then follow the cloud of windows inside that space.
 The table sets the logarithm against the plain entries, with five labels for each of 24 parts of two photographs.
-
-Run: python examples/spd_matrices.py [picture.png]
 """
 
-import sys
 import warnings
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -24,7 +24,11 @@ from manifoldrf import DiffusionKernel, GraphOptions, ManifoldRandomFeatures, sp
 
 WINDOW, STRIDE = 32, 10  # pixels
 ROWS, COLUMNS = 3, 4  # parts of a photograph
-LABELS, DRAWS = 5, 10
+LABELS, DRAWS = 5, 5
+
+
+# %%
+# Windows become 5 x 5 covariance matrices: of red, green, blue and both slopes.
 
 
 def window_covariances(photograph):
@@ -51,6 +55,10 @@ def read_windows():
     return np.concatenate(matrices), np.concatenate(places), np.concatenate(parts)
 
 
+# %%
+# Two ways to lay the matrices out as vectors: their plain entries here, and ``spd_to_vectors`` below.
+
+
 def plain_entries(matrices):
     """The matrices themselves as vectors, with the Frobenius distance."""
     rows, columns = np.triu_indices(matrices.shape[1])
@@ -69,49 +77,44 @@ def judge(model, rows, parts):
     return shares, answers
 
 
-def draw(photographs, places, parts, answers, path):
-    """The photographs, the parts, and the parts that were found."""
-    figure, panels = plt.subplots(len(photographs), 3, figsize=(11, 5.2), layout="constrained")
-    half = len(places) // len(photographs)
-    for number, (line, photograph) in enumerate(zip(panels, photographs, strict=True)):
-        own = slice(number * half, (number + 1) * half)
-        height = len(np.unique(places[own, 0]))
-        images = [photograph, parts[own].reshape(height, -1), answers[own].reshape(height, -1)]
-        for axes, image, title in zip(
-            line, images, ("photograph", "parts", "found from 5 labels each"), strict=True
-        ):
-            axes.imshow(image, cmap="turbo", vmin=0, vmax=23, aspect="auto")
-            axes.set_title(title if number == 0 else "", fontsize=10)
-            axes.axis("off")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+# %%
+# Both metrics, with the nearest labelled window and with features of the cloud of all windows.
 
+matrices, places, parts = read_windows()
+print(f"{len(matrices)} windows in {parts.max() + 1} parts, {LABELS} labels each, {DRAWS} draws")
+print(f"{'metric':<16}{'1-NN':>18}{'MRF + ridge':>18}")
+found = {}
+for metric, vectors in {
+    "plain entries": plain_entries(matrices),
+    "log-Euclidean": spd_to_vectors(matrices, ridge=1e-6),
+}.items():
+    # Plain entries are a thousand times denser in some places than in others: edges have widths of their own.
+    options = GraphOptions(kind="knn", n_neighbors=8, bandwidth="local")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # windows of sky are nodes that few others are near to
+        features = ManifoldRandomFeatures(
+            DiffusionKernel(20.0), n_features=512, field="step", graph=options, random_state=0
+        )
+        rows = features.fit(vectors).transform(vectors)
+    near, _ = judge(KNeighborsClassifier(1), vectors, parts)
+    ours, answers = judge(make_pipeline(Normalizer(), RidgeClassifier(1.0, fit_intercept=False)), rows, parts)
+    cells = [f"{np.mean(share):.3f} +- {np.std(share, ddof=1):.3f}" for share in (near, ours)]
+    print(f"{metric:<16}{cells[0]:>18}{cells[1]:>18}")
+    found[metric] = answers
 
-def main():
-    """Classify the windows by both metrics, print and draw."""
-    matrices, places, parts = read_windows()
-    print(f"{len(matrices)} windows in {parts.max() + 1} parts, {LABELS} labels each, {DRAWS} draws")
-    print(f"{'metric':<16}{'1-NN':>18}{'MRF + ridge':>18}")
-    for metric, vectors in {
-        "plain entries": plain_entries(matrices),
-        "log-Euclidean": spd_to_vectors(matrices, ridge=1e-6),
-    }.items():
-        # Plain entries are a thousand times denser in some places than in others: edges have widths of their own.
-        options = GraphOptions(kind="knn", n_neighbors=8, bandwidth="local")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # windows of sky are nodes that few others are near to
-            features = ManifoldRandomFeatures(
-                DiffusionKernel(20.0), n_features=512, field="step", graph=options, random_state=0
-            )
-            rows = features.fit(vectors).transform(vectors)
-        near, _ = judge(KNeighborsClassifier(1), vectors, parts)
-        ours, answers = judge(make_pipeline(Normalizer(), RidgeClassifier(1.0, fit_intercept=False)), rows, parts)
-        cells = [f"{np.mean(share):.3f} +- {np.std(share, ddof=1):.3f}" for share in (near, ours)]
-        print(f"{metric:<16}{cells[0]:>18}{cells[1]:>18}")
-    if len(sys.argv) > 1:
-        draw(load_sample_images().images, places, parts, answers, Path(sys.argv[1]))
-        print(f"picture: {sys.argv[1]}")
+# %%
+# The photographs, the parts, and the parts that were found with either metric.
 
-
-if __name__ == "__main__":
-    main()
+photographs = load_sample_images().images
+figure, panels = plt.subplots(2, 4, figsize=(12, 4.6), layout="constrained")
+half = len(places) // 2
+for number, (line, photograph) in enumerate(zip(panels, photographs, strict=True)):
+    own = slice(number * half, (number + 1) * half)
+    height = len(np.unique(places[own, 0]))
+    images = {"photograph": photograph, "parts": parts[own].reshape(height, -1)}
+    images |= {f"found, {metric}": answers[own].reshape(height, -1) for metric, answers in found.items()}
+    for axes, (title, image) in zip(line, images.items(), strict=True):
+        axes.imshow(image, cmap="turbo", vmin=0, vmax=23, aspect="auto", interpolation="nearest")
+        axes.set_title(title if number == 0 else "", fontsize=10)
+        axes.axis("off")
+plt.show()

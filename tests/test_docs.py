@@ -7,17 +7,22 @@ Python block is its output; ``<!-- no-test -->`` before a Python block leaves it
 import contextlib
 import io
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import typer
 
 import manifoldrf
 from manifoldrf import baselines
 from manifoldrf.applications import attention
+from manifoldrf.cli.app import app
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"])
+# Of `docs` and of the guide alone: the gallery is made by sphinx from the examples, which have tests of their own.
+WRITTEN = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "guide").glob("*.md"), ROOT / "README.md"]
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in WRITTEN)
 
 BLOCK = re.compile(
     r"(?P<skip><!-- no-test -->\s*)?"
@@ -80,6 +85,64 @@ def test_every_public_name_is_in_the_api_page():
     text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     documented = re.findall(r"^\.\. auto(?:class|function|exception):: (\w+)$", text, flags=re.MULTILINE)
     assert sorted(documented) == sorted(manifoldrf.__all__ + baselines.__all__ + attention.__all__)
+
+
+def commands(text):
+    """The lines of a page's shell blocks that call the program, as words without their comments."""
+    for found in re.finditer(r"^```sh\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL):
+        for line in found[1].splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["manifoldrf"]:
+                yield words[1:]
+
+
+def unknown_to_the_program(words):
+    """What is neither a command nor an option of it."""
+    program = typer.main.get_command(app)
+    named = [word for word in words if not word.startswith("-")]
+    command = program.commands.get(named[0]) if named else program
+    if command is None:
+        return named[:1]
+    options = {name for option in command.params for name in [*option.opts, *option.secondary_opts]} | {"--help"}
+    return [word for word in words if re.fullmatch(r"--?[a-z][a-z-]*", word) and word not in options]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_on_a_page_are_those_of_the_program(page):
+    for words in commands((ROOT / page).read_text(encoding="utf-8")):
+        assert not unknown_to_the_program(words), f"manifoldrf {shlex.join(words)}"
+
+
+def test_wrong_commands_are_noticed():
+    text = "```sh\nmanifoldrf fit a.ply -o b --tt 1  # --c\nmake demo\n\nmanifoldrf fitt a.ply\n```\n"
+    assert [unknown_to_the_program(words) for words in commands(text)] == [["--tt"], ["fitt"]]
+
+
+def targets(text):
+    """Files that a page links to, without anchors and without addresses of other sites."""
+    found = re.findall(r"\]\(([^)\s#]+)(?:#[^)\s]*)?\)", text)
+    return [target for target in found if "://" not in target]
+
+
+@pytest.mark.parametrize("page", [*PAGES, "ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_files_that_a_page_links_to_exist(page):
+    folder = (ROOT / page).parent
+    for target in targets((ROOT / page).read_text(encoding="utf-8")):
+        place = (folder / target).resolve().relative_to(ROOT).as_posix()
+        made = re.fullmatch(r"docs/gallery/(\w+)\.rst", place)  # by sphinx, from the examples
+        if made and made[1] != "index":
+            place = f"examples/{made[1]}.py"
+        assert place == "docs/gallery/index.rst" or (ROOT / place).exists(), f"{page} links to {target}"
+
+
+def test_every_page_is_in_a_table_of_contents():
+    listed = re.findall(
+        r"^```\{toctree\}\n(.*?)^```$", (ROOT / "docs" / "index.md").read_text("utf-8"), flags=re.M | re.S
+    )
+    names = {
+        f"docs/{line}.md" for part in listed for line in part.splitlines() if line and not line.startswith(":")
+    }
+    assert set(PAGES) - names == {"README.md", "docs/index.md"}
 
 
 PAGE = """

@@ -1,0 +1,95 @@
+"""Examples are pages of the gallery: a title, cells, a picture, public names only; each ends within a minute."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import manifoldrf
+
+EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+SECONDS = 60  # what the gallery promises, on two cores
+
+# Modules that have a list of public names of their own, documented in the API page.
+PUBLIC_MODULES = {"manifoldrf", "manifoldrf.baselines", "manifoldrf.applications.attention"}
+
+every_example = pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+
+
+def title_of(text):
+    """First line of the docstring, if it is underlined as reStructuredText asks for; else None."""
+    lines = (ast.get_docstring(ast.parse(text)) or "").splitlines()
+    underlined = len(lines) > 3 and re.fullmatch(r"=+", lines[1]) and len(lines[1]) == len(lines[0])
+    return lines[0] if underlined and lines[0] and not lines[2] else None
+
+
+def imports_of(text):
+    """Pairs of module and name for everything that is imported from the library; the name is None for a module."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "manifoldrf":
+            yield from ((node.module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, None) for alias in node.names if alias.name.split(".")[0] == "manifoldrf")
+
+
+def draws(text):
+    """Whether a figure of pyplot is made and shown: sphinx-gallery keeps what is open."""
+    calls = [node.func for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    names = {call.attr for call in calls if isinstance(call, ast.Attribute)}
+    return {"subplots", "show"} <= names
+
+
+def test_the_gallery_has_at_least_eight_examples():
+    assert len(EXAMPLES) >= 8
+
+
+def test_titles_of_examples_are_different():
+    titles = [title_of(path.read_text(encoding="utf-8")) for path in EXAMPLES]
+    assert len(set(titles)) == len(titles)
+
+
+@every_example
+def test_an_example_has_a_title_cells_and_a_picture(path):
+    text = path.read_text(encoding="utf-8")
+    assert title_of(text)
+    assert re.search(r"^# %%$", text, flags=re.MULTILINE)
+    assert draws(text)
+
+
+@every_example
+def test_an_example_imports_public_names_only(path):
+    text = path.read_text(encoding="utf-8")
+    found = list(imports_of(text))
+    assert found
+    for module, name in found:
+        assert module in PUBLIC_MODULES
+        assert name is not None
+        if module == "manifoldrf":
+            assert name in manifoldrf.__all__
+
+
+def test_the_checks_can_fail():
+    assert title_of('"""A sentence without a title."""') is None
+    assert title_of('"""\nTitle\n==\n\nText of it.\n"""') is None
+    assert title_of('"""\nTitle\n=====\n\nText of it.\n"""') == "Title"
+    private = "import manifoldrf.cli\nfrom manifoldrf._files import as_path\nfrom manifoldrfx import y\n"
+    assert list(imports_of(private)) == [("manifoldrf.cli", None), ("manifoldrf._files", "as_path")]
+    assert draws("figure = plt.subplots()\nplt.show()")
+    assert not draws("plt.savefig('x.png')")
+
+
+@pytest.mark.slow
+@every_example
+def test_an_example_runs_alone_without_display_within_a_minute(path, tmp_path):
+    """As a plain script in an empty folder: no argument, no data folder, and it leaves no file behind."""
+    settings = os.environ | {"MPLBACKEND": "Agg", "OMP_WAIT_POLICY": "passive"}
+    result = subprocess.run(
+        [sys.executable, str(path)], cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=SECONDS
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout
+    assert not list(tmp_path.iterdir())
