@@ -222,17 +222,17 @@ ORDER = {
         "html_page",
     ],
     "cli": [
-        "_console",
         "_groups",
         "_settings",
         "_options",
+        "_console",
         "_inputs",
         "facts",
         "fields",
         "models",
         "stages",
         "experiments",
-        "app",
+        "program",
     ],
 }
 INTERNAL = {

@@ -12,8 +12,9 @@ import pytest
 from scipy import sparse as sp
 
 from manifoldrf._arrays import stored as stored_arrays
-from manifoldrf._arrays.reading import check_array_path, open_rows, read_matrix, read_points, read_values
+from manifoldrf._arrays.reading import open_rows, read_matrix, read_points, read_values
 from manifoldrf._arrays.writing import ARRAY_SUFFIXES, RowWriter, row_writer, write_matrix
+from manifoldrf._files import check_output
 
 RNG = np.random.default_rng(0)
 # Every size of number, so that a lost digit shows.
@@ -51,8 +52,8 @@ def dense_of(path):
     if path.suffix == ".csv":
         return np.loadtxt(path, delimiter=",", ndmin=2)
     with np.load(path) as found:
-        if "features" in found:
-            return found["features"]
+        if "rows" in found:
+            return found["rows"]
     return sp.load_npz(path).toarray()
 
 
@@ -601,22 +602,34 @@ def test_values_have_a_row_for_every_vertex(tmp_path):
 
 def test_an_output_is_checked_before_any_work(tmp_path):
     source = stored(tmp_path, ".npy", NUMBERS)
-    assert check_array_path(tmp_path / "new.NPZ", inputs=[source]) == tmp_path / "new.NPZ"
+    assert check_output(tmp_path / "new.NPZ", "output", ARRAY_SUFFIXES, [source]) == tmp_path / "new.NPZ"
     with pytest.raises(ValueError, match=r"`OUT` must be a file ending in \.ply\. Got 'new\.npy'"):
-        check_array_path(tmp_path / "new.npy", "OUT", [".ply"])
+        check_output(tmp_path / "new.npy", "OUT", [".ply"])
     with pytest.raises(FileNotFoundError, match=r"`output` must be in a folder that exists. Got "):
-        check_array_path(tmp_path / "none" / "new.npy")
+        check_output(tmp_path / "none" / "new.npy", "output", ARRAY_SUFFIXES)
     (tmp_path / "folder.npy").mkdir()
     with pytest.raises(IsADirectoryError, match=r"`output` must be a file, not a folder. Got "):
-        check_array_path(tmp_path / "folder.npy")
+        check_output(tmp_path / "folder.npy", "output", ARRAY_SUFFIXES)
     (tmp_path / "link.npy").symlink_to(source)
     for same in (source, tmp_path / "link.npy", tmp_path / "folder.npy" / ".." / source.name):
         with pytest.raises(ValueError, match=r"`output` must be another file than the one that is read. Got "):
-            check_array_path(same, inputs=[tmp_path / "missing.npy", source])
+            check_output(same, "output", ARRAY_SUFFIXES, [tmp_path / "missing.npy", source])
     assert names(tmp_path) == ["folder.npy", "link.npy", "points.npy"]
 
 
 def test_an_output_in_a_folder_that_is_not_writable_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("manifoldrf._arrays.reading.os.access", lambda *_: False)  # a superuser may write anywhere
+    monkeypatch.setattr("manifoldrf._files.os.access", lambda *_: False)  # a superuser may write anywhere
     with pytest.raises(PermissionError, match=r"`output` must be in a folder that is writable. Got "):
-        check_array_path(tmp_path / "new.npy")
+        check_output(tmp_path / "new.npy", "output", ARRAY_SUFFIXES)
+
+
+def test_a_pipe_is_refused_as_it_cannot_be_read_twice(tmp_path):
+    os.mkfifo(tmp_path / "points.csv")
+    with pytest.raises(ValueError, match="`POINTS` must be an ordinary file, not a pipe"):
+        read_points(tmp_path / "points.csv")
+
+
+def test_infinite_values_are_named_by_their_vertex(tmp_path):
+    np.save(tmp_path / "values.npy", [0.0, np.nan, np.inf])
+    with pytest.raises(ValueError, match="an infinite one for vertex 2"):
+        read_values(tmp_path / "values.npy", 3)

@@ -17,7 +17,7 @@ import typer
 import manifoldrf
 from manifoldrf import baselines
 from manifoldrf.applications import attention
-from manifoldrf.cli.app import app
+from manifoldrf.cli import app
 
 ROOT = Path(__file__).parents[1]
 # Of `docs` and of the guide alone: the gallery is made by sphinx from the examples, which have tests of their own.

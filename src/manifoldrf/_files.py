@@ -4,7 +4,7 @@ import errno
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,61 @@ def existing_folder(folder: Any, name: str = "folder") -> Path:
     if not path.is_dir():
         reject(name, "an existing folder", path)
     return path
+
+
+def existing_file(path: Any, name: str = "path") -> Path:
+    """Return the path of an ordinary file that is there: what is read twice must not be a pipe."""
+    file = as_path(path, name)
+    if file.is_dir():
+        reject(name, "a file, not a folder", file, IsADirectoryError)
+    if not file.exists():
+        reject(name, "an existing file", file, FileNotFoundError)
+    if not file.is_file():
+        reject(name, "an ordinary file, not a pipe or a device", file)
+    return file
+
+
+def check_suffix(path: Path, name: str, suffixes: Sequence[str]) -> str:
+    """Return the suffix of a path in lower case, or name those that are known."""
+    suffix = path.suffix.lower()
+    if suffix not in suffixes:
+        reject(name, "a file ending in " + ", ".join(suffixes), repr(path.name))
+    return suffix
+
+
+def check_output(path: Any, name: str, suffixes: Sequence[str], inputs: Iterable[Any] = ()) -> Path:
+    """Return the path of a file to be written, or say before any work why it cannot be.
+
+    Parameters
+    ----------
+    path : str or path
+        The file; an existing one may be replaced.
+    name : str
+        What errors call the file.
+    suffixes : sequence of str
+        The endings that are known, in lower case; any case is taken.
+    inputs : iterable of str or path, default=()
+        Files that are read, which must not be the one written.
+
+    Examples
+    --------
+    >>> check_output("features.txt", "--output", (".npy", ".csv"))
+    Traceback (most recent call last):
+    ValueError: `--output` must be a file ending in .npy, .csv. Got 'features.txt'.
+    """
+    target = as_path(path, name)
+    check_suffix(target, name, suffixes)
+    folder = target.resolve().parent
+    if target.is_dir():
+        reject(name, "a file, not a folder", target, IsADirectoryError)
+    if not folder.is_dir():
+        reject(name, "in a folder that exists", target, FileNotFoundError)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        reject(name, "in a folder that is writable", target, PermissionError)
+    for source in map(Path, inputs):
+        if target.exists() and source.exists() and target.samefile(source):
+            reject(name, "another file than the one that is read", target)
+    return target
 
 
 @contextmanager

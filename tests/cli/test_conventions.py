@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -41,9 +42,8 @@ def test_help_has_an_example_and_the_flags(name):
     result = invoke(name, "--help")
     assert result.exit_code == 0
     assert f"manifoldrf {name}" in words(result.stdout.split("Usage")[1].split("\n", 1)[1])  # beyond the usage line
-    if name != "results":
-        for flag in ("--json", "--quiet", "--debug"):
-            assert flag in result.stdout
+    for flag in ("--json", "--quiet", "--debug"):
+        assert flag in result.stdout
 
 
 def test_without_a_command_help_is_shown(monkeypatch, capsys):
@@ -76,6 +76,38 @@ def test_debug_shows_the_traceback(monkeypatch, tmp_path):
         cli.main()
 
 
+def test_debug_shows_the_traceback_of_wrong_values_too(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "argv", ["manifoldrf", "fit", "p.npy", "-o", str(tmp_path / "m.txt"), "--debug"])
+    with pytest.raises(Exception, match="must be a file ending in") as caught:
+        cli.main()
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_an_error_that_should_not_be_is_one_sentence(monkeypatch, capsys, tmp_path):
+    def fail(*_, **__):
+        raise KeyError("lost")
+
+    monkeypatch.setattr("manifoldrf.cli.models.read_model", fail)
+    assert main(monkeypatch, "transform", "m.safetensors", "p.npy", "-o", tmp_path / "f.npy") == 1
+    error = capsys.readouterr().err
+    assert error == "An error that should not be: KeyError: 'lost'. --debug shows where.\n"
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_warnings_from_anywhere_are_notes(monkeypatch, capsys, tmp_path, quiet):
+    def warn(*_, **__):
+        warnings.warn("look here", UserWarning, stacklevel=1)
+        raise ValueError("and stop")
+
+    monkeypatch.setattr("manifoldrf.cli.models.read_model", warn)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # the program sets its own
+    flags = ["--quiet"] if quiet else []
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert main(monkeypatch, "transform", "m.safetensors", "p.npy", "-o", tmp_path / "f.npy", *flags) == 1
+    assert capsys.readouterr().err == ("" if quiet else "Note: look here\n") + "and stop\n"
+
+
 def test_the_version_is_printed():
     assert command("--version").stdout.strip() == f"manifoldrf {manifoldrf.__version__}"
 
@@ -104,6 +136,8 @@ def test_completion_knows_commands_and_choices():
     assert found == ["interpolate"]
     line = {"COMP_WORDS": "manifoldrf fit --kernel ma", "COMP_CWORD": "3"}
     assert command(env=environment | line).stdout.split() == ["matern"]
+    line = {"COMP_WORDS": "manifoldrf reproduce su", "COMP_CWORD": "2"}
+    assert command(env=environment | line).stdout.split() == ["surfaces", "surface_graphs"]
 
 
 def test_a_closed_pipe_is_no_traceback(tmp_path):

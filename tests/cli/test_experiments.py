@@ -134,7 +134,7 @@ class TestReproduce:
         ("arguments", "text"),
         [
             (["tyo"], "`NAME` must be one of 'toy', 'second', 'all'. Got 'tyo'."),
-            (["toy", "--size", "big"], "`--size` must be one of 'smoke', 'paper'. Got 'big'."),
+            (["toy", "--size", "big"], "'big' is not one of 'smoke', 'paper'."),
             (["all", "--size", "paper"], "`--size` must be one of 'smoke'. Got 'paper'."),
         ],
     )
@@ -347,6 +347,12 @@ class TestReport:
         ]
         assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
         assert (tmp_path / "print" / "teachers.pdf").read_bytes().startswith(b"%PDF")
+
+    def test_no_record_is_overwritten_by_a_page(self, tmp_path):
+        Record("teachers", {}, {}, 1.0).save(tmp_path)
+        result = invoke("report", tmp_path, "-o", tmp_path / "teachers.json")
+        assert result.exit_code == 2
+        assert Record.load(tmp_path / "teachers.json").name == "teachers"
 
     def test_a_folder_without_records_is_one_sentence(self, tmp_path, monkeypatch, capsys):
         assert main(monkeypatch, "report", tmp_path) == 1

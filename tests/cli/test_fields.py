@@ -96,6 +96,31 @@ def test_bad_values_are_one_sentence_and_nothing_is_written(
     assert [path.name for path in tmp_path.iterdir()] == ["bad.csv"]
 
 
+def test_both_files_or_none_are_written(mesh_file, known, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TriangleMesh, "save", fail)
+    assert (
+        main(monkeypatch, "interpolate", mesh_file, known[0], "-o", tmp_path / "out", "--method", "harmonic") == 130
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["known.csv"]
+
+
+@pytest.mark.parametrize("options", [["--tau", "abc"], ["--noise", -1], ["--n-features", 0], ["--n-jobs", 0]])
+def test_wrong_values_are_wrong_usage_before_any_work(tmp_path, options):
+    result = invoke("interpolate", tmp_path / "none.ply", tmp_path / "none.csv", "-o", tmp_path / "out", *options)
+    assert result.exit_code == 2
+
+
+def test_weights_do_not_apply_to_a_graph(known, mesh_file, tmp_path):
+    invoke("graph", mesh_file, "-o", tmp_path / "g.safetensors")
+    arguments = ("interpolate", tmp_path / "g.safetensors", known[0], "-o", tmp_path / "out", "--weights", "unit")
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert "`--weights` must be left out for a graph that is made already." in words(result.stderr)
+
+
 def test_a_column_that_is_not_there_is_wrong_usage(mesh_file, known, tmp_path):
     result = invoke("interpolate", mesh_file, known[0], "-o", tmp_path / "out", "--column", 1)
     assert result.exit_code == 2

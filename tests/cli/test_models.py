@@ -131,6 +131,29 @@ class TestFit:
         assert model.kernel_ == DiffusionKernel(20.0)
         assert len(model.starts_) == 40
 
+    def test_what_is_typed_changes_the_recipe_even_if_it_is_the_default(self, folder, tmp_path):
+        target = tmp_path / "m.safetensors"
+        result = invoke(
+            "fit", folder / "sphere.npy", "-o", target, "--paper", "--field", "auto", "--teacher", "auto"
+        )
+        assert result.exit_code == 2  # the options of walks stay, and "auto" has none
+        assert "`teacher_options` must be left out with teacher='auto'." in words(result.stderr)
+
+    def test_a_graph_that_is_made_takes_no_options_of_graphs(self, folder, tmp_path):
+        invoke("graph", folder / "sphere.npy", "-o", tmp_path / "g.safetensors")
+        result = invoke("fit", tmp_path / "g.safetensors", "-o", tmp_path / "m.safetensors", "--kind", "heat")
+        assert result.exit_code == 2
+        assert "`--kind` must be left out for a graph that is made already. Got heat." in words(result.stderr)
+
+    def test_what_is_no_space_is_said_so(self, folder, monkeypatch, capsys, tmp_path):
+        target = ("-o", tmp_path / "m.safetensors")
+        assert main(monkeypatch, "fit", tmp_path / "p.txt", *target) == 1
+        assert "`INPUT` must be a file ending in .npy, .npz, .csv, .ply, " in capsys.readouterr().err
+        assert main(monkeypatch, "fit", tmp_path / "none.ply", *target) == 1
+        assert "`INPUT` must be an existing file." in capsys.readouterr().err
+        assert main(monkeypatch, "fit", folder / "m.safetensors", *target) == 1
+        assert "`INPUT` must be a file that `manifoldrf graph` wrote." in capsys.readouterr().err
+
     def test_a_mesh_is_fitted_along_its_surface(self, mesh_file, tmp_path):
         result = invoke("fit", mesh_file, "-o", tmp_path / "m.safetensors", "--t", 0.1)
         assert result.exit_code == 0, result.output
@@ -145,6 +168,10 @@ class TestFit:
             (["--kernel", "heart"], "'heart' is not one of 'heat', 'diffusion'"),
             (["--kind", "heat", "--n-neighbors", 3], "`n_neighbors` must be left out with kind='heat'. Got 3."),
             (["--n-features", 10, "--teacher-options", "walks"], "`--teacher-options` must be field=value."),
+            (["--teacher", "walks", "--teacher-options", "n_walk=3"], "has no option `n_walk`"),
+            (["--n-features", "many"], "`n_features` must be one of 'auto', 'all'. Got 'many'."),
+            (["--n-jobs", 0], "`n_jobs` must be"),
+            (["--random-state", -1], "Invalid value for '--random-state'"),
         ],
     )
     def test_wrong_options_are_wrong_usage_before_any_work(self, folder, tmp_path, arguments, text):
@@ -170,7 +197,7 @@ class TestFit:
         np.save(tmp_path / "bad.npy", points)
         assert main(monkeypatch, "fit", tmp_path / "bad.npy", "-o", tmp_path / "m.safetensors") == 1
         error = capsys.readouterr().err
-        assert "NaN" in error
+        assert error.startswith("`INPUT` must be a file of finite numbers. Got nan in row 4, column 2 of ")
         assert error.count("\n") == 1
         assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.npy"]
 
@@ -233,7 +260,7 @@ class TestTransform:
         (tmp_path / "f.npy").write_bytes(b"old")
         arguments = (folder / "m.safetensors", tmp_path / "bad.npy", "-o", tmp_path / "f.npy", "--chunk-size", 7)
         assert main(monkeypatch, "transform", *arguments) == 1
-        assert "NaN" in capsys.readouterr().err
+        assert "Got nan in row 31, column 1 of " in capsys.readouterr().err
         assert (tmp_path / "f.npy").read_bytes() == b"old"
         assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.npy", "f.npy"]
 
@@ -241,12 +268,25 @@ class TestTransform:
         np.save(tmp_path / "flat.npy", np.zeros((4, 2)))
         arguments = (folder / "m.safetensors", tmp_path / "flat.npy", "-o", tmp_path / "f.npy")
         assert main(monkeypatch, "transform", *arguments) == 1
-        assert "2 features" in capsys.readouterr().err
+        assert "`POINTS` must be points with 3 columns, as MODEL has. Got 2 in " in capsys.readouterr().err
+        np.save(tmp_path / "flat.npy", np.zeros((0, 3)))
+        assert main(monkeypatch, "transform", *arguments) == 1
+        assert "`POINTS` must be a file with at least one row." in capsys.readouterr().err
+        assert main(monkeypatch, "kernel", arguments[0], folder / "new.npy", *arguments[1:]) == 1
+        assert "`B` must be a file with at least one row." in capsys.readouterr().err
+        assert not (tmp_path / "f.npy").exists()
 
     def test_a_file_that_is_no_model_is_one_sentence(self, folder, monkeypatch, capsys, tmp_path):
         arguments = (folder / "new.npy", folder / "new.npy", "-o", tmp_path / "f.npy")
         assert main(monkeypatch, "transform", *arguments) == 1
         assert "cannot be loaded" in capsys.readouterr().err
+
+    def test_a_kernel_of_two_sides_asks_for_one(self, folder, tmp_path):
+        model = tmp_path / "m.safetensors"
+        invoke("fit", folder / "sphere.npy", "-o", model, "--kernel", "cosine")
+        result = invoke("transform", model, folder / "new.npy", "-o", tmp_path / "f.npy")
+        assert result.exit_code == 2
+        assert "`--side` must be left or right" in words(result.stderr)
 
     def test_output_over_an_input_is_refused(self, folder):
         result = invoke("transform", folder / "m.safetensors", folder / "new.npy", "-o", folder / "new.npy")

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from command_line import invoke, words
+from command_line import invoke, main, words
 
 from manifoldrf import (
     DiffusionKernel,
@@ -79,6 +79,8 @@ class TestGraph:
                 "`--n-neighbors` must be left out for a graph of the kind heat. Got 4.",
             ),
             (["--kind", "mesh"], "`--kind` must be heat or knn for points. Got mesh."),
+            (["--kind", "knn", "--t", 0.1], "`--t` must be left out for a graph of the kind knn. Got 0.1."),
+            (["--n-jobs", 0], "`n_jobs` must be"),
         ],
     )
     def test_options_without_effect_are_wrong_usage(self, points, tmp_path, options, text):
@@ -99,7 +101,7 @@ class TestSignatures:
     def test_walks_take_options_and_a_seed(self, points, tmp_path):
         options = ["--teacher", "walks", "--teacher-options", "n_walks=200", "--tau", 5, "--nodes", "3,"]
         for name, seed in [("a", 1), ("b", 1), ("c", 2)]:
-            invoke("signatures", points, "-o", tmp_path / f"{name}.npz", *options, "--random-state", seed)
+            invoke("signatures", points, "-o", tmp_path / f"{name}.npz", *options, "--seed", seed)
         a, b, c = (affinity(tmp_path / f"{name}.npz") for name in "abc")
         np.testing.assert_array_equal(a, b)
         assert (a != c).any()
@@ -119,6 +121,31 @@ class TestSignatures:
         result = invoke("signatures", graph, "-o", tmp_path / "r.npz", "--tau", 5, "--n-neighbors", 4)
         assert result.exit_code == 2
         assert "`--n-neighbors` must be left out for a graph that is made already." in words(result.stderr)
+
+    def test_the_time_of_a_kernel_may_be_told_to_neighbours(self, points, tmp_path):
+        result = invoke(
+            "signatures", points, "-o", tmp_path / "r.npy", "--t", 0.1, "--kind", "knn", "--nodes", "0,"
+        )
+        assert result.exit_code == 0, result.output
+
+    @pytest.mark.parametrize(
+        ("options", "text"),
+        [
+            (["--teacher", "walks", "--teacher-options", "seed=3"], "has no option `seed`"),
+            (["--teacher-options", "n_walks=3"], "`--teacher-options` must be left out with --teacher auto."),
+            (["--teacher", "walks", "--teacher-options", "=3"], "`--teacher-options` must be field=value."),
+            (["--nodes", "0,999"], "`--nodes` must be"),
+        ],
+    )
+    def test_wrong_values_are_wrong_usage(self, points, tmp_path, options, text):
+        result = invoke("signatures", points, "-o", tmp_path / "r.npz", "--tau", 5, *options)
+        assert result.exit_code == 2
+        assert text in words(result.stderr)
+
+    def test_bad_points_are_no_wrong_usage(self, tmp_path, monkeypatch, capsys):
+        np.save(tmp_path / "bad.npy", [[0.0, np.inf]])
+        assert main(monkeypatch, "signatures", tmp_path / "bad.npy", "-o", tmp_path / "r.npz", "--tau", 5) == 1
+        assert "Got inf in row 1, column 2 of " in capsys.readouterr().err
 
     def test_a_kernel_is_needed(self, points, tmp_path):
         result = invoke("signatures", points, "-o", tmp_path / "r.npz")

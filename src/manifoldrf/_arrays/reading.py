@@ -1,7 +1,6 @@
 """Arrays read from .npy, .npz and .csv files, at once or in blocks of rows."""
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -26,8 +25,8 @@ from manifoldrf._arrays.stored import (
     read_array,
     reject_file,
 )
-from manifoldrf._arrays.writing import ARRAY_SUFFIXES, array_suffix
-from manifoldrf._files import as_path
+from manifoldrf._arrays.writing import ARRAY_SUFFIXES
+from manifoldrf._files import as_path, check_suffix, existing_file
 from manifoldrf._validation import FloatArray, check_integer, reject
 
 Mask = NDArray[np.bool_]
@@ -227,59 +226,17 @@ def read_values(path: str | PathLike[str], n_rows: int, name: str = "VALUES") ->
         reject(name, "numbers, or NaN, in all columns of a row", f"some of both for vertex {partly[0]}")
     if not known.any():
         reject(name, "a file with at least one known value", repr(file.name))
+    infinite = np.flatnonzero(np.isinf(values).any(axis=1))
+    if len(infinite):
+        reject(name, "finite numbers, or NaN where nothing is known", f"an infinite one for vertex {infinite[0]}")
     return values, known
-
-
-def check_array_path(
-    path: str | PathLike[str],
-    name: str = "output",
-    suffixes: Sequence[str] = ARRAY_SUFFIXES,
-    *,
-    inputs: Iterable[str | PathLike[str]] = (),
-) -> Path:
-    """Return the path of a file to be written, or say before any work why it cannot be.
-
-    Parameters
-    ----------
-    path : str or path
-        The file; an existing one may be replaced.
-    name : str, default="output"
-        What errors call the file.
-    suffixes : sequence of str, default=(".npy", ".npz", ".csv")
-        The endings that are known, in lower case; any case is taken.
-    inputs : iterable of str or path, default=()
-        Files that are read, which must not be the one written.
-
-    Examples
-    --------
-    >>> check_array_path("features.txt", "output")
-    Traceback (most recent call last):
-    ValueError: `output` must be a file ending in .npy, .npz, .csv. Got 'features.txt'.
-    """
-    target = as_path(path, name)
-    array_suffix(target, name, suffixes)
-    folder = target.resolve().parent
-    if target.is_dir():
-        reject(name, "a file, not a folder", target, IsADirectoryError)
-    if not folder.is_dir():
-        reject(name, "in a folder that exists", target, FileNotFoundError)
-    if not os.access(folder, os.W_OK | os.X_OK):
-        reject(name, "in a folder that is writable", target, PermissionError)
-    for source in map(Path, inputs):
-        if target.exists() and source.exists() and target.samefile(source):
-            reject(name, "another file than the one that is read", target)
-    return target
 
 
 def _existing_file(path: str | PathLike[str], name: str) -> tuple[Path, str]:
     """Path and suffix of a file that is there and not empty."""
-    file = as_path(path, name)
-    suffix = array_suffix(file, name)
-    if file.is_dir():
-        reject(name, "a file, not a folder", file, IsADirectoryError)
-    if not file.exists():
-        reject(name, "an existing file", file, FileNotFoundError)
-    if file.is_file() and file.stat().st_size == 0:
+    suffix = check_suffix(as_path(path, name), name, ARRAY_SUFFIXES)
+    file = existing_file(path, name)
+    if file.stat().st_size == 0:
         reject(name, "a file that is not empty", repr(file.name))
     return file, suffix
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse as sp
 
-from manifoldrf._files import as_path, atomic_path
+from manifoldrf._files import as_path, atomic_path, check_suffix
 from manifoldrf._validation import check_integer, reject
 
 ARRAY_SUFFIXES = (".npy", ".npz", ".csv")
@@ -25,14 +25,6 @@ _ZIP_LEVEL = 1
 _BLOCK_ENTRIES = 1 << 20  # of a matrix in memory, written at once: 8 MB of float64
 
 _Append = Callable[[Any], None]
-
-
-def array_suffix(path: Path, name: str, suffixes: Sequence[str] = ARRAY_SUFFIXES) -> str:
-    """Return the suffix of a path in lower case, or name those that are known."""
-    suffix = path.suffix.lower()
-    if suffix not in suffixes:
-        reject(name, "a file ending in " + ", ".join(suffixes), repr(path.name))
-    return suffix
 
 
 class RowWriter:
@@ -95,7 +87,7 @@ def row_writer(
         Type of the numbers; blocks are converted to it.
     sparse : bool, default=False
         Whether an .npz file holds a CSR array, as ``scipy.sparse.load_npz`` reads it, instead of one dense
-        array called "features". The other formats have no sparse form: there, blocks are written dense.
+        array called "rows". The other formats have no sparse form: there, blocks are written dense.
     header : sequence of str, optional
         Names of the columns for the first line of a .csv file.
 
@@ -115,7 +107,7 @@ def row_writer(
     [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
     """
     path = as_path(path)
-    suffix = array_suffix(path, "path")
+    suffix = check_suffix(path, "path", ARRAY_SUFFIXES)
     n_columns = check_integer(n_columns, "n_columns", 1)
     kind = np.dtype(dtype).newbyteorder("<")
     if kind.kind not in "iuf":
@@ -216,9 +208,9 @@ def _csv_file(path: Path, header: Sequence[str] | None) -> Iterator[_Append]:
 
 @contextmanager
 def _dense_npz(path: Path, n_columns: int, dtype: np.dtype[Any]) -> Iterator[_Append]:
-    """Write one dense array called "features"; the plain form waits in a temporary file."""
+    """Write one dense array called "rows"; the plain form waits in a temporary file."""
     with _beside(path) as folder:
-        with _npy_file(folder / "features.npy", dtype, (n_columns,)) as append:
+        with _npy_file(folder / "rows.npy", dtype, (n_columns,)) as append:
             yield append
         _zip(path, folder)
 

@@ -17,6 +17,8 @@ import rich.table
 import rich.text
 import typer
 
+from manifoldrf.cli._options import Output
+
 Report = Callable[[str, int, int], None]
 
 _EVERY = 30.0  # seconds between two signs of life where there is no terminal
@@ -29,13 +31,20 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value) + "\n")
 
 
+def show(output: Output, facts: Mapping[str, Any], text: Any) -> None:
+    """The result of a command: facts for machines, or a text for people."""
+    if output.as_json:
+        print_json(facts)
+    rich.console.Console(quiet=output.silent).print(text, soft_wrap=True, highlight=False)
+
+
 @contextmanager
 def usage() -> Iterator[None]:
     """Wrong arguments are wrong usage, with its exit code."""
     try:
         yield
     except (ValueError, TypeError) as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(str(error)) from error
 
 
 @contextmanager
@@ -142,6 +151,9 @@ def print_table(console: rich.console.Console, title: str, rows: Sequence[Mappin
     console.print(table, crop=False)
 
 
-def print_facts(console: rich.console.Console, title: str, facts: Mapping[str, object]) -> None:
-    """Print names with their values."""
-    print_table(console, title, [{"what": name, "value": value} for name, value in facts.items()])
+def show_facts(output: Output, title: str, facts: Mapping[str, object]) -> None:
+    """The result of a command that is names with values."""
+    if output.as_json:
+        print_json(facts)
+    rows = [{"what": name, "value": value} for name, value in facts.items()]
+    print_table(rich.console.Console(quiet=output.silent), title, rows)

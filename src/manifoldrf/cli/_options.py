@@ -98,14 +98,14 @@ class KernelChoice:
     a: Annotated[float | None, _kernel_option("a", "random-walk: the number a.")] = None
     p: Annotated[float | None, _kernel_option("p", "random-walk: the power p.")] = None
 
-    def build(self, default: str | None = None) -> Any:
+    def build(self) -> Any:
         """The kernel, or None where nothing is said of it."""
         import manifoldrf
         from manifoldrf._validation import reject
 
         fields = [field.name for field in dataclasses.fields(self) if field.name != "kernel"]
         given = {name: getattr(self, name) for name in fields if getattr(self, name) is not None}
-        implied = next((_IMPLIED[name] for name in given if name in _IMPLIED), default)
+        implied = next((_IMPLIED[name] for name in given if name in _IMPLIED), None)
         name = self.kernel or implied
         if name is None:
             if given:
@@ -284,12 +284,24 @@ _RUN = "Run"
 
 
 @dataclass(frozen=True)
-class Running:
-    """Seed and threads."""
+class Threads:
+    """Threads, for commands that draw nothing at random."""
 
-    random_state: Annotated[
-        int, typer.Option(help="Seed: the same seed gives the same bits.", rich_help_panel=_RUN)
-    ] = 0
     n_jobs: Annotated[
         int, typer.Option(help="Threads, -1 for all cores; results do not depend on it.", rich_help_panel=_RUN)
     ] = -1
+
+    def check(self) -> None:
+        """Raise before any work."""
+        from manifoldrf._validation import check_jobs
+
+        check_jobs(self.n_jobs)
+
+
+@dataclass(frozen=True)
+class Running(Threads):
+    """Threads and a seed."""
+
+    random_state: Annotated[
+        int, typer.Option(min=0, help="Seed: the same seed gives the same bits.", rich_help_panel=_RUN)
+    ] = 0

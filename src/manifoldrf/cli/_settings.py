@@ -26,7 +26,7 @@ def split(text: str, option: str) -> tuple[str, str]:
     from manifoldrf._validation import reject
 
     name, sign, value = text.partition("=")
-    if not sign:
+    if not sign or not name:
         reject(option, "field=value", repr(text))
     return name, value
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -10,14 +9,26 @@ import rich.console
 import rich.text
 import typer
 
-from manifoldrf.cli._console import note, print_json, print_table, progress, usage
+from manifoldrf.cli._console import note, print_json, print_table, progress, show, usage
 from manifoldrf.cli._options import Output
 from manifoldrf.cli._settings import changed
 
 _DEMO_TIME = 0.05  # wide enough to be seen on the torus
 _OUT = typer.Option("--out", help="Folder for the results (made if needed).")
+
+
+def _names() -> list[str]:
+    """What the shell completes."""
+    from manifoldrf.report.catalogue import CATALOGUE
+
+    return [*CATALOGUE, "all"]
+
+
 _NAME = typer.Argument(
-    metavar="NAME", help="Experiments, or all. Without a name they are listed.", show_default=False
+    metavar="NAME",
+    autocompletion=_names,
+    help="Experiments, or all. Without a name they are listed.",
+    show_default=False,
 )
 _SIZE = typer.Option("--size", help="smoke (small) or paper (the paper's settings).")
 _DATA = typer.Option("--data", metavar="DIR", help="Folder of files, for experiments that can read some.")
@@ -48,16 +59,14 @@ def demo(output: Output, out: Annotated[str, _OUT] = "out") -> None:
         tell("explorer", 0, 1)
         torus = ManifoldRandomFeatures(HeatKernel(_DEMO_TIME), random_state=0).fit(Torus())
         view = explore(torus, folder / "explorer.html", title="Heat kernel of a torus").path
-    if output.as_json:
-        print_json(records | {"pages": [str(page), str(view)]})
     text = f"Report: {page}\nExplorer: {view} (open both in a browser)"
-    rich.console.Console(quiet=output.silent).print(text, soft_wrap=True, highlight=False)
+    show(output, records | {"pages": [str(page), str(view)]}, text)
 
 
 def reproduce(
     output: Output,
     names: Annotated[list[str] | None, _NAME] = None,
-    size: Annotated[str, _SIZE] = "smoke",
+    size: Annotated[Literal["smoke", "paper"], _SIZE] = "smoke",
     data: Annotated[str | None, _DATA] = None,
     out: Annotated[str, _OUT] = "out",
     changes: Annotated[list[str] | None, _SET] = None,
@@ -123,21 +132,22 @@ def report(
 
     Example: manifoldrf report out -o report.html --figures print --format pdf
     """
-    from manifoldrf._files import existing_folder, writable_folder
+    from manifoldrf._files import check_output, existing_folder, writable_folder
     from manifoldrf.report.html_page import draw_all, write_report
 
     with usage():
         source = existing_folder(folder, "DIR")
+        target = source / "report.html" if page is None else check_output(page, "--output", (".html",))
     with progress("report", quiet=output.silent) as tell:
-        written = [write_report(source, page, progress=tell)]
+        written = [write_report(source, target, progress=tell)]
         if figures is not None:
             written += draw_all(source, writable_folder(figures, "figures"), form, progress=tell)
-    if output.as_json:
-        print_json({"output": [str(path) for path in written]})
-    rich.console.Console(quiet=output.silent).print("Saved: " + ", ".join(map(str, written)), soft_wrap=True)
+    files = [str(path) for path in written]
+    show(output, {"output": files}, "Saved: " + ", ".join(files))
 
 
 def results(
+    output: Output,
     records: Annotated[str, _RECORDS] = "docs/records",
     docs: Annotated[str, _PAGE] = "docs/results.md",
     readme: Annotated[str, _README] = "README.md",
@@ -166,8 +176,8 @@ def results(
     for path in stale:
         with atomic_path(path) as temporary:
             temporary.write_text(wanted[path], encoding="utf-8")
-    for path in wanted:
-        sys.stdout.write(f"{path}: {'written' if path in stale else 'up to date'}\n")
+    states = {str(path): "written" if path in stale else "up to date" for path in wanted}
+    show(output, states, "\n".join(f"{path}: {state}" for path, state in states.items()))
 
 
 def _list(claims: Mapping[str, str], output: Output) -> None:

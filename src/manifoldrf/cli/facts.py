@@ -2,9 +2,7 @@
 
 from typing import Any
 
-import rich.console
-
-from manifoldrf.cli._console import print_facts, print_json
+from manifoldrf.cli._console import show_facts
 from manifoldrf.cli._options import Output
 
 _EXTRAS = {"mesh": "trimesh", "ann": "faiss", "viz": "matplotlib"}
@@ -21,10 +19,7 @@ def info(output: Output) -> None:
 
     facts = environment() | {"threads": str(check_jobs(-1)), "devices": ", ".join(_devices())}
     facts |= {f"extra {name}": "yes" if available(package) else "no" for name, package in _EXTRAS.items()}
-    if output.as_json:
-        print_json(facts)
-    else:
-        print_facts(rich.console.Console(quiet=output.quiet), "manifoldrf", facts)
+    show_facts(output, "manifoldrf", facts)
 
 
 def _devices() -> list[str]:

@@ -1,12 +1,13 @@
 """The command that fills in a field."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import rich.console
 import typer
 
-from manifoldrf.cli._console import note, notices, print_json, print_table, progress, usage
+from manifoldrf.cli._console import note, notices, print_table, progress, show, usage
 from manifoldrf.cli._inputs import read_space
 from manifoldrf.cli._options import Output, Running, float_or_word, number_or_word
 
@@ -30,7 +31,9 @@ def interpolate(
         typer.Option(help="auto: the best at known vertices that are left out in turn."),
     ] = "auto",
     tau: Annotated[Any, typer.Option(parser=float_or_word, metavar="FLOAT|cv", help="Steps of the walk.")] = "cv",
-    weights: Annotated[Literal["unit", "gaussian", "cotangent"], typer.Option(help="Of the edges.")] = "unit",
+    weights: Annotated[
+        Literal["unit", "gaussian", "cotangent"] | None, typer.Option(help="Of the edges; unit by default.")
+    ] = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="Values are directions.")] = False,
     noise: Annotated[Any, typer.Option(parser=float_or_word, metavar="FLOAT|cv", help="Of the method gp.")] = "cv",
     n_features: Annotated[
@@ -42,41 +45,45 @@ def interpolate(
 
     Example: manifoldrf interpolate scan.ply known.csv -o filled
     """
-    from manifoldrf import FieldInterpolator
+    from manifoldrf import FieldInterpolator, Graph
     from manifoldrf._arrays.reading import read_values
-    from manifoldrf._validation import check_integer
+    from manifoldrf._validation import check_integer, reject
 
+    options = {"tau": tau, "normalize": normalize, "noise": noise, "n_features": n_features}
+    options |= {"weights": weights or "unit", "random_state": run.random_state, "n_jobs": run.n_jobs}
+    model = FieldInterpolator(method, **options)
     with usage():
         table, picture = _targets(target, [mesh, values])
-    space = read_space(mesh)
+        run.check()
+        model._check_options()
+    space = read_space(mesh, "MESH")
     points = _points_of(space)
     known_values, known = read_values(values, len(points))
     with usage():
         check_integer(column, "--column", 0, known_values.shape[1] - 1)
-    options = {"tau": tau, "weights": weights, "normalize": normalize, "noise": noise, "n_features": n_features}
-    model = FieldInterpolator(method, **options, random_state=run.random_state, n_jobs=run.n_jobs)
+        if weights is not None and isinstance(space, Graph):
+            reject("--weights", "left out for a graph that is made already", weights)
     with notices(quiet=output.quiet), progress("interpolate", quiet=output.silent) as report:
         report("choosing the method and filling in", 0, 1)
         model.fit(space, known_values, known)
         filled = model.predict()
-    saved = [_write_table(table, filled, known)]
-    if points.shape[1] <= _AXES:
-        saved.append(_write_picture(picture, space, points, filled[:, column]))
-    else:
+    if points.shape[1] > _AXES:
         note(f"no coloured ply: the points have {points.shape[1]} coordinates", quiet=output.quiet)
-    _say(model, saved, output)
+        picture = None
+    _write(table, picture, (space, points), (filled, known), column)
+    _say(model, [table] if picture is None else [table, picture], output)
 
 
-def _targets(target: str, inputs: list[str]) -> tuple[Path, Path]:
+def _targets(target: str, inputs: list[str]) -> tuple[Path, Path | None]:
     """Both files, by the name that is given with or without their suffix."""
-    from manifoldrf._arrays.reading import check_array_path
+    from manifoldrf._files import check_output
 
     path = Path(target)
     stem = path.with_suffix("") if path.suffix.lower() in _SUFFIXES else path
     table, picture = (stem.with_name(stem.name + suffix) for suffix in _SUFFIXES)
     return (
-        check_array_path(table, "--output", _SUFFIXES, inputs=inputs),
-        check_array_path(picture, "--output", _SUFFIXES, inputs=inputs),
+        check_output(table, "--output", _SUFFIXES, inputs),
+        check_output(picture, "--output", _SUFFIXES, inputs),
     )
 
 
@@ -88,20 +95,27 @@ def _points_of(space: Any) -> Any:
     return space.vertices if isinstance(space, TriangleMesh) else space
 
 
-def _write_table(path: Path, filled: Any, known: Any) -> Path:
-    """A row for every vertex: its number, whether it was known, the field."""
+def _write(table: Path, picture: Path | None, where: tuple[Any, Any], what: tuple[Any, Any], column: int) -> None:
+    """Write the table and the picture, both or none."""
     from manifoldrf._files import atomic_path
 
+    filled, known = what
+    with ExitStack() as files:
+        _write_table(files.enter_context(atomic_path(table)), filled, known)
+        if picture is not None:
+            _write_picture(files.enter_context(atomic_path(picture)), *where, filled[:, column])
+
+
+def _write_table(path: Path, filled: Any, known: Any) -> None:
+    """A row for every vertex: its number, whether it was known, the field."""
     names = ["value"] if filled.shape[1] == 1 else [f"value_{k}" for k in range(filled.shape[1])]
-    lines = [",".join(["vertex", "known", *names])]
-    for vertex, row in enumerate(filled.tolist()):
-        lines.append(",".join(map(repr, [vertex, int(known[vertex]), *row])))
-    with atomic_path(path) as temporary:
-        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
+    with path.open("w", encoding="utf-8") as file:
+        file.write(",".join(["vertex", "known", *names]) + "\n")
+        for vertex, row in enumerate(filled.tolist()):  # whole numbers stay whole
+            file.write(",".join(map(repr, [vertex, int(known[vertex]), *row])) + "\n")
 
 
-def _write_picture(path: Path, space: Any, points: Any, values: Any) -> Path:
+def _write_picture(path: Path, space: Any, points: Any, values: Any) -> None:
     """The vertices coloured by the field, from its smallest to its largest value."""
     import numpy as np
 
@@ -118,22 +132,18 @@ def _write_picture(path: Path, space: Any, points: Any, values: Any) -> Path:
         flat = np.zeros((len(points), _AXES))
         flat[:, : points.shape[1]] = points
         write_cloud_ply(path, flat, colours)
-    return path
 
 
 def _say(model: Any, saved: list[Path], output: Output) -> None:
     """The method, what else was tried, and where the result is."""
     chosen = {"method": model.method_, "tau": model.tau_, "noise": model.noise_}
-    if output.as_json:
-        print_json(
-            chosen | {"known": model.info_.n_known, "tried": model.cv_, "output": [str(path) for path in saved]}
-        )
-    console = rich.console.Console(quiet=output.silent)
     if model.cv_:
         best: dict[str, dict[str, Any]] = {}
         for row in sorted(model.cv_, key=lambda row: row["error"]):
             best.setdefault(row["method"], row)
+        console = rich.console.Console(quiet=output.silent)
         print_table(console, "error at known vertices left out, best of each method", list(best.values()))
     settings = ", ".join(f"{name} {value:.3g}" for name, value in chosen.items() if isinstance(value, float))
-    console.print(f"Method: {model.method_}" + (f" ({settings})" if settings else ""), highlight=False)
-    console.print("Saved: " + ", ".join(str(path) for path in saved), soft_wrap=True, highlight=False)
+    files = [str(path) for path in saved]
+    text = f"Method: {model.method_}" + (f" ({settings})" if settings else "") + "\nSaved: " + ", ".join(files)
+    show(output, chosen | {"known": model.info_.n_known, "tried": model.cv_, "output": files}, text)

@@ -8,13 +8,30 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import rich.console
 import rich.text
 import typer
 
-from manifoldrf.cli._console import note, notices, print_json, progress, usage
-from manifoldrf.cli._inputs import MODEL, InputFile, ModelFile, read_model, read_space
-from manifoldrf.cli._options import FeatureChoice, FittedGraph, KernelChoice, Output, Running, number_or_word
+from manifoldrf.cli._console import note, notices, progress, show, usage
+from manifoldrf.cli._inputs import (
+    ARRAYS,
+    MODEL,
+    InputFile,
+    ModelFile,
+    check_columns,
+    check_rows,
+    read_model,
+    read_space,
+    refuse_on_graph,
+)
+from manifoldrf.cli._options import (
+    FeatureChoice,
+    FittedGraph,
+    KernelChoice,
+    Output,
+    Running,
+    Threads,
+    number_or_word,
+)
 
 _ENTRIES_AT_ONCE = 2**23  # of features or of a kernel, in memory at once: 64 MB
 _ARRAYS = "npy, npz or csv"
@@ -23,8 +40,7 @@ _MODEL_OUT = typer.Option("--output", "-o", metavar="MODEL", help="The model to 
 _PAPER = typer.Option(
     "--paper", help="The paper's recipe (walks, its network, all nodes); other options change it."
 )
-_JOBS = typer.Option(help="Threads, -1 for all cores; results do not depend on it.")
-_CHUNK = typer.Option(help="Rows in memory at once; by default as many as 64 MB hold.", show_default=False)
+_CHUNK = typer.Option(min=1, help="Rows in memory at once; by default as many as 64 MB hold.", show_default=False)
 
 
 def fit(
@@ -35,6 +51,7 @@ def fit(
     graph: FittedGraph,
     run: Running,
     model: Annotated[str, _MODEL_OUT],
+    context: typer.Context,
     paper: Annotated[bool, _PAPER] = False,
 ) -> None:
     """Fit features to a mesh, to points or to a graph, and save them.
@@ -43,33 +60,37 @@ def fit(
 
     manifoldrf fit points.csv -o model.safetensors --n-features 512 --random-state 1
     """
-    from manifoldrf import ManifoldRandomFeatures
-    from manifoldrf._arrays.reading import check_array_path
+    from manifoldrf import Graph, ManifoldRandomFeatures
+    from manifoldrf._files import check_output
 
     start = time.perf_counter()
     with usage():
-        target = check_array_path(model, "--output", MODEL, inputs=[source])
+        target = check_output(model, "--output", MODEL, [source])
         given = {"kernel": kernel.build(), "graph": graph.build(), **choice.parameters()}
         given |= {"random_state": run.random_state, "n_jobs": run.n_jobs}
-    space = read_space(source)
-    with notices(quiet=output.quiet), progress("fit", quiet=output.silent) as report:
+        if paper:
+            given = {name: value for name, value in given.items() if value is not None and _is_given(context, name)}
         make = ManifoldRandomFeatures.paper if paper else ManifoldRandomFeatures
-        features = make(**(_changes(given) if paper else given), verbose=report)
-        features.fit(space)
-        features.verbose = False  # a function is not kept in the file
-        features.save(target)
+        features = make(**given)
+        _check_parameters(features)
+    with notices(quiet=output.quiet), progress("fit", quiet=output.silent) as report:
+        space = read_space(source)
+        with usage():
+            if isinstance(space, Graph):
+                refuse_on_graph(graph)
+        features.set_params(verbose=report).fit(space)
+        report("estimating the error", 0, 1)
+        features.set_params(verbose=False).save(target)  # a function is not kept in the file
         summary = features.summary()
-    if output.as_json:
-        print_json(_facts(features, target) | {"seconds": time.perf_counter() - start})
-    console = rich.console.Console(quiet=output.silent)
-    console.print(rich.text.Text(summary), soft_wrap=True)
-    console.print(f"Saved: {target}", soft_wrap=True)
+    facts = _facts(features, target) | {"seconds": time.perf_counter() - start}
+    show(output, facts, rich.text.Text(f"{summary}\nSaved: {target}"))
 
 
 def transform(
     source: ModelFile,
     points: Annotated[str, typer.Argument(metavar="POINTS", help=f"Points, {_ARRAYS}.")],
     output: Output,
+    threads: Threads,
     features: Annotated[
         str,
         typer.Option(
@@ -80,21 +101,27 @@ def transform(
         Literal["left", "right"] | None, typer.Option(help="For kernels without nonnegative features.")
     ] = None,
     chunk_size: Annotated[int | None, _CHUNK] = None,
-    n_jobs: Annotated[int, _JOBS] = -1,
 ) -> None:
     """Write the features of points; files may be larger than memory.
 
     Example: manifoldrf transform bunny.safetensors points.npy -o features.npz
     """
-    from manifoldrf._arrays.reading import check_array_path, open_rows
+    from manifoldrf._arrays.reading import open_rows
     from manifoldrf._arrays.writing import row_writer
+    from manifoldrf._files import check_output
 
     with usage():
-        target = check_array_path(features, "--output", inputs=[source, points])
+        target = check_output(features, "--output", ARRAYS, [source, points])
+        threads.check()
     model = read_model(source)
+    if model.asymmetric_ and side is None:
+        raise typer.BadParameter(
+            "`--side` must be left or right for a kernel without nonnegative features. Got none."
+        )
     sparse = target.suffix.lower() == ".npz"
-    model.set_params(sparse_output=sparse, n_jobs=n_jobs)
-    rows = open_rows(points, "POINTS", _chunk(chunk_size, model.n_features_out_))
+    model.set_params(sparse_output=sparse, n_jobs=threads.n_jobs)
+    rows = open_rows(points, "POINTS", chunk_size or _chunk(model.n_features_out_))
+    check_columns(rows.n_columns, model, "POINTS", points)
     far = _Far()
     with (
         progress("transform", quiet=output.silent) as report,
@@ -102,8 +129,10 @@ def transform(
     ):
         for begin, block in rows:
             report(f"{begin} points done", begin, rows.n_rows or 0)
+            check_rows(block, "POINTS", points, begin)
             with far.counted(len(block)):
                 writer.append(model.transform(block, side))
+        _refuse_nothing(writer.n_rows, "POINTS", points)
     far.tell(quiet=output.quiet)
     _say_written(output, target, (writer.n_rows, model.n_features_out_))
 
@@ -112,32 +141,33 @@ def kernel(
     source: ModelFile,
     first: Annotated[str, typer.Argument(metavar="A", help=f"Points, {_ARRAYS}.")],
     output: Output,
+    threads: Threads,
     values: Annotated[str, typer.Option("--output", "-o", metavar="K", help=f"Values of the kernel, {_ARRAYS}.")],
     second: Annotated[
         str | None, typer.Argument(metavar="B", help="Other points; A itself without them.", show_default=False)
     ] = None,
-    n_jobs: Annotated[int, _JOBS] = -1,
 ) -> None:
     """Write the kernel between the points of A and those of B.
 
     Example: manifoldrf kernel bunny.safetensors a.npy b.npy -o K.npy
     """
-    import numpy as np
-
-    from manifoldrf._arrays.reading import check_array_path, open_rows, read_points
+    from manifoldrf._arrays.reading import open_rows
     from manifoldrf._arrays.writing import row_writer
+    from manifoldrf._files import check_output
     from manifoldrf._validation import check_jobs
     from manifoldrf.features._products import product
 
     with usage():
-        target = check_array_path(values, "--output", inputs=[source, first, *([second] if second else [])])
-    model = read_model(source).set_params(sparse_output=True, n_jobs=n_jobs)
+        target = check_output(values, "--output", ARRAYS, [source, first, *([second] if second else [])])
+        threads.check()
+    model = read_model(source).set_params(sparse_output=True, n_jobs=threads.n_jobs)
     left, right = ("left", "right") if model.asymmetric_ else (None, None)
     far = _Far()
-    others = read_points(second or first, "B" if second else "A")
+    others = _other_points(model, second or first, "B" if second else "A")
     with far.counted(len(others)):
-        theirs = model.transform(np.asarray(others, dtype=np.float64), right)
-    rows = open_rows(first, "A", _chunk(None, len(others)))
+        theirs = model.transform(others, right)
+    rows = open_rows(first, "A", _chunk(len(others)))
+    check_columns(rows.n_columns, model, "A", first)
     far = far if second else _Far()  # the points of A are counted below
     with (
         progress("kernel", quiet=output.silent) as report,
@@ -145,9 +175,11 @@ def kernel(
     ):
         for begin, block in rows:
             report(f"{begin} rows done", begin, rows.n_rows or 0)
+            check_rows(block, "A", first, begin)
             with far.counted(len(block)):
-                own = model.transform(block.astype(np.float64), left)
-            writer.append(product(own, theirs, check_jobs(n_jobs)))
+                own = model.transform(block.astype("float64"), left)
+            writer.append(product(own, theirs, check_jobs(threads.n_jobs)))
+        _refuse_nothing(writer.n_rows, "A", first)
     far.tell(quiet=output.quiet)
     _say_written(output, target, (writer.n_rows, len(others)))
 
@@ -155,9 +187,7 @@ def kernel(
 def explore(
     source: ModelFile,
     output: Output,
-    page: Annotated[
-        str, typer.Option("--output", "-o", metavar="PAGE", help="The page to write, ending in .html.")
-    ],
+    page: Annotated[str, typer.Option("--output", "-o", metavar="PAGE", help="The page, ending in .html.")],
     title: Annotated[str | None, typer.Option(help="Of the page; by default the name of the model.")] = None,
     n_points: Annotated[
         Any, typer.Option(parser=number_or_word, metavar="INTEGER|auto", help="Most points that are shown.")
@@ -165,34 +195,38 @@ def explore(
     surface: Annotated[
         str | None, typer.Option(metavar="FILE", help="A mesh or points to draw on, instead of the nodes.")
     ] = None,
-    max_bytes: Annotated[int, typer.Option(help="Largest size of the page.")] = 8_000_000,
+    max_bytes: Annotated[int, typer.Option(min=1, help="Largest size of the page.")] = 8_000_000,
 ) -> None:
     """Write one HTML page that shows the kernel of any point that is clicked; it needs no server and no network.
 
     Example: manifoldrf explore bunny.safetensors -o bunny.html
     """
-    from manifoldrf._arrays.reading import check_array_path
+    from manifoldrf._files import check_output
+    from manifoldrf._validation import check_integer, reject
     from manifoldrf.explorer.page import explore as write_page
 
     with usage():
-        target = check_array_path(page, "--output", (".html",), inputs=[source])
+        target = check_output(page, "--output", (".html",), [source])
+        if n_points != "auto":
+            check_integer(n_points, "--n-points", 2)
     model = read_model(source)
+    if model.asymmetric_:
+        reject("MODEL", "a model with nonnegative features", f"a {type(model.kernel_).__name__} with two sides")
     with notices(quiet=output.quiet), progress("explore", quiet=output.silent) as report:
         report("features and exact signatures", 0, 1)
-        drawn = None if surface is None else read_space(surface)
+        drawn = None if surface is None else read_space(surface, "--surface")
         title = title or Path(source).stem
         written = write_page(model, target, surface=drawn, title=title, n_points=n_points, max_bytes=max_bytes)
-    if output.as_json:
-        print_json(dataclasses.asdict(written) | {"path": str(target)})
-    rich.console.Console(quiet=output.silent).print(str(written), soft_wrap=True, highlight=False)
+    show(output, dataclasses.asdict(written) | {"path": str(target)}, str(written))
 
 
 class _Far:
     """Counts points away from the space over all chunks, so that they are told once."""
 
     def __init__(self) -> None:
-        self._counts: list[tuple[int, int, int]] = []
+        self._counts: list[tuple[int, int]] = []
         self._n_points = 0
+        self._others: dict[str, None] = {}  # other warnings, in their order
 
     @contextmanager
     def counted(self, n_points: int) -> Iterator[None]:
@@ -200,35 +234,63 @@ class _Far:
         from manifoldrf import FarQueryWarning
 
         with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", FarQueryWarning)
+            warnings.simplefilter("always")
             yield
         self._n_points += n_points
-        found = [warning.message for warning in caught if isinstance(warning.message, FarQueryWarning)]
-        self._counts += [(warning.fading, warning.gone, warning.total) for warning in found]
+        for warning in (item.message for item in caught):
+            if isinstance(warning, FarQueryWarning):
+                self._counts.append((warning.fading, warning.gone))
+            else:
+                self._others[str(warning)] = None
 
     def tell(self, *, quiet: bool) -> None:
         """Say how many there were."""
         from manifoldrf import FarQueryWarning
 
+        note(*self._others, quiet=quiet)
         if self._counts:
-            fading, gone, _ = (sum(parts) for parts in zip(*self._counts, strict=True))
+            fading, gone = (sum(parts) for parts in zip(*self._counts, strict=True))
             note(str(FarQueryWarning(fading, gone, self._n_points)), quiet=quiet)
 
 
-def _changes(given: dict[str, Any]) -> dict[str, Any]:
-    """Parameters that are not those by default."""
-    from manifoldrf import ManifoldRandomFeatures
+def _is_given(context: typer.Context, parameter: str) -> bool:
+    """Whether a parameter of the estimator is among the options that were typed."""
+    parts = {"kernel": KernelChoice, "graph": FittedGraph}
+    names = [field.name for field in dataclasses.fields(parts[parameter])] if parameter in parts else [parameter]
+    sources = [context.get_parameter_source(name) for name in names]
+    return any(source is not None and source.name == "COMMANDLINE" for source in sources)
 
-    usual = ManifoldRandomFeatures().get_params(deep=False)
-    return {name: value for name, value in given.items() if value != usual[name]}
+
+def _check_parameters(features: Any) -> None:
+    """Raise before any work where an option has a wrong value."""
+    from manifoldrf._random import Streams
+    from manifoldrf._validation import check_jobs
+    from manifoldrf.features.plans import make_plan
+
+    params = features.get_params(deep=False)
+    make_plan(params, Streams.from_seed(params["random_state"]), check_jobs(params["n_jobs"]))
 
 
-def _chunk(asked: int | None, n_columns: int) -> int:
-    from manifoldrf._validation import check_integer
+def _other_points(model: Any, path: str, name: str) -> Any:
+    """All points of a file, checked."""
+    from manifoldrf._arrays.reading import read_points
 
-    if asked is not None:
-        with usage():
-            return check_integer(asked, "--chunk-size", 1)
+    points = read_points(path, name).astype("float64")
+    check_columns(points.shape[1], model, name, path)
+    check_rows(points, name, path)
+    return points
+
+
+def _refuse_nothing(n_rows: int, name: str, path: str) -> None:
+    """A file without a row is a mistake."""
+    from manifoldrf._validation import reject
+
+    if not n_rows:
+        reject(name, "a file with at least one row", path)
+
+
+def _chunk(n_columns: int) -> int:
+    """Rows in memory at once."""
     return max(1, _ENTRIES_AT_ONCE // n_columns)
 
 
@@ -246,8 +308,6 @@ def _facts(features: Any, target: Any) -> dict[str, Any]:
     }
 
 
-def _say_written(output: Output, target: Any, shape: tuple[int, int]) -> None:
-    if output.as_json:
-        print_json({"output": str(target), "shape": list(shape)})
+def _say_written(output: Output, target: Path, shape: tuple[int, int]) -> None:
     text = f"{shape[0]} x {shape[1]} values\nSaved: {target}"
-    rich.console.Console(quiet=output.silent).print(text, soft_wrap=True, highlight=False)
+    show(output, {"output": str(target), "shape": list(shape)}, text)

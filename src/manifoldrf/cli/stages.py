@@ -3,12 +3,11 @@
 import time
 from typing import Annotated, Any, Literal
 
-import rich.console
 import typer
 
-from manifoldrf.cli._console import notices, print_facts, print_json, progress, usage
-from manifoldrf.cli._inputs import MODEL, InputFile, build_graph, read_space
-from manifoldrf.cli._options import BuiltGraph, KernelChoice, Output, Running, read_options
+from manifoldrf.cli._console import notices, progress, show_facts, usage
+from manifoldrf.cli._inputs import ARRAYS, MODEL, InputFile, build_graph, read_space
+from manifoldrf.cli._options import BuiltGraph, KernelChoice, Output, Threads, read_options
 from manifoldrf.cli._settings import parse
 
 _GRAPH_OUT = typer.Option(
@@ -26,9 +25,9 @@ def graph(
     source: InputFile,
     output: Output,
     choice: BuiltGraph,
+    threads: Threads,
     target: Annotated[str, _GRAPH_OUT],
     t: Annotated[float | None, typer.Option("--t", help="Heat time of a heat graph.")] = None,
-    n_jobs: Annotated[int, typer.Option(help="Threads, -1 for all cores.")] = -1,
 ) -> None:
     """Build the graph of a mesh or of points, and say what it is.
 
@@ -36,22 +35,19 @@ def graph(
 
     manifoldrf graph bunny.ply -o affinity.npz --weights cotangent
     """
-    from manifoldrf._arrays.reading import check_array_path
     from manifoldrf._arrays.writing import write_matrix
+    from manifoldrf._files import check_output
 
     with usage():
-        path = check_array_path(target, "--output", (*MODEL, ".npz"), inputs=[source])
-    space = read_space(source)
-    with notices(quiet=output.quiet), progress("graph", quiet=output.silent), usage():
-        built = build_graph(choice, space, t, n_jobs)
+        path = check_output(target, "--output", (*MODEL, ".npz"), [source])
+        threads.check()
+    with notices(quiet=output.quiet), progress("graph", quiet=output.silent):
+        built = build_graph(choice, read_space(source), t, threads.n_jobs)
     if path.suffix.lower() in MODEL:
         built.save(path)
     else:
         write_matrix(path, built.affinity)
-    facts = _graph_facts(built) | {"saved": str(path)}
-    if output.as_json:
-        print_json(facts)
-    print_facts(rich.console.Console(quiet=output.silent), "graph", facts)
+    show_facts(output, "graph", _graph_facts(built) | {"output": str(path)})
 
 
 def signatures(
@@ -59,7 +55,7 @@ def signatures(
     output: Output,
     kernel: KernelChoice,
     choice: BuiltGraph,
-    run: Running,
+    threads: Threads,
     target: Annotated[str, _ROWS_OUT],
     nodes: Annotated[
         str | None, typer.Option(help="Start nodes with commas between them, such as 0,5,7; all by default.")
@@ -71,6 +67,7 @@ def signatures(
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Such as n_walks=10000; repeatable.")
     ] = None,
     asymmetric: Annotated[bool, typer.Option("--asymmetric", help="Rows of the kernel itself.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of walks and counts: the same seed gives the same bits.")] = 0,
 ) -> None:
     """Compute signatures: rows whose inner products are the kernel of the graph.
 
@@ -79,38 +76,49 @@ def signatures(
     manifoldrf signatures graph.safetensors -o rows.npy --tau 20 --teacher walks --teacher-options n_walks=1000
     """
     from manifoldrf import compute_signatures
-    from manifoldrf._arrays.reading import check_array_path
     from manifoldrf._arrays.writing import write_matrix
-    from manifoldrf._validation import reject
+    from manifoldrf._files import check_output
+    from manifoldrf._validation import check_indices
 
     start = time.perf_counter()
     with usage():
-        path = check_array_path(target, "--output", inputs=[source])
-        wanted = kernel.build()
-        if wanted is None:
-            reject("--kernel", "given, or --t, or --tau", "none")
+        path = check_output(target, "--output", ARRAYS, [source])
+        wanted = _wanted(kernel)
         starts = None if nodes is None else parse(nodes, tuple[int, ...], "--nodes")
-        options = read_options(teacher_options, "--teacher-options") or {}
-    space = read_space(source)
+        options = _teacher_options(teacher, teacher_options)
+        threads.check()
     with notices(quiet=output.quiet), progress("signatures", quiet=output.silent) as report:
+        built = build_graph(choice, read_space(source), kernel.t, threads.n_jobs, shared_t=True)
         with usage():
-            built = build_graph(choice, space, kernel.t, run.n_jobs)
-        rows = compute_signatures(
-            built,
-            wanted,
-            starts,
-            teacher=teacher,
-            asymmetric=asymmetric,
-            seed=run.random_state,
-            n_jobs=run.n_jobs,
-            progress=report,
-            **options,
-        )
+            starts = starts if starts is None else check_indices(starts, "--nodes", built.n_nodes)
+        run: dict[str, Any] = {"teacher": teacher, "asymmetric": asymmetric, "seed": seed, "n_jobs": threads.n_jobs}
+        rows = compute_signatures(built, wanted, starts, progress=report, **run, **options)
     write_matrix(path, rows.rows)
-    facts = _signature_facts(rows) | {"seconds": time.perf_counter() - start, "saved": str(path)}
-    if output.as_json:
-        print_json(facts)
-    print_facts(rich.console.Console(quiet=output.silent), "signatures", facts)
+    facts = _signature_facts(rows) | {"seconds": time.perf_counter() - start, "output": str(path)}
+    show_facts(output, "signatures", facts)
+
+
+def _wanted(kernel: KernelChoice) -> Any:
+    """The kernel, which must be given."""
+    from manifoldrf._validation import reject
+
+    wanted = kernel.build()
+    if wanted is None:
+        reject("--kernel", "given, or --t, or --tau", "none")
+    return wanted
+
+
+def _teacher_options(teacher: str, texts: list[str] | None) -> dict[str, Any]:
+    """Options that the teacher has; which one "auto" takes is known later."""
+    from manifoldrf._validation import reject
+    from manifoldrf.signatures.options import make_options
+
+    options = read_options(texts, "--teacher-options") or {}
+    if options and teacher == "auto":
+        reject("--teacher-options", "left out with --teacher auto", options)
+    if teacher != "auto":
+        make_options(teacher, options)
+    return options
 
 
 def _graph_facts(graph: Any) -> dict[str, Any]:

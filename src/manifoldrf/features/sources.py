@@ -173,9 +173,10 @@ def thinned(source: Source, t: float, notes: dict[str, str]) -> tuple[Source, In
         return source, None
     sampling = source.sampling
     density = _THINNED_FOOTPRINT * (_THINNED_STEPS / (4 * np.pi * t)) ** (source.dim / 2)
-    enough = max(_FEWEST_NODES, int(density * sampling.volume))
-    if len(source.nodes) < _WORTH_THINNING * enough:
+    needed = max(float(_FEWEST_NODES), density * sampling.volume)  # infinite for a time next to nothing
+    if not len(source.nodes) >= _WORTH_THINNING * needed:
         return source, None
+    enough = int(needed)
     kept = thin(source.nodes, enough)
     notes["thinned"] = f"{enough} farthest of {len(source.nodes)} points: more are not needed for t = {t:.3g}"
     return Source(source.nodes[kept], source.dim, source.options, n_jobs=source.n_jobs), kept

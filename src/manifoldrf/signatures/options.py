@@ -7,6 +7,7 @@ from typing import Any
 from manifoldrf._validation import Interval, check_flag, check_integer, check_option, check_real, reject
 from manifoldrf.kernels._action import TOLERANCES
 
+_MOST_WALKS = 2**48  # counted in 64 bits, with room for their steps
 _BELOW_ONE = Interval(0.0, 1.0, high_open=True)
 _INSIDE = Interval(0.0, 1.0, low_open=True, high_open=True)
 
@@ -52,7 +53,7 @@ class WalkOptions:
     keep_lengths: bool = False
 
     def __post_init__(self) -> None:
-        check_integer(self.n_walks, "n_walks", 1)
+        check_integer(self.n_walks, "n_walks", 1, _MOST_WALKS)
         _settle_survival(self, 0.01, _INSIDE)
         check_option(self.transitions, "transitions", ("uniform", "weighted"))
         check_option(self.coupling, "coupling", ("independent", "antithetic", "repelling"))
@@ -76,7 +77,7 @@ class CountOptions:
     keep_lengths: bool = False
 
     def __post_init__(self) -> None:
-        check_integer(self.n_walks, "n_walks", 1)
+        check_integer(self.n_walks, "n_walks", 1, _MOST_WALKS)
         if self.survival is None:
             object.__setattr__(self, "survival", "geometric" if self.keep_lengths is True else "matched")
         _settle_survival(self, 0.0, _BELOW_ONE)

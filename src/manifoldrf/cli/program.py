@@ -1,6 +1,7 @@
 """The program: its commands, and what becomes of their errors."""
 
 import sys
+import warnings
 from typing import Annotated, Any
 
 import rich.console
@@ -8,6 +9,7 @@ import rich.text
 import typer
 
 import manifoldrf
+from manifoldrf.cli._console import note
 from manifoldrf.cli._groups import spread
 from manifoldrf.cli.experiments import demo, report, reproduce, results
 from manifoldrf.cli.facts import info
@@ -45,23 +47,41 @@ def _root(version: Annotated[bool, _VERSION] = False) -> None:
 _UsageError: Any = typer.BadParameter.__base__
 
 
-def main() -> None:
-    """Run the command line: exit code 1 and one sentence for an error; 2 for wrong usage, 130 for Ctrl-C."""
+def run() -> None:
+    """Run the program: exit code 1 and one sentence for an error; 2 for wrong usage, 130 for Ctrl-C."""
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    quiet = bool({"--quiet", "-q"} & set(arguments))
+    # For warnings outside the commands' own blocks: no place in the code is of use here.
+    warnings.showwarning = lambda message, *_: note(str(message), quiet=quiet)
     try:
         code = app(args=arguments or ["--help"], prog_name="manifoldrf", standalone_mode=False)
     except _UsageError as error:
+        if debug and error.__cause__ is not None:
+            raise
         _complain(f"{error.format_message()} See: {error.ctx.command_path} --help")
         raise SystemExit(error.exit_code) from None
-    except (OSError, ValueError, TypeError, MemoryError, ModuleNotFoundError) as error:
+    except Exception as error:
         if debug:
             raise
-        _complain(str(error) or type(error).__name__)
+        _complain(_sentence(error))
         raise SystemExit(1) from None
     raise SystemExit(code)
 
 
+# What the library says of wrong input; its texts are meant for users.
+_EXPECTED = (OSError, ValueError, TypeError, MemoryError, ModuleNotFoundError)
+
+
+def _sentence(error: Exception) -> str:
+    """An error in words."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, _EXPECTED):
+        return text
+    return f"An error that should not be: {type(error).__name__}: {text}. --debug shows where."
+
+
 def _complain(text: str) -> None:
     """One red sentence."""
-    rich.console.Console(stderr=True).print(rich.text.Text(" ".join(text.split()), style="red"), soft_wrap=True)
+    plain = " ".join(text.split()).replace("Value error, ", "")  # a word of typer's
+    rich.console.Console(stderr=True).print(rich.text.Text(plain, style="red"), soft_wrap=True)
