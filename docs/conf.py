@@ -2,11 +2,13 @@
 
 import inspect
 import re
+from pathlib import Path
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 
 import manifoldrf
+from manifoldrf import HeatKernel, ManifoldRandomFeatures, Torus, explore
 
 project = "manifoldrf"
 author = "The manifoldrf developers"
@@ -84,7 +86,27 @@ def write_display_math(writer, node):
     raise nodes.SkipNode
 
 
+# "../../examples/NAME.py", as seen from a page of the guide -> what comes before "examples", the name.
+EXAMPLE = re.compile(r"\((?P<up>(?:\.\./)*)\.\./examples/(?P<name>\w+)\.py\)")
+LIVE = '<a href="torus.html">A page to click on</a>: the torus of this example.'
+
+
+def link_to_the_gallery(app, name, source):
+    """Where pages are read as files they link to the examples; here, to their pages in the gallery."""
+    text = EXAMPLE.sub(r"(\g<up>gallery/\g<name>.rst)", source[0])
+    source[0] = text.replace("(../examples)", "(gallery/index.rst)").replace("<!-- live page -->", LIVE)
+
+
+def write_live_page(app, error):
+    """A page of the explorer beside the documentation."""
+    if error is None and app.builder.format == "html":
+        features = ManifoldRandomFeatures(HeatKernel(0.1), n_features=256, random_state=0).fit(Torus())
+        explore(features, Path(app.outdir) / "torus.html", title="Heat on a torus")
+
+
 def setup(app):
+    app.connect("source-read", link_to_the_gallery)
+    app.connect("build-finished", write_live_page)
     app.add_html_math_renderer("mathml", (write_inline_math, None), (write_display_math, None))
     app.connect("autodoc-skip-member", skip_requests)
     app.connect("autodoc-process-docstring", escape_bars, priority=400)  # napoleon runs at 500

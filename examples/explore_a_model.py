@@ -10,7 +10,7 @@ Here is the bunny inside the wheel of ``pymeshfix``, as a page, and as a picture
 
 import importlib.util
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import gettempdir
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -31,8 +31,8 @@ print(features.summary())
 # The page. With a path of your own instead of a temporary folder, open it in a browser. On the command line it is
 # ``manifoldrf fit`` and ``manifoldrf explore``.
 
-with TemporaryDirectory() as place:
-    page = explore(features, Path(place) / "bunny.html", title="The bunny")
+place = Path(gettempdir()) / "bunny.html"  # open it in a browser
+page = explore(features, place, title="The bunny")
 print(f"{page.n_points} points, {page.n_features} features, {page.n_bytes / 1e6:.2f} MB")
 print(f"the kernel in the page is within {page.error:.0e} of that of the model")
 

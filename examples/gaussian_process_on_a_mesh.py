@@ -2,11 +2,11 @@
 A Gaussian process on the bunny
 ===============================
 
-A function on a scanned surface is measured at 60 vertices, with noise. The Gaussian process on the surface gives
-the function everywhere, and says how far to trust it: its standard deviation is small near measurements, *along the
+A function on a scanned surface is measured at some 60 vertices, with noise. The Gaussian process gives the
+function everywhere, and says how far to trust it: its standard deviation is small near measurements, *along the
 surface*, and large where nothing was measured.
 
-Heat time, variance and noise are found by the marginal likelihood, from the 60 values alone. The bunny is the one
+Heat time, variance and noise are found by the marginal likelihood, from these values alone. The bunny is the one
 inside the wheel of ``pymeshfix``.
 """
 
@@ -25,7 +25,7 @@ from manifoldrf import ManifoldGaussianProcess, TriangleMesh, mesh_graph, thin
 (folder,) = importlib.util.find_spec("pymeshfix").submodule_search_locations
 bunny = TriangleMesh.load(Path(folder) / "examples" / "StanfordBunny.ply")
 vertices = np.asarray(bunny.vertices)  # up is z
-space = vertices[thin(vertices, 2500)]
+space = vertices[thin(vertices, 2500)]  # a cloud, for speed; space=bunny is the mesh itself
 
 # %%
 # The function to be found: waves in the distance along the edges from the tip of an ear.

@@ -1,4 +1,4 @@
-"""Colours of numbers, shared by the pictures, the explorer and the coloured mesh files."""
+"""Colours of numbers in the explorer and in coloured mesh files: those that the pictures have by name."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray

@@ -11,7 +11,6 @@ from command_line import invoke, main, words
 from manifoldrf import (
     CosineKernel,
     DiffusionKernel,
-    FarQueryWarning,
     GraphOptions,
     HeatKernel,
     ManifoldRandomFeatures,
@@ -251,7 +250,8 @@ class TestTransform:
             "transform", folder / "m.safetensors", tmp_path / "far.npy", "-o", tmp_path / "f.npy", "--chunk-size", 7
         )
         assert result.stderr.count("Note:") == 1
-        assert str(FarQueryWarning(5, 5, 50)) in words(result.stderr)
+        text = "Note: 5 of 50 points are away from the space, so their features fade; those of 5 are zero."
+        assert words(result.stderr) == text
 
     def test_an_error_in_the_middle_leaves_the_old_file(self, folder, monkeypatch, capsys, tmp_path):
         points = np.load(folder / "new.npy")
@@ -279,7 +279,7 @@ class TestTransform:
     def test_a_file_that_is_no_model_is_one_sentence(self, folder, monkeypatch, capsys, tmp_path):
         arguments = (folder / "new.npy", folder / "new.npy", "-o", tmp_path / "f.npy")
         assert main(monkeypatch, "transform", *arguments) == 1
-        assert "cannot be loaded" in capsys.readouterr().err
+        assert "`MODEL` must be a .safetensors file that `manifoldrf fit` wrote." in capsys.readouterr().err
 
     def test_a_kernel_of_two_sides_asks_for_one(self, folder, tmp_path):
         model = tmp_path / "m.safetensors"

@@ -1,6 +1,7 @@
 """The explorer in a real browser: it draws, answers clicks and keys, and shows Python's numbers."""
 
 import io
+import itertools
 import re
 import shutil
 
@@ -203,9 +204,111 @@ def test_fewer_features_have_raised_weights(visit, features):
     for _ in range(60):
         page.keyboard.press("ArrowLeft")
     fewer = state(page)["features"]
-    assert 1 < fewer < 300
+    assert 1 < fewer < 200
     assert f"{fewer} of 300" in page.inner_text("#features-text")
     assert f"those of the first {fewer} are multiplied by" in page.inner_text("#features-note")
+
+
+def test_every_arrow_moves_the_slider_of_features(visit):
+    """From both ends, and from a number that a link has set between two places."""
+    page = visit()
+    page.locator("#features").focus()
+    for key, end, sign in (("End", 300, -1), ("Home", 1, 1)):
+        page.keyboard.press(key)
+        numbers = [state(page)["features"]]
+        assert numbers == [end]
+        for _ in range(30):
+            page.keyboard.press("ArrowLeft" if sign < 0 else "ArrowRight")
+            numbers.append(state(page)["features"])
+        assert (sign * np.diff(numbers) >= 1).all()
+    for key, sign in (("ArrowLeft", -1), ("ArrowRight", 1)):
+        visit("#m=251").locator("#features").focus()
+        page.keyboard.press(key)
+        assert sign * (state(page)["features"] - 251) > 0
+
+
+def test_nothing_shines_through_a_closed_cloud(visit):
+    """The kernel of a point on the far side is dark there only, and the near side hides it in a large window."""
+    size = {"width": 1600, "height": 1000}
+    page = visit("#anchors=0", **size)
+    ids = page.evaluate("explorer.ids")
+    depths = [place["depth"] for place in page.evaluate("ids => ids.map(id => explorer.onScreen(id))", ids)]
+    dark = []
+    for point in (ids[int(np.argmax(depths))], ids[int(np.argmin(depths))]):
+        visit(f"#p={point}&anchors=0", **size)
+        seen = picture(page)
+        place = page.evaluate("id => explorer.onScreen(id)", point)
+        rows, columns = np.indices(seen.shape[:2])
+        ring = np.hypot(rows - place["y"], columns - place["x"]) < 20  # it shines through, as it should
+        dark.append(np.sum((seen.sum(axis=2) < 250) & ~ring))
+    assert dark[0] == 0
+    assert dark[1] > 2000
+
+
+TICKS = """() => {
+  const boxes = [...document.querySelectorAll('#ticks span')].map((tick) => tick.getBoundingClientRect());
+  return [boxes.map((box) => [box.left, box.right]), innerWidth];
+}"""
+
+
+@pytest.mark.parametrize("width", [320, 800])
+def test_ticks_do_not_overprint(visit, width):
+    for layer in ("kernel", "difference"):
+        for colours in ("log=0", "log=1&decades=1", "log=1"):
+            boxes, wide = visit(f"#p=77&layer={layer}&{colours}", width=width, height=520).evaluate(TICKS)
+            assert len(boxes) >= 2
+            assert all(box[0] >= 0 and box[1] <= wide for box in boxes)
+            ends = sorted(boxes)
+            assert all(a[1] + 4 < b[0] for a, b in itertools.pairwise(ends)), (layer, colours)
+
+
+def test_logarithmic_colours_end_where_the_numbers_do(visit):
+    page = visit("#log=1&decades=8")
+    assert state(page)["decades"] == 4
+    assert page.get_attribute("#decades", "max") == "4"
+    assert "hold 4 decades" in page.inner_text("#decades-note")
+    assert "logarithmic over 4 decades" in page.get_attribute("#gradient", "aria-label")
+
+
+def test_an_empty_number_changes_nothing(visit):
+    page = visit("#p=77")
+    for text, expected in (("", 77), ("33", 33), ("99999", 1499)):
+        page.locator("#point").fill(text)
+        page.keyboard.press("Enter")
+        page.keyboard.press("Tab")
+        assert state(page)["point"] == expected
+        assert page.input_value("#point") == str(expected)
+
+
+def test_letters_are_keys_only_where_nothing_else_has_the_focus(visit):
+    page = visit()
+    first = state(page)
+    for control in ("#features", "#log", "#point", "#theme", 'input[value="kernel"]'):
+        page.locator(control).focus()
+        for key in "nl":
+            page.keyboard.press(key)
+    page.locator("#canvas").focus()
+    page.keyboard.press("e")  # a cloud has no edges
+    assert state(page) == first
+    assert not page.locator("label.edges").is_visible()
+
+
+def test_a_screen_reader_hears_what_is_new_and_nothing_else(visit):
+    page = visit()
+    page.evaluate(
+        "window.changes = 0; new MutationObserver(list => { changes += list.length; })"
+        ".observe(document.getElementById('selected'), { childList: true, characterData: true, subtree: true })"
+    )
+    page.locator("#canvas").focus()
+    page.keyboard.press("l")
+    page.keyboard.press("a")
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("changes") == 0
+    page.keyboard.press("n")
+    assert page.evaluate("changes") > 0
+    page.locator("#link").click()
+    until(page, "['Copied', 'In the address bar'].includes(document.getElementById('said').textContent)")
+    assert page.get_attribute("#features-text", "aria-live") == "off"
 
 
 def test_the_value_under_the_cursor_is_shown(visit):
@@ -288,8 +391,16 @@ def test_links_without_sense_are_passed_over(visit):
         "#p=-1&m=1e9&view=1,2",
         "#%E0%A4%A&view=NaN",
         "#view=0,0,0,0,1,0,0",
+        "#view=1e308,1e308,1e308,1e308,1e308,1e308,1e308",
+        "#view=0,0,0,1,-5,0,0",
+        "#edges=1",
     ):
         assert state(visit(fragment)) == first
+    page = visit("#view=1e308,1e308,1e308,1e308,1e308,1e308,1e308")
+    page.locator("#canvas").focus()
+    page.keyboard.press("ArrowLeft")
+    turned = [float(part) for part in state(page)["hash"].split("view=")[1].split(",")]
+    assert np.linalg.norm(turned[:4]) == pytest.approx(1, abs=1e-3)
 
 
 def test_a_phone_needs_no_sideways_scrolling(visit):
@@ -312,8 +423,11 @@ def test_dark_follows_the_system_and_the_button(visit):
     light, dark = visit(), visit(color_scheme="dark")
     corner = [picture(page)[5, 5].sum() for page in (light, dark)]
     assert corner[0] > 600 > 250 > corner[1]
+    names = [(page.inner_text("#theme"), page.get_attribute("#theme", "aria-pressed")) for page in (light, dark)]
+    assert names == [("Dark", "false"), ("Dark", "true")]
     dark.locator("#theme").click()
     assert picture(dark)[5, 5].sum() == corner[0]
+    assert dark.get_attribute("#theme", "aria-pressed") == "false"
     dark.locator("#theme").click()
     assert picture(dark)[5, 5].sum() == corner[1]
 

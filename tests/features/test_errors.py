@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from oracles import relative_error, sphere_mesh
+from scipy.spatial import ConvexHull
 
 from manifoldrf import (
     DiffusionKernel,
@@ -16,6 +17,7 @@ from manifoldrf import (
     ManifoldRandomFeatures,
     MaternKernel,
     Sphere,
+    TriangleMesh,
 )
 from manifoldrf.features import fitting
 
@@ -62,6 +64,19 @@ def test_the_estimate_in_the_graph_clock_is_within_a_factor_of_two():
 def test_the_estimate_on_random_points_is_within_a_factor_of_three(n, seed):
     model = features().fit(Sphere().sample(n, seed=seed))
     assert 1 / 3 < float(model.error_) / relative_error(model.kernel(NEW), EXACT) < 3
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of all kinds, and rightly
+@pytest.mark.parametrize("t", [1e-3, 3e-4, 1e-4])
+@pytest.mark.parametrize("kind", ["mesh", "cloud"])
+def test_a_kernel_narrower_than_the_nodes_are_apart_is_never_called_good(kind, t):
+    """Heat that reaches no neighbour looks the same on every graph; graphs were compared, and said to be right."""
+    nodes = Sphere().grid(1000)
+    space = TriangleMesh(nodes, ConvexHull(nodes).simplices) if kind == "mesh" else nodes
+    model = features(HeatKernel(t), n_features="all").fit(space)
+    true = relative_error(model.kernel(NEW), Sphere().heat_kernel(NEW, NEW, t))
+    assert true > 0.3
+    assert float(model.error_) > 0.7 * true
 
 
 def test_parts_of_the_error():

@@ -257,7 +257,7 @@ def test_numbers_of_every_kind_are_kept_as_floats(number):
     "kernel", [DiffusionKernel(1e6), RegularizedLaplacianKernel(1e4), RandomWalkKernel(2.0, 0.5)], ids=str
 )
 def test_series_that_are_too_long_are_refused_with_a_remedy(kernel):
-    with pytest.raises(ValueError, match=r"needs more than 1048576 terms for `tol` = 1e-10\. Take a larger `tol`"):
+    with pytest.raises(ValueError, match=r"within 1048576 terms for `tol` = 1e-10\. Take a larger `tol`"):
         kernel.truncation()
 
 

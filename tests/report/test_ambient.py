@@ -1,11 +1,11 @@
 """The figure of ambient features is drawn from the record alone."""
 
+import numpy as np
 import pytest
 
 from manifoldrf.experiments.ambient import PAPER, PAPER_COLUMNS
 from manifoldrf.experiments.record import Record
 from manifoldrf.report import ambient
-from manifoldrf.report._style import fitted_exponent
 from manifoldrf.report.ambient import draw_ambient
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
@@ -87,4 +87,5 @@ def test_the_guide_has_the_slope_of_independent_draws(drawn):
     for axes in drawn(_record()).axes:
         guide = next(line for line in axes.get_lines() if line.get_label().startswith("slope"))
         x, y = guide.get_data()
-        assert fitted_exponent(x, y) == pytest.approx(-0.5)
+        assert len(x) > 1
+        np.testing.assert_allclose(np.diff(np.log(y)) / np.diff(np.log(x)), -0.5)

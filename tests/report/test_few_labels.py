@@ -80,4 +80,5 @@ def test_the_legend_stands_beside_the_panels_and_names_each_method_once(drawn, f
     legend = figure.legends[0].get_window_extent()
     assert not any(legend.overlaps(axes.get_window_extent()) for axes in figure.axes)
     names = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert names == list(METHODS if function is draw_accuracy else METHODS[:2])
+    first, *others = METHODS if function is draw_accuracy else METHODS[:2]
+    assert names == [first, f"{first}, ± standard deviation", *others]

@@ -40,7 +40,7 @@ def _teachers():
         {"surface": surface, "estimator": name, "steps": steps, "error": 1 / steps**power}
         for surface in ("sphere", "mobius")
         for name, power in (("walks", 0.5), ("counts", 1.0))
-        for steps in (1e3, 1e4)
+        for steps in (1e3, 1e4, 1e5)
     ]
     return Record("teachers", {"tau": 20.0, "n_nodes": 100}, {"budgets": rows}, 1.0)
 
@@ -69,6 +69,12 @@ def test_convergence_of_graphs_has_both_lines_with_exponents(keep_figures, tmp_p
     np.testing.assert_allclose(lines[1].get_ydata(), [9 / n**2 for n in (100, 400, 1600)])
     assert [line.get_label().split("propto")[1] for line in lines] == [" N^{-1.00}$", " N^{-2.00}$"]
     assert figure.axes[0].get_xscale() == figure.axes[0].get_yscale() == "log"
+
+
+def test_two_numbers_of_nodes_have_lines_and_no_exponents(keep_figures):
+    lines = keep_figures(figures, draw_graph_convergence)(_convergence(100, 400)).axes[0].get_lines()
+    assert [len(line.get_xdata()) for line in lines] == [2, 2]
+    assert not any("propto" in line.get_label() for line in lines)
 
 
 def test_one_number_of_nodes_is_no_convergence(tmp_path):

@@ -1,5 +1,7 @@
 """Figures of fields on meshes: drawn from the record alone, every method in its place."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from matplotlib import pyplot
@@ -23,7 +25,7 @@ def record():
     scaling = [
         {"vertices": n, "method": method, "prepare_s": 1e-4 * n, "interpolate_s": 1e-6 * n, "how": "measured"}
         for method in METHODS
-        for n in (1000, 4000)
+        for n in (1000, 2000, 4000)
     ]
     far = {"vertices": 16_000, "method": METHODS[3], "prepare_s": 9.0, "interpolate_s": 0.5, "how": "extrapolated"}
     summary = [
@@ -79,6 +81,26 @@ def test_extrapolated_times_are_hollow_and_exponents_are_named(record, kept, tmp
     np.testing.assert_array_equal(hollow[0].get_xdata(), [4000, 16_000])
     assert "full kernel, dense  $\\propto n^{1.00}$" in [line.get_label() for line in lines]
     assert "RFF 1024" in [line.get_label() for line in kept[0].axes[1].get_lines()]  # no exponent, no text
+
+
+def test_exponents_are_left_out_where_too_little_was_measured_or_times_level_off(record, kept, tmp_path):
+    rows = record.tables["scaling"]
+    few = [row for row in rows if (row["method"], row["vertices"]) != (METHODS[3], 2000)]
+    flat = [row for row in few if row["method"] == METHODS[2]]
+    level = [row | {"prepare_s": 1.0 if row["vertices"] == 1000 else 9.0} for row in flat]
+    others = [row for row in few if row["method"] != METHODS[2]]
+    draw_times(dataclasses.replace(record, tables=record.tables | {"scaling": others + level}), tmp_path / "a.png")
+    labels = [line.get_label() for line in kept[0].axes[0].get_lines() if not line.get_label().startswith("_")]
+    law = "  $\\propto n^{1.00}$"
+    assert labels == [METHODS[0] + law, METHODS[1] + law, METHODS[3], METHODS[2]]
+
+
+def test_tau_is_a_symbol(record, kept, tmp_path):
+    scaling = record.tables["scaling"]
+    rows = [row | {"method": row["method"].replace("weights", "weights, tau = 20")} for row in scaling]
+    draw_times(dataclasses.replace(record, tables=record.tables | {"scaling": rows}), tmp_path / "a.png")
+    labels = [line.get_label() for line in kept[0].axes[0].get_lines()]
+    assert "exact kernel, Gaussian weights, $\\tau$ = 20" in labels
 
 
 def test_times_of_epochs_that_were_not_run_are_hollow_in_the_preparation_only(record, kept, tmp_path):

@@ -1,5 +1,6 @@
 """All figures have one look, and the same record gives the same bytes in every format."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -88,7 +89,14 @@ def test_no_two_methods_look_alike():
 def test_fitted_exponents_are_exact_for_power_laws_and_least_squares_for_others():
     x = [10.0, 100.0, 1000.0]
     assert fitted_exponent(x, [3 * v**-1.5 for v in x]) == pytest.approx(-1.5)
-    assert fitted_exponent(x, [1.0, 10.0, 10.0]) == pytest.approx(0.5)  # of (0, 1, 1) over (1, 2, 3), by hand
+    # Slope of (0, 1, 1) over (1, 2, 3) by hand; of 1.5 rather than 10, or the residual would be too large.
+    assert fitted_exponent(x, [1.0, 1.5, 1.5]) == pytest.approx(0.5 * math.log10(1.5))
+
+
+def test_two_places_and_lines_that_level_off_have_no_exponent():
+    assert fitted_exponent([10.0, 100.0], [1.0, 0.1]) is None
+    assert fitted_exponent([10.0, 10.0, 100.0], [1.0, 1.0, 0.1]) is None
+    assert fitted_exponent([10.0, 100.0, 1000.0], [1.0, 0.01, 0.01]) is None
 
 
 def test_ticks_that_would_touch_have_no_text_and_the_largest_has():

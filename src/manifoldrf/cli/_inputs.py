@@ -61,9 +61,11 @@ def read_saved(path: str, kind: type, name: str) -> Any:
     from manifoldrf._files import existing_file
     from manifoldrf._validation import reject
 
+    command = "graph" if kind.__name__ == "Graph" else "fit"
+    if Path(path).suffix.lower() not in MODEL:
+        reject(name, f"a .safetensors file that `manifoldrf {command}` wrote", path)
     model = load(existing_file(path, name))
     if not isinstance(model, kind):
-        command = "graph" if kind.__name__ == "Graph" else "fit"
         reject(name, f"a file that `manifoldrf {command}` wrote", f"{path}, with a {type(model).__name__}")
     return model
 

@@ -134,15 +134,21 @@ def _write_picture(path: Path, space: Any, points: Any, values: Any) -> None:
         write_cloud_ply(path, flat, colours)
 
 
+def _best_of_each(tried: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The best row of each method among those with the most folds: others were not judged on all known vertices."""
+    best: dict[str, dict[str, Any]] = {}
+    for row in sorted(tried, key=lambda row: (-row["folds"], row["error"])):
+        best.setdefault(row["method"], row)
+    return sorted(best.values(), key=lambda row: row["error"])
+
+
 def _say(model: Any, saved: list[Path], output: Output) -> None:
     """The method, what else was tried, and where the result is."""
     chosen = {"method": model.method_, "tau": model.tau_, "noise": model.noise_}
     if model.cv_:
-        best: dict[str, dict[str, Any]] = {}
-        for row in sorted(model.cv_, key=lambda row: row["error"]):
-            best.setdefault(row["method"], row)
-        console = rich.console.Console(quiet=output.silent)
-        print_table(console, "error at known vertices left out, best of each method", list(best.values()))
+        what = "1 - mean cosine" if model.normalize else "mean squared error over the variance"
+        title = f"{what}, at known vertices left out in turn; the best of each method"
+        print_table(rich.console.Console(quiet=output.silent), title, _best_of_each(model.cv_))
     settings = ", ".join(f"{name} {value:.3g}" for name, value in chosen.items() if isinstance(value, float))
     files = [str(path) for path in saved]
     text = f"Method: {model.method_}" + (f" ({settings})" if settings else "") + "\nSaved: " + ", ".join(files)

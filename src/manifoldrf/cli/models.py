@@ -56,7 +56,9 @@ def fit(
 ) -> None:
     """Fit features to a mesh, to points or to a graph, and save them.
 
-    Examples: manifoldrf fit bunny.ply -o bunny.safetensors --t 2e-5
+    --t is in units of length squared: features of size l want t = l^2 / 2. Without it a time is chosen.
+
+    Examples: manifoldrf fit bunny.ply -o bunny.safetensors
 
     manifoldrf fit points.csv -o model.safetensors --n-features 512 --random-state 1
     """
@@ -250,7 +252,8 @@ class _Far:
         note(*self._others, quiet=quiet)
         if self._counts:
             fading, gone = (sum(parts) for parts in zip(*self._counts, strict=True))
-            note(str(FarQueryWarning(fading, gone, self._n_points)), quiet=quiet)
+            text, _, _ = str(FarQueryWarning(fading, gone, self._n_points)).partition(" `distance_to_space`")
+            note(text, quiet=quiet)  # the rest is for those who have the model in Python
 
 
 def _is_given(context: typer.Context, parameter: str) -> bool:

@@ -1,6 +1,6 @@
 """The explorer: one HTML file with a model in it."""
 
-import html
+import functools
 import json
 import re
 from dataclasses import dataclass
@@ -14,15 +14,28 @@ from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._colours import DIVERGING, SEQUENTIAL
 from manifoldrf._files import as_path, atomic_path
+from manifoldrf._plain_text import escaped
 from manifoldrf._validation import check_integer, reject
-from manifoldrf.explorer._contents import PROBES, Contents, Plan, contents_of
+from manifoldrf.explorer._contents import (
+    WORST,
+    Contents,
+    KernelError,
+    Plan,
+    contents_of,
+    fewest_features,
+    kernel_error,
+)
 from manifoldrf.explorer._fields import NO_DIFFERENCE, Fields, fields_of
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
+from manifoldrf.kernels.abstract_kernel import ScaledKernel
 
 __all__ = ["ExplorerPage", "explore"]
 
 # Where a click is still answered at once and pages of surfaces are about 5 MB.
 _POINTS_BY_DEFAULT = 20_000
+# Of logarithmic colours, by bits: 65,535 and 255 whole numbers span 4.8 and 2.4, less with a sign.
+_DECADES = {16: 4, 8: 2}
+_DECADES_OF_SMALL = 3  # of exact values that are a field less a small difference of 8 bits, 4e-4 of the field
 _SCRIPTS = ("matrix", "data", "colours", "camera", "scene", "picking", "state", "interface", "pointer", "main")
 
 
@@ -71,7 +84,9 @@ class ExplorerPage:
     left_out: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        size = f"{self.n_points} points, {self.n_features} features, {self.n_bytes / 1e6:.2f} MB"
+        size = (
+            f"{_count(self.n_points, 'point')}, {_count(self.n_features, 'feature')}, {self.n_bytes / 1e6:.2f} MB"
+        )
         return " ".join([f"{self.path}: {size}, kernel within {self.error:.1g}.", *self.left_out])
 
 
@@ -89,7 +104,8 @@ def explore(
     A click on a point x shows K(x, .) over the whole space, computed in the browser from the features in the file;
     and, for the anchor next to x, the feature g, its exact signature and their difference. Features are rounded to
     16 bits. A model too large for ``max_bytes`` is thinned: fewer points (not below 4000), then 8 bits, then exact
-    signatures of fewer anchors, then fewer points still, then fewer features; the page says so.
+    signatures of fewer anchors, then fewer points still, then fewer features; the page says so. Nothing is written
+    where the kernel of the page would be off by more than 0.2 of its largest value.
 
     Parameters
     ----------
@@ -105,7 +121,7 @@ def explore(
     n_points : int or "auto", default="auto"
         Most points that are drawn: farthest points, if there are more. "auto" is 20,000.
     max_bytes : int, default=8_000_000
-        Largest size of the file.
+        Largest size of the file. An error says how large it must be, where nothing true fits.
 
     Returns
     -------
@@ -130,13 +146,11 @@ def explore(
     limit = check_integer(max_bytes, "max_bytes", 1)
     most = _POINTS_BY_DEFAULT if n_points == "auto" else check_integer(n_points, "n_points", 2)
     fields = fields_of(features, surface, most)
-    contents, left_out, text = _page_within(features, fields, title, limit)
+    plan, error, text = _page_within(features, fields, title, limit)
     with atomic_path(target) as temporary:
         temporary.write_bytes(text)
-    plan = contents.plan
-    return ExplorerPage(
-        target, len(text), plan.n_points, plan.n_features, plan.n_exact, plan.bits, contents.error, left_out
-    )
+    size = (plan.n_points, plan.n_features, plan.n_exact, plan.bits)
+    return ExplorerPage(target, len(text), *size, error.largest, _left_out(fields, plan))
 
 
 def _check_features(features: Any) -> None:
@@ -150,17 +164,21 @@ def _check_features(features: Any) -> None:
 
 def _page_within(
     features: ManifoldRandomFeatures, fields: Fields, title: str, limit: int
-) -> tuple[Contents, tuple[str, ...], bytes]:
+) -> tuple[Plan, KernelError, bytes]:
     """The fullest page that is not too large."""
     n, m = fields.values.shape
     plan = Plan(n, m, 16, 0 if fields.difference is None else m)
+    fewest = functools.cache(lambda: fewest_features(fields))
+    unknown = KernelError(0.00012345, 0, n)  # as long as any
     while True:
         contents = contents_of(fields, plan)
-        left_out = _left_out(fields, plan)
-        text = _html(features, fields, contents, title, left_out).encode("utf-8")
-        if len(text) <= limit:
-            return contents, left_out, text
-        plan = plan.smaller(len(text), limit)
+        size = len(_html(features, fields, contents, unknown, title).encode("utf-8"))
+        if size <= limit:
+            error = kernel_error(fields, plan)
+            if error.largest <= WORST:
+                return plan, error, _html(features, fields, contents, error, title).encode("utf-8")
+            size = limit + 1  # small enough, but nothing true is in it
+        plan = plan.smaller(size, limit, fewest)
 
 
 def _left_out(fields: Fields, plan: Plan) -> tuple[str, ...]:
@@ -181,11 +199,12 @@ def _left_out(fields: Fields, plan: Plan) -> tuple[str, ...]:
 
 
 def _html(
-    features: ManifoldRandomFeatures, fields: Fields, contents: Contents, title: str, left_out: tuple[str, ...]
+    features: ManifoldRandomFeatures, fields: Fields, contents: Contents, error: KernelError, title: str
 ) -> str:
     """The page as a text; the same model gives the same bytes."""
-    data, table = contents.packed()
+    data, table = contents.packed
     view = contents.view
+    said = _error_text(contents, error)
     meta = {
         "arrays": table,
         "total": fields.total,
@@ -197,20 +216,21 @@ def _html(
         "origin": view.origin,
         "dimensions": min(features.graph_.positions.shape[1], 3),
         "projected": view.projects,
-        "perVolume": features.map_.space.clock == "manifold",
+        "unit": _unit(features),
+        "decades": _decades(contents),
         "sequential": SEQUENTIAL.round(4).tolist(),
         "diverging": DIVERGING.round(4).tolist(),
     }
     assets = files("manifoldrf.explorer") / "assets"
     scripts = [(assets / f"{name}.js").read_text("utf-8") for name in _SCRIPTS]
     return Template((assets / "page.html").read_text("utf-8")).substitute(
-        title=html.escape(title),
+        title=escaped(title),
         style=(assets / "page.css").read_text("utf-8"),
         script="(() => {\n'use strict';\n" + "\n".join(scripts) + "})();",
-        kernel=html.escape(_summary(features)[0][1]),
-        notice=_notice(view.share if view.projects else None, left_out),
-        error=html.escape(_error_text(contents)),
-        facts=_facts(_summary(features) + _page_facts(contents)),
+        kernel=escaped(_summary(features)[0][1]),
+        notice=_notice(view.share if view.projects else None, _left_out(fields, contents.plan)),
+        error=escaped(said),
+        facts=_facts(_summary(features) + _page_facts(contents.plan, said)),
         meta=json.dumps(meta, separators=(",", ":")).replace("<", "\\u003c"),
         data=data,
     )
@@ -222,27 +242,45 @@ def _summary(features: ManifoldRandomFeatures) -> list[tuple[str, str]]:
     return [(pair[0], pair[1]) for pair in pairs if len(pair) == 2]
 
 
-def _page_facts(contents: Contents) -> list[tuple[str, str]]:
-    plan = contents.plan
+def _unit(features: ManifoldRandomFeatures) -> str:
+    """What the numbers stand for; nothing where a factor, of the user's or of a chosen kernel, has changed it."""
+    if features.map_.space.clock == "graph":
+        return "of the graph"
+    return "" if isinstance(features.kernel_, ScaledKernel) else "per unit of volume"
+
+
+def _decades(contents: Contents) -> dict[str, int]:
+    """Decades of logarithmic colours that the numbers of each layer hold."""
+    whole = _DECADES[contents.plan.bits]
+    apart = whole if "differenceHigh" in contents.arrays else _DECADES[8]
+    exact = min(whole, _DECADES_OF_SMALL) if apart < whole else whole
+    return {"kernel": whole, "feature": whole, "exact": exact, "difference": apart}
+
+
+def _page_facts(plan: Plan, error: str) -> list[tuple[str, str]]:
     return [
         ("points drawn", str(plan.n_points)),
         ("features in this page", f"{plan.n_features}, rounded to {plan.bits} bits"),
-        ("exact signatures", f"of {plan.n_exact} anchors" if plan.n_exact else "not in this page"),
-        ("error of this page", f"{_error_text(contents)} Measured from {PROBES} points to all."),
+        ("exact signatures", f"of {_count(plan.n_exact, 'anchor')}" if plan.n_exact else "not in this page"),
+        ("error of this page", error),
     ]
 
 
-def _error_text(contents: Contents) -> str:
+def _error_text(contents: Contents, error: KernelError) -> str:
     """How far the numbers of the page are from the model's."""
     fewer = " and fewer features" if contents.share != 1 else ""
-    return f"By rounding{fewer}, K is off by at most {contents.error:.2g} of the model's largest value."
+    return f"By rounding{fewer}, K is off by {error}."
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + "s" * (number != 1)
 
 
 def _facts(pairs: list[tuple[str, str]]) -> str:
-    return "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in pairs)
+    return "".join(f"<dt>{escaped(name)}</dt><dd>{escaped(text)}</dd>" for name, text in pairs)
 
 
 def _notice(share: float | None, left_out: tuple[str, ...]) -> str:
     """What a reader must know before believing the picture."""
     axes = [] if share is None else [f"Drawn along the first three principal axes: {share:.0%} of the variance."]
-    return html.escape(" ".join([*axes, *left_out]))
+    return escaped(" ".join([*axes, *left_out]))

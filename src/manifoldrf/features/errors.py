@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.spatial.distance import cdist
 
 from manifoldrf._random import Streams
 from manifoldrf._validation import FloatArray, IntArray
@@ -28,6 +29,8 @@ _PROBES = 200  # nodes at which graphs are compared
 # Change of the kernel with half as many steps over the error of the kernel itself: 1.2 to 3.2 on sphere, ellipsoid,
 # torus and Mobius strip, even and random, with 4000 nodes. (Where the boundary of a cloud had to be guessed, .4.)
 _CHANGE_OVER_ERROR = 1.8
+_RESOLVED = 4.0  # nodes under a kernel that a graph can follow
+_DENSE_HEAT = 10_000_000  # entries of rows whose spread is measured: 80 MB
 _FEWEST_TO_HALVE = 4  # steps; two are compared with four, whose change is about the error
 
 
@@ -187,7 +190,36 @@ def graph_error(space: Space, streams: Streams, n_jobs: int) -> float | None:
     probes = rng.choice(usable, min(len(usable), _PROBES), replace=False)
     here, there = (_heat_kernel(kernel, g, m, probes, n_jobs) for g, m in _measured(space, other))
     change = relative_error(there, here)
-    return change / _CHANGE_OVER_ERROR if (graph.n_steps or 0) >= _FEWEST_TO_HALVE else change
+    change = change / _CHANGE_OVER_ERROR if (graph.n_steps or 0) >= _FEWEST_TO_HALVE else change
+    return max(change, _missing_heat(space, kernel, probes, n_jobs))
+
+
+def _missing_heat(space: Space, kernel: HeatKernel, probes: IntArray, n_jobs: int) -> float:
+    """How much less heat spreads than in flat space, where nodes are too sparse for the kernel.
+
+    Two graphs whose steps reach no neighbours agree with each other, and are both wrong: the heat of a node stays
+    there. On a kernel of several nodes curvature may hold heat back, and nothing is said.
+    """
+    graph, setting = space.graph, space.setting
+    n_nodes = (4 * np.pi * kernel.t) ** (setting.dim / 2) / (space.unit * setting.measure[probes])
+    lost = probes[n_nodes < _RESOLVED]
+    if not len(lost):
+        return 0.0
+    some = lost[: max(1, _DENSE_HEAT // graph.n_nodes)]
+    roots = np.sqrt(setting.measure / setting.measure[some][:, None])  # rows of the kernel become shares of heat
+    shares = kernel.matrix(graph, some, n_jobs=n_jobs) * roots  # (s, N)
+    gaps = _distances(graph, some)
+    spread = (shares * gaps**2).sum(axis=1) / (2 * setting.dim * kernel.t)
+    short = np.clip(1 - spread, 0.0, 1.0)
+    return float(np.sqrt(np.mean(short**2) * len(lost) / len(probes)))
+
+
+def _distances(graph: Graph, nodes: IntArray) -> FloatArray:
+    """Distances of some nodes to all, in a straight line or along the metric."""
+    points = graph.positions
+    if graph.metric is not None:
+        return np.asarray(graph.metric.distance(points[nodes], points))
+    return np.asarray(cdist(points[nodes], points))
 
 
 def _measured(space: Space, other: Graph) -> tuple[tuple[Graph, FloatArray], tuple[Graph, FloatArray]]:

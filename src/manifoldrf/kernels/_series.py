@@ -47,8 +47,9 @@ def truncation_of(kernel: Any, tol: float, radius: float) -> int:
     n = count_terms(kernel.coefficients, tol, radius, kernel._value_at(radius), most)
     if n is None:
         raise ValueError(
-            f"The series of {kernel} needs more than {most} terms for `tol` = {tol:g}. Take a larger `tol` or a "
-            "shorter length scale; kernel.apply needs no series where h has a closed form."
+            f"The series of {kernel} is not known to end within {most} terms for `tol` = {tol:g}. Take a larger "
+            "`tol` or a shorter length scale; kernel.apply needs no series where h has a closed form. A root "
+            "has more terms where the kernel supplies `_root`."
         )
     return n
 

@@ -8,6 +8,7 @@ from scipy.spatial import KDTree
 
 from manifoldrf._optional import require
 from manifoldrf._validation import FloatArray
+from manifoldrf.geometry._normals import neighbor_axes
 from manifoldrf.report._style import COLOURS, DIFFERENCES
 
 Limits = tuple[float, float]
@@ -58,7 +59,7 @@ def draw_field(
     shades = require("matplotlib.pyplot", "viz").get_cmap(colours)(colors.Normalize(*limits)(values))
     slant = np.abs(_normals(points, range(len(points))) @ view[:, 2])
     shades[:, :3] *= (0.72 + 0.28 * slant)[:, None]  # (n, 4)
-    width = _COVER * float(np.median(_distances(points, 7)[0][:, -1]))
+    width = _COVER * float(np.median(_gaps(points, 7)))
     flat = points @ view[:, :2]
     dots = collections.EllipseCollection(
         np.full(len(points), width), np.full(len(points), width), np.zeros(len(points)), units="xy",
@@ -122,16 +123,12 @@ def common_limits(fields: Sequence[FloatArray], colours: str = COLOURS) -> Limit
 
 
 def _normals(points: FloatArray, rows: Sequence[int]) -> FloatArray:
-    """Directions across the surface at some nodes, of either sign: least spread among neighbours; shape (n, 3)."""
-    _, places = _distances(points, _NEIGHBOURS, rows)
-    around = points[places] - points[places].mean(axis=1, keepdims=True)  # (n, k, 3)
-    _, axes = np.linalg.eigh(np.einsum("nki,nkj->nij", around, around))
-    normals: FloatArray = axes[:, :, 0]
+    """Directions across the surface at some nodes, of either sign; shape (n, 3)."""
+    normals: FloatArray = neighbor_axes(points, _NEIGHBOURS, np.asarray(rows))[1][:, :, 0]
     return normals
 
 
-def _distances(points: FloatArray, count: int, rows: Sequence[int] | None = None) -> tuple[FloatArray, Any]:
-    """Distances to the nearest nodes, itself included, and their places; shape (n, count) each."""
-    queries = points if rows is None else points[np.asarray(rows)]
-    found: tuple[FloatArray, Any] = KDTree(points).query(queries, min(count, len(points)))
+def _gaps(points: FloatArray, count: int) -> FloatArray:
+    """Distance of each node to the last of its nearest nodes, itself the first; shape (n,)."""
+    found: FloatArray = KDTree(points).query(points, min(count, len(points)))[0][:, -1]
     return found

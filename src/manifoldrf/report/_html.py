@@ -1,12 +1,12 @@
 """Blocks in HTML: one page that loads nothing, in light and dark, on paper and on a phone."""
 
 import functools
-import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import manifoldrf.report._blocks as _blocks
+from manifoldrf._plain_text import escaped
 from manifoldrf.report._html_style import STYLE
 
 _WORSE = "worse than the paper's"
@@ -17,10 +17,6 @@ _KEY = (
 )
 # A browser that obeys it loads nothing and runs nothing, whatever a record holds.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-# Control signs, halves of pairs that no file can hold, and signs that turn the direction of the text around them.
-_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
 _LONGEST_LINE = 42  # signs: the names of all methods fit
 
 
@@ -51,7 +47,7 @@ def html_page(blocks: Sequence[_blocks.Block], images: Mapping[str, Image], titl
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
-        f"<title>{_escape(title)}</title>",
+        f"<title>{escaped(title)}</title>",
         f"<style>{STYLE}</style>",
         "</head>",
         "<body>",
@@ -81,7 +77,7 @@ def _anchors(blocks: Sequence[_blocks.Block]) -> dict[int, str]:
 def _contents(blocks: Sequence[_blocks.Block], anchors: Mapping[int, str]) -> str:
     """Links to all headings of the second level."""
     links = [
-        f'<li><a href="#{anchors[place]}">{_escape(block.text)}</a></li>'
+        f'<li><a href="#{anchors[place]}">{escaped(block.text)}</a></li>'
         for place, block in enumerate(blocks)
         if isinstance(block, _blocks.Heading) and block.level == 2
     ]
@@ -100,7 +96,7 @@ def _sections(
                 yield from ["</section>"] * inside
                 yield f'<section aria-labelledby="{anchors[place]}">'
                 inside = True
-            yield f'<h{block.level} id="{anchors[place]}">{_escape(block.text)}</h{block.level}>'
+            yield f'<h{block.level} id="{anchors[place]}">{escaped(block.text)}</h{block.level}>'
         elif isinstance(block, _blocks.Picture):
             yield _figure(block, images[block.name])
         elif isinstance(block, _blocks.Table):
@@ -125,26 +121,26 @@ def _(block: _blocks.Paragraph) -> str:
 
 @_text.register
 def _(block: _blocks.Command) -> str:
-    return f'<pre tabindex="0"><code>{_escape(block.text)}</code></pre>'
+    return f'<pre tabindex="0"><code>{escaped(block.text)}</code></pre>'
 
 
 @_text.register
 def _(block: _blocks.Settings) -> str:
-    head = f"<summary>Took {_escape(block.took)}. Settings</summary>"
+    head = f"<summary>Took {escaped(block.took)}. Settings</summary>"
     return f"<details>\n{head}\n{_pairs(block.items)}\n</details>"
 
 
 @_text.register
 def _(block: _blocks.Origin) -> str:
-    names = _escape(", ".join(block.records))
-    commit = _escape(dict(block.facts).get("commit", "unknown"))
+    names = escaped(", ".join(block.records))
+    commit = escaped(dict(block.facts).get("commit", "unknown"))
     head = f"<summary><strong>{names}</strong>: commit {commit}</summary>"
     return f"<details>\n{head}\n{_pairs(block.facts)}\n</details>"
 
 
 def _pairs(items: Sequence[tuple[str, str]]) -> str:
     """Names and values."""
-    found = [f"<div><dt>{_escape(name)}</dt> <dd>{_escape(value)}</dd></div>" for name, value in items]
+    found = [f"<div><dt>{escaped(name)}</dt> <dd>{escaped(value)}</dd></div>" for name, value in items]
     return "<dl>\n" + "\n".join(found) + "\n</dl>"
 
 
@@ -152,14 +148,14 @@ def _table(block: _blocks.Table, label: str) -> str:
     """A table in a box of its own, which scrolls where the window is too narrow; its first row stays in view."""
     looks = [_look(column, [row[place] for row in block.rows]) for place, column in enumerate(block.columns)]
     named = zip(block.columns, looks, strict=True)
-    head = "".join(f'<th class="{look}" scope="col">{_escape(column.heading)}</th>' for column, look in named)
+    head = "".join(f'<th class="{look}" scope="col">{escaped(column.heading)}</th>' for column, look in named)
     body = (
         "<tr>" + "".join(_td(cell, look) for cell, look in zip(row, looks, strict=True)) + "</tr>"
         for row in block.rows
     )
     return "\n".join(
         [
-            f'<div class="table" role="region" tabindex="0" aria-label="{_escape(label)}">',
+            f'<div class="table" role="region" tabindex="0" aria-label="{escaped(label)}">',
             f"<table>\n<thead>\n<tr>{head}</tr>\n</thead>\n<tbody>",
             *body,
             "</tbody>\n</table>\n</div>",
@@ -175,26 +171,22 @@ def _look(column: _blocks.Column, cells: Sequence[_blocks.Cell]) -> str:
 
 
 def _td(cell: _blocks.Cell, look: str) -> str:
-    paper = f' <span class="paper">({_escape(cell.paper)})</span>' if cell.paper else ""
+    paper = f' <span class="paper">({escaped(cell.paper)})</span>' if cell.paper else ""
     mark, worse = (_MARK, " worse") if cell.worse else ("", "")
-    return f'<td class="{look}{worse}">{mark}{_escape(cell.text)}{paper}</td>'
+    return f'<td class="{look}{worse}">{mark}{escaped(cell.text)}{paper}</td>'
 
 
 def _figure(block: _blocks.Picture, image: Image) -> str:
     """A picture with its caption, or a sentence why it is not there."""
     if not image.address:
-        return f'<p class="missing">{_escape(block.name)}: {_escape(image.reason)}</p>'
+        return f'<p class="missing">{escaped(block.name)}: {escaped(image.reason)}</p>'
     size = "" if image.size is None else f' width="{image.size[0]}" height="{image.size[1]}"'
-    caption = _escape(block.text)
-    img = f'<img src="{image.address}" alt="{caption}"{size}>'
+    caption = escaped(block.text)
+    # The caption below says all: a name is enough here, or a screen reader would read the same text twice.
+    img = f'<img src="{image.address}" alt="Picture {escaped(block.name)}"{size}>'
     return f"<figure>\n{img}\n<figcaption>{caption}</figcaption>\n</figure>"
 
 
 def _span(span: _blocks.Span) -> str:
     tag = {"plain": "", "strong": "strong", "code": "code"}[span.look]
-    return f"<{tag}>{_escape(span.text)}</{tag}>" if tag else _escape(span.text)
-
-
-def _escape(text: str) -> str:
-    """Text that is nothing but text, inside and outside of quotes."""
-    return html.escape(_UNSEEN.sub("\ufffd", text), quote=True)
+    return f"<{tag}>{escaped(span.text)}</{tag}>" if tag else escaped(span.text)

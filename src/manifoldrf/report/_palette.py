@@ -20,4 +20,9 @@ METHODS: Mapping[str, Mapping[str, Any]] = {
     "GERF": {"color": GREEN, "marker": "P"},
     "Nystrom": {"color": PURPLE, "marker": "X"},
 }
-NAMES = {"Nystrom": "Nyström", "geodesic Nystrom": "geodesic Nyström"}  # methods whose names are not theirs in full
+# Methods whose names in records are not theirs in full.
+NAMES = {
+    "Nystrom": "Nyström",
+    "geodesic Nystrom": "geodesic Nyström",
+    "Nystroem + ridge": "Nyström + ridge",
+}

@@ -50,6 +50,9 @@ _METADATA: Mapping[str, Mapping[str, None]] = {
     "svg": {"Date": None, "Creator": None},
 }
 
+_FEWEST_PLACES = 3  # of a power law
+_POOR_FIT = 0.3  # root of the mean square of logarithms: a third above or below the line
+
 Drawn = TypeVar("Drawn", Path, Path | None)
 
 
@@ -112,16 +115,24 @@ def handles_of(panels: Any) -> tuple[list[Any], list[str]]:
     return list(found.values()), list(found)
 
 
-def fitted_exponent(x: Sequence[float], y: Sequence[float]) -> float:
-    """Exponent p of the power law y = c x^p that fits best on logarithmic axes.
+def fitted_exponent(x: Sequence[float], y: Sequence[float]) -> float | None:
+    """Exponent p of the power law y = c x^p that fits best on logarithmic axes; None where there is no power law.
+
+    Two places always have one, and a line that bends or levels off has none.
 
     Examples
     --------
     >>> round(fitted_exponent([1, 2, 4], [3, 12, 48]), 6)
     2.0
+    >>> fitted_exponent([1, 2], [3, 12]), fitted_exponent([1, 10, 100, 1000], [1, 0.01, 0.01, 0.01])
+    (None, None)
     """
-    slope, _ = np.polyfit(np.log(x), np.log(y), 1)
-    return float(slope)
+    if len(set(x)) < _FEWEST_PLACES:
+        return None
+    logs = np.log(x), np.log(y)
+    slope, level = np.polyfit(*logs, 1)
+    residual = logs[1] - slope * logs[0] - level
+    return float(slope) if np.sqrt(np.mean(residual**2)) <= _POOR_FIT else None
 
 
 def power(letter: str, exponent: float | None) -> str:

@@ -84,8 +84,14 @@ def _draw_lines(axes: Any, rows: list[dict[str, Any]], column: str) -> None:
     for place, method in enumerate(dict.fromkeys(row["method"] for row in rows)):
         line = [row for row in rows if row["method"] == method]
         x, y = (np.array([row[name] for row in line]) for name in (column, "new"))
-        style = {"label": method} | _STYLES.get(method, {})
+        style = {"label": ink.NAMES.get(method, method)} | _STYLES.get(method, {})
         axes.plot(x, y, **style)
         if place == 0:
             spread = np.array([row["new_spread"] for row in line])
-            axes.fill_between(x, y - spread, y + spread, color=style.get("color"), alpha=0.12, linewidth=0)
+            band = {
+                "color": style.get("color"),
+                "alpha": 0.12,
+                "linewidth": 0,
+                "label": f"{method}, ± standard deviation",
+            }
+            axes.fill_between(x, y - spread, y + spread, **band)

@@ -90,7 +90,7 @@ def draw_teachers(record: Record, path: str | os.PathLike[str]) -> Path:
                 "color": ink.CYCLE[place % 7],
                 "linestyle": ink.DASHES[place % 3],
             }
-            label = name + (power("s", fitted_exponent(steps, errors)) if len(line) > 1 else "")
+            label = name + power("s", fitted_exponent(steps, errors))
             axes.loglog(steps, errors, label=label, **style)
         kernel = f"$\\exp(-{record.config['tau']:g} L)$"
         axes.set_title(f"{TITLES.get(surface, surface)}, $N$ = {record.config['n_nodes']}, {kernel}")

@@ -29,6 +29,7 @@ _TRIPLETS = {
     "kernel": ("$\\langle\\psi(c), \\psi(\\cdot)\\rangle$", "$K_\\sigma(c, \\cdot)$, exact", "difference"),
     "psi": ("$\\psi(c)[\\cdot]$", "$g_\\sigma(c, \\cdot)$, exact", "difference"),
 }
+_BARS = {"kernel": "$\\langle\\psi, \\psi\\rangle$ and $K_\\sigma$", "psi": "$\\psi$ and $g_\\sigma$"}
 _FITTED = (
     0.5  # share of the grids, the finest ones, that exponents are fitted to: coarse ones are not yet in the limit
 )
@@ -107,8 +108,9 @@ def _draw_triplets(figure: Any, block: Any, record: Record, kind: str) -> None:
         text = f"at most {np.abs(pictures[2]).max():.2g}"
         line[2].text(0.5, 0.96, text, transform=line[2].transAxes, ha="center", va="top", fontsize=8)
     style = {"location": "bottom", "aspect": 25, "pad": 0.01, "fraction": 0.03}
-    figure.colorbar(drawn, ax=block[:, :2], **style)
+    figure.colorbar(drawn, ax=block[:, :2], **style).set_label(_BARS[kind], fontsize=9)
     bar = figure.colorbar(residual, ax=block[:, 2], **style | {"aspect": 12})
+    bar.set_label("difference", fontsize=9)
     bar.locator = require("matplotlib.ticker", "viz").MaxNLocator(3)
 
 
@@ -167,7 +169,7 @@ def _draw_line(axes: Any, rows: list[dict[str, Any]], name: str, colour: Any, *,
     noise = np.array([row[f"{name}_noise"] for row in rows])
     style = {"linewidth": 1.2, "marker": "o", "markersize": 3, "elinewidth": 0.8}
     if label and not noise.any():
-        fine = min(int(_FITTED * len(sides)), len(sides) - 2)
+        fine = max(0, min(int(_FITTED * len(sides)), len(sides) - 3))  # an exponent needs three
         style["label"] = f"$d$ = {rows[0]['d']}{power('n', fitted_exponent(sides[fine:], found[fine:]))}"
     axes.errorbar(sides, found, yerr=bars, color=colour, **style)
     if noise.any():

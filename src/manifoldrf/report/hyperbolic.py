@@ -55,7 +55,7 @@ def draw_estimate(record: Record, path: str | os.PathLike[str]) -> Path:
     both = [row[name] for row in rows for name in ("true", "estimate")]
     ends = [min(both) / 2, max(both) * 2]
     axes.fill_between(ends, [e / 3 for e in ends], [3 * e for e in ends], color=_BAND, label="within a factor of 3")
-    axes.plot(ends, ends, color="0.5", linewidth=1.0, linestyle=":")
+    axes.plot(ends, ends, color="0.5", linewidth=1.0, linestyle=":", label="estimate as large as the error")
     for space, (colour, mark, shift) in _SPACES.items():
         places = [row for row in rows if row["space"] == space]
         x, y = ([row[name] for row in places] for name in ("true", "estimate"))

@@ -1,6 +1,7 @@
 """Figures of the experiments that fill in fields on meshes: cosines and times against size, and all methods."""
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,16 @@ import manifoldrf.report._palette as ink
 from manifoldrf._optional import require
 from manifoldrf.experiments._growth import EPOCHS_EXTRAPOLATED, EXTRAPOLATED
 from manifoldrf.experiments.record import Record
-from manifoldrf.report._style import WIDTH, handles_of, legend_below, power, save_figure, size_ticks, styled
+from manifoldrf.report._style import (
+    WIDTH,
+    fitted_exponent,
+    handles_of,
+    legend_below,
+    power,
+    save_figure,
+    size_ticks,
+    styled,
+)
 
 Row = dict[str, Any]
 
@@ -52,7 +62,7 @@ def draw_cosines(record: Record, path: str | os.PathLike[str]) -> Path:
         for method in _methods(rows):
             line = sorted((places[row["mesh"]], row["cosine"]) for row in rows if row["method"] == method)
             # Lines lead from mesh to mesh and mean nothing between them: they are faint.
-            axes.plot(*zip(*line, strict=True), label=method, **styles[method] | {"linewidth": 0.7})
+            axes.plot(*zip(*line, strict=True), label=_label(method), **styles[method] | {"linewidth": 0.7})
         axes.set(title=title, ylabel="mean cosine at hidden vertices")
     texts = [f"{mesh}\n{vertices:,}" for vertices, mesh in meshes]
     many = len(meshes) > 6  # names would touch each other
@@ -70,7 +80,7 @@ def draw_dense_cosines(record: Record, path: str | os.PathLike[str]) -> Path:
     figure, axes = pyplot.subplots(figsize=(WIDTH, 5.2))
     for method, style in _styles(_methods(rows)).items():
         line = sorted((row["vertices"], row["cosine"]) for row in rows if row["method"] == method)
-        axes.plot(*zip(*line, strict=True), label=method, **style)
+        axes.plot(*zip(*line, strict=True), label=_label(method), **style)
     axes.set(xscale="log", xlabel="number of nodes", ylabel="mean cosine at hidden nodes")
     size_ticks(axes.xaxis, sorted({row["vertices"] for row in rows}))
     legend_below(figure, axes.get_legend_handles_labels(), columns=3)
@@ -108,12 +118,16 @@ _HOLLOW = {"prepare_s": (EXTRAPOLATED, EPOCHS_EXTRAPOLATED), "interpolate_s": (E
 
 
 def _draw_line(axes: Any, rows: Sequence[Row], column: str, exponent: float | None, style: dict[str, Any]) -> None:
-    """Times of one method; those that were extrapolated are hollow and joined by a thin line."""
+    """Times of one method; those that were extrapolated are hollow and joined by a thin line.
+
+    The exponent is left out where the times that were measured are too few, or follow no power law.
+    """
     line = sorted((row["vertices"], row[column], row["how"]) for row in rows if row[column] > _NOTHING)
     if not line:
         return
-    label = f"{rows[0]['method']}{power('n', exponent)}"
     measured = [(n, seconds) for n, seconds, how in line if how not in _HOLLOW[column]]
+    follows = bool(measured) and fitted_exponent(*zip(*measured, strict=True)) is not None
+    label = f"{_label(rows[0]['method'])}{power('n', exponent if follows else None)}"
     rest = [(n, seconds) for n, seconds, how in line if how in _HOLLOW[column]]
     if measured:
         axes.plot(*zip(*measured, strict=True), label=label, **style)
@@ -155,10 +169,15 @@ def draw_methods(record: Record, path: str | os.PathLike[str]) -> Path:
         ]
         if there:
             axes.scatter(*zip(*there, strict=True), **style)
-    axes.set_yticks(heights, [row["method"] for row in rows])
+    axes.set_yticks(heights, [_label(row["method"]) for row in rows])
     axes.set(xlabel="mean cosine at hidden vertices", ylim=(-0.7, len(rows) - 0.3))
     axes.legend(loc="lower right")  # the methods below have small cosines
     return save_figure(figure, path)
+
+
+def _label(method: str) -> str:
+    """Name of a method as it is printed, with letters that are symbols."""
+    return re.sub(r"\btau\b", r"$\\tau$", method)
 
 
 def _is_line(method: str) -> bool:

@@ -64,8 +64,8 @@ def draw_kernels(record: Record, path: str | os.PathLike[str]) -> Path:
         _Group(
             [("paper's recipe", "network_aligned"), ("exact kernel", "kernel"), ("default", "default_aligned")], bar
         ),
-        _Group([("recipe - exact", "network")], "difference", DIFFERENCES),
-        _Group([("default - exact", "default")], "difference", DIFFERENCES),
+        _Group([("recipe - exact", "network")], "difference, same unit", DIFFERENCES),
+        _Group([("default - exact", "default")], "difference, same unit", DIFFERENCES),
     ]
 
     def fields(arrays: dict[str, FloatArray]) -> dict[str, FloatArray]:

@@ -115,7 +115,9 @@ class Camera {
 
   fromNumbers(numbers) {
     const length = Math.hypot(...numbers.slice(0, 4));
-    if (numbers.length !== 7 || !numbers.every(Number.isFinite) || !(length > 0.1)) return;
+    // A length that overflows would make a turn of zeros, from which no other turn leads back.
+    if (numbers.length !== 7 || !numbers.every(Number.isFinite) || !Number.isFinite(length)) return;
+    if (length < 0.1 || numbers[4] <= 0) return;
     this.turn = numbers.slice(0, 4).map((part) => part / length);
     this.zoom = 1;
     this.zoomBy(numbers[4]);

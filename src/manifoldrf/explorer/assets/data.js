@@ -77,6 +77,15 @@ class Model {
     return sum > 0 ? this.totalWeight / sum : 1;
   }
 
+  // Decades of logarithmic colours that the numbers of a layer hold.
+  decades(layer) {
+    return this.meta.decades[layer];
+  }
+
+  get lastId() {
+    return this.ids.reduce((most, id) => Math.max(most, id), 0); // spread into arguments they would fill the stack
+  }
+
   has(layer) {
     return this.differences !== null || layer === 'kernel' || layer === 'feature';
   }

@@ -8,9 +8,22 @@ const NAMES = {
 };
 const DRAG = 5; // pixels that a click may slip
 const TURN = 0.0075; // radians for each pixel of a drag
-const SLIDES = 200; // steps of the slider of features, which is logarithmic
+const SLIDES = 200; // at most, of the slider of features, which is logarithmic
+const BESIDE = 20; // pixels that the text of a tick may leave the bar
+const APART = 6; // pixels between texts of ticks
 
 const byId = (id) => document.getElementById(id);
+
+// Only what is new: else a screen reader would read the same text again.
+function write(id, text) {
+  if (byId(id).textContent !== text) byId(id).textContent = text;
+}
+
+// Numbers of features that the slider stops at: every one is another number.
+function slidesOf(m) {
+  const found = Array.from({ length: SLIDES + 1 }, (_, k) => Math.round(m ** (k / SLIDES)));
+  return found.filter((number, k) => k === 0 || number > found[k - 1]);
+}
 
 class Interface {
   constructor(model, scene, camera) {
@@ -18,8 +31,10 @@ class Interface {
     this.state = readHash(location.hash, model, camera);
     this.under = -1;
     const canvas = scene.canvas;
-    byId('edges-row').hidden = model.faces.length === 0;
-    byId('point').max = Math.max(...model.ids);
+    for (const row of document.querySelectorAll('.edges')) row.hidden = model.faces.length === 0;
+    byId('point').max = model.lastId;
+    this.slides = slidesOf(model.m);
+    byId('features').max = this.slides.length - 1;
     for (const layer of LAYERS) this.radio(layer).disabled = !model.has(layer);
     this.bindControls();
     this.bindPointer(canvas);
@@ -41,8 +56,8 @@ class Interface {
       byId(name).addEventListener('change', () => this.set({ [name]: byId(name).checked }));
     }
     byId('decades').addEventListener('input', () => this.set({ decades: Number(byId('decades').value) }));
-    byId('features').addEventListener('input', () => this.set({ features: this.slid(Number(byId('features').value)) }));
-    byId('point').addEventListener('change', () => this.goTo(Number(byId('point').value)));
+    byId('features').addEventListener('input', () => this.set({ features: this.slides[Number(byId('features').value)] }));
+    byId('point').addEventListener('change', () => this.goTo(byId('point').valueAsNumber));
     byId('previous').addEventListener('click', () => this.step(-1));
     byId('next').addEventListener('click', () => this.step(1));
     byId('reset').addEventListener('click', () => this.resetView());
@@ -54,7 +69,6 @@ class Interface {
     const dark = window.matchMedia('(prefers-color-scheme: dark)');
     const apply = (isDark) => {
       document.documentElement.dataset.theme = isDark ? 'dark' : 'light';
-      byId('theme').textContent = isDark ? 'Light' : 'Dark';
       byId('theme').setAttribute('aria-pressed', String(isDark));
       const [, ...parts] = getComputedStyle(byId('stage')).backgroundColor.match(/(\d+),? (\d+),? (\d+)/) ?? [0, 128, 128, 128];
       this.scene.background = parts.map((part) => part / 255);
@@ -65,13 +79,14 @@ class Interface {
     byId('theme').addEventListener('click', () => apply(document.documentElement.dataset.theme !== 'dark'));
   }
 
-  // Number of features at a place of the slider, and back.
-  slid(place) {
-    return Math.max(1, Math.round(this.model.m ** (place / SLIDES)));
+  // The place of the slider nearest to a number of features, which a link may have set between two.
+  slideOf(m) {
+    const gap = (place) => Math.abs(this.slides[place] - m);
+    return this.slides.reduce((best, _, place) => (gap(place) < gap(best) ? place : best), 0);
   }
 
-  slideOf(m) {
-    return this.model.m > 1 ? Math.round((SLIDES * Math.log(m)) / Math.log(this.model.m)) : SLIDES;
+  get decades() {
+    return Math.min(this.state.decades, this.model.decades(this.state.layer));
   }
 
   // Change what is shown; everything follows from the state.
@@ -80,7 +95,7 @@ class Interface {
     const { model, scene, state } = this;
     this.field = model.field(state.layer, state.point, state.features);
     const both = state.layer === 'difference';
-    this.scale = new Scale(this.largest(), both, state.log, state.decades);
+    this.scale = new Scale(this.largest(), both, state.log, this.decades);
     this.stops = both ? model.meta.diverging : model.meta.sequential;
     scene.setColours(rampOf(this.stops));
     scene.setPlaces(this.scale.positions(this.field));
@@ -115,16 +130,18 @@ class Interface {
     const { model, state } = this;
     this.radio(state.layer).checked = true;
     for (const name of ['log', 'anchors', 'edges']) byId(name).checked = state[name];
-    byId('decades').value = state.decades;
-    byId('decades-text').textContent = `${state.decades} decade${state.decades > 1 ? 's' : ''}`;
+    byId('decades').max = model.decades(state.layer);
+    byId('decades').value = this.decades;
+    write('decades-text', `${this.decades} decade${this.decades > 1 ? 's' : ''}`);
     byId('decades-row').hidden = !state.log;
+    write('decades-note', state.log ? `The numbers in this page hold ${model.decades(state.layer)} decades here; what is below was rounded away.` : '');
     byId('features').value = this.slideOf(state.features);
     byId('features').disabled = state.layer !== 'kernel';
     byId('features').setAttribute('aria-valuetext', `${state.features} of ${model.m}`);
-    byId('features-text').textContent = `${state.features} of ${model.m}`;
-    byId('features-note').textContent = this.featuresNote();
+    write('features-text', `${state.features} of ${model.m}`);
+    write('features-note', this.featuresNote());
     byId('point').value = model.ids[state.point];
-    byId('selected').textContent = this.selectedText();
+    write('selected', this.selectedText());
   }
 
   featuresNote() {
@@ -154,24 +171,34 @@ class Interface {
 
   showBar() {
     const { state, scale, model } = this;
-    byId('bar-name').textContent = NAMES[state.layer];
-    byId('bar-unit').textContent = [
-      model.meta.perVolume ? 'per unit of volume' : 'of the graph',
-      state.log ? 'log' : '',
-    ].filter(Boolean).join(', ');
+    write('bar-name', NAMES[state.layer]);
+    write('bar-unit', [model.meta.unit, state.log ? 'log' : ''].filter(Boolean).join(', '));
     const nothing = scale.both ? `below ${asText(model.meta.noDifference)} of g everywhere` : 'zero everywhere';
-    byId('bar-most').textContent = scale.empty ? nothing : `largest ${scale.both ? '±' : ''}${asText(scale.largest)}`;
+    write('bar-most', scale.empty ? nothing : `largest ${scale.both ? '±' : ''}${asText(scale.largest)}`);
     byId('gradient').style.background = gradientOf(this.stops);
-    const ticks = scale.ticks(Math.max(3, Math.floor(byId('gradient').clientWidth / 80)));
-    byId('ticks').replaceChildren(...ticks.map(({ at, text }) => {
-      const tick = document.createElement('span');
-      tick.style.left = `${(100 * at).toFixed(2)}%`;
-      tick.textContent = text;
-      tick.classList.toggle('first', at === 0 && text.length > 3); // its text would leave the bar
-      return tick;
-    }));
+    this.showTicks();
     const range = `from ${asText(scale.both ? -scale.largest : 0)} to ${asText(scale.largest)}`;
-    byId('gradient').setAttribute('aria-label', `Colours ${range}`);
+    const log = state.log ? `, logarithmic over ${this.decades} decades` : '';
+    byId('gradient').setAttribute('aria-label', `Colours ${range}${log}`);
+  }
+
+  // Ticks whose texts have room, by their widths in pixels: zero first, then from the ends of the bar inwards.
+  showTicks() {
+    const wide = byId('gradient').clientWidth;
+    const zero = this.scale.position(0);
+    const ticks = this.scale.ticks(Math.max(3, Math.floor(wide / 80)));
+    const spans = ticks.map(({ text }) => Object.assign(document.createElement('span'), { textContent: text }));
+    byId('ticks').replaceChildren(...spans);
+    const rank = ({ at }) => (at === zero ? Infinity : Math.abs(at - zero));
+    const taken = [];
+    for (const [tick, span] of ticks.map((tick, k) => [tick, spans[k]]).sort((a, b) => rank(b[0]) - rank(a[0]))) {
+      const [place, width] = [tick.at * wide, span.offsetWidth];
+      const left = Math.max(-BESIDE, Math.min(wide + BESIDE - width, place - width / 2));
+      span.style.left = `${left.toFixed(1)}px`;
+      span.style.setProperty('--mark', `${(place - left).toFixed(1)}px`);
+      if (taken.some(([low, high]) => left < high + APART && left + width > low - APART)) span.remove();
+      else taken.push([left, left + width]);
+    }
   }
 
   // The value under the cursor.
@@ -249,6 +276,7 @@ class Interface {
       said = 'In the address bar'; // where a page may not write to the clipboard
     }
     byId('link').textContent = said;
-    setTimeout(() => { byId('link').textContent = 'Copy link'; }, 1600);
+    byId('said').textContent = said;
+    setTimeout(() => { byId('link').textContent = 'Copy link'; byId('said').textContent = ''; }, 1600);
   }
 }

@@ -16,7 +16,7 @@ function pick(scene, x, y) {
 
 // The point whose disc or ball is seen at the cursor, by the depths of the shader; else the centre nearest to it.
 function pickInCloud(scene, x, y) {
-  const { model, canvas, pointRadius, spriteSizes } = scene;
+  const { model, canvas } = scene;
   const { both, view } = scene.camera.matrices();
   const [width, height] = [canvas.clientWidth, canvas.clientHeight];
   let [front, covered, nearest, closest] = [Infinity, -1, REACH * REACH, -1];
@@ -29,11 +29,12 @@ function pickInCloud(scene, x, y) {
     const v = y - (0.5 - (0.5 * (both[1] * a + both[5] * b + both[9] * c + both[13])) / w) * height;
     const gap = u * u + v * v;
     if (gap < nearest) [nearest, closest] = [gap, i];
-    const radius = 0.5 * Math.min(spriteSizes[1], Math.max(spriteSizes[0], scene.spriteScale / w));
+    const radius = scene.pixelsOf(model.radii[i], w);
     if (gap > radius * radius) continue;
     const rise = riseOf(model.normals.subarray(3 * i, 3 * i + 3), view, u / radius, -v / radius);
     const share = gap / (radius * radius) + rise * rise;
-    const depth = w + pointRadius * (BULGE * share - rise);
+    const reach = (radius * 2 * SLOPE * w) / height;
+    const depth = w + reach * ((BULGE * share * reach) / scene.usualRadius - rise);
     if (share <= 1 && depth < front) [front, covered] = [depth, i];
   }
   return covered >= 0 ? covered : closest;

@@ -58,11 +58,10 @@ Object.assign(Interface.prototype, {
   },
 
   onKey(event) {
-    const target = event.target;
-    const typing = target.matches?.('input[type="number"]') || byId('keys').open;
-    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
-    const done = target === this.scene.canvas && this.moveByKey(event) ? true : this.chooseByKey(event.key);
-    if (done) event.preventDefault();
+    const onCanvas = event.target === this.scene.canvas;
+    const elsewhere = !onCanvas && event.target !== document.body; // where letters and digits mean something else
+    if (elsewhere || byId('keys').open || event.ctrlKey || event.metaKey || event.altKey) return;
+    if ((onCanvas && this.moveByKey(event)) || this.chooseByKey(event.key)) event.preventDefault();
   },
 
   moveByKey(event) {
@@ -84,8 +83,9 @@ Object.assign(Interface.prototype, {
     const actions = {
       '+': zoom(0.87), '=': zoom(0.87), '-': zoom(1.15), '−': zoom(1.15),
       n: () => this.step(1), ']': () => this.step(1), p: () => this.step(-1), '[': () => this.step(-1),
-      a: toggle('anchors'), e: toggle('edges'), l: toggle('log'), r: () => this.resetView(), '?': () => byId('keys').showModal(),
+      a: toggle('anchors'), l: toggle('log'), r: () => this.resetView(), '?': () => byId('keys').showModal(),
     };
+    if (this.model.faces.length) actions.e = toggle('edges');
     LAYERS.forEach((layer, k) => {
       actions[k + 1] = () => this.model.has(layer) && this.set({ layer });
     });

@@ -1,9 +1,8 @@
 // Everything that is drawn, by WebGL 2: a surface or a cloud in colours, its edges, the anchors, two marks.
 
-const SPRITES = { disc: 2.5, ball: 1.2 }; // diameter of a point over the distance to its neighbours: a closed surface, a loose cloud
-const BULGE = 0.4; // how much deeper the rim of a point lies than its centre, over its radius
-const SPRITE_SIZES = [3, 60]; // pixels
-const CURVE_WIDTH = 9; // pixels of a point in a space of one dimension, of which nothing else is seen
+const BULGE = 0.4; // how much deeper the rim of a usual point lies than its centre, over its radius
+const LEAST_RADIUS = 1.5; // pixels of a point
+const CURVE_RADIUS = 4.5; // the same in a space of one dimension, of which nothing else is seen
 
 const SURFACE_VERTEX = `#version 300 es
 in vec3 position;
@@ -33,19 +32,24 @@ void main() {
   colour = vec4(mix(base * min(light, 1.0), vec3(0.5), 0.35 * rim), 1.0);
 }`;
 // A point of a cloud is a disc in the plane of its neighbours, or a ball where they have none. Its depth falls off from
-// the centre, so that discs share the space between them and a surface looks closed.
+// the centre, by the distance alone, so that each place has the colour of the nearest point and a surface looks closed.
+// Discs are squares with their corners cut off: the points of WebGL have a largest size, and vanish with their centre.
 const CLOUD_VERTEX = `#version 300 es
 in vec3 position;
 in vec3 normal;
-in float value;
+in float value, radius;
 uniform mat4 both, view;
-uniform float diameter;
+uniform vec3 screen; // width and height in pixels, and pixels of a unit of length at a unit of distance
 uniform vec2 sizes, depths;
 out vec3 facing;
-out float place, far, depth;
+out vec2 p;
+out float place, far, depth, reach;
 void main() {
   gl_Position = both * vec4(position, 1.0);
-  gl_PointSize = clamp(diameter / gl_Position.w, sizes.x, sizes.y);
+  float pixels = clamp(screen.z * radius / gl_Position.w, sizes.x, sizes.y);
+  p = vec2(gl_VertexID & 1, gl_VertexID >> 1) * 2.0 - 1.0;
+  gl_Position.xy += p * pixels * 2.0 / screen.xy * gl_Position.w;
+  reach = pixels * gl_Position.w / screen.z;
   facing = mat3(view) * normal;
   place = value;
   depth = gl_Position.w;
@@ -54,13 +58,13 @@ void main() {
 const CLOUD_FRAGMENT = `#version 300 es
 precision highp float;
 in vec3 facing;
-in float place, far, depth;
+in vec2 p;
+in float place, far, depth, reach;
 uniform sampler2D ramp;
 uniform vec3 background;
-uniform vec3 lens; // radius of a point, and the two numbers that make a depth of a distance
+uniform vec3 lens; // usual radius of a point, and the two numbers that make a depth of a distance
 out vec4 colour;
 void main() {
-  vec2 p = vec2(2.0, -2.0) * gl_PointCoord + vec2(-1.0, 1.0);
   float length2 = dot(facing, facing), rise = 0.0, light = 1.0;
   if (length2 > 0.0) {
     vec3 n = facing * inversesqrt(length2);
@@ -70,10 +74,11 @@ void main() {
   }
   float r2 = dot(p, p) + rise * rise;
   if (r2 > 1.0) discard;
-  float w = depth + lens.x * (${BULGE} * r2 - rise);
-  gl_FragDepth = 0.5 * (lens.z / w - lens.y) + 0.5;
+  float apart = r2 * reach / lens.x;
+  float w = max(depth + reach * (${BULGE} * apart - rise), 1e-3 * depth);
+  gl_FragDepth = clamp(0.5 * (lens.z / w - lens.y) + 0.5, 0.0, 1.0);
   vec3 base = texture(ramp, vec2((place * 255.0 + 0.5) / 256.0, 0.5)).rgb;
-  base *= light * (1.0 - 0.1 * r2);
+  base *= light * (1.0 - 0.1 * min(1.0, apart * reach / lens.x));
   colour = vec4(mix(base, background, 0.2 * far), 1.0);
 }`;
 const MARK_VERTEX = `#version 300 es
@@ -157,8 +162,8 @@ class Scene {
     Object.assign(this, { canvas, model, camera });
     this.background = [1, 1, 1];
     this.marks = { anchors: true, edges: false, x: 0, anchor: 0 };
-    this.pointRadius = 0.5 * model.meta.spacing * (model.normals.some(Boolean) ? SPRITES.disc : SPRITES.ball);
-    this.spriteSizes = model.meta.dimensions === 1 ? [CURVE_WIDTH, SPRITE_SIZES[1]] : SPRITE_SIZES;
+    this.usualRadius = model.radii.length ? Float32Array.from(model.radii).sort()[model.n >> 1] : 0;
+    this.leastRadius = model.meta.dimensions === 1 ? CURVE_RADIUS : LEAST_RADIUS;
     this.places = new Float32Array(model.n);
     this.ramp = null;
     this.build();
@@ -187,7 +192,8 @@ class Scene {
       this.lines = this.vertexArray(this.programs.line, positions, this.edges);
     } else {
       const normal = { normal: [this.buffer(Float32Array.from(model.normals)), 3] };
-      this.cloud = this.vertexArray(this.programs.cloud, { ...positions, ...value, ...normal });
+      const radius = { radius: [this.buffer(model.radii), 1] };
+      this.cloud = this.vertexArray(this.programs.cloud, { ...positions, ...value, ...normal, ...radius }, null, 1);
     }
     this.points = this.vertexArray(this.programs.mark, positions);
     this.anchors = this.vertexArray(this.programs.mark, { position: [this.buffer(model.anchors), 3] });
@@ -204,7 +210,8 @@ class Scene {
     return buffer;
   }
 
-  vertexArray({ program }, attributes, indices) {
+  // `divisor` is 1 where a whole figure is drawn for each entry.
+  vertexArray({ program }, attributes, indices = null, divisor = 0) {
     const { gl } = this;
     const array = gl.createVertexArray();
     gl.bindVertexArray(array);
@@ -213,6 +220,7 @@ class Scene {
       gl.bindBuffer(gl.ARRAY_BUFFER, buffer);
       gl.enableVertexAttribArray(location);
       gl.vertexAttribPointer(location, size, gl.FLOAT, false, 0, 0);
+      gl.vertexAttribDivisor(location, divisor);
     }
     if (indices) {
       gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, gl.createBuffer());
@@ -251,9 +259,15 @@ class Scene {
     return Math.min(window.devicePixelRatio || 1, 2);
   }
 
-  // Diameter of a point of the cloud in pixels of the window, times its distance.
-  get spriteScale() {
-    return (2 * this.pointRadius * this.camera.height) / (2 * SLOPE);
+  // Radius of a point of a cloud in pixels of the window; the same rule as in the shader.
+  pixelsOf(radius, distance) {
+    const pixels = (radius * this.camera.height) / (2 * SLOPE * distance);
+    return Math.min(this.largestRadius, Math.max(this.leastRadius, pixels));
+  }
+
+  // No disc need be larger than the window.
+  get largestRadius() {
+    return Math.max(this.canvas.clientWidth, this.canvas.clientHeight);
   }
 
   draw() {
@@ -293,16 +307,16 @@ class Scene {
   }
 
   drawCloud({ both, view, projection }) {
-    const { gl, camera, ratio } = this;
+    const { gl, camera, canvas, ratio } = this;
     const uniforms = this.use(this.programs.cloud, both);
     gl.uniformMatrix4fv(uniforms.view, false, view);
-    gl.uniform1f(uniforms.diameter, this.spriteScale * ratio);
-    gl.uniform3f(uniforms.lens, this.pointRadius, projection[10], projection[14]);
-    gl.uniform2fv(uniforms.sizes, this.spriteSizes.map((size) => size * ratio));
+    gl.uniform3f(uniforms.screen, canvas.width, canvas.height, canvas.height / (2 * SLOPE));
+    gl.uniform3f(uniforms.lens, this.usualRadius, projection[10], projection[14]);
+    gl.uniform2f(uniforms.sizes, ratio * this.leastRadius, ratio * this.largestRadius);
     gl.uniform2f(uniforms.depths, camera.distance - 0.3 * camera.radius, camera.distance + camera.radius);
     gl.uniform3fv(uniforms.background, this.background);
     gl.bindVertexArray(this.cloud);
-    gl.drawArrays(gl.POINTS, 0, this.model.n);
+    gl.drawArraysInstanced(gl.TRIANGLE_STRIP, 0, 4, this.model.n);
   }
 
   // Anchors, then the anchor in use and the chosen point, which shine through where they are hidden.

@@ -1,6 +1,6 @@
 // What is shown, and the same as a link.
 
-const DECADES = [1, 8];
+const FLAGS = ['log', 'anchors', 'edges'];
 
 function firstState(model) {
   return {
@@ -8,7 +8,7 @@ function firstState(model) {
     layer: 'kernel',
     features: model.m,
     log: false,
-    decades: 4,
+    decades: model.decades('kernel'),
     anchors: model.m <= 600,
     edges: false,
   };
@@ -18,7 +18,7 @@ function writeHash(state, model, camera) {
   const first = firstState(model);
   const parts = [['p', model.ids[state.point]], ['layer', state.layer]];
   if (state.features !== first.features) parts.push(['m', state.features]);
-  for (const name of ['log', 'anchors', 'edges']) {
+  for (const name of FLAGS) {
     if (state[name] !== first[name]) parts.push([name, Number(state[name])]);
   }
   if (state.decades !== first.decades) parts.push(['decades', state.decades]);
@@ -39,8 +39,8 @@ function readHash(hash, model, camera) {
   state.point = model.indexOfId.get(whole('p', 0, 2 ** 32)) ?? state.point;
   if (LAYERS.includes(said.get('layer')) && model.has(said.get('layer'))) state.layer = said.get('layer');
   state.features = whole('m', 1, model.m) ?? state.features;
-  state.decades = whole('decades', ...DECADES) ?? state.decades;
-  for (const name of ['log', 'anchors', 'edges']) {
+  state.decades = whole('decades', 1, model.decades('kernel')) ?? state.decades;
+  for (const name of model.faces.length ? FLAGS : FLAGS.filter((flag) => flag !== 'edges')) {
     const flag = whole(name, 0, 1);
     if (flag !== null) state[name] = flag === 1;
   }
