@@ -98,7 +98,6 @@ def test_the_page_says_how_it_was_made(records):
 @pytest.mark.parametrize(
     ("command", "made"),
     [
-        (COMMAND.replace("paper", "smoke"), "`manifoldrf reproduce surfaces --size smoke`"),
         (f"{COMMAND} --set n_nodes=9", "`manifoldrf reproduce surfaces --size paper --set n_nodes=9`"),
         (None, "a command that the record does not name"),
     ],
@@ -112,6 +111,16 @@ def test_numbers_of_another_size_are_marked_on_the_page_and_in_the_readme(comman
         assert text.count(note) == 1
     full = {"surfaces": surfaces()}
     assert "Not known" not in results_page(full) + readme_table(full)
+
+
+def test_a_small_run_is_not_measured_against_the_paper():
+    """Its numbers are worse for one reason only, and a list of others would be false."""
+    command = COMMAND.replace("paper", "smoke")
+    small = {"surfaces": dataclasses.replace(surfaces(), environment=PLACE | {"command": command})}
+    page = results_page(small)
+    assert f"**A small run**: `{command}` is far below the paper's size" in page
+    assert "worse than the paper" not in page
+    assert "Where we are worse than the paper" in results_page({"surfaces": surfaces()})
 
 
 def test_records_from_two_places_are_told_apart(records):

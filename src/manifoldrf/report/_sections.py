@@ -45,16 +45,26 @@ def size_note(record: Record) -> Paragraph | None:
     if command == f"manifoldrf reproduce {name} --size paper" + with_data * " --data DIR":
         return None
     made = Span(str(command), "code") if command else Span("a command that the record does not name")
+    if _is_small(record):
+        strong = Span("A small run", "strong")
+        text = " is far below the paper's size; the paper's numbers stand beside it for orientation only."
+        return Paragraph((strong, Span(": "), made, Span(text)))
     strong = Span("Not known to be of the paper's size", "strong")
     return Paragraph((strong, Span(f": {record.name} was made by "), made, Span(".")))
 
 
-def table(rows: Sequence[Row], *, keep_empty: bool = False) -> Table:
+def _is_small(record: Record) -> bool:
+    """Whether a record is one to try things out with: nothing in it can be worse than the paper."""
+    return "--size smoke" in str(record.environment.get("command", ""))
+
+
+def table(rows: Sequence[Row], *, keep_empty: bool = False, compared: bool = True) -> Table:
     """Rows as a table; the paper's numbers stand beside ours instead of in columns of their own.
 
-    Columns without a value are left out unless they are to be kept.
+    Columns without a value are left out unless they are to be kept. ``compared``: whether those are marked that are
+    worse than the paper's.
     """
-    worse = {(pair.row, pair.column) for pair in pairs(rows) if pair.is_worse}
+    worse = {(pair.row, pair.column) for pair in pairs(rows) if pair.is_worse} if compared else set()
     given = columns(rows)
     paper_of = {ours_of(name): name for name in given if ours_of(name) in given}
     names = [
@@ -104,12 +114,13 @@ def _section(entry: Entry, record: Record) -> Iterator[Block]:
     for title, rows in record.tables.items():
         if title not in entry.drawn and rows:
             yield Heading(3, f"Table {title}", f"{record.name}-{title}")
-            yield table([_with_target(row) for row in rows])
+            yield table([_with_target(row) for row in rows], compared=not _is_small(record))
     yield Paragraph.of(entry.columns)
     for name in entry.pictures(record.name):
         yield Picture(name, entry.caption(record.name, name))
-    yield Heading(3, "Where we are worse than the paper", f"{record.name}-worse")
-    yield from _worse(entry, record)
+    if not _is_small(record):
+        yield Heading(3, "Where we are worse than the paper", f"{record.name}-worse")
+        yield from _worse(entry, record)
 
 
 def _about(entry: Entry, record: Record) -> Iterator[Block]:
