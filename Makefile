@@ -16,7 +16,7 @@ export MPLBACKEND := Agg
 
 help:
 	@echo "make setup     create .venv and install everything, pinned (done by all the others)"
-	@echo "make demo      the paper's first table at a small size: paper beside ours, pictures in $(OUT)/"
+	@echo "make demo      the paper's first table at a small size; pictures, report and explorer in $(OUT)/"
 	@echo "make test      the tests (minutes)          make test-all  with the slow sweeps"
 	@echo "make lint      ruff and mypy                make bench     speed and memory, as ratios"
 	@echo "make docs      the documentation            make results   the results page, from docs/records"
