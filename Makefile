@@ -12,7 +12,7 @@ TORCH_FLAGS ?=
 export OMP_WAIT_POLICY := passive
 export MPLBACKEND := Agg
 
-.PHONY: help setup demo records results report test test-all lint format bench docs clean
+.PHONY: help setup demo records results report test test-all lint format bench docs docs-check clean
 
 help:
 	@echo "make setup     create .venv and install everything, pinned (done by all the others)"
@@ -73,5 +73,9 @@ docs: setup
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs $(OUT)/docs
 	@echo "documentation: $(OUT)/docs/index.html"
 
+# The pages and their links alone: the examples of the gallery do not run.
+docs-check: setup
+	$(BIN)/sphinx-build -q -W --keep-going -D plot_gallery=0 -b html docs $(OUT)/docs-check
+
 clean:
-	rm -rf $(VENV) $(OUT) .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(OUT) docs/gallery docs/sg_execution_times.rst .mypy_cache .pytest_cache .ruff_cache
