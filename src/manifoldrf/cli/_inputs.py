@@ -10,7 +10,6 @@ from manifoldrf.cli._console import usage
 from manifoldrf.cli._options import BuiltGraph
 
 MODEL = (".safetensors",)
-ARRAYS = (".npy", ".npz", ".csv")
 
 InputFile = Annotated[
     str,
@@ -35,12 +34,13 @@ def read_space(path: str, name: str = "INPUT") -> Any:
     """A mesh, a graph, or points."""
     from manifoldrf import Graph, TriangleMesh
     from manifoldrf._arrays.reading import read_points
+    from manifoldrf._arrays.writing import ARRAY_SUFFIXES
     from manifoldrf._files import check_suffix, existing_file
     from manifoldrf.geometry._mesh_files import MESH_FORMATS
 
     meshes = tuple(f".{form}" for form in MESH_FORMATS)
-    suffix = check_suffix(Path(path), name, (*ARRAYS, *meshes, *MODEL))
-    if suffix in ARRAYS:
+    suffix = check_suffix(Path(path), name, (*ARRAY_SUFFIXES, *meshes, *MODEL))
+    if suffix in ARRAY_SUFFIXES:
         points = read_points(path, name)
         check_rows(points, name, path)
         return points
@@ -78,14 +78,21 @@ def check_columns(n_columns: int, model: Any, name: str, path: str) -> None:
         reject(name, f"points with {model.n_features_in_} columns, as MODEL has", f"{n_columns} in {path}")
 
 
+def refuse_empty(n_rows: int, name: str, path: str) -> None:
+    """A file without a row is a mistake."""
+    from manifoldrf._validation import reject
+
+    if not n_rows:
+        reject(name, "a file with at least one row", path)
+
+
 def check_rows(block: Any, name: str, path: str, begin: int = 0) -> None:
     """Points must be finite; the first that is not is named by its row in the file."""
     import numpy as np
 
     from manifoldrf._validation import reject
 
-    if not len(block):
-        reject(name, "a file with at least one row", path)
+    refuse_empty(len(block), name, path)
     finite = np.isfinite(block)
     if not finite.all():
         row, column = np.argwhere(~finite)[0]

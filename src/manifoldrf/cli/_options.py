@@ -1,6 +1,7 @@
 """Groups of options that commands share; each has the name that the parameter has in Python."""
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -8,7 +9,12 @@ import typer
 
 from manifoldrf.cli._settings import parse, split
 
-_FLAGS = "Output"
+# An option in a panel of its own in the help of a command.
+_output = functools.partial(typer.Option, rich_help_panel="Output")
+_kernel = functools.partial(typer.Option, rich_help_panel="Kernel")
+_features = functools.partial(typer.Option, rich_help_panel="Features")
+_graph = functools.partial(typer.Option, rich_help_panel="Graph")
+_run = functools.partial(typer.Option, rich_help_panel="Run")
 
 
 def number_or_word(text: str) -> int | str:
@@ -27,16 +33,10 @@ def float_or_word(text: str) -> float | str:
 class Output:
     """How a command speaks."""
 
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON for machines instead of text.", rich_help_panel=_FLAGS)
-    ] = False
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print nothing but errors.", rich_help_panel=_FLAGS)
-    ] = False
+    as_json: Annotated[bool, _output("--json", help="Print JSON for machines instead of text.")] = False
+    quiet: Annotated[bool, _output("--quiet", "-q", help="Print nothing but errors.")] = False
     # `main` takes it from the arguments of any command; it is here for the help.
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=_FLAGS)
-    ] = False
+    debug: Annotated[bool, _output("--debug", help="Show the traceback of an error.")] = False
 
     @property
     def silent(self) -> bool:
@@ -44,16 +44,6 @@ class Output:
         return self.as_json or self.quiet
 
 
-# Name on the command line -> class; the parameters are the fields of the class.
-KERNELS = {
-    "heat": "HeatKernel",
-    "diffusion": "DiffusionKernel",
-    "matern": "MaternKernel",
-    "power": "PowerKernel",
-    "regularized-laplacian": "RegularizedLaplacianKernel",
-    "random-walk": "RandomWalkKernel",
-    "cosine": "CosineKernel",
-}
 # A parameter that only one kernel is likely to be meant by.
 _IMPLIED = {
     "t": "heat",
@@ -63,12 +53,7 @@ _IMPLIED = {
     "n": "power",
     "a": "random-walk",
 }
-_KERNEL = "Kernel"
 KernelName = Literal["heat", "diffusion", "matern", "power", "regularized-laplacian", "random-walk", "cosine"]
-
-
-def _kernel_option(flag: str, help: str) -> Any:
-    return typer.Option(f"--{flag}", help=help, rich_help_panel=_KERNEL)
 
 
 @dataclass(frozen=True)
@@ -77,26 +62,25 @@ class KernelChoice:
 
     kernel: Annotated[
         KernelName | None,
-        typer.Option(
+        _kernel(
             "--kernel",
             help="The kernel; --t means heat and --tau diffusion. Without any, one is chosen from the points.",
             show_default=False,
-            rich_help_panel=_KERNEL,
         ),
     ] = None
-    t: Annotated[float | None, _kernel_option("t", "heat: time, in units of length squared.")] = None
-    tau: Annotated[float | None, _kernel_option("tau", "diffusion: steps of the walk.")] = None
-    nu: Annotated[float | None, _kernel_option("nu", "matern: smoothness.")] = None
-    lengthscale: Annotated[float | None, _kernel_option("lengthscale", "matern: length scale.")] = None
+    t: Annotated[float | None, _kernel("--t", help="heat: time, in units of length squared.")] = None
+    tau: Annotated[float | None, _kernel("--tau", help="diffusion: steps of the walk.")] = None
+    nu: Annotated[float | None, _kernel("--nu", help="matern: smoothness.")] = None
+    lengthscale: Annotated[float | None, _kernel("--lengthscale", help="matern: length scale.")] = None
     clock: Annotated[
         Literal["graph", "manifold"] | None,
-        typer.Option("--clock", help="matern: unit of time.", rich_help_panel=_KERNEL),
+        _kernel("--clock", help="matern: unit of time."),
     ] = None
-    n: Annotated[int | None, _kernel_option("n", "power: number of steps.")] = None
-    scale: Annotated[float | None, _kernel_option("scale", "regularized-laplacian: scale.")] = None
-    power: Annotated[float | None, _kernel_option("power", "regularized-laplacian: power.")] = None
-    a: Annotated[float | None, _kernel_option("a", "random-walk: the number a.")] = None
-    p: Annotated[float | None, _kernel_option("p", "random-walk: the power p.")] = None
+    n: Annotated[int | None, _kernel("--n", help="power: number of steps.")] = None
+    scale: Annotated[float | None, _kernel("--scale", help="regularized-laplacian: scale.")] = None
+    power: Annotated[float | None, _kernel("--power", help="regularized-laplacian: power.")] = None
+    a: Annotated[float | None, _kernel("--a", help="random-walk: the number a.")] = None
+    p: Annotated[float | None, _kernel("--p", help="random-walk: the power p.")] = None
 
     def build(self) -> Any:
         """The kernel, or None where nothing is said of it."""
@@ -111,7 +95,7 @@ class KernelChoice:
             if given:
                 reject("--kernel", f"given with --{next(iter(given))}", "none")
             return None
-        kind = getattr(manifoldrf, KERNELS[name])
+        kind = getattr(manifoldrf, name.title().replace("-", "") + "Kernel")
         known = {field.name: field for field in dataclasses.fields(kind)}
         for option, value in given.items():
             if option not in known:
@@ -122,67 +106,54 @@ class KernelChoice:
         return kind(**given)
 
 
-_FEATURES = "Features"
-
-
 @dataclass(frozen=True)
 class FeatureChoice:
     """Parameters of ManifoldRandomFeatures that are not those of the kernel or the graph."""
 
     n_features: Annotated[
         Any,
-        typer.Option(
+        _features(
             "--n-features",
             parser=number_or_word,
             metavar="INTEGER|auto|all",
             help="How many: auto, as the width of the kernel asks for; all, one for every node.",
-            rich_help_panel=_FEATURES,
         ),
     ] = "auto"
     field: Annotated[
         Literal["auto", "step", "interpolated", "local", "mlp"],
-        typer.Option(
-            help="How signatures are carried to new points; mlp is the paper's network.",
-            rich_help_panel=_FEATURES,
-        ),
+        _features(help="How signatures are carried to new points; mlp is the paper's network."),
     ] = "auto"
     anchors: Annotated[
         Literal["farthest", "iid", "all"],
-        typer.Option(help="Where the field is read.", rich_help_panel=_FEATURES),
+        _features(help="Where the field is read."),
     ] = "farthest"
     weights: Annotated[
         Literal["auto", "nnls", "unity", "voronoi", "uniform"],
-        typer.Option(
-            help="Quadrature weights of the anchors.",
-            rich_help_panel=_FEATURES,
-        ),
+        _features(help="Quadrature weights of the anchors."),
     ] = "auto"
     teacher: Annotated[
         Literal["auto", "exact", "frontier", "walks", "counts"],
-        typer.Option(
-            help="What computes the signatures.",
-            rich_help_panel=_FEATURES,
-        ),
+        _features(help="What computes the signatures."),
     ] = "auto"
     teacher_options: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Such as n_walks=10000; repeatable.", rich_help_panel=_FEATURES),
+        _features(metavar="NAME=VALUE", help="Such as n_walks=10000; repeatable."),
     ] = None
     field_options: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Such as epochs=20; repeatable.", rich_help_panel=_FEATURES),
+        _features(metavar="NAME=VALUE", help="Such as epochs=20; repeatable."),
     ] = None
     n_starts: Annotated[
         int | None,
-        typer.Option(help="Nodes whose signatures a field is fitted to.", rich_help_panel=_FEATURES),
+        _features(help="Nodes whose signatures a field is fitted to."),
     ] = None
     loss: Annotated[
         Literal["relative", "l2"] | None,
-        typer.Option(help="Of the network.", rich_help_panel=_FEATURES),
+        _features(help="Of the network."),
     ] = None
     device: Annotated[
         Literal["auto", "cpu", "cuda"],
-        typer.Option(help="Where the network is trained.", rich_help_panel=_FEATURES),
+        _features(help="Where the network is trained."),
     ] = "auto"
 
     def parameters(self) -> dict[str, Any]:
@@ -199,46 +170,30 @@ def read_options(texts: list[str] | None, option: str) -> dict[str, Any] | None:
     return {name: parse(value, int | float | bool | None | str, name) for name, value in pairs} or None
 
 
-_GRAPH = "Graph"
-
-
 @dataclass(frozen=True)
 class GraphChoice:
     """How a graph is built; None stands for the default of the library."""
 
     kind: Annotated[
         Literal["auto", "heat", "knn", "mesh"],
-        typer.Option(
-            help="Heat steps, nearest neighbours, or the edges of a mesh.",
-            rich_help_panel=_GRAPH,
-        ),
+        _graph(help="Heat steps, nearest neighbours, or the edges of a mesh."),
     ] = "auto"
     n_steps: Annotated[
         Any,
-        typer.Option(
-            parser=number_or_word, metavar="INTEGER|auto", help="Of a heat graph.", rich_help_panel=_GRAPH
-        ),
+        _graph(parser=number_or_word, metavar="INTEGER|auto", help="Of a heat graph."),
     ] = "auto"
-    n_neighbors: Annotated[
-        int | None, typer.Option(help="Of a graph of neighbours; 8 by default.", rich_help_panel=_GRAPH)
-    ] = None
+    n_neighbors: Annotated[int | None, _graph(help="Of a graph of neighbours; 8 by default.")] = None
     bandwidth: Annotated[
         Any,
-        typer.Option(
-            parser=float_or_word,
-            metavar="FLOAT|median|local",
-            help="Of a graph of neighbours.",
-            show_default=False,
-            rich_help_panel=_GRAPH,
+        _graph(
+            parser=float_or_word, metavar="FLOAT|median|local", help="Of a graph of neighbours.", show_default=False
         ),
     ] = None
     density_correction: Annotated[
         float | None,
-        typer.Option(help="Of a graph of neighbours; between 0 and 1.", rich_help_panel=_GRAPH),
+        _graph(help="Of a graph of neighbours; between 0 and 1."),
     ] = None
-    dim: Annotated[
-        int | None, typer.Option(help="Dimension of the space; estimated by default.", rich_help_panel=_GRAPH)
-    ] = None
+    dim: Annotated[int | None, _graph(help="Dimension of the space; estimated by default.")] = None
 
 
 @dataclass(frozen=True)
@@ -247,12 +202,7 @@ class FittedGraph(GraphChoice):
 
     n_nodes: Annotated[
         Any,
-        typer.Option(
-            parser=number_or_word,
-            metavar="INTEGER|auto|all",
-            help="A cloud is thinned to so many points.",
-            rich_help_panel=_GRAPH,
-        ),
+        _graph(parser=number_or_word, metavar="INTEGER|auto|all", help="A cloud is thinned to so many points."),
     ] = "auto"
 
     def build(self) -> Any:
@@ -269,27 +219,19 @@ class BuiltGraph(GraphChoice):
 
     weights: Annotated[
         Literal["gaussian", "unit", "cotangent"] | None,
-        typer.Option(
-            help="Of the edges of a mesh; gaussian by default.",
-            rich_help_panel=_GRAPH,
-        ),
+        _graph(help="Of the edges of a mesh; gaussian by default."),
     ] = None
     self_loops: Annotated[
         bool,
-        typer.Option("--self-loops", help="Join every point to itself, with neighbours.", rich_help_panel=_GRAPH),
+        _graph("--self-loops", help="Join every point to itself, with neighbours."),
     ] = False
-
-
-_RUN = "Run"
 
 
 @dataclass(frozen=True)
 class Threads:
     """Threads, for commands that draw nothing at random."""
 
-    n_jobs: Annotated[
-        int, typer.Option(help="Threads, -1 for all cores; results do not depend on it.", rich_help_panel=_RUN)
-    ] = -1
+    n_jobs: Annotated[int, _run(help="Threads, -1 for all cores; results do not depend on it.")] = -1
 
     def check(self) -> None:
         """Raise before any work."""
@@ -302,6 +244,4 @@ class Threads:
 class Running(Threads):
     """Threads and a seed."""
 
-    random_state: Annotated[
-        int, typer.Option(min=0, help="Seed: the same seed gives the same bits.", rich_help_panel=_RUN)
-    ] = 0
+    random_state: Annotated[int, _run(min=0, help="Seed: the same seed gives the same bits.")] = 0

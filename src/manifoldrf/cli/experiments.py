@@ -13,6 +13,7 @@ from manifoldrf.cli._console import note, print_json, print_table, progress, sho
 from manifoldrf.cli._options import Output
 from manifoldrf.cli._settings import changed
 
+Format = Literal["png", "pdf", "svg"]
 _DEMO_TIME = 0.05  # wide enough to be seen on the torus
 _OUT = typer.Option("--out", help="Folder for the results (made if needed).")
 
@@ -70,7 +71,7 @@ def reproduce(
     data: Annotated[str | None, _DATA] = None,
     out: Annotated[str, _OUT] = "out",
     changes: Annotated[list[str] | None, _SET] = None,
-    form: Annotated[Literal["png", "pdf", "svg"], _FORMAT] = "png",
+    form: Annotated[Format, _FORMAT] = "png",
 ) -> None:
     """Run experiments: prints their tables, saves their records and pictures.
 
@@ -126,7 +127,7 @@ def report(
     figures: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Draw all pictures again, into this folder.")
     ] = None,
-    form: Annotated[Literal["png", "pdf", "svg"], _FORMAT] = "png",
+    form: Annotated[Format, _FORMAT] = "png",
 ) -> None:
     """Write one self-contained HTML page from records: tables beside the paper's values, and pictures.
 
@@ -137,7 +138,7 @@ def report(
 
     with usage():
         source = existing_folder(folder, "DIR")
-        target = source / "report.html" if page is None else check_output(page, "--output", (".html",))
+        target = None if page is None else check_output(page, "--output", (".html",))
     with progress("report", quiet=output.silent) as tell:
         written = [write_report(source, target, progress=tell)]
         if figures is not None:

@@ -13,7 +13,6 @@ import typer
 
 from manifoldrf.cli._console import note, notices, progress, show, usage
 from manifoldrf.cli._inputs import (
-    ARRAYS,
     MODEL,
     InputFile,
     ModelFile,
@@ -21,6 +20,7 @@ from manifoldrf.cli._inputs import (
     check_rows,
     read_model,
     read_space,
+    refuse_empty,
     refuse_on_graph,
 )
 from manifoldrf.cli._options import (
@@ -109,11 +109,11 @@ def transform(
     Example: manifoldrf transform bunny.safetensors points.npy -o features.npz
     """
     from manifoldrf._arrays.reading import open_rows
-    from manifoldrf._arrays.writing import row_writer
+    from manifoldrf._arrays.writing import ARRAY_SUFFIXES, row_writer
     from manifoldrf._files import check_output
 
     with usage():
-        target = check_output(features, "--output", ARRAYS, [source, points])
+        target = check_output(features, "--output", ARRAY_SUFFIXES, [source, points])
         threads.check()
     model = read_model(source)
     if model.asymmetric_ and side is None:
@@ -134,7 +134,7 @@ def transform(
             check_rows(block, "POINTS", points, begin)
             with far.counted(len(block)):
                 writer.append(model.transform(block, side))
-        _refuse_nothing(writer.n_rows, "POINTS", points)
+        refuse_empty(writer.n_rows, "POINTS", points)
     far.tell(quiet=output.quiet)
     _say_written(output, target, (writer.n_rows, model.n_features_out_))
 
@@ -154,13 +154,13 @@ def kernel(
     Example: manifoldrf kernel bunny.safetensors a.npy b.npy -o K.npy
     """
     from manifoldrf._arrays.reading import open_rows
-    from manifoldrf._arrays.writing import row_writer
+    from manifoldrf._arrays.writing import ARRAY_SUFFIXES, row_writer
     from manifoldrf._files import check_output
     from manifoldrf._validation import check_jobs
     from manifoldrf.features._products import product
 
     with usage():
-        target = check_output(values, "--output", ARRAYS, [source, first, *([second] if second else [])])
+        target = check_output(values, "--output", ARRAY_SUFFIXES, [source, first, *([second] if second else [])])
         threads.check()
     model = read_model(source).set_params(sparse_output=True, n_jobs=threads.n_jobs)
     left, right = ("left", "right") if model.asymmetric_ else (None, None)
@@ -181,7 +181,7 @@ def kernel(
             with far.counted(len(block)):
                 own = model.transform(block.astype("float64"), left)
             writer.append(product(own, theirs, check_jobs(threads.n_jobs)))
-        _refuse_nothing(writer.n_rows, "A", first)
+        refuse_empty(writer.n_rows, "A", first)
     far.tell(quiet=output.quiet)
     _say_written(output, target, (writer.n_rows, len(others)))
 
@@ -252,8 +252,7 @@ class _Far:
         note(*self._others, quiet=quiet)
         if self._counts:
             fading, gone = (sum(parts) for parts in zip(*self._counts, strict=True))
-            text, _, _ = str(FarQueryWarning(fading, gone, self._n_points)).partition(" `distance_to_space`")
-            note(text, quiet=quiet)  # the rest is for those who have the model in Python
+            note(FarQueryWarning(fading, gone, self._n_points).count, quiet=quiet)
 
 
 def _is_given(context: typer.Context, parameter: str) -> bool:
@@ -282,14 +281,6 @@ def _other_points(model: Any, path: str, name: str) -> Any:
     check_columns(points.shape[1], model, name, path)
     check_rows(points, name, path)
     return points
-
-
-def _refuse_nothing(n_rows: int, name: str, path: str) -> None:
-    """A file without a row is a mistake."""
-    from manifoldrf._validation import reject
-
-    if not n_rows:
-        reject(name, "a file with at least one row", path)
 
 
 def _chunk(n_columns: int) -> int:

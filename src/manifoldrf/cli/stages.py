@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from manifoldrf.cli._console import notices, progress, show_facts, usage
-from manifoldrf.cli._inputs import ARRAYS, MODEL, InputFile, build_graph, read_space
+from manifoldrf.cli._inputs import MODEL, InputFile, build_graph, read_space
 from manifoldrf.cli._options import BuiltGraph, KernelChoice, Output, Threads, read_options
 from manifoldrf.cli._settings import parse
 
@@ -76,13 +76,13 @@ def signatures(
     manifoldrf signatures graph.safetensors -o rows.npy --tau 20 --teacher walks --teacher-options n_walks=1000
     """
     from manifoldrf import compute_signatures
-    from manifoldrf._arrays.writing import write_matrix
+    from manifoldrf._arrays.writing import ARRAY_SUFFIXES, write_matrix
     from manifoldrf._files import check_output
     from manifoldrf._validation import check_indices
 
     start = time.perf_counter()
     with usage():
-        path = check_output(target, "--output", ARRAYS, [source])
+        path = check_output(target, "--output", ARRAY_SUFFIXES, [source])
         wanted = _wanted(kernel)
         starts = None if nodes is None else parse(nodes, tuple[int, ...], "--nodes")
         options = _teacher_options(teacher, teacher_options)

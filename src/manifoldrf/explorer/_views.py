@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import cKDTree
 
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.geometry._normals import neighbor_axes
 from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.geometry.neighbors import edge_lengths
 
 _AXES = 3
 _NEIGHBOR = 4  # in a random cloud the first is far nearer than the gaps between points are wide
@@ -149,10 +149,7 @@ def nearest(points: FloatArray, targets: FloatArray) -> IntArray:
 
 def nearest_along(mesh: TriangleMesh, targets: IntArray) -> IntArray:
     """The same along the edges of a mesh, for all its vertices; across space where no edges lead to any."""
-    ends = mesh.vertices[mesh.edges]
-    lengths = np.linalg.norm(ends[:, 0] - ends[:, 1], axis=1)
-    edges = sparse.csr_array((lengths, mesh.edges.T), shape=(mesh.n_vertices, mesh.n_vertices))
-    found = dijkstra(edges, directed=False, indices=targets, min_only=True, return_predecessors=True)[2]
+    found = dijkstra(edge_lengths(mesh), indices=targets, min_only=True, return_predecessors=True)[2]
     place = np.zeros(mesh.n_vertices, dtype=np.int64)
     place[targets] = np.arange(len(targets))
     result: IntArray = place[np.maximum(found, 0)]

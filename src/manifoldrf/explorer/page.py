@@ -157,7 +157,7 @@ def _check_features(features: Any) -> None:
     if not isinstance(features, ManifoldRandomFeatures):
         reject("features", "a fitted ManifoldRandomFeatures", type(features).__name__, TypeError)
     check_is_fitted(features, "map_")
-    if features.map_.space.setting.asymmetric:
+    if features.asymmetric_:
         rule = "a model with nonnegative features, which are the same on both sides"
         reject("features", rule, f"a {type(features.kernel_).__name__} with two sides")
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.spatial.distance import cdist
 
 from manifoldrf._random import Streams
 from manifoldrf._validation import FloatArray, IntArray
@@ -17,6 +16,7 @@ from manifoldrf.features.spaces import Space
 from manifoldrf.fields.data import Setting, Teaching, observe
 from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.heat import heat_graph
+from manifoldrf.geometry.neighbors import distances_between
 from manifoldrf.kernels.abstract_kernel import ScaledKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import relative_error
@@ -208,18 +208,10 @@ def _missing_heat(space: Space, kernel: HeatKernel, probes: IntArray, n_jobs: in
     some = lost[: max(1, _DENSE_HEAT // graph.n_nodes)]
     roots = np.sqrt(setting.measure / setting.measure[some][:, None])  # rows of the kernel become shares of heat
     shares = kernel.matrix(graph, some, n_jobs=n_jobs) * roots  # (s, N)
-    gaps = _distances(graph, some)
+    gaps = distances_between(graph.positions[some], graph.positions, graph.metric)
     spread = (shares * gaps**2).sum(axis=1) / (2 * setting.dim * kernel.t)
     short = np.clip(1 - spread, 0.0, 1.0)
     return float(np.sqrt(np.mean(short**2) * len(lost) / len(probes)))
-
-
-def _distances(graph: Graph, nodes: IntArray) -> FloatArray:
-    """Distances of some nodes to all, in a straight line or along the metric."""
-    points = graph.positions
-    if graph.metric is not None:
-        return np.asarray(graph.metric.distance(points[nodes], points))
-    return np.asarray(cdist(points[nodes], points))
 
 
 def _measured(space: Space, other: Graph) -> tuple[tuple[Graph, FloatArray], tuple[Graph, FloatArray]]:

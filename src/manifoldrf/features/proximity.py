@@ -46,11 +46,16 @@ class FarQueryWarning(UserWarning):
         super().__init__(fading, gone, total)
         self.fading, self.gone, self.total = fading, gone, total
 
-    def __str__(self) -> str:
+    @property
+    def count(self) -> str:
+        """How many points are meant, as a sentence."""
         return (
             f"{self.fading} of {self.total} points are away from the space, so their features fade; those of "
-            f"{self.gone} are zero. `distance_to_space` says how far they are."
+            f"{self.gone} are zero."
         )
+
+    def __str__(self) -> str:
+        return f"{self.count} `distance_to_space` says how far they are."
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from manifoldrf._validation import FloatArray, IntArray, check_points, reject
 from manifoldrf.features.graph_options import GraphOptions
@@ -14,7 +13,7 @@ from manifoldrf.geometry.dimension import estimate_dimension
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.manifolds import AbstractManifold, FlatTorus, HyperbolicSpace
 from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.geometry.neighbors import NeighborSearch
+from manifoldrf.geometry.neighbors import NeighborSearch, distances_between
 from manifoldrf.geometry.sampling import thin
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
@@ -157,8 +156,7 @@ def _function_time(function: Any, source: Source) -> float:
     values, peaks = (np.asarray(function(rows, place), dtype=np.float64) for place in (others, rows))
     if values.shape != (len(rows), len(others)) or not (np.isfinite(values).all() and np.isfinite(peaks).all()):
         return usual  # refused with a clear text later
-    metric = source.metric
-    gaps = cdist(rows, others) if metric is None else metric.distance(rows, others)
+    gaps = distances_between(rows, others, source.metric)
     beyond = np.where(values < 0.5 * np.diagonal(peaks)[:, None], gaps, np.inf).min(axis=1)
     extent2 = float((np.ptp(points, axis=0) ** 2).sum())
     found = float(np.median(beyond)) ** 2 / (4 * np.log(2))

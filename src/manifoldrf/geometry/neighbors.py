@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
 
 from manifoldrf._optional import available, require
 from manifoldrf._threads import map_threads, thread_pool
@@ -214,7 +215,7 @@ def pairs_along_surface(mesh: TriangleMesh, radius: float, *, n_jobs: int = 1) -
     The distance is the one in space, unless the path along edges is so much longer, even after its detours, that
     the straight line must be a short cut between folds: then it is that path less the detour.
     """
-    edges = _edge_lengths(mesh)
+    edges = edge_lengths(mesh)
     indptr, indices = edges.indptr.astype(np.int64), edges.indices.astype(np.int64)
     blocks = np.array_split(np.arange(mesh.n_vertices), max(1, mesh.n_vertices // _SOURCES))
     found = map_threads(
@@ -241,7 +242,7 @@ def distance_to_boundary(mesh: TriangleMesh) -> FloatArray:
     distances = np.full(mesh.n_vertices, np.inf)
     if len(boundary):
         _, _, nearest = csgraph.dijkstra(
-            _edge_lengths(mesh), indices=boundary, min_only=True, return_predecessors=True
+            edge_lengths(mesh), indices=boundary, min_only=True, return_predecessors=True
         )
         reached = nearest >= 0
         gaps = mesh.vertices[reached] - mesh.vertices[nearest[reached]]
@@ -249,6 +250,11 @@ def distance_to_boundary(mesh: TriangleMesh) -> FloatArray:
     return distances
 
 
-def _edge_lengths(mesh: TriangleMesh) -> Any:
+def edge_lengths(mesh: TriangleMesh) -> Any:
     """Symmetric CSR array of the lengths of a mesh's edges."""
     return symmetric(mesh.edge_lengths(), mesh.edges[:, 0], mesh.edges[:, 1], mesh.n_vertices)
+
+
+def distances_between(points: FloatArray, others: FloatArray, metric: AbstractManifold | None) -> FloatArray:
+    """Distances of some points to others, in a straight line or along a metric, shape (n, m)."""
+    return np.asarray(cdist(points, others) if metric is None else metric.distance(points, others))
