@@ -7,9 +7,6 @@ import numpy as np
 
 from manifoldrf._validation import FloatArray, IntArray
 
-BLOCK = 8  # columns of a table added at a time: two registers of four doubles
-# Sums of unsigned numbers cannot be negative: the compiler need not look for indices that count from the end.
-_1, _2, _3, _4, _5, _6, _7, _8 = (np.uint64(k) for k in range(1, 9))
 _MOST_CELLS = 2**60  # of the box around the nodes: numbers of cells are 64-bit integers
 
 
@@ -102,7 +99,7 @@ def visit_cells(queries, cells, span, found, columns, distances):  # type: ignor
 
 
 @numba.njit(nogil=True, cache=True)
-def _weigh(squares, columns, factors, bandwidth):  # type: ignore[no-untyped-def]
+def weigh(squares, columns, factors, bandwidth):  # type: ignore[no-untyped-def]
     """Squared distances become weights of a heat step; their sum."""
     # The nearest node sets the scale: a query off the surface keeps its step, without underflow.
     nearest = np.inf
@@ -127,7 +124,7 @@ def heat_steps(ends, pairs, nodes, bandwidth, out):  # type: ignore[no-untyped-d
         begin, end = ends[i], ends[i + 1]
         for p in range(begin, end):
             out[p] = distances[p] * distances[p]
-        total = _weigh(out[begin:end], columns[begin:end], factors, bandwidth)
+        total = weigh(out[begin:end], columns[begin:end], factors, bandwidth)
         weighted = 0.0
         for p in range(begin, end):
             weighted += out[p] * weights[columns[p]]
@@ -138,65 +135,29 @@ def heat_steps(ends, pairs, nodes, bandwidth, out):  # type: ignore[no-untyped-d
 
 
 @numba.njit(nogil=True, cache=True)
-def _collect(query, cells, ranges, columns, squares):  # type: ignore[no-untyped-def]
-    """List the nodes within a cell's size of one query; how many, or -1 where there is no room for them."""
+def room_for(n):  # type: ignore[no-untyped-def]
+    """Arrays for columns and squared distances of so many nodes."""
+    return np.zeros(n, np.int64), np.zeros(n)
+
+
+@numba.njit(nogil=True, cache=True)
+def collect(query, cells, ranges, columns, squares):  # type: ignore[no-untyped-def]
+    """List the nodes within a cell's size of one query: how many, and the lists, which grow where they must."""
     limit = cells.size * cells.size
     spot = np.zeros(3)
     spot[: len(query)] = query
+    n_rows = _near_rows(query, cells, ranges)
+    room = 0
+    for r in range(n_rows):
+        room += ranges[r, 1] - ranges[r, 0]
+    if room > len(columns):
+        columns, squares = room_for(2 * room)
     found = 0
-    for r in range(_near_rows(query, cells, ranges)):
-        if found + ranges[r, 1] - ranges[r, 0] > len(columns):
-            return -1
+    for r in range(n_rows):
         for p in range(ranges[r, 0], ranges[r, 1]):
             square = _squared_distance(spot, cells, p)
             if square <= limit:
                 columns[found] = cells.nodes[p]
                 squares[found] = square
                 found += 1
-    return found
-
-
-@numba.njit(nogil=True, cache=True)
-def heat_step_rows(queries, visits, cells, heat, blocks, out, span):  # type: ignore[no-untyped-def]
-    """out[i] = one heat step from query i, times a table: all at once, without a matrix of steps in between.
-
-    The table is in blocks of columns that lie close together, so that whole blocks are added at a time; queries are
-    visited in an order in which those that follow each other are close, so that rows of the table are still in the
-    cache. ``heat`` are the Sinkhorn factors of the nodes and the bandwidth of a step.
-    """
-    factors, bandwidth = heat
-    ends, block_columns, values, order = blocks
-    row = np.zeros(BLOCK * ((len(order) + BLOCK - 1) // BLOCK))
-    ranges = np.zeros((9, 2), np.int64)
-    columns, squares = np.zeros(256, np.int64), np.zeros(256)
-    for i in visits[span[0] : span[1]]:
-        found = _collect(queries[i], cells, ranges, columns, squares)
-        while found < 0:
-            columns, squares = np.zeros(2 * len(columns), np.int64), np.zeros(2 * len(columns))
-            found = _collect(queries[i], cells, ranges, columns, squares)
-        total = _weigh(squares[:found], columns, factors, bandwidth)
-        row[:] = 0.0
-        for p in range(found if total > 0 else 0):
-            share = squares[p] / total
-            _add_blocks(row, values, block_columns, ends[columns[p]], ends[columns[p] + 1], share)
-        for c in range(len(order)):
-            out[i, order[c]] = row[c]
-
-
-@numba.njit(nogil=True, cache=True)
-def _add_blocks(row, values, starts, begin, end, share):  # type: ignore[no-untyped-def]
-    """Add blocks of 8 to a row. All is loaded before any is stored: the compiler cannot know they are apart."""
-    for q in range(begin, end):
-        b, v = starts[q], q * _8
-        r0, r1, r2, r3 = row[b], row[b + _1], row[b + _2], row[b + _3]
-        r4, r5, r6, r7 = row[b + _4], row[b + _5], row[b + _6], row[b + _7]
-        r0 += share * values[v]
-        r1 += share * values[v + _1]
-        r2 += share * values[v + _2]
-        r3 += share * values[v + _3]
-        r4 += share * values[v + _4]
-        r5 += share * values[v + _5]
-        r6 += share * values[v + _6]
-        r7 += share * values[v + _7]
-        row[b], row[b + _1], row[b + _2], row[b + _3] = r0, r1, r2, r3
-        row[b + _4], row[b + _5], row[b + _6], row[b + _7] = r4, r5, r6, r7
+    return found, columns, squares

@@ -180,3 +180,65 @@ def _settle(indptr, indices, lengths, limit, source, best, nodes, distances):  #
             if reached <= limit and reached < best[w]:
                 best[w] = reached
                 heapq.heappush(heap, (reached, w))
+
+
+@numba.njit(nogil=True, cache=True)
+def times_vector(matrix, vector, out, span):  # type: ignore[no-untyped-def]
+    """out[i] = row i of a CSR matrix (indptr, indices, data) times a vector, for i in the span."""
+    indptr, indices, data = matrix
+    for i in range(span[0], span[1]):
+        total = 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            total += data[e] * vector[np.uint64(indices[e])]
+        out[i] = total
+
+
+@numba.njit(nogil=True, cache=True)
+def times_columns(matrix, table, out, span):  # type: ignore[no-untyped-def]
+    """The same times a table (N, c)."""
+    indptr, indices, data = matrix
+    total = np.zeros(table.shape[1])
+    for i in range(span[0], span[1]):
+        total[:] = 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            value = data[e]
+            row = table[np.uint64(indices[e])]
+            for c in range(len(total)):
+                total[c] += value * row[c]
+        out[i] = total
+
+
+@numba.njit(nogil=True, cache=True)
+def scale_both_ends(matrix, scale, out, span):  # type: ignore[no-untyped-def]
+    """out[e] = M_ij scale_i scale_j for the entries e of the rows in the span."""
+    indptr, indices, data = matrix
+    for i in range(span[0], span[1]):
+        for e in range(indptr[i], indptr[i + 1]):
+            other = scale[np.uint64(indices[e])]
+            # The larger factor first: symmetric to the bit, and the product of two large ones never overflows.
+            out[e] = data[e] * max(scale[i], other) * min(scale[i], other)
+
+
+@numba.njit(nogil=True, cache=True)
+def label_components(indptr, indices):  # type: ignore[no-untyped-def]
+    """Connected component of every node of a symmetric CSR pattern, int64 (N,)."""
+    n_nodes = len(indptr) - 1
+    labels = np.full(n_nodes, np.int64(-1))
+    queue = np.zeros(n_nodes, np.int64)
+    n_found = 0
+    for seed in range(n_nodes):
+        if labels[seed] >= 0:
+            continue
+        labels[seed] = n_found
+        queue[0], begin, end = seed, 0, 1
+        while begin < end:
+            v = queue[begin]
+            begin += 1
+            for e in range(indptr[v], indptr[v + 1]):
+                w = indices[e]
+                if labels[w] < 0:
+                    labels[w] = n_found
+                    queue[end] = w
+                    end += 1
+        n_found += 1
+    return labels

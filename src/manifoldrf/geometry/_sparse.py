@@ -1,11 +1,19 @@
-"""Sparse matrices as the graphs need them: symmetric to the bit, compact, read-only."""
+"""Sparse matrices as the graphs need them: symmetric to the bit, compact, read-only, and products by threads."""
 
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from manifoldrf._threads import quick_map
 from manifoldrf._validation import FloatArray, IntArray, check_points, reject
+from manifoldrf.geometry._compiled import label_components, scale_both_ends, times_columns, times_vector
+
+# Below this many products a second thread costs more than it brings.
+_WORTH_A_THREAD = 2**17
+_TASKS_PER_THREAD = 4  # so that one that is held up does not hold up the others
 
 
 def symmetric(values: FloatArray, start: IntArray, end: IntArray, n: int) -> Any:
@@ -14,11 +22,36 @@ def symmetric(values: FloatArray, start: IntArray, end: IntArray, n: int) -> Any
     return sparse.coo_array((np.concatenate([values, values]), (rows, columns)), shape=(n, n)).tocsr()
 
 
-def scaled_both_ends(matrix: Any, scale: FloatArray) -> FloatArray:
+def scaled_both_ends(matrix: Any, scale: FloatArray, n_jobs: int = 1) -> FloatArray:
     """The stored values of M_ij scale_i scale_j, in the order of ``matrix.data``."""
-    ends = np.repeat(scale, np.diff(matrix.indptr)), scale[matrix.indices]
-    # The larger factor first: symmetric to the bit, and the product of two large ones never overflows.
-    return np.asarray(matrix.data * np.maximum(*ends) * np.minimum(*ends))
+    out = np.zeros(matrix.nnz)
+    _over_rows(lambda parts, span: scale_both_ends(parts, scale, out, span), matrix, 1, n_jobs)
+    return out
+
+
+def times(matrix: Any, table: FloatArray, n_jobs: int) -> FloatArray:
+    """A CSR array times a vector (N,) or a table (N, c), by threads; no bit depends on their number."""
+    dense = np.ascontiguousarray(table, dtype=np.float64)
+    out = np.zeros((matrix.shape[0], *dense.shape[1:]))
+    multiply = times_vector if dense.ndim == 1 else times_columns
+    _over_rows(lambda parts, span: multiply(parts, dense, out, span), matrix, dense.size // len(dense), n_jobs)
+    return out
+
+
+def _over_rows(work: Callable[[Any, tuple[int, int]], None], matrix: Any, width: int, n_jobs: int) -> None:
+    """Work on ranges of rows with about as many entries each, by threads where it is worth it."""
+    parts, n = (matrix.indptr, matrix.indices, matrix.data), matrix.shape[0]
+    if n_jobs == 1 or matrix.nnz * width < _WORTH_A_THREAD:
+        work(parts, (0, n))
+        return
+    shares = np.linspace(0, matrix.nnz, _TASKS_PER_THREAD * n_jobs + 1)
+    edges = [0, *np.searchsorted(matrix.indptr, shares[1:-1]).tolist(), n]
+    quick_map(lambda span: work(parts, span), pairwise(edges), n_jobs)
+
+
+def components_of(matrix: Any) -> IntArray:
+    """Connected component of every node of a symmetric CSR array, numbered from 0 by their smallest node."""
+    return np.asarray(label_components(matrix.indptr, matrix.indices))
 
 
 def reciprocal(values: FloatArray) -> FloatArray:

@@ -29,7 +29,14 @@ from manifoldrf._validation import (
     check_real,
     reject,
 )
-from manifoldrf.geometry._sparse import check_symmetric, read_only, read_only_view, reciprocal, scaled_both_ends
+from manifoldrf.geometry._sparse import (
+    check_symmetric,
+    components_of,
+    read_only,
+    read_only_view,
+    reciprocal,
+    scaled_both_ends,
+)
 from manifoldrf.geometry.dimension import estimate_dimension
 from manifoldrf.geometry.extension import AbstractExtension, mesh_of
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -190,9 +197,8 @@ class Graph:
     @cached_property
     def components(self) -> IntArray:
         """Connected component of every node, shape (n_nodes,), numbered from 0."""
-        labels = csgraph.connected_components(self.affinity, directed=False)[1]
-        result: IntArray = read_only_view(labels.astype(np.int64))
-        return result
+        labels: IntArray = read_only_view(components_of(self.affinity))
+        return labels
 
     @property
     def n_components(self) -> int:

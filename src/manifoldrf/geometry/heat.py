@@ -27,7 +27,8 @@ from manifoldrf._validation import (
     check_vector,
     reject,
 )
-from manifoldrf.geometry._sparse import scaled_both_ends
+from manifoldrf.geometry._gaussian import gaussian_in_cells, matrix_of_pairs
+from manifoldrf.geometry._sparse import scaled_both_ends, times
 from manifoldrf.geometry.density import Sampling, ball_volume
 from manifoldrf.geometry.dimension import estimate_dimension
 from manifoldrf.geometry.extension import HeatExtension, SurfaceReach
@@ -59,7 +60,7 @@ _RELIABLE_DIM = 5
 _TOO_MANY_STEPS = 10_000
 _WIDEST_STEP = 0.01  # s2 over the squared extent of the space: wider steps do not see its shape
 _MOST_STEPS = 72  # beyond it the nodes are far finer than the kernel needs
-_MOST_ENTRIES = 2e7  # of the affinity matrix: about 1 GB while it is built
+_MOST_ENTRIES = 1e8  # of the affinity matrix: about 4 GB while it is built
 _REMEDY = "a larger t, more points, or on a mesh parts that share vertices"
 # Rounds of s2 <- s2 t / (time of its step): the time is nearly linear in s2. 5 to 15 were needed on H^2 to H^4 and
 # S^2 for steps up to .25, 29 on S^5.
@@ -79,6 +80,10 @@ class _Space:
     @property
     def points(self) -> FloatArray:
         return self.search.points
+
+    @property
+    def n_jobs(self) -> int:
+        return self.search.n_jobs
 
 
 def heat_graph(
@@ -140,11 +145,11 @@ def heat_graph(
         )
     steps = _check_steps(n_steps, space, time)
     s2, mass = _calibrated(space, time / steps)
-    pairs, gaussian = _gaussian(space, s2)
+    gaussian, pairs = _gaussian(space, s2)
     mu = _node_weights(space, gaussian, s2, mass)
-    factors = mu * _sinkhorn(gaussian, mu)
-    affinity = _scaled(gaussian, factors)
-    surface = None if space.mesh is None else SurfaceReach(space.mesh, _detours(space.mesh, pairs))
+    factors = mu * _sinkhorn(gaussian, mu, space.n_jobs)
+    affinity = _scaled(gaussian, factors, space.n_jobs)
+    surface = None if pairs is None or space.mesh is None else SurfaceReach(space.mesh, _detours(space.mesh, pairs))
     extension = HeatExtension(space.search, step_reach(s2, space.dim), s2, factors, mu, surface)
     graph = Graph(affinity, space.points, metric, extension, mu, time / steps, steps)
     report_problems(graph, remedy=_REMEDY, duplicates=_duplicates(space))
@@ -288,22 +293,26 @@ def fewest_steps(sampling: Sampling, t: float) -> int:
     return 2 * int(np.ceil(t / reach2 * chi2.isf(_TAIL, sampling.dim)))
 
 
-def _gaussian(space: _Space, s2: float) -> tuple[Pairs, Any]:
-    """The pairs one step joins and G_ij = exp(-distance^2 / s2) on them, self-loops included; symmetric CSR."""
-    pairs = _pairs(space, step_reach(s2, space.dim))
-    return pairs, _matrix(np.exp(-(pairs.distances**2) / s2), pairs, len(space.points))
+def _gaussian(space: _Space, s2: float) -> tuple[Any, Pairs | None]:
+    """G_ij = exp(-distance^2 / s2) on the pairs one step joins, self-loops included, as symmetric CSR; the pairs.
 
-
-def _matrix(values: FloatArray, pairs: Pairs, n: int) -> Any:
-    """CSR array of shape (n, n) with one value per pair."""
-    return sparse.coo_array((values, (pairs.rows, pairs.columns)), shape=(n, n)).tocsr()
+    Between nodes sorted into cells no pairs are listed: the matrix is all that is made.
+    """
+    radius = step_reach(s2, space.dim)
+    cells = None
+    if space.mesh is None and space.search.metric is None:
+        cells = space.search.cells(radius)
+    if cells is not None:
+        return gaussian_in_cells(cells, s2, space.n_jobs), None
+    pairs = _pairs(space, radius)
+    return matrix_of_pairs(np.exp(-(pairs.distances**2) / s2), pairs, len(space.points)), pairs
 
 
 def _pairs(space: _Space, radius: float) -> Pairs:
     """Pairs of nodes that one step joins, both directions and each node with itself."""
     if space.mesh is None:
         return space.search.within(space.points, radius)
-    return pairs_along_surface(space.mesh, radius, n_jobs=space.search.n_jobs)
+    return pairs_along_surface(space.mesh, radius, n_jobs=space.n_jobs)
 
 
 def _node_weights(space: _Space, gaussian: Any, s2: float, mass: float) -> FloatArray:
@@ -311,23 +320,23 @@ def _node_weights(space: _Space, gaussian: Any, s2: float, mass: float) -> Float
     if space.weights is not None:
         return space.weights
     if space.mesh is not None:
-        return surface_weights(space.mesh, gaussian, s2)
+        return surface_weights(space.mesh, gaussian, s2, space.n_jobs)
     boundary = None
     # Tangent planes in the coordinates of a curved metric mean nothing.
     if space.search.metric is None and space.dim <= _RELIABLE_DIM:
-        boundary = BoundaryModel.fit(space.points, _gaussian(space, 2 * s2)[1], s2, space.dim)
-    return cloud_weights(gaussian, mass, boundary)
+        boundary = BoundaryModel.fit(space.points, _gaussian(space, 2 * s2)[0], s2, space.dim, space.n_jobs)
+    return cloud_weights(gaussian, mass, boundary, space.n_jobs)
 
 
-def _sinkhorn(gaussian: Any, mu: FloatArray) -> FloatArray:
+def _sinkhorn(gaussian: Any, mu: FloatArray, n_jobs: int) -> FloatArray:
     """Scaling u with u_i sum_j G_ij u_j mu_j = 1: makes the step conserve mass and stay symmetric."""
-    scaling = np.full(len(mu), 1.0 / np.sqrt(float((gaussian @ mu).mean())))
+    scaling = np.full(len(mu), 1.0 / np.sqrt(float(times(gaussian, mu, n_jobs).mean())))
     for _ in range(_SINKHORN_ROUNDS):
-        flow = gaussian @ (scaling * mu)
+        flow = times(gaussian, scaling * mu, n_jobs)
         if np.abs(scaling * flow - 1)[mu > 0].max() <= _SINKHORN_TOLERANCE:
             return scaling
         scaling = np.sqrt(np.divide(scaling, flow, out=np.zeros_like(flow), where=flow > 0))
-    residual = float(np.abs(scaling * (gaussian @ (scaling * mu)) - 1)[mu > 0].max())
+    residual = float(np.abs(scaling * times(gaussian, scaling * mu, n_jobs) - 1)[mu > 0].max())
     warnings.warn(
         f"The Sinkhorn scaling stopped after {_SINKHORN_ROUNDS} rounds with a residual of {residual:.1e}. Causes: "
         "(a) weights that differ by many orders of magnitude, (b) nodes with hardly a neighbour. "
@@ -338,9 +347,9 @@ def _sinkhorn(gaussian: Any, mu: FloatArray) -> FloatArray:
     return scaling
 
 
-def _scaled(gaussian: Any, factors: FloatArray) -> Any:
+def _scaled(gaussian: Any, factors: FloatArray, n_jobs: int) -> Any:
     """A_ij = G_ij factors_i factors_j, symmetric to the bit."""
-    data = scaled_both_ends(gaussian, factors)
+    data = scaled_both_ends(gaussian, factors, n_jobs)
     affinity = sparse.csr_array((data, gaussian.indices, gaussian.indptr), shape=gaussian.shape)
     if np.count_nonzero(data) < len(data):  # nodes without weight
         affinity = affinity.copy()  # else the pattern, which is shared, would be changed as well
@@ -351,7 +360,7 @@ def _scaled(gaussian: Any, factors: FloatArray) -> Any:
 def _detours(mesh: TriangleMesh, pairs: Pairs) -> Any:
     """How much longer than the straight line each step is: zero but for short cuts between folds."""
     straight = np.linalg.norm(mesh.vertices[pairs.rows] - mesh.vertices[pairs.columns], axis=1)
-    return _matrix(pairs.distances - straight, pairs, mesh.n_vertices)
+    return matrix_of_pairs(pairs.distances - straight, pairs, mesh.n_vertices)
 
 
 def _duplicates(space: _Space) -> str:

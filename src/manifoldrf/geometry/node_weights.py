@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from scipy.stats import norm
 
+from manifoldrf._threads import map_threads
 from manifoldrf._validation import FloatArray
+from manifoldrf.geometry._sparse import times
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import distance_to_boundary
 
@@ -27,12 +28,13 @@ _ROUNDS_CLOSED_MESH, _ROUNDS_OPEN_MESH = 100, 20
 # The boundary distances settle as the weights do; late changes are small.
 _REFRESH = (2, 5, 9, 14, 20, 30, 40)
 _FEW_AXES = 16  # up to here local covariances are formed for all nodes at once
+_MATRICES_AT_ONCE = 8192  # decomposed by one task
 _MOST_NEIGHBORS = 128  # looked at for the tangent frame of one node among many axes
 # Offsets below this many widths (in two dimensions) are sampling noise, not a boundary.
 _NOISE_GATE = 0.25
 
 
-def cloud_weights(gaussian: Any, mass: float, boundary: "BoundaryModel | None") -> FloatArray:
+def cloud_weights(gaussian: Any, mass: float, boundary: "BoundaryModel | None", n_jobs: int = 1) -> FloatArray:
     """Weights mu, shape (N,), with G mu = m mass; they sum to the estimated volume.
 
     Parameters
@@ -45,18 +47,18 @@ def cloud_weights(gaussian: Any, mass: float, boundary: "BoundaryModel | None") 
         Finds the share m of each Gaussian that lies inside; without it the space is taken to be closed (m = 1).
     """
     share = np.ones(gaussian.shape[0])
-    weights = 1.0 / np.asarray(gaussian.sum(axis=1)).ravel()
+    weights = 1.0 / times(gaussian, np.ones(len(share)), n_jobs)
     if boundary is not None:
         for begin, end in itertools.pairwise((0, *_REFRESH, _ROUNDS_WITH_BOUNDARY)):
-            weights = _correct(gaussian, weights, share, end - begin)
+            weights = _correct(gaussian, weights, share, end - begin, n_jobs)
             if end in _REFRESH:
                 share = boundary.inside_share(weights)
     if (share == 1).all():
-        weights = _correct(gaussian, weights, share, _ROUNDS_CLOSED)
+        weights = _correct(gaussian, weights, share, _ROUNDS_CLOSED, n_jobs)
     return weights * mass
 
 
-def surface_weights(mesh: TriangleMesh, gaussian: Any, s2: float) -> FloatArray:
+def surface_weights(mesh: TriangleMesh, gaussian: Any, s2: float, n_jobs: int = 1) -> FloatArray:
     """Weights of a mesh's vertices, shape (N,): its areas, evened out; they sum to the area of the mesh.
 
     The boundary of a mesh is known, and so is the share of each Gaussian inside it: that of a half-space.
@@ -65,14 +67,14 @@ def surface_weights(mesh: TriangleMesh, gaussian: Any, s2: float) -> FloatArray:
     share = norm.cdf(distance / np.sqrt(s2 / 2))
     areas = mesh.vertex_areas()
     rounds = _ROUNDS_CLOSED_MESH if np.isinf(distance).all() else _ROUNDS_OPEN_MESH
-    weights = _correct(gaussian, areas, share, rounds)
+    weights = _correct(gaussian, areas, share, rounds, n_jobs)
     return np.asarray(weights * (areas.sum() / weights.sum()))
 
 
-def _correct(gaussian: Any, weights: FloatArray, share: FloatArray, rounds: int) -> FloatArray:
+def _correct(gaussian: Any, weights: FloatArray, share: FloatArray, rounds: int, n_jobs: int) -> FloatArray:
     """Rounds of mu <- mu m / (G mu); nodes without weight stay without."""
     for _ in range(rounds):
-        flow = gaussian @ weights
+        flow = times(gaussian, weights, n_jobs)
         weights = weights * np.divide(share, flow, out=np.zeros_like(flow), where=flow > 0)
     return weights
 
@@ -94,24 +96,27 @@ class BoundaryModel:
         Bandwidth of one step.
     frames : array of shape (N, d, dim)
         Orthonormal tangent frames.
+    n_jobs : int
+        Threads.
     """
 
     points: FloatArray
     wide: Any
     s2: float
     frames: FloatArray
+    n_jobs: int = 1
 
     @classmethod
-    def fit(cls, points: FloatArray, wide: Any, s2: float, dim: int) -> "BoundaryModel":
+    def fit(cls, points: FloatArray, wide: Any, s2: float, dim: int, n_jobs: int = 1) -> "BoundaryModel":
         """Tangent frames by local principal components of density-corrected neighbourhoods."""
         centred = points - points.mean(axis=0)  # second moments lose digits far from the origin
-        averaging = _row_stochastic(wide, 1.0 / np.asarray(wide.sum(axis=1)).ravel())
+        evenly = 1.0 / times(wide, np.ones(len(points)), n_jobs)
         find_frames = _frames_by_moments if points.shape[1] <= _FEW_AXES else _frames_by_offsets
-        return cls(centred, wide, s2, find_frames(centred, averaging, dim))
+        return cls(centred, wide, s2, find_frames(centred, wide, evenly, dim, n_jobs), n_jobs)
 
     def inside_share(self, weights: FloatArray) -> FloatArray:
         """Share of each step Gaussian inside the space, shape (N,), in [1/2, 1]."""
-        offsets = _row_stochastic(self.wide, weights) @ self.points - self.points  # (N, d)
+        offsets = _means(self.wide, weights, self.points, self.n_jobs) - self.points  # (N, d)
         tangential = np.einsum("ndk,nd->nk", self.frames, offsets)
         width = np.sqrt(self.s2)  # standard deviation of exp(-r^2 / (2 s2))
         relative = np.linalg.norm(tangential, axis=1) / width
@@ -120,33 +125,43 @@ class BoundaryModel:
         return np.asarray(norm.cdf(distance / np.sqrt(self.s2 / 2)))
 
 
-def _frames_by_moments(points: FloatArray, averaging: Any, dim: int) -> FloatArray:
+def _means(gaussian: Any, weights: FloatArray, table: FloatArray, n_jobs: int) -> FloatArray:
+    """Means of a table (N, c) over the neighbourhoods of all nodes, by affinity times weight."""
+    sums = times(gaussian, np.column_stack([weights, weights[:, None] * table]), n_jobs)
+    return np.asarray(sums[:, 1:] / sums[:, :1])
+
+
+def _frames_by_moments(points: FloatArray, wide: Any, weights: FloatArray, dim: int, n_jobs: int) -> FloatArray:
     """Leading eigenvectors of all local covariances at once: O(N d^2) memory, for few axes."""
     n, d = points.shape
-    means = averaging @ points  # (N, d)
-    products = (points[:, :, None] * points[:, None, :]).reshape(n, d * d)
-    covariance = (averaging @ products).reshape(n, d, d) - means[:, :, None] * means[:, None, :]
-    return np.ascontiguousarray(np.linalg.eigh(covariance)[1][:, :, -dim:])  # (N, d, dim)
+    first, second = np.triu_indices(d)
+    moments = _means(wide, weights, np.hstack([points, points[:, first] * points[:, second]]), n_jobs)
+    means = moments[:, :d]
+    covariance = np.zeros((n, d, d))
+    covariance[:, first, second] = moments[:, d:] - means[:, first] * means[:, second]
+    covariance[:, second, first] = covariance[:, first, second]
+    blocks = np.array_split(covariance, max(1, n // _MATRICES_AT_ONCE))
+    vectors = map_threads(lambda block: np.linalg.eigh(block)[1][:, :, -dim:], blocks, n_jobs)
+    return np.ascontiguousarray(np.concatenate(vectors))  # (N, d, dim)
 
 
-def _frames_by_offsets(points: FloatArray, averaging: Any, dim: int) -> FloatArray:
+def _frames_by_offsets(points: FloatArray, wide: Any, weights: FloatArray, dim: int, n_jobs: int) -> FloatArray:
     """The same for many axes, one node at a time, from its strongest neighbours."""
     frames = np.zeros((*points.shape, dim))
-    for node in range(len(points)):
-        entries = slice(averaging.indptr[node], averaging.indptr[node + 1])
-        weights, columns = averaging.data[entries], averaging.indices[entries]
-        strongest = np.argsort(-weights, kind="stable")[:_MOST_NEIGHBORS]
-        weights, around = weights[strongest], points[columns[strongest]]
-        offsets = (around - weights @ around / weights.sum()) * np.sqrt(weights)[:, None]  # (k, d)
-        axes = np.linalg.svd(offsets, full_matrices=False)[2][:dim]
-        frames[node, :, : len(axes)] = axes.T  # a node with few neighbours has few axes
+
+    def fill(nodes: Any) -> None:
+        for node in nodes:
+            entries = slice(wide.indptr[node], wide.indptr[node + 1])
+            columns = wide.indices[entries]
+            shares = wide.data[entries] * weights[columns]
+            strongest = np.argsort(-shares, kind="stable")[:_MOST_NEIGHBORS]
+            shares, around = shares[strongest], points[columns[strongest]]
+            offsets = (around - shares @ around / shares.sum()) * np.sqrt(shares / shares.sum())[:, None]  # (k, d)
+            axes = np.linalg.svd(offsets, full_matrices=False)[2][:dim]
+            frames[node, :, : len(axes)] = axes.T  # a node with few neighbours has few axes
+
+    map_threads(fill, np.array_split(np.arange(len(points)), max(1, len(points) // _MATRICES_AT_ONCE)), n_jobs)
     return frames
-
-
-def _row_stochastic(gaussian: Any, weights: FloatArray) -> Any:
-    """Weighted affinities with rows summing to one."""
-    weighted = gaussian @ sparse.diags_array(weights)
-    return (sparse.diags_array(1.0 / np.asarray(weighted.sum(axis=1)).ravel()) @ weighted).tocsr()
 
 
 _GRID = np.linspace(0.0, 8.0, 4001)
