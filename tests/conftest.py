@@ -7,11 +7,20 @@ import pytest
 SWEEP = 5
 
 
+def _devices():
+    import torch
+
+    return ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+
+
 def pytest_generate_tests(metafunc):
     """Statistical tests run with seed 0, in `make test-all` with seeds 0 to 4.
 
-    With MANIFOLDRF_TEST_SEEDS=N in the environment they run with seeds 0 to N-1 in both.
+    With MANIFOLDRF_TEST_SEEDS=N in the environment they run with seeds 0 to N-1 in both. Tests of what torch
+    computes run on every device that is there.
     """
+    if "device" in metafunc.fixturenames:
+        metafunc.parametrize("device", _devices())
     if "global_seed" in metafunc.fixturenames:
         asked = int(os.environ.get("MANIFOLDRF_TEST_SEEDS", "1"))
         sweep = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(asked, SWEEP)]

@@ -28,9 +28,9 @@ from manifoldrf.baselines import PRF
 DOUBLE = torch.float64
 
 
-def draw(*shape, seed=0, dtype=DOUBLE):
+def draw(*shape, seed=0, dtype=DOUBLE, device="cpu"):
     """Numbers in [0, 1), the same for the same seed and shape."""
-    return torch.as_tensor(np.random.default_rng([seed, *shape]).random(shape)).to(dtype)
+    return torch.as_tensor(np.random.default_rng([seed, *shape]).random(shape)).to(device, dtype)
 
 
 def explicit(kernel, v, weights=None, *, causal=False):
@@ -41,7 +41,13 @@ def explicit(kernel, v, weights=None, *, causal=False):
 
 
 def close(found, wanted, tolerance=1e-10):
+    """Equal up to rounding, and on one device."""
     torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+def kernel_of(features, positions):
+    """The kernel matrix between positions, where they are."""
+    return torch.as_tensor(features.kernel_matrix(positions.cpu().numpy()), device=positions.device)
 
 
 @pytest.fixture(scope="module")
@@ -77,27 +83,28 @@ def strip():
         return model.fit(tokens)
 
 
-def places(n, seed=1):
-    return torch.as_tensor(Sphere().sample(n, seed=seed))
+def places(n, seed=1, device="cpu"):
+    return torch.as_tensor(Sphere().sample(n, seed=seed), device=device)
 
 
-def plain(features, dim, **options):
+def plain(features, dim, device="cpu", **options):
     """The kernel average alone, in double precision."""
-    return ManifoldAttention(features, dim, projections=False, **options).to(DOUBLE)
+    return ManifoldAttention(features, dim, projections=False, **options).to(device, DOUBLE)
 
 
 class TestLinearAttention:
-    def test_equals_explicit_attention_with_batch_dimensions_that_broadcast(self):
-        phi_q, phi_k, v = draw(3, 1, 7, 5), draw(2, 9, 5), draw(1, 2, 9, 4)
+    def test_equals_explicit_attention_with_batch_dimensions_that_broadcast(self, device):
+        phi_q, phi_k, v = (draw(*shape, device=device) for shape in ((3, 1, 7, 5), (2, 9, 5), (1, 2, 9, 4)))
         found = linear_attention(phi_q, phi_k, v)
         assert found.shape == (3, 2, 7, 4)
         close(found, explicit(phi_q @ phi_k.transpose(-1, -2), v))
 
     @pytest.mark.parametrize("length", [1, 127, 128, 129, 3 * 128 + 5])
     @pytest.mark.parametrize("batch", [(), (2, 3)])
-    def test_causal_equals_masked_explicit_attention_around_the_ends_of_blocks(self, length, batch):
+    def test_causal_equals_masked_explicit_attention_around_the_ends_of_blocks(self, length, batch, device):
         assert _linear.CHUNK == 128
-        phi_q, phi_k, v = draw(*batch, length, 6), draw(length, 6, seed=1), draw(*batch, length, 3, seed=2)
+        shapes = (*batch, length, 6), (length, 6), (*batch, length, 3)
+        phi_q, phi_k, v = (draw(*shape, seed=seed, device=device) for seed, shape in enumerate(shapes))
         found = linear_attention(phi_q, phi_k, v, causal=True)
         close(found, explicit(phi_q @ phi_k.transpose(-1, -2), v, causal=True))
 
@@ -111,9 +118,9 @@ class TestLinearAttention:
         assert (found.double() - linear_attention(phi, phi, v, causal)).abs().max() < bound
 
     @pytest.mark.parametrize("causal", [False, True])
-    def test_weights_of_zero_leave_tokens_out(self, causal):
-        phi, v = draw(200, 5), draw(200, 3, seed=1)
-        weights = (draw(2, 200, seed=2) > 0.5).to(DOUBLE)
+    def test_weights_of_zero_leave_tokens_out(self, causal, device):
+        phi, v = draw(200, 5, device=device), draw(200, 3, seed=1, device=device)
+        weights = (draw(2, 200, seed=2, device=device) > 0.5).to(DOUBLE)
         weights[:, 0] = 1.0  # else the first causal queries see nothing
         found = linear_attention(phi, phi, v, causal, weights=weights)
         close(found, explicit(phi @ phi.T, v, weights, causal=causal))
@@ -129,9 +136,11 @@ class TestLinearAttention:
 
     @pytest.mark.parametrize("causal", [False, True])
     @pytest.mark.parametrize("empty", ["zero", "mean"])
-    def test_gradients(self, causal, empty, monkeypatch):
+    def test_gradients(self, causal, empty, monkeypatch, device):
         monkeypatch.setattr(_linear, "CHUNK", 4)  # three blocks
-        parts = [draw(2, 9, 3), draw(9, 3, seed=1), draw(2, 9, 2, seed=2), 0.5 + draw(2, 9, seed=3)]
+        shapes = (2, 9, 3), (9, 3), (2, 9, 2), (2, 9)
+        parts = [draw(*shape, seed=seed, device=device) for seed, shape in enumerate(shapes)]
+        parts[3] += 0.5
         for part in parts:
             part.requires_grad_()
 
@@ -140,10 +149,11 @@ class TestLinearAttention:
 
         assert torch.autograd.gradcheck(attend, parts)
 
-    def test_sparse_features_give_the_same_with_gradients_to_values(self):
-        phi_q, phi_k = draw(12, 6), draw(9, 6, seed=1)
+    def test_sparse_features_give_the_same_with_gradients_to_values(self, device):
+        phi_q, phi_k = draw(12, 6, device=device), draw(9, 6, seed=1, device=device)
         phi_q[phi_q < 0.4], phi_k[phi_k < 0.4] = 0.0, 0.0
-        v, weights = draw(2, 9, 3, seed=2).requires_grad_(), draw(2, 9, seed=3).requires_grad_()
+        shapes = (2, 9, 3), (2, 9)
+        v, weights = (draw(*shape, seed=2, device=device).requires_grad_() for shape in shapes)
         rows = [_csr(part) for part in (phi_q, phi_k)]
 
         def attend(v, weights):
@@ -221,8 +231,8 @@ def _csr(dense):
 
 class TestState:
     @pytest.mark.parametrize("empty", ["zero", "mean"])
-    def test_token_by_token_equals_causal_attention(self, empty):
-        phi_q, phi_k, v = draw(2, 140, 4), draw(2, 140, 4, seed=1), draw(2, 140, 3, seed=2)
+    def test_token_by_token_equals_causal_attention(self, empty, device):
+        phi_q, phi_k, v = (draw(2, 140, size, seed=seed, device=device) for seed, size in enumerate((4, 4, 3)))
         phi_q[:, 5] = 0.0
         state = AttentionState(empty=empty)
         rows = [state.step(phi_q[:, i], phi_k[:, i], v[:, i]) for i in range(140)]
@@ -240,12 +250,12 @@ class TestKernelAverage:
     """Without projections the module is the normalised kernel of its features."""
 
     @pytest.mark.parametrize("causal", [False, True])
-    def test_equals_explicit_attention_with_the_kernel_matrix(self, features, causal):
-        positions, tokens = places(150), draw(2, 150, 4)
-        kernel = torch.as_tensor(features.kernel_matrix(positions.numpy()))
-        mask = draw(150) > 0.3
+    def test_equals_explicit_attention_with_the_kernel_matrix(self, features, causal, device):
+        positions, tokens = places(150, device=device), draw(2, 150, 4, device=device)
+        kernel = kernel_of(features, positions)
+        mask = draw(150, device=device) > 0.3
         mask[0] = True
-        attend = plain(features, 4, causal=causal, n_heads=2)
+        attend = plain(features, 4, device, causal=causal, n_heads=2)
         close(attend(positions, tokens), explicit(kernel, tokens, causal=causal))
         found = attend(positions, tokens, mask)
         close(found, explicit(kernel, tokens, mask.to(DOUBLE), causal=causal))
@@ -319,33 +329,33 @@ class TestKernelAverage:
 
 class TestContent:
     @pytest.mark.parametrize("causal", [False, True])
-    def test_equals_explicit_attention_with_the_product_of_kernels(self, features, causal):
-        positions, tokens = places(60), draw(2, 60, 4)
-        attend = ManifoldAttention(features, 4, n_heads=2, content_features=3, causal=causal, projections=False)
-        attend = attend.to(DOUBLE)
-        kernel = torch.as_tensor(features.kernel_matrix(positions.numpy()))
+    def test_equals_explicit_attention_with_the_product_of_kernels(self, features, causal, device):
+        positions, tokens = places(60, device=device), draw(2, 60, 4, device=device)
+        attend = plain(features, 4, device, n_heads=2, content_features=3, causal=causal)
+        kernel = kernel_of(features, positions)
         query, key = (nn.functional.softplus(layer(tokens)) for layer in (attend.query, attend.key))
         for head in range(2):
             part, own = slice(3 * head, 3 * head + 3), slice(2 * head, 2 * head + 2)
             product = kernel * (query[..., part] @ key[..., part].transpose(-1, -2))
             close(attend(positions, tokens)[..., own], explicit(product, tokens[..., own], causal=causal))
 
-    def test_projections_are_plain_linear_layers_before_and_after(self, features):
-        positions, tokens = places(40), draw(40, 4)
-        attend = ManifoldAttention(features, 4, n_heads=2).to(DOUBLE)
-        kernel = torch.as_tensor(features.kernel_matrix(positions.numpy()))
+    def test_projections_are_plain_linear_layers_before_and_after(self, features, device):
+        positions, tokens = places(40, device=device), draw(40, 4, device=device)
+        attend = ManifoldAttention(features, 4, n_heads=2).to(device, DOUBLE)
+        kernel = kernel_of(features, positions)
         close(attend(positions, tokens), attend.output(explicit(kernel, attend.value(tokens))))
 
 
 class TestSparse:
     @pytest.mark.parametrize("content", [0, 3])
-    def test_equals_dense_with_the_same_anchors(self, strip, content):
-        positions, tokens = torch.tensor(strip.graph_.positions), draw(2, strip.graph_.n_nodes, 4)
+    def test_equals_dense_with_the_same_anchors(self, strip, content, device):
+        positions = torch.tensor(strip.graph_.positions, device=device)
+        tokens = draw(2, strip.graph_.n_nodes, 4, device=device)
         options = {"n_heads": 2, "content_features": content, "empty": "mean"}
-        dense = ManifoldAttention(strip, 4, **options).to(DOUBLE)
-        sparse = ManifoldAttention(strip, 4, mode="sparse", cut=0.0, **options).to(DOUBLE)
+        dense = ManifoldAttention(strip, 4, **options).to(device, DOUBLE)
+        sparse = ManifoldAttention(strip, 4, mode="sparse", cut=0.0, **options).to(device, DOUBLE)
         sparse.load_state_dict(dense.state_dict())
-        mask = draw(2, strip.graph_.n_nodes, seed=1) > 0.5
+        mask = draw(2, strip.graph_.n_nodes, seed=1, device=device) > 0.5
         close(sparse(positions, tokens), dense(positions, tokens))
         close(sparse(positions, tokens, mask), dense(positions, tokens, mask))
 
@@ -378,9 +388,9 @@ class TestSparse:
 
 class TestGradients:
     @pytest.mark.parametrize("causal", [False, True])
-    def test_of_the_module(self, features, causal):
-        attend = ManifoldAttention(features, 2, content_features=2, causal=causal).to(DOUBLE)
-        parts = places(5).requires_grad_(), draw(5, 2).requires_grad_()
+    def test_of_the_module(self, features, causal, device):
+        attend = ManifoldAttention(features, 2, content_features=2, causal=causal).to(device, DOUBLE)
+        parts = places(5, device=device).requires_grad_(), draw(5, 2, device=device).requires_grad_()
         assert torch.autograd.gradcheck(attend, parts)
 
     def test_of_one_step_features_equal_the_derivative_of_the_formula(self):
@@ -445,24 +455,25 @@ class TestGradients:
 
 
 class TestNetwork:
-    def test_equals_the_kernel_matrix_with_and_without_gradients(self, learned):
-        positions, tokens = places(40), draw(40, 2)
-        wanted = explicit(torch.as_tensor(learned.kernel_matrix(positions.numpy())), tokens)
-        attend = plain(learned, 2)
+    def test_equals_the_kernel_matrix_with_and_without_gradients(self, learned, device):
+        positions, tokens = places(40, device=device), draw(40, 2, device=device)
+        wanted = explicit(kernel_of(learned, positions), tokens)
+        attend = plain(learned, 2, device)
         close(attend(positions, tokens), wanted)
         # In double precision by torch, in single precision by the field itself.
         close(attend(positions.clone().requires_grad_(), tokens).detach(), wanted, 1e-4)
 
-    def test_gradients_to_positions_are_exact(self, learned, monkeypatch):
+    def test_gradients_to_positions_are_exact(self, learned, monkeypatch, device):
         monkeypatch.setattr(_positions, "_PAIRS_AT_ONCE", 60)  # two points at a time
-        attend = plain(learned, 2)
-        assert torch.autograd.gradcheck(attend, (places(5).requires_grad_(), draw(5, 2).requires_grad_()))
+        parts = places(5, device=device).requires_grad_(), draw(5, 2, device=device).requires_grad_()
+        assert torch.autograd.gradcheck(plain(learned, 2, device), parts)
 
-    def test_its_weights_are_trained(self, learned):
-        positions, tokens = places(60), draw(60, 2)
-        attend = plain(learned, 2, trainable_field=True)
+    def test_its_weights_are_trained(self, learned, device):
+        positions, tokens = places(60, device=device), draw(60, 2, device=device)
+        attend = plain(learned, 2, device, trainable_field=True)
         assert len(list(attend.parameters())) == len(learned.map_.field.weights)
-        target = explicit(torch.as_tensor(Sphere().heat_kernel(positions.numpy(), positions.numpy(), 0.3)), tokens)
+        where = places(60).numpy()
+        target = explicit(torch.as_tensor(Sphere().heat_kernel(where, where, 0.3), device=device), tokens)
         optimiser = torch.optim.Adam(attend.parameters(), lr=1e-2)
         losses = []
         for _ in range(15):
@@ -475,7 +486,7 @@ class TestNetwork:
         weights = list(attend.parameters())
         assert all(weight.grad.isfinite().all() for weight in weights)
         assert any(
-            (weight.detach().numpy() != array).any()
+            (weight.detach().cpu().numpy() != array).any()
             for weight, array in zip(weights, learned.map_.field.weights, strict=True)
         )
 

@@ -26,7 +26,7 @@ from manifoldrf import (
 )
 from manifoldrf._random import Streams
 from manifoldrf.applications import _modes
-from manifoldrf.applications._lowrank import decompose, decompose_parts, find_levels
+from manifoldrf.applications._lowrank import decompose, decompose_parts, find_levels, singular_parts
 from manifoldrf.applications._modes import compute_modes, search_time, stretched
 from manifoldrf.applications.regression import ManifoldGaussianProcess, ManifoldRidge
 from manifoldrf.features.plans import make_plan
@@ -53,6 +53,21 @@ def exact_kernel(kernel):
     """The kernel of the space between all nodes, by eigendecomposition."""
     roots = np.sqrt(GRAPH.weights)
     return kernel.dense(GRAPH) / roots / roots[:, None]
+
+
+@pytest.mark.parametrize("shape", [(500, 7), (90, 7), (5, 7), (7 * 8 * 16 + 900, 7)])
+def test_blocks_of_rows_have_the_singular_values_of_the_whole_whatever_the_number_of_threads(shape):
+    """Eight blocks, one, a wide one, and the most there are."""
+    rows = np.random.default_rng(0).random(shape)
+    rows[:, 0] = rows[:, 1]  # one singular value is rounding
+    left, singular, right = singular_parts(rows, 1)
+    scale = 100 * np.finfo(np.float64).eps * singular[0]  # some sums of up to a thousand roundings
+    np.testing.assert_allclose(singular, np.linalg.svd(rows, compute_uv=False), atol=scale)
+    np.testing.assert_allclose((left * singular) @ right, rows, atol=scale)
+    for basis in (left.T, right):
+        np.testing.assert_allclose(basis @ basis.T, np.eye(len(singular)), atol=100 * np.finfo(np.float64).eps)
+    for one, three in zip((left, singular, right), singular_parts(rows, 3), strict=True):
+        np.testing.assert_array_equal(one, three)
 
 
 def dense_process(K, y, variance, noise, known=KNOWN):

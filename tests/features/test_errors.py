@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from oracles import relative_error, sphere_mesh
+from scipy import sparse
 from scipy.spatial import ConvexHull
 
 from manifoldrf import (
@@ -20,6 +21,7 @@ from manifoldrf import (
     TriangleMesh,
 )
 from manifoldrf.features import fitting
+from manifoldrf.features.errors import gram
 
 T = 0.1
 HEAT = HeatKernel(T)
@@ -299,3 +301,15 @@ def test_a_few_points_are_enough_to_fit(n):
         rows = model.transform(NODES[::40][:n])
     assert rows.shape[0] == n
     assert np.isfinite(rows).all()
+
+
+@pytest.mark.parametrize("n", [1, 127, 300, 2500])
+def test_products_of_rows_with_weights_do_not_depend_on_threads(n):
+    """One block, one and two, and the most there are."""
+    rng = np.random.default_rng(0)
+    rows, weights = rng.random((n, 40)) * (rng.random((n, 40)) < 0.3), rng.random(40)
+    exact = (rows * weights) @ rows.T
+    for form in (rows, sparse.csr_array(rows)):
+        one, three = (gram(form, weights, jobs) for jobs in (1, 3))
+        np.testing.assert_array_equal(one, three)
+        np.testing.assert_allclose(one, exact, rtol=100 * np.finfo(np.float64).eps)  # 40 terms, all nonnegative

@@ -29,7 +29,7 @@ from manifoldrf import (
     Sphere,
     load,
 )
-from manifoldrf.features import manifold_features
+from manifoldrf.features import _reading
 from manifoldrf.fields.interpolated import fit_interpolated
 
 T = 0.15
@@ -263,14 +263,49 @@ def test_chunks_change_no_bit(any_field, monkeypatch, sparse_output):
     model = copy.deepcopy(any_field).set_params(sparse_output=sparse_output)
     whole, v = dense(model.transform(NEW)), np.ones(300)
     product = model.matvec(NEW, v)
-    monkeypatch.setattr(manifold_features, "_ENTRIES_AT_ONCE", 37 * model.n_features_out_)
-    assert len(list(model._spans(300))) == 9
+    limit = "_SPARSE_AT_ONCE" if sparse_output else "_DENSE_AT_ONCE"
+    per_row = model.map_.field.row_entries if sparse_output else model.n_features_out_
+    monkeypatch.setattr(_reading, limit, 37 * per_row)
+    assert len(list(model._reader("left", as_sparse=sparse_output).spans(300))) == 9
     chunked = model.transform(NEW)
     assert sparse.issparse(chunked) == sparse_output
     np.testing.assert_array_equal(dense(chunked), whole)
     np.testing.assert_allclose(model.matvec(NEW, v), product, rtol=1e-12)  # sums in another order
-    monkeypatch.setattr(manifold_features, "_ENTRIES_AT_ONCE", 1)  # less than a row: one at a time
+    monkeypatch.setattr(_reading, limit, 1)  # less than a row: one at a time
     np.testing.assert_array_equal(dense(model.transform(NEW[:5])), whole[:5])
+
+
+@pytest.mark.parametrize("sparse_output", [False, True])
+def test_blocks_of_a_file_have_the_bits_of_the_whole(any_field, tmp_path, sparse_output):
+    model = copy.deepcopy(any_field).set_params(sparse_output=sparse_output)
+    np.save(tmp_path / "new.npy", NEW)
+    stored = np.load(tmp_path / "new.npy", mmap_mode="r")
+    blocks = [dense(block) for block in model.transform_blocks(stored, n_rows=70)]
+    assert [len(block) for block in blocks] == [70, 70, 70, 70, 20]
+    np.testing.assert_array_equal(np.concatenate(blocks), dense(model.transform(NEW)))
+
+
+def test_blocks_are_checked_when_they_are_read(any_field):
+    spoilt = NEW.copy()
+    spoilt[250] = np.nan
+    blocks = any_field.transform_blocks(spoilt, n_rows=100)
+    next(blocks), next(blocks)
+    with pytest.raises(ValueError, match="NaN"):
+        next(blocks)
+    with pytest.raises(TypeError, match=r"`X` must be an array of shape \(q, d\). Got list"):
+        any_field.transform_blocks([[0.0, 0.0, 1.0]])
+    with pytest.raises(ValueError, match="`n_rows` must be"):
+        any_field.transform_blocks(NEW, n_rows=0)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_points_on_a_disk_give_the_model_of_points_in_memory(tmp_path, dtype):
+    np.save(tmp_path / "nodes.npy", NODES.astype(dtype))
+    stored = np.load(tmp_path / "nodes.npy", mmap_mode="r")
+    options = {"kernel": HeatKernel(0.1), "n_features": 100, "random_state": 0}
+    one, other = (ManifoldRandomFeatures(**options).fit(X) for X in (stored, np.array(stored)))
+    np.testing.assert_array_equal(one.transform(NEW), other.transform(NEW))
+    assert not isinstance(one.graph_.points.base, np.memmap)  # the file may go: the model has its own nodes
 
 
 @pytest.mark.parametrize("field", ["step", "interpolated", pytest.param("local", marks=pytest.mark.slow)])
@@ -279,6 +314,19 @@ def test_the_number_of_threads_changes_no_bit(field):
     np.testing.assert_array_equal(one.transform(NEW), two.transform(NEW))
     np.testing.assert_array_equal(one.weights_, two.weights_)
     assert one.error_ == two.error_
+
+
+@pytest.mark.filterwarnings("ignore::manifoldrf.FeatureWarning")  # no field can follow the cosine
+@pytest.mark.parametrize("kernel", [DiffusionKernel(20.0), CosineKernel()])
+def test_factors_of_many_points_do_not_depend_on_threads(kernel):
+    """In the graph clock points have a measure of their own, found a thousand at a time."""
+    fitted = features(kernel, n_features="auto").fit(NODES).map_
+    points = Sphere().sample(2500, seed=2)
+    np.testing.assert_array_equal(fitted.own(points, 3), fitted.own(points, 1))
+    (one, _), (three, _) = (fitted.right_rows(points, jobs) for jobs in (1, 3))
+    np.testing.assert_array_equal(dense(one), dense(three))
+    part, _ = fitted.right_rows(points[1100:1200], 1)
+    np.testing.assert_array_equal(dense(three)[1100:1200], dense(part))
 
 
 def test_equal_seeds_equal_features_and_others_not():
@@ -352,7 +400,7 @@ def test_warnings_point_at_the_line_of_the_caller(fitted, method):
 
 
 def test_chunks_warn_once_for_all(fitted, monkeypatch):
-    monkeypatch.setattr(manifold_features, "_ENTRIES_AT_ONCE", 2 * fitted.n_features_out_)
+    monkeypatch.setattr(_reading, "_DENSE_AT_ONCE", 2 * fitted.n_features_out_)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fitted.transform(np.vstack([9 * NEW[:7], NEW[:3]]))

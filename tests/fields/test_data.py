@@ -118,7 +118,7 @@ def test_starts_can_be_held_out():
 @pytest.mark.parametrize(("starts", "anchors"), [(EVERYTHING, OTHERS), (OTHERS, EVERYTHING)], ids=["back", "forth"])
 def test_dense_rows_made_a_few_at_a_time_are_the_same(monkeypatch, starts, anchors):
     whole = series_values(setting(), KERNEL.root(), starts, anchors, Teaching("exact"))
-    monkeypatch.setattr(data, "_DENSE_BYTES", 4 * 8 * GRAPH.n_nodes)  # four rows
+    monkeypatch.setattr(data, "_BLOCK_BYTES", 4 * 8 * GRAPH.n_nodes)  # four rows
     parts = series_values(setting(), KERNEL.root(), starts, anchors, Teaching("exact"))
     assert (parts != whole).nnz == 0
     assert parts.has_sorted_indices

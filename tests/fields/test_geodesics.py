@@ -69,6 +69,13 @@ def test_what_cannot_be_reached_is_finite_and_twice_the_largest_distance():
     np.testing.assert_allclose(found[:, 0], [10.0, 38.0, 38.0])  # the line is 19 long
 
 
+def test_paths_are_those_of_the_graph_whatever_the_number_of_threads(graph):
+    anchors = np.arange(0, graph.n_nodes, 3)  # several tasks
+    for jobs in (1, 3):
+        paths = graph_distances(graph, anchors, jobs).paths
+        np.testing.assert_array_equal(paths, graph.shortest_paths(anchors).T.astype(np.float32))
+
+
 def test_a_single_node_is_at_distance_zero_from_itself():
     with pytest.warns(GraphWarning, match="isolated"):
         graph = Graph.from_affinity([[0.0]], [[1.0, 2.0]])

@@ -102,22 +102,24 @@ def test_inputs_on_the_unit_sphere_are_the_plain_coordinates():
     np.testing.assert_allclose(frame.coordinates(np, points), points, atol=1e-3)
 
 
-def test_tensors_have_the_same_values(field):
+def test_tensors_have_the_same_values(field, device):
     queries = Sphere().sample(7, seed=1)
-    exact = field.torch_values(torch.tensor(queries)).numpy()
+    exact = field.torch_values(torch.tensor(queries, device=device)).cpu().numpy()
     np.testing.assert_allclose(field.values(queries), exact, rtol=1e-3, atol=1e-5 * exact.max())
 
 
-def test_gradients_are_those_of_differences(field):
+def test_gradients_are_those_of_differences(field, device):
     queries = Sphere().sample(5, seed=2)
-    leaf = torch.tensor(queries, requires_grad=True)
+    leaf = torch.tensor(queries, requires_grad=True, device=device)
     field.torch_values(leaf).sum().backward()
     step = 1e-6  # a kink of a ReLU inside it would spoil a difference; errors else are below 1e-8 of the value
     for axis in range(3):
         shift = step * np.eye(3)[axis]
         sides = [field.torch_values(torch.tensor(queries + s * shift)).sum(dim=1).numpy() for s in (1, -1)]
         slope = (sides[0] - sides[1]) / (2 * step)
-        np.testing.assert_allclose(leaf.grad.numpy()[:, axis], slope, rtol=1e-3, atol=1e-3 * np.abs(slope).max())
+        np.testing.assert_allclose(
+            leaf.grad.cpu().numpy()[:, axis], slope, rtol=1e-3, atol=1e-3 * np.abs(slope).max()
+        )
 
 
 def test_rows_do_not_depend_on_other_queries_nor_on_threads(field):
@@ -222,8 +224,9 @@ def test_large_values_are_all_shown_and_small_ones_with_the_papers_probability(d
 
 @pytest.mark.parametrize("network", ["log", "paper"])
 @pytest.mark.parametrize("loss", ["relative", "l2", "weighted"])
-def test_every_loss_falls(data, network, loss):
-    _, info = fit_mlp(data, MlpOptions(network=network, loss=loss, epochs=4, batch=512), seed=0)
+def test_every_loss_falls(data, network, loss, device):
+    options = MlpOptions(network=network, loss=loss, epochs=4, batch=512, device=device)
+    _, info = fit_mlp(data, options, seed=0)
     assert info.train_loss[-1] < info.train_loss[0]
 
 
@@ -319,7 +322,7 @@ def stop_at(epoch):
 @pytest.mark.parametrize("network", ["log", "paper"])
 def test_an_interrupted_training_ends_with_the_same_bits(data, tmp_path, network, monkeypatch):
     monkeypatch.setattr(_training, "_EPOCHS_BETWEEN", 2)
-    plain = MlpOptions(network=network, epochs=7, batch=1024)
+    plain = MlpOptions(network=network, epochs=7, batch=1024, device="cpu")  # on another, sums are in any order
     options = dataclasses.replace(plain, checkpoint=tmp_path / "state.safetensors")
     with pytest.raises(Stop):
         fit_mlp(data, options, seed=3, progress=stop_at(5))
@@ -334,6 +337,17 @@ def test_an_interrupted_training_ends_with_the_same_bits(data, tmp_path, network
     assert info.validation_r2 == complete.validation_r2
     again, _ = fit_mlp(data, options, seed=3, progress=stop_at(6))  # nothing left to do
     assert same_weights(again, whole)
+
+
+def test_a_training_goes_on_on_another_device(data, tmp_path, monkeypatch, device):
+    """Begun on the processor; what is not exact is the order of sums in single precision."""
+    monkeypatch.setattr(_training, "_EPOCHS_BETWEEN", 1)
+    options = MlpOptions(epochs=3, batch=1024, device="cpu", checkpoint=tmp_path / "state.safetensors")
+    with pytest.raises(Stop):
+        fit_mlp(data, options, seed=3, progress=stop_at(2))
+    _, info = fit_mlp(data, dataclasses.replace(options, device=device), seed=3)
+    _, whole = fit_mlp(data, dataclasses.replace(options, checkpoint=None), seed=3)
+    np.testing.assert_allclose(info.train_loss, whole.train_loss, rtol=1e-3)
 
 
 def test_without_a_seed_a_checkpoint_goes_on_with_its_own(data, tmp_path, monkeypatch):

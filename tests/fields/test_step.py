@@ -123,3 +123,34 @@ def test_negative_tables_are_bounded_by_their_size():
     table = sparse.csr_array(np.random.default_rng(0).normal(size=(50, 3)))
     field = StepField(graph, table)
     np.testing.assert_array_equal(field.bounds, np.abs(table.toarray()).max(axis=0))
+
+
+@pytest.mark.parametrize("n_anchors", [1, 5, 8, 60, 400])
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_sparse_rows_are_the_step_times_the_table(heat, monkeypatch, n_anchors, n_jobs):
+    monkeypatch.setattr(step, "_SPARSE_AT_ONCE", 37)  # several tasks
+    field = fit_step(heat, np.arange(400)[::-1][:n_anchors], Teaching())
+    exact = (one_step(heat.graph, NEW) @ field.table).toarray()
+    by_cells, by_steps = field.sparse_values(NEW, n_jobs), field._sparse_rows(one_step(heat.graph, NEW), n_jobs)
+    for found in (by_cells, by_steps):
+        assert found.shape == (300, n_anchors)
+        assert (np.diff(found.indices)[np.diff(np.repeat(np.arange(300), np.diff(found.indptr))) == 0] > 0).all()
+        # Sums of 30 to 60 nonnegative terms, in any order.
+        np.testing.assert_allclose(found.toarray(), exact, rtol=60 * np.finfo(float).eps)
+        assert found.nnz == np.count_nonzero(exact)  # zeros are not stored
+    assert field.row_entries >= by_cells.nnz / 300
+
+
+def test_sparse_rows_grow_beyond_what_was_expected(heat):
+    """Lists begin with room for 64 entries a row; here rows have 400."""
+    field = StepField(heat.graph, sparse.csr_array(np.ones((400, 400))))
+    np.testing.assert_allclose(field.sparse_values(NEW).toarray(), 1.0, rtol=1e-14)
+
+
+def test_queries_out_of_reach_have_empty_rows(heat):
+    field = fit_step(heat, ANCHORS, Teaching())
+    far = np.array([[0.0, 0.0, 1.0], [9.0, 0.0, 0.0], [0.0, -1.0, 0.0]])
+    found = field.sparse_values(far)
+    assert np.diff(found.indptr)[1] == 0
+    np.testing.assert_array_equal(found[[0, 2]].toarray(), field.sparse_values(far[[0, 2]]).toarray())
+    assert field.sparse_values(far[:0]).shape == (0, 5)

@@ -1,7 +1,6 @@
 """Features of positions as tensors, dense or without their zeros; gradients to positions and through a network."""
 
 import dataclasses
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from manifoldrf.applications.smoothing import without_small
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.proximity import warn_of_far
+from manifoldrf.fields._devices import csr_tensor
 from manifoldrf.fields.mlp import MlpField
 
 _ENTRIES_AT_ONCE = 2**24  # of dense rows on their way to sparse ones: 128 MB
@@ -70,7 +70,7 @@ class Probed(torch.autograd.Function):
         """Values at points (q, d): shape (q, c), of their precision."""
         ctx.places, ctx.probe = as_places(points), probe
         ctx.values = probe.function(ctx.places)
-        return torch.as_tensor(ctx.values).to(points)
+        return points.new_tensor(ctx.values)
 
     @staticmethod
     @once_differentiable
@@ -79,7 +79,7 @@ class Probed(torch.autograd.Function):
         outer = as_places(gradient)
         axes = range(ctx.places.shape[1])
         inner = [(outer * ctx.probe.slopes(ctx.places, ctx.values, axis)).sum(axis=1) for axis in axes]
-        return torch.as_tensor(np.stack(inner, axis=1)).to(gradient), None
+        return gradient.new_tensor(np.stack(inner, axis=1)), None
 
 
 def as_places(tensor: Tensor) -> FloatArray:
@@ -120,7 +120,7 @@ class AbstractPositions(ABC):
         if weights is not None or points.requires_grad:  # training would warn at every step
             return self.differentiable(points, weights), np.ones(len(points))
         rows, window = self.rows(as_places(points))
-        return torch.as_tensor(_filled(rows)).to(points), window
+        return points.new_tensor(_filled(rows)), window
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +149,7 @@ class FieldPositions(AbstractPositions):
 
     map: FeatureMap
     n_jobs: int
+    device: str = "cpu"  # where the field is read, as in ManifoldRandomFeatures
 
     @cached_property
     def _factor(self) -> float:
@@ -162,7 +163,7 @@ class FieldPositions(AbstractPositions):
 
     def rows(self, points: FloatArray) -> tuple[Any, FloatArray]:
         """Features of points, dense or CSR of shape (q, m), and the window there."""
-        rows, window = self.map.rows(self._checked(points), self.n_jobs, absolute=False)
+        rows, window = self.map.rows(self._checked(points), self.n_jobs, absolute=False, device=self.device)
         return rows * self._factor, window
 
     def _checked(self, points: FloatArray) -> FloatArray:
@@ -196,7 +197,7 @@ class FieldPositions(AbstractPositions):
 
     def _row_factors(self, places: FloatArray) -> FloatArray:
         """What rows of the field are multiplied by, shape (q, 1)."""
-        return np.asarray(self.map.proximity.window(places) * self.map.own(places))[:, None]
+        return np.asarray(self.map.proximity.window(places) * self.map.own(places, self.n_jobs))[:, None]
 
 
 def _filled(rows: Any) -> FloatArray:
@@ -213,7 +214,7 @@ def positions_of(features: Any, name: str) -> AbstractPositions:
         return TransformerPositions(features)
     if features.map_.space.setting.asymmetric:
         reject(name, "of a kernel with nonnegative features, not one with two sides", repr(features.kernel_))
-    return FieldPositions(features.map_, check_jobs(features.n_jobs))
+    return FieldPositions(features.map_, check_jobs(features.n_jobs), features.device)
 
 
 def check_positions(positions: Any, mode: str) -> None:
@@ -242,26 +243,10 @@ def features_at(
             found.append(dense.reshape(*positions.shape[:-1], -1).to(like))
         else:
             rows, window = part.sparse(as_places(positions), cut)
-            found.append(csr_tensor(rows, like))
+            found.append(csr_tensor(rows, like.device, like.dtype))
         windows.append(window)
     warn_of_far(np.minimum.reduce(windows))
     return tuple(found)
-
-
-def csr_tensor(rows: Any, like: Tensor) -> Tensor:
-    """A CSR array as a tensor, of the precision and on the device of another."""
-    with warnings.catch_warnings():
-        # Only products with dense tensors are taken, which every release has had since 1.13.
-        warnings.filterwarnings("ignore", "Sparse", UserWarning)
-        made = torch.sparse_csr_tensor(
-            torch.as_tensor(rows.indptr.astype(np.int64)),
-            torch.as_tensor(rows.indices.astype(np.int64)),
-            torch.as_tensor(rows.data),
-            size=rows.shape,
-            dtype=like.dtype,
-            device=like.device,
-        )
-    return made
 
 
 def field_parameters(positions: list[AbstractPositions], mode: str) -> nn.ModuleList:

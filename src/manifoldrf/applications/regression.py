@@ -3,7 +3,6 @@
 from typing import Any, Self
 
 import numpy as np
-from scipy import linalg
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -34,6 +33,7 @@ from manifoldrf.applications._lowrank import (
     find_levels,
     leave_one_out,
     posterior_of,
+    singular_parts,
 )
 from manifoldrf.applications._modes import Search, enough_anchors, field_of, find_kernel, warn_of_another
 from manifoldrf.features._notices import warnings_at_users_line
@@ -124,7 +124,7 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEst
         check_on_space(float(np.square(rows).mean()), len(rows))
         offset, middle = targets.mean(axis=0), rows.mean(axis=0)
         with blas_library().limit(limits=1):  # the last bits of products depend on the number of threads
-            left, singular, right = linalg.svd(rows - middle, full_matrices=False)
+            left, singular, right = singular_parts(rows - middle, check_jobs(self.n_jobs))
             shares = left.T @ (targets - offset)  # (r, c)
             self.alpha_, self.loo_error_ = leave_one_out(left, singular**2, shares, targets - offset, alpha)
             inverse = np.divide(singular, singular**2 + self.alpha_, out=0 * singular, where=singular > 0)

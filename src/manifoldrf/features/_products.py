@@ -12,6 +12,7 @@ from manifoldrf._threads import quick_map
 from manifoldrf._validation import FloatArray
 
 _DENSE_SHARE = 0.05  # of nonzeros, above which dense products are quicker than sparse ones
+_BLOCK, _MOST_BLOCKS = 128, 16
 _SMALL = 2048  # rows up to which threads of our own are quicker: those of the library keep a core busy afterwards
 
 
@@ -21,7 +22,7 @@ def product(left: Any, right: Any, n_jobs: int) -> FloatArray:
     left = _worth_dense(left)
     right = left if same else _worth_dense(right)
     if same and not sparse.issparse(left) and len(left) <= _SMALL:
-        return _symmetric(left, n_jobs)
+        return symmetric_product(left, n_jobs)
     result = left @ right.T
     return np.asarray(result.toarray() if sparse.issparse(result) else result)
 
@@ -32,11 +33,10 @@ def _worth_dense(rows: Any) -> Any:
     return rows.toarray() if filled else rows
 
 
-def _symmetric(rows: FloatArray, n_jobs: int) -> FloatArray:
-    """Rows times their transpose, in blocks: each pair of blocks once."""
+def symmetric_product(rows: FloatArray, n_jobs: int) -> FloatArray:
+    """Rows times their transpose, in blocks that do not depend on ``n_jobs``: each pair of blocks once."""
     result = np.zeros((len(rows), len(rows)))
-    edges = np.unique(np.linspace(0, len(rows), 2 * n_jobs + 1).astype(np.int64))
-    spans = [slice(int(a), int(b)) for a, b in pairwise(edges)]
+    spans = row_spans(len(rows))
 
     def work(pair: tuple[slice, slice]) -> None:
         first, second = pair
@@ -48,6 +48,12 @@ def _symmetric(rows: FloatArray, n_jobs: int) -> FloatArray:
     with blas_library().limit(limits=1):
         quick_map(work, combinations_with_replacement(spans, 2), n_jobs)
     return result
+
+
+def row_spans(n: int) -> list[slice]:
+    """Rows in blocks of about 128, at most 16 of them: enough for threads, and large enough for products."""
+    edges = np.linspace(0, n, max(1, min(_MOST_BLOCKS, n // _BLOCK)) + 1).astype(np.int64)
+    return [slice(int(a), int(b)) for a, b in pairwise(edges)]
 
 
 @functools.cache

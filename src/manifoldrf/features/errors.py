@@ -9,7 +9,9 @@ import numpy as np
 from scipy import sparse
 
 from manifoldrf._random import Streams
+from manifoldrf._threads import quick_map
 from manifoldrf._validation import FloatArray, IntArray
+from manifoldrf.features._products import row_spans, symmetric_product
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.sources import HEAT_DIM
 from manifoldrf.features.spaces import Space
@@ -125,15 +127,21 @@ def exact_reference(setting: Setting, nodes: IntArray, n_jobs: int) -> Reference
     rows = observe(setting, nodes, everything, Teaching(n_jobs=n_jobs)).values
     if setting.asymmetric:
         return Reference(nodes, rows, rows[:, nodes].toarray())
-    return Reference(nodes, rows, gram(rows, setting.measure))
+    return Reference(nodes, rows, gram(rows, setting.measure, n_jobs))
 
 
-def gram(rows: Any, weights: FloatArray) -> FloatArray:
-    """Rows times weights times their transpose, dense."""
+def gram(rows: Any, weights: FloatArray, n_jobs: int = 1) -> FloatArray:
+    """Rows times weights times their transpose, dense; the bits do not depend on ``n_jobs``."""
     roots = np.sqrt(weights)
     if not sparse.issparse(rows) or rows.shape[0] * rows.shape[1] <= _DENSE_ENTRIES:
-        dense = (rows.toarray() if sparse.issparse(rows) else rows) * roots
-        return np.asarray(dense @ dense.T)
+        dense = np.zeros(rows.shape)
+
+        def fill(span: slice) -> None:
+            part = rows[span]
+            np.multiply(part.toarray() if sparse.issparse(part) else part, roots, out=dense[span])
+
+        quick_map(fill, row_spans(len(dense)), n_jobs)
+        return symmetric_product(dense, n_jobs)
     scaled = (rows @ sparse.diags_array(roots)).tocsr()
     return np.asarray((scaled @ scaled.T).toarray())
 
@@ -148,10 +156,10 @@ def measure_error(fitted: FeatureMap, reference: Reference, n_jobs: int) -> Erro
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # nodes of a sparse corner may count as far
         rows = fitted.rows(points, n_jobs, absolute=False)[0]
-        right = fitted.right_rows(points, absolute=False)[0] if setting.asymmetric else None
+        right = fitted.right_rows(points, n_jobs, absolute=False)[0] if setting.asymmetric else None
     found = _product(rows, rows if right is None else right)
     # With asymmetric pairs all nodes are anchors.
-    by_anchors = own[:, None] * gram(known, fitted.weights) * own if right is None else exact
+    by_anchors = own[:, None] * gram(known, fitted.weights, n_jobs) * own if right is None else exact
     # The same rows in the unit of the features, to compare signatures.
     ideal = (known.toarray() * np.sqrt(fitted.weights if right is None else 1.0)) * own[:, None]
     dense = rows.toarray() if sparse.issparse(rows) else rows

@@ -18,8 +18,9 @@ from manifoldrf._validation import (
 from manifoldrf.features._integrity import check_field, check_graph
 from manifoldrf.features.proximity import Proximity
 from manifoldrf.features.spaces import Space
+from manifoldrf.fields._devices import read_field
 from manifoldrf.fields.abstract_field import AbstractField
-from manifoldrf.fields.tangent import AbstractInterpolation, make_interpolation
+from manifoldrf.fields.tangent import AbstractInterpolation, make_interpolation, stack_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,14 +104,23 @@ class FeatureMap:
         """Whether features are those of a node, whose signature is known to be bounded."""
         return self.space.clock == "graph" and not self.space.setting.asymmetric
 
-    def rows(self, queries: FloatArray, n_jobs: int, *, absolute: bool = True) -> tuple[Any, FloatArray]:
+    def rows(
+        self,
+        queries: FloatArray,
+        n_jobs: int,
+        *,
+        absolute: bool = True,
+        device: str = "cpu",
+        as_sparse: bool = False,
+    ) -> tuple[Any, FloatArray]:
         """Features of some points, dense or CSR of shape (q, m), and the window, shape (q,).
 
-        ``absolute``: in the unit of the user, else in that of the measure.
+        ``absolute``: in the unit of the user, else in that of the measure. ``device``: where the field is read.
+        ``as_sparse``: as CSR in any case, else as the field makes them.
         """
         window = self.proximity.window(queries)
-        values = self.field.values(queries, n_jobs)
-        return self._scaled(values, window * self.own(queries), self.scale if absolute else 1.0), window
+        values = read_field(self.field, queries, n_jobs, device, as_sparse=as_sparse)
+        return self._scaled(values, window * self.own(queries, n_jobs), self.scale if absolute else 1.0), window
 
     def _scaled(self, values: Any, row_factors: FloatArray, scale: float) -> Any:
         """Values of the field in the unit of the features; the array that is given is changed."""
@@ -126,24 +136,29 @@ class FeatureMap:
             values *= row_factors[:, None]
         return np.minimum(values, self.bound, out=values) if self._capped else values
 
-    def own(self, queries: FloatArray) -> FloatArray:
+    def own(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
         """Factor of each query by its own measure, as if it were a node, shape (q,)."""
         if self._own_power == 0:
             return np.ones(len(queries))
-        return self._at(queries) ** self._own_power
+        return self._measure_at(self._shares(queries, n_jobs)) ** self._own_power
 
-    def _at(self, queries: FloatArray) -> FloatArray:
+    def _shares(self, queries: FloatArray, n_jobs: int) -> Any:
+        """Weights that interpolate between all nodes, CSR of shape (q, n_nodes)."""
+        return stack_rows(self._interpolation.weights, queries, self.space.graph.n_nodes, n_jobs)
+
+    def _measure_at(self, shares: Any) -> FloatArray:
         """The measure, interpolated between nodes and within the range of its values."""
         measure = self.space.setting.measure
         known = np.maximum(measure, measure[measure > 0].min())
-        logs = self._interpolation.weights(queries) @ np.log(known)
+        logs = shares @ np.log(known)
         return np.asarray(np.exp(np.clip(logs, np.log(known.min()), np.log(known.max()))))
 
-    def right_rows(self, queries: FloatArray, *, absolute: bool = True) -> tuple[Any, FloatArray]:
+    def right_rows(self, queries: FloatArray, n_jobs: int = 1, *, absolute: bool = True) -> tuple[Any, FloatArray]:
         """The second factor of a kernel without nonnegative features: the point itself, spread over the nodes."""
         window = self.proximity.window(queries)
-        rows = self._interpolation.weights(queries)[:, self.anchors]
-        factors = window * (self._at(queries) ** 0.5 if self.space.clock == "graph" else 1.0)
+        shares = self._shares(queries, n_jobs)
+        rows = shares[:, self.anchors]
+        factors = window * (self._measure_at(shares) ** 0.5 if self.space.clock == "graph" else 1.0)
         factors *= self.scale if absolute else 1.0
         data = rows.data * np.repeat(factors, np.diff(rows.indptr))
         return sparse.csr_array((data, rows.indices, rows.indptr), shape=rows.shape), window

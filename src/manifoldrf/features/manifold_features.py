@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -16,14 +15,17 @@ from manifoldrf._random import SeedLike, Streams
 from manifoldrf._validation import (
     FloatArray,
     check_columns,
+    check_integer,
     check_jobs,
     check_option,
     check_points,
+    reject,
 )
 from manifoldrf.features._kernel_access import KernelAccess
 from manifoldrf.features._notices import warnings_at_users_line
 from manifoldrf.features._params import FrozenParamsMixin
 from manifoldrf.features._products import product
+from manifoldrf.features._reading import Reader
 from manifoldrf.features._state import restore, state_of, summarise
 from manifoldrf.features.errors import ErrorEstimate, graph_error
 from manifoldrf.features.feature_map import FeatureMap
@@ -31,15 +33,16 @@ from manifoldrf.features.fitting import Fitted, fit_features, warn_of_graph
 from manifoldrf.features.plans import check_space, make_plan
 from manifoldrf.features.proximity import warn_of_far
 from manifoldrf.features.spaces import prepare_space
+from manifoldrf.fields.data import Compute
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
+from manifoldrf.signatures.teachers import compute_signatures
 
 __all__ = ["ManifoldRandomFeatures"]
 
 KIND = "ManifoldRandomFeatures"  # of a file
 _SIDES = ("left", "right")
-_ENTRIES_AT_ONCE = 2**25  # of features, handled in a chunk: 256 MB
 
 
 class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -87,7 +90,9 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     n_jobs : int, default=-1
         Threads, -1 for all cores; results do not depend on it.
     device : {"auto", "cpu", "cuda"}, default="auto"
-        Where the network is trained.
+        Where the network is trained and where fields are read: "auto" takes a CUDA device, where there is one, for
+        networks only; "cuda" also for the products of the fields "step" and "interpolated". Graphs, signatures,
+        searches for neighbours and the field "local" stay on the processor. Tested on the processor only.
     verbose : bool or callable, default=False
         Whether progress is shown; a callable takes (what, done, total).
 
@@ -215,9 +220,13 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         y : ignored
         """
         del y
+        return self._fit(X, compute_signatures)
+
+    def _fit(self, X: Any, compute: Compute) -> Self:
+        """Fit with signatures that a function of the same arguments computes, be it on other machines."""
         space_like = check_space(self, X)
         streams, jobs = Streams.from_seed(self.random_state), check_jobs(self.n_jobs)
-        plan = make_plan(self.get_params(deep=False), streams, jobs)
+        plan = make_plan(self.get_params(deep=False), streams, jobs, compute)
         with warnings_at_users_line():
             space = prepare_space(space_like, self.__dict__["kernel"], self.graph, streams, jobs)
         self._keep(fit_features(space, plan), streams)
@@ -299,23 +308,40 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             m features of each point, of the float type of ``X``.
         """
         points, dtype = self._check_queries(X)
+        return self._reader(self._check_side(side), as_sparse=self.sparse_output).features(points, dtype)
+
+    def transform_blocks(self, X: Any, side: str | None = None, *, n_rows: int | None = None) -> Iterator[Any]:
+        """Features of more points than memory holds, a block at a time.
+
+        Parameters
+        ----------
+        X : array of shape (q, d)
+            Anything with a shape that gives rows by slices, such as ``numpy.load(file, mmap_mode="r")``: only one
+            block of it is read at a time, and checked then.
+        side : {"left", "right"}, optional
+            As of :meth:`transform`.
+        n_rows : int, optional
+            Points in a block; by default as many as have features of about 256 MB.
+
+        Yields
+        ------
+        features : array, or CSR array with ``sparse_output``, of shape (rows of the block, m)
+            The same bits as rows of :meth:`transform`.
+
+        Examples
+        --------
+        >>> from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere
+        >>> features = ManifoldRandomFeatures(HeatKernel(0.05), sparse_output=True, random_state=0).fit(Sphere())
+        >>> many = Sphere().sample(5000, seed=1)
+        >>> [block.shape[0] for block in features.transform_blocks(many, n_rows=2000)]
+        [2000, 2000, 1000]
+        """
         chosen = self._check_side(side)
-        spans = list(self._spans(len(points)))
-        window = np.ones(len(points))
-        parts = []
-        whole = (
-            None if self.sparse_output or len(spans) == 1 else np.zeros((len(points), self.n_features_out_), dtype)
-        )
-        for start, stop in spans:
-            rows, window[start:stop] = self._rows(points[start:stop], chosen)
-            if whole is None:
-                parts.append(self._finished(rows, dtype))
-            else:
-                whole[start:stop] = self._finished(rows, dtype)
-        warn_of_far(window)
-        if whole is not None:
-            return whole
-        return parts[0] if len(parts) == 1 else sparse.vstack(parts, format="csr")
+        reader = self._reader(chosen, as_sparse=self.sparse_output)
+        size = reader.block_size if n_rows is None else check_integer(n_rows, "n_rows", 1)
+        if len(getattr(X, "shape", ())) != 2:
+            reject("X", "an array of shape (q, d)", type(X).__name__, TypeError)
+        return (self.transform(X[start : start + size], chosen) for start in range(0, X.shape[0], size))
 
     def kernel_matrix(self, Z: Any, Y: Any = None) -> FloatArray:
         """K(z, y) = phi(z) . phi(y), shape (len(Z), len(Y)); between the points of ``Z`` without ``Y``.
@@ -324,10 +350,10 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         """
         points, dtype = self._check_queries(Z)
         others = points if Y is None else self._check_queries(Y)[0]
-        right, windows = self._rows(others, "right")
+        right, windows = self._reader("right").rows(others)
         left = right
         if Y is not None or self.asymmetric_:
-            left, more = self._rows(points, "left")
+            left, more = self._reader("left").rows(points)
             windows = np.concatenate([windows, more]) if Y is not None else windows
         warn_of_far(windows)
         return product(left, right, check_jobs(self.n_jobs)).astype(dtype, copy=False)
@@ -342,17 +368,18 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         """
         points, dtype = self._check_queries(Z)
         columns = check_columns(v, "v", len(points))
-        spans = list(self._spans(len(points)))
+        left, right = self._reader("left"), self._reader("right")
+        spans = list(right.spans(len(points)))
         total: Any = 0.0
         window = np.ones(len(points))
-        for start, stop in spans:
-            rows, window[start:stop] = self._rows(points[start:stop], "right")
-            total = total + rows.T @ columns[start:stop]
+        for span in spans:
+            rows, window[span] = right.rows(points[span])
+            total = total + rows.T @ columns[span]
         warn_of_far(window)
         if len(spans) == 1 and not self.asymmetric_:
             result = rows @ total
         else:
-            result = np.concatenate([self._rows(points[start:stop], "left")[0] @ total for start, stop in spans])
+            result = np.concatenate([left.rows(points[span])[0] @ total for span in spans])
         return np.asarray(result[:, 0] if np.ndim(v) == 1 else result, dtype=dtype)
 
     def distance_to_space(self, Z: Any) -> FloatArray:
@@ -415,22 +442,5 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         metric = self.graph_.metric
         return (checked if metric is None else metric.check(checked, "Z")), dtype
 
-    def _spans(self, n: int) -> Iterator[tuple[int, int]]:
-        size = max(1, _ENTRIES_AT_ONCE // self.n_features_out_)
-        for start in range(0, max(n, 1), size):
-            yield start, min(start + size, n)
-
-    def _rows(self, points: FloatArray, side: str) -> tuple[Any, FloatArray]:
-        """Features in double precision, dense or CSR as the field makes them, and the window."""
-        fitted = self._map()
-        if side == "right" and self.asymmetric_:
-            return fitted.right_rows(points)
-        return fitted.rows(points, check_jobs(self.n_jobs))
-
-    def _finished(self, rows: Any, dtype: Any) -> Any:
-        """Features in the form asked for."""
-        if self.sparse_output:
-            rows = rows if sparse.issparse(rows) else sparse.csr_array(rows)
-        elif sparse.issparse(rows):
-            rows = rows.toarray()
-        return rows.astype(dtype, copy=False)
+    def _reader(self, side: str, *, as_sparse: bool = False) -> Reader:
+        return Reader(self._map(), side, check_jobs(self.n_jobs), self.device, as_sparse)

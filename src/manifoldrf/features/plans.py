@@ -10,8 +10,9 @@ from sklearn.utils.validation import validate_data
 
 from manifoldrf._random import Streams
 from manifoldrf._validation import check_flag, check_integer, check_option, check_points, reject
+from manifoldrf.fields._devices import check_device
 from manifoldrf.fields.abstract_field import AbstractField, FieldData
-from manifoldrf.fields.data import Teaching
+from manifoldrf.fields.data import Compute, Teaching
 from manifoldrf.fields.mlp_options import MlpOptions
 from manifoldrf.fields.quadrature import METHODS
 from manifoldrf.geometry.graphs import Graph
@@ -19,7 +20,7 @@ from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.signatures._engines import Progress
 from manifoldrf.signatures.options import make_options
-from manifoldrf.signatures.teachers import check_teacher
+from manifoldrf.signatures.teachers import check_teacher, compute_signatures
 
 FIELDS = ("auto", "step", "interpolated", "local", "mlp")
 FitField = Callable[[FieldData], AbstractField]
@@ -43,8 +44,8 @@ class Plan:
     fit_field: FitField | None = None  # of the user's
 
 
-def make_plan(params: dict[str, Any], streams: Streams, n_jobs: int) -> Plan:
-    """Check the parameters of an estimator."""
+def make_plan(params: dict[str, Any], streams: Streams, n_jobs: int, compute: Compute = compute_signatures) -> Plan:
+    """Check the parameters of an estimator; ``compute`` will compute the signatures."""
     field, fit_field = _check_field(params["field"])
     check_option(params["anchors"], "anchors", ANCHORS)
     check_option(params["weights"], "weights", METHODS)
@@ -60,7 +61,7 @@ def make_plan(params: dict[str, Any], streams: Streams, n_jobs: int) -> Plan:
         reject("teacher_options", "left out with teacher='auto'", options)
     # A number, not a generator: what one field draws must not depend on those tried before it.
     seed = int(streams.generator("features.signatures").integers(2**62))
-    teaching = Teaching(teacher, tuple(options.items()), seed, n_jobs, _progress(params["verbose"]))
+    teaching = Teaching(teacher, tuple(options.items()), seed, n_jobs, _progress(params["verbose"]), compute)
     density = params["anchor_density"]
     return Plan(
         n_features,
@@ -103,7 +104,7 @@ def _check_anchors(params: dict[str, Any]) -> int | str:
 def _field_options(params: dict[str, Any], field: str) -> dict[str, Any]:
     """Options of the field, with those that are parameters of their own; checked."""
     options = dict(_check_dict(params["field_options"], "field_options"))
-    check_option(params["device"], "device", ("auto", "cpu", "cuda"))
+    check_device(params["device"])
     if params["loss"] is not None:
         check_option(params["loss"], "loss", _LOSSES)
         if params["field"] != "mlp":

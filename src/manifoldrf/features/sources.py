@@ -80,7 +80,7 @@ def source_of(space: Any, kernel: Any, options: GraphOptions, n_jobs: int) -> So
     if isinstance(space, AbstractManifold):
         n = options.n_nodes if isinstance(options.n_nodes, int) else _nodes_for(space, kernel)
         return Source(space.grid(n), space.dim, options, space, n_jobs, n)
-    points = np.array(check_points(space, "X", min_rows=2))
+    points = check_points(space, "X", min_rows=2)  # the user's own, be it on a disk: graphs take copies
     if isinstance(options.n_nodes, int) and options.n_nodes < len(points):
         if options.metric is not None or not isinstance(options.weights, str):
             rule = "'auto' or 'all' with a metric or with weights; thin the points before"

@@ -113,6 +113,16 @@ def _approach(edges, nearest, source):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
+def paths_along_edges(edges, sources):  # type: ignore[no-untyped-def]
+    """Lengths of the shortest paths from each source to every node, float64 (n_sources, N), infinite if none."""
+    result = np.full((sources.shape[0], edges.indptr.shape[0] - 1), np.inf)
+    for s in range(sources.shape[0]):
+        _approach(edges, result[s], sources[s])
+        result[s, sources[s]] = 0.0
+    return result
+
+
+@numba.njit(nogil=True, cache=True)
 def select_in_space(points, order, leaf, first, plan):  # type: ignore[no-untyped-def]
     """Farthest points, then greedy independent sets of shrinking radius, in Euclidean distance.
 

@@ -25,6 +25,7 @@ from manifoldrf._files import atomic_path
 from manifoldrf._random import Streams
 from manifoldrf._threads import thread_pool
 from manifoldrf._validation import reject
+from manifoldrf.fields._devices import pick_device
 from manifoldrf.fields._network import Floats, joint_inputs, n_inputs, start_weights, upper_layers
 from manifoldrf.fields._pairs import SMALL, Pairs, Problem
 from manifoldrf.fields.mlp_options import MlpOptions, TrainingInfo
@@ -124,16 +125,6 @@ def _one_torch_thread() -> Iterator[None]:
             state.users -= 1
             if state.users == 0:
                 torch.set_num_threads(state.before)
-
-
-def pick_device(device: str) -> str:
-    """The device asked for; "cuda" where there is none is an error."""
-    import torch
-
-    found = torch.cuda.is_available()
-    if device == "cuda" and not found:
-        reject("device", "'cpu' or 'auto' on a machine without CUDA", "'cuda'")
-    return "cuda" if found and device != "cpu" else "cpu"
 
 
 def saved_streams(checkpoint: Any) -> Streams | None:
@@ -354,9 +345,9 @@ def _restore(state: _State, path: Path, fingerprint: str, device: str) -> None:
     try:
         with torch.no_grad():
             for i, weight in enumerate(state.weights):
-                weight.copy_(torch.as_tensor(arrays[f"weight.{i}"]))
+                weight.copy_(torch.as_tensor(arrays[f"weight.{i}"], device=device))
                 state.optimizer.state[weight] = {
-                    name: torch.as_tensor(arrays[f"adam.{i}.{name}"]).to(device)
+                    name: torch.as_tensor(arrays[f"adam.{i}.{name}"], device=device)
                     for name in ("step", "exp_avg", "exp_avg_sq")
                 }
         state.best = [arrays[f"best.{i}"] for i in range(len(state.weights))]

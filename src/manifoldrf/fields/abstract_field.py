@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.geometry.graphs import Graph
@@ -124,6 +125,29 @@ class AbstractField(ABC):
 
         Rows do not depend on the other queries, nor on ``n_jobs``.
         """
+
+    def sparse_values(self, queries: FloatArray, n_jobs: int = 1) -> Any:
+        """The same as a CSR array."""
+        found = self.values(queries, n_jobs)
+        return found if sparse.issparse(found) else sparse.csr_array(found)
+
+    @property
+    def row_entries(self) -> int:
+        """About how many values of a query are not zero, at most."""
+        return self.n_anchors
+
+    def values_on(self, device: str, queries: FloatArray, n_jobs: int = 1) -> Any:
+        """The same with the heavy part on a device of torch, where the field has one; here it has none.
+
+        Rounded otherwise than :meth:`values`, and rows may be by what else is asked.
+        """
+        del device
+        return self.values(queries, n_jobs)
+
+    @property
+    def is_network(self) -> bool:
+        """Whether values take so much work that another device is worth looking for."""
+        return False
 
     @property
     def n_anchors(self) -> int:

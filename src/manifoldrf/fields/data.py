@@ -1,6 +1,7 @@
 """Known values of a field, from signatures between nodes."""
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +13,9 @@ from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.fields.abstract_field import FieldData
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
-from manifoldrf.signatures._auto import choose_teacher
+from manifoldrf.signatures._auto import choose_teacher, row_memory
 from manifoldrf.signatures._engines import Progress
+from manifoldrf.signatures.record import Signatures
 from manifoldrf.signatures.teachers import OwnTeacher, compute_signatures
 
 # Entries below this share of the largest in their column are left out: a thousand of them together change a kernel
@@ -21,7 +23,9 @@ from manifoldrf.signatures.teachers import OwnTeacher, compute_signatures
 _NEGLIGIBLE = 1e-7
 _TOLERANCE = 1e-7  # of signatures, over the sum of their series
 _EXACT = ("exact", "frontier")
-_DENSE_BYTES = 2**28  # of exact rows at a time
+_BLOCK_BYTES = 2**28  # of exact rows at a time
+# Computes signatures, here or elsewhere: a function with the arguments of compute_signatures.
+Compute = Callable[..., Signatures]
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class Teaching:
     seed: SeedLike = None
     n_jobs: int = 1
     progress: Progress = lambda what, done, total: None
+    compute: Compute = compute_signatures
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,38 +90,51 @@ def observe(setting: Setting, starts: IntArray, anchors: IntArray, teaching: Tea
 
 
 def series_values(
-    setting: Setting, series: AbstractKernel, starts: IntArray, anchors: IntArray, teaching: Teaching
+    setting: Setting,
+    series: AbstractKernel,
+    starts: IntArray,
+    anchors: IntArray,
+    teaching: Teaching,
+    share: float = _NEGLIGIBLE,
 ) -> Any:
-    """Entries (starts, anchors) of a series of W, divided by sqrt(mu) at both ends: CSR of shape (s, m)."""
+    """Entries (starts, anchors) of a series of W, divided by sqrt(mu) at both ends: CSR of shape (s, m).
+
+    Entries below a share of the largest in their column are left out.
+    """
     backwards = len(anchors) < len(starts)
     sources, targets = (anchors, starts) if backwards else (starts, anchors)
     roots = np.sqrt(setting.measure)
     # Nodes without measure reach nothing.
     inverse = np.divide(1.0, roots, out=np.zeros_like(roots), where=roots > 0)
+    ends = inverse[targets]
     blocks = []
     for some, rows in _signature_rows(setting.graph, series, sources, targets, teaching):
-        data = rows.data * np.repeat(inverse[some], np.diff(rows.indptr)) * inverse[targets][rows.indices]
-        block = sparse.csr_array((data, rows.indices, rows.indptr), shape=rows.shape)
-        blocks.append(without_negligible(block.T.tocsr(), _NEGLIGIBLE) if backwards else block)
-    if backwards:  # whose blocks are whole columns
-        return blocks[0] if len(blocks) == 1 else sparse.hstack(blocks, format="csr")
-    return without_negligible(blocks[0] if len(blocks) == 1 else sparse.vstack(blocks, format="csr"), _NEGLIGIBLE)
+        rows.data *= np.repeat(inverse[some], np.diff(rows.indptr))
+        rows.data *= ends[rows.indices]
+        # Rows from anchors are whole columns of the result: what they do not need is dropped at once.
+        blocks.append(_without_small(rows, _row_peaks(rows), share) if backwards else rows)
+    table = blocks[0] if len(blocks) == 1 else sparse.vstack(blocks, format="csr")
+    blocks.clear()
+    return table.T.tocsr() if backwards else without_negligible(table, share)
 
 
 def _signature_rows(
     graph: Graph, series: AbstractKernel, sources: IntArray, targets: IntArray, teaching: Teaching
 ) -> Iterator[tuple[IntArray, Any]]:
-    """Some sources and their entries at the targets, CSR; dense rows are made only a few at a time."""
+    """Some sources and their entries at the targets, as CSR arrays of their own; not too many at a time."""
     teacher, options = teaching.teacher, dict(teaching.options)
     if teacher == "auto" and not options:
         teacher = choose_teacher(graph, series, sources).teacher
     if teacher in _EXACT and not options:
         options = {"tol": _TOLERANCE}
     everything = len(targets) == graph.n_nodes and (np.diff(targets) == 1).all()
-    size = max(1, _DENSE_BYTES // (8 * graph.n_nodes)) if teacher == "exact" else len(sources)
+    size = len(sources)
+    if isinstance(teacher, str):  # a function of the user's is asked once for all
+        dense = teacher == "exact" or 8 * graph.n_nodes * size <= _BLOCK_BYTES
+        size = max(1, int(_BLOCK_BYTES / (8.0 * graph.n_nodes if dense else row_memory(graph, series))))
     for start in range(0, len(sources), size):
         some = sources[start : start + size]
-        found = compute_signatures(
+        found = teaching.compute(
             graph,
             series,
             some,
@@ -124,19 +142,41 @@ def _signature_rows(
             asymmetric=True,  # the series as it stands
             seed=teaching.seed,
             n_jobs=teaching.n_jobs,
-            progress=teaching.progress,
+            progress=functools.partial(_advance, teaching.progress, start, len(sources)),
             **options,
         )
-        yield some, sparse.csr_array(found.rows if everything else found.rows[:, targets])
+        rows = sparse.csr_array(found.rows if everything else found.rows[:, targets])
+        yield some, rows if rows.data.flags.writeable else rows.copy()
+
+
+def _advance(progress: Progress, before: int, everything: int, what: str, done: int, total: int) -> None:
+    """Report a part of the sources as part of all."""
+    # Stitches have nodes of their own to walk on from.
+    part = what == "signatures"
+    progress(what, before + done if part else done, everything if part else total)
 
 
 def without_negligible(matrix: Any, share: float) -> Any:
     """The same without entries far below the largest of their column; columns sorted."""
-    size = np.abs(matrix.data)
     peaks = np.zeros(matrix.shape[1])
-    np.maximum.at(peaks, matrix.indices, size)
-    keep = size > share * peaks[matrix.indices]
-    ends = np.concatenate([[0], np.cumsum(keep)])[matrix.indptr]
-    result = sparse.csr_array((matrix.data[keep], matrix.indices[keep], ends), shape=matrix.shape)
+    np.maximum.at(peaks, matrix.indices, np.abs(matrix.data))
+    result = _without_small(matrix, peaks[matrix.indices], share)
     result.sort_indices()
     return result
+
+
+def _row_peaks(rows: Any) -> FloatArray:
+    """For every stored entry the largest absolute value in its row."""
+    counts = np.diff(rows.indptr)
+    peaks = np.zeros(rows.shape[0])
+    full = counts > 0
+    if full.any():
+        peaks[full] = np.maximum.reduceat(np.abs(rows.data), rows.indptr[:-1][full])
+    return np.repeat(peaks, counts)
+
+
+def _without_small(matrix: Any, peaks: FloatArray, share: float) -> Any:
+    """The same without entries below a share of a peak that is given for each of them."""
+    keep = np.abs(matrix.data) > share * peaks
+    ends = np.concatenate([[0], np.cumsum(keep)])[matrix.indptr].astype(matrix.indptr.dtype)
+    return sparse.csr_array((matrix.data[keep], matrix.indices[keep], ends), shape=matrix.shape)

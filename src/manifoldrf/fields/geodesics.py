@@ -7,13 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manifoldrf._validation import FloatArray, IntArray
+from manifoldrf._threads import map_threads
+from manifoldrf._validation import FloatArray, IntArray, check_jobs
+from manifoldrf.fields._selection import paths_along_edges
+from manifoldrf.fields.anchors import edges_of
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.neighbors import NeighborSearch
 
 _NEAREST = 8  # nodes that a path may begin at: the paper's number of neighbours in a graph
-_ENTRIES_AT_ONCE = 4_000_000  # distances held in double precision, 32 MB
+_ANCHORS_AT_ONCE = 16  # in a task of a thread
+_ENTRIES_AT_ONCE = 4_000_000  # distances that a task holds in double precision, 32 MB
 _BEYOND = 2.0  # what cannot be reached counts as this many times the largest distance
 
 
@@ -74,13 +78,24 @@ class GraphDistances:
             result[row] = self.through(steps[row], nodes[row])
         return result
 
+    def torch_through(self, paths: Any, steps: FloatArray, nodes: IntArray) -> Any:
+        """Distances of many queries whose nearest nodes are known, shape (q, m), on the device of ``paths``.
+
+        ``paths`` are those of the nodes, as a tensor; the bits are those of :meth:`through`.
+        """
+        import torch
+
+        cut = torch.as_tensor(np.minimum(steps, self.far).astype(np.float32), device=paths.device)  # (q, k)
+        lengths = paths[torch.as_tensor(nodes, device=paths.device)] + cut[:, :, None]  # (q, k, m)
+        return lengths.amin(dim=1).clamp_max(self.far)
+
     def torch_at(self, queries: Any) -> Any:
         """The same as a tensor in the queries' own precision, with a gradient wherever z is not a node."""
         import torch
 
         places = queries.detach().cpu().double().numpy()
         steps, nodes = self.nearest(places)
-        near = torch.as_tensor(self.points[nodes]).to(queries)  # (q, k, d)
+        near = queries.new_tensor(self.points[nodes])  # (q, k, d)
         gaps = queries[:, None, :] - near
         if self.metric is not None and self.metric.box is not None:
             box = queries.new_tensor(self.metric.box)
@@ -88,22 +103,29 @@ class GraphDistances:
         straight = _norms(gaps)
         if self.metric is not None:
             # Along a metric the length is its own; its gradient is that of the straight line, stretched as much.
-            measured = torch.as_tensor(steps).to(queries)
+            measured = queries.new_tensor(steps)
             plain = straight.detach()
             stretch = torch.where(plain > 0, measured / plain.clamp_min(1e-300), 1.0)
             straight = straight * stretch
-        paths = torch.as_tensor(self.paths[nodes]).to(queries)  # (q, k, m)
+        paths = queries.new_tensor(self.paths[nodes])  # (q, k, m)
         return (paths + straight.clamp_max(self.far)[:, :, None]).amin(dim=1).clamp_max(self.far)
 
 
-def graph_distances(graph: Graph, anchors: IntArray) -> GraphDistances:
-    """Shortest paths from every node to the anchors: one search per anchor, a block of them at a time."""
+def graph_distances(graph: Graph, anchors: IntArray, n_jobs: int = 1) -> GraphDistances:
+    """Shortest paths from every node to the anchors: one search per anchor, some of them in a task of a thread.
+
+    Results do not depend on ``n_jobs``.
+    """
     n = graph.n_nodes
     paths = np.full((n, len(anchors)), np.inf, dtype=np.float32)
-    block = max(1, _ENTRIES_AT_ONCE // n)
-    for start in range(0, len(anchors), block):
-        part = slice(start, start + block)
-        paths[:, part] = graph.shortest_paths(anchors[part]).T
+    size = max(1, min(_ANCHORS_AT_ONCE, _ENTRIES_AT_ONCE // n))
+    edges = edges_of(graph)
+
+    def search(start: int) -> None:
+        part = slice(start, start + size)
+        paths[:, part] = paths_along_edges(edges, anchors[part]).T
+
+    map_threads(search, range(0, len(anchors), size), check_jobs(n_jobs))
     reached = np.isfinite(paths)
     far = _BEYOND * float(paths[reached].max()) or 1.0  # anchors reach themselves at least
     paths[~reached] = far

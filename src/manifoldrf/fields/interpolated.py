@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from manifoldrf._validation import FloatArray, check_jobs
+from manifoldrf.fields._devices import sparse_product
 from manifoldrf.fields.abstract_field import AbstractField, FieldData
 from manifoldrf.fields.tangent import AbstractInterpolation, make_interpolation, stack_rows
 
@@ -67,7 +68,16 @@ class InterpolatedField(AbstractField):
 
     def _rows(self, queries: FloatArray) -> Any:
         """Values at a few queries."""
-        rows = (self.interpolation.weights(queries) @ self.table).tocsr()
+        return self._finished((self.interpolation.weights(queries) @ self.table).tocsr())
+
+    def values_on(self, device: str, queries: FloatArray, n_jobs: int = 1) -> Any:
+        """The same with the product of weights and table on a device."""
+        jobs = check_jobs(n_jobs)
+        weights = stack_rows(self.interpolation.weights, queries, self.table.shape[0], jobs)
+        return self._finished(sparse_product(weights, self.table, device))
+
+    def _finished(self, rows: Any) -> Any:
+        """From interpolated values or logarithms, CSR, to values of the field."""
         largest, low = self.largest[rows.indices], self.floors[rows.indices]
         if self.combine == "logarithms":
             # The weights sum to 1, so the logarithm of the floor need not be carried along.

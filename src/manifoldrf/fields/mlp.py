@@ -30,6 +30,7 @@ from manifoldrf.signatures._engines import Progress
 __all__ = ["MlpField", "fit_mlp"]
 
 _QUERIES_AT_ONCE = 16  # in a task of a thread
+_PAIRS_ON_DEVICE = 2**18  # at a time, whose hidden layers take about 2 kB each: 512 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,10 +87,7 @@ class MlpField(AbstractField):
 
     def values(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
         """Dense values of shape (len(queries), m), nonnegative."""
-        jobs = check_jobs(n_jobs)
-        places = check_points(queries, "queries", n_columns=len(self.frame.centre), min_rows=0)
-        if self.distances.metric is not None:
-            places = self.distances.metric.check(places, "queries")
+        jobs, places = check_jobs(n_jobs), self._checked(queries)
         result = np.zeros((len(places), len(self.anchors)))
         blocks = [slice(start, start + _QUERIES_AT_ONCE) for start in range(0, len(places), _QUERIES_AT_ONCE)]
         _, matrix, _ = first_layer(self.network, self.weights, self.anchors.shape[1])
@@ -99,6 +97,10 @@ class MlpField(AbstractField):
             for block, rows in zip(blocks, found, strict=True):
                 result[block] = rows
         return result
+
+    def _checked(self, queries: FloatArray) -> FloatArray:
+        places = check_points(queries, "queries", n_columns=len(self.frame.centre), min_rows=0)
+        return places if self.distances.metric is None else self.distances.metric.check(places, "queries")
 
     def _block(self, places: FloatArray, anchors: Floats) -> FloatArray:
         """Values of a few queries, one after the other."""
@@ -122,6 +124,30 @@ class MlpField(AbstractField):
         )
         return dataclasses.replace(self, anchors=self.anchors[columns], distances=distances)
 
+    @property
+    def is_network(self) -> bool:
+        """True."""
+        return True
+
+    def values_on(self, device: str, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
+        """Dense values of shape (len(queries), m) by torch on a device, in single precision as on the processor."""
+        import torch
+
+        del n_jobs  # the device has threads of its own
+        places = self._checked(queries)
+        result = np.zeros((len(places), len(self.anchors)))
+        paths = torch.as_tensor(self.distances.paths, device=device)
+        size = max(1, _PAIRS_ON_DEVICE // len(self.anchors))
+        for start in range(0, len(places), size):
+            some = places[start : start + size]
+            # As in `_block`, positions meet in double precision before they are rounded.
+            inputs = self.frame.coordinates(np, some).astype(np.float32)
+            with torch.no_grad():
+                reached = self.distances.torch_through(paths, *self.distances.nearest(some))
+                found = self._meet(torch.as_tensor(inputs, device=device), reached)
+            result[start : start + size] = found.cpu().numpy()
+        return np.clip(result / self.scale, 0.0, self.largest)
+
     def torch_values(self, queries: Any) -> Any:
         """Values as a tensor of shape (q, m) in the queries' precision and on their device, with gradients.
 
@@ -131,15 +157,22 @@ class MlpField(AbstractField):
         """
         import torch
 
-        inputs = self.frame.coordinates(torch, queries)[:, None, :]  # (q, 1, d')
-        anchors = torch.as_tensor(self.anchors).to(queries)[None]
-        weights = [torch.as_tensor(weight).to(queries) for weight in self.weights]
-        pair = (inputs, anchors, self.distances.torch_at(queries))
+        found = self._meet(self.frame.coordinates(torch, queries), self.distances.torch_at(queries))
+        return (found / self.scale).clamp(0.0, self.largest)
+
+    def _meet(self, points: Any, paths: Any) -> Any:
+        """What the network makes of inputs (q, d') and distances (q, m), tensors: (q, m), before it is scaled."""
+        import torch
+
+        inputs = points[:, None, :]  # (q, 1, d')
+        anchors = torch.as_tensor(self.anchors, dtype=points.dtype, device=points.device)[None]
+        # Parameters of a module, where the network is trained along.
+        weights = [torch.as_tensor(weight, dtype=points.dtype, device=points.device) for weight in self.weights]
+        pair = (inputs, anchors, paths)
         both, squared = pair_inputs(torch, self.network, self.frame, pair)
         at_point, at_anchor, of_pair = first_layer(self.network, weights, inputs.shape[-1])
         hidden = inputs @ at_point + (anchors @ at_anchor + weights[1]) + both @ of_pair  # (q, m, hidden)
-        found = upper_layers(torch, self.network, weights, hidden, squared)
-        return (found / self.scale).clamp(0.0, self.largest)
+        return upper_layers(torch, self.network, weights, hidden, squared)
 
 
 def fit_mlp(
@@ -189,7 +222,7 @@ def fit_mlp(
     unit = paper_unit(data)
     scale = network_scale(data, options.network, unit)
     progress("shortest paths", 0, 1)
-    distances = graph_distances(data.graph, data.anchors)
+    distances = graph_distances(data.graph, data.anchors, n_jobs)
     progress("shortest paths", 1, 1)
     metric = data.graph.metric
     frame = make_frame(data.points, data.width, None if metric is None else metric.box)

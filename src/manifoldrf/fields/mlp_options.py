@@ -6,6 +6,7 @@ from typing import Any
 
 from manifoldrf._files import as_path
 from manifoldrf._validation import POSITIVE, check_integer, check_option, check_real
+from manifoldrf.fields._devices import DEVICES
 
 __all__ = ["MlpOptions", "TrainingInfo"]
 
@@ -57,7 +58,7 @@ class MlpOptions:
                 object.__setattr__(self, name, value)
         check_option(self.loss, "loss", LOSSES)
         check_option(self.schedule, "schedule", SCHEDULES)
-        check_option(self.device, "device", ("auto", "cpu", "cuda"))
+        check_option(self.device, "device", DEVICES)
         check_real(self.learning_rate, "learning_rate", POSITIVE)
         for name in ("epochs", "batch", "hidden", "patience"):
             value = getattr(self, name)

@@ -18,10 +18,20 @@ from scipy.spatial import cKDTree
 
 from manifoldrf._threads import quick_map
 from manifoldrf._validation import FloatArray, IntArray
+from manifoldrf.fields._devices import sparse_product
 from manifoldrf.fields._products import add_product
+from manifoldrf.fields._step_rows import (
+    BLOCK,
+    Blocks,
+    heat_step_rows,
+    make_blocks,
+    place_rows,
+    sparse_heat_step_rows,
+    sparse_rows,
+)
 from manifoldrf.fields.abstract_field import AbstractField
-from manifoldrf.fields.data import Setting, Teaching, series_values, without_negligible
-from manifoldrf.geometry._cells import BLOCK, Cells, heat_step_rows, visiting_order
+from manifoldrf.fields.data import Setting, Teaching, series_values
+from manifoldrf.geometry._cells import Cells, visiting_order
 from manifoldrf.geometry.extension import HeatExtension
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.shifted import shifted
@@ -31,6 +41,7 @@ from manifoldrf.kernels.shifted import shifted
 _NEGLIGIBLE = 3e-6
 _DENSE_SHARE = 0.01  # above this share of nonzeros in the table, results are dense
 _QUERIES_AT_ONCE = 128  # per task: enough to keep threads busy
+_SPARSE_AT_ONCE = 512  # of sparse rows: each task clears a row of all anchors first
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,21 +59,26 @@ class StepField(AbstractField):
     graph: Graph
     table: Any
 
-    @property
+    @cached_property
     def bounds(self) -> FloatArray:
         """Largest entry of each column of the table."""
         return np.asarray(sparse.csr_array(abs(self.table)).max(axis=0).toarray(), np.float64).ravel()
 
+    @property
+    def n_anchors(self) -> int:
+        """Number of columns."""
+        return int(self.table.shape[1])
+
     def values(self, queries: FloatArray, n_jobs: int = 1) -> Any:
         """h(z, w_l), shape (len(queries), m): dense, or CSR where the table is very sparse."""
+        if self._is_sparse:
+            return self.sparse_values(queries, n_jobs)
         if not len(queries):
             return np.zeros((0, self.n_anchors))
-        cells = None if self._is_sparse else _cells_of(self.graph)
+        cells = _cells_of(self.graph)
         if cells is None:
             return self.rows_of(one_step(self.graph, queries), n_jobs)
-        extension: Any = self.graph.extension
-        heat, blocks = (extension.factors, extension.bandwidth), self._blocks
-        places = np.ascontiguousarray(queries)
+        places, heat, blocks = np.ascontiguousarray(queries), self._heat, self._blocks
         visits = visiting_order(places, cells)
         return _over_queries(
             lambda out, span: heat_step_rows(places, visits, cells, heat, blocks, out, span),
@@ -70,40 +86,85 @@ class StepField(AbstractField):
             n_jobs,
         )
 
+    def sparse_values(self, queries: FloatArray, n_jobs: int = 1) -> Any:
+        """The same, CSR: zeros are never stored, and no dense row outlives its query."""
+        if not len(queries):
+            return sparse.csr_array((0, self.n_anchors))
+        cells = _cells_of(self.graph)
+        if cells is None:
+            return self._sparse_rows(one_step(self.graph, queries), n_jobs)
+        visits = visiting_order(queries, cells)
+        places, heat, blocks = np.ascontiguousarray(queries[visits]), self._heat, self._blocks
+        return _assembled(
+            lambda span: sparse_heat_step_rows(places, cells, heat, blocks, span), visits, self.n_anchors, n_jobs
+        )
+
+    @property
+    def row_entries(self) -> int:
+        """About so many features of a point are not zero."""
+        n_nodes = self.table.shape[0]
+        # Rows of the nodes that a step reaches overlap: together on surfaces about three times as many as one has.
+        reached = self.graph.affinity.nnz // n_nodes + 4 * self.table.nnz // n_nodes
+        return int(min(self.n_anchors, 1 + reached))
+
+    @property
+    def _heat(self) -> tuple[FloatArray, float]:
+        """Sinkhorn factors of the nodes, bandwidth of a step."""
+        extension: Any = self.graph.extension
+        return extension.factors, extension.bandwidth
+
+    def values_on(self, device: str, queries: FloatArray, n_jobs: int = 1) -> Any:
+        """The same, CSR, with the product of the first step and the table on a device."""
+        if not len(queries):
+            return self.values(queries, n_jobs)
+        return sparse_product(one_step(self.graph, queries), self.table, device)
+
     @property
     def _is_sparse(self) -> bool:
         """Whether results are CSR arrays."""
         return bool(self.table.nnz < _DENSE_SHARE * self.table.shape[0] * self.table.shape[1])
 
     @cached_property
-    def _blocks(self) -> tuple[Any, Any, FloatArray, IntArray]:
-        """The table in blocks of neighbouring columns: ends of rows, first columns, values, order of columns."""
-        n_nodes, m = self.table.shape
+    def _blocks(self) -> Blocks:
+        """The table in blocks of neighbouring columns."""
         peaks = np.asarray(self.table.argmax(axis=0)).ravel()  # where each anchor lies, or near it
         order = cKDTree(self.graph.positions[peaks], leafsize=BLOCK).indices.astype(np.int64)
-        place = np.argsort(order, kind="stable").astype(np.int32)[self.table.indices]
-        moved = sparse.csr_array((self.table.data.copy(), place, self.table.indptr), shape=(n_nodes, m))
-        moved.sort_indices()
-        block = moved.indices // BLOCK
-        begins = np.ones(len(block), dtype=bool)
-        begins[1:] = np.diff(block) != 0
-        begins[moved.indptr[:-1][np.diff(moved.indptr) > 0]] = True
-        which = np.cumsum(begins) - 1
-        values = np.zeros((int(begins.sum()), BLOCK))
-        values[which, moved.indices % BLOCK] = moved.data
-        ends = np.append(0, np.cumsum(begins))[moved.indptr]
-        return ends.astype(np.uint64), (BLOCK * block[begins]).astype(np.uint64), values.ravel(), order
+        return make_blocks(self.table, order)
 
     def rows_of(self, steps: Any, n_jobs: int = 1) -> Any:
         """The same after a given first step: CSR array of shape (q, n_nodes), rows that sum to one."""
         if self._is_sparse:
-            product = (steps @ self.table).tocsr()
-            product.sort_indices()
-            return product
+            return self._sparse_rows(steps, n_jobs)
         left = (steps.indptr, steps.indices, steps.data)
         right = (self.table.indptr, self.table.indices, self.table.data)
         shape = steps.shape[0], self.table.shape[1]
         return _over_queries(lambda out, span: add_product(left, right, out, span), shape, n_jobs)
+
+    def _sparse_rows(self, steps: Any, n_jobs: int) -> Any:
+        """Steps times the table, CSR."""
+        left, blocks = (steps.indptr, steps.indices, steps.data), self._blocks
+        visits = np.arange(steps.shape[0])
+        return _assembled(lambda span: sparse_rows(left, blocks, span), visits, self.n_anchors, n_jobs)
+
+
+def _assembled(work: Callable[[tuple[int, int]], Any], visits: IntArray, n_columns: int, n_jobs: int) -> Any:
+    """CSR array of rows that work makes, some per task, for queries in the order of the visits."""
+    n = len(visits)
+    spans = list(pairwise([*range(0, n, _SPARSE_AT_ONCE), n]))
+    parts = quick_map(work, spans, n_jobs)
+    ends = np.zeros(n + 1, dtype=np.int64)
+    for (start, stop), (counts, _, _) in zip(spans, parts, strict=True):
+        ends[visits[start:stop] + 1] = counts
+    ends = np.cumsum(ends)
+    index = np.int32 if max(ends[-1], n_columns) < 2**31 else np.int64
+    columns, values = np.zeros(ends[-1], index), np.zeros(ends[-1])
+
+    def place(task: tuple[tuple[int, int], Any]) -> None:
+        (start, stop), part = task
+        place_rows(part, visits[start:stop], ends, columns, values)
+
+    quick_map(place, zip(spans, parts, strict=True), n_jobs)
+    return sparse.csr_array((values, columns, ends.astype(index)), shape=(n, n_columns))
 
 
 def _over_queries(work: Callable[[FloatArray, tuple[int, int]], None], shape: Any, n_jobs: int) -> FloatArray:
@@ -125,8 +186,8 @@ def _cells_of(graph: Graph) -> Cells | None:
 def fit_step(setting: Setting, anchors: IntArray, teaching: Teaching) -> StepField:
     """The field of a kernel on a graph, read at some of its nodes."""
     everything = np.arange(setting.graph.n_nodes)
-    table = series_values(setting, shifted(setting.series), everything, anchors, teaching)
-    return StepField(setting.graph, without_negligible(table, _NEGLIGIBLE))
+    table = series_values(setting, shifted(setting.series), everything, anchors, teaching, _NEGLIGIBLE)
+    return StepField(setting.graph, table)
 
 
 def one_step(graph: Graph, queries: FloatArray) -> Any:

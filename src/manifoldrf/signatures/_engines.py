@@ -1,5 +1,10 @@
-"""The compiled teachers behind one interface: start nodes in, a chunk of sparse rows out, chunks over threads."""
+"""The compiled teachers behind one interface: start nodes in, a chunk of sparse rows out, chunks over threads.
 
+What is computed is said by a recipe, which can be sent to other machines, and where by a runner. A recipe makes a
+worker of a graph, and a worker parts of start nodes. No bit of a part depends on which other nodes are with it.
+"""
+
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +16,7 @@ from scipy import sparse
 from manifoldrf._threads import thread_pool
 from manifoldrf._validation import FloatArray, IntArray, reject
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.kernels._action import TOLERANCES
+from manifoldrf.kernels._action import TOLERANCES, Expansion, rows_of_expansion
 from manifoldrf.kernels._spectra import AnyGraph, spectral_form
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.signatures._laws import SurvivalLaw
@@ -51,6 +56,54 @@ class Chunk:
 
 
 Engine = Callable[[IntArray], Chunk]
+MakeEngine = Callable[[AnyGraph], Engine]  # pickles
+Worker = Callable[[IntArray, int, Progress], Any]  # of start nodes, threads and progress
+Recipe = Callable[[AnyGraph], Worker]  # pickles
+Runner = Callable[
+    [Recipe, AnyGraph, IntArray, str], list[Any]
+]  # parts in the order of the nodes; the last is a name
+
+
+def run_here(n_jobs: int, progress: Progress) -> Runner:
+    """All nodes at once, by threads of this machine."""
+
+    def run(recipe: Recipe, graph: AnyGraph, nodes: IntArray, stage: str) -> list[Any]:
+        return [recipe(graph)(nodes, n_jobs, lambda what, done, total: progress(stage, done, total))]
+
+    return run
+
+
+def exact_worker(expansion: Expansion, graph: AnyGraph) -> Worker:
+    """Dense rows of a polynomial of the symmetric matrix behind a graph; a part is an array (len(nodes), N)."""
+    matrix = spectral_form(graph).matrix
+    return lambda nodes, n_jobs, progress: rows_of_expansion(expansion, matrix, nodes, n_jobs, progress)
+
+
+def chunk_worker(make: MakeEngine, graph: AnyGraph) -> Worker:
+    """Sparse rows by one of the engines; a part is a list of chunks."""
+    return functools.partial(run_chunks, make(graph), graph.n_nodes)
+
+
+def own_worker(teacher: Callable[..., Any], series: AbstractKernel, graph: AnyGraph) -> Worker:
+    """Rows by a function of the user's; a part is what it returns, dense or sparse."""
+    return lambda nodes, n_jobs, progress: teacher(graph, series, nodes)
+
+
+def stacked(parts: list[Any]) -> Any:
+    """Rows of all parts, float64, dense or CSR; the list is emptied, so that only one part is held twice."""
+    if any(sparse.issparse(part) for part in parts):
+        return sparse.csr_array(parts[0] if len(parts) == 1 else sparse.vstack(parts))
+    arrays = [np.asarray(part, dtype=np.float64) for part in parts]
+    if len(arrays) == 1:
+        return arrays[0]
+    parts.clear()
+    rows = np.zeros((sum(map(len, arrays)), *arrays[0].shape[1:]))
+    done = 0
+    while arrays:
+        part = arrays.pop(0)
+        rows[done : done + len(part)] = part
+        done += len(part)
+    return rows
 
 
 def walk_engine(graph: AnyGraph, law: SurvivalLaw, options: WalkOptions, key: Key) -> Engine:
@@ -107,7 +160,7 @@ def frontier_engine(graph: AnyGraph, coefficients: FloatArray, tol: float, *, ke
     return run
 
 
-def run_chunks(engine: Engine, nodes: IntArray, n_nodes: int, n_jobs: int, progress: Progress) -> list[Chunk]:
+def run_chunks(engine: Engine, n_nodes: int, nodes: IntArray, n_jobs: int, progress: Progress) -> list[Chunk]:
     """Chunks of rows in the order of the start nodes; threads share them, and no bit depends on how."""
     size = int(np.clip(n_nodes // _NODES_PER_START, *_STARTS_AT_ONCE))
     pieces = [nodes[k : k + size] for k in range(0, len(nodes), size)]

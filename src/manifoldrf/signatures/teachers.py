@@ -15,19 +15,23 @@ from manifoldrf._random import SeedLike, Streams
 from manifoldrf._validation import FloatArray, IntArray, check_indices, check_jobs, check_option, reject
 from manifoldrf.geometry.adjacency import as_adjacency
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.kernels._action import rows_of_expansion
 from manifoldrf.kernels._spectra import AnyGraph, spectral_form
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.signatures._auto import Choice, choose_teacher
 from manifoldrf.signatures._engines import (
     Chunk,
-    Engine,
+    MakeEngine,
     Progress,
+    Runner,
     assemble,
+    chunk_worker,
     count_engine,
+    exact_worker,
     frontier_coefficients,
     frontier_engine,
-    run_chunks,
+    own_worker,
+    run_here,
+    stacked,
     walk_engine,
 )
 from manifoldrf.signatures._laws import survival_law
@@ -135,19 +139,39 @@ def compute_signatures(
     >>> bool(np.linalg.norm(walked.rows - exact.rows) < 0.03 * np.linalg.norm(exact.rows))
     True
     """
+    run = run_here(check_jobs(n_jobs), progress)
+    return signatures_by(run, graph, kernel, nodes, options, teacher=teacher, asymmetric=asymmetric, seed=seed)
+
+
+def signatures_by(
+    run: Runner,
+    graph: AnyGraph,
+    kernel: AbstractKernel,
+    nodes: ArrayLike | None,
+    options: dict[str, Any],
+    *,
+    teacher: str | OwnTeacher = "auto",
+    asymmetric: bool = False,
+    seed: SeedLike = None,
+) -> Signatures:
+    """The signatures of :func:`compute_signatures`, with their parts computed wherever the runner does so.
+
+    The teacher, the key of its random numbers and all that is put together of the parts are settled here, once:
+    parts cannot disagree.
+    """
     start = time.perf_counter()
     task = _Task.prepare(graph, kernel, nodes, asymmetric=asymmetric)
     asked = check_teacher(teacher)
     if not isinstance(asked, str):
         choice = Choice(str(getattr(asked, "__name__", type(asked).__name__)), "as asked")
-        used, result = dict(options), _Result(_own_rows(asked(graph, task.series, task.nodes, **options), task), 0)
+        used, result = dict(options), _teach_own(task, asked, options, run)
     else:
         choice = (
             choose_teacher(task.graph, task.series, task.nodes) if asked == "auto" else Choice(asked, "as asked")
         )
         settings = make_options(choice.teacher, options, chosen=asked == "auto")
         used, streams = dataclasses.asdict(settings), Streams.from_seed(seed)
-        result = _TEACH[choice.teacher](task, settings, streams, check_jobs(n_jobs), progress)
+        result = _TEACH[choice.teacher](task, settings, streams, run)
     info = SignatureInfo(
         teacher=choice.teacher,
         reason=choice.reason,
@@ -172,15 +196,16 @@ def check_teacher(teacher: Any) -> str | OwnTeacher:
     return check_option(teacher, "teacher", TEACHERS)
 
 
-def _own_rows(rows: Any, task: "_Task") -> Any:
+def _teach_own(task: "_Task", teacher: OwnTeacher, options: dict[str, Any], run: Runner) -> "_Result":
     """Rows of a teacher of the user's, if they are rows of this graph."""
-    found = sparse.csr_array(rows) if sparse.issparse(rows) else np.asarray(rows, dtype=np.float64)
+    recipe = functools.partial(own_worker, functools.partial(teacher, **options), task.series)
+    found = stacked(run(recipe, task.graph, task.nodes, "signatures"))
     wanted = (len(task.nodes), task.graph.n_nodes)
     if found.shape != wanted:
         reject("teacher", f"a function that returns rows of shape {wanted}", f"one that returns {found.shape}")
     if not np.isfinite(found.data if sparse.issparse(found) else found).all():
         reject("teacher", "a function that returns finite rows", "one that does not")
-    return found
+    return _Result(found, 0)
 
 
 def compute_signature_pair(
@@ -264,14 +289,15 @@ class _Result:
     n_touched: int | None = None
 
 
-def _teach_exact(task: _Task, options: ExactOptions, streams: Streams, n_jobs: int, progress: Progress) -> _Result:
+def _teach_exact(task: _Task, options: ExactOptions, streams: Streams, run: Runner) -> _Result:
     if options.keep_lengths:  # plain powers, with nothing left out
-        return _teach_pushed(task, options, np.ones(int(options.max_length or 0) + 1), 0.0, n_jobs, progress)
+        return _teach_pushed(task, options, np.ones(int(options.max_length or 0) + 1), 0.0, run)
     del streams
     form = spectral_form(task.graph)
     expansion = task.series.expansion(form.radius, options.tol)
     try:
-        rows = rows_of_expansion(expansion, form.matrix, task.nodes, n_jobs, progress)
+        recipe = functools.partial(exact_worker, expansion)
+        rows = stacked(run(recipe, task.graph, task.nodes, "signatures"))
     except MemoryError:
         size = 8e-9 * len(task.nodes) * form.n
         raise MemoryError(
@@ -286,32 +312,35 @@ def _teach_exact(task: _Task, options: ExactOptions, streams: Streams, n_jobs: i
     return _Result(rows, n_steps, bound=bound * task.stretch)
 
 
-def _teach_frontier(
-    task: _Task, options: FrontierOptions, streams: Streams, n_jobs: int, progress: Progress
-) -> _Result:
+def _teach_frontier(task: _Task, options: FrontierOptions, streams: Streams, run: Runner) -> _Result:
     del streams
     if options.keep_lengths:
         coefficients = np.ones(int(options.max_length or 0) + 1)
     else:
         coefficients = frontier_coefficients(task.graph, task.series, options.tol)
-    return _teach_pushed(task, options, coefficients, options.tol, n_jobs, progress)
+    return _teach_pushed(task, options, coefficients, options.tol, run)
 
 
-def _teach_pushed(
-    task: _Task, options: Any, coefficients: FloatArray, tol: float, n_jobs: int, progress: Progress
-) -> _Result:
+def _teach_pushed(task: _Task, options: Any, coefficients: FloatArray, tol: float, run: Runner) -> _Result:
     """Rows pushed along edges, without what falls below the tolerance."""
-    engine = frontier_engine(task.graph, coefficients, tol, keep_lengths=options.keep_lengths)
-    chunks = run_chunks(engine, task.nodes, task.graph.n_nodes, n_jobs, progress)
-    return _from_chunks(task, chunks, coefficients, options)
+    make = functools.partial(frontier_engine, coefficients=coefficients, tol=tol, keep_lengths=options.keep_lengths)
+    return _from_chunks(task, _chunks(run, make, task.graph, task.nodes), coefficients, options)
 
 
-def _teach_walks(task: _Task, options: WalkOptions, streams: Streams, n_jobs: int, progress: Progress) -> _Result:
-    return _monte_carlo(walk_engine, task, options, streams, n_jobs, progress)
+def _teach_walks(task: _Task, options: WalkOptions, streams: Streams, run: Runner) -> _Result:
+    return _monte_carlo(walk_engine, task, options, streams, run)
 
 
-def _teach_counts(task: _Task, options: CountOptions, streams: Streams, n_jobs: int, progress: Progress) -> _Result:
-    return _monte_carlo(count_engine, task, options, streams, n_jobs, progress)
+def _teach_counts(task: _Task, options: CountOptions, streams: Streams, run: Runner) -> _Result:
+    return _monte_carlo(count_engine, task, options, streams, run)
+
+
+def _chunks(
+    run: Runner, make: MakeEngine, graph: AnyGraph, nodes: IntArray, stage: str = "signatures"
+) -> list[Chunk]:
+    """Chunks of rows in the order of the start nodes."""
+    parts: list[list[Chunk]] = run(functools.partial(chunk_worker, make), graph, nodes, stage)
+    return [chunk for part in parts for chunk in part]
 
 
 _TEACH: dict[str, Any] = {
@@ -322,9 +351,7 @@ _TEACH: dict[str, Any] = {
 }
 
 
-def _monte_carlo(
-    make: Any, task: _Task, options: Any, streams: Streams, n_jobs: int, progress: Progress
-) -> _Result:
+def _monte_carlo(engine: Any, task: _Task, options: Any, streams: Streams, run: Runner) -> _Result:
     """Rows by walks: of the series, or stitched from walks of its root of order n_stitches."""
     series = task.series.root(options.n_stitches) if options.n_stitches > 1 else task.series
     law = survival_law(
@@ -334,27 +361,21 @@ def _monte_carlo(
         max_length=options.max_length,
         radius=task.radius,
     )
-    engines: list[Engine] = [
-        make(task.graph, law, options, streams.key(f"signatures.walks {k}")) for k in range(options.n_stitches)
+    makes: list[MakeEngine] = [
+        functools.partial(engine, law=law, options=options, key=streams.key(f"signatures.walks {k}"))
+        for k in range(options.n_stitches)
     ]
-    chunks = run_chunks(engines[0], task.nodes, task.graph.n_nodes, n_jobs, progress)
+    chunks = _chunks(run, makes[0], task.graph, task.nodes)
     result = _from_chunks(task, chunks, law.coefficients, options)
-    for k, engine in enumerate(engines[1:], 2):
-        stage = f"signatures, stitch {k} of {len(engines)}"
-        result = _stitch(result, engine, task.graph.n_nodes, n_jobs, functools.partial(_renamed, progress, stage))
+    for k, make in enumerate(makes[1:], 2):
+        reached = np.unique(result.rows.indices).astype(np.int64)
+        chunks = _chunks(run, make, task.graph, reached, f"signatures, stitch {k} of {len(makes)}")
+        result = _stitch(result, reached, chunks, task.graph.n_nodes)
     return result
 
 
-def _renamed(progress: Progress, stage: str, what: str, done: int, total: int) -> None:
-    """Report progress under another name."""
-    del what
-    progress(stage, done, total)
-
-
-def _stitch(result: _Result, engine: Engine, n_nodes: int, n_jobs: int, progress: Progress) -> _Result:
-    """Walk on from every node that the rows have reached, with fresh walks."""
-    reached = np.unique(result.rows.indices).astype(np.int64)
-    chunks = run_chunks(engine, reached, n_nodes, n_jobs, progress)
+def _stitch(result: _Result, reached: IntArray, chunks: list[Chunk], n_nodes: int) -> _Result:
+    """Rows that walk on, with fresh walks, from every node that they have reached."""
     onward = assemble(chunks, n_nodes)[0]
     rows = result.rows[:, reached] @ onward
     rows.sort_indices()
