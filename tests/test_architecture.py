@@ -42,6 +42,7 @@ ORDER = {
     "geometry": [
         "_cells",
         "_compiled",
+        "_sparse_loops",
         "_sparse",
         "_heat_series",
         "_normals",

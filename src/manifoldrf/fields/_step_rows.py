@@ -11,11 +11,11 @@ import numpy as np
 
 from manifoldrf._validation import IntArray
 from manifoldrf.geometry._cells import collect, room_for, weigh
+from manifoldrf.geometry._sparse_loops import sort_entries
 
 BLOCK = 8  # columns of a table added at a time: two registers of four doubles
 # Sums of unsigned numbers cannot be negative: the compiler need not look for indices that count from the end.
 _SHIFT = np.uint32(3)  # a block is eight columns
-_HALF, _LOWER = 32, 2**32 - 1
 _1, _2, _3, _4, _5, _6, _7, _8 = (np.uint64(k) for k in range(1, 9))
 
 
@@ -165,7 +165,7 @@ def _append(i, step, blocks, workspace, columns, values, used):  # type: ignore[
     begin = used
     for first in touched[:n_touched]:
         used = _move(row, first, blocks.order, columns, values, used)
-    _sort(columns[begin:used], values[begin:used])
+    sort_entries(columns[begin:used], values[begin:used])
     return columns, values, used
 
 
@@ -185,19 +185,6 @@ def _move(row, first, order, columns, values, used):  # type: ignore[no-untyped-
             row[c] = 0.0
             used += 1
     return used
-
-
-@numba.njit(nogil=True, cache=True)
-def _sort(columns, values):  # type: ignore[no-untyped-def]
-    """Sort by columns."""
-    # Numbers are sorted twice as fast as places of numbers: each column carries its place in its lower half.
-    for p in range(len(columns)):
-        columns[p] = (columns[p] << _HALF) | p
-    columns.sort()
-    before = values.copy()
-    for p in range(len(columns)):
-        values[p] = before[columns[p] & _LOWER]
-        columns[p] >>= _HALF
 
 
 @numba.njit(nogil=True, cache=True)

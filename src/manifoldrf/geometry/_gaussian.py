@@ -10,6 +10,7 @@ from scipy import sparse
 from manifoldrf._threads import thread_pool
 from manifoldrf._validation import FloatArray
 from manifoldrf.geometry._cells import Cells, collect, room_for
+from manifoldrf.geometry._sparse_loops import sort_entries
 from manifoldrf.geometry.neighbors import Pairs
 
 _ROWS_AT_ONCE = 4096  # handled by one task
@@ -55,7 +56,7 @@ def _fill_gaussian(cells, s2, span, ends, columns, values):  # type: ignore[no-u
     for q in range(span[0], span[1]):
         found, near, squares = collect(cells.points[q], cells, ranges, near, squares)
         begin = ends[cells.nodes[q]]
-        order = np.argsort(near[:found])
+        sort_entries(near[:found], squares[:found])
         for p in range(found):
-            columns[begin + p] = near[order[p]]
-            values[begin + p] = np.exp(-squares[order[p]] / s2)
+            columns[begin + p] = near[p]
+            values[begin + p] = np.exp(-squares[p] / s2)

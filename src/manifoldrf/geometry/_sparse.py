@@ -9,7 +9,13 @@ from scipy import sparse
 
 from manifoldrf._threads import quick_map
 from manifoldrf._validation import FloatArray, IntArray, check_points, reject
-from manifoldrf.geometry._compiled import label_components, scale_both_ends, times_columns, times_vector
+from manifoldrf.geometry._sparse_loops import (
+    label_components,
+    renumber_rows,
+    scale_both_ends,
+    times_columns,
+    times_vector,
+)
 
 # Below this many products a second thread costs more than it brings.
 _WORTH_A_THREAD = 2**17
@@ -36,6 +42,16 @@ def times(matrix: Any, table: FloatArray, n_jobs: int) -> FloatArray:
     multiply = times_vector if dense.ndim == 1 else times_columns
     _over_rows(lambda parts, span: multiply(parts, dense, out, span), matrix, dense.size // len(dense), n_jobs)
     return out
+
+
+def renumbered(matrix: Any, order: IntArray, n_jobs: int) -> Any:
+    """The square CSR array whose entry (order[i], order[j]) is the entry (i, j) of another; columns sorted."""
+    ends = np.zeros(matrix.shape[0] + 1, dtype=matrix.indptr.dtype)
+    ends[order + 1] = np.diff(matrix.indptr)
+    ends = np.cumsum(ends, dtype=ends.dtype)
+    columns, values = np.zeros_like(matrix.indices), np.zeros_like(matrix.data)
+    _over_rows(lambda parts, span: renumber_rows(parts, order, ends, columns, values, span), matrix, 8, n_jobs)
+    return sparse.csr_array((values, columns, ends), shape=matrix.shape)
 
 
 def _over_rows(work: Callable[[Any, tuple[int, int]], None], matrix: Any, width: int, n_jobs: int) -> None:

@@ -14,10 +14,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy import fft
+from scipy import fft, sparse
+from scipy.sparse import csgraph
 
 from manifoldrf._threads import thread_pool
 from manifoldrf._validation import FloatArray, IntArray, Interval, check_real
+from manifoldrf.geometry._sparse import renumbered
 from manifoldrf.kernels._compiled import chebyshev_step, chebyshev_step_of_four
 
 Function = Callable[[FloatArray], FloatArray]
@@ -29,6 +31,8 @@ _LAST_DEGREE = 2**16
 _LONGER_FOR_POWERS = 2  # how many times more products the accuracy of small entries is worth
 # Columns at once: 32 columns of 4000 nodes fit the second-level cache, narrower blocks waste the vector units.
 _WIDTH = 32
+# Nodes and products from which on their order matters: 32 columns of 4000 nodes still fit the caches.
+_LARGE, _LONG = 4096, 8
 # Below this many matrix entries times columns a second thread costs more than it brings.
 _WORTH_A_THREAD = 2**17
 
@@ -91,6 +95,15 @@ def expand_kernel(function: Function, alpha: FloatArray | None, radius: float, t
 
 def apply_expansion(expansion: Expansion, matrix: Any, block: FloatArray, n_jobs: int = 1) -> FloatArray:
     """Return h(M) X for X of shape (N, c), C-contiguous; the bits do not depend on ``n_jobs``."""
+    order = _local_order(expansion, matrix)
+    if order is None:
+        return _apply(expansion, matrix, block, n_jobs)
+    back = np.argsort(order)
+    return _apply(expansion, renumbered(matrix, back, n_jobs), block[order], n_jobs)[back]
+
+
+def _apply(expansion: Expansion, matrix: Any, block: FloatArray, n_jobs: int) -> FloatArray:
+    """The same, with the nodes in the order they are in."""
     result = np.zeros_like(block)
     spans = list(_column_blocks(block.shape[1]))
     busy = matrix.nnz * block.shape[1] >= _WORTH_A_THREAD
@@ -103,6 +116,19 @@ def apply_expansion(expansion: Expansion, matrix: Any, block: FloatArray, n_jobs
             for start, stop in spans:
                 result[:, start:stop] = _recurrence(expansion, matrix, block, (start, stop), pool, n_jobs)
     return result
+
+
+def _local_order(expansion: Expansion, matrix: Any) -> IntArray | None:
+    """An order of the nodes with neighbours close together, by reverse Cuthill-McKee; None where it does not pay.
+
+    Blocks of columns that outgrow the caches are read again and again: with 50,000 vertices of a scan in this order
+    the recurrence takes a third of the time, with 20,000 nodes of heat graphs a half. Whether it is done must not
+    depend on the number of columns, or bits would.
+    """
+    if matrix.shape[0] < _LARGE or expansion.degree < _LONG:
+        return None
+    order = csgraph.reverse_cuthill_mckee(sparse.csr_array(matrix), symmetric_mode=True)
+    return np.asarray(order, dtype=np.int64)
 
 
 def _recurrence(
@@ -174,10 +200,15 @@ def rows_of_expansion(
 ) -> FloatArray:
     """Rows ``nodes`` of h(M), shape (len(nodes), N); M is symmetric, so they are its columns."""
     result = np.zeros((len(nodes), matrix.shape[0]))
+    order = _local_order(expansion, matrix)
+    back: Any = slice(None) if order is None else np.argsort(order)
+    if order is not None:
+        matrix, nodes = renumbered(matrix, back, n_jobs), back[nodes]
 
     def run(span: tuple[int, int]) -> int:
         indicators = indicator_columns(matrix.shape[0], nodes[span[0] : span[1]])
-        result[span[0] : span[1]] = _recurrence(expansion, matrix, indicators, (0, indicators.shape[1])).T
+        found = _recurrence(expansion, matrix, indicators, (0, indicators.shape[1]))
+        result[span[0] : span[1]] = found[back].T
         return span[1]
 
     with thread_pool(n_jobs) as pool:
