@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PEERS := .venv-peers
+PEERS_STAMP := $(PEERS)/.installed
 OUT ?= out
 # Where plain pip would fetch the GPU build of torch: make setup TORCH_FLAGS="--index-url ..." or an installed torch.
 TORCH_FLAGS ?=
@@ -12,7 +14,7 @@ TORCH_FLAGS ?=
 export OMP_WAIT_POLICY := passive
 export MPLBACKEND := Agg
 
-.PHONY: help setup demo records results report test test-all lint format bench docs docs-check clean
+.PHONY: help setup demo records results report test test-all lint format bench bench-peers docs docs-check clean
 
 help:
 	@echo "make setup     create .venv and install everything, pinned (done by all the others)"
@@ -22,6 +24,7 @@ help:
 	@echo "make docs      the documentation            make results   the results page, from docs/records"
 	@echo "make records   every experiment at the paper's size, hours; then the results page"
 	@echo "make report    all pictures and one HTML page from docs/records"
+	@echo "make bench-peers  beside other libraries, in an environment of its own: docs/peers.md (15 minutes)"
 	@echo "make clean     remove what make created"
 
 setup: $(STAMP)
@@ -30,7 +33,7 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(TORCH_FLAGS) torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[ann,mesh,viz,test,lint,docs]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[ann,dask,mesh,viz,test,lint,docs]"
 	@touch $@
 
 demo: setup
@@ -69,6 +72,18 @@ format: setup
 bench: setup
 	@set -e; for f in benchmarks/bench_*.py; do $(BIN)/python $$f; done
 
+# Other libraries pin older versions of what this one uses, so they have an environment of their own.
+$(PEERS_STAMP): pyproject.toml constraints.txt benchmarks/peers/requirements.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --constraint constraints.txt $(TORCH_FLAGS) torch
+	$(PEERS)/bin/python -m pip install --quiet --requirement benchmarks/peers/requirements.txt
+	$(PEERS)/bin/python -m pip install --quiet --no-deps --editable .
+	@touch $@
+
+# On a quiet machine: `PEERS_FLAGS="--only meshes"` repeats one part, `--size smoke` shows that all runs.
+bench-peers: $(PEERS_STAMP)
+	$(PEERS)/bin/python -m benchmarks.peers $(PEERS_FLAGS)
+
 docs: setup
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs $(OUT)/docs
 	@echo "documentation: $(OUT)/docs/index.html"
@@ -78,4 +93,4 @@ docs-check: setup
 	$(BIN)/sphinx-build -q -W --keep-going -D plot_gallery=0 -b html docs $(OUT)/docs-check
 
 clean:
-	rm -rf $(VENV) $(OUT) docs/gallery docs/sg_execution_times.rst .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(PEERS) $(OUT) docs/gallery docs/sg_execution_times.rst .mypy_cache .pytest_cache .ruff_cache

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from manifoldrf.applications.neighbors import KernelNeighborsClassifier
     from manifoldrf.applications.regression import ManifoldGaussianProcess, ManifoldRidge
     from manifoldrf.applications.textures import covariance_descriptors, dense_corners, texture_channels
+    from manifoldrf.distributed.cluster import Cluster
     from manifoldrf.explorer.page import ExplorerPage, explore
     from manifoldrf.features.errors import ErrorEstimate
     from manifoldrf.features.fitting import FeatureWarning
@@ -59,6 +60,7 @@ _HOMES = {
     "AbstractField": "fields.abstract_field",
     "AbstractKernel": "kernels.abstract_kernel",
     "AbstractManifold": "geometry.abstract_manifold",
+    "Cluster": "distributed.cluster",
     "CosineKernel": "kernels.graph_kernels",
     "DiffusionKernel": "kernels.graph_kernels",
     "Ellipsoid": "geometry.surfaces",
@@ -129,6 +131,7 @@ __all__ = [
     "AbstractField",
     "AbstractKernel",
     "AbstractManifold",
+    "Cluster",
     "CosineKernel",
     "DiffusionKernel",
     "Ellipsoid",

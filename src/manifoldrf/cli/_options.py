@@ -1,7 +1,9 @@
 """Groups of options that commands share; each has the name that the parameter has in Python."""
 
+import contextlib
 import dataclasses
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -238,6 +240,36 @@ class Threads:
         from manifoldrf._validation import check_jobs
 
         check_jobs(self.n_jobs)
+
+
+@dataclass(frozen=True)
+class Machines:
+    """Where the work is done: here, or on a cluster."""
+
+    scheduler: Annotated[
+        str | None,
+        _run(
+            metavar="ADDRESS",
+            help="Scheduler of a Dask cluster, such as tcp://10.0.0.1:8786, that shares the work; the results are "
+            "the same.",
+        ),
+    ] = None
+
+    @contextlib.contextmanager
+    def cluster(self) -> Iterator[Any]:
+        """The cluster, for the time of the block; None where there is none."""
+        if self.scheduler is None:
+            yield None
+            return
+        from manifoldrf import Cluster
+
+        try:
+            cluster = Cluster(self.scheduler)
+        except ValueError:
+            message = f"`--scheduler` must be an address such as tcp://10.0.0.1:8786. Got {self.scheduler!r}."
+            raise typer.BadParameter(message) from None
+        with cluster:
+            yield cluster
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Any
 from manifoldrf.cli._console import show_facts
 from manifoldrf.cli._options import Output
 
-_EXTRAS = {"mesh": "trimesh", "ann": "faiss", "viz": "matplotlib"}
+_EXTRAS = {"mesh": "trimesh", "ann": "faiss", "viz": "matplotlib", "dask": "distributed"}
 
 
 def info(output: Output) -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -27,6 +27,7 @@ from manifoldrf.cli._options import (
     FeatureChoice,
     FittedGraph,
     KernelChoice,
+    Machines,
     Output,
     Running,
     Threads,
@@ -34,6 +35,7 @@ from manifoldrf.cli._options import (
 )
 
 _ENTRIES_AT_ONCE = 2**23  # of features or of a kernel, in memory at once: 64 MB
+_SMALLER = 8  # so much smaller are chunks for a cluster, where up to 64 are on their way
 _ARRAYS = "npy, npz or csv"
 
 _MODEL_OUT = typer.Option("--output", "-o", metavar="MODEL", help="The model to write, ending in .safetensors.")
@@ -50,6 +52,7 @@ def fit(
     choice: FeatureChoice,
     graph: FittedGraph,
     run: Running,
+    machines: Machines,
     model: Annotated[str, _MODEL_OUT],
     context: typer.Context,
     paper: Annotated[bool, _PAPER] = False,
@@ -75,12 +78,20 @@ def fit(
         make = ManifoldRandomFeatures.paper if paper else ManifoldRandomFeatures
         features = make(**given)
         _check_parameters(features)
-    with notices(quiet=output.quiet), progress("fit", quiet=output.silent) as report:
+    with (
+        machines.cluster() as cluster,
+        notices(quiet=output.quiet),
+        progress("fit", quiet=output.silent) as report,
+    ):
         space = read_space(source)
         with usage():
             if isinstance(space, Graph):
                 refuse_on_graph(graph)
-        features.set_params(verbose=report).fit(space)
+        features.set_params(verbose=report)
+        if cluster is None:
+            features.fit(space)
+        else:
+            cluster.fit(features, space)
         report("estimating the error", 0, 1)
         features.set_params(verbose=False).save(target)  # a function is not kept in the file
         summary = features.summary()
@@ -93,6 +104,7 @@ def transform(
     points: Annotated[str, typer.Argument(metavar="POINTS", help=f"Points, {_ARRAYS}.")],
     output: Output,
     threads: Threads,
+    machines: Machines,
     features: Annotated[
         str,
         typer.Option(
@@ -122,18 +134,20 @@ def transform(
         )
     sparse = target.suffix.lower() == ".npz"
     model.set_params(sparse_output=sparse, n_jobs=threads.n_jobs)
-    rows = open_rows(points, "POINTS", chunk_size or _chunk(model.n_features_out_))
+    chunk = chunk_size or _chunk(model.n_features_out_ * (_SMALLER if machines.scheduler else 1))
+    rows = open_rows(points, "POINTS", chunk)
     check_columns(rows.n_columns, model, "POINTS", points)
     far = _Far()
     with (
+        machines.cluster() as cluster,
         progress("transform", quiet=output.silent) as report,
         row_writer(target, model.n_features_out_, rows.dtype, sparse=sparse) as writer,
     ):
-        for begin, block in rows:
-            report(f"{begin} points done", begin, rows.n_rows or 0)
-            check_rows(block, "POINTS", points, begin)
-            with far.counted(len(block)):
-                writer.append(model.transform(block, side))
+        report("0 points done", 0, rows.n_rows or 0)
+        for found, told in _transformed(cluster, model, _checked(rows, points), side):
+            far.add(found.shape[0], told)
+            writer.append(found)
+            report(f"{writer.n_rows} points done", writer.n_rows, rows.n_rows or 0)
         refuse_empty(writer.n_rows, "POINTS", points)
     far.tell(quiet=output.quiet)
     _say_written(output, target, (writer.n_rows, model.n_features_out_))
@@ -233,13 +247,17 @@ class _Far:
     @contextmanager
     def counted(self, n_points: int) -> Iterator[None]:
         """Keep the warnings of a chunk."""
-        from manifoldrf import FarQueryWarning
-
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             yield
+        self.add(n_points, [item.message for item in caught])
+
+    def add(self, n_points: int, told: Iterable[Warning | str]) -> None:
+        """Keep the warnings about so many points."""
+        from manifoldrf import FarQueryWarning
+
         self._n_points += n_points
-        for warning in (item.message for item in caught):
+        for warning in told:
             if isinstance(warning, FarQueryWarning):
                 self._counts.append((warning.fading, warning.gone))
             else:
@@ -253,6 +271,29 @@ class _Far:
         if self._counts:
             fading, gone = (sum(parts) for parts in zip(*self._counts, strict=True))
             note(FarQueryWarning(fading, gone, self._n_points).count, quiet=quiet)
+
+
+def _checked(rows: Any, path: str) -> Iterator[Any]:
+    """Blocks of finite points."""
+    for begin, block in rows:
+        check_rows(block, "POINTS", path, begin)
+        yield block
+
+
+def _transformed(
+    cluster: Any, model: Any, blocks: Iterator[Any], side: str | None
+) -> Iterator[tuple[Any, Sequence[Warning | str]]]:
+    """Features of blocks of points in their order, with the warnings about them."""
+    if cluster is not None:
+        from manifoldrf.distributed.cluster import transform_blocks
+
+        yield from transform_blocks(cluster, model, blocks, side)
+        return
+    for block in blocks:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = model.transform(block, side)
+        yield found, [item.message for item in caught]
 
 
 def _is_given(context: typer.Context, parameter: str) -> bool:

@@ -7,7 +7,7 @@ import typer
 
 from manifoldrf.cli._console import notices, progress, show_facts, usage
 from manifoldrf.cli._inputs import MODEL, InputFile, build_graph, read_space
-from manifoldrf.cli._options import BuiltGraph, KernelChoice, Output, Threads, read_options
+from manifoldrf.cli._options import BuiltGraph, KernelChoice, Machines, Output, Threads, read_options
 from manifoldrf.cli._settings import parse
 
 _GRAPH_OUT = typer.Option(
@@ -56,6 +56,7 @@ def signatures(
     kernel: KernelChoice,
     choice: BuiltGraph,
     threads: Threads,
+    machines: Machines,
     target: Annotated[str, _ROWS_OUT],
     nodes: Annotated[
         str | None, typer.Option(help="Start nodes with commas between them, such as 0,5,7; all by default.")
@@ -87,12 +88,19 @@ def signatures(
         starts = None if nodes is None else parse(nodes, tuple[int, ...], "--nodes")
         options = _teacher_options(teacher, teacher_options)
         threads.check()
-    with notices(quiet=output.quiet), progress("signatures", quiet=output.silent) as report:
+    with (
+        machines.cluster() as cluster,
+        notices(quiet=output.quiet),
+        progress("signatures", quiet=output.silent) as report,
+    ):
         built = build_graph(choice, read_space(source), kernel.t, threads.n_jobs, shared_t=True)
         with usage():
             starts = starts if starts is None else check_indices(starts, "--nodes", built.n_nodes)
-        run: dict[str, Any] = {"teacher": teacher, "asymmetric": asymmetric, "seed": seed, "n_jobs": threads.n_jobs}
-        rows = compute_signatures(built, wanted, starts, progress=report, **run, **options)
+        run: dict[str, Any] = {"teacher": teacher, "asymmetric": asymmetric, "seed": seed, "progress": report}
+        if cluster is None:
+            rows = compute_signatures(built, wanted, starts, n_jobs=threads.n_jobs, **run, **options)
+        else:
+            rows = cluster.signatures(built, wanted, starts, **run, **options)
     write_matrix(path, rows.rows)
     facts = _signature_facts(rows) | {"seconds": time.perf_counter() - start, "output": str(path)}
     show_facts(output, "signatures", facts)

@@ -1,0 +1,593 @@
+"""Many machines: the bits of one, whatever is killed, with the graph sent once."""
+
+import dataclasses
+import gc
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+import time
+import warnings
+
+import numpy as np
+import pytest
+from command_line import invoke, words
+from scipy import sparse
+
+from manifoldrf import (
+    Cluster,
+    CosineKernel,
+    DiffusionKernel,
+    FarQueryWarning,
+    GeneralizedAdjacency,
+    GraphRandomFeatures,
+    HeatKernel,
+    ManifoldRandomFeatures,
+    Sphere,
+    compute_signatures,
+    knn_graph,
+)
+from manifoldrf.distributed import _flow
+from manifoldrf.distributed.cluster import transform_blocks
+
+distributed = pytest.importorskip("distributed")
+arrays = pytest.importorskip("dask.array")
+
+GRAPH = knn_graph(Sphere().grid(600))
+KERNEL = DiffusionKernel(6.0)
+POINTS = Sphere().sample(500, seed=3)
+NEW = Sphere().sample(230, seed=4)
+
+# A worker that is killed closes its connections in the middle of a message.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+
+
+def local(n_workers, **settings):
+    return distributed.LocalCluster(
+        n_workers=n_workers, threads_per_worker=1, dashboard_address=":0", silence_logs=50, **settings
+    )
+
+
+@pytest.fixture(scope="module")
+def client():
+    with local(2) as made, distributed.Client(made) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return ManifoldRandomFeatures(HeatKernel(0.3), n_features=60, random_state=0).fit(POINTS)
+
+
+def assert_same_arrays(a, b):
+    assert type(a) is type(b)
+    if a is None:
+        return
+    assert a.shape == b.shape
+    assert a.dtype == b.dtype
+    names = ("data", "indices", "indptr") if sparse.issparse(a) else ()
+    for first, second in [(getattr(a, n), getattr(b, n)) for n in names] or [(a, b)]:
+        assert first.dtype == second.dtype
+        np.testing.assert_array_equal(first, second)
+
+
+def assert_same(a, b):
+    """Two sets of signatures, bit for bit; the time they took is not compared."""
+    for name in ("rows", "nodes", "stderr", "lengths", "scaling"):
+        assert_same_arrays(getattr(a, name), getattr(b, name))
+    assert dataclasses.replace(a.info, seconds=0.0) == dataclasses.replace(b.info, seconds=0.0)
+
+
+TAUGHT = {
+    "auto": {},
+    "exact": {"teacher": "exact", "tol": 1e-8},
+    "frontier": {"teacher": "frontier"},
+    "frontier lengths": {"teacher": "frontier", "keep_lengths": True, "max_length": 16},
+    "walks": {"teacher": "walks", "n_walks": 96},
+    "one batch": {"teacher": "walks", "n_walks": 40, "n_batches": 1},
+    "antithetic": {"teacher": "walks", "n_walks": 64, "coupling": "antithetic", "transitions": "weighted"},
+    "repelling": {"teacher": "walks", "n_walks": 64, "coupling": "repelling"},
+    "counts": {"teacher": "counts", "n_walks": 300},
+    "stitched": {"teacher": "counts", "n_walks": 100, "n_stitches": 3},
+}
+
+
+@pytest.mark.parametrize("name", TAUGHT)
+def test_signatures_are_those_of_one_machine(client, name):
+    """Also where batches are no multiple of what one machine computes at once."""
+    nodes = np.random.default_rng(0).permutation(GRAPH.n_nodes)[:330]
+    here = compute_signatures(GRAPH, KERNEL, nodes, seed=5, **TAUGHT[name])
+    for batch in ("auto", 45, *([3] if name == "exact" else [])):
+        assert_same(Cluster(client, batch=batch).signatures(GRAPH, KERNEL, nodes, seed=5, **TAUGHT[name]), here)
+
+
+def test_all_nodes_other_matrices_and_both_sides(client):
+    cluster = Cluster(client)
+    heat = HeatKernel(0.1)
+    assert_same(cluster.signatures(GRAPH, heat), compute_signatures(GRAPH, heat))
+    cosine = {"asymmetric": True, "teacher": "frontier"}
+    assert_same(
+        cluster.signatures(GRAPH, CosineKernel(), **cosine), compute_signatures(GRAPH, CosineKernel(), **cosine)
+    )
+    walk = GeneralizedAdjacency.random_walk(GRAPH)
+    assert_same(cluster.signatures(walk, KERNEL), compute_signatures(walk, KERNEL))
+
+
+def test_generators_are_drawn_from_once(client):
+    """A generator gives one key for all batches, and is left as one machine leaves it."""
+    first, second = np.random.default_rng(1), np.random.default_rng(1)
+    asked = {"teacher": "counts", "n_walks": 50}
+    there = Cluster(client, batch=64).signatures(GRAPH, KERNEL, seed=first, **asked)
+    assert_same(there, compute_signatures(GRAPH, KERNEL, seed=second, **asked))
+    assert first.integers(2**62) == second.integers(2**62)
+
+
+def test_teachers_of_ones_own_see_batches(client):
+    """A teacher of one's own has the whole graph, with its points."""
+
+    def steps(graph, series, nodes, *, height):
+        above = graph.points[:, 2] > height
+        return graph.operator[nodes] * (series.coefficients(1)[0] * above)
+
+    asked = {"teacher": steps, "height": 0.5}
+    assert_same(
+        Cluster(client, batch=100).signatures(GRAPH, KERNEL, **asked), compute_signatures(GRAPH, KERNEL, **asked)
+    )
+
+
+def test_progress_counts_start_nodes(client):
+    seen = []
+    asked = {"teacher": "counts", "n_walks": 10, "n_stitches": 2}
+    Cluster(client, batch=40).signatures(
+        GRAPH, KERNEL, range(100), progress=lambda *told: seen.append(told), **asked
+    )
+    first = [done for what, done, total in seen if (what, total) == ("signatures", 100)]
+    assert sorted(first) == first
+    assert first[-1] == 100
+    assert len(first) == 3
+    assert seen[-1][0] == "signatures, stitch 2 of 2"
+    assert seen[-1][1] == seen[-1][2]
+
+
+@pytest.fixture
+def scattered(monkeypatch):
+    """What is sent to the workers."""
+    sent = []
+    scatter = _flow.Sent._scatter
+
+    def counted(self):
+        sent.append(self._value)
+        return scatter(self)
+
+    monkeypatch.setattr(_flow.Sent, "_scatter", counted)
+    return sent
+
+
+def held_by(client):
+    """Number of different graphs and the like on the workers; how many copies there are is up to Dask."""
+    return len({key for keys in client.has_what().values() for key in keys if key.startswith("Held")})
+
+
+def wait_until(claim):
+    deadline = time.monotonic() + 10
+    while not claim():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_the_graph_is_sent_once_and_taken_back(client, scattered):
+    """It is kept for the next call, without its points, and goes when it is not used any more."""
+    graph = knn_graph(Sphere().grid(400))
+    cluster = Cluster(client, batch=16)
+    for kernel in (KERNEL, DiffusionKernel(2.0)):
+        cluster.signatures(graph, kernel, teacher="frontier")
+    assert len(scattered) == 1
+    assert scattered[0].points is None
+    assert held_by(client) == 1
+    cluster.signatures(GRAPH, KERNEL, range(20))
+    assert len(scattered) == 2
+    cluster.signatures(graph, KERNEL, range(20))
+    assert len(scattered) == 3
+    wait_until(lambda: held_by(client) == 1)
+    del graph
+    gc.collect()
+    wait_until(lambda: held_by(client) == 0)
+    cluster.signatures(GRAPH, KERNEL, range(20))
+    cluster.close()
+    wait_until(lambda: not any(client.has_what().values()))
+
+
+def test_tasks_do_not_carry_the_graph(client, monkeypatch):
+    """What goes with a task is a few kilobytes, whatever the graph is."""
+    sizes = []
+    submit = client.submit
+
+    def measured(function, shared, item, **options):
+        sizes.append(len(pickle.dumps((function, item))))
+        return submit(function, shared, item, **options)
+
+    monkeypatch.setattr(client, "submit", measured)
+    Cluster(client, batch=100).signatures(GRAPH, KERNEL, teacher="counts", n_walks=10)
+    assert len(sizes) == 6
+    assert max(sizes) < 10_000 < len(pickle.dumps(GRAPH.affinity)) / 5
+
+
+def test_no_more_than_a_window_is_under_way(client, monkeypatch):
+    most = []
+    submit = _flow.Flow._submit
+
+    def counted(self, task):
+        submit(self, task)
+        most.append(len(self._pending))
+
+    monkeypatch.setattr(_flow.Flow, "_submit", counted)
+    Cluster(client, batch=10).signatures(GRAPH, KERNEL, teacher="frontier")
+    assert len(most) == 60
+    assert max(most) == 4  # two for each of two threads
+
+
+@pytest.mark.parametrize("megabytes", [64, 0.2])
+@pytest.mark.parametrize("teacher", ["exact", "frontier"])
+def test_batches_are_shares_of_the_threads_or_what_memory_allows(client, monkeypatch, teacher, megabytes):
+    monkeypatch.setattr("manifoldrf.distributed.cluster._BATCH_BYTES", megabytes * 1e6)
+    sizes = []
+    submit = _flow.Flow._submit
+
+    def measured(self, task):
+        sizes.append(len(task.item))
+        submit(self, task)
+
+    monkeypatch.setattr(_flow.Flow, "_submit", measured)
+    Cluster(client).signatures(GRAPH, KERNEL, teacher=teacher)
+    assert sum(sizes) == 600
+    # A share of 600 nodes for 4 x 2 threads is 75, in whole blocks of 32 that are 64.
+    assert max(sizes) == (64 if megabytes == 64 else 32)
+
+
+def test_blocks_wait_for_their_turn_in_bounded_number(client, fitted, monkeypatch):
+    """The first block takes longest: others are read only as long as there is room for what they become."""
+    monkeypatch.setattr("manifoldrf.distributed.cluster._MOST_BLOCKS", 3)
+    n_read, most = [], []
+
+    def blocks():
+        for begin in range(0, 230, 10):
+            n_read.append(begin)
+            yield NEW[begin : begin + 10]
+
+    found = []
+    for rows, told in transform_blocks(Cluster(client), fitted, blocks(), None):
+        most.append(len(n_read) - len(found))
+        found.append(rows)
+        assert told == []
+    assert max(most) <= 3
+    np.testing.assert_array_equal(np.concatenate(found), fitted.transform(NEW))
+
+
+def kill_one_at_the_first_result(client):
+    """Progress that kills a worker as SIGKILL does, once, while the others' batches are under way."""
+    processes = client.run(os.getpid)
+
+    def progress(what, done, total):
+        if processes:
+            os.kill(processes.popitem()[1], signal.SIGKILL)
+            processes.clear()
+            time.sleep(0.2)  # so that its death is known before the rest is done
+
+    return progress
+
+
+@pytest.fixture(scope="module")
+def lonely():
+    with local(1) as made, distributed.Client(made, set_as_default=False) as found:
+        yield found
+
+
+def test_the_only_worker_may_be_killed(lonely, scattered):
+    """The graph is lost with it, and sent again to the one that takes its place."""
+    asked = {"teacher": "counts", "n_walks": 2000, "seed": 1}
+    progress = kill_one_at_the_first_result(lonely)
+    there = Cluster(lonely, batch=60).signatures(GRAPH, KERNEL, progress=progress, **asked)
+    assert_same(there, compute_signatures(GRAPH, KERNEL, **asked))
+    assert len(scattered) == 2
+
+
+@pytest.mark.slow
+def test_arrays_survive_when_the_only_worker_is_killed(lonely, fitted):
+    lazy = Cluster(lonely).transform(fitted, arrays.from_array(NEW, chunks=(40, 3)))
+    kept = lonely.persist(lazy[:40])
+    assert_same_arrays(lonely.compute(kept).result(), fitted.transform(NEW[:40]))
+    os.kill(next(iter(lonely.run(os.getpid).values())), signal.SIGKILL)
+    assert_same_arrays(lonely.compute(lazy).result(), fitted.transform(NEW))
+
+
+def test_tasks_that_are_lost_again_and_again_end_with_a_reason(client, monkeypatch):
+    submit = client.submit
+    n_submitted = []
+
+    def lost(*given, **options):
+        future = submit(*given, **options)
+        n_submitted.append(1)
+        client.cancel([future])
+        return future
+
+    monkeypatch.setattr(client, "submit", lost)
+    with pytest.raises(ConnectionError, match="lost 5 times, each time with its worker"):
+        Cluster(client).signatures(GRAPH, KERNEL, range(10))
+    assert len(n_submitted) == 5
+
+
+def test_a_scheduler_that_goes_away_is_named(client, monkeypatch):
+    seen = []
+
+    def gone(_):
+        seen.append(1)
+        if len(seen) > 3:
+            raise distributed.comm.CommClosedError
+        return 2
+
+    monkeypatch.setattr(_flow, "n_threads", gone)
+    with pytest.raises(ConnectionError, match=r"^The connection to the scheduler of the cluster was lost\.$"):
+        Cluster(client, batch=20).signatures(GRAPH, KERNEL, teacher="frontier")
+
+
+def test_errors_of_a_task_reach_the_caller_at_once(client):
+    def fails(graph, series, nodes):
+        if 0 in nodes:
+            raise ZeroDivisionError("by a task")
+        time.sleep(0.3)
+        return graph.operator[nodes]
+
+    start = time.monotonic()
+    with pytest.raises(ZeroDivisionError, match="by a task"):
+        Cluster(client, batch=10).signatures(GRAPH, KERNEL, teacher=fails)
+    assert time.monotonic() - start < 6  # all of them would take nine seconds
+    wait_until(lambda: not any(client.processing().values()))
+    assert_same_arrays(
+        Cluster(client).signatures(GRAPH, KERNEL, [3]).rows, compute_signatures(GRAPH, KERNEL, [3]).rows
+    )
+
+
+def test_an_interrupt_drops_the_rest(client):
+    def interrupted(what, done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Cluster(client, batch=10).signatures(GRAPH, KERNEL, teacher="counts", progress=interrupted)
+    wait_until(lambda: not any(client.processing().values()))
+
+
+FITS = {
+    "chosen": {"kernel": HeatKernel(0.3)},
+    "exact": {"kernel": DiffusionKernel(20.0), "teacher": "exact", "field": "interpolated", "n_features": 40},
+    "counts": {
+        "kernel": HeatKernel(0.3),
+        "teacher": "counts",
+        "teacher_options": {"n_walks": 500},
+        "n_features": 50,
+    },
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_fits_are_those_of_one_machine(client, tmp_path, name):
+    here, there = (ManifoldRandomFeatures(random_state=3, **FITS[name]) for _ in range(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # features of a test are few
+        here.fit(POINTS).save(tmp_path / "here.safetensors")
+        found = Cluster(client).fit(there, POINTS)
+        assert found is there
+        found.save(tmp_path / "there.safetensors")
+    assert (tmp_path / "here.safetensors").read_bytes() == (tmp_path / "there.safetensors").read_bytes()
+
+
+def test_features_of_graphs_fit_as_ever(client):
+    features = GraphRandomFeatures(GRAPH, KERNEL, teacher="counts", options={"n_walks": 50}, random_state=0)
+    here = features.fit().transform(range(30))
+    blocks = arrays.from_array(np.arange(30)[:, None], chunks=(11, 1))
+    there = Cluster(client).transform(Cluster(client).fit(features), blocks).compute()
+    assert_same_arrays(sparse.csr_array(there), here)
+
+
+@pytest.mark.parametrize("rows", [7, 64, 230])
+@pytest.mark.parametrize("field", ["step", "interpolated", "local"])
+def test_blocks_of_arrays_have_the_bits_of_the_whole(client, field, rows):
+    features = ManifoldRandomFeatures(HeatKernel(0.3), n_features=60, field=field, random_state=0).fit(POINTS)
+    lazy = Cluster(client).transform(features, arrays.from_array(NEW, chunks=(rows, 3)))
+    assert lazy.shape == (230, 60)
+    whole = features.transform(NEW)
+    assert_same_arrays(lazy.compute(), whole)
+    if rows == 7:
+        np.testing.assert_array_equal(
+            np.concatenate([features.transform(NEW[k : k + 1]) for k in range(9)]), whole[:9]
+        )
+
+
+def test_sparse_and_single_precision_blocks(client, fitted):
+    cluster = Cluster(client)
+    single = arrays.from_array(NEW.astype(np.float32), chunks=(100, 3))
+    lazy = cluster.transform(fitted, single)
+    assert lazy.dtype == np.float32
+    assert_same_arrays(lazy.compute(), fitted.transform(NEW.astype(np.float32)))
+    csr = load_copy(fitted).set_params(sparse_output=True)
+    lazy = cluster.transform(csr, arrays.from_array(NEW, chunks=(100, 3)))
+    assert sparse.issparse(lazy._meta)
+    found = lazy.compute()
+    assert_same_arrays(sparse.csr_array(found), csr.transform(NEW))
+
+
+def load_copy(features):
+    return pickle.loads(pickle.dumps(features))
+
+
+def test_features_are_sent_once_for_all_blocks(client, fitted):
+    """What is sent with forty blocks is small next to the features: they have gone before, and once."""
+    lazy = Cluster(client).transform(fitted, arrays.ones((200, 3), chunks=(5, 3)))
+    size = len(distributed.protocol.pickle.dumps(dict(lazy.__dask_graph__())))
+    assert size < len(pickle.dumps(fitted)) / 5
+    kept = [key for keys in client.has_what().values() for key in keys if key.startswith("itself")]
+    assert len(kept) <= 1
+    lazy.compute()
+    del lazy
+    gc.collect()
+    wait_until(lambda: not any(key.startswith("itself") for keys in client.has_what().values() for key in keys))
+
+
+def test_empty_blocks_have_no_features(client, fitted):
+    lazy = arrays.from_array(NEW, chunks=(115, 3))
+    chosen = lazy[lazy[:, 0] > np.sort(NEW[:, 0])[-2]]  # blocks of unknown size, some of them empty
+    assert Cluster(client).transform(fitted, chosen).compute().shape == (1, 60)
+
+
+def test_files_are_transformed_to_files(client, fitted, tmp_path):
+    (tmp_path / "out").mkdir()
+    for name, rows in {"a": NEW[:100], "b": NEW[100:].astype(np.float32)}.items():
+        np.save(tmp_path / f"{name}.npy", rows)
+    files = [tmp_path / "a.npy", str(tmp_path / "b.npy")]
+    seen = []
+    cluster = Cluster(client)
+    written = cluster.transform_files(fitted, files, tmp_path / "out", progress=lambda *told: seen.append(told))
+    assert [path.name for path in written] == ["a.npy", "b.npy"]
+    assert seen == [("files", 1, 2), ("files", 2, 2)]
+    np.testing.assert_array_equal(np.load(written[0]), fitted.transform(NEW[:100]))
+    np.testing.assert_array_equal(np.load(written[1]), fitted.transform(NEW[100:].astype(np.float32)))
+    csr = load_copy(fitted).set_params(sparse_output=True)
+    pieces = cluster.transform_files(csr, files[0], tmp_path / "out", rows=40)
+    assert [path.name for path in pieces] == [f"a-{begin:012d}.npz" for begin in (0, 40, 80)]
+    found = sparse.vstack([sparse.load_npz(path) for path in pieces], format="csr")
+    assert (found != csr.transform(NEW[:100])).nnz == 0
+    assert len(list((tmp_path / "out").iterdir())) == 5  # nothing else is left
+
+
+def test_files_that_are_there_are_kept_on_request(client, fitted, tmp_path):
+    np.save(tmp_path / "a.npy", NEW)
+    cluster = Cluster(client)
+    paths = cluster.transform_files(fitted, [tmp_path / "a.npy"], tmp_path / "out", rows=100)
+    whole = [path.read_bytes() for path in paths]
+    paths[0].write_text("old")
+    paths[2].unlink()
+    cluster.transform_files(fitted, [tmp_path / "a.npy"], tmp_path / "out", rows=100, resume=True)
+    assert [path.read_bytes() for path in paths] == [b"old", *whole[1:]]
+    cluster.transform_files(fitted, [tmp_path / "a.npy"], tmp_path / "out", rows=100)
+    assert [path.read_bytes() for path in paths] == whole
+
+
+def test_far_points_are_told_once_for_all_files(client, fitted, tmp_path):
+    np.save(tmp_path / "a.npy", NEW)
+    np.save(tmp_path / "b.npy", np.concatenate([NEW[:8], [[9.0, 9, 9]] * 2]))
+    with pytest.warns(FarQueryWarning, match="^2 of 240 points are away"):
+        Cluster(client).transform_files(fitted, sorted(tmp_path.glob("*.npy")), tmp_path / "out")
+
+
+def test_failed_files_leave_nothing(client, fitted, tmp_path):
+    np.save(tmp_path / "a.npy", np.full((5, 3), np.nan))
+    with pytest.raises(ValueError, match="NaN"):
+        Cluster(client).transform_files(fitted, [tmp_path / "a.npy"], tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def saved(fitted, tmp_path_factory):
+    path = tmp_path_factory.mktemp("cluster")
+    fitted.save(path / "model.safetensors")
+    np.save(path / "points.npy", POINTS)
+    np.save(path / "new.npy", np.concatenate([NEW, [[9.0, 9, 9]]]))
+    return path
+
+
+def address_of(client):
+    return client.scheduler.address
+
+
+COMMANDS = {
+    "fit": ["points.npy", "-o", "OUT.safetensors", "--t", "0.3", "--n-features", "60"],
+    "signatures": ["points.npy", "-o", "OUT.npz", "--tau", "5", "--teacher", "counts", "--nodes", "0,7,9"],
+    "transform": ["model.safetensors", "new.npy", "-o", "OUT.npy", "--chunk-size", "50"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_commands_write_the_bytes_of_one_machine(client, saved, name, monkeypatch):
+    monkeypatch.chdir(saved)
+    files, said = [], []
+    for place, extra in {"here": [], "there": ["--scheduler", address_of(client)]}.items():
+        arguments = [argument.replace("OUT", place) for argument in COMMANDS[name]]
+        done = invoke(name, *arguments, *extra)
+        assert done.exit_code == 0, done.output
+        files.append((saved / next(word for word in arguments if word.startswith(place))).read_bytes())
+        said.append("1 of 231 points are away" in words(done.output))
+    assert files[0] == files[1]
+    assert said == [name == "transform"] * 2
+
+
+def test_schedulers_that_are_not_there_are_named(saved, monkeypatch):
+    monkeypatch.chdir(saved)
+    monkeypatch.setattr("manifoldrf.distributed.cluster._ANSWER", 1)
+    done = invoke("transform", *COMMANDS["transform"], "--scheduler", "tcp://127.0.0.1:1")
+    assert done.exit_code == 1
+    assert str(done.exception).startswith("No scheduler answers at 'tcp://127.0.0.1:1' within 1 seconds")
+    done = invoke("transform", *COMMANDS["transform"], "--scheduler", "nonsense://a")
+    assert done.exit_code == 2
+    assert "`--scheduler` must be an address such as tcp://10.0.0.1:8786" in words(done.output)
+    assert not (saved / "OUT.npy").exists()
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ModuleNotFoundError, match=re.escape("pip install 'manifoldrf[dask]'")):
+        Cluster("tcp://127.0.0.1:1")
+
+
+def test_importing_the_package_does_not_load_dask():
+    code = "import sys, manifoldrf; manifoldrf.Cluster; print('dask' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_wrong_arguments_are_named(client, fitted, tmp_path):
+    for wrong in (3, None, object()):
+        with pytest.raises(TypeError, match="`client` must be a Client or a cluster of dask"):
+            Cluster(wrong)
+    with pytest.raises(ValueError, match="`batch` must be one of 'auto'"):
+        Cluster(client, batch="all")
+    with pytest.raises(ValueError, match="`batch` must be"):
+        Cluster(client, batch=0)
+    cluster = Cluster(client)
+    with pytest.raises(TypeError, match="`features` must be ManifoldRandomFeatures or GraphRandomFeatures"):
+        cluster.fit(KERNEL, POINTS)
+    with pytest.raises(TypeError, match="`X` must be a dask array of shape"):
+        cluster.transform(fitted, NEW)
+    with pytest.raises(ValueError, match="`X` must be in blocks of rows alone"):
+        cluster.transform(fitted, arrays.from_array(NEW, chunks=(50, 2)))
+    with pytest.raises(ValueError, match="`X` must be an array of 3 columns"):
+        cluster.transform(fitted, arrays.ones((4, 2)))
+    with pytest.raises(TypeError, match="no option `n_walk`"):
+        cluster.signatures(GRAPH, KERNEL, teacher="walks", n_walk=3)
+    with pytest.raises(ValueError, match="no nonnegative modulation"):
+        cluster.signatures(GRAPH, CosineKernel())
+    with pytest.raises(FileNotFoundError, match="`files` must be an existing file"):
+        cluster.transform_files(fitted, [tmp_path / "none.npy"], tmp_path)
+    np.save(tmp_path / "a.npy", NEW)
+    with pytest.raises(ValueError, match="`files` must be files with different names"):
+        cluster.transform_files(fitted, [tmp_path / "a.npy"], tmp_path)
+    np.save(tmp_path / "b.npy", NEW[:, :2])
+    with pytest.raises(ValueError, match="`files` must be arrays of 3 columns"):
+        cluster.transform_files(fitted, [tmp_path / "b.npy"], tmp_path / "out")
+
+
+def test_a_killed_worker_costs_only_time(client):
+    asked = {"teacher": "counts", "n_walks": 2000, "seed": 1}
+    seen = []
+    kill = kill_one_at_the_first_result(client)
+
+    def progress(*told):
+        seen.append(told)
+        kill(*told)
+
+    there = Cluster(client, batch=20).signatures(GRAPH, KERNEL, progress=progress, **asked)
+    assert_same(there, compute_signatures(GRAPH, KERNEL, **asked))
+    assert [done for _, done, _ in seen] == list(range(20, 601, 20))  # nothing is counted twice
+    client.wait_for_workers(2, 30)
