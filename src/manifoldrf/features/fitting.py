@@ -47,8 +47,8 @@ _CHOSEN_RATIO = 0.8
 _MOST_RATIO = 1.2  # above it the error of the quadrature is 3 to 5 % and more, and a warning says so
 _LARGEST = 0.03  # error of the quadrature up to which a chosen number of anchors is enough
 _POOR = 0.1  # error of the field from which on a warning says so
-# Of a table of signatures, while a number of anchors is chosen; three times that is used while it is made.
-_MOST_BYTES = 2**29
+# Of a table of signatures, while a number of anchors is chosen; about twice that is used while it is made.
+_MOST_BYTES = 2**31
 _ALL_SHARE = 0.5  # where more than this share of the nodes would be anchors, all are
 _FIT_SAMPLES = 512  # evenly spread nodes at which weights are fitted
 _HELD_OUT = 192  # random nodes at which errors are measured

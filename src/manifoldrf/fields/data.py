@@ -23,6 +23,7 @@ from manifoldrf.signatures.teachers import OwnTeacher, compute_signatures
 _NEGLIGIBLE = 1e-7
 _TOLERANCE = 1e-7  # of signatures, over the sum of their series
 _EXACT = ("exact", "frontier")
+_TABLE_BYTES = 2**32  # of all rows; those of blocks are kept without what is negligible
 _BLOCK_BYTES = 2**28  # of exact rows at a time
 # Computes signatures, here or elsewhere: a function with the arguments of compute_signatures.
 Compute = Callable[..., Signatures]
@@ -124,7 +125,7 @@ def _signature_rows(
     """Some sources and their entries at the targets, as CSR arrays of their own; not too many at a time."""
     teacher, options = teaching.teacher, dict(teaching.options)
     if teacher == "auto" and not options:
-        teacher = choose_teacher(graph, series, sources).teacher
+        teacher = choose_teacher(graph, series, sources, _TABLE_BYTES).teacher
     if teacher in _EXACT and not options:
         options = {"tol": _TOLERANCE}
     everything = len(targets) == graph.n_nodes and (np.diff(targets) == 1).all()

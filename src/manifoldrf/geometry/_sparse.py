@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse import csgraph
 
 from manifoldrf._threads import quick_map
 from manifoldrf._validation import FloatArray, IntArray, check_points, reject
@@ -52,6 +53,11 @@ def renumbered(matrix: Any, order: IntArray, n_jobs: int) -> Any:
     columns, values = np.zeros_like(matrix.indices), np.zeros_like(matrix.data)
     _over_rows(lambda parts, span: renumber_rows(parts, order, ends, columns, values, span), matrix, 8, n_jobs)
     return sparse.csr_array((values, columns, ends), shape=matrix.shape)
+
+
+def local_order(matrix: Any) -> IntArray:
+    """An order of the nodes of a symmetric CSR array with neighbours close together: reverse Cuthill-McKee."""
+    return np.asarray(csgraph.reverse_cuthill_mckee(sparse.csr_array(matrix), symmetric_mode=True), np.int64)
 
 
 def _over_rows(work: Callable[[Any, tuple[int, int]], None], matrix: Any, width: int, n_jobs: int) -> None:

@@ -70,7 +70,7 @@ def label_components(indptr, indices):  # type: ignore[no-untyped-def]
 
 @numba.njit(nogil=True, cache=True)
 def sort_entries(columns, values):  # type: ignore[no-untyped-def]
-    """Sort int64 columns below 2^32 and the values that belong to them, in place."""
+    """Sort int64 columns below 2^31 and the values that belong to them, in place."""
     ascending = True
     for p in range(1, len(columns)):
         ascending &= columns[p - 1] <= columns[p]

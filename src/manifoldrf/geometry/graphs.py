@@ -32,9 +32,11 @@ from manifoldrf._validation import (
 from manifoldrf.geometry._sparse import (
     check_symmetric,
     components_of,
+    local_order,
     read_only,
     read_only_view,
     reciprocal,
+    renumbered,
     scaled_both_ends,
 )
 from manifoldrf.geometry.dimension import estimate_dimension
@@ -193,6 +195,12 @@ class Graph:
     def operator(self) -> Any:
         """W = D^-1/2 A D^-1/2, CSR; symmetric, spectrum in [-1, 1], zero rows for isolated nodes."""
         return self._with_values(scaled_both_ends(self.affinity, reciprocal(np.sqrt(self.degrees))))
+
+    @cached_property
+    def local_operator(self) -> tuple[IntArray, Any]:
+        """An order of the nodes with neighbours close together in memory, and W with its nodes in that order."""
+        order = local_order(self.operator)
+        return order, renumbered(self.operator, np.argsort(order), 1)
 
     @cached_property
     def components(self) -> IntArray:

@@ -14,12 +14,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy import fft, sparse
-from scipy.sparse import csgraph
+from scipy import fft
 
 from manifoldrf._threads import thread_pool
 from manifoldrf._validation import FloatArray, IntArray, Interval, check_real
-from manifoldrf.geometry._sparse import renumbered
+from manifoldrf.geometry._sparse import local_order, renumbered
 from manifoldrf.kernels._compiled import chebyshev_step, chebyshev_step_of_four
 
 Function = Callable[[FloatArray], FloatArray]
@@ -119,7 +118,7 @@ def _apply(expansion: Expansion, matrix: Any, block: FloatArray, n_jobs: int) ->
 
 
 def _local_order(expansion: Expansion, matrix: Any) -> IntArray | None:
-    """An order of the nodes with neighbours close together, by reverse Cuthill-McKee; None where it does not pay.
+    """An order of the nodes with neighbours close together; None where it does not pay.
 
     Blocks of columns that outgrow the caches are read again and again: with 50,000 vertices of a scan in this order
     the recurrence takes a third of the time, with 20,000 nodes of heat graphs a half. Whether it is done must not
@@ -127,8 +126,7 @@ def _local_order(expansion: Expansion, matrix: Any) -> IntArray | None:
     """
     if matrix.shape[0] < _LARGE or expansion.degree < _LONG:
         return None
-    order = csgraph.reverse_cuthill_mckee(sparse.csr_array(matrix), symmetric_mode=True)
-    return np.asarray(order, dtype=np.int64)
+    return local_order(matrix)
 
 
 def _recurrence(

@@ -51,25 +51,26 @@ def row_memory(graph: AnyGraph, series: AbstractKernel) -> float:
     return min(dense, _probe(graph, series, nodes, 1, np.inf, most=dense)[1])
 
 
-def choose_teacher(graph: AnyGraph, series: AbstractKernel, nodes: IntArray) -> Choice:
-    """The cheapest teacher whose rows fit into memory."""
+def choose_teacher(graph: AnyGraph, series: AbstractKernel, nodes: IntArray, most: float | None = None) -> Choice:
+    """The cheapest teacher whose rows fit into memory, of which they may take so many bytes."""
+    most = ROW_MEMORY if most is None else most
     form = spectral_form(graph)
     degree = series.expansion(form.radius, ExactOptions().tol).degree
     exact_cost = float(len(nodes)) * degree * form.matrix.nnz
     exact_memory = 8.0 * len(nodes) * form.n
     # Small problems need no probe: it would cost as much as the answer.
-    if exact_memory <= ROW_MEMORY and exact_cost <= 1e8:
+    if exact_memory <= most and exact_cost <= 1e8:
         return Choice("exact", f"{exact_cost:.1e} products, {exact_memory / 2**20:.0f} MB of rows")
     probe = nodes[:: max(1, len(nodes) // _PROBES)][:_PROBES]
-    limit = exact_cost if exact_memory <= ROW_MEMORY else np.inf
-    frontier_cost, frontier_memory = _probe(graph, series, probe, len(nodes), limit)
+    limit = exact_cost if exact_memory <= most else np.inf
+    frontier_cost, frontier_memory = _probe(graph, series, probe, len(nodes), limit, most)
     costs = f"exact {exact_cost:.1e} products and {exact_memory / 2**20:.0f} MB, "
     costs += f"frontier {frontier_cost:.1e} and {frontier_memory / 2**20:.0f} MB"
-    if exact_memory <= ROW_MEMORY and (exact_cost <= frontier_cost or frontier_memory > ROW_MEMORY):
+    if exact_memory <= most and (exact_cost <= frontier_cost or frontier_memory > most):
         return Choice("exact", costs)
-    if frontier_memory <= ROW_MEMORY or not isinstance(graph, Graph):
+    if frontier_memory <= most or not isinstance(graph, Graph):
         return Choice("frontier", costs)
-    return Choice("counts", costs + f": both above the limit of {ROW_MEMORY / 2**30:.3g} GB")
+    return Choice("counts", costs + f": both above the limit of {most / 2**30:.3g} GB")
 
 
 def _probe(

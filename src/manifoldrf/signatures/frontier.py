@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
+from manifoldrf.geometry._sparse_loops import sort_entries
+
 
 class _Desk(NamedTuple):
     """Working memory over all nodes, zero between starts, because each start clears what it used."""
@@ -83,6 +85,22 @@ def push_frontier(indptr, indices, data, coefficients, starts, threshold, stride
         _append_sums(desk, n_touched[i], stride, slots, values)
         counts[i] = len(slots) - begin
     return counts, np.array(slots), np.array(values), bounds, n_touched, n_pushes
+
+
+@numba.njit(nogil=True, cache=True)
+def rename_slots(counts, slots, values, names):  # type: ignore[no-untyped-def]
+    """Give the nodes of slots k N + v other names, and sort the slots of each start again; in place.
+
+    Slots are below 2^31.
+    """
+    n_nodes = len(names)
+    begin = 0
+    for count in counts:
+        for p in range(begin, begin + count):
+            v = slots[p] % n_nodes
+            slots[p] += names[v] - v
+        sort_entries(slots[begin : begin + count], values[begin : begin + count])
+        begin += count
 
 
 @numba.njit(nogil=True, cache=True)

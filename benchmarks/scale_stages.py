@@ -1,0 +1,97 @@
+"""One fit in a process of its own, stage by stage: prints seconds and peak memory as a line of JSON.
+
+Called by bench_scale.py and plan_scale.py. All nodes are kept, and the heat time shrinks as their number grows, so
+that a step reaches as many nodes and an anchor carries as many at every size: times then grow as the algorithms do.
+"""
+
+import argparse
+import json
+import resource
+import time
+
+from manifoldrf import GraphOptions, HeatKernel, ManifoldRandomFeatures, Sphere, compute_signatures
+from manifoldrf._random import Streams
+from manifoldrf.features.fitting import _weigh, choose_anchors
+from manifoldrf.features.plans import make_plan
+from manifoldrf.features.spaces import prepare_space
+from manifoldrf.fields.step import fit_step
+from manifoldrf.kernels.shifted import shifted
+
+TIME_OF_A_NODE = 200.0  # heat time times number of nodes: anchors are then .8 widths apart
+NODES_OF_AN_ANCHOR = 10
+QUERIES_AT_ONCE = 20_000
+
+
+def peak():
+    """Memory so far, in GB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def measure(n, n_jobs, n_queries):
+    """Seconds of every stage, and what was made."""
+    points, new = Sphere().sample(n, seed=0), Sphere().sample(n_queries, seed=1)
+    options = GraphOptions(n_nodes="all", dim=2)
+    kernel = HeatKernel(TIME_OF_A_NODE / n)
+    recipe = {"graph": options, "n_features": n // NODES_OF_AN_ANCHOR, "random_state": 0, "n_jobs": n_jobs}
+    model = ManifoldRandomFeatures(kernel, sparse_output=True, **recipe)
+    streams = Streams.from_seed(0)
+    plan = make_plan(model.get_params(deep=False), streams, n_jobs)
+    found, seconds = {}, {}
+
+    def stage(name, work):
+        start = time.perf_counter()
+        found[name] = work()
+        seconds[name] = time.perf_counter() - start
+
+    stage("graph", lambda: prepare_space(points, kernel, options, streams, n_jobs))
+    space = found["graph"]
+    _ = space.graph.operator  # made once, for all stages
+    stage("anchors", lambda: choose_anchors(space, plan))
+    anchors = found["anchors"]
+    stage("weights", lambda: _weigh(space, anchors, plan))
+    series = shifted(space.setting.series)
+    few = anchors[: max(1, len(anchors) // 4)]
+    stage(
+        "teacher",
+        lambda: (
+            compute_signatures(
+                space.graph, series, few, teacher="frontier", asymmetric=True, tol=1e-7, n_jobs=n_jobs
+            ).rows.shape
+        ),
+    )
+    seconds["teacher"] *= len(anchors) / len(few)
+    stage("field", lambda: fit_step(space.setting, anchors, plan.teaching))
+    field = found["field"]
+    fitted = peak()
+    stage("blocks", lambda: field.sparse_values(new[:100], n_jobs))  # the first call sorts the table
+    blocks = [new[start : start + QUERIES_AT_ONCE] for start in range(0, n_queries, QUERIES_AT_ONCE)]
+    stage("transform", lambda: sum(field.sparse_values(block, n_jobs).nnz for block in blocks))
+    made = {
+        "n": n,
+        "n_jobs": n_jobs,
+        "n_queries": n_queries,
+        "degree": space.graph.affinity.nnz / n,
+        "n_anchors": len(anchors),
+        "table": field.table.nnz / n,
+        "features": found["transform"] / n_queries,
+        "gigabytes": peak(),
+        "fitted_gigabytes": fitted,
+    }
+    return made | {"seconds": seconds}
+
+
+def main():
+    """Measure the size given on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("n", type=int)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--queries", type=int, default=100_000)
+    options = parser.parse_args()
+    # Compiled code is loaded and threads are started before anything is timed.
+    measure(3000, options.jobs, 500)
+    before = peak()
+    print(json.dumps(measure(options.n, options.jobs, options.queries) | {"before_gigabytes": before}))
+
+
+if __name__ == "__main__":
+    main()
