@@ -57,7 +57,7 @@ def growth(largest):
 
 def threads(largest):
     """One thread against two."""
-    n = largest // 5
+    n = largest // 10
     one, two = (run("scale_stages.py", n, "--jobs", jobs, "--queries", n)["seconds"] for jobs in (1, 2))
     for name in THREADED:
         title = f"{name}, {n} nodes: one thread ({one[name]:.3g} s) / two ({two[name]:.3g} s)"

@@ -1,7 +1,7 @@
-"""A fit of many points in a process of its own, and new points transformed from a file; prints a line of JSON.
+"""A fit of many points, and new points transformed from a file, each in a process of its own; prints JSON.
 
-Called by bench_scale.py. Peak memory is that of the process up to then, so stages run in the order of their needs:
-the fit first, then a transform of a tenth of the points, then of all.
+Called by bench_scale.py. Peak memory is that of a whole process: new points, all and a tenth of them, are
+transformed by processes that load the model and do nothing else.
 """
 
 import argparse
@@ -9,12 +9,14 @@ import importlib.util
 import json
 import pathlib
 import resource
+import subprocess
+import sys
 import tempfile
 import time
 
 import numpy as np
 
-from manifoldrf import GraphOptions, HeatKernel, ManifoldRandomFeatures, Sphere, TriangleMesh
+from manifoldrf import GraphOptions, HeatKernel, ManifoldRandomFeatures, Sphere, TriangleMesh, load
 from manifoldrf.metrics import relative_error
 
 N_PAIRS = 600  # new points between which the kernel is compared
@@ -51,9 +53,18 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
-def drain(blocks):
-    """Read blocks of features one after the other, keeping none; how many entries they had."""
-    return sum(int(block.nnz) for block in blocks)
+def transform(model, points):
+    """Read the features of a file of points a block at a time, keeping none; seconds, GB, and entries in a row."""
+    features, new = load(model), np.load(points, mmap_mode="r")
+    start = time.perf_counter()
+    entries = sum(int(block.nnz) for block in features.transform_blocks(new))
+    return {"seconds": time.perf_counter() - start, "gigabytes": peak(), "entries": entries / len(new)}
+
+
+def transform_elsewhere(*files):
+    """The same in a process of its own."""
+    command = [sys.executable, __file__, "transform", *map(str, files)]
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 
 def exact(shape, places, t, draw, n, model):
@@ -77,30 +88,31 @@ def measure(shape, n, mesh=None):
         files = [pathlib.Path(name) / f"{what}.npy" for what in ("nodes", "few", "many")]
         for file, rows, seed in zip(files, (n, n // 10, n), (0, 2, 2), strict=True):
             np.save(file, draw(rows, seed))
-        nodes, few, many = (np.load(file, mmap_mode="r") for file in files)
         model = ManifoldRandomFeatures(HeatKernel(t), sparse_output=True, random_state=0)
         start = time.perf_counter()
-        model.fit(nodes)
+        model.fit(np.load(files[0], mmap_mode="r"))
         found = {"fit_seconds": time.perf_counter() - start, "fit_gigabytes": peak()}
-        drain(model.transform_blocks(few))
-        found["few_gigabytes"] = peak()
-        start = time.perf_counter()
-        entries = drain(model.transform_blocks(many))
-        found |= {"transform_seconds": time.perf_counter() - start, "many_gigabytes": peak()}
-        places = np.array(many[:N_PAIRS])
+        model.save(pathlib.Path(name) / "model.safetensors")
+        few, many = (transform_elsewhere(pathlib.Path(name) / "model.safetensors", file) for file in files[1:])
+        found |= {"few_gigabytes": few["gigabytes"], "many_gigabytes": many["gigabytes"]}
+        found |= {"transform_seconds": many["seconds"], "entries_per_row": many["entries"]}
+        places = np.array(np.load(files[2], mmap_mode="r")[:N_PAIRS])
     error = relative_error(model.kernel(places), exact(shape, places, t, draw, n, model))
-    made = {"n_nodes": model.graph_.n_nodes, "n_features": model.n_features_out_, "entries_per_row": entries / n}
+    made = {"n_nodes": model.graph_.n_nodes, "n_features": model.n_features_out_}
     return found | made | {"error": error}
 
 
 def main():
     """Measure what the command line names."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("shape", choices=SHAPES)
-    parser.add_argument("n", type=int)
+    parser.add_argument("what", choices=[*SHAPES, "transform"])
+    parser.add_argument("rest", nargs="+", help="number of points; of a transform: model, points")
     parser.add_argument("--mesh", type=pathlib.Path, help="a scan of one's own")
     options = parser.parse_args()
-    print(json.dumps(measure(options.shape, options.n, options.mesh)))
+    if options.what == "transform":
+        print(json.dumps(transform(*options.rest)))
+    else:
+        print(json.dumps(measure(options.what, int(options.rest[0]), options.mesh)))
 
 
 if __name__ == "__main__":

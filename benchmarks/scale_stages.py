@@ -2,6 +2,7 @@
 
 Called by bench_scale.py and plan_scale.py. All nodes are kept, and the heat time shrinks as their number grows, so
 that a step reaches as many nodes and an anchor carries as many at every size: times then grow as the algorithms do.
+Weights are fitted by "unity": "nnls", which "auto" also tries, is for at most 4096 anchors.
 """
 
 import argparse
@@ -11,6 +12,8 @@ import time
 
 from manifoldrf import GraphOptions, HeatKernel, ManifoldRandomFeatures, Sphere, compute_signatures
 from manifoldrf._random import Streams
+from manifoldrf.features._reading import Reader
+from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.fitting import _weigh, choose_anchors
 from manifoldrf.features.plans import make_plan
 from manifoldrf.features.spaces import prepare_space
@@ -19,7 +22,6 @@ from manifoldrf.kernels.shifted import shifted
 
 TIME_OF_A_NODE = 200.0  # heat time times number of nodes: anchors are then .8 widths apart
 NODES_OF_AN_ANCHOR = 10
-QUERIES_AT_ONCE = 20_000
 
 
 def peak():
@@ -32,8 +34,8 @@ def measure(n, n_jobs, n_queries):
     points, new = Sphere().sample(n, seed=0), Sphere().sample(n_queries, seed=1)
     options = GraphOptions(n_nodes="all", dim=2)
     kernel = HeatKernel(TIME_OF_A_NODE / n)
-    recipe = {"graph": options, "n_features": n // NODES_OF_AN_ANCHOR, "random_state": 0, "n_jobs": n_jobs}
-    model = ManifoldRandomFeatures(kernel, sparse_output=True, **recipe)
+    recipe = {"graph": options, "n_features": n // NODES_OF_AN_ANCHOR, "weights": "unity", "n_jobs": n_jobs}
+    model = ManifoldRandomFeatures(kernel, sparse_output=True, random_state=0, **recipe)
     streams = Streams.from_seed(0)
     plan = make_plan(model.get_params(deep=False), streams, n_jobs)
     found, seconds = {}, {}
@@ -63,13 +65,15 @@ def measure(n, n_jobs, n_queries):
     stage("field", lambda: fit_step(space.setting, anchors, plan.teaching))
     field = found["field"]
     fitted = peak()
-    stage("blocks", lambda: field.sparse_values(new[:100], n_jobs))  # the first call sorts the table
-    blocks = [new[start : start + QUERIES_AT_ONCE] for start in range(0, n_queries, QUERIES_AT_ONCE)]
-    stage("transform", lambda: sum(field.sparse_values(block, n_jobs).nnz for block in blocks))
+    reader = Reader(FeatureMap(space, field, anchors, found["weights"][0].weights), n_jobs=n_jobs, as_sparse=True)
+    stage("sorted", lambda: reader.rows(new[:100]))  # the first call sorts the table
+    blocks = [new[span] for span in reader.spans(n_queries)]
+    stage("transform", lambda: sum(reader.rows(block)[0].nnz for block in blocks))
     made = {
         "n": n,
         "n_jobs": n_jobs,
         "n_queries": n_queries,
+        "n_steps": space.graph.n_steps,
         "degree": space.graph.affinity.nnz / n,
         "n_anchors": len(anchors),
         "table": field.table.nnz / n,

@@ -16,7 +16,6 @@ from manifoldrf import (
 )
 from manifoldrf.fields import data
 from manifoldrf.fields.data import Setting, Teaching, observe, series_values
-from manifoldrf.signatures import _auto
 
 GRAPH = knn_graph(Sphere().grid(150))
 KERNEL = DiffusionKernel(10.0)
@@ -116,17 +115,36 @@ def test_starts_can_be_held_out():
 
 
 @pytest.mark.parametrize(("starts", "anchors"), [(EVERYTHING, OTHERS), (OTHERS, EVERYTHING)], ids=["back", "forth"])
-def test_dense_rows_made_a_few_at_a_time_are_the_same(monkeypatch, starts, anchors):
-    whole = series_values(setting(), KERNEL.root(), starts, anchors, Teaching("exact"))
+@pytest.mark.parametrize("teacher", ["exact", "frontier", "counts", "walks"])
+def test_rows_made_a_few_at_a_time_are_the_same(monkeypatch, starts, anchors, teacher):
+    whole = series_values(setting(), KERNEL.root(), starts, anchors, Teaching(teacher, seed=0))
     monkeypatch.setattr(data, "_BLOCK_BYTES", 4 * 8 * GRAPH.n_nodes)  # four rows
-    parts = series_values(setting(), KERNEL.root(), starts, anchors, Teaching("exact"))
+    seen = []
+    teaching = Teaching(teacher, seed=0, progress=lambda what, done, total: seen.append((done, total)))
+    parts = series_values(setting(), KERNEL.root(), starts, anchors, teaching)
     assert (parts != whole).nnz == 0
     assert parts.has_sorted_indices
+    n = min(len(starts), len(anchors))
+    assert seen == sorted(seen)
+    assert seen[-1] == (n, n)  # of all, not of a few
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+def test_the_matrix_of_a_teacher_of_ones_own_is_not_changed(dtype):
+    kept = sparse.csr_array(np.rint(100 * KERNEL.root().dense(GRAPH)[SOME]).astype(dtype))
+    before = kept.copy()
+    first, second = (
+        series_values(setting(), KERNEL.root(), EVERYTHING, SOME, Teaching(lambda graph, series, nodes: kept))
+        for _ in range(2)
+    )
+    assert (kept != before).nnz == 0
+    assert (first != second).nnz == 0
+    assert first.dtype == np.float64
 
 
 def test_rows_that_memory_has_no_room_for_are_walked(monkeypatch):
     """An option of exact teachers is not handed to the walks that "auto" falls back on."""
-    monkeypatch.setattr(_auto, "ROW_MEMORY", 0)
+    monkeypatch.setattr(data, "_TABLE_BYTES", 0)
     found = series_values(setting(), KERNEL.root(), EVERYTHING, SOME, Teaching("auto", seed=0)).toarray()
     truth = exact(KERNEL.root(), EVERYTHING, SOME)
     error = np.linalg.norm(found - truth) / np.linalg.norm(truth)

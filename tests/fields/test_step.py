@@ -6,7 +6,7 @@ from oracles import sphere_mesh
 from scipy import sparse
 
 from manifoldrf import DiffusionKernel, PowerKernel, Sphere, heat_graph, knn_graph, mesh_graph
-from manifoldrf.fields import step
+from manifoldrf.fields import _step_rows, step
 from manifoldrf.fields.data import Setting, Teaching
 from manifoldrf.fields.step import StepField, fit_step, one_step
 
@@ -154,3 +154,14 @@ def test_queries_out_of_reach_have_empty_rows(heat):
     assert np.diff(found.indptr)[1] == 0
     np.testing.assert_array_equal(found[[0, 2]].toarray(), field.sparse_values(far[[0, 2]]).toarray())
     assert field.sparse_values(far[:0]).shape == (0, 5)
+
+
+def test_a_table_without_neighbours_in_its_rows_is_multiplied_as_it_stands(heat, monkeypatch):
+    """Blocks of neighbouring columns would be all but empty, and many times as large as the table."""
+    monkeypatch.setattr(_step_rows, "_LARGE_TABLE", 0)
+    rng = np.random.default_rng(0)
+    table = sparse.random_array((400, 400), density=0.005, rng=rng, format="csr")
+    field = StepField(heat.graph, table)
+    assert field._blocks is None
+    exact = (one_step(heat.graph, NEW) @ table).toarray()
+    np.testing.assert_allclose(field.sparse_values(NEW).toarray(), exact, rtol=1e-13)

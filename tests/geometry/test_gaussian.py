@@ -9,7 +9,8 @@ from scipy.spatial.distance import cdist
 from manifoldrf.geometry import _gaussian, _sparse
 from manifoldrf.geometry._cells import make_cells
 from manifoldrf.geometry._gaussian import gaussian_in_cells
-from manifoldrf.geometry._sparse import components_of, scaled_both_ends, times
+from manifoldrf.geometry._sparse import components_of, local_form, renumbered, scaled_both_ends, times
+from manifoldrf.geometry._sparse_loops import sort_entries
 
 
 @pytest.fixture
@@ -64,3 +65,39 @@ def test_components_are_those_of_scipy(rng, density):
     matrix = random_csr(rng, 400, density)
     expected = csgraph.connected_components(matrix, directed=False)[1]
     np.testing.assert_array_equal(components_of(matrix), expected)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_renumbered_matrices_are_sorted_and_hold_the_same_entries(rng, monkeypatch, n_jobs):
+    monkeypatch.setattr(_sparse, "_WORTH_A_THREAD", 0)
+    matrix, order = random_csr(rng, 300, 0.03), rng.permutation(300)
+    found = renumbered(matrix, order, n_jobs)
+    assert found.has_canonical_format
+    np.testing.assert_array_equal(found.toarray()[np.ix_(order, order)], matrix.toarray())
+
+
+def test_a_local_order_brings_neighbours_together(rng):
+    points = rng.random((2000, 1))
+    matrix = gaussian_in_cells(make_cells(points, 0.01), 1e-4, 1)  # a line in random order
+    local = local_form(matrix)
+    np.testing.assert_array_equal(local.order[local.place], np.arange(2000))
+    np.testing.assert_array_equal(local.matrix[local.place][:, local.place].toarray(), matrix.toarray())
+    rows, columns = local.matrix.nonzero()
+    assert np.abs(rows - columns).max() < 200  # 40 on average; in random order up to 2000
+
+
+def test_a_matrix_with_a_hub_stays_as_it_is():
+    """To order the neighbours of a hub would take time quadratic in their number."""
+    n = 10_002
+    rows, columns = np.zeros(n, int), np.arange(n)
+    star = sparse.coo_array((np.ones(n), (rows, columns)), shape=(n, n)).tocsr()
+    assert local_form(sparse.csr_array(star + star.T)) is None
+
+
+@pytest.mark.parametrize("top", [10, 2**31 - 1])
+def test_entries_are_sorted_with_their_values(rng, top):
+    columns = rng.integers(0, top, 500) if top == 10 else top - rng.permutation(500)
+    values = columns / 7
+    sort_entries(columns, values)
+    assert (np.diff(columns) >= 0).all()
+    np.testing.assert_array_equal(values, columns / 7)

@@ -17,10 +17,13 @@ from manifoldrf import (
     RegularizedLaplacianKernel,
     SeriesKernel,
     Sphere,
+    compute_signatures,
     heat_graph,
     knn_graph,
 )
+from manifoldrf.kernels import _action
 from manifoldrf.kernels._action import expand
+from manifoldrf.kernels._spectra import best_matrix, spectral_form
 
 KERNELS = [
     DiffusionKernel(20.0),
@@ -185,3 +188,21 @@ def test_bad_input_of_matrix_is_named(changes, kind, message):
     if "graph" in changes:
         with pytest.raises(kind, match=message):
             DiffusionKernel(1.0).dense(changes["graph"])
+
+
+@pytest.mark.parametrize("kernel", [DiffusionKernel(20.0), PowerKernel(12)], ids=repr)
+def test_the_order_of_the_nodes_in_memory_changes_only_the_rounding(kernel, monkeypatch):
+    graph = knn_graph(Sphere().sample(600, seed=0))  # in random order
+    columns, nodes = np.random.default_rng(0).standard_normal((600, 40)), np.arange(0, 600, 7)
+    plain = kernel.apply(graph, columns), kernel.matrix(graph, nodes), exact_rows(graph, kernel, nodes)
+    monkeypatch.setattr(_action, "_LARGE", 1)
+    assert best_matrix(kernel.expansion(1.0, 1e-10), spectral_form(graph)) is graph._local
+    moved = kernel.apply(graph, columns), kernel.matrix(graph, nodes), exact_rows(graph, kernel, nodes)
+    for one, other in zip(plain, moved, strict=True):
+        np.testing.assert_allclose(other, one, atol=1e-13 * np.abs(one).max())
+    np.testing.assert_array_equal(kernel.apply(graph, columns[:, :3]), moved[0][:, :3])  # whatever stands beside it
+    np.testing.assert_array_equal(exact_rows(graph, kernel, nodes[5:9]), moved[2][5:9])
+
+
+def exact_rows(graph, kernel, nodes):
+    return compute_signatures(graph, kernel, nodes, teacher="exact").rows

@@ -5,6 +5,7 @@ import pytest
 from scipy import sparse
 
 import manifoldrf
+from manifoldrf.signatures import _engines
 from manifoldrf.signatures import frontier as module
 
 HEAT = np.exp(-10.0) * np.cumprod(np.r_[1.0, 10.0 / np.arange(1, 50)])  # exp(-10 (I - W))
@@ -117,3 +118,20 @@ def test_the_work_does_not_depend_on_the_number_of_nodes():
 @pytest.mark.slow
 def test_the_work_does_not_depend_on_the_number_of_nodes_up_to_a_million():
     assert touched(1000) == touched(100)
+
+
+@pytest.mark.parametrize("lengths", [{}, {"keep_lengths": True, "max_length": 60}])
+def test_the_order_of_the_nodes_in_memory_changes_only_the_rounding(monkeypatch, lengths):
+    graph = manifoldrf.knn_graph(manifoldrf.Sphere().sample(600, seed=0))  # in random order
+    kernel, starts = manifoldrf.DiffusionKernel(10.0), np.arange(0, 600, 7)
+    options = {"teacher": "frontier", "tol": 1e-12} | lengths
+    plain = manifoldrf.compute_signatures(graph, kernel, starts, **options)
+    monkeypatch.setattr(_engines, "_LARGE", 1)
+    moved = manifoldrf.compute_signatures(graph, kernel, starts, n_jobs=2, **options)
+    assert moved.rows.has_canonical_format
+    assert abs(moved.rows - plain.rows).max() < 1e-11 * plain.rows.max()  # other entries may be cut off
+    if lengths:
+        assert moved.lengths.has_canonical_format
+        assert abs(moved.lengths - plain.lengths).max() < 1e-11
+    few = manifoldrf.compute_signatures(graph, kernel, starts[5:9], **options)
+    assert (few.rows != moved.rows[5:9]).nnz == 0  # whatever else is asked

@@ -155,7 +155,7 @@ class FeatureChoice:
     ] = None
     device: Annotated[
         Literal["auto", "cpu", "cuda"],
-        _features(help="Where the network is trained."),
+        _features(help="Where the network is trained and fields are read."),
     ] = "auto"
 
     def parameters(self) -> dict[str, Any]:

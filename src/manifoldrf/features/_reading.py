@@ -1,4 +1,4 @@
-"""Features of many points, some at a time: memory is that of the result and of one block of points."""
+"""Features of many points, some at a time: memory is that of the result, of a sparse one twice, and of a block."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

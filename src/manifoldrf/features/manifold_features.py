@@ -321,12 +321,12 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         side : {"left", "right"}, optional
             As of :meth:`transform`.
         n_rows : int, optional
-            Points in a block; by default as many as have features of about 256 MB.
+            Points in a block; by default as many as have features of 256 MB, or sparse ones of about 100 MB.
 
         Yields
         ------
         features : array, or CSR array with ``sparse_output``, of shape (rows of the block, m)
-            The same bits as rows of :meth:`transform`.
+            The bits of the rows of :meth:`transform`, on the processor. A warning counts far points block by block.
 
         Examples
         --------

@@ -44,9 +44,10 @@ def read_field(
     wanted = check_option(device, "device", DEVICES)
     looks = wanted == "cuda" or (wanted == "auto" and field.is_network)
     chosen = pick_device(wanted) if looks else "cpu"
-    if chosen != "cpu":
-        return field.values_on(chosen, queries, n_jobs)
-    return field.sparse_values(queries, n_jobs) if as_sparse else field.values(queries, n_jobs)
+    if chosen == "cpu":
+        return field.sparse_values(queries, n_jobs) if as_sparse else field.values(queries, n_jobs)
+    found = field.values_on(chosen, queries, n_jobs)
+    return sparse.csr_array(found) if as_sparse and not sparse.issparse(found) else found
 
 
 def sparse_product(left: Any, right: Any, device: str) -> Any:

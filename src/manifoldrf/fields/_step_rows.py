@@ -13,9 +13,11 @@ from manifoldrf._validation import IntArray
 from manifoldrf.geometry._cells import collect, room_for, weigh
 from manifoldrf.geometry._sparse_loops import sort_entries
 
+# Columns of a block that are not zero, on average, or blocks of large tables take more memory than they save time.
+_FEWEST_OF_A_BLOCK, _LARGE_TABLE = 2, 2**22
 BLOCK = 8  # columns of a table added at a time: two registers of four doubles
+_SHIFT = np.uint32(BLOCK.bit_length() - 1)  # from a column to its block
 # Sums of unsigned numbers cannot be negative: the compiler need not look for indices that count from the end.
-_SHIFT = np.uint32(3)  # a block is eight columns
 _1, _2, _3, _4, _5, _6, _7, _8 = (np.uint64(k) for k in range(1, 9))
 
 
@@ -28,13 +30,15 @@ class Blocks(NamedTuple):
     order: Any  # int64 (m,): which column of the table stands where
 
 
-def make_blocks(table: Any, order: IntArray) -> Blocks:
-    """Cut a CSR table into blocks of columns, taken in a given order."""
+def make_blocks(table: Any, order: IntArray) -> Blocks | None:
+    """Cut a CSR table into blocks of columns, taken in a given order; None where blocks would be all but empty."""
     place = np.argsort(order, kind="stable")
     counts = np.zeros(table.shape[0] + 1, np.int64)
     parts = table.indptr, table.indices, table.data
     _count_blocks(parts, place, counts)
     ends = np.cumsum(counts).astype(np.uint64)
+    if table.nnz > _LARGE_TABLE and _FEWEST_OF_A_BLOCK * int(ends[-1]) > table.nnz:
+        return None
     starts, values = np.zeros(int(ends[-1]), np.uint32), np.zeros(BLOCK * int(ends[-1]))
     _fill_blocks(parts, place, ends, starts, values)
     return Blocks(ends, starts, values, order)

@@ -139,7 +139,7 @@ class AbstractField(ABC):
     def values_on(self, device: str, queries: FloatArray, n_jobs: int = 1) -> Any:
         """The same with the heavy part on a device of torch, where the field has one; here it has none.
 
-        Rounded otherwise than :meth:`values`, and rows may be by what else is asked.
+        Rounded otherwise than :meth:`values`; a row may be rounded otherwise when other queries are asked with it.
         """
         del device
         return self.values(queries, n_jobs)

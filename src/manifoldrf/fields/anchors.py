@@ -54,7 +54,8 @@ def farthest_anchors(graph: Graph, m: int) -> IntArray:
     -------
     anchors : int64 array of shape (m,)
         Different nodes, in order of choice: every prefix is itself such a choice.
-        The first is the node farthest from the centroid of its piece; ties go to the smaller index. Nodes without
+        The first is the node farthest from the centroid of its piece; ties go to the smaller index, or where there
+        are more than 10,000 anchors to the first in a spatial order. Nodes without
         any edge come last, where all others are chosen already.
 
     Examples
@@ -98,9 +99,13 @@ def _in_space(graph: Graph, joined: IntArray, count: int, n_exact: int) -> IntAr
     if count <= n_exact:
         return joined[thin(cloud, count)]
     gaps = np.linalg.norm(cloud - cloud.mean(axis=0), axis=1)
+    # Points that are neighbours in space are looked at together: in memory, too, they stand side by side.
     order = cKDTree(cloud, leafsize=_LEAF).indices.astype(np.int64)
-    plan = Sweep(count, n_exact, _visits(len(cloud)), _SHRINK)
-    selected: IntArray = joined[select_in_space(cloud, order, _LEAF, int(np.argmax(gaps)), plan)]
+    place = np.argsort(order)
+    plan = Sweep(count, n_exact, place[_visits(len(cloud))], _SHRINK)
+    everything = np.arange(len(cloud))
+    found = select_in_space(cloud[order], everything, _LEAF, int(place[np.argmax(gaps)]), plan)
+    selected: IntArray = joined[order[found]]
     return selected
 
 

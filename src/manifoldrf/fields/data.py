@@ -24,7 +24,7 @@ _NEGLIGIBLE = 1e-7
 _TOLERANCE = 1e-7  # of signatures, over the sum of their series
 _EXACT = ("exact", "frontier")
 _TABLE_BYTES = 2**32  # of all rows; those of blocks are kept without what is negligible
-_BLOCK_BYTES = 2**28  # of exact rows at a time
+_BLOCK_BYTES = 2**28  # of rows at a time
 # Computes signatures, here or elsewhere: a function with the arguments of compute_signatures.
 Compute = Callable[..., Signatures]
 

@@ -126,7 +126,7 @@ class MlpField(AbstractField):
 
     @property
     def is_network(self) -> bool:
-        """True."""
+        """It is one."""
         return True
 
     def values_on(self, device: str, queries: FloatArray, n_jobs: int = 1) -> FloatArray:

@@ -75,10 +75,10 @@ class StepField(AbstractField):
             return self.sparse_values(queries, n_jobs)
         if not len(queries):
             return np.zeros((0, self.n_anchors))
-        cells = _cells_of(self.graph)
-        if cells is None:
+        cells, blocks = _cells_of(self.graph), self._blocks
+        if cells is None or blocks is None:
             return self.rows_of(one_step(self.graph, queries), n_jobs)
-        places, heat, blocks = np.ascontiguousarray(queries), self._heat, self._blocks
+        places, heat = np.ascontiguousarray(queries), self._heat
         visits = visiting_order(places, cells)
         return _over_queries(
             lambda out, span: heat_step_rows(places, visits, cells, heat, blocks, out, span),
@@ -90,11 +90,11 @@ class StepField(AbstractField):
         """The same, CSR: zeros are never stored, and no dense row outlives its query."""
         if not len(queries):
             return sparse.csr_array((0, self.n_anchors))
-        cells = _cells_of(self.graph)
-        if cells is None:
+        cells, blocks = _cells_of(self.graph), self._blocks
+        if cells is None or blocks is None:
             return self._sparse_rows(one_step(self.graph, queries), n_jobs)
         visits = visiting_order(queries, cells)
-        places, heat, blocks = np.ascontiguousarray(queries[visits]), self._heat, self._blocks
+        places, heat = np.ascontiguousarray(queries[visits]), self._heat
         return _assembled(
             lambda span: sparse_heat_step_rows(places, cells, heat, blocks, span), visits, self.n_anchors, n_jobs
         )
@@ -125,8 +125,8 @@ class StepField(AbstractField):
         return bool(self.table.nnz < _DENSE_SHARE * self.table.shape[0] * self.table.shape[1])
 
     @cached_property
-    def _blocks(self) -> Blocks:
-        """The table in blocks of neighbouring columns."""
+    def _blocks(self) -> Blocks | None:
+        """The table in blocks of neighbouring columns, where neighbours are seen together."""
         peaks = np.asarray(self.table.argmax(axis=0)).ravel()  # where each anchor lies, or near it
         order = cKDTree(self.graph.positions[peaks], leafsize=BLOCK).indices.astype(np.int64)
         return make_blocks(self.table, order)
@@ -143,6 +143,10 @@ class StepField(AbstractField):
     def _sparse_rows(self, steps: Any, n_jobs: int) -> Any:
         """Steps times the table, CSR."""
         left, blocks = (steps.indptr, steps.indices, steps.data), self._blocks
+        if blocks is None:
+            product = (steps @ self.table).tocsr()
+            product.sort_indices()
+            return product
         visits = np.arange(steps.shape[0])
         return _assembled(lambda span: sparse_rows(left, blocks, span), visits, self.n_anchors, n_jobs)
 

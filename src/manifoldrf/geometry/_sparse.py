@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -20,6 +20,7 @@ from manifoldrf.geometry._sparse_loops import (
 
 # Below this many products a second thread costs more than it brings.
 _WORTH_A_THREAD = 2**17
+_LARGEST_DEGREE = 10_000
 _TASKS_PER_THREAD = 4  # so that one that is held up does not hold up the others
 
 
@@ -55,9 +56,26 @@ def renumbered(matrix: Any, order: IntArray, n_jobs: int) -> Any:
     return sparse.csr_array((values, columns, ends), shape=matrix.shape)
 
 
-def local_order(matrix: Any) -> IntArray:
-    """An order of the nodes of a symmetric CSR array with neighbours close together: reverse Cuthill-McKee."""
-    return np.asarray(csgraph.reverse_cuthill_mckee(sparse.csr_array(matrix), symmetric_mode=True), np.int64)
+class LocalForm(NamedTuple):
+    """A symmetric CSR array with its nodes in another order."""
+
+    order: IntArray  # (N,), which node stands where
+    place: IntArray  # (N,), where each node stands
+    matrix: Any
+
+
+def local_form(matrix: Any) -> LocalForm | None:
+    """A symmetric CSR array with neighbours close together, by reverse Cuthill-McKee; None for one with hubs.
+
+    That sorts the neighbours of each node by insertion, in time that is quadratic in their number.
+    """
+    if matrix.nnz and int(np.diff(matrix.indptr).max()) > _LARGEST_DEGREE:
+        return None
+    found = csgraph.reverse_cuthill_mckee(sparse.csr_array(matrix), symmetric_mode=True)
+    order = np.asarray(found, dtype=np.int64)
+    place = np.argsort(order)
+    parts = read_only_view(order), read_only_view(place)
+    return LocalForm(*parts, read_only(renumbered(matrix, place, 1)))
 
 
 def _over_rows(work: Callable[[Any, tuple[int, int]], None], matrix: Any, width: int, n_jobs: int) -> None:

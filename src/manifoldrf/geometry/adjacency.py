@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_real, check_vector, reject
-from manifoldrf.geometry._sparse import check_symmetric, read_only, read_only_view
+from manifoldrf.geometry._sparse import LocalForm, check_symmetric, local_form, read_only, read_only_view
 from manifoldrf.geometry.graphs import Graph
 
 __all__ = ["GeneralizedAdjacency"]
@@ -122,6 +122,11 @@ class GeneralizedAdjacency:
             return self.symmetric
         scaled = sparse.diags_array(1 / self.scaling) @ self.symmetric @ sparse.diags_array(self.scaling)
         return read_only(scaled.tocsr())
+
+    @cached_property
+    def _local(self) -> LocalForm | None:
+        """S with its rows in an order in which neighbours are close together in memory."""
+        return local_form(self.symmetric)
 
     @cached_property
     def radius(self) -> float:

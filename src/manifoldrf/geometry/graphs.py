@@ -30,13 +30,13 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry._sparse import (
+    LocalForm,
     check_symmetric,
     components_of,
-    local_order,
+    local_form,
     read_only,
     read_only_view,
     reciprocal,
-    renumbered,
     scaled_both_ends,
 )
 from manifoldrf.geometry.dimension import estimate_dimension
@@ -197,10 +197,9 @@ class Graph:
         return self._with_values(scaled_both_ends(self.affinity, reciprocal(np.sqrt(self.degrees))))
 
     @cached_property
-    def local_operator(self) -> tuple[IntArray, Any]:
-        """An order of the nodes with neighbours close together in memory, and W with its nodes in that order."""
-        order = local_order(self.operator)
-        return order, renumbered(self.operator, np.argsort(order), 1)
+    def _local(self) -> LocalForm | None:
+        """W with its nodes in an order in which neighbours are close together in memory."""
+        return local_form(self.operator)
 
     @cached_property
     def components(self) -> IntArray:

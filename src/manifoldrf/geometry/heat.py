@@ -63,7 +63,7 @@ _TOO_MANY_STEPS = 10_000
 _WIDEST_STEP = 0.01  # s2 over the squared extent of the space: wider steps do not see its shape
 _MOST_STEPS = 72  # beyond it the nodes are far finer than the kernel needs
 # Entries of the affinity matrix: about .8 GB while it is built. Larger clouds get the 200 neighbours that steps
-# between random points need, up to 4 GB for a million of them.
+# between random points need up to 4 GB, which 500,000 of them take; more points get fewer, but 64.
 _MOST_ENTRIES, _NEIGHBORS_NEEDED, _MOST_OF_LARGE = 2e7, 200.0, 1e8
 _REMEDY = "a larger t, more points, or on a mesh parts that share vertices"
 # Rounds of s2 <- s2 t / (time of its step): the time is nearly linear in s2. 5 to 15 were needed on H^2 to H^4 and
@@ -368,7 +368,7 @@ def _sinkhorn(gaussian: Any, mu: FloatArray, n_jobs: int) -> FloatArray:
         "(a) weights that differ by many orders of magnitude, (b) nodes with hardly a neighbour. "
         "Remedy: a larger t.",
         GraphWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
     return scaling
 

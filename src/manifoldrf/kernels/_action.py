@@ -18,7 +18,7 @@ from scipy import fft
 
 from manifoldrf._threads import thread_pool
 from manifoldrf._validation import FloatArray, IntArray, Interval, check_real
-from manifoldrf.geometry._sparse import local_order, renumbered
+from manifoldrf.geometry._sparse import LocalForm
 from manifoldrf.kernels._compiled import chebyshev_step, chebyshev_step_of_four
 
 Function = Callable[[FloatArray], FloatArray]
@@ -94,11 +94,9 @@ def expand_kernel(function: Function, alpha: FloatArray | None, radius: float, t
 
 def apply_expansion(expansion: Expansion, matrix: Any, block: FloatArray, n_jobs: int = 1) -> FloatArray:
     """Return h(M) X for X of shape (N, c), C-contiguous; the bits do not depend on ``n_jobs``."""
-    order = _local_order(expansion, matrix)
-    if order is None:
-        return _apply(expansion, matrix, block, n_jobs)
-    back = np.argsort(order)
-    return _apply(expansion, renumbered(matrix, back, n_jobs), block[order], n_jobs)[back]
+    if isinstance(matrix, LocalForm):
+        return _apply(expansion, matrix.matrix, block[matrix.order], n_jobs)[matrix.place]
+    return _apply(expansion, matrix, block, n_jobs)
 
 
 def _apply(expansion: Expansion, matrix: Any, block: FloatArray, n_jobs: int) -> FloatArray:
@@ -117,16 +115,14 @@ def _apply(expansion: Expansion, matrix: Any, block: FloatArray, n_jobs: int) ->
     return result
 
 
-def _local_order(expansion: Expansion, matrix: Any) -> IntArray | None:
-    """An order of the nodes with neighbours close together; None where it does not pay.
+def worth_local(expansion: Expansion, n_nodes: int) -> bool:
+    """Whether a polynomial of a matrix is quicker with its nodes in an order that keeps neighbours close together.
 
-    Blocks of columns that outgrow the caches are read again and again: with 50,000 vertices of a scan in this order
-    the recurrence takes a third of the time, with 20,000 nodes of heat graphs a half. Whether it is done must not
+    Blocks of columns that outgrow the caches are read again and again: with 50,000 vertices of a scan in such an
+    order the recurrence takes a third of the time, with 20,000 nodes of heat graphs a half. The answer must not
     depend on the number of columns, or bits would.
     """
-    if matrix.shape[0] < _LARGE or expansion.degree < _LONG:
-        return None
-    return local_order(matrix)
+    return n_nodes >= _LARGE and expansion.degree >= _LONG
 
 
 def _recurrence(
@@ -197,11 +193,11 @@ def rows_of_expansion(
     expansion: Expansion, matrix: Any, nodes: IntArray, n_jobs: int, progress: Callable[[str, int, int], None]
 ) -> FloatArray:
     """Rows ``nodes`` of h(M), shape (len(nodes), N); M is symmetric, so they are its columns."""
+    back: Any = slice(None)
+    if isinstance(matrix, LocalForm):
+        back, matrix = matrix.place, matrix.matrix
+        nodes = back[nodes]
     result = np.zeros((len(nodes), matrix.shape[0]))
-    order = _local_order(expansion, matrix)
-    back: Any = slice(None) if order is None else np.argsort(order)
-    if order is not None:
-        matrix, nodes = renumbered(matrix, back, n_jobs), back[nodes]
 
     def run(span: tuple[int, int]) -> int:
         indicators = indicator_columns(matrix.shape[0], nodes[span[0] : span[1]])

@@ -6,9 +6,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from manifoldrf._validation import FloatArray, IntArray, reject
+from manifoldrf.geometry._sparse import LocalForm
 from manifoldrf.geometry.adjacency import GeneralizedAdjacency
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.kernels._action import Expansion, apply_expansion, indicator_columns
+from manifoldrf.kernels._action import Expansion, apply_expansion, indicator_columns, worth_local
 
 AnyGraph: TypeAlias = Graph | GeneralizedAdjacency
 
@@ -17,9 +18,15 @@ AnyGraph: TypeAlias = Graph | GeneralizedAdjacency
 class SpectralForm:
     """A matrix diag(1/scaling) M diag(scaling) with M symmetric and its spectrum in [-radius, radius]."""
 
+    graph: AnyGraph
     matrix: Any
     radius: float
     scaling: FloatArray | None
+
+    @property
+    def local(self) -> LocalForm | None:
+        """M with its nodes in an order in which neighbours are close together in memory; made once for a graph."""
+        return self.graph._local
 
     @property
     def n(self) -> int:
@@ -30,15 +37,21 @@ class SpectralForm:
 def spectral_form(graph: AnyGraph) -> SpectralForm:
     """The form of a graph: W itself, with its spectrum in [-1, 1]."""
     if isinstance(graph, Graph):
-        return SpectralForm(graph.operator, 1.0, None)
-    return SpectralForm(graph.symmetric, graph.radius, graph.scaling)
+        return SpectralForm(graph, graph.operator, 1.0, None)
+    return SpectralForm(graph, graph.symmetric, graph.radius, graph.scaling)
+
+
+def best_matrix(expansion: Expansion, form: SpectralForm) -> Any:
+    """The matrix of a form, or its local form where that pays."""
+    return (form.local if worth_local(expansion, form.n) else None) or form.matrix
 
 
 def entries_of(expansion: Expansion, form: SpectralForm, rows: IntArray, cols: IntArray, n_jobs: int) -> FloatArray:
     """Entries (rows, cols) of h(M) for the matrix of a form; indicators of the fewer nodes are multiplied."""
     swap = len(rows) < len(cols)
     sources, targets = (rows, cols) if swap else (cols, rows)
-    found = apply_expansion(expansion, form.matrix, indicator_columns(form.n, sources), n_jobs)[targets]
+    indicators = indicator_columns(form.n, sources)
+    found = apply_expansion(expansion, best_matrix(expansion, form), indicators, n_jobs)[targets]
     result = found.T if swap else found
     return result if form.scaling is None else result * form.scaling[cols] / form.scaling[rows][:, None]
 

@@ -37,7 +37,14 @@ from manifoldrf.kernels._series import (
     is_nonnegative,
     truncation_of,
 )
-from manifoldrf.kernels._spectra import AnyGraph, SpectralForm, entries_of, per_volume_of, spectral_form
+from manifoldrf.kernels._spectra import (
+    AnyGraph,
+    SpectralForm,
+    best_matrix,
+    entries_of,
+    per_volume_of,
+    spectral_form,
+)
 
 __all__ = ["AbstractKernel"]
 
@@ -204,7 +211,8 @@ class AbstractKernel(FrozenParams, ABC):
         columns = check_columns(X, "X", form.n)
         scaling = 1.0 if form.scaling is None else form.scaling[:, None]
         expansion = kernel.expansion(form.radius, tol)
-        result = apply_expansion(expansion, form.matrix, columns * scaling, check_jobs(n_jobs)) / scaling
+        matrix = best_matrix(expansion, form)
+        result = apply_expansion(expansion, matrix, columns * scaling, check_jobs(n_jobs)) / scaling
         return result[:, 0] if np.ndim(X) == 1 else result
 
     def matrix(

@@ -46,9 +46,11 @@ def choose_exact_teacher(graph: AnyGraph, series: AbstractKernel) -> str:
 
 def row_memory(graph: AnyGraph, series: AbstractKernel) -> float:
     """Bytes that one row of signatures takes, dense or by the nodes it reaches, whichever is less."""
-    nodes = np.arange(0, graph.n_nodes, max(1, graph.n_nodes // _PROBES))[:_PROBES]
+    joined = np.flatnonzero(np.diff(graph.operator.indptr))
+    nodes = (joined if len(joined) else np.arange(graph.n_nodes))[:: max(1, len(joined) // _PROBES)][:_PROBES]
     dense = 8.0 * graph.n_nodes
-    return min(dense, _probe(graph, series, nodes, 1, np.inf, most=dense)[1])
+    # Isolated nodes reach nothing; a row has at least one entry to reckon with.
+    return max(12.0, min(dense, _probe(graph, series, nodes, 1, np.inf, most=dense)[1]))
 
 
 def choose_teacher(graph: AnyGraph, series: AbstractKernel, nodes: IntArray, most: float | None = None) -> Choice:

@@ -15,9 +15,10 @@ from scipy import sparse
 
 from manifoldrf._threads import thread_pool
 from manifoldrf._validation import FloatArray, IntArray, reject
+from manifoldrf.geometry._sparse import LocalForm
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels._action import TOLERANCES, Expansion, rows_of_expansion
-from manifoldrf.kernels._spectra import AnyGraph, spectral_form
+from manifoldrf.kernels._spectra import AnyGraph, best_matrix, spectral_form
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.signatures._laws import SurvivalLaw
 from manifoldrf.signatures.counts import CountLaw, build_count_table, propagate_counts
@@ -76,7 +77,7 @@ def run_here(n_jobs: int, progress: Progress) -> Runner:
 
 def exact_worker(expansion: Expansion, graph: AnyGraph) -> Worker:
     """Dense rows of a polynomial of the symmetric matrix behind a graph; a part is an array (len(nodes), N)."""
-    matrix = spectral_form(graph).matrix
+    matrix = best_matrix(expansion, spectral_form(graph))
     return lambda nodes, n_jobs, progress: rows_of_expansion(expansion, matrix, nodes, n_jobs, progress)
 
 
@@ -93,7 +94,8 @@ def own_worker(teacher: Callable[..., Any], series: AbstractKernel, graph: AnyGr
 def stacked(parts: list[Any]) -> Any:
     """Rows of all parts, float64, dense or CSR; the list is emptied, so that only one part is held twice."""
     if any(sparse.issparse(part) for part in parts):
-        return sparse.csr_array(parts[0] if len(parts) == 1 else sparse.vstack(parts))
+        joined = parts[0] if len(parts) == 1 else sparse.vstack(parts)
+        return sparse.csr_array(joined, dtype=np.float64, copy=len(parts) == 1)  # a teacher may keep what it gave
     arrays = [np.asarray(part, dtype=np.float64) for part in parts]
     if len(arrays) == 1:
         return arrays[0]
@@ -150,29 +152,31 @@ def frontier_engine(graph: AnyGraph, coefficients: FloatArray, tol: float, *, ke
     # A length drops about a hundred entries at the rim, of norm ten thresholds together; what all lengths drop
     # shall stay below half the tolerance. The chunk carries a rigorous bound.
     threshold = tol / (20 * len(coefficients)) * min(spectral_form(graph).radius, 1.0) ** (len(coefficients) - 1)
-    order, place, operator = _local(graph, len(coefficients) if keep_lengths else 1)
+    local = _local(graph, len(coefficients) if keep_lengths else 1)
+    operator = graph.operator if local is None else local.matrix
     parts = operator.indptr, operator.indices, operator.data
     stride = _stride(graph, keep_lengths=keep_lengths)
 
     def run(starts: IntArray) -> Chunk:
-        found = push_frontier(*parts, coefficients, place[starts], threshold, stride)
+        found = push_frontier(
+            *parts, coefficients, starts if local is None else local.place[starts], threshold, stride
+        )
         n_starts, slots, values, bounds, touched, n_pushes = found
-        rename_slots(n_starts, slots, values, order)
+        if local is not None:
+            rename_slots(n_starts, slots, values, local.order)
         return Chunk(n_starts, slots, values, int(n_pushes), None, float(bounds.max()), int(touched.max()))
 
     return run
 
 
-def _local(graph: AnyGraph, n_lengths: int) -> tuple[IntArray, IntArray, Any]:
-    """Which node stands where, where each node stands, and the operator in that order: another for large graphs.
+def _local(graph: AnyGraph, n_lengths: int) -> LocalForm | None:
+    """The operator of a large graph with its nodes in a local order; None for others.
 
     A frontier of some thousand nodes spread over the memory of a million takes 1.7 times as long.
     """
     if not isinstance(graph, Graph) or graph.n_nodes < _LARGE or graph.n_nodes * n_lengths >= 2**31:
-        same = np.arange(graph.n_nodes)
-        return same, same, graph.operator
-    order, operator = graph.local_operator
-    return order, np.argsort(order), operator
+        return None
+    return spectral_form(graph).local
 
 
 def run_chunks(engine: Engine, n_nodes: int, nodes: IntArray, n_jobs: int, progress: Progress) -> list[Chunk]:
