@@ -173,7 +173,7 @@ def held_by(client):
 
 
 def wait_until(claim):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while not claim():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -187,7 +187,7 @@ def test_the_graph_is_sent_once_and_taken_back(client, scattered):
         cluster.signatures(graph, kernel, teacher="frontier")
     assert len(scattered) == 1
     assert scattered[0].points is None
-    assert held_by(client) == 1
+    wait_until(lambda: held_by(client) == 1)
     cluster.signatures(GRAPH, KERNEL, range(20))
     assert len(scattered) == 2
     cluster.signatures(graph, KERNEL, range(20))
@@ -216,18 +216,24 @@ def test_tasks_do_not_carry_the_graph(client, monkeypatch):
     assert max(sizes) < 10_000 < len(pickle.dumps(GRAPH.affinity)) / 5
 
 
-def test_no_more_than_a_window_is_under_way(client, monkeypatch):
-    most = []
+@pytest.fixture
+def under_way(monkeypatch):
+    """How many tasks are under way after each that is given."""
+    found = []
     submit = _flow.Flow._submit
 
     def counted(self, task):
         submit(self, task)
-        most.append(len(self._pending))
+        found.append(len(self._pending))
 
     monkeypatch.setattr(_flow.Flow, "_submit", counted)
+    return found
+
+
+def test_no_more_than_a_window_is_under_way(client, under_way):
     Cluster(client, batch=10).signatures(GRAPH, KERNEL, teacher="frontier")
-    assert len(most) == 60
-    assert max(most) == 4  # two for each of two threads
+    assert len(under_way) == 60
+    assert max(under_way) == 4  # two for each of two threads
 
 
 @pytest.mark.parametrize("megabytes", [64, 0.2])
@@ -320,31 +326,138 @@ def test_tasks_that_are_lost_again_and_again_end_with_a_reason(client, monkeypat
     assert len(n_submitted) == 5
 
 
-def test_a_scheduler_that_goes_away_is_named(client, monkeypatch):
-    seen = []
+def killed_task(*given, **options):
+    """As a task looks whose workers died four times, which Dask allows it three times."""
+    raise distributed.KilledWorker("a-task", distributed.scheduler.WorkerState, 3)
 
-    def gone(_):
+
+def test_tasks_that_kill_their_workers_end_at_once(client, monkeypatch, scattered, under_way):
+    """Dask has given them to several workers by then: neither they nor the graph are sent again."""
+    monkeypatch.setattr(distributed.Future, "result", killed_task)
+    with pytest.raises(ConnectionError, match=r"^A task was lost 4 times, each time with its worker"):
+        Cluster(client, batch=200).signatures(GRAPH, KERNEL)
+    assert len(under_way) == 3
+    assert len(scattered) == 1
+
+
+def test_a_result_that_does_not_arrive_costs_no_second_graph(client, monkeypatch, scattered):
+    result = distributed.Future.result
+    n_asked = []
+
+    def interrupted(self, *given):
+        n_asked.append(1)
+        if len(n_asked) == 1:
+            raise distributed.comm.CommClosedError
+        return result(self, *given)
+
+    monkeypatch.setattr(distributed.Future, "result", interrupted)
+    there = Cluster(client, batch=200).signatures(GRAPH, KERNEL)
+    assert_same(there, compute_signatures(GRAPH, KERNEL))
+    assert len(n_asked) == 4
+    assert len(scattered) == 1
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_the_worker_that_gets_the_graph_may_be_killed(lonely, monkeypatch, moment):
+    """While it is sent, or as soon as it is there; the one in its place gets it then."""
+    lonely.wait_for_workers(1, 30)
+    scatter = lonely.scatter
+    processes = lonely.run(os.getpid)
+
+    def kill(when):
+        if when == moment and processes:
+            os.kill(processes.popitem()[1], signal.SIGKILL)
+
+    def deadly(*given, **options):
+        kill("before")
+        found = scatter(*given, **options)
+        kill("after")
+        return found
+
+    monkeypatch.setattr(lonely, "scatter", deadly)
+    assert_same(Cluster(lonely).signatures(GRAPH, KERNEL, seed=1), compute_signatures(GRAPH, KERNEL, seed=1))
+    assert not processes
+
+
+@pytest.mark.parametrize("error", [distributed.comm.CommClosedError, KeyError])
+def test_graphs_that_no_worker_survives_end_with_a_reason(client, monkeypatch, error):
+    """The scheduler loses the connection to a worker, or no longer knows its address."""
+    n_sent = []
+
+    def dies(*given, broadcast=False, **options):
+        assert not broadcast  # one would wait for the dead for ever
+        n_sent.append(1)
+        raise error("tcp://127.0.0.1:1")
+
+    monkeypatch.setattr(client, "scatter", dies)
+    monkeypatch.setattr(_flow, "_PAUSE", 0)
+    with pytest.raises(ConnectionError, match=r"^What the tasks read was lost 5 times.*too little memory"):
+        Cluster(client).signatures(GRAPH, KERNEL)
+    assert len(n_sent) == 5
+
+
+NO_SCHEDULER = r"^The connection to the scheduler of the cluster was lost\.$"
+
+
+@pytest.mark.parametrize("error", [distributed.comm.CommClosedError, OSError])
+def test_a_scheduler_that_goes_away_is_named(client, monkeypatch, error):
+    """Also where what is dropped cannot be told to it."""
+    seen = []
+    ask = client.nthreads
+
+    def gone():
         seen.append(1)
         if len(seen) > 3:
-            raise distributed.comm.CommClosedError
-        return 2
+            raise error
+        return ask()
 
-    monkeypatch.setattr(_flow, "n_threads", gone)
-    with pytest.raises(ConnectionError, match=r"^The connection to the scheduler of the cluster was lost\.$"):
+    def closed(*given, **options):
+        raise distributed.client.ClosedClientError
+
+    monkeypatch.setattr(client, "nthreads", gone)
+    monkeypatch.setattr(client, "cancel", closed)
+    with pytest.raises(ConnectionError, match=NO_SCHEDULER):
         Cluster(client, batch=20).signatures(GRAPH, KERNEL, teacher="frontier")
+    assert len(seen) == 4
 
 
-def test_errors_of_a_task_reach_the_caller_at_once(client):
+SERVED = """
+import asyncio, distributed
+
+async def serve():
+    async with distributed.Scheduler(host="127.0.0.1", port=0, dashboard=False) as scheduler:
+        async with distributed.Worker(scheduler.address, nthreads=1):
+            print(scheduler.address, flush=True)
+            await asyncio.sleep(120)
+
+asyncio.run(serve())
+"""
+
+
+def test_a_scheduler_that_is_killed_is_named():
+    """A process of its own, as on a cluster."""
+    served = [sys.executable, "-c", SERVED]
+    with subprocess.Popen(served, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            address = process.stdout.readline().strip()
+            with distributed.Client(address, timeout=2, set_as_default=False) as found:
+                cluster = Cluster(found, batch=10)
+                with pytest.raises(ConnectionError, match=NO_SCHEDULER):
+                    cluster.signatures(GRAPH, KERNEL, teacher="frontier", progress=lambda *told: process.kill())
+        finally:
+            process.kill()
+
+
+def test_errors_of_a_task_reach_the_caller_at_once(client, under_way):
     def fails(graph, series, nodes):
         if 0 in nodes:
             raise ZeroDivisionError("by a task")
         time.sleep(0.3)
         return graph.operator[nodes]
 
-    start = time.monotonic()
     with pytest.raises(ZeroDivisionError, match="by a task"):
         Cluster(client, batch=10).signatures(GRAPH, KERNEL, teacher=fails)
-    assert time.monotonic() - start < 6  # all of them would take nine seconds
+    assert len(under_way) < 60  # the others were never given
     wait_until(lambda: not any(client.processing().values()))
     assert_same_arrays(
         Cluster(client).signatures(GRAPH, KERNEL, [3]).rows, compute_signatures(GRAPH, KERNEL, [3]).rows
@@ -573,6 +686,11 @@ def test_wrong_arguments_are_named(client, fitted, tmp_path):
     np.save(tmp_path / "a.npy", NEW)
     with pytest.raises(ValueError, match="`files` must be files with different names"):
         cluster.transform_files(fitted, [tmp_path / "a.npy"], tmp_path)
+    np.savetxt(tmp_path / "c.csv", NEW, delimiter=",")
+    np.savez(tmp_path / "c.npz", points=NEW)
+    for name in ("c.csv", "c.npz"):
+        with pytest.raises(ValueError, match=f"`files` must be npy files. Got '{name}'"):
+            cluster.transform_files(fitted, [tmp_path / name], tmp_path / "out")
     np.save(tmp_path / "b.npy", NEW[:, :2])
     with pytest.raises(ValueError, match="`files` must be arrays of 3 columns"):
         cluster.transform_files(fitted, [tmp_path / "b.npy"], tmp_path / "out")

@@ -275,6 +275,15 @@ def test_chunks_change_no_bit(any_field, monkeypatch, sparse_output):
     np.testing.assert_array_equal(dense(model.transform(NEW[:5])), whole[:5])
 
 
+def test_sparse_features_store_no_zeros():
+    """Fitted weights of some anchors are zero, and so are features far from the space."""
+    model = ManifoldRandomFeatures(HeatKernel(0.05), n_features=300, sparse_output=True, random_state=0).fit(NODES)
+    assert (model.weights_ == 0).any()
+    with pytest.warns(FarQueryWarning):
+        rows = model.transform(np.concatenate([NEW, [[9.0, 0.0, 0.0]]]))
+    assert rows.data.all()
+
+
 @pytest.mark.parametrize("sparse_output", [False, True])
 def test_blocks_of_a_file_have_the_bits_of_the_whole(any_field, tmp_path, sparse_output):
     model = copy.deepcopy(any_field).set_params(sparse_output=sparse_output)

@@ -36,6 +36,7 @@ from manifoldrf import (
     mesh_graph,
     thin,
 )
+from manifoldrf.geometry import heat
 
 SPHERE = Sphere()
 NEW_POINTS = SPHERE.sample(300, seed=99)
@@ -214,6 +215,13 @@ def test_one_outlier_changes_nothing_for_the_others():
     with pytest.warns(GraphWarning, match=r"^Graph of 4001 nodes: 1 nodes are isolated"):
         graph = heat_graph(points, 0.02)
     assert graph.n_steps == heat_graph(points[:-1], 0.02).n_steps
+
+
+def test_a_scaling_that_does_not_settle_is_told_at_the_users_line(monkeypatch):
+    monkeypatch.setattr(heat, "_SINKHORN_ROUNDS", 1)
+    with pytest.warns(GraphWarning, match="Sinkhorn scaling stopped after 1 rounds") as caught:
+        heat_graph(SPHERE.grid(300), 0.2)
+    assert caught[0].filename == __file__
 
 
 def test_nodes_too_far_apart_for_any_step_are_all_isolated():

@@ -2,11 +2,12 @@
 
 import contextlib
 import dataclasses
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from manifoldrf._optional import require
 from manifoldrf.distributed._tasks import Held, size_of
@@ -17,14 +18,42 @@ from manifoldrf.signatures._engines import Progress
 _ARRIVAL = 60  # seconds until a worker must have come: one that is started again takes a few
 # Tasks for each thread that are sent at once: while one is computed the next waits beside it.
 _AHEAD = 2
-_MOST_LOSSES = 5  # of the same task, each with its worker: the fault is probably its own
+_MOST_LOSSES = 5  # of the same task or data, each with its worker: the fault is probably its own
+_PAUSE = 0.5  # seconds, for the scheduler to learn of a worker that died while something was sent to it
 
 _NO_SCHEDULER = "The connection to the scheduler of the cluster was lost."
 
 
 def n_threads(client: Any) -> int:
     """Threads of all workers that are there now, at least 1."""
-    return max(1, sum(map(int, client.nthreads().values())))
+    with _reaching(client):
+        return max(1, sum(map(int, client.nthreads().values())))
+
+
+@contextlib.contextmanager
+def _reaching(client: Any) -> Iterator[None]:
+    """A call to the scheduler; the many errors of one that is gone become one."""
+    _check_running(client)  # a call without a connection would wait half a minute for it
+    try:
+        yield
+    except OSError as error:
+        raise ConnectionError(_NO_SCHEDULER) from error
+    except Exception as error:
+        _check_running(client, error)
+        raise
+
+
+def _check_running(client: Any, error: BaseException | None = None) -> None:
+    if client.status != "running":
+        raise ConnectionError(_NO_SCHEDULER) from error
+
+
+def _give_up(what: str, n_losses: int, error: BaseException) -> NoReturn:
+    raise ConnectionError(
+        f"{what} was lost {n_losses} times, each time with its worker. Causes: (a) workers with too little memory "
+        "for the graph and a batch, (b) machines that go away. Remedies: a smaller `batch`, fewer threads for each "
+        "worker, more memory."
+    ) from error
 
 
 class Sent:
@@ -43,13 +72,22 @@ class Sent:
 
     def _scatter(self) -> Any:
         held = Held(self._value, size_of(self._value))
-        try:
-            self._client.wait_for_workers(1, _ARRIVAL)
-            # To all workers: those that are left when one dies still have it.
-            return self._client.scatter(held, hash=False, broadcast=True, timeout=_ARRIVAL)
-        except TimeoutError as error:
-            where = self._client.scheduler.address
-            raise ConnectionError(f"No worker came to the scheduler at {where} in {_ARRIVAL} seconds.") from error
+        n_losses = 0
+        while True:
+            try:
+                self._client.wait_for_workers(1, _ARRIVAL)
+                # To one, from which others take it: a broadcast would never end if a worker died meanwhile.
+                return self._client.scatter(held, hash=False, timeout=_ARRIVAL)
+            except TimeoutError as error:
+                where = self._client.scheduler.address
+                text = f"No worker came to the scheduler at {where} in {_ARRIVAL} seconds."
+                raise ConnectionError(text) from error
+            except (OSError, KeyError) as error:  # its worker died: connection closed, or its address not known
+                _check_running(self._client, error)
+                n_losses += 1
+                if n_losses >= _MOST_LOSSES:
+                    _give_up("What the tasks read", n_losses, error)
+            time.sleep(_PAUSE)
 
 
 class Kept:
@@ -146,7 +184,7 @@ class Flow:
         self._ready: dict[int, Any] = {}
         self._completed = distributed.as_completed(loop=client.loop)
         self._closed = distributed.comm.CommClosedError
-        self._losses = (CancelledError, distributed.KilledWorker, self._closed)
+        self._killed = distributed.KilledWorker
 
     def results(self, items: Iterable[Any]) -> Iterator[Any]:
         """Results in the order of the items; an error of a task, or Ctrl-C, drops what has not been done."""
@@ -178,7 +216,8 @@ class Flow:
             self._submit(_Task(number, item, self._shared.future()))
 
     def _submit(self, task: _Task) -> None:
-        future = self._client.submit(self._function, task.shared, task.item, pure=False)
+        with _reaching(self._client):
+            future = self._client.submit(self._function, task.shared, task.item, pure=False)
         self._pending[future] = task
         self._completed.add(future)
 
@@ -188,7 +227,9 @@ class Flow:
         task = self._pending.pop(future)
         try:
             result = future.result()
-        except self._losses as error:
+        except self._killed as error:  # after several deaths: Dask has given it to others by itself
+            _give_up("A task", error.allowed_failures + 1, error)
+        except (CancelledError, self._closed) as error:
             self._again(task, error)
             return
         future.release()
@@ -197,20 +238,18 @@ class Flow:
 
     def _again(self, task: _Task, error: BaseException) -> None:
         """Give a task that was lost with its worker, or with what it reads, to another."""
-        if self._client.status != "running":
-            raise ConnectionError(_NO_SCHEDULER) from error
-        if task.n_losses + 1 >= _MOST_LOSSES:
-            raise ConnectionError(
-                f"A task was lost {_MOST_LOSSES} times, each time with its worker. Causes: (a) workers with too "
-                "little memory for the graph and a batch, (b) machines that go away. Remedies: a smaller `batch`, "
-                "fewer threads for each worker, more memory."
-            ) from error
-        shared = self._shared.future(lost=task.shared)
-        self._submit(dataclasses.replace(task, shared=shared, n_losses=task.n_losses + 1))
+        _check_running(self._client, error)
+        n_losses = task.n_losses + 1
+        if n_losses >= _MOST_LOSSES:
+            _give_up("A task", n_losses, error)
+        # Cancelled is what reads data that is gone. Where only the connection failed they are still there.
+        lost = task.shared if isinstance(error, CancelledError) else None
+        self._submit(dataclasses.replace(task, shared=self._shared.future(lost), n_losses=n_losses))
 
     def _drop(self) -> None:
         pending, self._pending = list(self._pending), {}
         self._ready.clear()
         if pending:
-            with contextlib.suppress(OSError, TimeoutError, RuntimeError):  # of a connection that is gone
+            # Whatever the error of a connection that is gone, it must not hide the one that led here.
+            with contextlib.suppress(Exception):
                 self._client.cancel(pending, force=True)

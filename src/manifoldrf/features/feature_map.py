@@ -130,6 +130,8 @@ class FeatureMap:
             values.data *= np.repeat(row_factors, np.diff(values.indptr))
             if self._capped:
                 np.minimum(values.data, self.bound[values.indices], out=values.data)
+            if not (columns.all() and row_factors.all()):  # anchors without weight, points far away
+                values.eliminate_zeros()
             return values
         values *= columns
         if not (row_factors == 1).all():
