@@ -46,6 +46,12 @@ def best_matrix(expansion: Expansion, form: SpectralForm) -> Any:
     return (form.local if worth_local(expansion, form.n) else None) or form.matrix
 
 
+def action_of(expansion: Expansion, form: SpectralForm, columns: FloatArray, n_jobs: int) -> FloatArray:
+    """h of the matrix behind a form times columns (N, c)."""
+    scaling = 1.0 if form.scaling is None else form.scaling[:, None]
+    return apply_expansion(expansion, best_matrix(expansion, form), columns * scaling, n_jobs) / scaling
+
+
 def entries_of(expansion: Expansion, form: SpectralForm, rows: IntArray, cols: IntArray, n_jobs: int) -> FloatArray:
     """Entries (rows, cols) of h(M) for the matrix of a form; indicators of the fewer nodes are multiplied."""
     swap = len(rows) < len(cols)

@@ -28,7 +28,7 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry.adjacency import as_adjacency
-from manifoldrf.kernels._action import TOLERANCES, Expansion, apply_expansion, expand_kernel
+from manifoldrf.kernels._action import TOLERANCES, Expansion, expand_kernel
 from manifoldrf.kernels._params import FrozenParams
 from manifoldrf.kernels._roots import ASYMMETRIC, decimals, series_root
 from manifoldrf.kernels._series import (
@@ -37,14 +37,7 @@ from manifoldrf.kernels._series import (
     is_nonnegative,
     truncation_of,
 )
-from manifoldrf.kernels._spectra import (
-    AnyGraph,
-    SpectralForm,
-    best_matrix,
-    entries_of,
-    per_volume_of,
-    spectral_form,
-)
+from manifoldrf.kernels._spectra import AnyGraph, SpectralForm, action_of, entries_of, per_volume_of, spectral_form
 
 __all__ = ["AbstractKernel"]
 
@@ -209,10 +202,7 @@ class AbstractKernel(FrozenParams, ABC):
         """
         kernel, form = self._on(graph)
         columns = check_columns(X, "X", form.n)
-        scaling = 1.0 if form.scaling is None else form.scaling[:, None]
-        expansion = kernel.expansion(form.radius, tol)
-        matrix = best_matrix(expansion, form)
-        result = apply_expansion(expansion, matrix, columns * scaling, check_jobs(n_jobs)) / scaling
+        result = action_of(kernel.expansion(form.radius, tol), form, columns, check_jobs(n_jobs))
         return result[:, 0] if np.ndim(X) == 1 else result
 
     def matrix(
