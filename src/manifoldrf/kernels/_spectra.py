@@ -47,7 +47,7 @@ def best_matrix(expansion: Expansion, form: SpectralForm) -> Any:
 
 
 def action_of(expansion: Expansion, form: SpectralForm, columns: FloatArray, n_jobs: int) -> FloatArray:
-    """h of the matrix behind a form times columns (N, c)."""
+    """The function h of the matrix behind a form, times columns (N, c)."""
     scaling = 1.0 if form.scaling is None else form.scaling[:, None]
     return apply_expansion(expansion, best_matrix(expansion, form), columns * scaling, n_jobs) / scaling
 
