@@ -310,7 +310,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         points, dtype = self._check_queries(X)
         return self._reader(self._check_side(side), as_sparse=self.sparse_output).features(points, dtype)
 
-    def transform_blocks(self, X: Any, side: str | None = None, *, n_rows: int | None = None) -> Iterator[Any]:
+    def transform_blocks(self, X: Any, *, side: str | None = None, n_rows: int | None = None) -> Iterator[Any]:
         """Features of more points than memory holds, a block at a time.
 
         Parameters
