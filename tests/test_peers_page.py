@@ -41,7 +41,7 @@ def test_a_peer_is_compared_with_the_quickest_of_ours_that_is_as_accurate(peers)
     rows = [row("manifoldrf rough", 1.0, 0.1), row("manifoldrf", 2.0, 0.01), row("manifoldrf fine", 9.0, 1e-6)]
     peer = row("other", 6.0, 0.02)
     verdict = peers("comparison").verdict_of(peer, [*rows, peer])
-    assert (verdict["rival"], verdict["time"], verdict["missed"]) == ("manifoldrf", 3.0, [])
+    assert (verdict["rival"]["method"], verdict["time"], verdict["missed"]) == ("manifoldrf", 3.0, [])
     assert verdict["error"] == pytest.approx(2.0)
 
 
@@ -69,7 +69,8 @@ def test_preparation_counts_except_for_attention(peers):
 def test_a_miss_without_a_stated_reason_stays_open(peers):
     rows = [row("manifoldrf", 2.0, 0.01), row("unheard of", 1.0, 0.01)]
     (target,) = peers("comparison").targets(rows)
-    assert (target["ok"], target["reason"]) == (False, None)
+    assert (target["ok"], target["reason"], target["ahead"]) == (False, None, True)
+    assert target["what"].endswith("ours slower: time over ours")
 
 
 @pytest.mark.parametrize(("seconds", "ok"), [(19.0, False), (21.0, True)])
@@ -77,6 +78,7 @@ def test_geometric_kernels_is_to_take_twenty_times_as_long(peers, seconds, ok):
     rows = [row("manifoldrf", 1.0, 0.01), row("GeometricKernels, 1000 eigenpairs", seconds, 0.01)]
     (target,) = peers("comparison").targets(rows)
     assert target["ok"] is ok
+    assert target["ahead"] is False
 
 
 def test_walks_that_took_longer_do_not_count_as_equal_time(peers):
@@ -106,7 +108,7 @@ def test_a_peer_more_accurate_than_our_default_is_listed_though_a_tuned_row_is_a
         row("other", 2.0, 0.2, job="new points"),
     ]
     (target,) = peers("comparison").targets(rows)
-    assert target["what"].endswith("error over ours, all by default")
+    assert target["what"].endswith("ours less accurate by default: error over ours")
     assert (target["seen"], target["ok"], target["reason"]) == (0.5, False, None)
 
 
@@ -126,13 +128,32 @@ def test_calls_until_preparation_has_paid(peers, seconds, calls):
 
 
 def test_a_reason_is_said_once_above_its_rows(peers):
-    missed = [
-        {"what": what, "seen": 0.5, "limit": 1.0, "ok": False, "reason": "It is so."} for what in ("here", "there")
-    ]
-    text = peers("page").missed_part(missed)
+    miss = {"seen": 0.5, "limit": 1.0, "ok": False, "reason": "It is so.", "ahead": True}
+    missed = [miss | {"what": what, "peer": row("other", 1.0, 0.2)} for what in ("here", "there")]
+    text = peers("page").missed_part(missed, "None.")
     assert text.count("It is so.") == 1
-    assert "| here | 0.5 | 1 |" in text
-    assert "| there | 0.5 | 1 |" in text
+    assert "| here | 0.5 | 1 | 0.2 |" in text
+    assert "| there | 0.5 | 1 | 0.2 |" in text
+    assert peers("page").missed_part([], "None.") == "None.\n"
+
+
+def test_a_missed_target_says_how_much_quicker_ours_is_still(peers):
+    rows = [row("manifoldrf", 1.0, 0.01), row("GeometricKernels, 200 eigenpairs", 7.0, 0.05)]
+    text = peers("page").missed_part(peers("comparison").targets(rows), "None.")
+    assert "Its error is 0.05 (a case). Ours is 7 times as quick still." in text
+
+
+def test_eigenpairs_catch_up_after_their_preparation_over_the_gain(peers):
+    """30 s more of preparation at a gain of 0.25 s each takes 120 evaluations; without a gain never."""
+    peer = row("other", 0.25, 0.1, preparation=31.0)
+    break_even = peers("comparison").break_even
+    assert break_even(peer, row("manifoldrf", 0.5, 0.1, preparation=1.0)) == 120
+    assert break_even(peer, row("manifoldrf", 0.25, 0.1, preparation=1.0)) == float("inf")
+
+
+def test_a_note_that_the_text_explains_is_in_no_row(peers):
+    text = peers("page").page_text(peers("record").load())
+    assert not any(note in text for note in peers("page").EXPLAINED)
 
 
 def test_a_write_that_fails_leaves_the_record_as_it_was(peers, monkeypatch, tmp_path):

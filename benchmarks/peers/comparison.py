@@ -48,7 +48,7 @@ def verdict_of(peer: Plain, rows: list[Plain]) -> Plain:
     ratio = seconds_of(peer) / seconds_of(own)
     return {
         "peer": peer,
-        "rival": own["method"],
+        "rival": own,
         "time": ratio,
         "error": quotient(peer, own),
         "missed": [SLOWER] * (ratio < 1) + [WORSE] * (not is_as_accurate(own, peer)),
@@ -74,9 +74,15 @@ def calls_to_pay(own: Plain, rows: list[Plain]) -> float | None:
     """Calls after which our preparation has paid against fused softmax: infinite if never, None without it."""
     for peer in rows:
         if peer["method"] == FUSED and (peer["job"], peer["case"]) == (own["job"], own["case"]):
-            gain = peer["evaluation"] - own["evaluation"]
-            return math.ceil(own["preparation"] / gain) if gain > 0 else math.inf
+            return break_even(own, peer)
     return None
+
+
+def break_even(prepared: Plain, other: Plain) -> float:
+    """Evaluations after which a method with more preparation is the quicker one in all; infinite if never."""
+    gain = other["evaluation"] - prepared["evaluation"]
+    more = prepared["preparation"] - other["preparation"]
+    return max(math.ceil(more / gain), 1) if gain > 0 else math.inf
 
 
 def targets(rows: list[Plain]) -> list[Plain]:
@@ -87,14 +93,14 @@ def targets(rows: list[Plain]) -> list[Plain]:
 def targets_of(verdict: Plain, rows: list[Plain]) -> Iterator[Plain]:
     """The targets that one peer bears on."""
     peer, missed, default = verdict["peer"], verdict["missed"], verdict["default"]
-    said = f" ({' and '.join(missed)})" if missed else ""
+    said = f"ours {' and '.join(missed)}: " if missed else ""
     if peer["method"].startswith("GeometricKernels"):
         kinds = missed + [BELOW_TARGET] * (verdict["time"] < FASTER)
-        yield target(peer, f"time over ours{said}", verdict["time"], FASTER, kinds)
+        yield target(peer, f"{said}time over ours", verdict["time"], FASTER, kinds)
     elif missed:
-        yield target(peer, f"time over ours{said}", verdict["time"], 1.0, missed)
+        yield target(peer, f"{said}time over ours", verdict["time"], 1.0, missed)
     if default is not None and default["worse"]:
-        yield target(peer, "error over ours, all by default", default["error"], 1.0, [DEFAULT_WORSE])
+        yield target(peer, f"ours {DEFAULT_WORSE}: error over ours", default["error"], 1.0, [DEFAULT_WORSE])
     if peer["method"].startswith("fast-graph-gp"):
         seen = closest_in_time(peer, rows)
         yield target(peer, "error over ours in the same time", seen, CLOSER, [BELOW_TARGET] * (seen < CLOSER))
@@ -114,7 +120,10 @@ def closest_in_time(peer: Plain, rows: list[Plain]) -> float:
 
 
 def target(peer: Plain, what: str, seen: float, limit: float, kinds: list[str]) -> Plain:
-    """A target as a dictionary, reached if no kind of miss is named."""
+    """A target as a dictionary, reached if no kind of miss is named; a peer is ahead by all kinds but one."""
     reason = reason_of(peer["job"], peer["case"], peer["method"], kinds)
     name = f"{peer['job']}, {peer['case']}: {peer['method']}, {what}"
-    return {"what": name, "seen": seen, "limit": limit, "ok": not kinds, "reason": reason}
+    ahead = any(kind != BELOW_TARGET for kind in kinds)
+    return {
+        "what": name, "seen": seen, "limit": limit, "ok": not kinds, "reason": reason, "ahead": ahead, "peer": peer
+    }  # fmt: skip

@@ -13,8 +13,8 @@ REASONS: tuple[tuple[str, str, str, str, str], ...] = (
         "",
         "GeometricKernels, 200 ",
         BELOW_TARGET,
-        "200 eigenpairs, a fifth of its default, are found quickly: enough for the wider kernel, and too few "
-        "for the narrower one, where its error is large.",
+        "200 eigenpairs, a fifth of its default, are found quickly. They are too few for the narrower kernel. "
+        "For the wider one its error is hardly less with more of them.",
     ),
     (
         "new points",
