@@ -357,7 +357,7 @@ def test_a_result_that_does_not_arrive_costs_no_second_graph(client, monkeypatch
     assert len(scattered) == 1
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("moment", [pytest.param("before", marks=pytest.mark.slow), "after"])
 def test_the_worker_that_gets_the_graph_may_be_killed(lonely, monkeypatch, moment):
     """While it is sent, or as soon as it is there; the one in its place gets it then."""
     lonely.wait_for_workers(1, 30)
@@ -434,6 +434,7 @@ asyncio.run(serve())
 """
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_is_killed_is_named():
     """A process of its own, as on a cluster."""
     served = [sys.executable, "-c", SERVED]
@@ -505,7 +506,7 @@ def test_features_of_graphs_fit_as_ever(client):
     assert_same_arrays(sparse.csr_array(there), here)
 
 
-@pytest.mark.parametrize("rows", [7, 64, 230])
+@pytest.mark.parametrize("rows", [7, 64, pytest.param(230, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("field", ["step", "interpolated", "local"])
 def test_blocks_of_arrays_have_the_bits_of_the_whole(client, field, rows):
     features = ManifoldRandomFeatures(HeatKernel(0.3), n_features=60, field=field, random_state=0).fit(POINTS)

@@ -115,7 +115,7 @@ def test_starts_can_be_held_out():
 
 
 @pytest.mark.parametrize(("starts", "anchors"), [(EVERYTHING, OTHERS), (OTHERS, EVERYTHING)], ids=["back", "forth"])
-@pytest.mark.parametrize("teacher", ["exact", "frontier", "counts", "walks"])
+@pytest.mark.parametrize("teacher", ["exact", "frontier", "counts", pytest.param("walks", marks=pytest.mark.slow)])
 def test_rows_made_a_few_at_a_time_are_the_same(monkeypatch, starts, anchors, teacher):
     whole = series_values(setting(), KERNEL.root(), starts, anchors, Teaching(teacher, seed=0))
     monkeypatch.setattr(data, "_BLOCK_BYTES", 4 * 8 * GRAPH.n_nodes)  # four rows
