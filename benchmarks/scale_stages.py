@@ -24,7 +24,7 @@ TIME_OF_A_NODE = 200.0  # heat time times number of nodes: anchors are then .8 w
 NODES_OF_AN_ANCHOR = 10
 # Steps are chosen by how even the points seem, 8 or 10; here they are fixed, since two more cost as much as twice
 # the nodes. Larger graphs have more and narrower ones, so that they fit into memory.
-N_STEPS, ALL_NEIGHBORS = 8, 400_000
+N_STEPS, ALL_NEIGHBORS = 10, 400_000
 
 
 def peak():
