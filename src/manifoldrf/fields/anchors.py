@@ -29,6 +29,9 @@ _EXACT = 10_000
 # points of the sphere all of these cost the same.
 _SHRINK = 0.95
 _LEAF = 32  # points per leaf of the search pyramid; 16 to 64 cost the same within 10 %
+# Sweeps in space look at so many neighbours before they turn to another place. At a million points that takes a
+# third less time than leaps from point to point: what they read is at hand. Gaps are the same to three digits.
+_PATCH = 1024
 
 
 def farthest_anchors(graph: Graph, m: int) -> IntArray:
@@ -100,11 +103,12 @@ def _in_space(graph: Graph, joined: IntArray, count: int, n_exact: int) -> IntAr
         return joined[thin(cloud, count)]
     gaps = np.linalg.norm(cloud - cloud.mean(axis=0), axis=1)
     # Points that are neighbours in space are looked at together: in memory, too, they stand side by side.
-    order = cKDTree(cloud, leafsize=_LEAF).indices.astype(np.int64)
-    place = np.argsort(order)
-    plan = Sweep(count, n_exact, place[_visits(len(cloud))], _SHRINK)
-    everything = np.arange(len(cloud))
-    found = select_in_space(cloud[order], everything, _LEAF, int(place[np.argmax(gaps)]), plan)
+    # A tree without medians is built in a third of the time, and its order serves as well.
+    tree = cKDTree(cloud, leafsize=_LEAF, balanced_tree=False, compact_nodes=False)
+    order = tree.indices.astype(np.int64)
+    first = int(np.flatnonzero(order == np.argmax(gaps))[0])
+    plan = Sweep(count, n_exact, _visits(len(cloud), _PATCH), _SHRINK)
+    found = select_in_space(cloud[order], np.arange(len(cloud)), _LEAF, first, plan)
     selected: IntArray = joined[order[found]]
     return selected
 
@@ -113,15 +117,18 @@ def _along_edges(graph: Graph, joined: IntArray, count: int, n_exact: int) -> In
     """Farthest points of the joined nodes along the edges."""
     nearest = np.full(graph.n_nodes, -1.0)
     nearest[joined] = np.inf
-    plan = Sweep(count, n_exact, _visits(graph.n_nodes), _SHRINK)
+    plan = Sweep(count, n_exact, _visits(graph.n_nodes, 1), _SHRINK)
     seeds = _seeds(graph, joined)[:count]
     selected: IntArray = select_along_edges(edges_of(graph), nearest, seeds, plan)
     return selected
 
 
-def _visits(n: int) -> IntArray:
-    """All positions in an order that looks random, always the same."""
-    return generator(0, "anchor sweeps").permutation(n).astype(np.int64)
+def _visits(n: int, patch: int) -> IntArray:
+    """All positions, patch by patch, patches and positions in an order that looks random, always the same."""
+    rng = generator(0, "anchor sweeps")
+    whole = n - n % patch
+    patches = rng.permuted(np.arange(whole, dtype=np.int64).reshape(-1, patch), axis=1)
+    return np.concatenate([patches[rng.permutation(len(patches))].ravel(), whole + rng.permutation(n - whole)])
 
 
 def _seeds(graph: Graph, joined: IntArray) -> IntArray:
