@@ -150,7 +150,9 @@ def test_a_closed_pipe_is_no_traceback(tmp_path):
 def test_ctrl_c_ends_a_long_fit_with_130_and_leaves_nothing(tmp_path):
     """A real signal to a real process, in the middle of the work."""
     np.save(tmp_path / "points.npy", Sphere().grid(3000))
-    code = "import sys, manifoldrf.storage; from manifoldrf.cli import main; sys.stderr.write('ready\\n'); main()"
+    # Shells start programs in the background with signals ignored, which children inherit.
+    heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code = heed + "import sys, manifoldrf.storage, manifoldrf.cli as c; sys.stderr.write('ready\\n'); c.main()"
     options = ["--paper", "--field-options", "epochs=100000"]  # hours, if nothing ends it
     called = [sys.executable, "-c", code, "fit", "points.npy", "-o", "m.safetensors", *options]
     with subprocess.Popen(
@@ -159,7 +161,10 @@ def test_ctrl_c_ends_a_long_fit_with_130_and_leaves_nothing(tmp_path):
         assert process.stderr.readline() == "ready\n"
         time.sleep(2)
         process.send_signal(signal.SIGINT)
-        out, error = process.communicate(timeout=60)
+        try:
+            out, error = process.communicate(timeout=60)
+        finally:
+            process.kill()  # one that does not end would keep the test waiting for ever
     assert process.returncode == 130
     assert "Traceback" not in error
     assert out == ""
