@@ -24,7 +24,7 @@ help:
 	@echo "make docs      the documentation            make results   the results page, from docs/records"
 	@echo "make records   every experiment at the paper's size, hours; then the results page"
 	@echo "make report    all pictures and one HTML page from docs/records"
-	@echo "make bench-peers  beside other libraries, in an environment of its own: docs/peers.md (15 minutes)"
+	@echo "make bench-peers  beside other libraries, in an environment of its own: docs/peers.md (20 minutes)"
 	@echo "make clean     remove what make created"
 
 setup: $(STAMP)

@@ -20,12 +20,13 @@ from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere
 
 MORE = 20
 PROGRAM = """
-import resource, sys
+import sys
+from table import peak
 from typer.testing import CliRunner
 from manifoldrf.cli import app
 done = CliRunner().invoke(app, ["transform", *sys.argv[1:]])
 assert done.exit_code == 0, done.output
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+print(peak())
 """
 
 
@@ -33,7 +34,8 @@ def peak(folder, points, features):
     """Memory in GB."""
     files = [folder / "model.safetensors", folder / points, "-o", folder / features]
     command = [sys.executable, "-c", PROGRAM, *(str(word) for word in files)]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    here = pathlib.Path(__file__).parent
+    return float(subprocess.run(command, capture_output=True, text=True, check=True, cwd=here).stdout)
 
 
 def streaming(few):

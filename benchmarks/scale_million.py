@@ -8,13 +8,13 @@ import argparse
 import importlib.util
 import json
 import pathlib
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 
 import numpy as np
+from table import peak
 
 from manifoldrf import GraphOptions, HeatKernel, ManifoldRandomFeatures, Sphere, TriangleMesh, load
 from manifoldrf.metrics import relative_error
@@ -46,11 +46,6 @@ def scan(n, seed, mesh=None):
 
 
 SHAPES = {"sphere": (sphere, 0.02), "torus": (torus, 0.01), "scan": (scan, 0.05)}
-
-
-def peak():
-    """Memory so far, in GB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def transform(model, points):

@@ -7,8 +7,9 @@ Weights are fitted by "unity": "nnls", which "auto" also tries, is for at most 4
 
 import argparse
 import json
-import resource
 import time
+
+from table import peak
 
 from manifoldrf import GraphOptions, HeatKernel, ManifoldRandomFeatures, Sphere, compute_signatures
 from manifoldrf._random import Streams
@@ -25,11 +26,6 @@ NODES_OF_AN_ANCHOR = 10
 # Steps are chosen by how even the points seem, 8 or 10; here they are fixed, since two more cost as much as twice
 # the nodes. Larger graphs have more and narrower ones, so that they fit into memory.
 N_STEPS, ALL_NEIGHBORS = 10, 400_000
-
-
-def peak():
-    """Memory so far, in GB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def measure(n, n_jobs, n_queries):

@@ -139,6 +139,25 @@ def test_teachers_of_ones_own_see_batches(client):
     )
 
 
+@pytest.mark.parametrize(
+    ("rows", "shape"),
+    [(lambda nodes: 3.0, r"\(\)"), (lambda nodes: np.zeros((len(nodes), 599 + (0 in nodes))), r"\(1, 599\)")],
+)
+def test_rows_that_fit_no_graph_are_named_batch_by_batch(client, rows, shape):
+    """Also those that could not be put together, as their widths differ."""
+    with pytest.raises(ValueError, match=rf"rows of shape \(1, 600\)\. Got one that returns {shape}"):
+        Cluster(client, batch=1).signatures(GRAPH, KERNEL, [0, 1], teacher=lambda graph, series, nodes: rows(nodes))
+
+
+def test_options_of_ones_own_teacher_mean_what_they_mean_there(client):
+    def steps(graph, series, nodes, *, keep_lengths, max_length):
+        return graph.operator[nodes] * (keep_lengths == max_length)
+
+    asked = {"teacher": steps, "keep_lengths": "long ones", "max_length": "long ones"}
+    there = Cluster(client).signatures(GRAPH, KERNEL, [3], **asked)
+    assert_same(there, compute_signatures(GRAPH, KERNEL, [3], **asked))
+
+
 def test_progress_counts_start_nodes(client):
     seen = []
     asked = {"teacher": "counts", "n_walks": 10, "n_stitches": 2}
@@ -589,6 +608,13 @@ def test_files_that_are_there_are_kept_on_request(client, fitted, tmp_path):
     assert [path.read_bytes() for path in paths] == whole
 
 
+@pytest.mark.parametrize("rows", [None, 5])
+def test_files_without_points_become_files_without_features(client, fitted, tmp_path, rows):
+    np.save(tmp_path / "a.npy", NEW[:0])
+    (path,) = Cluster(client).transform_files(fitted, tmp_path / "a.npy", tmp_path / "out", rows=rows)
+    assert np.load(path).shape == (0, 60)
+
+
 def test_far_points_are_told_once_for_all_files(client, fitted, tmp_path):
     np.save(tmp_path / "a.npy", NEW)
     np.save(tmp_path / "b.npy", np.concatenate([NEW[:8], [[9.0, 9, 9]] * 2]))
@@ -678,6 +704,18 @@ def test_wrong_arguments_are_named(client, fitted, tmp_path):
         cluster.transform(fitted, arrays.from_array(NEW, chunks=(50, 2)))
     with pytest.raises(ValueError, match="`X` must be an array of 3 columns"):
         cluster.transform(fitted, arrays.ones((4, 2)))
+    for wrong in ("x", [3]):
+        with pytest.raises(TypeError, match="`max_length` must be an integer"):
+            cluster.signatures(GRAPH, KERNEL, teacher="frontier", keep_lengths=True, max_length=wrong)
+    lazy = arrays.ones((4, 3))
+    with pytest.raises(ValueError, match="`side` must be one of 'left', 'right'"):
+        cluster.transform(fitted, lazy, "up")
+    with pytest.raises(ValueError, match="`side` must be left out with GraphRandomFeatures"):
+        cluster.transform(GraphRandomFeatures(GRAPH, KERNEL).fit(), lazy[:, :1], "left")
+    with pytest.raises(ValueError, match="`side` must be one of 'left', 'right'"):
+        cluster.transform_files(fitted, [], tmp_path, side="up")
+    with pytest.raises(TypeError, match="`files` must be a string or a path"):
+        cluster.transform_files(fitted, 5, tmp_path)
     with pytest.raises(TypeError, match="no option `n_walk`"):
         cluster.signatures(GRAPH, KERNEL, teacher="walks", n_walk=3)
     with pytest.raises(ValueError, match="no nonnegative modulation"):

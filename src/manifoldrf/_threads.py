@@ -27,6 +27,8 @@ def quick_map(function: Callable[[Any], Any], items: Iterable[Any], n_jobs: int)
     New threads cost .6 ms, which is a tenth of the time of a kernel between 512 points. The function must not call
     this itself: it could wait for threads that wait for it.
     """
+    if n_jobs == 1:  # by the caller: one thread for all callers would make those of a pool, or of a worker, wait
+        return [function(item) for item in items]
     return list(_lasting_pool(n_jobs, os.getpid()).map(function, items))
 
 

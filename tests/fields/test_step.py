@@ -165,3 +165,22 @@ def test_a_table_without_neighbours_in_its_rows_is_multiplied_as_it_stands(heat,
     assert field._blocks is None
     exact = (one_step(heat.graph, NEW) @ table).toarray()
     np.testing.assert_allclose(field.sparse_values(NEW).toarray(), exact, rtol=1e-13)
+    assert field.rows_of(one_step(heat.graph, NEW)[:0]).shape == (0, 400)
+
+
+def test_a_table_without_blocks_is_multiplied_by_threads(heat, monkeypatch):
+    monkeypatch.setattr(_step_rows, "_LARGE_TABLE", 0)
+    monkeypatch.setattr(step, "_PRODUCTS_AT_ONCE", 30)
+    given = []
+    quick_map = step.quick_map
+
+    def watched(function, items, n_jobs):
+        given.append((len(items), n_jobs))
+        return quick_map(function, items, n_jobs)
+
+    monkeypatch.setattr(step, "quick_map", watched)
+    table = sparse.random_array((400, 400), density=0.005, rng=np.random.default_rng(0), format="csr")
+    one, three = (StepField(heat.graph, table).sparse_values(NEW, jobs) for jobs in (1, 3))
+    assert given == [(10, 1), (10, 3)]
+    assert (one != three).nnz == 0
+    assert three.has_sorted_indices

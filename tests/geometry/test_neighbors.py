@@ -1,6 +1,7 @@
 """Neighbour searches against all pairs: in space, along a metric, along a surface, and approximately."""
 
 import re
+import threading
 
 import numpy as np
 import pytest
@@ -101,6 +102,24 @@ def test_each_node_is_within_any_radius_of_itself(metric):
     assert np.array_equal(rows, np.arange(len(points)))
     assert np.array_equal(columns, rows)
     assert np.abs(distances).max() == 0
+
+
+def test_many_axes_are_searched_by_threads(monkeypatch):
+    """Where there are no cells: two chunks wait for each other, after a first that loads what is needed."""
+    monkeypatch.setattr(neighbors, "_CHUNK", 40)
+    points = cloud(100, 5, 0)
+    alone = NeighborSearch(points).within(points, 0.8)
+    both = threading.Barrier(2, timeout=30)
+    find = NeighborSearch._within_chunk
+
+    def met(self, queries, radius, offset):
+        if offset:
+            both.wait()
+        return find(self, queries, radius, offset)
+
+    monkeypatch.setattr(NeighborSearch, "_within_chunk", met)
+    for first, second in zip(NeighborSearch(points, n_jobs=2).within(points, 0.8), alone, strict=True):
+        np.testing.assert_array_equal(first, second)
 
 
 def test_nothing_in_reach_is_no_pairs():

@@ -140,7 +140,7 @@ def pieces_of(features: Any, source: Path, folder: Path, rows: int | None) -> It
     if rows is None:
         yield Piece(source.resolve(), folder / f"{source.stem}{suffix}", 0, n)
         return
-    for begin in range(0, n, check_integer(rows, "rows", 1)):
+    for begin in range(0, max(1, n), check_integer(rows, "rows", 1)):  # a file without points has one piece, too
         name = f"{source.stem}-{begin:012d}{suffix}"  # in order, also where names are sorted
         yield Piece(source.resolve(), folder / name, begin, min(n, begin + rows))
 

@@ -148,9 +148,11 @@ class Cluster:
         signatures : Signatures
         """
         check_jobs(n_jobs)
-        n_powers = int(options.get("max_length") or 0) + 1 if options.get("keep_lengths") else 1
 
         def run(recipe: Recipe, graph: AnyGraph, nodes: Any, stage: str) -> list[Any]:
+            # Options are checked by now; those of a teacher of one's own may mean anything.
+            lengths = options.get("keep_lengths") and _kind_of(recipe) is chunk_worker
+            n_powers = int(options["max_length"]) + 1 if lengths else 1
             wanted = functools.partial(_row_bytes, recipe, graph, kernel, n_powers, asymmetric=asymmetric)
             size = self._batch_size(len(nodes), wanted)
             batches = [nodes[k : k + size] for k in range(0, max(1, len(nodes)), size)]
@@ -216,7 +218,7 @@ class Cluster:
             reject(
                 "X", "in blocks of rows alone, as X.rechunk({1: -1}) is", f"{len(X.chunks[1])} blocks of columns"
             )
-        width = getattr(_check_fitted(features), "n_features_in_", 1)
+        width = getattr(_check_fitted(features, side), "n_features_in_", 1)
         if X.shape[1] != width:
             reject("X", f"an array of {width} columns", X.shape[1])
         # A task and not plain data: where its worker dies the scheduler makes it again.
@@ -269,10 +271,10 @@ class Cluster:
         paths : list of Path
             The files in the order of their points.
         """
-        if isinstance(_check_fitted(features), GraphRandomFeatures):
+        if isinstance(_check_fitted(features, side), GraphRandomFeatures):
             reject("features", "ManifoldRandomFeatures", type(features).__name__, TypeError)
         target = writable_folder(folder).resolve()
-        given = [files] if isinstance(files, str | PathLike) else list(files)
+        given = list(files) if isinstance(files, Iterable) and not isinstance(files, str | PathLike) else [files]
         pieces = [piece for path in given for piece in pieces_of(features, as_path(path, "files"), target, rows)]
         paths = [piece.target for piece in pieces]
         _check_distinct(paths, [piece.source for piece in pieces])
@@ -346,9 +348,14 @@ def _check_features(features: Any) -> Any:
     return features
 
 
-def _check_fitted(features: Any) -> Any:
+def _check_fitted(features: Any, side: str | None) -> Any:
+    """Features that are fitted and have the side that is asked for: workers would find out late."""
     is_graph = isinstance(_check_features(features), GraphRandomFeatures)
     check_is_fitted(features, "streams_" if is_graph else "map_")
+    if not is_graph:
+        features._check_side(side)
+    elif side is not None:
+        reject("side", "left out with GraphRandomFeatures", repr(side))
     return features
 
 

@@ -42,6 +42,7 @@ _NEGLIGIBLE = 3e-6
 _DENSE_SHARE = 0.01  # above this share of nonzeros in the table, results are dense
 _QUERIES_AT_ONCE = 128  # per task: enough to keep threads busy
 _SPARSE_AT_ONCE = 512  # of sparse rows: each task clears a row of all anchors first
+_PRODUCTS_AT_ONCE = 4096  # of rows that scipy multiplies: it clears a row of all anchors for each call, too
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +145,9 @@ class StepField(AbstractField):
         """Steps times the table, CSR."""
         left, blocks = (steps.indptr, steps.indices, steps.data), self._blocks
         if blocks is None:
-            product = (steps @ self.table).tocsr()
+            starts = range(0, max(1, steps.shape[0]), _PRODUCTS_AT_ONCE)
+            parts = quick_map(lambda k: steps[k : k + _PRODUCTS_AT_ONCE] @ self.table, starts, n_jobs)
+            product = sparse.vstack(parts, format="csr") if len(parts) > 1 else parts[0].tocsr()
             product.sort_indices()
             return product
         visits = np.arange(steps.shape[0])

@@ -151,10 +151,11 @@ class NeighborSearch:
         cells = self.cells(radius) if self.metric is None else None
         if cells is not None:
             return _pairs_in_cells(np.ascontiguousarray(queries), cells, self.n_jobs)
-        parts = [
-            self._within_chunk(queries[start : start + _CHUNK], radius, start)
-            for start in range(0, len(queries), _CHUNK)
-        ]
+        parts = map_threads(
+            lambda start: self._within_chunk(queries[start : start + _CHUNK], radius, start),
+            range(0, len(queries), _CHUNK),  # whatever the number of threads: the order within a row follows it
+            self.n_jobs if self.metric is None else 1,  # with a metric the tree has threads of its own
+        )
         rows, columns, distances = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.argsort(rows, kind="stable")
         return Pairs(rows[order], columns[order], distances[order])

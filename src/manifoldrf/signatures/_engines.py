@@ -87,8 +87,17 @@ def chunk_worker(make: MakeEngine, graph: AnyGraph) -> Worker:
 
 
 def own_worker(teacher: Callable[..., Any], series: AbstractKernel, graph: AnyGraph) -> Worker:
-    """Rows by a function of the user's; a part is what it returns, dense or sparse."""
-    return lambda nodes, n_jobs, progress: teacher(graph, series, nodes)
+    """Rows by a function of the user's; a part is what it returns, dense or sparse, if it has their shape."""
+
+    def work(nodes: IntArray, n_jobs: int, progress: Progress) -> Any:
+        del n_jobs, progress
+        rows = teacher(graph, series, nodes)
+        found, wanted = np.shape(rows), (len(nodes), graph.n_nodes)
+        if found != wanted:
+            reject("teacher", f"a function that returns rows of shape {wanted}", f"one that returns {found}")
+        return rows
+
+    return work
 
 
 def stacked(parts: list[Any]) -> Any:
