@@ -43,6 +43,10 @@ def draw_calibration(rows: Any, path: str | os.PathLike[str]) -> Path:
             *zip(*places, strict=True), s=size, color=colour, marker=mark, edgecolor="white", linewidth=0.7,
             label=family, zorder=3,
         )  # fmt: skip
+    for row in rows:  # those outside the band by their seeds
+        if not 1 / FACTOR <= row["ratio"] <= FACTOR:
+            place = (row["true"], row["estimate"])
+            axes.annotate(f"seed {row['seed']}", place, xytext=(9, -4), textcoords="offset points", fontsize=9)
     axes.set(
         xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal",
         xlabel="true relative error of the kernel", ylabel="error_, estimated by the fit itself",

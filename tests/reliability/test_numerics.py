@@ -249,6 +249,27 @@ def test_random_teachers_are_unbiased_from_a_thousandth_to_ten_thousand_steps(ta
     assert abs(np.mean(found) - exact @ direction) < 4.5 * stderr
 
 
+@pytest.mark.parametrize("teacher", ["walks", "counts"])
+@pytest.mark.parametrize("tau", [3e3, 1e4])
+def test_walks_that_all_halt_before_the_kernel_begins_are_refused(tau, teacher):
+    """Half of 3000 steps with p_halt = .01 are survived by 3e-7 of the walks: rows were zero, without a word."""
+    graph = small_graph()[0]
+    options = {"n_walks": 1000, "p_halt": 0.01, "survival": "geometric"}
+    said = r"`p_halt` must be at most 0.00\d+ for 1000 walks of (1499|1500|4999|5000) steps"
+    with pytest.raises(ValueError, match=said):
+        compute_signatures(graph, DiffusionKernel(tau), [3], teacher=teacher, seed=0, **options)
+
+
+@pytest.mark.parametrize("n_walks", [1, 1000])
+def test_the_largest_halting_probability_named_is_accepted(n_walks):
+    graph, kernel = small_graph()[0], DiffusionKernel(3e3)
+    with pytest.raises(ValueError, match="`p_halt` must be at most") as caught:
+        compute_signatures(graph, kernel, [3], teacher="walks", seed=0, n_walks=n_walks, p_halt=0.2)
+    named = float(re.search(r"at most ([\d.e-]+) for", str(caught.value))[1])
+    rows = compute_signatures(graph, kernel, [3], teacher="walks", seed=0, n_walks=n_walks, p_halt=named).rows
+    assert np.isfinite(rows.data).all()
+
+
 # ------------------------------------------------------------------------------------- heat times, exact kernels
 SPACES = {
     "S^1": Sphere(1),
