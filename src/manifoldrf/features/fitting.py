@@ -48,6 +48,7 @@ _MOST_RATIO = 1.2  # above it the error of the quadrature is 3 to 5 % and more, 
 _LARGEST = 0.03  # error of the quadrature up to which a chosen number of anchors is enough
 _MOST_LOG_ANCHORS = 40.0  # 2e17 features: more cannot be counted
 _POOR = 0.1  # error of the field from which on a warning says so
+_POOR_GRAPH = 0.2  # the same of the graph; a thousand points with a rim that has to be guessed have half of it
 # Of a table of signatures, while a number of anchors is chosen; about twice that is used while it is made.
 _MOST_BYTES = 2**31
 _ALL_SHARE = 0.5  # where more than this share of the nodes would be anchors, all are
@@ -218,7 +219,7 @@ def _warn_of_field(fitted: Fitted) -> None:
 
 def warn_of_graph(error: ErrorEstimate) -> None:
     """Say so where the graph is far from the space."""
-    if error.graph is not None and error.graph > _POOR:
+    if error.graph is not None and error.graph > _POOR_GRAPH:
         _warn(
             f"The kernel of the graph is off by about {error.graph:.0%}: too few points for a kernel so narrow, or "
             "a boundary. The features stand for that of the graph. Remedies: more points, a larger t."
