@@ -16,10 +16,12 @@ from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.sources import HEAT_DIM
 from manifoldrf.features.spaces import Space
 from manifoldrf.fields.data import Setting, Teaching, observe
+from manifoldrf.geometry.extension import HeatExtension
 from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.heat import heat_graph
 from manifoldrf.geometry.neighbors import distances_between
-from manifoldrf.kernels.abstract_kernel import ScaledKernel
+from manifoldrf.kernels.abstract_kernel import AbstractKernel, ScaledKernel
+from manifoldrf.kernels.graph_kernels import PowerKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import relative_error
 
@@ -28,12 +30,11 @@ __all__ = ["ErrorEstimate"]
 _DENSE_ENTRIES = 5e7  # rows are multiplied as a dense matrix up to here
 _ROUNDING = 1e-5  # what is below comes from leaving out the smallest entries of signatures
 _PROBES = 200  # nodes at which graphs are compared
-# Change of the kernel with half as many steps over the error of the kernel itself: 1.2 to 3.2 on sphere, ellipsoid,
-# torus and Mobius strip, even and random, with 4000 nodes. (Where the boundary of a cloud had to be guessed, .4.)
-_CHANGE_OVER_ERROR = 1.8
 _RESOLVED = 4.0  # nodes under a kernel that a graph can follow
+_DOUBTFUL = 0.15  # a change of the kernel that may come from steps that are too wide for the space
+# Where a scaling is 1.12 times the usual, a fifth of the Gaussian is cut off: the rim is .84 deviations away.
+_CUT_OFF, _RIM_DEPTH = 1.12, 0.84
 _DENSE_HEAT = 10_000_000  # entries of rows whose spread is measured: 80 MB
-_FEWEST_TO_HALVE = 4  # steps; two are compared with four, whose change is about the error
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ class ErrorEstimate:
     quadrature : float
         Share of the anchors: their weighted sum against the sum over all nodes.
     graph : float, optional
-        Share of the graph, for :class:`HeatKernel`: from the change of the kernel with steps twice as wide or, if
-        the graph is no heat graph, from the difference to one. Too low by up to 4 times for clouds with a boundary.
+        Share of the graph, for :class:`HeatKernel`: the change of the kernel with steps twice as long or, if the
+        graph is no heat graph, the difference to one. For clouds with a boundary also half a spacing along it.
         For a function that was given as kernel, the error of its series on held-out pairs. None where the kernel of
         the graph itself is asked for, for other kernels, and above five dimensions.
     signatures : float
@@ -182,9 +183,11 @@ def _product(left: Any, right: Any) -> FloatArray:
 def graph_error(space: Space, streams: Streams, n_jobs: int) -> float | None:
     """How far the heat kernel of a graph is from that of the space: its change with another graph of the points.
 
-    A heat graph is compared with one of steps twice as wide, another graph with a heat graph.
+    A heat graph is compared with one of steps that last twice as long. Its error is of the first order in the time
+    of a step: twice that of the graph itself, so that the change is the error. (On random points it is .8 to 1.2
+    of it, where half of the error is noise.) Another graph is compared with a heat graph.
     """
-    graph, setting = space.graph, space.setting
+    setting = space.setting
     if space.series_error is not None:
         return space.series_error
     kernel = space.kernel.kernel if isinstance(space.kernel, ScaledKernel) else space.kernel
@@ -196,10 +199,39 @@ def graph_error(space: Space, streams: Streams, n_jobs: int) -> float | None:
     usable = np.flatnonzero((setting.measure > 0) & (other.degrees > 0))
     rng = streams.generator("features.graph error")
     probes = rng.choice(usable, min(len(usable), _PROBES), replace=False)
-    here, there = (_heat_kernel(kernel, g, m, probes, n_jobs) for g, m in _measured(space, other))
-    change = relative_error(there, here)
-    change = change / _CHANGE_OVER_ERROR if (graph.n_steps or 0) >= _FEWEST_TO_HALVE else change
-    return max(change, _missing_heat(space, kernel, probes, n_jobs))
+    change = _change(space, kernel, other, probes, n_jobs)
+    if change > _DOUBTFUL and space.graph.n_steps is not None:  # steps as wide as the space see nothing of it
+        narrower = _other_graph(space, kernel.t, n_jobs, longer=0.5)
+        if narrower is not None:
+            change = min(change, _change(space, kernel, narrower, probes, n_jobs))
+    return max(float(np.hypot(change, _doubt_of_rim(space))), _missing_heat(space, kernel, probes, n_jobs))
+
+
+def _change(space: Space, kernel: HeatKernel, other: Graph, probes: IntArray, n_jobs: int) -> float:
+    """Relative difference of the kernels of two graphs between some nodes."""
+    same: AbstractKernel = kernel
+    if space.graph.n_steps is not None:  # the same time in steps that last longer or shorter
+        same = PowerKernel(round(kernel.t / other.time(1.0)))
+    measures = _measured(space, other)
+    here, there = (_per_volume(*both, probes, n_jobs) for both in zip((kernel, same), measures, strict=True))
+    return float(relative_error(there, here))
+
+
+def _doubt_of_rim(space: Space) -> float:
+    """Share of the volume that nobody knows where the rim of a cloud is guessed: half a spacing all along it.
+
+    Nodes may lie on the rim, as those of many grids do, or half a spacing inside. Close to it, Gaussians are cut
+    off, and their scaling is larger.
+    """
+    graph, extension = space.graph, space.graph.extension
+    guessed = graph.mesh is None and graph.metric is None and not space.weights_known
+    if not guessed or not isinstance(extension, HeatExtension) or graph.weights is None:
+        return 0.0
+    weights = graph.weights
+    scaling = np.divide(extension.factors, weights, out=np.zeros_like(weights), where=weights > 0)
+    held = weights[scaling > _CUT_OFF * np.median(scaling)].sum() / weights.sum()
+    spacing = (weights.sum() / graph.n_nodes) ** (1 / space.setting.dim)
+    return float(0.5 * spacing * held / (_RIM_DEPTH * np.sqrt(extension.bandwidth / 2)))
 
 
 def _missing_heat(space: Space, kernel: HeatKernel, probes: IntArray, n_jobs: int) -> float:
@@ -228,24 +260,27 @@ def _measured(space: Space, other: Graph) -> tuple[tuple[Graph, FloatArray], tup
     return (space.graph, space.setting.measure), (other, weights / space.unit)
 
 
-def _heat_kernel(kernel: HeatKernel, graph: Graph, measure: FloatArray, nodes: IntArray, n_jobs: int) -> FloatArray:
-    """Heat kernel between nodes, per unit of volume."""
+def _per_volume(
+    kernel: AbstractKernel, measured: tuple[Graph, FloatArray], nodes: IntArray, n_jobs: int
+) -> FloatArray:
+    """A kernel between nodes, per unit of volume."""
+    graph, measure = measured
     roots = np.sqrt(measure[nodes])
     return kernel.matrix(graph, nodes, nodes, n_jobs=n_jobs) / roots[:, None] / roots
 
 
-def _other_graph(space: Space, t: float, n_jobs: int) -> Graph | None:
-    """A heat graph of the same nodes, with other steps; None where it does not fit into memory."""
+def _other_graph(space: Space, t: float, n_jobs: int, *, longer: float = 2.0) -> Graph | None:
+    """A heat graph of the same nodes, with steps twice as long; None where it does not fit into memory."""
     graph, mesh = space.graph, space.graph.mesh
-    steps = graph.n_steps
     known = graph.weights is not None and space.weights_known
+    step = None if graph.n_steps is None else graph.time(longer)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GraphWarning)
         try:
             return heat_graph(
                 graph.positions if mesh is None else mesh,
-                t,
-                n_steps="auto" if steps is None else _other_steps(steps),
+                t if step is None else 2 * step,
+                n_steps="auto" if step is None else 2,
                 weights=graph.weights if known and mesh is None else "auto",  # type: ignore[arg-type]
                 dim=space.setting.dim,
                 metric=graph.metric,
@@ -253,8 +288,3 @@ def _other_graph(space: Space, t: float, n_jobs: int) -> Graph | None:
             )
         except ValueError:  # steps too wide for the memory, or too few nodes
             return None
-
-
-def _other_steps(steps: int) -> int:
-    """Half as many, or two more where there are only two."""
-    return steps // 4 * 2 if steps >= _FEWEST_TO_HALVE else steps + 2

@@ -46,7 +46,9 @@ __all__ = ["FeatureWarning"]
 _CHOSEN_RATIO = 0.8
 _MOST_RATIO = 1.2  # above it the error of the quadrature is 3 to 5 % and more, and a warning says so
 _LARGEST = 0.03  # error of the quadrature up to which a chosen number of anchors is enough
+_MOST_LOG_ANCHORS = 40.0  # 2e17 features: more cannot be counted
 _POOR = 0.1  # error of the field from which on a warning says so
+_POOR_GRAPH = 0.2  # the same of the graph; a thousand points with a rim that has to be guessed have half of it
 # Of a table of signatures, while a number of anchors is chosen; about twice that is used while it is made.
 _MOST_BYTES = 2**31
 _ALL_SHARE = 0.5  # where more than this share of the nodes would be anchors, all are
@@ -125,7 +127,7 @@ def choose_anchors(space: Space, plan: Plan) -> IntArray:
     if plan.anchors == "all" or plan.n_features == "all" or setting.asymmetric:
         return all_anchors(n)
     if plan.n_features == "auto":
-        return _place(space, plan, anchors_needed(space.volume, setting.width, setting.dim, _CHOSEN_RATIO))
+        return _place(space, plan, _anchors_for(space, _CHOSEN_RATIO))
     m = int(plan.n_features)
     if plan.anchors == "iid":
         return iid_anchors(n, m, plan.density, plan.streams.generator("features.anchors"))
@@ -133,6 +135,15 @@ def choose_anchors(space: Space, plan: Plan) -> IntArray:
         _warn(f"n_features = {m} is more than the graph has nodes: there are {n} features, one for each.")
     _warn_of_spacing(space, m)
     return all_anchors(n) if m >= n else _farthest(space, m)
+
+
+def _anchors_for(space: Space, ratio: float) -> int:
+    """Number of anchors so many widths of a signature apart."""
+    width, dim = space.setting.width, space.setting.dim
+    if np.log(space.volume) - dim * np.log(ratio * width) > _MOST_LOG_ANCHORS:
+        rule = "wide enough that a countable number of features carries it"
+        reject("kernel", rule, f"{space.kernel}, {width:g} wide")
+    return anchors_needed(space.volume, width, dim, ratio)
 
 
 def _place(space: Space, plan: Plan, m: int) -> IntArray:
@@ -178,7 +189,7 @@ def _warn_of_spacing(space: Space, m: int) -> None:
     ratio = spacing_of(space.volume, m, setting.dim) / setting.width
     if ratio <= _MOST_RATIO or m >= space.graph.n_nodes:
         return
-    needed = anchors_needed(space.volume, setting.width, setting.dim, 1.0)
+    needed = _anchors_for(space, 1.0)
     remedy = f"n_features={needed}" if needed < space.graph.n_nodes else "n_features='all'"
     _warn(
         f"{m} feature{'s are' if m > 1 else ' is'} too few: anchors are {ratio:.2g} times as far apart as the "
@@ -208,7 +219,7 @@ def _warn_of_field(fitted: Fitted) -> None:
 
 def warn_of_graph(error: ErrorEstimate) -> None:
     """Say so where the graph is far from the space."""
-    if error.graph is not None and error.graph > _POOR:
+    if error.graph is not None and error.graph > _POOR_GRAPH:
         _warn(
             f"The kernel of the graph is off by about {error.graph:.0%}: too few points for a kernel so narrow, or "
             "a boundary. The features stand for that of the graph. Remedies: more points, a larger t."

@@ -16,6 +16,9 @@ Coefficients = Callable[[int], FloatArray]  # the first n of them
 ROUNDING_SHARE = 1e-6
 _FIRST_BLOCK = 32
 _LONGEST_DIRECT = 4096
+# Coefficients are exponentials of logarithms of up to 1e7, so that their sum is off by up to 1e-9 (1e-12 for 1000
+# steps). A sum that is short by less is complete.
+_SHORT = 1e-8
 
 
 def count_terms(coefficients: Coefficients, tol: float, radius: float, value: float, most: int) -> int | None:
@@ -84,7 +87,7 @@ def _complete(rest: FloatArray, tol: float, value: float) -> bool:
     """Whether the terms beyond these are negligible: blocks of doubling length shrink by half at least."""
     n = len(rest)
     before, last = rest[n // 4] - rest[n // 2], rest[n // 2]
-    return bool(rest[0] >= (1 - tol / 4) * value and last <= min(tol / 4 * rest[0], before / 2))
+    return bool(rest[0] >= (1 - max(tol / 4, _SHORT)) * value and last <= min(tol / 4 * rest[0], before / 2))
 
 
 def _needed(rest: FloatArray, tol: float) -> int:

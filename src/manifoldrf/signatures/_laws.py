@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manifoldrf._validation import FloatArray
+from manifoldrf._validation import FloatArray, reject
 from manifoldrf.kernels._series import log_sizes
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 
@@ -15,6 +15,8 @@ NEGLIGIBLE = 1e-10
 _SURVIVORS = 1e-9
 _LONGEST = 2**20
 _WORDS = 2.0**32
+# Walks are too short where lengths that less than a hundredth of a walk is expected at hold all but so much of f.
+_EXPECTED, _SEEN = 0.01, 0.01
 
 
 @dataclass(frozen=True)
@@ -25,9 +27,14 @@ class SurvivalLaw:
     keep: FloatArray  # (L,) in [0, 1], whole multiples of 2^-32; the last is 0
 
     @property
+    def reached(self) -> FloatArray:
+        """s_k, the share of walks that reach length k."""
+        return np.concatenate([[1.0], np.cumprod(self.keep[:-1])])
+
+    @property
     def deposit(self) -> FloatArray:
         """f_k / s_k, with s_k the share of walks that reach length k."""
-        reached = np.concatenate([[1.0], np.cumprod(self.keep[:-1])])
+        reached = self.reached
         deposit: FloatArray = np.zeros_like(reached)
         # A share of 1e-300 is that of no walk at all, and the quotient would overflow.
         np.divide(self.coefficients, reached, out=deposit, where=(self.coefficients != 0) & (reached > 1e-300))
@@ -37,6 +44,18 @@ class SurvivalLaw:
     def thresholds(self) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
         """``keep`` as numbers of 32-bit words."""
         return (self.keep * _WORDS).astype(np.uint64)
+
+
+def refuse_unreached(law: SurvivalLaw, n_walks: int, p_halt: float | None) -> None:
+    """Refuse walks of which none lives as long as the series asks: the answer would be rows of zeros."""
+    sizes = np.abs(law.coefficients)
+    seen = n_walks * law.reached >= _EXPECTED
+    if sizes[seen].sum() >= _SEEN * sizes.sum():
+        return
+    length = int(np.argmax(sizes))
+    most = -math.expm1(-math.log(max(n_walks, 2)) / length)
+    rule = f"at most {most:.1g} for {n_walks} walks of {length} steps, or left out with survival='matched'"
+    reject("p_halt", rule, p_halt)
 
 
 def survival_law(

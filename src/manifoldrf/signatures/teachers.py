@@ -34,7 +34,7 @@ from manifoldrf.signatures._engines import (
     stacked,
     walk_engine,
 )
-from manifoldrf.signatures._laws import survival_law
+from manifoldrf.signatures._laws import refuse_unreached, survival_law
 from manifoldrf.signatures.options import (
     OPTIONS,
     CountOptions,
@@ -358,6 +358,8 @@ def _monte_carlo(engine: Any, task: _Task, options: Any, streams: Streams, run: 
         max_length=options.max_length,
         radius=task.radius,
     )
+    if not options.keep_lengths:
+        refuse_unreached(law, options.n_walks, options.p_halt)
     makes: list[MakeEngine] = [
         functools.partial(engine, law=law, options=options, key=streams.key(f"signatures.walks {k}"))
         for k in range(options.n_stitches)

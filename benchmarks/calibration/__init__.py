@@ -1,0 +1,1 @@
+"""Estimated errors beside true ones: problems with a known answer, drawn from seeds."""

@@ -1,0 +1,56 @@
+"""Estimate against truth on logarithmic axes, a mark for each family of problems."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from benchmarks.calibration.record import FACTOR, within
+
+import manifoldrf.report._palette as ink
+from manifoldrf._optional import require
+from manifoldrf.report._style import WIDTH, save_figure, styled
+
+BAND = "0.92"
+# Families whose estimates are made in the same way share a colour.
+LOOKS = {
+    "spheres, even": (ink.BLUE, "o"),
+    "surfaces, even": (ink.BLUE, "s"),
+    "spheres, random": (ink.VERMILION, "o"),
+    "surfaces, random": (ink.VERMILION, "s"),
+    "flat tori": (ink.GREEN, "D"),
+    "balls": (ink.GREEN, "v"),
+    "closed meshes": (ink.PURPLE, "^"),
+    "open meshes": (ink.PURPLE, "P"),
+    "clouds with a rim": (ink.ORANGE, "X"),
+    "kernels in steps": (ink.BLACK, "*"),
+}
+
+
+@styled
+def draw_calibration(rows: Any, path: str | os.PathLike[str]) -> Path:
+    """The picture of the documentation."""
+    pyplot = require("matplotlib.pyplot", "viz")
+    figure, axes = pyplot.subplots(figsize=(WIDTH, 5.6))
+    both = [row[name] for row in rows for name in ("true", "estimate")]
+    ends = [min(both) / 1.6, max(both) * 1.6]
+    low, high = ([end * factor for end in ends] for factor in (1 / FACTOR, FACTOR))
+    axes.fill_between(ends, low, high, color=BAND, label=f"within a factor of {FACTOR:g}", zorder=0)
+    axes.plot(ends, ends, color="0.5", linewidth=1.0, linestyle=":", label="estimate as large as the error")
+    for family, (colour, mark) in LOOKS.items():
+        places = [(row["true"], row["estimate"]) for row in rows if row["family"] == family]
+        size = 90 if mark == "*" else 52
+        axes.scatter(
+            *zip(*places, strict=True), s=size, color=colour, marker=mark, edgecolor="white", linewidth=0.7,
+            label=family, zorder=3,
+        )  # fmt: skip
+    for row in rows:  # those outside the band by their seeds
+        if not 1 / FACTOR <= row["ratio"] <= FACTOR:
+            place = (row["true"], row["estimate"])
+            axes.annotate(f"seed {row['seed']}", place, xytext=(9, -4), textcoords="offset points", fontsize=9)
+    axes.set(
+        xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal",
+        xlabel="true relative error of the kernel", ylabel="error_, estimated by the fit itself",
+        title=f"{within(rows)} of {len(rows)} problems within a factor of {FACTOR:g}",
+    )  # fmt: skip
+    axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
+    return save_figure(figure, path)

@@ -1,0 +1,526 @@
+"""Ranges that results stay right in: precision, times, steps, sizes, units."""
+
+import functools
+import re
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from oracles import relative_error, sphere_mesh
+
+from manifoldrf import (
+    DiffusionKernel,
+    EuclideanSpace,
+    FlatTorus,
+    Graph,
+    GraphOptions,
+    HeatKernel,
+    HyperbolicSpace,
+    ManifoldRandomFeatures,
+    MaternKernel,
+    PowerKernel,
+    RegularizedLaplacianKernel,
+    Sphere,
+    TriangleMesh,
+    compute_signatures,
+    heat_graph,
+    knn_graph,
+)
+from manifoldrf.applications.attention import AttentionState, linear_attention
+
+EPS = np.finfo(np.float64).eps
+EPS32 = np.finfo(np.float32).eps
+NODES = Sphere().grid(400)
+NEW = Sphere().sample(200, seed=1)
+TAUS = [1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1e3, 1e4]
+
+
+def features(kernel=None, **settings):
+    return ManifoldRandomFeatures(kernel, **{"random_state": 0, **settings})
+
+
+def quiet(function, *args, **kwargs):
+    """A result whose warnings are not the matter."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return function(*args, **kwargs)
+
+
+def long_ones(*values):
+    """Parameters of the slow tests."""
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
+
+
+def outcome_of(function):
+    """What a function returns, or the error it raises for a bad value."""
+    try:
+        return function()
+    except ValueError as error:
+        return error
+
+
+# ------------------------------------------------------------------------------------------- single precision
+@pytest.mark.parametrize(
+    "kernel", [HeatKernel(0.1), DiffusionKernel(20.0), MaternKernel(1.5, 0.5, clock="manifold")], ids=str
+)
+def test_points_in_single_precision_give_the_bits_of_their_conversion(kernel):
+    rounded = NODES.astype(np.float32)
+    both = rounded, rounded.astype(np.float64)
+    single, double = (quiet(features(kernel, n_features="all").fit, X) for X in both)
+    np.testing.assert_array_equal(single.transform(NEW), double.transform(NEW))
+    np.testing.assert_array_equal(single.bound_, double.bound_)
+    assert single.error_ == double.error_
+
+
+def test_points_in_single_precision_give_the_features_of_the_unrounded_points():
+    """The Gaussian of a step, exp(-r^2 / s2), changes by at most 2 r d / s2 when points move by d: r < 3 sqrt(s2).
+
+    A feature is a weighted mean of such steps, n / 2 of them one after the other, and the scaling follows them.
+    """
+    t = 0.1
+    exact = features(HeatKernel(t), n_features="all").fit(NODES)
+    rounded = features(HeatKernel(t), n_features="all").fit(NODES.astype(np.float32))
+    n = exact.graph_.n_steps
+    assert rounded.graph_.n_steps == n
+    s2, moved = 4 * t / n, np.sqrt(3) * EPS32 / 2
+    tolerance = 2 * n * 2 * 3 * np.sqrt(s2) * 2 * moved / s2
+    assert tolerance < 2e-4
+    assert relative_error(rounded.kernel(NEW), exact.kernel(NEW)) < tolerance
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("spread", [1.0, 1e-12])
+def test_attention_in_single_precision_agrees_with_double_precision(causal, spread):
+    """Sums of nonnegative products of n terms and of m: each rounding is at most eps of the sum of sizes."""
+    n, m = 300, 40
+    rng = np.random.default_rng(0)
+    phi_q, phi_k = (torch.tensor(spread * rng.random((n, m))) for _ in range(2))
+    v = torch.tensor(rng.standard_normal((n, 5)))
+    double = linear_attention(phi_q, phi_k, v, causal=causal)
+    single = linear_attention(phi_q.float(), phi_k.float(), v.float(), causal=causal)
+    assert single.dtype == torch.float32
+    size = float(v.abs().max())
+    assert float((single.double() - double).abs().max()) < 2 * (n + m + 3) * EPS32 * size
+
+
+def test_attention_a_token_at_a_time_in_single_precision_agrees_with_double_precision():
+    n, m = 200, 16
+    rng = np.random.default_rng(1)
+    phi, v = torch.tensor(rng.random((n, m))), torch.tensor(rng.standard_normal((n, 3)))
+    states = [AttentionState(), AttentionState()]
+    for row, value in zip(phi, v, strict=True):
+        double = states[0].step(row, row, value)
+        single = states[1].step(row.float(), row.float(), value.float())
+        assert float((single.double() - double).abs().max()) < 2 * (n + m + 3) * EPS32 * float(v.abs().max())
+
+
+@functools.cache
+def trained(network):
+    options = {"epochs": 3, "batch": 4096, "network": network, "device": "cpu"}
+    model = features(HeatKernel(0.1), field="mlp", field_options=options, n_features=32, n_starts=200)
+    return quiet(model.fit, NODES)
+
+
+@pytest.mark.parametrize("network", ["paper", "log"])
+def test_a_network_in_single_precision_agrees_with_double_precision(network):
+    """Weights are float32. The compiled layers compute in float32; torch in the precision of its input."""
+    field = trained(network).map_.field
+    double = field.torch_values(torch.tensor(NEW)).detach().numpy()
+    single = field.torch_values(torch.tensor(NEW, dtype=torch.float32)).detach().numpy()
+    layers = field.values(NEW)
+    # Two layers of 128 sums each, with inputs of a few units; the exponent of the second network is about ten.
+    tolerance = 4 * 128 * EPS32 * np.abs(double).max()
+    assert np.abs(single - double).max() < tolerance
+    assert np.abs(layers - double).max() < tolerance
+
+
+# --------------------------------------------------------------------------------------- kernels in steps, tau
+@functools.cache
+def small_graph():
+    """Forty nodes with weights over two orders of magnitude, and its eigenpairs."""
+    rng = np.random.default_rng(3)
+    n = 40
+    upper = np.triu(10.0 ** rng.uniform(-2, 0, (n, n)) * (rng.random((n, n)) < 0.2), 1)
+    ring = np.roll(np.eye(n), 1, axis=1)
+    graph = Graph.from_affinity(upper + upper.T + ring + ring.T)
+    return graph, *np.linalg.eigh(graph.operator.toarray())
+
+
+def by_eigenpairs(function):
+    """h(W) for a function of the eigenvalues."""
+    _, values, vectors = small_graph()
+    return (vectors * function(np.minimum(values, 1.0))) @ vectors.T
+
+
+def lipschitz(kernel):
+    """Largest |h| and |h'| on the spectrum: how much a rounding of the eigenvalues changes h."""
+    w = np.linspace(-1.0, 1.0, 20_001)
+    values = kernel.spectral(w)
+    return np.abs(values).max(), np.abs(np.diff(values)).max() / (w[1] - w[0])
+
+
+def in_steps(tau):
+    """Kernels whose walks take about tau steps."""
+    kernels = [
+        DiffusionKernel(tau),
+        RegularizedLaplacianKernel(np.sqrt(tau)),
+        RegularizedLaplacianKernel(np.sqrt(tau), 2.5),
+        MaternKernel(1.5, np.sqrt(tau)),
+        MaternKernel(0.5, np.sqrt(tau)),
+        2.5 * DiffusionKernel(tau),
+        DiffusionKernel(tau) * PowerKernel(2),
+    ]
+    return [*kernels, PowerKernel(int(tau) // 2 * 2)] if tau >= 2 else kernels
+
+
+ALL_TAUS = [(tau, kernel) for tau in TAUS for kernel in in_steps(tau)]
+
+
+@pytest.mark.parametrize(("tau", "kernel"), ALL_TAUS, ids=str)
+def test_kernels_of_a_thousandth_to_ten_thousand_steps_are_their_closed_form(tau, kernel):
+    graph = small_graph()[0]
+    top, slope = lipschitz(kernel)
+    exact = by_eigenpairs(kernel.spectral)
+    rounding = 40 * EPS * (top + slope)
+    assert np.abs(kernel.dense(graph) - exact).max() <= rounding
+    assert np.abs(kernel.apply(graph, np.eye(40)) - exact).max() <= 1e-10 * top + rounding
+    assert np.abs(kernel.matrix(graph, np.arange(40)) - exact).max() <= 1e-10 * top + rounding
+
+
+@pytest.mark.parametrize(("tau", "kernel"), ALL_TAUS, ids=str)
+def test_coefficients_of_up_to_ten_thousand_steps_neither_overflow_nor_vanish(tau, kernel):
+    """Both series sum to h(1), up to what the truncation leaves out and the rounding of logarithms of about tau."""
+    for series in (kernel, kernel.root()):
+        n = series.truncation(1e-12)
+        alpha = series.coefficients(n)
+        assert np.isfinite(alpha).all()
+        total = float(series.spectral(np.array([1.0]))[0])
+        assert abs(alpha.sum() / total - 1) < 1e-12 + 100 * EPS * max(1.0, n)
+    assert (kernel.modulation(50) >= 0).all()
+
+
+def long_series(tau, kernel, teacher):
+    """Whether a frontier has to be pushed through a hundred thousand lengths."""
+    return teacher == "frontier" and tau == 1e4 and not isinstance(kernel, DiffusionKernel)
+
+
+@pytest.mark.parametrize(
+    ("tau", "kernel", "teacher"),
+    [
+        pytest.param(*case, teacher, marks=[pytest.mark.slow] * long_series(*case, teacher))
+        for case in ALL_TAUS
+        for teacher in ("exact", "frontier")
+    ],
+    ids=str,
+)
+def test_exact_teachers_are_right_from_a_thousandth_to_ten_thousand_steps(tau, kernel, teacher):
+    graph = small_graph()[0]
+    top, slope = lipschitz(kernel.root())
+    found = compute_signatures(graph, kernel, [0, 7], teacher=teacher, tol=1e-9)
+    rows = found.rows if teacher == "exact" else found.rows.toarray()
+    exact = by_eigenpairs(kernel.root().spectral)[[0, 7]]
+    assert np.abs(rows - exact).max() <= 1e-9 * top + 40 * EPS * (top + slope)
+
+
+WEIGHTED = {"survival": "matched", "transitions": "weighted", "max_length": "auto"}
+
+
+@pytest.mark.parametrize(
+    ("teacher", "options", "tau"),
+    [
+        *(("walks", WEIGHTED, tau) for tau in (1e-3, 1.0, 100.0)),
+        *(("counts", {}, tau) for tau in (1e-3, 1.0, 100.0)),
+        pytest.param("counts", {}, 1e4, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_random_teachers_are_unbiased_from_a_thousandth_to_ten_thousand_steps(teacher, options, tau):
+    """The mean over seeds of a projection of a row; 4.5 standard errors: a false alarm in 150,000 tests."""
+    graph = small_graph()[0]
+    kernel = DiffusionKernel(tau)
+    exact = by_eigenpairs(kernel.root().spectral)[3]
+    direction = np.random.default_rng(5).standard_normal(40)
+    n_seeds = 60
+    rows = [
+        compute_signatures(graph, kernel, [3], teacher=teacher, seed=s, n_walks=200, **options).rows.toarray()
+        for s in range(n_seeds)
+    ]
+    found = np.vstack(rows) @ direction
+    assert np.isfinite(found).all()
+    stderr = np.std(found, ddof=1) / np.sqrt(n_seeds) + 1e-9 * np.linalg.norm(direction)
+    assert abs(np.mean(found) - exact @ direction) < 4.5 * stderr
+
+
+def test_walks_of_thousands_of_steps_are_finite_and_say_that_they_are_noise(global_seed):
+    """Loads of weighted walks are products of thousands of factors: unbiased, and mostly far from the mean."""
+    graph, kernel = small_graph()[0], DiffusionKernel(1e4)
+    found = compute_signatures(graph, kernel, [3], teacher="walks", seed=global_seed, n_walks=200, **WEIGHTED)
+    assert np.isfinite(found.rows.data).all()
+    assert found.relative_stderr > 0.3
+
+
+@pytest.mark.parametrize("teacher", ["walks", "counts"])
+@pytest.mark.parametrize("tau", [3e3, 1e4])
+def test_walks_that_all_halt_before_the_kernel_begins_are_refused(tau, teacher):
+    """Half of 3000 steps with p_halt = .01 are survived by 3e-7 of the walks: rows were zero, without a word."""
+    graph = small_graph()[0]
+    options = {"n_walks": 1000, "p_halt": 0.01, "survival": "geometric"}
+    said = r"`p_halt` must be at most 0.00\d+ for 1000 walks of (1499|1500|4999|5000) steps"
+    with pytest.raises(ValueError, match=said):
+        compute_signatures(graph, DiffusionKernel(tau), [3], teacher=teacher, seed=0, **options)
+
+
+@pytest.mark.parametrize("n_walks", [1, 1000])
+def test_the_largest_halting_probability_named_is_accepted(n_walks):
+    graph, kernel = small_graph()[0], DiffusionKernel(3e3)
+    with pytest.raises(ValueError, match="`p_halt` must be at most") as caught:
+        compute_signatures(graph, kernel, [3], teacher="walks", seed=0, n_walks=n_walks, p_halt=0.2)
+    named = float(re.search(r"at most ([\d.e-]+) for", str(caught.value))[1])
+    rows = compute_signatures(graph, kernel, [3], teacher="walks", seed=0, n_walks=n_walks, p_halt=named).rows
+    assert np.isfinite(rows.data).all()
+
+
+# ------------------------------------------------------------------------------------- heat times, exact kernels
+SPACES = {
+    "S^1": Sphere(1),
+    "S^2": Sphere(2),
+    "S^3": Sphere(3),
+    "T^2": FlatTorus(2),
+    "T^3": FlatTorus(3),
+    "H^2": HyperbolicSpace(2),
+    "H^3": HyperbolicSpace(3),
+    "R^3": EuclideanSpace(3),
+}
+TIMES = [1e-100, 1e-30, 1e-12, 1e-6, 1e-3]
+
+
+@pytest.mark.parametrize("t", TIMES)
+@pytest.mark.parametrize("name", SPACES)
+def test_exact_heat_kernels_at_short_times_are_gaussians_in_the_log_domain(name, t):
+    """Within some widths the kernel is (4 pi t)^(-d/2) e^(-r^2/4t) (1 + O(r^2 + t)); far away it is zero."""
+    space = SPACES[name]
+    x = space.grid(50)[7:8]
+    near = space.sample(40, seed=0)
+    found = space.heat_kernel(x, np.vstack([x, near]), t)[0]
+    assert np.isfinite(found).all()
+    assert (found >= 0).all()
+    peak = (4 * np.pi * t) ** (-space.dim / 2)
+    assert found[0] == pytest.approx(peak, rel=space.dim * t + 1e-10)
+    r = space.distance(x, near)[0]
+    expected = -(r**2) / (4 * t)  # logarithm over the peak
+    tiny = expected + np.log(peak) < -750  # beneath the smallest float
+    assert (found[1:][tiny] == 0).all()
+    seen = (expected + np.log(peak) > -600) & (r < 0.5)
+    np.testing.assert_allclose(np.log(found[1:][seen] / peak), expected[seen], rtol=0.05, atol=0.3)
+
+
+@pytest.mark.parametrize("t", [50.0, 1e6, 1e100])
+@pytest.mark.parametrize("name", [name for name in SPACES if name[0] in "ST"])
+def test_exact_heat_kernels_at_long_times_are_constant(name, t):
+    space = SPACES[name]
+    x = space.sample(30, seed=0)
+    np.testing.assert_allclose(space.heat_kernel(x, x, t), 1 / space.volume, rtol=1e-12)
+
+
+# What is fitted, and its volume; unknown to clouds.
+FITTED = {
+    "sphere": (Sphere, 4 * np.pi),
+    "flat torus": (FlatTorus, 1.0),
+    "even cloud": (lambda: Sphere().grid(300), 4 * np.pi),
+    "random cloud": (lambda: Sphere().sample(300, seed=2), 4 * np.pi),
+    "mesh": (lambda: sphere_mesh(200), sphere_mesh(200).area),
+}
+
+
+def fitted_at(name, t):
+    """The heat kernel of a space at a time, on a few hundred nodes; or the error."""
+    make = FITTED[name][0]
+    options = {"sphere": GraphOptions(n_nodes=400), "flat torus": GraphOptions(n_nodes=100)}.get(name)
+    return outcome_of(lambda: features(HeatKernel(t), graph=options).fit(make()))
+
+
+def points_of(name):
+    return (FlatTorus() if name == "flat torus" else Sphere()).sample(50, seed=4)
+
+
+@pytest.mark.parametrize("t", [1e-300, 1e-100, 1e-30, 1e-8, 1e-4])
+@pytest.mark.parametrize("name", FITTED)
+def test_heat_times_too_short_for_the_nodes_are_refused_or_called_poor(name, t):
+    """Two points of a few hundred are .1 apart, a hundred widths of the widest of these kernels."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        outcome = fitted_at(name, t)
+        if t <= 1e-30 and "cloud" not in name:
+            assert str(outcome).startswith("`kernel` must be wide enough that a countable number of features")
+            assert f"HeatKernel(t={t:g})" in str(outcome)
+        else:
+            rows = outcome.transform(points_of(name))
+            assert np.isfinite(rows).all()
+            assert (rows >= 0).all()
+            assert float(outcome.error_) > 0.9
+    assert {"GraphWarning"} <= {warning.category.__name__ for warning in caught}  # t is short for so many nodes
+
+
+@pytest.mark.parametrize(("t", "left"), [(3.0, 0.01), (20.0, 2e-4)])
+@pytest.mark.parametrize("name", FITTED)
+def test_long_heat_times_give_the_constant_kernel(name, t, left):
+    """The first eigenfunctions of the sphere are left with 3 e^(-2t) of the constant, at most; .0075 at t = 3."""
+    model = fitted_at(name, t)
+    # A quadrature for the volume of a random cloud of 300 points is off by up to a half per cent.
+    volume = FITTED[name][1]
+    np.testing.assert_allclose(model.kernel(points_of(name)) * volume, 1.0, rtol=0, atol=left)
+
+
+@pytest.mark.parametrize("t", [1e3, 1e6, 1e30, 1e300])
+@pytest.mark.parametrize("name", FITTED)
+def test_heat_times_beyond_any_use_are_refused_with_the_longest(name, t):
+    outcome = str(fitted_at(name, t))
+    assert re.search(r"`t` must be at most [\d.]+ here \(heat is spread evenly long before\)", outcome), outcome
+
+
+# ------------------------------------------------------------------------------------------ Matern, nu and length
+MATERN = [(nu, scale) for nu in (0.1, 0.5, 1.5, 5.0, 20.0) for scale in (1e-2, 0.1, 1.0, 10.0, 100.0)]
+
+
+@pytest.mark.parametrize(("nu", "scale"), MATERN)
+def test_matern_kernels_in_the_graph_clock_are_their_closed_form_over_a_wide_range(nu, scale):
+    kernel = MaternKernel(nu, scale)
+    top, slope = lipschitz(kernel)
+    exact = by_eigenpairs(lambda w: (2 * nu / scale**2 + 1 - w) ** -nu)
+    found = kernel.apply(small_graph()[0], np.eye(40))
+    assert np.abs(found - exact).max() <= 1e-10 * top + 40 * EPS * (top + slope)
+
+
+@pytest.mark.parametrize("nu", [0.5, 1.5, 4.0])
+@pytest.mark.parametrize("scale", [1e-90, 1e-3, 0.3, *long_ones(1.0, 5.0), 1e90])
+def test_matern_kernels_in_the_manifold_clock_are_finite_or_refused(nu, scale):
+    options = GraphOptions(n_nodes=400)
+
+    def fit():
+        return quiet(features(MaternKernel(nu, scale, clock="manifold"), graph=options).fit, Sphere())
+
+    outcome = outcome_of(fit)
+    if 1e-3 <= scale <= 5.0:
+        rows = quiet(outcome.transform, NODES)  # the nodes themselves: nothing else is within reach of a thousandth
+        assert np.isfinite(rows).all()
+        assert (rows >= 0).all()
+        assert rows.any(axis=1).all()
+    else:
+        assert re.search(r"`(lengthscale|t|kernel|nu)` must be", str(outcome)), outcome
+
+
+# ------------------------------------------------------------------------------------------------ numbers of nodes
+def check_contract(model, X):
+    """Finite, nonnegative, bounded features of the right shape, the same a second time."""
+    rows = quiet(model.transform, X)
+    assert rows.shape == (len(X), model.n_features_out_)
+    dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
+    assert np.isfinite(dense).all()
+    assert (dense >= 0).all()
+    assert (dense <= model.bound_ * (1 + 1e-12)).all()
+    np.testing.assert_array_equal(dense, quiet(model.transform, X))
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 10, 30, 100, *long_ones(1000)])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_few_to_a_thousand_nodes_are_fitted(n, dim):
+    X = Sphere(dim).sample(n, seed=n)
+    check_contract(quiet(features().fit, X), X[:50])
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 10, 100, *long_ones(1000)])
+@pytest.mark.parametrize("kernel", [DiffusionKernel(20.0), MaternKernel(1.5, 3.0)], ids=str)
+def test_few_to_a_thousand_nodes_carry_kernels_in_steps(n, kernel):
+    X = Sphere().sample(n, seed=n)
+    check_contract(quiet(features(kernel).fit, X), X[:50])
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 10, 100, 1000, 10_000])
+@pytest.mark.parametrize("teacher", ["exact", "frontier", "walks", "counts"])
+def test_signatures_of_two_to_ten_thousand_nodes(n, teacher):
+    graph = quiet(knn_graph, Sphere().sample(n, seed=0), n_neighbors=min(8, n - 1))
+    options = {"n_walks": 50} if teacher in ("walks", "counts") else {}
+    rows = compute_signatures(graph, DiffusionKernel(10.0), [0, n - 1], teacher=teacher, seed=0, **options).rows
+    dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
+    assert dense.shape == (2, n)
+    assert np.isfinite(dense).all()
+    # Rows of exp(-tau L / 2) have norms of at most 1; Chebyshev sums may be below zero by their tolerance.
+    assert dense.min() >= -1e-9
+    if teacher in ("exact", "frontier"):
+        assert (np.linalg.norm(dense, axis=1) <= 1 + 1e-9).all()
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_heat_graphs_of_a_handful_of_points_are_built_or_refused_with_a_number(n):
+    outcome = outcome_of(lambda: quiet(heat_graph, Sphere().grid(n), 0.5, dim=2))
+    if n < 4:
+        assert re.search(r"`points` must be .*at least (3|4) row", str(outcome)), outcome
+    else:
+        np.testing.assert_allclose(outcome.operator @ np.sqrt(outcome.weights), np.sqrt(outcome.weights), rtol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [100_000, 1_000_000])
+def test_a_hundred_thousand_and_a_million_nodes_are_fitted(n):
+    X = Sphere().sample(n, seed=0)
+    t = 2e-3 if n == 100_000 else 2e-4
+    model = quiet(features(HeatKernel(0.02), sparse_output=True).fit, X)
+    check_contract_sparse(model, NEW)
+    assert relative_error(model.kernel(NEW), Sphere().heat_kernel(NEW, NEW, 0.02)) < 0.02
+    graph = quiet(knn_graph, X, n_neighbors=8)
+    rows = compute_signatures(graph, DiffusionKernel(20.0), [0, n - 1], teacher="frontier").rows
+    assert rows.shape == (2, n)
+    assert np.isfinite(rows.data).all()
+    assert (rows.data >= 0).all()
+    heat = quiet(heat_graph, X, t, dim=2)
+    assert heat.weights.sum() == pytest.approx(4 * np.pi, rel=0.01)
+    root = np.sqrt(heat.weights)
+    np.testing.assert_allclose(heat.operator @ root, root, rtol=1e-9)
+
+
+def check_contract_sparse(model, X):
+    rows = model.transform(X)
+    assert rows.shape == (len(X), model.n_features_out_)
+    assert np.isfinite(rows.data).all()
+    assert (rows.data >= 0).all()
+
+
+# ----------------------------------------------------------------------------------------------------- other units
+SCALES = [1e-100, 1e-8, *long_ones(1e-30, 1e8, 1e30), 1e100]
+
+
+def in_unit(kind, s):
+    """Features of one cloud, or mesh, with coordinates times s and heat times times s^2."""
+    points = s * (Sphere().sample(300, seed=2) if kind == "random cloud" else Sphere().grid(300))
+    space = TriangleMesh(points, sphere_mesh(300).faces) if kind == "mesh" else points
+    kernel = DiffusionKernel(20.0) if kind == "steps" else HeatKernel(0.1 * s * s)
+    options = None if kind == "mesh" else GraphOptions(dim=2)
+    return quiet(features(kernel, n_features="all", graph=options).fit, space)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("kind", ["even cloud", "random cloud", "mesh", "steps"])
+def test_scaled_coordinates_give_scaled_features(kind, scale):
+    """K(s x, s y; s^2 t) = s^-d K(x, y; t): features times s^(d/2) are the same, to rounding of the coordinates.
+
+    Rounding moves points by eps. A step of a thirtieth of the extent has a Gaussian that changes by 100 eps then,
+    and some hundred rounds of correction follow: 1e-10 is a hundred times what can be expected. The field of a
+    kernel in steps solves local systems with condition numbers of up to 1e5, and is that much less steady.
+    """
+    one, other = in_unit(kind, 1.0), in_unit(kind, scale)
+    factor = 1.0 if kind == "steps" else scale
+    found, expected = (quiet(model.transform, NEW * s) for model, s in ((other, scale), (one, 1.0)))
+    tolerance = 1e-7 if kind == "steps" else 1e-10
+    np.testing.assert_allclose(found * factor, expected, rtol=0, atol=tolerance * one.bound_.max())
+    assert float(other.error_) == pytest.approx(float(one.error_), rel=1e-6)
+
+
+@pytest.mark.parametrize("power", [-300, -31, 40, 330])
+def test_coordinates_times_a_power_of_two_choose_the_same_anchors(power):
+    """No rounding at all: ties between nodes of an even grid are broken in the same way."""
+    points, scale = Sphere().grid(300), 2.0**power
+    options = {"n_features": 120, "graph": GraphOptions(dim=2)}
+    one, other = (features(HeatKernel(0.1 * s * s), **options).fit(s * points) for s in (1.0, scale))
+    np.testing.assert_array_equal(one.anchors_, other.anchors_)
+    np.testing.assert_allclose(other.weights_, one.weights_ * scale**2, rtol=1e-9)
