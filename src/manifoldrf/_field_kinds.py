@@ -1,7 +1,7 @@
 """Whether values are of the kinds that the fields of a dataclass declare: a file may say anything.
 
-Compiled loops are made for one kind of array, and code trusts what is declared; so what comes from a file is compared
-with the annotations before an instance is made of it.
+Compiled loops are made for one kind of array, and code trusts what is declared; so what comes from a file is
+compared with the annotations before an instance is made of it.
 """
 
 import functools
@@ -48,6 +48,8 @@ def _named(hint: Any) -> str:
 def _fits(value: Any, hint: Any) -> bool:
     """Whether a value is what an annotation says; annotations of other kinds than those of fields fit anything."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return True
     if origin in (typing.Union, types.UnionType):
         return any(_fits(value, part) for part in parts)
     if origin is typing.Literal:

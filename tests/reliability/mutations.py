@@ -16,17 +16,63 @@ import numpy as np
 
 from manifoldrf.experiments._tfrecords import crc32c, mask
 
-INTEGERS = (0, 1, 2, 3, 127, 255, 256, 32767, 65535, 2**31 - 1, 2**31, 2**32 - 1, 2**53, 2**62, 2**63 - 1, 2**64, 10**18)
-FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, 1e-300, 5e-324, 1e300, -1e300, 1e-7, 1e16, float("nan"), float("inf"), -float("inf"))
+INTEGERS = (
+    0,
+    1,
+    2,
+    3,
+    127,
+    255,
+    256,
+    32767,
+    65535,
+    2**31 - 1,
+    2**31,
+    2**32 - 1,
+    2**53,
+    2**62,
+    2**63 - 1,
+    2**64,
+    10**18,
+)
+FLOATS = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    1e-300,
+    5e-324,
+    1e300,
+    -1e300,
+    1e-7,
+    1e16,
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+)
 WORDS = (
     b"nan", b"inf", b"-inf", b"1e999", b"1e300", b"-1", b"0", b"1", b"2", b"99999999", b"4294967295", b"1_0", b"0x10",
     b"18446744073709551616", b"9" * 5000, b"", b"\xff\xfe", b"1.5.2", b"--1", b"+", b"/", b"1//2", b"1/2/3", b"{", b"\0",
 )  # fmt: skip
-NAMES = ("", "x", "\0", "../x", "/etc/passwd", "file:///etc/passwd", "Graph", "Sphere", "a0", "a1", "same", "\ud800")
+NAMES = (
+    "",
+    "x",
+    "\0",
+    "../x",
+    "/etc/passwd",
+    "file:///etc/passwd",
+    "Graph",
+    "Sphere",
+    "a0",
+    "a1",
+    "same",
+    "\ud800",
+)
 _NUMBER = re.compile(rb"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
 
 
-# ---------------------------------------------------------------------------------------------------- bytes and texts
+# ---------------------------------------------------------------------------------------- bytes and texts
 def flip(random, data, others):
     """Flip one to eight bits."""
     result = bytearray(data)
@@ -43,7 +89,9 @@ def replace(random, data, others):
     if kind == 0:
         new = random.choice(INTEGERS).to_bytes(9, "little")[: random.choice((1, 2, 4, 8))]
     elif kind == 1:
-        new = struct.pack(random.choice("<>") + random.choice("fd"), random.choice((0.0, -1.0, np.nan, np.inf, 1e30)))
+        new = struct.pack(
+            random.choice("<>") + random.choice("fd"), random.choice((0.0, -1.0, np.nan, np.inf, 1e30))
+        )
     elif kind == 2:
         new = random.randbytes(random.randint(1, 16))
     else:
@@ -110,7 +158,7 @@ BYTES = (flip, replace, cut, double, insert, splice)
 TEXTS = (*BYTES, numbers, numbers, lines)
 
 
-# --------------------------------------------------------------------------------------------------------------- JSON
+# ---------------------------------------------------------------------------------------- JSON
 def edit_tree(random, tree, words=NAMES):
     """A tree of JSON with one to three changes."""
     tree = json.loads(json.dumps(tree))
@@ -171,7 +219,7 @@ def json_text(random, data, others, words=NAMES):
     return json.dumps(edit_tree(random, json.loads(data), words)).encode()
 
 
-# -------------------------------------------------------------------------------------------------------------- models
+# ---------------------------------------------------------------------------------------- models
 _NO_DIGEST = "0" * 64
 
 
@@ -227,7 +275,9 @@ def _damage_numbers(random, body, entry):
         values[places] = random.random() < 0.5
     else:
         limit = np.iinfo(values.dtype)
-        values[places] = min(max(random.choice((*INTEGERS, -1, -2, -(2**31), -(2**63), 5, 17)), limit.min), limit.max)
+        values[places] = min(
+            max(random.choice((*INTEGERS, -1, -2, -(2**31), -(2**63), 5, 17)), limit.min), limit.max
+        )
 
 
 def _size(entry):
@@ -283,7 +333,7 @@ def model_header(random, data, others):
 MODELS = (model_tree, model_tree, model_tree, model_numbers, model_numbers, model_shapes, model_header, *BYTES)
 
 
-# -------------------------------------------------------------------------------------------------- other containers
+# ---------------------------------------------------------------------------------------- other containers
 def glb_tree(random, data, others):
     """A glb file with another scene and right lengths."""
     (length,) = struct.unpack("<I", data[12:16])
@@ -300,7 +350,9 @@ def zip_members(random, data, others):
     for name in random.sample(list(members), random.randint(1, len(members))):
         kind = random.randrange(5)
         if kind == 0:
-            members[random.choice(("../x.npy", "/x.npy", "points.npy", "a\\b.npy", "x" * 200, "format.npy"))] = members.pop(name)
+            members[random.choice(("../x.npy", "/x.npy", "points.npy", "a\\b.npy", "x" * 200, "format.npy"))] = (
+                members.pop(name)
+            )
         elif kind == 1:
             members[name] = random.choice(list(members.values()))
         else:

@@ -97,7 +97,7 @@ def read_off(data: bytes) -> Mesh:
 
 
 def read_stl(data: bytes) -> Mesh:
-    """Corners of the triangles of an stl file, three for each: bytes where the length is that of bytes, else text."""
+    """Corners of the triangles of an stl file, three for each: bytes where its length fits, else text."""
     count = int.from_bytes(data[_STL_HEADER - 4 : _STL_HEADER], "little")
     if len(data) >= _STL_HEADER and len(data) == _STL_HEADER + count * _STL_FACET.itemsize:
         facets = np.frombuffer(data, _STL_FACET, offset=_STL_HEADER)
@@ -122,7 +122,7 @@ def _stl_text(data: bytes) -> FloatArray:
     return _positions(positions)
 
 
-# ------------------------------------------------------------------------------------------------------------- shared
+# -------------------------------------------------------------------------------------------------------- shared
 def text_lines(data: bytes, *, comments: bool = True) -> Iterator[bytes]:
     """Lines that hold more than blanks, without what follows a #."""
     for line in _raw_lines(data):

@@ -34,7 +34,7 @@ class Element(NamedTuple):
     """So many rows with the same properties."""
 
     name: str
-    count: int
+    n_rows: int
     properties: list[Property]
 
 
@@ -57,23 +57,28 @@ def _header(data: bytes) -> tuple[str, list[Element], int]:
     line_end = data.find(b"\n", end)
     if line_end < 0:
         raise ValueError("it ends with its header")
-    order, elements, n_properties = None, list[Element](), 0
+    order, elements = None, list[Element]()
     for line in data[3:end].splitlines():
         word, *rest = line.split() or [b""]
         if word == b"format" and rest:
             order = _ORDERS.get(rest[0].lower())
-        elif word == b"element" and len(rest) == 2:
-            elements.append(Element(_name(rest[0]), natural(rest[1]), []))
-        elif word == b"property" and elements:
-            elements[-1].properties.append(_property(rest))
-            n_properties += 1
         elif word not in (b"", b"comment", b"obj_info"):
-            raise ValueError(f"its header has a line {_name(line[:40])!r}")
-    if order is None or n_properties > _MOST_PROPERTIES:
+            _declare(elements, word, rest)
+    if order is None or sum(len(element.properties) for element in elements) > _MOST_PROPERTIES:
         raise ValueError(f"its header has no known format, or more than {_MOST_PROPERTIES} properties")
     if len({element.name for element in elements}) < len(elements):
         raise ValueError("its header has two elements of one name")
     return order, elements, line_end + 1
+
+
+def _declare(elements: list[Element], word: bytes, rest: list[bytes]) -> None:
+    """Take up a line of the header: a new element, or a property of the last one."""
+    if word == b"element" and len(rest) == 2:
+        elements.append(Element(_name(rest[0]), natural(rest[1]), []))
+    elif word == b"property" and elements:
+        elements[-1].properties.append(_property(rest))
+    else:
+        raise ValueError(f"its header has a line {_name(word[:40])!r}")
 
 
 def _property(words: list[bytes]) -> Property:
@@ -99,14 +104,14 @@ def _corner_list(element: Element) -> int:
     return (named or lists)[0]
 
 
-# --------------------------------------------------------------------------------------------------------------- text
+# --------------------------------------------------------------------------------------------------------- text
 def _read_text(text: bytes, elements: list[Element]) -> Mesh:
     positions, polygons = np.zeros((0, 3)), Polygons()
     rows = text_lines(text, comments=False)
     declared = {"vertex": 0, "face": 0}
     for element in elements:
-        declared[element.name] = element.count
-        some = itertools.islice(rows, element.count)
+        declared[element.name] = element.n_rows
+        some = itertools.islice(rows, element.n_rows)
         if element.name == "vertex":
             positions = _text_positions(some, element)
         elif element.name == "face":
@@ -149,17 +154,17 @@ def _text_faces(rows: Iterator[bytes], element: Element, polygons: Polygons) -> 
         polygons.add(listed(words[at:]))
 
 
-# -------------------------------------------------------------------------------------------------------------- bytes
+# --------------------------------------------------------------------------------------------------------- bytes
 def _read_bytes(data: bytes, start: int, order: str, elements: list[Element]) -> Mesh:
     found: dict[str, NDArray[Any]] = {}
     for element in elements:
-        if element.count == 0 or not element.properties:
+        if element.n_rows == 0 or not element.properties:
             continue
         row = _row_kind(data, start, order, element)
-        stop = start + element.count * row.itemsize
+        stop = start + element.n_rows * row.itemsize
         if stop > len(data):
             raise ValueError("it is shorter than its header says")
-        found[element.name] = np.frombuffer(data, row, element.count, start)
+        found[element.name] = np.frombuffer(data, row, element.n_rows, start)
         start = stop
     if start != len(data):
         raise ValueError("it is longer than its header says, or its lists differ in length")
