@@ -2,8 +2,8 @@
 
 A case is a loader, a seed and a number: the same three give the same bytes. Allowed is what is documented: a thing
 that is valid and can be used, or an error of one sentence that names the file. Everything else is reported, and the
-bytes are kept: a crash, another error, a warning, more than five seconds, more memory than ten times the file and
-200 MB, and any file opened but the one that was asked for.
+bytes are kept: a crash, another error, a warning, more than five seconds of work, more memory than ten times the
+file and 200 MB, and any file opened but the one that was asked for.
 """
 
 import argparse
@@ -25,7 +25,6 @@ from pathlib import Path
 
 from reliability.loaders import LOADERS
 
-SECONDS = 5.0
 MEMORY_FACTOR, MEMORY_EXTRA = 10, 200_000_000
 _BATCH = 500  # cases of one process
 _FORBIDDEN = {
@@ -60,8 +59,17 @@ def make_case(loader, seed, number):
     return data
 
 
-def fuzz(loader, n_cases, seed=0, first=0):
+def fuzz(loader, n_cases, seed=0):
     """Try so many cases of a loader, a batch in each process. Returns a Tally."""
+    return _run(loader, lambda number: make_case(loader, seed, number), n_cases)
+
+
+def attempt(loader, *files):
+    """Try files of one's own under the same limits. Returns a Tally."""
+    return _run(loader, files.__getitem__, len(files))
+
+
+def _run(loader, case_of, n_cases):
     tally = Tally()
     with tempfile.TemporaryDirectory(
         prefix="fuzz", dir="/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -72,26 +80,28 @@ def fuzz(loader, n_cases, seed=0, first=0):
             path.write_bytes(data)
             loader.use(loader.load(path))
         gc.freeze()
-        number, stop = first, first + n_cases
-        while number < stop:
-            number = _run_batch(loader, seed, (number, min(stop, number + _BATCH)), path, tally)
+        number = 0
+        while number < n_cases:
+            number = _run_batch(loader, case_of, (number, min(n_cases, number + _BATCH)), path, tally)
     return tally
 
 
-def _run_batch(loader, seed, span, path, tally):
+def _run_batch(loader, case_of, span, path, tally):
     """Run cases in a child until it is done or dies; gives the number of the next case."""
     shared = mmap.mmap(-1, 4096)
     reader, writer = os.pipe()
-    child = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads: the child only reads files
+        child = os.fork()
     if child == 0:
         os.close(reader)
-        _child(loader, seed, span, path, shared, writer)
+        _child(loader, case_of, span, path, shared, writer)
     os.close(writer)
-    reports, status, hung = _wait(child, reader, shared)
+    reports, status, hung = _wait(child, reader, shared, 12 * loader.seconds)
     number, accepted, refused, slowest, memory = _SLOTS.unpack_from(shared)
     done = number - span[0] + 1
     if hung or status != 0:
-        reason = f"no end after {2 * SECONDS:g} s" if hung else f"the process died with status {status}"
+        reason = f"no end after {12 * loader.seconds:g} s" if hung else f"the process died with status {status}"
         reports.append((number, reason))
     else:
         done, number = span[1] - span[0], span[1] - 1
@@ -99,11 +109,11 @@ def _run_batch(loader, seed, span, path, tally):
     tally.accepted += accepted
     tally.refused += refused
     tally.slowest, tally.memory = max(tally.slowest, slowest), max(tally.memory, memory)
-    tally.failures += [(place, reason, make_case(loader, seed, place)) for place, reason in reports]
+    tally.failures += [(place, reason, case_of(place)) for place, reason in reports]
     return number + 1
 
 
-def _wait(child, reader, shared):
+def _wait(child, reader, shared, longest):
     """Reports of a child, its exit status, and whether it had to be ended."""
     text, last, since, hung = b"", -1, time.monotonic(), False
     while True:
@@ -116,7 +126,7 @@ def _wait(child, reader, shared):
         number = _SLOTS.unpack_from(shared)[0]
         if number != last:
             last, since = number, time.monotonic()
-        elif time.monotonic() - since > 2 * SECONDS:  # compiled code does not hear the alarm
+        elif time.monotonic() - since > longest:  # compiled code does not hear the alarm
             hung = True
             os.kill(child, signal.SIGKILL)
             break
@@ -147,19 +157,19 @@ class _Watch:
             self.seen.append(f"{event} {args[:1]!r}")
 
 
-def _child(loader, seed, span, path, shared, writer):
+def _child(loader, case_of, span, path, shared, writer):
     """Run the cases of a batch; never returns."""
     counts = [0, 0, 0.0, 0]
     try:
         watch = _Watch()
         watch.allowed = {str(path), *(str(path.parent / name) for name in loader.beside)}
-        signal.signal(signal.SIGALRM, _alarm)
+        signal.signal(signal.SIGPROF, _alarm)
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always")
             for number in range(*span):
                 _SLOTS.pack_into(shared, 0, number, *counts)
                 del heard[:]
-                reason = _try_case(loader, make_case(loader, seed, number), path, counts, watch)
+                reason = _try_case(loader, case_of(number), path, counts, watch)
                 if reason is None and heard:
                     reason = f"a warning: {heard[0].category.__name__}: {heard[0].message}"
                 if reason is not None:
@@ -181,20 +191,20 @@ def _try_case(loader, data, path, counts, watch):
     allowance = MEMORY_FACTOR * len(data) + MEMORY_EXTRA
     before = _start_memory(allowance)
     reason, watch.seen[:], watch.on = None, [], True
-    start = time.perf_counter()
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    start = time.process_time()
+    signal.setitimer(signal.ITIMER_PROF, loader.seconds)
     try:
         loader.use(loader.load(path))
         counts[0] += 1
     except _TooLongError:
-        reason = f"more than {SECONDS:g} s"
+        reason = f"more than {loader.seconds:g} s"
     except BaseException as error:  # noqa: BLE001 - which errors are allowed is the question
         counts[1] += 1
         reason = _complaint(loader, error, path)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         watch.on = False
-    counts[2] = max(counts[2], time.perf_counter() - start)
+    counts[2] = max(counts[2], time.process_time() - start)
     grown = _peak_memory() - before
     counts[3] = max(counts[3], grown)
     if grown > allowance:

@@ -1,4 +1,4 @@
-"""All that reads files of others: how it is called, small whole files to damage, and what must hold of the result."""
+"""All that reads files of others: how it is called, small whole files to damage, what must hold of the result."""
 
 import io
 import json
@@ -63,6 +63,7 @@ class Loader:
     cases: int = 5000
     beside: tuple[str, ...] = ()  # names of further files that may be opened
     prepare: Callable[[Path], None] = _nothing
+    seconds: float = 5.0  # of work that a case may take
 
 
 def saved(thing, suffix=""):
@@ -309,7 +310,7 @@ def csv_loader():
     return Loader("csv", ".csv", seeds, m.TEXTS, partial(read_values, n_rows=5))
 
 
-# ---------------------------------------------------------------------------------------- records, sequences, others
+# ----------------------------------------------------------------------------------------------- records, others
 def _record():
     tables = {"errors": [{"name": "a", "error": 0.5}, {"name": "b", "error": None}]}
     return Record("case", {"seed": 0}, tables, 1.5, {"python": "3"}, {"curve": np.arange(6.0).reshape(2, 3)})

@@ -1,5 +1,6 @@
 """Arrays read from .npy, .npz and .csv files, at once or in blocks of rows."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -132,7 +133,9 @@ def read_matrix(path: str | PathLike[str], name: str = "MATRIX") -> Any:
         return read_points(file, name)
     check_archive(file, name)
     try:
-        matrix = sp.load_npz(file)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of headers that Python 2 wrote
+            matrix = sp.load_npz(file)
         check_room(file, name, 8 * max(matrix.shape))  # what a row or column takes, even where all are empty
         if hasattr(matrix, "check_format"):
             matrix.check_format(full_check=True)  # else indices out of range crash compiled code

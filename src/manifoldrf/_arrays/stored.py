@@ -3,6 +3,7 @@
 import errno
 import lzma
 import math
+import warnings
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Sequence
@@ -184,8 +185,10 @@ def _any_header(stream: IO[bytes], size: int, file: Path, name: str) -> Stored:
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     try:
         version = np.lib.format.read_magic(stream)
-        # Version 3 exists for names of fields in Unicode: never one plain array.
-        shape, fortran, dtype = readers[version](stream)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of headers that Python 2 wrote
+            # Version 3 exists for names of fields in Unicode: never one plain array.
+            shape, fortran, dtype = readers[version](stream)
     except _UNREADABLE:
         raise
     except Exception as error:  # noqa: BLE001 - a broken header makes the reader fail in every possible way

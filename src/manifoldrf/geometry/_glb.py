@@ -47,7 +47,8 @@ def read_glb(data: bytes) -> tuple[FloatArray, IntArray]:
 
 def _placed(part: _Part) -> tuple[FloatArray, IntArray]:
     """Vertices where the matrix puts them; a mirror turns the faces around."""
-    points = part.positions.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        points = part.positions.astype(np.float64)
     if np.abs(part.matrix - np.eye(4)).max() < _SAME:
         return points, part.faces
     with np.errstate(all="ignore"):  # vertices that are not finite are refused later

@@ -101,7 +101,8 @@ def read_stl(data: bytes) -> Mesh:
     count = int.from_bytes(data[_STL_HEADER - 4 : _STL_HEADER], "little")
     if len(data) >= _STL_HEADER and len(data) == _STL_HEADER + count * _STL_FACET.itemsize:
         facets = np.frombuffer(data, _STL_FACET, offset=_STL_HEADER)
-        vertices = facets["vertices"].reshape(-1, 3).astype(np.float64)
+        with np.errstate(invalid="ignore"):  # what is no number is refused later
+            vertices = facets["vertices"].reshape(-1, 3).astype(np.float64)
     else:
         vertices = _stl_text(data)
     return vertices, np.arange(len(vertices)).reshape(-1, 3)
@@ -197,16 +198,18 @@ def _raw_lines(data: bytes) -> Iterator[bytes]:
 
 def _obj_lines(data: bytes) -> Iterator[bytes]:
     """Lines without comments; one that ends in a backslash goes on in the next."""
-    begun = b""
+    begun = io.BytesIO()
     for line in _raw_lines(data):
-        whole = begun + line
-        text = whole.rstrip(b"\r\n")
-        begun = text[:-1] + b" " if text.endswith(b"\\") and text != whole else b""
-        if len(begun) > _LONGEST_LINE:
-            raise ValueError(f"a line of {len(begun)} bytes")
-        if not begun:
-            yield text.partition(b"#")[0].strip()
-    yield begun.partition(b"#")[0].strip()
+        text = line.rstrip(b"\r\n")
+        if text.endswith(b"\\") and text != line:
+            begun.write(text[:-1] + b" ")
+            if begun.tell() > _LONGEST_LINE:
+                raise ValueError(f"a line of {begun.tell()} bytes")
+            continue
+        yield (begun.getvalue() + text).partition(b"#")[0].strip()
+        if begun.tell():
+            begun = io.BytesIO()
+    yield begun.getvalue().partition(b"#")[0].strip()
 
 
 def _obj_index(corner: bytes, n_vertices: int) -> int:

@@ -171,7 +171,9 @@ def _read_bytes(data: bytes, start: int, order: str, elements: list[Element]) ->
     if "vertex" not in found:
         return np.zeros((0, 3)), np.zeros((0, 3), np.int64)
     names = [prop.name for prop in next(e for e in elements if e.name == "vertex").properties]
-    positions = np.column_stack([found["vertex"][f"p{names.index(axis)}"] for axis in "xyz"]).astype(np.float64)
+    columns = [found["vertex"][f"p{names.index(axis)}"] for axis in "xyz"]
+    with np.errstate(invalid="ignore"):  # what is no number is refused later
+        positions = np.column_stack(columns).astype(np.float64)
     faces = next((e for e in elements if e.name == "face"), None)
     if faces is None or "face" not in found:
         return positions, np.zeros((0, 3), np.int64)
