@@ -153,8 +153,16 @@ class _Watch:
             return
         place = str(args[0]) if args else ""
         # Modules and compiled loops are read on first use, from caches beside the code.
-        if place not in self.allowed and "__pycache__" not in place and not place.startswith("numba."):
+        if place not in self.allowed and "__pycache__" not in place and not _in_cache():
             self.seen.append(f"{event} {args[:1]!r}")
+
+
+def _in_cache():
+    """Whether numba is reading its own cache, which it pickles."""
+    frame = sys._getframe()
+    while frame is not None and not frame.f_code.co_filename.endswith("numba/core/caching.py"):
+        frame = frame.f_back
+    return frame is not None
 
 
 def _child(loader, case_of, span, path, shared, writer):

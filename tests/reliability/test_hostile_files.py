@@ -1,4 +1,4 @@
-"""Files of strangers: whatever they hold, they are read or refused in one sentence, within bounds of time and memory.
+"""Files of strangers: whatever they hold, they are read or refused in one sentence, in bounded time and memory.
 
 Every file is read in a process of its own by :mod:`reliability.fuzz_files`, which says what is allowed there.
 """
@@ -8,21 +8,36 @@ import io
 import json
 import os
 import struct
+import warnings
 import zipfile
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
+import trimesh
 from oracles import sphere_mesh
 from PIL import Image
 from reliability import loaders
 from reliability.fuzz_files import MEMORY_EXTRA, attempt, fuzz, make_case
 from reliability.mutations import close_model, open_model
+from safetensors import safe_open
 from safetensors.numpy import save as save_tensors
 
-from manifoldrf import DiffusionKernel, ManifoldRandomFeatures, ModelFileError, Sphere, TriangleMesh, load
+from manifoldrf import (
+    DiffusionKernel,
+    ManifoldRandomFeatures,
+    ModelFileError,
+    Sphere,
+    TriangleMesh,
+    knn_graph,
+    load,
+)
 from manifoldrf._container import _MOST_HEADER
 from manifoldrf.experiments._tfrecords import crc32c, mask
+from manifoldrf.fields.data import Setting, Teaching, observe
+from manifoldrf.fields.mlp import fit_mlp
+from manifoldrf.fields.mlp_options import MlpOptions
 
 QUICK = {"model": 500, "graph": 500}  # cases in the ordinary tests, of others 250
 
@@ -51,7 +66,7 @@ def assert_read(name, *files):
     assert tally.accepted == len(files)
 
 
-# ----------------------------------------------------------------------------------------------------------- by chance
+# -------------------------------------------------------------------------------------------------------- by chance
 @pytest.mark.parametrize("name", loaders.LOADERS)
 def test_damaged_files_are_read_or_refused_within_bounds(name):
     assert_kept(fuzz(loader(name), QUICK.get(name, 250), seed=7))
@@ -75,44 +90,62 @@ def test_a_case_follows_from_its_seed_and_number():
     assert cases != [make_case(ply, 1, number) for number in range(50)]
 
 
-def test_what_breaks_a_promise_is_reported():
-    """A test of the tests: crashes, hangs, memory, other files, warnings and strange errors are all seen."""
-
-    def crash(path):
-        os.kill(os.getpid(), 9)
-
-    def hang(path):
-        while True:
-            pass
-
-    def swell(path):
-        return np.ones(MEMORY_EXTRA // 6).sum()
-
-    def pry(path):
-        return path.with_name("other").exists() or open("/etc/hostname").close()  # noqa: PTH123, SIM115
-
-    def stumble(path):
-        return {}[path]
-
-    def mumble(path):
-        raise ValueError("something is wrong")
-
-    broken = {
-        crash: "died", hang: "more than 0.3 s", swell: "MB for a file", pry: "events: open",
-        stumble: "KeyError", mumble: "does not name the file",
-    }  # fmt: skip
-    for load_badly, words in broken.items():
-        bad = loaders.Loader("bad", "", [], (), load_badly, seconds=0.3)
-        ((_, reason, data),) = attempt(bad, b"bytes").failures
-        assert words in reason
-        assert data == b"bytes"
+def crash(path):
+    os.kill(os.getpid(), 9)
 
 
-# ------------------------------------------------------------------------------------------------- declared-size bombs
+def hang(path):
+    while True:
+        pass
+
+
+def swell(path):
+    return np.ones(MEMORY_EXTRA // 6).sum()
+
+
+def pry(path):
+    return Path("/etc/hostname").read_bytes() and None
+
+
+def stumble(path):
+    return {}[path]
+
+
+def mumble(path):
+    raise ValueError("something is wrong")
+
+
+def grumble(path):
+    warnings.warn("a file like this", UserWarning, stacklevel=1)
+
+
+@pytest.mark.parametrize(
+    ("load_badly", "words"),
+    [
+        (crash, "died"),
+        (hang, "more than 0.3 s"),
+        (swell, "MB for a file"),
+        (pry, "events: open"),
+        (stumble, "KeyError"),
+        (mumble, "does not name the file"),
+        (grumble, "a warning"),
+    ],
+)
+def test_what_breaks_a_promise_is_reported(load_badly, words):
+    """A test of the tests."""
+    bad = loaders.Loader("bad", "", [], (), load_badly, seconds=0.3)
+    ((_, reason, data),) = attempt(bad, b"bytes").failures
+    assert words in reason
+    assert data == b"bytes"
+
+
+# ---------------------------------------------------------------------------------------------- declared-size bombs
 def ply(header, body=b""):
     return f"ply\nformat {header}\nend_header\n".encode() + body
 
 
+LONG = "property list uint int i\n"
+BELOW = "property list int int i\n"
 XYZ = "property float x\nproperty float y\nproperty float z\n"
 LIST = "property list uchar int vertex_indices\n"
 LITTLE = "binary_little_endian 1.0\n"
@@ -121,14 +154,16 @@ PLY_BOMBS = {
     "vertices of bytes": ply(f"{LITTLE}element vertex {2**31 - 1}\n{XYZ}element face 1\n{LIST}", bytes(100)),
     "a number beyond 64 bits": ply(f"{LITTLE}element vertex {2**64}\n{XYZ}", bytes(100)),
     "a number of 5000 digits": ply(f"{LITTLE}element vertex {'9' * 5000}\n{XYZ}", bytes(100)),
-    "a list": ply(f"{LITTLE}element vertex 1\n{XYZ}element face 1\nproperty list uint int i\n", bytes(12) + b"\xff" * 40),
-    "a list below zero": ply(f"{LITTLE}element vertex 1\n{XYZ}element face 1\nproperty list int int i\n", bytes(12) + b"\xff" * 40),
-    "a face of a text": ply(f"ascii 1.0\nelement vertex 1\n{XYZ}element face 1\n{LIST}", b"0 0 0\n999999999 0 0 0\n"),
+    "a list": ply(f"{LITTLE}element vertex 1\n{XYZ}element face 1\n{LONG}", bytes(12) + b"\xff" * 40),
+    "a list below zero": ply(f"{LITTLE}element vertex 1\n{XYZ}element face 1\n{BELOW}", bytes(12) + b"\xff" * 40),
+    "a face of a text": ply(
+        f"ascii 1.0\nelement vertex 1\n{XYZ}element face 1\n{LIST}", b"0 0 0\n999999999 0 0 0\n"
+    ),
     "an element of nothing": ply(f"{LITTLE}element void {10**18}\nelement vertex 1\n{XYZ}", bytes(12)),
     "properties": ply(f"{LITTLE}element vertex 1\n{XYZ}" + "property list uchar int a\n" * 20_000, bytes(100_000)),
     "blank lines": ply(f"ascii 1.0\nelement vertex 3\n{XYZ}element face 1\n{LIST}", b"\n" * 5_000_000),
     "short lines": ply(f"ascii 1.0\nelement vertex 3000000\n{XYZ}element face 1\n{LIST}", b"0 0 0\n" * 1_000_000),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("bomb", PLY_BOMBS)
@@ -214,25 +249,38 @@ CHAIN = [{"children": [k + 1], "mesh": 0} for k in range(20_000)] + [{"mesh": 0}
 LARGE = np.zeros((20_000, 3), "<f4").tobytes()
 GLB_BOMBS = {
     "a count": glb(accessor(count=10**15), TRIANGLE),
-    "numbers without bytes": glb(scene(accessors=[{"componentType": 5126, "count": 10**9, "type": "VEC3"}]), TRIANGLE),
+    "numbers without bytes": glb(
+        scene(accessors=[{"componentType": 5126, "count": 10**9, "type": "VEC3"}]), TRIANGLE
+    ),
     "sparse numbers": glb(accessor(sparse={"count": 10**9}), TRIANGLE),
     "a count below zero": glb(accessor(count=-3), TRIANGLE),
     "a place below zero": glb(accessor(byteOffset=-12), TRIANGLE),
     "a place beyond the end": glb(accessor(byteOffset=10**12), TRIANGLE),
     "a view beyond the end": glb(view(byteLength=10**12), TRIANGLE),
     "a stride below zero": glb(view(byteStride=-12), TRIANGLE),
-    "overlapping rows": glb(scene(accessors=[{**scene()["accessors"][0], "count": 24}],
-                                  bufferViews=[{"buffer": 0, "byteLength": 36, "byteStride": 1}]), TRIANGLE),
-    "many copies of a part": glb(scene(
-        scenes=[{"nodes": list(range(5000))}], nodes=[{"mesh": 0}] * 5000,
-        accessors=[{**scene()["accessors"][0], "count": 19_998}],
-        bufferViews=[{"buffer": 0, "byteLength": len(LARGE)}], buffers=[{"byteLength": len(LARGE)}]), LARGE),
+    "overlapping rows": glb(
+        scene(
+            accessors=[{**scene()["accessors"][0], "count": 24}],
+            bufferViews=[{"buffer": 0, "byteLength": 36, "byteStride": 1}],
+        ),
+        TRIANGLE,
+    ),
+    "many copies of a part": glb(
+        scene(
+            scenes=[{"nodes": list(range(5000))}],
+            nodes=[{"mesh": 0}] * 5000,
+            accessors=[{**scene()["accessors"][0], "count": 19_998}],
+            bufferViews=[{"buffer": 0, "byteLength": len(LARGE)}],
+            buffers=[{"byteLength": len(LARGE)}],
+        ),
+        LARGE,
+    ),
     "a node inside itself": glb(scene(nodes=[{"mesh": 0, "children": [0]}]), TRIANGLE),
     "a node at two places": glb(scene(scenes=[{"nodes": [0, 0]}]), TRIANGLE),
     "a long text": glb(scene(), TRIANGLE, length=2**32 - 1),
     "a deep text": glb(b'{"a":' * 100_000 + b"0" + b"}" * 100_000, TRIANGLE),
     "numbers that are none": glb(scene(nodes=[{"mesh": 0, "matrix": [1e308] * 16}]), TRIANGLE),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("bomb", GLB_BOMBS)
@@ -338,9 +386,11 @@ SPARSE_BOMBS = {
     "an index below zero": sparse_file("csr", (1, 2), indices=np.array([-5]), indptr=np.array([0, 1])),
     "ends": sparse_file("csr", (1, 2), indices=np.array([0]), indptr=np.array([0, 10**9])),
     "falling ends": sparse_file("csr", (3, 2), indices=np.array([0]), indptr=np.array([0, 9, -4, 1])),
-    "an index of a block": sparse_file("bsr", (2, 2), data=np.ones((1, 1, 1)), indices=np.array([99]), indptr=np.array([0, 1, 1])),
+    "an index of a block": sparse_file(
+        "bsr", (2, 2), data=np.ones((1, 1, 1)), indices=np.array([99]), indptr=np.array([0, 1, 1])
+    ),
     "a class": sparse_file("linalg", (1, 2)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("bomb", SPARSE_BOMBS)
@@ -371,7 +421,7 @@ def test_a_checkpoint_takes_no_more_than_it_has_bytes_for():
         safetensors(over, bytes(8)),
         safetensors(b"[" * 100_000),
         save_tensors({"a": np.ones(2)}, notes),
-    )  # fmt: skip
+    )
 
 
 def test_a_trajectory_takes_no_more_than_it_has_bytes_for():
@@ -410,7 +460,7 @@ def test_a_picture_that_would_start_a_program_is_refused_unread():
     assert_refused("picture", drawing, file.getvalue())
 
 
-# ------------------------------------------------------------------------------------------- code and files of others
+# ----------------------------------------------------------------------------------------- code and files of others
 class Payload:
     """Unpickled, it makes a file."""
 
@@ -477,7 +527,7 @@ def test_a_mesh_or_a_picture_that_is_a_pipe_is_refused_and_not_waited_for(tmp_pa
             TriangleMesh.load(tmp_path / f"mesh.{kind}")
 
 
-# ------------------------------------------------------------------------------------------------------------- models
+# ----------------------------------------------------------------------------------------------------------- models
 @functools.cache
 def graph_bytes(number):
     return loader("graph").seeds[number]
@@ -534,6 +584,10 @@ def set_csr(name, value, place=0):
     return change
 
 
+def sphere_entry(dim, radius):
+    return {"class": "Sphere", "fields": {"dim": dim, "radius": radius}}
+
+
 def as_single(arrays, fields):
     key = fields["graph"]["fields"]["affinity"]["csr"]["data"]
     arrays[key] = arrays[key].astype("<f4")
@@ -566,14 +620,21 @@ GRAPHS = {
     "weights that are no numbers": (HEAT, set_array("extension", "weights", np.nan)),
     "a weight too few": (HEAT, fewer_weights),
     "a million threads": (HEAT, set_search("n_jobs", 10**6)),
-    "a metric that the points are not on": (HEAT, set_search("metric", {"class": "Sphere", "fields": {"dim": 2, "radius": 9.0}})),
-    "a metric of other dimension": (HEAT, set_search("metric", {"class": "Sphere", "fields": {"dim": 10**9, "radius": 1.0}})),
+    "a metric that the points are not on": (HEAT, set_search("metric", sphere_entry(2, 9.0))),
+    "a metric of other dimension": (HEAT, set_search("metric", sphere_entry(10**9, 1.0))),
     "a side whose power takes hours": (GRID, set_field("side", 2**62)),
-    "an extension that is a kernel": (KNN, lambda _, fields: fields["graph"]["fields"].update(
-        extension={"class": "DiffusionKernel", "fields": {"tau": 1.0}})),
-    "a class that is not known": (KNN, lambda _, fields: fields.update(graph={"class": "Popen", "fields": {"args": "true"}})),
+    "an extension that is a kernel": (
+        KNN,
+        lambda _, fields: fields["graph"]["fields"].update(
+            extension={"class": "DiffusionKernel", "fields": {"tau": 1.0}}
+        ),
+    ),
+    "a class that is not known": (
+        KNN,
+        lambda _, fields: fields.update(graph={"class": "Popen", "fields": {"args": "true"}}),
+    ),
     "a node that is all": (KNN, lambda _, fields: fields.update(graph={"same": 0})),
-}  # fmt: skip
+}
 
 
 def test_the_graphs_that_the_bad_ones_are_made_of_are_good():
@@ -628,7 +689,8 @@ PIECES = ["{}", "[]", '{"tuple":[]}', '{"dict":{}}', "null", '{"bytes":""}']
 @pytest.mark.parametrize("piece", ["[0]", *(pytest.param(piece, marks=pytest.mark.slow) for piece in PIECES)])
 def test_a_description_as_long_as_allowed_takes_bounded_memory(piece):
     room = _MOST_HEADER - 2000
-    text = f'{{"kind":"Graph","state":{{"dict":{{"graph":[{",".join([piece] * (room // (len(json.dumps(piece)) - 1)))}]}}}}}}'
+    pieces = ",".join([piece] * (room // (len(json.dumps(piece)) - 1)))  # quotes are written as two signs
+    text = f'{{"kind":"Graph","state":{{"dict":{{"graph":[{pieces}]}}}}}}'
     assert_refused("graph", close_model({}, text, b""))
 
 
@@ -647,22 +709,34 @@ def parts(fields):
     return fields["map"]["fields"]
 
 
+def field_of(fields):
+    return parts(fields)["field"]["fields"]
+
+
+def rule_of(fields):
+    return field_of(fields)["interpolation"]["fields"]
+
+
+def setting_of(fields):
+    return parts(fields)["space"]["fields"]["setting"]["fields"]
+
+
 MODELS = {
-    "more neighbours than known nodes": lambda arrays, f: parts(f)["field"]["fields"]["interpolation"]["fields"].update(n_neighbors=61),
-    "more axes than coordinates": lambda arrays, f: parts(f)["field"]["fields"]["interpolation"]["fields"].update(n_axes=4),
-    "another way to combine": lambda arrays, f: parts(f)["field"]["fields"].update(combine="eval"),
-    "values of both signs": lambda arrays, f: parts(f)["field"]["fields"].update(signed=True),
+    "more neighbours than known nodes": lambda arrays, f: rule_of(f).update(n_neighbors=61),
+    "more axes than coordinates": lambda arrays, f: rule_of(f).update(n_axes=4),
+    "another way to combine": lambda arrays, f: field_of(f).update(combine="eval"),
+    "values of both signs": lambda arrays, f: field_of(f).update(signed=True),
     "an unknown clock": lambda arrays, f: parts(f)["space"]["fields"].update(clock="wall"),
     "a unit of zero": lambda arrays, f: parts(f)["space"]["fields"].update(unit=0.0),
-    "a width below zero": lambda arrays, f: parts(f)["space"]["fields"]["setting"]["fields"].update(width=-1.0),
-    "a dimension beyond the space": lambda arrays, f: parts(f)["space"]["fields"]["setting"]["fields"].update(dim=10**9),
-    "a measure of nothing": lambda arrays, f: arrays[parts(f)["space"]["fields"]["setting"]["fields"]["measure"]["array"]].fill(0),
-    "a table that is no number": lambda arrays, f: arrays[parts(f)["field"]["fields"]["table"]["csr"]["data"]].fill(np.nan),
-    "bounds without end": lambda arrays, f: arrays[parts(f)["field"]["fields"]["largest"]["array"]].fill(np.inf),
+    "a width below zero": lambda arrays, f: setting_of(f).update(width=-1.0),
+    "a dimension beyond the space": lambda arrays, f: setting_of(f).update(dim=10**9),
+    "a measure of nothing": lambda arrays, f: arrays[setting_of(f)["measure"]["array"]].fill(0),
+    "a table that is no number": lambda arrays, f: arrays[field_of(f)["table"]["csr"]["data"]].fill(np.nan),
+    "bounds without end": lambda arrays, f: arrays[field_of(f)["largest"]["array"]].fill(np.inf),
     "threads of words": lambda arrays, f: f["params"]["dict"].update(n_jobs="many"),
     "a device that is none": lambda arrays, f: f["params"]["dict"].update(device="/dev/mem"),
     "names for other columns": lambda arrays, f: f.update(feature_names_in=["a", "b"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -679,32 +753,64 @@ def test_a_model_that_takes_weighted_means_is_loaded(interpolated, tmp_path):
     """In high dimensions there are too few nodes for tangent planes, and no axes: such models are valid."""
 
     def no_axes(arrays, fields):
-        parts(fields)["field"]["fields"]["interpolation"]["fields"].update(n_axes=0)
+        rule_of(fields).update(n_axes=0)
 
     path = tmp_path / "model"
     path.write_bytes(changed(interpolated, no_axes))
     loaders.use_model(load(path))
 
 
-def test_a_mesh_is_read_as_other_programs_read_it():
-    """The readers of the library against those of trimesh, on every whole file that the damaged ones are made of."""
-    trimesh = pytest.importorskip("trimesh")
+def test_a_mesh_is_read_as_other_programs_read_it(tmp_path):
+    """The readers of the library against those of trimesh, on whole files that the damaged ones are made of."""
     options = {"process": False, "maintain_order": True, "skip_materials": True, "fix_texture": False}
-    mirrored = trimesh.Scene()
-    mirror = np.diag([-1.0, 2.0, 3.0, 1.0])
+    mirror, mirrored = np.diag([-1.0, 2.0, 3.0, 1.0]), trimesh.Scene()
     mirrored.add_geometry(trimesh.creation.box(), node_name="a", transform=mirror)
     mirrored.add_geometry(trimesh.creation.icosphere(1), node_name="b", parent_node_name="a", transform=mirror)
     whole = {name: list(loader(name).seeds) for name in ("ply", "off", "glb", "obj")}
     whole["glb"].append(mirrored.export(file_type="glb"))
-    del whole["obj"][1]  # trimesh cannot read a comment behind a face
     whole["ply"].append(loaders.saved(sphere_mesh(30), ".ply"))
+    del whole["obj"][1]  # trimesh cannot read a comment behind a face
     for kind, files in whole.items():
         for data in files:
             wanted = trimesh.load_mesh(io.BytesIO(data), file_type=kind, **options)
-            path = f"/dev/shm/{os.getpid()}.{kind}" if os.path.isdir("/dev/shm") else f"/tmp/{os.getpid()}.{kind}"
-            with open(path, "wb") as file:
-                file.write(data)
+            path = tmp_path / f"mesh.{kind}"
+            path.write_bytes(data)
             mesh = TriangleMesh.load(path)
-            os.unlink(path)
             np.testing.assert_array_equal(mesh.vertices, wanted.vertices)
             np.testing.assert_array_equal(mesh.faces, wanted.faces)
+
+
+# -------------------------------------------------------------------------------- checkpoints of one's own training
+@pytest.fixture(scope="module")
+def training():
+    graph = knn_graph(Sphere().grid(60), n_neighbors=6)
+    setting = Setting(graph, DiffusionKernel(8.0), graph.degrees, 2, float(np.sqrt(8 * graph.time(1.0, 2))))
+    return observe(setting, np.arange(60), np.arange(0, 60, 6), Teaching())
+
+
+DAMAGE = {
+    "a weight that torch would spread": {"weight.1": np.zeros(1, np.float32)},
+    "a weight of another shape": {"best.0": np.zeros((2, 2), np.float32)},
+    "a weight in other precision": {"best.1": np.zeros(4)},
+    "an optimiser of another shape": {"adam.0.exp_avg": np.zeros(3, np.float32)},
+    "no seconds": {"seconds": np.zeros(0)},
+    "losses that are a table": {"train_loss": np.zeros((2, 2))},
+    "an epoch that never was": {"best_epoch": np.array([10**9])},
+    "an epoch before all": {"best_epoch": np.array([-1])},
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_checkpoint_with_the_right_notes_and_wrong_arrays_is_refused(name, training, tmp_path):
+    path = tmp_path / "state"
+    options = MlpOptions(epochs=1, hidden=4, device="cpu", checkpoint=path)
+    fit_mlp(training, options, seed=0)
+    with safe_open(path, framework="numpy") as file:
+        notes, arrays = file.metadata(), {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    path.write_bytes(save_tensors(arrays, notes))
+    fit_mlp(training, options, seed=0)  # what was written again by hand is read
+    damaged = save_tensors(arrays | DAMAGE[name], notes)
+    path.write_bytes(damaged)
+    with pytest.raises(ValueError, match=r"`checkpoint` must be a complete checkpoint \(.*\)\. Got .*state"):
+        fit_mlp(training, options, seed=0)
+    assert path.read_bytes() == damaged

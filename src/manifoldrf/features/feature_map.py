@@ -53,7 +53,9 @@ class FeatureMap:
         check_real(self.space.unit, "unit", POSITIVE)
         check_setting(self.space.setting)
         check_field(self.field, self.space.setting, m)
-        if not np.isfinite(self.bound * self.scale).all():
+        with np.errstate(all="ignore"):
+            largest = self.bound * self.scale
+        if not np.isfinite(largest).all():
             reject("weights", "such that features are finite", "others")
 
     @property

@@ -81,7 +81,7 @@ class LocalField(AbstractField):
     def bounds(self) -> FloatArray:
         """Largest value that each column can take anywhere, shape (m,)."""
         used = self.sizes >= 0
-        return np.exp(self.caps.max(axis=1), out=np.zeros(len(used)), where=used)
+        return np.asarray(np.exp(self.caps.max(axis=1), out=np.zeros(len(used)), where=used))
 
     def values(self, queries: FloatArray, n_jobs: int = 1) -> Any:
         """h(z, w_l), CSR array of shape (len(queries), m) with sorted columns."""
