@@ -134,12 +134,12 @@ def read_matrix(path: str | PathLike[str], name: str = "MATRIX") -> Any:
     check_archive(file, name)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of headers that Python 2 wrote
+            warnings.simplefilter("ignore")  # of what is refused below
             matrix = sp.load_npz(file)
-        check_room(file, name, 8 * max(matrix.shape))  # what a row or column takes, even where all are empty
-        if hasattr(matrix, "check_format"):
-            matrix.check_format(full_check=True)  # else indices out of range crash compiled code
-        rows = sp.csr_array(matrix)
+            check_room(file, name, 8 * max(matrix.shape))  # what a row or column takes, even where all are empty
+            if hasattr(matrix, "check_format"):
+                matrix.check_format(full_check=True)  # else indices out of range crash compiled code
+            rows = sp.csr_array(matrix)
     except Exception as error:  # noqa: BLE001 - a broken file makes the reader fail in every possible way
         reject_file(file, name, error)
     return rows.astype(kept_dtype(check_real_dtype(rows.dtype, file, name)), copy=False)

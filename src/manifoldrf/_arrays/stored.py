@@ -63,6 +63,12 @@ def kept_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32 if dtype.kind == "f" and dtype.itemsize == 4 else np.float64)
 
 
+def _kept(numbers: NDArray[Any]) -> Floats:
+    """Numbers in their type in memory; what is no number stays so, without a word."""
+    with np.errstate(invalid="ignore"):
+        return numbers.astype(kept_dtype(numbers.dtype), copy=False)
+
+
 def is_sparse(names: Sequence[str]) -> bool:
     """Whether arrays of these names make a sparse matrix."""
     return set(names) >= _SPARSE_MEMBERS
@@ -186,7 +192,7 @@ def _any_header(stream: IO[bytes], size: int, file: Path, name: str) -> Stored:
     try:
         version = np.lib.format.read_magic(stream)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of headers that Python 2 wrote
+            warnings.simplefilter("ignore")  # of headers that Python 2 wrote, of signs that Python will not take
             # Version 3 exists for names of fields in Unicode: never one plain array.
             shape, fortran, dtype = readers[version](stream)
     except _UNREADABLE:
@@ -223,7 +229,7 @@ def read_array(file: Path, name: str, wanted: Sequence[str], axes: tuple[int, ..
     """Read one array whole; an .npy file is mapped."""
     with open_numbers(file, name, wanted, axes) as (stream, stored):
         check_room(file, name, math.prod(stored.shape) * stored.dtype.itemsize)
-        return _whole(stream, stored, file, name).astype(kept_dtype(stored.dtype), copy=False)
+        return _kept(_whole(stream, stored, file, name))
 
 
 def array_blocks(file: Path, name: str, wanted: Sequence[str], chunk: int) -> Iterator[Floats]:
@@ -239,7 +245,7 @@ def array_blocks(file: Path, name: str, wanted: Sequence[str], chunk: int) -> It
             n = min(chunk, n_rows - start)
             if whole is None:
                 block = _take(stream, n * n_columns, stored, file, name).reshape(n, n_columns)
-                yield block.astype(kept_dtype(stored.dtype), copy=False)
+                yield _kept(block)
             else:
                 yield whole[start : start + n].astype(kept_dtype(stored.dtype), order="C", subok=False)
 

@@ -1,6 +1,7 @@
 """Pictures of textures for experiments: a folder of Brodatz plates, tiles of photographs in a package, made."""
 
 import importlib.util
+import io
 import itertools
 import re
 import warnings
@@ -151,7 +152,8 @@ def _read_image(path: Path) -> NDArray[Any]:
 def _pixels(image_module: Any, path: Path) -> NDArray[Any]:
     """Grey levels of 16 bits, or the colours that a picture shows, in a further axis."""
     # Of these two formats only: others start programs (eps), or unpack to what memory cannot hold.
-    with image_module.open(path, formats=("PNG", "GIF")) as image:
+    # From bytes in memory: of a file as many would be asked for as a chunk declares.
+    with image_module.open(io.BytesIO(path.read_bytes()), formats=("PNG", "GIF")) as image:
         if image.width * image.height > _MOST_PIXELS:
             raise ValueError(f"{image.width} x {image.height} pixels, more than {_MOST_PIXELS}")
         if image.mode.startswith("I;16"):
