@@ -153,14 +153,14 @@ class _Watch:
             return
         place = str(args[0]) if args else ""
         # Modules and compiled loops are read on first use, from caches beside the code.
-        if place not in self.allowed and "__pycache__" not in place and not _in_cache():
+        if place not in self.allowed and "__pycache__" not in place and not _in_numba():
             self.seen.append(f"{event} {args[:1]!r}")
 
 
-def _in_cache():
-    """Whether numba is reading its own cache, which it pickles."""
+def _in_numba():
+    """Whether numba is at work: it keeps compiled loops in files that it pickles itself."""
     frame = sys._getframe()
-    while frame is not None and not frame.f_code.co_filename.endswith("numba/core/caching.py"):
+    while frame is not None and "/numba/" not in frame.f_code.co_filename:
         frame = frame.f_back
     return frame is not None
 

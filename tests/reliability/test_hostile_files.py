@@ -760,6 +760,38 @@ def test_a_model_that_takes_weighted_means_is_loaded(interpolated, tmp_path):
     loaders.use_model(load(path))
 
 
+def fill(name, value):
+    """Set all entries of an array of the field of a model, or of all its weights."""
+
+    def change(arrays, fields):
+        found = field_of(fields)[name]
+        for entry in found.get("tuple", [found]):
+            arrays[entry["array"]].fill(value)
+
+    return change
+
+
+LOCAL, NETWORK = 5, 6  # among the seeds
+
+
+def test_numbers_that_are_allowed_and_absurd_give_features_that_are_finite():
+    """Polynomials and networks overflow, weights vanish when squared, nothing is within a bandwidth."""
+    seeds = loader("model").seeds
+    assert_read(
+        "model",
+        changed(seeds[LOCAL], fill("coefficients", 1e300)),
+        changed(seeds[LOCAL], fill("frames", -1e300)),
+        changed(seeds[NETWORK], fill("weights", 3e38)),
+        changed(seeds[NETWORK], fill("anchors", -3e38)),
+    )
+    assert_read(
+        "graph",
+        changed(graph_bytes(HEAT), lambda arrays, f: arrays[extension(f)["factors"]["array"]].fill(1e-200)),
+        changed(graph_bytes(HEAT), set_field("bandwidth", 1e-300)),
+        changed(graph_bytes(KNN), set_field("bandwidth", 1e-300)),
+    )
+
+
 def test_a_mesh_is_read_as_other_programs_read_it(tmp_path):
     """The readers of the library against those of trimesh, on whole files that the damaged ones are made of."""
     options = {"process": False, "maintain_order": True, "skip_materials": True, "fix_texture": False}
