@@ -386,6 +386,7 @@ SPARSE_BOMBS = {
     "an index below zero": sparse_file("csr", (1, 2), indices=np.array([-5]), indptr=np.array([0, 1])),
     "ends": sparse_file("csr", (1, 2), indices=np.array([0]), indptr=np.array([0, 10**9])),
     "falling ends": sparse_file("csr", (3, 2), indices=np.array([0]), indptr=np.array([0, 9, -4, 1])),
+    "falling ends of nothing": sparse_file("csr", (2, 2), indices=np.array([0]), indptr=np.array([0, 255, 0])),
     "an index of a block": sparse_file(
         "bsr", (2, 2), data=np.ones((1, 1, 1)), indices=np.array([99]), indptr=np.array([0, 1, 1])
     ),

@@ -137,9 +137,13 @@ def read_matrix(path: str | PathLike[str], name: str = "MATRIX") -> Any:
             warnings.simplefilter("ignore")  # of what is refused below
             matrix = sp.load_npz(file)
             check_room(file, name, 8 * max(matrix.shape))  # what a row or column takes, even where all are empty
+            ends = getattr(matrix, "indptr", np.zeros(1, np.int64))
+            if ends[0] != 0 or (ends[1:] < ends[:-1]).any():  # scipy looks only where the last one is not zero
+                raise ValueError("its rows end before they begin")
             if hasattr(matrix, "check_format"):
                 matrix.check_format(full_check=True)  # else indices out of range crash compiled code
             rows = sp.csr_array(matrix)
+            rows.check_format(full_check=True)  # of other formats, what was made of them
     except Exception as error:  # noqa: BLE001 - a broken file makes the reader fail in every possible way
         reject_file(file, name, error)
     return rows.astype(kept_dtype(check_real_dtype(rows.dtype, file, name)), copy=False)
