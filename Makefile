@@ -14,12 +14,13 @@ TORCH_FLAGS ?=
 export OMP_WAIT_POLICY := passive
 export MPLBACKEND := Agg
 
-.PHONY: help setup demo records results report test test-all lint format bench bench-peers docs docs-check clean
+.PHONY: help setup demo records results report test test-all fuzz lint format bench bench-peers docs docs-check clean
 
 help:
 	@echo "make setup     create .venv and install everything, pinned (done by all the others)"
 	@echo "make demo      the paper's first table at a small size; pictures, report and explorer in $(OUT)/"
 	@echo "make test      the tests (minutes)          make test-all  with the slow sweeps"
+	@echo "make fuzz      125,000 damaged files for all readers (some minutes)"
 	@echo "make lint      ruff and mypy                make bench     speed and memory, as ratios"
 	@echo "make docs      the documentation            make results   the results page, from docs/records"
 	@echo "make records   every experiment at the paper's size, hours; then the results page"
@@ -59,6 +60,10 @@ test: setup
 
 test-all: setup
 	$(BIN)/python -m pytest -n 2
+
+# All readers of files, 125,000 damaged files; offending ones are kept in $(OUT)/fuzz.
+fuzz: setup
+	PYTHONPATH=tests $(BIN)/python -m reliability.fuzz_files --keep $(OUT)/fuzz $(FUZZ_FLAGS)
 
 lint: setup
 	$(BIN)/ruff check .

@@ -20,7 +20,7 @@ MODULES = {
 # A module imports only from lower layers; within a layer (a folder), only as listed in ORDER.
 LAYERS = [
     ("_validation", "_optional", "_philox", "_threads"),
-    ("_random", "_files", "metrics", "_colours", "_plain_text"),
+    ("_random", "_files", "metrics", "_colours", "_plain_text", "_field_kinds"),
     ("_container", "_arrays"),
     ("_codec",),
     ("geometry",),
@@ -55,6 +55,9 @@ ORDER = {
         "surfaces",
         "manifolds",
         "_triangles",
+        "_mesh_text",
+        "_ply",
+        "_glb",
         "_mesh_files",
         "meshes",
         "sampling",
@@ -119,6 +122,7 @@ ORDER = {
         "mlp",
     ],
     "features": [
+        "_graph_integrity",
         "_integrity",
         "_kernel_access",
         "_notices",

@@ -263,7 +263,7 @@ def test_missing_files_folders_and_pipes_are_named(tmp_path):
         ({"a": np.ones(1, complex)}, {}, TypeError, "`arrays` must be of a dtype among bool.*complex128 for 'a'"),
         ({"a": np.array([{}])}, {}, TypeError, "object for 'a'"),
         ({}, {"a": np.nan}, ValueError, "not JSON compliant"),
-        ({}, {"a": "x" * 8_000_000}, ValueError, "`meta` must be at most 8000000 bytes"),
+        ({}, {"a": "x" * 8_000_000}, ValueError, "`meta` must be at most 3000000 bytes"),
         (
             {},
             {"a": json.loads("[" * 200 + "]" * 200)},

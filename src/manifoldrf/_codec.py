@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from manifoldrf._container import DTYPES, ModelFileError, read_container, write_container
+from manifoldrf._field_kinds import check_kinds
 
 _MOST_DEPTH = 48  # a field of features is about 10 deep; every level takes up to 4 brackets of 200
 _EXACT_INTEGERS = 2**53  # beyond them other readers of JSON round
@@ -292,6 +293,7 @@ class _Decoder:
         if not isinstance(name, str) or name not in self._registry:
             raise ModelFileError(f"it holds a {str(name)[:40]!r}, a class that this version does not know")
         try:
+            check_kinds(self._registry[name], fields)
             return self._registry[name](**fields)
         except MemoryError:
             raise  # the file is not to blame

@@ -42,8 +42,9 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 }
 DTYPES = frozenset(_DTYPES.values())
 
-# Parsed JSON takes up to 25 times the memory of its text: 200 MB at most, whatever a file says.
-_MOST_HEADER = 8_000_000
+# Parsed JSON takes up to 30 times the memory of its text, and what is made of it as much again: 200 MB at most,
+# whatever a file says.
+_MOST_HEADER = 3_000_000
 _MOST_DEPTH = 200  # nested brackets; Python's own limit is about 1000 less what the caller has used
 _MOST_AXES = 32  # numpy's own limit before version 2
 _CHUNK = 1 << 24  # bytes read and hashed at once

@@ -11,6 +11,7 @@ from typing import Any
 
 from manifoldrf._validation import reject
 
+_MOST_TEXT = 8_000_000  # bytes
 _NO_PERMISSION = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -57,6 +58,13 @@ def existing_file(path: Any, name: str = "path") -> Path:
     if not file.is_file():
         reject(name, "an ordinary file, not a pipe or a device", file)
     return file
+
+
+def small_text(path: Path) -> str:
+    """The text of a file in UTF-8, for JSON: parsed it takes up to 27 times its memory, so it has to be small."""
+    if path.stat().st_size > _MOST_TEXT:
+        reject("path", f"a text of at most {_MOST_TEXT} bytes", path.name)
+    return path.read_text(encoding="utf-8")
 
 
 def check_suffix(path: Path, name: str, suffixes: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from manifoldrf._codec import is_storable, load_state
 from manifoldrf._container import ModelFileError
 from manifoldrf._random import Streams
 from manifoldrf.features import manifold_features
-from manifoldrf.features._integrity import check_graph
+from manifoldrf.features._graph_integrity import check_graph
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.geometry import graphs
 from manifoldrf.geometry.graphs import Graph

@@ -11,6 +11,7 @@ from manifoldrf._validation import reject
 # The first of these in the first line separates the cells, else blanks do. The comma is last: next to another
 # mark it is a decimal comma, which is better refused than taken for a separator.
 _SEPARATORS = (";", "\t", ",")
+_LONGEST_CELL = 80  # characters in an error
 _NUMBER_STARTS = "+-.,0123456789"
 
 
@@ -61,7 +62,7 @@ def _reject_cells(cells: list[str], width: int, name: str, line: int, path: Path
         rule = f"a file with {width} column(s) in every line, as in its first"
         reject(name, rule, f"{len(cells)} in line {line} of {path.name!r}")
     column, cell = next((place, cell) for place, cell in enumerate(cells, 1) if not _is_number(cell))
-    where = f"{cell.strip()!r} in line {line}, column {column} of {path.name!r}"
+    where = f"{cell.strip()[:_LONGEST_CELL]!r} in line {line}, column {column} of {path.name!r}"
     reject(name, "a file of numbers with decimal points", where)
 
 

@@ -1,5 +1,6 @@
 """Arrays read from .npy, .npz and .csv files, at once or in blocks of rows."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,7 +18,9 @@ from manifoldrf._arrays.csv_text import csv_rows
 from manifoldrf._arrays.stored import (
     Floats,
     array_blocks,
+    check_archive,
     check_real_dtype,
+    check_room,
     is_sparse,
     kept_dtype,
     member_names,
@@ -128,14 +131,22 @@ def read_matrix(path: str | PathLike[str], name: str = "MATRIX") -> Any:
     file, suffix = _existing_file(path, name)
     if suffix != ".npz" or not is_sparse(member_names(file, name)):
         return read_points(file, name)
+    check_archive(file, name)
     try:
-        matrix = sp.load_npz(file)
-        if hasattr(matrix, "check_format"):
-            matrix.check_format(full_check=True)  # else indices out of range crash compiled code
-        rows = sp.csr_array(matrix)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what is refused below
+            matrix = sp.load_npz(file)
+            check_room(file, name, 8 * max(matrix.shape))  # what a row or column takes, even where all are empty
+            ends = getattr(matrix, "indptr", np.zeros(1, np.int64))
+            if ends[0] != 0 or (ends[1:] < ends[:-1]).any():  # scipy looks only where the last one is not zero
+                raise ValueError("its rows end before they begin")
+            if hasattr(matrix, "check_format"):
+                matrix.check_format(full_check=True)  # else indices out of range crash compiled code
+            rows = sp.csr_array(matrix)
+            rows.check_format(full_check=True)  # of other formats, what was made of them
     except Exception as error:  # noqa: BLE001 - a broken file makes the reader fail in every possible way
         reject_file(file, name, error)
-    return rows.astype(kept_dtype(check_real_dtype(rows.dtype, name)), copy=False)
+    return rows.astype(kept_dtype(check_real_dtype(rows.dtype, file, name)), copy=False)
 
 
 def open_rows(path: str | PathLike[str], name: str = "POINTS", chunk: int = 8192) -> RowReader:
@@ -218,17 +229,25 @@ def read_values(path: str | PathLike[str], n_rows: int, name: str = "VALUES") ->
         array = read_array(file, name, _VALUES, axes=(1, 2))
         values = np.array(array.reshape(len(array), -1), np.float64)
         if len(values) != n_rows:
-            reject(name, f"an array of {n_rows} rows, one per vertex", len(values))
+            reject(name, f"an array of {n_rows} rows, one per vertex", f"{len(values)} in {file.name!r}")
     unknown = np.isnan(values)
     known = np.asarray(~unknown.all(axis=1))  # of no columns, none
     partly = np.flatnonzero(unknown.any(axis=1) & known)
     if len(partly):
-        reject(name, "numbers, or NaN, in all columns of a row", f"some of both for vertex {partly[0]}")
+        reject(
+            name,
+            "numbers, or NaN, in all columns of a row",
+            f"some of both for vertex {partly[0]} in {file.name!r}",
+        )
     if not known.any():
         reject(name, "a file with at least one known value", repr(file.name))
     infinite = np.flatnonzero(np.isinf(values).any(axis=1))
     if len(infinite):
-        reject(name, "finite numbers, or NaN where nothing is known", f"an infinite one for vertex {infinite[0]}")
+        reject(
+            name,
+            "finite numbers, or NaN where nothing is known",
+            f"an infinite one for vertex {infinite[0]} in {file.name!r}",
+        )
     return values, known
 
 

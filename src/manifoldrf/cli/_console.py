@@ -35,7 +35,8 @@ def show(output: Output, facts: Mapping[str, Any], text: Any) -> None:
     """The result of a command: facts for machines, or a text for people."""
     if output.as_json:
         print_json(facts)
-    rich.console.Console(quiet=output.silent).print(text, soft_wrap=True, highlight=False)
+    plain = rich.text.Text(text) if isinstance(text, str) else text  # names of files are no markup
+    rich.console.Console(quiet=output.silent).print(plain, soft_wrap=True, highlight=False)
 
 
 @contextmanager
@@ -137,7 +138,9 @@ def print_table(console: rich.console.Console, title: str, rows: Sequence[Mappin
     """Print a table; where the terminal is too narrow lines are longer, as a cut number would be another number."""
     from manifoldrf.report._tables import cell, columns, heading, is_text
 
-    table = rich.table.Table(title=title, box=rich.box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
+    table = rich.table.Table(
+        title=rich.text.Text(title), box=rich.box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0)
+    )
     for name in columns(rows):
         left = is_text(rows, name)
         longest = max(len(cell(row.get(name))) for row in rows)

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from manifoldrf._files import small_text
 from manifoldrf._validation import reject
 
 _LARGEST_RECORD = 2**31 - 1  # protobuf has no larger messages
@@ -63,7 +64,7 @@ def read_meta(path: Path) -> dict[str, Any]:
     if not path.is_file():
         reject("path", "beside a file meta.json, which has the shapes of its fields", path.parent.name)
     try:
-        meta = json.loads(path.read_text(encoding="utf-8"))
+        meta = json.loads(small_text(path))
     except (ValueError, RecursionError) as error:
         reject("path", "beside a readable meta.json", error)
     specs = meta.get("features") if isinstance(meta, dict) else None

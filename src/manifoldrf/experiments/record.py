@@ -7,16 +7,17 @@ import json
 import os
 import platform
 import subprocess
-import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from manifoldrf._files import as_path, atomic_path, writable_folder
+from manifoldrf._arrays.stored import read_members
+from manifoldrf._files import as_path, atomic_path, existing_file, small_text, writable_folder
 from manifoldrf._validation import FloatArray, reject
 
+_LONGEST_REASON = 500  # characters of an error
 _PACKAGES = ("manifoldrf", "numba", "numpy", "scikit-learn", "scipy", "torch")
 
 
@@ -72,18 +73,13 @@ class Record:
         """
         source = as_path(path)
         try:
-            plain = _check_plain(json.loads(source.read_text(encoding="utf-8")))
+            plain = _check_plain(json.loads(small_text(source)))
             if not arrays:
                 return cls(**plain)
-            with np.load(source.with_suffix(".npz"), allow_pickle=False) as found:
-                return cls(**plain, arrays=dict(found))
-        except (
-            TypeError,
-            ValueError,
-            EOFError,
-            zipfile.BadZipFile,
-        ) as error:  # broken JSON and text that is not UTF-8 are values, too
-            reject("path", "the .json file of a saved record", f"{source.name}: {error}")
+            return cls(**plain, arrays=read_members(existing_file(source.with_suffix(".npz")), "arrays"))
+        except (TypeError, ValueError, RecursionError) as error:  # broken JSON and other texts are values, too
+            reason = str(error).partition("\n")[0][:_LONGEST_REASON].rstrip(".")
+            reject("path", "the .json file of a saved record", f"{source.name}: {reason}")
 
 
 def _plain_number(value: Any) -> Any:

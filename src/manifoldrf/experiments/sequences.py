@@ -1,9 +1,5 @@
 """Deforming meshes with velocities: npz files, trajectories of flag_simple, and a cloth of our own."""
 
-import lzma
-import struct
-import zipfile
-import zlib
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -11,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from manifoldrf._files import as_path
+from manifoldrf._arrays.stored import read_members
+from manifoldrf._files import as_path, existing_file
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
@@ -28,12 +25,7 @@ from manifoldrf.geometry.meshes import TriangleMesh
 
 __all__ = ["Sequence", "find_sequences", "generate_cloth", "read_flag_simple", "read_npz"]
 
-# What damaged archives raise: places before the start of the file are OSError, a wrong bit for encryption is
-# RuntimeError, a header that promises more than there is memory for is MemoryError.
-_BAD_FILE = (
-    ValueError, TypeError, OverflowError, EOFError, OSError, MemoryError, RuntimeError,
-    struct.error, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
-)  # fmt: skip
+_LONGEST_SOURCE = 1000  # characters
 _FOLDER = "sequences"  # a folder of data may keep its sequences in a folder of this name
 _BEST_SPLITS = ("test", "valid")  # of a TFRecord data set, the first that is there
 
@@ -131,9 +123,9 @@ def read_npz(path: str | PathLike[str]) -> Sequence:
         dt = np.asarray(found.get("dt", 1.0))
         if dt.size != 1 or dt.dtype.kind not in "iuf":
             raise ValueError("its dt is not one number")
-        text = str(found.get("source", ""))
+        text = str(found.get("source", ""))[:_LONGEST_SOURCE]
         return Sequence(found["pos"], found["faces"], float(dt.ravel()[0]), source.stem, text)
-    except _BAD_FILE as error:
+    except (ValueError, TypeError, OverflowError) as error:
         reject("path", "a readable sequence", f"{source.name}: {str(error).rstrip('.')}")
 
 
@@ -250,14 +242,11 @@ def find_sequences(
 
 def _arrays(path: Path) -> dict[str, Any]:
     """What an .npz file has of a sequence."""
-    with path.open("rb") as stream:
-        file = np.load(stream, allow_pickle=False)
-        if not isinstance(file, np.lib.npyio.NpzFile):
-            raise ValueError("it holds one array without a name")
-        missing = {"pos", "faces"} - set(file.files)
-        if missing:
-            raise ValueError(f"it has no {' and no '.join(sorted(missing))}")
-        return {name: file[name] for name in ("pos", "faces", "dt", "source") if name in file.files}
+    found = read_members(existing_file(path), "path", ("pos", "faces", "dt", "source"))
+    missing = {"pos", "faces"} - set(found)
+    if missing:
+        raise ValueError(f"it has no {' and no '.join(sorted(missing))}")
+    return found
 
 
 def _existing(path: str | PathLike[str]) -> Path:

@@ -1,8 +1,10 @@
 """Pictures of textures for experiments: a folder of Brodatz plates, tiles of photographs in a package, made."""
 
 import importlib.util
+import io
 import itertools
 import re
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from manifoldrf.applications.textures import check_image
 __all__ = ["Plates", "builtin_plates", "generated_plates", "photo_plates", "read_plates"]
 
 # Where plates are looked for, in this order: the folder itself, and how collections are unpacked.
+_MOST_PIXELS = 16_000_000  # of a picture; those of the album have 0.4 million
 _PLACES = (".", "brodatz", "textures/brodatz")
 _NAME = re.compile(r"d0*(\d+)\.(png|gif)", re.IGNORECASE)
 # The digitisation that most papers use has no D14: 111 classes. Where a folder has it, it stays out.
@@ -131,17 +134,31 @@ def _read_image(path: Path) -> NDArray[Any]:
     """Grey levels of a file: 8 bits, or 16 where it has them."""
     image_module = require("PIL.Image", "viz")
     rule = "a folder of grey png or gif images"
+    bombs = (image_module.DecompressionBombError, image_module.DecompressionBombWarning)
     try:
-        with image_module.open(path) as image:
-            if image.mode.startswith("I;16"):
-                return np.asarray(image).astype(np.uint16)
-            colours = np.asarray(image.convert("RGB"))  # palettes become what they show
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", bombs[1])
+            levels = _pixels(image_module, path)
     # Pillow raises SyntaxError for broken chunks of png files, ValueError and EOFError for broken gif ones.
-    except (OSError, ValueError, SyntaxError, EOFError) as error:
+    except (OSError, ValueError, SyntaxError, EOFError, *bombs) as error:
         reject("data", rule, f"{path.name}, which cannot be read ({error})")
-    if (colours != colours[..., :1]).any():
+    if levels.ndim == 2:
+        return levels
+    if (levels != levels[..., :1]).any():
         reject("data", rule, f"{path.name}, which is in colour")
-    return np.ascontiguousarray(colours[..., 0])
+    return np.ascontiguousarray(levels[..., 0])
+
+
+def _pixels(image_module: Any, path: Path) -> NDArray[Any]:
+    """Grey levels of 16 bits, or the colours that a picture shows, in a further axis."""
+    # Of these two formats only: others start programs (eps), or unpack to what memory cannot hold.
+    # From bytes in memory: of a file as many would be asked for as a chunk declares.
+    with image_module.open(io.BytesIO(path.read_bytes()), formats=("PNG", "GIF")) as image:
+        if image.width * image.height > _MOST_PIXELS:
+            raise ValueError(f"{image.width} x {image.height} pixels, more than {_MOST_PIXELS}")
+        if image.mode.startswith("I;16"):
+            return np.asarray(image).astype(np.uint16)
+        return np.asarray(image.convert("RGB"))  # palettes become what they show
 
 
 # ------------------------------------------------------------------------------------------------------- built in

@@ -1,150 +1,178 @@
-"""Whether the parts of a feature map fit together: a file with a valid checksum may still have been made by hand.
-
-Compiled code trusts sizes and indices, so they are compared once, when a model is loaded.
-"""
-
-from typing import Any
+"""Whether a field fits its graph and its anchors, in sizes and in numbers: see :mod:`._graph_integrity`."""
 
 import numpy as np
+from scipy import sparse
 
-from manifoldrf._validation import check_option, reject
-from manifoldrf.fields._network import n_inputs
+from manifoldrf._validation import (
+    NONNEGATIVE,
+    POSITIVE,
+    check_indices,
+    check_integer,
+    check_option,
+    check_real,
+    check_vector,
+    reject,
+)
+from manifoldrf.features._graph_integrity import (
+    check_finite,
+    check_graph,
+    check_search,
+    check_sized,
+    check_sparse,
+    same_number,
+)
+from manifoldrf.fields._network import Frame, n_inputs
 from manifoldrf.fields.abstract_field import AbstractField
+from manifoldrf.fields.data import Setting
+from manifoldrf.fields.geodesics import GraphDistances
 from manifoldrf.fields.interpolated import InterpolatedField
 from manifoldrf.fields.local import LocalField, make_basis
 from manifoldrf.fields.mlp import MlpField
 from manifoldrf.fields.mlp_options import NETWORKS
 from manifoldrf.fields.step import StepField
 from manifoldrf.fields.tangent import AbstractInterpolation, SurfaceInterpolation, TangentInterpolation
-from manifoldrf.geometry.extension import (
-    AbstractExtension,
-    GridExtension,
-    HeatExtension,
-    MeshExtension,
-    NeighborExtension,
-)
-from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.neighbors import NeighborSearch
+
+_LARGEST_LOGARITHM = 700.0  # of a float64
+_COMBINATIONS = ("logarithms", "values")
 
 
-def check_graph(graph: Graph) -> None:
-    """Compare the sizes of a graph and of what reaches new points."""
-    n = graph.affinity.shape[0]
-    _sized("affinity", graph.affinity, (n, n))
-    if not (np.isfinite(graph.affinity.data) & (graph.affinity.data >= 0)).all():
-        reject("affinity", "finite and at least 0", "others")
-    if graph.points is None and graph.extension is None:
-        return
-    d = graph.positions.shape[1]
-    _sized("points", graph.positions, (n, d))
-    if graph.weights is not None:
-        _sized("weights", graph.weights, (n,))
-    _check_extension(graph.extension, n, d)
+def check_setting(setting: Setting) -> None:
+    """Compare the graph of a setting with its measure and dimension."""
+    graph = setting.graph
+    check_graph(graph)
+    n, d = graph.n_nodes, graph.positions.shape[1]
+    measure = check_vector(setting.measure, "measure", n, NONNEGATIVE)
+    if not (measure > 0).any():
+        reject("measure", "positive somewhere", 0)
+    check_integer(setting.dim, "dim", 1, max(d, 1))
+    check_real(setting.width, "width", POSITIVE)
 
 
-def check_field(field: AbstractField, graph: Graph, n_anchors: int) -> None:
-    """Compare the sizes of a field with those of the graph and the anchors."""
-    _sized("bounds", field.bounds, (n_anchors,))
+def check_field(field: AbstractField, setting: Setting, n_anchors: int) -> None:
+    """Compare the sizes and numbers of a field with those of the graph and the anchors."""
+    graph, signed = setting.graph, setting.asymmetric
+    n, d = graph.positions.shape
     if isinstance(field, StepField):
-        _same(field.graph.n_nodes, graph.n_nodes)
-        _sized("table", field.table, (graph.n_nodes, n_anchors))
-        check_graph(field.graph)
+        if field.graph is not graph:
+            check_graph(field.graph)
+        same_number(field.graph.n_nodes, n)
+        check_sized("points", field.graph.positions, (n, d))
+        check_sparse("table", field.table, (n, n_anchors), signed=signed)
+        if field.graph.extension is None:
+            reject("extension", "known, or the field has no first step", None)
     elif isinstance(field, InterpolatedField):
-        n_known = field.table.shape[0]
-        _sized("table", field.table, (n_known, n_anchors))
-        _sized("floors", field.floors, (n_anchors,))
-        _check_interpolation(field.interpolation, n_known, graph.positions.shape[1])
+        _check_interpolated(field, d, n_anchors, signed=signed)
     elif isinstance(field, LocalField):
-        _check_local(field, graph.positions.shape[1], n_anchors)
+        _check_local(field, d, n_anchors)
     elif isinstance(field, MlpField):
-        _check_mlp(field, graph, n_anchors)
+        _check_mlp(field, n, d, n_anchors)
     else:
         reject("field", "a field of this library", type(field).__name__, TypeError)
+    check_sized("bounds", field.bounds, (n_anchors,))
 
 
-def _check_extension(extension: AbstractExtension | None, n: int, d: int) -> None:
-    if isinstance(extension, NeighborExtension | HeatExtension):
-        _sized("points", extension.search.points, (n, d))
-    if isinstance(extension, NeighborExtension):
-        _check_neighbors(extension, n)
-    elif isinstance(extension, HeatExtension):
-        _check_heat(extension, n)
-    elif isinstance(extension, MeshExtension):
-        _same(extension.mesh.n_vertices, n)
-        _sized("affinity", extension.affinity, (n, n))
-    elif isinstance(extension, GridExtension):
-        _same(extension.side**d, n)
-        _sized("affinity", extension.affinity, (n, n))
-
-
-def _check_neighbors(extension: NeighborExtension, n: int) -> None:
-    for name, values in (("density", extension.density), ("local", extension.local)):
-        if values is not None:
-            _sized(name, values, (n,))
-    if not 1 <= extension.n_neighbors <= n:
-        reject("n_neighbors", f"in [1, {n}]", extension.n_neighbors)
-
-
-def _check_heat(extension: HeatExtension, n: int) -> None:
-    _sized("factors", extension.factors, (n,))
-    _sized("weights", extension.weights, (n,))
-    if extension.surface is not None:
-        _same(extension.surface.mesh.n_vertices, n)
-        _sized("detours", extension.surface.detours, (n, n))
+def _check_interpolated(field: InterpolatedField, d: int, m: int, *, signed: bool) -> None:
+    n_known = int(field.table.shape[0])
+    check_sparse("table", field.table, (n_known, m), signed=signed)
+    check_vector(field.floors, "floors", m, NONNEGATIVE)
+    check_vector(field.largest, "largest", m, NONNEGATIVE)
+    check_option(field.combine, "combine", _COMBINATIONS)
+    if field.signed and not signed:
+        reject("signed", "of a kernel that has both signs", field.signed)
+    _check_interpolation(field.interpolation, n_known, d)
 
 
 def _check_interpolation(interpolation: AbstractInterpolation, n_known: int, d: int) -> None:
     if isinstance(interpolation, TangentInterpolation):
-        _sized("points", interpolation.search.points, (n_known, d))
-        if not 1 <= interpolation.n_axes <= d:
-            reject("n_axes", f"in [1, {d}]", interpolation.n_axes)
+        check_search(interpolation.search, n_known, d)
+        check_integer(interpolation.n_axes, "n_axes", 0, d)  # none in high dimensions
+        check_integer(interpolation.n_neighbors, "n_neighbors", 1, n_known)
     elif isinstance(interpolation, SurfaceInterpolation):
-        _same(interpolation.mesh.n_vertices, n_known)
-        _sized("order", interpolation.order, (n_known,))
-        _within("order", interpolation.order, n_known)
+        same_number(interpolation.mesh.n_vertices, n_known)
+        check_sized("order", interpolation.order, (n_known,))
+        check_indices(interpolation.order, "order", n_known)
+        if d != 3:
+            reject("points", "of three coordinates, as those of a mesh", d)
 
 
 def _check_local(field: LocalField, d: int, m: int) -> None:
-    n_axes, n_coefficients = field.frames.shape[1], field.coefficients.shape[1]
-    _sized("lists", field.lists, (len(field.search.points), m))
-    _sized("points", field.search.points, (len(field.search.points), d))
-    _sized("centres", field.centres, (m, d))
-    _sized("frames", field.frames, (m, n_axes, d))
-    _sized("coefficients", field.coefficients, (m, n_coefficients))
-    _sized("radii", field.radii, (m,))
-    _sized("caps", field.caps, (m, field.caps.shape[1]))
-    _sized("ranges", field.ranges, (m, 2, n_axes))
-    _sized("sizes", field.sizes, (m,))
-    _within("sizes", field.sizes + 1, n_coefficients + 2)
+    n_known, n_axes, n_coefficients = _local_sizes(field)
+    if not isinstance(field.lists, sparse.csr_array):
+        reject("lists", "a CSR array", type(field.lists).__name__, TypeError)
+    shapes: dict[str, tuple[int, ...]] = {
+        "lists": (n_known, m),
+        "centres": (m, d),
+        "frames": (m, n_axes, d),
+        "coefficients": (m, n_coefficients),
+        "radii": (m,),
+        "ranges": (m, 2, n_axes),
+        "sizes": (m,),
+    }
+    for name, shape in shapes.items():
+        check_sized(name, getattr(field, name), shape)
+    check_search(field.search, n_known, d)
+    for name in ("centres", "frames", "coefficients"):
+        check_finite(name, getattr(field, name))
+    used = field.sizes >= 0  # of the others nothing is read
+    check_finite("caps", field.caps[used])
+    if np.max(field.caps, initial=0.0, where=used[:, None]) > _LARGEST_LOGARITHM:
+        reject("caps", f"at most {_LARGEST_LOGARITHM}", "others")
+    if np.isnan(field.ranges[used]).any() or not (field.radii[used] > 0).all():
+        reject("radii", "positive, and `ranges` numbers", "others")
+    if m and not (field.sizes.min() >= -1 and field.sizes.max() <= n_coefficients):
+        reject("sizes", f"in [-1, {n_coefficients}]", f"{field.sizes.min()} to {field.sizes.max()}")
     fits = 1 <= field.dim <= n_axes <= 8 and 1 <= field.degree <= 8
     if not fits or len(make_basis(field.dim, n_axes - field.dim, field.degree).parents) < n_coefficients:
         reject("degree", "one that fits the coefficients", f"{field.degree} in {field.dim} dimensions")
 
 
-def _check_mlp(field: MlpField, graph: Graph, m: int) -> None:
-    n, d = graph.positions.shape
-    _sized("paths", field.distances.paths, (n, m))
-    _sized("points", field.distances.points, (n, d))
-    _same(len(field.anchors), m)
-    for name in ("centre", "low", "high"):
-        _sized(name, getattr(field.frame, name), (d,))
+def _local_sizes(field: LocalField) -> tuple[int, int, int]:
+    """Numbers of start nodes, of axes and of coefficients."""
+    for name, axes in (("frames", 3), ("coefficients", 2), ("caps", 2)):
+        if getattr(field, name).ndim != axes:
+            reject(name, f"an array of {axes} axes", getattr(field, name).ndim)
+    n_coefficients = int(field.coefficients.shape[1])
+    if n_coefficients < 2 or field.caps.shape[0] != len(field.radii) or field.caps.shape[1] < 2:
+        reject("coefficients", "at least two of each anchor, with two caps", field.coefficients.shape)
+    return len(field.search.points), int(field.frames.shape[1]), n_coefficients
+
+
+def _check_mlp(field: MlpField, n: int, d: int, m: int) -> None:
     check_option(field.network, "network", NETWORKS)
+    _check_frame(field.frame, d)
+    _check_distances(field.distances, n, d, m)
+    n_coordinates = d if field.frame.box is None else 2 * d
+    check_sized("anchors", field.anchors, (m, n_coordinates))
+    check_finite("anchors", field.anchors)
+    check_real(field.scale, "scale", POSITIVE)
+    check_real(field.largest, "largest", NONNEGATIVE)
+    if len(field.weights) != 6 or field.weights[1].ndim != 1:
+        reject("weights", "six arrays", len(field.weights))
+    axes = field.frame.axes
+    if axes is not None:
+        check_sized("axes", axes, (n_coordinates, axes.shape[1] if axes.ndim == 2 else 0))
+        check_finite("axes", axes)
     hidden, n_ends = len(field.weights[1]), 1 if field.network == "paper" else 2
-    first = n_inputs(field.network, field.frame, field.anchors.shape[1])
+    first = n_inputs(field.network, field.frame, n_coordinates)
     shapes = [(first, hidden), (hidden,), (hidden, hidden), (hidden,), (hidden, 1), (n_ends,)]
     for weight, shape in zip(field.weights, shapes, strict=True):
-        _sized("weights", weight, shape)
+        check_sized("weights", weight, shape)
+        check_finite("weights", weight)
 
 
-def _sized(name: str, array: Any, shape: tuple[int, ...]) -> None:
-    if tuple(getattr(array, "shape", ())) != shape:
-        reject(name, f"of shape {shape}", f"shape {getattr(array, 'shape', None)}")
+def _check_frame(frame: Frame, d: int) -> None:
+    for name in ("centre", "low", "high"):
+        check_sized(name, getattr(frame, name), (d,))
+        check_finite(name, getattr(frame, name))
+    check_real(frame.unit, "unit", POSITIVE)
+    check_real(frame.width, "width", POSITIVE)
+    if frame.box is not None:
+        check_vector(frame.box, "box", d, POSITIVE)
 
 
-def _same(found: int, expected: int) -> None:
-    if found != expected:
-        raise ValueError(f"its parts are of {found} and {expected} nodes")
-
-
-def _within(name: str, indices: Any, n: int) -> None:
-    if len(indices) and not (np.min(indices) >= 0 and np.max(indices) < n):
-        reject(name, f"in [0, {n - 1}]", f"{np.min(indices)} to {np.max(indices)}")
+def _check_distances(distances: GraphDistances, n: int, d: int, m: int) -> None:
+    check_sized("paths", distances.paths, (n, m))
+    check_finite("paths", distances.paths)
+    check_real(distances.far, "far", POSITIVE)
+    check_search(NeighborSearch(distances.points, distances.metric), n, d)

@@ -6,10 +6,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from manifoldrf._random import Streams
-from manifoldrf._validation import check_indices, check_integer
+from manifoldrf._validation import check_flag, check_indices, check_integer, check_jobs, check_option, reject
 from manifoldrf.features.errors import ErrorEstimate, brief
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.graph_options import GraphOptions
+from manifoldrf.fields._devices import DEVICES
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ScaledKernel
 
@@ -57,9 +58,20 @@ def restore(features: Estimator, state: dict[str, Any]) -> Estimator:
     target._streams = Streams(bytes.fromhex(state["root"]))
     n_coordinates = fitted.space.graph.positions.shape[1]
     target.n_features_in_ = check_integer(state["n_features_in"], "n_features_in", n_coordinates, n_coordinates)
-    if state["feature_names_in"]:
-        target.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
+    names = state["feature_names_in"]
+    if names:
+        if len(names) != n_coordinates or not all(isinstance(name, str) for name in names):
+            reject("feature_names_in", f"{n_coordinates} texts", str(names)[:80])
+        target.feature_names_in_ = np.array(names, dtype=object)
+    _check_reading(target)
     return features
+
+
+def _check_reading(features: Any) -> None:
+    """The parameters that are used whenever features are made."""
+    check_jobs(features.n_jobs)
+    check_option(features.device, "device", DEVICES)
+    check_flag(features.sparse_output, "sparse_output")
 
 
 def summarise(features: Any) -> str:

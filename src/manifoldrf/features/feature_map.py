@@ -9,15 +9,18 @@ from scipy import sparse
 
 from manifoldrf._validation import (
     NONNEGATIVE,
+    POSITIVE,
     FloatArray,
     IntArray,
     check_indices,
-    check_points,
+    check_option,
+    check_real,
     check_vector,
+    reject,
 )
-from manifoldrf.features._integrity import check_field, check_graph
+from manifoldrf.features._integrity import check_field, check_setting
 from manifoldrf.features.proximity import Proximity
-from manifoldrf.features.spaces import Space
+from manifoldrf.features.spaces import CLOCKS, Space
 from manifoldrf.fields._devices import read_field
 from manifoldrf.fields.abstract_field import AbstractField
 from manifoldrf.fields.tangent import AbstractInterpolation, make_interpolation, stack_rows
@@ -43,13 +46,17 @@ class FeatureMap:
 
     def check(self) -> None:
         """Raise where the parts do not fit together, as they may in a file that somebody made."""
-        n, m = self.space.graph.n_nodes, len(self.anchors)
-        check_indices(self.anchors, "anchors", n)
+        m = len(self.anchors)
+        check_indices(self.anchors, "anchors", self.space.graph.n_nodes)
         check_vector(self.weights, "weights", m, NONNEGATIVE)
-        check_vector(self.space.setting.measure, "measure", n, NONNEGATIVE)
-        check_points(self.space.graph.positions, "points")
-        check_graph(self.space.graph)
-        check_field(self.field, self.space.graph, m)
+        check_option(self.space.clock, "clock", CLOCKS)
+        check_real(self.space.unit, "unit", POSITIVE)
+        check_setting(self.space.setting)
+        check_field(self.field, self.space.setting, m)
+        with np.errstate(all="ignore"):
+            largest = self.bound * self.scale
+        if not np.isfinite(largest).all():
+            reject("weights", "such that features are finite", "others")
 
     @property
     def proximity(self) -> Proximity:

@@ -46,6 +46,7 @@ _FITTED_ROWS, _FITTED_COLUMNS = 400, 64
 # A fitted square has nonnegative features; it is kept up to this error, or up to so many times that of a free fit.
 _GOOD_SQUARE, _WORTH_A_SQUARE = 0.05, 2.0
 
+CLOCKS = ("graph", "manifold")
 Builder = Callable[[Any], Graph]
 
 

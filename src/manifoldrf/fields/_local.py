@@ -234,8 +234,9 @@ def evaluate_lists(queries, indptr, columns, centres, box, basis, fits):  # type
                 level = 0.0
                 for c in range(size):
                     level += row[c] * fits.coefficients[anchor, c]
-            level = min(level, _cap(fits.caps[anchor], distance / radius))
-            result[e] = _fade(distance / radius) * np.exp(level)
+            cap = _cap(fits.caps[anchor], distance / radius)
+            # Of a polynomial that overflowed, or is no number, the cap as well.
+            result[e] = _fade(distance / radius) * np.exp(level if level <= cap else cap)
     return result
 
 

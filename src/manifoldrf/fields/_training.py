@@ -131,7 +131,13 @@ def saved_streams(checkpoint: Any) -> Streams | None:
     """Streams of an existing checkpoint: a training without a seed goes on with those it began with."""
     if checkpoint is None or not Path(checkpoint).exists():
         return None
-    return Streams(bytes.fromhex(_read(Path(checkpoint))[1]["root"]))
+    path = Path(checkpoint)
+    try:
+        return Streams(bytes.fromhex(_read(path)[1]["root"]))
+    except ValueError as error:
+        if str(path) in str(error):
+            raise
+        reject("checkpoint", "a checkpoint of this training, or a new name", f"{path}, whose streams are damaged")
 
 
 class _Tensors:
@@ -329,7 +335,7 @@ def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dictionary)
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, TypeError, ValueError) as error:  # a kind of number that numpy lacks
         reject("checkpoint", f"a checkpoint that can be read ({error})", path)
     if metadata.get("manifoldrf") != _VERSION or not {"fingerprint", "root"} <= set(metadata):
         reject("checkpoint", "a checkpoint of this training, or a new name", f"{path}, a file of another kind")
@@ -343,6 +349,7 @@ def _restore(state: _State, path: Path, fingerprint: str, device: str) -> None:
         reject("checkpoint", "of the same data, options and seed, or a new name", f"{path}, of another training")
     torch = _torch()
     try:
+        _check_shapes(state, arrays)
         with torch.no_grad():
             for i, weight in enumerate(state.weights):
                 weight.copy_(torch.as_tensor(arrays[f"weight.{i}"], device=device))
@@ -354,8 +361,23 @@ def _restore(state: _State, path: Path, fingerprint: str, device: str) -> None:
         state.train_loss = arrays["train_loss"].tolist()
         state.validation_loss = arrays["validation_loss"].tolist()
         state.best_epoch, state.seconds = int(arrays["best_epoch"][0]), float(arrays["seconds"][0])
-    except (KeyError, RuntimeError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
         reject("checkpoint", f"a complete checkpoint ({error})", path)
+
+
+def _check_shapes(state: _State, arrays: dict[str, NDArray[Any]]) -> None:
+    """Raise where an array is not as large as the one it takes the place of: torch would spread it."""
+    for i, weight in enumerate(state.weights):
+        for name in ("weight", "best", "adam.exp_avg", "adam.exp_avg_sq"):
+            first, _, rest = name.partition(".")
+            key = f"{first}.{i}.{rest}" if rest else f"{first}.{i}"
+            if arrays[key].shape != tuple(weight.shape) or arrays[key].dtype != np.float32:
+                raise ValueError(f"{key} is of another size or kind")
+    for name, axes in (("train_loss", 1), ("validation_loss", 1), ("seconds", 1), ("best_epoch", 1)):
+        if arrays[name].ndim != axes:
+            raise ValueError(f"{name} is no list")
+    if not len(arrays["train_loss"]) == len(arrays["validation_loss"]) >= int(arrays["best_epoch"][0]) >= 0:
+        raise ValueError("its epochs do not fit together")
 
 
 def _torch() -> Any:

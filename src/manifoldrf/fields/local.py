@@ -80,7 +80,8 @@ class LocalField(AbstractField):
     @property
     def bounds(self) -> FloatArray:
         """Largest value that each column can take anywhere, shape (m,)."""
-        return np.where(self.sizes >= 0, np.exp(self.caps.max(axis=1)), 0.0)
+        used = self.sizes >= 0
+        return np.asarray(np.exp(self.caps.max(axis=1), out=np.zeros(len(used)), where=used))
 
     def values(self, queries: FloatArray, n_jobs: int = 1) -> Any:
         """h(z, w_l), CSR array of shape (len(queries), m) with sorted columns."""

@@ -102,6 +102,7 @@ class MlpField(AbstractField):
         places = check_points(queries, "queries", n_columns=len(self.frame.centre), min_rows=0)
         return places if self.distances.metric is None else self.distances.metric.check(places, "queries")
 
+    @np.errstate(over="ignore", invalid="ignore")  # numbers of a made-up file may overflow
     def _block(self, places: FloatArray, anchors: Floats) -> FloatArray:
         """Values of a few queries, one after the other."""
         inputs = self.frame.coordinates(np, places).astype(np.float32)
@@ -115,7 +116,7 @@ class MlpField(AbstractField):
             both, squared = pair_inputs(np, self.network, self.frame, pair)
             top = meet(points[row], anchors, both, of_pair, second, second_bias, last[:, 0])
             result[row] = finish(np, self.network, ends, top, squared)
-        return np.clip(result / self.scale, 0.0, self.largest)
+        return np.clip(np.nan_to_num(result / self.scale), 0.0, self.largest)
 
     def at_anchors(self, columns: IntArray) -> "MlpField":
         """The same network read at some of its anchors, given by their positions."""
@@ -146,7 +147,7 @@ class MlpField(AbstractField):
                 reached = self.distances.torch_through(paths, *self.distances.nearest(some))
                 found = self._meet(torch.as_tensor(inputs, device=device), reached)
             result[start : start + size] = found.cpu().numpy()
-        return np.clip(result / self.scale, 0.0, self.largest)
+        return np.clip(np.nan_to_num(result / self.scale), 0.0, self.largest)
 
     def torch_values(self, queries: Any) -> Any:
         """Values as a tensor of shape (q, m) in the queries' precision and on their device, with gradients.

@@ -128,8 +128,8 @@ def heat_steps(ends, pairs, nodes, bandwidth, out):  # type: ignore[no-untyped-d
         weighted = 0.0
         for p in range(begin, end):
             weighted += out[p] * weights[columns[p]]
-        # Nodes without weight take no step.
-        scale = weighted / (total * total) if total > 0 else 0.0
+        # Nodes without weight take no step, nor do those whose weights vanish when squared.
+        scale = weighted / (total * total) if total * total > 0 else 0.0
         for p in range(begin, end):
             out[p] *= scale
 

@@ -1,28 +1,25 @@
-"""Mesh files, read and written by trimesh; those with colours are written here.
+"""Mesh files: readers of our own, which take no file for more than its bytes; writers of our own or of trimesh.
 
-What trimesh does differently from what a library of numbers needs is put right here: no vertex is split, merged
-or dropped, a cut-off file is an error, and text keeps all digits.
+No vertex is split, merged or dropped, a cut-off file is an error, text keeps all digits, and whatever a file
+declares or refers to, no more memory is taken than it has bytes for and no other file is opened.
 """
 
-import io
-import re
-import warnings
 from os import PathLike
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manifoldrf._files import as_path, atomic_path
+from manifoldrf._files import as_path, atomic_path, existing_file
 from manifoldrf._optional import require
 from manifoldrf._validation import FloatArray, IntArray, check_points, reject
+from manifoldrf.geometry._glb import read_glb
+from manifoldrf.geometry._mesh_text import read_obj, read_off, read_stl
+from manifoldrf.geometry._ply import read_ply
 
-MESH_FORMATS = ("ply", "obj", "stl", "off", "glb")
-
-# Readers of trimesh ignore the options of other formats. Materials would only cost time; `fix_texture` would
-# split vertices of a ply where texture coordinates differ, `maintain_order=False` would drop some of an obj.
-_READER_OPTIONS = {"process": False, "maintain_order": True, "skip_materials": True, "fix_texture": False}
+_READERS = {"ply": read_ply, "obj": read_obj, "stl": read_stl, "off": read_off, "glb": read_glb}
+MESH_FORMATS = tuple(_READERS)
 
 
 def mesh_format(path: Path) -> str:
@@ -41,18 +38,17 @@ def reject_mesh(path: Path, reason: object) -> NoReturn:
 
 def read_mesh(path: Path) -> tuple[FloatArray, IntArray]:
     """Read vertices and faces of a mesh file; polygons are cut into triangles, indices are not checked."""
-    kind = mesh_format(path)
-    trimesh = require("trimesh", "mesh")
-    if not path.exists():
-        reject("path", "an existing file", path, FileNotFoundError)
-    data = path.read_bytes()
+    read = _READERS[mesh_format(path)]
+    data = existing_file(path).read_bytes()
     try:
-        vertices, faces = _decode(trimesh, data, kind)
+        vertices, faces = read(data)
+    except MemoryError:
+        raise  # the file is not to blame: readers take no more than it has bytes for
     except Exception as error:  # noqa: BLE001 - a broken file makes the readers fail in every possible way
         reject_mesh(path, error)
     if len(faces) == 0:
         reject_mesh(path, "it has no faces")
-    return _merge_equal(vertices, faces) if kind == "stl" else (vertices, faces)
+    return _merge_equal(vertices, faces) if read is read_stl else (vertices, faces)
 
 
 def write_mesh(path: Path, vertices: FloatArray, faces: IntArray) -> None:
@@ -128,63 +124,6 @@ def write_cloud_ply(path: str | PathLike[str], points: ArrayLike, colors: ArrayL
     b'element vertex 2'
     """
     write_coloured_ply(as_path(path), check_points(points, n_columns=3), colors)
-
-
-def _decode(trimesh: Any, data: bytes, kind: str) -> tuple[FloatArray, IntArray]:
-    """Let trimesh parse the bytes; the parts of a scene become one mesh."""
-    counts = _declared_counts(data, kind)
-    stream = io.BytesIO(_plain_obj(data) if kind == "obj" else data)
-    with warnings.catch_warnings():
-        # Older readers stop quietly at the first word that is no number.
-        warnings.filterwarnings("error", message="string or file could not be read")
-        mesh = trimesh.load_mesh(stream, file_type=kind, **_READER_OPTIONS)
-    vertices, faces = np.asarray(mesh.vertices, np.float64), np.asarray(mesh.faces, np.int64)
-    # A polygon becomes several triangles, so a whole file has at least as many faces as it declares.
-    if counts is not None and counts[1] > 0 and (len(vertices) != counts[0] or len(faces) < counts[1]):
-        declared = f"it declares {counts[0]} vertices and {counts[1]} faces"
-        raise ValueError(f"{declared} but holds {len(vertices)} and {len(faces)}")
-    return vertices, faces
-
-
-def _declared_counts(data: bytes, kind: str) -> tuple[int, int] | None:
-    """Read the numbers of vertices and faces that a ply or off header promises."""
-    if kind == "ply":
-        header = data[: max(data.find(b"end_header"), 0)]
-        found = dict(re.findall(rb"^element\s+(\w+)\s+(\d+)", header, flags=re.MULTILINE))
-        return int(found.get(b"vertex", 0)), int(found.get(b"face", 0))
-    if kind == "off":
-        numbers = re.search(rb"OFF\s+(\d+)\s+(\d+)", re.sub(rb"#[^\n]*", b"", data))
-        return (int(numbers[1]), int(numbers[2])) if numbers else None
-    return None
-
-
-def _plain_obj(data: bytes) -> bytes:
-    """Keep the positions and faces of an obj text, each corner as one index counted from the start.
-
-    trimesh splits vertices along texture seams, repeats them for every material, and counts negative indices
-    from the end of the file; of what is left here there is nothing to split, repeat or misread.
-    """
-    lines, n_vertices = [], 0
-    text = data.decode("utf-8", errors="replace").replace("\r\n", "\n").replace("\\\n", " ")
-    for line in text.splitlines():
-        word, *values = line.split("#")[0].split() or [""]
-        if word in ("v", "f") and len(values) < 3:
-            raise ValueError(f"a line {line.strip()!r} with fewer than three values")
-        if word == "v":
-            n_vertices += 1
-            lines.append("v " + " ".join(values[:3]))
-        elif word == "f":
-            lines.append("f " + " ".join(str(_obj_index(value, n_vertices)) for value in values))
-    return "\n".join(lines).encode()
-
-
-def _obj_index(corner: str, n_vertices: int) -> int:
-    """Position index of a corner such as "7", "7/2/5" or "-1" (the latest vertex), counted from one."""
-    index = int(corner.split("/")[0])
-    absolute = index if index > 0 else n_vertices + 1 + index
-    if index == 0 or absolute < 1:
-        raise ValueError(f"a face index {index} that names no vertex")
-    return absolute
 
 
 def _encode_text(vertices: FloatArray, faces: IntArray, kind: str) -> bytes:

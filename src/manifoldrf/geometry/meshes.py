@@ -150,6 +150,9 @@ class TriangleMesh:
         file stores no connections: there, and only there, vertices of exactly equal position are merged, in
         the order of first appearance.
 
+        A file of a stranger is safe to read: no other file is opened, whatever it refers to, and no more
+        memory is taken than ten times its size and 200 MB, whatever it declares.
+
         Parameters
         ----------
         path : str or path

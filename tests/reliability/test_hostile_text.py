@@ -1,0 +1,153 @@
+"""Texts of strangers on pages: names, titles, values and notes are text, whatever they hold."""
+
+import json
+import re
+import warnings
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from command_line import invoke
+from reliability.mutations import close_model, open_model
+
+from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, load
+from manifoldrf.experiments.record import Record
+from manifoldrf.explorer.page import explore
+from manifoldrf.report.html_page import write_report
+
+HOSTILE = {
+    "the end of a script": "</script><script>alert(1)</script>",
+    "the end of a script in capitals": "</ScRiPt ><svg/onload=alert(1)>",
+    "a comment that opens": "<!--<script>",
+    "a comment that closes": "--><img src=x onerror=alert(1)>",
+    "the end of a title": "</title></style></textarea></pre><b>",
+    "the end of an attribute": '" onmouseover="alert(1)" x="',
+    "the end of another attribute": "' onmouseover='alert(1)' x='",
+    "no quotes at all": "x onfocus=alert(1) autofocus",
+    "an entity": "&lt;script&gt; &#60;script&#62; &amp;",
+    "half an entity": "&#x3c",
+    "ends of lines": "a\u2028b\u2029c\nd\re",
+    "a template": "${title} $data $$ {{7*7}} {% x %} %s {0}",
+    "an address": "javascript:alert(1)//data:text/html,<b>",
+    "CDATA": "]]><![CDATA[<b>]]>",
+    "signs that are not seen": "\x00\x08\x1b[31m\u202eevil\u2066\ufeff",
+    "half of a pair": "a\ud800b",
+    "a link": "[a](javascript:alert(1)) ![b](http://c.d/e.png) <http://f.g>",
+    "a backslash": "\\u003cscript\\u003e \\",
+}
+PLAIN = "harmless words"
+
+
+class Shape(HTMLParser):
+    """The tags of a page with the names of their attributes, and its scripts: what a text must not change."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.scripts, self._inside, self.comments = [], [], False, 0
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, tuple(name for name, _ in attrs)))
+        self._inside = tag == "script"
+        if self._inside:
+            self.scripts.append("")
+
+    def handle_endtag(self, tag):
+        self._inside = False
+
+    def handle_data(self, data):
+        if self._inside:
+            self.scripts[-1] += data
+
+    def handle_comment(self, data):
+        self.comments += 1
+
+
+def report_page(folder, word):
+    """A report with a word at every place that a record or a caller fills."""
+    rows = [
+        {word: word, "method": word, "surface": word, "estimator": word, "error": 1.0, "paper": 0.5, "steps": 9}
+    ]
+    record = Record(
+        "teachers",
+        {word: word, "nested": {word: [word] * 3}, "list": [word, {word: word}]},
+        {word: rows, "teachers": rows},
+        1.0,
+        {"command": word, "commit": word, "machine": word, word: word},
+    )
+    record.save(folder).with_suffix(".npz").unlink()
+    return write_report(folder, title=word).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_report_has_the_same_tags_whatever_its_words_are(tmp_path, name):
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "hostile").mkdir()
+    plain, page = (
+        Shape(report_page(tmp_path / "plain", PLAIN)),
+        Shape(report_page(tmp_path / "hostile", HOSTILE[name])),
+    )
+    # Very long words are broken by tags of their own, which hold nothing.
+    assert [tag for tag in page.tags if tag[0] != "wbr"] == [tag for tag in plain.tags if tag[0] != "wbr"]
+    assert page.comments == plain.comments
+    assert page.scripts == plain.scripts == []
+
+
+@pytest.fixture(scope="module")
+def model():
+    """The bytes of a small model."""
+    nodes = Sphere().grid(80)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is poor; not the claim here
+        features = ManifoldRandomFeatures(HeatKernel(0.4), random_state=0, n_features=16).fit(nodes)
+        return lambda path: features.save(path)
+
+
+def explorer_page(model, folder, word):
+    """The page of a model file that has a word at every text it holds, with a title that is the word as well."""
+    path = model(folder / "model")
+    header, tree, body = open_model(path.read_bytes())
+    state = tree["state"]["dict"]
+    space = state["map"]["fields"]["space"]["fields"]
+    space["notes"] = {"tuple": [{"tuple": [f"note {k}", word]} for k in range(3)]}
+    state["field"] = state["quadrature"] = word
+    state["feature_names_in"] = [word] * 3
+    pairs = {"tuple": [{"tuple": [word, 0.5]}]}
+    state["error"]["fields"].update(candidates=pairs, weights=pairs)
+    state["params"]["dict"].update(field=word, anchors=word, teacher=word)
+    path.write_bytes(close_model(header, tree, body))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        written = explore(load(path), folder / "page.html", title=word)
+    return written.path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def plain_page(model, tmp_path_factory):
+    return Shape(explorer_page(model, tmp_path_factory.mktemp("plain"), PLAIN))
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_page_of_a_strangers_model_has_the_same_tags_and_scripts_whatever_its_words_are(
+    tmp_path, model, plain_page, name
+):
+    text = explorer_page(model, tmp_path, HOSTILE[name])
+    page = Shape(text)
+    assert page.tags == plain_page.tags
+    assert page.comments == plain_page.comments
+    assert page.scripts == plain_page.scripts  # no text of the file is in a script
+    assert isinstance(json.loads(re.search(r'id="meta">(.*?)</script>', text, re.DOTALL)[1]), dict)
+
+
+@pytest.mark.parametrize("name", ["[bold]x[/bold].npy", "[/x].npy", "[link=http:a]b.npy", "\\[red].npy"])
+def test_names_of_files_are_no_markup_on_the_command_line(tmp_path, monkeypatch, model, name):
+    """A name like a closing tag ended a command with a crash after all its work."""
+    monkeypatch.chdir(tmp_path)
+    model(tmp_path / "model.safetensors")
+    np.save("points.npy", Sphere().grid(80)[:4])
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    done = invoke("transform", "model.safetensors", "points.npy", "--output", name)
+    assert done.exit_code == 0, done.output
+    assert f"Saved: {name}" in done.output
+    assert (tmp_path / name).is_file()
