@@ -19,7 +19,7 @@ MODULES = {
 
 # A module imports only from lower layers; within a layer (a folder), only as listed in ORDER.
 LAYERS = [
-    ("_validation", "_optional", "_philox", "_threads"),
+    ("_validation", "_optional", "_philox", "_threads", "_notices"),
     ("_random", "_files", "metrics", "_colours", "_plain_text"),
     ("_container", "_arrays"),
     ("_codec",),
@@ -121,7 +121,6 @@ ORDER = {
     "features": [
         "_integrity",
         "_kernel_access",
-        "_notices",
         "_params",
         "_products",
         "graph_features",

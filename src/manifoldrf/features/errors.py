@@ -1,15 +1,15 @@
 """How far the kernel of the features is from the one that was asked for, measured on nodes kept from the fit."""
 
 import dataclasses
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from manifoldrf._notices import without_warnings
 from manifoldrf._random import Streams
-from manifoldrf._threads import quick_map
+from manifoldrf._threads import one_blas_thread, quick_map
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.features._products import row_spans, symmetric_product
 from manifoldrf.features.feature_map import FeatureMap
@@ -153,8 +153,7 @@ def measure_error(fitted: FeatureMap, reference: Reference, n_jobs: int) -> Erro
     own = np.sqrt(setting.measure[reference.nodes]) if fitted.space.clock == "graph" else np.ones(len(points))
     exact = own[:, None] * reference.kernel * own
     known = reference.rows[:, fitted.anchors]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # nodes of a sparse corner may count as far
+    with without_warnings(Warning):  # nodes of a sparse corner may count as far
         rows = fitted.rows(points, n_jobs, absolute=False)[0]
         right = fitted.right_rows(points, n_jobs, absolute=False)[0] if setting.asymmetric else None
     found = _product(rows, rows if right is None else right)
@@ -179,6 +178,7 @@ def _product(left: Any, right: Any) -> FloatArray:
     return np.asarray(result.toarray() if sparse.issparse(result) else result)
 
 
+@one_blas_thread()
 def graph_error(space: Space, streams: Streams, n_jobs: int) -> float | None:
     """How far the heat kernel of a graph is from that of the space: its change with another graph of the points.
 
@@ -239,8 +239,7 @@ def _other_graph(space: Space, t: float, n_jobs: int) -> Graph | None:
     graph, mesh = space.graph, space.graph.mesh
     steps = graph.n_steps
     known = graph.weights is not None and space.weights_known
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GraphWarning)
+    with without_warnings(GraphWarning):
         try:
             return heat_graph(
                 graph.positions if mesh is None else mesh,

@@ -6,7 +6,6 @@ or dropped, a cut-off file is an error, and text keeps all digits.
 
 import io
 import re
-import warnings
 from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manifoldrf._files import as_path, atomic_path
+from manifoldrf._notices import filtered
 from manifoldrf._optional import require
 from manifoldrf._validation import FloatArray, IntArray, check_points, reject
 
@@ -134,9 +134,8 @@ def _decode(trimesh: Any, data: bytes, kind: str) -> tuple[FloatArray, IntArray]
     """Let trimesh parse the bytes; the parts of a scene become one mesh."""
     counts = _declared_counts(data, kind)
     stream = io.BytesIO(_plain_obj(data) if kind == "obj" else data)
-    with warnings.catch_warnings():
-        # Older readers stop quietly at the first word that is no number.
-        warnings.filterwarnings("error", message="string or file could not be read")
+    # Older readers stop quietly at the first word that is no number.
+    with filtered("error", "string or file could not be read", Warning):
         mesh = trimesh.load_mesh(stream, file_type=kind, **_READER_OPTIONS)
     vertices, faces = np.asarray(mesh.vertices, np.float64), np.asarray(mesh.faces, np.int64)
     # A polygon becomes several triangles, so a whole file has at least as many faces as it declares.
