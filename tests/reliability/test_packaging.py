@@ -54,9 +54,8 @@ def in_sdist(sdist):
 def tracked(*folders):
     """Files of the repository; where this is a source archive, those that are there."""
     if (ROOT / ".git").exists():
-        return set(
-            run("git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", *folders).split("\n")
-        ) - {""}
+        listed = run("git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", *folders)
+        return {name for name in listed.splitlines() if (ROOT / name).exists()}
     return {p.relative_to(ROOT).as_posix() for f in folders for p in (ROOT / f).rglob("*") if p.is_file()}
 
 
