@@ -527,7 +527,7 @@ def run(method, name):
     ours, theirs = context.Pipe()
     process = context.Process(target=child, args=(name, theirs, method), daemon=True)
     process.start()
-    if not ours.poll(60):
+    if not ours.poll(120):
         process.kill()
         sys.exit(f"{name} hangs in a child by {method}")
     found = ours.recv()
@@ -558,7 +558,7 @@ def in_children(tmp_path, method, names):
         start_new_session=True,
     )
     try:
-        output, errors = process.communicate(timeout=200)
+        output, errors = process.communicate(timeout=900)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         output, errors = process.communicate()
