@@ -6,7 +6,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := .venv-peers
 PEERS_STAMP := $(PEERS)/.installed
+AUDIT := .venv-audit
+AUDIT_STAMP := $(AUDIT)/.installed
+AUDIT_VERSION := 2.10.1
 OUT ?= out
+SOAK_MINUTES ?= 30
 # Where plain pip would fetch the GPU build of torch: make setup TORCH_FLAGS="--index-url ..." or an installed torch.
 TORCH_FLAGS ?=
 
@@ -14,7 +18,7 @@ TORCH_FLAGS ?=
 export OMP_WAIT_POLICY := passive
 export MPLBACKEND := Agg
 
-.PHONY: help setup demo records results report test test-all fuzz lint format bench bench-peers docs docs-check clean
+.PHONY: help setup demo records results report test test-all fuzz lint format bench bench-peers soak audit docs docs-check clean
 
 help:
 	@echo "make setup     create .venv and install everything, pinned (done by all the others)"
@@ -26,6 +30,8 @@ help:
 	@echo "make records   every experiment at the paper's size, hours; then the results page"
 	@echo "make report    all pictures and one HTML page from docs/records"
 	@echo "make bench-peers  beside other libraries, in an environment of its own: docs/peers.md (20 minutes)"
+	@echo "make soak      mixed work for SOAK_MINUTES (30): memory, files, threads, bits; docs/results/soak.json"
+	@echo "make audit     known vulnerabilities of the pinned versions (asks a service on the network)"
 	@echo "make clean     remove what make created"
 
 setup: $(STAMP)
@@ -58,6 +64,8 @@ report: setup
 test: setup
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
+# Properties are tried on 10,000 examples each, unless the environment says otherwise.
+test-all: export MANIFOLDRF_TEST_EXAMPLES ?= 10000
 test-all: setup
 	$(BIN)/python -m pytest -n 2
 
@@ -89,6 +97,19 @@ $(PEERS_STAMP): pyproject.toml constraints.txt benchmarks/peers/requirements.txt
 bench-peers: $(PEERS_STAMP)
 	$(PEERS)/bin/python -m benchmarks.peers $(PEERS_FLAGS)
 
+# Half an hour of mixed work by one process; other work beside it does no harm.
+soak: setup
+	$(BIN)/python benchmarks/soak.py --minutes $(SOAK_MINUTES)
+
+# The tool brings dependencies of its own, so it has an environment of its own; it reads the pins and installs none.
+$(AUDIT_STAMP):
+	$(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/python -m pip install --quiet "pip-audit==$(AUDIT_VERSION)"
+	@touch $@
+
+audit: $(AUDIT_STAMP)
+	$(AUDIT)/bin/python benchmarks/audit.py
+
 docs: setup
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs $(OUT)/docs
 	@echo "documentation: $(OUT)/docs/index.html"
@@ -98,4 +119,4 @@ docs-check: setup
 	$(BIN)/sphinx-build -q -W --keep-going -D plot_gallery=0 -b html docs $(OUT)/docs-check
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(OUT) docs/gallery docs/sg_execution_times.rst .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(PEERS) $(AUDIT) $(OUT) docs/gallery docs/sg_execution_times.rst .mypy_cache .pytest_cache .ruff_cache

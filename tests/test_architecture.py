@@ -19,7 +19,8 @@ MODULES = {
 
 # A module imports only from lower layers; within a layer (a folder), only as listed in ORDER.
 LAYERS = [
-    ("_validation", "_optional", "_philox", "_threads"),
+    ("_compiling",),
+    ("_validation", "_optional", "_philox", "_threads", "_notices"),
     ("_random", "_files", "metrics", "_colours", "_plain_text", "_field_kinds"),
     ("_container", "_arrays"),
     ("_codec",),
@@ -125,8 +126,8 @@ ORDER = {
         "_graph_integrity",
         "_integrity",
         "_kernel_access",
-        "_notices",
         "_params",
+        "_points",
         "_products",
         "graph_features",
         "graph_options",
@@ -232,6 +233,7 @@ ORDER = {
         "html_page",
     ],
     "cli": [
+        "_signals",
         "_groups",
         "_settings",
         "_options",

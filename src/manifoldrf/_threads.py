@@ -1,11 +1,16 @@
-"""Threads for compiled code that releases the interpreter."""
+"""Threads for compiled code that releases the interpreter, and libraries that must not use threads of their own."""
 
 import functools
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+_NAME = "manifoldrf-lasting"  # of threads that stay
 
 
 @contextmanager
@@ -24,10 +29,11 @@ def thread_pool(n_jobs: int, initializer: Callable[[], Any] | None = None) -> It
 def quick_map(function: Callable[[Any], Any], items: Iterable[Any], n_jobs: int) -> list[Any]:
     """Results of a function in the order of the items, by threads that stay, for work of a few milliseconds.
 
-    New threads cost .6 ms, which is a tenth of the time of a kernel between 512 points. The function must not call
-    this itself: it could wait for threads that wait for it.
+    New threads cost .6 ms, which is a tenth of the time of a kernel between 512 points. Where the function calls
+    this itself, its own thread does the work: it would wait for threads that wait for it.
     """
-    if n_jobs == 1:  # by the caller: one thread for all callers would make those of a pool, or of a worker, wait
+    # With one job by the caller: one thread for all callers would make those of a pool, or of a worker, wait.
+    if n_jobs == 1 or threading.current_thread().name.startswith(_NAME):
         return [function(item) for item in items]
     return list(_lasting_pool(n_jobs, os.getpid()).map(function, items))
 
@@ -35,7 +41,7 @@ def quick_map(function: Callable[[Any], Any], items: Iterable[Any], n_jobs: int)
 @functools.cache
 def _lasting_pool(n_jobs: int, process: int) -> ThreadPoolExecutor:
     """Threads of one process: a copy of it has none."""
-    return ThreadPoolExecutor(n_jobs, thread_name_prefix=f"manifoldrf-{process}")
+    return ThreadPoolExecutor(n_jobs, thread_name_prefix=f"{_NAME}-{process}")
 
 
 def map_threads(function: Callable[[Any], Any], items: Sequence[Any], n_jobs: int) -> list[Any]:
@@ -48,3 +54,85 @@ def map_threads(function: Callable[[Any], Any], items: Sequence[Any], n_jobs: in
         with thread_pool(n_jobs) as pool:
             results += pool.map(function, items[1:])
     return results
+
+
+class SharedLimit:
+    """A setting of the whole process that computations want changed while they last, and that may overlap.
+
+    The first to come changes it, the last to go puts back what was. If each put back what it had found itself, one
+    that goes first would take it from the others, and the last would leave it changed for good.
+
+    Parameters
+    ----------
+    change : callable
+        Makes the change, and returns a function that takes it back.
+    """
+
+    def __init__(self, change: Callable[[], Callable[[], Any]]) -> None:
+        self._change = change
+        self._lock = threading.Lock()
+        self._users = 0
+        self._take_back: Callable[[], Any] = lambda: None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """The change, until the last of the blocks that overlap has ended."""
+        with self._lock:
+            if self._users == 0:
+                self._take_back = self._change()
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if self._users == 0:
+                    self._take_back()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Matrix products by the thread that asks for them: their last bits depend on the number of threads.
+
+    For a block or, as a decorator, for a function. Most libraries of products know one number for the whole
+    process, so others see it too until the block ends.
+    """
+    with _blas_limit(os.getpid()).held():
+        take_back = _limited(_blas_libraries()[1])
+        try:
+            yield
+        finally:
+            take_back()
+
+
+@functools.cache
+def _blas_limit(process: int) -> SharedLimit:
+    """The limit of one process: in a copy of it nobody holds what others held when it was made."""
+    del process
+    return SharedLimit(lambda: _limited(_blas_libraries()[0]))
+
+
+@functools.cache
+def _blas_libraries() -> tuple[list[Any], list[Any]]:
+    """Libraries of matrix products: those with one number of threads for all, and with one for each thread."""
+    found = ThreadpoolController().select(user_api="blas").lib_controllers
+    own = [library for library in found if library.internal_api == "mkl" or library.threading_layer == "openmp"]
+    return [library for library in found if library not in own], own
+
+
+def _limited(libraries: list[Any]) -> Callable[[], None]:
+    """Give libraries one thread; returns what gives them back those they had."""
+    before = [library.num_threads for library in libraries]
+    _set_threads(libraries, [1] * len(libraries))
+    return functools.partial(_set_threads, libraries, before)
+
+
+def _set_threads(libraries: list[Any], counts: list[int]) -> None:
+    for library, count in zip(libraries, counts, strict=True):
+        # Newer releases heed only the thread that came first. Here the last to go may be another than the first.
+        release = getattr(library, "clear_controlling_thread", None)
+        if release is not None:
+            release(force=True)
+        library.set_num_threads(count)
+        if release is not None:
+            release(force=True)

@@ -16,9 +16,9 @@ import numpy as np
 from scipy import linalg
 from scipy.optimize import minimize_scalar
 
-from manifoldrf._threads import quick_map
-from manifoldrf._validation import FloatArray
-from manifoldrf.features._products import blas_library
+from manifoldrf._threads import one_blas_thread, quick_map
+from manifoldrf._validation import FloatArray, check_jobs
+from manifoldrf.features._products import product
 
 SMALLEST_RATIO = 1e-12
 # Directions of a smaller share of the largest s are rounding where s comes from a product Phi^T Phi; the data have
@@ -103,7 +103,7 @@ def decompose(rows: FloatArray, targets: FloatArray, *, directions: bool = False
     n, m = rows.shape
     if n > m:
         return decompose_parts([(rows, targets)], m)
-    with blas_library().limit(limits=1):  # the last bits of products depend on the number of threads
+    with one_blas_thread():  # the last bits of products depend on the number of threads
         if directions:
             left, singular, right = linalg.svd(rows, full_matrices=False)
             return Spectrum(singular**2, left.T @ targets, np.zeros(targets.shape[1]), n, right.T)
@@ -114,7 +114,7 @@ def decompose(rows: FloatArray, targets: FloatArray, *, directions: bool = False
 def decompose_parts(parts: Iterable[tuple[FloatArray, FloatArray]], m: int) -> Spectrum:
     """The same for more data than features, a part of them at a time: memory of m^2 and one part."""
     gram, moments, total, n = np.zeros((m, m)), np.zeros((m, 1)), np.zeros(1), 0
-    with blas_library().limit(limits=1):
+    with one_blas_thread():
         for rows, targets in parts:
             gram += rows.T @ rows
             moments = moments + rows.T @ targets  # (m, c)
@@ -202,12 +202,13 @@ class Posterior:
 
     def squares(self, rows: FloatArray) -> FloatArray:
         """Diagonal of the posterior covariance at points with these features, over the variance, shape (q,)."""
-        kept = (rows @ self.directions) ** 2 @ (1 - (1 - self.shrinkage) ** 2)
+        kept = product(rows, self.directions.T, check_jobs(-1)) ** 2 @ (1 - (1 - self.shrinkage) ** 2)
         return np.asarray(np.maximum((rows**2).sum(axis=1) - kept, 0.0))
 
     def spread(self, rows: FloatArray) -> FloatArray:
         """B of shape (q, m): B B^T is the posterior covariance at points with these features, over the variance."""
-        return np.asarray(rows - ((rows @ self.directions) * self.shrinkage) @ self.directions.T)
+        shares = product(rows, self.directions.T, check_jobs(-1)) * self.shrinkage
+        return np.asarray(rows - product(shares, self.directions, check_jobs(-1)))
 
 
 def posterior_of(spectrum: Spectrum, ratio: float) -> Posterior:

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from manifoldrf._notices import warn_user
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.applications._lowrank import decompose, find_levels
-from manifoldrf.features._notices import warn_user
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.plans import Plan
 from manifoldrf.features.spaces import Space

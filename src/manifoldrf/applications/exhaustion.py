@@ -4,7 +4,6 @@ A finite graph covers a ball, and its walks turn back at the rim. What is asked 
 ball, so the ball is enlarged until no heat from the inner ball is near the rim, with nodes enough inside.
 """
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from manifoldrf._notices import without_warnings
 from manifoldrf._random import Streams
 from manifoldrf._validation import NONNEGATIVE, POSITIVE, FloatArray, Interval, check_integer, check_real, reject
 from manifoldrf.features._products import product
@@ -256,8 +256,7 @@ def local_features(
     nodes = graded_points(ball, n, inner=inner, relaxation=relaxation, seed=seed)
     options = GraphOptions(kind="heat", n_steps=_steps(ball, t), weights=nodes.weights, metric=ball)
     features = ManifoldRandomFeatures(HeatKernel(t), n_features="all", graph=options, random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GraphWarning)  # nodes at the rim may be out of reach of all others
+    with without_warnings(GraphWarning):  # nodes at the rim may be out of reach of all others
         return features.fit(nodes.points)
 
 

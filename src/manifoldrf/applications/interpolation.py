@@ -1,6 +1,5 @@
 """Fields on meshes, clouds and graphs from values that are known at some nodes."""
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -9,7 +8,9 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from manifoldrf._notices import warn_user, without_warnings
 from manifoldrf._random import SeedLike, Streams
+from manifoldrf._threads import one_blas_thread
 from manifoldrf._validation import (
     NONNEGATIVE,
     FloatArray,
@@ -36,7 +37,6 @@ from manifoldrf.applications._known import Known, check_known, make_folds
 from manifoldrf.applications._places import graph_of, views_of
 from manifoldrf.applications._solves import SolverReport
 from manifoldrf.applications.smoothing import Smoothed, entries_where, feature_action, smooth, without_small
-from manifoldrf.features._notices import warn_user, warnings_at_users_line
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.geometry._triangles import row_lengths
@@ -206,6 +206,7 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @one_blas_thread()
     def fit(self, space: Any, values: ArrayLike, known: ArrayLike | None = None) -> Self:
         """Build the graph, choose what is to be chosen, and fill the field.
 
@@ -220,8 +221,7 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
         """
         options = self._check_options()
         jobs, streams = check_jobs(self.n_jobs), Streams.from_seed(self.random_state)
-        with warnings_at_users_line():
-            graph = graph_of(space, self.weights, jobs)
+        graph = graph_of(space, self.weights, jobs)
         problem = self._problem(graph, values, known, jobs)
         self._choose(problem, options, streams)
         self.graph_ = graph
@@ -229,6 +229,7 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
         self._fill(problem)
         return self
 
+    @one_blas_thread()
     def refit(self, values: ArrayLike, known: ArrayLike | None = None) -> Self:
         """Fill another field on the same graph with the same method, tau, noise and features.
 
@@ -316,10 +317,9 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
             random_state=streams.generator("interpolation.features"),
             n_jobs=jobs,
         )
-        with warnings.catch_warnings():
-            # It is about nodes without signatures of their own, and about the height of the kernel: here all nodes
-            # have theirs, and means do not depend on the height.
-            warnings.filterwarnings("ignore", "The field", FeatureWarning)
+        # It is about nodes without signatures of their own, and about the height of the kernel: here all nodes
+        # have theirs, and means do not depend on the height.
+        with without_warnings(FeatureWarning, beginning="The field"):
             features.fit(graph)
         rows = self._rows(features, graph.positions)
         # Features are those of a place. A node that lies on another component has no share in that one's values.

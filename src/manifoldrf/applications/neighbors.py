@@ -1,6 +1,5 @@
 """Classes from few labelled points by the nearest of them in features, and what the unlabelled points add to it."""
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -11,9 +10,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from manifoldrf._notices import filtered, warn_user
+from manifoldrf._threads import one_blas_thread
 from manifoldrf._validation import FloatArray, IntArray, check_integer, check_option, reject
-from manifoldrf.features._notices import warn_user
-from manifoldrf.features._products import blas_library, product
+from manifoldrf.features._products import product
 
 __all__ = ["KernelNeighborsClassifier"]
 
@@ -98,8 +98,7 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         """
         check_option(self.ranking, "ranking", RANKINGS)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
-        with warnings.catch_warnings():  # one label a class is no sign of a regression here
-            warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+        with filtered("ignore", "The number of unique classes", UserWarning):  # one label a class is no regression
             check_classification_targets(y)
         check_integer(self.n_neighbors, "n_neighbors", 1, len(y))
         self.classes_, self._labels = np.unique(y, return_inverse=True)
@@ -137,7 +136,7 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         if not sparse.issparse(X):
             X = np.concatenate([X, np.zeros((-n % _ROWS_AT_ONCE, X.shape[1]))])
         parts = [X[start : start + _ROWS_AT_ONCE] for start in range(0, n, _ROWS_AT_ONCE)]
-        with blas_library().limit(limits=1):
+        with one_blas_thread():
             return np.concatenate([product(part, self._rows, 1) for part in parts])[:n]
 
     def rank(self, X: Any) -> FloatArray:

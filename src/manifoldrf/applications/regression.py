@@ -7,6 +7,7 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._random import SeedLike, Streams
+from manifoldrf._threads import one_blas_thread
 from manifoldrf._validation import (
     NONNEGATIVE,
     FloatArray,
@@ -36,9 +37,8 @@ from manifoldrf.applications._lowrank import (
     singular_parts,
 )
 from manifoldrf.applications._modes import Search, enough_anchors, field_of, find_kernel, warn_of_another
-from manifoldrf.features._notices import warnings_at_users_line
 from manifoldrf.features._params import FrozenParamsMixin
-from manifoldrf.features._products import blas_library
+from manifoldrf.features._products import product
 from manifoldrf.features.graph_options import GraphOptions
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.plans import make_plan
@@ -104,6 +104,7 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEst
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @one_blas_thread()  # the last bits of products depend on the number of threads
     def fit(self, X: Any, y: Any) -> Self:
         """Fit features to the space, and weights to y, shape (n,) or (n, c), measured at points X, shape (n, d).
 
@@ -123,16 +124,16 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEst
         rows = dense_rows(self.features_.transform(points))
         check_on_space(float(np.square(rows).mean()), len(rows))
         offset, middle = targets.mean(axis=0), rows.mean(axis=0)
-        with blas_library().limit(limits=1):  # the last bits of products depend on the number of threads
-            left, singular, right = singular_parts(rows - middle, check_jobs(self.n_jobs))
-            shares = left.T @ (targets - offset)  # (r, c)
-            self.alpha_, self.loo_error_ = leave_one_out(left, singular**2, shares, targets - offset, alpha)
-            inverse = np.divide(singular, singular**2 + self.alpha_, out=0 * singular, where=singular > 0)
-            coef = right.T @ (inverse[:, None] * shares)
-            self.coef_ = coef[:, 0] if self._is_vector else coef
-            self.intercept_ = offset[0] - middle @ self.coef_ if self._is_vector else offset - middle @ coef
+        left, singular, right = singular_parts(rows - middle, check_jobs(self.n_jobs))
+        shares = left.T @ (targets - offset)  # (r, c)
+        self.alpha_, self.loo_error_ = leave_one_out(left, singular**2, shares, targets - offset, alpha)
+        inverse = np.divide(singular, singular**2 + self.alpha_, out=0 * singular, where=singular > 0)
+        coef = right.T @ (inverse[:, None] * shares)
+        self.coef_ = coef[:, 0] if self._is_vector else coef
+        self.intercept_ = offset[0] - middle @ self.coef_ if self._is_vector else offset - middle @ coef
         return self
 
+    @one_blas_thread()
     def predict(self, X: Any) -> FloatArray:
         """Values at points of the space, shape (q,) or (q, c)."""
         points = check_queries(self, X)
@@ -249,6 +250,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @one_blas_thread()  # the last bits of products depend on the number of threads
     def fit(self, X: Any, y: Any) -> Self:
         """Find the kernel, fit its features to the space, and condition on the data.
 
@@ -275,8 +277,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             n_jobs=jobs,
         )
         plan = make_plan(features.get_params(deep=False), streams, jobs)
-        with warnings_at_users_line():
-            space = prepare_space(space_of(self, points), self.kernel, self.graph, streams, jobs)
+        space = prepare_space(space_of(self, points), self.kernel, self.graph, streams, jobs)
         if space.setting.asymmetric:
             reject("kernel", "one with nonnegative features", f"{space.kernel}. {ASYMMETRIC}")
         found = Search(space.kernel)
@@ -319,6 +320,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         check_is_fitted(self, "features_")
         return self.features_.kernel_
 
+    @one_blas_thread()
     def predict(
         self,
         X: Any,
@@ -351,7 +353,8 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         if return_cov:
             rows = self.features_.transform(points)
             spread = self._posterior.spread(rows)
-            cov = spread @ spread.T + np.diag(self._beyond(points) + include_noise * self._levels.ratio)
+            own = np.diag(self._beyond(points) + include_noise * self._levels.ratio)
+            cov = product(spread, spread, check_jobs(self.n_jobs)) + own
             return self._mean(rows), self._shaped(cov[:, :, None] * self._levels.variance)
         means, squares = [], []
         for part in parts_of(points, self.features_.n_features_out_):
@@ -364,6 +367,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         squared = np.concatenate(squares) + include_noise * self._levels.ratio
         return np.concatenate(means), self._shaped(np.sqrt(squared[:, None] * self._levels.variance))
 
+    @one_blas_thread()
     def sample_posterior(self, X: Any, n_samples: int = 1, random_state: SeedLike = None) -> FloatArray:
         """Functions that the data allow, read at points: draws from the posterior of f, without noise.
 

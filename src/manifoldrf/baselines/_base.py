@@ -11,10 +11,10 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manifoldrf._random import Streams
-from manifoldrf._threads import map_threads
+from manifoldrf._threads import map_threads, one_blas_thread
 from manifoldrf._validation import POSITIVE, FloatArray, check_columns, check_jobs, check_points, check_real
 from manifoldrf.features._kernel_access import KernelAccess
-from manifoldrf.features._products import blas_library, product
+from manifoldrf.features._products import product
 
 _ENTRIES_AT_ONCE = 2**22  # of features, made in a chunk: 32 MB
 _BLOCK = 64  # rows of one product; larger blocks cost single queries more, smaller ones are slower
@@ -196,6 +196,6 @@ def rowwise_product(left: FloatArray, right: FloatArray) -> FloatArray:
         block[: len(rows)] = rows
         result[start : start + _BLOCK] = (block @ right)[: len(rows)]
 
-    with blas_library().limit(limits=1):
+    with one_blas_thread():
         map_threads(work, range(0, len(left), _BLOCK), check_jobs(-1))
     return result

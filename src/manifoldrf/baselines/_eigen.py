@@ -9,6 +9,7 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import eigsh
 
 from manifoldrf._random import generator
+from manifoldrf._threads import one_blas_thread
 from manifoldrf._validation import FloatArray, IntArray, reject
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.spaces import Space
@@ -90,6 +91,7 @@ class SpectralMap:
     heights: FloatArray
 
     @classmethod
+    @one_blas_thread()
     def fit(cls, space: Space, spectrum: Spectrum, count: int, skip: int = 0) -> "SpectralMap":
         """The map of ``count`` eigenpairs, or of all, after the first ``skip``."""
         found = eigenpairs(space.graph, spectrum, min(count + skip, space.graph.n_nodes))

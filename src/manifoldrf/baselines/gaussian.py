@@ -3,10 +3,10 @@
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from manifoldrf._notices import warn_user
 from manifoldrf._random import SeedLike, Streams
 from manifoldrf._validation import FloatArray, IntArray, check_integer, check_option
 from manifoldrf.baselines._base import AbstractGaussianBaseline
-from manifoldrf.features._notices import warn_user
 from manifoldrf.features.fitting import FeatureWarning
 
 __all__ = ["GaussianFeatures"]

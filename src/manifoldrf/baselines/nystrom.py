@@ -6,6 +6,7 @@ import numpy as np
 from scipy import linalg
 
 from manifoldrf._random import SeedLike, Streams
+from manifoldrf._threads import one_blas_thread
 from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_option, check_real, reject
 from manifoldrf.baselines._base import AbstractBaseline, KernelParameterMixin, gaussian_kernel, rowwise_product
 from manifoldrf.geometry.sampling import thin
@@ -107,6 +108,7 @@ class Nystrom(KernelParameterMixin, AbstractBaseline):
         return values
 
 
+@one_blas_thread()
 def inverse_root(matrix: FloatArray) -> tuple[FloatArray, int]:
     """R with R R^T = M^-1 for a positive semi-definite M, zero for eigenvalues that are rounding; and the rank.
 

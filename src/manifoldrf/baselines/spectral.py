@@ -20,7 +20,6 @@ from manifoldrf._validation import (
 )
 from manifoldrf.baselines._base import AbstractBaseline, KernelMethodMixin, KernelParameterMixin
 from manifoldrf.baselines._eigen import SpectralMap, Spectrum
-from manifoldrf.features._notices import warnings_at_users_line
 from manifoldrf.features._params import FrozenParamsMixin
 from manifoldrf.features._products import product
 from manifoldrf.features.plans import check_space
@@ -50,8 +49,7 @@ class _AbstractSpectral(AbstractBaseline):
 
     def _prepare(self, data: Any, kernel: Any, graph: Any, streams: Streams) -> Space:
         """The graph and the units, with warnings at the user's line."""
-        with warnings_at_users_line():
-            return prepare_space(data, kernel, graph, streams, check_jobs(-1))
+        return prepare_space(data, kernel, graph, streams, check_jobs(-1))
 
     def _decompose(self, space: Space, spectrum: Spectrum, skip: int = 0) -> None:
         """Make the map of the eigenpairs after the first ``skip``."""

@@ -1,6 +1,5 @@
 """The bandwidth that brings a baseline closest to a given kernel."""
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
+from manifoldrf._notices import without_warnings
 from manifoldrf._validation import POSITIVE, FloatArray, check_points, check_vector, reject
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.geometry.neighbors import NeighborSearch, without_self
@@ -128,8 +128,7 @@ class _Search:
 
     def try_all(self, sigmas: FloatArray) -> None:
         """Measure the errors of those that are not known yet."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FeatureWarning)
+        with without_warnings(FeatureWarning):
             for sigma in map(float, sigmas):
                 if sigma not in self._errors:
                     found = self._fitted(sigma).kernel_matrix(self._places)
@@ -149,8 +148,7 @@ class _Search:
     def result(self) -> BandwidthSearch:
         """The best, with an estimator fitted again: those tried are not kept."""
         best = self._best
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FeatureWarning)
+        with without_warnings(FeatureWarning):
             fitted = self._fitted(best)
         return BandwidthSearch(best, self._errors[best], tuple(sorted(self._errors.items())), fitted)
 

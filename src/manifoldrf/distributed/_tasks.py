@@ -3,7 +3,6 @@
 import contextlib
 import copy
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +13,14 @@ from scipy import sparse
 
 from manifoldrf._arrays.reading import open_rows, read_points
 from manifoldrf._arrays.writing import row_writer
+from manifoldrf._notices import recorded_warnings
 from manifoldrf._optional import require
 from manifoldrf._validation import IntArray, check_integer, check_jobs, reject
 from manifoldrf.features.graph_features import GraphRandomFeatures
 from manifoldrf.signatures._engines import Recipe
 
 _BLOCK_ENTRIES = 2**23  # of features in the memory of a worker at once: 64 MB
-# Python can record warnings in one thread of a process only. The one that does has all threads of the worker.
-_RECORDING = threading.Lock()
+_ALL_THREADS = threading.Lock()  # of a worker: one block at a time has them, and the memory of one is taken
 
 
 class Held:
@@ -103,12 +102,9 @@ def _transformed(features: Any, block: Any, side: str | None) -> Any:
 @contextlib.contextmanager
 def _recorded(features: Any) -> Iterator[list[Warning]]:
     """Warnings of the block, which has all threads of the worker."""
-    found: list[Warning] = []
-    with _RECORDING, warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with _ALL_THREADS, recorded_warnings() as found:
         features.n_jobs = require("distributed", "dask").get_worker().state.nthreads
         yield found
-    found += [item.message for item in caught if isinstance(item.message, Warning)]
 
 
 def rows_of_block(side: str | None, held: Held, block: Any) -> tuple[Any, list[Warning]]:

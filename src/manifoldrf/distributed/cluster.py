@@ -7,7 +7,6 @@ parts is put together here: results are those of one machine, bit for bit. A wor
 
 import functools
 import uuid
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -20,6 +19,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._files import as_path, writable_folder
+from manifoldrf._notices import warn_user
 from manifoldrf._optional import require
 from manifoldrf._random import SeedLike
 from manifoldrf._validation import check_flag, check_integer, check_jobs, check_option, reject
@@ -373,6 +373,6 @@ def _tell(told: list[Warning], n_points: int) -> None:
     far = [warning for warning in told if isinstance(warning, FarQueryWarning)]
     if far:
         fading, gone = (sum(getattr(warning, name) for warning in far) for name in ("fading", "gone"))
-        warnings.warn(FarQueryWarning(fading, gone, n_points), stacklevel=3)
+        warn_user(FarQueryWarning(fading, gone, n_points))
     for text, kind in {str(warning): type(warning) for warning in told if warning not in far}.items():
-        warnings.warn(text, kind, stacklevel=3)
+        warn_user(text, kind)

@@ -1,7 +1,6 @@
 """Ways to make features of a hyperbolic ball: how nodes are laid out, weighted and joined; and the paper's own."""
 
 import contextlib
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -9,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from manifoldrf._notices import without_warnings
 from manifoldrf._validation import FloatArray
 from manifoldrf.applications.exhaustion import RELAXATION, STEPS
 from manifoldrf.features.fitting import FeatureWarning
@@ -143,7 +143,5 @@ def errors_at(
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Without the warnings that are part of the table: nodes at the rim are isolated, some fields are poor."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GraphWarning)
-        warnings.simplefilter("ignore", FeatureWarning)
+    with without_warnings(GraphWarning, FeatureWarning):
         yield

@@ -1,7 +1,6 @@
 """The methods that fill in vertex normals, each in two parts: what depends on the mesh only, and the rest."""
 
 import functools
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from manifoldrf._notices import without_warnings
 from manifoldrf._random import generator
 from manifoldrf._validation import FloatArray
 from manifoldrf.applications._known import reached
@@ -149,8 +149,7 @@ def _interpolate(options: dict[str, Any], stage: Stage, graph: Any) -> FloatArra
     """The library's interpolation on a graph."""
     task = stage.task
     model = FieldInterpolator(normalize=True, random_state=stage.seed, **options)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InterpolationWarning)  # pieces without a known value do not count
+    with without_warnings(InterpolationWarning):  # pieces without a known value do not count
         return model.fit(graph, task.values, task.known).predict()
 
 

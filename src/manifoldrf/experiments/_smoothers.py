@@ -5,7 +5,6 @@ on the nodes only. Which values are known comes later, so that both can be timed
 """
 
 import functools
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from manifoldrf._notices import without_warnings
 from manifoldrf._random import Streams, generator
 from manifoldrf._validation import FloatArray, IntArray, Interval, check_integer, check_option, check_real, reject
 from manifoldrf.applications._known import BoolArray, make_folds, nearest_known
@@ -55,9 +55,7 @@ _TIGHTEST = 1e-14  # tolerance of signatures with all their tails: row normalisa
 @contextmanager
 def quietly() -> Iterator[None]:
     """Without warnings of graphs in pieces, fields with holes, too few features: all are part of the tables."""
-    with warnings.catch_warnings():
-        for category in (FeatureWarning, GraphWarning, InterpolationWarning):
-            warnings.simplefilter("ignore", category)
+    with without_warnings(FeatureWarning, GraphWarning, InterpolationWarning):
         yield
 
 

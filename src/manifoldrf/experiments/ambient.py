@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import math
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -18,7 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from manifoldrf._notices import without_warnings
 from manifoldrf._random import generator
+from manifoldrf._threads import one_blas_thread
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_integer, check_real, reject
 from manifoldrf.baselines._base import gaussian_kernel
 from manifoldrf.baselines.fourier import ORF, RFF
@@ -27,7 +28,6 @@ from manifoldrf.baselines.positive import GERF, PORF, PRF
 from manifoldrf.baselines.tuning import BandwidthSearch, tune_bandwidth
 from manifoldrf.experiments.record import Record
 from manifoldrf.experiments.surface_graphs import SURFACES, paper_graph
-from manifoldrf.features._products import blas_library
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.geometry.graphs import Graph
@@ -167,7 +167,7 @@ def run(config: Config, progress: Progress = lambda what, done, total: None) -> 
     """
     # Products have threads of their own. Those of the library would only wait for each other in thousands of small
     # calls: several times longer on a busy machine.
-    with blas_library().limit(limits=1):
+    with one_blas_thread():
         return _run(config, progress)
 
 
@@ -274,8 +274,7 @@ class _Surface:
             n_features=n_features,
             random_state=self.config.seed,
         )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FeatureWarning)  # too few features are part of the table
+        with without_warnings(FeatureWarning):  # too few features are part of the table
             return features.fit(self.graph.positions if is_sphere else self.graph)
 
     def tune(self, method: str, size: int, near: float | None) -> BandwidthSearch:

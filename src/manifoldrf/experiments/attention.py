@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from manifoldrf._random import Streams
+from manifoldrf._threads import one_blas_thread
 from manifoldrf._validation import FloatArray, Interval, check_integer, check_real, reject
 from manifoldrf.experiments._token_methods import (
     AMBIENT,
@@ -34,7 +35,6 @@ from manifoldrf.experiments._token_methods import (
 )
 from manifoldrf.experiments.record import Record
 from manifoldrf.experiments.token_surfaces import SURFACES, TOUCHING
-from manifoldrf.features._products import blas_library
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.signatures._engines import Progress
 
@@ -126,7 +126,7 @@ def run(config: Config, progress: Progress = lambda what, done, total: None) -> 
     ``verdict`` (features of the surface against the best of each kind) and ``targets``. Arrays: the errors of every
     signal, shape (methods, seeds, numbers of sources), and the first task of each surface for the pictures.
     """
-    with blas_library().limit(limits=1):  # the last bits of products depend on the number of threads
+    with one_blas_thread():  # the last bits of products depend on the number of threads
         return _run(config, progress)
 
 

@@ -9,7 +9,6 @@ are kept apart: neighbours as they are ("plain", the paper's protocol), weighted
 
 import dataclasses
 import time
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from manifoldrf._notices import without_warnings
+from manifoldrf._threads import one_blas_thread
 from manifoldrf._validation import check_integer, reject
 from manifoldrf.experiments._smoothers import quietly
 from manifoldrf.experiments._texture_methods import (
@@ -44,7 +45,6 @@ from manifoldrf.experiments._texture_rules import (
 from manifoldrf.experiments.record import Record
 from manifoldrf.experiments.texture_data import Plates, builtin_plates, read_plates
 from manifoldrf.experiments.texture_views import Protocol, Views, draw_views
-from manifoldrf.features._products import blas_library
 from manifoldrf.features.proximity import FarQueryWarning
 from manifoldrf.signatures._engines import Progress
 
@@ -131,8 +131,11 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, dat
     rows: list[dict[str, Any]] = []
     tried = Tried()
     cost: list[dict[str, Any]] = []
-    with blas_library().limit(limits=1), quietly(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FarQueryWarning)  # windows unlike all others: none of their features counts
+    with (
+        one_blas_thread(),
+        quietly(),
+        without_warnings(FarQueryWarning),
+    ):  # by windows unlike all others
         for views in _draws(plates, config, progress):
             rows += _measure(views, config, tried, progress)
             if not cost:

@@ -7,7 +7,6 @@ and even or behind on photographs and the bunny. The table of losses says where,
 
 import dataclasses
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from manifoldrf._notices import without_warnings
 from manifoldrf._random import generator
+from manifoldrf._threads import one_blas_thread
 from manifoldrf._validation import (
     NONNEGATIVE,
     FloatArray,
@@ -36,7 +37,6 @@ from manifoldrf.experiments._few_label_methods import MAIN, METHODS, OWN, OWN_VO
 from manifoldrf.experiments._few_label_rules import AbstractRule, Draw
 from manifoldrf.experiments._smoothers import quietly
 from manifoldrf.experiments.record import Record
-from manifoldrf.features._products import blas_library
 from manifoldrf.features.proximity import FarQueryWarning
 from manifoldrf.geometry.dimension import estimate_dimension
 from manifoldrf.signatures._engines import Progress
@@ -111,8 +111,11 @@ def run(config: Config, progress: Progress = lambda what, done, total: None) -> 
     accuracies at new points, draw by draw: ``new`` for rows of ``accuracy``, ``damaged`` for those of ``sweep``.
     """
     start = time.perf_counter()
-    with blas_library().limit(limits=1), quietly(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FarQueryWarning)  # points off the space are what the sweep is about
+    with (
+        one_blas_thread(),
+        quietly(),
+        without_warnings(FarQueryWarning),
+    ):  # the sweep leaves the space
         made, notes = _make(config)
         accuracy = list(_measure(config, made, progress))
         sweep = list(_sweep(config, progress))

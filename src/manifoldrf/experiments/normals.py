@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from manifoldrf._threads import one_blas_thread
 from manifoldrf._validation import POSITIVE, Interval, check_integer, check_real, reject
 from manifoldrf.experiments._growth import growth_table
 from manifoldrf.experiments._normal_methods import (
@@ -55,7 +56,6 @@ from manifoldrf.experiments.mesh_data import (
     read_named,
 )
 from manifoldrf.experiments.record import Record
-from manifoldrf.features._products import blas_library
 from manifoldrf.signatures._engines import Progress
 
 # Without a folder: two scans from ordinary packages at several sizes, and shapes with known normals. The cortex and
@@ -187,7 +187,7 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, dat
     """
     start = time.perf_counter()
     # Threads of the library of matrix products round otherwise for other numbers of them.
-    with blas_library().limit(limits=1), quietly():
+    with one_blas_thread(), quietly():
         meshes, notes = choose_meshes(config, data)
         cells = list(_measure(config, meshes, progress))
         learned = []

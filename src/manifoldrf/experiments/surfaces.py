@@ -8,7 +8,6 @@ features it evaluates that kernel a thousand times faster than an eigendecomposi
 
 import dataclasses
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
+from manifoldrf._notices import without_warnings
 from manifoldrf._random import generator
 from manifoldrf._validation import (
     POSITIVE,
@@ -269,8 +269,7 @@ class _Surface:
     def _fitted(self, features: Any, space: Any, method: str) -> tuple[Any, _Model]:
         """Fit, and time the fit and the kernel."""
         start = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FeatureWarning)  # poor features are part of the table
+        with without_warnings(FeatureWarning):  # poor features are part of the table
             features.fit(space)
         model = _Model(method, features.kernel_matrix, time.perf_counter() - start)
         model.row["features"] = features.n_features_out_

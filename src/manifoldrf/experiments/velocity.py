@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from manifoldrf._threads import one_blas_thread
 from manifoldrf._validation import POSITIVE, FloatArray, Interval, check_integer, check_real, reject
 from manifoldrf.experiments._growth import EPOCHS_EXTRAPOLATED, MEASURED, extrapolated, growth_table, timed
 from manifoldrf.experiments._normal_methods import (
@@ -45,7 +46,6 @@ from manifoldrf.experiments._velocity_methods import (
 )
 from manifoldrf.experiments.record import Record
 from manifoldrf.experiments.sequences import Sequence, find_sequences, generate_cloth
-from manifoldrf.features._products import blas_library
 from manifoldrf.signatures._engines import Progress
 
 # Of a folder that has them, these are taken: two flags, two runs of a T-shirt in the wind, three animated bodies.
@@ -192,7 +192,7 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, dat
     """
     start = time.perf_counter()
     # Threads of the library of matrix products round otherwise for other numbers of them.
-    with blas_library().limit(limits=1), quietly():
+    with one_blas_thread(), quietly():
         progress("sequences", 0, 1)
         sequences = find_sequences(data, config.sequences) or [
             generate_cloth(seed, n_frames=config.cloth_frames, shape=config.cloth_shape) for seed in config.cloths

@@ -54,7 +54,7 @@ def restore(features: Estimator, state: dict[str, Any]) -> Estimator:
     target.starts_ = check_indices(state["starts"], "starts", fitted.space.graph.n_nodes)
     target.quadrature_ = str(state["quadrature"])
     target.training_ = state["training"]
-    target._error, target._error_is_whole = error, True
+    target._error = error, True
     target._streams = Streams(bytes.fromhex(state["root"]))
     n_coordinates = fitted.space.graph.positions.shape[1]
     target.n_features_in_ = check_integer(state["n_features_in"], "n_features_in", n_coordinates, n_coordinates)

@@ -1,15 +1,15 @@
 """How far the kernel of the features is from the one that was asked for, measured on nodes kept from the fit."""
 
 import dataclasses
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from manifoldrf._notices import without_warnings
 from manifoldrf._random import Streams
-from manifoldrf._threads import quick_map
+from manifoldrf._threads import one_blas_thread, quick_map
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.features._products import row_spans, symmetric_product
 from manifoldrf.features.feature_map import FeatureMap
@@ -23,7 +23,7 @@ from manifoldrf.geometry.neighbors import distances_between
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ScaledKernel
 from manifoldrf.kernels.graph_kernels import PowerKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
-from manifoldrf.metrics import relative_error
+from manifoldrf.metrics import frobenius, relative_error
 
 __all__ = ["ErrorEstimate"]
 
@@ -154,8 +154,7 @@ def measure_error(fitted: FeatureMap, reference: Reference, n_jobs: int) -> Erro
     own = np.sqrt(setting.measure[reference.nodes]) if fitted.space.clock == "graph" else np.ones(len(points))
     exact = own[:, None] * reference.kernel * own
     known = reference.rows[:, fitted.anchors]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # nodes of a sparse corner may count as far
+    with without_warnings(Warning):  # nodes of a sparse corner may count as far
         rows = fitted.rows(points, n_jobs, absolute=False)[0]
         right = fitted.right_rows(points, n_jobs, absolute=False)[0] if setting.asymmetric else None
     found = _product(rows, rows if right is None else right)
@@ -164,11 +163,11 @@ def measure_error(fitted: FeatureMap, reference: Reference, n_jobs: int) -> Erro
     # The same rows in the unit of the features, to compare signatures.
     ideal = (known.toarray() * np.sqrt(fitted.weights if right is None else 1.0)) * own[:, None]
     dense = rows.toarray() if sparse.issparse(rows) else rows
-    scale = float(np.linalg.norm(exact)) or 1.0
+    scale = frobenius(exact) or 1.0
     return ErrorEstimate(
-        kernel=float(np.linalg.norm(found - exact)) / scale,
-        field=float(np.linalg.norm(found - by_anchors)) / scale,
-        quadrature=float(np.linalg.norm(by_anchors - exact)) / scale,
+        kernel=frobenius(found - exact) / scale,
+        field=frobenius(found - by_anchors) / scale,
+        quadrature=frobenius(by_anchors - exact) / scale,
         graph=None,
         signatures=float(np.linalg.norm(dense - ideal) / (np.linalg.norm(ideal) or 1.0)),
     )
@@ -180,6 +179,7 @@ def _product(left: Any, right: Any) -> FloatArray:
     return np.asarray(result.toarray() if sparse.issparse(result) else result)
 
 
+@one_blas_thread()
 def graph_error(space: Space, streams: Streams, n_jobs: int) -> float | None:
     """How far the heat kernel of a graph is from that of the space: its change with another graph of the points.
 
@@ -274,8 +274,7 @@ def _other_graph(space: Space, t: float, n_jobs: int, *, longer: float = 2.0) ->
     graph, mesh = space.graph, space.graph.mesh
     known = graph.weights is not None and space.weights_known
     step = None if graph.n_steps is None else graph.time(longer)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GraphWarning)
+    with without_warnings(GraphWarning):
         try:
             return heat_graph(
                 graph.positions if mesh is None else mesh,

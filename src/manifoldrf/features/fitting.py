@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from manifoldrf._notices import warn_user
+from manifoldrf._threads import one_blas_thread
 from manifoldrf._validation import FloatArray, IntArray, reject
-from manifoldrf.features._notices import warn_user
 from manifoldrf.features.errors import ErrorEstimate, Reference, exact_reference, measure_error
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.plans import Plan
@@ -86,6 +86,7 @@ class Fitted:
     training: TrainingInfo | None = None
 
 
+@one_blas_thread()  # else the last bits of errors, by which weights and fields are chosen, depend on threads
 def fit_features(space: Space, plan: Plan) -> Fitted:
     """Choose anchors, weights and the field."""
     if plan.field == "step" and plan.fit_field is None and space.graph.extension is None:
@@ -266,8 +267,7 @@ def _weigh(space: Space, anchors: IntArray, plan: Plan) -> tuple[Quadrature, Ref
     method = "uniform" if complete or (plan.anchors == "iid" and plan.weights == "auto") else plan.weights
     base = uniform if complete else voronoi_weights(graph, measure, anchors)
     ratio = spacing_of(space.volume, len(anchors), setting.dim) / setting.width
-    with threadpool_limits(1, user_api="blas"):  # the last bits of products depend on the number of threads
-        quadrature = choose_weights(method, base, samples=samples, ratio=ratio, uniform=uniform)
+    quadrature = choose_weights(method, base, samples=samples, ratio=ratio, uniform=uniform)
     plan.teaching.progress("weights", 1, 1)
     return quadrature, reference.part(positions)
 

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manifoldrf._codec import save_state
 from manifoldrf._random import SeedLike, Streams
+from manifoldrf._threads import one_blas_thread
 from manifoldrf._validation import (
     FloatArray,
     check_columns,
@@ -22,7 +23,6 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.features._kernel_access import KernelAccess
-from manifoldrf.features._notices import warnings_at_users_line
 from manifoldrf.features._params import FrozenParamsMixin
 from manifoldrf.features._products import product
 from manifoldrf.features._reading import Reader
@@ -222,13 +222,13 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         del y
         return self._fit(X, compute_signatures)
 
+    @one_blas_thread()
     def _fit(self, X: Any, compute: Compute) -> Self:
         """Fit with signatures that a function of the same arguments computes, be it on other machines."""
         space_like = check_space(self, X)
         streams, jobs = Streams.from_seed(self.random_state), check_jobs(self.n_jobs)
         plan = make_plan(self.get_params(deep=False), streams, jobs, compute)
-        with warnings_at_users_line():
-            space = prepare_space(space_like, self.__dict__["kernel"], self.graph, streams, jobs)
+        space = prepare_space(space_like, self.__dict__["kernel"], self.graph, streams, jobs)
         self._keep(fit_features(space, plan), streams)
         return self
 
@@ -238,8 +238,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         self.starts_ = fitted.starts
         self.training_ = fitted.training
         self.quadrature_ = fitted.quadrature.method
-        self._error = fitted.error
-        self._error_is_whole = False
+        self._error = fitted.error, False
         self._streams = streams
 
     @property
@@ -278,13 +277,13 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     def error_(self) -> ErrorEstimate:
         """Error of the kernel, measured at nodes kept from the fit."""
         space = self._map().space
-        if not self._error_is_whole:
-            share = graph_error(space, self._streams, check_jobs(self.n_jobs))
-            self._error = self._error.with_graph(share)
-            self._error_is_whole = True
+        error, whole = self._error  # at once: of several threads that ask, each adds the share of the graph once
+        if not whole:
+            error = error.with_graph(graph_error(space, self._streams, check_jobs(self.n_jobs)))
+            self._error = error, True
             if space.series_error is None:  # else it was said by `fit`
-                warn_of_graph(self._error)
-        return self._error
+                warn_of_graph(error)
+        return error
 
     def _map(self) -> FeatureMap:
         check_is_fitted(self, "map_")
@@ -358,6 +357,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         warn_of_far(windows)
         return product(left, right, check_jobs(self.n_jobs)).astype(dtype, copy=False)
 
+    @one_blas_thread()
     def matvec(self, Z: Any, v: ArrayLike) -> FloatArray:
         """K v = phi(Z) (phi(Z)^T v) in time proportional to the number of points.
 

@@ -5,8 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
+from manifoldrf._notices import warn_user
 from manifoldrf._validation import FloatArray
-from manifoldrf.features._notices import warn_user
 from manifoldrf.geometry.extension import HeatExtension
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.neighbors import NeighborSearch

@@ -4,12 +4,12 @@ Searches for neighbours stay on the processor. Networks and sparse products go t
 time; results come back as arrays.
 """
 
-import warnings
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from manifoldrf._notices import filtered
 from manifoldrf._validation import FloatArray, check_option, reject
 from manifoldrf.fields.abstract_field import AbstractField
 
@@ -70,9 +70,7 @@ def csr_tensor(rows: Any, device: Any, dtype: Any = None) -> Any:
     """A CSR array as a tensor on a device, of its own precision or another."""
     import torch
 
-    with warnings.catch_warnings():
-        # Only products are taken, which every release has had since 1.13.
-        warnings.filterwarnings("ignore", "Sparse", UserWarning)
+    with filtered("ignore", "Sparse", UserWarning):  # only products are taken, which all have had since 1.13
         return torch.sparse_csr_tensor(
             torch.as_tensor(rows.indptr.astype(np.int64), device=device),
             torch.as_tensor(rows.indices.astype(np.int64), device=device),

@@ -6,9 +6,10 @@ bits do not depend on the number of threads.
 """
 
 import dataclasses
+import functools
 import hashlib
 import math
-import threading
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from safetensors.numpy import save_file
 
 from manifoldrf._files import atomic_path
 from manifoldrf._random import Streams
-from manifoldrf._threads import thread_pool
+from manifoldrf._threads import SharedLimit, thread_pool
 from manifoldrf._validation import reject
 from manifoldrf.fields._devices import pick_device
 from manifoldrf.fields._network import Floats, joint_inputs, n_inputs, start_weights, upper_layers
@@ -97,34 +98,23 @@ def _threads(n_jobs: int, device: str) -> Iterator[_Map]:
     On a busy machine that waiting made trainings thirty times slower. A new thread heeds the number of torch's
     threads only once something asked for it there: else its first product is shared by two, and rounded otherwise.
     """
-    with _one_torch_thread(), thread_pool(n_jobs if device == "cpu" else 1, _torch().get_num_threads) as pool:
+    jobs = n_jobs if device == "cpu" else 1
+    with _torch_limit(os.getpid()).held(), thread_pool(jobs, _torch().get_num_threads) as pool:
         yield pool.map
 
 
-class _TorchThreads:
-    """How many trainings want torch to use one thread, a setting of the whole process, and what it was before."""
+@functools.cache
+def _torch_limit(process: int) -> SharedLimit:
+    """One thread, a setting of the whole process, until the last of the trainings that overlap has ended."""
+    del process  # in a copy of it nobody trains yet
 
-    lock = threading.Lock()
-    users = 0
-    before = 1
+    def change() -> Callable[[], None]:
+        torch = _torch()
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        return functools.partial(torch.set_num_threads, before)
 
-
-@contextmanager
-def _one_torch_thread() -> Iterator[None]:
-    """One thread until the last of the trainings that overlap has ended."""
-    torch, state = _torch(), _TorchThreads
-    with state.lock:
-        if state.users == 0:
-            state.before = torch.get_num_threads()
-            torch.set_num_threads(1)
-        state.users += 1
-    try:
-        yield
-    finally:
-        with state.lock:
-            state.users -= 1
-            if state.users == 0:
-                torch.set_num_threads(state.before)
+    return SharedLimit(change)
 
 
 def saved_streams(checkpoint: Any) -> Streams | None:

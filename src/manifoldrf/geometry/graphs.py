@@ -6,7 +6,6 @@ the manifold clock is heat time t in the user's own units of length squared.
 """
 
 import dataclasses
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +18,8 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from manifoldrf._codec import save_state
+from manifoldrf._notices import warn_user
+from manifoldrf._threads import one_blas_thread
 from manifoldrf._validation import (
     NONNEGATIVE,
     FloatArray,
@@ -213,6 +214,7 @@ class Graph:
         return int(self.components.max()) + 1
 
     @cached_property
+    @one_blas_thread()
     def step_size(self) -> float:
         """Mean squared length of one step of the stationary walk: the mean of |x_i - x_j|^2 weighted by A."""
         moment = 0.0
@@ -359,7 +361,7 @@ def report_problems(graph: Graph, *, remedy: str, duplicates: str = "") -> None:
             f"it falls into {pieces} pieces that do not see each other (remedy: {remedy}, or one graph per piece)"
         )
     if problems:
-        warnings.warn(f"Graph of {graph.n_nodes} nodes: {'; '.join(problems)}.", GraphWarning, stacklevel=3)
+        warn_user(f"Graph of {graph.n_nodes} nodes: {'; '.join(problems)}.", GraphWarning)
 
 
 DROP_THEM = "drop them with numpy.unique(points, axis=0)"

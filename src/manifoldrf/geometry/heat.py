@@ -6,7 +6,6 @@ a curved metric the same Gaussian lasts longer or shorter than s2 / 4; where the
 bandwidth whose step lasts t / n.
 """
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.stats import chi2
 
+from manifoldrf._notices import warn_user
 from manifoldrf._validation import (
     NONNEGATIVE,
     POSITIVE,
@@ -146,11 +146,10 @@ def heat_graph(
     time = check_real(t, "t", POSITIVE)
     space = _check_space(points, weights, dim, metric, check_jobs(n_jobs))
     if space.dim > _RELIABLE_DIM:
-        warnings.warn(
+        warn_user(
             f"Nodes fill a space of dimension {space.dim} too thinly for heat kernels: expect errors of tens of "
             f"per cent at best above dimension {_RELIABLE_DIM} (remedy: knn_graph, whose kernels need no volume).",
             GraphWarning,
-            stacklevel=2,
         )
     steps = _check_steps(n_steps, space, time)
     s2, mass = _calibrated(space, time / steps)
@@ -280,22 +279,19 @@ def _choose_steps(space: _Space, t: float) -> int:
     steps = 4 * np.pi * t * (sampling.sparse_density / wanted) ** (2 / space.dim)
     if steps < 1:
         held = wanted * (steps / 2) ** (space.dim / 2)
-        _warn(
+        warn_user(
             f"t = {t:g} is short for {n} nodes: where they are sparsest a step reaches about {held:.2g} nodes, "
-            f"it should reach {wanted:.2g} (remedy: more points or a larger t)."
+            f"it should reach {wanted:.2g} (remedy: more points or a larger t).",
+            GraphWarning,
         )
     if steps > _MOST_STEPS:
         enough = max(500, int(n * (_MOST_STEPS / steps) ** (space.dim / 2)))
         remedy = f"points[thin(points, {enough})]" if space.mesh is None else "a coarser mesh"
         if enough < n:
-            _warn(f"{n} nodes are far finer than t = {t:g} needs: it works, slowly (remedy: {remedy}).")
+            text = f"{n} nodes are far finer than t = {t:g} needs: it works, slowly (remedy: {remedy})."
+            warn_user(text, GraphWarning)
         steps = min(steps, max(_MOST_STEPS, narrow))
     return max(2, 2 * round(float(steps) / 2), fewest)
-
-
-def _warn(text: str) -> None:
-    """Warn at the line that called heat_graph."""
-    warnings.warn(text, GraphWarning, stacklevel=5)
 
 
 def _measure(space: _Space) -> Sampling:
@@ -363,12 +359,11 @@ def _sinkhorn(gaussian: Any, mu: FloatArray, n_jobs: int) -> FloatArray:
             return scaling
         scaling = np.sqrt(np.divide(scaling, flow, out=np.zeros_like(flow), where=flow > 0))
     residual = float(np.abs(scaling * times(gaussian, scaling * mu, n_jobs) - 1)[mu > 0].max())
-    warnings.warn(
+    warn_user(
         f"The Sinkhorn scaling stopped after {_SINKHORN_ROUNDS} rounds with a residual of {residual:.1e}. Causes: "
         "(a) weights that differ by many orders of magnitude, (b) nodes with hardly a neighbour. "
         "Remedy: a larger t.",
         GraphWarning,
-        stacklevel=4,
     )
     return scaling
 

@@ -1,0 +1,614 @@
+"""Fits at once, in threads and in processes, have the bits of fits one after another, and change nothing global."""
+
+import copy
+import gc
+import locale
+import logging
+import os
+import pickle
+import random
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from joblib import Parallel, delayed
+from oracles import sphere_mesh
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import make_pipeline
+from threadpoolctl import threadpool_info
+
+import manifoldrf
+from manifoldrf import (
+    DiffusionKernel,
+    FieldInterpolator,
+    GraphRandomFeatures,
+    HeatKernel,
+    ManifoldGaussianProcess,
+    ManifoldRandomFeatures,
+    ManifoldRidge,
+    Sphere,
+    compute_signatures,
+    heat_graph,
+    knn_graph,
+    load,
+)
+from manifoldrf._notices import filtered, recorded_warnings, warn_user, without_warnings
+from manifoldrf._threads import SharedLimit, map_threads, one_blas_thread, quick_map, thread_pool
+from manifoldrf.applications.attention import linear_attention
+from manifoldrf.baselines import RFF, Nystrom, SpectralFeatures
+from manifoldrf.features import manifold_features
+
+NODES = Sphere().grid(200)
+NEW = Sphere().sample(60, seed=1)
+MANY = Sphere().grid(300)  # products of a size that a library shares among its threads
+HEIGHT = NODES[:, 2]
+MESH = sphere_mesh(200)
+GRAPH = knn_graph(NODES)
+STEPS = DiffusionKernel(10.0)
+NETWORK = {"field": "mlp", "field_options": {"epochs": 1, "hidden": 8}, "n_starts": 60, "device": "cpu"}
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::manifoldrf.FeatureWarning",  # features of a test are few
+)
+
+
+def features(kernel=None, **settings):
+    options = {"n_features": 64, "random_state": 0, "n_jobs": 2, **settings}
+    return ManifoldRandomFeatures(HeatKernel(0.3) if kernel is None else kernel, **options)
+
+
+def filled():
+    known = np.where(np.arange(len(HEIGHT)) % 3 == 0, HEIGHT, np.nan)
+    return FieldInterpolator(method="features", random_state=0, n_jobs=2).fit(GRAPH, known).predict()
+
+
+def attended():
+    phi = torch.as_tensor(np.abs(NEW))
+    return linear_attention(phi, phi, torch.as_tensor(NEW)).numpy()
+
+
+def signatures(teacher, **options):
+    return compute_signatures(GRAPH, STEPS, teacher=teacher, seed=0, n_jobs=2, **options).rows.toarray()
+
+
+# Everything that a user may run at once, each from a fixed seed.
+JOBS = {
+    "step": lambda: features().fit(NODES).transform(NEW),
+    "many features": lambda: features(n_features=200).fit(MANY).transform(NEW),
+    "another seed": lambda: features(random_state=1, anchors="iid").fit(NODES).transform(NEW),
+    "mesh": lambda: features().fit(MESH).transform(NEW),
+    "interpolated": lambda: features(STEPS, field="interpolated").fit(NODES).transform(NEW),
+    "local": lambda: features(STEPS, field="local").fit(NODES).transform(NEW),
+    "network": lambda: features(STEPS, **NETWORK).fit(NODES).transform(NEW),
+    "kernel": lambda: features(n_features=200).fit(MANY).kernel(MANY[::-1], MANY),
+    "error": lambda: np.float64(float(features(n_features=200).fit(MANY).error_)),
+    "heat graph": lambda: heat_graph(NODES, 0.1, n_jobs=2).affinity.toarray(),
+    "counts": lambda: signatures("counts"),
+    "walks": lambda: signatures("walks", n_walks=50),
+    "frontier": lambda: signatures("frontier"),
+    "nodes": lambda: GraphRandomFeatures(GRAPH, STEPS, random_state=0).fit().transform(np.arange(9)).toarray(),
+    "fill": filled,
+    "ridge": lambda: ManifoldRidge(features(), n_jobs=2).fit(NODES, HEIGHT).predict(NEW),
+    "process": lambda: ManifoldGaussianProcess(
+        HeatKernel(0.3), n_features=64, optimize=False, random_state=0, n_jobs=2
+    ).fit(NODES, HEIGHT).predict(NEW),
+    "fourier": lambda: RFF(n_features=32, random_state=0).fit(NODES).transform(NEW),
+    "landmarks": lambda: Nystrom(n_features=32, random_state=0).fit(NODES).transform(NEW),
+    "eigenvectors": lambda: np.abs(SpectralFeatures(HeatKernel(0.3), n_features=8).fit(NODES).transform(NEW)),
+    "attention": attended,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """Results of the jobs, one after another."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", manifoldrf.FeatureWarning)
+        return {name: job() for name, job in JOBS.items()}
+
+
+def global_state():
+    """All that belongs to the whole process and that a library could change."""
+    numpy_state = np.random.get_state(legacy=False)  # noqa: NPY002  (the one that must not change)
+    return {
+        "numpy's random numbers": (numpy_state["state"]["pos"], numpy_state["state"]["key"].tobytes()),
+        "Python's random numbers": random.getstate(),
+        "torch's random numbers": torch.get_rng_state().numpy().tobytes(),
+        "torch's threads": (torch.get_num_threads(), torch.get_num_interop_threads()),
+        "torch's flags": (
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+            torch.is_grad_enabled(),
+            torch.get_float32_matmul_precision(),
+            torch.backends.mkldnn.enabled,
+        ),
+        "torch's type": (torch.get_default_dtype(), torch.get_default_device()),
+        "numpy's errors": (np.geterr(), np.geterrcall()),
+        "numpy's printing": np.get_printoptions(),
+        "threads of libraries": [(pool["filepath"], pool["num_threads"]) for pool in threadpool_info()],
+        "filters of warnings": list(warnings.filters),
+        "shown warnings": (warnings.showwarning, warnings._showwarnmsg_impl),
+        "locale": locale.setlocale(locale.LC_ALL),
+        "folder": Path.cwd(),
+        "environment": dict(os.environ),
+        "signals": {number: signal.getsignal(number) for number in signal.valid_signals()},
+        "loggers": (logging.getLogger().level, list(logging.getLogger().handlers), logging.root.manager.disable),
+        "recursion": sys.getrecursionlimit(),
+        "switches": sys.getswitchinterval(),
+        "collector": (gc.isenabled(), gc.get_threshold()),
+        "hooks": (sys.excepthook, threading.excepthook, sys.displayhook, sys.stdout, sys.stderr),
+    }
+
+
+def differences(before):
+    after = global_state()
+    return [name for name in before if str(before[name]) != str(after[name])]
+
+
+def failing():
+    """Fits that end by an error, in several stages."""
+    for settings in ({"n_features": -1}, {"field": lambda data: 1 / 0}, {"teacher": lambda *a, **k: 1 / 0}):
+        with pytest.raises((ValueError, ZeroDivisionError)):
+            features(STEPS, **{"field": "interpolated"} | settings).fit(NODES)
+
+
+def test_nothing_global_is_changed_by_any_job(alone):
+    before = global_state()
+    for job in JOBS.values():
+        job()
+    assert differences(before) == []
+
+
+def test_nothing_global_is_changed_by_fits_that_fail(alone):
+    before = global_state()
+    failing()
+    assert differences(before) == []
+
+
+def at_once(names, n_threads):
+    """Results of jobs by threads that begin at the same moment."""
+    with ThreadPoolExecutor(n_threads, initializer=threading.Barrier(n_threads).wait) as pool:
+        return list(pool.map(lambda name: JOBS[name](), names))
+
+
+def test_fits_in_threads_have_the_bits_of_fits_one_after_another_and_change_nothing(alone):
+    """What one had found when it began must not be put back by another that ends later."""
+    before, names = global_state(), list(JOBS)
+    for name, found in zip(names, at_once(names, 6), strict=True):
+        np.testing.assert_array_equal(found, alone[name], err_msg=name)
+    assert differences(before) == []
+
+
+def test_an_error_in_one_thread_leaves_the_others_and_the_process_alone(alone):
+    before = global_state()
+    names = ["step", "network", "ridge", "local"]
+    with ThreadPoolExecutor(6) as pool:
+        wrong = [pool.submit(failing) for _ in range(2)]
+        right = [pool.submit(JOBS[name]) for name in names]
+        for name, future in zip(names, right, strict=True):
+            np.testing.assert_array_equal(future.result(), alone[name], err_msg=name)
+        for future in wrong:
+            future.result()
+    assert differences(before) == []
+
+
+def test_limits_that_overlap_are_taken_back_by_the_last():
+    """The first to come goes first: the second keeps the limit, and leaves what was there before both."""
+    seen, value = [], {"now": 2}
+
+    def change():
+        value["now"] = 1
+        return lambda: value.update(now=2)
+
+    limit = SharedLimit(change)
+    first, second = limit.held(), limit.held()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    seen.append(value["now"])
+    second.__exit__(None, None, None)
+    assert [*seen, value["now"]] == [1, 2]
+
+
+def test_threads_of_matrix_products_come_back_after_blocks_that_overlap():
+    def counts():
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    before = counts()
+    first, second = one_blas_thread(), one_blas_thread()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert set(counts()) == {1}
+    second.__exit__(None, None, None)
+    assert counts() == before
+
+
+def test_the_limit_holds_in_every_thread_whoever_came_first():
+    """Newer releases of threadpoolctl heed one thread alone, and let others believe that they were heard."""
+
+    def limited():
+        with one_blas_thread():
+            return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+    with ThreadPoolExecutor(1) as pool:
+        assert [limited(), pool.submit(limited).result(), limited()] == [{1}] * 3
+
+
+def test_a_limit_is_taken_back_after_an_error():
+    before = global_state()
+    with pytest.raises(KeyError), one_blas_thread():
+        raise KeyError
+    assert differences(before) == []
+
+
+@pytest.mark.parametrize("job", ["step", "network", "ridge"])
+def test_random_numbers_filters_and_errors_are_untouched_while_a_fit_runs(alone, job):
+    """Seen from another thread. Only numbers of threads of libraries are 1 for a while, as documented."""
+    documented = {"torch's threads", "threads of libraries"}
+    before, stop, seen = global_state(), threading.Event(), set()
+
+    def watch():
+        while not stop.is_set():
+            seen.update(differences(before))
+            time.sleep(0.01)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        JOBS[job]()
+    finally:
+        stop.set()
+        watcher.join()
+    assert seen <= documented
+
+
+def test_one_model_serves_eight_threads():
+    """Also what is found when it is first asked for: trees, blocks, bounds, and the error of the graph."""
+    asked = {
+        "transform": lambda model: model.transform(NEW),
+        "kernel": lambda model: model.kernel(NEW),
+        "kernel of two": lambda model: model.kernel(NEW, NODES),
+        "error": lambda model: np.float64(float(model.error_)),
+        "bound": lambda model: model.bound_,
+        "distance": lambda model: model.distance_to_space(2 * NEW),
+        "summary": lambda model: np.array(model.summary()),
+        "matvec": lambda model: model.matvec(NEW, np.ones(len(NEW))),
+    }
+    for name in ("step", "mesh"):
+        space = MESH if name == "mesh" else NODES
+        fresh = features().fit(space)
+        by_one = pickle.loads(pickle.dumps(fresh))
+        expected = {what: ask(by_one) for what, ask in asked.items()}
+        gate = threading.Barrier(8)
+
+        def work(what, model=fresh, gate=gate):
+            gate.wait()
+            return asked[what](model)
+
+        with ThreadPoolExecutor(8) as pool:
+            for what, found in zip(asked, pool.map(work, asked), strict=True):
+                np.testing.assert_array_equal(found, expected[what], err_msg=what)
+
+
+def test_the_error_is_the_same_for_all_threads_that_ask_first(monkeypatch):
+    """The share of the graph is added once by each, however long another takes."""
+    fitted = features().fit(NODES)
+    expected = copy.copy(fitted).error_
+    turn, gate, original = iter([0.0, 0.1, 0.2, 0.3]), threading.Barrier(4), manifold_features.graph_error
+
+    def slow(*arguments):
+        gate.wait()
+        share = original(*arguments)
+        time.sleep(next(turn))
+        return share
+
+    monkeypatch.setattr(manifold_features, "graph_error", slow)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: fitted.error_, range(4)))
+    assert found == [expected] * 4
+    assert fitted.error_ == expected
+
+
+def test_warnings_of_threads_reach_their_own_thread_alone():
+    inside, outside = threading.Event(), threading.Event()
+    told = []
+
+    def silent():
+        with without_warnings(UserWarning), recorded_warnings() as found:
+            inside.set()
+            outside.wait()
+            warn_user("mine")
+            told.extend(map(str, found))
+
+    thread = threading.Thread(target=silent)
+    thread.start()
+    inside.wait()
+    with pytest.warns(UserWarning, match="yours"):
+        warn_user("yours")
+    outside.set()
+    thread.join()
+    assert told == ["mine"]
+
+
+def test_warnings_are_held_back_by_category_and_beginning():
+    with recorded_warnings() as found, without_warnings(DeprecationWarning, beginning="old"):
+        warn_user("old", DeprecationWarning)
+        warn_user("new", DeprecationWarning)
+        warn_user("old", UserWarning)
+    assert [(str(one), type(one)) for one in found] == [("new", DeprecationWarning), ("old", UserWarning)]
+
+
+def test_filters_for_other_libraries_never_overlap():
+    before = list(warnings.filters)
+    gate = threading.Barrier(4)
+
+    def work(k):
+        gate.wait()
+        for _ in range(50):
+            with filtered("ignore", f"text {k}", UserWarning):
+                time.sleep(0)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert warnings.filters == before
+
+
+PACKAGE = Path(manifoldrf.__file__).parent
+# Calls that change the whole process, and the only modules that may make them.
+GLOBAL_CALLS = {
+    "catch_warnings": {"_notices.py", "cli/_console.py", "cli/models.py", "cli/program.py"},
+    "simplefilter": {"cli/_console.py", "cli/models.py", "cli/program.py"},
+    "filterwarnings": {"_notices.py", "cli/program.py"},
+    "set_num_threads": {"_threads.py", "fields/_training.py"},
+    "threadpool_limits": set(),
+    "seterr": set(),
+    "manual_seed": set(),
+    "set_default_dtype": set(),
+    "use_deterministic_algorithms": set(),
+    "basicConfig": set(),
+    "chdir": set(),
+    "putenv": set(),
+    "setlocale": set(),
+    "setrecursionlimit": set(),
+}
+
+
+def test_only_the_shared_mechanisms_change_what_belongs_to_the_process():
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        lines = (line for line in path.read_text().splitlines() if not line.lstrip().startswith((">>>", "...")))
+        names = set(re.findall(r"\b(\w+)\(", "\n".join(lines))) & set(GLOBAL_CALLS)
+        place = path.relative_to(PACKAGE).as_posix()
+        found |= {(name, place) for name in names if place not in GLOBAL_CALLS[name]}
+    assert found == set()
+
+
+def test_work_inside_work_of_the_same_threads_ends():
+    """As many tasks as threads, each of which hands out work again."""
+    outer = lambda k: sum(quick_map(lambda j: 10 * k + j, range(3), 2))  # noqa: E731
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(quick_map, outer, range(4), 2).result(timeout=30) == [3, 33, 63, 93]
+
+
+def test_a_fit_inside_a_task_has_the_same_bits(alone):
+    for found in quick_map(lambda _: JOBS["step"](), range(2), 2):
+        np.testing.assert_array_equal(found, alone["step"])
+    for found in map_threads(lambda _: JOBS["ridge"](), range(3), 2):
+        np.testing.assert_array_equal(found, alone["ridge"])
+
+
+def threads():
+    return {thread.name for thread in threading.enumerate()}
+
+
+def test_an_error_in_a_task_leaves_no_thread_behind():
+    before = threads()
+    with pytest.raises(ZeroDivisionError), thread_pool(4) as pool:
+        list(pool.map(lambda k: 1 // k, range(3)))
+    assert threads() == before
+
+
+def test_blocks_left_half_way_leave_nothing_behind(tmp_path):
+    model = features().fit(NODES)
+    np.save(tmp_path / "points.npy", Sphere().sample(500, seed=3))
+    model.transform(NEW)  # threads that stay are there
+    before, files = threads(), len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    rows = np.load(tmp_path / "points.npy", mmap_mode="r")
+    blocks = model.transform_blocks(rows, n_rows=100)
+    next(blocks)
+    del blocks, rows
+    gc.collect()
+    assert (threads(), len(os.listdir("/proc/self/fd"))) == (before, files)  # noqa: PTH208
+
+
+def test_fits_do_not_gather_threads():
+    JOBS["step"]()
+    before = threads()
+    for name in ("step", "network", "walks", "ridge"):
+        JOBS[name]()
+    assert {name for name in threads() - before if not name.startswith("pydev")} == set()
+
+
+FITTED = {
+    "step": lambda: features().fit(NODES),
+    "mesh": lambda: features().fit(MESH),
+    "network": lambda: features(STEPS, **NETWORK).fit(NODES),
+    "ridge": lambda: ManifoldRidge(features(), n_jobs=2).fit(NODES, HEIGHT),
+    "fourier": lambda: RFF(n_features=32, random_state=0).fit(NODES),
+    "eigenvectors": lambda: SpectralFeatures(HeatKernel(0.3), n_features=8).fit(NODES),
+}
+
+
+def used(model):
+    return model.predict(NEW) if hasattr(model, "predict") else model.transform(NEW)
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_fitted_estimators_travel_by_pickle_used_or_not(name):
+    model = FITTED[name]()
+    fresh = pickle.loads(pickle.dumps(model))
+    expected = used(model)
+    again = pickle.loads(pickle.dumps(model))  # now with what was found on first use
+    np.testing.assert_array_equal(used(fresh), expected)
+    np.testing.assert_array_equal(used(again), expected)
+
+
+@pytest.mark.filterwarnings("ignore::manifoldrf.FarQueryWarning")  # half of the points leave gaps
+def test_a_search_by_processes_finds_what_one_process_finds():
+    """joblib's own processes (loky) under GridSearchCV, over a pipeline."""
+    pipeline = make_pipeline(features(n_jobs=1), Ridge(1e-3))
+    grid = {"manifoldrandomfeatures__n_features": [16, 64], "ridge__alpha": [1e-3, 1.0]}
+    folds = KFold(2, shuffle=True, random_state=0)
+    one, two = (GridSearchCV(pipeline, grid, cv=folds, n_jobs=n_jobs).fit(NODES, HEIGHT) for n_jobs in (1, 2))
+    np.testing.assert_array_equal(two.cv_results_["mean_test_score"], one.cv_results_["mean_test_score"])
+
+
+def test_a_fitted_model_serves_joblib_threads_and_processes(alone):
+    model = features().fit(NODES)
+    for backend in ("loky", "threading"):
+        for found in Parallel(n_jobs=2, backend=backend)(delayed(model.transform)(NEW) for _ in range(3)):
+            np.testing.assert_array_equal(found, alone["step"])
+
+
+# A program of its own, so that a child that hangs can be ended with all of its family.
+PROGRAM = """
+import logging, multiprocessing, random, signal, sys, threading, warnings
+import numpy as np
+
+def state():
+    return logging.root.handlers[:], signal.getsignal(signal.SIGINT), random.getstate(), threading.enumerate()
+
+before = state()
+import manifoldrf
+for public in manifoldrf.__all__:
+    getattr(manifoldrf, public)
+assert state() == before, "importing changes the process"
+from manifoldrf import DiffusionKernel, HeatKernel, ManifoldRandomFeatures, ManifoldRidge, Sphere
+from manifoldrf.applications.attention import linear_attention
+
+NODES, NEW = Sphere().grid(200), Sphere().sample(60, seed=1)
+NETWORK = {"field": "mlp", "field_options": {"epochs": 1, "hidden": 8}, "n_starts": 60, "device": "cpu"}
+
+def job(name):
+    import torch
+    warnings.simplefilter("ignore")
+    options = {"n_features": 64, "random_state": 0, "n_jobs": 2}
+    if name == "network":
+        return ManifoldRandomFeatures(DiffusionKernel(10.0), **NETWORK, **options).fit(NODES).transform(NEW)
+    model = ManifoldRandomFeatures(HeatKernel(0.3), **options)
+    if name == "ridge":
+        return ManifoldRidge(model, n_jobs=2).fit(NODES, NODES[:, 2]).predict(NEW)
+    rows = model.fit(NODES).transform(NEW)
+    if name == "attention":
+        rows = torch.as_tensor(rows)
+        return linear_attention(rows, rows, torch.as_tensor(NEW)).numpy()
+    return model.kernel(NODES) if name == "kernel" else rows
+
+def child(name, pipe, method):
+    if (name, method) == ("attention", "fork"):
+        import torch
+        torch.set_num_threads(1)  # those of its parent are gone, and torch would wait for them
+    pipe.send(job(name))
+
+def run(method, name):
+    context = multiprocessing.get_context(method)
+    ours, theirs = context.Pipe()
+    process = context.Process(target=child, args=(name, theirs, method), daemon=True)
+    process.start()
+    if not ours.poll(120):
+        process.kill()
+        sys.exit(f"{name} hangs in a child by {method}")
+    found = ours.recv()
+    process.join(30)
+    return found
+
+if __name__ == "__main__":
+    method, names = sys.argv[1], sys.argv[2].split(",")
+    here = {name: job(name) for name in names}  # pools of threads, compiled code and torch are there before
+    for name in names:
+        np.testing.assert_array_equal(run(method, name), here[name], err_msg=name)
+    print("the same bits")
+"""
+
+
+def in_children(tmp_path, method, names):
+    path = tmp_path / "program.py"
+    path.write_text(textwrap.dedent(PROGRAM))
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")])
+    }
+    process = subprocess.Popen(
+        [sys.executable, str(path), method, names],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+    try:
+        output, errors = process.communicate(timeout=900)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, errors = process.communicate()
+    assert (process.returncode, output.strip()) == (0, "the same bits"), errors[-2000:]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_copy_of_a_process_that_has_used_the_library_gives_the_same_bits(tmp_path):
+    """By fork: the child has none of the threads of its parent, and must not wait for them.
+
+    The same program sees that importing all public names starts no thread and sets no handler.
+
+    Products of torch itself, as those of attention, do wait; the limits say what to do about it.
+    """
+    in_children(tmp_path, "fork", "step,network,kernel,ridge,attention")
+
+
+@pytest.mark.slow
+def test_new_processes_give_the_same_bits(tmp_path):
+    in_children(tmp_path, "spawn", "step,network,kernel,ridge,attention")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_fork_servers_give_the_same_bits(tmp_path):
+    in_children(tmp_path, "forkserver", "step,network")
+
+
+@pytest.mark.slow
+def test_many_fits_at_once_have_the_bits_of_fits_one_after_another_in_every_round(alone):
+    for seed in range(5):
+        names = list(np.random.default_rng(seed).permutation([*JOBS] * 3))
+        before = global_state()
+        for name, found in zip(names, at_once(names, 12), strict=True):
+            np.testing.assert_array_equal(found, alone[name], err_msg=name)
+        assert differences(before) == []
+
+
+def test_models_are_saved_and_loaded_by_threads_at_once(tmp_path):
+    """Each sees a whole file, whichever of the others wrote it last."""
+    model, path = features().fit(NODES), tmp_path / "model.safetensors"
+    expected = model.transform(NEW)
+    model.save(path)
+
+    def work(k):
+        if k % 2:
+            model.save(path)
+        return load(path).transform(NEW)
+
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(work, range(12)):
+            np.testing.assert_array_equal(found, expected)
+    assert [file.name for file in tmp_path.iterdir()] == ["model.safetensors"]
