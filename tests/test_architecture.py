@@ -123,6 +123,7 @@ ORDER = {
         "_kernel_access",
         "_notices",
         "_params",
+        "_points",
         "_products",
         "graph_features",
         "graph_options",

@@ -21,7 +21,7 @@ from manifoldrf.geometry.heat import heat_graph
 from manifoldrf.geometry.neighbors import distances_between
 from manifoldrf.kernels.abstract_kernel import ScaledKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
-from manifoldrf.metrics import relative_error
+from manifoldrf.metrics import frobenius, relative_error
 
 __all__ = ["ErrorEstimate"]
 
@@ -163,11 +163,11 @@ def measure_error(fitted: FeatureMap, reference: Reference, n_jobs: int) -> Erro
     # The same rows in the unit of the features, to compare signatures.
     ideal = (known.toarray() * np.sqrt(fitted.weights if right is None else 1.0)) * own[:, None]
     dense = rows.toarray() if sparse.issparse(rows) else rows
-    scale = float(np.linalg.norm(exact)) or 1.0
+    scale = frobenius(exact) or 1.0
     return ErrorEstimate(
-        kernel=float(np.linalg.norm(found - exact)) / scale,
-        field=float(np.linalg.norm(found - by_anchors)) / scale,
-        quadrature=float(np.linalg.norm(by_anchors - exact)) / scale,
+        kernel=frobenius(found - exact) / scale,
+        field=frobenius(found - by_anchors) / scale,
+        quadrature=frobenius(by_anchors - exact) / scale,
         graph=None,
         signatures=float(np.linalg.norm(dense - ideal) / (np.linalg.norm(ideal) or 1.0)),
     )

@@ -125,7 +125,7 @@ def choose_anchors(space: Space, plan: Plan) -> IntArray:
     if plan.anchors == "all" or plan.n_features == "all" or setting.asymmetric:
         return all_anchors(n)
     if plan.n_features == "auto":
-        return _place(space, plan, anchors_needed(space.volume, setting.width, setting.dim, _CHOSEN_RATIO))
+        return _place(space, plan, _needed(space, _CHOSEN_RATIO))
     m = int(plan.n_features)
     if plan.anchors == "iid":
         return iid_anchors(n, m, plan.density, plan.streams.generator("features.anchors"))
@@ -133,6 +133,14 @@ def choose_anchors(space: Space, plan: Plan) -> IntArray:
         _warn(f"n_features = {m} is more than the graph has nodes: there are {n} features, one for each.")
     _warn_of_spacing(space, m)
     return all_anchors(n) if m >= n else _farthest(space, m)
+
+
+def _needed(space: Space, ratio: float) -> int:
+    """Anchors that the width of the kernel asks for, or all nodes: a kernel next to nothing asks for no end."""
+    n, width, dim = space.graph.n_nodes, space.setting.width, space.setting.dim
+    if spacing_of(space.volume, n, dim) > ratio * width:
+        return n
+    return anchors_needed(space.volume, width, dim, ratio)
 
 
 def _place(space: Space, plan: Plan, m: int) -> IntArray:
@@ -178,7 +186,7 @@ def _warn_of_spacing(space: Space, m: int) -> None:
     ratio = spacing_of(space.volume, m, setting.dim) / setting.width
     if ratio <= _MOST_RATIO or m >= space.graph.n_nodes:
         return
-    needed = anchors_needed(space.volume, setting.width, setting.dim, 1.0)
+    needed = _needed(space, 1.0)
     remedy = f"n_features={needed}" if needed < space.graph.n_nodes else "n_features='all'"
     _warn(
         f"{m} feature{'s are' if m > 1 else ' is'} too few: anchors are {ratio:.2g} times as far apart as the "

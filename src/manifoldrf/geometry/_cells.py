@@ -128,8 +128,14 @@ def heat_steps(ends, pairs, nodes, bandwidth, out):  # type: ignore[no-untyped-d
         weighted = 0.0
         for p in range(begin, end):
             weighted += out[p] * weights[columns[p]]
-        # Nodes without weight take no step.
-        scale = weighted / (total * total) if total > 0 else 0.0
+        square = total * total
+        scale = 0.0  # nodes without weight take no step
+        if 0 < square < np.inf and 0 < weighted < np.inf:
+            scale = weighted / square
+        elif total > 0:  # volumes whose squares overflow or vanish
+            for p in range(begin, end):
+                scale += out[p] / total * weights[columns[p]]
+            scale /= total
         for p in range(begin, end):
             out[p] *= scale
 

@@ -57,7 +57,8 @@ class NeighborExtension(AbstractExtension):
         distances, columns = self.search.knn(queries, self.n_neighbors)
         if self.local is not None:
             distances = locally_scaled(distances, self._widths(distances, columns), self.local[columns])
-        weights = np.exp(-(distances**2) / self.bandwidth)  # (q, k)
+        with np.errstate(over="ignore"):  # of a bandwidth next to nothing
+            weights = np.exp(-(distances**2) / self.bandwidth)  # (q, k)
         if self.density is not None:
             local = self.density[columns]
             own = _divide((weights * local).sum(axis=1), weights.sum(axis=1))  # (q,)
