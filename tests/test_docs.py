@@ -21,7 +21,8 @@ from manifoldrf.cli import app
 
 ROOT = Path(__file__).parents[1]
 # Of `docs` and of the guide alone: the gallery is made by sphinx from the examples, which have tests of their own.
-WRITTEN = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "guide").glob("*.md"), ROOT / "README.md"]
+FOLDERS = (ROOT / "docs", ROOT / "docs" / "guide", ROOT / "docs" / "reliability")
+WRITTEN = [*(page for folder in FOLDERS for page in folder.glob("*.md")), ROOT / "README.md"]
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in WRITTEN)
 
 BLOCK = re.compile(

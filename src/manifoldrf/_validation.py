@@ -123,14 +123,17 @@ def check_option(value: Any, name: str, options: Collection[str]) -> str:
 
 
 def as_floats(values: ArrayLike, name: str) -> FloatArray:
-    """Float64 copy-free view where possible, or one clear sentence; NaN and inf are let through."""
+    """Float64 copy-free view where possible, or one clear sentence; NaN and inf are let through.
+
+    Rows are contiguous: sums along them would round otherwise in another order of memory.
+    """
     array = as_array(values, name)
     if array.dtype.kind in "biuf":
-        return np.asarray(array, dtype=np.float64)
+        return np.asarray(array, dtype=np.float64, order="C")
     if array.dtype.kind == "O" and array.ndim:
         _refuse_entries(array, name, lambda entry: not _is_number(entry))
         try:
-            return np.asarray(array, dtype=np.float64)
+            return np.asarray(array, dtype=np.float64, order="C")
         except (TypeError, ValueError, OverflowError):
             pass  # arrays inside an array, integers of 400 digits
     _reject_kind(values, array, name)
