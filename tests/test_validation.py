@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from scipy import sparse
 
 from manifoldrf import _validation as v
@@ -47,6 +48,28 @@ def test_real_names_argument_rule_and_value(value, kind, message):
         v.check_real(value, "t", v.POSITIVE)
 
 
+def test_numbers_of_any_size_are_compared_and_long_values_are_cut():
+    with pytest.raises(ValueError, match=r"`t` must be a number in \(0, inf\)\. Got 10{400}") as caught:
+        v.check_real(10**600, "t", v.POSITIVE)
+    assert str(caught.value).endswith("0 ....")
+    assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (np.full((2, 2), "1.5"), r"`X` must be an array of numbers\. Got ndarray of dtype <U3\."),
+        (np.zeros((2, 2), "datetime64[s]"), r"Got ndarray of dtype datetime64\[s\]\."),
+        (np.array([[1.0, "1.5"]], object), r"`X` must be an array of numbers\. Got '1\.5' at index \(0, 1\)\."),
+        ([[1.0], [1.0, 2.0]], r"`X` must be an array with rows of equal length\. Got list\."),
+    ],
+)
+def test_texts_are_refused_even_where_they_look_like_numbers(values, message):
+    with pytest.raises(TypeError, match=message):
+        v.refuse_text(values, "X")
+    v.refuse_text(np.array([[1.0, None]], object), "X")  # left to whoever converts them
+
+
 def test_intervals_print_as_in_a_textbook_and_respect_their_ends():
     half_open = v.Interval(0.0, 1.0, high_open=True)
     assert str(half_open) == "[0, 1)"
@@ -78,12 +101,20 @@ def test_option_lists_the_options():
         ([1.0, 2.0], ValueError, r"`X` must be an array of shape \(n, 3\)\. Got shape \(2,\)\."),
         (np.zeros((4, 2)), ValueError, r"`X` must be an array of shape \(n, 3\)\. Got shape \(4, 2\)\."),
         (np.zeros((0, 3)), ValueError, r"at least 1 row.*Got shape \(0, 3\)\."),
-        ([[0, 0, np.nan]], ValueError, r"`X` must be finite.*Got nan at index \(0, 2\)\."),
+        ([[0, 0, np.nan]], ValueError, r"`X` must be finite, without NaN or inf\. Got nan at index \(0, 2\)\."),
         ([[0, -np.inf, 0]], ValueError, r"Got -inf at index \(0, 1\)\."),
         ([[1e300, 0, 0]], ValueError, r"below 1e\+150 in size\. Got 1e\+300 at index \(0, 0\)\."),
         ([["a", "b", "c"]], TypeError, r"`X` must be an array of numbers\. Got list of dtype <U1\."),
-        ([[1, 2], [3]], TypeError, r"`X` must be an array of numbers\. Got list\."),
-        ([[object(), 1, 2]], TypeError, r"`X` must be an array of numbers\. Got list\."),
+        ([[1, 2], [3]], TypeError, r"`X` must be an array with rows of equal length\. Got list\."),
+        ([[[], 1, 2]], TypeError, r"`X` must be an array with rows of equal length\. Got list\."),
+        ([[None, 1, 2]], TypeError, r"`X` must be an array of numbers\. Got None at index \(0, 0\)\."),
+        (np.array([[1, "2", 3]], object), TypeError, r"numbers\. Got '2' at index \(0, 1\)\."),
+        (np.array([[1, 2j, 3]], object), TypeError, r"numbers\. Got 2j at index \(0, 1\)\."),
+        ([[10**400, 0, 0]], TypeError, r"`X` must be an array of numbers\. Got list\."),
+        (None, TypeError, r"`X` must be an array of numbers\. Got None\."),
+        ({}, TypeError, r"`X` must be an array of numbers\. Got dict\."),
+        (np.ma.masked_equal([[1, 2, 3]], 2), ValueError, r"`X` must be without masked entries\. Got 1 of them\."),
+        (torch.ones(2, 3, requires_grad=True), TypeError, r"array of numbers\. Got Tensor: Can't call numpy"),
         (np.zeros((2, 3), dtype=complex), TypeError, r"Got ndarray of dtype complex128\."),
         (sparse.csr_array((2, 3)), TypeError, r"`X` must be an array of numbers\. Got csr_array\."),
     ],
@@ -167,3 +198,20 @@ def test_jobs_are_minus_one_or_positive(value, kind):
         v.check_jobs(value)
     assert v.check_jobs(3) == 3
     assert v.check_jobs(-1) >= 1
+
+
+def test_errors_name_an_argument_as_the_user_did():
+    with (
+        pytest.raises(ValueError, match=r"^`X` must be an integer in \[1, inf\)\. Got 0\.$"),
+        v.naming("X", "points"),
+    ):
+        v.check_integer(0, "points", 1)
+    with pytest.raises(TypeError, match=r"^`t` must be a number"), v.naming("X", "points", "mesh"):
+        v.check_real("1", "t", v.POSITIVE)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e200])
+def test_entries_of_sparse_matrices_are_named_by_row_and_column(bad):
+    with pytest.raises(ValueError, match=r"`A` must be finite, with.* Got .* at index \(2, 1\)\."):
+        v.check_finite(sparse.csr_array(([1.0, bad], ([0, 2], [2, 1])), shape=(3, 3)), "A")
+    v.check_finite(sparse.csr_array((3, 3)), "A")

@@ -39,12 +39,12 @@ class Streams:
     root: bytes
 
     @classmethod
-    def from_seed(cls, seed: SeedLike) -> "Streams":
+    def from_seed(cls, seed: SeedLike, name: str = "seed") -> "Streams":
         """Make the root key from ``None`` (fresh entropy), an int, a Generator or a RandomState.
 
         Generators are advanced by one draw, as everywhere in scientific Python; ints are not remembered.
         """
-        return cls(_digest(b"manifoldrf seed", _seed_bytes(seed)))
+        return cls(_digest(b"manifoldrf seed", _seed_bytes(seed, name)))
 
     def key(self, name: str) -> NDArray[np.uint32]:
         """Two 32-bit words that key the compiled generator of :mod:`manifoldrf._philox`."""
@@ -68,7 +68,7 @@ def _digest(key: bytes, message: bytes) -> bytes:
     return hashlib.blake2b(message, key=key, digest_size=_KEY_BYTES).digest()
 
 
-def _seed_bytes(seed: SeedLike) -> bytes:
+def _seed_bytes(seed: SeedLike, name: str) -> bytes:
     """Turn any accepted seed into bytes."""
     if seed is None:
         return _integer_bytes(int(np.random.SeedSequence().entropy))  # type: ignore[arg-type]
@@ -78,9 +78,9 @@ def _seed_bytes(seed: SeedLike) -> bytes:
         return seed.randint(0, 2**32, size=4, dtype=np.uint32).astype("<u4").tobytes()
     rule = "None, a non-negative integer, a numpy Generator or a RandomState"
     if isinstance(seed, bool | np.bool_) or not isinstance(seed, int | np.integer):
-        reject("seed", rule, repr(seed), TypeError)
+        reject(name, rule, repr(seed), TypeError)
     if seed < 0:
-        reject("seed", rule, seed)
+        reject(name, rule, seed)
     return _integer_bytes(int(seed))
 
 

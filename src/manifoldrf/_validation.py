@@ -5,7 +5,8 @@
 """
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, NoReturn
@@ -20,6 +21,7 @@ IntArray = NDArray[np.int64]
 LARGEST_COORDINATE = 1e150
 # Squared distances within a smaller cloud underflow.
 SMALLEST_SPREAD = 1e-140
+_LONGEST_VALUE = 500  # characters of a value in an error text: a list of a million numbers is no sentence
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,23 @@ NONNEGATIVE = Interval(0.0)
 
 def reject(name: str, rule: str, value: object, kind: type[Exception] = ValueError) -> NoReturn:
     """Raise the one error text of the library."""
-    raise kind(f"`{name}` must be {rule}. Got {value}.")
+    text = str(value)
+    if len(text) > _LONGEST_VALUE:
+        text = f"{text[:_LONGEST_VALUE]} ..."
+    raise kind(f"`{name}` must be {rule}. Got {text}.")
+
+
+@contextmanager
+def naming(outer: str, *inner: str) -> Iterator[None]:
+    """Errors about an argument of a function below name it as the user did, who handed it over as another."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        text = str(error)
+        found = next((name for name in inner if text.startswith(f"`{name}` must be")), None)
+        if found is None or type(error) not in (ValueError, TypeError):
+            raise
+        raise type(error)(text.replace(f"`{found}`", f"`{outer}`", 1)) from error
 
 
 def check_integer(value: Any, name: str, low: int, high: int | None = None) -> int:
@@ -81,9 +99,13 @@ def check_real(value: Any, name: str, interval: Interval) -> float:
     rule = f"a number in {interval}"
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
         reject(name, rule, repr(value), TypeError)
-    if float(value) not in interval:
+    try:
+        number = float(value)
+    except OverflowError:  # an integer with more than 308 digits
+        number = np.inf
+    if number not in interval:
         reject(name, rule, value)
-    return float(value)
+    return number
 
 
 def check_flag(value: Any, name: str) -> bool:
@@ -100,47 +122,87 @@ def check_option(value: Any, name: str, options: Collection[str]) -> str:
     return value
 
 
-def _as_floats(values: ArrayLike, name: str) -> FloatArray:
-    """Float64 copy-free view where possible, or one clear sentence."""
-    try:
-        raw = np.asarray(values)
-        # Text and dates convert to floats without complaint; they are never coordinates.
-        if raw.dtype.kind in "biufO":
-            return np.asarray(raw, dtype=np.float64)
-    except (TypeError, ValueError):
-        reject(name, "an array of numbers", f"{type(values).__name__}", TypeError)
-    reject(name, "an array of numbers", f"{type(values).__name__} of dtype {raw.dtype}", TypeError)
+def as_floats(values: ArrayLike, name: str) -> FloatArray:
+    """Float64 copy-free view where possible, or one clear sentence; NaN and inf are let through.
+
+    Rows are contiguous: sums along them would round otherwise in another order of memory.
+    """
+    array = as_array(values, name)
+    if array.dtype.kind in "biuf":
+        return np.asarray(array, dtype=np.float64, order="C")
+    if array.dtype.kind == "O" and array.ndim:
+        _refuse_entries(array, name, lambda entry: not _is_number(entry))
+        try:
+            return np.asarray(array, dtype=np.float64, order="C")
+        except (TypeError, ValueError, OverflowError):
+            pass  # arrays inside an array, integers of 400 digits
+    _reject_kind(values, array, name)
 
 
-def _check_finite(array: FloatArray, name: str) -> None:
-    """Name the first entry that is NaN, infinite or too large to square."""
-    size = np.abs(array)
-    good = size <= LARGEST_COORDINATE  # False for NaN as well
-    if not good.all():
-        index = tuple(int(i) for i in np.argwhere(~good)[0])
+def refuse_text(values: Any, name: str) -> None:
+    """Refuse what others take for numbers, or refuse without the name of the argument: texts, dates, no array."""
+    array = as_array(values, name)
+    nothing = array.dtype.kind == "O" and not array.ndim and not hasattr(values, "tocsr")
+    if nothing or array.dtype.kind in "USMm":
+        _reject_kind(values, array, name)
+    if array.dtype.kind == "O":
+        _refuse_entries(array, name, lambda entry: isinstance(entry, str | bytes))
+
+
+def _reject_kind(values: Any, array: NDArray[Any], name: str) -> NoReturn:
+    """Say what was given instead of numbers."""
+    kind = "None" if values is None else type(values).__name__
+    found = kind if array.dtype.kind == "O" else f"{kind} of dtype {array.dtype}"
+    reject(name, "an array of numbers", found, TypeError)
+
+
+def _is_number(entry: object) -> bool:
+    """Whether an entry of an array of objects is a real number; text that looks like one is none."""
+    return hasattr(entry, "__float__") and not isinstance(entry, str | bytes | complex)
+
+
+def _refuse_entries(array: NDArray[Any], name: str, is_bad: Callable[[object], bool]) -> None:
+    """Name the first entry of an array of objects that is no number."""
+    for index, entry in np.ndenumerate(array):
+        if is_bad(entry):
+            reject(name, "an array of numbers", f"{entry!r} at index {index}", TypeError)
+
+
+def check_finite(array: Any, name: str) -> None:
+    """Name the first entry, of a dense or a sparse array, that is NaN, infinite or too large to square."""
+    entries = array.tocoo() if hasattr(array, "tocoo") else None
+    values = array if entries is None else entries.data
+    good = np.abs(values) <= LARGEST_COORDINATE  # False for NaN as well
+    if good.all():
+        return
+    first = tuple(int(i) for i in np.argwhere(~good)[0])
+    index = first if entries is None else (int(entries.row[first]), int(entries.col[first]))
+    rule = "finite, without NaN or inf"
+    if np.isfinite(values[first]):
         rule = f"finite, with entries below {LARGEST_COORDINATE:g} in size"
-        reject(name, rule, f"{array[index]} at index {index}")
+    reject(name, rule, f"{values[first]} at index {index}")
 
 
 def check_points(
     points: ArrayLike, name: str = "points", *, n_columns: int | None = None, min_rows: int = 1
 ) -> FloatArray:
     """Return points as a finite float64 array of shape (n, d), without a copy where possible."""
-    array = _as_floats(points, name)
+    array = as_floats(points, name)
     columns = "d" if n_columns is None else str(n_columns)
     if array.ndim != 2 or (n_columns is not None and array.shape[1] != n_columns):
         reject(name, f"an array of shape (n, {columns})", f"shape {array.shape}")
     if array.shape[0] < min_rows or array.shape[1] == 0:
         reject(name, f"an array with at least {min_rows} row(s) and one column", f"shape {array.shape}")
-    _check_finite(array, name)
+    check_finite(array, name)
     return array
 
 
-def check_columns(values: ArrayLike, name: str, n_rows: int) -> FloatArray:
-    """Return a vector, as one column, or columns as a finite float64 array with one row per node."""
-    array = check_points(np.reshape(values, (-1, 1)) if np.ndim(values) == 1 else values, name)
+def check_columns(values: ArrayLike, name: str, n_rows: int, unit: str = "node") -> FloatArray:
+    """Return a vector, as one column, or columns as a finite float64 array with one row per node or point."""
+    given = as_floats(values, name)
+    array = check_points(given[:, None] if given.ndim == 1 else given, name)
     if len(array) != n_rows:
-        reject(name, f"an array of {n_rows} rows, one per node", len(array))
+        reject(name, f"an array of {n_rows} rows, one per {unit}", len(array))
     return array
 
 
@@ -153,10 +215,10 @@ def check_spread(points: FloatArray, name: str) -> None:
 
 def check_vector(values: ArrayLike, name: str, length: int, interval: Interval) -> FloatArray:
     """Return a float64 vector of the given length with every entry inside the interval."""
-    array = _as_floats(values, name)
+    array = as_floats(values, name)
     if array.shape != (length,):
         reject(name, f"a vector of shape ({length},)", f"shape {array.shape}")
-    _check_finite(array, name)
+    check_finite(array, name)
     bad = [i for i in (int(array.argmin()), int(array.argmax())) if float(array[i]) not in interval]
     if bad:
         reject(name, f"a vector with entries in {interval}", f"{array[bad[0]]} at index {bad[0]}")
@@ -165,7 +227,7 @@ def check_vector(values: ArrayLike, name: str, length: int, interval: Interval) 
 
 def check_indices(indices: ArrayLike, name: str, n_items: int) -> IntArray:
     """Return a vector of integer indices in [0, n_items - 1]; a single integer becomes a vector of one."""
-    array = np.atleast_1d(_as_array(indices, name))
+    array = np.atleast_1d(as_array(indices, name))
     if array.ndim != 1 or array.size == 0:
         reject(name, "a non-empty vector of indices", f"shape {array.shape}")
     return _check_index_array(array, name, n_items)
@@ -173,18 +235,22 @@ def check_indices(indices: ArrayLike, name: str, n_items: int) -> IntArray:
 
 def check_faces(faces: ArrayLike, name: str, n_vertices: int) -> IntArray:
     """Return faces as an int64 array of shape (m, 3) with indices in [0, n_vertices - 1]."""
-    array = _as_array(faces, name)
+    array = as_array(faces, name)
     if array.ndim != 2 or array.shape[1] != 3 or array.shape[0] == 0:
         reject(name, "an array of triangles of shape (m, 3) with m >= 1", f"shape {array.shape}")
     return _check_index_array(array, name, n_vertices)
 
 
-def _as_array(values: ArrayLike, name: str) -> NDArray[Any]:
-    """An array, or one clear sentence for rows of unequal length."""
+def as_array(values: Any, name: str) -> NDArray[Any]:
+    """An array, or one clear sentence for rows of unequal length and for masks, which numpy would drop."""
+    if np.ma.is_masked(values):
+        reject(name, "without masked entries", f"{int(np.sum(np.ma.getmaskarray(values)))} of them")
     try:
         return np.asarray(values)
     except ValueError:
         reject(name, "an array with rows of equal length", type(values).__name__, TypeError)
+    except (RuntimeError, TypeError) as error:  # tensors with gradients or on another device
+        reject(name, "an array of numbers", f"{type(values).__name__}: {str(error).rstrip('.')}", TypeError)
 
 
 def _check_index_array(array: NDArray[Any], name: str, n_items: int) -> IntArray:

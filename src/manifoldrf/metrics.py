@@ -10,6 +10,7 @@ from manifoldrf._validation import POSITIVE, FloatArray, check_option, check_poi
 __all__ = ["Errors", "align", "errors_of", "relative_error"]
 
 ALIGNMENTS = ("frobenius", "least squares")
+_SMALLEST_NORM = 1e-140  # below, squares begin to vanish
 
 
 def align(K: ArrayLike, reference: ArrayLike, method: str = "frobenius") -> FloatArray:
@@ -135,6 +136,16 @@ def errors_of(K: ArrayLike, reference: ArrayLike, *, alignment: str | None = Non
     )
 
 
+def frobenius(matrix: FloatArray) -> float:
+    """Frobenius norm, also of a matrix whose squares are beyond the range of doubles."""
+    with np.errstate(over="ignore"):
+        norm = float(np.linalg.norm(matrix))
+    if _SMALLEST_NORM < norm < np.inf:
+        return norm
+    largest = float(np.abs(matrix).max(initial=0.0))
+    return largest * float(np.linalg.norm(matrix / largest)) if 0 < largest < np.inf else largest
+
+
 def _aligned_pair(K: ArrayLike, reference: ArrayLike, alignment: str | None) -> tuple[FloatArray, FloatArray]:
     found, exact = _pair(K, reference)
     if alignment is None:
@@ -143,10 +154,10 @@ def _aligned_pair(K: ArrayLike, reference: ArrayLike, alignment: str | None) -> 
 
 
 def _relative(difference: FloatArray, exact: FloatArray) -> float:
-    norm = float(np.linalg.norm(exact))
+    norm = frobenius(exact)
     if norm == 0:
         reject("reference", "a matrix that is not zero", "zeros only")
-    return float(np.linalg.norm(difference)) / norm
+    return frobenius(difference) / norm
 
 
 def _pair(K: ArrayLike, reference: ArrayLike) -> tuple[FloatArray, FloatArray]:

@@ -559,7 +559,7 @@ class TestInterface:
         with pytest.raises(TypeError, match="`space` must be a TriangleMesh; make one"):
             fitted("kernel", space=trimesh.Trimesh(MESH.vertices, MESH.faces))
         for wrong in (SMOOTH + 1j, SMOOTH.astype(str)):
-            with pytest.raises(TypeError, match="`values` must be an array of real numbers"):
+            with pytest.raises(TypeError, match="`values` must be an array of numbers"):
                 fitted("kernel", values=wrong)
         with pytest.raises(TypeError, match="`values` must be without a mask of its own"):
             fitted("kernel", values=np.ma.masked_array(SMOOTH, mask=SMOOTH > 0))

@@ -452,7 +452,7 @@ def test_ridge_takes_any_transformer():
     ("settings", "match"),
     [
         ({"noise": 0.0}, "`noise` must be a number in"),
-        ({"noise": "cv"}, "`noise` must be one of 'auto'"),
+        ({"noise": "cv"}, "`noise` must be 'auto' or a number"),
         ({"variance": -1.0}, "`variance` must be a number in"),
         ({"optimize": "yes"}, "`optimize` must be True or False"),
         ({"n_features": 0}, "`n_features` must be an integer"),
@@ -474,7 +474,7 @@ def test_bad_calls_are_named(fitted):
         fitted.predict(NODES, include_noise=1)
     with pytest.raises(ValueError, match="`n_samples` must be an integer"):
         fitted.sample_posterior(NODES, 0)
-    with pytest.raises(ValueError, match="`alpha` must be one of 'cv'"):
+    with pytest.raises(ValueError, match="`alpha` must be 'cv' or a number"):
         ManifoldRidge(alpha="gcv").fit(X, Y)
     with pytest.raises(ValueError, match="`alpha` must be a number in"):
         ManifoldRidge(alpha=-1.0).fit(X, Y)

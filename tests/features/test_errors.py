@@ -264,15 +264,15 @@ def test_bad_parameters(settings, kind, message):
 @pytest.mark.parametrize(
     ("X", "kind", "message"),
     [
-        (np.full((9, 3), np.nan), ValueError, "contains NaN"),
-        (np.full((9, 3), np.inf), ValueError, "contains infinity"),
+        (np.full((9, 3), np.nan), ValueError, "`X` must be finite, without NaN or inf. Got nan at index"),
+        (np.full((9, 3), np.inf), ValueError, "`X` must be finite, without NaN or inf. Got inf at index"),
         (np.full((9, 3), 1e200) * np.arange(9)[:, None], ValueError, "must be finite, with entries below"),
         (NODES[:1], ValueError, "minimum of 2 is required"),
         (NODES[:0], ValueError, "0 sample"),
         (NODES[:, 0], ValueError, "Expected 2D array"),
-        (np.ones((20, 3)), ValueError, "`points` must be at distinct positions"),
+        (np.ones((20, 3)), ValueError, "`X` must be at distinct positions"),
         (NODES + 1j, ValueError, "Complex data"),
-        ("sphere", ValueError, "could not convert"),
+        ("sphere", TypeError, "`X` must be an array of numbers. Got str of dtype <U6."),
     ],
     ids=lambda value: str(value)[:20],
 )

@@ -199,7 +199,7 @@ def test_features_ask_to_be_fitted():
         ({"coupling": "both"}, ValueError, "`coupling` must be one of 'shared', 'independent', 'asymmetric'"),
         ({"n_components": 0}, ValueError, "`n_components` must be an integer"),
         ({"n_components": 2.0}, TypeError, "`n_components` must be an integer"),
-        ({"random_state": "0"}, TypeError, "`seed` must be None, a non-negative integer"),
+        ({"random_state": "0"}, TypeError, "`random_state` must be None, a non-negative integer"),
         ({"graph": np.eye(3)}, TypeError, "`graph` must be a Graph"),
         ({"teacher": "x"}, ValueError, "`teacher` must be one of"),
         ({"options": {"n_walks": 5}, "teacher": "exact"}, TypeError, "has no option `n_walks`"),

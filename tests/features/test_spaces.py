@@ -377,7 +377,7 @@ def test_points_outside_a_metric_are_refused():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few points in a large space
         model.fit(space.sample(300, seed=0))
-    with pytest.raises(ValueError, match="`Z` must be"):
+    with pytest.raises(ValueError, match="`X` must be points of HyperbolicSpace"):
         model.transform([[2.0, 0.0]])
 
 

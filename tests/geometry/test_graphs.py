@@ -83,11 +83,8 @@ BAD_AFFINITIES = [
     (np.ones(4), ValueError, "`affinity` must be an array of shape (n, d). Got shape (4,)."),
     ([[0, -1], [-1, 0]], ValueError, "`affinity` must be finite and nonnegative. Got an entry of -1.0."),
     (-sparse.eye_array(2), ValueError, "`affinity` must be finite and nonnegative. Got an entry of -1.0."),
-    (
-        [[0, np.nan], [np.nan, 0]],
-        ValueError,
-        "`affinity` must be finite, with entries below 1e+150 in size.",
-    ),
+    ([[0, np.nan], [np.nan, 0]], ValueError, "`affinity` must be finite, without NaN or inf. Got nan at index"),
+    ([[0, 1e200], [1e200, 0]], ValueError, "`affinity` must be finite, with entries below 1e+150 in size."),
     (sparse.csr_array([[0, np.inf], [np.inf, 0]]), ValueError, "`affinity` must be finite"),
     ([[0, 1], [0.5, 0]], ValueError, "`affinity` must be symmetric. Got a difference of 0.5 between it and its"),
     ([["a", "b"], ["c", "d"]], TypeError, "`affinity` must be an array of numbers. Got list of dtype <U1."),

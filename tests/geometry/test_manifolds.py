@@ -596,9 +596,7 @@ def test_wrong_shapes_and_values_are_named(metric):
     text = f"`X` must be an array of shape (..., {columns}). Got shape ()."
     with pytest.raises(ValueError, match=re.escape(text)):
         metric.paired_distance(1.0, good)
-    with pytest.raises(
-        ValueError, match=re.escape("`X` must be finite, with entries below 1e+150 in size. Got nan")
-    ):
+    with pytest.raises(ValueError, match=re.escape("`X` must be finite, without NaN or inf. Got nan at index")):
         metric.distance(np.full((1, columns), np.nan), good)
     with pytest.raises(
         ValueError, match=re.escape("`r` must be a vector with entries in [0, inf). Got -1.0 at index 0.")

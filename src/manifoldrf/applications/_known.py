@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from manifoldrf._validation import FloatArray, IntArray, check_columns, check_indices, reject
+from manifoldrf._validation import FloatArray, IntArray, as_array, as_floats, check_columns, check_indices, reject
 from manifoldrf.geometry.graphs import Graph
 
 BoolArray = NDArray[np.bool_]
@@ -74,12 +74,7 @@ def check_known(values: ArrayLike, known: Any, n_nodes: int) -> Known:
 
 def _check_rows(values: ArrayLike, n_nodes: int) -> FloatArray:
     """Values as columns of floats, NaN allowed."""
-    if np.asarray(values).dtype.kind not in "fiub":
-        reject("values", "an array of real numbers", f"dtype {np.asarray(values).dtype}", TypeError)
-    try:
-        rows = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        reject("values", "an array of numbers", type(values).__name__, TypeError)
+    rows = as_floats(values, "values")
     if rows.ndim not in (1, 2) or len(rows) != n_nodes or rows.size == 0:
         reject(
             "values", f"an array of shape ({n_nodes},) or ({n_nodes}, c), one row per node", f"shape {rows.shape}"
@@ -89,7 +84,7 @@ def _check_rows(values: ArrayLike, n_nodes: int) -> FloatArray:
 
 def _check_mask(known: Any, n_nodes: int) -> BoolArray:
     """A mask, from a mask or from nodes."""
-    given = np.asarray(known)
+    given = as_array(known, "known")
     if given.size == 0:
         return np.zeros(n_nodes, dtype=bool)
     if given.dtype.kind != "b":

@@ -6,8 +6,17 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from manifoldrf._validation import POSITIVE, FloatArray, check_option, check_points, check_real, reject
+from manifoldrf._validation import (
+    POSITIVE,
+    FloatArray,
+    Interval,
+    check_points,
+    check_real,
+    refuse_text,
+    reject,
+)
 from manifoldrf.applications._places import refuse_file
+from manifoldrf.features._points import estimator_points
 from manifoldrf.geometry.manifolds import AbstractManifold
 
 _ENTRIES_AT_ONCE = 2**24  # of features: 128 MB
@@ -15,8 +24,18 @@ _ENTRIES_AT_ONCE = 2**24  # of features: 128 MB
 
 def check_data(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
     """Points (n, d) and values (n, c); notes whether the values were a vector."""
+    refuse_text(X, "X")  # scikit-learn reads numbers from texts
+    if y is not None:
+        refuse_text(y, "y")
     points, values = validate_data(
-        estimator, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2
+        estimator,
+        X,
+        y,
+        dtype=np.float64,
+        ensure_all_finite=False,  # of X; that of y is checked in any case
+        multi_output=True,
+        y_numeric=True,
+        ensure_min_samples=2,
     )
     estimator._is_vector = np.ndim(values) == 1
     targets = check_points(np.reshape(values, (len(points), -1)), "y")
@@ -41,7 +60,7 @@ def space_of(estimator: Any, points: FloatArray) -> Any:
 
 def check_queries(estimator: Any, X: Any) -> FloatArray:
     check_is_fitted(estimator, "features_")
-    return check_points(validate_data(estimator, X, dtype=np.float64, reset=False), "X")
+    return estimator_points(estimator, X, reset=False)[0]
 
 
 def parts_of(values: FloatArray, m: int) -> Iterator[FloatArray]:
@@ -61,9 +80,10 @@ def dense_rows(rows: Any) -> FloatArray:
     return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)
 
 
-def check_level(value: Any, name: str) -> float | None:
-    """A level that is given; None for one that is to be found."""
+def check_level(value: Any, name: str, free: str = "auto", interval: Interval = POSITIVE) -> float | None:
+    """A level that is given; None for one that is to be found, which a word says."""
     if isinstance(value, str):
-        check_option(value, name, ("auto",))
+        if value != free:
+            reject(name, f"'{free}' or a number in {interval}", repr(value))
         return None
-    return check_real(value, name, POSITIVE)
+    return check_real(value, name, interval)

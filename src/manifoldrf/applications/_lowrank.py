@@ -30,6 +30,9 @@ _LOWEST, _HIGHEST, _TRIES = 1e-8, 1e4, 37
 _BLOCK_HEIGHT = 8
 _MOST_BLOCKS = 16  # their triangles are decomposed by one thread
 _SMALLEST_VARIANCE = 1e-200  # of constant data: its logarithm is finite
+_LARGEST_VARIANCE = 1e300
+_TINY = float(np.finfo(np.float64).tiny)
+_WORST = -1e300  # log likelihood of levels that have nothing to do with the data
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +75,10 @@ class Spectrum:
     def log_likelihood(self, variance: FloatArray, ratio: float) -> float:
         """Log marginal likelihood of all columns, each with its own variance, shape (c,), and one ratio."""
         log_det = np.log(self.values + ratio).sum() + (self.n - len(self.values)) * np.log(ratio)
-        columns = self.misfit(ratio) / variance + self.n * np.log(2 * np.pi * variance) + log_det
-        return float(-0.5 * columns.sum())
+        with np.errstate(over="ignore"):  # a level that is given may be absurd for the data
+            columns = self.misfit(ratio) / variance + self.n * np.log(2 * np.pi * variance) + log_det
+            found = float(-0.5 * columns.sum())
+        return max(found, _WORST)
 
 
 def singular_parts(rows: FloatArray, n_jobs: int) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -156,19 +161,21 @@ def find_levels(spectrum: Spectrum, variance: float | None, noise: float | None)
         if variance is not None:
             own = np.full(len(spectrum.rest), variance)
         elif noise is not None:
-            own = np.full(len(spectrum.rest), noise / np.exp(log_ratio))  # before the ratio is raised
+            share = noise / float(np.exp(log_ratio))  # before the ratio is raised
+            own = np.full(len(spectrum.rest), min(max(share, _TINY), _LARGEST_VARIANCE))
         else:
             own = np.maximum(spectrum.misfit(ratio) / spectrum.n, _SMALLEST_VARIANCE)
         return Levels(own, ratio, spectrum.log_likelihood(own, ratio))
 
     if variance is not None and noise is not None:
-        return levels(float(np.log(noise / variance)))
+        return levels(float(np.log(np.clip(noise / variance, _TINY, _LARGEST_VARIANCE))))
     height = spectrum.height or 1.0
     low, high = np.log(_LOWEST * height), np.log(_HIGHEST * height)
     if variance is not None or noise is not None:  # the data say where the free one is, in their own unit
         low, high = low - 20.0, high + 20.0
     if noise is not None:  # however small it is, the variance that suits the data is among those tried
-        low = min(low, float(np.log(noise / find_levels(spectrum, None, None).variance.max())) - 5.0)
+        share = noise / float(find_levels(spectrum, None, None).variance.max())
+        low = min(low, float(np.log(max(share, _TINY))) - 5.0)
     grid = np.linspace(low, high, _TRIES)
     tried = [levels(float(log_ratio)).log_likelihood for log_ratio in grid]
     best = int(np.argmax(tried))
@@ -221,7 +228,7 @@ def posterior_of(spectrum: Spectrum, ratio: float) -> Posterior:
 
 
 def leave_one_out(
-    left: FloatArray, values: FloatArray, shares: FloatArray, targets: FloatArray, alpha: float | str
+    left: FloatArray, values: FloatArray, shares: FloatArray, targets: FloatArray, alpha: float | None
 ) -> tuple[float, float]:
     """The penalty, and the error of values that are predicted from all others.
 
@@ -232,7 +239,7 @@ def leave_one_out(
     grid = height * np.geomspace(_LOWEST, _HIGHEST, _TRIES)
     squares, size = left**2, np.maximum(targets.var(axis=0), np.finfo(np.float64).tiny)
     best = np.inf, np.inf, 0.0
-    for penalty in [alpha] if not isinstance(alpha, str) else grid[::-1]:
+    for penalty in [alpha] if alpha is not None else grid[::-1]:
         kept = np.divide(values, values + penalty, out=np.zeros_like(values), where=values > 0)  # (r,)
         residuals = targets - left @ (kept[:, None] * shares)
         own = np.maximum(1 - 1 / n - squares @ kept, np.finfo(np.float64).eps)

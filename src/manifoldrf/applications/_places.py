@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 from scipy.spatial import cKDTree
 
-from manifoldrf._validation import FloatArray, check_option, check_points, reject
+from manifoldrf._validation import FloatArray, check_option, check_points, naming, reject
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
 from manifoldrf.geometry.extension import NeighborExtension, barycentric_weights
 from manifoldrf.geometry.graphs import Graph
@@ -23,14 +23,16 @@ def graph_of(space: Any, weights: str, n_jobs: int) -> Graph:
     if isinstance(space, Graph):
         return space
     if isinstance(space, TriangleMesh):
-        return mesh_graph(space, weights=weights)
+        with naming("space", "mesh"):
+            return mesh_graph(space, weights=weights)
     refuse_file(space)
     if hasattr(space, "vertices") and hasattr(space, "faces"):
         kind = type(space).__name__
         reject("space", "a TriangleMesh; make one by TriangleMesh(mesh.vertices, mesh.faces)", kind, TypeError)
     if weights == "cotangent":
         reject("weights", "'unit' or 'gaussian' for points; cotangents need the faces of a mesh", repr(weights))
-    graph = knn_graph(check_points(space, "space", min_rows=2), n_jobs=n_jobs)
+    with naming("space", "points"):
+        graph = knn_graph(check_points(space, "space", min_rows=2), n_jobs=n_jobs)
     return graph if weights == "gaussian" else _with_unit_affinities(graph)
 
 

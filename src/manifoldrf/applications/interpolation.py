@@ -220,7 +220,7 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
             A mask or the nodes whose values are known; by default the rows without NaN.
         """
         options = self._check_options()
-        jobs, streams = check_jobs(self.n_jobs), Streams.from_seed(self.random_state)
+        jobs, streams = check_jobs(self.n_jobs), Streams.from_seed(self.random_state, "random_state")
         graph = graph_of(space, self.weights, jobs)
         problem = self._problem(graph, values, known, jobs)
         self._choose(problem, options, streams)
@@ -308,7 +308,7 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
     def _fit_features(self, graph: Graph, streams: Streams, jobs: int) -> ManifoldRandomFeatures:
         count: Any = self.n_features
         if count == "auto":
-            count = min(graph.n_nodes, int(np.ceil(_ANCHORS * graph.n_nodes / self.tau_)))
+            count = int(min(graph.n_nodes, np.ceil(_ANCHORS * graph.n_nodes / float(self.tau_))))
         features = ManifoldRandomFeatures(
             DiffusionKernel(self.tau_),
             n_features=count,

@@ -12,7 +12,16 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from manifoldrf._notices import filtered, warn_user
 from manifoldrf._threads import one_blas_thread
-from manifoldrf._validation import FloatArray, IntArray, check_integer, check_option, reject
+from manifoldrf._validation import (
+    FloatArray,
+    IntArray,
+    as_array,
+    check_finite,
+    check_integer,
+    check_option,
+    refuse_text,
+    reject,
+)
 from manifoldrf.features._products import product
 
 __all__ = ["KernelNeighborsClassifier"]
@@ -97,7 +106,10 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             points themselves when not given.
         """
         check_option(self.ranking, "ranking", RANKINGS)
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
+        refuse_text(X, "X")  # scikit-learn reads numbers from texts
+        as_array(y, "y")  # and drops masks
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
+        check_finite(X, "X")
         with filtered("ignore", "The number of unique classes", UserWarning):  # one label a class is no regression
             check_classification_targets(y)
         check_integer(self.n_neighbors, "n_neighbors", 1, len(y))
@@ -105,12 +117,7 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         self._warn_of_unlabelled()
         self._rows = X
         self._norms2 = _squares(X)
-        others = (
-            X if cloud is None else check_array(cloud, accept_sparse="csr", dtype=np.float64, input_name="cloud")
-        )
-        if others.shape[1] != X.shape[1]:
-            reject("cloud", f"features of shape (n, {X.shape[1]}), as those of X", f"shape {others.shape}")
-        self.weights_ = self._weigh(others)
+        self.weights_ = self._weigh(X if cloud is None else _check_cloud(cloud, X.shape[1]))
         return self
 
     def _warn_of_unlabelled(self) -> None:
@@ -142,7 +149,9 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     def rank(self, X: Any) -> FloatArray:
         """How near each labelled point is to each point, shape (n, n_labelled); larger is nearer."""
         check_is_fitted(self, "weights_")
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
+        refuse_text(X, "X")
+        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
+        check_finite(X, "X")
         values = self._values(X)
         if self.ranking == "euclidean":
             return np.asarray(2 * values - self._norms2 - _squares(X)[:, None])
@@ -163,6 +172,16 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     def predict(self, X: Any) -> NDArray[Any]:
         """Class of each point, shape (n,)."""
         return np.asarray(self.votes(X, [self.n_neighbors])[0])
+
+
+def _check_cloud(cloud: Any, n_features: int) -> Any:
+    """Features of points without a label."""
+    refuse_text(cloud, "cloud")
+    rows = check_array(cloud, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False, input_name="cloud")
+    if rows.shape[1] != n_features:
+        reject("cloud", f"features of shape (n, {n_features}), as those of X", f"shape {rows.shape}")
+    check_finite(rows, "cloud")
+    return rows
 
 
 def _squares(rows: Any) -> FloatArray:

@@ -14,8 +14,7 @@ from manifoldrf._validation import (
     check_flag,
     check_integer,
     check_jobs,
-    check_option,
-    check_real,
+    naming,
     reject,
 )
 from manifoldrf.applications._labelled import (
@@ -110,9 +109,7 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEst
 
         O(n m min(n, m)) for m features.
         """
-        alpha = check_option(self.alpha, "alpha", ("cv",)) if isinstance(self.alpha, str) else self.alpha
-        if not isinstance(alpha, str):
-            alpha = check_real(alpha, "alpha", NONNEGATIVE)
+        alpha = check_level(self.alpha, "alpha", "cv", NONNEGATIVE)
         points, targets = check_data(self, X, y)
         if self.features is None:
             features: Any = ManifoldRandomFeatures(random_state=self.random_state, n_jobs=self.n_jobs)
@@ -265,7 +262,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         optimize, jobs = check_flag(self.optimize, "optimize"), check_jobs(self.n_jobs)
         points, targets = check_data(self, X, y)
         offset = targets.mean(axis=0)
-        streams = Streams.from_seed(self.random_state)
+        streams = Streams.from_seed(self.random_state, "random_state")
         features = ManifoldRandomFeatures(
             self.kernel,
             n_features=self.n_features,
@@ -277,7 +274,8 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             n_jobs=jobs,
         )
         plan = make_plan(features.get_params(deep=False), streams, jobs)
-        space = prepare_space(space_of(self, points), self.kernel, self.graph, streams, jobs)
+        with naming("X", "points", "mesh"):
+            space = prepare_space(space_of(self, points), self.kernel, self.graph, streams, jobs)
         if space.setting.asymmetric:
             reject("kernel", "one with nonnegative features", f"{space.kernel}. {ASYMMETRIC}")
         found = Search(space.kernel)
@@ -386,7 +384,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         points = check_queries(self, X)
         n = check_integer(n_samples, "n_samples", 1)
         c = len(self._levels.variance)
-        streams = Streams.from_seed(random_state)
+        streams = Streams.from_seed(random_state, "random_state")
         weights = streams.generator("regression.samples").standard_normal((n, c, self.features_.n_features_out_))
         rows, beyond = self.features_.transform(points), self._beyond(points)
         samples = np.moveaxis(np.tensordot(self._posterior.spread(rows), weights, (1, 2)), 0, 1)  # (n, q, c)

@@ -8,15 +8,25 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._random import Streams
 from manifoldrf._threads import map_threads, one_blas_thread
-from manifoldrf._validation import POSITIVE, FloatArray, check_columns, check_jobs, check_points, check_real
+from manifoldrf._validation import (
+    LARGEST_COORDINATE,
+    FloatArray,
+    Interval,
+    check_columns,
+    check_jobs,
+    check_real,
+    reject,
+)
 from manifoldrf.features._kernel_access import KernelAccess
+from manifoldrf.features._points import estimator_points
 from manifoldrf.features._products import product
 
 _ENTRIES_AT_ONCE = 2**22  # of features, made in a chunk: 32 MB
+_WIDTHS = Interval(1e-140)  # coordinates of 1e150 in units of it are still finite
 _BLOCK = 64  # rows of one product; larger blocks cost single queries more, smaller ones are slower
 
 
@@ -54,7 +64,7 @@ class AbstractBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         y : ignored
         """
         del y
-        self._fit(self._check_data(X), Streams.from_seed(self.random_state))
+        self._fit(self._check_data(X), Streams.from_seed(self.random_state, "random_state"))
         return self
 
     def transform(self, X: Any) -> Any:
@@ -69,7 +79,7 @@ class AbstractBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         features : array of shape (q, m)
             Of the float type of ``X``.
         """
-        points, dtype = self._check_queries(X)
+        points, dtype = self._check_queries(X, "X")
         features = np.zeros((len(points), self.n_features_out_), dtype)
         for span in self._spans(len(points)):
             features[span] = self._rows(points[span])
@@ -82,13 +92,13 @@ class AbstractBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """
         points, dtype = self._check_queries(Z)
         left = self._rows(points)
-        right = left if Y is None else self._rows(self._check_queries(Y)[0])
+        right = left if Y is None else self._rows(self._check_queries(Y, "Y")[0])
         return product(left, right, check_jobs(-1)).astype(dtype, copy=False)
 
     def exact_kernel(self, Z: Any, Y: Any = None) -> FloatArray:
         """The kernel that the features approximate, shape (len(Z), len(Y))."""
         points, dtype = self._check_queries(Z)
-        others = points if Y is None else self._check_queries(Y)[0]
+        others = points if Y is None else self._check_queries(Y, "Y")[0]
         return self._exact(points, others).astype(dtype, copy=False)
 
     def matvec(self, Z: Any, v: ArrayLike) -> FloatArray:
@@ -100,7 +110,7 @@ class AbstractBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         v : array-like of shape (q,) or (q, c)
         """
         points, dtype = self._check_queries(Z)
-        columns = check_columns(v, "v", len(points))
+        columns = check_columns(v, "v", len(points), "point")
         spans = list(self._spans(len(points)))
         total = np.zeros((self.n_features_out_, columns.shape[1]))
         for span in spans:
@@ -122,16 +132,17 @@ class AbstractBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return self.n_features_out_
 
     def _check_data(self, X: Any) -> Any:
-        return check_points(validate_data(self, X, dtype=np.float64), "X")
+        return estimator_points(self, X)[0]
 
-    def _check_queries(self, Z: Any) -> tuple[FloatArray, Any]:
+    def _check_queries(self, Z: Any, name: str = "Z") -> tuple[FloatArray, Any]:
         """Points as float64, and the type that results are to have."""
         check_is_fitted(self)
-        points = validate_data(self, Z, dtype=(np.float64, np.float32), reset=False)
-        return self._inspect(check_points(points, "Z")), points.dtype
+        points, dtype = estimator_points(self, Z, name, reset=False)
+        return self._inspect(points, name), dtype
 
-    def _inspect(self, points: FloatArray) -> FloatArray:
-        """Points as the features want them."""
+    def _inspect(self, points: FloatArray, name: str) -> FloatArray:
+        """Points as the features want them; ``name`` is what the user calls them."""
+        del name
         return points
 
     def _spans(self, n: int) -> Iterator[slice]:
@@ -165,7 +176,7 @@ class AbstractGaussianBaseline(KernelMethodMixin, AbstractBaseline):
     sigma: float
 
     def _fit(self, points: Any, streams: Streams) -> None:
-        self.sigma_ = check_real(self.sigma, "sigma", POSITIVE)
+        self.sigma_ = check_sigma(self.sigma, points)
         self._draw(points, streams)
 
     @abstractmethod
@@ -174,6 +185,15 @@ class AbstractGaussianBaseline(KernelMethodMixin, AbstractBaseline):
 
     def _exact(self, points: FloatArray, others: FloatArray) -> FloatArray:
         return gaussian_kernel(points, others, self.sigma_)
+
+
+def check_sigma(sigma: Any, points: FloatArray) -> float:
+    """A width for which points in units of it can be squared."""
+    width = check_real(sigma, "sigma", _WIDTHS)
+    least = float(np.abs(points).max()) / LARGEST_COORDINATE
+    if width < least:
+        reject("sigma", f"at least {least:g} for points of this size, or squared distances overflow", sigma)
+    return width
 
 
 def gaussian_kernel(points: FloatArray, others: FloatArray, sigma: float) -> FloatArray:

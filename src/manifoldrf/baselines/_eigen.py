@@ -96,6 +96,8 @@ class SpectralMap:
         """The map of ``count`` eigenpairs, or of all, after the first ``skip``."""
         found = eigenpairs(space.graph, spectrum, min(count + skip, space.graph.n_nodes))
         heights = spectrum(found.values)
+        if heights.max() == 0 == heights.min():
+            reject("kernel", "one that is left on the graph, of a shorter time or length", "eigenvalues of 0 only")
         if heights.min() < -_ROUNDING * max(heights.max(), 0.0) or not heights.max() > 0:
             reject(
                 "kernel",

@@ -19,6 +19,8 @@ _PAD = 2.0
 # and 8e-6 at .63.
 _COARSE = 1.0
 _HOPELESS = 1e6  # nodes: no grid of that many features is of use
+# Cells of an axis so much longer than the others that taking them away one by one would take forever.
+_LONG, _LONGEST = 1e5, 1e15
 
 
 class GaussianFeatures(AbstractGaussianBaseline):
@@ -125,7 +127,9 @@ def grid_shape(sides: FloatArray, most: int) -> IntArray:
     """
     logs = np.log(sides)
     side = np.exp((logs.sum() - np.log(most)) / len(sides))  # of a cube
-    shape: IntArray = np.maximum(1, np.floor(sides / side * (1 + 1e-12))).astype(np.int64)
+    shape: IntArray = np.clip(np.floor(sides / side * (1 + 1e-12)), 1, _LONGEST).astype(np.int64)
+    if shape.max() > _LONG:
+        shape = np.minimum(shape, most)
     while np.log(shape).sum() > np.log(most) * (1 + 1e-12):  # axes shorter than a cube have one cell all the same
         finest = int(np.argmin(np.where(shape > 1, sides / shape, np.inf)))
         shape[finest] -= 1

@@ -8,7 +8,13 @@ from scipy import linalg
 from manifoldrf._random import SeedLike, Streams
 from manifoldrf._threads import one_blas_thread
 from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_option, check_real, reject
-from manifoldrf.baselines._base import AbstractBaseline, KernelParameterMixin, gaussian_kernel, rowwise_product
+from manifoldrf.baselines._base import (
+    AbstractBaseline,
+    KernelParameterMixin,
+    check_sigma,
+    gaussian_kernel,
+    rowwise_product,
+)
 from manifoldrf.geometry.sampling import thin
 
 __all__ = ["Nystrom"]
@@ -77,8 +83,9 @@ class Nystrom(KernelParameterMixin, AbstractBaseline):
 
     def _fit(self, points: Any, streams: Streams) -> None:
         count = min(check_integer(self.n_features, "n_features", 1), len(points))
-        self.sigma_ = check_real(self.sigma, "sigma", POSITIVE)
         function = self.__dict__["kernel"]
+        own = function is not None
+        self.sigma_ = check_real(self.sigma, "sigma", POSITIVE) if own else check_sigma(self.sigma, points)
         if function is not None and not callable(function):
             reject("kernel", "None or a function of two arrays of points", repr(function), TypeError)
         if check_option(self.landmarks, "landmarks", LANDMARKS) == "farthest":

@@ -13,6 +13,7 @@ from manifoldrf.baselines._frequencies import draw_frequencies
 __all__ = ["GERF", "PORF", "PRF"]
 
 _NOT_POSITIVE = Interval(high=0.0)
+_ALL_SQUARE = 1e100  # beside the square of a larger number what is of its own size is lost
 
 
 class _ExponentialFeatures(AbstractGaussianBaseline):
@@ -251,5 +252,6 @@ def best_exponent(points: FloatArray) -> float:
     mean = points.mean(axis=0)
     phi = float(2 * (points**2).sum(axis=1).mean() + 2 * (mean @ mean))
     half = dim + 2 * phi
-    rho = 2 * dim / (half + np.sqrt(half**2 + 8 * dim * phi))  # this form of the root has no cancellation
+    root = half if half > _ALL_SQUARE else np.sqrt(half**2 + 8 * dim * phi)
+    rho = 2 * dim / (half + root)  # this form of the root has no cancellation
     return float((1 - 1 / rho) / 8)

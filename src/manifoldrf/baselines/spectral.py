@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._random import SeedLike, Streams
 from manifoldrf._validation import (
@@ -14,13 +14,14 @@ from manifoldrf._validation import (
     check_flag,
     check_integer,
     check_jobs,
-    check_points,
     check_real,
+    naming,
     reject,
 )
 from manifoldrf.baselines._base import AbstractBaseline, KernelMethodMixin, KernelParameterMixin
 from manifoldrf.baselines._eigen import SpectralMap, Spectrum
 from manifoldrf.features._params import FrozenParamsMixin
+from manifoldrf.features._points import estimator_points
 from manifoldrf.features._products import product
 from manifoldrf.features.plans import check_space
 from manifoldrf.features.proximity import warn_of_far
@@ -49,7 +50,8 @@ class _AbstractSpectral(AbstractBaseline):
 
     def _prepare(self, data: Any, kernel: Any, graph: Any, streams: Streams) -> Space:
         """The graph and the units, with warnings at the user's line."""
-        return prepare_space(data, kernel, graph, streams, check_jobs(-1))
+        with naming("X", "points", "mesh"):
+            return prepare_space(data, kernel, graph, streams, check_jobs(-1))
 
     def _decompose(self, space: Space, spectrum: Spectrum, skip: int = 0) -> None:
         """Make the map of the eigenpairs after the first ``skip``."""
@@ -91,16 +93,16 @@ class _AbstractSpectral(AbstractBaseline):
         check_is_fitted(self, "map_")
         return int(self.map_.n_features)
 
-    def _inspect(self, points: FloatArray) -> FloatArray:
+    def _inspect(self, points: FloatArray, name: str) -> FloatArray:
         metric = self.graph_.metric
-        checked = points if metric is None else metric.check(points, "Z")
+        checked = points if metric is None else metric.check(points, name)
         warn_of_far(self.map_.units.proximity.window(checked))
         return checked
 
     def distance_to_space(self, Z: Any) -> FloatArray:
         """Distance of points to the nearest node or, on a mesh, to its surface, shape (q,)."""
         check_is_fitted(self, "map_")
-        points = check_points(validate_data(self, Z, dtype=np.float64, reset=False), "Z")
+        points = estimator_points(self, Z, "Z", reset=False)[0]
         distances: FloatArray = self.map_.units.proximity.distance(points)
         return distances
 

@@ -106,6 +106,7 @@ def build_graph(choice: BuiltGraph, space: Any, t: float | None, n_jobs: int, *,
     ``shared_t``: the time is that of a kernel, and not without effect where the graph has no use for it.
     """
     from manifoldrf import Graph, TriangleMesh, heat_graph, knn_graph, mesh_graph
+    from manifoldrf._validation import naming
 
     own = None if shared_t else t
     if isinstance(space, Graph):
@@ -116,11 +117,12 @@ def build_graph(choice: BuiltGraph, space: Any, t: float | None, n_jobs: int, *,
     with usage():
         kind = _kind(choice, t, is_mesh=is_mesh)
         given = _refuse_idle(choice, kind, t if kind == "heat" else own)
-    if kind == "heat":
-        return heat_graph(space, n_jobs=n_jobs, **given)
-    if kind == "knn":
-        return knn_graph(space.vertices if is_mesh else space, n_jobs=n_jobs, **given)
-    return mesh_graph(space, **given)
+    with naming("INPUT", "points", "mesh"):
+        if kind == "heat":
+            return heat_graph(space, n_jobs=n_jobs, **given)
+        if kind == "knn":
+            return knn_graph(space.vertices if is_mesh else space, n_jobs=n_jobs, **given)
+        return mesh_graph(space, **given)
 
 
 def refuse_on_graph(choice: Any) -> None:

@@ -67,6 +67,7 @@ def fit(
     """
     from manifoldrf import Graph, ManifoldRandomFeatures
     from manifoldrf._files import check_output
+    from manifoldrf._validation import naming
 
     start = time.perf_counter()
     with usage():
@@ -88,10 +89,11 @@ def fit(
             if isinstance(space, Graph):
                 refuse_on_graph(graph)
         features.set_params(verbose=report)
-        if cluster is None:
-            features.fit(space)
-        else:
-            cluster.fit(features, space)
+        with naming("INPUT", "X"):
+            if cluster is None:
+                features.fit(space)
+            else:
+                cluster.fit(features, space)
         report("estimating the error", 0, 1)
         features.set_params(verbose=False).save(target)  # a function is not kept in the file
         summary = features.summary()

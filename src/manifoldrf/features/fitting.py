@@ -46,7 +46,6 @@ __all__ = ["FeatureWarning"]
 _CHOSEN_RATIO = 0.8
 _MOST_RATIO = 1.2  # above it the error of the quadrature is 3 to 5 % and more, and a warning says so
 _LARGEST = 0.03  # error of the quadrature up to which a chosen number of anchors is enough
-_MOST_LOG_ANCHORS = 40.0  # 2e17 features: more cannot be counted
 _POOR = 0.1  # error of the field from which on a warning says so
 _POOR_GRAPH = 0.2  # the same of the graph; a thousand points with a rim that has to be guessed have half of it
 # Of a table of signatures, while a number of anchors is chosen; about twice that is used while it is made.
@@ -128,7 +127,7 @@ def choose_anchors(space: Space, plan: Plan) -> IntArray:
     if plan.anchors == "all" or plan.n_features == "all" or setting.asymmetric:
         return all_anchors(n)
     if plan.n_features == "auto":
-        return _place(space, plan, _anchors_for(space, _CHOSEN_RATIO))
+        return _place(space, plan, _needed(space, _CHOSEN_RATIO))
     m = int(plan.n_features)
     if plan.anchors == "iid":
         return iid_anchors(n, m, plan.density, plan.streams.generator("features.anchors"))
@@ -138,12 +137,11 @@ def choose_anchors(space: Space, plan: Plan) -> IntArray:
     return all_anchors(n) if m >= n else _farthest(space, m)
 
 
-def _anchors_for(space: Space, ratio: float) -> int:
-    """Number of anchors so many widths of a signature apart."""
-    width, dim = space.setting.width, space.setting.dim
-    if np.log(space.volume) - dim * np.log(ratio * width) > _MOST_LOG_ANCHORS:
-        rule = "wide enough that a countable number of features carries it"
-        reject("kernel", rule, f"{space.kernel}, {width:g} wide")
+def _needed(space: Space, ratio: float) -> int:
+    """Anchors that the width of the kernel asks for, or all nodes: a kernel next to nothing asks for no end."""
+    n, width, dim = space.graph.n_nodes, space.setting.width, space.setting.dim
+    if spacing_of(space.volume, n, dim) > ratio * width:
+        return n
     return anchors_needed(space.volume, width, dim, ratio)
 
 
@@ -190,7 +188,7 @@ def _warn_of_spacing(space: Space, m: int) -> None:
     ratio = spacing_of(space.volume, m, setting.dim) / setting.width
     if ratio <= _MOST_RATIO or m >= space.graph.n_nodes:
         return
-    needed = _anchors_for(space, 1.0)
+    needed = _needed(space, 1.0)
     remedy = f"n_features={needed}" if needed < space.graph.n_nodes else "n_features='all'"
     _warn(
         f"{m} feature{'s are' if m > 1 else ' is'} too few: anchors are {ratio:.2g} times as far apart as the "

@@ -12,6 +12,7 @@ from manifoldrf._random import SeedLike, Streams
 from manifoldrf._validation import (
     FloatArray,
     IntArray,
+    as_array,
     check_columns,
     check_indices,
     check_integer,
@@ -124,7 +125,7 @@ class GraphRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  
         make_options(self.teacher_, _check_options(self.options), chosen=self.teacher == "auto")
         if X is not None:
             _check_nodes(X, graph.n_nodes)
-        self.streams_ = Streams.from_seed(self.random_state)
+        self.streams_ = Streams.from_seed(self.random_state, "random_state")
         self.n_features_out_ = self.n_components or graph.n_nodes
         return self
 
@@ -200,7 +201,7 @@ def _check_options(options: Any) -> dict[str, Any]:
 
 def _check_nodes(X: Any, n_nodes: int) -> IntArray:
     """Node indices from a vector or a column, also from a column of whole floats, as pipelines make them."""
-    array = np.asarray(X)
+    array = as_array(X, "X")
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.dtype.kind == "f" and (np.isfinite(array) & (array == np.round(array))).all():

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._codec import save_state
 from manifoldrf._random import SeedLike, Streams
@@ -19,11 +19,12 @@ from manifoldrf._validation import (
     check_integer,
     check_jobs,
     check_option,
-    check_points,
+    naming,
     reject,
 )
 from manifoldrf.features._kernel_access import KernelAccess
 from manifoldrf.features._params import FrozenParamsMixin
+from manifoldrf.features._points import estimator_points
 from manifoldrf.features._products import product
 from manifoldrf.features._reading import Reader
 from manifoldrf.features._state import restore, state_of, summarise
@@ -226,9 +227,10 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     def _fit(self, X: Any, compute: Compute) -> Self:
         """Fit with signatures that a function of the same arguments computes, be it on other machines."""
         space_like = check_space(self, X)
-        streams, jobs = Streams.from_seed(self.random_state), check_jobs(self.n_jobs)
+        streams, jobs = Streams.from_seed(self.random_state, "random_state"), check_jobs(self.n_jobs)
         plan = make_plan(self.get_params(deep=False), streams, jobs, compute)
-        space = prepare_space(space_like, self.__dict__["kernel"], self.graph, streams, jobs)
+        with naming("X", "points", "mesh"):
+            space = prepare_space(space_like, self.__dict__["kernel"], self.graph, streams, jobs)
         self._keep(fit_features(space, plan), streams)
         return self
 
@@ -306,7 +308,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         features : array, or CSR array with ``sparse_output``, of shape (q, m)
             m features of each point, of the float type of ``X``.
         """
-        points, dtype = self._check_queries(X)
+        points, dtype = self._check_queries(X, "X")
         return self._reader(self._check_side(side), as_sparse=self.sparse_output).features(points, dtype)
 
     def transform_blocks(self, X: Any, *, side: str | None = None, n_rows: int | None = None) -> Iterator[Any]:
@@ -338,8 +340,11 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         chosen = self._check_side(side)
         reader = self._reader(chosen, as_sparse=self.sparse_output)
         size = reader.block_size if n_rows is None else check_integer(n_rows, "n_rows", 1)
-        if len(getattr(X, "shape", ())) != 2:
-            reject("X", "an array of shape (q, d)", type(X).__name__, TypeError)
+        shape = getattr(X, "shape", None)
+        if shape is None:
+            reject("X", "an array of shape (q, d); `transform` takes other things", type(X).__name__, TypeError)
+        if len(shape) != 2:
+            reject("X", "an array of shape (q, d)", f"shape {shape}")
         return (self.transform(X[start : start + size], chosen) for start in range(0, X.shape[0], size))
 
     def kernel_matrix(self, Z: Any, Y: Any = None) -> FloatArray:
@@ -348,7 +353,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         ``features.kernel(Z, Y)`` is the same.
         """
         points, dtype = self._check_queries(Z)
-        others = points if Y is None else self._check_queries(Y)[0]
+        others = points if Y is None else self._check_queries(Y, "Y")[0]
         right, windows = self._reader("right").rows(others)
         left = right
         if Y is not None or self.asymmetric_:
@@ -367,7 +372,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         v : array-like of shape (q,) or (q, c)
         """
         points, dtype = self._check_queries(Z)
-        columns = check_columns(v, "v", len(points))
+        columns = check_columns(v, "v", len(points), "point")
         left, right = self._reader("left"), self._reader("right")
         spans = list(right.spans(len(points)))
         total: Any = 0.0
@@ -433,14 +438,12 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             )
         return "left"
 
-    def _check_queries(self, Z: Any) -> tuple[FloatArray, Any]:
+    def _check_queries(self, Z: Any, name: str = "Z") -> tuple[FloatArray, Any]:
         """Points as float64, and the type that results are to have."""
         check_is_fitted(self, "map_")
-        points = validate_data(self, Z, dtype=(np.float64, np.float32), reset=False)
-        dtype = points.dtype
-        checked = check_points(points, "Z")
+        points, dtype = estimator_points(self, Z, name, reset=False)
         metric = self.graph_.metric
-        return (checked if metric is None else metric.check(checked, "Z")), dtype
+        return (points if metric is None else metric.check(points, name)), dtype
 
     def _reader(self, side: str, *, as_sparse: bool = False) -> Reader:
         return Reader(self._map(), side, check_jobs(self.n_jobs), self.device, as_sparse)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import validate_data
 
 from manifoldrf._random import Streams
-from manifoldrf._validation import check_flag, check_integer, check_option, check_points, reject
+from manifoldrf._validation import as_array, check_flag, check_integer, check_option, reject
+from manifoldrf.features._points import estimator_points
 from manifoldrf.fields._devices import check_device
 from manifoldrf.fields.abstract_field import AbstractField, FieldData
 from manifoldrf.fields.data import Compute, Teaching
@@ -69,7 +69,7 @@ def make_plan(params: dict[str, Any], streams: Streams, n_jobs: int, compute: Co
         params["anchors"],
         params["weights"],
         params["n_starts"],
-        np.asarray(density) if density is not None and not callable(density) else density,
+        as_array(density, "anchor_density") if density is not None and not callable(density) else density,
         _field_options(params, field),
         teaching,
         streams,
@@ -154,7 +154,7 @@ def _to_terminal(what: str, done: int, total: int) -> None:
 def check_space(estimator: Any, X: Any) -> Any:
     """What is fitted, with the number of coordinates noted as scikit-learn asks for."""
     if not isinstance(X, TriangleMesh | AbstractManifold | Graph):
-        return check_points(validate_data(estimator, X, dtype=np.float64, ensure_min_samples=2), "X")
+        return estimator_points(estimator, X, ensure_min_samples=2)[0]
     estimator.n_features_in_ = _coordinates_of(X)
     if hasattr(estimator, "feature_names_in_"):
         del estimator.feature_names_in_

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from manifoldrf._validation import FloatArray, IntArray, check_points, reject
+from manifoldrf._validation import FloatArray, IntArray, check_integer, check_points, reject
 from manifoldrf.features.graph_options import GraphOptions
 from manifoldrf.geometry.density import Sampling
 from manifoldrf.geometry.dimension import estimate_dimension
@@ -92,7 +92,7 @@ def source_of(space: Any, kernel: Any, options: GraphOptions, n_jobs: int) -> So
 def _dimension(points: FloatArray, options: GraphOptions) -> int:
     """As given, that of the metric, or estimated."""
     if options.dim is not None:
-        return options.dim
+        return check_integer(options.dim, "dim", 1, points.shape[1])
     if options.metric is not None:
         return options.metric.dim
     return estimate_dimension(points) if len(points) > 2 else 1

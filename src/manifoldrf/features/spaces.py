@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from manifoldrf._random import Streams
-from manifoldrf._validation import FloatArray, reject
+from manifoldrf._validation import FloatArray, check_integer, reject
 from manifoldrf.features.graph_options import GraphOptions
 from manifoldrf.features.proximity import Proximity
 from manifoldrf.features.sources import (
@@ -254,7 +254,7 @@ def _plain_graph(source: Source, kernel: Any, notes: dict[str, str]) -> Graph:
 def _dimension(graph: Graph, space: Any, options: Any) -> int:
     given = options.dim if isinstance(options, GraphOptions) else None
     if given is not None:
-        return int(given)
+        return check_integer(given, "dim", 1, graph.positions.shape[1])
     if isinstance(space, AbstractManifold):
         return space.dim
     if graph.mesh is not None:
@@ -279,6 +279,8 @@ def _volume(graph: Graph, dim: int) -> float:
         return float(graph.weights.sum())
     mesh = graph.mesh
     if mesh is not None:
+        if not mesh.area > 0:
+            reject("X", "a mesh with area", "degenerate faces only")
         return float(mesh.area)
     if graph.metric is not None and not isinstance(graph.metric, AbstractBall):
         return float(graph.metric.volume)
@@ -293,7 +295,10 @@ def _measure(graph: Graph, volume: float) -> FloatArray:
     if not degrees.any():
         reject("X", "a space whose graph has edges", f"{graph.n_nodes} isolated nodes")
     kept = np.where(degrees >= _ISOLATED * np.median(degrees[degrees > 0]), degrees, 0.0)
-    return kept * (volume / float(kept.sum()))
+    share = volume / float(kept.sum())
+    if not np.isfinite(share):  # affinities next to nothing
+        return kept / float(kept.sum()) * volume
+    return kept * share
 
 
 def _width(graph: Graph, series: AbstractKernel, dim: int) -> float:

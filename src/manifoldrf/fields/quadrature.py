@@ -15,6 +15,7 @@ from manifoldrf._validation import FloatArray, IntArray, check_option, reject
 from manifoldrf.fields._selection import nearest_along_edges
 from manifoldrf.fields.anchors import edges_of, follows_edges, normalised_density
 from manifoldrf.geometry.graphs import Graph
+from manifoldrf.metrics import frobenius
 
 METHODS = ("auto", "nnls", "unity", "voronoi", "uniform")
 
@@ -91,10 +92,10 @@ class QuadratureSamples:
         """Relative Frobenius error of the kernel between held-out samples."""
         rows = self.values[self.held_out].toarray()  # (h, m)
         exact = self.kernel[np.ix_(self.held_out, self.held_out)]
-        size = float(np.linalg.norm(exact))
+        size = frobenius(exact)
         if size == 0:
             reject("held_out", "samples that have a positive kernel", f"{len(self.held_out)} that have none")
-        return float(np.linalg.norm((rows * weights) @ rows.T - exact)) / size
+        return frobenius((rows * weights) @ rows.T - exact) / size
 
 
 def held_out_positions(n_samples: int) -> IntArray:

@@ -9,7 +9,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from manifoldrf._threads import quick_map
-from manifoldrf._validation import FloatArray, IntArray, check_points, reject
+from manifoldrf._validation import FloatArray, IntArray, check_finite, check_points, reject
 from manifoldrf.geometry._sparse_loops import (
     label_components,
     renumber_rows,
@@ -125,9 +125,7 @@ def check_symmetric(values: Any, name: str) -> Any:
         reject(name, "a square matrix of at least one row", f"shape {matrix.shape}")
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
-    bad = ~np.isfinite(matrix.data)
-    if bad.any():
-        reject(name, "finite", f"an entry of {matrix.data[bad][0]}")
+    check_finite(matrix, name)
     asymmetry = abs(matrix - matrix.T)
     worst = float(asymmetry.max()) if asymmetry.nnz else 0.0
     if worst > 1e-12 * float(abs(matrix).max() if matrix.nnz else 1.0):

@@ -11,6 +11,7 @@ from manifoldrf._validation import (
     NONNEGATIVE,
     FloatArray,
     Interval,
+    as_floats,
     check_integer,
     check_points,
     check_real,
@@ -219,11 +220,12 @@ class AbstractManifold(abc.ABC):
 
     def _check_rows(self, points: ArrayLike, name: str) -> FloatArray:
         """Check points with any number of leading axes."""
-        shape = np.shape(points)
+        array = as_floats(points, name)
+        shape = array.shape
         if not shape or shape[-1] != self.ambient_dim:
             reject(name, f"an array of shape (..., {self.ambient_dim})", f"shape {shape}")
         # No pairs at all is a fair question here.
-        return self._checked(np.reshape(points, (-1, self.ambient_dim)), name, min_rows=0).reshape(shape)
+        return self._checked(array.reshape(-1, self.ambient_dim), name, min_rows=0).reshape(shape)
 
     def _unknown(self, what: str, instead: str) -> NoReturn:
         raise NotImplementedError(f"{type(self).__name__} has no closed-form {what}; {instead}.")

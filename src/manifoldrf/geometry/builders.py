@@ -13,6 +13,7 @@ from manifoldrf._validation import (
     FloatArray,
     IntArray,
     Interval,
+    as_array,
     check_flag,
     check_integer,
     check_jobs,
@@ -225,7 +226,8 @@ def _check_local(distances: FloatArray) -> FloatArray:
 def _gaussian_union(distances: FloatArray, columns: IntArray, width: float) -> Any:
     """Affinity matrix of the union of the neighbour lists."""
     n, k = columns.shape
-    values = np.exp(-(distances**2) / width)
+    with np.errstate(over="ignore"):  # a bandwidth next to nothing leaves no edge
+        values = np.exp(-(distances**2) / width)
     values[values < _NO_EDGE] = 0.0
     directed = sparse.csr_array((values.ravel(), columns.ravel(), k * np.arange(n + 1)), shape=(n, n))
     directed.sort_indices()  # the union of sorted rows is faster, and sorted itself, as the operator needs it
@@ -236,7 +238,7 @@ def _gaussian_union(distances: FloatArray, columns: IntArray, width: float) -> A
 
 def _density(affinity: Any, correction: float | ArrayLike) -> FloatArray | None:
     """What to divide the affinities by at both ends, or None."""
-    if np.ndim(correction) > 0:
+    if as_array(correction, "density_correction").ndim > 0:
         given = check_vector(correction, "density_correction", affinity.shape[0], POSITIVE)
         return given.copy()  # the caller may change his later
     exponent = check_real(correction, "density_correction", Interval(0.0, 1.0))

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manifoldrf._validation import NONNEGATIVE, FloatArray, check_points, check_real, reject
+from manifoldrf._validation import NONNEGATIVE, FloatArray, as_floats, check_points, check_real, reject
 
 __all__ = ["spd_to_vectors", "vectors_to_spd"]
 
@@ -127,10 +127,11 @@ def _side(length: int) -> int:
 
 def _check_matrices(matrices: ArrayLike) -> FloatArray:
     """Square, finite and symmetric float64 matrices."""
-    shape = np.shape(matrices)
+    given = as_floats(matrices, "matrices")
+    shape = given.shape
     if len(shape) != 3 or shape[1] != shape[2] or 0 in shape:
         reject("matrices", "an array of shape (n, d, d) with n, d >= 1", f"shape {shape}")
-    flat = check_points(np.reshape(matrices, (shape[0], -1)), "matrices")  # one matrix in each row
+    flat = check_points(given.reshape(shape[0], -1), "matrices")  # one matrix in each row
     array = flat.reshape(shape)
     skew = np.abs(array - array.swapaxes(1, 2)).max(axis=(1, 2))
     bad = np.flatnonzero(skew > _asymmetry(matrices) * np.abs(array).max(axis=(1, 2)))

@@ -23,6 +23,8 @@ __all__ = ["CosineKernel", "DiffusionKernel", "PowerKernel", "RandomWalkKernel",
 
 _TWO_OR_MORE = Interval(2.0)
 _SCALES = Interval(0.0, 1e150)  # larger squares overflow
+_SMALLEST_SCALE = 1e-150  # of those whose square has an inverse
+_MOST_STEPS = 2**53  # of larger integers doubles know only some
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class PowerKernel(AbstractKernel):
     n: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "n", check_integer(self.n, "n", 0))
+        object.__setattr__(self, "n", check_integer(self.n, "n", 0, _MOST_STEPS))
 
     def spectral(self, w: FloatArray) -> FloatArray:
         """Return w^n."""
@@ -179,7 +181,7 @@ class RegularizedLaplacianKernel(AbstractKernel):
     @property
     def convergence(self) -> float:
         """1 / q."""
-        return 1 + self.scale**-2 if self.scale else np.inf
+        return 1 + self.scale**-2 if self.scale > _SMALLEST_SCALE else np.inf
 
     @property
     def series_is_nonnegative(self) -> bool:

@@ -83,7 +83,7 @@ def _n_lengths(series: AbstractKernel | None, p_halt: float, max_length: int | s
     negligible = series.truncation(NEGLIGIBLE, radius)
     if max_length == "auto" or p_halt == 0:
         return negligible
-    return max(negligible, min(math.ceil(math.log(_SURVIVORS) / math.log1p(-p_halt)), _LONGEST))
+    return max(negligible, math.ceil(min(math.log(_SURVIVORS) / math.log1p(-p_halt), _LONGEST)))
 
 
 def coefficients_of(series: AbstractKernel, n: int, radius: float) -> FloatArray:

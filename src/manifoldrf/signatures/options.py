@@ -8,6 +8,8 @@ from manifoldrf._validation import Interval, check_flag, check_integer, check_op
 from manifoldrf.kernels._action import TOLERANCES
 
 _MOST_WALKS = 2**48  # counted in 64 bits, with room for their steps
+_MOST_LENGTH = 2**20  # terms of a series that are ever computed
+_MOST_STITCHES = 1000  # each takes a pass of its own
 _BELOW_ONE = Interval(0.0, 1.0, high_open=True)
 _INSIDE = Interval(0.0, 1.0, low_open=True, high_open=True)
 
@@ -58,7 +60,7 @@ class WalkOptions:
         check_option(self.transitions, "transitions", ("uniform", "weighted"))
         check_option(self.coupling, "coupling", ("independent", "antithetic", "repelling"))
         check_integer(self.n_batches, "n_batches", 1)
-        check_integer(self.n_stitches, "n_stitches", 1)
+        check_integer(self.n_stitches, "n_stitches", 1, _MOST_STITCHES)
         if self.coupling == "repelling" and self.transitions == "weighted":
             reject("coupling", "independent or antithetic with weighted transitions", repr(self.coupling))
         _check_lengths(self)
@@ -82,7 +84,7 @@ class CountOptions:
             object.__setattr__(self, "survival", "geometric" if self.keep_lengths is True else "matched")
         _settle_survival(self, 0.0, _BELOW_ONE)
         check_integer(self.n_batches, "n_batches", 1)
-        check_integer(self.n_stitches, "n_stitches", 1)
+        check_integer(self.n_stitches, "n_stitches", 1, _MOST_STITCHES)
         _check_lengths(self)
 
 
@@ -119,7 +121,7 @@ def _check_lengths(options: Any) -> None:
     if isinstance(options.max_length, str) and hasattr(options, "survival"):
         check_option(options.max_length, "max_length", ("auto",))
     elif options.max_length is not None:  # kept as an int: an integer of numpy is none to `isinstance`
-        object.__setattr__(options, "max_length", check_integer(options.max_length, "max_length", 0))
+        object.__setattr__(options, "max_length", check_integer(options.max_length, "max_length", 0, _MOST_LENGTH))
     if not check_flag(options.keep_lengths, "keep_lengths"):
         if not hasattr(options, "survival") and options.max_length is not None:
             reject("max_length", "left out unless lengths are kept", options.max_length)
