@@ -19,6 +19,7 @@ MODULES = {
 
 # A module imports only from lower layers; within a layer (a folder), only as listed in ORDER.
 LAYERS = [
+    ("_compiling",),
     ("_validation", "_optional", "_philox", "_threads"),
     ("_random", "_files", "metrics", "_colours", "_plain_text"),
     ("_container", "_arrays"),
@@ -228,6 +229,7 @@ ORDER = {
         "html_page",
     ],
     "cli": [
+        "_signals",
         "_groups",
         "_settings",
         "_options",

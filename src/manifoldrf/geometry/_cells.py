@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from manifoldrf._compiling import compiled
 from manifoldrf._validation import FloatArray, IntArray
 
 _MOST_CELLS = 2**60  # of the box around the nodes: numbers of cells are 64-bit integers
@@ -46,7 +46,7 @@ def visiting_order(queries: FloatArray, cells: Cells) -> IntArray:
     return np.lexsort(place.T)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _near_rows(query, cells, ranges):  # type: ignore[no-untyped-def]
     """Ranges of nodes in the 9 rows of cells around a query; their number."""
     cell = np.zeros(3, np.int64)
@@ -68,7 +68,7 @@ def _near_rows(query, cells, ranges):  # type: ignore[no-untyped-def]
     return n
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _squared_distance(spot, cells, p):  # type: ignore[no-untyped-def]
     x = spot[0] - cells.points[p, 0]
     y = spot[1] - cells.points[p, 1]
@@ -76,7 +76,7 @@ def _squared_distance(spot, cells, p):  # type: ignore[no-untyped-def]
     return x * x + y * y + z * z
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def visit_cells(queries, cells, span, found, columns, distances):  # type: ignore[no-untyped-def]
     """List the nodes within a cell's size of each query; where there is no room for a list, count them.
 
@@ -98,7 +98,7 @@ def visit_cells(queries, cells, span, found, columns, distances):  # type: ignor
                     found[i] += 1
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def weigh(squares, columns, factors, bandwidth):  # type: ignore[no-untyped-def]
     """Squared distances become weights of a heat step; their sum."""
     # The nearest node sets the scale: a query off the surface keeps its step, without underflow.
@@ -112,7 +112,7 @@ def weigh(squares, columns, factors, bandwidth):  # type: ignore[no-untyped-def]
     return total
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def heat_steps(ends, pairs, nodes, bandwidth, out):  # type: ignore[no-untyped-def]
     """Affinities of queries to the nodes they step to: the mean weight of these, times the share of each.
 
@@ -134,13 +134,13 @@ def heat_steps(ends, pairs, nodes, bandwidth, out):  # type: ignore[no-untyped-d
             out[p] *= scale
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def room_for(n):  # type: ignore[no-untyped-def]
     """Arrays for columns and squared distances of so many nodes."""
     return np.zeros(n, np.int64), np.zeros(n)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def collect(query, cells, ranges, columns, squares):  # type: ignore[no-untyped-def]
     """List the nodes within a cell's size of one query: how many, and the lists, which grow where they must."""
     limit = cells.size * cells.size
