@@ -157,7 +157,7 @@ def test_a_disk_that_refuses_writing_is_named_before_any_work(program, disk, inp
     disk.protect()
     work = "import manifoldrf._files as files; files.existing_file = None"  # an error, if anything were read
     done = program.run(*words, path, cwd=inputs, code=work)
-    assert (done.code, done.out) == (2, "")
+    assert (done.code, done.out) == (1, "")
     assert "`--output` must be in a folder that is writable. Got " in done.err
     assert done.err.count("\n") == 1
     assert contents(disk.folder) == before
@@ -177,7 +177,7 @@ def test_places_that_cannot_hold_a_file_are_named_before_any_work(program, folde
     for words, target in (COMMANDS["fit"], COMMANDS["transform npy"]):
         work = "import manifoldrf.cli.models as models; models.read_model = models.read_space = None"
         done = program.run(*words, place + "." + target.partition(".")[2], cwd=folder, code=work)
-        assert (done.code, done.out) == (2, "")
+        assert (done.code, done.out) == (1, "")
         assert "`--output` must be in a folder that " in done.err
         assert done.err.count("\n") == 1
     assert contents(folder) == before
