@@ -129,9 +129,9 @@ def trained(program, inputs, tmp_path_factory):
 @pytest.mark.parametrize(
     ("number", "place"),
     [
-        (signal.SIGINT, "fields._training._Epoch.run"),
+        pytest.param(signal.SIGINT, "fields._training._Epoch.run", marks=pytest.mark.slow),
         (signal.SIGTERM, "fields._training.write_container"),
-        (signal.SIGKILL, "_container.atomic_path"),
+        pytest.param(signal.SIGKILL, "_container.atomic_path", marks=pytest.mark.slow),
     ],
 )
 def test_a_training_is_taken_up_with_the_same_bits(program, folder, trained, number, place):

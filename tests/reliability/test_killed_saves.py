@@ -140,7 +140,7 @@ def check_random(program, folder, n):
 
 
 def test_a_kill_at_a_random_moment_leaves_the_old_file_or_the_new_one(program, models):
-    check_random(program, models, 200)  # a thousand in the slow tests
+    check_random(program, models, 100)  # a thousand in the slow tests
 
 
 @pytest.mark.slow
