@@ -2,12 +2,13 @@
 
 import errno
 import os
+import re
 import stat
 from pathlib import Path
 
 import pytest
 
-from manifoldrf._files import as_path, atomic_path, writable_folder
+from manifoldrf._files import as_path, atomic_path, files_in, folder_for_results, writable_folder
 
 
 def names(folder):
@@ -70,7 +71,7 @@ def test_the_data_reach_the_disk_before_the_name(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "replace", lambda old, new: steps.append("replace") or replace(old, new))
     with atomic_path(tmp_path / "values.bin") as temporary:
         temporary.write_bytes(b"new")
-    assert steps == ["fsync", "replace"]
+    assert steps == ["fsync", "replace", "fsync"]  # the last is that of the folder: the name is there after it
 
 
 def test_a_missing_folder_is_named(tmp_path):
@@ -110,6 +111,59 @@ def test_a_full_disk_is_passed_on(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left on device") as caught, atomic_path(tmp_path / "values.bin"):
         pytest.fail("the block must not run")
     assert caught.value.errno == errno.ENOSPC
+    assert caught.value.filename == str(tmp_path / "values.bin")
+
+
+def test_errors_about_other_files_are_passed_on_as_they_are(tmp_path):
+    for error in (OSError(errno.EIO, "Input/output error"), OSError(errno.ENOSPC, "No space left", "other.bin")):
+        with pytest.raises(OSError, match=re.escape(str(error))) as caught:
+            write_and_raise(tmp_path / "values.bin", error)
+        assert caught.value is error
+
+
+def test_a_system_that_cannot_sync_folders_is_no_error(tmp_path, monkeypatch):
+    opened = os.open
+
+    def refuse(path, *rest):
+        if Path(path) == tmp_path:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return opened(path, *rest)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with atomic_path(tmp_path / "values.bin") as temporary:
+        temporary.write_bytes(b"new")
+    assert (tmp_path / "values.bin").read_bytes() == b"new"
+
+
+def test_folders_made_for_results_that_do_not_come_are_removed(tmp_path):
+    def fail(place):
+        with folder_for_results(place, "out") as folder:
+            assert folder.is_dir()
+            raise KeyboardInterrupt
+
+    (tmp_path / "old").mkdir()
+    for place in ("new", "old/a/b", "old"):
+        with pytest.raises(KeyboardInterrupt):
+            fail(tmp_path / place)
+    assert names(tmp_path) == ["old"]
+    assert names(tmp_path / "old") == []
+
+
+def test_results_that_are_complete_stay_when_the_next_ones_fail(tmp_path):
+    def fail():
+        with folder_for_results(tmp_path / "a" / "b") as folder:
+            (folder / "first.json").write_text("{}")
+            raise RuntimeError("of the second")
+
+    with pytest.raises(RuntimeError, match="of the second"):
+        fail()
+    assert names(tmp_path / "a" / "b") == ["first.json"]
+
+
+def test_files_of_a_folder_are_listed_without_what_a_killed_process_left(tmp_path):
+    for name in ("b.json", "a.json", ".hidden.json", f".{'0f' * 16}.json", "a.npz"):
+        (tmp_path / name).touch()
+    assert [path.name for path in files_in(tmp_path, "*.json")] == [".hidden.json", "a.json", "b.json"]
 
 
 def test_a_new_file_has_the_usual_mode_and_an_old_one_keeps_its_own(tmp_path):

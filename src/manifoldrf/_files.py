@@ -1,11 +1,17 @@
-"""Writing that leaves the old file or the new one, never half of it."""
+"""Writing that leaves the old file or the new one, never half of it.
+
+What is being written has a name of its own until it is complete: a dot, 32 hexadecimal digits and the suffix of the
+file (of an .npz file also a folder of the same name without the suffix). Only a process that was killed leaves one
+behind. It can be deleted, and nothing here reads it.
+"""
 
 import errno
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +19,8 @@ from manifoldrf._validation import reject
 
 _MOST_TEXT = 8_000_000  # bytes
 _NO_PERMISSION = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a full quota, a limit of the size of files
+_TEMPORARY = re.compile(r"\.[0-9a-f]{32}(\.\w+)?")
 
 
 def as_path(path: Any, name: str = "path") -> Path:
@@ -35,9 +43,31 @@ def writable_folder(folder: Any, name: str = "folder") -> Path:
         if error.errno not in _NO_PERMISSION:
             raise  # a full disk, a name too long: the system's own words are better
         reject(name, "a folder in a place that is writable", path, PermissionError)
-    if not os.access(path, os.W_OK | os.X_OK):
+    if not os.access(path, os.W_OK | os.X_OK) or not _takes_files(path):
         reject(name, "a folder that is writable", path, PermissionError)
     return path
+
+
+@contextmanager
+def folder_for_results(folder: Any, name: str = "folder") -> Iterator[Path]:
+    """Give a folder as :func:`writable_folder` does; what was made for it goes again if the block fails.
+
+    Only folders that are still empty are removed: results that are complete stay.
+    """
+    path = as_path(folder, name)
+    made = [place for place in (path, *path.parents) if not place.exists()]
+    try:
+        yield writable_folder(path, name)
+    except BaseException:
+        with suppress(OSError):  # the first that is not empty
+            for place in made:
+                place.rmdir()
+        raise
+
+
+def files_in(folder: Path, pattern: str) -> list[Path]:
+    """Files of a folder in the order of their names, without those that a killed process left half-written."""
+    return sorted(path for path in folder.glob(pattern) if not _TEMPORARY.fullmatch(path.name))
 
 
 def existing_folder(folder: Any, name: str = "folder") -> Path:
@@ -65,6 +95,17 @@ def small_text(path: Path) -> str:
     if path.stat().st_size > _MOST_TEXT:
         reject("path", f"a text of at most {_MOST_TEXT} bytes", path.name)
     return path.read_text(encoding="utf-8")
+
+
+def _takes_files(folder: Path) -> bool:
+    """Whether a file can be made in a folder: rights alone do not say so of all disks, least of all to root."""
+    probe = folder / f".{uuid.uuid4().hex}"
+    try:
+        probe.touch(exist_ok=False)
+        probe.unlink()
+    except OSError:
+        return False
+    return True
 
 
 def check_suffix(path: Path, name: str, suffixes: Sequence[str]) -> str:
@@ -102,7 +143,7 @@ def check_output(path: Any, name: str, suffixes: Sequence[str], inputs: Iterable
         reject(name, "a file, not a folder", target, IsADirectoryError)
     if not folder.is_dir():
         reject(name, "in a folder that exists", target, FileNotFoundError)
-    if not os.access(folder, os.W_OK | os.X_OK):
+    if not os.access(folder, os.W_OK | os.X_OK) or not _takes_files(folder):
         reject(name, "in a folder that is writable", target, PermissionError)
     for source in map(Path, inputs):
         if target.exists() and source.exists() and target.samefile(source):
@@ -115,7 +156,9 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """Give a temporary path in the folder of ``path`` that takes its place when the block succeeds.
 
     On any exception, an interrupt included, the temporary file is removed and ``path`` is as it was. The mode
-    of an existing file is kept, and a link is followed as an ordinary write would.
+    of an existing file is kept, and a link is followed as an ordinary write would. When the block has ended well,
+    the file is on the disk: not even a power cut takes it away. An OSError without the name of a file, such as that
+    of a full disk, gets that of ``path``.
 
     Examples
     --------
@@ -141,8 +184,14 @@ def atomic_path(path: Path) -> Iterator[Path]:
         if target.exists():
             shutil.copymode(target, temporary)
         temporary.replace(target)
+        _sync_folder(target.parent)
+    except OSError as error:
+        if not _is_about(error, temporary):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
-        temporary.unlink(missing_ok=True)  # nothing is left there after a successful replace
+        with suppress(OSError):  # nothing is left there after a successful replace, or there never was
+            temporary.unlink(missing_ok=True)
 
 
 def _create(temporary: Path, path: Path) -> None:
@@ -153,3 +202,20 @@ def _create(temporary: Path, path: Path) -> None:
         if error.errno in _NO_PERMISSION:
             reject("path", "in a folder that is writable", path, PermissionError)
         raise  # a full disk, a name too long: the system's own words are better
+
+
+def _is_about(error: OSError, temporary: Path) -> bool:
+    """Whether an error is one of writing this file, and its user has not seen the file's name."""
+    if error.filename is None:
+        return error.errno in _NO_SPACE
+    return temporary.stem in str(error.filename)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk, where the system can: the file is whole without it, too."""
+    with suppress(OSError):
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)

@@ -4,8 +4,9 @@ Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC
 counter names its start node gives the same bits in any thread and any order.
 """
 
-import numba
 import numpy as np
+
+from manifoldrf._compiling import compiled
 
 _MULTIPLIER_0 = np.uint64(0xD2511F53)
 _MULTIPLIER_1 = np.uint64(0xCD9E8D57)
@@ -18,7 +19,7 @@ _ROUNDS = 10
 _TO_UNIT = 1.0 / 9007199254740992.0
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def philox4x32(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     """Return four 32-bit words (as uint64) for a counter of four and a key of two 32-bit words."""
     a, b, c, d = np.uint64(c0) & _LOW, np.uint64(c1) & _LOW, np.uint64(c2) & _LOW, np.uint64(c3) & _LOW
@@ -32,13 +33,13 @@ def philox4x32(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     return a, b, c, d
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def to_unit(high, low):  # type: ignore[no-untyped-def]
     """A double in [0, 1) from the upper 53 of the 64 bits of two words."""
     return np.float64(((high << _32) | low) >> np.uint64(11)) * _TO_UNIT
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def uniform_pair(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     """Two independent doubles in [0, 1) with 53 random bits each."""
     a, b, c, d = philox4x32(c0, c1, c2, c3, k0, k1)

@@ -120,6 +120,19 @@ class TestFit:
         options = GraphOptions("knn", "all", "auto", 12, 0.5, "auto", 2, None, "local")
         assert found["graph"].get_params() == options.get_params()
 
+    @pytest.mark.parametrize(("flags", "seed"), [((), 0), (("--random-state", "7"), 7)])
+    def test_the_recipe_of_the_paper_has_a_seed_too(self, folder, tmp_path, monkeypatch, flags, seed):
+        """Else the same command would not give the same bits."""
+        seen = []
+
+        def fit(self, _):
+            seen.append(self.random_state)
+            raise ValueError("seen")
+
+        monkeypatch.setattr(ManifoldRandomFeatures, "fit", fit)
+        invoke("fit", folder / "sphere.npy", "-o", tmp_path / "m.safetensors", "--paper", *flags)
+        assert seen == [seed]
+
     def test_the_recipe_of_the_paper_takes_changes(self, folder, tmp_path):
         target = tmp_path / "m.safetensors"
         changes = ["--n-starts", 40, "--teacher-options", "n_walks=50", "--field-options", "epochs=1"]

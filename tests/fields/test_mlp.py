@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
+from manifoldrf._container import write_container
 from manifoldrf._random import Streams
 from manifoldrf.fields import _training
 from manifoldrf.fields._layers import affine, meet
@@ -394,9 +395,25 @@ def test_a_damaged_or_foreign_file_is_refused_and_left_alone(data, checkpoint):
     save_file({"x": np.zeros(3)}, checkpoint)
     kept = checkpoint.read_bytes()
     for seed in (0, None):
-        with pytest.raises(ValueError, match="a file of another kind"):
+        with pytest.raises(ValueError, match=r"that can be read \(.* not one of manifoldrf\)"):
             fit_mlp(data, options, seed=seed)
     assert checkpoint.read_bytes() == kept
+    write_container(checkpoint, {"x": np.zeros(3)}, {"kind": "model"})
+    for seed in (0, None):
+        with pytest.raises(ValueError, match="a file of another kind"):
+            fit_mlp(data, options, seed=seed)
+
+
+def test_a_checkpoint_with_one_other_bit_is_refused(data, checkpoint):
+    """Else the training would go on, and end with other weights."""
+    options = MlpOptions(epochs=1, checkpoint=checkpoint)
+    whole = checkpoint.read_bytes()
+    for place in (len(whole) // 2, len(whole) - 1):
+        altered = bytearray(whole)
+        altered[place] ^= 1
+        checkpoint.write_bytes(altered)
+        with pytest.raises(ValueError, match="its checksum differs; it was altered"):
+            fit_mlp(data, options, seed=0)
 
 
 def test_a_folder_that_does_not_exist_is_refused_at_once(data, tmp_path):

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from os import PathLike
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -98,6 +97,7 @@ def row_writer(
 
     Examples
     --------
+    >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     file = Path(folder) / "features.npy"
     ...     with row_writer(file, 2) as writer:
@@ -142,6 +142,7 @@ def write_matrix(path: str | PathLike[str], array: Any, *, header: Sequence[str]
 
     Examples
     --------
+    >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     write_matrix(Path(folder) / "a.csv", [[0.1, 2.0]], header=["x", "y"])
     ...     (Path(folder) / "a.csv").read_text()
@@ -246,9 +247,13 @@ def _sparse_npz(path: Path, n_columns: int, dtype: np.dtype[Any]) -> Iterator[_A
 
 @contextmanager
 def _beside(path: Path) -> Iterator[Path]:
-    """Give a temporary folder next to a file: the one of the system may be small, or be memory."""
-    with TemporaryDirectory(prefix=".", dir=path.parent) as folder:
-        yield Path(folder)
+    """Give a temporary folder next to a temporary file: the one of the system may be small, or be memory."""
+    folder = path.with_suffix("")
+    try:
+        folder.mkdir()
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _zip(path: Path, folder: Path) -> None:

@@ -1,12 +1,14 @@
 """What commands print: tables, progress, notes, JSON; results to stdout, everything else to stderr."""
 
 import json
+import os
 import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Literal
 
 import rich.box
@@ -24,6 +26,24 @@ Report = Callable[[str, int, int], None]
 _EVERY = 30.0  # seconds between two signs of life where there is no terminal
 _NARROWEST = 24  # longer texts may be wrapped to this width, else numbers beside them would not fit 80 columns
 _UNLIMITED = 10_000  # columns, more than any table has
+
+
+def open_streams() -> None:
+    """Let every text be printed: what an encoding lacks is escaped, and a stream that is closed takes all."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # a file opened later would have its number, and get what others print
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open to the end
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    if os.environ.get("COLUMNS", "").strip("0 ") == "":
+        os.environ.pop("COLUMNS", None)  # no columns means that nobody knows how many; rich would print nothing
+
+
+def close_output() -> None:
+    """Give up what is still to be printed: what a full disk or a closed pipe refuses, it would refuse at exit."""
+    with suppress(OSError), Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def print_json(value: Any) -> None:

@@ -97,24 +97,24 @@ def _reproduce(
     form: str = "png",
 ) -> dict[str, Any]:
     """Run experiments and show them; their records by name."""
-    from manifoldrf._files import existing_folder, writable_folder
+    from manifoldrf._files import existing_folder, folder_for_results
 
     with usage():
         plan = _plan(names, size, changes)
         source = None if data is None else existing_folder(data, "--data")
-    folder = writable_folder(out, "out")  # better now than after the work
     console = rich.console.Console(quiet=output.silent)
     records = {}
-    for entry, config in plan:
-        if text := _about_data(entry, data):
-            note(text, quiet=output.quiet)
-        with progress(entry.name, quiet=output.silent) as tell:
-            record = entry.run(config, tell, source)
-        record = _signed(record, entry.name, size, changes)
-        saved = [record.save(folder), *_pictures(entry, record, folder, form, quiet=output.quiet)]
-        records[record.name] = record.plain()
-        _show(entry, record, console)
-        console.print("Saved: " + ", ".join(str(path) for path in saved), soft_wrap=True)
+    with folder_for_results(out, "out") as folder:  # better now than after the work
+        for entry, config in plan:
+            if text := _about_data(entry, data):
+                note(text, quiet=output.quiet)
+            with progress(entry.name, quiet=output.silent) as tell:
+                record = entry.run(config, tell, source)
+            record = _signed(record, entry.name, size, changes)
+            saved = [record.save(folder), *_pictures(entry, record, folder, form, quiet=output.quiet)]
+            records[record.name] = record.plain()
+            _show(entry, record, console)
+            console.print("Saved: " + ", ".join(str(path) for path in saved), soft_wrap=True)
     return records
 
 
@@ -133,7 +133,7 @@ def report(
 
     Example: manifoldrf report out -o report.html --figures print --format pdf
     """
-    from manifoldrf._files import check_output, existing_folder, writable_folder
+    from manifoldrf._files import check_output, existing_folder, folder_for_results
     from manifoldrf.report.html_page import draw_all, write_report
 
     with usage():
@@ -142,7 +142,8 @@ def report(
     with progress("report", quiet=output.silent) as tell:
         written = [write_report(source, target, progress=tell)]
         if figures is not None:
-            written += draw_all(source, writable_folder(figures, "figures"), form, progress=tell)
+            with folder_for_results(figures, "figures") as place:
+                written += draw_all(source, place, form, progress=tell)
     files = [str(path) for path in written]
     show(output, {"output": files}, "Saved: " + ", ".join(files))
 

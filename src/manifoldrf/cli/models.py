@@ -73,9 +73,9 @@ def fit(
     with usage():
         target = check_output(model, "--output", MODEL, [source])
         given = {"kernel": kernel.build(), "graph": graph.build(), **choice.parameters()}
-        given |= {"random_state": run.random_state, "n_jobs": run.n_jobs}
         if paper:
             given = {name: value for name, value in given.items() if value is not None and _is_given(context, name)}
+        given |= {"random_state": run.random_state, "n_jobs": run.n_jobs}
         make = ManifoldRandomFeatures.paper if paper else ManifoldRandomFeatures
         features = make(**given)
         _check_parameters(features)

@@ -9,7 +9,7 @@ import rich.text
 import typer
 
 import manifoldrf
-from manifoldrf.cli._console import note
+from manifoldrf.cli._console import close_output, note, open_streams
 from manifoldrf.cli._groups import spread
 from manifoldrf.cli.experiments import demo, report, reproduce, results
 from manifoldrf.cli.facts import info
@@ -48,7 +48,8 @@ _UsageError: Any = typer.BadParameter.__base__
 
 
 def run() -> None:
-    """Run the program: exit code 1 and one sentence for an error; 2 for wrong usage, 130 for Ctrl-C."""
+    """Run the program: exit code 1 and one sentence for an error; 2 for wrong usage, 130 or 143 for a signal."""
+    open_streams()
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     quiet = bool({"--quiet", "-q"} & set(arguments))
@@ -56,6 +57,10 @@ def run() -> None:
     warnings.showwarning = lambda message, *_: note(str(message), quiet=quiet)
     try:
         code = app(args=arguments or ["--help"], prog_name="manifoldrf", standalone_mode=False)
+        sys.stdout.flush()  # at exit it would be too late for a sentence
+    except BrokenPipeError:
+        close_output()
+        raise SystemExit(1) from None  # nobody reads any more, which is no error
     except _UsageError as error:
         if debug and error.__cause__ is not None:
             raise
@@ -65,6 +70,8 @@ def run() -> None:
         if debug:
             raise
         _complain(_sentence(error))
+        if isinstance(error, OSError):
+            close_output()
         raise SystemExit(1) from None
     raise SystemExit(code)
 
@@ -76,6 +83,8 @@ _EXPECTED = (OSError, ValueError, TypeError, MemoryError, ModuleNotFoundError)
 def _sentence(error: Exception) -> str:
     """An error in words."""
     text = str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
     if isinstance(error, _EXPECTED):
         return text
     return f"An error that should not be: {type(error).__name__}: {text}. --debug shows where."

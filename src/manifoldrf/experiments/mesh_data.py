@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from manifoldrf._files import as_path
+from manifoldrf._files import as_path, files_in
 from manifoldrf._optional import require
 from manifoldrf._validation import FloatArray, IntArray, check_integer, check_option, reject
 from manifoldrf.fields._selection import nearest_along_edges
@@ -76,7 +76,7 @@ def mesh_files(folder: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for place in _PLACES:
         for kind in MESH_FORMATS:
-            for path in sorted((root / place).glob("*")):
+            for path in files_in(root / place, "*"):
                 if path.is_file() and path.suffix.lower() == f".{kind}":
                     found.setdefault(path.stem, path)
     return dict(sorted(found.items()))

@@ -52,11 +52,11 @@ class Record:
         """Write NAME.json and NAME.npz into a folder (made if needed) and return the path of the former."""
         target = writable_folder(folder)
         text = json.dumps(self.plain(), indent=2) + "\n"  # before anything is written: it may be refused
-        with atomic_path(target / f"{self.name}.npz") as temporary:
-            np.savez_compressed(temporary, **self.arrays)  # type: ignore[arg-type]
         path = target / f"{self.name}.json"
-        with atomic_path(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        with atomic_path(path) as numbers:
+            numbers.write_text(text, encoding="utf-8")
+            with atomic_path(target / f"{self.name}.npz") as arrays:  # inside, so that there are both or none
+                np.savez_compressed(arrays, **self.arrays)  # type: ignore[arg-type]
         return path
 
     def plain(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from manifoldrf._arrays.stored import read_members
-from manifoldrf._files import as_path, existing_file
+from manifoldrf._files import as_path, existing_file, files_in
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
@@ -229,7 +229,7 @@ def find_sequences(
         reject("folder", "an existing folder", root, NotADirectoryError)
     inner = root / _FOLDER
     root = inner if inner.is_dir() else root
-    files = {path.stem: path for path in sorted(root.glob("*.npz"))}
+    files = {path.stem: path for path in files_in(root, "*.npz")}
     chosen = [name for name in names if name in files] or list(files)
     found = [read_npz(files[name]) for name in chosen]
     if any(root.glob("*.tfrecord")):
@@ -259,7 +259,7 @@ def _existing(path: str | PathLike[str]) -> Path:
 
 def _best_split(folder: Path) -> Path:
     """The file of a data set that is read when only the folder is named."""
-    files = {path.stem: path for path in sorted(folder.glob("*.tfrecord"))}
+    files = {path.stem: path for path in files_in(folder, "*.tfrecord")}
     if not files:
         reject("path", "a folder with a .tfrecord file", folder)
     return next((files[name] for name in _BEST_SPLITS if name in files), next(iter(files.values())))

@@ -7,14 +7,15 @@ for it.
 Compiled functions on contiguous arrays; the callers validate.
 """
 
-import numba
 import numpy as np
+
+from manifoldrf._compiling import compiled
 
 _FUSED = {"contract"}  # a multiplication and an addition in one
 _ANY_ORDER = {"contract", "reassoc"}
 
 
-@numba.njit(nogil=True, cache=True, fastmath=_FUSED)
+@compiled(fastmath=_FUSED)
 def affine(inputs, matrix, bias):  # type: ignore[no-untyped-def]
     """Inputs @ matrix + bias: (n, p), (p, h) and (h,) to (n, h), all float32."""
     n, width = len(inputs), len(bias)
@@ -29,7 +30,7 @@ def affine(inputs, matrix, bias):  # type: ignore[no-untyped-def]
     return result
 
 
-@numba.njit(nogil=True, cache=True, fastmath=_ANY_ORDER)
+@compiled(fastmath=_ANY_ORDER)
 def _relu_dot(values, factors):  # type: ignore[no-untyped-def]
     """Sum of max(value, 0) times factor, in the order that the compiler likes, always the same."""
     total = np.float32(0.0)
@@ -38,7 +39,7 @@ def _relu_dot(values, factors):  # type: ignore[no-untyped-def]
     return total
 
 
-@numba.njit(nogil=True, cache=True, fastmath=_FUSED)
+@compiled(fastmath=_FUSED)
 def _list_active(hidden, active, values):  # type: ignore[no-untyped-def]
     """Positions and values of the units that are on, filled up with zeros to a multiple of four; their number."""
     n_active = 0
@@ -53,7 +54,7 @@ def _list_active(hidden, active, values):  # type: ignore[no-untyped-def]
     return n_active
 
 
-@numba.njit(nogil=True, cache=True, fastmath=_FUSED)
+@compiled(fastmath=_FUSED)
 def _add_rows(upper, second, active, values, n_active):  # type: ignore[no-untyped-def]
     """Add the rows of the active units times their values, four at a time: fewer passes over the sum."""
     for k in range(0, n_active, 4):
@@ -63,7 +64,7 @@ def _add_rows(upper, second, active, values, n_active):  # type: ignore[no-untyp
             upper[j] += (p * a[j] + q * b[j]) + (r * c[j] + s * d[j])
 
 
-@numba.njit(nogil=True, cache=True, fastmath=_FUSED)
+@compiled(fastmath=_FUSED)
 def meet(point, anchors, both, matrix, second, bias, last):  # type: ignore[no-untyped-def]
     """The last layer, without its bias, of one point with all anchors: float32 (m,).
 

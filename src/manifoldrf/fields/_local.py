@@ -6,9 +6,9 @@ degree, where a normal coordinate counts twice; each is the product of an earlie
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
+from manifoldrf._compiling import compiled
 from manifoldrf.fields._tangent import add_row, principal_axes, solve_positive, take_offset
 
 _RIDGE = 1e-8  # of columns of norm 1: what nodes and rounding leave open stays small
@@ -57,7 +57,7 @@ class Fits(NamedTuple):
     ranges: Any  # (m, 2, a) smallest and largest coordinates met
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def fit_anchors(known, basis, first, last, n_axes):  # type: ignore[no-untyped-def]
     """Fit the anchors from ``first`` to ``last`` (excluded)."""
     m, d, c = last - first, known.points.shape[1], basis.parents.shape[0]
@@ -80,7 +80,7 @@ def fit_anchors(known, basis, first, last, n_axes):  # type: ignore[no-untyped-d
     return fits
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _fit_anchor(gaps, values, basis, fits, i, width):  # type: ignore[no-untyped-def]
     """Fit one anchor from the offsets of its nodes and the values there."""
     n = gaps.shape[0]
@@ -108,7 +108,7 @@ def _fit_anchor(gaps, values, basis, fits, i, width):  # type: ignore[no-untyped
     _set_caps(squares, logs, fits, i)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _frame(gaps, weights, n_axes):  # type: ignore[no-untyped-def]
     """Principal axes around the anchor, of nodes weighted with the square of their values."""
     n, d = gaps.shape
@@ -120,7 +120,7 @@ def _frame(gaps, weights, n_axes):  # type: ignore[no-untyped-def]
     return principal_axes(rows, n_axes)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _locate(gap, frame, out):  # type: ignore[no-untyped-def]
     """Coordinates of an offset in a frame."""
     for a in range(frame.shape[0]):
@@ -130,7 +130,7 @@ def _locate(gap, frame, out):  # type: ignore[no-untyped-def]
         out[a] = total
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _expand(place, basis, out):  # type: ignore[no-untyped-def]
     """All monomials of one place that fit into ``out``."""
     out[0] = 1.0
@@ -138,7 +138,7 @@ def _expand(place, basis, out):  # type: ignore[no-untyped-def]
         out[c] = out[basis.parents[c]] * place[basis.factors[c]]
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _solve(places, logs, weights, basis, out):  # type: ignore[no-untyped-def]
     """Weighted least squares coefficients of the logarithms."""
     c = out.shape[0]
@@ -167,7 +167,7 @@ def _solve(places, logs, weights, basis, out):  # type: ignore[no-untyped-def]
     out[0] += shift
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _set_caps(squares, logs, fits, i):  # type: ignore[no-untyped-def]
     """Largest known logarithms beyond each distance, with one step to spare; at the anchor, what the fit says."""
     caps, step = fits.caps[i], fits.radii[i] / (_N_CAPS - 1)
@@ -180,7 +180,7 @@ def _set_caps(squares, logs, fits, i):  # type: ignore[no-untyped-def]
     caps[:2] = min(max(fits.coefficients[i, 0], top), top + _LARGEST_GROWTH)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _cap(caps, share):  # type: ignore[no-untyped-def]
     """The largest logarithm at a share of the radius below 1, linear between the steps."""
     place = share * (caps.shape[0] - 1)
@@ -188,7 +188,7 @@ def _cap(caps, share):  # type: ignore[no-untyped-def]
     return caps[b] + (place - b) * (caps[b + 1] - caps[b])
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _fit_gaussian(squares, logs, weights, fits, i, width):  # type: ignore[no-untyped-def]
     """exp(c - p r^2), where there are too few nodes for a polynomial."""
     total = weights.sum()
@@ -206,7 +206,7 @@ def _fit_gaussian(squares, logs, weights, fits, i, width):  # type: ignore[no-un
     fits.caps[i] = min(fits.coefficients[i, 0], logs.max() + _LARGEST_GROWTH)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def evaluate_lists(queries, indptr, columns, centres, box, basis, fits):  # type: ignore[no-untyped-def]
     """Values of the listed fields at each query: those of query i stand from ``indptr[i]`` to ``indptr[i + 1]``."""
     result = np.zeros(columns.shape[0])
@@ -240,7 +240,7 @@ def evaluate_lists(queries, indptr, columns, centres, box, basis, fits):  # type
     return result
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _fade(share):  # type: ignore[no-untyped-def]
     """One up to most of the radius, then smoothly to zero."""
     t = min((1.0 - share) / (1.0 - _WINDOW), 1.0)

@@ -1,9 +1,9 @@
 """Products of sparse rows with a sparse table, compiled."""
 
-import numba
+from manifoldrf._compiling import compiled
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def add_product(rows, table, out, span):  # type: ignore[no-untyped-def]
     """out[i] += rows[i] @ table for i in the span; both factors as (indptr, indices, data)."""
     row_ends, row_columns, row_values = rows

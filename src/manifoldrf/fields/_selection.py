@@ -6,9 +6,9 @@ Plain functions on contiguous arrays (int64 indices, float64 values); the caller
 import heapq
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
+from manifoldrf._compiling import compiled
 from manifoldrf.geometry._compiled import _build_pyramid, _select
 
 _TAKEN = -1.0  # stands for the distance of a node that is chosen already: never again the farthest
@@ -31,7 +31,7 @@ class Sweep(NamedTuple):
     shrink: Any  # radius of a sweep over the distance of the farthest node before it, below 1
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def select_along_edges(edges, nearest, seeds, plan):  # type: ignore[no-untyped-def]
     """Choose the seeds, then farthest nodes along the edges, then greedy independent sets of shrinking radius.
 
@@ -68,7 +68,7 @@ def select_along_edges(edges, nearest, seeds, plan):  # type: ignore[no-untyped-
     return selected
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _add_farthest(edges, nearest, selected, count, wanted):  # type: ignore[no-untyped-def]
     """Append farthest nodes to the first ``count`` selected ones up to ``wanted``; return their number."""
     # Empty, but of a type the compiler can see. (numba 0.68 miscompiles empty comprehensions in longer functions.)
@@ -89,13 +89,13 @@ def _add_farthest(edges, nearest, selected, count, wanted):  # type: ignore[no-u
     return count
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _sweep_radius(farthest, shrink):  # type: ignore[no-untyped-def]
     """A share of the largest distance; below zero where all nodes left coincide with chosen ones."""
     return shrink * farthest if farthest > 0.0 else 0.5 * _TAKEN
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _approach(edges, nearest, source):  # type: ignore[no-untyped-def]
     """Lower the distances that a new node improves: Dijkstra that enters no other nodes."""
     nearest[source] = _TAKEN
@@ -112,7 +112,7 @@ def _approach(edges, nearest, source):  # type: ignore[no-untyped-def]
                 heapq.heappush(heap, (reached, w))
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def paths_along_edges(edges, sources):  # type: ignore[no-untyped-def]
     """Lengths of the shortest paths from each source to every node, float64 (n_sources, N), infinite if none."""
     result = np.full((sources.shape[0], edges.indptr.shape[0] - 1), np.inf)
@@ -122,7 +122,7 @@ def paths_along_edges(edges, sources):  # type: ignore[no-untyped-def]
     return result
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def select_in_space(points, order, leaf, first, plan):  # type: ignore[no-untyped-def]
     """Farthest points, then greedy independent sets of shrinking radius, in Euclidean distance.
 
@@ -158,7 +158,7 @@ def select_in_space(points, order, leaf, first, plan):  # type: ignore[no-untype
     return selected
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def nearest_along_edges(edges, sources):  # type: ignore[no-untyped-def]
     """The source nearest to every node along the edges (Dijkstra from all sources at once).
 

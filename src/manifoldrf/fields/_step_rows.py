@@ -6,9 +6,9 @@ them: whole blocks are added at a time, and the few that a query reaches lie clo
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
+from manifoldrf._compiling import compiled
 from manifoldrf._validation import IntArray
 from manifoldrf.geometry._cells import collect, room_for, weigh
 from manifoldrf.geometry._sparse_loops import sort_entries
@@ -44,7 +44,7 @@ def make_blocks(table: Any, order: IntArray) -> Blocks | None:
     return Blocks(ends, starts, values, order)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _count_blocks(table, place, counts):  # type: ignore[no-untyped-def]
     """counts[i + 1] = number of blocks in row i."""
     indptr, indices, _ = table
@@ -57,7 +57,7 @@ def _count_blocks(table, place, counts):  # type: ignore[no-untyped-def]
                 counts[i + 1] += 1
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _fill_blocks(table, place, ends, starts, values):  # type: ignore[no-untyped-def]
     indptr, indices, data = table
     where = np.full((len(place) + BLOCK - 1) // BLOCK, -1)
@@ -74,7 +74,7 @@ def _fill_blocks(table, place, ends, starts, values):  # type: ignore[no-untyped
             values[BLOCK * where[b] + columns[p] % BLOCK] = data[indptr[i] + p]
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def heat_step_rows(queries, visits, cells, heat, blocks, out, span):  # type: ignore[no-untyped-def]
     """out[i] = one heat step from query i, times a table: all at once, without a matrix of steps in between.
 
@@ -94,7 +94,7 @@ def heat_step_rows(queries, visits, cells, heat, blocks, out, span):  # type: ig
             out[i, blocks.order[c]] = row[c]
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def sparse_heat_step_rows(queries, cells, heat, blocks, span):  # type: ignore[no-untyped-def]
     """The same for the queries in a range, as sparse rows: how many entries each has, their columns and values."""
     workspace = _workspace(blocks)
@@ -115,7 +115,7 @@ def sparse_heat_step_rows(queries, cells, heat, blocks, span):  # type: ignore[n
     return counts, columns[:used], values[:used]
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def sparse_rows(steps, blocks, span):  # type: ignore[no-untyped-def]
     """Rows of a CSR matrix of steps (indptr, indices, data) times a table, as sparse rows."""
     ends, nodes, shares = steps
@@ -132,7 +132,7 @@ def sparse_rows(steps, blocks, span):  # type: ignore[no-untyped-def]
     return counts, columns[:used], values[:used]
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def place_rows(rows, where, ends, columns, values):  # type: ignore[no-untyped-def]
     """Copy sparse rows (counts, columns, values) to their places in a CSR array."""
     counts, own_columns, own_values = rows
@@ -144,7 +144,7 @@ def place_rows(rows, where, ends, columns, values):  # type: ignore[no-untyped-d
         begin += counts[r]
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _append(i, step, blocks, workspace, columns, values, used):  # type: ignore[no-untyped-def]
     """Append sum_p shares[p] table[nodes[p]] to lists of columns and values; the lists, and where they end now.
 
@@ -173,13 +173,13 @@ def _append(i, step, blocks, workspace, columns, values, used):  # type: ignore[
     return columns, values, used
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _workspace(blocks):  # type: ignore[no-untyped-def]
     n_blocks = (len(blocks.order) + BLOCK - 1) // BLOCK
     return np.zeros(BLOCK * n_blocks), np.full(n_blocks, -1), np.zeros(n_blocks, np.int64)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _move(row, first, order, columns, values, used):  # type: ignore[no-untyped-def]
     """Move what one block of a row holds to the end of the lists."""
     for c in range(first, min(first + BLOCK, len(order))):
@@ -191,14 +191,14 @@ def _move(row, first, order, columns, values, used):  # type: ignore[no-untyped-
     return used
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _add_blocks(row, blocks, node, share):  # type: ignore[no-untyped-def]
     """Add a row of the table."""
     for q in range(blocks.ends[node], blocks.ends[node + 1]):
         _add_block(row, np.uint64(blocks.starts[q]), blocks.values, q * _8, share)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _add_block(row, b, values, v, share):  # type: ignore[no-untyped-def]
     """Add a block. All is loaded before any is stored: the compiler cannot know they are apart."""
     r0, r1, r2, r3 = row[b], row[b + _1], row[b + _2], row[b + _3]

@@ -4,8 +4,9 @@ Plain functions on contiguous arrays (int64 indices, float64 values); the caller
 plain loops, in the order of the neighbours: no bit depends on the other queries or on a library's threads.
 """
 
-import numba
 import numpy as np
+
+from manifoldrf._compiling import compiled
 
 # Relative to the sum of the weights, on coordinates of size at most 1: resolves all that float64 resolves in a
 # squared system, and leaves alone what the neighbours do not determine.
@@ -18,7 +19,7 @@ _LARGEST_SUM = 4.0
 _RIM = 0.999
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def take_offset(point, origin, box, out):  # type: ignore[no-untyped-def]
     """Write point - origin to ``out``, the shortest way around where the side of the box is not zero."""
     for a in range(point.shape[0]):
@@ -28,7 +29,7 @@ def take_offset(point, origin, box, out):  # type: ignore[no-untyped-def]
         out[a] = gap
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def principal_axes(rows, n_axes):  # type: ignore[no-untyped-def]
     """Orthonormal directions of largest second moment of the rows, (n_axes, d); zero where there is none.
 
@@ -48,7 +49,7 @@ def principal_axes(rows, n_axes):  # type: ignore[no-untyped-def]
     return axes
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _products(rows):  # type: ignore[no-untyped-def]
     """Lower half of the matrix of scalar products of the rows."""
     n, d = rows.shape
@@ -60,7 +61,7 @@ def _products(rows):  # type: ignore[no-untyped-def]
     return products
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _diagonalise(lower):  # type: ignore[no-untyped-def]
     """Eigenvalues and eigenvectors (columns) of a small symmetric matrix given by its lower half: cyclic Jacobi."""
     n = lower.shape[0]
@@ -83,7 +84,7 @@ def _diagonalise(lower):  # type: ignore[no-untyped-def]
     return np.diag(matrix).copy(), vectors
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _rotate(matrix, vectors, p, q):  # type: ignore[no-untyped-def]
     """One Jacobi rotation, which makes the entry (p, q) vanish."""
     n = matrix.shape[0]
@@ -103,7 +104,7 @@ def _rotate(matrix, vectors, p, q):  # type: ignore[no-untyped-def]
         vectors[a, p], vectors[a, q] = cosine * x - sine * y, sine * x + cosine * y
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def solve_positive(matrix, right):  # type: ignore[no-untyped-def]
     """Solve a small positive definite system in place, by Cholesky; reads and overwrites the lower half."""
     _factorise(matrix)
@@ -118,7 +119,7 @@ def solve_positive(matrix, right):  # type: ignore[no-untyped-def]
         right[a] /= matrix[a, a]
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _factorise(matrix):  # type: ignore[no-untyped-def]
     """Replace the lower half by the Cholesky factor."""
     for a in range(matrix.shape[0]):
@@ -132,7 +133,7 @@ def _factorise(matrix):  # type: ignore[no-untyped-def]
                 matrix[a, b] = total / matrix[b, b]
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def interpolate_rows(points, queries, neighbors, box, n_axes):  # type: ignore[no-untyped-def]
     """Weights of each query's neighbours that interpolate values given at nodes; rows sum to 1.
 
@@ -163,7 +164,7 @@ def interpolate_rows(points, queries, neighbors, box, n_axes):  # type: ignore[n
     return result
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _scale(gaps, distances):  # type: ignore[no-untyped-def]
     """Divide offsets by the largest distance and return it; distances below 1e-12 of it become zero."""
     k, d = gaps.shape
@@ -186,7 +187,7 @@ def _scale(gaps, distances):  # type: ignore[no-untyped-def]
     return largest * radius
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _inverse_distance(distances, out):  # type: ignore[no-untyped-def]
     """Positive weights 1 / distance^2, to be used where nothing better is; equal shares at distance zero."""
     here = 0
@@ -200,7 +201,7 @@ def _inverse_distance(distances, out):  # type: ignore[no-untyped-def]
     out /= out.sum()
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _polynomial(gaps, distances, n_axes, out):  # type: ignore[no-untyped-def]
     """Replace the weights by those of the linear, then of the quadratic polynomial where the nodes determine it."""
     k, d = gaps.shape
@@ -223,7 +224,7 @@ def _polynomial(gaps, distances, n_axes, out):  # type: ignore[no-untyped-def]
             _blend(columns, weights, out)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _columns(places, degree):  # type: ignore[no-untyped-def]
     """Monomials 1, u_i and, for degree 2, u_i u_j of the places, (k, c)."""
     k, n = places.shape
@@ -242,7 +243,7 @@ def _columns(places, degree):  # type: ignore[no-untyped-def]
     return columns
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _blend(columns, weights, out):  # type: ignore[no-untyped-def]
     """Least squares weights at the origin, mixed with those in ``out`` where they grow too large."""
     found = _least_squares(columns, weights)
@@ -257,7 +258,7 @@ def _blend(columns, weights, out):  # type: ignore[no-untyped-def]
         out[j] += share * (found[j] - out[j])
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _least_squares(columns, weights):  # type: ignore[no-untyped-def]
     """Weights b with sum_j b_j value_j = the fitted coefficient of the first column, (k,)."""
     k, n = columns.shape
@@ -276,7 +277,7 @@ def _least_squares(columns, weights):  # type: ignore[no-untyped-def]
     return found
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def add_row(row, weight, system):  # type: ignore[no-untyped-def]
     """Add weight row' row to the lower half of a system."""
     for a in range(row.shape[0]):

@@ -19,10 +19,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
-from manifoldrf._files import atomic_path
+from manifoldrf._container import ModelFileError, read_container, write_container
 from manifoldrf._random import Streams
 from manifoldrf._threads import SharedLimit, thread_pool
 from manifoldrf._validation import reject
@@ -39,7 +37,7 @@ _EPOCHS_BETWEEN = 10  # checkpoints
 # The rate climbs from a tenth of its peak during this share of the steps, then falls to a thousandth on a cosine.
 _CLIMB = 0.15
 _FIRST, _LAST = 0.1, 1e-3
-_VERSION = "1"  # of the checkpoint's layout
+_KIND = "checkpoint"  # what its file says that it holds
 
 
 @dataclass
@@ -314,22 +312,19 @@ def _save(state: _State, path: Path, fingerprint: str, streams: Streams) -> None
         arrays[f"best.{i}"] = state.best[i]
         for name, value in state.optimizer.state[weight].items():
             arrays[f"adam.{i}.{name}"] = value.detach().cpu().numpy()
-    metadata = {"manifoldrf": _VERSION, "fingerprint": fingerprint, "root": streams.root.hex()}
-    with atomic_path(path) as temporary:
-        save_file({name: np.ascontiguousarray(value) for name, value in arrays.items()}, temporary, metadata)
+    meta = {"kind": _KIND, "fingerprint": fingerprint, "root": streams.root.hex()}
+    write_container(path, {name: np.ascontiguousarray(value) for name, value in arrays.items()}, meta)
 
 
 def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    """Arrays and notes of a checkpoint, or one clear sentence."""
+    """Arrays and notes of a checkpoint, unaltered, or one clear sentence."""
     try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dictionary)
-    except (SafetensorError, OSError, TypeError, ValueError) as error:  # a kind of number that numpy lacks
-        reject("checkpoint", f"a checkpoint that can be read ({error})", path)
-    if metadata.get("manifoldrf") != _VERSION or not {"fingerprint", "root"} <= set(metadata):
+        arrays, meta = read_container(path)
+    except (ModelFileError, OSError) as error:
+        reject("checkpoint", f"a checkpoint that can be read ({str(error).rstrip('.')})", path)
+    if meta.get("kind") != _KIND or not all(isinstance(meta.get(name), str) for name in ("fingerprint", "root")):
         reject("checkpoint", "a checkpoint of this training, or a new name", f"{path}, a file of another kind")
-    return arrays, metadata
+    return arrays, meta
 
 
 def _restore(state: _State, path: Path, fingerprint: str, device: str) -> None:

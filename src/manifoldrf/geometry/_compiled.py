@@ -6,8 +6,9 @@ Plain functions on contiguous arrays (int64 indices, float64 values); the caller
 import heapq
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
+
+from manifoldrf._compiling import compiled
 
 
 class _Pyramid(NamedTuple):
@@ -20,7 +21,7 @@ class _Pyramid(NamedTuple):
     nearest: Any  # (N,) squared distance of each point to the selection
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def farthest_points(points, order, leaf, n_select, first):  # type: ignore[no-untyped-def]
     """Greedy farthest points, exact, with a pyramid of bounding boxes.
 
@@ -53,7 +54,7 @@ def farthest_points(points, order, leaf, n_select, first):  # type: ignore[no-un
     return selected, radii
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _build_pyramid(points, order, leaf):  # type: ignore[no-untyped-def]
     """Bounding boxes of the leaves and of all pairs above them, every distance still infinite."""
     n, d = points.shape
@@ -79,7 +80,7 @@ def _build_pyramid(points, order, leaf):  # type: ignore[no-untyped-def]
     return _Pyramid(low, high, far, who, np.full(n, np.inf))
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _select(points, order, leaf, new, pyramid, stack):  # type: ignore[no-untyped-def]
     """Lower the distances that the new point improves, and repair the pyramid above them."""
     width = pyramid.far.shape[0] // 2
@@ -101,7 +102,7 @@ def _select(points, order, leaf, new, pyramid, stack):  # type: ignore[no-untype
             _scan_leaf(points, order[(node - width) * leaf : (node - width + 1) * leaf], node, new, pyramid)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _pull(node, far, who):  # type: ignore[no-untyped-def]
     """Largest distance and its owner from the children; ties go to the smaller index."""
     left, right = 2 * node, 2 * node + 1
@@ -111,7 +112,7 @@ def _pull(node, far, who):  # type: ignore[no-untyped-def]
     who[node] = who[child]
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _box_distance(x, node, pyramid):  # type: ignore[no-untyped-def]
     """Squared distance from a point to a box."""
     total = 0.0
@@ -121,7 +122,7 @@ def _box_distance(x, node, pyramid):  # type: ignore[no-untyped-def]
     return total
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _scan_leaf(points, members, node, new, pyramid):  # type: ignore[no-untyped-def]
     """Distances of one leaf's points to the selection, and the farthest of them."""
     best, owner = -2.0, -1
@@ -139,7 +140,7 @@ def _scan_leaf(points, members, node, new, pyramid):  # type: ignore[no-untyped-
     pyramid.who[node] = owner
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def ball_along_edges(indptr, indices, lengths, sources, limit):  # type: ignore[no-untyped-def]
     """All nodes within ``limit`` of each source along the edges (Dijkstra cut at the limit).
 
@@ -163,7 +164,7 @@ def ball_along_edges(indptr, indices, lengths, sources, limit):  # type: ignore[
     return counts, np.array(nodes), np.array(distances)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _settle(indptr, indices, lengths, limit, source, best, nodes, distances):  # type: ignore[no-untyped-def]
     """Append the nodes around one source, nearest first; ``best`` keeps their distances until it is reset."""
     best[source] = 0.0

@@ -3,10 +3,10 @@
 from itertools import pairwise
 from typing import Any
 
-import numba
 import numpy as np
 from scipy import sparse
 
+from manifoldrf._compiling import compiled
 from manifoldrf._threads import thread_pool
 from manifoldrf._validation import FloatArray
 from manifoldrf.geometry._cells import Cells, collect, room_for
@@ -38,7 +38,7 @@ def matrix_of_pairs(values: FloatArray, pairs: Pairs, n: int) -> Any:
     return sparse.coo_array((values, (pairs.rows, pairs.columns)), shape=(n, n)).tocsr()
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _count_neighbors(cells, span, counts):  # type: ignore[no-untyped-def]
     """counts[i + 1] = number of nodes within reach of node i."""
     columns, squares = room_for(64)
@@ -48,7 +48,7 @@ def _count_neighbors(cells, span, counts):  # type: ignore[no-untyped-def]
         counts[cells.nodes[q] + 1] = found
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _fill_gaussian(cells, s2, span, ends, columns, values):  # type: ignore[no-untyped-def]
     """Rows of the nodes in a range of the cells, which are close together, so that what they read is cached."""
     near, squares = room_for(64)

@@ -1,12 +1,13 @@
 """Compiled loops over the rows of CSR matrices (indptr, indices, data), a range of rows at a time."""
 
-import numba
 import numpy as np
+
+from manifoldrf._compiling import compiled
 
 _HALF, _LOWER = 32, 2**32 - 1
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def times_vector(matrix, vector, out, span):  # type: ignore[no-untyped-def]
     """out[i] = row i of a CSR matrix (indptr, indices, data) times a vector, for i in the span."""
     indptr, indices, data = matrix
@@ -17,7 +18,7 @@ def times_vector(matrix, vector, out, span):  # type: ignore[no-untyped-def]
         out[i] = total
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def times_columns(matrix, table, out, span):  # type: ignore[no-untyped-def]
     """The same times a table (N, c)."""
     indptr, indices, data = matrix
@@ -32,7 +33,7 @@ def times_columns(matrix, table, out, span):  # type: ignore[no-untyped-def]
         out[i] = total
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def scale_both_ends(matrix, scale, out, span):  # type: ignore[no-untyped-def]
     """out[e] = M_ij scale_i scale_j for the entries e of the rows in the span."""
     indptr, indices, data = matrix
@@ -43,7 +44,7 @@ def scale_both_ends(matrix, scale, out, span):  # type: ignore[no-untyped-def]
             out[e] = data[e] * max(scale[i], other) * min(scale[i], other)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def label_components(indptr, indices):  # type: ignore[no-untyped-def]
     """Connected component of every node of a symmetric CSR pattern, int64 (N,)."""
     n_nodes = len(indptr) - 1
@@ -68,7 +69,7 @@ def label_components(indptr, indices):  # type: ignore[no-untyped-def]
     return labels
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def sort_entries(columns, values):  # type: ignore[no-untyped-def]
     """Sort int64 columns below 2^31 and the values that belong to them, in place."""
     ascending = True
@@ -86,7 +87,7 @@ def sort_entries(columns, values):  # type: ignore[no-untyped-def]
         columns[p] >>= _HALF
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def renumber_rows(matrix, order, ends, columns, values, span):  # type: ignore[no-untyped-def]
     """Row q of a CSR matrix becomes row order[q] of another, its column c column order[c], for q in the span."""
     indptr, indices, data = matrix

@@ -1,10 +1,11 @@
 """Compiled step of the three-term recurrence of Chebyshev polynomials on blocks of columns."""
 
-import numba
 import numpy as np
 
+from manifoldrf._compiling import compiled
 
-@numba.njit(nogil=True, cache=True)
+
+@compiled()
 def chebyshev_step(matrix, current, previous, total, weight, rows):  # type: ignore[no-untyped-def]
     """Advance a range of rows: previous <- scale M current - previous, total += weight previous.
 
@@ -35,7 +36,7 @@ def chebyshev_step(matrix, current, previous, total, weight, rows):  # type: ign
             total[v, j] += weight * advanced
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def chebyshev_step_of_four(matrix, current, previous, total, weight, rows):  # type: ignore[no-untyped-def]
     """The same for blocks of exactly four columns, whose sums stay in registers: twice as fast."""
     indptr, indices, data, scale = matrix

@@ -1,6 +1,7 @@
 """One look for all figures: sizes, colours, marks, and how files are written."""
 
 import functools
+import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -95,7 +96,9 @@ def save_figure(figure: Any, path: str | os.PathLike[str]) -> Path:
         target = as_path(path)
         suffix = check_option(target.suffix.removeprefix("."), "format", FORMATS)
         with atomic_path(target) as temporary:
-            figure.savefig(temporary, dpi=DPI, metadata=_METADATA[suffix])
+            drawn = io.BytesIO()  # matplotlib leaves a file open that does not fit on the disk
+            figure.savefig(drawn, format=suffix, dpi=DPI, metadata=_METADATA[suffix])
+            temporary.write_bytes(drawn.getvalue())
     finally:
         pyplot.close(figure)
     return target

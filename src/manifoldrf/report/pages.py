@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from manifoldrf._files import as_path
+from manifoldrf._files import as_path, files_in
 from manifoldrf._validation import reject
 from manifoldrf.experiments.record import Record
 from manifoldrf.report._blocks import Block, Paragraph, Span
@@ -35,7 +35,7 @@ def read_records(folder: str | os.PathLike[str], *, arrays: bool = False) -> dic
     ['teachers']
     """
     source = as_path(folder, "records")
-    paths = sorted(source.glob("*.json"))
+    paths = files_in(source, "*.json")
     if not paths:
         reject("records", "a folder with the .json files of records", source, FileNotFoundError)
     found = {}

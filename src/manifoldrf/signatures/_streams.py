@@ -5,16 +5,16 @@ Its 128-bit state is drawn by Philox from the key of the run: streams of 2^40 wo
 probability below 1e-11. (D. Blackman and S. Vigna, Scrambled linear pseudorandom number generators, 2021.)
 """
 
-import numba
 import numpy as np
 
+from manifoldrf._compiling import compiled
 from manifoldrf._philox import philox4x32
 
 _32 = np.uint64(32)
 _TO_UNIT = 1.0 / 9007199254740992.0  # 2^-53
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def open_stream(start, lane, key):  # type: ignore[no-untyped-def]
     """State (two words) of the stream that belongs to a start node and a lane; ``key`` has two uint32 words."""
     start, lane = np.uint64(start), np.uint64(lane)
@@ -23,7 +23,7 @@ def open_stream(start, lane, key):  # type: ignore[no-untyped-def]
     return (a << _32) | b, ((c << _32) | d) | np.uint64(1)
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
+@compiled(inline="always")
 def next_word(s0, s1):  # type: ignore[no-untyped-def]
     """The next 64 random bits, and the state after them: ``word, s0, s1 = next_word(s0, s1)``."""
     word = s0 + s1
@@ -33,7 +33,7 @@ def next_word(s0, s1):  # type: ignore[no-untyped-def]
     return word, s0, s1
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
+@compiled(inline="always")
 def as_unit(word):  # type: ignore[no-untyped-def]
     """A double in [0, 1) from the upper 53 bits of a word."""
     return np.float64(word >> np.uint64(11)) * _TO_UNIT

@@ -11,9 +11,9 @@ Compiled functions on contiguous arrays; the callers validate.
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
+from manifoldrf._compiling import compiled
 from manifoldrf.signatures._streams import as_unit, next_word, open_stream
 
 _GOLDEN = 0.6180339887498949  # (sqrt(5) - 1) / 2
@@ -54,7 +54,7 @@ class _Desk(NamedTuple):
     touched: Any  # int64 (N,) nodes with deposits
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def build_count_table(indptr, indices, data):  # type: ignore[no-untyped-def]
     """Row sums and cumulative transition probabilities of a CSR affinity.
 
@@ -83,7 +83,7 @@ def build_count_table(indptr, indices, data):  # type: ignore[no-untyped-def]
     return CountTable(indptr, indices, cumulative, root_degrees)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def propagate_counts(table, law, starts, n_walkers, n_batches, stride, key):  # type: ignore[no-untyped-def]
     """Unbiased estimates of the rows ``starts`` of sum_k f_k W^k.
 
@@ -142,7 +142,7 @@ def propagate_counts(table, law, starts, n_walkers, n_batches, stride, key):  # 
     return counts, np.array(slots), np.array(sums), np.array(variances), n_steps, n_pushes
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _make_desk(n_nodes):  # type: ignore[no-untyped-def]
     """Working memory for N nodes."""
     return _Desk(
@@ -154,7 +154,7 @@ def _make_desk(n_nodes):  # type: ignore[no-untyped-def]
     )
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _run(table, law, batch, stream, desk, found, values):  # type: ignore[no-untyped-def]
     """Append one batch's estimates to ``found`` (slots, ascending) and ``values``; return its moves and visits."""
     s0, s1 = stream
@@ -180,7 +180,7 @@ def _run(table, law, batch, stream, desk, found, values):  # type: ignore[no-unt
     return n_steps, n_pushes
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _deposit(table, amount, batch, desk, side, n_occupied, n_touched):  # type: ignore[no-untyped-def]
     """Add what the walkers leave at the occupied nodes; return the number of nodes touched.
 
@@ -200,7 +200,7 @@ def _deposit(table, amount, batch, desk, side, n_occupied, n_touched):  # type: 
     return n_touched
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _flush(desk, n_touched, shift, found, values):  # type: ignore[no-untyped-def]
     """Append the deposits in order of nodes, and clear them."""
     sums, seen, touched = desk.sums, desk.seen, desk.touched[:n_touched]
@@ -212,7 +212,7 @@ def _flush(desk, n_touched, shift, found, values):  # type: ignore[no-untyped-de
         seen[v] = False
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _step(table, ratio, phases, desk, side, n_occupied):  # type: ignore[no-untyped-def]
     """Thin the walkers to ``ratio`` of their number and move them; return nodes occupied, moves and visits.
 
@@ -264,7 +264,7 @@ def _step(table, ratio, phases, desk, side, n_occupied):  # type: ignore[no-unty
     return n_reached, n_steps, n_pushes
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _up_to(n_walkers, probability, offset):  # type: ignore[no-untyped-def]
     """Walkers that go to the neighbours up to a cumulative probability; all of them at probability 1.
 
@@ -273,7 +273,7 @@ def _up_to(n_walkers, probability, offset):  # type: ignore[no-untyped-def]
     return min(np.int64(n_walkers * probability + offset), n_walkers)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _search_row(indices, cumulative, row, n_walkers, offset, arrivals, reached, n_reached):  # type: ignore[no-untyped-def]
     """Split the walkers by bisection for each neighbour that receives any: at most ``n_walkers`` of them.
 
@@ -301,7 +301,7 @@ def _search_row(indices, cumulative, row, n_walkers, offset, arrivals, reached, 
     return n_reached, n_visits
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _average(found, values, ends, slots, sums, variances):  # type: ignore[no-untyped-def]
     """Merge the ascending slots of the batches, and append the mean and its variance for each slot.
 
@@ -331,7 +331,7 @@ def _average(found, values, ends, slots, sums, variances):  # type: ignore[no-un
         variances.append(spread / (n_batches * (n_batches - 1)) if n_batches > 1 else np.nan)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _smallest_head(found, heads, ends):  # type: ignore[no-untyped-def]
     """The smallest slot that is not yet merged; -1 when there is none."""
     slot = np.int64(-1)

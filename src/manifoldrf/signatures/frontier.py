@@ -8,9 +8,9 @@ Compiled functions on contiguous arrays; the callers validate.
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
+from manifoldrf._compiling import compiled
 from manifoldrf.geometry._sparse_loops import sort_entries
 
 
@@ -25,7 +25,7 @@ class _Desk(NamedTuple):
     touched: Any  # int64 (N,) the nodes that did
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def push_frontier(indptr, indices, data, coefficients, starts, threshold, stride):  # type: ignore[no-untyped-def]
     """Rows ``starts`` of sum_k f_k W^k, without what falls below the threshold on the way.
 
@@ -87,7 +87,7 @@ def push_frontier(indptr, indices, data, coefficients, starts, threshold, stride
     return counts, np.array(slots), np.array(values), bounds, n_touched, n_pushes
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def rename_slots(counts, slots, values, names):  # type: ignore[no-untyped-def]
     """Give the nodes of slots k N + v other names, and sort the slots of each start again; in place.
 
@@ -103,7 +103,7 @@ def rename_slots(counts, slots, values, names):  # type: ignore[no-untyped-def]
         begin += count
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _make_desk(n_nodes):  # type: ignore[no-untyped-def]
     """Working memory for N nodes."""
     return _Desk(
@@ -116,7 +116,7 @@ def _make_desk(n_nodes):  # type: ignore[no-untyped-def]
     )
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _push(indptr, indices, data, desk, side, n_active):  # type: ignore[no-untyped-def]
     """x_{k+1} = W x_k, clearing x_k; return the number of nodes reached and of products."""
     x, nodes = desk.x[side], desk.nodes[side]
@@ -137,7 +137,7 @@ def _push(indptr, indices, data, desk, side, n_active):  # type: ignore[no-untyp
     return n_reached, n_pushes
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _drop(desk, side, n_reached, threshold):  # type: ignore[no-untyped-def]
     """Drop small entries; return the number that stays and the 2-norm of what went."""
     x, nodes, reached = desk.x[side], desk.nodes[side], desk.reached
@@ -154,7 +154,7 @@ def _drop(desk, side, n_reached, threshold):  # type: ignore[no-untyped-def]
     return n_active, np.sqrt(squares)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _deposit(desk, side, n_active, coefficient, n_touched):  # type: ignore[no-untyped-def]
     """Add f_k x_k to the sums; return the number of nodes touched so far."""
     x, nodes, sums, seen, touched = desk.x[side], desk.nodes[side], desk.sums, desk.seen, desk.touched
@@ -168,7 +168,7 @@ def _deposit(desk, side, n_active, coefficient, n_touched):  # type: ignore[no-u
     return n_touched
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _append_length(desk, side, n_active, coefficient, shift, slots, values):  # type: ignore[no-untyped-def]
     """Append f_k x_k, in order of nodes."""
     x = desk.x[side]
@@ -179,7 +179,7 @@ def _append_length(desk, side, n_active, coefficient, shift, slots, values):  # 
             values.append(value)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _append_sums(desk, n_touched, stride, slots, values):  # type: ignore[no-untyped-def]
     """Append the sums over all lengths in order of nodes, unless the lengths are kept apart; clear them."""
     sums, seen, touched = desk.sums, desk.seen, desk.touched[:n_touched]
@@ -192,7 +192,7 @@ def _append_sums(desk, n_touched, stride, slots, values):  # type: ignore[no-unt
         seen[v] = False
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _clear(desk, side, n_active):  # type: ignore[no-untyped-def]
     """Clear the last x_k."""
     for q in range(n_active):

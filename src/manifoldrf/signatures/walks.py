@@ -9,9 +9,9 @@ Plain functions on contiguous arrays; the callers validate.
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
+from manifoldrf._compiling import compiled
 from manifoldrf.signatures._streams import next_word, open_stream
 
 _0, _1, _32 = np.uint64(0), np.uint64(1), np.uint64(32)
@@ -94,7 +94,7 @@ def pack_weighted(indptr: Any, indices: Any, data: Any) -> Table:
     return pack_uniform(indptr, indices, even)._replace(alias=alias)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _fill_edges(rows, indices, data, mask, edges):  # type: ignore[no-untyped-def]
     """Write the records; the load's factor is W over the probability of the choice."""
     keep = np.uint32(~mask & _LOW)
@@ -108,7 +108,7 @@ def _fill_edges(rows, indices, data, mask, edges):  # type: ignore[no-untyped-de
             edges[e]["tail"] = np.uint32((edges[e]["tail"] & keep) | degree)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _alias_entries(rows, data):  # type: ignore[no-untyped-def]
     """Vose's alias table of every row, and its entries made equal in size, their sum kept."""
     alias, even = np.zeros(data.shape[0], np.uint64), np.zeros(data.shape[0])
@@ -125,7 +125,7 @@ def _alias_entries(rows, data):  # type: ignore[no-untyped-def]
     return alias, even
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _pair_columns(share, begin, alias):  # type: ignore[no-untyped-def]
     """Fill each column below 1 from one above 1; the small ones wait at the stack's front, the large at its end."""
     n = share.shape[0]
@@ -218,7 +218,7 @@ def _run(
     return columns[0], columns[1], columns[2], columns[3], n_steps
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _estimate(table, starts, law, sizes, space, key, found, group):  # type: ignore[no-untyped-def]
     """Rows of all starts, in batches of the given sizes, written to ``found``; the number of steps."""
     n_found, n_steps = 0, 0
@@ -241,7 +241,7 @@ def _estimate(table, starts, law, sizes, space, key, found, group):  # type: ign
     return n_steps
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _walk_two(table, start, law, space, n_walks, streams, n_listed):  # type: ignore[no-untyped-def]
     """Independent walks on two walkers in turn: while the memory answers one of them, the other computes.
 
@@ -278,7 +278,7 @@ def _walk_two(table, start, law, space, n_walks, streams, n_listed):  # type: ig
     return (a0, a1, b0, b1), n_listed, np.int64(n_steps + a[3])
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _finish(table, law, space, walker, s0, s1, n_listed):  # type: ignore[no-untyped-def]
     """The rest of one walk; a function of its own, so that the loop above has the registers to itself."""
     word, s0, s1 = next_word(s0, s1)
@@ -288,7 +288,7 @@ def _finish(table, law, space, walker, s0, s1, n_listed):  # type: ignore[no-unt
     return walker, s0, s1, n_listed
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _step(table, law, space, word, walker, n_listed):  # type: ignore[no-untyped-def]
     """One step of a walker, with its deposit."""
     row, degree, load, length = walker
@@ -300,7 +300,7 @@ def _step(table, law, space, word, walker, n_listed):  # type: ignore[no-untyped
     return (row, degree, load, length), n_listed
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _choose(alias, row, degree, word):  # type: ignore[no-untyped-def]
     """An entry of a row by the upper half of a word: uniform, or by the alias table."""
     column = (word >> _32) * degree
@@ -311,7 +311,7 @@ def _choose(alias, row, degree, word):  # type: ignore[no-untyped-def]
     return entry if (column & _LOW) < (other >> _32) else other & _LOW
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _deposit(space, slot, value, n_listed):  # type: ignore[no-untyped-def]
     """Add to a slot, and list it if it is new; without a branch, as no processor could foresee it."""
     space.batch[slot] += value
@@ -321,7 +321,7 @@ def _deposit(space, slot, value, n_listed):  # type: ignore[no-untyped-def]
     return n_listed
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _close_batch(space, n_listed, n_touched, size):  # type: ignore[no-untyped-def]
     """Move the sums of a batch of ``size`` walks to the moments; the number of slots touched so far."""
     weight = 1.0 / size
@@ -337,7 +337,7 @@ def _close_batch(space, n_listed, n_touched, size):  # type: ignore[no-untyped-d
     return n_touched
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _sort_touched(space, n_touched):  # type: ignore[no-untyped-def]
     """Bring the touched slots into ascending order: by a scan of all slots if many of them are touched."""
     if n_touched < space.known.shape[0] // 16:
@@ -349,7 +349,7 @@ def _sort_touched(space, n_touched):  # type: ignore[no-untyped-def]
         position += np.int64(space.known[slot])
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _close_start(space, n_touched, found, n_found, sizes):  # type: ignore[no-untyped-def]
     """Write the estimates of a start and clean its slots.
 
@@ -368,7 +368,7 @@ def _close_start(space, n_touched, found, n_found, sizes):  # type: ignore[no-un
         space.moments[slot, 0], space.moments[slot, 1], space.known[slot] = 0.0, 0.0, 0
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _walk_groups(table, start, law, space, n_walks, streams, n_listed, group):  # type: ignore[no-untyped-def]
     """Groups of walkers in lock-step; all words come from the first stream."""
     s0, s1, n_steps = streams[0], streams[1], 0
@@ -388,7 +388,7 @@ def _walk_groups(table, start, law, space, n_walks, streams, n_listed, group):  
     return (s0, s1, streams[2], streams[3]), n_listed, n_steps
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _survivors(table, threshold, group, n_live, s0, s1):  # type: ignore[no-untyped-def]
     """Keep the walkers that go on, in order, so that pairs stay side by side, and choose their entries."""
     kept, before, ticket = 0, -1, _0
@@ -404,7 +404,7 @@ def _survivors(table, threshold, group, n_live, s0, s1):  # type: ignore[no-unty
     return kept, s0, s1
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _choose_apart(group, n_live, s0, s1):  # type: ignore[no-untyped-def]
     """Other entries instead, without replacement among the walkers on a node, in blocks of its degree."""
     walkers = group.live[:n_live]
@@ -421,7 +421,7 @@ def _choose_apart(group, n_live, s0, s1):  # type: ignore[no-untyped-def]
     return s0, s1
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _deal(group, walkers, s0, s1):  # type: ignore[no-untyped-def]
     """Deal different entries of one row: a partial shuffle, undone afterwards, so that it costs O(walkers)."""
     cards, swaps, row, degree = group.cards, group.swaps, group.row[walkers[0]], group.degree[walkers[0]]
@@ -436,7 +436,7 @@ def _deal(group, walkers, s0, s1):  # type: ignore[no-untyped-def]
     return s0, s1
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _move(table, law, space, group, n_live, length, n_listed):  # type: ignore[no-untyped-def]
     """Take the chosen entries and deposit."""
     for w in group.live[:n_live]:

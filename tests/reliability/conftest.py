@@ -1,0 +1,54 @@
+"""What the tests of faults share."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from disks import Disk
+from scipy.spatial import ConvexHull
+from warm_program import WarmProgram
+
+from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, TriangleMesh, knn_graph
+
+RECORDS = Path(__file__).parents[2] / "docs" / "records"
+N = 300
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory):
+    """The command line, in processes that cost milliseconds."""
+    warm = WarmProgram(tmp_path_factory.mktemp("printed"))
+    yield warm
+    warm.close()
+
+
+@pytest.fixture(scope="session")
+def inputs(tmp_path_factory):
+    """A small file of every kind that commands read."""
+    folder = tmp_path_factory.mktemp("inputs")
+    points = Sphere().grid(N)
+    np.save(folder / "points.npy", points)
+    TriangleMesh(points, ConvexHull(points).simplices).save(folder / "mesh.ply")
+    lines = [f"{k},{points[k, 2]}" for k in range(0, N, 3)]
+    (folder / "known.csv").write_text("vertex,height\n" + "\n".join(lines) + "\n")
+    knn_graph(points).save(folder / "graph.safetensors")
+    ManifoldRandomFeatures(HeatKernel(0.2), random_state=0).fit(points).save(folder / "model.safetensors")
+    (folder / "records").mkdir()
+    for suffix in ("json", "npz"):
+        shutil.copy(RECORDS / f"teachers.{suffix}", folder / "records")
+    return folder
+
+
+@pytest.fixture
+def folder(inputs, tmp_path):
+    """The inputs, in a folder of one's own."""
+    return Path(shutil.copytree(inputs, tmp_path / "work"))
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A disk of 512 kB."""
+    made = Disk(tmp_path / "disk", 128)
+    yield made
+    made.close()

@@ -1,0 +1,215 @@
+"""A disk that is full or refuses to be written to: one sentence that names the file, and everything as it was."""
+
+import contextlib
+import errno
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from disks import PAGE, Disk
+from matplotlib import pyplot
+from scipy import sparse
+from warm_program import contents
+
+from manifoldrf import TriangleMesh, explore, load
+from manifoldrf._arrays.writing import write_matrix
+from manifoldrf._files import atomic_path
+from manifoldrf.experiments.record import Record
+from manifoldrf.report._style import save_figure
+from manifoldrf.report.html_page import write_report
+
+RNG = np.random.default_rng(0)
+DENSE = RNG.random((100, 30))
+RECORD = Record("teachers", {"text": RNG.bytes(6000).hex()}, {}, 1.0, arrays={"a": DENSE})
+
+
+def figure(path):
+    drawn, axes = pyplot.subplots()
+    axes.plot(RNG.random(1000))
+    save_figure(drawn, path)
+
+
+# What is written -> who writes it, from the folder of inputs to a path.
+WRITERS = {
+    "model.safetensors": lambda inputs, path: load(inputs / "model.safetensors").save(path),
+    "graph.safetensors": lambda inputs, path: load(inputs / "graph.safetensors").save(path),
+    "rows.npy": lambda inputs, path: write_matrix(path, DENSE),
+    "rows.csv": lambda inputs, path: write_matrix(path, DENSE),
+    "rows.npz": lambda inputs, path: write_matrix(path, DENSE),
+    "sparse.npz": lambda inputs, path: write_matrix(path, sparse.csr_array(DENSE)),
+    "page.html": lambda inputs, path: write_report(inputs / "records", path),
+    "explorer.html": lambda inputs, path: explore(load(inputs / "model.safetensors"), path),
+    "teachers.json": lambda inputs, path: RECORD.save(path.parent),
+    "picture.png": lambda inputs, path: figure(path),
+    "picture.pdf": lambda inputs, path: figure(path),
+    "picture.svg": lambda inputs, path: figure(path),
+    **{
+        f"mesh.{kind}": lambda inputs, path: TriangleMesh.load(inputs / "mesh.ply").save(path)
+        for kind in ("ply", "obj", "stl", "off", "glb")
+    },
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_full_disk_is_an_error_with_the_name_of_the_file_and_changes_nothing(disk, inputs, name):
+    target = disk.folder / name
+    for n_free, old in ((1, True), (0, False)):
+        target.write_text("an old file")
+        disk.fill(n_free)
+        if not old:
+            target.unlink()
+            disk.fill(n_free)
+        before = contents(disk.folder)
+        with pytest.raises(OSError, match="No space left on device") as caught:
+            WRITERS[name](inputs, target)
+        assert caught.value.errno == errno.ENOSPC
+        assert caught.value.filename == str(target)
+        assert contents(disk.folder) == before
+    (disk.folder / "filler").unlink()
+    WRITERS[name](inputs, target)
+    assert target.stat().st_size > PAGE  # else the disk was not what was in the way
+
+
+COMMANDS = {
+    "fit": (("fit", "points.npy", "-o"), "new.safetensors"),
+    "graph": (("graph", "points.npy", "-o"), "new.safetensors"),
+    "affinities": (("graph", "points.npy", "-o"), "new.npz"),
+    "signatures": (("signatures", "graph.safetensors", "--tau", "5", "-o"), "new.npz"),
+    "transform npy": (("transform", "model.safetensors", "points.npy", "-o"), "new.npy"),
+    "transform npz": (("transform", "model.safetensors", "points.npy", "-o"), "new.npz"),
+    "transform csv": (("transform", "model.safetensors", "points.npy", "-o"), "new.csv"),
+    "kernel": (("kernel", "model.safetensors", "points.npy", "-o"), "new.npy"),
+    "explore": (("explore", "model.safetensors", "-o"), "new.html"),
+    "interpolate": (("interpolate", "mesh.ply", "known.csv", "--method", "harmonic", "-o"), "new.csv"),
+    "report": (("report", "records", "-o"), "new.html"),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_commands_end_with_one_sentence_on_a_full_disk(program, disk, inputs, name):
+    words, target = COMMANDS[name]
+    path = disk.folder / target
+    path.write_text("an old file")
+    disk.fill(1)
+    before = contents(disk.folder)
+    done = program.run(*words, path, "--quiet", cwd=inputs)
+    assert (done.code, done.out) == (1, "")
+    names = [path, path.with_suffix(".ply")] if name == "interpolate" else [path]
+    assert done.err in [f"{name}: No space left on device.\n" for name in names]
+    assert contents(disk.folder) == before
+
+
+def test_experiments_end_with_one_sentence_on_a_full_disk(program, disk, inputs):
+    words = ("reproduce", "teachers", "--set", "n_nodes=100", "--set", "surfaces=sphere", "--quiet", "--out")
+    disk.fill(0)
+    before = contents(disk.folder)
+    done = program.run(*words, disk.folder / "a" / "b", cwd=inputs)
+    assert (done.code, done.out) == (1, "")
+    assert done.err == f"{disk.folder}/a/b/teachers.json: No space left on device.\n"
+    assert contents(disk.folder) == before
+
+
+def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(program, disk, inputs):
+    state = disk.folder / "state.safetensors"
+    words = ("fit", "points.npy", "--paper", "--n-starts", "40", "-o", disk.folder / "m.safetensors", "--quiet")
+    words += ("--field-options", "epochs=2", "--field-options", f"checkpoint={state}")
+    words += ("--field-options", "hidden=16")
+    each = "import manifoldrf.fields._training as training; training._EPOCHS_BETWEEN = 1"
+    stop = ("fields._training._Epoch.run", 2, 2)
+    stopped = program.run(*words, cwd=inputs, code=each, kill_at=stop)
+    assert stopped.code == 130, stopped.err
+    disk.fill(0)
+    before = contents(disk.folder)
+    done = program.run(*words, cwd=inputs, code=each)
+    assert (done.code, done.err) == (1, f"{state}: No space left on device.\n")
+    assert contents(disk.folder) == before
+
+
+@pytest.fixture
+def short(tmp_path):
+    """A disk that has room for few names."""
+    made = Disk(tmp_path / "short", 128, 4)
+    yield made
+    made.close()
+
+
+def test_a_disk_without_room_for_another_name_is_an_error_with_the_name_of_the_file(short):
+    disk = short
+    for number in range(4):
+        with contextlib.suppress(OSError):
+            (disk.folder / f"{number}.npy").touch()
+    before = contents(disk.folder)
+    with pytest.raises(OSError, match="No space left on device") as caught, atomic_path(disk.folder / "new.npy"):
+        pytest.fail("the block must not run")
+    assert caught.value.filename == str(disk.folder / "new.npy")
+    assert contents(disk.folder) == before
+
+
+# ----------------------------------------------------------------------------------------- places not to write to
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_disk_that_refuses_writing_is_named_before_any_work(program, disk, inputs, name):
+    words, target = COMMANDS[name]
+    path = disk.folder / target
+    path.write_text("an old file")
+    before = contents(disk.folder)
+    disk.protect()
+    work = "import manifoldrf._files as files; files.existing_file = None"  # an error, if anything were read
+    done = program.run(*words, path, cwd=inputs, code=work)
+    assert (done.code, done.out) == (1, "")
+    assert "`--output` must be in a folder that is writable. Got " in done.err
+    assert done.err.count("\n") == 1
+    assert contents(disk.folder) == before
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_disk_that_refuses_writing_is_named_by_the_library(disk, inputs, name):
+    disk.protect()
+    with pytest.raises(PermissionError, match=r"must be (in )?a folder that is writable\. Got "):
+        WRITERS[name](inputs, disk.folder / name)
+    assert contents(disk.folder) == {}
+
+
+@pytest.mark.parametrize("place", ["/proc/new", "points.npy/new", "records/none/new"])
+def test_places_that_cannot_hold_a_file_are_named_before_any_work(program, folder, place):
+    before = contents(folder)
+    for words, target in (COMMANDS["fit"], COMMANDS["transform npy"]):
+        work = "import manifoldrf.cli.models as models; models.read_model = models.read_space = None"
+        done = program.run(*words, place + "." + target.partition(".")[2], cwd=folder, code=work)
+        assert (done.code, done.out) == (1, "")
+        assert "`--output` must be in a folder that " in done.err
+        assert done.err.count("\n") == 1
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize("place", ["points.npy", "points.npy/new", "/proc/new"])
+def test_folders_of_results_that_cannot_be_are_named_before_any_work(program, folder, place):
+    before = contents(folder)
+    work = "import manifoldrf.experiments.teachers as teachers; teachers.compute_signatures = None"
+    done = program.run("reproduce", "teachers", "--out", place, cwd=folder, code=work)
+    assert (done.code, done.out) == (1, "")
+    assert place in done.err
+    assert done.err.count("\n") == 1
+    assert contents(folder) == before
+
+
+def test_all_of_this_also_runs_for_users_who_may_not_mount_disks():
+    """In a namespace of its own, where a user is his own root."""
+    if os.geteuid() == 0:
+        pytest.skip("this user may mount disks, and all of this has run")
+    space = ["unshare", "--map-root-user", "--mount"]
+    if subprocess.run([*space, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this system gives users no namespaces of their own")
+    called = [*space, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", __file__]
+    done = subprocess.run(called, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_what_does_not_fit_on_one_disk_can_be_saved_on_another(disk, inputs, tmp_path):
+    """In Python nothing is lost: the model is still there."""
+    features = load(inputs / "model.safetensors")
+    disk.fill(0)
+    with pytest.raises(OSError, match="No space left"):
+        features.save(disk.folder / "m.safetensors")
+    assert features.save(tmp_path / "m").read_bytes() == features.save(tmp_path / "n").read_bytes()

@@ -1,0 +1,256 @@
+"""Ctrl-C and SIGTERM in every long stage: nothing half-written, exit codes, work that can be taken up again."""
+
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import main
+from warm_program import contents
+
+from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, cli, load
+from manifoldrf._codec import load_state, save_state
+
+CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+SIGNALS = pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+N = 300  # points of the inputs
+
+SIGNATURES = ("signatures", "graph.safetensors", "--tau", "5", "-o", "new.npz", "--teacher")
+FIT = ("fit", "points.npy", "-o", "new.safetensors")
+TRANSFORM = ("transform", "model.safetensors", "points.npy", "--chunk-size", "50", "-o")
+TEACHERS = ("reproduce", "teachers", "--out", "new", "--set", "n_nodes=100", "--set", "surfaces=sphere")
+TRAINING = (*FIT, "--paper", "--field-options", "epochs=4", "--n-starts", "40", "--teacher-options", "n_walks=100")
+FILL_IN = ("interpolate", "mesh.ply", "known.csv", "-o", "new")
+# Command, and the function in whose nth call the signal comes.
+STAGES = {
+    "heat graph": (("graph", "points.npy", "--t", ".1", "-o", "new.npz"), "geometry.heat._gaussian", 1),
+    "weights of nodes": (("graph", "mesh.ply", "--t", ".1", "-o", "new.safetensors"), "geometry.heat._sinkhorn", 1),
+    "neighbours": (("graph", "points.npy", "-o", "new.safetensors"), "geometry.builders._gaussian_union", 1),
+    "walks": ((*SIGNATURES, "walks"), "signatures._engines.independent_walks", 5),
+    "counts": ((*SIGNATURES, "counts"), "signatures._engines.propagate_counts", 5),
+    "frontier": ((*SIGNATURES, "frontier"), "signatures._engines.push_frontier", 5),
+    "exact signatures": ((*SIGNATURES, "exact"), "kernels._action._recurrence", 2),
+    "anchors": (FIT, "features.fitting.farthest_anchors", 1),
+    "weights of anchors": (FIT, "fields.quadrature.nonnegative_minimum", 1),
+    "error": (FIT, "features.manifold_features.ManifoldRandomFeatures.save", 1),
+    "save": (FIT, "_files.os.fsync", 1),
+    "training": (TRAINING, "fields._training._set_rate", 3),
+    "features to npy": ((*TRANSFORM, "new.npy"), "_arrays.writing._dense", 3),
+    "features to csv": ((*TRANSFORM, "new.csv"), "_arrays.writing._dense", 3),
+    "features to npz": ((*TRANSFORM, "new.npz"), "_arrays.writing.RowWriter.append", 3),
+    "packing": ((*TRANSFORM, "new.npz"), "_arrays.writing.shutil.copyfileobj", 2),
+    "kernel": (("kernel", "model.safetensors", "points.npy", "-o", "new.npy"), "_arrays.writing._dense", 1),
+    "explorer": (("explore", "model.safetensors", "-o", "new.html"), "explorer.page._page_within", 1),
+    "method": (FILL_IN, "applications._choosing.fill_by_solve", 2),
+    "two files": (FILL_IN, "cli.fields._write_picture", 1),
+    "experiment": (TEACHERS, "experiments.teachers.compute_signatures", 2),
+    "record": (TEACHERS, "experiments.record.np.savez_compressed", 1),
+    "pictures": (("report", "records", "-o", "new.html"), "report.html_page._image", 1),
+    "demo": (("demo", "--out", "new"), "experiments.surfaces.paper_graph", 1),
+}
+
+
+def stages_and_signals():
+    """Every stage with one of the signals, in turn; with the other one in the slow tests."""
+    for (k, stage), number in itertools.product(enumerate(STAGES), CODES):
+        quick = (number == signal.SIGINT) == (k % 2 == 0)
+        yield pytest.param(stage, number, id=f"{stage}-{number.name}", marks=[] if quick else [pytest.mark.slow])
+
+
+@pytest.mark.parametrize(("stage", "number"), list(stages_and_signals()))
+def test_a_signal_leaves_the_folder_as_it_was(program, folder, stage, number):
+    arguments, place, nth = STAGES[stage]
+    if number == signal.SIGTERM:  # with old files there, and with none
+        target = next(word for word in arguments if word.startswith("new"))
+        for name in [target] if "." in target else ["new.csv", "new.ply"]:
+            (folder / name).write_text("an old file")
+    before = contents(folder)
+    done = program.run(*arguments, cwd=folder, kill_at=(place, nth, number))
+    assert done.code == CODES[number], done.err
+    assert contents(folder) == before
+    assert done.out == ""
+    assert "Traceback" not in done.err
+    assert "Exception" not in done.err
+
+
+@SIGNALS
+def test_records_that_are_complete_stay(program, folder, number):
+    done = program.run(*TEACHERS, cwd=folder, kill_at=("report._style.atomic_path", 1, number))
+    assert done.code == CODES[number], done.err
+    assert sorted(path.name for path in (folder / "new").iterdir()) == ["teachers.json", "teachers.npz"]
+    assert program.run("report", "new", cwd=folder).code == 0
+
+
+@SIGNALS
+def test_a_second_signal_at_once_does_not_stop_the_cleaning_up(program, folder, number):
+    before = contents(folder)
+    second = f"kill_at('_files.Path.unlink', 2, {int(number)})"  # the first is that of the check of the folder
+    first = ("_arrays.writing._dense", 2, number)
+    done = program.run(*TRANSFORM, "new.npy", cwd=folder, code=second, kill_at=first)
+    assert done.code == CODES[number]
+    assert contents(folder) == before
+
+
+def test_signals_that_the_caller_has_turned_off_stay_off(program, folder):
+    """As nohup does, and shells for what runs in the background."""
+    off = "import signal; [signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)]"
+    for number in CODES:
+        place = ("_arrays.writing._dense", 2, number)
+        done = program.run(*TRANSFORM, "new.npy", cwd=folder, code=off, kill_at=place)
+        assert done.code == 0, done.err
+        assert len(np.load(folder / "new.npy")) == N
+
+
+# ------------------------------------------------------------------------------------------------- resumption
+EVERY_EPOCH = "import manifoldrf.fields._training as training; training._EPOCHS_BETWEEN = 1"
+COUNTED = """
+run = training._Epoch.run
+training._Epoch.run = lambda *args: (print('epoch'), run(*args))[1]
+"""
+RESUMABLE = (*TRAINING, "--field-options", "checkpoint=state.safetensors", "--quiet")
+
+
+@pytest.fixture(scope="module")
+def trained(program, inputs, tmp_path_factory):
+    """What a training gives that nothing has interrupted."""
+    folder = tmp_path_factory.mktemp("trained")
+    shutil.copy(inputs / "points.npy", folder)
+    done = program.run(*RESUMABLE, cwd=folder)
+    assert done.code == 0, done.err
+    return load(folder / "new.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("number", "place"),
+    [
+        pytest.param(signal.SIGINT, "fields._training._Epoch.run", marks=pytest.mark.slow),
+        (signal.SIGTERM, "fields._training.write_container"),
+        pytest.param(signal.SIGKILL, "_container.atomic_path", marks=pytest.mark.slow),
+    ],
+)
+def test_a_training_is_taken_up_with_the_same_bits(program, folder, trained, number, place):
+    before = set(contents(folder))
+    stopped = program.run(*RESUMABLE, cwd=folder, code=EVERY_EPOCH, kill_at=(place, 3, number))
+    assert stopped.code == CODES.get(number, -9), stopped.err
+    assert set(contents(folder)) - before == {"state.safetensors"}
+    again = program.run(*RESUMABLE, cwd=folder, code=EVERY_EPOCH + COUNTED)
+    assert again.code == 0, again.err
+    assert again.out.count("epoch") == 2  # of four; the first two are not repeated
+    found = load(folder / "new.safetensors")
+    points = Sphere().sample(20, seed=1)
+    assert (found.transform(points) == trained.transform(points)).all()
+    assert found.training_.train_loss == trained.training_.train_loss
+    assert found.training_.validation_loss == trained.training_.validation_loss
+
+
+# ----------------------------------------------------------------------------------------------- true signals
+def test_sigterm_from_outside_ends_a_training_with_143_and_leaves_nothing(tmp_path):
+    np.save(tmp_path / "points.npy", Sphere().grid(N))
+    code = "from manifoldrf.cli import main; main()"
+    options = ["--paper", "--field-options", "epochs=100000", "--n-starts", "40"]  # hours, if nothing ends it
+    called = [sys.executable, "-c", code, "fit", "points.npy", "-o", "m.safetensors", *options]
+    environment = os.environ | {"FORCE_COLOR": "1", "COLUMNS": "120"}  # a bar, as in a terminal
+    with subprocess.Popen(
+        called, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    ) as process:
+        shown = b""
+        while b"training epochs" not in shown:
+            more = os.read(process.stderr.fileno(), 1000)
+            assert more, shown.decode()
+            shown += more
+        process.send_signal(signal.SIGTERM)
+        out, error = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert b"Traceback" not in error
+    assert out == b""
+    assert [path.name for path in tmp_path.iterdir()] == ["points.npy"]
+
+
+# ---------------------------------------------------------------------------------------------------- library
+def handlers():
+    return [signal.getsignal(number) for number in CODES]
+
+
+def test_the_library_installs_no_handlers_and_the_program_takes_its_own_back(monkeypatch, tmp_path):
+    before = handlers()
+    during = []
+    monkeypatch.setattr("manifoldrf.cli.facts.show_facts", lambda *_: during.extend(handlers()))
+    features = ManifoldRandomFeatures(HeatKernel(0.2), random_state=0).fit(Sphere().grid(100))
+    load(features.save(tmp_path / "m.safetensors"))
+    assert handlers() == before
+    assert main(monkeypatch, "info") == 0
+    assert handlers() == before
+    assert len(during) == 2
+    assert not set(during) & set(before)
+
+
+def test_the_program_runs_in_a_thread_which_has_no_signals(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["manifoldrf", "--version"])
+    codes = []
+
+    def run():
+        try:
+            cli.main()
+        except SystemExit as stopped:
+            codes.append(stopped.code)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert codes in ([None], [0])
+
+
+# --------------------------------------------------------------------------------------------- every single line
+def interrupted_at(number, work):
+    """Whether the work was interrupted: before the line of this number of the modules that write files.
+
+    Lines that clean up are not counted: there the file is written, or is on its way out.
+    """
+    left = number
+
+    def trace(frame, event, _):
+        nonlocal left
+        path = Path(frame.f_code.co_filename)
+        if path.name not in ("_files.py", "_container.py") or frame.f_code.co_name == "_sync_folder":
+            return None
+        if event == "line" and not is_cleaning(path, frame.f_lineno):
+            left -= 1
+            if left == -1:
+                raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        work()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(None)
+    return False
+
+
+def is_cleaning(path, line):
+    text = path.read_text().splitlines()[line - 1]
+    return "suppress(OSError)" in text or "unlink" in text
+
+
+# A file that is interrupted between its opening and its block is closed by the collector, which warns.
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_before_any_line_of_a_save_leaves_the_old_file_or_the_new_one(tmp_path):
+    path = tmp_path / "m"
+    number, seen = 0, set()
+    while True:
+        save_state(path, "state", {"x": np.zeros(3)})
+        if not interrupted_at(number, lambda: save_state(path, "state", {"x": np.ones(3)})):
+            break
+        assert [entry.name for entry in tmp_path.iterdir()] == ["m"], number
+        seen.add(tuple(load_state(path, {})[1]["x"]))
+        number += 1
+    assert seen == {(0.0,) * 3, (1.0,) * 3}
+    assert number > 40

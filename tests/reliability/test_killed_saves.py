@@ -1,0 +1,168 @@
+"""A process that is killed while it saves: the old file or the new one is there whole, never neither.
+
+What is promised: whenever ``save`` is cut off, by a kill or a power cut, the file is the old one or the new one;
+once it has returned, the file is the new one. Here processes are killed; tests/test_files.py has the order of
+writes to the disk. A killed process may leave a file ".<32 hexadecimal digits><suffix>" beside the target.
+"""
+
+import json
+import re
+
+import pytest
+
+from manifoldrf import HeatKernel, ManifoldRandomFeatures, ModelFileError, Sphere, load
+from manifoldrf.experiments.record import Record
+from manifoldrf.report.pages import read_records
+
+LEFTOVER = re.compile(r"\.[0-9a-f]{32}\.safetensors")
+
+# Runs in a process that has loaded the library: copies of it save, and are killed.
+KILLS = """
+import json, os, random, signal, sys, time
+from pathlib import Path
+import manifoldrf
+
+models = [manifoldrf.load(f"{k}.safetensors") for k in range(2)]
+whole = [Path(f"{k}.safetensors").read_bytes() for k in range(2)]
+target = Path("target/m.safetensors")
+found = {"new": 0, "old": 0, "none": 0, "broken": 0, "left": [], "left_whole": 0, "left_loaded": 0, "killed": 0}
+
+
+def look(old):
+    content = target.read_bytes() if target.exists() else None
+    kind = "none" if content is None else "broken" if content not in whole else "new"
+    found["old" if content is not None and content == old else kind] += 1
+    for path in set(target.parent.iterdir()) - {target}:
+        found["left"].append(path.name)
+        if path.read_bytes() in whole:
+            found["left_whole"] += 1
+        else:
+            try:
+                manifoldrf.load(path)
+                found["left_loaded"] += 1
+            except manifoldrf.ModelFileError:
+                pass
+        path.unlink()
+
+
+def child(work):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return pid
+
+
+def end(pid, old):
+    found["killed"] += os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+    look(old)
+
+
+def at_random(n, seed):
+    rng = random.Random(seed)
+    began = time.perf_counter()
+    for k in range(10):
+        models[k % 2].save(target)
+    longest = 6 * (time.perf_counter() - began) / 10
+
+    def forever():
+        while True:
+            for model in models:
+                model.save(target)
+
+    for k in range(n):
+        if k % 10 == 0:
+            target.unlink(missing_ok=True)
+        old = target.read_bytes() if target.exists() else None
+        pid = child(forever)
+        time.sleep(longest * rng.random())
+        os.kill(pid, signal.SIGKILL)
+        end(pid, old)
+
+
+def at_line(number):
+    left = number
+
+    def trace(frame, event, _):
+        nonlocal left
+        if not frame.f_code.co_filename.endswith(("_files.py", "_container.py")):
+            return None
+        if event == "line":
+            left -= 1
+            if left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    sys.settrace(trace)
+    models[1].save(target)
+
+
+def at_every_line():
+    number = killed = 0
+    while killed == found["killed"]:
+        target.write_bytes(whole[0])
+        end(child(lambda: at_line(number)), whole[0])
+        number, killed = number + 1, killed + 1
+"""
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A folder of two models, and of one to save them in."""
+    place = tmp_path_factory.mktemp("kills")
+    (place / "target").mkdir()
+    for k, t in enumerate((0.3, 0.5)):
+        features = ManifoldRandomFeatures(HeatKernel(t), random_state=0).fit(Sphere().grid(60 + 40 * k))
+        features.save(place / f"{k}.safetensors")
+        load(place / f"{k}.safetensors").save(place / f"{k}.safetensors")  # bytes that are the same ever after
+    return place
+
+
+def killed(program, folder, call):
+    done = program.run(cwd=folder, code=f"{KILLS}\n{call}\nprint(json.dumps(found))")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["broken"] == 0
+    assert found["left_loaded"] == 0  # what is half-written is never taken for a model
+    assert all(LEFTOVER.fullmatch(name) for name in found["left"])
+    return found
+
+
+def check_random(program, folder, n):
+    found = killed(program, folder, f"at_random({n}, 0)")
+    assert found["killed"] == n
+    assert found["new"] + found["old"] + found["none"] == n
+    assert found["none"] <= n / 10  # where there was no old file
+    assert found["new"] > 0.2 * n  # the kills hit saves, not the time before them
+    assert len(found["left"]) - found["left_whole"] > 0.02 * n  # and the middle of some
+
+
+def test_a_kill_at_a_random_moment_leaves_the_old_file_or_the_new_one(program, models):
+    check_random(program, models, 100)  # a thousand in the slow tests
+
+
+@pytest.mark.slow
+def test_a_thousand_kills_leave_the_old_file_or_the_new_one(program, models):
+    check_random(program, models, 1000)
+
+
+def test_a_kill_before_any_line_of_a_save_leaves_the_old_file_or_the_new_one(program, models):
+    found = killed(program, models, "at_every_line()")
+    assert found["killed"] > 50
+    assert found["none"] == 0
+    assert found["old"] > 20
+    assert found["new"] > 1
+
+
+def test_what_a_killed_save_leaves_is_neither_a_model_nor_a_record(models, tmp_path):
+    whole = (models / "0.safetensors").read_bytes()
+    left = tmp_path / f".{'0f' * 16}.safetensors"
+    for size in (0, 100, len(whole) - 1):
+        left.write_bytes(whole[:size])
+        with pytest.raises(ModelFileError, match="cannot be loaded"):
+            load(left)
+    Record("teachers", {}, {}, 1.0).save(tmp_path)
+    (tmp_path / f".{'0f' * 16}.json").write_text('{"name": "teach')
+    assert list(read_records(tmp_path)) == ["teachers"]

@@ -1,0 +1,173 @@
+"""The program as real processes that cost milliseconds: copies of one that has loaded everything already.
+
+Each run is a process of its own, with its own signals, folder, environment and exit code.
+"""
+
+import atexit
+import contextlib
+import gc
+import hashlib
+import importlib
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+LONGEST = 300.0  # seconds until a run counts as hanging; on a quiet machine each takes about one
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a run left behind; a negative code is that of a signal that killed it."""
+
+    code: int
+    out: str
+    err: str
+
+
+class WarmProgram:
+    """Runs the program in copies of a process that is ready; what is printed goes through files in a folder."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+        called = [sys.executable, __file__]
+        self.process = subprocess.Popen(called, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._numbers = itertools.count()
+        self.pid = self._answer()["pid"]
+
+    def _answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError("the process that runs are copied from has ended")
+        return json.loads(line)
+
+    def run(self, *arguments, cwd, code="", kill_at=None, env=None):
+        """Run a command, or only Python code where there are no arguments.
+
+        ``kill_at`` is (name of a function, number of the call, signal): the process sends it to itself. ``code`` is
+        executed before.
+        """
+        number = next(self._numbers)
+        out, err = (self.folder / f"{number}.{name}" for name in ("out", "err"))
+        request = {"arguments": [str(argument) for argument in arguments], "cwd": str(cwd), "code": code}
+        request |= {"kill_at": kill_at, "env": env or {}, "out": str(out), "err": str(err)}
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        status = self._answer()["status"]
+        return Done(status, out.read_text(), err.read_text())
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait()
+
+
+def contents(folder):
+    """Everything below a folder, empty folders included."""
+    found = {str(path.relative_to(folder)): path for path in folder.rglob("*")}
+    return {
+        name: hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "a folder"
+        for name, path in found.items()
+    }
+
+
+def _warm_up():
+    """Load what commands load, and compiled code into memory; no thread may run when the process is copied."""
+    for name in ("storage", "cli.program", "report.catalogue", "report.html_page", "explorer.page"):
+        importlib.import_module(f"manifoldrf.{name}")
+    importlib.import_module("torch")
+    importlib.import_module("matplotlib.pyplot")
+    mrf = importlib.import_module("manifoldrf")
+    points = mrf.Sphere().grid(100)
+    features = mrf.ManifoldRandomFeatures(mrf.HeatKernel(0.3), n_jobs=1, random_state=0).fit(points)
+    features.summary()
+    graph = mrf.knn_graph(points, n_jobs=1)
+    for teacher in ("exact", "frontier", "walks", "counts"):
+        mrf.compute_signatures(graph, mrf.DiffusionKernel(5.0), [0], teacher=teacher, n_jobs=1, seed=0)
+
+
+def _serve():
+    """Copy the process for every line of stdin; the copy gets the request, the process itself None."""
+    _warm_up()
+    gc.freeze()  # what copies never look at stays shared
+    print(json.dumps({"pid": os.getpid()}), flush=True)  # noqa: T201 - an answer
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            return json.loads(line)
+        print(json.dumps({"status": _wait(pid)}), flush=True)  # noqa: T201 - an answer
+    return None
+
+
+def _wait(pid):
+    """Exit code of a process."""
+    end = time.monotonic() + LONGEST
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > end:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.002)
+
+
+def _become(request):
+    """Go on as the program."""
+    for number, path in ((0, os.devnull), (1, request["out"]), (2, request["err"])):
+        os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC), number)
+    os.chdir(request["cwd"])
+    os.environ.update(request["env"])
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever the tests were started with
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    exec(request["code"], {"kill_at": kill_at})
+    if request["kill_at"]:
+        kill_at(*request["kill_at"])
+    if request["arguments"]:
+        sys.argv = ["manifoldrf", *request["arguments"]]
+        try:
+            importlib.import_module("manifoldrf.cli").main()
+        except SystemExit as stopped:
+            _end(stopped.code or 0)
+
+
+def _end(code):
+    """End as Python does, but for taking all modules apart, which takes longer than most runs."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            code = 120
+    os._exit(code)
+
+
+def kill_at(place, nth, number):
+    """Let the nth call of a function send a signal to the process."""
+    *path, name = place.split(".")
+    owner = importlib.import_module("manifoldrf")
+    for part in path:
+        with contextlib.suppress(ImportError, AttributeError):
+            importlib.import_module(f"{owner.__name__}.{part}")
+        owner = getattr(owner, part)
+    original, calls = getattr(owner, name), itertools.count(1)
+
+    def counted(*args, **kwargs):
+        if next(calls) == nth:
+            os.kill(os.getpid(), number)
+        return original(*args, **kwargs)
+
+    setattr(owner, name, counted)
+
+
+if __name__ == "__main__":
+    wanted = _serve()
+    if wanted is not None:
+        _become(wanted)
