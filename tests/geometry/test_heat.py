@@ -458,3 +458,11 @@ def test_on_the_cortex_steps_along_the_surface_halve_the_error_of_steps_in_space
     in_space = heat_graph(mesh.vertices, t, dim=2, weights=mesh.vertex_areas(), n_steps=on_mesh.n_steps)
     assert error(on_mesh) < 0.09  # measured .072; .28 through space, .009 with cotangent weights
     assert error(on_mesh) < error(in_space) / 2
+
+
+@pytest.mark.parametrize("unit", [1e140, 1e-130])
+def test_a_unit_in_which_volumes_are_no_numbers_is_refused(unit):
+    # A property found it: distances are numbers, their third power is not.
+    points = unit * np.random.default_rng(0).standard_normal((40, 3))
+    with pytest.raises(ValueError, match=r"`points` must be in a unit in which volumes of dimension 3 are numbers"):
+        heat_graph(points, unit**2, dim=3)

@@ -191,7 +191,7 @@ def test_the_combinatorial_laplacian_is_exact(t):
         (
             lambda: RegularizedLaplacianKernel(1.0, 0),
             ValueError,
-            r"`power` must be a number in \(0, inf\)\. Got 0\.",
+            r"`power` must be a number in \[1e-300, 1e\+06\]\. Got 0\.",
         ),
         (lambda: RegularizedLaplacianKernel(1.0, "2"), TypeError, r"`power` must be a number in"),
         (lambda: RandomWalkKernel(1.9, 2), ValueError, r"`a` must be a number in \[2, inf\)\. Got 1\.9\."),
@@ -201,7 +201,19 @@ def test_the_combinatorial_laplacian_is_exact(t):
             ValueError,
             r"`p` must be at most 1010 for a = 2, or a\^p overflows\. Got 1011",
         ),
-        (lambda: MaternKernel(0.0, 1.0), ValueError, r"`nu` must be a number in \(0, inf\)\. Got 0\.0\."),
+        (
+            lambda: RegularizedLaplacianKernel(1.0, 1e7),
+            ValueError,
+            r"`power` must be a number in .* Got 1",
+        ),
+        (lambda: MaternKernel(0.0, 1.0), ValueError, r"`nu` must be a number in \[1e-300, 1e\+06\]\. Got 0\.0\."),
+        (
+            lambda: MaternKernel(1e-299, 100.0),
+            ValueError,
+            r"`lengthscale` must be at most .* Got 100",
+        ),
+        (lambda: SeriesKernel([1e308, 1e308]), ValueError, r"`alpha` must be of a sum that stays finite\. Got"),
+        (lambda: SeriesKernel(b"12"), TypeError, r"`alpha` must be a sequence of numbers\. Got bytes\."),
         (lambda: MaternKernel(1.0, 0.0), ValueError, r"`lengthscale` must be a number in \[1e-100, 1e\+100\]"),
         (lambda: MaternKernel(1.0, [1.0]), TypeError, r"`lengthscale` must be a number in"),
         (lambda: MaternKernel(50.0, 1e10), ValueError, r"`nu` must be at most \d+, or .* overflows\. Got 50\.0\."),
@@ -268,3 +280,13 @@ def test_long_diffusion_neither_overflows_nor_vanishes(tau):
     assert tau < n < tau + 8 * np.sqrt(tau)
     for series in (kernel.coefficients(n), kernel.modulation(n)):
         assert series.sum() == pytest.approx(1.0, abs=1e-7)  # gammaln of 1e4 is good to 1e-11
+
+
+def test_a_scale_whose_square_vanishes_converges_everywhere():
+    # A property found it: the radius of convergence overflowed.
+    assert RegularizedLaplacianKernel(1e-200).convergence == np.inf
+
+
+def test_a_series_that_starts_next_to_nothing_has_no_nonnegative_root():
+    # Its root grows beyond doubles within 32 terms.
+    assert not SeriesKernel([1e-308, 1.2, -0.3]).is_positive

@@ -19,6 +19,8 @@ from manifoldrf.fields.tangent import AbstractInterpolation, make_interpolation,
 # Missing values count as the smallest known value of their column, but as no more than this share of the largest:
 # a column with few values still decays.
 _LARGEST_FLOOR = 1e-3
+# By so little less, so that the smallest known value itself is above its floor and not left out.
+_BELOW = 1 - 1e-9
 # Values are at most so many times the largest known one of their column. At held-out nodes of four surfaces with
 # 4000 nodes values reach 1.12 times it for exp(-20 L) and 1.03 for exp(-80 L), at anchors that are not known.
 _LARGEST_GROWTH = 2.0
@@ -135,6 +137,7 @@ def fit_interpolated(data: FieldData) -> InterpolatedField:
     floors = _LARGEST_FLOOR * largest
     known = size > 0
     np.minimum.at(floors, table.indices[known], size[known])
+    floors *= _BELOW
     # Subnormal floors would make infinite quotients.
     floors = np.where(largest > 0, np.maximum(floors, 1e-300), 0.0)
     quotients = np.where(known, size / np.where(known, floors[table.indices], 1.0), 1.0)

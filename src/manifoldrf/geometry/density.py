@@ -11,6 +11,7 @@ from manifoldrf.geometry.neighbors import NeighborSearch
 
 _OUTLIER = 20.0  # a node that stands for more than so many median volumes is no sign of low density
 _DENSITY_NEIGHBORS = 48  # densities are then good to 15 %
+_VOLUMES = 1e-300, 1e300  # of one node: those of all, and their inverse, stay numbers
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,13 @@ def _cloud_spacing(search: NeighborSearch, dim: int) -> tuple[FloatArray, FloatA
     distances = distances[distances[:, k] > 0]
     if not len(distances):
         reject("points", "at distinct positions, most of them", "duplicates only")
-    return ball_volume(dim) * distances[:, k] ** dim / k, distances[:, 1]
+    with np.errstate(over="ignore", under="ignore"):  # reported below, by name
+        volume = ball_volume(dim) * distances[:, k] ** dim / k
+    bad = ~((volume > _VOLUMES[0]) & (volume < _VOLUMES[1]))
+    if bad.any():
+        rule = f"in a unit in which volumes of dimension {dim} are numbers from {_VOLUMES[0]:g} to {_VOLUMES[1]:g}"
+        reject("points", rule, f"neighbours {distances[bad][0, k]:.3g} away")
+    return volume, distances[:, 1]
 
 
 def _mesh_spacing(mesh: TriangleMesh) -> tuple[FloatArray, FloatArray]:

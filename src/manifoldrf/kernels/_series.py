@@ -86,6 +86,8 @@ def _rest(alpha: FloatArray, radius: float) -> FloatArray:
 def _complete(rest: FloatArray, tol: float, value: float) -> bool:
     """Whether the terms beyond these are negligible: blocks of doubling length shrink by half at least."""
     n = len(rest)
+    if not np.isfinite(rest[0]):  # terms beyond doubles: a root of a series that starts next to zero
+        return False
     before, last = rest[n // 4] - rest[n // 2], rest[n // 2]
     return bool(rest[0] >= (1 - max(tol / 4, _SHORT)) * value and last <= min(tol / 4 * rest[0], before / 2))
 

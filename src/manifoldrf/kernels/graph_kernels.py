@@ -23,8 +23,9 @@ __all__ = ["CosineKernel", "DiffusionKernel", "PowerKernel", "RandomWalkKernel",
 
 _TWO_OR_MORE = Interval(2.0)
 _SCALES = Interval(0.0, 1e150)  # larger squares overflow
-_SMALLEST_SCALE = 1e-150  # of those whose square has an inverse
 _MOST_STEPS = 2**53  # of larger integers doubles know only some
+# Coefficients are quotients of Gamma functions: of next to nothing they overflow, of large numbers digits cancel.
+POWERS = Interval(1e-300, 1e6)
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ class RegularizedLaplacianKernel(AbstractKernel):
 
     def __post_init__(self) -> None:
         self._keep_real("scale", _SCALES)
-        self._keep_real("power", POSITIVE)
+        self._keep_real("power", POWERS)
 
     def spectral(self, w: FloatArray) -> FloatArray:
         """Return (1 + scale^2 (1 - w))^-power."""
@@ -181,7 +182,8 @@ class RegularizedLaplacianKernel(AbstractKernel):
     @property
     def convergence(self) -> float:
         """1 / q."""
-        return 1 + self.scale**-2 if self.scale > _SMALLEST_SCALE else np.inf
+        square = self.scale**2  # zero for tiny scales, too
+        return 1 + 1 / square if square else np.inf
 
     @property
     def series_is_nonnegative(self) -> bool:

@@ -24,7 +24,7 @@ from manifoldrf.kernels.abstract_kernel import (
     ScaledKernel,
     UnresolvedKernelError,
 )
-from manifoldrf.kernels.graph_kernels import DiffusionKernel, PowerKernel, RegularizedLaplacianKernel
+from manifoldrf.kernels.graph_kernels import POWERS, DiffusionKernel, PowerKernel, RegularizedLaplacianKernel
 
 __all__ = ["HeatKernel", "MaternKernel"]
 
@@ -35,6 +35,7 @@ CLOCKS = ("graph", "manifold")
 _SMALL = 0.25
 _FEW_TERMS = 80
 _LENGTHS = Interval(1e-100, 1e100)  # beyond these, squares leave the range of doubles
+_SMALLEST_RATE = 1e-290  # the root of its inverse is a scale that can be squared
 
 
 @dataclass(frozen=True)
@@ -151,8 +152,12 @@ class MaternKernel(AbstractKernel):
     clock: str = "graph"
 
     def __post_init__(self) -> None:
-        nu, _ = self._keep_real("nu", POSITIVE), self._keep_real("lengthscale", _LENGTHS)
+        nu, length = self._keep_real("nu", POWERS), self._keep_real("lengthscale", _LENGTHS)
         check_option(self.clock, "clock", CLOCKS)
+        if self.rate < _SMALLEST_RATE:
+            longest = math.sqrt(2 * nu) / math.sqrt(_SMALLEST_RATE)
+            rule = f"at most {longest:.3g} for nu = {nu:g}, or 2 nu / lengthscale^2 vanishes"
+            reject("lengthscale", rule, length)
         if not nu * abs(math.log(self.rate)) < 600:
             reject(
                 "nu", f"at most {600 / abs(math.log(self.rate)):.0f}, or (2 nu / lengthscale^2)^-nu overflows", nu

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -160,10 +161,9 @@ class SeriesFit(NamedTuple):
 
 
 def _check_alpha(alpha: Any) -> tuple[Any, ...]:
-    try:
-        values = tuple(alpha)
-    except TypeError:
+    if isinstance(alpha, bytes) or not isinstance(alpha, Iterable):  # bytes are integers, one by one
         reject("alpha", "a sequence of numbers", type(alpha).__name__, TypeError)
+    values = tuple(alpha)
     if not values:
         reject("alpha", "a sequence of at least one number", "none")
     for k, value in enumerate(values):
@@ -171,6 +171,8 @@ def _check_alpha(alpha: Any) -> tuple[Any, ...]:
             reject("alpha", "a sequence of numbers", f"{value!r} at index {k}", TypeError)
         if not _is_finite(value):
             reject("alpha", "finite", f"{value} at index {k}")
+    if math.isinf(sum(abs(float(value)) for value in values)):
+        reject("alpha", "of a sum that stays finite", f"sizes up to {max(abs(float(v)) for v in values):g}")
     plain = tuple(map(_plain, values))
     # The very tuple where nothing changes: scikit-learn's clone compares identities.
     return values if all(a is b for a, b in zip(plain, values, strict=True)) else plain

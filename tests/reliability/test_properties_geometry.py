@@ -1,0 +1,410 @@
+"""Graphs, meshes and what is measured on them: a documented error, or a result that keeps the contract."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from hypothesis import strategies as st
+from reliability.strategies import (
+    ANYTHING,
+    NUMBERS,
+    ROUGH_SCALES,
+    SCALES,
+    SEEDS,
+    Outcomes,
+    affinities,
+    any_clouds,
+    clouds,
+    graphs,
+    holds_for,
+    hulls,
+    meshes,
+    mostly,
+    motions,
+    neighbor_graphs,
+    options,
+    quietly,
+    shuffled,
+    surfaces,
+)
+from scipy.spatial.distance import cdist
+
+from manifoldrf import (
+    Graph,
+    TriangleMesh,
+    align,
+    errors_of,
+    estimate_dimension,
+    grid_graph,
+    heat_graph,
+    knn_graph,
+    load,
+    mesh_graph,
+    relative_error,
+    spd_to_vectors,
+    thin,
+    vectors_to_spd,
+)
+
+EPS = np.finfo(np.float64).eps
+KNN_OPTIONS = {
+    "n_neighbors": mostly(st.integers(1, 8)),
+    "bandwidth": mostly(st.one_of(st.sampled_from(["median", "local"]), st.floats(0.01, 10.0))),
+    "self_loops": mostly(st.booleans()),
+    "density_correction": mostly(st.floats(0.0, 1.0)),
+    "n_jobs": mostly(st.sampled_from([1, 2, -1])),
+}
+HEAT_OPTIONS = {
+    "n_steps": mostly(st.sampled_from(["auto", 2, 4, 6])),
+    "dim": mostly(st.integers(1, 3)),
+    "weights": mostly(st.just("auto")),
+    "n_jobs": mostly(st.sampled_from([1, 2, -1])),
+}
+
+
+def check_graph(graph):
+    """What every graph promises."""
+    affinity = graph.affinity.toarray()
+    assert np.array_equal(affinity, affinity.T)
+    assert np.isfinite(affinity).all()
+    assert (graph.affinity.data > 0).all()
+    operator = graph.operator.toarray()
+    assert np.array_equal(operator, operator.T)
+    assert np.isfinite(operator).all()
+    spectrum = np.linalg.eigvalsh(operator)
+    # A symmetric solver is right to a small multiple of n eps; so is D^-1/2 A D^-1/2 itself.
+    assert np.abs(spectrum).max() <= 1 + 8 * len(operator) * EPS
+    # sqrt(degrees) is an eigenvector of the value 1: the walk loses nothing.
+    root = np.sqrt(graph.degrees)
+    np.testing.assert_allclose(operator @ root, root, rtol=0, atol=8 * len(operator) * EPS * root.max(initial=0.0))
+
+
+def same_operator(one, other, tolerance):
+    np.testing.assert_allclose(one.operator.toarray(), other.operator.toarray(), rtol=0, atol=tolerance)
+
+
+# ------------------------------------------------------------------------------------------------ graphs of clouds
+def test_neighbours_of_any_cloud_are_refused_with_a_reason_or_joined_symmetrically():
+    outcomes = Outcomes()
+
+    @holds_for(points=any_clouds(), chosen=options(KNN_OPTIONS))
+    def check(points, chosen):
+        for graph in outcomes.of(knn_graph, points, **chosen):
+            check_graph(graph)
+            assert graph.n_nodes == len(points)
+
+    check()
+    assert outcomes.both_happened(), outcomes.counts
+
+
+@holds_for(points=clouds(), k=st.integers(1, 7), bandwidth=st.sampled_from(["median", "local"]), seed=SEEDS)
+def test_neighbours_do_not_depend_on_the_order_of_the_points(points, k, bandwidth, seed):
+    order = shuffled(len(points), seed)
+    one = quietly(knn_graph, points, n_neighbors=k, bandwidth=bandwidth)
+    other = quietly(knn_graph, points[order], n_neighbors=k, bandwidth=bandwidth)
+    # Affinities are the same numbers; degrees are sums of them in another order.
+    np.testing.assert_array_equal(other.affinity.toarray(), one.affinity.toarray()[np.ix_(order, order)])
+    np.testing.assert_allclose(
+        other.operator.toarray(), one.operator.toarray()[np.ix_(order, order)], rtol=len(points) * EPS
+    )
+
+
+@holds_for(data=st.data(), points=clouds(), scale=ROUGH_SCALES, correction=st.floats(0.0, 1.0), loops=st.booleans())
+def test_neighbours_do_not_depend_on_place_direction_and_unit(data, points, scale, correction, loops):
+    moved = data.draw(motions(points.shape[1]))(points) * scale
+    settings = {"density_correction": correction, "self_loops": loops}
+    # Moved coordinates of size 15 are rounded to 15 eps; distances of 1e-3 to relative 1e-10 then, exponents too.
+    same_operator(quietly(knn_graph, points, **settings), quietly(knn_graph, moved, **settings), 1e-9)
+
+
+def test_a_heat_graph_of_any_cloud_is_refused_with_a_reason_or_conserves_heat():
+    outcomes = Outcomes()
+
+    @holds_for(points=any_clouds(), t=mostly(st.floats(0.001, 1.0), NUMBERS), chosen=options(HEAT_OPTIONS, most=2))
+    def check(points, t, chosen):
+        for graph in outcomes.of(heat_graph, points, t, **chosen):
+            check_graph(graph)
+            assert graph.n_steps % 2 == 0
+            assert np.isclose(graph.step_time * graph.n_steps, float(t), rtol=4 * EPS)
+            assert np.isfinite(graph.weights).all()
+            assert (graph.weights >= 0).all()
+            assert graph.weights.sum() > 0
+
+    check()
+    assert outcomes.both_happened(), outcomes.counts
+
+
+@holds_for(points=surfaces(), t=st.floats(0.02, 0.3), seed=SEEDS)
+def test_the_walk_of_a_heat_graph_keeps_its_measure_and_not_the_order_of_points(points, t, seed):
+    graph = quietly(heat_graph, points, t, n_jobs=1)
+    root = np.sqrt(graph.weights)
+    # Sinkhorn stops at 1e-12 of every row.
+    np.testing.assert_allclose(graph.operator @ root, root, rtol=1e-11)
+    order = shuffled(len(points), seed)
+    other = quietly(heat_graph, points[order], t, n_jobs=2)
+    assert other.n_steps == graph.n_steps
+    # Up to 240 rounds of sums in another order, each of which forgets the errors of those before.
+    np.testing.assert_allclose(other.weights, graph.weights[order], rtol=1e-9)
+    np.testing.assert_allclose(
+        other.operator.toarray(), graph.operator.toarray()[np.ix_(order, order)], rtol=0, atol=1e-9
+    )
+
+
+@holds_for(data=st.data(), points=surfaces(), t=st.floats(0.02, 0.3), scale=SCALES)
+def test_a_heat_graph_follows_rigid_motions_and_the_unit_of_length(data, points, t, scale):
+    graph = quietly(heat_graph, points, t, dim=2, n_jobs=1)
+    scaled = quietly(heat_graph, scale * points, scale**2 * t, dim=2, n_jobs=1)
+    assert scaled.n_steps == graph.n_steps
+    same_operator(graph, scaled, 1e-12)  # a power of two changes no digit but that of the root of an extent
+    np.testing.assert_allclose(scaled.weights, scale**2 * graph.weights, rtol=1e-11)
+    moved = quietly(heat_graph, data.draw(motions(3))(points), t, dim=2, n_jobs=1)
+    assert moved.n_steps == graph.n_steps
+    same_operator(graph, moved, 1e-7)  # the boundary model takes angles of local frames
+    np.testing.assert_allclose(moved.weights, graph.weights, rtol=1e-6)
+
+
+@holds_for(graph=neighbor_graphs(), seed=SEEDS, distance=st.sampled_from([0.0, 0.1, 1e3, 1e100]))
+def test_affinities_of_new_points_are_finite_and_do_not_depend_on_each_other(graph, seed, distance):
+    rng = np.random.default_rng(seed)
+    queries = graph.points[:4] + distance * rng.standard_normal((4, graph.points.shape[1]))
+    rows = graph.extend(queries).toarray()
+    assert rows.shape == (4, graph.n_nodes)
+    assert np.isfinite(rows).all()
+    assert (rows >= 0).all()
+    assert distance < 1e3 or not rows.any()
+    np.testing.assert_array_equal(graph.extend(queries[2:3]).toarray(), rows[2:3])
+
+
+# Grids grow quickly: of whole numbers only small ones are drawn.
+FEW = NUMBERS.filter(lambda number: not isinstance(number, int) or number < 5)
+
+
+@holds_for(side=mostly(st.integers(2, 5), FEW), dim=mostly(st.integers(1, 3), FEW))
+def test_a_grid_is_refused_with_a_reason_or_regular(side, dim):
+    for graph in Outcomes().of(grid_graph, side, dim):
+        check_graph(graph)
+        assert graph.n_nodes == side**dim
+        assert (graph.degrees == 2 * dim).all()
+
+
+def test_any_matrix_is_refused_with_a_reason_or_a_graph():
+    outcomes = Outcomes()
+
+    @holds_for(matrix=affinities(), where=st.tuples(st.integers(0, 15), st.integers(0, 15)), value=NUMBERS)
+    def check(matrix, where, value):
+        row, column = where[0] % len(matrix), where[1] % len(matrix)
+        matrix[row, column] = value
+        if value != value or where[0] % 2:  # half of the changes are symmetric
+            matrix[column, row] = value
+        for graph in outcomes.of(Graph.from_affinity, matrix):
+            check_graph(graph)
+            assert graph.n_components == len(np.unique(graph.components))
+            joined = np.nonzero(graph.affinity.toarray())
+            assert (graph.components[joined[0]] == graph.components[joined[1]]).all()
+
+    check()
+    assert outcomes.both_happened(), outcomes.counts
+
+
+@holds_for(graph=neighbor_graphs())
+def test_shortest_paths_are_a_distance_along_edges(graph):
+    paths = graph.shortest_paths(np.arange(graph.n_nodes))
+    straight = cdist(graph.points, graph.points)
+    slack = 1 + 4 * graph.n_nodes * EPS
+    np.testing.assert_allclose(paths, paths.T, rtol=4 * graph.n_nodes * EPS)
+    assert (straight <= paths * slack + EPS).all()
+    assert (np.isinf(paths) == (graph.components[:, None] != graph.components)).all()
+    for middle in range(0, graph.n_nodes, 5):
+        assert (paths <= (paths[:, middle, None] + paths[middle]) * slack).all()
+
+
+@holds_for(graph=st.one_of(graphs(), neighbor_graphs()))
+def test_a_graph_comes_back_from_its_file_with_the_same_bits(graph):
+    with TemporaryDirectory() as folder:
+        again = load(graph.save(Path(folder) / "graph.safetensors"))
+    for name in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(again.affinity, name), getattr(graph.affinity, name))
+    np.testing.assert_array_equal(again.operator.data, graph.operator.data)
+    assert (again.points is None) == (graph.points is None)
+    if graph.points is not None:
+        np.testing.assert_array_equal(again.points, graph.points)
+        np.testing.assert_array_equal(
+            again.extend(graph.points[:2]).toarray(), graph.extend(graph.points[:2]).toarray()
+        )
+
+
+# ---------------------------------------------------------------------------------------------- measures of clouds
+def test_thinning_any_cloud_is_refused_with_a_reason_or_takes_farthest_points():
+    outcomes = Outcomes()
+
+    @holds_for(points=any_clouds(), n=mostly(st.integers(1, 8)))
+    def check(points, n):
+        for chosen in outcomes.of(thin, points, n):
+            assert chosen.shape == (n,)
+            assert ((chosen >= 0) & (chosen < len(points))).all()
+            gaps = cdist(points, points[chosen])
+            for k in range(1, len(chosen)):
+                nearest = gaps[:, :k].min(axis=1)
+                # No point is farther from those chosen before; distances are rounded in the last digits.
+                assert nearest[chosen[k]] >= nearest.max() * (1 - 1e-12)
+            assert len(np.unique(chosen)) == n or len(np.unique(points, axis=0)) < n
+            np.testing.assert_array_equal(thin(points, 1), chosen[:1])
+
+    check()
+    assert outcomes.both_happened(), outcomes.counts
+
+
+def test_the_dimension_of_any_cloud_is_refused_with_a_reason_or_possible():
+    outcomes = Outcomes()
+
+    @holds_for(points=any_clouds(max_dim=5), scale=SCALES)
+    def check(points, scale):
+        for dim in outcomes.of(estimate_dimension, points):
+            assert isinstance(dim, int)
+            assert 1 <= dim <= points.shape[1]
+            if np.abs(points).max() < 1e140 and np.ptp(points, axis=0).max() > 1e-120:  # scaled ones are valid too
+                assert estimate_dimension(scale * points) == dim
+
+    check()
+    assert outcomes.both_happened(), outcomes.counts
+
+
+# ---------------------------------------------------------------------------------------------------------- meshes
+@holds_for(mesh=meshes(), seed=SEEDS)
+def test_areas_and_normals_of_any_mesh_are_its_own_whatever_the_order(mesh, seed):
+    areas, normals, around = mesh.face_areas(), mesh.face_normals(), mesh.vertex_normals()
+    assert np.isfinite(areas).all()
+    assert (areas >= 0).all()
+    np.testing.assert_allclose(mesh.vertex_areas().sum(), mesh.area, rtol=1e-12)
+    for rows in (normals, around):
+        lengths = np.linalg.norm(rows, axis=1)
+        assert (np.isclose(lengths, 1, rtol=0, atol=1e-14) | (lengths == 0)).all()
+    order, faces = shuffled(mesh.n_vertices, seed), shuffled(mesh.n_faces, seed)
+    place = np.argsort(order)
+    other = TriangleMesh(mesh.vertices[order], place[mesh.faces[faces]])
+    np.testing.assert_array_equal(other.face_areas(), areas[faces])
+    np.testing.assert_array_equal(other.face_normals(), normals[faces])
+    # Sums over the faces of a vertex, in another order.
+    np.testing.assert_allclose(other.vertex_areas(), mesh.vertex_areas()[order], rtol=1e-12)
+    assert other.report() == mesh.report()
+    assert other.is_closed == mesh.is_closed
+    np.testing.assert_array_equal(np.sort(order[other.boundary_vertices]), mesh.boundary_vertices)
+
+
+@holds_for(mesh=meshes(), n=mostly(st.integers(1, 30)), seed=SEEDS)
+def test_samples_of_any_mesh_lie_in_their_faces(mesh, n, seed):
+    for sample in Outcomes().of(mesh.sample, n, seed=seed):
+        assert sample.points.shape == (n, 3)
+        assert (sample.barycentric >= 0).all()
+        np.testing.assert_allclose(sample.barycentric.sum(axis=1), 1, rtol=4 * EPS)
+        assert (mesh.face_areas()[sample.faces] > 0).all()
+        corners = mesh.vertices[mesh.faces[sample.faces]]
+        slack = 8 * EPS * np.abs(mesh.vertices).max()
+        assert (sample.points >= corners.min(axis=1) - slack).all()
+        assert (sample.points <= corners.max(axis=1) + slack).all()
+        np.testing.assert_array_equal(sample.points, mesh.sample(n, seed=seed).points)
+
+
+@holds_for(mesh=meshes(), seed=SEEDS, distance=st.sampled_from([0.0, 0.3, 100.0]))
+def test_no_point_of_a_mesh_is_closer_than_the_closest(mesh, seed, distance):
+    rng = np.random.default_rng(seed)
+    size = np.ptp(mesh.vertices, axis=0).max() + 1
+    queries = mesh.vertices[rng.integers(0, mesh.n_vertices, 5)] + distance * size * rng.standard_normal((5, 3))
+    found = mesh.closest_points(queries)
+    assert (found.barycentric >= 0).all()
+    np.testing.assert_allclose(found.barycentric.sum(axis=1), 1, rtol=8 * EPS)
+    # Rivals on all faces: corners, midpoints, and points anywhere.
+    shares = np.vstack([np.eye(3), (1 - np.eye(3)) / 2, rng.dirichlet([1, 1, 1], 20)])
+    rivals = np.einsum("sc,mcd->msd", shares, mesh.vertices[mesh.faces]).reshape(-1, 3)
+    gaps = np.linalg.norm(queries - found.points, axis=1)
+    coordinates = max(np.abs(queries).max(), np.abs(mesh.vertices).max())
+    assert (gaps <= cdist(queries, rivals).min(axis=1) + 64 * EPS * coordinates).all()
+
+
+def test_the_graph_of_any_mesh_is_refused_with_a_reason_or_keeps_the_contract():
+    outcomes = Outcomes()
+    kinds = mostly(st.sampled_from(["gaussian", "unit", "cotangent"]))
+
+    @holds_for(mesh=meshes(), weights=kinds)
+    def check(mesh, weights):
+        for graph in outcomes.of(mesh_graph, mesh, weights=weights):
+            check_graph(graph)
+            if weights != "cotangent":
+                joined = np.argwhere(np.triu(graph.affinity.toarray()))
+                assert set(map(tuple, joined)) <= set(map(tuple, mesh.edges))
+            else:
+                assert (graph.weights >= 0).all()
+                assert graph.step_time > 0
+
+    check()
+    assert outcomes.both_happened(), outcomes.counts
+
+
+@holds_for(data=st.data(), mesh=hulls(), weights=st.sampled_from(["gaussian", "unit", "cotangent"]), scale=SCALES)
+def test_the_graph_of_a_mesh_follows_order_motion_and_unit(data, mesh, weights, scale):
+    graph = mesh_graph(mesh, weights=weights)
+    order = shuffled(mesh.n_vertices, data.draw(SEEDS))
+    moved = scale * data.draw(motions(3))(mesh.vertices)
+    other = mesh_graph(TriangleMesh(moved[order], np.argsort(order)[mesh.faces]), weights=weights)
+    np.testing.assert_allclose(
+        other.operator.toarray(), graph.operator.toarray()[np.ix_(order, order)], rtol=0, atol=1e-8
+    )
+    if weights == "cotangent":
+        np.testing.assert_allclose(other.weights.sum(), scale**2 * mesh.area, rtol=1e-6)
+        np.testing.assert_allclose(other.step_time, scale**2 * graph.step_time, rtol=1e-6)
+
+
+# -------------------------------------------------------------------------------------------- matrices and metrics
+@holds_for(n=st.integers(1, 4), d=st.integers(1, 5), spread=st.floats(0.0, 4.0), seed=SEEDS)
+def test_positive_matrices_become_vectors_and_come_back(n, d, spread, seed):
+    rng = np.random.default_rng(seed)
+    turns = np.linalg.qr(rng.standard_normal((n, d, d)))[0]
+    values = 10.0 ** rng.uniform(-spread, spread, (n, d))
+    matrices = (turns * values[:, None, :]) @ turns.swapaxes(1, 2)
+    matrices = (matrices + matrices.swapaxes(1, 2)) / 2
+    vectors = spd_to_vectors(matrices)
+    # Logarithms are good to d eps times the condition number, 10^(2 spread), and so is what comes back.
+    accuracy = 100 * d * EPS * 10.0 ** (2 * spread)
+    again = vectors_to_spd(vectors)
+    sizes = np.abs(matrices).max(axis=(1, 2), keepdims=True)
+    np.testing.assert_allclose(again / sizes, matrices / sizes, rtol=0, atol=accuracy)
+    logs = np.linalg.norm(np.log(values), axis=1)  # the Frobenius norm of the logarithm
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), logs, rtol=0, atol=10 * accuracy)
+
+
+def test_any_matrices_are_refused_with_a_reason_or_have_finite_logarithms():
+    outcomes = Outcomes()
+
+    @holds_for(matrix=affinities(5), ridge=mostly(st.floats(0.0, 10.0)), shift=st.sampled_from([0.0, 1.0, 1e8]))
+    def check(matrix, ridge, shift):
+        for vectors in outcomes.of(spd_to_vectors, [matrix + shift * np.eye(len(matrix))], ridge=ridge):
+            assert vectors.shape == (1, len(matrix) * (len(matrix) + 1) // 2)
+            assert np.isfinite(vectors).all()
+
+    check()
+    assert outcomes.both_happened(), outcomes.counts
+
+
+@holds_for(seed=SEEDS, shape=st.tuples(st.integers(1, 5), st.integers(1, 5)), scale=ROUGH_SCALES)
+def test_errors_are_zero_for_equals_and_do_not_depend_on_a_scale_that_is_aligned(seed, shape, scale):
+    rng = np.random.default_rng(seed)
+    found, exact = rng.standard_normal((2, *shape))
+    assert relative_error(exact, exact) == 0
+    error = relative_error(found, exact)
+    assert np.isclose(error, np.linalg.norm(found - exact) / np.linalg.norm(exact), rtol=1e-12)
+    assert np.isclose(relative_error(scale * found, scale * exact), error, rtol=1e-12)
+    for method in ("frobenius", "least squares"):
+        aligned = relative_error(found, exact, alignment=method)
+        assert np.isclose(relative_error(scale * found, exact, alignment=method), aligned, rtol=1e-9, atol=1e-12)
+    assert np.isclose(np.linalg.norm(align(found, exact)), np.linalg.norm(exact), rtol=1e-12)
+    assert relative_error(found, exact, alignment="least squares") <= min(error, 1) * (1 + 1e-12)
+    figures = errors_of(found, exact)
+    assert figures.mae <= figures.rmse * (1 + 1e-12)
+    assert figures.median_re >= 0
+
+
+@holds_for(first=ANYTHING, second=ANYTHING, alignment=mostly(st.sampled_from([None, "frobenius", "least squares"])))
+def test_errors_of_anything_are_refused_with_a_reason_or_a_number(first, second, alignment):
+    for error in Outcomes().of(relative_error, [[first]], [[second]], alignment=alignment):
+        assert isinstance(error, float)
+        assert error >= 0
