@@ -346,19 +346,15 @@ def points_of(name):
 
 @pytest.mark.parametrize("t", [1e-300, 1e-100, 1e-30, 1e-8, 1e-4])
 @pytest.mark.parametrize("name", FITTED)
-def test_heat_times_too_short_for_the_nodes_are_refused_or_called_poor(name, t):
+def test_heat_times_too_short_for_the_nodes_are_called_poor(name, t):
     """Two points of a few hundred are .1 apart, a hundred widths of the widest of these kernels."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         outcome = fitted_at(name, t)
-        if t <= 1e-30 and "cloud" not in name:
-            assert str(outcome).startswith("`kernel` must be wide enough that a countable number of features")
-            assert f"HeatKernel(t={t:g})" in str(outcome)
-        else:
-            rows = outcome.transform(points_of(name))
-            assert np.isfinite(rows).all()
-            assert (rows >= 0).all()
-            assert float(outcome.error_) > 0.9
+        rows = outcome.transform(points_of(name))
+        assert np.isfinite(rows).all()
+        assert (rows >= 0).all()
+        assert float(outcome.error_) > 0.9
     assert {"GraphWarning"} <= {warning.category.__name__ for warning in caught}  # t is short for so many nodes
 
 
