@@ -67,7 +67,7 @@ def test_code_that_cannot_be_written_is_not_kept(tmp_path, kept, monkeypatch):
         raise OSError(28, "No space left on device")
 
     function = fresh(tmp_path)
-    monkeypatch.setattr("numba.core.caching.IndexDataCacheFile.save", full)
+    monkeypatch.setattr("numba.core.caching.IndexDataCacheFile._open_for_write", full)
     assert function(4) == 8
     assert list(kept.rglob("*.nbi")) == []
 
@@ -92,3 +92,19 @@ def test_loops_that_are_not_to_be_compiled_are_plain_functions(monkeypatch):
         return 2 * x
 
     assert compiled()(double) is double
+
+
+def test_processes_that_compile_at_once_do_not_mix_their_code(tmp_path, kept):
+    """One looks into the index, finds nothing, and is overtaken by the other before it has written its code."""
+    first, second = fresh(tmp_path), fresh(tmp_path)
+    files, save = first._cache._cache_file, first._cache._cache_file._save_data
+    second._cache._cache_file._load_index = dict
+
+    def overtaken(name, data):
+        second(1.5)
+        save(name, data)
+
+    files._save_data = overtaken
+    assert first(4) == 8
+    assert fresh(tmp_path)(1.5) == 3.0
+    assert fresh(tmp_path)(4) == 8

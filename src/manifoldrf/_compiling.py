@@ -1,6 +1,7 @@
 """How loops are compiled: kept on disk where that is possible, and compiled anew where it is not."""
 
 import functools
+import hashlib
 import pickle
 import warnings
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import numba
+from numba.core.caching import IndexDataCacheFile
 
 # What reading a file of compiled code raises that is cut off, empty or of another make.
 _DAMAGED = (
@@ -41,11 +43,28 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
+class _Named(IndexDataCacheFile):
+    """Files of code whose names follow from what they hold.
+
+    numba numbers them. Two processes that compile at once give the same number to code for different arguments, and
+    whoever reads it later runs code for other arguments: it crashes, on this start and on all that follow.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        """Write the code, then the index that names it: an entry that another process overwrites is made again."""
+        digest = hashlib.blake2b(repr((key, self._source_stamp)).encode(), digest_size=8).hexdigest()
+        name = f"{self._index_name.removesuffix('.nbi')}.{digest}.nbc"
+        files: Any = self  # numba's methods have no types
+        files._save_data(name, data)
+        files._save_index(files._load_index() | {key: name})
+
+
 class _Forgiving:
     """Kept code that is compiled again where it cannot be read, and not kept where it cannot be written."""
 
     def __init__(self, kept: Any) -> None:
         self._kept = kept
+        kept._cache_file.__class__ = _Named  # the same fields
 
     def load_overload(self, signature: Any, context: Any) -> Any:
         """Code for a signature, None if there is none."""

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -98,7 +99,7 @@ def one_blas_thread() -> Iterator[None]:
     process, so others see it too until the block ends.
     """
     with _blas_limit(os.getpid()).held():
-        take_back = _limited(_blas_libraries()[1])
+        take_back = _limited(_blas_libraries(len(sys.modules))[1])
         try:
             yield
         finally:
@@ -109,12 +110,16 @@ def one_blas_thread() -> Iterator[None]:
 def _blas_limit(process: int) -> SharedLimit:
     """The limit of one process: in a copy of it nobody holds what others held when it was made."""
     del process
-    return SharedLimit(lambda: _limited(_blas_libraries()[0]))
+    return SharedLimit(lambda: _limited(_blas_libraries(len(sys.modules))[0]))
 
 
-@functools.cache
-def _blas_libraries() -> tuple[list[Any], list[Any]]:
-    """Libraries of matrix products: those with one number of threads for all, and with one for each thread."""
+@functools.lru_cache(maxsize=1)
+def _blas_libraries(n_modules: int) -> tuple[list[Any], list[Any]]:
+    """Libraries of matrix products: those with one number of threads for all, and with one for each thread.
+
+    They come with modules: where others have been imported since, it is looked again.
+    """
+    del n_modules
     found = ThreadpoolController().select(user_api="blas").lib_controllers
     own = [library for library in found if library.internal_api == "mkl" or library.threading_layer == "openmp"]
     return [library for library in found if library not in own], own

@@ -725,7 +725,7 @@ FILE_CASES = (
             (
                 "npy of a vector",
                 array_file(np.arange(5.0)),
-                "`INPUT` must be an array of shape (n, d). Got shape (5,).",
+                "`INPUT` must be an array of shape (n, d). Got shape (5,) in 'p.npy'.",
             ),
             (
                 "npy of equal points",
@@ -771,12 +771,18 @@ FILE_CASES = (
             name,
             array_file(values, **options),
             COMMANDS,
-            Refused(f"`INPUT` must be an array of real numbers. Got dtype {kind}."),
+            Refused(f"`INPUT` must be an array of real numbers. Got dtype {kind} in 'p.npy'{reason}."),
         )
-        for name, values, options, kind in (
-            ("npy of objects", cloud().astype(object), {"allow_pickle": True}, "object"),
-            ("npy of texts", np.full((N, 3), "1.5"), {}, "<U3"),
-            ("npy of complex numbers", cloud() + 0j, {}, "complex128"),
+        for name, values, options, kind, reason in (
+            (
+                "npy of objects",
+                cloud().astype(object),
+                {"allow_pickle": True},
+                "object",
+                ": Object arrays cannot be loaded",
+            ),
+            ("npy of texts", np.full((N, 3), "1.5"), {}, "<U3", ""),
+            ("npy of complex numbers", cloud() + 0j, {}, "complex128", ""),
         )
     ),
     Case(

@@ -16,7 +16,6 @@ import trimesh
 from oracles import sphere_mesh
 from PIL import Image
 from reliability import mutations as m
-from safetensors.numpy import save as save_tensors
 from scipy import sparse
 
 from manifoldrf import (
@@ -37,6 +36,7 @@ from manifoldrf import (
     mesh_graph,
 )
 from manifoldrf._arrays.reading import read_matrix, read_points, read_values
+from manifoldrf._container import write_container
 from manifoldrf.experiments._tfrecords import crc32c, mask
 from manifoldrf.experiments.record import Record
 from manifoldrf.experiments.sequences import read_flag_simple, read_npz
@@ -421,10 +421,10 @@ def tfrecord_loader():
 def checkpoint_loader():
     """Checkpoints of a training, as far as they are read before its options are compared."""
     arrays = {"train_loss": np.ones(2), "best_epoch": np.array([1]), "weight.0": np.ones((2, 3), np.float32)}
-    seed = save_tensors(arrays, {"manifoldrf": "1", "fingerprint": "ab", "root": "00" * 16})
-    return Loader(
-        "checkpoint", "", [seed], (m.safetensors_tree, m.safetensors_tree, *m.BYTES), saved_streams, cases=3000
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        meta = {"kind": "checkpoint", "fingerprint": "ab", "root": "00" * 16}
+        seed = write_container(Path(folder) / "state", arrays, meta).read_bytes()
+    return Loader("checkpoint", "", [seed], m.MODELS, saved_streams, cases=3000)
 
 
 def _picture(form, mode="L"):

@@ -377,10 +377,3 @@ def records(random, data, others):
         parts.append(head + struct.pack("<I", mask(crc32c(head))) + part + struct.pack("<I", mask(crc32c(part))))
         at += 16 + length
     return b"".join(parts)
-
-
-def safetensors_tree(random, data, others):
-    """A safetensors file with another header and the right length."""
-    length = int.from_bytes(data[:8], "little")
-    text = json.dumps(edit_tree(random, json.loads(data[8 : 8 + length]))).encode()
-    return len(text).to_bytes(8, "little") + text + data[8 + length :]

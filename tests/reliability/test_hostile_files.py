@@ -21,8 +21,6 @@ from PIL import Image
 from reliability import loaders
 from reliability.fuzz_files import MEMORY_EXTRA, attempt, fuzz, make_case
 from reliability.mutations import close_model, open_model
-from safetensors import safe_open
-from safetensors.numpy import save as save_tensors
 
 from manifoldrf import (
     DiffusionKernel,
@@ -33,7 +31,7 @@ from manifoldrf import (
     knn_graph,
     load,
 )
-from manifoldrf._container import _MOST_HEADER
+from manifoldrf._container import _MOST_HEADER, read_container, write_container
 from manifoldrf.experiments._tfrecords import crc32c, mask
 from manifoldrf.fields.data import Setting, Teaching, observe
 from manifoldrf.fields.mlp import fit_mlp
@@ -414,14 +412,14 @@ def test_a_checkpoint_takes_no_more_than_it_has_bytes_for():
         "a": {"dtype": "U8", "shape": [8], "data_offsets": [0, 8]},
         "b": {"dtype": "U8", "shape": [8], "data_offsets": [0, 8]},
     }
-    notes = {"manifoldrf": "1", "fingerprint": "ab", "root": "not hexadecimal"}
+    notes = {"kind": "checkpoint", "fingerprint": "ab", "root": "not hexadecimal"}
     assert_refused(
         "checkpoint",
         *(safetensors({}, length=length) for length in (2**63, 2**64 - 1, 10**9, 0)),
         safetensors({"a": entry}, bytes(8)),
         safetensors(over, bytes(8)),
         safetensors(b"[" * 100_000),
-        save_tensors({"a": np.ones(2)}, notes),
+        close_model({}, notes, b""),
     )
 
 
@@ -838,12 +836,10 @@ def test_a_checkpoint_with_the_right_notes_and_wrong_arrays_is_refused(name, tra
     path = tmp_path / "state"
     options = MlpOptions(epochs=1, hidden=4, device="cpu", checkpoint=path)
     fit_mlp(training, options, seed=0)
-    with safe_open(path, framework="numpy") as file:
-        notes, arrays = file.metadata(), {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    path.write_bytes(save_tensors(arrays, notes))
+    arrays, notes = read_container(path)
+    write_container(path, arrays, notes)
     fit_mlp(training, options, seed=0)  # what was written again by hand is read
-    damaged = save_tensors(arrays | DAMAGE[name], notes)
-    path.write_bytes(damaged)
+    damaged = write_container(path, arrays | DAMAGE[name], notes).read_bytes()
     with pytest.raises(ValueError, match=r"`checkpoint` must be a complete checkpoint \(.*\)\. Got .*state"):
         fit_mlp(training, options, seed=0)
     assert path.read_bytes() == damaged

@@ -177,6 +177,18 @@ def handlers():
     return [signal.getsignal(number) for number in CODES]
 
 
+@pytest.fixture
+def usual_handlers():
+    """Those of a program in the foreground: shells start others with signals turned off."""
+    kept = {number: signal.getsignal(number) for number in CODES}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    for number, handler in kept.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("usual_handlers")
 def test_the_library_installs_no_handlers_and_the_program_takes_its_own_back(monkeypatch, tmp_path):
     before = handlers()
     during = []

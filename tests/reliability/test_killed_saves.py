@@ -75,6 +75,8 @@ def at_random(n, seed):
     for k in range(n):
         if k % 10 == 0:
             target.unlink(missing_ok=True)
+        elif not target.exists():
+            models[0].save(target)
         old = target.read_bytes() if target.exists() else None
         pid = child(forever)
         time.sleep(longest * rng.random())

@@ -1,6 +1,5 @@
 """Arrays read from .npy, .npz and .csv files, at once or in blocks of rows."""
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from manifoldrf._arrays.stored import (
 )
 from manifoldrf._arrays.writing import ARRAY_SUFFIXES
 from manifoldrf._files import as_path, check_suffix, existing_file
+from manifoldrf._notices import filtered
 from manifoldrf._validation import FloatArray, check_integer, reject
 
 Mask = NDArray[np.bool_]
@@ -133,8 +133,7 @@ def read_matrix(path: str | PathLike[str], name: str = "MATRIX") -> Any:
         return read_points(file, name)
     check_archive(file, name)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what is refused below
+        with filtered("ignore", "", Warning):  # of what is refused below
             matrix = sp.load_npz(file)
             check_room(file, name, 8 * max(matrix.shape))  # what a row or column takes, even where all are empty
             ends = getattr(matrix, "indptr", np.zeros(1, np.int64))

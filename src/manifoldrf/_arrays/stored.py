@@ -3,7 +3,6 @@
 import errno
 import lzma
 import math
-import warnings
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Sequence
@@ -14,6 +13,7 @@ from typing import IO, Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from manifoldrf._notices import filtered
 from manifoldrf._validation import reject
 
 Floats = NDArray[np.floating[Any]]
@@ -191,8 +191,8 @@ def _any_header(stream: IO[bytes], size: int, file: Path, name: str) -> Stored:
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     try:
         version = np.lib.format.read_magic(stream)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of headers that Python 2 wrote, of signs that Python will not take
+        # Of headers that Python 2 wrote, of signs that Python will not take.
+        with filtered("ignore", "", Warning):
             # Version 3 exists for names of fields in Unicode: never one plain array.
             shape, fortran, dtype = readers[version](stream)
     except _UNREADABLE:

@@ -5,7 +5,7 @@ from scipy.spatial.distance import cdist
 
 from manifoldrf._notices import warn_user
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._validation import FloatArray, IntArray, check_integer, check_option
+from manifoldrf._validation import FloatArray, IntArray, check_integer, check_option, reject
 from manifoldrf.baselines._base import AbstractGaussianBaseline
 from manifoldrf.features.fitting import FeatureWarning
 
@@ -81,7 +81,10 @@ class GaussianFeatures(AbstractGaussianBaseline):
         n_features = check_integer(self.n_features, "n_features", 1)
         kind = check_option(self.anchors, "anchors", ANCHORS)
         pad = _PAD * self.sigma_
-        self.box_ = np.stack([points.min(axis=0) - pad, points.max(axis=0) + pad])
+        lowest, highest = points.min(axis=0), points.max(axis=0)
+        if (highest + pad <= lowest - pad).any():
+            reject("sigma", "large enough to be seen beside the coordinates", self.sigma_)
+        self.box_ = np.stack([lowest - pad, highest + pad])
         low, sides = self.box_[0], np.ptp(self.box_, axis=0)
         if kind == "grid":
             self.shape_ = grid_shape(sides, n_features)

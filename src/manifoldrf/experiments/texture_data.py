@@ -4,7 +4,6 @@ import importlib.util
 import io
 import itertools
 import re
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from manifoldrf._files import as_path
+from manifoldrf._notices import filtered
 from manifoldrf._optional import require
 from manifoldrf._random import generator
 from manifoldrf._validation import FloatArray, check_integer, reject
@@ -136,8 +136,7 @@ def _read_image(path: Path) -> NDArray[Any]:
     rule = "a folder of grey png or gif images"
     bombs = (image_module.DecompressionBombError, image_module.DecompressionBombWarning)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", bombs[1])
+        with filtered("error", "", bombs[1]):
             levels = _pixels(image_module, path)
     # Pillow raises SyntaxError for broken chunks of png files, ValueError and EOFError for broken gif ones.
     except (OSError, ValueError, SyntaxError, EOFError, *bombs) as error:
