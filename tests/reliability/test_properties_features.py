@@ -4,6 +4,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 from reliability.strategies import (
     SCALES,
@@ -214,6 +215,7 @@ def test_features_of_all_nodes_in_steps_multiply_to_the_kernel_of_the_graph(poin
     np.testing.assert_allclose(found, signatures @ signatures.T, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow  # files that reach the disk take most of the time
 @holds_for(mesh=hulls(), t=TIMES, n_features=st.sampled_from([6, "auto", "all"]), seed=SEEDS)
 def test_features_of_meshes_keep_the_contract_and_come_back_from_files(mesh, t, n_features, seed):
     features = fit(mesh, HeatKernel(t), n_features=n_features, random_state=seed)
@@ -240,6 +242,7 @@ def test_features_fade_to_zero_away_from_the_space(points, t, field, direction):
     assert (np.diff(distances[2:]) > 0).all()  # beyond the space, which is 2 wide
 
 
+@pytest.mark.slow  # files that reach the disk take most of the time
 @holds_for(points=SURFACES, t=TIMES, field=FIELDS, seed=SEEDS)
 def test_kernel_and_action_are_those_of_the_features_and_files_keep_the_bits(points, t, field, seed):
     features = fit(points, HeatKernel(t), n_features=12, field=field, random_state=seed)

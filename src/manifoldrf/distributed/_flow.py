@@ -233,8 +233,8 @@ class Flow:
             self._again(task, error)
             return
         finally:
-            # Clients keep the error of a task as long as its future is there, and the error keeps, by its traceback,
-            # the future: what the tasks read would stay on the workers for good.
+            # Clients keep the error of a task as long as its future is there, and the error, by its traceback, the
+            # future: what the tasks read would stay on the workers for good.
             future.release()
         self._ready[task.number] = result
         self._finished(task.item)
