@@ -11,13 +11,21 @@ import time
 
 from table import peak
 
-from manifoldrf import GraphOptions, HeatKernel, ManifoldRandomFeatures, Sphere, compute_signatures
+from manifoldrf import (
+    GraphOptions,
+    HeatKernel,
+    ManifoldRandomFeatures,
+    Sphere,
+    compute_signatures,
+    knn_graph,
+)
 from manifoldrf._random import Streams
 from manifoldrf.features._reading import Reader
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.fitting import _weigh, choose_anchors
 from manifoldrf.features.plans import make_plan
 from manifoldrf.features.spaces import prepare_space
+from manifoldrf.fields.anchors import _farthest
 from manifoldrf.fields.step import fit_step
 from manifoldrf.kernels.shifted import shifted
 
@@ -46,6 +54,7 @@ def measure(n, n_jobs, n_queries):
 
     stage("graph", lambda: prepare_space(points, kernel, options, streams, n_jobs))
     space = found["graph"]
+    built, held = peak(), peak("VmRSS")
     _ = space.graph.operator  # made once, for all stages
     stage("anchors", lambda: choose_anchors(space, plan))
     anchors = found["anchors"]
@@ -79,6 +88,8 @@ def measure(n, n_jobs, n_queries):
         "features": found["transform"] / n_queries,
         "gigabytes": peak(),
         "fitted_gigabytes": fitted,
+        "built_gigabytes": built,
+        "held_gigabytes": held,
     }
     return made | {"seconds": seconds}
 
@@ -92,6 +103,7 @@ def main():
     options = parser.parse_args()
     # Compiled code is loaded and threads are started before anything is timed.
     measure(3000, options.jobs, 500)
+    _farthest(knn_graph(Sphere().grid(200)), 20, 5)  # sweeps, which only many anchors need
     before = peak()
     print(json.dumps(measure(options.n, options.jobs, options.queries) | {"before_gigabytes": before}))
 
