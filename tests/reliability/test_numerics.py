@@ -26,6 +26,7 @@ from manifoldrf import (
     compute_signatures,
     heat_graph,
     knn_graph,
+    load,
 )
 from manifoldrf.applications.attention import AttentionState, linear_attention
 
@@ -514,6 +515,15 @@ def test_scaled_coordinates_give_scaled_features(kind, scale):
     tolerance = 1e-7 if kind == "steps" else 1e-10
     np.testing.assert_allclose(found * factor, expected, rtol=0, atol=tolerance * one.bound_.max())
     assert float(other.error_) == pytest.approx(float(one.error_), rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1e100])
+@pytest.mark.parametrize("kind", ["even cloud", "mesh", "steps"])
+def test_a_model_in_any_unit_is_loaded_again(tmp_path, kind, scale):
+    """Volumes are then far larger than coordinates may be."""
+    model = in_unit(kind, scale)
+    again = load(model.save(tmp_path / "model"))
+    np.testing.assert_array_equal(quiet(again.transform, NEW * scale), quiet(model.transform, NEW * scale))
 
 
 @pytest.mark.parametrize("power", [-300, -31, 40, 330])

@@ -17,7 +17,6 @@ from manifoldrf._validation import (
     check_jobs,
     check_points,
     check_real,
-    check_vector,
     reject,
 )
 from manifoldrf.geometry.extension import (
@@ -42,7 +41,7 @@ def check_graph(graph: Graph) -> None:
         reject("affinity", "of at least one node", n)
     _check_times(graph)
     if graph.weights is not None:
-        check_vector(graph.weights, "weights", n, NONNEGATIVE)
+        check_amounts("weights", graph.weights, n)
     if graph.points is None and graph.extension is None:
         return
     d = graph.positions.shape[1] if graph.positions.ndim == 2 else 0
@@ -58,8 +57,7 @@ def check_sparse(name: str, matrix: Any, shape: tuple[int, ...], *, signed: bool
     check_sized(name, matrix, shape)
     if matrix.dtype != np.float64:
         reject(name, "an array of float64", matrix.dtype, TypeError)
-    if not (np.isfinite(matrix.data) & (signed | (matrix.data >= 0))).all():
-        reject(name, "finite" if signed else "finite and at least 0", "others")
+    check_numbers(name, matrix.data, signed=signed)
 
 
 def check_float(value: Any, name: str, interval: Interval) -> None:
@@ -69,10 +67,17 @@ def check_float(value: Any, name: str, interval: Interval) -> None:
     check_real(value, name, interval)
 
 
-def check_finite(name: str, array: Any) -> None:
-    """Raise where an array has entries that are not finite."""
-    if not np.isfinite(array).all():
-        reject(name, "finite", "others")
+def check_numbers(name: str, array: Any, *, signed: bool = True) -> None:
+    """Raise where an array has entries that are not finite or, unless they are signed, below 0."""
+    if not (np.isfinite(array) & (signed | (array >= 0))).all():
+        reject(name, "finite" if signed else "finite and at least 0", "others")
+
+
+def check_amounts(name: str, array: Any, n: int) -> None:
+    """Raise unless it is a vector of n numbers that are at least 0; volumes may be larger than any coordinate."""
+    if np.shape(array) != (n,):
+        reject(name, f"a vector of shape ({n},)", f"shape {np.shape(array)}")
+    check_numbers(name, array, signed=False)
 
 
 def check_sized(name: str, array: Any, shape: tuple[int, ...]) -> None:
@@ -134,14 +139,14 @@ def _check_extension(extension: AbstractExtension | None, n: int, d: int) -> Non
 def _check_neighbors(extension: NeighborExtension, n: int) -> None:
     for name, values in (("density", extension.density), ("local", extension.local)):
         if values is not None:
-            check_vector(values, name, n, NONNEGATIVE)
+            check_amounts(name, values, n)
     check_integer(extension.n_neighbors, "n_neighbors", 1, n)
 
 
 def _check_heat(extension: HeatExtension, n: int) -> None:
     check_float(extension.radius, "radius", POSITIVE)
-    check_vector(extension.factors, "factors", n, NONNEGATIVE)
-    check_vector(extension.weights, "weights", n, NONNEGATIVE)
+    check_amounts("factors", extension.factors, n)
+    check_amounts("weights", extension.weights, n)
     if extension.surface is not None:
         _check_mesh(extension.surface.mesh.n_vertices, n, extension.search.points.shape[1])
         check_sparse("detours", extension.surface.detours, (n, n))

@@ -14,8 +14,9 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.features._graph_integrity import (
-    check_finite,
+    check_amounts,
     check_graph,
+    check_numbers,
     check_search,
     check_sized,
     check_sparse,
@@ -42,8 +43,8 @@ def check_setting(setting: Setting) -> None:
     graph = setting.graph
     check_graph(graph)
     n, d = graph.n_nodes, graph.positions.shape[1]
-    measure = check_vector(setting.measure, "measure", n, NONNEGATIVE)
-    if not (measure > 0).any():
+    check_amounts("measure", setting.measure, n)
+    if not (setting.measure > 0).any():
         reject("measure", "positive somewhere", 0)
     check_integer(setting.dim, "dim", 1, max(d, 1))
     check_real(setting.width, "width", POSITIVE)
@@ -75,8 +76,8 @@ def check_field(field: AbstractField, setting: Setting, n_anchors: int) -> None:
 def _check_interpolated(field: InterpolatedField, d: int, m: int, *, signed: bool) -> None:
     n_known = int(field.table.shape[0])
     check_sparse("table", field.table, (n_known, m), signed=signed)
-    check_vector(field.floors, "floors", m, NONNEGATIVE)
-    check_vector(field.largest, "largest", m, NONNEGATIVE)
+    check_amounts("floors", field.floors, m)
+    check_amounts("largest", field.largest, m)
     check_option(field.combine, "combine", _COMBINATIONS)
     if field.signed and not signed:
         reject("signed", "of a kernel that has both signs", field.signed)
@@ -113,9 +114,9 @@ def _check_local(field: LocalField, d: int, m: int) -> None:
         check_sized(name, getattr(field, name), shape)
     check_search(field.search, n_known, d)
     for name in ("centres", "frames", "coefficients"):
-        check_finite(name, getattr(field, name))
+        check_numbers(name, getattr(field, name))
     used = field.sizes >= 0  # of the others nothing is read
-    check_finite("caps", field.caps[used])
+    check_numbers("caps", field.caps[used])
     if np.max(field.caps, initial=0.0, where=used[:, None]) > _LARGEST_LOGARITHM:
         reject("caps", f"at most {_LARGEST_LOGARITHM}", "others")
     if np.isnan(field.ranges[used]).any() or not (field.radii[used] > 0).all():
@@ -144,7 +145,7 @@ def _check_mlp(field: MlpField, n: int, d: int, m: int) -> None:
     _check_distances(field.distances, n, d, m)
     n_coordinates = d if field.frame.box is None else 2 * d
     check_sized("anchors", field.anchors, (m, n_coordinates))
-    check_finite("anchors", field.anchors)
+    check_numbers("anchors", field.anchors)
     check_real(field.scale, "scale", POSITIVE)
     check_real(field.largest, "largest", NONNEGATIVE)
     if len(field.weights) != 6 or field.weights[1].ndim != 1:
@@ -152,19 +153,19 @@ def _check_mlp(field: MlpField, n: int, d: int, m: int) -> None:
     axes = field.frame.axes
     if axes is not None:
         check_sized("axes", axes, (n_coordinates, axes.shape[1] if axes.ndim == 2 else 0))
-        check_finite("axes", axes)
+        check_numbers("axes", axes)
     hidden, n_ends = len(field.weights[1]), 1 if field.network == "paper" else 2
     first = n_inputs(field.network, field.frame, n_coordinates)
     shapes = [(first, hidden), (hidden,), (hidden, hidden), (hidden,), (hidden, 1), (n_ends,)]
     for weight, shape in zip(field.weights, shapes, strict=True):
         check_sized("weights", weight, shape)
-        check_finite("weights", weight)
+        check_numbers("weights", weight)
 
 
 def _check_frame(frame: Frame, d: int) -> None:
     for name in ("centre", "low", "high"):
         check_sized(name, getattr(frame, name), (d,))
-        check_finite(name, getattr(frame, name))
+        check_numbers(name, getattr(frame, name))
     check_real(frame.unit, "unit", POSITIVE)
     check_real(frame.width, "width", POSITIVE)
     if frame.box is not None:
@@ -173,6 +174,6 @@ def _check_frame(frame: Frame, d: int) -> None:
 
 def _check_distances(distances: GraphDistances, n: int, d: int, m: int) -> None:
     check_sized("paths", distances.paths, (n, m))
-    check_finite("paths", distances.paths)
+    check_numbers("paths", distances.paths)
     check_real(distances.far, "far", POSITIVE)
     check_search(NeighborSearch(distances.points, distances.metric), n, d)

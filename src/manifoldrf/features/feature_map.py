@@ -8,16 +8,15 @@ import numpy as np
 from scipy import sparse
 
 from manifoldrf._validation import (
-    NONNEGATIVE,
     POSITIVE,
     FloatArray,
     IntArray,
     check_indices,
     check_option,
     check_real,
-    check_vector,
     reject,
 )
+from manifoldrf.features._graph_integrity import check_amounts
 from manifoldrf.features._integrity import check_field, check_setting
 from manifoldrf.features.proximity import Proximity
 from manifoldrf.features.spaces import CLOCKS, Space
@@ -48,7 +47,7 @@ class FeatureMap:
         """Raise where the parts do not fit together, as they may in a file that somebody made."""
         m = len(self.anchors)
         check_indices(self.anchors, "anchors", self.space.graph.n_nodes)
-        check_vector(self.weights, "weights", m, NONNEGATIVE)
+        check_amounts("weights", self.weights, m)
         check_option(self.space.clock, "clock", CLOCKS)
         check_real(self.space.unit, "unit", POSITIVE)
         check_setting(self.space.setting)
