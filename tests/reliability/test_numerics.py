@@ -273,10 +273,12 @@ def test_walks_that_all_halt_before_the_kernel_begins_are_refused(tau, teacher):
 
 
 @pytest.mark.parametrize("n_walks", [1, 1000])
-def test_the_largest_halting_probability_named_is_accepted(n_walks):
-    graph, kernel = small_graph()[0], DiffusionKernel(3e3)
+@pytest.mark.parametrize("kernel", [DiffusionKernel(3e3), RegularizedLaplacianKernel(60.0, 2.0)], ids=str)
+def test_the_largest_halting_probability_named_is_accepted(n_walks, kernel):
+    """Also of a series whose largest term is the first: a walk of no steps was named, by a division by zero."""
+    graph, halting = small_graph()[0], 0.2 if isinstance(kernel, DiffusionKernel) else 0.99
     with pytest.raises(ValueError, match="`p_halt` must be at most") as caught:
-        compute_signatures(graph, kernel, [3], teacher="walks", seed=0, n_walks=n_walks, p_halt=0.2)
+        compute_signatures(graph, kernel, [3], teacher="walks", seed=0, n_walks=n_walks, p_halt=halting)
     named = float(re.search(r"at most ([\d.e-]+) for", str(caught.value))[1])
     rows = compute_signatures(graph, kernel, [3], teacher="walks", seed=0, n_walks=n_walks, p_halt=named).rows
     assert np.isfinite(rows.data).all()

@@ -52,7 +52,7 @@ def refuse_unreached(law: SurvivalLaw, n_walks: int, p_halt: float | None) -> No
     seen = n_walks * law.reached >= _EXPECTED
     if sizes[seen].sum() >= _SEEN * sizes.sum():
         return
-    length = int(np.argmax(sizes))
+    length = max(1, int(np.searchsorted(np.cumsum(sizes), sizes.sum() / 2)))  # half of the series is within it
     most = -math.expm1(-math.log(max(n_walks, 2)) / length)
     rule = f"at most {most:.1g} for {n_walks} walks of {length} steps, or left out with survival='matched'"
     reject("p_halt", rule, p_halt)
