@@ -169,14 +169,16 @@ def _refuse_entries(array: NDArray[Any], name: str, is_bad: Callable[[object], b
 
 
 def check_finite(array: Any, name: str) -> None:
-    """Name the first entry, of a dense or a sparse array, that is NaN, infinite or too large to square."""
-    entries = array.tocoo() if hasattr(array, "tocoo") else None
-    values = array if entries is None else entries.data
+    """Name the first entry, of a dense or a CSR array, that is NaN, infinite or too large to square."""
+    is_sparse = hasattr(array, "tocoo")
+    values = array.data if is_sparse else array
     good = np.abs(values) <= LARGEST_COORDINATE  # False for NaN as well
     if good.all():
         return
-    first = tuple(int(i) for i in np.argwhere(~good)[0])
-    index = first if entries is None else (int(entries.row[first]), int(entries.col[first]))
+    first = index = tuple(int(i) for i in np.argwhere(~good)[0])
+    if is_sparse:
+        entries = array.tocoo()  # only now, as it copies all
+        index = (int(entries.row[first]), int(entries.col[first]))
     rule = "finite, without NaN or inf"
     if np.isfinite(values[first]):
         rule = f"finite, with entries below {LARGEST_COORDINATE:g} in size"
