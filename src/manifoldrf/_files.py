@@ -102,9 +102,13 @@ def _takes_files(folder: Path) -> bool:
     probe = folder / f".{uuid.uuid4().hex}"
     try:
         probe.touch(exist_ok=False)
-        probe.unlink()
-    except OSError:
+    except OSError as error:
+        if error.errno in _NO_SPACE:
+            raise OSError(error.errno, error.strerror, str(folder)) from error  # it is writable, and full
         return False
+    finally:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
     return True
 
 

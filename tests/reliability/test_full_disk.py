@@ -15,7 +15,7 @@ from warm_program import contents
 
 from manifoldrf import TriangleMesh, explore, load
 from manifoldrf._arrays.writing import write_matrix
-from manifoldrf._files import atomic_path
+from manifoldrf._files import atomic_path, check_output
 from manifoldrf.experiments.record import Record
 from manifoldrf.report._style import save_figure
 from manifoldrf.report.html_page import write_report
@@ -144,6 +144,9 @@ def test_a_disk_without_room_for_another_name_is_an_error_with_the_name_of_the_f
     with pytest.raises(OSError, match="No space left on device") as caught, atomic_path(disk.folder / "new.npy"):
         pytest.fail("the block must not run")
     assert caught.value.filename == str(disk.folder / "new.npy")
+    with pytest.raises(OSError, match="No space left on device") as caught:  # it is full, and not protected
+        check_output(disk.folder / "new.npy", "path", [".npy"])
+    assert caught.value.filename == str(disk.folder)
     assert contents(disk.folder) == before
 
 
