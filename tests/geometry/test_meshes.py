@@ -562,6 +562,7 @@ class TestFiles:
             ("m.obj", "v 0 0 0\nv 1 0 nan\nv 0 1 0\nf 1 2 3\n", "`vertices` must be finite"),
             ("m.off", "OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n", "it declares 3 vertices and 1 faces but holds 3 and 0"),
             ("m.off", "OFF\n3 0 0\n0 0 0\n1 0 0\n0 1 0\n", "it has no faces"),
+            ("m.off", "4OFF\n3 1 0\n0 0 0 2\n1 0 0 2\n0 1 0 2\n3 0 1 2\n", "it does not begin with OFF"),
             ("m.off", "OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 5\n", r"`faces` must be integers in \[0, 2\]"),
             ("m.off", "OFF\n3 1 0\n0 0 0\n1 0 inf\n0 1 0\n3 0 1 2\n", "`vertices` must be finite"),
             (

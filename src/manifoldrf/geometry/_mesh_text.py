@@ -17,7 +17,7 @@ from manifoldrf._validation import FloatArray, IntArray
 _LONGEST_LINE = 1 << 20  # bytes; words of a line take up to 25 times their memory
 _STL_HEADER = 84
 _STL_FACET = np.dtype([("normal", "<f4", 3), ("vertices", "<f4", (3, 3)), ("attribute", "<u2")])
-_OFF = re.compile(rb"\w*OFF\b", re.IGNORECASE)
+_OFF = re.compile(rb"(ST)?C?N?OFF\b", re.IGNORECASE)  # with positions of three coordinates; 4OFF has four
 
 Mesh = tuple[FloatArray, IntArray]
 
