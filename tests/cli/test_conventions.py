@@ -108,6 +108,13 @@ def test_warnings_from_anywhere_are_notes(monkeypatch, capsys, tmp_path, quiet):
     assert capsys.readouterr().err == ("" if quiet else "Note: look here\n") + "and stop\n"
 
 
+def test_an_error_about_a_file_takes_nothing_from_what_is_printed(monkeypatch, capfd, tmp_path):
+    sys.stdout.write("before ")
+    assert main(monkeypatch, "fit", tmp_path / "none.npy", "-o", tmp_path / "m.safetensors") == 1
+    sys.stdout.write("and after")
+    assert capfd.readouterr().out == "before and after"
+
+
 def test_the_version_is_printed():
     assert command("--version").stdout.strip() == f"manifoldrf {manifoldrf.__version__}"
 

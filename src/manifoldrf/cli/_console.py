@@ -41,9 +41,15 @@ def open_streams() -> None:
 
 
 def close_output() -> None:
-    """Give up what is still to be printed: what a full disk or a closed pipe refuses, it would refuse at exit."""
-    with suppress(OSError), Path(os.devnull).open("w", encoding="utf-8") as nowhere:
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    """Print what is still to be printed or, where a full disk or a closed pipe refuses it, give it up.
+
+    At exit it would be refused again, with a traceback.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError), Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def print_json(value: Any) -> None:
