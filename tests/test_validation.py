@@ -1,6 +1,7 @@
 """Every validator refuses bad values with the argument, the rule and the value."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy import sparse
@@ -68,6 +69,11 @@ def test_texts_are_refused_even_where_they_look_like_numbers(values, message):
     with pytest.raises(TypeError, match=message):
         v.refuse_text(values, "X")
     v.refuse_text(np.array([[1.0, None]], object), "X")  # left to whoever converts them
+
+
+def test_a_column_may_have_the_name_of_a_mask():
+    frame = pd.DataFrame({"_mask": [1.0, 2.0], "b": [3.0, 4.0]})
+    np.testing.assert_array_equal(v.as_floats(frame, "X"), [[1.0, 3.0], [2.0, 4.0]])
 
 
 def test_intervals_print_as_in_a_textbook_and_respect_their_ends():

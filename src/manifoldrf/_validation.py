@@ -245,7 +245,7 @@ def check_faces(faces: ArrayLike, name: str, n_vertices: int) -> IntArray:
 
 def as_array(values: Any, name: str) -> NDArray[Any]:
     """An array, or one clear sentence for rows of unequal length and for masks, which numpy would drop."""
-    if np.ma.is_masked(values):
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):  # a frame may have a column "_mask"
         reject(name, "without masked entries", f"{int(np.sum(np.ma.getmaskarray(values)))} of them")
     try:
         return np.asarray(values)
