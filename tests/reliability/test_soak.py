@@ -98,12 +98,13 @@ def test_the_committed_run_was_half_an_hour_and_flat():
 
 
 @pytest.mark.slow
-def test_two_minutes_of_mixed_work_are_flat(tmp_path):
+def test_four_minutes_of_mixed_work_are_flat(tmp_path):
+    """A round takes 5 s; on a busy machine, where it takes 13, there are still samples enough."""
     program = [
         sys.executable,
         str(ROOT / "benchmarks" / "soak.py"),
         "--minutes",
-        "2",
+        "4",
         "--out",
         str(tmp_path / "soak.json"),
     ]
