@@ -69,6 +69,28 @@ def test_plain_values_come_back_as_they_were(value):
     assert type(loaded) is type(value)
 
 
+def test_long_tuples_of_floats_are_arrays_and_come_back_as_they_were(tmp_path):
+    """As JSON, the losses of a training of 100,000 epochs were too long to be saved, after all its hours."""
+    losses = tuple(np.random.default_rng(0).random(100_000).tolist())
+    value = {"train": losses, "validation": (*losses[1:], math.inf), "mixed": (*losses[:2000], 1)}
+    loaded = round_trip(value)
+    assert loaded == value
+    assert {type(part) for part in (*loaded["train"], *loaded["validation"])} == {float}
+    assert load_state(save_state(tmp_path / "m", "state", value), REGISTRY)[1] == value
+
+
+@pytest.mark.parametrize("array", [np.arange(3), np.ones((2, 2)), np.ones(3, np.float32)], ids=str)
+def test_only_vectors_of_floats_become_tuples(array):
+    with pytest.raises(ModelFileError, match="not that of a model"):
+        decode({"floats": "a"}, {"a": array}, REGISTRY)
+
+
+def test_a_tuple_that_is_named_often_is_made_once():
+    first, second = decode({"tuple": [{"floats": "a"}] * 2}, {"a": np.ones(3)}, REGISTRY)
+    assert first == (1.0, 1.0, 1.0)
+    assert first is second
+
+
 @pytest.mark.parametrize(
     "value", [0.0, -0.0, 1 / 3, 5e-324, 1.7976931348623157e308, math.inf, -math.inf, 1e22, 2.0]
 )

@@ -22,6 +22,7 @@ from manifoldrf._container import DTYPES, ModelFileError, read_container, write_
 from manifoldrf._field_kinds import check_kinds
 
 _MOST_DEPTH = 48  # a field of features is about 10 deep; every level takes up to 4 brackets of 200
+_MANY_FLOATS = 1000  # in a tuple: kept as an array, as the losses of 75,000 epochs would fill the head of a file
 _EXACT_INTEGERS = 2**53  # beyond them other readers of JSON round
 _MOST_DIGITS = 50_000  # of a fraction: reducing it takes time proportional to their square, here 0.1 s
 # Where storable classes live; what reads a file makes no others.
@@ -141,6 +142,9 @@ class _Encoder:
             if not all(type(key) is str for key in value):
                 raise TypeError(f"{path} cannot be stored: a dict with keys that are not str.")
             return {"dict": {key: self.encode(part, f"{path}[{key!r}]", depth + 1) for key, part in value.items()}}
+        if isinstance(value, tuple) and len(value) > _MANY_FLOATS and all(type(part) is float for part in value):
+            self._kept.append(numbers := np.array(value))
+            return {"floats": self._name(numbers, path)}
         parts = [self.encode(part, f"{path}[{k}]", depth + 1) for k, part in enumerate(value)]
         return parts if isinstance(value, list) else {"tuple": parts}
 
@@ -233,6 +237,7 @@ class _Decoder:
         self._arrays = arrays
         self._registry = registry
         self._turned: Arrays = {}
+        self._floats: dict[str, tuple[float, ...]] = {}
         self._complete: list[Any] = []
         self._tags: dict[str, Callable[[Any, int], Any]] = {
             "tuple": lambda parts, depth: tuple(self._parts(parts, depth)),
@@ -240,6 +245,7 @@ class _Decoder:
             "csr": lambda content, _: self._finish(self._csr(content)),
             "same": lambda number, _: self._same(number),
             "array": lambda name, _: self._array(name),
+            "floats": lambda name, _: self._tuple(name),
         }
 
     def decode(self, tree: Any, depth: int) -> Any:
@@ -274,6 +280,15 @@ class _Decoder:
         if not isinstance(name, str) or name not in self._arrays:
             raise ModelFileError(f"it lacks the array {str(name)[:40]!r}")
         return self._arrays[name]
+
+    def _tuple(self, name: Any) -> tuple[float, ...]:
+        """Numbers that are kept as an array, the same tuple whenever it is asked for."""
+        array = self._array(name)
+        if array.ndim != 1 or array.dtype != np.float64:
+            _damaged()
+        if name not in self._floats:
+            self._floats[name] = tuple(array.tolist())
+        return self._floats[name]
 
     def _turn(self, name: Any) -> NDArray[Any]:
         """The array with its axes reversed, the same object whenever it is asked for."""
