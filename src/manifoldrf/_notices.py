@@ -64,7 +64,7 @@ def recorded_warnings() -> Iterator[list[Warning]]:
 def filtered(action: str, beginning: str, category: type[Warning]) -> Iterator[None]:
     """A filter for a warning of another library, for the moment of the call that gives it.
 
-    It is seen by all threads meanwhile, so it names one text, or lasts no longer than reading a header. Only one
+    It is seen by all threads meanwhile, so it names one text, or lasts no longer than reading a file. Only one
     thread at a time holds such a filter: then what was before comes back.
     """
     with _FILTERS, warnings.catch_warnings():

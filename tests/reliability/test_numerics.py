@@ -400,17 +400,13 @@ def test_matern_kernels_in_the_manifold_clock_are_finite_or_refused(nu, scale):
         return quiet(features(MaternKernel(nu, scale, clock="manifold"), graph=options).fit, Sphere())
 
     outcome = outcome_of(fit)
-    if 1e-3 <= scale <= 5.0:
+    if 1e-3 <= scale <= 5.0 or (nu, scale) == (0.5, 1e-90):  # a spike at every node, said to be poor
         rows = quiet(outcome.transform, NODES)  # the nodes themselves: nothing else is within reach of a thousandth
         assert np.isfinite(rows).all()
         assert (rows >= 0).all()
         assert rows.any(axis=1).all()
     else:
-        refused = re.search(r"`(lengthscale|t|kernel|nu)` must be", str(outcome))
-        if not refused:
-            rows = quiet(outcome.transform, NODES)
-            assert np.isfinite(rows).all()
-            assert (rows >= 0).all()
+        assert re.search(r"`(lengthscale|t|kernel|nu)` must be", str(outcome)), outcome
 
 
 # ------------------------------------------------------------------------------------------------ numbers of nodes

@@ -1,7 +1,7 @@
 """Arrays read from .npy, .npz and .csv files, at once or in blocks of rows."""
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -132,20 +132,30 @@ def read_matrix(path: str | PathLike[str], name: str = "MATRIX") -> Any:
     if suffix != ".npz" or not is_sparse(member_names(file, name)):
         return read_points(file, name)
     check_archive(file, name)
+    with _refusing(file, name):
+        matrix = sp.load_npz(file)
+    check_room(file, name, 8 * max(matrix.shape))  # what a row or column takes, even where all are empty
+    with _refusing(file, name):
+        ends = getattr(matrix, "indptr", np.zeros(1, np.int64))
+        if ends[0] != 0 or (ends[1:] < ends[:-1]).any():  # scipy looks only where the last one is not zero
+            raise ValueError("its rows end before they begin")
+        if hasattr(matrix, "check_format"):
+            matrix.check_format(full_check=True)  # else indices out of range crash compiled code
+        rows = sp.csr_array(matrix)
+        rows.check_format(full_check=True)  # of other formats, what was made of them
+    return rows.astype(kept_dtype(check_real_dtype(rows.dtype, file, name)), copy=False)
+
+
+@contextmanager
+def _refusing(file: Path, name: str) -> Iterator[None]:
+    """Refuse the file where the block fails; warnings are of what is refused later."""
     try:
-        with filtered("ignore", "", Warning):  # of what is refused below
-            matrix = sp.load_npz(file)
-            check_room(file, name, 8 * max(matrix.shape))  # what a row or column takes, even where all are empty
-            ends = getattr(matrix, "indptr", np.zeros(1, np.int64))
-            if ends[0] != 0 or (ends[1:] < ends[:-1]).any():  # scipy looks only where the last one is not zero
-                raise ValueError("its rows end before they begin")
-            if hasattr(matrix, "check_format"):
-                matrix.check_format(full_check=True)  # else indices out of range crash compiled code
-            rows = sp.csr_array(matrix)
-            rows.check_format(full_check=True)  # of other formats, what was made of them
+        with filtered("ignore", "", Warning):
+            yield
+    except MemoryError:
+        raise  # the file is not to blame
     except Exception as error:  # noqa: BLE001 - a broken file makes the reader fail in every possible way
         reject_file(file, name, error)
-    return rows.astype(kept_dtype(check_real_dtype(rows.dtype, file, name)), copy=False)
 
 
 def open_rows(path: str | PathLike[str], name: str = "POINTS", chunk: int = 8192) -> RowReader:

@@ -98,7 +98,8 @@ def member_names(file: Path, name: str) -> list[str]:
 def check_room(file: Path, name: str, size: int) -> None:
     """Refuse to unpack far more bytes than the file has."""
     if size > _ROOM + _ROOM_PER_BYTE * file.stat().st_size:
-        reject_file(file, name, f"it unpacks to {size} bytes, too many for a file of {file.stat().st_size}")
+        text = f"it unpacks to {size} bytes, too many for a file of {file.stat().st_size}; save it uncompressed"
+        reject_file(file, name, text)
 
 
 def check_archive(file: Path, name: str) -> None:
