@@ -53,7 +53,7 @@ def growth(largest):
         parts = ", ".join(f"{name} {record['seconds'][name]:.3g}" for name in STAGES)
         print(f"# {record['n']} nodes, {record['n_anchors']} anchors: {parts} s; {record['gigabytes']:.2f} GB")
     for name in STAGES:
-        seconds = [record["seconds"][name] for record in found]
+        seconds = np.array([record["seconds"][name] for record in found])
         factor, title = (np.log(sizes), f"{name} over log N") if name in WITH_LOGARITHM else (1.0, name)
         exponent = np.polyfit(np.log(sizes), np.log(seconds / factor), 1)[0]
         yield Row(f"growth of {title}, {sizes[0]} to {largest} nodes ({seconds[-1]:.3g} s)", exponent, "<=", 1.15)

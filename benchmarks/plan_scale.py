@@ -33,7 +33,6 @@ MOST_ENTRIES, FEWEST_NEIGHBORS = (
     64.0,
 )  # of the affinity matrix: heat graphs take narrower steps above, down to these
 POINT_BYTES = 24.0
-TABLE_BYTES = 24.0  # of an entry of the table: 12, twice while it is turned round
 ROUNDS = 340  # products with it while weights and factors are found: neighbours tell each other as often
 BORDER_BYTES = 8.0
 REACHED = 1.5  # nodes that a signature reaches before small entries are dropped, over those that are kept
@@ -48,9 +47,7 @@ def costs_of(records):
         """Seconds of one node more: what does not grow drops out."""
         return (last["seconds"][name] - first["seconds"][name]) / nodes
 
-    def entry_bytes(name):
-        return (last[name] - last["before_gigabytes"]) * 2**30 / (last["n"] * last["degree"])
-
+    memory = (last["fitted_gigabytes"] - last["before_gigabytes"]) * 2**30
     return {
         "degree": last["degree"],
         "n_steps": last["n_steps"],
@@ -62,8 +59,9 @@ def costs_of(records):
         "field": slope("field") / pushes(last["degree"], last["n_steps"]),
         # Nodes are searched for each query, and what is read lies farther apart in larger tables.
         "transform": last["seconds"]["transform"] / (last["n_queries"] * math.log2(last["n"])),
-        "building_bytes": entry_bytes("built_gigabytes"),
-        "holding_bytes": entry_bytes("held_gigabytes"),
+        # The most is needed while signatures are found: the graph, its walk operator, that in local order, and the
+        # table, which grows with them.
+        "entry_bytes": memory / (last["n"] * last["degree"]),
         "base_gigabytes": last["before_gigabytes"],
     }
 
@@ -89,9 +87,7 @@ def predict(costs, n):
         "weights": costs["weights"] * n,
         "field": costs["field"] * n * pushes(degree, n_steps),
     }
-    # The most is needed while the graph is built, or later, when it and the table are there.
-    later = costs["holding_bytes"] * n * degree + TABLE_BYTES * costs["table"] * n
-    memory = max(costs["building_bytes"] * n * degree, later)
+    memory = costs["entry_bytes"] * n * degree
     return {"seconds": seconds, "gigabytes": costs["base_gigabytes"] + memory / 2**30}
 
 

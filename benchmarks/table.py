@@ -66,13 +66,13 @@ def seconds(function):
     return time.perf_counter() - start
 
 
-def peak(entry="VmHWM"):
-    """Memory of this process so far, in GB; with "VmRSS" what it holds now, where the system tells.
+def peak():
+    """Memory of this process so far, in GB.
 
     On Linux ``ru_maxrss`` begins with what the process that started this one held: where that had fitted a model,
     little memory would seem to be as much as more.
     """
     status = pathlib.Path("/proc/self/status")
     if status.exists():
-        return next(int(line.split()[1]) for line in status.open() if line.startswith(entry)) / 2**20
+        return next(int(line.split()[1]) for line in status.open() if line.startswith("VmHWM")) / 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
