@@ -185,6 +185,10 @@ def test_nan_and_infinity_pass_in_every_format(tmp_path):
         ('1,2\n"3,4\n', r"Got 1 in line 2"),
         (b"x,y\n1,\xff2\n", r"a text in UTF-8. Got other bytes in line 2"),
         ("x,y\n1,2\n".encode("utf-16"), r"a text in UTF-8. Got other bytes in line 1"),
+        (
+            ",x,y\n0,1,2\n1,3,4\n",
+            r"without numbers of rows, .* Got a first column without a name .* in 'points{1}.csv'",
+        ),
         ("x,y\n", r"at least one line of numbers. Got 'points{1}.csv'"),
         ("# only a remark\n", r"at least one line of numbers"),
     ],
@@ -561,7 +565,9 @@ def test_values_of_several_arrays_are_found_by_name(tmp_path):
     np.testing.assert_array_equal(read_values(tmp_path / "v.npz", 3)[0], [[0], [1], [2]])
 
 
-@pytest.mark.parametrize("text", ["vertex,a,b\n3,1,2\n0,3,4\n", "3 1 2\n0 3 4\n", "3.0;1;2\n1;nan;nan\n0;3;4"])
+@pytest.mark.parametrize(
+    "text", [",a,b\n3,1,2\n0,3,4\n", "vertex,a,b\n3,1,2\n0,3,4\n", "3 1 2\n0 3 4\n", "3.0;1;2\n1;nan;nan\n0;3;4"]
+)
 def test_values_of_a_text_go_to_the_vertices_it_names(tmp_path, text):
     values, known = read_values(text_file(tmp_path, text), 4)
     nan = [np.nan, np.nan]

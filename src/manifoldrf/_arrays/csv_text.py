@@ -15,7 +15,7 @@ _LONGEST_CELL = 80  # characters in an error
 _NUMBER_STARTS = "+-.,0123456789"
 
 
-def csv_rows(path: Path, name: str) -> Generator[tuple[int, list[float]], None, None]:
+def csv_rows(path: Path, name: str, *, numbered: bool = False) -> Generator[tuple[int, list[float]], None, None]:
     r"""Yield the line number, counted from one, and the numbers of every row.
 
     Cells are separated by semicolons, tabs, commas or blanks, as the first line says. That line may hold names.
@@ -27,6 +27,8 @@ def csv_rows(path: Path, name: str) -> Generator[tuple[int, list[float]], None, 
         A text in UTF-8, with or without a byte order mark.
     name : str
         The name of the file in errors: a row of another length, a cell that is not a number.
+    numbered : bool, default=False
+        Whether the first column may be the numbers of rows, as tables are saved with a column without a name.
 
     Examples
     --------
@@ -38,7 +40,7 @@ def csv_rows(path: Path, name: str) -> Generator[tuple[int, list[float]], None, 
     [(2, [1.0, 2.5]), (4, [-3.0, 0.0001])]
     """
     separator: str | None = None
-    width = 0
+    width, unnamed = 0, False
     for line, text in _lines(path, name):
         if width == 0:
             separator = next((mark for mark in _SEPARATORS if mark in text), None)
@@ -46,6 +48,7 @@ def csv_rows(path: Path, name: str) -> Generator[tuple[int, list[float]], None, 
         if width == 0:
             width = len(cells)
             if _are_names(cells):
+                unnamed = not numbered and not cells[0].strip()
                 continue
         try:
             numbers = [float(cell) for cell in cells]
@@ -53,6 +56,10 @@ def csv_rows(path: Path, name: str) -> Generator[tuple[int, list[float]], None, 
             numbers = []
         if len(numbers) != width or "_" in text:
             _reject_cells(cells, width, name, line, path)
+        if unnamed and numbers[0] == 0:
+            rule = "a file without numbers of rows, which would be taken for coordinates"
+            reject(name, rule, f"a first column without a name that begins with 0 in {path.name!r}")
+        unnamed = False
         yield line, numbers
 
 

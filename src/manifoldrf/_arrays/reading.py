@@ -280,7 +280,7 @@ def _indexed_values(file: Path, name: str, n_rows: int) -> FloatArray:
     """Values of the vertices that the lines of a text name, NaN elsewhere. Returns (n_rows, c)."""
     values = np.zeros((n_rows, 0))
     seen = np.zeros(n_rows, dtype=np.int64)  # line of each vertex, zero for none
-    for line, (vertex, *numbers) in csv_rows(file, name):
+    for line, (vertex, *numbers) in csv_rows(file, name, numbered=True):
         if not numbers:
             reject(name, "a file with a vertex and at least one value in every line", repr(file.name))
         if not (vertex.is_integer() and 0 <= vertex < n_rows):

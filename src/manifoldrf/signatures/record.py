@@ -209,7 +209,9 @@ def indicator_rows(nodes: IntArray, n_nodes: int) -> Any:
 def check_kernel(kernel: Any) -> AbstractKernel:
     """Return a kernel, or say that it is none."""
     if not isinstance(kernel, AbstractKernel):
-        reject("kernel", "a kernel, such as DiffusionKernel(10.0)", type(kernel).__name__, TypeError)
+        reject(
+            "kernel", "a kernel, such as HeatKernel(0.1) or DiffusionKernel(10.0)", repr(kernel)[:100], TypeError
+        )
     return kernel
 
 
