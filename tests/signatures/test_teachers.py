@@ -29,6 +29,7 @@ from manifoldrf import (
     knn_graph,
     mesh_graph,
 )
+from manifoldrf.geometry.graphs import GraphWarning
 from manifoldrf.signatures import _auto
 
 KERNEL = DiffusionKernel(4.0)
@@ -370,3 +371,13 @@ def test_a_function_is_a_teacher(sparse_rows):
 def test_rows_of_another_shape_or_kind_are_refused(teacher, kind, message):
     with pytest.raises(kind, match=message):
         compute_signatures(knn_graph(Sphere().grid(60)), DiffusionKernel(4.0), [0, 1], teacher=teacher)
+
+
+@pytest.mark.parametrize("teacher", ["counts", "walks"])
+def test_stitches_of_walks_that_reach_nothing_are_zero(teacher):
+    """An isolated node takes no step, and W^4 has nothing there."""
+    with pytest.warns(GraphWarning, match="isolated"):
+        graph = Graph.from_affinity([[0.0]])
+    found = compute_signatures(graph, PowerKernel(4), teacher=teacher, n_stitches=2, seed=0)
+    assert found.rows.shape == (1, 1)
+    assert found.rows.nnz == 0

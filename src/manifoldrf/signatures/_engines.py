@@ -191,7 +191,8 @@ def _local(graph: AnyGraph, n_lengths: int) -> LocalForm | None:
 def run_chunks(engine: Engine, n_nodes: int, nodes: IntArray, n_jobs: int, progress: Progress) -> list[Chunk]:
     """Chunks of rows in the order of the start nodes; threads share them, and no bit depends on how."""
     size = int(np.clip(n_nodes // _NODES_PER_START, *_STARTS_AT_ONCE))
-    pieces = [nodes[k : k + size] for k in range(0, len(nodes), size)]
+    # No start node is one empty piece: the second stitch of walks that reached nothing.
+    pieces = [nodes[k : k + size] for k in range(0, max(1, len(nodes)), size)]
     results, done = [], 0
     with thread_pool(n_jobs) as pool:
         for piece, chunk in zip(pieces, pool.map(engine, pieces), strict=True):
