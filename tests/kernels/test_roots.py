@@ -144,9 +144,9 @@ NONNEGATIVE = [
     ids=lambda value: repr(value)[:60],
 )
 def test_positivity_is_decided_rightly_and_quickly(kernel, positive):
-    start = time.perf_counter()
+    start = time.process_time()  # not of the clock: a busy machine is not the kernel's fault
     assert kernel.is_positive is positive
-    assert time.perf_counter() - start < 2  # .3 s at most, on a busy machine
+    assert time.process_time() - start < 2  # .3 s at most
 
 
 @pytest.mark.parametrize("kernel", WITH_NEGATIVE_ENTRIES, ids=str)
