@@ -27,7 +27,7 @@ RECORDS = HERE.parent / "out" / "scale_records.json"
 STAGES = ("graph", "anchors", "weights", "teacher", "field", "transform")
 WITH_LOGARITHM = {"anchors"}  # a pyramid is searched for each of them
 THREADED = ("teacher", "field", "transform")
-SHAPES = ("sphere", "torus", "scan")
+SHAPES = ("sphere", "torus", "scan", "every")  # the last: on the sphere, every point a node
 LIMIT_SECONDS, LIMIT_GIGABYTES = 300.0, 8.0
 LIMIT_MORE = 1.2  # pages of the file of points that were read count as memory: 24 MB for a million
 # Of the kernel between new points: on the sphere against the closed form, elsewhere against a graph of four times

@@ -5,6 +5,7 @@ transformed by processes that load the model and do nothing else.
 """
 
 import argparse
+import functools
 import importlib.util
 import json
 import pathlib
@@ -14,6 +15,7 @@ import tempfile
 import time
 
 import numpy as np
+from scale_stages import NODES_OF_AN_ANCHOR, TIME_OF_A_NODE
 from table import peak
 
 from manifoldrf import GraphOptions, HeatKernel, ManifoldRandomFeatures, Sphere, TriangleMesh, load
@@ -45,7 +47,17 @@ def scan(n, seed, mesh=None):
     return surface.sample(n, seed=seed).points / unit
 
 
-SHAPES = {"sphere": (sphere, 0.02), "torus": (torus, 0.01), "scan": (scan, 0.05)}
+# "every": a kernel so narrow that no point can be spared as a node; as in scale_stages.py, which times its parts.
+DRAWS = {"sphere": sphere, "torus": torus, "scan": scan, "every": sphere}
+HEAT_TIMES = {"sphere": 0.02, "torus": 0.01, "scan": 0.05}
+
+
+def recipe(shape, n):
+    """Kernel and options of a fit: nothing but the time, unless every point is to be a node."""
+    if shape != "every":
+        return {"kernel": HeatKernel(HEAT_TIMES[shape])}
+    graph = GraphOptions(n_nodes="all")
+    return {"kernel": HeatKernel(TIME_OF_A_NODE / n), "graph": graph, "n_features": n // NODES_OF_AN_ANCHOR}
 
 
 def transform(model, points):
@@ -62,28 +74,23 @@ def transform_elsewhere(*files):
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 
-def exact(shape, places, t, draw, n, model):
+def exact(places, draw, n, model):
     """The kernel between places: in closed form, or of a larger graph of more points."""
-    if shape == "sphere":
-        return Sphere().heat_kernel(places, places, t)
+    if draw is sphere:
+        return Sphere().heat_kernel(places, places, model.kernel.t)
     options = GraphOptions(n_nodes=MORE * model.graph_.n_nodes)
-    reference = ManifoldRandomFeatures(HeatKernel(t), graph=options, random_state=1)
+    reference = ManifoldRandomFeatures(model.kernel, graph=options, random_state=1)
     return reference.fit(draw(MORE * n, 3)).kernel(places)
 
 
 def measure(shape, n, mesh=None):
     """Times, memory and error."""
-    draw, t = SHAPES[shape]
-    if shape == "scan" and mesh is not None:
-
-        def draw(n, seed):
-            return scan(n, seed, mesh)
-
+    draw = DRAWS[shape] if mesh is None else functools.partial(scan, mesh=mesh)
     with tempfile.TemporaryDirectory() as name:
         files = [pathlib.Path(name) / f"{what}.npy" for what in ("nodes", "few", "many")]
         for file, rows, seed in zip(files, (n, n // 10, n), (0, 2, 2), strict=True):
             np.save(file, draw(rows, seed))
-        model = ManifoldRandomFeatures(HeatKernel(t), sparse_output=True, random_state=0)
+        model = ManifoldRandomFeatures(**recipe(shape, n), sparse_output=True, random_state=0)
         start = time.perf_counter()
         model.fit(np.load(files[0], mmap_mode="r"))
         found = {"fit_seconds": time.perf_counter() - start, "fit_gigabytes": peak()}
@@ -92,7 +99,7 @@ def measure(shape, n, mesh=None):
         found |= {"few_gigabytes": few["gigabytes"], "many_gigabytes": many["gigabytes"]}
         found |= {"transform_seconds": many["seconds"], "entries_per_row": many["entries"]}
         places = np.array(np.load(files[2], mmap_mode="r")[:N_PAIRS])
-    error = relative_error(model.kernel(places), exact(shape, places, t, draw, n, model))
+    error = relative_error(model.kernel(places), exact(places, draw, n, model))
     made = {"n_nodes": model.graph_.n_nodes, "n_features": model.n_features_out_}
     return found | made | {"error": error}
 
@@ -100,9 +107,9 @@ def measure(shape, n, mesh=None):
 def main():
     """Measure what the command line names."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=[*SHAPES, "transform"])
+    parser.add_argument("what", choices=[*DRAWS, "transform"])
     parser.add_argument("rest", nargs="+", help="number of points; of a transform: model, points")
-    parser.add_argument("--mesh", type=pathlib.Path, help="a scan of one's own")
+    parser.add_argument("--mesh", type=pathlib.Path, help="points of a scan of one's own instead")
     options = parser.parse_args()
     if options.what == "transform":
         print(json.dumps(transform(*options.rest)))

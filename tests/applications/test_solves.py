@@ -1,5 +1,7 @@
 """Sparse solves and conjugate gradients agree with dense algebra and say how they ended."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from oracles import sphere_mesh
@@ -7,8 +9,11 @@ from scipy import sparse
 
 from manifoldrf import Graph, mesh_graph
 from manifoldrf.applications._solves import (
+    System,
+    biharmonic,
     bilaplacian,
     conjugate_gradients,
+    harmonic,
     laplacian,
     solve_positive,
     solve_with_fixed,
@@ -43,7 +48,7 @@ def test_fixed_values_stay_free_ones_solve_the_system_others_are_nan():
     fixed = np.arange(12) < 4
     free = (np.arange(12) >= 4) & (np.arange(12) < 11)
     values = RNG.standard_normal((12, 2))
-    found = solve_with_fixed(sparse.csr_array(matrix), values, fixed, free)
+    found = solve_with_fixed(System(sparse.csr_array(matrix), lambda x: matrix @ x), values, fixed, free)
     np.testing.assert_array_equal(found[fixed], values[fixed])
     expected = np.linalg.solve(matrix[np.ix_(free, free)], -matrix[np.ix_(free, fixed)] @ values[fixed])
     np.testing.assert_allclose(found[free], expected, rtol=1e-11)
@@ -53,7 +58,7 @@ def test_fixed_values_stay_free_ones_solve_the_system_others_are_nan():
 def test_rows_of_very_different_size_are_no_hindrance():
     scale = 10.0 ** np.linspace(-60, 60, 15)
     matrix, right = positive_matrix(15) * scale * scale[:, None], RNG.standard_normal((15, 1)) * scale[:, None]
-    found = solve_positive(sparse.csr_array(matrix), right)
+    found = solve_positive(sparse.csr_array(matrix), lambda x: right - matrix @ x, 1)
     expected = np.linalg.solve(positive_matrix(15), right / scale[:, None]) / scale[:, None]
     np.testing.assert_allclose(found, expected, rtol=1e-11)
 
@@ -61,7 +66,51 @@ def test_rows_of_very_different_size_are_no_hindrance():
 @pytest.mark.parametrize("matrix", [np.ones((2, 2)), np.zeros((2, 2))], ids=["singular", "zero"])
 def test_a_singular_matrix_is_an_error_not_a_field(matrix):
     with pytest.raises(ArithmeticError):
-        solve_positive(sparse.csr_array(matrix), np.array([[1.0], [0.0]]))
+        solve_positive(sparse.csr_array(matrix), lambda x: np.array([[1.0], [0.0]]) - matrix @ x, 1)
+
+
+@pytest.mark.parametrize("system_of", [harmonic, biharmonic])
+@pytest.mark.parametrize("weights", ["gaussian", "cotangent"])
+def test_differences_along_edges_are_products_with_the_matrix(system_of, weights):
+    system = system_of(mesh_graph(sphere_mesh(60), weights=weights))
+    field = RNG.standard_normal((60, 2))
+    expected = system.matrix @ field
+    np.testing.assert_allclose(system.action(field), expected, atol=1e-14 * np.abs(expected).max())
+
+
+def uneven_problem(seed):
+    """A path with edges across, affinities from 1e-9 to 1e9, and some nodes that are fixed."""
+    rng = np.random.default_rng(seed)
+    affinity = np.triu(10.0 ** rng.uniform(-9, 9, (7, 7)) * (rng.random((7, 7)) < 0.3), 1)
+    affinity += np.diag(10.0 ** rng.uniform(-9, 9, 6), 1)
+    fixed = rng.random(7) < 0.3
+    fixed[rng.integers(7)] = True
+    return Graph.from_affinity(affinity + affinity.T), rng.standard_normal((7, 1)), fixed
+
+
+def rational_field(graph, values, fixed):
+    """The harmonic field in rational numbers, which round nothing: each free node is eliminated in turn."""
+    affinity = [[Fraction(x) for x in row] for row in graph.affinity.toarray()]
+    order = [*np.flatnonzero(~fixed), *np.flatnonzero(fixed)]
+    n_free = int((~fixed).sum())
+    for place, node in enumerate(order[:n_free]):  # a star becomes edges between its ends
+        later = order[place + 1 :]
+        total = sum(affinity[node][k] for k in later)
+        for i in later:
+            for j in later:
+                affinity[i][j] += affinity[i][node] * affinity[node][j] / total
+    field = [Fraction(x) for x in values[:, 0]]
+    for place in reversed(range(n_free)):
+        node, later = order[place], order[place + 1 :]
+        field[node] = sum(affinity[node][k] * field[k] for k in later) / sum(affinity[node][k] for k in later)
+    return np.array([[float(x)] for x in field])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_harmonic_fields_are_right_however_much_affinities_differ(seed):
+    graph, values, fixed = uneven_problem(seed)
+    expected = rational_field(graph, values, fixed)
+    np.testing.assert_allclose(solve_with_fixed(harmonic(graph), values, fixed, ~fixed), expected, atol=1e-8)
 
 
 def test_conjugate_gradients_solve_each_column_by_its_own_matrix():

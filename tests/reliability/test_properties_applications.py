@@ -33,30 +33,41 @@ def interpolated(space, values, known, **settings):
         return quietly(FieldInterpolator(**settings).fit, space, values, known).predict()
 
 
-@holds_for(
-    graph=graphs(),
-    method=st.sampled_from(["kernel", "harmonic"]),
-    tau=st.floats(0.1, 100.0),
-    seed=SEEDS,
-    share=st.sampled_from([0.1, 0.5, 1.0]),
-)
-def test_interpolated_fields_stay_between_the_known_values_of_their_component(graph, method, tau, seed, share):
-    rng = np.random.default_rng(seed)
-    values = rng.standard_normal(graph.n_nodes)
-    known = rng.random(graph.n_nodes) < share
-    known[rng.integers(graph.n_nodes)] = True
-    field = interpolated(graph, values, known, method=method, tau=tau)
+def check_ranges(graph, values, known, field):
+    """Each component stays within the range of what is known of it, and is NaN where nothing is."""
     for component in range(graph.n_components):
         inside = graph.components == component
         here = values[inside & known]
         if len(here):
-            slack = 1e-9 * (1 + np.abs(here).max())  # of an iterative solve
-            assert field[inside].min() >= here.min() - slack
-            assert field[inside].max() <= here.max() + slack
+            assert field[inside].min() >= here.min()
+            assert field[inside].max() <= here.max()
         else:
             assert np.isnan(field[inside]).all()
-    if method == "harmonic":
-        np.testing.assert_array_equal(field[known], values[known])
+
+
+def test_interpolated_fields_stay_between_the_known_values_of_their_component():
+    outcomes = Outcomes()
+
+    @holds_for(
+        graph=graphs(),
+        method=st.sampled_from(["kernel", "harmonic"]),
+        tau=st.floats(0.1, 100.0),
+        seed=SEEDS,
+        share=st.sampled_from([0.1, 0.5, 1.0]),
+    )
+    def check(graph, method, tau, seed, share):
+        rng = np.random.default_rng(seed)
+        values = rng.standard_normal(graph.n_nodes)
+        known = rng.random(graph.n_nodes) < share
+        known[rng.integers(graph.n_nodes)] = True
+        for field in outcomes.of(interpolated, graph, values, known, method=method, tau=tau):
+            check_ranges(graph, values, known, field)
+            if method == "harmonic":
+                np.testing.assert_array_equal(field[known], values[known])
+
+    check()
+    # Refused are harmonic systems with affinities from 1e-11 to 1e11 beside each other.
+    assert outcomes.counts["accepted"] > 0.98 * outcomes.counts.total(), outcomes.counts
 
 
 def test_any_options_of_interpolation_are_refused_with_a_reason_or_fill_the_field():

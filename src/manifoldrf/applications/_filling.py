@@ -1,7 +1,6 @@
 """The methods of interpolation: each fills a graph from what stays known, for several folds at once."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -9,9 +8,10 @@ from manifoldrf._validation import FloatArray
 from manifoldrf.applications._known import BoolArray, Known, nearest_known, reached
 from manifoldrf.applications._solves import (
     SolverReport,
-    bilaplacian,
+    System,
+    biharmonic,
     conjugate_gradients,
-    laplacian,
+    harmonic,
     solve_with_fixed,
 )
 from manifoldrf.applications.smoothing import Action, smooth
@@ -91,10 +91,13 @@ def fill_by_kernel(problem: Problem, stays: BoolArray, tau: float) -> list[Fille
 
 
 def finish_means(problem: Problem, mask: BoolArray, means: FloatArray, mass: FloatArray, floor: float) -> Filled:
-    """Means with the nearest known value where the mass is at most ``floor``, within the range of what is known."""
+    """Means with the nearest known value where the mass is at most ``floor``, within the range of what is known.
+
+    A mean is off by 1e-4 of the spread of all values at most; a component of its own may have a smaller one.
+    """
     known, inside = problem.known, reached(problem.graph, mask)
     lost = inside & ~(mass > floor)
-    values = np.where(inside[:, None], np.clip(means, known.low, known.high), np.nan)
+    values = np.where(inside[:, None], known.within(means, problem.graph, mask), np.nan)
     if lost.any():
         values[lost] = known.values[nearest_known(problem.graph, mask)[lost]]
     counts = np.bincount(problem.graph.components[mask], minlength=problem.graph.n_components)
@@ -105,14 +108,15 @@ def finish_means(problem: Problem, mask: BoolArray, means: FloatArray, mass: Flo
 
 def fill_by_solve(problem: Problem, stays: BoolArray, method: str) -> list[Filled]:
     """Harmonic or biharmonic field with the values of each mask of ``stays`` fixed."""
-    matrix = laplacian(problem.graph) if method == "harmonic" else bilaplacian(problem.graph)
-    return [_solved(problem, mask, matrix, keep_range=method == "harmonic") for mask in stays]
+    system = harmonic(problem.graph) if method == "harmonic" else biharmonic(problem.graph)
+    return [_solved(problem, mask, system, keep_range=method == "harmonic") for mask in stays]
 
 
-def _solved(problem: Problem, mask: BoolArray, matrix: Any, *, keep_range: bool) -> Filled:
+def _solved(problem: Problem, mask: BoolArray, system: System, *, keep_range: bool) -> Filled:
     known, inside = problem.known, reached(problem.graph, mask)
-    values = solve_with_fixed(matrix, known.values, mask, inside & ~mask)
-    return Filled(np.clip(values, known.low, known.high) if keep_range else values, inside.astype(np.float64))
+    values = solve_with_fixed(system, known.values, mask, inside & ~mask)
+    cut = known.within(values, problem.graph, mask) if keep_range else values
+    return Filled(cut, inside.astype(np.float64))
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,15 +40,13 @@ class Known:
         """The known nodes, sorted."""
         return np.flatnonzero(self.mask)
 
-    @property
-    def low(self) -> FloatArray:
-        """Smallest known value of each column, shape (c,)."""
-        return np.asarray(self.values[self.mask].min(axis=0))
-
-    @property
-    def high(self) -> FloatArray:
-        """Largest known value of each column, shape (c,)."""
-        return np.asarray(self.values[self.mask].max(axis=0))
+    def within(self, field: FloatArray, graph: Graph, mask: BoolArray) -> FloatArray:
+        """A field of shape (n_nodes, c) cut to the range of the values that a mask leaves to each component."""
+        shape, at = (graph.n_components, self.values.shape[1]), graph.components[mask]
+        low, high = np.full(shape, np.inf), np.full(shape, -np.inf)
+        np.minimum.at(low, at, self.values[mask])
+        np.maximum.at(high, at, self.values[mask])
+        return np.asarray(np.clip(field, low[graph.components], high[graph.components]))
 
 
 def check_known(values: ArrayLike, known: Any, n_nodes: int) -> Known:

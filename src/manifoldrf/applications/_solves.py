@@ -13,9 +13,10 @@ from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.geometry._sparse import reciprocal, scaled_both_ends
 from manifoldrf.geometry.graphs import Graph
 
-# Backward error of a solve, |b - A x| over |A| |x| + |b| in the largest norm. Factors leave about 1e-16; far more
-# is a matrix that doubles cannot hold.
-_WORST_RESIDUAL = 1e-8
+# A solve is corrected until corrections no longer halve. Where that happens early they are as large as the error:
+# affinities differ so much that the factors know nothing of the small ones.
+_ROUNDS = 60  # two or three as a rule; so many halve an error to the last bit
+_WORST_CORRECTION = 1e-8  # of the largest value
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,22 @@ class SolverReport:
     stopped_by: str
 
 
+@dataclass(frozen=True)
+class System:
+    """A symmetric matrix of a graph, for factors, and what it does to a field, for corrections.
+
+    Attributes
+    ----------
+    matrix : CSR array of shape (n, n)
+    action : callable
+        (n, c) -> (n, c), the products with the matrix, from differences along edges. A diagonal is a rounded sum of
+        affinities, which hides the small ones: products with it are wrong where neighbours are nearly equal.
+    """
+
+    matrix: Any
+    action: Callable[[FloatArray], FloatArray]
+
+
 def laplacian(graph: Graph) -> Any:
     """L = D - A, CSR; loops cancel, rows sum to zero. On a cotangent graph the cotangent matrix times the step."""
     off = graph.affinity - sparse.diags_array(graph.affinity.diagonal())
@@ -47,22 +64,48 @@ def laplacian(graph: Graph) -> Any:
 def bilaplacian(graph: Graph) -> Any:
     """L M^-1 L, CSR, with the mass M of the nodes where the graph knows it, else 1."""
     first = laplacian(graph)
+    return (first @ sparse.diags_array(_inverse_mass(graph)) @ first).tocsr()
+
+
+def _inverse_mass(graph: Graph) -> FloatArray:
     if graph.weights is None:
-        return (first @ first).tocsr()
+        return np.ones(graph.n_nodes)
     # In units of the mean: masses of a tiny mesh would overflow the product.
-    mass = graph.weights / graph.weights[graph.weights > 0].mean()
-    return (first @ sparse.diags_array(reciprocal(mass)) @ first).tocsr()
+    return reciprocal(graph.weights / graph.weights[graph.weights > 0].mean())
+
+
+def harmonic(graph: Graph) -> System:
+    """The system of fields that are the mean of their neighbours."""
+    return System(laplacian(graph), _differences(graph))
+
+
+def biharmonic(graph: Graph) -> System:
+    """The system of fields whose Laplacian is harmonic."""
+    first, inverse = _differences(graph), _inverse_mass(graph)[:, None]
+    return System(bilaplacian(graph), lambda field: first(inverse * first(field)))
+
+
+def _differences(graph: Graph) -> Callable[[FloatArray], FloatArray]:
+    """The Laplacian as the sum of affinities times differences to neighbours."""
+    edges = graph.affinity.tocoo()
+    start, end = edges.coords
+
+    def action(field: FloatArray) -> FloatArray:
+        sums = [np.bincount(start, edges.data * (x[start] - x[end]), minlength=len(x)) for x in field.T]
+        return np.stack(sums, axis=1)
+
+    return action
 
 
 def solve_with_fixed(
-    matrix: Any, values: FloatArray, fixed: NDArray[np.bool_], free: NDArray[np.bool_]
+    system: System, values: FloatArray, fixed: NDArray[np.bool_], free: NDArray[np.bool_]
 ) -> FloatArray:
     """The field u with (matrix u) = 0 at free nodes and the given values at fixed ones.
 
     Parameters
     ----------
-    matrix : CSR array of shape (n, n)
-        Symmetric; positive definite on the free nodes.
+    system : System
+        Positive definite on the free nodes.
     values : array of shape (n, c)
         Read at the fixed nodes.
     fixed, free : bool arrays of shape (n,)
@@ -75,16 +118,30 @@ def solve_with_fixed(
     """
     result = np.full_like(values, np.nan)
     result[fixed] = values[fixed]
-    if not free.any():
+    inside = np.flatnonzero(free)
+    if not len(inside):
         return result
-    rows = matrix[np.flatnonzero(free)]
-    block, right = rows[:, np.flatnonzero(free)], -(rows[:, np.flatnonzero(fixed)] @ values[fixed])
-    result[free] = solve_positive(block.tocsr(), right)
+    field = np.where(fixed[:, None], values, 0.0)
+
+    def residual(found: FloatArray) -> FloatArray:
+        field[inside] = found
+        return np.asarray(-system.action(field)[inside])
+
+    result[inside] = solve_positive(system.matrix[inside][:, inside].tocsr(), residual, values.shape[1])
     return result
 
 
-def solve_positive(matrix: Any, right: FloatArray) -> FloatArray:
-    """Solve a sparse, symmetric, positive definite system, shape (n, c), by factors in a symmetric order."""
+def solve_positive(matrix: Any, residual: Callable[[FloatArray], FloatArray], n_columns: int) -> FloatArray:
+    """Solve a sparse, symmetric, positive definite system, shape (n, c), by factors in a symmetric order.
+
+    Parameters
+    ----------
+    matrix : CSR array of shape (n, n)
+    residual : callable
+        x -> b - A x, shape (n, c). It says what the solution is; the matrix may be rounded.
+    n_columns : int
+        The number c of right-hand sides.
+    """
     # A unit diagonal: affinities may differ by many powers of ten, and pivots are taken from the diagonal.
     scale = np.sqrt(reciprocal(matrix.diagonal()))
     scaled = sparse.csc_array((scaled_both_ends(matrix, scale), matrix.indices, matrix.indptr), shape=matrix.shape)
@@ -96,13 +153,18 @@ def solve_positive(matrix: Any, right: FloatArray) -> FloatArray:
         )
     except RuntimeError as error:  # SuperLU: "Factor is exactly singular"
         raise ArithmeticError("The matrix is singular to rounding.") from error
-    target = right * scale[:, None]
-    found = factors.solve(target)
-    found += factors.solve(target - scaled @ found)  # one refinement costs little beside the factors
-    size = abs(scaled) @ np.abs(found) + np.abs(target)
-    if not np.abs(target - scaled @ found).max() <= _WORST_RESIDUAL * size.max():  # NaN is no solution either
+    found, last = np.zeros((matrix.shape[0], n_columns)), np.full(n_columns, np.inf)
+    for _ in range(_ROUNDS):
+        step = scale[:, None] * factors.solve(scale[:, None] * residual(found))
+        size = np.abs(step).max(axis=0)
+        better = size < 0.5 * last  # never of NaN, which is no solution either
+        if not better.any():
+            break
+        found[:, better] += step[:, better]
+        last = np.where(better, size, last)
+    if not (last <= _WORST_CORRECTION * np.abs(found).max(axis=0)).all():
         raise ArithmeticError("The matrix is too ill-conditioned for doubles.")
-    return np.asarray(found * scale[:, None])
+    return found
 
 
 def conjugate_gradients(

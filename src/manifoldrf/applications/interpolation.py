@@ -56,9 +56,8 @@ _CUT = (
 _RANGE_PRESERVING = ("kernel", "features", "harmonic")
 _ILL_CONDITIONED = (
     "The {method} system is too ill-conditioned to be solved. Causes: (a) affinities that differ by more than "
-    "eight powers of ten, as Gaussian ones of a mesh with very uneven edges, (b) needle triangles with cotangent "
-    "weights. "
-    "Remedies: weights='unit', method='harmonic' or method='kernel'."
+    "{powers} powers of ten, as Gaussian ones of a mesh with very uneven edges, (b) needle triangles with "
+    "cotangent weights. Remedies: weights='unit', {others}."
 )
 
 
@@ -403,7 +402,9 @@ def _solved_or_explained(problem: Problem, method: str) -> Filled:
     try:
         return fill_by_solve(problem, problem.known.mask[None], method)[0]
     except ArithmeticError as error:
-        raise ValueError(_ILL_CONDITIONED.format(method=method)) from error
+        others = " or ".join(f"method={name!r}" for name in ("harmonic", "kernel") if name != method)
+        powers = "fourteen" if method == "harmonic" else "eight"
+        raise ValueError(_ILL_CONDITIONED.format(method=method, powers=powers, others=others)) from error
 
 
 def _warn_of(info: InterpolationInfo, n_nodes: int) -> None:

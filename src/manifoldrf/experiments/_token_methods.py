@@ -16,7 +16,7 @@ from scipy import sparse
 
 from manifoldrf._random import Streams
 from manifoldrf._validation import FloatArray, IntArray
-from manifoldrf.applications._solves import bilaplacian, laplacian, solve_with_fixed
+from manifoldrf.applications._solves import System, biharmonic, harmonic, solve_with_fixed
 from manifoldrf.applications.smoothing import feature_action, smooth
 from manifoldrf.baselines._base import gaussian_kernel
 from manifoldrf.baselines._eigen import eigenpairs
@@ -315,13 +315,13 @@ def exact_rbf(task: Task) -> Candidates:
 
 
 # ------------------------------------------------------------------------------------------------- references
-def solve(task: Task, matrix_of: Callable[[Graph], Any]) -> Filled:
+def solve(task: Task, system_of: Callable[[Graph], System]) -> Filled:
     """Solve with the visible values fixed; that is no attention, but shows what the signals allow."""
     values = np.zeros((task.graph.n_nodes, task.known.shape[1]))
     values[task.visible] = task.known
     fixed = np.zeros(len(values), dtype=bool)
     fixed[task.visible] = True
-    found = solve_with_fixed(matrix_of(task.graph), values, fixed, ~fixed)
+    found = solve_with_fixed(system_of(task.graph), values, fixed, ~fixed)
     return Filled(found[task.masked], np.full(values.shape[1], np.nan))
 
 
@@ -369,7 +369,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "PORF": Method(AMBIENT, _tuned(random_features, kind=PORF), is_positive=True),
         RBF: Method(EXACT, _tuned(exact_rbf)),
         HEAT: Method(EXACT, _tuned(exact_heat)),
-        "harmonic": Method(REFERENCE, functools.partial(solve, matrix_of=laplacian)),
-        "biharmonic": Method(REFERENCE, functools.partial(solve, matrix_of=bilaplacian)),
+        "harmonic": Method(REFERENCE, functools.partial(solve, system_of=harmonic)),
+        "biharmonic": Method(REFERENCE, functools.partial(solve, system_of=biharmonic)),
     }
 )
