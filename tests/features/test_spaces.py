@@ -21,6 +21,7 @@ from manifoldrf import (
     MaternKernel,
     MobiusStrip,
     PowerKernel,
+    SeriesKernel,
     Sphere,
     Torus,
     heat_graph,
@@ -297,6 +298,12 @@ def test_kernels_with_sharp_peaks_get_more_features_than_their_width_asks_for():
     assert smooth.map_.space.setting.width == pytest.approx(width, rel=0.05)
     assert matern.n_features_out_ >= 2 * smooth.n_features_out_
     assert matern.error_.quadrature <= 0.03
+
+
+def test_a_series_of_the_smallest_number_there_is_takes_no_step():
+    """Its sum at 1 and next to 1 is the same float: no width can be read off it."""
+    with pytest.raises(ValueError, match=r"`kernel` must be one whose walks take a step.*5e-324"):
+        ManifoldRandomFeatures(SeriesKernel([0.0, 5e-324])).fit(Sphere().grid(20))
 
 
 def test_all_nodes_are_features():

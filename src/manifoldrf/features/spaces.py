@@ -304,7 +304,8 @@ def _measure(graph: Graph, volume: float) -> FloatArray:
 def _width(graph: Graph, series: AbstractKernel, dim: int) -> float:
     """Standard deviation of a signature along one axis: sqrt(2 t) for the mean time t of its walks."""
     near = np.array([1.0 - 1e-6, 1.0])
-    low, high = series.spectral(near)
+    values = series.spectral(near)
+    low, high = np.ldexp(values, -np.frexp(values)[1].max())  # coefficients may be the smallest there are
     mean_length = abs(float((high - low) / (1e-6 * high))) if high else 1.0
     return float(np.sqrt(2 * mean_length * graph.time(1.0, dim)))
 
