@@ -14,6 +14,7 @@ import warnings
 import numpy as np
 import pytest
 from command_line import invoke, words
+from memory import needs_counts, peak_memory, start_memory
 from scipy import sparse
 
 from manifoldrf import (
@@ -30,6 +31,7 @@ from manifoldrf import (
     knn_graph,
 )
 from manifoldrf.distributed import _flow
+from manifoldrf.distributed._tasks import size_of
 from manifoldrf.distributed.cluster import transform_blocks
 
 distributed = pytest.importorskip("distributed")
@@ -272,6 +274,29 @@ def test_batches_are_shares_of_the_threads_or_what_memory_allows(client, monkeyp
     assert sum(sizes) == 600
     # A share of 600 nodes for 4 x 2 threads is 75, in whole blocks of 32 that are 64.
     assert max(sizes) == (64 if megabytes == 64 else 32)
+
+
+LENGTHS = {"teacher": "frontier", "keep_lengths": True, "max_length": 16}
+
+
+@needs_counts
+@pytest.mark.parametrize("asked", [{"teacher": "exact"}, LENGTHS], ids=["dense rows", "sparse rows"])
+def test_memory_of_a_worker_is_that_of_the_graph_and_of_a_batch(lonely, asked):
+    """However many start nodes there are: what the worker takes is a third of what all their rows take."""
+    n_batches, batch = 30, 32
+    graph, kernel = knn_graph(Sphere().grid(20_000)), DiffusionKernel(1.0)
+    lonely.wait_for_workers(1, 60)
+    cluster = Cluster(lonely, batch=batch)
+    cluster.signatures(GRAPH, kernel, range(batch), **asked)  # modules and compiled code are there then
+    (before,) = lonely.run(start_memory).values()
+    found = cluster.signatures(graph, kernel, range(n_batches * batch), **asked)
+    (peak,) = lonely.run(peak_memory).values()
+    rows = found.rows if found.lengths is None else found.lengths
+    size = rows.nbytes if found.lengths is None else rows.data.nbytes + rows.indices.nbytes  # of all rows
+    # A graph as it is sent, as it arrives and as its teacher wants it. Of batches two are under way and one is on
+    # its way back, and the polynomial holds four blocks of 32 columns; sparse rows double as they grow.
+    allowed = 3 * size_of(graph) + 7 * size / n_batches
+    assert peak - before < allowed < size / 2.5
 
 
 def test_blocks_wait_for_their_turn_in_bounded_number(client, fitted, monkeypatch):
