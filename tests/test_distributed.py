@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 
@@ -34,6 +35,7 @@ from manifoldrf.distributed import _flow
 from manifoldrf.distributed._tasks import size_of
 from manifoldrf.distributed.cluster import transform_blocks
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 arrays = pytest.importorskip("dask.array")
 
@@ -691,7 +693,7 @@ def test_commands_write_the_bytes_of_one_machine(client, saved, name, monkeypatc
 
 def test_schedulers_that_are_not_there_are_named(saved, monkeypatch):
     monkeypatch.chdir(saved)
-    monkeypatch.setattr("manifoldrf.distributed.cluster._ANSWER", 1)
+    monkeypatch.setattr("manifoldrf.distributed._connection._ANSWER", 1)
     done = invoke("transform", *COMMANDS["transform"], "--scheduler", "tcp://127.0.0.1:1")
     assert done.exit_code == 1
     assert str(done.exception).startswith("No scheduler answers at 'tcp://127.0.0.1:1' within 1 seconds")
@@ -699,6 +701,46 @@ def test_schedulers_that_are_not_there_are_named(saved, monkeypatch):
     assert done.exit_code == 2
     assert "`--scheduler` must be an address such as tcp://10.0.0.1:8786" in words(done.output)
     assert not (saved / "OUT.npy").exists()
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("tcp://127.0.0.1:1", "^No scheduler answers at 'tcp://127.0.0.1:1' within"),
+        ("tls://127.0.0.1:1", "^No connection .*: no certificates are set. .* `distributed.comm.tls`"),
+        ("nonsense://a", "^`client` must be .*unknown address scheme 'nonsense'"),
+    ],
+)
+def test_clients_that_reach_no_scheduler_leave_nothing(monkeypatch, address, words):
+    """Neither threads nor a client that Dask would ask from then on."""
+    monkeypatch.setattr("manifoldrf.distributed._connection._ANSWER", 0.1)
+    threads, asked = threading.active_count(), distributed.client._get_global_client()
+    with pytest.raises((ConnectionError, ValueError), match=words):
+        Cluster(address)
+    assert threading.active_count() == threads
+    assert distributed.client._get_global_client() is asked
+
+
+def test_schedulers_that_are_spoken_to_in_the_wrong_way_are_named_with_the_reason(client, tmp_path):
+    """Not as if nobody answered: it is known at once."""
+    files = {f"distributed.comm.tls.{name}": str(tmp_path / "none.pem") for name in ("ca-file", "client.cert")}
+    words = "^No connection to the scheduler at 'tls://.*': .*No such file or directory. .*certificates"
+    with dask.config.set(files), pytest.raises(ConnectionError, match=words):
+        Cluster(address_of(client).replace("tcp", "tls"))
+
+
+def test_clusters_that_are_closed_are_named():
+    with local(0, processes=False) as made:
+        pass
+    with pytest.raises(ValueError, match=r"`client` must be a cluster that is not closed\. Got LocalCluster"):
+        Cluster(made)
+
+
+def test_encrypted_schedulers_are_explained_on_the_command_line(saved, monkeypatch):
+    monkeypatch.chdir(saved)
+    done = invoke("transform", *COMMANDS["transform"], "--scheduler", "tls://127.0.0.1:1")
+    assert done.exit_code == 1
+    assert "no certificates are set" in str(done.exception)
 
 
 def test_a_missing_extra_is_named(monkeypatch):
