@@ -401,7 +401,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         """Write the fitted features to one file; :func:`manifoldrf.load` reads it, on any machine.
 
         The file holds arrays and plain text, no code. A function given as ``kernel`` or ``graph`` is not kept: it
-        has done its work.
+        has done its work. Nor is ``n_jobs``: what is loaded has the default, and the file is the same for any.
         """
         self._map()
         return save_state(path, KIND, state_of(self))

@@ -87,7 +87,7 @@ class _Space:
 
     @property
     def n_jobs(self) -> int:
-        return self.search.n_jobs
+        return self.search.threads
 
     def in_order(self, order: IntArray) -> "_Space":
         """The same cloud with its nodes in another order."""
