@@ -172,9 +172,9 @@ def check_finite(array: Any, name: str, largest: float = LARGEST_COORDINATE) -> 
     """Name the first entry, of a dense or a CSR array, that is NaN, infinite or too large, by default to square."""
     is_sparse = hasattr(array, "tocoo")
     values = array.data if is_sparse else array
-    good = np.abs(values) <= largest  # False for NaN as well
-    if good.all():
-        return
+    if not values.size or (values.min() >= -largest and values.max() <= largest):  # False for NaN as well
+        return  # without a copy: an array may be as large as memory, or lie on a disk
+    good = np.abs(values) <= largest
     first = index = tuple(int(i) for i in np.argwhere(~good)[0])
     if is_sparse:
         entries = array.tocoo()  # only now, as it copies all

@@ -322,7 +322,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         side : {"left", "right"}, optional
             As of :meth:`transform`.
         n_rows : int, optional
-            Points in a block; by default as many as have features of 256 MB, or sparse ones of about 100 MB.
+            Points in a block; at most 32,768, whose features take 256 MB, sparse ones 100 MB, by default.
 
         Yields
         ------
@@ -374,7 +374,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         points, dtype = self._check_queries(Z)
         columns = check_columns(v, "v", len(points), "point")
         left, right = self._reader("left"), self._reader("right")
-        spans = list(right.spans(len(points)))
+        spans = list(right.spans(len(points), right.most_rows))
         total: Any = 0.0
         window = np.ones(len(points))
         for span in spans:
