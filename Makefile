@@ -108,7 +108,7 @@ $(AUDIT_STAMP):
 	@touch $@
 
 audit: $(AUDIT_STAMP)
-	$(AUDIT)/bin/python benchmarks/audit.py
+	$(AUDIT)/bin/python benchmarks/audit.py $(AUDIT_FLAGS)
 
 docs: setup
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs $(OUT)/docs

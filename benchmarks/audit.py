@@ -2,7 +2,8 @@
 
 Runs pip-audit from the environment that this program runs in. The advisories come from a service on the network.
 Where it cannot be reached, or knows nothing of a pin, that is an error and not a pass: pip-audit itself then ends
-well, with "No known vulnerabilities found".
+well, with "No known vulnerabilities found". Arguments go on to it: those of a mirror inside one's own network are
+``--vulnerability-service osv --osv-url URL``. It reads no file of advisories.
 """
 
 import json
@@ -13,6 +14,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PINS = ROOT / "constraints.txt"
 KNOWN, UNANSWERED, INCOMPLETE = 1, 3, 4  # exit codes, besides 0
+_UNREACHED = (
+    "The service of advisories gave no answer, so nothing is known about the pins. It is asked over the network; "
+    'of a mirror: AUDIT_FLAGS="--vulnerability-service osv --osv-url URL" make audit'
+)
 
 
 def judge(output):
@@ -20,7 +25,7 @@ def judge(output):
     try:
         pins = json.loads(output)["dependencies"]
     except (ValueError, KeyError, TypeError):
-        return UNANSWERED, "The service of advisories gave no answer, so nothing is known about the pins."
+        return UNANSWERED, _UNREACHED
     flawed = [f"{pin['name']} {pin['version']}: {flaw['id']}" for pin in pins for flaw in pin.get("vulns", ())]
     skipped = [pin["name"] for pin in pins if "skip_reason" in pin]
     if flawed:
@@ -37,7 +42,7 @@ def main():
     """Ask for all pins, and say the answer by a text and the exit code."""
     options = ["--requirement", str(PINS), "--no-deps", "--progress-spinner", "off", "--format", "json"]
     done = subprocess.run(
-        [sys.executable, "-m", "pip_audit", *options], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "pip_audit", *options, *sys.argv[1:]], capture_output=True, text=True, check=False
     )
     code, text = judge(done.stdout)
     if not done.stdout:

@@ -172,7 +172,7 @@ ORDER = {
         "exhaustion",
     ],
     "explorer": ["_columns", "_views", "_fields", "_contents", "page"],
-    "distributed": ["_tasks", "_flow", "cluster"],
+    "distributed": ["_connection", "_tasks", "_flow", "cluster"],
     "experiments": [
         "record",
         "surface_graphs",

@@ -8,12 +8,14 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 
 import numpy as np
 import pytest
 from command_line import invoke, words
+from memory import needs_counts, peak_memory, start_memory
 from scipy import sparse
 
 from manifoldrf import (
@@ -30,8 +32,10 @@ from manifoldrf import (
     knn_graph,
 )
 from manifoldrf.distributed import _flow
+from manifoldrf.distributed._tasks import size_of
 from manifoldrf.distributed.cluster import transform_blocks
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 arrays = pytest.importorskip("dask.array")
 
@@ -272,6 +276,29 @@ def test_batches_are_shares_of_the_threads_or_what_memory_allows(client, monkeyp
     assert sum(sizes) == 600
     # A share of 600 nodes for 4 x 2 threads is 75, in whole blocks of 32 that are 64.
     assert max(sizes) == (64 if megabytes == 64 else 32)
+
+
+LENGTHS = {"teacher": "frontier", "keep_lengths": True, "max_length": 16}
+
+
+@needs_counts
+@pytest.mark.parametrize("asked", [{"teacher": "exact"}, LENGTHS], ids=["dense rows", "sparse rows"])
+def test_memory_of_a_worker_is_that_of_the_graph_and_of_a_batch(lonely, asked):
+    """However many start nodes there are: what the worker takes is a third of what all their rows take."""
+    n_batches, batch = 30, 32
+    graph, kernel = knn_graph(Sphere().grid(20_000)), DiffusionKernel(1.0)
+    lonely.wait_for_workers(1, 60)
+    cluster = Cluster(lonely, batch=batch)
+    cluster.signatures(GRAPH, kernel, range(batch), **asked)  # modules and compiled code are there then
+    (before,) = lonely.run(start_memory).values()
+    found = cluster.signatures(graph, kernel, range(n_batches * batch), **asked)
+    (peak,) = lonely.run(peak_memory).values()
+    rows = found.rows if found.lengths is None else found.lengths
+    size = rows.nbytes if found.lengths is None else rows.data.nbytes + rows.indices.nbytes  # of all rows
+    # A graph as it is sent, as it arrives and as its teacher wants it. Of batches two are under way and one is on
+    # its way back, and the polynomial holds four blocks of 32 columns; sparse rows double as they grow.
+    allowed = 3 * size_of(graph) + 7 * size / n_batches
+    assert peak - before < allowed < size / 2.5
 
 
 def test_blocks_wait_for_their_turn_in_bounded_number(client, fitted, monkeypatch):
@@ -666,7 +693,7 @@ def test_commands_write_the_bytes_of_one_machine(client, saved, name, monkeypatc
 
 def test_schedulers_that_are_not_there_are_named(saved, monkeypatch):
     monkeypatch.chdir(saved)
-    monkeypatch.setattr("manifoldrf.distributed.cluster._ANSWER", 1)
+    monkeypatch.setattr("manifoldrf.distributed._connection._ANSWER", 1)
     done = invoke("transform", *COMMANDS["transform"], "--scheduler", "tcp://127.0.0.1:1")
     assert done.exit_code == 1
     assert str(done.exception).startswith("No scheduler answers at 'tcp://127.0.0.1:1' within 1 seconds")
@@ -674,6 +701,46 @@ def test_schedulers_that_are_not_there_are_named(saved, monkeypatch):
     assert done.exit_code == 2
     assert "`--scheduler` must be an address such as tcp://10.0.0.1:8786" in words(done.output)
     assert not (saved / "OUT.npy").exists()
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("tcp://127.0.0.1:1", "^No scheduler answers at 'tcp://127.0.0.1:1' within"),
+        ("tls://127.0.0.1:1", "^No connection .*: no certificates are set. .* `distributed.comm.tls`"),
+        ("nonsense://a", "^`client` must be .*unknown address scheme 'nonsense'"),
+    ],
+)
+def test_clients_that_reach_no_scheduler_leave_nothing(monkeypatch, address, words):
+    """Neither threads nor a client that Dask would ask from then on."""
+    monkeypatch.setattr("manifoldrf.distributed._connection._ANSWER", 0.1)
+    threads, asked = threading.active_count(), distributed.client._get_global_client()
+    with pytest.raises((ConnectionError, ValueError), match=words):
+        Cluster(address)
+    assert threading.active_count() == threads
+    assert distributed.client._get_global_client() is asked
+
+
+def test_schedulers_that_are_spoken_to_in_the_wrong_way_are_named_with_the_reason(client, tmp_path):
+    """Not as if nobody answered: it is known at once."""
+    files = {f"distributed.comm.tls.{name}": str(tmp_path / "none.pem") for name in ("ca-file", "client.cert")}
+    words = "^No connection to the scheduler at 'tls://.*': .*No such file or directory. .*certificates"
+    with dask.config.set(files), pytest.raises(ConnectionError, match=words):
+        Cluster(address_of(client).replace("tcp", "tls"))
+
+
+def test_clusters_that_are_closed_are_named():
+    with local(0, processes=False) as made:
+        pass
+    with pytest.raises(ValueError, match=r"`client` must be a cluster that is not closed\. Got LocalCluster"):
+        Cluster(made)
+
+
+def test_encrypted_schedulers_are_explained_on_the_command_line(saved, monkeypatch):
+    monkeypatch.chdir(saved)
+    done = invoke("transform", *COMMANDS["transform"], "--scheduler", "tls://127.0.0.1:1")
+    assert done.exit_code == 1
+    assert "no certificates are set" in str(done.exception)
 
 
 def test_a_missing_extra_is_named(monkeypatch):

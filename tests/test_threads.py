@@ -2,7 +2,43 @@
 
 import threading
 
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+from manifoldrf import DiffusionKernel, GraphRandomFeatures, SeriesKernel, Sphere, compute_signatures, knn_graph
 from manifoldrf._threads import quick_map
+
+GRAPH, KERNEL = knn_graph(Sphere().sample(700, seed=0)), DiffusionKernel(5.0)
+ROWS = compute_signatures(GRAPH, KERNEL, teacher="exact")
+
+
+def fitted_series():
+    i, j = np.random.default_rng(0).integers(0, 700, (2, 40_000))
+    return SeriesKernel.fit(GRAPH, i, j, np.cos(i - j), nonnegative=False).kernel.alpha
+
+
+def compressed():
+    return GraphRandomFeatures(GRAPH, KERNEL, teacher="exact", n_components=100, random_state=0).fit()
+
+
+PRODUCTS = {
+    "dense": lambda: KERNEL.dense(GRAPH),
+    "gram": ROWS.gram,
+    "compress": lambda: ROWS.compress(100, seed=0).rows,
+    "compressed features": lambda: compressed().transform(range(700)),
+    "product with compressed features": lambda: compressed().apply(np.ones((700, 50))),
+    "series": fitted_series,
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_do_not_depend_on_the_threads_of_their_library(name):
+    found = []
+    for n_threads in (1, 2):
+        with threadpool_limits(n_threads, "blas"):
+            found.append(PRODUCTS[name]())
+    np.testing.assert_array_equal(*found)
 
 
 def test_callers_with_one_thread_each_work_at_the_same_time():

@@ -27,6 +27,9 @@ _EXACT_INTEGERS = 2**53  # beyond them other readers of JSON round
 _MOST_DIGITS = 50_000  # of a fraction: reducing it takes time proportional to their square, here 0.1 s
 # Where storable classes live; what reads a file makes no others.
 _STAGES = ("_random", "geometry", "kernels", "signatures", "fields", "features")
+# Metadata of a field with a number of threads. Files have -1 in its place, all cores of the machine that reads
+# them: results do not depend on it, so files must not either.
+THREADS = {"threads": True}
 
 Arrays = dict[str, NDArray[Any]]
 Registry = dict[str, type]
@@ -172,8 +175,8 @@ class _Encoder:
         if kind is sparse.csr_array:
             result = self._csr(value, path)
         elif is_storable(kind):
-            names = [field.name for field in dataclasses.fields(value) if field.init]
-            fields = {name: self.encode(getattr(value, name), f"{path}.{name}", depth + 1) for name in names}
+            parts = {field.name: _part(value, field) for field in dataclasses.fields(value) if field.init}
+            fields = {name: self.encode(part, f"{path}.{name}", depth + 1) for name, part in parts.items()}
             result = {"class": kind.__name__, "fields": fields}
         else:
             raise TypeError(f"{path} cannot be stored: {_describe(value)}.")
@@ -196,6 +199,12 @@ def is_storable(kind: type) -> bool:
     if package != "manifoldrf" or rest.split(".")[0] not in _STAGES or kind.__name__.startswith("_"):
         return False
     return dataclasses.is_dataclass(kind) and bool(kind.__dataclass_params__.frozen)  # type: ignore[attr-defined]
+
+
+def _part(value: Any, field: "dataclasses.Field[Any]") -> Any:
+    """What a file has of a field."""
+    part = getattr(value, field.name)
+    return -1 if part is not None and field.metadata == THREADS else part
 
 
 def _describe(value: Any) -> str:

@@ -12,6 +12,12 @@ from typing import Any
 from threadpoolctl import ThreadpoolController
 
 _NAME = "manifoldrf-lasting"  # of threads that stay
+_FIRST = os.getpid()  # the process that has read this; a copy of it finds another number
+
+
+def in_a_copy() -> bool:
+    """Whether this process is a copy (fork) of one that used the library: it has none of the threads of that."""
+    return os.getpid() != _FIRST
 
 
 @contextmanager

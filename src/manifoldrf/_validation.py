@@ -168,20 +168,20 @@ def _refuse_entries(array: NDArray[Any], name: str, is_bad: Callable[[object], b
             reject(name, "an array of numbers", f"{entry!r} at index {index}", TypeError)
 
 
-def check_finite(array: Any, name: str) -> None:
-    """Name the first entry, of a dense or a CSR array, that is NaN, infinite or too large to square."""
+def check_finite(array: Any, name: str, largest: float = LARGEST_COORDINATE) -> None:
+    """Name the first entry, of a dense or a CSR array, that is NaN, infinite or too large, by default to square."""
     is_sparse = hasattr(array, "tocoo")
     values = array.data if is_sparse else array
-    good = np.abs(values) <= LARGEST_COORDINATE  # False for NaN as well
-    if good.all():
-        return
+    if not values.size or (values.min() >= -largest and values.max() <= largest):  # False for NaN as well
+        return  # without a copy: an array may be as large as memory, or lie on a disk
+    good = np.abs(values) <= largest
     first = index = tuple(int(i) for i in np.argwhere(~good)[0])
     if is_sparse:
         entries = array.tocoo()  # only now, as it copies all
         index = (int(entries.row[first]), int(entries.col[first]))
     rule = "finite, without NaN or inf"
     if np.isfinite(values[first]):
-        rule = f"finite, with entries below {LARGEST_COORDINATE:g} in size"
+        rule = f"finite, with entries below {largest:g} in size"
     reject(name, rule, f"{values[first]} at index {index}")
 
 
@@ -215,12 +215,14 @@ def check_spread(points: FloatArray, name: str) -> None:
         reject(name, f"spread over at least {SMALLEST_SPREAD:g}, or squared distances vanish", f"{spread:g}")
 
 
-def check_vector(values: ArrayLike, name: str, length: int, interval: Interval) -> FloatArray:
+def check_vector(
+    values: ArrayLike, name: str, length: int, interval: Interval, largest: float = LARGEST_COORDINATE
+) -> FloatArray:
     """Return a float64 vector of the given length with every entry inside the interval."""
     array = as_floats(values, name)
     if array.shape != (length,):
         reject(name, f"a vector of shape ({length},)", f"shape {array.shape}")
-    check_finite(array, name)
+    check_finite(array, name, largest)
     bad = [i for i in (int(array.argmin()), int(array.argmax())) if float(array[i]) not in interval]
     if bad:
         reject(name, f"a vector with entries in {interval}", f"{array[bad[0]]} at index {bad[0]}")

@@ -1,5 +1,6 @@
 """What all commands share: help with examples, exit codes, clean pipes, completion, errors of one sentence."""
 
+import errno
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from command_line import command, invoke, main, words
 
 import manifoldrf
 from manifoldrf import Sphere, cli
+from manifoldrf.cli import program
 
 COMMANDS = (
     *("demo", "fit", "transform", "kernel", "explore", "interpolate", "graph", "signatures"),
@@ -152,6 +154,33 @@ def test_a_closed_pipe_is_no_traceback(tmp_path):
     called = f"{sys.executable} -c '{code}' reproduce | head -n 1"
     done = subprocess.run(["bash", "-c", called], capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_is_gone_ends_the_program_without_a_word(unbuffered):
+    ours, theirs = os.pipe()
+    os.close(ours)
+    called = [sys.executable, "-c", "from manifoldrf.cli import main; main()", "--version"]
+    surroundings = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(called, stdout=theirs, stderr=subprocess.PIPE, text=True, env=surroundings, check=False)
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (BrokenPipeError(errno.EPIPE, "Broken pipe", "fifo"), "fifo: Broken pipe.\n"),
+        (BrokenPipeError("The link to the cluster is gone."), "The link to the cluster is gone.\n"),
+    ],
+)
+def test_pipes_other_than_stdout_that_break_are_errors(monkeypatch, capfd, error, said):
+    def broken(**options):
+        raise error
+
+    monkeypatch.setattr(program, "app", broken)
+    assert main(monkeypatch, "info") == 1
+    assert capfd.readouterr().err == said
 
 
 def test_ctrl_c_ends_a_long_fit_with_130_and_leaves_nothing(tmp_path):

@@ -18,11 +18,13 @@ from manifoldrf import (
     ManifoldRandomFeatures,
     ModelFileError,
     Sphere,
+    heat_graph,
     knn_graph,
     load,
 )
 from manifoldrf._codec import save_state
 from manifoldrf._container import read_container, write_container
+from manifoldrf._validation import check_jobs
 
 HEAT = HeatKernel(0.2)
 STEPS = DiffusionKernel(20.0)
@@ -112,6 +114,36 @@ def test_loaded_models_keep_their_parameters_and_can_be_fitted_again(tmp_path):
     assert params.pop("graph").get_params() == expected.pop("graph").get_params()
     assert params == expected
     np.testing.assert_array_equal(again.fit(NODES).transform(NEW).toarray(), model.transform(NEW).toarray())
+
+
+@pytest.mark.parametrize("settings", [{}, {"kernel": STEPS, "field": "interpolated"}], ids=["step", "interpolated"])
+def test_files_do_not_depend_on_the_number_of_threads(tmp_path, settings):
+    files = [features(**settings, n_jobs=n_jobs).fit(NODES).save(tmp_path / str(n_jobs)) for n_jobs in (1, 2, -1)]
+    assert len({file.read_bytes() for file in files}) == 1
+    again = load(files[0])
+    assert again.n_jobs == -1
+    assert again.graph_.extension.search.threads == check_jobs(-1)
+
+
+def test_files_of_graphs_do_not_depend_on_the_number_of_threads(tmp_path):
+    for build in (knn_graph, functools.partial(heat_graph, t=0.2)):
+        files = [build(NODES, n_jobs=n_jobs).save(tmp_path / str(n_jobs)) for n_jobs in (1, 2)]
+        assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_files_that_name_threads_are_read(tmp_path, saved):
+    """As they were written once; the numbers change no bit."""
+
+    def name_threads(arrays, fields):
+        fields["params"]["dict"]["n_jobs"] = 3
+        extension = fields["map"]["fields"]["space"]["fields"]["graph"]["fields"]["extension"]
+        extension["fields"]["search"]["fields"]["n_jobs"] = 3
+
+    (tmp_path / "m").write_bytes(saved)
+    again = load(tampered(tmp_path / "m", name_threads))
+    assert (again.n_jobs, again.graph_.extension.search.threads) == (3, 3)
+    np.testing.assert_array_equal(again.transform(NEW), made("step").transform(NEW))
+    assert again.save(tmp_path / "m").read_bytes() == saved
 
 
 def test_functions_are_not_kept(tmp_path):

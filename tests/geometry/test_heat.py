@@ -290,6 +290,24 @@ def test_vertices_given_no_weight_take_no_step():
         heat_graph(mesh, 0.1, weights=np.zeros(500))
 
 
+def test_volumes_found_in_any_unit_of_length_can_be_given():
+    """Also where they are larger than any coordinate may be: those of a cloud of size 1e148 are 1e294."""
+    points = SPHERE.grid(300)
+    here = heat_graph(points, 0.2)
+    for unit in (1e-138, 1e148):
+        found = heat_graph(unit * points, 0.2 * unit**2)
+        again = heat_graph(unit * points, 0.2 * unit**2, weights=found.weights, n_steps=found.n_steps)
+        np.testing.assert_allclose(again.operator.toarray(), found.operator.toarray(), atol=1e-12)
+        np.testing.assert_allclose(found.operator.toarray(), here.operator.toarray(), atol=1e-12)
+
+
+@pytest.mark.parametrize(("unit", "rule"), [(1e306, "a vector with a sum of at most"), (1e-310, "at least 1e-307")])
+def test_volumes_beyond_the_range_of_numbers_are_named(unit, rule):
+    """Those below it made a graph without edges."""
+    with pytest.raises(ValueError, match=f"`weights` must be {rule}"):
+        heat_graph(SPHERE.grid(300), 0.2, weights=np.full(300, unit))
+
+
 def test_the_extension_does_not_depend_on_the_unit_of_length():
     """A query at the bend of a folded strip, where detours count."""
     mesh, _ = folded_strip(60, 12, gap=0.05)

@@ -110,7 +110,22 @@ VALUE_CASES = (
         Refused("`values[known]` must be finite, without NaN or inf. Got inf at index (3, 0)."),
     ),
     Case(_VALUES, "1e300", level_with(1e300), (*TARGETS, *COLUMNS), Refused(_SIZE + "1e+300 at index (3, 0).")),
-    Case(_VALUES, "1e300", level_with(1e300), POSITIVE, Refused(_SIZE + "1e+300 at index (3,).")),
+    Case(_VALUES, "1e300", level_with(1e300), (DENSITY, ANCHOR_DENSITY), Refused(_SIZE + "1e+300 at index (3,).")),
+    Case(_VALUES, "1e200 everywhere", lambda: 1e200 * level(), (WEIGHTS,), FINITE),
+    Case(
+        _VALUES,
+        "1e305 everywhere",
+        lambda: 1e305 * level(),
+        (WEIGHTS,),
+        Refused("`{argument}` must be a vector with a sum of at most 1e+300. Got …e+306."),
+    ),
+    Case(
+        _VALUES,
+        "1e-310 everywhere",
+        lambda: 1e-310 * level(),
+        (WEIGHTS,),
+        Refused("`{argument}` must be at least 1e-307 somewhere. Got … at most."),
+    ),
     Case(_VALUES, "1e-300 everywhere", lambda: 1e-300 * level(), (VALUES, *TARGETS, *COLUMNS, WEIGHTS), FINITE),
     Case(
         _VALUES,

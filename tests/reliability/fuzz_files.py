@@ -23,6 +23,7 @@ import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from memory import peak_memory, start_memory
 from reliability.loaders import LOADERS
 
 MEMORY_FACTOR, MEMORY_EXTRA = 10, 200_000_000
@@ -213,7 +214,7 @@ def _try_case(loader, data, path, counts, watch):
         signal.setitimer(signal.ITIMER_PROF, 0)
         watch.on = False
     counts[2] = max(counts[2], time.process_time() - start)
-    grown = _peak_memory() - before
+    grown = peak_memory() - before
     counts[3] = max(counts[3], grown)
     if grown > allowance:
         reason = f"{grown / 1e6:.0f} MB for a file of {len(data)} bytes"
@@ -238,18 +239,7 @@ def _start_memory(allowance):
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + 4 * allowance
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    with open("/proc/self/clear_refs", "w") as file:  # noqa: PTH123 - written a hundred thousand times
-        file.write("5")
-    return _status("VmRSS")
-
-
-def _peak_memory():
-    return _status("VmHWM")
-
-
-def _status(name):
-    with open("/proc/self/status") as file:  # noqa: PTH123
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))
+    return start_memory()
 
 
 def main(arguments=None):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from oracles import relative_error, sphere_mesh
+from reliability.strategies import quietly
 
 from manifoldrf import (
     DiffusionKernel,
@@ -41,13 +42,6 @@ def features(kernel=None, **settings):
     return ManifoldRandomFeatures(kernel, **{"random_state": 0, **settings})
 
 
-def quiet(function, *args, **kwargs):
-    """A result whose warnings are not the matter."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return function(*args, **kwargs)
-
-
 def long_ones(*values):
     """Parameters of the slow tests."""
     return [pytest.param(value, marks=pytest.mark.slow) for value in values]
@@ -68,7 +62,7 @@ def outcome_of(function):
 def test_points_in_single_precision_give_the_bits_of_their_conversion(kernel):
     rounded = NODES.astype(np.float32)
     both = rounded, rounded.astype(np.float64)
-    single, double = (quiet(features(kernel, n_features="all").fit, X) for X in both)
+    single, double = (quietly(features(kernel, n_features="all").fit, X) for X in both)
     np.testing.assert_array_equal(single.transform(NEW), double.transform(NEW))
     np.testing.assert_array_equal(single.bound_, double.bound_)
     assert single.error_ == double.error_
@@ -120,7 +114,7 @@ def test_attention_a_token_at_a_time_in_single_precision_agrees_with_double_prec
 def trained(network):
     options = {"epochs": 3, "batch": 4096, "network": network, "device": "cpu"}
     model = features(HeatKernel(0.1), field="mlp", field_options=options, n_features=32, n_starts=200)
-    return quiet(model.fit, NODES)
+    return quietly(model.fit, NODES)
 
 
 @pytest.mark.parametrize("network", ["paper", "log"])
@@ -397,11 +391,11 @@ def test_matern_kernels_in_the_manifold_clock_are_finite_or_refused(nu, scale):
     options = GraphOptions(n_nodes=400)
 
     def fit():
-        return quiet(features(MaternKernel(nu, scale, clock="manifold"), graph=options).fit, Sphere())
+        return quietly(features(MaternKernel(nu, scale, clock="manifold"), graph=options).fit, Sphere())
 
     outcome = outcome_of(fit)
     if 1e-3 <= scale <= 5.0 or (nu, scale) == (0.5, 1e-90):  # a spike at every node, said to be poor
-        rows = quiet(outcome.transform, NODES)  # the nodes themselves: nothing else is within reach of a thousandth
+        rows = quietly(outcome.transform, NODES)  # the nodes themselves: nothing else is within a thousandth
         assert np.isfinite(rows).all()
         assert (rows >= 0).all()
         assert rows.any(axis=1).all()
@@ -412,33 +406,33 @@ def test_matern_kernels_in_the_manifold_clock_are_finite_or_refused(nu, scale):
 # ------------------------------------------------------------------------------------------------ numbers of nodes
 def check_contract(model, X):
     """Finite, nonnegative, bounded features of the right shape, the same a second time."""
-    rows = quiet(model.transform, X)
+    rows = quietly(model.transform, X)
     assert rows.shape == (len(X), model.n_features_out_)
     dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
     assert np.isfinite(dense).all()
     assert (dense >= 0).all()
     assert (dense <= model.bound_ * (1 + 1e-12)).all()
-    np.testing.assert_array_equal(dense, quiet(model.transform, X))
+    np.testing.assert_array_equal(dense, quietly(model.transform, X))
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 10, 30, 100, *long_ones(1000)])
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_few_to_a_thousand_nodes_are_fitted(n, dim):
     X = Sphere(dim).sample(n, seed=n)
-    check_contract(quiet(features().fit, X), X[:50])
+    check_contract(quietly(features().fit, X), X[:50])
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 10, 100, *long_ones(1000)])
 @pytest.mark.parametrize("kernel", [DiffusionKernel(20.0), MaternKernel(1.5, 3.0)], ids=str)
 def test_few_to_a_thousand_nodes_carry_kernels_in_steps(n, kernel):
     X = Sphere().sample(n, seed=n)
-    check_contract(quiet(features(kernel).fit, X), X[:50])
+    check_contract(quietly(features(kernel).fit, X), X[:50])
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 10, 100, 1000, 10_000])
 @pytest.mark.parametrize("teacher", ["exact", "frontier", "walks", "counts"])
 def test_signatures_of_two_to_ten_thousand_nodes(n, teacher):
-    graph = quiet(knn_graph, Sphere().sample(n, seed=0), n_neighbors=min(8, n - 1))
+    graph = quietly(knn_graph, Sphere().sample(n, seed=0), n_neighbors=min(8, n - 1))
     options = {"n_walks": 50} if teacher in ("walks", "counts") else {}
     rows = compute_signatures(graph, DiffusionKernel(10.0), [0, n - 1], teacher=teacher, seed=0, **options).rows
     dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
@@ -452,7 +446,7 @@ def test_signatures_of_two_to_ten_thousand_nodes(n, teacher):
 
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_heat_graphs_of_a_handful_of_points_are_built_or_refused_with_a_number(n):
-    outcome = outcome_of(lambda: quiet(heat_graph, Sphere().grid(n), 0.5, dim=2))
+    outcome = outcome_of(lambda: quietly(heat_graph, Sphere().grid(n), 0.5, dim=2))
     if n < 4:
         assert re.search(r"`points` must be .*at least (3|4) row", str(outcome)), outcome
     else:
@@ -464,15 +458,15 @@ def test_heat_graphs_of_a_handful_of_points_are_built_or_refused_with_a_number(n
 def test_a_hundred_thousand_and_a_million_nodes_are_fitted(n):
     X = Sphere().sample(n, seed=0)
     t = 2e-3 if n == 100_000 else 2e-4
-    model = quiet(features(HeatKernel(0.02), sparse_output=True).fit, X)
+    model = quietly(features(HeatKernel(0.02), sparse_output=True).fit, X)
     check_contract_sparse(model, NEW)
     assert relative_error(model.kernel(NEW), Sphere().heat_kernel(NEW, NEW, 0.02)) < 0.02
-    graph = quiet(knn_graph, X, n_neighbors=8)
+    graph = quietly(knn_graph, X, n_neighbors=8)
     rows = compute_signatures(graph, DiffusionKernel(20.0), [0, n - 1], teacher="frontier").rows
     assert rows.shape == (2, n)
     assert np.isfinite(rows.data).all()
     assert (rows.data >= 0).all()
-    heat = quiet(heat_graph, X, t, dim=2)
+    heat = quietly(heat_graph, X, t, dim=2)
     assert heat.weights.sum() == pytest.approx(4 * np.pi, rel=0.01)
     root = np.sqrt(heat.weights)
     np.testing.assert_allclose(heat.operator @ root, root, rtol=1e-9)
@@ -495,7 +489,7 @@ def in_unit(kind, s):
     space = TriangleMesh(points, sphere_mesh(300).faces) if kind == "mesh" else points
     kernel = DiffusionKernel(20.0) if kind == "steps" else HeatKernel(0.1 * s * s)
     options = None if kind == "mesh" else GraphOptions(dim=2)
-    return quiet(features(kernel, n_features="all", graph=options).fit, space)
+    return quietly(features(kernel, n_features="all", graph=options).fit, space)
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -509,7 +503,7 @@ def test_scaled_coordinates_give_scaled_features(kind, scale):
     """
     one, other = in_unit(kind, 1.0), in_unit(kind, scale)
     factor = 1.0 if kind == "steps" else scale
-    found, expected = (quiet(model.transform, NEW * s) for model, s in ((other, scale), (one, 1.0)))
+    found, expected = (quietly(model.transform, NEW * s) for model, s in ((other, scale), (one, 1.0)))
     tolerance = 1e-7 if kind == "steps" else 1e-10
     np.testing.assert_allclose(found * factor, expected, rtol=0, atol=tolerance * one.bound_.max())
     assert float(other.error_) == pytest.approx(float(one.error_), rel=1e-6)
@@ -521,7 +515,7 @@ def test_a_model_in_any_unit_is_loaded_again(tmp_path, kind, scale):
     """Volumes are then far larger than coordinates may be."""
     model = in_unit(kind, scale)
     again = load(model.save(tmp_path / "model"))
-    np.testing.assert_array_equal(quiet(again.transform, NEW * scale), quiet(model.transform, NEW * scale))
+    np.testing.assert_array_equal(quietly(again.transform, NEW * scale), quietly(model.transform, NEW * scale))
 
 
 @pytest.mark.parametrize("power", [-300, -31, 40, 330])

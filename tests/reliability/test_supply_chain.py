@@ -132,7 +132,23 @@ def test_the_check_of_the_pins_passes_only_with_an_answer_for_each(audit, output
 
 def test_the_check_of_the_pins_fails_where_the_tool_is_not_there(audit, monkeypatch, capsys):
     monkeypatch.setattr(audit.sys, "executable", "/bin/false")
+    monkeypatch.setattr(sys, "argv", ["audit.py"])
     with pytest.raises(SystemExit) as ended:
         audit.main()
     assert ended.value.code == 3
     assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_the_check_of_the_pins_can_ask_a_mirror(audit, monkeypatch, tmp_path, capsys):
+    """A tool that prints what it is asked, as an answer that knows one pin."""
+    tool = tmp_path / "python"
+    tool.write_text(f"#!/bin/sh\necho \"$@\" > {tmp_path}/asked\necho '{answer(GOOD)}'\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(audit.sys, "executable", str(tool))
+    monkeypatch.setattr(sys, "argv", ["audit.py", "--vulnerability-service", "osv", "--osv-url", "http://mirror"])
+    with pytest.raises(SystemExit) as ended:
+        audit.main()
+    assert ended.value.code == 0
+    assert "1 pins" in capsys.readouterr().out
+    asked = (tmp_path / "asked").read_text()
+    assert asked.endswith("--vulnerability-service osv --osv-url http://mirror\n")

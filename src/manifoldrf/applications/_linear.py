@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from manifoldrf._threads import in_a_copy
 from manifoldrf._validation import check_integer, reject
 
 # Tokens of a block of causal attention. Work per token is 2 c (m + d) inside a block of c tokens and 4 m d between
@@ -20,6 +21,16 @@ PRECISIONS = (torch.float32, torch.float64)
 _PRECISION_RULE = "a tensor of torch.float32 or torch.float64"
 
 Sums = tuple[Tensor, Tensor]  # A (w v) of shape (..., L, d) and A w of shape (..., L)
+
+
+def keep_to_own_threads() -> None:
+    """In a copy of a process (fork) hold torch to one thread: it would wait for those of the parent for good.
+
+    It stays so, since products follow that are not made here, those of gradients. A new thread heeds the number
+    only once something asked for it there.
+    """
+    if in_a_copy() and torch.get_num_threads() > 1:
+        torch.set_num_threads(1)
 
 
 def smallest_mass(dtype: torch.dtype) -> float:

@@ -18,6 +18,7 @@ from manifoldrf.applications._linear import (
     check_step,
     check_tokens,
     content_sums,
+    keep_to_own_threads,
     means,
     prefix_sums,
     products,
@@ -81,6 +82,7 @@ def linear_attention(
     >>> linear_attention(phi, phi, v, causal=True).ravel().tolist()
     [0.0, 2.0, 4.5]
     """
+    keep_to_own_threads()
     check_flag(causal, "causal")
     check_option(empty, "empty", EMPTY)
     check_attention(phi_q, phi_k, v, weights, causal=causal)
@@ -134,6 +136,7 @@ class AttentionState:
         -------
         mean : tensor of shape (..., d)
         """
+        keep_to_own_threads()
         check_step(phi_q, phi_k, v, self.sums)
         sums, mass = phi_k[..., :, None] * v[..., None, :], phi_k
         self.sums = sums if self.sums is None else self.sums + sums
@@ -245,6 +248,7 @@ class ManifoldAttention(nn.Module):
         cut: float = 1e-3,
         generator: torch.Generator | None = None,
     ) -> None:
+        keep_to_own_threads()
         super().__init__()
         self.features = tuple(features) if isinstance(features, Sequence) else (features,)
         self.dim = check_integer(dim, "dim", 1)
@@ -319,6 +323,7 @@ class ManifoldAttention(nn.Module):
         return self._at(positions.detach())
 
     def _at(self, positions: Tensor) -> PositionFeatures:
+        keep_to_own_threads()
         check_positions(positions, self.mode)
         weights: list[Any] = [None] * len(self._positions)
         if self.field_weights is not None:
@@ -344,6 +349,7 @@ class ManifoldAttention(nn.Module):
         -------
         result : tensor of shape (..., L, dim)
         """
+        keep_to_own_threads()
         check_tokens(tokens, self.dim, self._like)
         found = positions if isinstance(positions, PositionFeatures) else self._at(positions)
         check_fit(found.groups, tokens, key_mask, n_groups=len(self.features), mode=self.mode)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import sys
 import threading
 import time
@@ -50,6 +51,19 @@ def close_output() -> None:
     except OSError:
         with suppress(OSError), Path(os.devnull).open("w", encoding="utf-8") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+def nobody_reads() -> bool:
+    """Whether stdout is a pipe that was closed at its other end."""
+    try:
+        sys.stdout.flush()
+        waiting = select.poll()  # what was refused may not have been kept, so that nothing is left to flush
+        waiting.register(sys.stdout.fileno(), 0)
+        return any(event & select.POLLERR for _, event in waiting.poll(0))
+    except BrokenPipeError:
+        return True
+    except (OSError, ValueError, AttributeError):  # a full disk, no real file, a system without such questions
+        return False
 
 
 def print_json(value: Any) -> None:

@@ -9,7 +9,7 @@ import rich.text
 import typer
 
 import manifoldrf
-from manifoldrf.cli._console import close_output, note, open_streams
+from manifoldrf.cli._console import close_output, nobody_reads, note, open_streams
 from manifoldrf.cli._groups import spread
 from manifoldrf.cli.experiments import demo, report, reproduce, results
 from manifoldrf.cli.facts import info
@@ -58,18 +58,17 @@ def run() -> None:
     try:
         code = app(args=arguments or ["--help"], prog_name="manifoldrf", standalone_mode=False)
         sys.stdout.flush()  # at exit it would be too late for a sentence
-    except BrokenPipeError:
-        close_output()
-        raise SystemExit(1) from None  # nobody reads any more, which is no error
     except _UsageError as error:
         if debug and error.__cause__ is not None:
             raise
         _complain(f"{error.format_message()} See: {error.ctx.command_path} --help")
         raise SystemExit(error.exit_code) from None
     except Exception as error:
-        if debug:
+        silent = isinstance(error, BrokenPipeError) and nobody_reads()  # no error, unless it is another pipe
+        if debug and not silent:
             raise
-        _complain(_sentence(error))
+        if not silent:
+            _complain(_sentence(error))
         if isinstance(error, OSError):
             close_output()
         raise SystemExit(1) from None

@@ -23,6 +23,7 @@ from manifoldrf._notices import warn_user
 from manifoldrf._optional import require
 from manifoldrf._random import SeedLike
 from manifoldrf._validation import check_flag, check_integer, check_jobs, check_option, reject
+from manifoldrf.distributed._connection import connected
 from manifoldrf.distributed._flow import Counter, Flow, Kept, Sent, n_threads
 from manifoldrf.distributed._tasks import (
     features_of_block,
@@ -47,7 +48,6 @@ from manifoldrf.signatures.teachers import OwnTeacher, signatures_by
 __all__ = ["Cluster"]
 
 _EXTRA = "dask"
-_ANSWER = 10  # seconds until a scheduler must have answered
 # Batches for each thread of a cluster: the last ones end at about the same time, whatever the workers are.
 _SHARES = 4
 _BATCH_BYTES = 2**26  # of the rows of a batch
@@ -97,7 +97,7 @@ class Cluster:
             check_option(self.batch, "batch", ("auto",))
         else:
             check_integer(self.batch, "batch", 1)
-        client = _connected(self.client)
+        client = connected(self.client)
         object.__setattr__(self, "_own", client is not self.client)
         object.__setattr__(self, "client", client)
 
@@ -294,25 +294,6 @@ class Cluster:
         share = -(-n // (_SHARES * n_threads(self.client)))
         size = min(share, int(_BATCH_BYTES / row_bytes(share)))
         return max(_BATCH_UNIT, size // _BATCH_UNIT * _BATCH_UNIT)
-
-
-def _connected(client: Any) -> Any:
-    """A client: the one given, or one of a cluster or an address."""
-    distributed = require("distributed", _EXTRA)
-    if isinstance(client, distributed.Client):
-        if client.asynchronous:
-            reject("client", "a client that is not asynchronous", repr(client))
-        return client
-    rule = "a Client or a cluster of dask.distributed, or the address of a scheduler, such as 'tcp://10.0.0.1:8786'"
-    if not isinstance(client, str) and not hasattr(client, "scheduler_address"):
-        reject("client", rule, repr(client), TypeError)
-    try:
-        return distributed.Client(client, timeout=_ANSWER)
-    except OSError as error:
-        text = f"No scheduler answers at {client!r} within {_ANSWER} seconds; is `dask scheduler` running there?"
-        raise ConnectionError(text) from error
-    except (ValueError, TypeError) as error:
-        reject("client", rule, f"{client!r}: {error}")
 
 
 def transform_blocks(

@@ -90,8 +90,10 @@ def check_search(search: NeighborSearch, n: int, d: int) -> None:
     """Compare the points of a search with their number, and with their metric."""
     check_sized("points", search.points, (n, d))
     _check_places(search.points, search.metric)
-    if check_jobs(search.n_jobs) > _MOST_THREADS:
-        reject("n_jobs", f"at most {_MOST_THREADS}", search.n_jobs)
+    if search.n_jobs is not None:
+        check_jobs(search.n_jobs)
+        if search.n_jobs > _MOST_THREADS:
+            reject("n_jobs", f"at most {_MOST_THREADS}", search.n_jobs)
 
 
 def same_number(found: int, expected: int) -> None:

@@ -14,6 +14,9 @@ from manifoldrf.features.proximity import warn_of_far
 _DENSE_AT_ONCE = 2**25  # features in a block: 256 MB
 # Sparse ones take 12 bytes and, while they are made, 32 more. Blocks four times as large are no quicker.
 _SPARSE_AT_ONCE = 2**23
+# Lists of the nodes around each point take up to some kB for it where there are no cells, in more than three
+# dimensions: 10 for a heat graph of 1000 nodes, which without a limit were 2 GB for 200,000 points.
+_POINTS_AT_ONCE = 2**15
 
 
 @dataclass(frozen=True)
@@ -47,14 +50,20 @@ class Reader:
     @property
     def block_size(self) -> int:
         """Number of points in a block."""
+        return min(self.most_rows, _POINTS_AT_ONCE)
+
+    @property
+    def most_rows(self) -> int:
+        """Number of points whose features may be kept at once."""
         if self.as_sparse:
             return max(1, _SPARSE_AT_ONCE // self.fitted.field.row_entries)
         return max(1, _DENSE_AT_ONCE // len(self.fitted.anchors))
 
-    def spans(self, n: int) -> Iterator[slice]:
-        """Blocks of n points; one, empty, if there are none."""
-        for start in range(0, max(n, 1), self.block_size):
-            yield slice(start, min(start + self.block_size, n))
+    def spans(self, n: int, size: int | None = None) -> Iterator[slice]:
+        """Blocks of n points, of the usual size if no other is given; one, empty, if there are none."""
+        step = self.block_size if size is None else size
+        for start in range(0, max(n, 1), step):
+            yield slice(start, min(start + step, n))
 
     def features(self, points: FloatArray, dtype: Any) -> Any:
         """Features of all points, dense or, if asked for, CSR; one warning for all that are off the space."""

@@ -26,8 +26,9 @@ _PLAIN = (
 
 
 def state_of(features: Any) -> dict[str, Any]:
-    """All that a fitted estimator knows, in values that a file can hold."""
+    """All that a fitted estimator knows, in values that a file can hold; not its threads, which change nothing."""
     params = features.get_params(deep=False)
+    del params["n_jobs"]
     return {
         "params": {name: _plain(value) for name, value in params.items() if _is_plain(value)},
         "map": features.map_,

@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._random import SeedLike, Streams
+from manifoldrf._threads import one_blas_thread
 from manifoldrf._validation import (
     FloatArray,
     IntArray,
@@ -147,6 +148,7 @@ class GraphRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  
         """Rows of K_2 for some nodes: those of K_1 where the coupling is shared and the matrix symmetric."""
         return self._features(X, "first" if self.coupling == "shared" else "second", partner=True)
 
+    @one_blas_thread()
     def apply(self, x: ArrayLike) -> FloatArray:
         """K x = K_1 (K_2^T x), without ever forming K.
 

@@ -322,7 +322,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         side : {"left", "right"}, optional
             As of :meth:`transform`.
         n_rows : int, optional
-            Points in a block; by default as many as have features of 256 MB, or sparse ones of about 100 MB.
+            Points in a block; at most 32,768, whose features take 256 MB, sparse ones 100 MB, by default.
 
         Yields
         ------
@@ -374,7 +374,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         points, dtype = self._check_queries(Z)
         columns = check_columns(v, "v", len(points), "point")
         left, right = self._reader("left"), self._reader("right")
-        spans = list(right.spans(len(points)))
+        spans = list(right.spans(len(points), right.most_rows))
         total: Any = 0.0
         window = np.ones(len(points))
         for span in spans:
@@ -401,7 +401,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         """Write the fitted features to one file; :func:`manifoldrf.load` reads it, on any machine.
 
         The file holds arrays and plain text, no code. A function given as ``kernel`` or ``graph`` is not kept: it
-        has done its work.
+        has done its work. Nor is ``n_jobs``: what is loaded has the default, and the file is the same for any.
         """
         self._map()
         return save_state(path, KIND, state_of(self))

@@ -69,6 +69,8 @@ _REMEDY = "a larger t, more points, or on a mesh parts that share vertices"
 # Rounds of s2 <- s2 t / (time of its step): the time is nearly linear in s2. 5 to 15 were needed on H^2 to H^4 and
 # S^2 for steps up to .25, 29 on S^5.
 _CLOCK_ROUNDS, _CLOCK_TOLERANCE = 100, 1e-12
+_SMALLEST_WEIGHT = 1e-307  # quotients by smaller ones overflow
+_LARGEST_VOLUME = 1e300  # sums of some hundred larger weights overflow
 _SINKHORN_ROUNDS, _SINKHORN_TOLERANCE = 1000, 1e-12  # about 35 rounds reach it on every space tried
 
 
@@ -87,7 +89,7 @@ class _Space:
 
     @property
     def n_jobs(self) -> int:
-        return self.search.n_jobs
+        return self.search.threads
 
     def in_order(self, order: IntArray) -> "_Space":
         """The same cloud with its nodes in another order."""
@@ -215,9 +217,15 @@ def _check_weights(weights: str | ArrayLike, n: int, interval: Interval) -> Floa
         return None
     if isinstance(weights, str) or weights is None:
         reject("weights", f"'auto' or a vector of shape ({n},)", repr(weights))
-    given = check_vector(weights, "weights", n, interval)
+    given = check_vector(weights, "weights", n, interval, np.finfo(np.float64).max)
     if not given.any():
         reject("weights", "positive somewhere", "zeros only")
+    with np.errstate(over="ignore"):
+        largest, total = float(given.max()), float(given.sum())
+    if largest < _SMALLEST_WEIGHT:
+        reject("weights", f"at least {_SMALLEST_WEIGHT:g} somewhere", f"{largest} at most")
+    if total > _LARGEST_VOLUME:
+        reject("weights", f"a vector with a sum of at most {_LARGEST_VOLUME:g}", total)
     return given.copy()  # the caller may change his later
 
 

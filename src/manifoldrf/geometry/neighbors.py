@@ -1,6 +1,6 @@
 """Nearest nodes in Euclidean space or in a manifold's own distance, exact unless stated."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -11,9 +11,10 @@ from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
+from manifoldrf._codec import THREADS
 from manifoldrf._optional import available, require
 from manifoldrf._threads import map_threads, thread_pool
-from manifoldrf._validation import FloatArray, IntArray, check_points, check_spread, reject
+from manifoldrf._validation import FloatArray, IntArray, check_jobs, check_points, check_spread, reject
 from manifoldrf.geometry._cells import Cells, make_cells, visit_cells
 from manifoldrf.geometry._compiled import ball_along_edges
 from manifoldrf.geometry._sparse import symmetric
@@ -64,13 +65,18 @@ class NeighborSearch:
         Valid points, as returned by ``check_points``.
     metric : AbstractManifold, optional
         Measure distances along this manifold instead of in the ambient space.
-    n_jobs : int, default=1
-        Threads of the tree search. Results do not depend on it.
+    n_jobs : int, optional
+        Threads of the search, -1 for all cores; the caller's alone by default. Results do not depend on it.
     """
 
     points: FloatArray
     metric: AbstractManifold | None = None
-    n_jobs: int = 1
+    n_jobs: int | None = field(default=None, metadata=THREADS)
+
+    @property
+    def threads(self) -> int:
+        """How many there are, at least 1."""
+        return 1 if self.n_jobs is None else check_jobs(self.n_jobs)
 
     @cached_property
     def tree(self) -> Any:
@@ -91,7 +97,7 @@ class NeighborSearch:
         return self._exact_knn(queries, k)
 
     def _exact_knn(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
-        workers = self.n_jobs if len(queries) * k > _FEW else 1
+        workers = self.threads if len(queries) * k > _FEW else 1
         distances, columns = self.tree.query(queries, k=k, workers=workers)
         return distances.reshape(len(queries), k), columns.reshape(len(queries), k)
 
@@ -103,7 +109,7 @@ class NeighborSearch:
         open_rows = np.arange(len(queries))
         n_candidates = min(n, 2 * k + 8)
         while open_rows.size:
-            near, index = self.tree.query(queries[open_rows], k=n_candidates, workers=self.n_jobs)
+            near, index = self.tree.query(queries[open_rows], k=n_candidates, workers=self.threads)
             near, index = near.reshape(open_rows.size, -1), index.reshape(open_rows.size, -1)  # (r, c)
             along = metric.paired_distance(queries[open_rows, None, :], self.points[index])
             rank = np.argsort(along, axis=1, kind="stable")[:, :k]
@@ -150,11 +156,11 @@ class NeighborSearch:
         """All query-node pairs at most ``radius`` apart, sorted by query."""
         cells = self.cells(radius) if self.metric is None else None
         if cells is not None:
-            return _pairs_in_cells(np.ascontiguousarray(queries), cells, self.n_jobs)
+            return _pairs_in_cells(np.ascontiguousarray(queries), cells, self.threads)
         parts = map_threads(
             lambda start: self._within_chunk(queries[start : start + _CHUNK], radius, start),
             range(0, len(queries), _CHUNK),  # whatever the number of threads: the order within a row follows it
-            self.n_jobs if self.metric is None else 1,  # with a metric the tree has threads of its own
+            self.threads if self.metric is None else 1,  # with a metric the tree has threads of its own
         )
         rows, columns, distances = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.argsort(rows, kind="stable")
@@ -174,7 +180,7 @@ class NeighborSearch:
             return Pairs(found.row.astype(np.int64) + offset, found.col.astype(np.int64), found.data)
         reach = self.metric.reach(queries, np.full(len(queries), radius))
         # The ball in coordinates only bounds the candidates: a hair more costs nothing, a hair less does.
-        lists = self.tree.query_ball_point(queries, reach * (1 + 1e-12), workers=self.n_jobs)
+        lists = self.tree.query_ball_point(queries, reach * (1 + 1e-12), workers=self.threads)
         rows = np.repeat(np.arange(len(queries)), [len(found) for found in lists])
         columns = np.concatenate([np.asarray(found, dtype=np.int64) for found in lists])
         # Both are valid points already; to check every pair again would take half of the time.

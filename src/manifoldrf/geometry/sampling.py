@@ -4,11 +4,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 
-from manifoldrf._validation import IntArray, check_integer, check_points, check_spread
+from manifoldrf._validation import FloatArray, IntArray, check_integer, check_points, check_spread
 from manifoldrf.geometry._compiled import farthest_points
 
 __all__ = ["thin"]
 
+_ROWS = 2**15  # of a cloud that are looked at at once
 _LEAF = 32  # points per leaf of the search pyramid; 16 to 64 cost the same within 10 %
 
 
@@ -45,7 +46,13 @@ def thin(points: ArrayLike, n: int) -> IntArray:
     check_spread(cloud, "points")
     count = check_integer(n, "n", 1, len(cloud))
     cloud = np.ascontiguousarray(cloud)
-    gaps = np.linalg.norm(cloud - cloud.mean(axis=0), axis=1)
     order = cKDTree(cloud, leafsize=_LEAF).indices.astype(np.int64)
-    selected: IntArray = farthest_points(cloud, order, _LEAF, count, int(np.argmax(gaps)))[0]
+    selected: IntArray = farthest_points(cloud, order, _LEAF, count, _outermost(cloud))[0]
     return selected
+
+
+def _outermost(cloud: FloatArray) -> int:
+    """The point farthest from the centroid; some rows at a time, as a cloud may be as large as memory."""
+    centre = cloud.mean(axis=0)
+    gaps = [np.linalg.norm(cloud[k : k + _ROWS] - centre, axis=1) for k in range(0, len(cloud), _ROWS)]
+    return int(np.argmax(np.concatenate(gaps)))

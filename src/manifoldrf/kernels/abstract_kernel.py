@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import linalg
 
+from manifoldrf._threads import one_blas_thread
 from manifoldrf._validation import (
     NONNEGATIVE,
     FloatArray,
@@ -169,6 +170,7 @@ class AbstractKernel(FrozenParams, ABC):
         alpha = None if self.n_terms is None else self._coefficients(self.n_terms)
         return expand_kernel(self.spectral, alpha, radius, tol)
 
+    @one_blas_thread()
     def dense(self, graph: AnyGraph) -> FloatArray:
         """K as a matrix (N, N), exact, by eigendecomposition: O(N^3), independent of the series."""
         kernel, form = self._on(graph)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import least_squares, nnls
 
+from manifoldrf._threads import one_blas_thread
 from manifoldrf._validation import (
     FloatArray,
     IntArray,
@@ -59,6 +60,7 @@ class SeriesKernel(AbstractKernel):
         object.__setattr__(self, "alpha", _check_alpha(self.alpha))
 
     @classmethod
+    @one_blas_thread()
     def fit(
         cls,
         graph: AnyGraph,

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from manifoldrf._random import SeedLike, generator
+from manifoldrf._threads import one_blas_thread
 from manifoldrf._validation import FloatArray, IntArray, check_flag, check_integer, reject
 from manifoldrf.kernels._roots import ASYMMETRIC
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
@@ -118,6 +119,7 @@ class Signatures:
         norm = float(np.linalg.norm(self.rows.data))
         return float(np.linalg.norm(self.stderr.data)) / norm if norm > 0 else None
 
+    @one_blas_thread()
     def gram(self, other: "Signatures | None" = None) -> FloatArray:
         """Return Phi_1 Phi_2^T, shape (n_starts, n_starts of the other): the kernel between the start nodes.
 
@@ -182,6 +184,7 @@ class Signatures:
         return dataclasses.replace(self, rows=rows, info=info, stderr=None, lengths=None)
 
 
+@one_blas_thread()
 def compress_rows(rows: Any, n_components: int, rng: np.random.Generator) -> FloatArray:
     """Rows times a matrix of normal numbers of variance 1 / n_components, made a block of nodes at a time."""
     result = np.zeros((rows.shape[0], n_components))
