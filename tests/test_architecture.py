@@ -175,6 +175,7 @@ ORDER = {
     "distributed": ["_tasks", "_flow", "cluster"],
     "experiments": [
         "record",
+        "_rounds",
         "surface_graphs",
         "teachers",
         "surfaces",

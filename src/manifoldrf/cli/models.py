@@ -82,8 +82,9 @@ def fit(
     with (
         machines.cluster() as cluster,
         notices(quiet=output.quiet),
-        progress("fit", quiet=output.silent) as report,
+        progress("fit", quiet=output.silent, stages=True) as report,
     ):
+        report("reading INPUT", 0, 1)
         space = read_space(source)
         with usage():
             if isinstance(space, Graph):
@@ -95,8 +96,9 @@ def fit(
             else:
                 cluster.fit(features, space)
         report("estimating the error", 0, 1)
-        features.set_params(verbose=False).save(target)  # a function is not kept in the file
         summary = features.summary()
+        report("writing MODEL", 0, 1)
+        features.set_params(verbose=False).save(target)  # a function is not kept in the file
     facts = _facts(features, target) | {"seconds": time.perf_counter() - start}
     show(output, facts, rich.text.Text(f"{summary}\nSaved: {target}"))
 

@@ -41,8 +41,11 @@ def graph(
     with usage():
         path = check_output(target, "--output", (*MODEL, ".npz"), [source])
         threads.check()
-    with notices(quiet=output.quiet), progress("graph", quiet=output.silent):
-        built = build_graph(choice, read_space(source), t, threads.n_jobs)
+    with notices(quiet=output.quiet), progress("graph", quiet=output.silent) as report:
+        report("reading INPUT", 0, 1)
+        space = read_space(source)
+        report("building", 0, 1)
+        built = build_graph(choice, space, t, threads.n_jobs)
     if path.suffix.lower() in MODEL:
         built.save(path)
     else:
@@ -93,7 +96,10 @@ def signatures(
         notices(quiet=output.quiet),
         progress("signatures", quiet=output.silent) as report,
     ):
-        built = build_graph(choice, read_space(source), kernel.t, threads.n_jobs, shared_t=True)
+        report("reading INPUT", 0, 1)
+        space = read_space(source)
+        report("graph", 0, 1)
+        built = build_graph(choice, space, kernel.t, threads.n_jobs, shared_t=True)
         with usage():
             starts = starts if starts is None else check_indices(starts, "--nodes", built.n_nodes)
         run: dict[str, Any] = {"teacher": teacher, "asymmetric": asymmetric, "seed": seed, "progress": report}

@@ -18,7 +18,7 @@ from manifoldrf.fields.quadrature import METHODS
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.signatures._engines import Progress
+from manifoldrf.signatures._engines import Progress, silent
 from manifoldrf.signatures.options import make_options
 from manifoldrf.signatures.teachers import check_teacher, compute_signatures
 
@@ -139,11 +139,7 @@ def _progress(verbose: Any) -> Progress:
         return show
     if not isinstance(verbose, bool | np.bool_):
         reject("verbose", "True, False or a function of (what, done, total)", repr(verbose), TypeError)
-    return _to_terminal if verbose else _nowhere
-
-
-def _nowhere(what: str, done: int, total: int) -> None:
-    """Progress that nobody asked for."""
+    return _to_terminal if verbose else silent
 
 
 def _to_terminal(what: str, done: int, total: int) -> None:

@@ -36,6 +36,7 @@ from manifoldrf.geometry.neighbors import NeighborSearch
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.kernels.series import SeriesFit, SeriesKernel
+from manifoldrf.signatures._engines import Progress, silent, stage_of
 from manifoldrf.signatures.record import check_kernel
 
 _HEIGHTS = 64  # nodes at which the height of a chosen kernel is measured
@@ -95,7 +96,9 @@ class Space:
         return Proximity(self.setting.graph, self.setting.dim)
 
 
-def prepare_space(space: Any, kernel: Any, graph: Any, streams: Streams, n_jobs: int) -> Space:
+def prepare_space(
+    space: Any, kernel: Any, graph: Any, streams: Streams, n_jobs: int, progress: Progress = silent
+) -> Space:
     """Build the graph of a space and resolve the kernel on it.
 
     Parameters
@@ -105,13 +108,15 @@ def prepare_space(space: Any, kernel: Any, graph: Any, streams: Streams, n_jobs:
     graph : GraphOptions, callable, Graph or None
     streams : Streams
     n_jobs : int
+    progress : callable (what, done, total)
+        Told of the stages "nodes" and "graph".
     """
     if isinstance(kernel, type):
         reject("kernel", f"a kernel, not its class: {kernel.__name__}(...)", kernel.__name__, TypeError)
     if kernel is not None and not callable(kernel):
         check_kernel(kernel)
     notes: dict[str, str] = {}
-    built, stated = _build(space, kernel, graph, notes, n_jobs)
+    built, stated = _build(space, kernel, graph, notes, n_jobs, progress)
     _ = built.positions  # an error where there are none
     dim = _dimension(built, space, graph)
     notes["dimension"] = str(dim)
@@ -140,7 +145,9 @@ def prepare_space(space: Any, kernel: Any, graph: Any, streams: Streams, n_jobs:
     return Space(setting, stated, clock, volume, tuple(notes.items()), unit, known, series_error)
 
 
-def _build(space: Any, kernel: Any, graph: Any, notes: dict[str, str], n_jobs: int) -> tuple[Graph, Any]:
+def _build(
+    space: Any, kernel: Any, graph: Any, notes: dict[str, str], n_jobs: int, progress: Progress
+) -> tuple[Graph, Any]:
     """The graph, and the kernel as stated or chosen."""
     given = space if isinstance(space, Graph) else graph
     if isinstance(given, Graph):
@@ -148,11 +155,11 @@ def _build(space: Any, kernel: Any, graph: Any, notes: dict[str, str], n_jobs: i
         notes["graph"] = f"as given: {given}"
         return given, _default_on(given, notes) if kernel is None else kernel
     if graph is None or isinstance(graph, GraphOptions):
-        return _build_by_options(space, kernel, graph or GraphOptions(), notes, n_jobs)
+        return _build_by_options(space, kernel, graph or GraphOptions(), notes, n_jobs, progress)
     if not callable(graph):
         reject("graph", "None, GraphOptions, a Graph or a function of the points", repr(graph), TypeError)
-    nodes = space.grid(4000) if isinstance(space, AbstractManifold) else space
-    built = graph(nodes)
+    with stage_of(progress, "graph"):
+        built = graph(space.grid(4000) if isinstance(space, AbstractManifold) else space)
     if not isinstance(built, Graph):
         reject("graph", "a function that returns a Graph", type(built).__name__, TypeError)
     notes["graph"] = f"as built: {built}"
@@ -178,26 +185,29 @@ def _default_on(graph: Graph, notes: dict[str, str], steps: float = STEPS_BY_DEF
 
 
 def _build_by_options(
-    space: Any, kernel: Any, options: GraphOptions, notes: dict[str, str], n_jobs: int
+    space: Any, kernel: Any, options: GraphOptions, notes: dict[str, str], n_jobs: int, progress: Progress
 ) -> tuple[Graph, Any]:
-    source = source_of(space, kernel, options, n_jobs)
-    heat = _wants_heat(source, kernel)
-    if heat and kernel is None:
-        kernel = default_kernel(source.sampling, source, notes)
-    if not heat:
+    t = kept = None
+    with stage_of(progress, "nodes"):
+        source = source_of(space, kernel, options, n_jobs)
+        if _wants_heat(source, kernel):
+            kernel = default_kernel(source.sampling, source, notes) if kernel is None else kernel
+            t = graph_time(kernel, source)
+            source, kept = thinned(source, t, notes)
+    if t is None:
         _refuse_heat_options(options)
-        graph = _plain_graph(source, kernel, notes)
+        with stage_of(progress, "graph"):
+            graph = _plain_graph(source, kernel, notes)
         return graph, _default_on(graph, notes, carried_steps(graph, source)) if kernel is None else kernel
-    t = graph_time(kernel, source)
-    source, kept = thinned(source, t, notes)
     weights = options.weights if kept is None or isinstance(options.weights, str) else "auto"
     if source.manifold is not None and isinstance(weights, str):
         weights = source.manifold.grid_weights(source.n_asked)
     notes["weights"] = "estimated" if isinstance(weights, str) else "given"
     dim = None if source.mesh is not None else source.dim
-    graph = heat_graph(
-        source.nodes, t, n_steps=options.n_steps, weights=weights, dim=dim, metric=source.metric, n_jobs=n_jobs
-    )
+    with stage_of(progress, "graph"):
+        graph = heat_graph(
+            source.nodes, t, n_steps=options.n_steps, weights=weights, dim=dim, metric=source.metric, n_jobs=n_jobs
+        )
     notes["graph"] = f"heat graph, {graph.n_nodes} nodes, {graph.n_steps} steps of {t / (graph.n_steps or 1):.3g}"
     return graph, kernel
 
