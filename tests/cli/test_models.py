@@ -332,6 +332,58 @@ class TestKernel:
         assert error < 1e-6  # all nodes are anchors, and they are asked at themselves
 
 
+class TestInfo:
+    def test_a_model_is_told_as_when_it_was_fitted(self, folder, features):
+        result = invoke("info", folder / "m.safetensors")
+        assert result.exit_code == 0, result.output
+        first, *rest = result.stdout.splitlines()
+        size = (folder / "m.safetensors").stat().st_size / 1e6
+        kind = f"ManifoldRandomFeatures of points with 3 coordinates, {size:.2f} MB, format 1"
+        assert first == f"{folder / 'm.safetensors'}: {kind}"
+        assert [line.rstrip() for line in rest] == [line.rstrip() for line in features.summary().splitlines()]
+
+    def test_machines_read_what_fit_prints_and_more(self, folder, features, tmp_path):
+        target = tmp_path / "m.safetensors"
+        fitted = json.loads(
+            invoke("fit", folder / "sphere.npy", "-o", target, "--t", 0.1, "--n-features", 200, "--json").stdout
+        )
+        found = json.loads(invoke("info", target, "--json").stdout)
+        shared = set(fitted) - {"output", "seconds"}
+        assert {name: found[name] for name in shared} == {name: fitted[name] for name in shared}
+        assert (found["kind"], found["dimension"], found["nodes"]) == ("ManifoldRandomFeatures", 2, 600)
+        assert found["error"]["kernel"] == float(features.error_)
+        assert invoke("info", target, "--quiet").output == ""
+
+    def test_a_graph_is_told_too(self, folder, tmp_path):
+        target = tmp_path / "g.safetensors"
+        built = json.loads(invoke("graph", folder / "sphere.npy", "-o", target, "--json").stdout)
+        found = json.loads(invoke("info", target, "--json").stdout)
+        del built["output"]
+        assert {name: found[name] for name in built} == built
+        assert found["kind"] == "Graph"
+        assert "largest degree" in invoke("info", target).stdout
+
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ("none.safetensors", "`MODEL` must be an existing file. Got "),
+            (
+                "sphere.npy",
+                "must be a .safetensors file that `manifoldrf fit` or `manifoldrf graph` wrote. ",
+            ),
+            ("cut.safetensors", "cannot be loaded: "),
+        ],
+    )
+    def test_what_is_no_model_is_one_sentence(self, folder, monkeypatch, capsys, tmp_path, name, text):
+        place = tmp_path if name == "cut.safetensors" else folder
+        (tmp_path / "cut.safetensors").write_bytes((folder / "m.safetensors").read_bytes()[:-1])
+        assert main(monkeypatch, "info", place / name) == 1
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert text in captured.err
+        assert captured.err.count("\n") == 1
+
+
 class TestExplore:
     def test_the_page_is_that_of_python(self, folder, features, tmp_path):
         arguments = ("explore", folder / "m.safetensors", "-o", tmp_path / "page.html", "--title", "A sphere")

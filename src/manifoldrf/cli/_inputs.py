@@ -57,17 +57,24 @@ def read_model(path: str) -> Any:
 
 def read_saved(path: str, kind: type, name: str) -> Any:
     """What was saved, if it is of the kind that is needed."""
+    from manifoldrf._validation import reject
+
+    command = "graph" if kind.__name__ == "Graph" else "fit"
+    model = read_any(path, name, f"`manifoldrf {command}`")
+    if not isinstance(model, kind):
+        reject(name, f"a file that `manifoldrf {command}` wrote", f"{path}, with a {type(model).__name__}")
+    return model
+
+
+def read_any(path: str, name: str, commands: str = "`manifoldrf fit` or `manifoldrf graph`") -> Any:
+    """What was saved by one of the commands."""
     from manifoldrf import load
     from manifoldrf._files import existing_file
     from manifoldrf._validation import reject
 
-    command = "graph" if kind.__name__ == "Graph" else "fit"
     if Path(path).suffix.lower() not in MODEL:
-        reject(name, f"a .safetensors file that `manifoldrf {command}` wrote", path)
-    model = load(existing_file(path, name))
-    if not isinstance(model, kind):
-        reject(name, f"a file that `manifoldrf {command}` wrote", f"{path}, with a {type(model).__name__}")
-    return model
+        reject(name, f"a .safetensors file that {commands} wrote", path)
+    return load(existing_file(path, name))
 
 
 def check_columns(n_columns: int, model: Any, name: str, path: str) -> None:

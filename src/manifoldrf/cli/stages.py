@@ -9,6 +9,7 @@ from manifoldrf.cli._console import notices, progress, show_facts, usage
 from manifoldrf.cli._inputs import MODEL, InputFile, build_graph, read_space
 from manifoldrf.cli._options import BuiltGraph, KernelChoice, Machines, Output, Threads, read_options
 from manifoldrf.cli._settings import parse
+from manifoldrf.cli.facts import graph_facts
 
 _GRAPH_OUT = typer.Option(
     "--output",
@@ -50,7 +51,7 @@ def graph(
         built.save(path)
     else:
         write_matrix(path, built.affinity)
-    show_facts(output, "graph", _graph_facts(built) | {"output": str(path)})
+    show_facts(output, "graph", graph_facts(built) | {"output": str(path)})
 
 
 def signatures(
@@ -133,21 +134,6 @@ def _teacher_options(teacher: str, texts: list[str] | None) -> dict[str, Any]:
     if teacher != "auto":
         make_options(teacher, options)
     return options
-
-
-def _graph_facts(graph: Any) -> dict[str, Any]:
-    """What a graph is, in numbers."""
-    loops = int((graph.affinity.diagonal() != 0).sum())
-    return {
-        "nodes": graph.n_nodes,
-        "edges": (graph.affinity.nnz - loops) // 2,
-        "components": graph.n_components,
-        "smallest degree": float(graph.degrees.min()),
-        "largest degree": float(graph.degrees.max()),
-        "steps": graph.n_steps,
-        "time of a step": graph.step_time,
-        "volume": None if graph.weights is None else float(graph.weights.sum()),
-    }
 
 
 def _signature_facts(rows: Any) -> dict[str, Any]:
