@@ -156,6 +156,9 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
         What was tried at nodes left out: method, tau, noise, error, folds. The error is 1 minus the mean cosine for
         directions, else the mean squared error over the variance of the known values. Settings of "gp" are compared
         on one fold; "auto" then takes the best of them on all folds, a row of its own.
+    beats_mean_ : bool or None
+        Whether the method predicts nodes left out better than the mean of the known values; None where nothing was
+        tried.
     info_ : InterpolationInfo
     graph_ : Graph
     features_ : ManifoldRandomFeatures or None
@@ -299,11 +302,13 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
     def _choose(self, problem: Problem, options: Choice, streams: Streams) -> None:
         """Settle method, tau and noise."""
         folds = make_folds(problem.known.mask, streams.generator("interpolation.folds"))
-        chosen, tried = choose(Examiner(problem, folds, bool(self.normalize)), options)
+        examiner = Examiner(problem, folds, bool(self.normalize))
+        chosen, tried = choose(examiner, options)
         self.method_ = chosen.method
         self.tau_: Any = chosen.tau  # None for a method without it
         self.noise_: Any = chosen.noise
         self.cv_ = [choice.as_row() for choice in tried]
+        self.beats_mean_ = examiner.beats_mean(chosen)
 
     def _fit_features(self, graph: Graph, streams: Streams, jobs: int) -> ManifoldRandomFeatures:
         count: Any = self.n_features

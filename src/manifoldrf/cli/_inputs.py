@@ -36,6 +36,7 @@ def read_space(path: str, name: str = "INPUT") -> Any:
     from manifoldrf._arrays.reading import read_points
     from manifoldrf._arrays.writing import ARRAY_SUFFIXES
     from manifoldrf._files import check_suffix, existing_file
+    from manifoldrf._validation import naming
     from manifoldrf.geometry._mesh_files import MESH_FORMATS
 
     meshes = tuple(f".{form}" for form in MESH_FORMATS)
@@ -45,7 +46,10 @@ def read_space(path: str, name: str = "INPUT") -> Any:
         check_rows(points, name, path)
         return points
     existing_file(path, name)
-    return read_saved(path, Graph, name) if suffix in MODEL else TriangleMesh.load(path)
+    if suffix in MODEL:
+        return read_saved(path, Graph, name)
+    with naming(name, "path"):
+        return TriangleMesh.load(path)
 
 
 def read_model(path: str) -> Any:
