@@ -1,6 +1,7 @@
 """fit, transform, kernel: what the library gives, in files."""
 
 import json
+import sys
 import warnings
 
 import numpy as np
@@ -217,11 +218,31 @@ class TestFit:
         def interrupted(*_, **__):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(ManifoldRandomFeatures, "summary", interrupted)  # the file is written, nothing is said
         monkeypatch.setattr("manifoldrf.features.manifold_features.save_state", interrupted)
         assert main(monkeypatch, "fit", folder / "sphere.npy", "-o", tmp_path / "m.safetensors", "--t", 0.1) == 130
         assert not list(tmp_path.iterdir())
-        assert capsys.readouterr().out == ""
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err == "interrupted: nothing was written\n"
+
+    def test_ctrl_c_after_the_work_says_what_is_there(self, folder, monkeypatch, capsys, tmp_path):
+        def interrupted(*_, **__):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(models, "show", interrupted)
+        target = tmp_path / "m.safetensors"
+        assert main(monkeypatch, "fit", folder / "sphere.npy", "-o", target, "--t", 0.1) == 130
+        assert capsys.readouterr().err == f"interrupted: written before, and complete: {target}\n"
+        assert load(target).n_features_in_ == 3
+
+    def test_ctrl_c_where_nobody_listens_keeps_its_exit_code(self, folder, monkeypatch, tmp_path):
+        def interrupted(*_, **__):
+            sys.stderr = None
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(sys, "stderr", sys.stderr)  # put back in the end
+        monkeypatch.setattr("manifoldrf.features.manifold_features.save_state", interrupted)
+        assert main(monkeypatch, "fit", folder / "sphere.npy", "-o", tmp_path / "m.safetensors", "--t", 0.1) == 130
 
     def test_warnings_are_notes_without_a_place_in_the_code(self, folder, monkeypatch, capsys, tmp_path):
         arguments = ("fit", folder / "sphere.npy", "-o", tmp_path / "m.safetensors", "--t", 0.1, "--n-features", 8)

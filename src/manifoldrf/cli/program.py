@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from pathlib import Path
 from typing import Annotated, Any
 
 import rich.console
@@ -9,8 +10,10 @@ import rich.text
 import typer
 
 import manifoldrf
+from manifoldrf._files import noted_files
 from manifoldrf.cli._console import close_output, note, open_streams
 from manifoldrf.cli._groups import spread
+from manifoldrf.cli._signals import INTERRUPTED
 from manifoldrf.cli.experiments import demo, report, reproduce, results
 from manifoldrf.cli.facts import info
 from manifoldrf.cli.fields import interpolate
@@ -47,8 +50,11 @@ def _root(version: Annotated[bool, _VERSION] = False) -> None:
 _UsageError: Any = typer.BadParameter.__base__
 
 
-def run() -> None:
-    """Run the program: exit code 1 and one sentence for an error; 2 for wrong usage, 130 or 143 for a signal."""
+def run(written: list[Path]) -> None:
+    """Run the program: exit code 1 and one sentence for an error, 2 for wrong usage.
+
+    Files that are complete are noted in ``written``: whoever stops the program wants to know them.
+    """
     open_streams()
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
@@ -56,7 +62,10 @@ def run() -> None:
     # For warnings outside the commands' own blocks: no place in the code is of use here.
     warnings.showwarning = lambda message, *_: note(str(message), quiet=quiet)
     try:
-        code = app(args=arguments or ["--help"], prog_name="manifoldrf", standalone_mode=False)
+        with noted_files(written):
+            code = app(args=arguments or ["--help"], prog_name="manifoldrf", standalone_mode=False)
+        if code == INTERRUPTED:  # what typer makes of Ctrl-C
+            raise KeyboardInterrupt
         sys.stdout.flush()  # at exit it would be too late for a sentence
     except BrokenPipeError:
         close_output()
