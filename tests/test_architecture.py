@@ -235,8 +235,8 @@ ORDER = {
     ],
     "cli": [
         "_signals",
-        "_groups",
         "_settings",
+        "_groups",
         "_options",
         "_console",
         "_inputs",

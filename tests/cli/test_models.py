@@ -184,7 +184,7 @@ class TestFit:
             (["--teacher", "walks", "--teacher-options", "n_walk=3"], "has no option `n_walk`"),
             (["--n-features", "many"], "`n_features` must be one of 'auto', 'all'. Got 'many'."),
             (["--n-jobs", 0], "`n_jobs` must be"),
-            (["--random-state", -1], "Invalid value for '--random-state'"),
+            (["--random-state", -1], "`--random-state` must be an integer in [0, inf). Got -1."),
         ],
     )
     def test_wrong_options_are_wrong_usage_before_any_work(self, folder, tmp_path, arguments, text):

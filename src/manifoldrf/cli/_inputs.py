@@ -118,6 +118,7 @@ def build_graph(choice: BuiltGraph, space: Any, t: float | None, n_jobs: int, *,
     """
     from manifoldrf import Graph, TriangleMesh, heat_graph, knn_graph, mesh_graph
     from manifoldrf._validation import naming
+    from manifoldrf.geometry.heat import check_steps
 
     own = None if shared_t else t
     if isinstance(space, Graph):
@@ -126,6 +127,7 @@ def build_graph(choice: BuiltGraph, space: Any, t: float | None, n_jobs: int, *,
         return space
     is_mesh = isinstance(space, TriangleMesh)
     with usage():
+        check_steps(choice.n_steps)
         kind = _kind(choice, t, is_mesh=is_mesh)
         given = _refuse_idle(choice, kind, t if kind == "heat" else own)
     with naming("INPUT", "points", "mesh"):

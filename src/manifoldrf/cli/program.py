@@ -73,7 +73,7 @@ def run(written: list[Path]) -> None:
     except _UsageError as error:
         if debug and error.__cause__ is not None:
             raise
-        _complain(f"{error.format_message()} See: {error.ctx.command_path} --help")
+        _complain(_advice(error))
         raise SystemExit(error.exit_code) from None
     except Exception as error:
         if debug:
@@ -83,6 +83,13 @@ def run(written: list[Path]) -> None:
             close_output()
         raise SystemExit(1) from None
     raise SystemExit(code)
+
+
+def _advice(error: Any) -> str:
+    """What is wrong with the usage, and where to look; a text of ours needs no introduction."""
+    text = error.message if error.message.startswith("`") else error.format_message()
+    command = "manifoldrf" if error.ctx is None else error.ctx.command_path
+    return f"{text} See: {command} --help"
 
 
 # What the library says of wrong input; its texts are meant for users.

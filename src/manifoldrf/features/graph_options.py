@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from manifoldrf._validation import POSITIVE, Interval, check_integer, check_option, check_real, reject
+from manifoldrf.geometry.heat import check_steps
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.kernels._params import FrozenParams
 
@@ -71,6 +72,7 @@ class GraphOptions(FrozenParams):
             check_integer(self.n_nodes, "n_nodes", 3)
         if self.n_neighbors is not None:
             check_integer(self.n_neighbors, "n_neighbors", 1)
+        check_steps(self.n_steps)
         self._check_bandwidth()
         if self.density_correction is not None:
             check_real(self.density_correction, "density_correction", _UNIT)
