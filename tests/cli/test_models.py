@@ -182,7 +182,7 @@ class TestFit:
             (["--kind", "heat", "--n-neighbors", 3], "`n_neighbors` must be left out with kind='heat'. Got 3."),
             (["--n-features", 10, "--teacher-options", "walks"], "`--teacher-options` must be field=value."),
             (["--teacher", "walks", "--teacher-options", "n_walk=3"], "has no option `n_walk`"),
-            (["--n-features", "many"], "`n_features` must be one of 'auto', 'all'. Got 'many'."),
+            (["--n-features", "many"], "`n_features` must be an integer in [1, inf) or one of"),
             (["--n-jobs", 0], "`n_jobs` must be"),
             (["--random-state", -1], "`--random-state` must be an integer in [0, inf). Got -1."),
         ],

@@ -354,7 +354,7 @@ def test_spaces_and_graphs_that_do_not_go_together(space, graph, kernel, kind, m
     ("options", "kind", "message"),
     [
         ({"kind": "edges"}, ValueError, "`kind` must be one of"),
-        ({"n_nodes": "few"}, ValueError, "`n_nodes` must be one of 'auto', 'all'"),
+        ({"n_nodes": "few"}, ValueError, r"`n_nodes` must be an integer in \[3, inf\) or one of 'auto', 'all'"),
         ({"n_nodes": 2}, ValueError, "`n_nodes` must be an integer"),
         ({"n_neighbors": 0}, ValueError, "`n_neighbors` must be an integer"),
         ({"density_correction": 2.0}, ValueError, "`density_correction` must be a number in"),

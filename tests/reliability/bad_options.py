@@ -688,7 +688,8 @@ FILE_CASES = (
             (
                 "csv with a missing value",
                 text_file("p.csv", f"{_TABLE}\n1,,2"),
-                "`INPUT` must be a file of numbers with decimal points. Got '' in line 61, column 2 of 'p.csv'.",
+                "`INPUT` must be a file of numbers with decimal points. Got an empty cell in line 61, column 2 of "
+                "'p.csv'.",
             ),
             (
                 "csv with a short line",

@@ -15,8 +15,8 @@ from manifoldrf._validation import (
     NONNEGATIVE,
     FloatArray,
     Interval,
+    check_count,
     check_flag,
-    check_integer,
     check_jobs,
     check_option,
     check_points,
@@ -283,10 +283,7 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
         """The options, checked; None stands for what is to be chosen."""
         check_option(self.method, "method", METHODS)
         check_flag(self.normalize, "normalize")
-        if isinstance(self.n_features, str):
-            check_option(self.n_features, "n_features", ("auto", "all"))
-        else:
-            check_integer(self.n_features, "n_features", 1)
+        check_count(self.n_features, "n_features", 1, ("auto", "all"))
         return Choice(
             self.method,
             _number_or_cv(self.tau, "tau", _TAUS),
