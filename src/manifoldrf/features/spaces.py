@@ -227,8 +227,16 @@ def _wants_heat(source: Source, kernel: Any) -> bool:
     if options.wants_neighbors:
         return False
     in_steps = isinstance(kernel, AbstractKernel) and not on_manifold_clock(kernel)
-    most = HEAT_DIM if kernel is not None or source.manifold is not None else FEW_DIMS
-    return not in_steps and source.dim <= most and len(getattr(source.nodes, "vertices", source.nodes)) > 4
+    return (
+        not in_steps
+        and source.dim <= _most_dims(source, kernel)
+        and len(getattr(source.nodes, "vertices", source.nodes)) > 4
+    )
+
+
+def _most_dims(source: Source, kernel: Any) -> int:
+    """Dimensions up to which a heat graph is built where nobody asks for another."""
+    return HEAT_DIM if kernel is not None or source.manifold is not None else FEW_DIMS
 
 
 def _plain_graph(source: Source, kernel: Any, notes: dict[str, str]) -> Graph:
@@ -242,8 +250,8 @@ def _plain_graph(source: Source, kernel: Any, notes: dict[str, str]) -> Graph:
     if options.kind == "mesh":
         reject("kind", "'mesh' only where the space is a TriangleMesh", repr(options.kind))
     correction = options.density_correction
+    in_steps = isinstance(kernel, AbstractKernel) and not on_manifold_clock(kernel)
     if correction is None:
-        in_steps = isinstance(kernel, AbstractKernel) and not on_manifold_clock(kernel)
         correction = 0.0 if in_steps else 1.0
     # In many dimensions the density varies over orders of magnitude, and one width isolates a quarter of the nodes.
     bandwidth = options.bandwidth or ("local" if source.dim > FEW_DIMS else "median")
@@ -258,6 +266,8 @@ def _plain_graph(source: Source, kernel: Any, notes: dict[str, str]) -> Graph:
     neighbors = "" if options.n_neighbors is None else f", {options.n_neighbors} each"
     neighbors += "" if bandwidth == "median" else f", bandwidth {bandwidth}"
     notes["graph"] = f"nearest neighbours{neighbors}, {graph.n_nodes} nodes, density exponent {correction:g}"
+    if options.kind == "auto" and not in_steps and source.dim > _most_dims(source, kernel):
+        notes["graph"] += f"; no heat graph, which {source.dim} dimensions are too many for"
     return graph
 
 
