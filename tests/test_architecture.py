@@ -175,6 +175,7 @@ ORDER = {
     "distributed": ["_connection", "_tasks", "_flow", "cluster"],
     "experiments": [
         "record",
+        "_rounds",
         "surface_graphs",
         "teachers",
         "surfaces",
@@ -234,8 +235,8 @@ ORDER = {
     ],
     "cli": [
         "_signals",
-        "_groups",
         "_settings",
+        "_groups",
         "_options",
         "_console",
         "_inputs",

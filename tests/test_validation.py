@@ -1,7 +1,10 @@
 """Every validator refuses bad values with the argument, the rule and the value."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import torch
 from scipy import sparse
@@ -69,6 +72,51 @@ def test_texts_are_refused_even_where_they_look_like_numbers(values, message):
     with pytest.raises(TypeError, match=message):
         v.refuse_text(values, "X")
     v.refuse_text(np.array([[1.0, None]], object), "X")  # left to whoever converts them
+
+
+@pytest.mark.parametrize(
+    ("file", "reader"),
+    [
+        ("cloud.npy", r"numpy\.load\(path, mmap_mode='r'\)"),
+        (Path("cloud.NPZ"), r"numpy\.load\(path\)"),
+        ("cloud.csv", r"numpy\.loadtxt"),
+        ("scan.ply", r"TriangleMesh\.load\(path\)"),
+    ],
+)
+def test_the_name_of_a_file_is_refused_with_what_reads_it(file, reader):
+    for check in (v.check_points, v.refuse_text):
+        with pytest.raises(TypeError, match=f"`X` must be .*, not the name of a file: {reader} reads it. Got .*"):
+            check(file, "X")
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
+def test_what_is_wrong_with_a_frame_is_named_by_its_column(make):
+    with pytest.raises(TypeError, match=r"Got 'b' at index \(0, 1\), column 'name'\."):
+        v.check_points(make({"x": [1.0], "name": ["b"]}), "X")
+    with pytest.raises(ValueError, match=r"Got nan at index \(1, 0\), column 'x'\."):
+        v.check_points(make({"x": [1.0, np.nan], "y": [0.0, 0.0]}), "X")
+
+
+def test_dates_in_a_frame_are_refused_in_our_words():
+    with pytest.raises(TypeError, match=r"Got Timestamp\(.*\) at index \(0, 1\), column 'day'\."):
+        v.refuse_text(pd.DataFrame({"x": [1.0], "day": [pd.Timestamp("2026-11-17")]}), "X")
+
+
+def test_columns_that_are_numbered_have_no_name():
+    with pytest.raises(ValueError, match=r"Got nan at index \(0, 1\)\."):
+        v.check_points(pd.DataFrame([[1.0, np.nan]]), "X")
+
+
+@pytest.mark.parametrize("value", ["512", "many", ""])
+def test_counts_are_integers_or_words(value):
+    assert v.check_count(np.int64(3), "n", 1, ("auto", "all")) == 3
+    assert v.check_count("all", "n", 1, ("auto", "all")) == "all"
+    with pytest.raises(ValueError, match=rf"`n` must be an integer in .* or one of 'auto', 'all'\. Got '{value}'"):
+        v.check_count(value, "n", 1, ("auto", "all"))
+    with pytest.raises(ValueError, match=r"`n` must be an integer in \[1, inf\)\. Got 0\."):
+        v.check_count(0, "n", 1, ("auto", "all"))
+    with pytest.raises(TypeError, match=r"`n` must be an integer in \[1, inf\)\. Got 2\.0\."):
+        v.check_count(2.0, "n", 1, ("auto", "all"))
 
 
 def test_a_column_may_have_the_name_of_a_mask():

@@ -12,6 +12,7 @@ import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ _MOST_TEXT = 8_000_000  # bytes
 _NO_PERMISSION = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a full quota, a limit of the size of files
 _TEMPORARY = re.compile(r"\.[0-9a-f]{32}(\.\w+)?")
+_WRITTEN: ContextVar[list[Path] | None] = ContextVar("manifoldrf files", default=None)
 
 
 def as_path(path: Any, name: str = "path") -> Path:
@@ -188,6 +190,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         if target.exists():
             shutil.copymode(target, temporary)
         temporary.replace(target)
+        _note_written(path)
         _sync_folder(target.parent)
     except OSError as error:
         if not _is_about(error, temporary):
@@ -196,6 +199,35 @@ def atomic_path(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # nothing is left there after a successful replace, or there never was
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def noted_files(written: list[Path]) -> Iterator[None]:
+    """Add the files that this thread completes in the block to a list, each once.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> written = []
+    >>> with TemporaryDirectory() as folder, noted_files(written):
+    ...     for _ in range(2):
+    ...         with atomic_path(Path(folder) / "values.txt") as temporary:
+    ...             _ = temporary.write_text("1 2 3")
+    >>> [path.name for path in written]
+    ['values.txt']
+    """
+    token = _WRITTEN.set(written)
+    try:
+        yield
+    finally:
+        _WRITTEN.reset(token)
+
+
+def _note_written(path: Path) -> None:
+    """A file is there now; one that will have its name only when others are complete, too, is not."""
+    written = _WRITTEN.get()
+    if written is not None and path not in written and not _TEMPORARY.fullmatch(path.name):
+        written.append(path)
 
 
 def _create(temporary: Path, path: Path) -> None:

@@ -4,8 +4,9 @@
 "`n_neighbors` must be an integer in [1, 3999]. Got 5000."
 """
 
+import datetime
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -21,6 +22,11 @@ IntArray = NDArray[np.int64]
 LARGEST_COORDINATE = 1e150
 # Squared distances within a smaller cloud underflow.
 SMALLEST_SPREAD = 1e-140
+# How a file becomes an array or a mesh.
+_READ_BY = {".npy": "numpy.load(path, mmap_mode='r')", ".npz": "numpy.load(path)", ".csv": "numpy.loadtxt"} | (
+    dict.fromkeys((".ply", ".obj", ".stl", ".off", ".glb"), "TriangleMesh.load(path)")
+)
+_NO_NUMBERS = (str, bytes, datetime.date, datetime.timedelta, np.datetime64, np.timedelta64)
 _LONGEST_VALUE = 500  # characters of a value in an error text: a list of a million numbers is no sentence
 
 
@@ -122,6 +128,15 @@ def check_option(value: Any, name: str, options: Collection[str]) -> str:
     return value
 
 
+def check_count(value: Any, name: str, low: int, words: Collection[str]) -> int | str:
+    """Return ``value`` if it is an integer of at least ``low``, or one of the words."""
+    if not isinstance(value, str):
+        return check_integer(value, name, low)
+    if value not in words:
+        reject(name, f"an integer in [{low}, inf) or one of " + ", ".join(map(repr, words)), repr(value))
+    return value
+
+
 def as_floats(values: ArrayLike, name: str) -> FloatArray:
     """Float64 copy-free view where possible, or one clear sentence; NaN and inf are let through.
 
@@ -131,7 +146,7 @@ def as_floats(values: ArrayLike, name: str) -> FloatArray:
     if array.dtype.kind in "biuf":
         return np.asarray(array, dtype=np.float64, order="C")
     if array.dtype.kind == "O" and array.ndim:
-        _refuse_entries(array, name, lambda entry: not _is_number(entry))
+        _refuse_entries(array, name, lambda entry: not _is_number(entry), column_names(values))
         try:
             return np.asarray(array, dtype=np.float64, order="C")
         except (TypeError, ValueError, OverflowError):
@@ -146,11 +161,15 @@ def refuse_text(values: Any, name: str) -> None:
     if nothing or array.dtype.kind in "USMm":
         _reject_kind(values, array, name)
     if array.dtype.kind == "O":
-        _refuse_entries(array, name, lambda entry: isinstance(entry, str | bytes))
+        _refuse_entries(array, name, lambda entry: isinstance(entry, _NO_NUMBERS), column_names(values))
 
 
 def _reject_kind(values: Any, array: NDArray[Any], name: str) -> NoReturn:
     """Say what was given instead of numbers."""
+    if isinstance(values, str | os.PathLike):
+        reader = _READ_BY.get(os.path.splitext(os.fspath(values))[1].lower())  # noqa: PTH122 - no path of ours
+        if reader is not None:
+            reject(name, f"an array of numbers, not the name of a file: {reader} reads it", repr(values), TypeError)
     kind = "None" if values is None else type(values).__name__
     found = kind if array.dtype.kind == "O" else f"{kind} of dtype {array.dtype}"
     reject(name, "an array of numbers", found, TypeError)
@@ -161,14 +180,27 @@ def _is_number(entry: object) -> bool:
     return hasattr(entry, "__float__") and not isinstance(entry, str | bytes | complex)
 
 
-def _refuse_entries(array: NDArray[Any], name: str, is_bad: Callable[[object], bool]) -> None:
+def _refuse_entries(
+    array: NDArray[Any], name: str, is_bad: Callable[[object], bool], columns: Sequence[str] = ()
+) -> None:
     """Name the first entry of an array of objects that is no number."""
     for index, entry in np.ndenumerate(array):
         if is_bad(entry):
-            reject(name, "an array of numbers", f"{entry!r} at index {index}", TypeError)
+            reject(name, "an array of numbers", f"{entry!r} at index {index}{_column(index, columns)}", TypeError)
 
 
-def check_finite(array: Any, name: str, largest: float = LARGEST_COORDINATE) -> None:
+def column_names(values: Any) -> tuple[str, ...]:
+    """Names of the columns of a frame; none of anything else."""
+    columns = getattr(values, "columns", None)
+    return tuple(columns) if np.iterable(columns) and all(isinstance(text, str) for text in columns) else ()
+
+
+def _column(index: tuple[int, ...], columns: Sequence[str]) -> str:
+    """The name of the column of an entry, where columns have names."""
+    return f", column {columns[index[1]]!r}" if len(index) == 2 and index[1] < len(columns) else ""
+
+
+def check_finite(array: Any, name: str, largest: float = LARGEST_COORDINATE, columns: Sequence[str] = ()) -> None:
     """Name the first entry, of a dense or a CSR array, that is NaN, infinite or too large, by default to square."""
     is_sparse = hasattr(array, "tocoo")
     values = array.data if is_sparse else array
@@ -182,20 +214,28 @@ def check_finite(array: Any, name: str, largest: float = LARGEST_COORDINATE) -> 
     rule = "finite, without NaN or inf"
     if np.isfinite(values[first]):
         rule = f"finite, with entries below {largest:g} in size"
-    reject(name, rule, f"{values[first]} at index {index}")
+    reject(name, rule, f"{values[first]} at index {index}{_column(index, columns)}")
 
 
 def check_points(
-    points: ArrayLike, name: str = "points", *, n_columns: int | None = None, min_rows: int = 1
+    points: ArrayLike,
+    name: str = "points",
+    *,
+    n_columns: int | None = None,
+    min_rows: int = 1,
+    names: Sequence[str] = (),
 ) -> FloatArray:
-    """Return points as a finite float64 array of shape (n, d), without a copy where possible."""
+    """Return points as a finite float64 array of shape (n, d), without a copy where possible.
+
+    ``names`` are those of the columns, where the points were a frame once.
+    """
     array = as_floats(points, name)
     columns = "d" if n_columns is None else str(n_columns)
     if array.ndim != 2 or (n_columns is not None and array.shape[1] != n_columns):
         reject(name, f"an array of shape (n, {columns})", f"shape {array.shape}")
     if array.shape[0] < min_rows or array.shape[1] == 0:
         reject(name, f"an array with at least {min_rows} row(s) and one column", f"shape {array.shape}")
-    check_finite(array, name)
+    check_finite(array, name, columns=names or column_names(points))
     return array
 
 

@@ -589,3 +589,31 @@ class TestInterface:
         model = FieldInterpolator(random_state=0).fit(weak, np.arange(4.0), [0, 1])
         assert [row["error"] for row in model.cv_ if row["method"] == "biharmonic"] == [np.inf]
         assert model.method_ != "biharmonic"
+
+
+class TestBeatingTheMean:
+    """Against the mean itself, whose error is computed here."""
+
+    NOISE = np.random.default_rng(0).normal(size=(300, 3))
+
+    def test_a_smooth_field_does_and_noise_does_not(self):
+        assert fitted("kernel", tau="cv").beats_mean_ is True
+        assert fitted("kernel", values=self.NOISE, tau="cv").beats_mean_ is False
+
+    def test_nothing_is_said_where_nothing_was_tried(self):
+        assert fitted("kernel", tau=2.0).beats_mean_ is None
+        assert fitted("harmonic").beats_mean_ is None
+
+    @pytest.mark.parametrize("normalize", [False, True])
+    def test_a_constant_field_is_no_noise(self, normalize):
+        values = np.tile([1.0, 2.0, 3.0], (300, 1))
+        assert fitted("kernel", values=values, tau="cv", normalize=normalize).beats_mean_ is True
+
+    @pytest.mark.parametrize("offset", [0.0, 2.0])
+    def test_directions_are_compared_with_the_direction_of_their_mean(self, offset):
+        noise = self.NOISE + np.array([offset, 0.0, 0.0])
+        model = fitted("kernel", values=noise, tau="cv", normalize=True)
+        units = noise[KNOWN] / np.linalg.norm(noise[KNOWN], axis=1, keepdims=True)
+        mean = units.mean(axis=0)
+        of_mean = 1 - (units @ mean / np.linalg.norm(mean)).mean()
+        assert model.beats_mean_ == (min(row["error"] for row in model.cv_) < of_mean)

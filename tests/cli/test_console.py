@@ -15,6 +15,7 @@ class TestProgress:
         monkeypatch.setattr(_console, "_EVERY", 0.02)
         with _console.progress("toy", quiet=False) as report:
             report("walking", 1, 3)
+            report("walking", 2, 3)
             time.sleep(0.5)  # one step, many times the interval: lines come without further reports
         lines = capsys.readouterr().err.splitlines()
         assert len(lines) >= 2
@@ -34,15 +35,50 @@ class TestProgress:
         monkeypatch.setenv("COLUMNS", "120")
         with _console.progress("toy", quiet=False) as report:
             report("walking", 1, 3)
+            report("walking", 2, 3)
             time.sleep(0.3)  # the bar is redrawn ten times a second
         assert "left" in capsys.readouterr().err
 
+    def test_the_time_of_one_stage_among_several_is_called_so(self, monkeypatch, capsys):
+        monkeypatch.setattr(_console, "_EVERY", 0.02)
+        with _console.progress("toy", quiet=False, stages=True) as report:
+            report("walking", 1, 3)
+            report("walking", 2, 3)
+            time.sleep(0.5)
+        assert capsys.readouterr().err.splitlines()[-1].endswith(" s left of this stage")
+
+
+class TestPace:
+    """What is told, at which second, and what is said of the time that is left."""
+
+    def left(self, monkeypatch, told, now):
+        pace = _console._Pace()
+        seconds = [0.0]
+        monkeypatch.setattr(_console.time, "monotonic", lambda: seconds[0])
+        for second, done, total in told:
+            seconds[0] = second
+            pace.tell(done, total)
+        seconds[0] = now
+        return pace.left()
+
     @pytest.mark.parametrize(
-        ("done", "total", "text"),
-        [(0, 4, ""), (1, 4, "about 30 s left"), (3, 4, "about 3 s left"), (4, 4, ""), (1, 0, "")],
+        ("told", "now", "text"),
+        [
+            ([(0, 0, 4)], 9, ""),
+            ([(0, 0, 4), (60, 1, 4)], 60, ""),  # the first step holds a compilation
+            ([(0, 0, 4), (60, 1, 4), (70, 2, 4)], 70, "about 20 s left"),
+            ([(0, 0, 4), (60, 1, 4), (70, 2, 4), (80, 3, 4)], 80, "about 10 s left"),
+            ([(0, 0, 4), (60, 1, 4), (70, 2, 4), (80, 4, 4)], 80, ""),
+            ([(0, 1, 0), (1, 2, 0)], 1, ""),  # nobody knows the total
+        ],
     )
-    def test_steps_to_come_are_taken_to_last_as_long_as_those_done(self, done, total, text):
-        assert _console._remaining(done, total, 10.0) == text
+    def test_steps_to_come_are_taken_to_last_as_long_as_those_after_the_first(self, monkeypatch, told, now, text):
+        assert self.left(monkeypatch, told, now) == text
+
+    @pytest.mark.parametrize("before", [[(0, 0, 1), (90, 1, 1)], [(0, 8, 10), (90, 9, 10)]])
+    def test_the_time_of_another_stage_does_not_count(self, monkeypatch, before):
+        steps = [(100, 0, 10), (101, 1, 10), (103, 2, 10)]
+        assert self.left(monkeypatch, before + steps, 103) == "about 16 s left"
 
 
 def test_numbers_are_whole_in_a_narrow_terminal_and_long_texts_are_wrapped():

@@ -62,6 +62,30 @@ def test_missing_and_unknown_arguments_are_one_sentence(monkeypatch, capsys, arg
     assert captured.err.rstrip().endswith("--help")
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--t", "abc"], "`--t` must be a finite number. Got 'abc'."),
+        (["--t", "nan"], "`--t` must be a finite number. Got 'nan'."),
+        (["--t=1,5"], "`--t` must be a finite number. Got '1,5'."),
+        (["--t", 0], "`t` must be a number in (0, inf). Got 0.0."),
+        (["--n-jobs", "two"], "`--n-jobs` must be an integer. Got 'two'."),
+        (["--n-starts", 1.5], "`--n-starts` must be an integer. Got '1.5'."),
+        (["--random-state", -1], "`--random-state` must be an integer in [0, inf). Got -1."),
+        (["--n-steps", "many"], "`n_steps` must be 'auto' or an even integer in [2, inf). Got 'many'."),
+    ],
+)
+def test_wrong_numbers_are_told_as_the_library_does(monkeypatch, capsys, tmp_path, options, text):
+    np.save(tmp_path / "p.npy", Sphere().grid(50))
+    assert main(monkeypatch, "fit", tmp_path / "p.npy", "-o", tmp_path / "m.safetensors", *options) == 2
+    assert capsys.readouterr().err == f"{text} See: manifoldrf fit --help\n"
+
+
+def test_numbers_that_are_left_out_are_told_too(monkeypatch, capsys):
+    assert main(monkeypatch, "fit", "p.npy", "-o", "m.safetensors", "--t") == 2
+    assert capsys.readouterr().err == "Option '--t' requires an argument. See: manifoldrf --help\n"
+
+
 def test_errors_are_red_in_a_terminal_and_plain_in_a_pipe(monkeypatch, capsys, tmp_path):
     missing = ("transform", tmp_path / "none.safetensors", tmp_path / "p.npy", "-o", tmp_path / "f.npy")
     assert main(monkeypatch, *missing) == 1
@@ -202,6 +226,6 @@ def test_ctrl_c_ends_a_long_fit_with_130_and_leaves_nothing(tmp_path):
         finally:
             process.kill()  # one that does not end would keep the test waiting for ever
     assert process.returncode == 130
-    assert "Traceback" not in error
+    assert error == "interrupted: nothing was written\n"
     assert out == ""
     assert [path.name for path in tmp_path.iterdir()] == ["points.npy"]

@@ -226,7 +226,7 @@ class TestReproduce:
         ("error", "code", "text"),
         [
             (ValueError("`t` must be [positive]. Got -1."), 1, "`t` must be [positive]. Got -1."),
-            (KeyboardInterrupt(), 130, ""),
+            (KeyboardInterrupt(), 130, "interrupted: nothing was written"),
         ],
     )
     def test_errors_are_one_sentence_and_an_exit_code(self, toys, monkeypatch, capsys, tmp_path, error, code, text):

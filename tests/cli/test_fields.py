@@ -8,6 +8,7 @@ import trimesh
 from command_line import invoke, main, words
 
 from manifoldrf import FieldInterpolator, Sphere, TriangleMesh
+from manifoldrf.geometry._mesh_files import write_cloud_ply
 
 
 @pytest.fixture
@@ -125,3 +126,62 @@ def test_a_column_that_is_not_there_is_wrong_usage(mesh_file, known, tmp_path):
     result = invoke("interpolate", mesh_file, known[0], "-o", tmp_path / "out", "--column", 1)
     assert result.exit_code == 2
     assert "`--column` must be" in words(result.stderr)
+
+
+@pytest.mark.parametrize("name", ["cloud.ply", "broken.off"])
+def test_a_file_that_is_no_mesh_is_called_as_the_command_calls_it(known, tmp_path, monkeypatch, capsys, name):
+    values, _, _ = known
+    write_cloud_ply(tmp_path / "cloud.ply", Sphere().grid(20), np.zeros((20, 3), np.uint8))
+    (tmp_path / "broken.off").write_text("OFF 3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 7\n")
+    before = sorted(tmp_path.iterdir())
+    assert main(monkeypatch, "interpolate", tmp_path / name, values, "-o", tmp_path / "out") == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"`MESH` must be a readable triangle mesh. Got {name}: ")
+    assert ("points alone are given as an array, or in an npy, npz or csv file" in error) == (name == "cloud.ply")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_it_is_said_along_what_the_field_was_filled_in(mesh_file, known, tmp_path):
+    """Of points alone nobody knows the surface: sheets that nearly touch are joined."""
+    values, field, _ = known
+    np.save(tmp_path / "points.npy", TriangleMesh.load(mesh_file).vertices)
+    options = (values, "-o", tmp_path / "out", "--method", "harmonic")
+    assert f"Graph: edges of the mesh, {len(field)} vertices" in invoke("interpolate", mesh_file, *options).stdout
+    of_points = f"Graph: nearest neighbours in space of {len(field)} points, as there are no faces"
+    assert of_points in invoke("interpolate", tmp_path / "points.npy", *options).stdout
+    invoke("graph", mesh_file, "-o", tmp_path / "g.safetensors")
+    found = invoke("interpolate", tmp_path / "g.safetensors", *options, "--json").stdout
+    assert json.loads(found)["graph"] == f"as given, {len(field)} nodes"
+
+
+def test_points_have_no_cotangents(known, tmp_path):
+    np.save(tmp_path / "points.npy", Sphere().grid(500))
+    result = invoke(
+        "interpolate", tmp_path / "points.npy", known[0], "-o", tmp_path / "out", "--weights", "cotangent"
+    )
+    assert result.exit_code == 2
+    assert "`--weights` must be unit or gaussian for points" in words(result.output)
+
+
+@pytest.mark.parametrize("flags", [[], ["--normalize"]])
+def test_it_is_said_where_no_method_beats_the_mean(mesh_file, tmp_path, flags):
+    noise = np.random.default_rng(0).normal(size=(500, 3))
+    noise[::3] = np.nan
+    np.save(tmp_path / "noise.npy", noise)
+    options = (mesh_file, tmp_path / "noise.npy", "-o", tmp_path / "out", "--tau", 8, *flags)
+    result = invoke("interpolate", *options)
+    assert result.exit_code == 0, result.output
+    assert "Note: no method is better than the mean of the known values" in result.stderr
+    assert json.loads(invoke("interpolate", *options, "--json").stdout)["beats_mean"] is False
+    assert invoke("interpolate", *options, "--quiet").output == ""
+
+
+def test_nothing_of_the_kind_is_said_of_a_smooth_field(mesh_file, known, tmp_path):
+    result = invoke("interpolate", mesh_file, known[0], "-o", tmp_path / "out", "--tau", 2)
+    assert result.stderr == ""
+
+
+def test_a_field_that_is_known_everywhere_has_nothing_to_fill_in(mesh_file, tmp_path):
+    np.save(tmp_path / "all.npy", TriangleMesh.load(mesh_file).vertices[:, 2])
+    result = invoke("interpolate", mesh_file, tmp_path / "all.npy", "-o", tmp_path / "out", "--method", "harmonic")
+    assert "Note: VALUES has a value for every vertex: nothing was to be filled in" in result.stderr

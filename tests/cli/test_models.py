@@ -1,6 +1,7 @@
 """fit, transform, kernel: what the library gives, in files."""
 
 import json
+import sys
 import warnings
 
 import numpy as np
@@ -181,9 +182,9 @@ class TestFit:
             (["--kind", "heat", "--n-neighbors", 3], "`n_neighbors` must be left out with kind='heat'. Got 3."),
             (["--n-features", 10, "--teacher-options", "walks"], "`--teacher-options` must be field=value."),
             (["--teacher", "walks", "--teacher-options", "n_walk=3"], "has no option `n_walk`"),
-            (["--n-features", "many"], "`n_features` must be one of 'auto', 'all'. Got 'many'."),
+            (["--n-features", "many"], "`n_features` must be an integer in [1, inf) or one of"),
             (["--n-jobs", 0], "`n_jobs` must be"),
-            (["--random-state", -1], "Invalid value for '--random-state'"),
+            (["--random-state", -1], "`--random-state` must be an integer in [0, inf). Got -1."),
         ],
     )
     def test_wrong_options_are_wrong_usage_before_any_work(self, folder, tmp_path, arguments, text):
@@ -217,11 +218,31 @@ class TestFit:
         def interrupted(*_, **__):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(ManifoldRandomFeatures, "summary", interrupted)  # the file is written, nothing is said
         monkeypatch.setattr("manifoldrf.features.manifold_features.save_state", interrupted)
         assert main(monkeypatch, "fit", folder / "sphere.npy", "-o", tmp_path / "m.safetensors", "--t", 0.1) == 130
         assert not list(tmp_path.iterdir())
-        assert capsys.readouterr().out == ""
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err == "interrupted: nothing was written\n"
+
+    def test_ctrl_c_after_the_work_says_what_is_there(self, folder, monkeypatch, capsys, tmp_path):
+        def interrupted(*_, **__):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(models, "show", interrupted)
+        target = tmp_path / "m.safetensors"
+        assert main(monkeypatch, "fit", folder / "sphere.npy", "-o", target, "--t", 0.1) == 130
+        assert capsys.readouterr().err == f"interrupted: written before, and complete: {target}\n"
+        assert load(target).n_features_in_ == 3
+
+    def test_ctrl_c_where_nobody_listens_keeps_its_exit_code(self, folder, monkeypatch, tmp_path):
+        def interrupted(*_, **__):
+            sys.stderr = None
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(sys, "stderr", sys.stderr)  # put back in the end
+        monkeypatch.setattr("manifoldrf.features.manifold_features.save_state", interrupted)
+        assert main(monkeypatch, "fit", folder / "sphere.npy", "-o", tmp_path / "m.safetensors", "--t", 0.1) == 130
 
     def test_warnings_are_notes_without_a_place_in_the_code(self, folder, monkeypatch, capsys, tmp_path):
         arguments = ("fit", folder / "sphere.npy", "-o", tmp_path / "m.safetensors", "--t", 0.1, "--n-features", 8)
@@ -330,6 +351,58 @@ class TestKernel:
         exact = CosineKernel().dense(graph)
         error = np.linalg.norm(np.load(tmp_path / "K.npy") - exact) / np.linalg.norm(exact)
         assert error < 1e-6  # all nodes are anchors, and they are asked at themselves
+
+
+class TestInfo:
+    def test_a_model_is_told_as_when_it_was_fitted(self, folder, features):
+        result = invoke("info", folder / "m.safetensors")
+        assert result.exit_code == 0, result.output
+        first, *rest = result.stdout.splitlines()
+        size = (folder / "m.safetensors").stat().st_size / 1e6
+        kind = f"ManifoldRandomFeatures of points with 3 coordinates, {size:.2f} MB, format 1"
+        assert first == f"{folder / 'm.safetensors'}: {kind}"
+        assert [line.rstrip() for line in rest] == [line.rstrip() for line in features.summary().splitlines()]
+
+    def test_machines_read_what_fit_prints_and_more(self, folder, features, tmp_path):
+        target = tmp_path / "m.safetensors"
+        fitted = json.loads(
+            invoke("fit", folder / "sphere.npy", "-o", target, "--t", 0.1, "--n-features", 200, "--json").stdout
+        )
+        found = json.loads(invoke("info", target, "--json").stdout)
+        shared = set(fitted) - {"output", "seconds"}
+        assert {name: found[name] for name in shared} == {name: fitted[name] for name in shared}
+        assert (found["kind"], found["dimension"], found["nodes"]) == ("ManifoldRandomFeatures", 2, 600)
+        assert found["error"]["kernel"] == float(features.error_)
+        assert invoke("info", target, "--quiet").output == ""
+
+    def test_a_graph_is_told_too(self, folder, tmp_path):
+        target = tmp_path / "g.safetensors"
+        built = json.loads(invoke("graph", folder / "sphere.npy", "-o", target, "--json").stdout)
+        found = json.loads(invoke("info", target, "--json").stdout)
+        del built["output"]
+        assert {name: found[name] for name in built} == built
+        assert found["kind"] == "Graph"
+        assert "largest degree" in invoke("info", target).stdout
+
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ("none.safetensors", "`MODEL` must be an existing file. Got "),
+            (
+                "sphere.npy",
+                "must be a .safetensors file that `manifoldrf fit` or `manifoldrf graph` wrote. ",
+            ),
+            ("cut.safetensors", "cannot be loaded: "),
+        ],
+    )
+    def test_what_is_no_model_is_one_sentence(self, folder, monkeypatch, capsys, tmp_path, name, text):
+        place = tmp_path if name == "cut.safetensors" else folder
+        (tmp_path / "cut.safetensors").write_bytes((folder / "m.safetensors").read_bytes()[:-1])
+        assert main(monkeypatch, "info", place / name) == 1
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert text in captured.err
+        assert captured.err.count("\n") == 1
 
 
 class TestExplore:

@@ -15,9 +15,10 @@ from manifoldrf import (
     knn_graph,
     relative_error,
 )
+from manifoldrf.experiments._rounds import Rounds
 from manifoldrf.experiments.record import Record
 from manifoldrf.experiments.surface_graphs import SURFACES, reference_kernel
-from manifoldrf.experiments.surfaces import PUBLISHED, SIZES, Config, _Steps, _Surface, run, targets
+from manifoldrf.experiments.surfaces import PUBLISHED, SIZES, Config, _Surface, run, targets
 
 TINY = dataclasses.replace(
     SIZES["smoke"],
@@ -116,7 +117,7 @@ def test_the_surfaces_own_kernel_is_further_away_than_that_of_the_graph(record):
 
 
 def test_nodes_that_are_compared_were_no_starts_and_few_anchors_read_the_same_network():
-    surface = _Surface("sphere", TINY, _Steps())
+    surface = _Surface("sphere", TINY, Rounds(TINY))
     surface.fit_defaults()
     surface.fit_network()
     starts = np.concatenate([surface.default.starts_, surface.network.starts_])
@@ -174,3 +175,23 @@ def test_the_paper_size_is_the_papers():
         1000,
         32_768,
     )
+
+
+@pytest.mark.parametrize(("size", "quick"), [("smoke", 0.4), ("paper", 0.1)])
+def test_progress_grows_to_its_total_and_gives_quick_models_their_share(size, quick):
+    told = []
+    rounds = [Rounds(SIZES[size], lambda *step: told.append(step), place, 2) for place in range(2)]
+    for each in rounds:
+        each.first("eigendecomposition")
+    for each in rounds:
+        fit = each.training("sphere")
+        for what, steps in [("graph", 1), ("training epochs", 2), ("error", 1)]:
+            for done in range(steps + 1):
+                fit(what, done, steps)
+        each.comparing("kernels")
+    done = [step[1] for step in told]
+    assert done == sorted(done)
+    assert {step[2] for step in told} == {told[0][2]}
+    assert done[-1] < told[0][2]
+    begin = next(step[1] for step in told if "graph" in step[0])
+    assert begin / told[0][2] == pytest.approx(quick, abs=0.02)

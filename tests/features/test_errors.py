@@ -205,7 +205,8 @@ def test_fits_that_are_good_do_not_warn():
         ({"n_features": True}, TypeError, "`n_features` must be an integer.* Got True"),
         ({"n_features": 2.0}, TypeError, "`n_features` must be an integer"),
         ({"n_features": None}, TypeError, "`n_features` must be an integer"),
-        ({"n_features": "many"}, ValueError, "`n_features` must be one of 'auto', 'all'. Got 'many'"),
+        ({"n_features": "many"}, ValueError, "`n_features` must be .* or one of 'auto', 'all'. Got 'many'"),
+        ({"n_features": "512"}, ValueError, r"must be an integer in \[1, inf\) or one of 'auto', 'all'. Got '512'"),
         (
             {"n_features": 5, "anchors": "all"},
             ValueError,

@@ -27,6 +27,7 @@ from manifoldrf import (
     ManifoldRandomFeatures,
     PowerKernel,
     Sphere,
+    knn_graph,
     load,
 )
 from manifoldrf.features import _reading
@@ -570,6 +571,25 @@ def test_progress_is_told_to_a_function_and_shown_on_the_terminal(capsys):
     shown = capsys.readouterr()
     assert "weights: 1 of 1\n" in shown.err
     assert shown.out == ""
+
+
+@pytest.mark.parametrize("n_nodes", ["auto", "all"])
+def test_every_stage_of_a_fit_is_told_also_where_all_points_are_nodes(n_nodes):
+    told = []
+    model = features(graph=GraphOptions(n_nodes=n_nodes), verbose=lambda *progress: told.append(progress))
+    model.fit(NODES)
+    stages = list(dict.fromkeys(what for what, _, _ in told))
+    kept = ["nodes", "graph", "anchors", "weights", "field step", "signatures", "error of field step"]
+    assert stages == kept
+    for what in set(stages) - {"signatures"}:
+        assert [progress for progress in told if progress[0] == what] == [(what, 0, 1), (what, 1, 1)]
+    assert told[0] == ("nodes", 0, 1)
+
+
+def test_graphs_of_ones_own_are_a_stage_too():
+    told = []
+    features(graph=knn_graph, verbose=lambda *progress: told.append(progress)).fit(NODES)
+    assert told[:2] == [("graph", 0, 1), ("graph", 1, 1)]
 
 
 # ------------------------------------------------------------------------------ fields and teachers of one's own

@@ -1,5 +1,6 @@
 """Spaces of every kind against exact kernels at new points, on an absolute scale: no alignment of any kind."""
 
+import dataclasses
 import functools
 import warnings
 
@@ -361,7 +362,7 @@ def test_spaces_and_graphs_that_do_not_go_together(space, graph, kernel, kind, m
     ("options", "kind", "message"),
     [
         ({"kind": "edges"}, ValueError, "`kind` must be one of"),
-        ({"n_nodes": "few"}, ValueError, "`n_nodes` must be one of 'auto', 'all'"),
+        ({"n_nodes": "few"}, ValueError, r"`n_nodes` must be an integer in \[3, inf\) or one of 'auto', 'all'"),
         ({"n_nodes": 2}, ValueError, "`n_nodes` must be an integer"),
         ({"n_neighbors": 0}, ValueError, "`n_neighbors` must be an integer"),
         ({"density_correction": 2.0}, ValueError, "`density_correction` must be a number in"),
@@ -438,6 +439,27 @@ def test_functions_that_are_no_kernels(function, message):
 
 
 # --------------------------------------------------------------------------------------------------- summary
+@pytest.mark.parametrize(
+    ("kernel", "dim", "said"),
+    [(None, 6, True), (None, 4, True), (None, 2, False), (HeatKernel(1.0), 6, True), (STEPS, 6, False)],
+)
+@pytest.mark.filterwarnings("ignore::manifoldrf.FeatureWarning", "ignore::manifoldrf.GraphWarning")
+def test_the_summary_says_where_there_are_too_many_dimensions_for_a_heat_graph(kernel, dim, said):
+    points = np.random.default_rng(0).normal(size=(300, dim))
+    text = ManifoldRandomFeatures(kernel, graph=GraphOptions(dim=dim), random_state=0).fit(points).summary()
+    assert (f"; no heat graph, which {dim} dimensions are too many for" in text) == said
+    asked = GraphOptions(kind="knn", dim=dim)
+    text = ManifoldRandomFeatures(kernel, graph=asked, random_state=0).fit(points).summary()
+    assert "too many for" not in text
+
+
+@pytest.mark.parametrize(("share", "said"), [(None, False), (0.09, False), (0.15, True), (0.3, True)])
+def test_the_summary_says_what_helps_a_poor_graph_before_a_warning_does(share, said):
+    model = features(n_features=256).fit(CLOUD)
+    model._error = dataclasses.replace(model.error_, graph=share), True
+    assert ("; the graph wants more points or a larger t" in model.summary()) == said
+
+
 def test_the_summary_names_what_was_fitted():
     model = features(n_features=256).fit(CLOUD)
     text = model.summary()

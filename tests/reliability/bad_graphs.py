@@ -57,6 +57,7 @@ FINITE = Works("finite")
 _FINITE = "`{argument}` must be finite, without NaN or inf. Got "
 _SIZE = "`{argument}` must be finite, with entries below 1e+150 in size. Got "
 _NUMBERS = "`{argument}` must be an array of numbers. Got "
+_FILE = "`{argument}` must be an array of numbers, not the name of a file: numpy.load(path) reads it. Got "
 _RAGGED = "`{argument}` must be an array with rows of equal length. Got list."
 
 # ------------------------------------------------------------------------------------------ values at points
@@ -377,7 +378,7 @@ MATRIX_CASES = tuple(
         ("texts", lambda: [["a", "b"], ["b", "a"]], Refused(_NUMBERS + "list of dtype <U1.", TypeError)),
         ("complex numbers", lambda: ring() + 0j, Refused(_NUMBERS + "ndarray of dtype complex128.", TypeError)),
         ("rows of unequal length", lambda: [[0, 1], [1]], Refused(_RAGGED, TypeError)),
-        ("the name of a file", lambda: "a.npz", Refused(_NUMBERS + "str of dtype <U5.", TypeError)),
+        ("the name of a file", lambda: "a.npz", Refused(_FILE + "'a.npz'.", TypeError)),
         (
             "masked entries",
             lambda: np.ma.masked_equal(ring(), 1),

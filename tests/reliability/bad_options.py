@@ -688,7 +688,8 @@ FILE_CASES = (
             (
                 "csv with a missing value",
                 text_file("p.csv", f"{_TABLE}\n1,,2"),
-                "`INPUT` must be a file of numbers with decimal points. Got '' in line 61, column 2 of 'p.csv'.",
+                "`INPUT` must be a file of numbers with decimal points. Got an empty cell in line 61, column 2 of "
+                "'p.csv'.",
             ),
             (
                 "csv with a short line",
@@ -735,22 +736,23 @@ FILE_CASES = (
             (
                 "a mesh with an index out of range",
                 text_file("m.off", _OFF.format(7)),
-                "`path` must be a readable triangle mesh. Got m.off: …",
+                "`INPUT` must be a readable triangle mesh. Got m.off: …",
             ),
             (
                 "a mesh with a negative index",
                 text_file("m.off", _OFF.format(-1)),
-                "`path` must be a readable triangle mesh. Got m.off: …",
+                "`INPUT` must be a readable triangle mesh. Got m.off: …",
             ),
             (
                 "a mesh with a NaN",
                 text_file("m.off", _OFF.format(2).replace("0 1 0", "0 nan 0")),
-                "`path` must be a readable triangle mesh. Got m.off: …",
+                "`INPUT` must be a readable triangle mesh. Got m.off: …",
             ),
             (
                 "a mesh without faces",
                 text_file("m.off", "OFF\n3 0 0\n0 0 0\n1 0 0\n0 1 0\n"),
-                "`path` must be a readable triangle mesh. Got m.off: it has no faces.",
+                "`INPUT` must be a readable triangle mesh. Got m.off: it has no faces; points alone are given as "
+                "an array, or in an npy, npz or csv file.",
             ),
             (
                 "no such file",

@@ -86,6 +86,10 @@ def frame():
     return pd.DataFrame(np.array(cloud()), columns=list("xyz"))
 
 
+def dated_frame():
+    return frame().assign(y=pd.Timestamp("2026-11-17"))
+
+
 def polars_frame():
     return pl.DataFrame(np.array(cloud()), schema=list("xyz"))
 
@@ -443,6 +447,11 @@ TAKEN = (
 
 _NOT = "Types that are refused"
 _TEXT = "`{argument}` must be an array of numbers. Got "
+_FILE = (
+    "`{argument}` must be an array of numbers, not the name of a file: numpy.load(path, mmap_mode='r') "
+    "reads it. Got "
+)
+_IN_Y = " at index (0, 1), column 'y'."
 REFUSED = (
     *(
         Case(_NOT, name, make, entries, Refused(words, TypeError))
@@ -461,8 +470,25 @@ REFUSED = (
                 SKLEARN,
                 "float() argument must be a string or a real number, not 'dict'",
             ),
-            ("a frame with a column of texts", lambda: frame().assign(y="a"), ALL, _TEXT + "'a' at index (0, 1)."),
-            ("the name of a file", lambda: "cloud.npy", but(ALL, FILL, BLOCKS), _TEXT + "str of dtype <U9."),
+            (
+                "a frame with a column of texts",
+                lambda: frame().assign(y="a"),
+                ALL,
+                _TEXT + "'a'" + _IN_Y,
+            ),
+            (
+                "a frame with a column of dates",
+                dated_frame,
+                ALL,
+                _TEXT + "Timestamp(…)" + _IN_Y,
+            ),
+            (
+                "the name of a file",
+                lambda: "cloud.npy",
+                but(ALL, FILL, BLOCKS),
+                _FILE + "'cloud.npy'.",
+            ),
+            ("a text that is no file", lambda: "cloud", but(ALL, FILL, BLOCKS), _TEXT + "str of dtype <U5."),
             ("a dict", lambda: {"x": [1.0]}, but(ALL, BLOCKS), _TEXT + "dict."),
             ("None", lambda: None, but(ALL, LOCATED, KERNEL_Y, FILL_AT, BLOCKS), _TEXT + "None."),
             ("complex numbers", lambda: cloud() + 0j, OURS, _TEXT + "ndarray of dtype complex128."),
@@ -508,7 +534,7 @@ REFUSED = (
                 "a frame with a missing value",
                 lambda: polars_frame().with_columns(y=pl.lit(None, dtype=pl.Float64)),
                 but(ALL, *ASKED),
-                _FINITE + "nan at index (0, 1).",
+                _FINITE + "nan at index (0, 1), column 'y'.",
             ),
             (
                 "float16, too coarse for the sphere",

@@ -18,6 +18,7 @@ from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, cli, load
 from manifoldrf._codec import load_state, save_state
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 SIGNALS = pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
 N = 300  # points of the inputs
 
@@ -75,6 +76,7 @@ def test_a_signal_leaves_the_folder_as_it_was(program, folder, stage, number):
     assert done.code == CODES[number], done.err
     assert contents(folder) == before
     assert done.out == ""
+    assert done.err.splitlines()[-1] == f"{WORDS[number]}: nothing was written"
     assert "Traceback" not in done.err
     assert "Exception" not in done.err
 
@@ -84,6 +86,8 @@ def test_records_that_are_complete_stay(program, folder, number):
     done = program.run(*TEACHERS, cwd=folder, kill_at=("report._style.atomic_path", 1, number))
     assert done.code == CODES[number], done.err
     assert sorted(path.name for path in (folder / "new").iterdir()) == ["teachers.json", "teachers.npz"]
+    told = done.err.splitlines()[-1]
+    assert told == f"{WORDS[number]}: written before, and complete: new/teachers.npz, new/teachers.json"
     assert program.run("report", "new", cwd=folder).code == 0
 
 
@@ -139,6 +143,8 @@ def test_a_training_is_taken_up_with_the_same_bits(program, folder, trained, num
     stopped = program.run(*RESUMABLE, cwd=folder, code=EVERY_EPOCH, kill_at=(place, 3, number))
     assert stopped.code == CODES.get(number, -9), stopped.err
     assert set(contents(folder)) - before == {"state.safetensors"}
+    if number in WORDS:
+        assert stopped.err == f"{WORDS[number]}: written before, and complete: state.safetensors\n"
     again = program.run(*RESUMABLE, cwd=folder, code=EVERY_EPOCH + COUNTED)
     assert again.code == 0, again.err
     assert again.out.count("epoch") == 2  # of four; the first two are not repeated

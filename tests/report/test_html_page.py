@@ -272,7 +272,7 @@ def test_names_for_links_are_unique_and_plain():
     assert check(as_html(blocks, {}, "T")).ids == ["content", "a-b", "a-b-2", "part", "content-2"]
 
 
-def test_long_text_is_broken_and_short_text_is_not():
+def test_long_text_has_a_wider_column_than_short_text():
     block = Table((Column("a"), Column("b"), Column("c", "number")), ((Cell("x" * 60), Cell("y"), Cell("1")),))
     cells = check(as_html([block], {}, "T")).all("td")
     assert [cell["class"] for cell in cells] == ["long", "short", "number"]

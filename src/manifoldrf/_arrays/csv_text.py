@@ -41,6 +41,7 @@ def csv_rows(path: Path, name: str, *, numbered: bool = False) -> Generator[tupl
     """
     separator: str | None = None
     width, unnamed = 0, False
+    header: list[str] = []
     for line, text in _lines(path, name):
         if width == 0:
             separator = next((mark for mark in _SEPARATORS if mark in text), None)
@@ -49,13 +50,14 @@ def csv_rows(path: Path, name: str, *, numbered: bool = False) -> Generator[tupl
             width = len(cells)
             if _are_names(cells):
                 unnamed = not numbered and not cells[0].strip()
+                header = cells
                 continue
         try:
             numbers = [float(cell) for cell in cells]
         except ValueError:
             numbers = []
         if len(numbers) != width or "_" in text:
-            _reject_cells(cells, width, name, line, path)
+            _reject_cells(cells, header or [""] * width, name, line, path)
         if unnamed and numbers[0] == 0:
             rule = "a file without numbers of rows, which would be taken for coordinates"
             reject(name, rule, f"a first column without a name that begins with 0 in {path.name!r}")
@@ -63,13 +65,15 @@ def csv_rows(path: Path, name: str, *, numbered: bool = False) -> Generator[tupl
         yield line, numbers
 
 
-def _reject_cells(cells: list[str], width: int, name: str, line: int, path: Path) -> NoReturn:
-    """Say that a line has too few or too many cells, or which of them is not a number."""
-    if len(cells) != width:
-        rule = f"a file with {width} column(s) in every line, as in its first"
+def _reject_cells(cells: list[str], header: list[str], name: str, line: int, path: Path) -> NoReturn:
+    """Say that a line has too few or too many cells, or which of them is not a number; columns may have names."""
+    if len(cells) != len(header):
+        rule = f"a file with {len(header)} column(s) in every line, as in its first"
         reject(name, rule, f"{len(cells)} in line {line} of {path.name!r}")
     column, cell = next((place, cell) for place, cell in enumerate(cells, 1) if not _is_number(cell))
-    where = f"{cell.strip()[:_LONGEST_CELL]!r} in line {line}, column {column} of {path.name!r}"
+    found = repr(cell.strip()[:_LONGEST_CELL]) if cell.strip() else "an empty cell"
+    title = header[column - 1].strip()[:_LONGEST_CELL]
+    where = f"{found} in line {line}, column {column}{f' ({title!r})' if title else ''} of {path.name!r}"
     reject(name, "a file of numbers with decimal points", where)
 
 

@@ -22,6 +22,7 @@ _TAU_RANGE = 2.0**-10, 2.0**19  # below, only nearest values are left; above, on
 _ANY_TAU, _ANY_NOISE = 1.0, 1e-3
 # A direction is a row longer than this share of the longest known row: what rows that cancel leave is rounding.
 _NO_DIRECTION = 1e-12
+_ROUNDING = 1e-9  # an error below is none: where all known values are the same, their mean has none, either
 
 # Factors for each of five folds take a minute at 150,000 nodes, where one fold has thousands of errors to average.
 _NODES_FOR_FOLDS = 50_000
@@ -90,6 +91,17 @@ class Examiner:
             return float(1.0 - cosines.mean()) if len(cosines) else np.nan
         spread = float(known.var(axis=0).sum())
         return float(((found - true) ** 2).sum(axis=1).mean() / (spread or 1.0))
+
+    def beats_mean(self, choice: Choice) -> bool | None:
+        """Whether a choice is better than the mean of all known values; None where nothing was measured."""
+        if choice.error is None or np.isnan(choice.error):
+            return None
+        mean_error = 1.0  # over the variance
+        if self.normalize:
+            known = self.problem.known.values[self.problem.known.mask]
+            found = directions(known, float(row_lengths(known).max()))
+            mean_error = 1.0 - float(np.linalg.norm(np.nanmean(found, axis=0)))
+        return bool(choice.error < max(mean_error, _ROUNDING))
 
     def kernel(self, tau: float | None) -> list[Choice]:
         """Errors of the kernel for the given tau, or for those of the search."""

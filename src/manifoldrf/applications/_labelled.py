@@ -12,6 +12,7 @@ from manifoldrf._validation import (
     Interval,
     check_points,
     check_real,
+    column_names,
     refuse_text,
     reject,
 )
@@ -39,7 +40,7 @@ def check_data(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
     )
     estimator._is_vector = np.ndim(values) == 1
     targets = check_points(np.reshape(values, (len(points), -1)), "y")
-    return check_points(points, "X"), np.array(targets, dtype=np.float64)
+    return check_points(points, "X", names=column_names(X)), np.array(targets, dtype=np.float64)
 
 
 def space_of(estimator: Any, points: FloatArray) -> Any:

@@ -15,8 +15,8 @@ from manifoldrf._validation import (
     NONNEGATIVE,
     FloatArray,
     Interval,
+    check_count,
     check_flag,
-    check_integer,
     check_jobs,
     check_option,
     check_points,
@@ -155,6 +155,9 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
         What was tried at nodes left out: method, tau, noise, error, folds. The error is 1 minus the mean cosine for
         directions, else the mean squared error over the variance of the known values. Settings of "gp" are compared
         on one fold; "auto" then takes the best of them on all folds, a row of its own.
+    beats_mean_ : bool or None
+        Whether the method predicts nodes left out better than the mean of the known values; None where nothing was
+        tried.
     info_ : InterpolationInfo
     graph_ : Graph
     features_ : ManifoldRandomFeatures or None
@@ -279,10 +282,7 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
         """The options, checked; None stands for what is to be chosen."""
         check_option(self.method, "method", METHODS)
         check_flag(self.normalize, "normalize")
-        if isinstance(self.n_features, str):
-            check_option(self.n_features, "n_features", ("auto", "all"))
-        else:
-            check_integer(self.n_features, "n_features", 1)
+        check_count(self.n_features, "n_features", 1, ("auto", "all"))
         return Choice(
             self.method,
             _number_or_cv(self.tau, "tau", _TAUS),
@@ -298,11 +298,13 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
     def _choose(self, problem: Problem, options: Choice, streams: Streams) -> None:
         """Settle method, tau and noise."""
         folds = make_folds(problem.known.mask, streams.generator("interpolation.folds"))
-        chosen, tried = choose(Examiner(problem, folds, bool(self.normalize)), options)
+        examiner = Examiner(problem, folds, bool(self.normalize))
+        chosen, tried = choose(examiner, options)
         self.method_ = chosen.method
         self.tau_: Any = chosen.tau  # None for a method without it
         self.noise_: Any = chosen.noise
         self.cv_ = [choice.as_row() for choice in tried]
+        self.beats_mean_ = examiner.beats_mean(chosen)
 
     def _fit_features(self, graph: Graph, streams: Streams, jobs: int) -> ManifoldRandomFeatures:
         count: Any = self.n_features

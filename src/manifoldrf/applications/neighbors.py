@@ -19,6 +19,7 @@ from manifoldrf._validation import (
     check_finite,
     check_integer,
     check_option,
+    column_names,
     refuse_text,
     reject,
 )
@@ -107,9 +108,10 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         """
         check_option(self.ranking, "ranking", RANKINGS)
         refuse_text(X, "X")  # scikit-learn reads numbers from texts
+        names = column_names(X)
         as_array(y, "y")  # and drops masks
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
-        check_finite(X, "X")
+        check_finite(X, "X", columns=names)
         with filtered("ignore", "The number of unique classes", UserWarning):  # one label a class is no regression
             check_classification_targets(y)
         check_integer(self.n_neighbors, "n_neighbors", 1, len(y))
@@ -150,8 +152,9 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         """How near each labelled point is to each point, shape (n, n_labelled); larger is nearer."""
         check_is_fitted(self, "weights_")
         refuse_text(X, "X")
+        names = column_names(X)
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
-        check_finite(X, "X")
+        check_finite(X, "X", columns=names)
         values = self._values(X)
         if self.ranking == "euclidean":
             return np.asarray(2 * values - self._norms2 - _squares(X)[:, None])
@@ -180,7 +183,7 @@ def _check_cloud(cloud: Any, n_features: int) -> Any:
     rows = check_array(cloud, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False, input_name="cloud")
     if rows.shape[1] != n_features:
         reject("cloud", f"features of shape (n, {n_features}), as those of X", f"shape {rows.shape}")
-    check_finite(rows, "cloud")
+    check_finite(rows, "cloud", columns=column_names(cloud))
     return rows
 
 

@@ -111,57 +111,98 @@ def note(*texts: str, quiet: bool) -> None:
 
 
 @contextmanager
-def progress(name: str, *, quiet: bool) -> Iterator[Report]:
-    """What long work calls as it goes on: moves a bar, or writes lines where there is no terminal."""
+def progress(name: str, *, quiet: bool, stages: bool = False) -> Iterator[Report]:
+    """What long work calls as it goes on: moves a bar, or writes lines where there is no terminal.
+
+    ``stages``: it has several whose times nobody knows beforehand, so that only that of the present one is told.
+    """
+    pace = _Pace("left of this stage" if stages else "left")
     console = rich.console.Console(stderr=True)  # so that piped output stays clean
     if quiet:
         yield lambda what, done, total: None
     elif console.is_terminal:
-        words, bar = rich.progress.TextColumn("{task.description}"), rich.progress.BarColumn()
-        shown = (words, bar, rich.progress.TimeElapsedColumn(), _Remaining())
-        with rich.progress.Progress(*shown, console=console, transient=True) as moving:
-            task = moving.add_task(f"{name}: starting", total=None)
-            yield lambda what, done, total: moving.update(
-                task, description=f"{name}: {what}", completed=done, total=total
-            )
+        with _bar(name, pace, console) as report:
+            yield report
     else:
-        with _lines(name) as report:
+        with _lines(name, pace) as report:
             yield report
 
 
+class _Pace:
+    """Estimates the time that is left, from the steps after the first, which may be slow for being compiled.
+
+    Steps of another total, or fewer than before, are those of another stage: it has a pace of its own.
+    """
+
+    def __init__(self, words: str = "left") -> None:
+        self._words = words
+        self._done = self._total = 0
+        self._since: tuple[float, int] | None = None  # when the first step was over, and what was done by then
+
+    def tell(self, done: int, total: int) -> None:
+        """So much is done now."""
+        if total != self._total or done < self._done:
+            self._since = None
+        if self._since is None and done > 0:
+            self._since = time.monotonic(), done
+        self._done, self._total = done, total
+
+    def left(self) -> str:
+        """Time left if the steps to come take as long as those done; nothing before the second is done."""
+        from manifoldrf.report._tables import duration
+
+        if self._since is None or not self._since[1] < self._done < self._total:
+            return ""
+        start, before = self._since
+        seconds = (time.monotonic() - start) * (self._total - self._done) / (self._done - before)
+        return f"about {duration(seconds)} {self._words}"
+
+
 class _Remaining(rich.progress.ProgressColumn):
-    """Estimate of the time that is left; that of rich forgets steps longer than half a minute."""
+    """The time that is left, behind a bar; the estimate of rich forgets steps longer than half a minute."""
+
+    def __init__(self, pace: _Pace) -> None:
+        super().__init__()
+        self._pace = pace
 
     def render(self, task: rich.progress.Task) -> rich.text.Text:
         """The words behind the bar."""
-        return rich.text.Text(_remaining(task.completed, task.total or 0, task.elapsed or 0.0))
-
-
-def _remaining(done: float, total: float, elapsed: float) -> str:
-    """Time left if the steps to come take as long as those done; nothing before the first is done."""
-    from manifoldrf.report._tables import duration
-
-    return f"about {duration(elapsed * (total - done) / done)} left" if 0 < done < total else ""
+        del task
+        return rich.text.Text(self._pace.left())
 
 
 @contextmanager
-def _lines(name: str) -> Iterator[Report]:
+def _bar(name: str, pace: _Pace, console: rich.console.Console) -> Iterator[Report]:
+    """A bar that moves, and is gone at the end."""
+    words, bar = rich.progress.TextColumn("{task.description}"), rich.progress.BarColumn()
+    shown = (words, bar, rich.progress.TimeElapsedColumn(), _Remaining(pace))
+    with rich.progress.Progress(*shown, console=console, transient=True) as moving:
+        task = moving.add_task(f"{name}: starting", total=None)
+
+        def report(what: str, done: int, total: int) -> None:
+            pace.tell(done, total)
+            moving.update(task, description=f"{name}: {what}", completed=done, total=total)
+
+        yield report
+
+
+@contextmanager
+def _lines(name: str, pace: _Pace) -> Iterator[Report]:
     """Say now and then what is being done, from a thread of its own: one step may take minutes."""
     from manifoldrf.report._tables import duration
 
     start = time.monotonic()
-    latest: tuple[str, int, int] = ("starting", 0, 0)
+    latest = "starting"
     over = threading.Event()
 
     def report(what: str, done: int, total: int) -> None:
         nonlocal latest
-        latest = (what, done, total)
+        latest = what
+        pace.tell(done, total)
 
     def speak() -> None:
         while not over.wait(_EVERY):
-            what, done, total = latest
-            elapsed = time.monotonic() - start
-            parts = [f"{name}: {what}", f"{duration(elapsed)} so far", _remaining(done, total, elapsed)]
+            parts = [f"{name}: {latest}", f"{duration(time.monotonic() - start)} so far", pace.left()]
             sys.stderr.write(", ".join(part for part in parts if part) + "\n")
             sys.stderr.flush()
 

@@ -36,6 +36,7 @@ def read_space(path: str, name: str = "INPUT") -> Any:
     from manifoldrf._arrays.reading import read_points
     from manifoldrf._arrays.writing import ARRAY_SUFFIXES
     from manifoldrf._files import check_suffix, existing_file
+    from manifoldrf._validation import naming
     from manifoldrf.geometry._mesh_files import MESH_FORMATS
 
     meshes = tuple(f".{form}" for form in MESH_FORMATS)
@@ -45,7 +46,10 @@ def read_space(path: str, name: str = "INPUT") -> Any:
         check_rows(points, name, path)
         return points
     existing_file(path, name)
-    return read_saved(path, Graph, name) if suffix in MODEL else TriangleMesh.load(path)
+    if suffix in MODEL:
+        return read_saved(path, Graph, name)
+    with naming(name, "path"):
+        return TriangleMesh.load(path)
 
 
 def read_model(path: str) -> Any:
@@ -57,17 +61,24 @@ def read_model(path: str) -> Any:
 
 def read_saved(path: str, kind: type, name: str) -> Any:
     """What was saved, if it is of the kind that is needed."""
+    from manifoldrf._validation import reject
+
+    command = "graph" if kind.__name__ == "Graph" else "fit"
+    model = read_any(path, name, f"`manifoldrf {command}`")
+    if not isinstance(model, kind):
+        reject(name, f"a file that `manifoldrf {command}` wrote", f"{path}, with a {type(model).__name__}")
+    return model
+
+
+def read_any(path: str, name: str, commands: str = "`manifoldrf fit` or `manifoldrf graph`") -> Any:
+    """What was saved by one of the commands."""
     from manifoldrf import load
     from manifoldrf._files import existing_file
     from manifoldrf._validation import reject
 
-    command = "graph" if kind.__name__ == "Graph" else "fit"
     if Path(path).suffix.lower() not in MODEL:
-        reject(name, f"a .safetensors file that `manifoldrf {command}` wrote", path)
-    model = load(existing_file(path, name))
-    if not isinstance(model, kind):
-        reject(name, f"a file that `manifoldrf {command}` wrote", f"{path}, with a {type(model).__name__}")
-    return model
+        reject(name, f"a .safetensors file that {commands} wrote", path)
+    return load(existing_file(path, name))
 
 
 def check_columns(n_columns: int, model: Any, name: str, path: str) -> None:
@@ -107,6 +118,7 @@ def build_graph(choice: BuiltGraph, space: Any, t: float | None, n_jobs: int, *,
     """
     from manifoldrf import Graph, TriangleMesh, heat_graph, knn_graph, mesh_graph
     from manifoldrf._validation import naming
+    from manifoldrf.geometry.heat import check_steps
 
     own = None if shared_t else t
     if isinstance(space, Graph):
@@ -115,6 +127,7 @@ def build_graph(choice: BuiltGraph, space: Any, t: float | None, n_jobs: int, *,
         return space
     is_mesh = isinstance(space, TriangleMesh)
     with usage():
+        check_steps(choice.n_steps)
         kind = _kind(choice, t, is_mesh=is_mesh)
         given = _refuse_idle(choice, kind, t if kind == "heat" else own)
     with naming("INPUT", "points", "mesh"):

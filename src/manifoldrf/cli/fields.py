@@ -45,7 +45,7 @@ def interpolate(
 
     Example: manifoldrf interpolate scan.ply known.csv -o filled
     """
-    from manifoldrf import FieldInterpolator, Graph
+    from manifoldrf import FieldInterpolator, Graph, TriangleMesh
     from manifoldrf._arrays.reading import read_values
     from manifoldrf._validation import check_integer, reject
 
@@ -63,15 +63,18 @@ def interpolate(
         check_integer(column, "--column", 0, known_values.shape[1] - 1)
         if weights is not None and isinstance(space, Graph):
             reject("--weights", "left out for a graph that is made already", weights)
+        if weights == "cotangent" and not isinstance(space, Graph | TriangleMesh):
+            reject("--weights", "unit or gaussian for points; cotangents need the faces of a mesh", weights)
     with notices(quiet=output.quiet), progress("interpolate", quiet=output.silent) as report:
         report("choosing the method and filling in", 0, 1)
         model.fit(space, known_values, known)
         filled = model.predict()
+    _doubt(model, known, output)
     if points.shape[1] > _AXES:
         note(f"no coloured ply: the points have {points.shape[1]} coordinates", quiet=output.quiet)
         picture = None
     _write(table, picture, (space, points), (filled, known), column)
-    _say(model, [table] if picture is None else [table, picture], output)
+    _say(model, _graph_text(space), [table] if picture is None else [table, picture], output)
 
 
 def _targets(target: str, inputs: list[str]) -> tuple[Path, Path | None]:
@@ -142,7 +145,30 @@ def _best_of_each(tried: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(best.values(), key=lambda row: row["error"])
 
 
-def _say(model: Any, saved: list[Path], output: Output) -> None:
+def _doubt(model: Any, known: Any, output: Output) -> None:
+    """Say so where there was nothing to fill in, or where what was filled in is worth nothing."""
+    if known.all():
+        note("VALUES has a value for every vertex: nothing was to be filled in", quiet=output.quiet)
+    if model.beats_mean_ is False:
+        text = "no method is better than the mean of the known values, at known vertices left out in turn. Either "
+        text += (
+            "they differ from vertex to vertex as noise does, or too few are known: what is filled in says little"
+        )
+        note(text, quiet=output.quiet)
+
+
+def _graph_text(space: Any) -> str:
+    """Along what the field was filled in."""
+    from manifoldrf import Graph, TriangleMesh
+
+    if isinstance(space, Graph):
+        return f"as given, {space.n_nodes} nodes"
+    if isinstance(space, TriangleMesh):
+        return f"edges of the mesh, {space.n_vertices} vertices"
+    return f"nearest neighbours in space of {len(space)} points, as there are no faces"
+
+
+def _say(model: Any, graph: str, saved: list[Path], output: Output) -> None:
     """The method, what else was tried, and where the result is."""
     chosen = {"method": model.method_, "tau": model.tau_, "noise": model.noise_}
     if model.cv_:
@@ -151,5 +177,7 @@ def _say(model: Any, saved: list[Path], output: Output) -> None:
         print_table(rich.console.Console(quiet=output.silent), title, _best_of_each(model.cv_))
     settings = ", ".join(f"{name} {value:.3g}" for name, value in chosen.items() if isinstance(value, float))
     files = [str(path) for path in saved]
-    text = f"Method: {model.method_}" + (f" ({settings})" if settings else "") + "\nSaved: " + ", ".join(files)
-    show(output, chosen | {"known": model.info_.n_known, "tried": model.cv_, "output": files}, text)
+    method = model.method_ + (f" ({settings})" if settings else "")
+    text = f"Method: {method}\nGraph: {graph}\nSaved: {', '.join(files)}"
+    facts = chosen | {"graph": graph, "known": model.info_.n_known, "tried": model.cv_}
+    show(output, facts | {"beats_mean": model.beats_mean_, "output": files}, text)

@@ -33,6 +33,7 @@ from manifoldrf.cli._options import (
     Threads,
     number_or_word,
 )
+from manifoldrf.cli.facts import model_facts
 
 _ENTRIES_AT_ONCE = 2**23  # of features or of a kernel, in memory at once: 64 MB
 _SMALLER = 8  # so much smaller are chunks for a cluster, where up to 64 are on their way
@@ -82,8 +83,9 @@ def fit(
     with (
         machines.cluster() as cluster,
         notices(quiet=output.quiet),
-        progress("fit", quiet=output.silent) as report,
+        progress("fit", quiet=output.silent, stages=True) as report,
     ):
+        report("reading INPUT", 0, 1)
         space = read_space(source)
         with usage():
             if isinstance(space, Graph):
@@ -95,9 +97,10 @@ def fit(
             else:
                 cluster.fit(features, space)
         report("estimating the error", 0, 1)
-        features.set_params(verbose=False).save(target)  # a function is not kept in the file
         summary = features.summary()
-    facts = _facts(features, target) | {"seconds": time.perf_counter() - start}
+        report("writing MODEL", 0, 1)
+        features.set_params(verbose=False).save(target)  # a function is not kept in the file
+    facts = {"output": str(target)} | model_facts(features) | {"seconds": time.perf_counter() - start}
     show(output, facts, rich.text.Text(f"{summary}\nSaved: {target}"))
 
 
@@ -329,20 +332,6 @@ def _other_points(model: Any, path: str, name: str) -> Any:
 def _chunk(n_columns: int) -> int:
     """Rows in memory at once."""
     return max(1, _ENTRIES_AT_ONCE // n_columns)
-
-
-def _facts(features: Any, target: Any) -> dict[str, Any]:
-    """What a machine wants to know of a fit."""
-    error = features.error_
-    return {
-        "output": str(target),
-        "kernel": repr(features.kernel_),
-        "nodes": features.graph_.n_nodes,
-        "features": features.n_features_out_,
-        "field": features.field_,
-        "weights": features.quadrature_,
-        "error": {name: getattr(error, name) for name in ("kernel", "field", "quadrature", "graph")},
-    }
 
 
 def _say_written(output: Output, target: Path, shape: tuple[int, int]) -> None:

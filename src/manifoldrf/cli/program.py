@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from pathlib import Path
 from typing import Annotated, Any
 
 import rich.console
@@ -9,8 +10,10 @@ import rich.text
 import typer
 
 import manifoldrf
+from manifoldrf._files import noted_files
 from manifoldrf.cli._console import close_output, nobody_reads, note, open_streams
 from manifoldrf.cli._groups import spread
+from manifoldrf.cli._signals import INTERRUPTED
 from manifoldrf.cli.experiments import demo, report, reproduce, results
 from manifoldrf.cli.facts import info
 from manifoldrf.cli.fields import interpolate
@@ -47,8 +50,11 @@ def _root(version: Annotated[bool, _VERSION] = False) -> None:
 _UsageError: Any = typer.BadParameter.__base__
 
 
-def run() -> None:
-    """Run the program: exit code 1 and one sentence for an error; 2 for wrong usage, 130 or 143 for a signal."""
+def run(written: list[Path]) -> None:
+    """Run the program: exit code 1 and one sentence for an error, 2 for wrong usage.
+
+    Files that are complete are noted in ``written``: whoever stops the program wants to know them.
+    """
     open_streams()
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
@@ -56,12 +62,15 @@ def run() -> None:
     # For warnings outside the commands' own blocks: no place in the code is of use here.
     warnings.showwarning = lambda message, *_: note(str(message), quiet=quiet)
     try:
-        code = app(args=arguments or ["--help"], prog_name="manifoldrf", standalone_mode=False)
+        with noted_files(written):
+            code = app(args=arguments or ["--help"], prog_name="manifoldrf", standalone_mode=False)
+        if code == INTERRUPTED:  # what typer makes of Ctrl-C
+            raise KeyboardInterrupt
         sys.stdout.flush()  # at exit it would be too late for a sentence
     except _UsageError as error:
         if debug and error.__cause__ is not None:
             raise
-        _complain(f"{error.format_message()} See: {error.ctx.command_path} --help")
+        _complain(_advice(error))
         raise SystemExit(error.exit_code) from None
     except Exception as error:
         silent = isinstance(error, BrokenPipeError) and nobody_reads()  # no error, unless it is another pipe
@@ -73,6 +82,13 @@ def run() -> None:
             close_output()
         raise SystemExit(1) from None
     raise SystemExit(code)
+
+
+def _advice(error: Any) -> str:
+    """What is wrong with the usage, and where to look; a text of ours needs no introduction."""
+    text = error.message if error.message.startswith("`") else error.format_message()
+    command = "manifoldrf" if error.ctx is None else error.ctx.command_path
+    return f"{text} See: {command} --help"
 
 
 # What the library says of wrong input; its texts are meant for users.

@@ -9,6 +9,7 @@ from manifoldrf.cli._console import notices, progress, show_facts, usage
 from manifoldrf.cli._inputs import MODEL, InputFile, build_graph, read_space
 from manifoldrf.cli._options import BuiltGraph, KernelChoice, Machines, Output, Threads, read_options
 from manifoldrf.cli._settings import parse
+from manifoldrf.cli.facts import graph_facts
 
 _GRAPH_OUT = typer.Option(
     "--output",
@@ -41,13 +42,16 @@ def graph(
     with usage():
         path = check_output(target, "--output", (*MODEL, ".npz"), [source])
         threads.check()
-    with notices(quiet=output.quiet), progress("graph", quiet=output.silent):
-        built = build_graph(choice, read_space(source), t, threads.n_jobs)
+    with notices(quiet=output.quiet), progress("graph", quiet=output.silent) as report:
+        report("reading INPUT", 0, 1)
+        space = read_space(source)
+        report("building", 0, 1)
+        built = build_graph(choice, space, t, threads.n_jobs)
     if path.suffix.lower() in MODEL:
         built.save(path)
     else:
         write_matrix(path, built.affinity)
-    show_facts(output, "graph", _graph_facts(built) | {"output": str(path)})
+    show_facts(output, "graph", graph_facts(built) | {"output": str(path)})
 
 
 def signatures(
@@ -93,7 +97,10 @@ def signatures(
         notices(quiet=output.quiet),
         progress("signatures", quiet=output.silent) as report,
     ):
-        built = build_graph(choice, read_space(source), kernel.t, threads.n_jobs, shared_t=True)
+        report("reading INPUT", 0, 1)
+        space = read_space(source)
+        report("graph", 0, 1)
+        built = build_graph(choice, space, kernel.t, threads.n_jobs, shared_t=True)
         with usage():
             starts = starts if starts is None else check_indices(starts, "--nodes", built.n_nodes)
         run: dict[str, Any] = {"teacher": teacher, "asymmetric": asymmetric, "seed": seed, "progress": report}
@@ -127,21 +134,6 @@ def _teacher_options(teacher: str, texts: list[str] | None) -> dict[str, Any]:
     if teacher != "auto":
         make_options(teacher, options)
     return options
-
-
-def _graph_facts(graph: Any) -> dict[str, Any]:
-    """What a graph is, in numbers."""
-    loops = int((graph.affinity.diagonal() != 0).sum())
-    return {
-        "nodes": graph.n_nodes,
-        "edges": (graph.affinity.nnz - loops) // 2,
-        "components": graph.n_components,
-        "smallest degree": float(graph.degrees.min()),
-        "largest degree": float(graph.degrees.max()),
-        "steps": graph.n_steps,
-        "time of a step": graph.step_time,
-        "volume": None if graph.weights is None else float(graph.weights.sum()),
-    }
 
 
 def _signature_facts(rows: Any) -> dict[str, Any]:

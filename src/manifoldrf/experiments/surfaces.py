@@ -27,6 +27,7 @@ from manifoldrf._validation import (
     check_jobs,
     check_real,
 )
+from manifoldrf.experiments._rounds import Rounds
 from manifoldrf.experiments.record import Record
 from manifoldrf.experiments.surface_graphs import SURFACES, paper_graph, reference_kernel
 from manifoldrf.features._products import product
@@ -116,7 +117,10 @@ def run(config: Config, progress: Progress = lambda what, done, total: None) -> 
     _compile(config)
     tables: dict[str, list[dict[str, Any]]] = {"surfaces": []}  # comes first
     arrays: dict[str, FloatArray] = {}
-    begun = {name: _Surface(name, config, _Steps(progress, i, len(SURFACES))) for i, name in enumerate(SURFACES)}
+    begun = {
+        name: _Surface(name, config, Rounds(config, progress, place, len(SURFACES)))
+        for place, name in enumerate(SURFACES)
+    }
     for surface in begun.values():  # what is timed comes before hours of training warm the machine
         tables.setdefault("spectral", []).append(surface.time_spectral())
         surface.fit_defaults()
@@ -142,35 +146,11 @@ def _compile(config: Config) -> None:
         repeats=1,
         t=0.2,
     )
-    surface = _Surface("sphere", small, _Steps())
+    surface = _Surface("sphere", small, Rounds(small))
     surface.time_spectral()
     surface.fit_defaults()
     surface.fit_network()
     surface.tables()
-
-
-class _Steps:
-    """Progress of one surface among several, in two rounds: defaults, a tenth of the whole, then networks."""
-
-    def __init__(self, progress: Progress = lambda what, done, total: None, place: int = 0, count: int = 1) -> None:
-        self.progress, self.place, self.count = progress, place, count
-
-    def first(self, text: str) -> None:
-        """Say what is done in the first round."""
-        self.progress(text, 10 * self.place, 100 * self.count)
-
-    def second(self, text: str, share: float) -> None:
-        """Say what is done in the second round, and how much of it."""
-        self.progress(text, 10 * self.count + round(90 * (self.place + share)), 100 * self.count)
-
-    def training(self, name: str) -> Callable[[str, int, int], None]:
-        """Progress of a fit, most of which is training."""
-
-        def tell(what: str, done: int, total: int) -> None:
-            share = 0.9 * done / max(total, 1) if what == "training epochs" else 0.0
-            self.second(f"{name}: {what} {done} of {total}", share)
-
-        return tell
 
 
 @dataclass
@@ -187,7 +167,7 @@ class _Model:
 class _Surface:
     """All that is measured on one surface."""
 
-    def __init__(self, name: str, config: Config, steps: _Steps) -> None:
+    def __init__(self, name: str, config: Config, steps: Rounds) -> None:
         self.name, self.config, self.steps = name, config, steps
         self.manifold = SURFACES[name][0]
         self.graph = paper_graph(name, config.n_nodes)
@@ -297,7 +277,7 @@ class _Surface:
 
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         """Rows of all tables."""
-        self.steps.second(f"{self.name}: comparing kernels", 0.95)
+        self.steps.comparing(f"{self.name}: comparing kernels")
         signatures = self._signatures()
         graph_kernel = self.kernel.matrix(self.graph, self.nodes, self.nodes)
         own = {is_heat: self._references(t) for is_heat, t in ((False, self.t_of_tau), (True, self.config.t))}

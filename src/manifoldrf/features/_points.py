@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from manifoldrf._validation import FloatArray, check_points, refuse_text
+from manifoldrf._validation import FloatArray, check_points, column_names, refuse_text
 
 
 def estimator_points(estimator: Any, X: Any, name: str = "X", **options: Any) -> tuple[FloatArray, Any]:
@@ -23,4 +23,4 @@ def estimator_points(estimator: Any, X: Any, name: str = "X", **options: Any) ->
     """
     refuse_text(X, name)  # scikit-learn reads numbers from texts
     found = validate_data(estimator, X, dtype=(np.float64, np.float32), ensure_all_finite=False, **options)
-    return check_points(found, name), found.dtype
+    return check_points(found, name, names=column_names(X)), found.dtype

@@ -17,6 +17,7 @@ from manifoldrf.kernels.abstract_kernel import AbstractKernel, ScaledKernel
 Estimator = TypeVar("Estimator")
 
 _LONGEST = 100  # characters of a kernel in the summary
+_FAR_GRAPH = 0.1  # error of a graph from which on the summary says so; a warning comes with twice that
 
 # What a parameter may be to be kept in a file; functions and generators have done their work.
 _PLAIN = (
@@ -92,10 +93,17 @@ def summarise(features: Any) -> str:
         ("field", field),
         ("fields tried", _listed(features.error_.candidates)),
         ("weights tried", _listed(features.error_.weights)),
-        ("relative error", str(features.error_)),
+        ("relative error", f"{features.error_}{_about_graph(features)}"),
     ]
     width = max(len(name) for name, _ in lines)
     return "\n".join(f"{name:<{width}}  {text}" for name, text in lines if text)
+
+
+def _about_graph(features: Any) -> str:
+    """What helps a graph that is far from the space, said before it is far enough for a warning."""
+    share = features.error_.graph
+    of_series = features.map_.space.series_error is not None  # the share is that of a series, not of the graph
+    return "" if share is None or of_series or share < _FAR_GRAPH else "; the graph wants more points or a larger t"
 
 
 def _weights_text(features: Any) -> str:

@@ -39,6 +39,7 @@ from manifoldrf.fields.step import fit_step
 from manifoldrf.geometry.sampling import thin
 from manifoldrf.metrics import relative_error
 from manifoldrf.signatures._auto import row_memory
+from manifoldrf.signatures._engines import stage_of
 
 __all__ = ["FeatureWarning"]
 
@@ -91,15 +92,20 @@ def fit_features(space: Space, plan: Plan) -> Fitted:
     if plan.field == "step" and plan.fit_field is None and space.graph.extension is None:
         reject("field", "another than 'step' on a graph without a rule for new points", repr(plan.field))
     plan = dataclasses.replace(plan, density=_density(space, plan))
-    anchors = choose_anchors(space, plan)
-    quadrature, exam = _weigh(space, anchors, plan)
+    with stage_of(plan.teaching.progress, "anchors"):
+        anchors = choose_anchors(space, plan)
+    with stage_of(plan.teaching.progress, "weights"):
+        quadrature, exam = _weigh(space, anchors, plan)
     while plan.n_features == "auto" and _error_of(quadrature) > _LARGEST:
-        more = _place(space, plan, 2 * len(anchors))  # a kernel with a sharp peak needs more than its width says
+        with stage_of(plan.teaching.progress, "anchors"):
+            # A kernel with a sharp peak needs more than its width says.
+            more = _place(space, plan, 2 * len(anchors))
         if len(more) <= len(anchors):
             _warn_of_memory(space, len(anchors), _error_of(quadrature))
             break
         anchors = more
-        quadrature, exam = _weigh(space, anchors, plan)
+        with stage_of(plan.teaching.progress, "weights"):
+            quadrature, exam = _weigh(space, anchors, plan)
     starts = _choose_starts(space, plan, exam.nodes)
     fitted = _Workshop(space, plan, anchors, quadrature, starts, exam).choose()
     _warn_of_field(fitted)
@@ -252,7 +258,6 @@ def _weigh(space: Space, anchors: IntArray, plan: Plan) -> tuple[Quadrature, Ref
     setting = space.setting
     measure, graph = setting.measure, setting.graph
     fit_nodes, held_out = _choose_samples(space, anchors, plan)
-    plan.teaching.progress("weights", 0, 1)
     nodes = np.concatenate([fit_nodes, held_out])
     reference = exact_reference(setting, nodes, plan.teaching.n_jobs)
     positions = np.arange(len(fit_nodes), len(nodes))
@@ -266,7 +271,6 @@ def _weigh(space: Space, anchors: IntArray, plan: Plan) -> tuple[Quadrature, Ref
     base = uniform if complete else voronoi_weights(graph, measure, anchors)
     ratio = spacing_of(space.volume, len(anchors), setting.dim) / setting.width
     quadrature = choose_weights(method, base, samples=samples, ratio=ratio, uniform=uniform)
-    plan.teaching.progress("weights", 1, 1)
     return quadrature, reference.part(positions)
 
 
@@ -297,11 +301,14 @@ class _Workshop:
         best: tuple[str, AbstractField, ErrorEstimate, TrainingInfo | None] | None = None
         table = []
         data = None
+        told = self.plan.teaching.progress
         for name in self._candidates():
             if data is None and (name != "step" or self.plan.fit_field is not None):
                 data = self._observe()
-            field, training = self._make(name, data, trial=True)
-            error = measure_error(self._map(field), self.exam, self.plan.teaching.n_jobs)
+            with stage_of(told, f"field {name}"):
+                field, training = self._make(name, data, trial=True)
+            with stage_of(told, f"error of field {name}"):
+                error = measure_error(self._map(field), self.exam, self.plan.teaching.n_jobs)
             table.append((name, error.kernel))
             if best is None or error.kernel < best[2].kernel:
                 best = name, field, error, training
@@ -312,7 +319,8 @@ class _Workshop:
         name, field, error, training = best
         starts = self.starts
         if name in ("interpolated", "local") or self.plan.fit_field is not None:  # again with all: leaves no holes
-            trial, (field, _) = field, self._make(name, data, trial=False)
+            with stage_of(told, f"field {name}"):
+                trial, (field, _) = field, self._make(name, data, trial=False)
             error = self._with_other_rule(error, trial, field)
         elif name == "mlp":  # too costly to be trained twice
             starts = np.setdiff1d(starts, self.exam.nodes)

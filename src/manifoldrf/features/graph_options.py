@@ -3,7 +3,8 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
-from manifoldrf._validation import POSITIVE, Interval, check_integer, check_option, check_real, reject
+from manifoldrf._validation import POSITIVE, Interval, check_count, check_integer, check_option, check_real, reject
+from manifoldrf.geometry.heat import check_steps
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.kernels._params import FrozenParams
 
@@ -65,12 +66,10 @@ class GraphOptions(FrozenParams):
 
     def __post_init__(self) -> None:
         check_option(self.kind, "kind", KINDS)
-        if isinstance(self.n_nodes, str):
-            check_option(self.n_nodes, "n_nodes", ("auto", "all"))
-        else:
-            check_integer(self.n_nodes, "n_nodes", 3)
+        check_count(self.n_nodes, "n_nodes", 3, ("auto", "all"))
         if self.n_neighbors is not None:
             check_integer(self.n_neighbors, "n_neighbors", 1)
+        check_steps(self.n_steps)
         self._check_bandwidth()
         if self.density_correction is not None:
             check_real(self.density_correction, "density_correction", _UNIT)

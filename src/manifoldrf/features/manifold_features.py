@@ -95,7 +95,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         networks only; "cuda" also for the products of the fields "step" and "interpolated". Graphs, signatures,
         searches for neighbours and the field "local" stay on the processor. Tested on the processor only.
     verbose : bool or callable, default=False
-        Whether progress is shown; a callable takes (what, done, total).
+        Whether progress is shown; a callable takes (what, done, total), with what the name of the stage that runs.
 
     Attributes
     ----------
@@ -229,8 +229,9 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         space_like = check_space(self, X)
         streams, jobs = Streams.from_seed(self.random_state, "random_state"), check_jobs(self.n_jobs)
         plan = make_plan(self.get_params(deep=False), streams, jobs, compute)
+        told = plan.teaching.progress
         with naming("X", "points", "mesh"):
-            space = prepare_space(space_like, self.__dict__["kernel"], self.graph, streams, jobs)
+            space = prepare_space(space_like, self.__dict__["kernel"], self.graph, streams, jobs, told)
         self._keep(fit_features(space, plan), streams)
         return self
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from manifoldrf._random import Streams
-from manifoldrf._validation import as_array, check_flag, check_integer, check_option, reject
+from manifoldrf._validation import as_array, check_count, check_flag, check_integer, check_option, reject
 from manifoldrf.features._points import estimator_points
 from manifoldrf.fields._devices import check_device
 from manifoldrf.fields.abstract_field import AbstractField, FieldData
@@ -18,7 +18,7 @@ from manifoldrf.fields.quadrature import METHODS
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.signatures._engines import Progress
+from manifoldrf.signatures._engines import Progress, silent
 from manifoldrf.signatures.options import make_options
 from manifoldrf.signatures.teachers import check_teacher, compute_signatures
 
@@ -87,11 +87,7 @@ def _check_field(field: Any) -> tuple[str, FitField | None]:
 def _check_anchors(params: dict[str, Any]) -> int | str:
     """The number of features, in agreement with the choice of anchors."""
     given, anchors = params["n_features"], params["anchors"]
-    n_features: int | str
-    if isinstance(given, str):
-        n_features = check_option(given, "n_features", ("auto", "all"))
-    else:
-        n_features = check_integer(given, "n_features", 1)
+    n_features = check_count(given, "n_features", 1, ("auto", "all"))
     if params["anchor_density"] is not None and anchors != "iid":
         reject("anchor_density", "None unless anchors='iid'", "an array")
     if anchors == "all" and not isinstance(n_features, str):
@@ -139,11 +135,7 @@ def _progress(verbose: Any) -> Progress:
         return show
     if not isinstance(verbose, bool | np.bool_):
         reject("verbose", "True, False or a function of (what, done, total)", repr(verbose), TypeError)
-    return _to_terminal if verbose else _nowhere
-
-
-def _nowhere(what: str, done: int, total: int) -> None:
-    """Progress that nobody asked for."""
+    return _to_terminal if verbose else silent
 
 
 def _to_terminal(what: str, done: int, total: int) -> None:

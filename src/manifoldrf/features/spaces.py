@@ -36,6 +36,7 @@ from manifoldrf.geometry.neighbors import NeighborSearch
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.kernels.series import SeriesFit, SeriesKernel
+from manifoldrf.signatures._engines import Progress, silent, stage_of
 from manifoldrf.signatures.record import check_kernel
 
 _HEIGHTS = 64  # nodes at which the height of a chosen kernel is measured
@@ -95,7 +96,9 @@ class Space:
         return Proximity(self.setting.graph, self.setting.dim)
 
 
-def prepare_space(space: Any, kernel: Any, graph: Any, streams: Streams, n_jobs: int) -> Space:
+def prepare_space(
+    space: Any, kernel: Any, graph: Any, streams: Streams, n_jobs: int, progress: Progress = silent
+) -> Space:
     """Build the graph of a space and resolve the kernel on it.
 
     Parameters
@@ -105,13 +108,15 @@ def prepare_space(space: Any, kernel: Any, graph: Any, streams: Streams, n_jobs:
     graph : GraphOptions, callable, Graph or None
     streams : Streams
     n_jobs : int
+    progress : callable (what, done, total)
+        Told of the stages "nodes" and "graph".
     """
     if isinstance(kernel, type):
         reject("kernel", f"a kernel, not its class: {kernel.__name__}(...)", kernel.__name__, TypeError)
     if kernel is not None and not callable(kernel):
         check_kernel(kernel)
     notes: dict[str, str] = {}
-    built, stated = _build(space, kernel, graph, notes, n_jobs)
+    built, stated = _build(space, kernel, graph, notes, n_jobs, progress)
     _ = built.positions  # an error where there are none
     dim = _dimension(built, space, graph)
     notes["dimension"] = str(dim)
@@ -140,7 +145,9 @@ def prepare_space(space: Any, kernel: Any, graph: Any, streams: Streams, n_jobs:
     return Space(setting, stated, clock, volume, tuple(notes.items()), unit, known, series_error)
 
 
-def _build(space: Any, kernel: Any, graph: Any, notes: dict[str, str], n_jobs: int) -> tuple[Graph, Any]:
+def _build(
+    space: Any, kernel: Any, graph: Any, notes: dict[str, str], n_jobs: int, progress: Progress
+) -> tuple[Graph, Any]:
     """The graph, and the kernel as stated or chosen."""
     given = space if isinstance(space, Graph) else graph
     if isinstance(given, Graph):
@@ -148,11 +155,11 @@ def _build(space: Any, kernel: Any, graph: Any, notes: dict[str, str], n_jobs: i
         notes["graph"] = f"as given: {given}"
         return given, _default_on(given, notes) if kernel is None else kernel
     if graph is None or isinstance(graph, GraphOptions):
-        return _build_by_options(space, kernel, graph or GraphOptions(), notes, n_jobs)
+        return _build_by_options(space, kernel, graph or GraphOptions(), notes, n_jobs, progress)
     if not callable(graph):
         reject("graph", "None, GraphOptions, a Graph or a function of the points", repr(graph), TypeError)
-    nodes = space.grid(4000) if isinstance(space, AbstractManifold) else space
-    built = graph(nodes)
+    with stage_of(progress, "graph"):
+        built = graph(space.grid(4000) if isinstance(space, AbstractManifold) else space)
     if not isinstance(built, Graph):
         reject("graph", "a function that returns a Graph", type(built).__name__, TypeError)
     notes["graph"] = f"as built: {built}"
@@ -178,26 +185,29 @@ def _default_on(graph: Graph, notes: dict[str, str], steps: float = STEPS_BY_DEF
 
 
 def _build_by_options(
-    space: Any, kernel: Any, options: GraphOptions, notes: dict[str, str], n_jobs: int
+    space: Any, kernel: Any, options: GraphOptions, notes: dict[str, str], n_jobs: int, progress: Progress
 ) -> tuple[Graph, Any]:
-    source = source_of(space, kernel, options, n_jobs)
-    heat = _wants_heat(source, kernel)
-    if heat and kernel is None:
-        kernel = default_kernel(source.sampling, source, notes)
-    if not heat:
+    t = kept = None
+    with stage_of(progress, "nodes"):
+        source = source_of(space, kernel, options, n_jobs)
+        if _wants_heat(source, kernel):
+            kernel = default_kernel(source.sampling, source, notes) if kernel is None else kernel
+            t = graph_time(kernel, source)
+            source, kept = thinned(source, t, notes)
+    if t is None:
         _refuse_heat_options(options)
-        graph = _plain_graph(source, kernel, notes)
+        with stage_of(progress, "graph"):
+            graph = _plain_graph(source, kernel, notes)
         return graph, _default_on(graph, notes, carried_steps(graph, source)) if kernel is None else kernel
-    t = graph_time(kernel, source)
-    source, kept = thinned(source, t, notes)
     weights = options.weights if kept is None or isinstance(options.weights, str) else "auto"
     if source.manifold is not None and isinstance(weights, str):
         weights = source.manifold.grid_weights(source.n_asked)
     notes["weights"] = "estimated" if isinstance(weights, str) else "given"
     dim = None if source.mesh is not None else source.dim
-    graph = heat_graph(
-        source.nodes, t, n_steps=options.n_steps, weights=weights, dim=dim, metric=source.metric, n_jobs=n_jobs
-    )
+    with stage_of(progress, "graph"):
+        graph = heat_graph(
+            source.nodes, t, n_steps=options.n_steps, weights=weights, dim=dim, metric=source.metric, n_jobs=n_jobs
+        )
     notes["graph"] = f"heat graph, {graph.n_nodes} nodes, {graph.n_steps} steps of {t / (graph.n_steps or 1):.3g}"
     return graph, kernel
 
@@ -217,8 +227,16 @@ def _wants_heat(source: Source, kernel: Any) -> bool:
     if options.wants_neighbors:
         return False
     in_steps = isinstance(kernel, AbstractKernel) and not on_manifold_clock(kernel)
-    most = HEAT_DIM if kernel is not None or source.manifold is not None else FEW_DIMS
-    return not in_steps and source.dim <= most and len(getattr(source.nodes, "vertices", source.nodes)) > 4
+    return (
+        not in_steps
+        and source.dim <= _most_dims(source, kernel)
+        and len(getattr(source.nodes, "vertices", source.nodes)) > 4
+    )
+
+
+def _most_dims(source: Source, kernel: Any) -> int:
+    """Dimensions up to which a heat graph is built where nobody asks for another."""
+    return HEAT_DIM if kernel is not None or source.manifold is not None else FEW_DIMS
 
 
 def _plain_graph(source: Source, kernel: Any, notes: dict[str, str]) -> Graph:
@@ -232,8 +250,8 @@ def _plain_graph(source: Source, kernel: Any, notes: dict[str, str]) -> Graph:
     if options.kind == "mesh":
         reject("kind", "'mesh' only where the space is a TriangleMesh", repr(options.kind))
     correction = options.density_correction
+    in_steps = isinstance(kernel, AbstractKernel) and not on_manifold_clock(kernel)
     if correction is None:
-        in_steps = isinstance(kernel, AbstractKernel) and not on_manifold_clock(kernel)
         correction = 0.0 if in_steps else 1.0
     # In many dimensions the density varies over orders of magnitude, and one width isolates a quarter of the nodes.
     bandwidth = options.bandwidth or ("local" if source.dim > FEW_DIMS else "median")
@@ -248,6 +266,8 @@ def _plain_graph(source: Source, kernel: Any, notes: dict[str, str]) -> Graph:
     neighbors = "" if options.n_neighbors is None else f", {options.n_neighbors} each"
     neighbors += "" if bandwidth == "median" else f", bandwidth {bandwidth}"
     notes["graph"] = f"nearest neighbours{neighbors}, {graph.n_nodes} nodes, density exponent {correction:g}"
+    if options.kind == "auto" and not in_steps and source.dim > _most_dims(source, kernel):
+        notes["graph"] += f"; no heat graph, which {source.dim} dimensions are too many for"
     return graph
 
 

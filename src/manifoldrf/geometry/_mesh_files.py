@@ -47,7 +47,7 @@ def read_mesh(path: Path) -> tuple[FloatArray, IntArray]:
     except Exception as error:  # noqa: BLE001 - a broken file makes the readers fail in every possible way
         reject_mesh(path, error)
     if len(faces) == 0:
-        reject_mesh(path, "it has no faces")
+        reject_mesh(path, "it has no faces; points alone are given as an array, or in an npy, npz or csv file")
     return _merge_equal(vertices, faces) if read is read_stl else (vertices, faces)
 
 

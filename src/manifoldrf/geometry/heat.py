@@ -229,14 +229,21 @@ def _check_weights(weights: str | ArrayLike, n: int, interval: Interval) -> Floa
     return given.copy()  # the caller may change his later
 
 
-def _check_steps(n_steps: int | str, space: _Space, t: float) -> int:
-    """The number of steps, chosen or checked."""
+def check_steps(n_steps: Any, name: str = "n_steps") -> None:
+    """Refuse what is no number of steps on any graph."""
     if isinstance(n_steps, str) and n_steps == "auto":
-        return _choose_steps(space, t)
+        return
     is_count = isinstance(n_steps, int | np.integer) and not isinstance(n_steps, bool)
     if not is_count or int(n_steps) < 2 or int(n_steps) % 2:
         kind = ValueError if is_count or isinstance(n_steps, str) else TypeError
-        reject("n_steps", "'auto' or an even integer in [2, inf)", repr(n_steps), kind)
+        reject(name, "'auto' or an even integer in [2, inf)", repr(n_steps), kind)
+
+
+def _check_steps(n_steps: int | str, space: _Space, t: float) -> int:
+    """The number of steps, chosen or checked."""
+    check_steps(n_steps)
+    if isinstance(n_steps, str):
+        return _choose_steps(space, t)
     steps = int(n_steps)
     fewest = fewest_steps(_measure(space), t)
     if steps < fewest:

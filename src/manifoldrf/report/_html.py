@@ -164,7 +164,7 @@ def _table(block: _blocks.Table, label: str) -> str:
 
 
 def _look(column: _blocks.Column, cells: Sequence[_blocks.Cell]) -> str:
-    """Numbers to the right; short text in one line, as broken words are hard to read; long text in several."""
+    """Numbers to the right; short text in few lines, broken between words only; long text in a wide column."""
     if column.kind != "text":
         return "number"
     return "long" if any(len(cell.text) > _LONGEST_LINE for cell in cells) else "short"
@@ -172,8 +172,9 @@ def _look(column: _blocks.Column, cells: Sequence[_blocks.Cell]) -> str:
 
 def _td(cell: _blocks.Cell, look: str) -> str:
     paper = f' <span class="paper">({escaped(cell.paper)})</span>' if cell.paper else ""
-    mark, worse = (_MARK, " worse") if cell.worse else ("", "")
-    return f'<td class="{look}{worse}">{mark}{escaped(cell.text)}{paper}</td>'
+    worse, text = " worse" if cell.worse else "", escaped(cell.text)
+    shown = f'<span class="whole">{_MARK}{text}</span>' if cell.worse else text
+    return f'<td class="{look}{worse}">{shown}{paper}</td>'
 
 
 def _figure(block: _blocks.Picture, image: Image) -> str:

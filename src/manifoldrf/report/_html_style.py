@@ -16,7 +16,7 @@ STYLE = """
 * { box-sizing: border-box; }
 html { -webkit-text-size-adjust: 100%; }
 body {
-  margin: 0 auto; padding: 1rem 1.25rem 4rem; max-width: 68rem; background: var(--ground); color: var(--text);
+  margin: 0 auto; padding: 1rem 1.25rem 4rem; max-width: 80rem; background: var(--ground); color: var(--text);
   font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
 }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 1.2rem 0 .8rem; overflow-wrap: anywhere; }
@@ -51,17 +51,18 @@ dt::after { content: ":"; }
 .table {
   overflow: auto; max-height: 85vh; border: 1px solid var(--line); border-radius: 6px; margin: .6rem 0;
 }
-table { border-collapse: separate; border-spacing: 0; width: 100%; font-size: .9rem; }
-th, td { padding: .35rem .7rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
+table { border-collapse: separate; border-spacing: 0; width: 100%; font-size: .85rem; }
+th, td { padding: .35rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
 tbody tr:last-child td { border-bottom: 0; }
-thead th { position: sticky; top: 0; background: var(--band); font-weight: 600; white-space: nowrap; }
-.short { white-space: nowrap; }
+thead th { position: sticky; top: 0; background: var(--band); font-weight: 600; vertical-align: bottom; }
+td.short { min-width: 7rem; }
 td.long { min-width: 17rem; overflow-wrap: anywhere; }
 tbody tr:nth-child(even) td { background: color-mix(in srgb, var(--band) 55%, transparent); }
-.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+.number { text-align: right; font-variant-numeric: tabular-nums; }
 td.worse, tbody tr:nth-child(even) td.worse { background: var(--worse-ground); font-weight: 600; }
 .mark { color: var(--worse); font-size: .8em; }
 .paper { color: var(--quiet); font-weight: 400; }
+.paper, .whole { white-space: nowrap; }
 figure { margin: 1.4rem 0; }
 img { display: block; max-width: 100%; height: auto; background: #ffffff; border-radius: 6px; }
 figcaption { margin-top: .35rem; max-width: 46rem; }

@@ -6,6 +6,7 @@ worker of a graph, and a worker parts of start nodes. No bit of a part depends o
 
 import functools
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +65,18 @@ Recipe = Callable[[AnyGraph], Worker]  # pickles
 Runner = Callable[
     [Recipe, AnyGraph, IntArray, str], list[Any]
 ]  # parts in the order of the nodes; the last is a name
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """Progress that nobody asked for."""
+
+
+@contextmanager
+def stage_of(progress: Progress, what: str) -> Iterator[None]:
+    """Tell that a stage without steps of its own begins and, if nothing fails, that it is over."""
+    progress(what, 0, 1)
+    yield
+    progress(what, 1, 1)
 
 
 def run_here(n_jobs: int, progress: Progress) -> Runner:

@@ -31,6 +31,7 @@ from manifoldrf.signatures._engines import (
     frontier_engine,
     own_worker,
     run_here,
+    silent,
     stacked,
     walk_engine,
 )
@@ -59,10 +60,6 @@ TEACHERS = ("auto", *OPTIONS)
 OwnTeacher = Callable[..., Any]
 
 
-def _silent(what: str, done: int, total: int) -> None:
-    """Progress that nobody asked for."""
-
-
 def compute_signatures(
     graph: AnyGraph,
     kernel: AbstractKernel,
@@ -72,7 +69,7 @@ def compute_signatures(
     asymmetric: bool = False,
     seed: SeedLike = None,
     n_jobs: int = 1,
-    progress: Progress = _silent,
+    progress: Progress = silent,
     **options: Any,
 ) -> Signatures:
     """Signature vectors of nodes: rows of Phi = sum_k f_k W^k, so that K = Phi Phi^T.
