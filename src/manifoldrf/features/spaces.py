@@ -73,6 +73,8 @@ class Space:
         Whether the volumes of the nodes were given, not estimated.
     series_error : float, optional
         Of the series that was fitted to a function.
+    ball : AbstractBall, optional
+        The space itself where it has no end, and the nodes are a grid of this ball.
     """
 
     setting: Setting
@@ -83,6 +85,7 @@ class Space:
     unit: float = 1.0
     weights_known: bool = True
     series_error: float | None = None
+    ball: AbstractBall | None = None
 
     @property
     def graph(self) -> Graph:
@@ -137,7 +140,8 @@ def prepare_space(space: Any, kernel: Any, graph: Any, streams: Streams, n_jobs:
     unit = float(measure[measure > 0].mean())
     setting = Setting(built, resolved, measure / unit, dim, width, asymmetric)
     known = notes.pop("weights", "given") == "given"
-    return Space(setting, stated, clock, volume, tuple(notes.items()), unit, known, series_error)
+    ball = space if isinstance(space, AbstractBall) else None
+    return Space(setting, stated, clock, volume, tuple(notes.items()), unit, known, series_error, ball)
 
 
 def _build(space: Any, kernel: Any, graph: Any, notes: dict[str, str], n_jobs: int) -> tuple[Graph, Any]:
