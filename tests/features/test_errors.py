@@ -131,8 +131,8 @@ def test_the_share_of_a_step_beyond_its_reach_is_that_of_a_gaussian():
     """On a line with hundreds of nodes in a step, sums are integrals; on a grid with few, they are sums by hand."""
     fine = prepare_space(FlatTorus(1), HeatKernel(0.004), GraphOptions(n_nodes=2000, n_steps=2), STREAMS, 1)
     cut = chi2.isf(np.exp(-9), 1)
-    # E[x^2; |x| > reach] - P(|x| > reach) of a standard Gaussian. Beyond the reach it falls by e in 33 nodes: half a
-    # node more or less makes 1.5 %.
+    # E[x^2; |x| > reach] - P(|x| > reach) of a standard Gaussian. Beyond the reach it falls by e in 33 nodes: half
+    # a node more or less makes 1.5 %.
     assert _lost_time(fine) == pytest.approx(chi2.sf(cut, 3) - chi2.sf(cut, 1), rel=0.02)
     side, t, n_steps = 27, 0.0192, 38
     grid = prepare_space(FlatTorus(2), HeatKernel(t), GraphOptions(n_nodes=side**2, n_steps=n_steps), STREAMS, 1)

@@ -58,7 +58,9 @@ class ErrorEstimate:
         Share of the anchors: their weighted sum against the sum over all nodes.
     graph : float, optional
         Share of the graph, for :class:`HeatKernel`: the change of the kernel with steps twice as long or, if the
-        graph is no heat graph, the difference to one. For clouds with a boundary also half a spacing along it.
+        graph is no heat graph, the difference to one, as if between random points of the space; of a ball in a
+        space without end those that are 3 sqrt(t) off its rim. For clouds with a boundary also half a spacing
+        along it.
         For a function that was given as kernel, the error of its series on held-out pairs. None where the kernel of
         the graph itself is asked for, for other kernels, and above five dimensions.
     signatures : float
