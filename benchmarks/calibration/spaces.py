@@ -46,11 +46,10 @@ class AbstractKnown(abc.ABC):
 
 
 @dataclass(frozen=True)
-class Named(AbstractKnown):
-    """A manifold of the library with a closed form."""
+class AbstractOnManifold(AbstractKnown):
+    """A manifold of the library, which knows all but perhaps its kernel."""
 
     manifold: Any
-    widest: float = 0.2
 
     @property
     def dim(self) -> int:
@@ -66,14 +65,27 @@ class Named(AbstractKnown):
         """Random points."""
         return self.manifold.sample(n, seed=rng)
 
+
+@dataclass(frozen=True)
+class Named(AbstractOnManifold):
+    """A manifold with a closed form."""
+
+    widest: float = 0.2
+
     def kernel(self, X: np.ndarray, t: float) -> np.ndarray:
         """The closed form."""
         return self.manifold.heat_kernel(X, X, t)
 
 
 @dataclass(frozen=True)
-class Ball(Named):
+class Ball(AbstractOnManifold):
     """A ball in a space without end; the kernel of the whole space is known away from the rim."""
+
+    widest: float
+
+    def kernel(self, X: np.ndarray, t: float) -> np.ndarray:
+        """The closed form of the whole space."""
+        return self.manifold.heat_kernel(X, X, t)
 
     def places(self, n: int, t: float, rng: np.random.Generator) -> np.ndarray:
         """Points from which heat reaches the rim and comes back with a share of e^-9."""
@@ -173,21 +185,10 @@ class Cylinder(AbstractKnown):
 
 
 @dataclass(frozen=True)
-class Fine(AbstractKnown):
+class Fine(AbstractOnManifold):
     """A surface without a closed form: its kernel comes from a heat graph of many even nodes with known weights."""
 
-    manifold: Any
-    dim: int = 2
     widest: float = 0.08
-
-    @property
-    def volume(self) -> float:
-        """Area."""
-        return self.manifold.volume
-
-    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Random points."""
-        return self.manifold.sample(n, seed=rng)
 
     def kernel(self, X: np.ndarray, t: float) -> np.ndarray:
         """Two numbers of steps, extrapolated: the error of a step is of the first order in its time."""

@@ -16,7 +16,7 @@ from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.sources import HEAT_DIM
 from manifoldrf.features.spaces import Space
 from manifoldrf.fields.data import Setting, Teaching, observe
-from manifoldrf.geometry.extension import HeatExtension
+from manifoldrf.geometry.extension import HeatExtension, barycentric_weights
 from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.heat import heat_graph
 from manifoldrf.geometry.neighbors import distances_between
@@ -30,6 +30,11 @@ __all__ = ["ErrorEstimate"]
 _DENSE_ENTRIES = 5e7  # rows are multiplied as a dense matrix up to here
 _ROUNDING = 1e-5  # what is below comes from leaving out the smallest entries of signatures
 _PROBES = 200  # nodes at which graphs are compared
+_SURFACE_PROBES = 300  # points of a mesh with a rim; with 160, those next to corners made estimates differ by 3
+_FROM_RIM = 3.0  # roots of t: heat that reaches the rim from there and comes back has a share of e^-9
+_SMALL_PART = 0.1  # of a change, which is not known better
+_TAIL_NODES = 50  # at which it is measured what steps lose beyond their reach
+_FEWEST_INSIDE = 20  # nodes of a ball so far from its rim; with fewer all are compared
 _RESOLVED = 4.0  # nodes under a kernel that a graph can follow
 _DOUBTFUL = 0.15  # a change of the kernel that may come from steps that are too wide for the space
 # Where a scaling is 1.12 times the usual, a fifth of the Gaussian is cut off: the rim is .84 deviations away.
@@ -53,7 +58,9 @@ class ErrorEstimate:
         Share of the anchors: their weighted sum against the sum over all nodes.
     graph : float, optional
         Share of the graph, for :class:`HeatKernel`: the change of the kernel with steps twice as long or, if the
-        graph is no heat graph, the difference to one. For clouds with a boundary also half a spacing along it.
+        graph is no heat graph, the difference to one, as if between random points of the space; of a ball in a
+        space without end those that are 3 sqrt(t) off its rim. For clouds with a boundary also half a spacing
+        along it.
         For a function that was given as kernel, the error of its series on held-out pairs. None where the kernel of
         the graph itself is asked for, for other kernels, and above five dimensions.
     signatures : float
@@ -179,6 +186,33 @@ def _product(left: Any, right: Any) -> FloatArray:
     return np.asarray(result.toarray() if sparse.issparse(result) else result)
 
 
+@dataclass(frozen=True, eq=False)
+class _Places:
+    """Where two graphs are compared, as if at random points of the space.
+
+    Attributes
+    ----------
+    nodes : int array of shape (s,)
+        Nodes at which both kernels are evaluated.
+    mix : sparse array of shape (p, s)
+        Values at places from those at nodes.
+    volumes : array of shape (p,)
+        How many random points a place stands for, one on average.
+    """
+
+    nodes: IntArray
+    mix: Any
+    volumes: FloatArray
+
+    def difference(self, here: FloatArray, there: FloatArray) -> float:
+        """Relative difference of two kernels."""
+        roots = np.sqrt(self.volumes)
+        pairs = roots[:, None] * roots
+        np.fill_diagonal(pairs, roots)  # a random point has one pair with itself
+        first, second = (pairs * (self.mix @ kernel @ self.mix.T) for kernel in (here, there))
+        return float(relative_error(second, first))
+
+
 @one_blas_thread()
 def graph_error(space: Space, streams: Streams, n_jobs: int) -> float | None:
     """How far the heat kernel of a graph is from that of the space: its change with another graph of the points.
@@ -196,25 +230,77 @@ def graph_error(space: Space, streams: Streams, n_jobs: int) -> float | None:
     other = _other_graph(space, kernel.t, n_jobs)
     if other is None:
         return None
-    usable = np.flatnonzero((setting.measure > 0) & (other.degrees > 0))
-    rng = streams.generator("features.graph error")
-    probes = rng.choice(usable, min(len(usable), _PROBES), replace=False)
-    change = _change(space, kernel, other, probes, n_jobs)
+    usable = (setting.measure > 0) & (other.degrees > 0)
+    places = _places(space, kernel.t, usable, streams.generator("features.graph error"))
+    here = _per_volume(kernel, (space.graph, setting.measure), places.nodes, n_jobs)
+    change = _change(space, other, kernel, here, places, n_jobs)
     if change > _DOUBTFUL and space.graph.n_steps is not None:  # steps as wide as the space see nothing of it
         narrower = _other_graph(space, kernel.t, n_jobs, longer=0.5)
         if narrower is not None:
-            change = min(change, _change(space, kernel, narrower, probes, n_jobs))
-    return max(float(np.hypot(change, _doubt_of_rim(space))), _missing_heat(space, kernel, probes, n_jobs))
+            change = min(change, _change(space, narrower, kernel, here, places, n_jobs))
+    missing = _missing_heat(space, kernel, places.nodes[:_PROBES], n_jobs)
+    return max(float(np.hypot(change, _doubt_of_rim(space))), missing)
 
 
-def _change(space: Space, kernel: HeatKernel, other: Graph, probes: IntArray, n_jobs: int) -> float:
-    """Relative difference of the kernels of two graphs between some nodes."""
+def _places(space: Space, t: float, usable: Any, rng: np.random.Generator) -> _Places:
+    """Some nodes, each with its volume; on a mesh with a rim points of the surface, hardly any of which lie on it.
+
+    In a space without end only the inside of the ball counts: near the rim heat comes back that should not.
+    """
+    mesh, measure = space.graph.mesh, space.setting.measure
+    if mesh is not None and len(mesh.boundary_vertices):
+        found = mesh.sample(_SURFACE_PROBES, seed=rng)
+        corners = barycentric_weights(mesh, found)[usable[mesh.faces[found.faces]].all(axis=1)]
+        if corners.shape[0]:
+            nodes = np.unique(corners.indices)
+            return _Places(nodes, corners[:, nodes], np.ones(corners.shape[0]))
+    if space.ball is not None:
+        depth = space.ball._depth(space.graph.positions)
+        inside = usable & (depth < space.ball.radius - _FROM_RIM * np.sqrt(t))
+        usable = inside if np.count_nonzero(inside) >= _FEWEST_INSIDE else usable
+    candidates = np.flatnonzero(usable)
+    nodes = rng.choice(candidates, min(len(candidates), _PROBES), replace=False)
+    return _Places(nodes, sparse.eye_array(len(nodes)), measure[nodes] / measure[nodes].mean())
+
+
+def _change(
+    space: Space, other: Graph, kernel: HeatKernel, here: FloatArray, places: _Places, n_jobs: int
+) -> float:
+    """Relative difference to the kernel of another graph, or more with what neither has.
+
+    Steps lose what lies beyond their reach. Longer ones lose the same share, and a comparison shows nothing of it.
+    """
     same: AbstractKernel = kernel
     if space.graph.n_steps is not None:  # the same time in steps that last longer or shorter
         same = PowerKernel(round(kernel.t / other.time(1.0)))
-    measures = _measured(space, other)
-    here, there = (_per_volume(*both, probes, n_jobs) for both in zip((kernel, same), measures, strict=True))
-    return float(relative_error(there, here))
+    weights = other.degrees if other.weights is None else other.weights
+    there = _per_volume(same, (other, weights / space.unit), places.nodes, n_jobs)
+    change = places.difference(here, there)
+    lost, dim = _lost_time(space), space.setting.dim
+    # In flat space t times the derivative of the heat kernel by t is so many times as large as the kernel.
+    if lost * np.sqrt(dim**2 / 16 + dim / 8) < _SMALL_PART * change:
+        return change
+    n_steps = int(space.graph.n_steps or 0)
+    more = _per_volume(PowerKernel(n_steps + 1), (space.graph, space.setting.measure), places.nodes, n_jobs)
+    # The two may cancel, but it is not known well enough how far.
+    return max(change, places.difference(here, there - lost * n_steps * (more - here)))
+
+
+def _lost_time(space: Space) -> float:
+    """Share of the time of a step that lies beyond its reach, as the nodes happen to lie: of its squared length."""
+    graph, extension, setting = space.graph, space.graph.extension, space.setting
+    if not isinstance(extension, HeatExtension):
+        return 0.0
+    s2, dim = extension.bandwidth, setting.dim
+    if graph.metric is not None and graph.metric._gaussian_step(s2, extension.radius)[1] != s2 / 4:
+        return 0.0  # the bandwidth was found for a step that ends there
+    counted = np.flatnonzero(setting.measure > 0)
+    some = counted[:: max(1, len(counted) // _TAIL_NODES, len(counted) * graph.n_nodes // _DENSE_HEAT)]
+    gaps = distances_between(graph.positions[some], graph.positions, graph.metric)
+    lengths = (gaps / np.sqrt(s2)) ** 2  # (s, N)
+    beyond = np.where(gaps > extension.radius, np.exp(-lengths) * (2 / dim * lengths - 1), 0.0)
+    footprint = (np.pi * s2 * space.unit ** (-2 / dim)) ** (dim / 2)  # in nodes: volumes may leave the range
+    return float((beyond @ setting.measure).mean() / footprint)
 
 
 def _doubt_of_rim(space: Space) -> float:
@@ -254,12 +340,6 @@ def _missing_heat(space: Space, kernel: HeatKernel, probes: IntArray, n_jobs: in
     return float(np.sqrt(np.mean(short**2) * len(lost) / len(probes)))
 
 
-def _measured(space: Space, other: Graph) -> tuple[tuple[Graph, FloatArray], tuple[Graph, FloatArray]]:
-    """Both graphs, each with the volume of its nodes, in the unit of the measure."""
-    weights = other.degrees if other.weights is None else other.weights
-    return (space.graph, space.setting.measure), (other, weights / space.unit)
-
-
 def _per_volume(
     kernel: AbstractKernel, measured: tuple[Graph, FloatArray], nodes: IntArray, n_jobs: int
 ) -> FloatArray:
@@ -272,7 +352,6 @@ def _per_volume(
 def _other_graph(space: Space, t: float, n_jobs: int, *, longer: float = 2.0) -> Graph | None:
     """A heat graph of the same nodes, with steps twice as long; None where it does not fit into memory."""
     graph, mesh = space.graph, space.graph.mesh
-    known = graph.weights is not None and space.weights_known
     step = None if graph.n_steps is None else graph.time(longer)
     with without_warnings(GraphWarning):
         try:
@@ -280,10 +359,23 @@ def _other_graph(space: Space, t: float, n_jobs: int, *, longer: float = 2.0) ->
                 graph.positions if mesh is None else mesh,
                 t if step is None else 2 * step,
                 n_steps="auto" if step is None else 2,
-                weights=graph.weights if known and mesh is None else "auto",  # type: ignore[arg-type]
+                weights=_other_weights(space),
                 dim=space.setting.dim,
                 metric=graph.metric,
                 n_jobs=n_jobs,
             )
         except ValueError:  # steps too wide for the memory, or too few nodes
             return None
+
+
+def _other_weights(space: Space) -> Any:
+    """Node weights that do not come from where those of the graph do, if there are any.
+
+    Estimated weights differ with the steps. Those of an open mesh lean on a model of its rim, which its areas do
+    not know. Those of a grid are believed; inside a ball they can be estimated, as no rim has to be guessed there.
+    """
+    graph, mesh = space.graph, space.graph.mesh
+    if mesh is not None:
+        return mesh.vertex_areas() if len(mesh.boundary_vertices) else "auto"
+    known = graph.weights is not None and space.weights_known and space.ball is None
+    return graph.weights if known else "auto"

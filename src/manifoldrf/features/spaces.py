@@ -74,6 +74,8 @@ class Space:
         Whether the volumes of the nodes were given, not estimated.
     series_error : float, optional
         Of the series that was fitted to a function.
+    ball : AbstractBall, optional
+        The space itself where it has no end, and the nodes are a grid of this ball.
     """
 
     setting: Setting
@@ -84,6 +86,7 @@ class Space:
     unit: float = 1.0
     weights_known: bool = True
     series_error: float | None = None
+    ball: AbstractBall | None = None
 
     @property
     def graph(self) -> Graph:
@@ -142,7 +145,8 @@ def prepare_space(
     unit = float(measure[measure > 0].mean())
     setting = Setting(built, resolved, measure / unit, dim, width, asymmetric)
     known = notes.pop("weights", "given") == "given"
-    return Space(setting, stated, clock, volume, tuple(notes.items()), unit, known, series_error)
+    ball = space if isinstance(space, AbstractBall) else None
+    return Space(setting, stated, clock, volume, tuple(notes.items()), unit, known, series_error, ball)
 
 
 def _build(
