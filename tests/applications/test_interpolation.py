@@ -515,7 +515,7 @@ class TestInterface:
             ({"noise": -0.1}, "`noise` must be a number in"),
             ({"noise": "none"}, "`noise` must be 'cv' or a number"),
             ({"weights": "robust"}, "`weights` must be one of"),
-            ({"n_features": "many"}, "`n_features` must be one of"),
+            ({"n_features": "many"}, "`n_features` must be an integer in .* or one of"),
             ({"n_features": 0}, "`n_features` must be an integer"),
             ({"n_jobs": 0}, "`n_jobs` must be"),
         ],

@@ -136,7 +136,8 @@ def test_files_that_name_threads_are_read(tmp_path, saved):
 
     def name_threads(arrays, fields):
         fields["params"]["dict"]["n_jobs"] = 3
-        extension = fields["map"]["fields"]["space"]["fields"]["graph"]["fields"]["extension"]
+        setting = fields["map"]["fields"]["space"]["fields"]["setting"]
+        extension = setting["fields"]["graph"]["fields"]["extension"]
         extension["fields"]["search"]["fields"]["n_jobs"] = 3
 
     (tmp_path / "m").write_bytes(saved)

@@ -376,7 +376,7 @@ GLOBAL_CALLS = {
     "catch_warnings": {"_notices.py", "cli/_console.py", "cli/models.py", "cli/program.py"},
     "simplefilter": {"cli/_console.py", "cli/models.py", "cli/program.py"},
     "filterwarnings": {"_notices.py", "cli/program.py"},
-    "set_num_threads": {"_threads.py", "fields/_training.py"},
+    "set_num_threads": {"_threads.py", "fields/_training.py", "applications/_linear.py"},  # the last in copies
     "threadpool_limits": set(),
     "seterr": set(),
     "manual_seed": set(),

@@ -154,6 +154,8 @@ def heat_graph(
             GraphWarning,
         )
     steps = _check_steps(n_steps, space, time)
+    if time / steps == 0:
+        reject("t", f"a time that can be divided into {steps} steps", t)
     s2, mass = _calibrated(space, time / steps)
     order = _spatial_order(space, s2)
     mu, factors, affinity, pairs = _solve(space if order is None else space.in_order(order), s2, mass)
