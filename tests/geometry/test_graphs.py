@@ -112,6 +112,11 @@ def test_asymmetry_within_rounding_is_evened_out():
     assert graph.affinity.has_canonical_format
 
 
+def test_half_of_the_smallest_number_is_no_edge():
+    graph = Graph.from_affinity([[0.0, 5e-324, 1.0], [0.0, 0.0, 1.0], [1.0, 1.0, 0.0]])
+    assert graph.affinity.nnz == 4
+
+
 def test_the_operator_survives_the_smallest_affinities():
     tiny = Graph.from_affinity([[0.0, 1e-320], [1e-320, 0.0]])
     np.testing.assert_allclose(tiny.operator.toarray(), [[0, 1], [1, 0]], atol=1e-15)

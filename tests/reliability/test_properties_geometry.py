@@ -166,7 +166,9 @@ def test_a_heat_graph_follows_rigid_motions_and_the_unit_of_length(data, points,
 @holds_for(graph=neighbor_graphs(), seed=SEEDS, distance=st.sampled_from([0.0, 0.1, 1e3, 1e100]))
 def test_affinities_of_new_points_are_finite_and_do_not_depend_on_each_other(graph, seed, distance):
     rng = np.random.default_rng(seed)
-    queries = graph.points[:4] + distance * rng.standard_normal((4, graph.points.shape[1]))
+    directions = rng.standard_normal((4, graph.points.shape[1]))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    queries = graph.points[:4] + distance * directions
     rows = graph.extend(queries).toarray()
     assert rows.shape == (4, graph.n_nodes)
     assert np.isfinite(rows).all()

@@ -130,4 +130,6 @@ def check_symmetric(values: Any, name: str) -> Any:
     worst = float(asymmetry.max()) if asymmetry.nnz else 0.0
     if worst > 1e-12 * float(abs(matrix).max() if matrix.nnz else 1.0):
         reject(name, "symmetric", f"a difference of {worst:g} between it and its transpose")
-    return ((matrix + matrix.T) / 2).tocsr()
+    even = ((matrix + matrix.T) / 2).tocsr()
+    even.eliminate_zeros()  # half of the smallest number there is
+    return even

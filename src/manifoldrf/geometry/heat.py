@@ -49,6 +49,7 @@ from manifoldrf.geometry.node_weights import BoundaryModel, cloud_weights, surfa
 
 __all__ = ["heat_graph"]
 
+_LONGEST_TIME = 1e300  # the square of the largest coordinate; multiples of it stay numbers
 # Share of a Gaussian step beyond the reach of a node: distance^2 > 9 s2 on surfaces. A reach of 6 s2 costs a
 # factor 10 in accuracy on the sphere, one of 16 s2 gains nothing.
 _TAIL = float(np.exp(-9.0))
@@ -154,8 +155,8 @@ def heat_graph(
             GraphWarning,
         )
     steps = _check_steps(n_steps, space, time)
-    if time / steps == 0:
-        reject("t", f"a time that can be divided into {steps} steps", t)
+    if not 0 < time / steps <= _LONGEST_TIME:
+        reject("t", f"a time of at most {_LONGEST_TIME:g} that can be divided into {steps} steps", t)
     s2, mass = _calibrated(space, time / steps)
     order = _spatial_order(space, s2)
     mu, factors, affinity, pairs = _solve(space if order is None else space.in_order(order), s2, mass)
