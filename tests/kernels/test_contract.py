@@ -120,6 +120,19 @@ def test_dense_is_symmetric_and_the_sum_of_the_series(kernel, name):
     np.testing.assert_allclose(dense, total, rtol=0, atol=2e-12 * total_size(steps))
 
 
+def test_dense_is_right_to_rounding_where_eigenvalues_are_close():
+    """One edge of 97 beside some of .03 to 1: eigenvalues near 1 and -1 come in pairs."""
+    affinity = np.zeros((5, 5))
+    edges = {(0, 1): 0.797726823, (0, 3): 0.143731763, (0, 4): 97.2095395, (3, 4): 0.0273274408}
+    for (i, j), weight in edges.items():
+        affinity[i, j] = affinity[j, i] = weight
+    affinity[2, 2], affinity[4, 4] = 45.1695598, 1.14312064
+    with pytest.warns(GraphWarning, match="isolated"):
+        graph = Graph.from_affinity(affinity)
+    dense = DiffusionKernel(0.0, normalized=False).dense(graph)
+    np.testing.assert_allclose(dense, np.eye(5), atol=1e-14)
+
+
 @on_graphs(KERNELS + IN_THE_MANIFOLD_CLOCK)
 def test_apply_and_matrix_are_the_dense_kernel(kernel, name):
     graph = graph_named(name)
