@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-_STATUS = Path("/proc/self/status")
+_STATUS, _PEAKS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
-needs_counts = pytest.mark.skipif(not _STATUS.exists(), reason="memory of a process is counted on Linux alone")
+needs_counts = pytest.mark.skipif(not _PEAKS.exists(), reason="memory of a process is counted on Linux alone")
 
 
 def start_memory():
     """Forget the peak so far; bytes in use now."""
-    Path("/proc/self/clear_refs").write_text("5")
+    _PEAKS.write_text("5")
     return _count("VmRSS")
 
 

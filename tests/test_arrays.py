@@ -191,6 +191,11 @@ def test_nan_and_infinity_pass_in_every_format(tmp_path):
             ",x,y\n0,1,2\n1,3,4\n",
             r"without numbers of rows, .* Got a first column without a name .* in 'points{1}.csv'",
         ),
+        (
+            "0,1,2\n0.5,1.5,-2.5\n",
+            r"without numbers of columns .* Got 0,1,2 above '0.5,1.5,-2.5' in 'points{1}.csv'",
+        ),
+        ("0,1\n2,-0.25\n", r"without numbers of columns in its first line .* Got 0,1 above '2,-0.25'"),
         ("x,y\n", r"at least one line of numbers. Got 'points{1}.csv'"),
         ("# only a remark\n", r"at least one line of numbers"),
     ],
@@ -582,7 +587,7 @@ def test_values_of_a_text_go_to_the_vertices_it_names(tmp_path, text):
     [
         ("0,1\n4,1\n", r"an integer in \[0, 3\] first in every line. Got 4 in line 2, column 1 of 'points\.csv'"),
         ("0,1\n-1,1\n", r"Got -1 in line 2"),
-        ("0,1\n1.5,1\n", r"Got 1\.5 in line 2"),
+        ("0,2\n1.5,1\n", r"Got 1\.5 in line 2"),
         ("0,1\nnan,1\n", r"Got nan in line 2"),
         ("0,1\ninf,1\n", r"Got inf in line 2"),
         ("v,x\n2,1\n\n2,1\n", r"a file that names a vertex once. Got 2 in lines 2 and 4 of 'points\.csv'"),

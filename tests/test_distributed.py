@@ -589,7 +589,8 @@ def test_features_are_sent_once_for_all_blocks(client, fitted):
     lazy = Cluster(client).transform(fitted, arrays.ones((200, 3), chunks=(5, 3)))
     size = len(distributed.protocol.pickle.dumps(dict(lazy.__dask_graph__())))
     assert size < len(pickle.dumps(fitted)) / 5
-    kept = [key for keys in client.has_what().values() for key in keys if key.startswith("itself")]
+    # How many copies there are is up to Dask.
+    kept = {key for keys in client.has_what().values() for key in keys if key.startswith("itself")}
     assert len(kept) <= 1
     lazy.compute()
     del lazy
@@ -714,10 +715,12 @@ def test_schedulers_that_are_not_there_are_named(saved, monkeypatch):
 def test_clients_that_reach_no_scheduler_leave_nothing(monkeypatch, address, words):
     """Neither threads nor a client that Dask would ask from then on."""
     monkeypatch.setattr("manifoldrf.distributed._connection._ANSWER", 0.1)
-    threads, asked = threading.active_count(), distributed.client._get_global_client()
+    before, asked = set(threading.enumerate()), distributed.client._get_global_client()
     with pytest.raises((ConnectionError, ValueError), match=words):
         Cluster(address)
-    assert threading.active_count() == threads
+    for new in set(threading.enumerate()) - before:
+        new.join(30)
+        assert not new.is_alive()
     assert distributed.client._get_global_client() is asked
 
 

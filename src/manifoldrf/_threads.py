@@ -7,11 +7,30 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
 _NAME = "manifoldrf-lasting"  # of threads that stay
+_SEARCH_JOBS: ContextVar[int | None] = ContextVar("threads of searches", default=None)
+
+
+@contextmanager
+def search_jobs(n_jobs: int) -> Iterator[None]:
+    """Searches for neighbours inside the block use so many threads, whatever the graph was built with."""
+    token = _SEARCH_JOBS.set(n_jobs)
+    try:
+        yield
+    finally:
+        _SEARCH_JOBS.reset(token)
+
+
+def asked_search_jobs() -> int | None:
+    """The threads that the block around asks for, if any does."""
+    return _SEARCH_JOBS.get()
+
+
 _FIRST = os.getpid()  # the process that has read this; a copy of it finds another number
 
 

@@ -7,7 +7,7 @@ import pytest
 from oracles import sphere_mesh
 from scipy import sparse
 
-from manifoldrf import Graph, mesh_graph
+from manifoldrf import Graph, knn_graph, mesh_graph
 from manifoldrf.applications._solves import (
     System,
     biharmonic,
@@ -58,7 +58,7 @@ def test_fixed_values_stay_free_ones_solve_the_system_others_are_nan():
 def test_rows_of_very_different_size_are_no_hindrance():
     scale = 10.0 ** np.linspace(-60, 60, 15)
     matrix, right = positive_matrix(15) * scale * scale[:, None], RNG.standard_normal((15, 1)) * scale[:, None]
-    found = solve_positive(sparse.csr_array(matrix), lambda x: right - matrix @ x, 1)
+    found = solve_positive(sparse.csr_array(matrix), lambda x: right - matrix @ x, np.ones(1))
     expected = np.linalg.solve(positive_matrix(15), right / scale[:, None]) / scale[:, None]
     np.testing.assert_allclose(found, expected, rtol=1e-11)
 
@@ -66,7 +66,7 @@ def test_rows_of_very_different_size_are_no_hindrance():
 @pytest.mark.parametrize("matrix", [np.ones((2, 2)), np.zeros((2, 2))], ids=["singular", "zero"])
 def test_a_singular_matrix_is_an_error_not_a_field(matrix):
     with pytest.raises(ArithmeticError):
-        solve_positive(sparse.csr_array(matrix), lambda x: np.array([[1.0], [0.0]]) - matrix @ x, 1)
+        solve_positive(sparse.csr_array(matrix), lambda x: np.array([[1.0], [0.0]]) - matrix @ x, np.ones(1))
 
 
 @pytest.mark.parametrize("system_of", [harmonic, biharmonic])
@@ -76,6 +76,25 @@ def test_differences_along_edges_are_products_with_the_matrix(system_of, weights
     field = RNG.standard_normal((60, 2))
     expected = system.matrix @ field
     np.testing.assert_allclose(system.action(field), expected, atol=1e-14 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("values", [[1.0, -1.0], [1.0, -2.0]])
+def test_a_field_that_vanishes_to_rounding_is_no_hindrance(values):
+    """The mean of what surrounds a free node is zero, and corrections are as large as it."""
+    star = np.zeros((3, 3))
+    star[0, 1:] = star[1:, 0] = [0.3 * abs(values[1]), 0.3]
+    known, fixed = np.array([[0.0], *[[value] for value in values]]), np.array([False, True, True])
+    found = solve_with_fixed(harmonic(Graph.from_affinity(star)), known, fixed, ~fixed)
+    np.testing.assert_allclose(found, known, atol=1e-15)
+
+
+def test_sides_of_opposite_values_leave_zero_between_them():
+    axis = np.linspace(-1, 1, 9)
+    points = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    free = np.abs(points[:, 0]) < 1e-9
+    graph = knn_graph(points)
+    found = solve_with_fixed(harmonic(graph), points[:, :1] ** 3, ~free, free)
+    np.testing.assert_allclose(found[free], 0.0, atol=1e-14)
 
 
 def uneven_problem(seed):

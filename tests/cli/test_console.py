@@ -39,6 +39,19 @@ class TestProgress:
             time.sleep(0.3)  # the bar is redrawn ten times a second
         assert "left" in capsys.readouterr().err
 
+    def test_the_clock_of_a_terminal_runs_where_a_stage_has_no_steps(self, monkeypatch, capsys):
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("COLUMNS", "120")
+        seconds = [0.0]
+        with _console.progress("toy", quiet=False) as report:
+            monkeypatch.setattr(_console.time, "monotonic", lambda: _console.time.perf_counter() + seconds[0])
+            report("graph", 0, 1)
+            report("graph", 1, 1)
+            seconds[0] = 1e6
+            report("weights", 0, 1)
+            time.sleep(0.3)
+        assert re.search(r"\d+ days, \d+:\d\d:\d\d", capsys.readouterr().err)
+
     def test_the_time_of_one_stage_among_several_is_called_so(self, monkeypatch, capsys):
         monkeypatch.setattr(_console, "_EVERY", 0.02)
         with _console.progress("toy", quiet=False, stages=True) as report:

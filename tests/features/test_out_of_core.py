@@ -61,13 +61,14 @@ def grown(tmp_path, dtype, order):
 @needs_counts
 def test_points_on_a_disk_are_not_copied(tmp_path):
     """Pages of the file that were read are counted, too."""
-    fit, few, many = grown(tmp_path, "float64", "C")
+    fit, _, many = grown(tmp_path, "float64", "C")
     array = 8 * N * D
     # Of each point a fit keeps a distance, its place in a tree and in an order, and nodes of the tree: 64 bytes.
-    assert fit < array + 64 * N + 10e6 < 1.5 * array
-    # The memory of one block serves the next: added are pages of the file, and no copy of them.
+    # A copy of the points would make it twice the array.
+    assert fit < 1.5 * array + 64 * N
+    # The memory of one block serves the next, and pages of the file have been read before: nothing is added.
     read = 8 * 24_000 * D
-    assert many < few + read + 4e6 < few + 1.5 * read
+    assert many < 4e6 < 0.5 * read
 
 
 @needs_counts
@@ -77,4 +78,4 @@ def test_a_fit_converts_other_numbers_once(tmp_path, dtype, order):
     """To double precision, in the order of rows."""
     copy = 8 * N * D
     mapped = N * D * np.dtype(dtype).itemsize
-    assert grown(tmp_path, dtype, order)[0] < mapped + copy + 64 * N + 10e6 < mapped + 1.5 * copy
+    assert grown(tmp_path, dtype, order)[0] < mapped + 1.5 * copy + 64 * N

@@ -25,6 +25,7 @@ from manifoldrf import (
 from manifoldrf._codec import save_state
 from manifoldrf._container import read_container, write_container
 from manifoldrf._validation import check_jobs
+from manifoldrf.features.feature_map import FeatureMap
 
 HEAT = HeatKernel(0.2)
 STEPS = DiffusionKernel(20.0)
@@ -123,6 +124,20 @@ def test_files_do_not_depend_on_the_number_of_threads(tmp_path, settings):
     again = load(files[0])
     assert again.n_jobs == -1
     assert again.graph_.extension.search.threads == check_jobs(-1)
+
+
+def test_searches_use_the_threads_of_the_model_that_asks(tmp_path, monkeypatch):
+    """Not those of the fit, nor those that a file was loaded with."""
+    model, seen, original = load(made("step").save(tmp_path / "m")), [], FeatureMap.rows
+
+    def rows(self, *arguments, **options):
+        seen.append(self.space.graph.extension.search.threads)
+        return original(self, *arguments, **options)
+
+    monkeypatch.setattr(FeatureMap, "rows", rows)
+    for n_jobs in (1, 3):
+        model.set_params(n_jobs=n_jobs).transform(NEW)
+    assert seen == [1, 3]
 
 
 def test_files_of_graphs_do_not_depend_on_the_number_of_threads(tmp_path):

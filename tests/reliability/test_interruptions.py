@@ -39,7 +39,7 @@ STAGES = {
     "exact signatures": ((*SIGNATURES, "exact"), "kernels._action._recurrence", 2),
     "anchors": (FIT, "features.fitting.farthest_anchors", 1),
     "weights of anchors": (FIT, "fields.quadrature.nonnegative_minimum", 1),
-    "error": (FIT, "features.manifold_features.ManifoldRandomFeatures.save", 1),
+    "error": (FIT, "features.manifold_features.graph_error", 1),
     "save": (FIT, "_files.os.fsync", 1),
     "training": (TRAINING, "fields._training._set_rate", 3),
     "features to npy": ((*TRANSFORM, "new.npy"), "_arrays.writing._dense", 3),

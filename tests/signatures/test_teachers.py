@@ -184,6 +184,16 @@ def test_progress_is_told_and_may_stop_the_work(teacher, n_jobs):
     assert threading.active_count() == before
 
 
+def test_small_negative_terms_of_the_kernel_itself_are_kept():
+    """A millionth of the others is rounding in a root, which no user wrote."""
+    first, second = compute_signature_pair(
+        graph_of("knn"), SeriesKernel([-1e-7, 1.0]), [4], teacher="exact", asymmetric=True
+    )
+    dense = SeriesKernel([-1e-7, 1.0]).dense(graph_of("knn"))
+    np.testing.assert_allclose(first.gram(second), dense[[4]][:, [4]], rtol=0, atol=1e-9)
+    assert first.rows.min() < 0
+
+
 @pytest.mark.parametrize("kernel", NONPOSITIVE, ids=str)
 @pytest.mark.parametrize("teacher", ["auto", *TEACHERS])
 def test_kernels_without_a_modulation_take_the_asymmetric_pair(teacher, kernel):

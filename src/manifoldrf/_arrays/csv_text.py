@@ -40,7 +40,7 @@ def csv_rows(path: Path, name: str, *, numbered: bool = False) -> Generator[tupl
     [(2, [1.0, 2.5]), (4, [-3.0, 0.0001])]
     """
     separator: str | None = None
-    width, unnamed = 0, False
+    width, unnamed, counted = 0, False, False
     header: list[str] = []
     for line, text in _lines(path, name):
         if width == 0:
@@ -52,10 +52,11 @@ def csv_rows(path: Path, name: str, *, numbered: bool = False) -> Generator[tupl
                 unnamed = not numbered and not cells[0].strip()
                 header = cells
                 continue
-        try:
-            numbers = [float(cell) for cell in cells]
-        except ValueError:
-            numbers = []
+            counted = width > 1 and cells == [str(k) for k in range(width)]
+        elif counted:
+            _refuse_counts(cells, name, path)
+            counted = False
+        numbers = _numbers(cells)
         if len(numbers) != width or "_" in text:
             _reject_cells(cells, header or [""] * width, name, line, path)
         if unnamed and numbers[0] == 0:
@@ -63,6 +64,22 @@ def csv_rows(path: Path, name: str, *, numbered: bool = False) -> Generator[tupl
             reject(name, rule, f"a first column without a name that begins with 0 in {path.name!r}")
         unnamed = False
         yield line, numbers
+
+
+def _numbers(cells: list[str]) -> list[float]:
+    """All cells as numbers, or none."""
+    try:
+        return [float(cell) for cell in cells]
+    except ValueError:
+        return []
+
+
+def _refuse_counts(below: list[str], name: str, path: Path) -> None:
+    """Refuse numbers of columns in the first line, as tables without names are saved: 0, 1, 2 above decimals."""
+    if any("." in cell or "e" in cell.lower() for cell in below):
+        counts = ",".join(str(k) for k in range(len(below)))
+        rule = "a file without numbers of columns in its first line (where they are meant: with decimals, as below)"
+        reject(name, rule, f"{counts} above {','.join(below)[:_LONGEST_CELL]!r} in {path.name!r}")
 
 
 def _reject_cells(cells: list[str], header: list[str], name: str, line: int, path: Path) -> NoReturn:

@@ -127,11 +127,12 @@ def solve_with_fixed(
         field[inside] = found
         return np.asarray(-system.action(field)[inside])
 
-    result[inside] = solve_positive(system.matrix[inside][:, inside].tocsr(), residual, values.shape[1])
+    size = np.abs(values[fixed]).max(axis=0, initial=0.0)
+    result[inside] = solve_positive(system.matrix[inside][:, inside].tocsr(), residual, size)
     return result
 
 
-def solve_positive(matrix: Any, residual: Callable[[FloatArray], FloatArray], n_columns: int) -> FloatArray:
+def solve_positive(matrix: Any, residual: Callable[[FloatArray], FloatArray], size: FloatArray) -> FloatArray:
     """Solve a sparse, symmetric, positive definite system, shape (n, c), by factors in a symmetric order.
 
     Parameters
@@ -139,8 +140,8 @@ def solve_positive(matrix: Any, residual: Callable[[FloatArray], FloatArray], n_
     matrix : CSR array of shape (n, n)
     residual : callable
         x -> b - A x, shape (n, c). It says what the solution is; the matrix may be rounded.
-    n_columns : int
-        The number c of right-hand sides.
+    size : array of shape (c,)
+        What corrections of each column are measured by, beside the solution itself: that may be zero.
     """
     # A unit diagonal: affinities may differ by many powers of ten, and pivots are taken from the diagonal.
     scale = np.sqrt(reciprocal(matrix.diagonal()))
@@ -153,16 +154,16 @@ def solve_positive(matrix: Any, residual: Callable[[FloatArray], FloatArray], n_
         )
     except RuntimeError as error:  # SuperLU: "Factor is exactly singular"
         raise ArithmeticError("The matrix is singular to rounding.") from error
-    found, last = np.zeros((matrix.shape[0], n_columns)), np.full(n_columns, np.inf)
+    found, last = np.zeros((matrix.shape[0], len(size))), np.full(len(size), np.inf)
     for _ in range(_ROUNDS):
         step = scale[:, None] * factors.solve(scale[:, None] * residual(found))
-        size = np.abs(step).max(axis=0)
-        better = size < 0.5 * last  # never of NaN, which is no solution either
+        change = np.abs(step).max(axis=0)
+        better = change < 0.5 * last  # never of NaN, which is no solution either
         if not better.any():
             break
         found[:, better] += step[:, better]
-        last = np.where(better, size, last)
-    if not (last <= _WORST_CORRECTION * np.abs(found).max(axis=0)).all():
+        last = np.where(better, change, last)
+    if not (last <= _WORST_CORRECTION * np.maximum(size, np.abs(found).max(axis=0))).all():
         raise ArithmeticError("The matrix is too ill-conditioned for doubles.")
     return found
 

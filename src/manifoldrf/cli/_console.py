@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -136,26 +137,41 @@ class _Pace:
 
     def __init__(self, words: str = "left") -> None:
         self._words = words
-        self._done = self._total = 0
-        self._since: tuple[float, int] | None = None  # when the first step was over, and what was done by then
+        # When the first step was over, what was done by then, what is done now, and the total: one value, since
+        # another thread reads it.
+        self._state: tuple[float, int, int, int] | None = None
 
     def tell(self, done: int, total: int) -> None:
         """So much is done now."""
-        if total != self._total or done < self._done:
-            self._since = None
-        if self._since is None and done > 0:
-            self._since = time.monotonic(), done
-        self._done, self._total = done, total
+        state = self._state
+        if state is None or total != state[3] or done < state[2]:
+            self._state = (time.monotonic(), done, done, total) if done > 0 else None
+        else:
+            self._state = (*state[:2], done, total)
 
     def left(self) -> str:
         """Time left if the steps to come take as long as those done; nothing before the second is done."""
         from manifoldrf.report._tables import duration
 
-        if self._since is None or not self._since[1] < self._done < self._total:
+        state = self._state
+        if state is None or not state[1] < state[2] < state[3]:
             return ""
-        start, before = self._since
-        seconds = (time.monotonic() - start) * (self._total - self._done) / (self._done - before)
+        start, before, done, total = state
+        seconds = (time.monotonic() - start) * (total - done) / (done - before)
         return f"about {duration(seconds)} {self._words}"
+
+
+class _Elapsed(rich.progress.ProgressColumn):
+    """The time since the start; that of rich stands still where the steps of a stage are done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._start = time.monotonic()
+
+    def render(self, task: rich.progress.Task) -> rich.text.Text:
+        """Hours, minutes and seconds."""
+        del task
+        return rich.text.Text(str(timedelta(seconds=int(time.monotonic() - self._start))), "progress.elapsed")
 
 
 class _Remaining(rich.progress.ProgressColumn):
@@ -175,13 +191,14 @@ class _Remaining(rich.progress.ProgressColumn):
 def _bar(name: str, pace: _Pace, console: rich.console.Console) -> Iterator[Report]:
     """A bar that moves, and is gone at the end."""
     words, bar = rich.progress.TextColumn("{task.description}"), rich.progress.BarColumn()
-    shown = (words, bar, rich.progress.TimeElapsedColumn(), _Remaining(pace))
+    shown = (words, bar, _Elapsed(), _Remaining(pace))
     with rich.progress.Progress(*shown, console=console, transient=True) as moving:
         task = moving.add_task(f"{name}: starting", total=None)
 
         def report(what: str, done: int, total: int) -> None:
             pace.tell(done, total)
-            moving.update(task, description=f"{name}: {what}", completed=done, total=total)
+            # What has no steps, or none behind it, pulses: an empty bar looks as if nothing happened.
+            moving.update(task, description=f"{name}: {what}", completed=done, total=total if done else None)
 
         yield report
 

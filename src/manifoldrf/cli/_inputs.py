@@ -127,7 +127,7 @@ def build_graph(choice: BuiltGraph, space: Any, t: float | None, n_jobs: int, *,
         return space
     is_mesh = isinstance(space, TriangleMesh)
     with usage():
-        check_steps(choice.n_steps)
+        check_steps(choice.n_steps, "--n-steps")
         kind = _kind(choice, t, is_mesh=is_mesh)
         given = _refuse_idle(choice, kind, t if kind == "heat" else own)
     with naming("INPUT", "points", "mesh"):

@@ -150,7 +150,9 @@ def _doubt(model: Any, known: Any, output: Output) -> None:
     if known.all():
         note("VALUES has a value for every vertex: nothing was to be filled in", quiet=output.quiet)
     if model.beats_mean_ is False:
-        text = "no method is better than the mean of the known values, at known vertices left out in turn. Either "
+        tried = {row["method"] for row in model.cv_}
+        who = "no method is" if len(tried) > 1 else f"{model.method_} is not"
+        text = f"{who} better than the mean of the known values, at known vertices left out in turn. Either "
         text += (
             "they differ from vertex to vertex as noise does, or too few are known: what is filled in says little"
         )

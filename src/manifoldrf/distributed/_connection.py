@@ -30,11 +30,18 @@ def connected(client: Any) -> Any:
     except OSError as error:
         _explain(client, error)
     except RuntimeError as error:
-        reject("client", "a cluster that is not closed", f"{client!r}: {error}")
+        _explain_closed(client, error)
     except (ValueError, TypeError) as error:
         if isinstance(error, TypeError) and str(client).startswith("tls://"):
             raise ConnectionError(_no_connection(client, "no certificates are set")) from error
         reject("client", rule, f"{client!r}: {error}")
+
+
+def _explain_closed(client: Any, error: RuntimeError) -> NoReturn:
+    """A cluster that was closed; of an address nothing can be."""
+    if isinstance(client, str):
+        raise error
+    reject("client", "a cluster that is not closed", f"{client!r}: {error}")
 
 
 def _made(distributed: Any, address: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from manifoldrf._threads import search_jobs
 from manifoldrf._validation import FloatArray
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.proximity import warn_of_far
@@ -43,6 +44,10 @@ class Reader:
 
     def rows(self, points: FloatArray) -> tuple[Any, FloatArray]:
         """Features in double precision, dense or CSR, and the window."""
+        with search_jobs(self.n_jobs):
+            return self._rows(points)
+
+    def _rows(self, points: FloatArray) -> tuple[Any, FloatArray]:
         if self.side == "right" and self.fitted.space.setting.asymmetric:
             return self.fitted.right_rows(points, self.n_jobs)
         return self.fitted.rows(points, self.n_jobs, device=self.device, as_sparse=self.as_sparse)
@@ -50,18 +55,14 @@ class Reader:
     @property
     def block_size(self) -> int:
         """Number of points in a block."""
-        return min(self.most_rows, _POINTS_AT_ONCE)
-
-    @property
-    def most_rows(self) -> int:
-        """Number of points whose features may be kept at once."""
+        most = _DENSE_AT_ONCE // len(self.fitted.anchors)
         if self.as_sparse:
-            return max(1, _SPARSE_AT_ONCE // self.fitted.field.row_entries)
-        return max(1, _DENSE_AT_ONCE // len(self.fitted.anchors))
+            most = _SPARSE_AT_ONCE // self.fitted.field.row_entries
+        return min(max(1, most), _POINTS_AT_ONCE)
 
-    def spans(self, n: int, size: int | None = None) -> Iterator[slice]:
-        """Blocks of n points, of the usual size if no other is given; one, empty, if there are none."""
-        step = self.block_size if size is None else size
+    def spans(self, n: int) -> Iterator[slice]:
+        """Blocks of n points; one, empty, if there are none."""
+        step = self.block_size
         for start in range(0, max(n, 1), step):
             yield slice(start, min(start + step, n))
 

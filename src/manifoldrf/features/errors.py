@@ -252,7 +252,7 @@ def _places(space: Space, t: float, usable: Any, rng: np.random.Generator) -> _P
         found = mesh.sample(_SURFACE_PROBES, seed=rng)
         corners = barycentric_weights(mesh, found)[usable[mesh.faces[found.faces]].all(axis=1)]
         if corners.shape[0]:
-            nodes = np.unique(corners.indices)
+            nodes = rng.permutation(np.unique(corners.indices))  # the first of them are taken for random ones
             return _Places(nodes, corners[:, nodes], np.ones(corners.shape[0]))
     if space.ball is not None:
         depth = space.ball._depth(space.graph.positions)

@@ -323,7 +323,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         side : {"left", "right"}, optional
             As of :meth:`transform`.
         n_rows : int, optional
-            Points in a block; at most 32,768, whose features take 256 MB, sparse ones 100 MB, by default.
+            Points in a block; by default those of 256 MB of features, sparse ones of 100 MB, at most 32,768.
 
         Yields
         ------
@@ -375,7 +375,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         points, dtype = self._check_queries(Z)
         columns = check_columns(v, "v", len(points), "point")
         left, right = self._reader("left"), self._reader("right")
-        spans = list(right.spans(len(points), right.most_rows))
+        spans = list(right.spans(len(points)))
         total: Any = 0.0
         window = np.ones(len(points))
         for span in spans:

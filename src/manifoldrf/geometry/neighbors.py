@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist
 
 from manifoldrf._codec import THREADS
 from manifoldrf._optional import available, require
-from manifoldrf._threads import map_threads, thread_pool
+from manifoldrf._threads import asked_search_jobs, map_threads, thread_pool
 from manifoldrf._validation import FloatArray, IntArray, check_jobs, check_points, check_spread, reject
 from manifoldrf.geometry._cells import Cells, make_cells, visit_cells
 from manifoldrf.geometry._compiled import ball_along_edges
@@ -75,8 +75,10 @@ class NeighborSearch:
 
     @property
     def threads(self) -> int:
-        """How many there are, at least 1."""
-        return 1 if self.n_jobs is None else check_jobs(self.n_jobs)
+        """How many there are, at least 1: those of the caller, if he says so, else the search's own."""
+        asked = asked_search_jobs()
+        n_jobs = self.n_jobs if asked is None else asked
+        return 1 if n_jobs is None else check_jobs(n_jobs)
 
     @cached_property
     def tree(self) -> Any:
