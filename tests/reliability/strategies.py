@@ -64,6 +64,7 @@ SENTENCES = [
         r"The series of .+ is not known to end within \d+ terms for `tol` = .+ Take a larger",
         r"The kernel is too rough for `tol` = .+: more than \d+ Chebyshev terms\. Take a larger `tol`",
         r"which needs powers up to \d+, and only those up to \d+ are kept; compute with max_length=\d+",
+        r"harmonic system is too ill-conditioned to be solved\. Causes: .+ Remedies: ",
         r"Input X contains (NaN|infinity)",  # scikit-learn's own words for arrays of estimators
         r"Found array with \d+ (sample|feature)\(s\) .+ while a minimum of \d+ is required",
         r"has no nonnegative features: its factors differ, so `side` must be 'left' or 'right'",

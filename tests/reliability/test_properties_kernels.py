@@ -94,10 +94,10 @@ def test_the_action_of_a_kernel_is_its_matrix_times_columns(kernel, graph, seed)
         columns = np.random.default_rng(seed).standard_normal((graph.n_nodes, 2))
         height = float(np.abs(kernel.spectral(np.linspace(-1, 1, 2001))).max())
         for applied in Outcomes().of(kernel.apply, graph, columns):
-            # The tolerance of `apply`, and rounding of the decomposition.
-            atol = (1e-9 + 100 * graph.n_nodes * EPS) * height * np.linalg.norm(columns, axis=0).max()
-            atol += 1e-322  # below it there are no digits
-            np.testing.assert_allclose(applied, dense @ columns, rtol=0, atol=atol)
+            # The tolerance of `apply`, rounding of the decomposition, and numbers too small for digits.
+            atol = (1e-9 + 100 * graph.n_nodes * EPS) * height + 1e-322
+            size = max(1.0, np.linalg.norm(columns, axis=0).max())
+            np.testing.assert_allclose(applied, dense @ columns, rtol=0, atol=atol * size)
             np.testing.assert_array_equal(kernel.apply(graph, columns, n_jobs=2), applied)
             np.testing.assert_array_equal(kernel.apply(graph, columns[:, 0]), applied[:, 0])
             some = np.arange(0, graph.n_nodes, 2)
