@@ -26,8 +26,8 @@ import json, resource, sys, time, warnings
 import numpy as np
 from sklearn.neighbors import kneighbors_graph
 from manifoldrf import GraphOptions, ManifoldRandomFeatures, PowerKernel
-from manifoldrf.experiments.texture_data import generated_plates
-from manifoldrf.experiments.texture_views import Protocol, draw_views
+from reproduction.texture_data import generated_plates
+from reproduction.texture_views import Protocol, draw_views
 
 recipe, n_cloud, n_new = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 warnings.simplefilter("ignore")  # in so many dimensions fields are rough, and say so

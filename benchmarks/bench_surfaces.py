@@ -41,8 +41,8 @@ from manifoldrf import (
     Sphere,
     relative_error,
 )
-from manifoldrf.experiments.surface_graphs import SURFACES, paper_graph, reference_kernel
-from manifoldrf.experiments.surfaces import PUBLISHED
+from reproduction.surface_graphs import SURFACES, paper_graph, reference_kernel
+from reproduction.surfaces import PUBLISHED
 
 T, TAU, N_QUERIES = 0.02, 20.0, 512
 PAPER_ERROR, PAPER_R2 = ({name: row[what] for name, row in PUBLISHED.items()} for what in ("nodes", "r2"))

@@ -20,8 +20,8 @@ from table import Row, run_cases, seconds
 
 from manifoldrf import spd_to_vectors, texture_channels
 from manifoldrf.applications.textures import window_covariances
-from manifoldrf.experiments.texture_data import Plates, generated_plates
-from manifoldrf.experiments.texture_views import Protocol, draw_views
+from reproduction.texture_data import Plates, generated_plates
+from reproduction.texture_views import Protocol, draw_views
 
 IMAGES, WINDOWS, SIDE, WINDOW = 1332, 68, 452, 32
 LOOP = 400  # windows of the plain loop: enough for two digits

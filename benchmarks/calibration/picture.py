@@ -6,9 +6,9 @@ from typing import Any
 
 from benchmarks.calibration.record import FACTOR, within
 
-import manifoldrf.report._palette as ink
+import reproduction.report._palette as ink
 from manifoldrf._optional import require
-from manifoldrf.report._style import WIDTH, save_figure, styled
+from reproduction.report._style import WIDTH, save_figure, styled
 
 BAND = "0.92"
 # Families whose estimates are made in the same way share a colour.

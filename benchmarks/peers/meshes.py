@@ -18,7 +18,7 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import eigsh, expm_multiply
 
 from manifoldrf import HeatKernel, compute_signatures, mesh_graph, relative_error
-from manifoldrf.experiments.mesh_data import builtin_mesh
+from reproduction.mesh_data import builtin_mesh
 
 JOB = "mesh"
 N_QUERIES, N_CHECKED = 512, 4

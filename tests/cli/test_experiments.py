@@ -10,9 +10,9 @@ import pytest
 from command_line import invoke, main, words
 
 from manifoldrf import cli
-from manifoldrf.experiments.record import Record
-from manifoldrf.report import catalogue, pages
-from manifoldrf.report.catalogue import Entry
+from reproduction.record import Record
+from reproduction.report import catalogue, pages
+from reproduction.report.catalogue import Entry
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ def toys(monkeypatch):
     """Two small experiments in place of all; the demo is the first."""
     module = SimpleNamespace(Config=Config, SIZES={"smoke": Config(), "paper": Config(n_nodes=40)}, run=run)
     second = SimpleNamespace(Config=Config, SIZES={"smoke": Config(n_nodes=77)}, run=run)
-    monkeypatch.setitem(sys.modules, "manifoldrf.experiments.toy", module)
-    monkeypatch.setitem(sys.modules, "manifoldrf.experiments.second", second)
-    monkeypatch.setitem(sys.modules, "manifoldrf.report.toy", SimpleNamespace(draw=draw))
+    monkeypatch.setitem(sys.modules, "reproduction.toy", module)
+    monkeypatch.setitem(sys.modules, "reproduction.second", second)
+    monkeypatch.setitem(sys.modules, "reproduction.report.toy", SimpleNamespace(draw=draw))
     shown = {"hidden": {"numbers": frozenset({"secret"})}, "drawn": frozenset({"long"})}
     entries = {
         "toy": Entry("toy", "toy", "Toys work.", "about", "What [it] means.", {"toy_one": "toy:draw"}, **shown),
@@ -163,7 +163,7 @@ class TestReproduce:
             seen.append(data)
             return run(config, progress)
 
-        monkeypatch.setattr(sys.modules["manifoldrf.experiments.toy"], "run", reading)
+        monkeypatch.setattr(sys.modules["reproduction.toy"], "run", reading)
         entry = replace(catalogue.CATALOGUE["toy"], reads="a folder of toys")
         monkeypatch.setitem(catalogue.CATALOGUE, "toy", entry)
         folder = tmp_path / "my toys"

@@ -37,10 +37,10 @@ from manifoldrf import (
 )
 from manifoldrf._arrays.reading import read_matrix, read_points, read_values
 from manifoldrf._container import write_container
-from manifoldrf.experiments._tfrecords import crc32c, mask
-from manifoldrf.experiments.record import Record
-from manifoldrf.experiments.sequences import read_flag_simple, read_npz
-from manifoldrf.experiments.texture_data import read_plates
+from reproduction._tfrecords import crc32c, mask
+from reproduction.record import Record
+from reproduction.sequences import read_flag_simple, read_npz
+from reproduction.texture_data import read_plates
 from manifoldrf.fields._training import saved_streams
 from manifoldrf.geometry.meshes import TriangleMesh
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from manifoldrf.experiments._tfrecords import crc32c, mask
+from reproduction._tfrecords import crc32c, mask
 
 INTEGERS = (
     0,

@@ -16,9 +16,9 @@ from warm_program import contents
 from manifoldrf import TriangleMesh, explore, load
 from manifoldrf._arrays.writing import write_matrix
 from manifoldrf._files import atomic_path, check_output
-from manifoldrf.experiments.record import Record
-from manifoldrf.report._style import save_figure
-from manifoldrf.report.html_page import write_report
+from reproduction.record import Record
+from reproduction.report._style import save_figure
+from reproduction.report.html_page import write_report
 
 RNG = np.random.default_rng(0)
 DENSE = RNG.random((100, 30))
@@ -189,7 +189,7 @@ def test_places_that_cannot_hold_a_file_are_named_before_any_work(program, folde
 @pytest.mark.parametrize("place", ["points.npy", "points.npy/new", "/proc/new"])
 def test_folders_of_results_that_cannot_be_are_named_before_any_work(program, folder, place):
     before = contents(folder)
-    work = "import manifoldrf.experiments.teachers as teachers; teachers.compute_signatures = None"
+    work = "import reproduction.teachers as teachers; teachers.compute_signatures = None"
     done = program.run("reproduce", "teachers", "--out", place, cwd=folder, code=work)
     assert (done.code, done.out) == (1, "")
     assert place in done.err

@@ -32,7 +32,7 @@ from manifoldrf import (
     load,
 )
 from manifoldrf._container import _MOST_HEADER, read_container, write_container
-from manifoldrf.experiments._tfrecords import crc32c, mask
+from reproduction._tfrecords import crc32c, mask
 from manifoldrf.fields.data import Setting, Teaching, observe
 from manifoldrf.fields.mlp import fit_mlp
 from manifoldrf.fields.mlp_options import MlpOptions

@@ -11,8 +11,8 @@ import re
 import pytest
 
 from manifoldrf import HeatKernel, ManifoldRandomFeatures, ModelFileError, Sphere, load
-from manifoldrf.experiments.record import Record
-from manifoldrf.report.pages import read_records
+from reproduction.record import Record
+from reproduction.report.pages import read_records
 
 LEFTOVER = re.compile(r"\.[0-9a-f]{32}\.safetensors")
 

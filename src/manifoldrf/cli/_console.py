@@ -151,7 +151,7 @@ class _Pace:
 
     def left(self) -> str:
         """Time left if the steps to come take as long as those done; nothing before the second is done."""
-        from manifoldrf.report._tables import duration
+        from reproduction.report._tables import duration
 
         state = self._state
         if state is None or not state[1] < state[2] < state[3]:
@@ -206,7 +206,7 @@ def _bar(name: str, pace: _Pace, console: rich.console.Console) -> Iterator[Repo
 @contextmanager
 def _lines(name: str, pace: _Pace) -> Iterator[Report]:
     """Say now and then what is being done, from a thread of its own: one step may take minutes."""
-    from manifoldrf.report._tables import duration
+    from reproduction.report._tables import duration
 
     start = time.monotonic()
     latest = "starting"
@@ -234,7 +234,7 @@ def _lines(name: str, pace: _Pace) -> Iterator[Report]:
 
 def print_table(console: rich.console.Console, title: str, rows: Sequence[Mapping[str, object]]) -> None:
     """Print a table; where the terminal is too narrow lines are longer, as a cut number would be another number."""
-    from manifoldrf.report._tables import cell, columns, heading, is_text
+    from reproduction.report._tables import cell, columns, heading, is_text
 
     table = rich.table.Table(
         title=rich.text.Text(title), box=rich.box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0)

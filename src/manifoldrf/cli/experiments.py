@@ -20,7 +20,7 @@ _OUT = typer.Option("--out", help="Folder for the results (made if needed).")
 
 def _names() -> list[str]:
     """What the shell completes."""
-    from manifoldrf.report.catalogue import CATALOGUE
+    from reproduction.report.catalogue import CATALOGUE
 
     return [*CATALOGUE, "all"]
 
@@ -51,7 +51,7 @@ def demo(output: Output, out: Annotated[str, _OUT] = "out") -> None:
     from manifoldrf import HeatKernel, ManifoldRandomFeatures, Torus
     from manifoldrf._files import as_path
     from manifoldrf.explorer.page import explore
-    from manifoldrf.report.html_page import write_report
+    from reproduction.report.html_page import write_report
 
     records = _reproduce(["surfaces"], output, out=out)
     folder = as_path(out, "out")
@@ -77,7 +77,7 @@ def reproduce(
 
     Example: manifoldrf reproduce surfaces --size paper --set seed=1
     """
-    from manifoldrf.report.catalogue import CATALOGUE
+    from reproduction.report.catalogue import CATALOGUE
 
     if not names:
         _list({entry.name: entry.claim for entry in CATALOGUE.values()}, output)
@@ -134,7 +134,7 @@ def report(
     Example: manifoldrf report out -o report.html --figures print --format pdf
     """
     from manifoldrf._files import check_output, existing_folder, folder_for_results
-    from manifoldrf.report.html_page import draw_all, write_report
+    from reproduction.report.html_page import draw_all, write_report
 
     with usage():
         source = existing_folder(folder, "DIR")
@@ -160,7 +160,7 @@ def results(
     Example: manifoldrf results --check
     """
     from manifoldrf._files import as_path, atomic_path
-    from manifoldrf.report import pages
+    from reproduction.report import pages
 
     page, front = as_path(docs, "docs"), as_path(readme, "readme")
     found = pages.read_records(records)
@@ -194,8 +194,8 @@ def _list(claims: Mapping[str, str], output: Output) -> None:
 def _plan(names: Sequence[str], size: str, changes: Sequence[str]) -> list[tuple[Any, Any]]:
     """Catalogue entries with their settings; all are checked before any work."""
     from manifoldrf._validation import check_option
-    from manifoldrf.experiments.record import environment
-    from manifoldrf.report.catalogue import CATALOGUE
+    from reproduction.record import environment
+    from reproduction.report.catalogue import CATALOGUE
 
     for name in names:
         check_option(name, "NAME", [*CATALOGUE, "all"])
@@ -237,7 +237,7 @@ def _pictures(entry: Any, record: Any, folder: Any, form: str, *, quiet: bool) -
 
 def _show(entry: Any, record: Any, console: rich.console.Console) -> None:
     """Print the tables of a record, what they mean, and the time it took."""
-    from manifoldrf.report._tables import duration
+    from reproduction.report._tables import duration
 
     for title, rows in record.tables.items():
         if title not in entry.drawn:

@@ -79,7 +79,7 @@ def _installed() -> dict[str, str]:
     """Versions, threads, devices, extras."""
     from manifoldrf._optional import available
     from manifoldrf._validation import check_jobs
-    from manifoldrf.experiments.record import environment
+    from reproduction.record import environment
 
     facts = environment() | {"threads": str(check_jobs(-1)), "devices": ", ".join(_devices())}
     return facts | {f"extra {name}": "yes" if available(package) else "no" for name, package in _EXTRAS.items()}

@@ -1,0 +1,395 @@
+"""All experiments in one list: what each shows, where it is, which pictures it has. A new one is one entry."""
+
+import dataclasses
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from manifoldrf._validation import check_option
+from reproduction.record import Record
+from reproduction.report._style import FORMATS
+
+Draw = Callable[[Record, Path], Path | None]  # None where a record has nothing to draw
+Progress = Callable[[str, int, int], None]
+
+WITH_DATA = "_data"  # ends the name of a record that was made from files of the user's
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One experiment, and how it is shown. Its code is imported when it is first asked for.
+
+    Attributes
+    ----------
+    name : str
+        What users call it, and the name of its record.
+    module : str
+        Its file in ``reproduction``, with ``Config``, ``SIZES`` and ``run``.
+    claim : str
+        What it shows, in one line. Measured numbers belong into records, not here.
+    about : str
+        What it does, in two or three sentences.
+    columns : str
+        What its tables mean.
+    figures : mapping of str to str
+        Stem of a picture's file name, which begins with the name of the experiment -> "module:function" in
+        ``reproduction.report``.
+    hidden : mapping of str to set of str
+        Table -> columns that would not fit a terminal.
+    drawn : set of str
+        Tables that are too long to be printed; pictures show them.
+    reads : str
+        What a folder of data may hold, for experiments that can read one; empty for all others.
+
+    Examples
+    --------
+    >>> CATALOGUE["teachers"].figures
+    {'teachers': 'figures:draw_teachers'}
+    """
+
+    name: str
+    module: str
+    claim: str
+    about: str
+    columns: str
+    figures: Mapping[str, str] = field(default_factory=dict)
+    hidden: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    drawn: frozenset[str] = frozenset()
+    reads: str = ""
+
+    def experiment(self) -> Any:
+        """The module of the experiment."""
+        return importlib.import_module(f"reproduction.{self.module}")
+
+    def sizes(self) -> Mapping[str, Any]:
+        """Name of a size -> settings of the experiment."""
+        sizes: Mapping[str, Any] = self.experiment().SIZES
+        return sizes
+
+    @property
+    def records(self) -> tuple[str, ...]:
+        """Names of its records: with its own data and, where it reads any, with those of the user."""
+        return (self.name, f"{self.name}{WITH_DATA}") if self.reads else (self.name,)
+
+    def run(self, config: Any, progress: Progress, data: Path | None = None) -> Record:
+        """Run the experiment, on the files of a folder if one is given; the record is then called otherwise."""
+        if data is None or not self.reads:
+            record: Record = self.experiment().run(config, progress)
+            return record
+        record = self.experiment().run(config, progress, data)
+        return dataclasses.replace(record, name=f"{record.name}{WITH_DATA}")
+
+    def pictures(self, record: str) -> dict[str, str]:
+        """Stems of the file names of a record's pictures, named after it -> those of :attr:`figures`."""
+        return {record + stem.removeprefix(self.name): stem for stem in self.figures}
+
+    def draw(self, record: Record, folder: Path, format: str = "png") -> list[Path]:
+        """Draw all pictures of a record into a folder, as "png", "pdf" or "svg", and return their paths."""
+        suffix = check_option(format, "format", FORMATS)
+        names = self.pictures(record.name)
+        drawn = [self.draw_one(record, name, folder / f"{name}.{suffix}") for name in names]
+        return [path for path in drawn if path is not None]
+
+    def draw_one(self, record: Record, picture: str, path: Path) -> Path | None:
+        """Draw one picture of a record, by its name in :meth:`pictures`; None where there is nothing to draw."""
+        return self._drawer(self.pictures(record.name)[picture])(record, path)
+
+    def caption(self, record: str, picture: str) -> str:
+        """What a picture of a record shows: the first sentence about the function that draws it, or its name."""
+        about = inspect.getdoc(self._drawer(self.pictures(record)[picture])) or picture.replace("_", " ")
+        return " ".join(about.partition("\n\n")[0].split())
+
+    def _drawer(self, stem: str) -> Draw:
+        """The function that draws one picture."""
+        module, _, function = self.figures[stem].partition(":")
+        found: Draw = getattr(importlib.import_module(f"reproduction.report.{module}"), function)
+        return found
+
+
+ENTRIES = (
+    Entry(
+        name="surfaces",
+        module="surfaces",
+        claim="The kernel at points never seen: the paper's recipe and the library's default on four surfaces.",
+        about=(
+            "The paper's first table: features are fitted on the sphere, the ellipsoid, the Möbius strip and the "
+            "torus, by the paper's recipe (Algorithm 1, its network) and by the library's default, which trains "
+            "nothing. Errors are taken at the nodes, as in the paper, and between points that no graph has seen; "
+            "times are compared with a dense eigendecomposition in the same run."
+        ),
+        columns=(
+            "r2, re, mse: of signatures, ours against exact ones at nodes that no field was fitted to, the paper's "
+            "against walks at held-out starts (our network's are in the table signatures). Relative Frobenius "
+            "errors after alignment: nodes, against the kernel of the graph at those nodes; own kernel, against "
+            "that of the surface at the same nodes, the paper's target on the sphere; new points, against that of "
+            "the surface between points that no graph has seen. plain: without alignment. kernel ms: of a kernel "
+            "between new points; speed up: time of the quicker eigendecomposition over that. targets: what the "
+            "library promises, what was seen, whether it holds."
+        ),
+        figures={
+            "surfaces_fields": "surfaces:draw_fields",
+            "surfaces_kernels": "surfaces:draw_kernels",
+            "surfaces_diagnostics": "surfaces:draw_diagnostics",
+        },
+        hidden={"surfaces": frozenset({"re", "mse", "nodes_plain", "new_points_plain", "features"})},
+    ),
+    Entry(
+        name="ambient",
+        module="ambient",
+        claim="A few hundred features of the surface against thousands of the space around it, tuned.",
+        about=(
+            "Features of the Gaussian kernel of the space around (random Fourier, orthogonal, positive and more), "
+            "each with its best bandwidth, approximate the heat kernel of the four surfaces. Features of the "
+            "surface are set against them, from few to one for every node. The paper has neither Nystrom's "
+            "features nor GERF; they are here as well."
+        ),
+        columns=(
+            "best: every method at its best sigma; rmse and mae in units of 1e-4, error: relative Frobenius after "
+            "alignment, paper: the same in the paper. Kernels are compared at nodes, as in the paper, where "
+            "features of the surface have no error but that of too few anchors; the experiment surfaces has new "
+            "points. verdict: few features of the surface (mrf) against the best random ones of the space around "
+            "(ambient); nystrom: as few landmarks; gaussian: the best Gaussian itself, which no number of ambient "
+            "features can beat."
+        ),
+        figures={"ambient": "ambient:draw_ambient"},
+        hidden={
+            "best": frozenset(
+                {"rmse", "mae", "mean_re", "median_re"}
+                | {"paper_r2", "paper_rmse", "paper_mae", "paper_mean_re", "paper_median_re"}
+            ),
+            "verdict": frozenset({"mrf_features", "ambient_features", "paper_method"}),
+        },
+        drawn=frozenset({"curves"}),
+    ),
+    Entry(
+        name="gaussian_grid",
+        module="gaussian_grid",
+        claim="Signatures on ever finer grids become Gaussian features, in 2 to 32 dimensions.",
+        about=(
+            "The paper's check of its theory: on wrap-around grids the signature of a node tends to the feature of "
+            "the Gaussian kernel, and inner products to the kernel itself. Exact signatures show the error of the "
+            "grid alone, random walks add their noise. Limits are periodised, as the grid is."
+        ),
+        columns=(
+            "summary: relative mean squared error of psi and of the kernel on the coarsest and the finest grid "
+            "(n nodes an axis, d dimensions), exact, by walks and by counts; noise: what walks predict; plain: "
+            "against limits that are not periodised. constants: the factors before both limits, and how well they "
+            "fit."
+        ),
+        figures={
+            "gaussian_grid_errors": "grids:draw_grid_errors",
+            "gaussian_grid_convergence": "grids:draw_grid_convergence",
+            "gaussian_grid_signatures": "grids:draw_grid_signatures",
+            "gaussian_grid_saddle": "grids:draw_saddle",
+        },
+        hidden={"constants": frozenset({"log10_for_psi", "log10_for_kernel"})},
+        drawn=frozenset({"errors"}),
+    ),
+    Entry(
+        name="normals",
+        module="normals",
+        claim="Vertex normals from a fifth of them: the paper's kernel, ambient features, sparse solves.",
+        about=(
+            "Four of five normals of a mesh are hidden and filled in. The paper's setting (tau = 20, ambient "
+            "bandwidths chosen on the hidden normals) stands beside parameters chosen on the known ones. Large "
+            "meshes have a shorter list and do not enter the means. Times are taken on one shape from 1500 to "
+            "150,000 vertices."
+        ),
+        columns=(
+            "normals: mean cosine over meshes of at most 20,000 vertices; as paper: tau = 20, or the bandwidth "
+            "best on the hidden normals; tuned: chosen by cross-validation on known normals, or nothing to "
+            "choose; paper: its value on other meshes, beside exact features that of its learned network. learned: "
+            "from the exact kernel to the trained network, with the epochs run. exponents: of power laws fitted to "
+            "times, the paper's for interpolation."
+        ),
+        figures={
+            "normals_methods": "interpolation:draw_methods",
+            "normals_cosines": "interpolation:draw_cosines",
+            "normals_times": "interpolation:draw_times",
+        },
+        hidden={
+            "meshes": frozenset({"farthest", "average", "harmonic", "auto"}),
+            "learned": frozenset({"walks", "dense"}),
+        },
+        drawn=frozenset({"cells", "scaling"}),
+        reads=(
+            "a folder of mesh files (ply, obj, stl, off, glb), or one with them in meshes or raw_meshes: the "
+            "paper's by Thingi10K id, such as 37384.stl, or any others"
+        ),
+    ),
+    Entry(
+        name="velocity",
+        module="velocity",
+        claim="Hidden velocities of cloth: the graph matters more than the kernel, and tau = 20 smooths too much.",
+        about=(
+            "One velocity in twenty is hidden in six frames of moving meshes and filled in by K(mU)/(Km), by "
+            "features, by sparse solves and by ambient features. Nearest neighbours in space join sheets of folded "
+            "cloth; mesh edges do not. Times are taken on denser and denser nodes of the first sequence."
+        ),
+        columns=(
+            "as paper: mean cosine with tau = 20, or for ambient features with the bandwidth that is best on the "
+            "hidden nodes; tuned: parameters chosen on known nodes, or none; error: relative l2; dense: mean "
+            "cosine over all sizes of the first sequence. sheets: share of edges between nearest neighbours that "
+            "are more than four times as long along the mesh. exponents: of power laws fitted to times, the "
+            "paper's for interpolation."
+        ),
+        figures={
+            "velocity_methods": "interpolation:draw_methods",
+            "velocity_dense": "interpolation:draw_dense_cosines",
+            "velocity_times": "interpolation:draw_times",
+        },
+        hidden={
+            "sequences": frozenset(
+                {"uniform_256", "farthest_256", "sparse", "average", "biharmonic_knn", "biharmonic_unit"}
+            ),
+            "learned": frozenset({"error", "dense_error", "validation_re"}),
+        },
+        drawn=frozenset({"cells", "scaling"}),
+        reads=(
+            "a folder, or one with a folder named sequences, of .npz sequences (pos (T, V, 3), faces, optionally "
+            "dt) or of flag_simple: .tfrecord files with meta.json"
+        ),
+    ),
+    Entry(
+        name="attention",
+        module="attention",
+        claim="Masked tokens filled in by linear attention: geometry pays where sheets nearly touch.",
+        about=(
+            "Values of most tokens on a surface are masked and filled in by attention with 64 features of many "
+            "kinds, exact kernels and sparse solves, each tuned on the visible tokens of that signal. The paper's "
+            "Möbius strip is one of four surfaces; on the others sheets pass each other closely. The paper leaves "
+            "its protocol and unit open, so that only the order of its methods compares."
+        ),
+        columns=(
+            "attention: median, mean and geometric mean (mse) of squared errors over all signals, which have "
+            "variance 1; ratio: geometric mean of the error over that of MRF on the same signal; l2: median "
+            "relative error; published: means over the paper's numbers of sources, in its unknown unit. MRF and "
+            "linear RBF have anchors in the middle of their cells, weighted by the visible tokens around them; "
+            "cells: weighted by all tokens of the cell. verdict: errors of others over those of MRF, above 1 in "
+            "its favour, and whether geometry helps."
+        ),
+        figures={"attention": "attention:draw_attention", "attention_tokens": "attention:draw_tokens"},
+        hidden={
+            "attention": frozenset({"group", "parameter", "published_l2"}),
+            "verdict": frozenset({"positive", "over_positive"}),
+        },
+        drawn=frozenset({"sources"}),
+    ),
+    Entry(
+        name="brodatz",
+        module="brodatz",
+        claim="Turned textures from six labelled windows: features of the cloud of descriptors against others.",
+        about=(
+            "Windows of textures become 15-dimensional descriptors. Six of each texture have a label, at 0 and 90 "
+            "degrees; groups at other angles are recognised by nearest labelled windows. Settings and rules of "
+            "all methods are chosen alike, on labelled windows only. Without files, tiles of photographs take the "
+            "place of the Brodatz album."
+        ),
+        columns=(
+            "accuracy: groups recognised with one neighbour, percent, mean over seeds; gap: to raw descriptors on "
+            "the same seeds; window: single windows; hindsight: the one best setting by the test windows, on the "
+            "first seeds, no result. plain: neighbours in features, as in the paper; share: values over their "
+            "mean over unlabelled windows; balanced: labelled windows weighted to share the unlabelled ones "
+            "equally. Ranges of all grids were laid out with the test windows of four other seeds in view; "
+            "windows of all seeds come from the same plates."
+        ),
+        figures={"brodatz": "brodatz:draw_brodatz"},
+        hidden={"chosen": frozenset({"in_hindsight"}), "brodatz": frozenset({"seeds"})},
+        drawn=frozenset({"by_k", "seeds"}),
+        reads=(
+            "a folder of Brodatz plates D1.png (or .gif), D2.png, ..., or one with them in brodatz or "
+            "textures/brodatz"
+        ),
+    ),
+    Entry(
+        name="hyperbolic",
+        module="hyperbolic",
+        claim="The heat kernel of hyperbolic space on a fixed ball, from larger and larger balls.",
+        about=(
+            "The paper's exhaustion of H^3: features are fitted on balls of radius 2 to 5 and compared with the "
+            "analytic kernel inside radius 1.5. Nodes are even inside and thin out to the rim; steps are "
+            "calibrated along the curved metric. Sixteen recipes, the causes of a wrong scale and the paper's own "
+            "recipe stand beside."
+        ),
+        columns=(
+            "error: relative Frobenius error after least-squares alignment, at nodes, mean over seeds; unaligned: "
+            "without; scale: the factor of the alignment; new points: at points that are no nodes; rmse: in 1e-3; "
+            "fixed nodes, iid: other layouts; walks: the paper's recipe, reduced. calibration: time of a step "
+            "over the right one, weight of the inner ball over its volume. exhaustion: resolution and truncation "
+            "add up to the estimate."
+        ),
+        figures={
+            "hyperbolic_radii": "hyperbolic:draw_radii",
+            "hyperbolic_estimate": "hyperbolic:draw_estimate",
+            "hyperbolic_slice": "hyperbolic:draw_slice",
+        },
+        hidden={
+            "radii": frozenset(
+                {"spread", "new_unaligned", "walks_new_points", "walks_rmse", "walks_seconds", "inside", "seconds"}
+            ),
+            "recipes": frozenset({"new_unaligned", "inside", "nodes", "rmse", "seconds"}),
+        },
+    ),
+    Entry(
+        name="few_labels",
+        module="few_labels",
+        claim="Few labels on real clouds: features of the manifold against seven others, and where they lose.",
+        about=(
+            "Digits, covariances of photographs, and two scans with noise and outliers are classified from 1 to "
+            "10 labels for each class. Every method has 24 settings, chosen by cross-validation on the labels "
+            "alone; with one label defaults stand. A scan is then damaged until all methods fail."
+        ),
+        columns=(
+            "losses: accuracy of the better of ours and of the best other method at points kept from all of them, "
+            "the lead, and its standard error over draws of labels; even: within two of them. clouds: numbers of "
+            "points seen in the fit and kept, of classes, settings tried. accuracy and sweep (drawn, and in the "
+            "record): seen and new: accuracies at points of the fit without a label and at kept ones; hindsight: "
+            "the best single setting at new points, chosen by the answers; noise over the spacing of the points, "
+            "outliers for each point."
+        ),
+        figures={"few_labels": "few_labels:draw_accuracy", "few_labels_damage": "few_labels:draw_damage"},
+        hidden={"accuracy": frozenset({"seen_spread"}), "sweep": frozenset({"seen_spread"})},
+        drawn=frozenset({"accuracy", "sweep"}),
+    ),
+    Entry(
+        name="surface_graphs",
+        module="surface_graphs",
+        claim="The graphs below the features: how close their heat kernel is to that of the surface.",
+        about=(
+            "Heat graphs of the four surfaces are compared with the surface's own heat kernel, analytic on the "
+            "sphere and from a finer graph elsewhere. On the sphere the paper's neighbour graph is compared too, "
+            "with more and more nodes."
+        ),
+        columns=(
+            "surfaces: error of the heat kernel at new points, with known node weights and from the points only "
+            "(the reference is exact on the sphere, a finer graph elsewhere); t of tau: heat time of the paper's "
+            "20 steps. convergence: error at the nodes of the sphere."
+        ),
+        figures={
+            "surface_graphs": "figures:draw_surface_graphs",
+            "surface_graphs_convergence": "figures:draw_graph_convergence",
+        },
+        hidden={"surfaces": frozenset({"nodes", "neighbours", "components", "reference"})},
+    ),
+    Entry(
+        name="teachers",
+        module="teachers",
+        claim="Counted walkers are many times more accurate than the paper's walks, and exact rows cost less.",
+        about=(
+            "Every way to compute signatures, on the paper's graphs and at equal numbers of steps: the paper's "
+            "Algorithm 1 and its variants, counted walkers, and the exact teachers."
+        ),
+        columns=(
+            "teachers: relative error of signature rows for exp(-20 L), the error that walks predict of "
+            "themselves, and milliseconds per start on one core. Steps of the exact teachers are products with "
+            "entries of W. The picture has smaller budgets of steps too."
+        ),
+        figures={"teachers": "figures:draw_teachers"},
+        hidden={"teachers": frozenset({"budget"})},
+        drawn=frozenset({"budgets"}),
+    ),
+)
+CATALOGUE = {entry.name: entry for entry in ENTRIES}

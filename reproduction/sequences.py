@@ -1,0 +1,275 @@
+"""Deforming meshes with velocities: npz files, trajectories of flag_simple, and a cloth of our own."""
+
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manifoldrf._arrays.stored import read_members
+from manifoldrf._files import as_path, existing_file, files_in
+from manifoldrf._validation import (
+    POSITIVE,
+    FloatArray,
+    IntArray,
+    check_faces,
+    check_integer,
+    check_points,
+    check_real,
+    reject,
+)
+from reproduction._cloth import simulate_cloth
+from reproduction._tfrecords import count_records, read_meta, read_trajectory
+from manifoldrf.geometry.meshes import TriangleMesh
+
+__all__ = ["Sequence", "find_sequences", "generate_cloth", "read_flag_simple", "read_npz"]
+
+_LONGEST_SOURCE = 1000  # characters
+_FOLDER = "sequences"  # a folder of data may keep its sequences in a folder of this name
+_BEST_SPLITS = ("test", "valid")  # of a TFRecord data set, the first that is there
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sequence:
+    """A mesh that moves: the same triangles in every frame.
+
+    Parameters
+    ----------
+    positions : array of shape (T, V, 3)
+        Of the vertices, in T >= 2 frames.
+    faces : array of shape (F, 3)
+    dt : float
+        Time from frame to frame.
+    name, source : str
+        The name in tables; where the sequence is from.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from reproduction.sequences import Sequence
+    >>> corners = np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0]])
+    >>> Sequence(np.stack([corners, corners + 0.5]), [[0, 1, 2]], 0.1).velocity(1)[0].tolist()
+    [5.0, 5.0, 5.0]
+    """
+
+    positions: FloatArray
+    faces: IntArray
+    dt: float = 1.0
+    name: str = "sequence"
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        raw = np.asarray(self.positions)
+        if raw.ndim != 3 or raw.shape[0] < 2 or raw.shape[2] != 3:
+            reject("positions", "an array of shape (T, V, 3) with T >= 2", f"shape {raw.shape}")
+        positions = check_points(raw.reshape(-1, 3), "positions").reshape(raw.shape).copy()
+        faces = check_faces(self.faces, "faces", raw.shape[1]).copy()
+        for name, array in (("positions", positions), ("faces", faces)):
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "dt", check_real(self.dt, "dt", POSITIVE))
+
+    def __repr__(self) -> str:
+        return f"Sequence({self.name!r}, {self.n_frames} frames of {self.n_vertices} vertices)"
+
+    @property
+    def n_frames(self) -> int:
+        """Number of frames."""
+        return len(self.positions)
+
+    @property
+    def n_vertices(self) -> int:
+        """Number of vertices."""
+        return int(self.positions.shape[1])
+
+    def mesh(self, frame: int) -> TriangleMesh:
+        """The mesh in one frame."""
+        return TriangleMesh(self.positions[frame], self.faces)
+
+    def velocity(self, frame: int) -> FloatArray:
+        """Velocities of the vertices (V, 3): the way since the frame before, by time; frame 0 has none."""
+        place = check_integer(frame, "frame", 1, self.n_frames - 1)
+        return np.asarray((self.positions[place] - self.positions[place - 1]) / self.dt)
+
+
+def read_npz(path: str | PathLike[str]) -> Sequence:
+    """Read a sequence of an .npz file.
+
+    Parameters
+    ----------
+    path : str or path
+        A file with ``pos`` (T, V, 3) and ``faces`` (F, 3), and where they are known ``dt``, seconds from frame to
+        frame, and ``source``, a text. Without ``dt`` velocities are per frame.
+
+    Returns
+    -------
+    Sequence
+        Named after the file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tempfile import TemporaryDirectory
+    >>> from reproduction.sequences import read_npz
+    >>> with TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/still.npz", pos=np.zeros((2, 3, 3)), faces=[[0, 1, 2]], dt=0.02)
+    ...     read_npz(f"{folder}/still.npz")
+    Sequence('still', 2 frames of 3 vertices)
+    """
+    source = _existing(path)
+    try:
+        found = _arrays(source)
+        dt = np.asarray(found.get("dt", 1.0))
+        if dt.size != 1 or dt.dtype.kind not in "iuf":
+            raise ValueError("its dt is not one number")
+        text = str(found.get("source", ""))[:_LONGEST_SOURCE]
+        return Sequence(found["pos"], found["faces"], float(dt.ravel()[0]), source.stem, text)
+    except (ValueError, TypeError, OverflowError) as error:
+        reject("path", "a readable sequence", f"{source.name}: {str(error).rstrip('.')}")
+
+
+def read_flag_simple(path: str | PathLike[str], index: int = 0) -> Sequence:
+    """Read one trajectory of flag_simple, or of any data set in its format.
+
+    Parameters
+    ----------
+    path : str or path
+        A .tfrecord file with meta.json beside it; or the folder of both, whose test, valid or only file is read.
+    index : int, default=0
+        Which trajectory. Those before it are passed over, not read.
+
+    Returns
+    -------
+    Sequence
+        Positions are those of ``world_pos``, faces those of the first frame's ``cells``. Where meta.json has no
+        ``dt``, or one that is not positive, velocities are per frame.
+
+    Examples
+    --------
+    >>> from reproduction.sequences import read_flag_simple
+    >>> read_flag_simple("nowhere.tfrecord")
+    Traceback (most recent call last):
+    FileNotFoundError: `path` must be an existing file or folder. Got nowhere.tfrecord.
+    """
+    source = _existing(path)
+    if source.is_dir():
+        source = _best_split(source)
+    number = check_integer(index, "index", 0)
+    fields = read_trajectory(source, number)
+    for name in ("world_pos", "cells"):
+        if name not in fields or fields[name].ndim != 3:
+            reject("path", f"of a data set with a field {name!r} of three axes", source.name)
+    try:
+        dt = _time_step(read_meta(source.with_name("meta.json")))
+        name = f"{source.stem}_{number}"
+        return Sequence(fields["world_pos"], fields["cells"][0], dt, name, f"{source.name}, trajectory {number}")
+    except (ValueError, TypeError, OverflowError) as error:
+        reject("path", "a readable sequence", f"{source.name}: {str(error).rstrip('.')}")
+
+
+def generate_cloth(seed: int = 0, *, n_frames: int = 121, shape: tuple[int, int] = (43, 37)) -> Sequence:
+    """A flag of two metres in gusts, held at two corners; a few seconds of work.
+
+    Parameters
+    ----------
+    seed : int, default=0
+        Of the gusts; the same seed gives the same bits.
+    n_frames : int, default=121
+        Of 1/50 s, after a second that is not kept.
+    shape : tuple of two ints, default=(43, 37)
+        Vertices along and across: 1591.
+
+    Returns
+    -------
+    Sequence
+
+    Examples
+    --------
+    >>> from reproduction.sequences import generate_cloth
+    >>> generate_cloth(n_frames=2, shape=(6, 5))
+    Sequence('cloth_0', 2 frames of 30 vertices)
+    """
+    check_integer(n_frames, "n_frames", 2)
+    for size in shape:
+        check_integer(size, "shape", 4)
+    positions, faces, dt = simulate_cloth(seed, n_frames, shape)
+    return Sequence(positions, faces, dt, f"cloth_{seed}", "generated")
+
+
+def find_sequences(
+    folder: str | PathLike[str] | None, names: tuple[str, ...] = (), *, n_trajectories: int = 2
+) -> list[Sequence]:
+    """Read the sequences of a folder, or of the folder ``sequences`` in it.
+
+    Parameters
+    ----------
+    folder : str, path or None
+        None has no sequences.
+    names : tuple of str
+        Names of npz files, without the ending. Where none of them is there, all npz files are taken.
+    n_trajectories : int, default=2
+        How many trajectories of a TFRecord data set to take at most, if there is one in the folder.
+
+    Returns
+    -------
+    list of Sequence
+        Those of ``names`` in their order, then trajectories.
+
+    Examples
+    --------
+    >>> from reproduction.sequences import find_sequences
+    >>> find_sequences(None)
+    []
+    """
+    if folder is None:
+        return []
+    root = as_path(folder, "folder")
+    if not root.is_dir():
+        reject("folder", "an existing folder", root, NotADirectoryError)
+    inner = root / _FOLDER
+    root = inner if inner.is_dir() else root
+    files = {path.stem: path for path in files_in(root, "*.npz")}
+    chosen = [name for name in names if name in files] or list(files)
+    found = [read_npz(files[name]) for name in chosen]
+    if any(root.glob("*.tfrecord")):
+        path = _best_split(root)
+        found += [read_flag_simple(path, index) for index in range(count_records(path, n_trajectories))]
+    if not found:
+        reject("folder", "one with .npz sequences or .tfrecord trajectories", root)
+    return found
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    """What an .npz file has of a sequence."""
+    found = read_members(existing_file(path), "path", ("pos", "faces", "dt", "source"))
+    missing = {"pos", "faces"} - set(found)
+    if missing:
+        raise ValueError(f"it has no {' and no '.join(sorted(missing))}")
+    return found
+
+
+def _existing(path: str | PathLike[str]) -> Path:
+    """A path that leads somewhere."""
+    source = as_path(path)
+    if not source.exists():
+        reject("path", "an existing file or folder", source, FileNotFoundError)
+    return source
+
+
+def _best_split(folder: Path) -> Path:
+    """The file of a data set that is read when only the folder is named."""
+    files = {path.stem: path for path in files_in(folder, "*.tfrecord")}
+    if not files:
+        reject("path", "a folder with a .tfrecord file", folder)
+    return next((files[name] for name in _BEST_SPLITS if name in files), next(iter(files.values())))
+
+
+def _time_step(meta: dict[str, Any]) -> float:
+    """Time from frame to frame, 1 where it is not said or not positive."""
+    dt = meta.get("dt")
+    if dt is None:
+        return 1.0
+    if isinstance(dt, bool) or not isinstance(dt, int | float):
+        raise TypeError("the dt of meta.json is not a number")
+    return float(dt) if dt > 0 else 1.0

@@ -1,0 +1,290 @@
+"""Pages say what the records say, name every number that is worse than the paper's, and change no other text."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from reproduction.record import Record
+from reproduction.report import _sections
+from reproduction.report.catalogue import CATALOGUE
+from reproduction.report.pages import (
+    BEGIN,
+    END,
+    IN_README,
+    PUBLISHED,
+    read_records,
+    readme_table,
+    replace_between,
+    results_page,
+)
+
+ROOT = Path(__file__).parents[2]
+COMMAND = "manifoldrf reproduce surfaces --size paper"
+PLACE = {"commit": "abc1234", "machine": "Linux x86_64, 2 cores", "numpy": "2.1.0"}
+ERRORS = ("r2", "re", "mse", "nodes", "own_kernel", "new_points", "nodes_plain", "new_points_plain")
+NOTHING = dict.fromkeys((*ERRORS, "features", "fit_s", "kernel_ms", "speed_up"))
+
+
+def surfaces(**changes):
+    """A record of one surface; changes are of the row of the default for the same kernel."""
+    published = {"r2": 0.997, "re": 0.23, "mse": 26.9, "nodes": 0.067, "kernel_ms": 66.0, "speed_up": 55}
+    same = {"r2": 0.9999, "re": 0.01, "mse": 0.12, "nodes": 0.0031, "new_points": 0.0042, "features": 4000}
+    same |= {"fit_s": 1.25, "kernel_ms": 8.5, "speed_up": 1234.0} | changes
+    heat = {"nodes": 0.0011, "new_points": 0.0015, "features": 1024, "kernel_ms": 1.5, "speed_up": 3456.0}
+    recipe = {"r2": 0.998, "nodes": 0.04}
+    rows = [published, recipe, same, heat]
+    table = [
+        {"surface": "mobius", "method": method} | NOTHING | row for method, row in zip(IN_README, rows, strict=True)
+    ]
+    targets = [
+        {"what": "error at nodes", "seen": 0.0031, "comparison": "<=", "limit": 0.012, "holds": True},
+        {"what": "speed-up", "seen": 900.0, "comparison": ">=", "limit": 1000.0, "holds": False},
+    ]
+    tables = {"surfaces": table, "targets": targets}
+    return Record("surfaces", {"n_nodes": 4000, "tau": 20.0}, tables, 95.0, PLACE | {"command": COMMAND})
+
+
+def ambient(**changes):
+    row = {"surface": "mobius", "method": "RFF", "features": 16_000, "sigma": 0.2, "r2": 0.75, "error": 0.48}
+    row |= {"paper_r2": 0.748, "paper": 0.489} | changes
+    verdict = {"surface": "mobius", "mrf": 0.02, "ambient": 0.123, "nystrom": 0.0456, "paper_ambient": 0.489}
+    tables = {"best": [row], "curves": [{"features": 987_654}], "verdict": [verdict]}
+    return Record("ambient", {"widths": list(range(40)), "limits": {"Nystrom": "few"}}, tables, 5.0, PLACE)
+
+
+def teachers():
+    return Record("teachers", {"seed": 0}, {"teachers": [{"estimator": "a|b", "error": 0.05}]}, 7000.0, PLACE)
+
+
+@pytest.fixture
+def records():
+    return {"surfaces": surfaces(), "ambient": ambient(), "teachers": teachers()}
+
+
+def section(page, name, title=None):
+    """The part of a page below a heading."""
+    part = page.split(f"\n## {name}\n")[1].split("\n## ")[0]
+    return part if title is None else part.split(f"\n### {title}\n")[1].split("\n### ")[0]
+
+
+def test_tables_have_our_numbers_and_the_papers(records):
+    page = results_page(records)
+    table = section(page, "surfaces", "Table surfaces")
+    assert "| Möbius strip | paper, published | 0.997 | 0.23 | 26.9 | 0.067 |" in table
+    assert "| Möbius strip | default, same kernel | 0.9999 | 0.01 | 0.12 | 0.0031 | 0.0042 | 4000 | 1.25 |" in table
+    assert "plain" not in table  # a column without a value
+    assert "| Möbius strip | RFF | 16,000 | 0.2 | 0.75 (0.748) | 0.48 (0.489) |" in section(page, "ambient")
+
+
+def test_targets_are_words_and_say_whether_they_hold(records):
+    table = section(results_page(records), "surfaces", "Table targets")
+    assert "| error at nodes | 0.0031 | at most 0.012 | yes |" in table
+    assert "| speed-up | 900 | at least 1000 | no |" in table
+
+
+def test_the_page_says_how_it_was_made(records):
+    page = results_page(records)
+    assert "surfaces, ambient, teachers: commit abc1234, machine Linux x86\\_64, 2 cores, numpy 2.1.0." in page
+    assert f"```sh\n{COMMAND}\n```" in section(page, "surfaces")
+    assert "Took 1 min 35 s. Settings: n\\_nodes = 4000; tau = 20." in page
+    assert "widths = 0, 1, ..., 39 (40 values); limits = Nystrom: few." in page
+    assert (
+        "Without a record so far: gaussian\\_grid, normals, velocity, attention, brodatz, hyperbolic, few\\_labels,"
+        in page
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "made"),
+    [
+        (f"{COMMAND} --set n_nodes=9", "`manifoldrf reproduce surfaces --size paper --set n_nodes=9`"),
+        (None, "a command that the record does not name"),
+    ],
+)
+def test_numbers_of_another_size_are_marked_on_the_page_and_in_the_readme(command, made):
+    """Small runs beside the paper's numbers would be read as if they were alike."""
+    found = PLACE | ({"command": command} if command else {})
+    small = {"surfaces": dataclasses.replace(surfaces(), environment=found)}
+    note = f"**Not known to be of the paper's size**: surfaces was made by {made}."
+    for text in (results_page(small), readme_table(small)):
+        assert text.count(note) == 1
+    full = {"surfaces": surfaces()}
+    assert "Not known" not in results_page(full) + readme_table(full)
+
+
+def test_a_small_run_is_not_measured_against_the_paper():
+    """Its numbers are worse for one reason only, and a list of others would be false."""
+    command = COMMAND.replace("paper", "smoke")
+    small = {"surfaces": dataclasses.replace(surfaces(), environment=PLACE | {"command": command})}
+    page = results_page(small)
+    assert f"**A small run**: `{command}` is far below the paper's size" in page
+    assert "worse than the paper" not in page
+    assert "Where we are worse than the paper" in results_page({"surfaces": surfaces()})
+
+
+def test_records_from_two_places_are_told_apart(records):
+    records["teachers"] = dataclasses.replace(records["teachers"], environment=PLACE | {"numpy": "2.2.0"})
+    page = results_page(records)
+    assert "surfaces, ambient: commit abc1234" in page
+    assert "teachers: commit abc1234, machine Linux x86\\_64, 2 cores, numpy 2.2.0." in page
+
+
+def test_tables_that_are_drawn_are_left_out_and_signs_of_markdown_escaped(records):
+    page = results_page(records)
+    assert "987,654" not in page
+    assert "| a\\|b | 0.05 |" in page
+
+
+def test_pictures_are_linked_if_they_are_there(records):
+    assert "![" not in results_page(records)
+    page = results_page(records, images={"surfaces_fields.png", "other.png"})
+    assert page.count("![") == 1
+    caption = CATALOGUE["surfaces"].caption("surfaces", "surfaces_fields")
+    assert caption.startswith("A column for each surface: fields of a node")
+    assert f"![{caption}](images/surfaces_fields.png)" in page
+
+
+def test_the_same_records_give_the_same_bytes_in_any_order(records):
+    turned = dict(reversed(records.items()))
+    assert results_page(turned) == results_page(records)
+    assert readme_table(turned) == readme_table(records)
+
+
+WORSE = "Where we are worse than the paper"
+
+
+def test_nothing_is_worse_where_all_is_better(records):
+    page = results_page(records)
+    # Two of the recipe, six of the default, three of the heat kernel; two of a method and one of the verdict.
+    assert "Nowhere, in 11 numbers." in section(page, "surfaces", WORSE)
+    assert "Nowhere, in 3 numbers." in section(page, "ambient", WORSE)
+    assert "The paper gives no numbers to compare with." in section(page, "teachers", WORSE)
+
+
+@pytest.mark.parametrize(
+    ("changes", "row"),
+    [
+        ({"r2": 0.9}, "R² | 0.9 | 0.997 | no reason known |"),
+        ({"re": 0.24}, "mean RE | 0.24 | 0.23 | made by values near the clamp, far from the start |"),
+        ({"nodes": float("nan")}, "nodes | nan | 0.067 | no reason known |"),
+        (
+            {"kernel_ms": 80.0},
+            "kernel, ms | 80 | 66 | another machine; times can be compared within one run only |",
+        ),
+        (
+            {"speed_up": 54},
+            "speed-up | 54 | 55 | another machine and another eigendecomposition, both timed in this",
+        ),
+    ],
+)
+def test_every_number_worse_than_the_papers_is_named_with_a_reason(changes, row):
+    text = section(results_page({"surfaces": surfaces(**changes)}), "surfaces", WORSE)
+    assert "In 1 of 11 numbers:" in text
+    assert f"| Möbius strip, default, same kernel, 4000 features | {row}" in text
+    assert text.count("| Möbius strip,") == 1
+
+
+def test_baselines_worse_than_the_papers_are_named_too():
+    text = section(results_page({"ambient": ambient(error=0.6)}), "ambient", WORSE)
+    assert "| Möbius strip, RFF, 16,000 features | error | 0.6 | 0.489 | another draw, and a sigma" in text
+
+
+def test_the_readme_has_the_papers_table_with_ours_and_the_best_ambient_error(records):
+    lines = readme_table(records).splitlines()
+    assert (
+        lines[2]
+        == "| Möbius strip | paper, published | 0.997 | 0.23 | 26.9 | 0.067 |  |  |  | 66 | 55 | 0.489 |  |"
+    )
+    assert lines[3].startswith("| Möbius strip | paper's recipe | 0.998 |")
+    assert lines[4].endswith("| 0.0031 |  | 0.0042 | 1.25 | 8.5 | 1234 | 0.123 | 0.0456 |")
+    assert lines[5] == (
+        "| Möbius strip | default, heat kernel, 1024 features |  |  |  | 0.0011 |  | 0.0015 |  | 1.5 | 3456 |  |  |"
+    )
+
+
+def test_the_readme_can_do_without_ambient_features_but_not_without_surfaces(records):
+    del records["ambient"]
+    assert readme_table(records).splitlines()[2].endswith("| 66 | 55 |")
+    del records["surfaces"]
+    with pytest.raises(ValueError, match=r"with the table 'surfaces' in surfaces\.json\. Got teachers\."):
+        readme_table(records)
+
+
+def test_a_readme_without_one_of_its_methods_is_refused():
+    record = surfaces()
+    rows = record.tables["surfaces"][:3]
+    with pytest.raises(
+        ValueError, match=r"all methods of the table .* none of default, heat kernel, 1024 features\."
+    ):
+        readme_table({"surfaces": dataclasses.replace(record, tables={"surfaces": rows})})
+
+
+def test_only_the_text_between_the_markers_is_replaced():
+    text = f"above\n{BEGIN}\nold\n{END}\nbelow\n"
+    new = replace_between(text, BEGIN, END, "| new |")
+    assert new == f"above\n{BEGIN}\n\n| new |\n\n{END}\nbelow\n"
+    assert replace_between(new, BEGIN, END, "| new |") == new
+
+
+@pytest.mark.parametrize("text", ["", BEGIN, END, f"{END} {BEGIN}", f"{BEGIN} {BEGIN} {END}"])
+def test_missing_or_doubled_markers_are_refused(text):
+    with pytest.raises(ValueError, match=r"`README.md` must be a text with <!-- results: begin --> and, after it,"):
+        replace_between(text, BEGIN, END, "new", name="README.md")
+
+
+def test_records_are_read_without_their_arrays_in_the_order_of_the_catalogue(records, tmp_path):
+    for record in records.values():
+        record.save(tmp_path).with_suffix(".npz").unlink()
+    found = read_records(tmp_path)
+    assert list(found) == ["surfaces", "ambient", "teachers"]
+    assert results_page(found) == results_page(records)
+
+
+def test_a_folder_without_records_is_refused(tmp_path):
+    for folder in (tmp_path, tmp_path / "none"):
+        with pytest.raises(FileNotFoundError, match=r"`records` must be a folder with the \.json files of records"):
+            read_records(folder)
+
+
+def test_a_broken_record_is_refused_by_name(tmp_path):
+    teachers().save(tmp_path)
+    (tmp_path / "surfaces.json").write_text("{broken")
+    with pytest.raises(ValueError, match=r"must be the \.json file of a saved record\. Got surfaces\.json"):
+        read_records(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "file"), [("unknown", "unknown.json"), ("teachers", "other.json")])
+def test_a_record_of_no_known_experiment_or_with_another_name_is_refused(tmp_path, name, file):
+    path = dataclasses.replace(teachers(), name=name).save(tmp_path)
+    path.rename(tmp_path / file)
+    with pytest.raises(
+        ValueError, match=rf"named after their experiment: surfaces\.json, .* Got '{name}' in {file}"
+    ):
+        read_records(tmp_path)
+
+
+def test_the_committed_pages_are_those_of_the_committed_records():
+    found = read_records(ROOT / "docs" / "records")
+    images = {path.name for path in (ROOT / "docs" / "images").glob("*.png")}
+    assert (ROOT / "docs" / "results.md").read_text(encoding="utf-8") == results_page(found, images)
+    assert "no reason known" not in (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert readme == replace_between(readme, BEGIN, END, readme_table(found))
+
+
+def test_the_papers_row_is_the_first_of_the_readme():
+    assert IN_README[0] == PUBLISHED
+
+
+def test_a_record_made_from_files_has_a_section_of_its_own(monkeypatch, records):
+    entry = dataclasses.replace(CATALOGUE["teachers"], reads="a folder of schools")
+    for name in entry.records:
+        monkeypatch.setitem(_sections.ENTRY_OF, name, entry)
+    command = "manifoldrf reproduce teachers --size paper --data DIR"
+    made = dataclasses.replace(teachers(), name="teachers_data", environment=PLACE | {"command": command})
+    page = results_page(records | {"teachers_data": made}, images={"teachers_data.png"})
+    part = section(page, "teachers\\_data")
+    assert "a folder of schools" in part
+    assert "images/teachers_data.png" in part
+    assert "Not known to be of the paper's size" not in part

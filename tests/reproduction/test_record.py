@@ -1,0 +1,64 @@
+"""Records come back as they were saved, with or without their arrays, or are refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+from reproduction.record import Record
+
+
+def make(**parts):
+    plain = {"name": "toy", "config": {"sizes": (1, 2)}, "tables": {"toy": [{"error": 0.1}]}, "seconds": 1.5}
+    return Record(**(plain | {"environment": {"commit": "abc"}} | parts))
+
+
+def test_the_json_file_is_enough_without_arrays(tmp_path):
+    path = make(arrays={"x": np.ones(3)}).save(tmp_path)
+    np.testing.assert_array_equal(Record.load(path).arrays["x"], np.ones(3))
+    path.with_suffix(".npz").unlink()
+    again = Record.load(path, arrays=False)
+    assert again.plain() == make().plain()
+    assert again.arrays == {}
+    with pytest.raises(FileNotFoundError, match=r"toy\.npz"):
+        Record.load(path)
+
+
+def test_numbers_of_numpy_are_saved_as_plain_ones(tmp_path):
+    row = {"holds": np.bool_(True), "nodes": np.int64(4), "error": np.float32(0.5)}
+    path = make(tables={"toy": [row]}).save(tmp_path)
+    assert Record.load(path).tables == {"toy": [{"holds": True, "nodes": 4, "error": 0.5}]}
+
+
+def test_what_json_cannot_hold_is_refused_before_anything_is_written(tmp_path):
+    record = make(tables={"toy": [{"error": np.ones(2)}]})
+    with pytest.raises(TypeError, match=r"`record` must be made of text, numbers, .* Got ndarray\."):
+        record.save(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("name", 3),
+        ("config", []),
+        ("tables", {"toy": 3}),
+        ("tables", {"toy": [3]}),
+        ("seconds", "1"),
+        ("environment", None),
+        ("extra", 1),
+    ],
+)
+@pytest.mark.parametrize("arrays", [True, False])
+def test_a_part_of_the_wrong_kind_is_refused(tmp_path, part, value, arrays):
+    path = make().save(tmp_path)
+    path.write_text(json.dumps(make().plain() | {part: value}))
+    with pytest.raises(ValueError, match=r"`path` must be the \.json file of a saved record\. Got toy\.json: "):
+        Record.load(path, arrays=arrays)
+
+
+def test_text_that_is_not_utf8_is_refused(tmp_path):
+    path = make().save(tmp_path)
+    path.write_bytes(b"\xff\xfe{}")
+    with pytest.raises(ValueError, match=r"Got toy\.json: "):
+        Record.load(path)

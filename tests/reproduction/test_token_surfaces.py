@@ -1,0 +1,177 @@
+"""The surfaces with tokens: their measures, their seams, and heat that stays on the surface."""
+
+import numpy as np
+import pytest
+from scipy.sparse import coo_array, csgraph
+
+from reproduction import token_surfaces
+from reproduction.token_surfaces import (
+    FOLD_GAP,
+    HEAT_TIME,
+    PUSH,
+    ROLL_GAP,
+    SURFACES,
+    TOUCHING,
+)
+from manifoldrf.geometry.builders import knn_graph
+from manifoldrf.geometry.manifolds import MobiusStrip
+
+AREAS = {"mobius": 5.06, "mobius2": 10.1, "swiss": 4.4, "folded": 5.7}
+CYLINDERS = ("swiss", "folded")
+
+
+def _units(n, seed=0):
+    return np.random.default_rng(seed).uniform(0.001, 0.999, (n, 2))
+
+
+@pytest.mark.parametrize("name", SURFACES)
+def test_areas_are_those_of_the_protocol_and_of_the_mesh(name):
+    surface = SURFACES[name]
+    assert surface.area == pytest.approx(AREAS[name], rel=0.01)  # two digits are stated
+    # Flat triangles cut off what bends: a share of (cell / radius)^2 / 24, below .1 % for cells of .02 and folds.
+    assert surface.mesh.area == pytest.approx(surface.area, rel=1e-3)
+    assert 13_000 <= surface.mesh.n_vertices <= 29_000
+
+
+def test_the_strip_is_that_of_the_library():
+    strip, points = MobiusStrip(1.0, token_surfaces.HALF_WIDTH), SURFACES["mobius"].embed(_units(200))
+    strip.check(points)  # raises off the strip
+    assert SURFACES["mobius"].area == pytest.approx(strip.volume, rel=1e-5)  # midpoint rule with .02 wide cells
+
+
+@pytest.mark.parametrize("name", CYLINDERS)
+def test_rolls_and_folds_are_isometric_to_a_rectangle(name):
+    """Both parameters run at constant speed and at right angles."""
+    surface, units, step = SURFACES[name], _units(500), 1e-5
+    along, across = (
+        (surface.embed(units + shift) - surface.embed(units - shift)) / (2 * step) for shift in step * np.eye(2)
+    )
+    np.testing.assert_allclose(np.linalg.norm(along, axis=1), surface.area, rtol=1e-3)  # the width is 1
+    np.testing.assert_allclose(np.linalg.norm(across, axis=1), 1.0, rtol=1e-9)
+    np.testing.assert_allclose((along * across).sum(axis=1), 0.0, atol=1e-8)
+
+
+def test_the_cover_passes_itself_at_twice_the_push():
+    units = _units(300)
+    units[:, 0] /= 2
+    there = np.column_stack([units[:, 0] + 0.5, 1.0 - units[:, 1]])  # once around: the other side of the strip
+    cover, strip = SURFACES["mobius2"], SURFACES["mobius"]
+    gap = np.linalg.norm(cover.embed(units) - cover.embed(there), axis=1)
+    np.testing.assert_allclose(gap, 2 * PUSH, rtol=1e-12)
+    middle = (cover.embed(units) + cover.embed(there)) / 2
+    np.testing.assert_allclose(middle, strip.embed(units * [2.0, 1.0]), atol=1e-12)
+
+
+def test_turns_of_the_roll_and_sheets_of_the_accordion_have_their_distance():
+    points = SURFACES["swiss"].embed(np.column_stack([np.linspace(0, 1, 4001), np.full(4001, 0.5)]))[:, 1:]
+    radius, angle = np.hypot(*points.T), np.unwrap(np.arctan2(points[:, 1], points[:, 0]))
+    turn_later = np.interp(angle + 2 * np.pi, angle, radius, right=np.nan)
+    inside = ~np.isnan(turn_later)
+    np.testing.assert_allclose((turn_later - radius)[inside], ROLL_GAP, rtol=1e-4)  # linear between 4001 points
+    heights = np.unique(SURFACES["folded"].embed(_units(4000))[:, 2].round(12), return_counts=True)
+    sheets = heights[0][heights[1] > 100]
+    np.testing.assert_allclose(np.diff(sheets), FOLD_GAP, rtol=1e-9)
+    assert len(sheets) == token_surfaces.FOLD_SHEETS
+
+
+@pytest.mark.parametrize(("name", "turned"), [("mobius", True), ("mobius2", False)])
+def test_the_end_of_a_strip_is_its_beginning(name, turned):
+    across = np.linspace(0, 1, 7)
+    end = np.column_stack([np.ones(7), across])
+    begin = np.column_stack([np.zeros(7), across[::-1] if turned else across])
+    np.testing.assert_allclose(SURFACES[name].embed(end), SURFACES[name].embed(begin), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "euler", "edges_of_surface"), [("mobius", 0, 1), ("mobius2", 0, 2), ("swiss", 1, 1)]
+)
+def test_meshes_have_the_topology_of_their_surface(name, euler, edges_of_surface):
+    mesh = SURFACES[name].mesh
+    edges = np.sort(mesh.faces[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2), axis=1)
+    unique, counts = np.unique(edges, axis=0, return_counts=True)
+    assert mesh.n_vertices - len(unique) + len(mesh.faces) == euler
+    assert set(counts) == {1, 2}
+    rim = _closed_lines(unique[counts == 1], mesh.n_vertices)
+    assert rim == edges_of_surface
+
+
+def _closed_lines(edges, n):
+    """Number of closed lines that some edges form."""
+    graph = coo_array((np.ones(len(edges)), edges.T), shape=(n, n))
+    labels = csgraph.connected_components(graph, directed=False)[1]
+    return len(np.unique(labels[np.unique(edges)]))
+
+
+@pytest.mark.parametrize("name", SURFACES)
+def test_tokens_are_uniform_by_area(name):
+    surface, n = SURFACES[name], 4000
+    tokens = surface.sample(n, np.random.default_rng(1))
+    np.testing.assert_allclose(tokens.points, surface.embed(tokens.units))
+    mass = surface.masses / surface.masses.sum()
+    for function in (lambda x: x, np.square):
+        on_mesh = function(surface.mesh.vertices)
+        mean = mass @ on_mesh
+        spread = np.sqrt(mass @ (on_mesh - mean) ** 2 / n)
+        # z = 5: a false alarm in a million; the mesh adds its own error of a thousandth.
+        assert (np.abs(function(tokens.points).mean(axis=0) - mean) < 5 * spread + 1e-3).all()
+
+
+@pytest.mark.parametrize("name", SURFACES)
+def test_bilinear_weights_read_smooth_fields(name):
+    surface = SURFACES[name]
+    tokens = surface.sample(500, np.random.default_rng(2))
+    assert tokens.corners.data.min() >= 0
+    np.testing.assert_allclose(tokens.corners.sum(axis=1), 1.0, rtol=1e-12)
+    # Positions themselves, off by at most (cell / 2)^2 / (2 radius of a fold) = (.018 / 2)^2 / .15.
+    np.testing.assert_allclose(tokens.corners @ surface.mesh.vertices, tokens.points, atol=6e-4)
+
+
+@pytest.mark.parametrize("name", SURFACES)
+def test_heat_is_neither_lost_nor_made_and_constants_stay(name):
+    surface = SURFACES[name]
+    heat = surface.draw_sources((5, 8), np.random.default_rng(3))
+    everywhere = surface.masses[:, None]
+    found = surface.diffuse(np.column_stack([heat, everywhere]))
+    np.testing.assert_allclose(surface.masses @ found[:, :2], heat.sum(axis=0), atol=1e-11)  # rounding of 8 solves
+    np.testing.assert_allclose(found[:, 2], 1.0, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", CYLINDERS)
+def test_heat_spreads_along_the_surface_only(name):
+    """The variance of a spot along the roll grows by 2 t, by implicit steps too; a jump of heat would add to it."""
+    surface = SURFACES[name]
+    columns, rows = surface.grid
+    along = np.repeat(np.linspace(0, surface.area, columns), rows)
+    start = surface.vertex(np.array([columns // 2]), np.array([rows // 2]))
+    heat = np.zeros((columns * rows, 1))
+    heat[start] = 1.0
+    share = surface.masses * surface.diffuse(heat)[:, 0]
+    # The ends are six standard deviations away; lengths on the flat triangles are .1 % shorter.
+    assert share @ (along - along[start]) ** 2 == pytest.approx(2 * HEAT_TIME, rel=0.01)
+
+
+def test_sources_are_signed_and_of_the_stated_size():
+    heat = SURFACES["swiss"].draw_sources((1,) * 50, np.random.default_rng(4))
+    amounts = heat.sum(axis=0)
+    assert ((np.abs(amounts) >= 0.5) & (np.abs(amounts) <= 1.5)).all()
+    assert 10 < (amounts > 0).sum() < 40  # 50 fair coins: z above 4
+
+
+def test_signals_have_variance_one_at_the_tokens():
+    surface = SURFACES["folded"]
+    heat = surface.draw_sources((5, 6), np.random.default_rng(5))
+    values = surface.sample(300, np.random.default_rng(6)).read(surface.diffuse(heat))
+    np.testing.assert_allclose(values.var(axis=0), 1.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", TOUCHING)
+def test_neighbours_are_on_the_same_sheet(name):
+    surface = SURFACES[name]
+    tokens = surface.sample(4000, np.random.default_rng(7))
+    edges = knn_graph(tokens.points, n_neighbors=10).lengths.tocoo()
+    apart = np.abs(tokens.units[edges.row, 0] - tokens.units[edges.col, 0])
+    if surface.seam == "closed":
+        apart = np.minimum(apart, 1.0 - apart)
+    # Along the surface an edge is at most pi / 2 times as long as in space (around a fold). Between sheets the way
+    # is a turn of the roll (1.4 and more), a sheet and back, or half the cover.
+    assert (apart * surface.area / (1.0 if name in CYLINDERS else 0.8) < 0.5).all()
