@@ -33,7 +33,7 @@ from scipy.special import gammaln
 from table import seconds
 
 from manifoldrf import DiffusionKernel, MobiusStrip, Sphere, compute_signatures, knn_graph
-from manifoldrf.signatures._streams import open_stream
+from manifoldrf.signatures.streams import open_stream
 from manifoldrf.signatures.walks import Law, independent_walks, pack_uniform
 
 N_NODES, N_STARTS, N_WALKS, N_BATCHES, REPEATS = 4000, 200, 5000, 10, 7

@@ -20,14 +20,13 @@ from manifoldrf import (
     knn_graph,
 )
 from manifoldrf._random import Streams
-from manifoldrf.features._reading import Reader
-from manifoldrf.features.feature_map import FeatureMap
+from manifoldrf.features.feature_map import FeatureMap, Reader
 from manifoldrf.features.fitting import _weigh, choose_anchors
-from manifoldrf.features.plans import make_plan
-from manifoldrf.features.spaces import prepare_space
+from manifoldrf.features.options import make_plan
+from manifoldrf.features.problem import prepare_space
 from manifoldrf.fields.anchors import _farthest
 from manifoldrf.fields.step import fit_step
-from manifoldrf.kernels.shifted import shifted
+from manifoldrf.kernels.graph_kernels import shifted
 
 TIME_OF_A_NODE = 200.0  # heat time times number of nodes: anchors are then .8 widths apart
 NODES_OF_AN_ANCHOR = 10

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from manifoldrf._notices import without_warnings
+from manifoldrf import HyperbolicSpace
+from manifoldrf._runtime import without_warnings
 from manifoldrf._validation import FloatArray
 from manifoldrf.applications.exhaustion import RELAXATION, STEPS
 from manifoldrf.features.fitting import FeatureWarning
-from manifoldrf.features.graph_options import GraphOptions
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
+from manifoldrf.features.options import GraphOptions
 from manifoldrf.geometry.builders import knn_graph
-from manifoldrf.geometry.grading import GradedPoints, graded_points
 from manifoldrf.geometry.graphs import Graph, GraphWarning
-from manifoldrf.geometry.manifolds import HyperbolicSpace
+from manifoldrf.geometry.sampling import GradedPoints, graded_points
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import align, errors_of, relative_error
 

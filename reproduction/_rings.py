@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from manifoldrf import FlatTorus
 from manifoldrf._random import Streams, generator
 from manifoldrf._validation import FloatArray
 from manifoldrf.geometry.builders import grid_graph
-from manifoldrf.geometry.manifolds import FlatTorus
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
-from manifoldrf.signatures.record import Signatures
-from manifoldrf.signatures.teachers import compute_signatures
+from manifoldrf.signatures.teachers import Signatures, compute_signatures
 
 
 def tensor_errors(factors: FloatArray, target: FloatArray, dims: Sequence[int]) -> FloatArray:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from manifoldrf.signatures._engines import Progress, silent
+from manifoldrf.signatures.engines import Progress, silent
 
 # Units of time, as measured at both sizes: a round of quick models, all but the training of a network, a training.
 _QUICK, _BESIDE, _TRAINING = 10, 15, 90

@@ -15,27 +15,33 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from manifoldrf._notices import without_warnings
 from manifoldrf._random import Streams, generator
+from manifoldrf._runtime import without_warnings
 from manifoldrf._validation import FloatArray, IntArray, Interval, check_integer, check_option, check_real, reject
-from manifoldrf.applications._known import BoolArray, make_folds, nearest_known
+from manifoldrf.applications.filling import (
+    Action,
+    BoolArray,
+    feature_action,
+    make_folds,
+    nearest_known,
+    smooth,
+    without_small,
+)
 from manifoldrf.applications.interpolation import InterpolationWarning
-from manifoldrf.applications.smoothing import Action, feature_action, smooth, without_small
-from manifoldrf.baselines.fourier import ORF, RFF
-from manifoldrf.baselines.positive import PORF, PRF
+from manifoldrf.baselines.random_features import ORF, PORF, PRF, RFF
 from manifoldrf.features.fitting import FeatureWarning
-from manifoldrf.features.spaces import prepare_space
+from manifoldrf.features.problem import prepare_space
 from manifoldrf.fields.anchors import farthest_anchors, iid_anchors
 from manifoldrf.fields.data import Teaching, observe
 from manifoldrf.fields.mlp import MlpField, fit_mlp
-from manifoldrf.fields.mlp_options import MlpOptions, TrainingInfo
+from manifoldrf.fields.options import MlpOptions, TrainingInfo
 from manifoldrf.fields.quadrature import voronoi_weights
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.neighbors import NeighborSearch
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.series import SeriesKernel
-from manifoldrf.signatures._engines import Progress
+from manifoldrf.signatures.engines import Progress
 from manifoldrf.signatures.teachers import compute_signatures
 
 # How good predictions are, given beside the truth, both of shape (q, c): larger is better, rows of NaN are misses.

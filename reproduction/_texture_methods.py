@@ -16,18 +16,17 @@ from scipy.spatial import cKDTree
 from sklearn.decomposition import KernelPCA
 
 from manifoldrf._random import generator
-from manifoldrf._threads import map_threads
+from manifoldrf._runtime import map_threads
 from manifoldrf._validation import FloatArray, check_jobs, reject
 from manifoldrf.baselines._base import gaussian_kernel
-from manifoldrf.baselines.fourier import ORF, RFF
 from manifoldrf.baselines.nystrom import Nystrom
-from manifoldrf.baselines.positive import PORF, PRF
+from manifoldrf.baselines.random_features import ORF, PORF, PRF, RFF
 from manifoldrf.baselines.spectral import DiffusionMap
+from manifoldrf.features.manifold_features import ManifoldRandomFeatures
+from manifoldrf.features.options import GraphOptions
+from manifoldrf.kernels.graph_kernels import DiffusionKernel, PowerKernel
 from reproduction._texture_rules import Values
 from reproduction.texture_views import Views
-from manifoldrf.features.graph_options import GraphOptions
-from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.kernels.graph_kernels import DiffusionKernel, PowerKernel
 
 OWN, RAW, LEARNED = "MRF", "raw", "MRF learned"
 _ROWS_AT_ONCE = 4096  # test windows whose features are held at once

@@ -9,8 +9,7 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 from manifoldrf._validation import FloatArray, IntArray
-from manifoldrf.fields._selection import Sweep, nearest_along_edges, select_along_edges
-from manifoldrf.fields.anchors import edges_of, farthest_anchors
+from manifoldrf.fields.anchors import Sweep, edges_of, farthest_anchors, nearest_along_edges, select_along_edges
 from manifoldrf.geometry.graphs import Graph
 
 # Rounds in which anchors move into the middle of their cells. 5 are within 2 % of 20; most settle before the last.

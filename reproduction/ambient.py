@@ -17,25 +17,23 @@ from typing import Any
 
 import numpy as np
 
-from manifoldrf._notices import without_warnings
+from manifoldrf import Sphere
 from manifoldrf._random import generator
-from manifoldrf._threads import one_blas_thread
+from manifoldrf._runtime import one_blas_thread, without_warnings
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_integer, check_real, reject
 from manifoldrf.baselines._base import gaussian_kernel
-from manifoldrf.baselines.fourier import ORF, RFF
 from manifoldrf.baselines.nystrom import Nystrom
-from manifoldrf.baselines.positive import GERF, PORF, PRF
+from manifoldrf.baselines.random_features import GERF, ORF, PORF, PRF, RFF
 from manifoldrf.baselines.tuning import BandwidthSearch, tune_bandwidth
-from reproduction.record import Record
-from reproduction.surface_graphs import SURFACES, paper_graph
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.manifolds import Sphere
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import errors_of, relative_error
-from manifoldrf.signatures._engines import Progress
+from manifoldrf.signatures.engines import Progress
+from reproduction.record import Record
+from reproduction.surface_graphs import SURFACES, paper_graph
 
 OWN = "MRF"  # the paper's name of features of the surface
 LANDMARKS = "Nystrom"

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from manifoldrf._notices import without_warnings
 from manifoldrf._random import generator
-from manifoldrf._threads import one_blas_thread
+from manifoldrf._runtime import one_blas_thread, without_warnings
 from manifoldrf._validation import (
     NONNEGATIVE,
     FloatArray,
@@ -25,6 +24,9 @@ from manifoldrf._validation import (
     check_real,
     reject,
 )
+from manifoldrf.features.problem import FarQueryWarning
+from manifoldrf.geometry.sampling import estimate_dimension
+from manifoldrf.signatures.engines import Progress
 from reproduction._few_label_clouds import (
     Cloud,
     Damage,
@@ -37,9 +39,6 @@ from reproduction._few_label_methods import MAIN, METHODS, OWN, OWN_VOTE, Stage
 from reproduction._few_label_rules import AbstractRule, Draw
 from reproduction._smoothers import quietly
 from reproduction.record import Record
-from manifoldrf.features.proximity import FarQueryWarning
-from manifoldrf.geometry.dimension import estimate_dimension
-from manifoldrf.signatures._engines import Progress
 
 _OURS = (OWN, OWN_VOTE)
 DRAWS = "draws"  # column of accuracies one by one, which the tables do without

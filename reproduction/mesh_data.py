@@ -9,12 +9,11 @@ from types import MappingProxyType
 import numpy as np
 
 from manifoldrf._files import as_path, files_in
-from manifoldrf._optional import require
+from manifoldrf._runtime import require
 from manifoldrf._validation import FloatArray, IntArray, check_integer, check_option, reject
-from manifoldrf.fields._selection import nearest_along_edges
-from manifoldrf.fields.anchors import edges_of, farthest_anchors
-from manifoldrf.geometry._mesh_files import MESH_FORMATS
+from manifoldrf.fields.anchors import edges_of, farthest_anchors, nearest_along_edges
 from manifoldrf.geometry.builders import mesh_graph
+from manifoldrf.geometry.mesh_files import MESH_FORMATS
 from manifoldrf.geometry.meshes import TriangleMesh
 
 # The meshes of the paper, in its order.

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from manifoldrf._arrays.stored import read_members
+from manifoldrf._arrays import read_members
 from manifoldrf._files import as_path, atomic_path, existing_file, small_text, writable_folder
 from manifoldrf._validation import FloatArray, reject
 

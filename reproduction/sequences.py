@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from manifoldrf._arrays.stored import read_members
+from manifoldrf._arrays import read_members
 from manifoldrf._files import as_path, existing_file, files_in
 from manifoldrf._validation import (
     POSITIVE,
@@ -19,9 +19,9 @@ from manifoldrf._validation import (
     check_real,
     reject,
 )
+from manifoldrf.geometry.meshes import TriangleMesh
 from reproduction._cloth import simulate_cloth
 from reproduction._tfrecords import count_records, read_meta, read_trajectory
-from manifoldrf.geometry.meshes import TriangleMesh
 
 __all__ = ["Sequence", "find_sequences", "generate_cloth", "read_flag_simple", "read_npz"]
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from manifoldrf._notices import without_warnings
 from manifoldrf._random import generator
+from manifoldrf._runtime import without_warnings
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
@@ -27,20 +27,20 @@ from manifoldrf._validation import (
     check_jobs,
     check_real,
 )
-from reproduction._rounds import Rounds
-from reproduction.record import Record
-from reproduction.surface_graphs import SURFACES, paper_graph, reference_kernel
-from manifoldrf.features._products import product
+from manifoldrf.features._estimators import product
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.fitting import FeatureWarning
-from manifoldrf.features.graph_options import GraphOptions
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.fields._pairs import SMALL, SMALL_SHARE
+from manifoldrf.features.options import GraphOptions
+from manifoldrf.fields.training import SMALL, SMALL_SHARE
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import errors_of, relative_error
-from manifoldrf.signatures._engines import Progress
+from manifoldrf.signatures.engines import Progress
 from manifoldrf.signatures.teachers import compute_signatures
+from reproduction._rounds import Rounds
+from reproduction.record import Record
+from reproduction.surface_graphs import SURFACES, paper_graph, reference_kernel
 
 # The paper's first table: share of variance, mean relative error and mean squared error of signatures on held-out
 # starts; relative Frobenius error of the aligned kernel; milliseconds of a kernel on 512 points, and how many times

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from manifoldrf._files import as_path
-from manifoldrf._notices import filtered
-from manifoldrf._optional import require
 from manifoldrf._random import generator
+from manifoldrf._runtime import filtered, require
 from manifoldrf._validation import FloatArray, check_integer, reject
 from manifoldrf.applications.textures import check_image
 

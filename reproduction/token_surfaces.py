@@ -15,9 +15,9 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
-from manifoldrf._optional import require
+from manifoldrf._runtime import require
 from manifoldrf._validation import FloatArray, IntArray, check_integer
-from manifoldrf.geometry._point_sets import product, thinned
+from manifoldrf.geometry.manifolds import product, thinned
 from manifoldrf.geometry.meshes import TriangleMesh
 
 HALF_WIDTH = 0.4  # of the Mobius strip, whose central circle has radius 1

@@ -11,9 +11,17 @@ import numpy as np
 import pytest
 from scipy import sparse as sp
 
-from manifoldrf._arrays import stored as stored_arrays
-from manifoldrf._arrays.reading import open_rows, read_matrix, read_points, read_values
-from manifoldrf._arrays.writing import ARRAY_SUFFIXES, RowWriter, row_writer, write_matrix
+from manifoldrf import _arrays as stored_arrays
+from manifoldrf._arrays import (
+    ARRAY_SUFFIXES,
+    RowWriter,
+    open_rows,
+    read_matrix,
+    read_points,
+    read_values,
+    row_writer,
+    write_matrix,
+)
 from manifoldrf._files import check_output
 
 RNG = np.random.default_rng(0)
@@ -430,7 +438,7 @@ def test_a_matrix_larger_than_a_block_is_written_in_blocks(tmp_path, suffix, mon
 
     append = RowWriter.append
     monkeypatch.setattr(RowWriter, "append", noted)
-    monkeypatch.setattr("manifoldrf._arrays.writing._BLOCK_ENTRIES", 10)
+    monkeypatch.setattr("manifoldrf._arrays._BLOCK_ENTRIES", 10)
     write_matrix(tmp_path / f"a{suffix}", NUMBERS)
     np.testing.assert_array_equal(dense_of(tmp_path / f"a{suffix}"), NUMBERS)
     assert max(largest) == 9
@@ -475,7 +483,7 @@ def test_an_interrupt_while_packing_leaves_nothing(tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("manifoldrf._arrays.writing.shutil.copyfileobj", interrupted)
+    monkeypatch.setattr("manifoldrf._arrays.shutil.copyfileobj", interrupted)
     for array in (NUMBERS, SPARSE):
         with pytest.raises(KeyboardInterrupt):
             write_matrix(tmp_path / "a.npz", array)

@@ -13,8 +13,16 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from manifoldrf._codec import decode, encode, is_storable, load_state, save_state
-from manifoldrf._container import ModelFileError, read_container, write_container
+from manifoldrf._codec import (
+    ModelFileError,
+    decode,
+    encode,
+    is_storable,
+    load_state,
+    read_container,
+    save_state,
+    write_container,
+)
 from manifoldrf._random import Streams
 from manifoldrf.geometry.model_spaces import Sphere
 from manifoldrf.geometry.neighbors import NeighborSearch

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from manifoldrf import _container
-from manifoldrf._container import ModelFileError, read_container, write_container
+from manifoldrf import _codec as _container
+from manifoldrf._codec import ModelFileError, read_container, write_container
 
 DTYPES = ["f8", "f4", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "?"]
 META = {"kind": "example", "values": [1, 2.5, None, True, {"text": 'a "quoted" \\ \u00e9\u4e2d\U0001f600 \ud800'}]}
@@ -319,7 +319,7 @@ def test_a_failing_write_leaves_the_old_file_and_no_other(path, monkeypatch):
 LIMITED = """
 import resource, sys
 import numpy as np
-from manifoldrf._container import write_container
+from manifoldrf._codec import write_container
 resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
 try:
     write_container(sys.argv[1], {"a": np.zeros(100_000)}, {})
@@ -350,7 +350,7 @@ def test_the_mode_of_the_file_is_that_of_an_ordinary_file(path):
 KILLED = """
 import sys
 import numpy as np
-from manifoldrf._container import write_container
+from manifoldrf._codec import write_container
 print("ready", flush=True)
 for k in range(10**9):
     write_container(sys.argv[1], {"a": np.full(200_000, float(k % 7))}, {"k": k % 7})

@@ -16,18 +16,20 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import manifoldrf
 from manifoldrf import HeatKernel, ManifoldRandomFeatures, PowerKernel, Sphere, heat_graph, load
 from manifoldrf._random import Streams
-from manifoldrf.applications._positions import positions_of
 from manifoldrf.applications.attention import AttentionState, ManifoldAttention, linear_attention
-from manifoldrf.fields import _devices, _training, mlp
-from manifoldrf.fields._network import joint_inputs, make_frame
-from manifoldrf.fields._pairs import make_problem
+from manifoldrf.applications.positions import positions_of
+from manifoldrf.fields import mlp
+from manifoldrf.fields import options as _devices
+from manifoldrf.fields import training as _training
 from manifoldrf.fields.data import Setting, Teaching, observe
 from manifoldrf.fields.geodesics import graph_distances
 from manifoldrf.fields.interpolated import fit_interpolated
 from manifoldrf.fields.local import fit_local
 from manifoldrf.fields.mlp import fit_mlp
-from manifoldrf.fields.mlp_options import MlpOptions
+from manifoldrf.fields.network import joint_inputs, make_frame
+from manifoldrf.fields.options import MlpOptions
 from manifoldrf.fields.step import fit_step, one_step
+from manifoldrf.fields.training import make_problem
 
 EPS = np.finfo(np.float64).eps
 NODES = Sphere().grid(300)

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from manifoldrf._optional import available, require
+from manifoldrf._runtime import available, require
 
 
 def test_present_packages_are_imported():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from manifoldrf import _philox
 from manifoldrf._random import Streams, generator
+from manifoldrf.signatures import streams as _philox
 
 # Known-answer vectors of the Random123 distribution for philox 4x32 with 10 rounds: counter, key, output.
 FULL = 0xFFFFFFFF

@@ -10,17 +10,15 @@ from scipy import sparse
 from scipy.spatial import ConvexHull
 
 from manifoldrf import storage
-from manifoldrf._codec import THREADS, encode, save_state
-from manifoldrf._container import ModelFileError, read_container, write_container
+from manifoldrf._codec import THREADS, ModelFileError, encode, read_container, save_state, write_container
 from manifoldrf.fields.data import Setting, Teaching, observe
 from manifoldrf.fields.interpolated import fit_interpolated
 from manifoldrf.fields.local import fit_local
 from manifoldrf.fields.mlp import fit_mlp
-from manifoldrf.fields.mlp_options import MlpOptions
+from manifoldrf.fields.options import MlpOptions
 from manifoldrf.fields.step import fit_step
-from manifoldrf.geometry.adjacency import GeneralizedAdjacency
 from manifoldrf.geometry.builders import grid_graph, knn_graph, mesh_graph
-from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.graphs import GeneralizedAdjacency, Graph
 from manifoldrf.geometry.heat import heat_graph
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.model_spaces import EuclideanSpace, FlatTorus, HyperbolicSpace, Sphere
@@ -32,10 +30,10 @@ from manifoldrf.kernels.graph_kernels import (
     PowerKernel,
     RandomWalkKernel,
     RegularizedLaplacianKernel,
+    ShiftedKernel,
 )
 from manifoldrf.kernels.manifold_kernels import GammaMixtureKernel, HeatKernel, MaternKernel
 from manifoldrf.kernels.series import SeriesKernel
-from manifoldrf.kernels.shifted import ShiftedKernel
 from manifoldrf.storage import REGISTRY, load
 
 

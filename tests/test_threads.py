@@ -7,7 +7,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from manifoldrf import DiffusionKernel, GraphRandomFeatures, SeriesKernel, Sphere, compute_signatures, knn_graph
-from manifoldrf._threads import quick_map
+from manifoldrf._runtime import quick_map
 
 GRAPH, KERNEL = knn_graph(Sphere().sample(700, seed=0)), DiffusionKernel(5.0)
 ROWS = compute_signatures(GRAPH, KERNEL, teacher="exact")

@@ -4,11 +4,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from benchmarks.calibration.record import FACTOR, within
-
 import reproduction.report._palette as ink
-from manifoldrf._optional import require
+from benchmarks.calibration.record import FACTOR, within
 from reproduction.report._style import WIDTH, save_figure, styled
+
+from manifoldrf._runtime import require
 
 BAND = "0.92"
 # Families whose estimates are made in the same way share a colour.

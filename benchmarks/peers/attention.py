@@ -20,7 +20,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, relative_error
 from manifoldrf.applications.attention import linear_attention
-from manifoldrf.baselines._frequencies import draw_frequencies
+from manifoldrf.baselines._base import draw_frequencies
 
 JOB = "attention"
 T, HEAD, N_SCORED = 0.05, 64, 256

@@ -14,11 +14,11 @@ import numpy as np
 import robust_laplacian
 from benchmarks.peers.filters import heat_filter, pygsp_graph
 from benchmarks.peers.measure import Row, not_run, once, timed
+from reproduction.mesh_data import builtin_mesh
 from scipy import linalg, sparse
 from scipy.sparse.linalg import eigsh, expm_multiply
 
 from manifoldrf import HeatKernel, compute_signatures, mesh_graph, relative_error
-from reproduction.mesh_data import builtin_mesh
 
 JOB = "mesh"
 N_QUERIES, N_CHECKED = 512, 4

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from scipy.spatial import KDTree
 
-from manifoldrf._optional import require
+from manifoldrf._runtime import require
 from manifoldrf._validation import FloatArray
-from manifoldrf.geometry._normals import neighbor_axes
+from manifoldrf.explorer.contents import neighbor_axes
 from reproduction.report._style import COLOURS, DIFFERENCES
 
 Limits = tuple[float, float]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import reproduction.report._blocks as _blocks
-from manifoldrf._plain_text import escaped
+from manifoldrf._files import escaped
 from reproduction.report._html_style import STYLE
 
 _WORSE = "worse than the paper's"

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from manifoldrf._files import as_path, atomic_path
-from manifoldrf._optional import require
+from manifoldrf._runtime import require
 from manifoldrf._validation import check_option
 from reproduction.record import Record
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import reproduction.report._palette as ink
-from manifoldrf._optional import require
+from manifoldrf._runtime import require
 from reproduction.record import Record
 from reproduction.report._style import TITLES, WIDTH, legend_below, save_figure, size_ticks, styled
 

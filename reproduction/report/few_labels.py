@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import reproduction.report._palette as ink
-from manifoldrf._optional import require
+from manifoldrf._runtime import require
 from reproduction.record import Record
 from reproduction.report._style import WIDTH, handles_of, legend_below, save_figure, styled
 

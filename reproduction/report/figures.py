@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import reproduction.report._palette as ink
-from manifoldrf._optional import require
+from manifoldrf._runtime import require
 from reproduction.record import Record
 from reproduction.report._drawing import common_limits, draw_edges, draw_field, view_of_peak
 from reproduction.report._style import (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import reproduction.report._palette as ink
-from manifoldrf._optional import require
+from manifoldrf._runtime import require
 from manifoldrf._validation import FloatArray
 from reproduction.record import Record
 from reproduction.report._drawing import common_limits, draw_patches, view_from

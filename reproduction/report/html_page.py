@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from manifoldrf._files import as_path, atomic_path, writable_folder
-from manifoldrf._optional import available
+from manifoldrf._runtime import available
 from manifoldrf._validation import check_option, reject
 from reproduction.record import Record
 from reproduction.report._blocks import Block, Paragraph, Picture

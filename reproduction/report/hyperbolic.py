@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import reproduction.report._palette as ink
-from manifoldrf._optional import require
+from manifoldrf._runtime import require
 from reproduction.record import Record
 from reproduction.report._style import WIDTH, save_figure, styled
 

@@ -6,6 +6,7 @@ behind. It can be deleted, and nothing here reads it.
 """
 
 import errno
+import html
 import os
 import re
 import shutil
@@ -255,3 +256,18 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(number)
         finally:
             os.close(number)
+
+
+# Control signs, halves of pairs that no file can hold, and signs that turn the direction of the text around them.
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def escaped(text: str) -> str:
+    r"""Text for HTML, inside and outside of quotes; what cannot be seen is a replacement sign.
+
+    Examples
+    --------
+    >>> escaped("1 < 2 \x00")
+    '1 &lt; 2 \ufffd'
+    """
+    return html.escape(_UNSEEN.sub("\ufffd", text), quote=True)

@@ -12,11 +12,10 @@ import manifoldrf.fields as fields
 import manifoldrf.geometry as geometry
 import manifoldrf.kernels as kernels
 import manifoldrf.signatures as signatures
-from manifoldrf._codec import is_storable, load_state
-from manifoldrf._container import ModelFileError
+from manifoldrf._codec import ModelFileError, is_storable, load_state
 from manifoldrf._random import Streams
 from manifoldrf.features import manifold_features
-from manifoldrf.features._graph_integrity import check_graph
+from manifoldrf.features.integrity import check_graph
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.geometry import graphs
 from manifoldrf.geometry.graphs import Graph

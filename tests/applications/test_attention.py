@@ -21,7 +21,8 @@ from manifoldrf import (
     Sphere,
     knn_graph,
 )
-from manifoldrf.applications import _linear, _positions
+from manifoldrf.applications import positions as _linear
+from manifoldrf.applications import positions as _positions
 from manifoldrf.applications.attention import AttentionState, ManifoldAttention, PositionFeatures, linear_attention
 from manifoldrf.baselines import PRF
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from manifoldrf import FarQueryWarning, HeatKernel, ManifoldRandomFeatures, Sphere
-from manifoldrf.applications import _positions
+from manifoldrf.applications import positions as _positions
 from manifoldrf.applications.attention import AttentionState, ManifoldAttention, PositionFeatures, linear_attention
 
 HALVES = [torch.float16, torch.bfloat16]

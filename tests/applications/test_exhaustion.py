@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from manifoldrf import EuclideanSpace, HyperbolicSpace, Sphere
 from manifoldrf.applications.exhaustion import Exhaustion, ExhaustionRow, exhaustion, local_features
-from manifoldrf.geometry.manifolds import EuclideanSpace, HyperbolicSpace, Sphere
 from manifoldrf.metrics import relative_error
 
 CASES = [

@@ -16,9 +16,8 @@ from manifoldrf import (
     mesh_graph,
 )
 from manifoldrf._random import Streams
-from manifoldrf.applications import _choosing
-from manifoldrf.applications._filling import GP_TOL, Problem, fill_by_gp
-from manifoldrf.applications._known import check_known, make_folds, nearest_known
+from manifoldrf.applications import interpolation as _choosing
+from manifoldrf.applications.filling import GP_TOL, Problem, check_known, fill_by_gp, make_folds, nearest_known
 from manifoldrf.applications.interpolation import FieldInterpolator, InterpolationWarning
 
 # One set of parameters for each method, so that nothing is chosen.

@@ -25,12 +25,19 @@ from manifoldrf import (
     knn_graph,
 )
 from manifoldrf._random import Streams
-from manifoldrf.applications import _modes
-from manifoldrf.applications._lowrank import decompose, decompose_parts, find_levels, singular_parts
-from manifoldrf.applications._modes import compute_modes, search_time, stretched
+from manifoldrf.applications import modes as _modes
+from manifoldrf.applications.modes import (
+    compute_modes,
+    decompose,
+    decompose_parts,
+    find_levels,
+    search_time,
+    singular_parts,
+    stretched,
+)
 from manifoldrf.applications.regression import ManifoldGaussianProcess, ManifoldRidge
-from manifoldrf.features.plans import make_plan
-from manifoldrf.features.spaces import prepare_space
+from manifoldrf.features.options import make_plan
+from manifoldrf.features.problem import prepare_space
 from manifoldrf.fields.anchors import farthest_anchors
 from manifoldrf.fields.quadrature import voronoi_weights
 from manifoldrf.signatures import teachers

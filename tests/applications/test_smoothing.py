@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from manifoldrf.applications.smoothing import feature_action, smooth, without_small
+from manifoldrf.applications.filling import feature_action, smooth, without_small
 
 RNG = np.random.default_rng(0)
 KERNEL = RNG.random((5, 8))

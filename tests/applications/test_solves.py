@@ -8,7 +8,7 @@ from oracles import sphere_mesh
 from scipy import sparse
 
 from manifoldrf import Graph, knn_graph, mesh_graph
-from manifoldrf.applications._solves import (
+from manifoldrf.applications.filling import (
     System,
     biharmonic,
     bilaplacian,

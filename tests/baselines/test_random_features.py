@@ -7,7 +7,7 @@ from scipy import special, stats
 from manifoldrf import FeatureWarning
 from manifoldrf.baselines import GERF, ORF, PORF, PRF, RFF, GaussianFeatures
 from manifoldrf.baselines.gaussian import grid_shape
-from manifoldrf.baselines.positive import best_exponent
+from manifoldrf.baselines.random_features import best_exponent
 
 DIM, SIGMA = 3, 0.8
 X = np.random.default_rng(0).uniform(-0.6, 0.6, size=(40, DIM)) + 0.3

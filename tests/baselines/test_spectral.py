@@ -17,7 +17,8 @@ from manifoldrf import (
     knn_graph,
     relative_error,
 )
-from manifoldrf.baselines import DiffusionMap, SpectralFeatures, _eigen
+from manifoldrf.baselines import DiffusionMap, SpectralFeatures
+from manifoldrf.baselines import spectral as _eigen
 
 T = 0.15
 NODES = Sphere().grid(500)

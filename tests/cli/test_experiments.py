@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import pytest
 from command_line import invoke, main, words
-
-from manifoldrf import cli
 from reproduction.record import Record
 from reproduction.report import catalogue, pages
 from reproduction.report.catalogue import Entry
+
+from manifoldrf import cli
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class TestReproduce:
         assert (tmp_path / "toy_one.png").exists()
 
     def test_numbers_are_saved_without_matplotlib(self, monkeypatch, tmp_path):
-        monkeypatch.setattr("manifoldrf._optional.available", lambda _: False)
+        monkeypatch.setattr("manifoldrf._runtime.available", lambda _: False)
         result = invoke("reproduce", "toy", "--out", tmp_path)
         assert result.exit_code == 0
         assert "pip install 'manifoldrf[viz]'" in words(result.stderr)

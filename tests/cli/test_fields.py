@@ -8,7 +8,7 @@ import trimesh
 from command_line import invoke, main, words
 
 from manifoldrf import FieldInterpolator, Sphere, TriangleMesh
-from manifoldrf.geometry._mesh_files import write_cloud_ply
+from manifoldrf.geometry.mesh_files import write_cloud_ply
 
 
 @pytest.fixture

@@ -23,8 +23,16 @@ from manifoldrf import (
     TriangleMesh,
     load,
 )
-from manifoldrf.explorer._columns import QuantisedColumns, chained
-from manifoldrf.explorer._views import View, coarse_faces, nearest_along, normals_of, radii_of, spacing_of
+from manifoldrf.explorer.contents import (
+    QuantisedColumns,
+    View,
+    chained,
+    coarse_faces,
+    nearest_along,
+    normals_of,
+    radii_of,
+    spacing_of,
+)
 from manifoldrf.explorer.page import explore
 
 
@@ -243,7 +251,7 @@ class TestContents:
         assert page.error == pytest.approx(np.abs(contents.kernel - exact).max() / exact.max(), rel=0.02)
 
     def test_a_large_model_is_compared_at_some_pairs_and_says_so(self, torus, tmp_path, monkeypatch):
-        monkeypatch.setattr("manifoldrf.explorer._contents._WORK", 1.0)
+        monkeypatch.setattr("manifoldrf.explorer.contents._WORK", 1.0)
         page = explore(torus, tmp_path / "torus.html")
         text = page.path.read_text("utf-8")
         assert text.count(f"K is off by {page.error:.2g} of the model") == 2

@@ -27,7 +27,7 @@ from manifoldrf import (
 from manifoldrf._random import Streams
 from manifoldrf.features import fitting
 from manifoldrf.features.errors import _lost_time, _Places, gram
-from manifoldrf.features.spaces import prepare_space
+from manifoldrf.features.problem import prepare_space
 
 T = 0.1
 HEAT = HeatKernel(T)

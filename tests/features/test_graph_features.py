@@ -22,7 +22,7 @@ from manifoldrf import (
     grid_graph,
     knn_graph,
 )
-from manifoldrf.signatures import _auto
+from manifoldrf.signatures import engines as _auto
 
 GRAPH = knn_graph(Sphere().grid(100))
 KERNEL = DiffusionKernel(4.0)

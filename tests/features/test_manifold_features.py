@@ -30,7 +30,7 @@ from manifoldrf import (
     knn_graph,
     load,
 )
-from manifoldrf.features import _reading
+from manifoldrf.features import feature_map as _reading
 from manifoldrf.fields.interpolated import fit_interpolated
 
 T = 0.15

@@ -22,8 +22,7 @@ from manifoldrf import (
     knn_graph,
     load,
 )
-from manifoldrf._codec import save_state
-from manifoldrf._container import read_container, write_container
+from manifoldrf._codec import read_container, save_state, write_container
 from manifoldrf._validation import check_jobs
 from manifoldrf.features.feature_map import FeatureMap
 

@@ -31,8 +31,7 @@ from manifoldrf import (
 )
 from manifoldrf._random import Streams
 from manifoldrf.features import fitting
-from manifoldrf.features.sources import carried_steps, source_of
-from manifoldrf.features.spaces import prepare_space
+from manifoldrf.features.problem import carried_steps, prepare_space, source_of
 
 T = 0.1
 HEAT = HeatKernel(T)

@@ -6,6 +6,7 @@ from scipy import sparse
 from scipy.spatial import cKDTree
 from scipy.stats import chi2
 
+from manifoldrf import Sphere
 from manifoldrf.fields.anchors import (
     _farthest,
     all_anchors,
@@ -18,7 +19,6 @@ from manifoldrf.fields.anchors import (
 from manifoldrf.geometry.builders import grid_graph, knn_graph, mesh_graph
 from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.heat import heat_graph
-from manifoldrf.geometry.manifolds import Sphere
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.sampling import thin
 

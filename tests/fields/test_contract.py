@@ -22,7 +22,7 @@ from manifoldrf.fields.data import Setting, Teaching, observe
 from manifoldrf.fields.interpolated import fit_interpolated
 from manifoldrf.fields.local import fit_local
 from manifoldrf.fields.mlp import fit_mlp
-from manifoldrf.fields.mlp_options import MlpOptions
+from manifoldrf.fields.options import MlpOptions
 from manifoldrf.fields.step import fit_step
 
 # How each field is made from (data, setting).

@@ -5,10 +5,10 @@ import pytest
 import torch
 from scipy import sparse
 
+from manifoldrf import FlatTorus, Sphere
 from manifoldrf.fields.geodesics import graph_distances
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.graphs import Graph, GraphWarning
-from manifoldrf.geometry.manifolds import FlatTorus, Sphere
 
 ANCHORS = np.array([3, 100, 299])
 SINGLE = 1e-6  # paths of a few lengths, kept in single precision

@@ -17,8 +17,7 @@ from manifoldrf import (
     knn_graph,
     mesh_graph,
 )
-from manifoldrf.fields.abstract_field import FieldData
-from manifoldrf.fields.data import Setting, Teaching, observe
+from manifoldrf.fields.data import FieldData, Setting, Teaching, observe
 from manifoldrf.fields.interpolated import fit_interpolated
 
 

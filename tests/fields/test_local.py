@@ -7,8 +7,7 @@ import pytest
 from scipy import sparse
 
 from manifoldrf import DiffusionKernel, FlatTorus, MobiusStrip, Sphere, Torus, knn_graph
-from manifoldrf.fields.abstract_field import FieldData
-from manifoldrf.fields.data import Setting, Teaching, observe
+from manifoldrf.fields.data import FieldData, Setting, Teaching, observe
 from manifoldrf.fields.local import fit_local, make_basis
 
 

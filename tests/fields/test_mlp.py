@@ -10,18 +10,17 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
-from manifoldrf._container import write_container
+from manifoldrf import FlatTorus, Sphere
+from manifoldrf._codec import write_container
 from manifoldrf._random import Streams
-from manifoldrf.fields import _training
-from manifoldrf.fields._layers import affine, meet
-from manifoldrf.fields._network import make_frame
-from manifoldrf.fields._pairs import make_problem, paper_unit
+from manifoldrf.fields import training as _training
 from manifoldrf.fields.data import Setting, Teaching, observe
 from manifoldrf.fields.geodesics import graph_distances
 from manifoldrf.fields.mlp import fit_mlp
-from manifoldrf.fields.mlp_options import MlpOptions
+from manifoldrf.fields.network import affine, make_frame, meet
+from manifoldrf.fields.options import MlpOptions
+from manifoldrf.fields.training import make_problem, paper_unit
 from manifoldrf.geometry.builders import knn_graph
-from manifoldrf.geometry.manifolds import FlatTorus, Sphere
 from manifoldrf.kernels.graph_kernels import DiffusionKernel, PowerKernel
 
 N = 400

@@ -7,6 +7,7 @@ import pytest
 from scipy import optimize, sparse
 from scipy.stats import norm
 
+from manifoldrf import Sphere, Torus
 from manifoldrf.fields import quadrature
 from manifoldrf.fields.anchors import farthest_anchors, iid_anchors, spacing_of
 from manifoldrf.fields.quadrature import (
@@ -23,7 +24,6 @@ from manifoldrf.fields.quadrature import (
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
 from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.heat import heat_graph
-from manifoldrf.geometry.manifolds import Sphere, Torus
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.graph_kernels import PowerKernel
 

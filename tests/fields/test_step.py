@@ -6,7 +6,8 @@ from oracles import sphere_mesh
 from scipy import sparse
 
 from manifoldrf import DiffusionKernel, PowerKernel, Sphere, heat_graph, knn_graph, mesh_graph
-from manifoldrf.fields import _step_rows, step
+from manifoldrf.fields import step
+from manifoldrf.fields import step as _step_rows
 from manifoldrf.fields.data import Setting, Teaching
 from manifoldrf.fields.step import StepField, fit_step, one_step
 

@@ -5,8 +5,13 @@ import pytest
 from scipy.spatial import ConvexHull
 
 from manifoldrf import FlatTorus, Graph, Sphere, TriangleMesh, heat_graph, knn_graph, mesh_graph
-from manifoldrf.fields._tangent import interpolate_rows, principal_axes, solve_positive
-from manifoldrf.fields.tangent import interpolation_weights, make_interpolation
+from manifoldrf.fields.interpolated import (
+    interpolate_rows,
+    interpolation_weights,
+    make_interpolation,
+    principal_axes,
+    solve_positive,
+)
 
 
 def plane(n, seed=0, d=2):

@@ -11,10 +11,10 @@ from oracles import METRICS, cloud, sphere_mesh
 from scipy.spatial import ConvexHull
 from scipy.spatial.distance import cdist
 
+from manifoldrf import FlatTorus, HyperbolicSpace, Sphere, Torus
 from manifoldrf.geometry.builders import grid_graph, knn_graph, mesh_graph
 from manifoldrf.geometry.graphs import GraphWarning
 from manifoldrf.geometry.heat import heat_graph
-from manifoldrf.geometry.manifolds import FlatTorus, HyperbolicSpace, Sphere, Torus
 from manifoldrf.geometry.meshes import TriangleMesh
 
 EPS = np.finfo(np.float64).eps

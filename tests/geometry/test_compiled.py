@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.spatial import cKDTree
 
-from manifoldrf.geometry import _compiled
-from manifoldrf.geometry._compiled import ball_along_edges, farthest_points
+from manifoldrf.geometry import loops as _compiled
+from manifoldrf.geometry.loops import ball_along_edges, farthest_points
 
 FORMS = pytest.mark.parametrize("form", [lambda f: f, lambda f: f.py_func], ids=["compiled", "python"])
 

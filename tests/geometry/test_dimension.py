@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from manifoldrf.geometry.dimension import estimate_dimension
-from manifoldrf.geometry.manifolds import Ellipsoid, FlatTorus, HyperbolicSpace, MobiusStrip, Sphere, Torus
+from manifoldrf import Ellipsoid, FlatTorus, HyperbolicSpace, MobiusStrip, Sphere, Torus
+from manifoldrf.geometry.sampling import estimate_dimension
 
 EMBEDDED = [*(Sphere(dim=d) for d in (1, 2, 3, 4)), Ellipsoid(), MobiusStrip(), Torus()]
 ALONG = [

@@ -6,11 +6,11 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.spatial.distance import cdist
 
-from manifoldrf.geometry import _gaussian, _sparse
-from manifoldrf.geometry._cells import make_cells
-from manifoldrf.geometry._gaussian import gaussian_in_cells
-from manifoldrf.geometry._sparse import components_of, local_form, renumbered, scaled_both_ends, times
-from manifoldrf.geometry._sparse_loops import sort_entries
+from manifoldrf.geometry import loops as _sparse
+from manifoldrf.geometry import neighbors as _gaussian
+from manifoldrf.geometry.cells import make_cells
+from manifoldrf.geometry.loops import components_of, local_form, renumbered, scaled_both_ends, sort_entries, times
+from manifoldrf.geometry.neighbors import gaussian_in_cells
 
 
 @pytest.fixture

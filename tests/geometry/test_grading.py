@@ -7,9 +7,9 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import chisquare
 
-from manifoldrf.geometry.grading import GradedPoints, graded_points
-from manifoldrf.geometry.manifolds import EuclideanSpace, HyperbolicSpace, Sphere
+from manifoldrf import EuclideanSpace, HyperbolicSpace, Sphere
 from manifoldrf.geometry.neighbors import NeighborSearch
+from manifoldrf.geometry.sampling import GradedPoints, graded_points
 
 BALLS = [HyperbolicSpace(2, 4.0), HyperbolicSpace(3, 5.0), HyperbolicSpace(4, 3.0), EuclideanSpace(3, 2.5)]
 

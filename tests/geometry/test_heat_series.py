@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.polynomial.legendre import leggauss
 
-from manifoldrf.geometry import _heat_series
+from manifoldrf.geometry import model_spaces as _heat_series
 
 NODES, WEIGHTS = leggauss(160)
 

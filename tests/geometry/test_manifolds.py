@@ -10,9 +10,7 @@ from scipy.integrate import dblquad, quad
 from scipy.spatial import cKDTree
 from scipy.stats import chisquare
 
-from manifoldrf.geometry import manifolds
-from manifoldrf.geometry.abstract_ball import AbstractBall
-from manifoldrf.geometry.manifolds import (
+from manifoldrf import (
     AbstractManifold,
     Ellipsoid,
     EuclideanSpace,
@@ -22,6 +20,8 @@ from manifoldrf.geometry.manifolds import (
     Sphere,
     Torus,
 )
+from manifoldrf.geometry import manifolds
+from manifoldrf.geometry.model_spaces import AbstractBall
 
 ALL = [
     Sphere(dim=1, radius=0.5),

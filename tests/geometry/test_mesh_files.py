@@ -7,7 +7,7 @@ import pytest
 import trimesh
 
 from manifoldrf import TriangleMesh
-from manifoldrf.geometry._mesh_files import (
+from manifoldrf.geometry.mesh_files import (
     MESH_FORMATS,
     _merge_equal,
     mesh_format,

@@ -8,7 +8,7 @@ import pytest
 import trimesh
 from scipy.stats import chi2
 
-from manifoldrf.geometry import _triangles
+from manifoldrf.geometry import meshes as _triangles
 from manifoldrf.geometry.meshes import TriangleMesh
 
 FORMATS = ["ply", "obj", "stl", "off", "glb"]

@@ -9,10 +9,10 @@ from oracles import METRICS, cloud, sphere_mesh
 from scipy.sparse import csgraph
 from scipy.spatial.distance import cdist
 
-from manifoldrf._optional import available
+from manifoldrf import FlatTorus, HyperbolicSpace, Sphere
+from manifoldrf._runtime import available
 from manifoldrf.geometry import neighbors
 from manifoldrf.geometry.builders import knn_graph
-from manifoldrf.geometry.manifolds import FlatTorus, HyperbolicSpace, Sphere
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import (
     NeighborSearch,

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from manifoldrf.geometry._steps import gaussian_step
-from manifoldrf.geometry.grading import graded_points
+from manifoldrf import EuclideanSpace, FlatTorus, HyperbolicSpace, Sphere
 from manifoldrf.geometry.graphs import GraphWarning
 from manifoldrf.geometry.heat import _calibrated, _check_space, heat_graph, step_reach
-from manifoldrf.geometry.manifolds import EuclideanSpace, FlatTorus, HyperbolicSpace, Sphere
+from manifoldrf.geometry.model_spaces import gaussian_step
+from manifoldrf.geometry.sampling import graded_points
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import align, relative_error
 

@@ -21,9 +21,8 @@ from manifoldrf import (
     heat_graph,
     knn_graph,
 )
-from manifoldrf.kernels import _action
-from manifoldrf.kernels._action import expand
-from manifoldrf.kernels._spectra import best_matrix, spectral_form
+from manifoldrf.kernels import action as _action
+from manifoldrf.kernels.action import best_matrix, expand, spectral_form
 
 KERNELS = [
     DiffusionKernel(20.0),

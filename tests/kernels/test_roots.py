@@ -24,9 +24,9 @@ from manifoldrf import (
     grid_graph,
     heat_graph,
 )
-from manifoldrf.kernels._roots import pi, series_root
 from manifoldrf.kernels.abstract_kernel import ProductKernel, RootKernel
 from manifoldrf.kernels.manifold_kernels import GammaMixtureKernel
+from manifoldrf.kernels.roots import pi, series_root
 
 TAU = 20
 EXACT = DiffusionKernel(TAU / 2, normalized=False)  # the closed form of f

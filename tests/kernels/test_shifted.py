@@ -13,7 +13,7 @@ from manifoldrf import (
     Sphere,
     knn_graph,
 )
-from manifoldrf.kernels.shifted import ShiftedKernel, shifted
+from manifoldrf.kernels.graph_kernels import ShiftedKernel, shifted
 
 GRAPH = knn_graph(Sphere().grid(80))
 KERNELS = [

@@ -16,6 +16,10 @@ import trimesh
 from oracles import sphere_mesh
 from PIL import Image
 from reliability import mutations as m
+from reproduction._tfrecords import crc32c, mask
+from reproduction.record import Record
+from reproduction.sequences import read_flag_simple, read_npz
+from reproduction.texture_data import read_plates
 from scipy import sparse
 
 from manifoldrf import (
@@ -35,13 +39,9 @@ from manifoldrf import (
     load,
     mesh_graph,
 )
-from manifoldrf._arrays.reading import read_matrix, read_points, read_values
-from manifoldrf._container import write_container
-from reproduction._tfrecords import crc32c, mask
-from reproduction.record import Record
-from reproduction.sequences import read_flag_simple, read_npz
-from reproduction.texture_data import read_plates
-from manifoldrf.fields._training import saved_streams
+from manifoldrf._arrays import read_matrix, read_points, read_values
+from manifoldrf._codec import write_container
+from manifoldrf.fields.training import saved_streams
 from manifoldrf.geometry.meshes import TriangleMesh
 
 

@@ -13,7 +13,6 @@ import zipfile
 from contextlib import suppress
 
 import numpy as np
-
 from reproduction._tfrecords import crc32c, mask
 
 INTEGERS = (

@@ -43,8 +43,17 @@ from manifoldrf import (
     knn_graph,
     load,
 )
-from manifoldrf._notices import filtered, recorded_warnings, warn_user, without_warnings
-from manifoldrf._threads import SharedLimit, map_threads, one_blas_thread, quick_map, thread_pool
+from manifoldrf._runtime import (
+    SharedLimit,
+    filtered,
+    map_threads,
+    one_blas_thread,
+    quick_map,
+    recorded_warnings,
+    thread_pool,
+    warn_user,
+    without_warnings,
+)
 from manifoldrf.applications.attention import linear_attention
 from manifoldrf.baselines import RFF, Nystrom, SpectralFeatures
 from manifoldrf.features import manifold_features

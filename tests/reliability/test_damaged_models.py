@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from manifoldrf import HeatKernel, ManifoldRandomFeatures, ModelFileError, Sphere, knn_graph, load
-from manifoldrf._container import _DIGEST, read_container, write_container
+from manifoldrf._codec import _DIGEST, read_container, write_container
 from manifoldrf.storage import REGISTRY
 
 BITS = [1 << k for k in range(8)]

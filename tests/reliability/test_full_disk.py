@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from disks import PAGE, Disk
 from matplotlib import pyplot
+from reproduction.record import Record
+from reproduction.report._style import save_figure
+from reproduction.report.html_page import write_report
 from scipy import sparse
 from warm_program import contents
 
 from manifoldrf import TriangleMesh, explore, load
-from manifoldrf._arrays.writing import write_matrix
+from manifoldrf._arrays import write_matrix
 from manifoldrf._files import atomic_path, check_output
-from reproduction.record import Record
-from reproduction.report._style import save_figure
-from reproduction.report.html_page import write_report
 
 RNG = np.random.default_rng(0)
 DENSE = RNG.random((100, 30))
@@ -116,7 +116,7 @@ def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(program, disk, inp
     words = ("fit", "points.npy", "--paper", "--n-starts", "40", "-o", disk.folder / "m.safetensors", "--quiet")
     words += ("--field-options", "epochs=2", "--field-options", f"checkpoint={state}")
     words += ("--field-options", "hidden=16")
-    each = "import manifoldrf.fields._training as training; training._EPOCHS_BETWEEN = 1"
+    each = "import manifoldrf.fields.training as training; training._EPOCHS_BETWEEN = 1"
     stop = ("fields._training._Epoch.run", 2, 2)
     stopped = program.run(*words, cwd=inputs, code=each, kill_at=stop)
     assert stopped.code == 130, stopped.err

@@ -21,6 +21,7 @@ from PIL import Image
 from reliability import loaders
 from reliability.fuzz_files import MEMORY_EXTRA, attempt, fuzz, make_case
 from reliability.mutations import close_model, open_model
+from reproduction._tfrecords import crc32c, mask
 
 from manifoldrf import (
     DiffusionKernel,
@@ -31,11 +32,10 @@ from manifoldrf import (
     knn_graph,
     load,
 )
-from manifoldrf._container import _MOST_HEADER, read_container, write_container
-from reproduction._tfrecords import crc32c, mask
+from manifoldrf._codec import _MOST_HEADER, read_container, write_container
 from manifoldrf.fields.data import Setting, Teaching, observe
 from manifoldrf.fields.mlp import fit_mlp
-from manifoldrf.fields.mlp_options import MlpOptions
+from manifoldrf.fields.options import MlpOptions
 
 QUICK = {"model": 500, "graph": 500}  # cases in the ordinary tests, of others 250
 

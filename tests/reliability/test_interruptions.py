@@ -112,7 +112,7 @@ def test_signals_that_the_caller_has_turned_off_stay_off(program, folder):
 
 
 # ------------------------------------------------------------------------------------------------- resumption
-EVERY_EPOCH = "import manifoldrf.fields._training as training; training._EPOCHS_BETWEEN = 1"
+EVERY_EPOCH = "import manifoldrf.fields.training as training; training._EPOCHS_BETWEEN = 1"
 COUNTED = """
 run = training._Epoch.run
 training._Epoch.run = lambda *args: (print('epoch'), run(*args))[1]

@@ -190,7 +190,7 @@ import warnings
 import numpy as np
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    import manifoldrf.storage, manifoldrf._philox as philox
+    import manifoldrf.storage, manifoldrf.signatures.streams as philox
 names = [warning.category.__name__ for warning in caught]
 print(manifoldrf.__file__, names, philox.to_unit(np.uint64(1), np.uint64(0)))
 """

@@ -5,10 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from scipy import linalg
-from scipy.spatial.distance import cdist
-
-from manifoldrf.applications.attention import linear_attention
 from reproduction import _token_methods as methods
 from reproduction._token_anchors import along_edges
 from reproduction._token_methods import HEAT, METHODS, NYSTROM, OWN, RBF, SPARSE
@@ -23,6 +19,10 @@ from reproduction.attention import (
 )
 from reproduction.record import Record
 from reproduction.token_surfaces import Tokens
+from scipy import linalg
+from scipy.spatial.distance import cdist
+
+from manifoldrf.applications.attention import linear_attention
 
 # So many tokens that no neighbours are on different sheets of the accordion.
 SMALL = Config(

@@ -5,12 +5,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from sklearn.decomposition import KernelPCA
-from sklearn.neighbors import KNeighborsClassifier
-
-from manifoldrf.applications.neighbors import KernelNeighborsClassifier
-from manifoldrf.baselines.fourier import RFF
-from manifoldrf.baselines.spectral import DiffusionMap
 from reproduction._smoothers import quietly
 from reproduction._texture_methods import (
     LEARNED,
@@ -48,6 +42,12 @@ from reproduction.brodatz import (
 from reproduction.record import Record
 from reproduction.texture_data import generated_plates
 from reproduction.texture_views import Protocol, draw_views
+from sklearn.decomposition import KernelPCA
+from sklearn.neighbors import KNeighborsClassifier
+
+from manifoldrf.applications.neighbors import KernelNeighborsClassifier
+from manifoldrf.baselines.random_features import RFF
+from manifoldrf.baselines.spectral import DiffusionMap
 
 PROTOCOL = Protocol(unlabelled_windows=5, test_windows=6, window=16)
 GRIDS = Grids(

@@ -2,11 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy.spatial import cKDTree
-from sklearn.linear_model import RidgeClassifier
-from sklearn.neighbors import KNeighborsClassifier
-from sklearn.semi_supervised import LabelSpreading
-
 from reproduction import few_labels
 from reproduction._few_label_clouds import (
     OUTLIER,
@@ -23,6 +18,11 @@ from reproduction._few_label_rules import Draw, Nearest, Ridge, Spread, Vote
 from reproduction.few_labels import CLOUDS, Config, Trial, find_losses, run, summarise
 from reproduction.mesh_data import builtin_mesh
 from reproduction.record import Record
+from scipy.spatial import cKDTree
+from sklearn.linear_model import RidgeClassifier
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.semi_supervised import LabelSpreading
+
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 

@@ -7,11 +7,11 @@ import json
 
 import numpy as np
 import pytest
-
-from manifoldrf import DiffusionKernel, compute_signatures, grid_graph
 from reproduction._rings import Ring, expected_errors, kernel_rows, tensor_errors
 from reproduction.gaussian_grid import SIZES, TEACHERS, Config, run
 from reproduction.record import Record
+
+from manifoldrf import DiffusionKernel, compute_signatures, grid_graph
 
 SMALL = Config(
     dims=(1, 2, 3, 8),

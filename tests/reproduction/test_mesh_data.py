@@ -4,7 +4,6 @@ import sys
 
 import numpy as np
 import pytest
-
 from reproduction.mesh_data import (
     THINGI10K_IDS,
     builtin_by_name,
@@ -17,6 +16,7 @@ from reproduction.mesh_data import (
     resized,
     subdivided,
 )
+
 from manifoldrf.geometry.meshes import TriangleMesh
 
 TETRAHEDRON = TriangleMesh(

@@ -4,9 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from scipy import linalg, sparse
-
-from manifoldrf.applications.smoothing import feature_action
 from reproduction._growth import (
     EXTRAPOLATED,
     MEASURED,
@@ -42,6 +39,9 @@ from reproduction.normals import (
     run,
     summarise,
 )
+from scipy import linalg, sparse
+
+from manifoldrf.applications.filling import feature_action
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.graph_kernels import DiffusionKernel

@@ -4,9 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-
-from manifoldrf.applications.smoothing import feature_action
-from manifoldrf.baselines.fourier import RFF
 from reproduction import _smoothers
 from reproduction._smoothers import (
     SIGMAS,
@@ -25,6 +22,9 @@ from reproduction._smoothers import (
     tune_ambient,
 )
 from reproduction.mesh_data import builtin_mesh
+
+from manifoldrf.applications.filling import feature_action
+from manifoldrf.baselines.random_features import RFF
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.metrics import relative_error

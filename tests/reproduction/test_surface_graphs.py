@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-
 from reproduction.record import Record
 from reproduction.surface_graphs import SURFACES, Config, run
 

@@ -4,6 +4,10 @@ import dataclasses
 
 import numpy as np
 import pytest
+from reproduction._rounds import Rounds
+from reproduction.record import Record
+from reproduction.surface_graphs import SURFACES, reference_kernel
+from reproduction.surfaces import PUBLISHED, SIZES, Config, _Surface, run, targets
 
 from manifoldrf import (
     DiffusionKernel,
@@ -15,10 +19,6 @@ from manifoldrf import (
     knn_graph,
     relative_error,
 )
-from reproduction._rounds import Rounds
-from reproduction.record import Record
-from reproduction.surface_graphs import SURFACES, reference_kernel
-from reproduction.surfaces import PUBLISHED, SIZES, Config, _Surface, run, targets
 
 TINY = dataclasses.replace(
     SIZES["smoke"],

@@ -6,8 +6,8 @@ from scipy import sparse
 
 import manifoldrf
 from manifoldrf.signatures import counts as module
-from manifoldrf.signatures._streams import as_unit, next_word, open_stream
 from manifoldrf.signatures.counts import CountLaw, build_count_table, propagate_counts
+from manifoldrf.signatures.streams import as_unit, next_word, open_stream
 
 N_KEYS = 600
 COEFFICIENTS = np.exp(-2.0) * np.cumprod(np.r_[1.0, 2.0 / np.arange(1, 15)])  # exp(-2 (I - W)) to length 14

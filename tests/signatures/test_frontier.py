@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 import manifoldrf
-from manifoldrf.signatures import _engines
+from manifoldrf.signatures import engines as _engines
 from manifoldrf.signatures import frontier as module
 
 HEAT = np.exp(-10.0) * np.cumprod(np.r_[1.0, 10.0 / np.arange(1, 50)])  # exp(-10 (I - W))

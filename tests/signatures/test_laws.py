@@ -13,8 +13,14 @@ from manifoldrf import (
     compute_signatures,
     knn_graph,
 )
-from manifoldrf.signatures._laws import NEGLIGIBLE, survival_law
-from manifoldrf.signatures.options import CountOptions, ExactOptions, FrontierOptions, WalkOptions
+from manifoldrf.signatures.options import (
+    NEGLIGIBLE,
+    CountOptions,
+    ExactOptions,
+    FrontierOptions,
+    WalkOptions,
+    survival_law,
+)
 
 SERIES = {
     "heat": DiffusionKernel(5.0),

@@ -30,7 +30,7 @@ from manifoldrf import (
     mesh_graph,
 )
 from manifoldrf.geometry.graphs import GraphWarning
-from manifoldrf.signatures import _auto
+from manifoldrf.signatures import engines as _auto
 
 KERNEL = DiffusionKernel(4.0)
 KERNELS = [KERNEL, RegularizedLaplacianKernel(2.0), PowerKernel(4), SeriesKernel([1.0, 4.0, 4.0])]

@@ -7,7 +7,7 @@ from scipy import sparse
 
 from manifoldrf._random import Streams
 from manifoldrf.signatures import walks
-from manifoldrf.signatures._streams import next_word, open_stream
+from manifoldrf.signatures.streams import next_word, open_stream
 
 N_LENGTHS = 7
 F = 0.8 ** np.arange(N_LENGTHS)

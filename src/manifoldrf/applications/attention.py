@@ -10,22 +10,25 @@ from torch.nn.functional import softplus
 
 from manifoldrf._random import SeedLike
 from manifoldrf._validation import Interval, check_flag, check_integer, check_option, check_real, reject
-from manifoldrf.applications._linear import (
+from manifoldrf.applications.positions import (
     EMPTY,
     check_attention,
     check_fit,
     check_heads,
+    check_positions,
     check_step,
     check_tokens,
     content_sums,
+    features_at,
+    field_parameters,
     keep_to_own_threads,
     means,
+    positions_of,
     prefix_sums,
     products,
     quotient,
     whole_sums,
 )
-from manifoldrf.applications._positions import check_positions, features_at, field_parameters, positions_of
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 

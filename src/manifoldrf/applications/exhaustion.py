@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from manifoldrf._notices import without_warnings
 from manifoldrf._random import Streams
+from manifoldrf._runtime import without_warnings
 from manifoldrf._validation import NONNEGATIVE, POSITIVE, FloatArray, Interval, check_integer, check_real, reject
-from manifoldrf.features._products import product
-from manifoldrf.features.graph_options import GraphOptions
+from manifoldrf.features._estimators import product
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.geometry.abstract_ball import AbstractBall
-from manifoldrf.geometry.grading import graded_points
+from manifoldrf.features.options import GraphOptions
 from manifoldrf.geometry.graphs import GraphWarning
 from manifoldrf.geometry.heat import step_reach
+from manifoldrf.geometry.model_spaces import AbstractBall
+from manifoldrf.geometry.sampling import graded_points
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import relative_error
 
@@ -98,7 +98,7 @@ class Exhaustion:
     Examples
     --------
     >>> from manifoldrf.applications.exhaustion import exhaustion
-    >>> from manifoldrf.geometry.manifolds import EuclideanSpace
+    >>> from manifoldrf.geometry.model_spaces import EuclideanSpace
     >>> found = exhaustion(EuclideanSpace(dim=2), (1.2, 1.6, 2.0), 0.1, inner=1.0, n_nodes=500)
     >>> found.sufficient, found.best.radius
     (True, 1.6)

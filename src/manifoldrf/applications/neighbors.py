@@ -10,8 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from manifoldrf._notices import filtered, warn_user
-from manifoldrf._threads import one_blas_thread
+from manifoldrf._runtime import filtered, one_blas_thread, warn_user
 from manifoldrf._validation import (
     FloatArray,
     IntArray,
@@ -23,7 +22,7 @@ from manifoldrf._validation import (
     refuse_text,
     reject,
 )
-from manifoldrf.features._products import product
+from manifoldrf.features._estimators import product
 
 __all__ = ["KernelNeighborsClassifier"]
 

@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._threads import one_blas_thread
+from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import (
     NONNEGATIVE,
     FloatArray,
@@ -17,7 +17,7 @@ from manifoldrf._validation import (
     naming,
     reject,
 )
-from manifoldrf.applications._labelled import (
+from manifoldrf.applications.labelled import (
     check_data,
     check_level,
     check_on_space,
@@ -26,23 +26,25 @@ from manifoldrf.applications._labelled import (
     parts_of,
     space_of,
 )
-from manifoldrf.applications._lowrank import (
+from manifoldrf.applications.modes import (
+    Search,
     Spectrum,
     decompose,
     decompose_parts,
+    enough_anchors,
+    field_of,
+    find_kernel,
     find_levels,
     leave_one_out,
     posterior_of,
     singular_parts,
+    warn_of_another,
 )
-from manifoldrf.applications._modes import Search, enough_anchors, field_of, find_kernel, warn_of_another
-from manifoldrf.features._params import FrozenParamsMixin
-from manifoldrf.features._products import product
-from manifoldrf.features.graph_options import GraphOptions
+from manifoldrf.features._estimators import FrozenParamsMixin, product
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.plans import make_plan
-from manifoldrf.features.spaces import prepare_space
-from manifoldrf.kernels._roots import ASYMMETRIC
+from manifoldrf.features.options import GraphOptions, make_plan
+from manifoldrf.features.problem import prepare_space
+from manifoldrf.kernels.roots import ASYMMETRIC
 
 __all__ = ["ManifoldGaussianProcess", "ManifoldRidge"]
 

@@ -1,9 +1,8 @@
 """Features of other people: the same interface as :class:`ManifoldRandomFeatures`, for comparisons."""
 
-from manifoldrf.baselines.fourier import ORF, RFF
 from manifoldrf.baselines.gaussian import GaussianFeatures
 from manifoldrf.baselines.nystrom import Nystrom
-from manifoldrf.baselines.positive import GERF, PORF, PRF
+from manifoldrf.baselines.random_features import GERF, ORF, PORF, PRF, RFF
 from manifoldrf.baselines.spectral import DiffusionMap, SpectralFeatures
 from manifoldrf.baselines.tuning import BandwidthSearch, tune_bandwidth
 

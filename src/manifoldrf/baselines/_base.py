@@ -1,4 +1,4 @@
-"""What baselines share: the interface of :class:`ManifoldRandomFeatures`, products that treat rows alike."""
+"""Random frequencies, independent or orthogonal."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._random import Streams
-from manifoldrf._threads import map_threads, one_blas_thread
+from manifoldrf._runtime import map_threads, one_blas_thread
 from manifoldrf._validation import (
     LARGEST_COORDINATE,
     FloatArray,
@@ -21,9 +21,32 @@ from manifoldrf._validation import (
     check_real,
     reject,
 )
-from manifoldrf.features._kernel_access import KernelAccess
-from manifoldrf.features._points import estimator_points
-from manifoldrf.features._products import product
+from manifoldrf.features._estimators import KernelAccess, estimator_points, product
+
+
+def draw_frequencies(m: int, dim: int, rng: np.random.Generator, *, orthogonal: bool) -> FloatArray:
+    """Draw ``m`` vectors w ~ N(0, I), shape (m, dim).
+
+    ``orthogonal``: those in a block of ``dim`` are orthogonal to each other. Each is still N(0, I): a direction
+    from the Haar measure, and a length of its own from the chi distribution.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manifoldrf.baselines._base import draw_frequencies
+    >>> w = draw_frequencies(3, 3, np.random.default_rng(0), orthogonal=True)
+    >>> bool(np.abs(w @ w.T - np.diag(np.diag(w @ w.T))).max() < 1e-14)
+    True
+    """
+    if not orthogonal:
+        return rng.standard_normal((m, dim))
+    n_blocks = -(-m // dim)
+    vectors, triangles = np.linalg.qr(rng.standard_normal((n_blocks, dim, dim)))
+    # The signs of a QR decomposition are a habit of the library; these make the rotations Haar distributed.
+    signs = np.where(np.diagonal(triangles, axis1=1, axis2=2) < 0, -1.0, 1.0)  # (n_blocks, dim)
+    directions = (vectors * signs[:, None, :]).transpose(0, 2, 1).reshape(-1, dim)[:m]
+    return np.asarray(np.sqrt(rng.chisquare(dim, m))[:, None] * directions)
+
 
 _ENTRIES_AT_ONCE = 2**22  # of features, made in a chunk: 32 MB
 _WIDTHS = Interval(1e-140)  # coordinates of 1e150 in units of it are still finite

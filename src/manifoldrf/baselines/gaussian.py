@@ -3,8 +3,8 @@
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from manifoldrf._notices import warn_user
 from manifoldrf._random import SeedLike, Streams
+from manifoldrf._runtime import warn_user
 from manifoldrf._validation import FloatArray, IntArray, check_integer, check_option, reject
 from manifoldrf.baselines._base import AbstractGaussianBaseline
 from manifoldrf.features.fitting import FeatureWarning

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import linalg
 
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._threads import one_blas_thread
+from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_option, check_real, reject
 from manifoldrf.baselines._base import (
     AbstractBaseline,

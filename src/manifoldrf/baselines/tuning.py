@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from manifoldrf._notices import without_warnings
+from manifoldrf._runtime import without_warnings
 from manifoldrf._validation import POSITIVE, FloatArray, check_points, check_vector, reject
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.geometry.neighbors import NeighborSearch, without_self

@@ -33,11 +33,10 @@ _KIND_OF = {
 def read_space(path: str, name: str = "INPUT") -> Any:
     """A mesh, a graph, or points."""
     from manifoldrf import Graph, TriangleMesh
-    from manifoldrf._arrays.reading import read_points
-    from manifoldrf._arrays.writing import ARRAY_SUFFIXES
+    from manifoldrf._arrays import ARRAY_SUFFIXES, read_points
     from manifoldrf._files import check_suffix, existing_file
     from manifoldrf._validation import naming
-    from manifoldrf.geometry._mesh_files import MESH_FORMATS
+    from manifoldrf.geometry.mesh_files import MESH_FORMATS
 
     meshes = tuple(f".{form}" for form in MESH_FORMATS)
     suffix = check_suffix(Path(path), name, (*ARRAY_SUFFIXES, *meshes, *MODEL))

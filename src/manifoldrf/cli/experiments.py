@@ -48,10 +48,11 @@ def demo(output: Output, out: Annotated[str, _OUT] = "out") -> None:
 
     Example: manifoldrf demo --out results
     """
+    from reproduction.report.html_page import write_report
+
     from manifoldrf import HeatKernel, ManifoldRandomFeatures, Torus
     from manifoldrf._files import as_path
     from manifoldrf.explorer.page import explore
-    from reproduction.report.html_page import write_report
 
     records = _reproduce(["surfaces"], output, out=out)
     folder = as_path(out, "out")
@@ -133,8 +134,9 @@ def report(
 
     Example: manifoldrf report out -o report.html --figures print --format pdf
     """
-    from manifoldrf._files import check_output, existing_folder, folder_for_results
     from reproduction.report.html_page import draw_all, write_report
+
+    from manifoldrf._files import check_output, existing_folder, folder_for_results
 
     with usage():
         source = existing_folder(folder, "DIR")
@@ -159,8 +161,9 @@ def results(
 
     Example: manifoldrf results --check
     """
-    from manifoldrf._files import as_path, atomic_path
     from reproduction.report import pages
+
+    from manifoldrf._files import as_path, atomic_path
 
     page, front = as_path(docs, "docs"), as_path(readme, "readme")
     found = pages.read_records(records)
@@ -193,9 +196,10 @@ def _list(claims: Mapping[str, str], output: Output) -> None:
 
 def _plan(names: Sequence[str], size: str, changes: Sequence[str]) -> list[tuple[Any, Any]]:
     """Catalogue entries with their settings; all are checked before any work."""
-    from manifoldrf._validation import check_option
     from reproduction.record import environment
     from reproduction.report.catalogue import CATALOGUE
+
+    from manifoldrf._validation import check_option
 
     for name in names:
         check_option(name, "NAME", [*CATALOGUE, "all"])
@@ -226,7 +230,7 @@ def _signed(record: Any, name: str, size: str, changes: Sequence[str]) -> Any:
 
 def _pictures(entry: Any, record: Any, folder: Any, form: str, *, quiet: bool) -> list[Any]:
     """Draw what can be drawn: the numbers are worth having without matplotlib, too."""
-    from manifoldrf._optional import available
+    from manifoldrf._runtime import available
 
     if not available("matplotlib"):
         note("no pictures: they need matplotlib. Install it with: pip install 'manifoldrf[viz]'", quiet=quiet)

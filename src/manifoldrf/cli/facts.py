@@ -77,9 +77,10 @@ def _file_facts(source: str, saved: Any) -> dict[str, Any]:
 
 def _installed() -> dict[str, str]:
     """Versions, threads, devices, extras."""
-    from manifoldrf._optional import available
-    from manifoldrf._validation import check_jobs
     from reproduction.record import environment
+
+    from manifoldrf._runtime import available
+    from manifoldrf._validation import check_jobs
 
     facts = environment() | {"threads": str(check_jobs(-1)), "devices": ", ".join(_devices())}
     return facts | {f"extra {name}": "yes" if available(package) else "no" for name, package in _EXTRAS.items()}

@@ -46,7 +46,7 @@ def interpolate(
     Example: manifoldrf interpolate scan.ply known.csv -o filled
     """
     from manifoldrf import FieldInterpolator, Graph, TriangleMesh
-    from manifoldrf._arrays.reading import read_values
+    from manifoldrf._arrays import read_values
     from manifoldrf._validation import check_integer, reject
 
     options = {"tau": tau, "normalize": normalize, "noise": noise, "n_features": n_features}
@@ -124,7 +124,7 @@ def _write_picture(path: Path, space: Any, points: Any, values: Any) -> None:
 
     from manifoldrf import TriangleMesh
     from manifoldrf._colours import colours_of
-    from manifoldrf.geometry._mesh_files import write_cloud_ply
+    from manifoldrf.geometry.mesh_files import write_cloud_ply
 
     present = values[np.isfinite(values)]
     low, high = (float(present.min()), float(present.max())) if len(present) else (0.0, 1.0)

@@ -125,8 +125,7 @@ def transform(
 
     Example: manifoldrf transform bunny.safetensors points.npy -o features.npz
     """
-    from manifoldrf._arrays.reading import open_rows
-    from manifoldrf._arrays.writing import ARRAY_SUFFIXES, row_writer
+    from manifoldrf._arrays import ARRAY_SUFFIXES, open_rows, row_writer
     from manifoldrf._files import check_output
 
     with usage():
@@ -172,11 +171,10 @@ def kernel(
 
     Example: manifoldrf kernel bunny.safetensors a.npy b.npy -o K.npy
     """
-    from manifoldrf._arrays.reading import open_rows
-    from manifoldrf._arrays.writing import ARRAY_SUFFIXES, row_writer
+    from manifoldrf._arrays import ARRAY_SUFFIXES, open_rows, row_writer
     from manifoldrf._files import check_output
     from manifoldrf._validation import check_jobs
-    from manifoldrf.features._products import product
+    from manifoldrf.features._estimators import product
 
     with usage():
         target = check_output(values, "--output", ARRAY_SUFFIXES, [source, first, *([second] if second else [])])
@@ -313,7 +311,7 @@ def _check_parameters(features: Any) -> None:
     """Raise before any work where an option has a wrong value."""
     from manifoldrf._random import Streams
     from manifoldrf._validation import check_jobs
-    from manifoldrf.features.plans import make_plan
+    from manifoldrf.features.options import make_plan
 
     params = features.get_params(deep=False)
     make_plan(params, Streams.from_seed(params["random_state"]), check_jobs(params["n_jobs"]))
@@ -321,7 +319,7 @@ def _check_parameters(features: Any) -> None:
 
 def _other_points(model: Any, path: str, name: str) -> Any:
     """All points of a file, checked."""
-    from manifoldrf._arrays.reading import read_points
+    from manifoldrf._arrays import read_points
 
     points = read_points(path, name).astype("float64")
     check_columns(points.shape[1], model, name, path)

@@ -36,7 +36,7 @@ def graph(
 
     manifoldrf graph bunny.ply -o affinity.npz --weights cotangent
     """
-    from manifoldrf._arrays.writing import write_matrix
+    from manifoldrf._arrays import write_matrix
     from manifoldrf._files import check_output
 
     with usage():
@@ -81,7 +81,7 @@ def signatures(
     manifoldrf signatures graph.safetensors -o rows.npy --tau 20 --teacher walks --teacher-options n_walks=1000
     """
     from manifoldrf import compute_signatures
-    from manifoldrf._arrays.writing import ARRAY_SUFFIXES, write_matrix
+    from manifoldrf._arrays import ARRAY_SUFFIXES, write_matrix
     from manifoldrf._files import check_output
     from manifoldrf._validation import check_indices
 

@@ -19,16 +19,19 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._files import as_path, writable_folder
-from manifoldrf._notices import warn_user
-from manifoldrf._optional import require
 from manifoldrf._random import SeedLike
+from manifoldrf._runtime import require, warn_user
 from manifoldrf._validation import check_flag, check_integer, check_jobs, check_option, reject
-from manifoldrf.distributed._connection import connected
-from manifoldrf.distributed._flow import Counter, Flow, Kept, Sent, n_threads
-from manifoldrf.distributed._tasks import (
+from manifoldrf.distributed.workers import (
+    Counter,
+    Flow,
+    Kept,
+    Sent,
+    connected,
     features_of_block,
     is_sparse,
     itself,
+    n_threads,
     pieces_of,
     rows_of_batch,
     rows_of_block,
@@ -37,13 +40,11 @@ from manifoldrf.distributed._tasks import (
 )
 from manifoldrf.features.graph_features import GraphRandomFeatures
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.proximity import FarQueryWarning
-from manifoldrf.kernels._spectra import AnyGraph
+from manifoldrf.features.problem import FarQueryWarning
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
-from manifoldrf.signatures._auto import row_memory
-from manifoldrf.signatures._engines import Progress, Recipe, chunk_worker, own_worker
-from manifoldrf.signatures.record import Signatures, check_kernel, series_of
-from manifoldrf.signatures.teachers import OwnTeacher, signatures_by
+from manifoldrf.kernels.action import AnyGraph
+from manifoldrf.signatures.engines import Progress, Recipe, chunk_worker, own_worker, row_memory
+from manifoldrf.signatures.teachers import OwnTeacher, Signatures, check_kernel, series_of, signatures_by
 
 __all__ = ["Cluster"]
 

@@ -13,19 +13,20 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._colours import DIVERGING, SEQUENTIAL
-from manifoldrf._files import as_path, atomic_path
-from manifoldrf._plain_text import escaped
+from manifoldrf._files import as_path, atomic_path, escaped
 from manifoldrf._validation import check_integer, reject
-from manifoldrf.explorer._contents import (
+from manifoldrf.explorer.contents import (
+    NO_DIFFERENCE,
     WORST,
     Contents,
+    Fields,
     KernelError,
     Plan,
     contents_of,
     fewest_features,
+    fields_of,
     kernel_error,
 )
-from manifoldrf.explorer._fields import NO_DIFFERENCE, Fields, fields_of
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.kernels.abstract_kernel import ScaledKernel
 

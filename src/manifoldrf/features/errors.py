@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from manifoldrf._notices import without_warnings
 from manifoldrf._random import Streams
-from manifoldrf._threads import one_blas_thread, quick_map
+from manifoldrf._runtime import one_blas_thread, quick_map, without_warnings
 from manifoldrf._validation import FloatArray, IntArray
-from manifoldrf.features._products import row_spans, symmetric_product
+from manifoldrf.features._estimators import row_spans, symmetric_product
 from manifoldrf.features.feature_map import FeatureMap
-from manifoldrf.features.sources import HEAT_DIM
-from manifoldrf.features.spaces import Space
+from manifoldrf.features.problem import HEAT_DIM, Space
 from manifoldrf.fields.data import Setting, Teaching, observe
 from manifoldrf.geometry.extension import HeatExtension, barycentric_weights
 from manifoldrf.geometry.graphs import Graph, GraphWarning

@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from manifoldrf._notices import warn_user
-from manifoldrf._threads import one_blas_thread
+from manifoldrf._runtime import one_blas_thread, warn_user
 from manifoldrf._validation import FloatArray, IntArray, reject
 from manifoldrf.features.errors import ErrorEstimate, Reference, exact_reference, measure_error
 from manifoldrf.features.feature_map import FeatureMap
-from manifoldrf.features.plans import Plan
-from manifoldrf.features.spaces import Space
-from manifoldrf.fields.abstract_field import AbstractField, FieldData
+from manifoldrf.features.options import Plan
+from manifoldrf.features.problem import Space
 from manifoldrf.fields.anchors import (
     all_anchors,
     anchors_needed,
@@ -23,11 +21,11 @@ from manifoldrf.fields.anchors import (
     normalised_density,
     spacing_of,
 )
-from manifoldrf.fields.data import observe
+from manifoldrf.fields.data import AbstractField, FieldData, observe
 from manifoldrf.fields.interpolated import fit_interpolated
 from manifoldrf.fields.local import fit_local
 from manifoldrf.fields.mlp import fit_mlp
-from manifoldrf.fields.mlp_options import MlpOptions, TrainingInfo
+from manifoldrf.fields.options import MlpOptions, TrainingInfo
 from manifoldrf.fields.quadrature import (
     Quadrature,
     QuadratureSamples,
@@ -38,8 +36,7 @@ from manifoldrf.fields.quadrature import (
 from manifoldrf.fields.step import fit_step
 from manifoldrf.geometry.sampling import thin
 from manifoldrf.metrics import relative_error
-from manifoldrf.signatures._auto import row_memory
-from manifoldrf.signatures._engines import stage_of
+from manifoldrf.signatures.engines import row_memory, stage_of
 
 __all__ = ["FeatureWarning"]
 

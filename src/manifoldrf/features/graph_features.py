@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._threads import one_blas_thread
+from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import (
     FloatArray,
     IntArray,
@@ -21,14 +21,20 @@ from manifoldrf._validation import (
     check_option,
     reject,
 )
-from manifoldrf.features._params import FrozenParamsMixin
-from manifoldrf.geometry.adjacency import as_adjacency
-from manifoldrf.kernels._spectra import AnyGraph
+from manifoldrf.features._estimators import FrozenParamsMixin
+from manifoldrf.geometry.graphs import as_adjacency
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
-from manifoldrf.signatures._auto import choose_exact_teacher
+from manifoldrf.kernels.action import AnyGraph
+from manifoldrf.signatures.engines import choose_exact_teacher
 from manifoldrf.signatures.options import make_options
-from manifoldrf.signatures.record import check_kernel, compress_rows, indicator_rows, series_of
-from manifoldrf.signatures.teachers import TEACHERS, compute_signatures
+from manifoldrf.signatures.teachers import (
+    TEACHERS,
+    check_kernel,
+    compress_rows,
+    compute_signatures,
+    indicator_rows,
+    series_of,
+)
 
 __all__ = ["GraphRandomFeatures"]
 

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._codec import save_state
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._threads import one_blas_thread
+from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import (
     FloatArray,
     check_columns,
@@ -22,18 +22,13 @@ from manifoldrf._validation import (
     naming,
     reject,
 )
-from manifoldrf.features._kernel_access import KernelAccess
-from manifoldrf.features._params import FrozenParamsMixin
-from manifoldrf.features._points import estimator_points
-from manifoldrf.features._products import product
-from manifoldrf.features._reading import Reader
-from manifoldrf.features._state import restore, state_of, summarise
+from manifoldrf.features._estimators import FrozenParamsMixin, KernelAccess, estimator_points, product
 from manifoldrf.features.errors import ErrorEstimate, graph_error
-from manifoldrf.features.feature_map import FeatureMap
+from manifoldrf.features.feature_map import FeatureMap, Reader
 from manifoldrf.features.fitting import Fitted, fit_features, warn_of_graph
-from manifoldrf.features.plans import check_space, make_plan
-from manifoldrf.features.proximity import warn_of_far
-from manifoldrf.features.spaces import prepare_space
+from manifoldrf.features.options import check_space, make_plan
+from manifoldrf.features.problem import prepare_space, warn_of_far
+from manifoldrf.features.state import restore, state_of, summarise
 from manifoldrf.fields.data import Compute
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.graphs import Graph

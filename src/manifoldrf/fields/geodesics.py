@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manifoldrf._threads import map_threads
+from manifoldrf._runtime import map_threads
 from manifoldrf._validation import FloatArray, IntArray, check_jobs
-from manifoldrf.fields._selection import paths_along_edges
-from manifoldrf.fields.anchors import edges_of
+from manifoldrf.fields.anchors import edges_of, paths_along_edges
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.neighbors import NeighborSearch

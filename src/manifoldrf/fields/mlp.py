@@ -7,25 +7,25 @@ from typing import Any
 import numpy as np
 
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._threads import thread_pool
+from manifoldrf._runtime import thread_pool
 from manifoldrf._validation import FloatArray, IntArray, check_jobs, check_points
-from manifoldrf.fields._layers import affine, meet
-from manifoldrf.fields._network import (
+from manifoldrf.fields.data import AbstractField, FieldData
+from manifoldrf.fields.geodesics import GraphDistances, graph_distances
+from manifoldrf.fields.network import (
     MARGIN,
     Floats,
     Frame,
+    affine,
     finish,
     first_layer,
     make_frame,
+    meet,
     pair_inputs,
     upper_layers,
 )
-from manifoldrf.fields._pairs import make_problem, network_scale, paper_unit
-from manifoldrf.fields._training import saved_streams, train
-from manifoldrf.fields.abstract_field import AbstractField, FieldData
-from manifoldrf.fields.geodesics import GraphDistances, graph_distances
-from manifoldrf.fields.mlp_options import MlpOptions, TrainingInfo
-from manifoldrf.signatures._engines import Progress
+from manifoldrf.fields.options import MlpOptions, TrainingInfo
+from manifoldrf.fields.training import make_problem, network_scale, paper_unit, saved_streams, train
+from manifoldrf.signatures.engines import Progress
 
 __all__ = ["MlpField", "fit_mlp"]
 
@@ -61,7 +61,7 @@ class MlpField(AbstractField):
     >>> from manifoldrf import DiffusionKernel, Sphere, knn_graph
     >>> from manifoldrf.fields.data import Setting, Teaching, observe
     >>> from manifoldrf.fields.mlp import fit_mlp
-    >>> from manifoldrf.fields.mlp_options import MlpOptions
+    >>> from manifoldrf.fields.options import MlpOptions
     >>> graph = knn_graph(Sphere().grid(300))
     >>> setting = Setting(graph, DiffusionKernel(10.0), graph.degrees, 2, np.sqrt(10 * graph.time(1.0, 2)))
     >>> data = observe(setting, np.arange(300), np.arange(0, 300, 10), Teaching())
@@ -211,7 +211,7 @@ def fit_mlp(
     >>> from manifoldrf import DiffusionKernel, Sphere, knn_graph
     >>> from manifoldrf.fields.data import Setting, Teaching, observe
     >>> from manifoldrf.fields.mlp import fit_mlp
-    >>> from manifoldrf.fields.mlp_options import MlpOptions
+    >>> from manifoldrf.fields.options import MlpOptions
     >>> graph = knn_graph(Sphere().grid(300))
     >>> setting = Setting(graph, DiffusionKernel(10.0), graph.degrees, 2, np.sqrt(10 * graph.time(1.0, 2)))
     >>> data = observe(setting, np.arange(300), np.arange(0, 300, 10), Teaching())

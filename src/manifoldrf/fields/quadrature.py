@@ -12,8 +12,7 @@ from scipy import linalg, optimize
 from scipy.spatial import cKDTree
 
 from manifoldrf._validation import FloatArray, IntArray, check_option, reject
-from manifoldrf.fields._selection import nearest_along_edges
-from manifoldrf.fields.anchors import edges_of, follows_edges, normalised_density
+from manifoldrf.fields.anchors import edges_of, follows_edges, nearest_along_edges, normalised_density
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.metrics import frobenius
 

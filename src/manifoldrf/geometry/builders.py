@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from manifoldrf._optional import require
+from manifoldrf._runtime import require
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
@@ -23,7 +23,6 @@ from manifoldrf._validation import (
     check_vector,
     reject,
 )
-from manifoldrf.geometry._sparse import reciprocal, scaled_both_ends, symmetric
 from manifoldrf.geometry.extension import (
     GridExtension,
     MeshExtension,
@@ -32,8 +31,10 @@ from manifoldrf.geometry.extension import (
     locally_scaled,
 )
 from manifoldrf.geometry.graphs import DROP_THEM, MERGE_THEM, Graph, describe_duplicates, report_problems
-from manifoldrf.geometry.manifolds import AbstractManifold, FlatTorus
+from manifoldrf.geometry.loops import reciprocal, scaled_both_ends, symmetric
+from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.geometry.model_spaces import FlatTorus
 from manifoldrf.geometry.neighbors import NeighborSearch, check_cloud, without_self
 
 __all__ = ["grid_graph", "knn_graph", "mesh_graph"]

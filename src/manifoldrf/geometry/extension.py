@@ -12,9 +12,9 @@ import numpy as np
 from scipy import sparse
 
 from manifoldrf._validation import FloatArray, IntArray
-from manifoldrf.geometry._cells import heat_steps
-from manifoldrf.geometry.manifolds import FlatTorus
+from manifoldrf.geometry.cells import heat_steps
 from manifoldrf.geometry.meshes import MeshSample, TriangleMesh
+from manifoldrf.geometry.model_spaces import FlatTorus
 from manifoldrf.geometry.neighbors import NeighborSearch, Pairs
 
 _LOCAL_NEIGHBOR = 7  # sets the width of a point that has its own (Zelnik-Manor and Perona 2004)

@@ -1,31 +1,360 @@
-"""Spaces of constant curvature: sphere, flat torus, flat and hyperbolic space, with distances and heat kernels."""
+"""Heat kernels of the model spaces as functions of the distance: theta series, image integrals, closed forms.
 
+Everything is for unit size (radius 1, curvature +1 or -1) and for the clock of e^{t Delta}. Each kernel is
+written as a Gaussian, whose exponent may underflow on its own, times a factor without cancellation; so the
+values keep their relative accuracy far into the tails, where the eigenfunction series is all round-off.
+"""
+
+import abc
+import dataclasses
+import math
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
+from scipy.special import gammaln
 
 from manifoldrf._validation import POSITIVE, FloatArray, Interval, check_integer, check_real
-from manifoldrf.geometry._heat_series import (
-    circle_log_kernel,
-    hyperbolic_three_kernel,
-    hyperbolic_two_kernel,
-    sphere_kernel,
-)
-from manifoldrf.geometry._point_sets import (
+from manifoldrf.geometry.manifolds import (
+    NODES,
+    TOLERANCE,
+    WEIGHTS,
+    AbstractManifold,
+    BoolArray,
     equal_volume_map,
     fibonacci,
     gap,
     norm,
     random_directions,
     sobol,
+    store,
     unit_sphere_volume,
 )
-from manifoldrf.geometry._steps import gaussian_step
-from manifoldrf.geometry.abstract_ball import AbstractBall
-from manifoldrf.geometry.abstract_manifold import TOLERANCE, AbstractManifold, BoolArray, store
 
 __all__ = ["EuclideanSpace", "FlatTorus", "HyperbolicSpace", "Sphere"]
+
+
+# Up to this time the nearest images suffice: the next ones are below e^{-pi^2/t} = 1e-18. At this time the
+# eigenfunction series has lost four digits to cancellation at the antipode (3e-13 is wrong there), later fewer.
+_IMAGES_UNTIL = 0.24
+# The theta function is its own Fourier transform; both of its series converge equally fast at this time.
+_SELF_DUAL_TIME = np.pi
+# Terms below e^-40 = 4e-18 of the largest one are beneath float64.
+_NEGLIGIBLE = 40.0
+# With these numbers of nodes the midpoint rules agree with four times as many to 2e-13 (relative), at every
+# angle or distance and every time; the rest is the rounding of exponents of several hundred.
+_SPHERE_NODES = 20
+_HYPERBOLIC_NODES = 24
+# The integrand on H^2 is analytic for |Im psi| < pi/2: the trapezoidal error is exp(-pi^2/h) = 7e-18.
+_HYPERBOLIC_STEP = 0.25
+# Share of the series at coincident points that may be cut off.
+_TAIL = 1e-17
+
+
+def circle_log_kernel(angle: FloatArray, t: float) -> FloatArray:
+    """Logarithm of the heat kernel of the unit circle, for angles in [0, pi]; the logarithm never underflows."""
+    if t < _SELF_DUAL_TIME:
+        # (angle + 2 pi n)^2 - angle^2 = 4 pi n (angle + pi n); 4 images: e^-40 at t = pi
+        images = sum(
+            np.exp(-np.pi * n * (angle + np.pi * n) / t) + np.exp(-np.pi * n * (np.pi * n - angle) / t)
+            for n in range(1, 5)
+        )
+        return np.asarray(np.log1p(images) - angle**2 / (4.0 * t) - 0.5 * np.log(4.0 * np.pi * t))
+    waves = sum(2.0 * np.exp(-(k**2) * t) * np.cos(k * angle) for k in range(1, 5))
+    return np.asarray(np.log1p(waves) - np.log(2.0 * np.pi))
+
+
+def sphere_kernel(angle: FloatArray, t: float, dim: int) -> FloatArray:
+    """Heat kernel of the unit sphere S^dim for angles in [0, pi]; never negative.
+
+    Relative to the value itself the error is below 1e-10 for dim <= 3. From dim = 4 on it is relative to the
+    value at coincident points, because the series cancels where t is small and the points are far apart.
+    """
+    if dim == 1:
+        return np.asarray(np.exp(circle_log_kernel(angle, t)))
+    if dim == 2 and t <= _IMAGES_UNTIL:
+        return _two_sphere_images(angle, t)
+    if dim == 3 and t <= _IMAGES_UNTIL:
+        return _three_sphere_images(angle, t)
+    return gegenbauer_series(angle, t, dim)
+
+
+def gegenbauer_series(angle: FloatArray, t: float, dim: int) -> FloatArray:
+    """Sum of mult_l e^{-l(l+d-1)t} G_l(cos angle) / volume with G_l(1) = 1, for dim >= 2; clipped at 0."""
+    weights = _series_weights(t, dim)  # (degree + 1,)
+    # Reinsch's form of the three-term recurrence advances the differences G_{l+1} - G_l: near coincident
+    # points the plain form loses a factor l^2 of accuracy.
+    cosine_minus_one = -2.0 * np.sin(0.5 * angle) ** 2
+    current = np.ones_like(angle)  # G_0
+    difference = np.zeros_like(angle)  # G_0 - G_{-1}
+    total = np.full_like(angle, weights[0])
+    for degree, weight in enumerate(weights[1:]):
+        difference *= degree / (degree + dim - 1)
+        difference += (2 * degree + dim - 1) / (degree + dim - 1) * cosine_minus_one * current
+        current += difference
+        total += weight * current
+    return np.maximum(total, 0.0)
+
+
+def _series_weights(t: float, dim: int) -> FloatArray:
+    """Weights mult_l e^{-l(l+d-1)t} / volume of the series, cut where the rest is below its share."""
+    degrees = 8
+    log_weights = _log_weights(degrees, t, dim)
+    # The logarithms are concave in l, so that beyond this fall the whole rest is beneath float64.
+    while log_weights[-1] > log_weights.max() - 3.0 * _NEGLIGIBLE:
+        degrees *= 2
+        log_weights = _log_weights(degrees, t, dim)
+    weights = np.exp(log_weights)
+    rest = np.cumsum(weights[::-1])[::-1]  # rest[l] = sum of the weights from l on
+    return np.asarray(weights[: max(1, np.count_nonzero(rest > _TAIL * rest[0]))])
+
+
+def _log_weights(degrees: int, t: float, dim: int) -> FloatArray:
+    """Logarithms of multiplicity times decay over volume, for l = 0 .. degrees - 1."""
+    degree = np.arange(degrees, dtype=np.float64)
+    # multiplicity (2l + d - 1)/(d - 1) * binomial(l + d - 2, l)
+    log_multiplicity = np.log((2.0 * degree + dim - 1.0) / (dim - 1.0))
+    log_multiplicity += gammaln(degree + dim - 1.0) - gammaln(degree + 1.0) - gammaln(dim - 1.0)
+    log_volume = np.log(2.0) + 0.5 * (dim + 1) * np.log(np.pi) - gammaln(0.5 * (dim + 1))
+    return np.asarray(log_multiplicity - degree * (degree + dim - 1.0) * t - log_volume)
+
+
+def _two_sphere_images(angle: FloatArray, t: float) -> FloatArray:
+    """Heat kernel of S^2 for small t by the spherical counterpart of McKean's integral.
+
+    The classical form integrates phi e^{-phi^2/(4t)} / sqrt(cos angle - cos phi) over [angle, 2 pi - angle]. With
+    cos(phi/2) = cos(angle/2) cos(psi), the hypotenuse of a right spherical triangle, the singularities cancel and
+    the integrand is smooth and periodic in psi, so that the midpoint rule converges exponentially.
+    """
+    # psi_max: where the integrand has fallen by e^-40 (phi = reach there), at most pi
+    reach = np.sqrt(angle**2 + 4.0 * t * _NEGLIGIBLE)
+    outer, inner = 0.25 * (reach + angle), t * _NEGLIGIBLE / (reach + angle)  # inner = (reach - angle) / 4
+    whole = outer >= 0.5 * np.pi
+    tangents = np.tan(np.where(whole, 0.0, outer)) * np.tan(np.where(whole, 0.0, inner))
+    psi_max = np.where(whole, np.pi, 2.0 * np.arctan(np.sqrt(tangents)))
+    sine, cosine = np.sin(0.5 * angle), np.cos(0.5 * angle)
+    total = np.zeros_like(angle)
+    for node in range(_SPHERE_NODES):
+        psi = psi_max * ((node + 0.5) / _SPHERE_NODES)
+        half_sine = np.sqrt(sine**2 + (cosine * np.sin(psi)) ** 2)  # sin(phi / 2)
+        half = np.arctan2(half_sine, cosine * np.cos(psi))  # phi / 2; an arc cosine would blur small angles
+        total += half / half_sine * np.exp(np.minimum(0.25 * angle**2 - half**2, 0.0) / t)
+    log_scale = np.log(4.0) + 0.25 * t - 1.5 * np.log(4.0 * np.pi * t) - angle**2 / (4.0 * t)
+    return np.asarray(np.exp(log_scale) * total * (psi_max / _SPHERE_NODES))
+
+
+def _three_sphere_images(angle: FloatArray, t: float) -> FloatArray:
+    """Heat kernel of S^3 for small t: e^t (4 pi t)^{-3/2} sum_n (a + 2 pi n)/sin(a) e^{-(a + 2 pi n)^2/(4t)}.
+
+    The sum is taken in pairs around the nearer of the two poles, where it is 0/0.
+    """
+    near = angle <= 0.5 * np.pi
+    x = np.where(near, angle, np.pi - angle)  # angle to the nearer pole
+    around_zero = 1.0 + _image_pair(x, x, 2, t)
+    around_pi = -_image_pair(x, np.pi - x, 1, t) - _image_pair(x, np.pi - x, 3, t)
+    log_scale = t - 1.5 * np.log(4.0 * np.pi * t) - angle**2 / (4.0 * t)
+    ratio = _quotient(x, np.sin(x))
+    return np.asarray(np.exp(log_scale) * ratio * np.where(near, around_zero, around_pi))
+
+
+def _image_pair(x: FloatArray, angle: FloatArray, m: int, t: float) -> FloatArray:
+    """Images at x + m pi and x - m pi, divided by x and by the Gaussian of ``angle``."""
+    fade = m * np.pi * x / t
+    slope = _quotient(-np.expm1(-fade), fade)  # (1 - e^-fade) / fade
+    gaussian = np.exp((angle - (m * np.pi - x)) * (angle + (m * np.pi - x)) / (4.0 * t))
+    return np.asarray(gaussian * (1.0 + np.exp(-fade) - (m * np.pi) ** 2 / t * slope))
+
+
+def hyperbolic_three_kernel(distance: FloatArray, t: float) -> FloatArray:
+    """Heat kernel of H^3: (4 pi t)^{-3/2} (r / sinh r) e^{-t - r^2/(4t)}."""
+    ratio = _quotient(distance, np.sinh(distance))
+    return np.asarray(np.exp(-t - distance**2 / (4.0 * t) - 1.5 * np.log(4.0 * np.pi * t)) * ratio)
+
+
+def hyperbolic_two_kernel(distance: FloatArray, t: float) -> FloatArray:
+    """Heat kernel of H^2 by McKean's integral over s >= r against s e^{-s^2/(4t)} / sqrt(cosh s - cosh r).
+
+    With cosh(s/2) = cosh(r/2) cosh(psi), the hypotenuse of a right hyperbolic triangle, the singularity cancels;
+    the integrand is analytic around the real axis and the midpoint rule converges exponentially.
+    """
+    # s - r at which e^{-(s^2 - r^2)/(4t) - (s - r)/2} has fallen by e^-40: the root of x^2 + b x = c,
+    # written without a difference
+    slope, fall = 2.0 * (distance + t), 4.0 * t * _NEGLIGIBLE
+    beyond = 2.0 * fall / (slope + np.sqrt(slope**2 + 4.0 * fall))
+    sine, cosine = np.sinh(0.5 * distance), np.cosh(0.5 * distance)
+    psi_max = np.arcsinh(np.sqrt(np.sinh(distance + 0.5 * beyond) * np.sinh(0.5 * beyond)) / cosine)
+    nodes = max(_HYPERBOLIC_NODES, int(np.ceil(psi_max.max(initial=0.0) / _HYPERBOLIC_STEP)))
+    total = np.zeros_like(distance)
+    for node in range(nodes):
+        psi = psi_max * ((node + 0.5) / nodes)
+        half_sine = np.sqrt(sine**2 + (cosine * np.sinh(psi)) ** 2)  # sinh(s / 2)
+        half = np.arcsinh(half_sine)  # s / 2
+        total += half / half_sine * np.exp(np.minimum(0.25 * distance**2 - half**2, 0.0) / t)
+    log_scale = np.log(4.0) - 0.25 * t - 1.5 * np.log(4.0 * np.pi * t) - distance**2 / (4.0 * t)
+    return np.asarray(np.exp(log_scale) * total * (psi_max / nodes))
+
+
+def _quotient(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
+    """Quotient of two functions with the same slope at 0, where it is 1."""
+    return np.divide(numerator, denominator, out=np.ones_like(numerator), where=denominator != 0.0)
+
+
+def gaussian_step(s2: float, reach: float, dim: int, curvature: float) -> tuple[float, float]:
+    """Integral of exp(-distance^2 / s2) over a ball, and the heat time of a step with this density.
+
+    In flat space they are (pi s2)^(dim / 2) and s2 / 4. In a curved one the step sees another volume at the same
+    distance, so that it lasts s2 / 4 (1 - (dim - 1) curvature s2 / 12 + ...). Its time is exact: for heat, cos d
+    (or cosh d), an eigenfunction of the Laplacian, has the mean e^{-dim curvature t}. On such a space the step is a
+    function of the Laplacian, and to second order in s2 it differs from heat by its time alone.
+
+    Parameters
+    ----------
+    s2 : float
+        Bandwidth.
+    reach : float
+        Longer steps are not taken.
+    dim : int
+    curvature : float
+        Not zero.
+    """
+    unit = math.sqrt(abs(curvature))
+    longest = unit * reach if curvature < 0 else min(unit * reach, math.pi)
+    r = 0.5 * longest * (NODES + 1.0)  # in radii of curvature
+    sine = np.sin if curvature > 0 else np.sinh
+    density = sine(r) ** (dim - 1) * np.exp(-((r / unit) ** 2) / s2) * WEIGHTS
+    total = float(density.sum())
+    change = 2.0 * float(density @ sine(0.5 * r) ** 2) / total  # |mean of cos d - 1| without cancellation
+    if not change < (1.0 if curvature > 0 else math.inf):  # spread over the whole sphere, or out of range
+        return math.nan, math.nan
+    time = -math.log1p(-change) if curvature > 0 else math.log1p(change)
+    mass = unit_sphere_volume(dim - 1) * 0.5 * longest * total / unit**dim
+    return mass, time / (dim * unit**2)
+
+
+_FADED = 60.0  # e^-60 of the intensity inside: no node is there
+
+
+class AbstractBall(AbstractManifold):
+    """A space that looks alike from everywhere and has no end, covered by a geodesic ball around its origin.
+
+    Grid, samples and volume are those of the ball; distance and heat kernel are those of the whole space.
+
+    Examples
+    --------
+    >>> from manifoldrf import HyperbolicSpace
+    >>> from manifoldrf.geometry.model_spaces import AbstractBall
+    >>> isinstance(HyperbolicSpace(), AbstractBall)
+    True
+    >>> HyperbolicSpace(dim=2).ball(4.0)
+    HyperbolicSpace(dim=2, radius=4.0)
+    """
+
+    has_boundary: ClassVar[bool] = True
+
+    @property
+    @abc.abstractmethod
+    def radius(self) -> float:
+        """Geodesic radius of the ball."""
+
+    @property
+    def ambient_dim(self) -> int:
+        """Number of coordinates, dim."""
+        return self.dim
+
+    @property
+    def volume(self) -> float:
+        """Volume of the geodesic ball."""
+        return self._volume_of(self.radius, 0.0)
+
+    def ball(self, radius: float) -> Self:
+        """Return the same space with a ball of another radius."""
+        space: Any = self
+        changed: Self = dataclasses.replace(space, radius=radius)
+        return changed
+
+    # An intensity is radial: 1 up to the radius `inner`, then falling like e^{-decay (r - inner)}. The uniform one
+    # has the whole ball inside.
+
+    def _intensity(self, rho: FloatArray, inner: float, decay: float) -> FloatArray:
+        return np.asarray(np.exp(-decay * np.maximum(rho - inner, 0.0)))
+
+    def _volume_of(self, inner: float, decay: float) -> float:
+        """Integral of an intensity over the ball."""
+        whole = self._radial_integral(np.array([self.radius]), inner, decay)
+        return unit_sphere_volume(self.dim - 1) * float(whole[0])
+
+    def _radial_integral(self, rho: FloatArray, inner: float, decay: float) -> FloatArray:
+        """Integral of stretch^(dim - 1) times an intensity from 0 to each rho, in two pieces: it has a kink."""
+        rho = np.minimum(rho, self._end(inner, decay))
+        split = np.minimum(rho, inner)
+        return self._piece(np.zeros_like(rho), split, inner, decay) + self._piece(split, rho, inner, decay)
+
+    def _piece(self, low: FloatArray, high: FloatArray, inner: float, decay: float) -> FloatArray:
+        half = 0.5 * (high - low)
+        s = low[:, None] + half[:, None] * (NODES + 1.0)  # (n, nodes)
+        values = self._stretch(s) ** (self.dim - 1) * self._intensity(s, inner, decay)
+        return np.asarray(half * (values @ WEIGHTS))
+
+    def _radii(self, u: FloatArray, inner: float, decay: float) -> FloatArray:
+        """Radii below which the ball holds the fractions u of an intensity."""
+        end = self._end(inner, decay)
+        table = np.linspace(0.0, end, 1025)[1:]
+        held = self._radial_integral(table, inner, decay)
+        # The dim-th root of the volume is almost linear in the radius, so that the table starts Newton close by.
+        target, root = u * held[-1], 1.0 / self.dim
+        rho = np.interp(target**root, np.append(0.0, held**root), np.append(0.0, table))
+        for _ in range(3):
+            slope = self._stretch(rho) ** (self.dim - 1) * self._intensity(rho, inner, decay)
+            rho = rho - (self._radial_integral(rho, inner, decay) - target) / slope
+        return np.asarray(np.clip(rho, 0.0, end))
+
+    def _end(self, inner: float, decay: float) -> float:
+        """Radius beyond which an intensity is too small to be integrated."""
+        return self.radius if decay == 0 else min(self.radius, inner + _FADED / decay)
+
+    def _even(self, u: FloatArray, inner: float, decay: float) -> FloatArray:
+        """Points of the cube (0, 1)^dim carried to the ball, with an intensity."""
+        return self._place(self._radii(u[:, 0], inner, decay), equal_volume_map(u[:, 1:]))
+
+    def _random(self, n: int, inner: float, decay: float, rng: np.random.Generator) -> FloatArray:
+        """Draw n independent points of an intensity."""
+        radii = self._radii(1.0 - rng.random(n), inner, decay)  # in (0, 1]: Newton divides by the stretch
+        return self._place(radii, random_directions(n, self.dim, rng))
+
+    def _place(self, radii: FloatArray, directions: FloatArray) -> FloatArray:
+        return np.asarray(self._coordinate(radii)[:, None] * directions)
+
+    def _grid(self, n: int) -> FloatArray:
+        return self._even(sobol(n, self.dim), self.radius, 0.0)
+
+    def _sample(self, n: int, rng: np.random.Generator) -> FloatArray:
+        return self._random(n, self.radius, 0.0, rng)
+
+    # What a space supplies.
+
+    @abc.abstractmethod
+    def _decay(self, inner: float) -> float:
+        """A decay that leaves most nodes in and near the inner ball."""
+
+    @abc.abstractmethod
+    def _stretch(self, rho: FloatArray) -> FloatArray:
+        """Circumference of a circle of radius rho over 2 pi."""
+
+    @abc.abstractmethod
+    def _coordinate(self, rho: FloatArray) -> FloatArray:
+        """Euclidean norm of the coordinates of a point at the distance rho from the origin."""
+
+    @abc.abstractmethod
+    def _depth(self, points: FloatArray) -> FloatArray:
+        """Distance from the origin, the inverse of `_coordinate`."""
+
+    @abc.abstractmethod
+    def _move(self, x: FloatArray, v: FloatArray) -> FloatArray:
+        """Points at which geodesics from x with the initial direction and length of v end."""
+
+    @abc.abstractmethod
+    def _offset_to(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        """Initial direction and length of the geodesic from x to y, the inverse of `_move`; (n, k, dim)."""
 
 
 # Volumes of unit spheres fall like d^(-d/2): beyond this dimension kernels overflow at short times.
@@ -299,7 +628,7 @@ class EuclideanSpace(AbstractBall):
     Examples
     --------
     >>> import numpy as np
-    >>> from manifoldrf.geometry.manifolds import EuclideanSpace
+    >>> from manifoldrf.geometry.model_spaces import EuclideanSpace
     >>> ball = EuclideanSpace(dim=3, radius=2.0)
     >>> round(float(ball.volume / (4 / 3 * np.pi * 2.0**3)), 12)
     1.0

@@ -1,13 +1,34 @@
 """Thinning a cloud: farthest points, the most even subset there is."""
 
+from dataclasses import dataclass
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
+from scipy.special import gammaln
 
-from manifoldrf._validation import FloatArray, IntArray, check_integer, check_points, check_spread
-from manifoldrf.geometry._compiled import farthest_points
+from manifoldrf._random import SeedLike, generator
+from manifoldrf._validation import (
+    NONNEGATIVE,
+    FloatArray,
+    IntArray,
+    Interval,
+    check_integer,
+    check_option,
+    check_points,
+    check_real,
+    check_spread,
+    reject,
+)
+from manifoldrf.geometry.loops import farthest_points
+from manifoldrf.geometry.manifolds import AbstractManifold, norm, shifted_sobol, sobol
+from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.geometry.model_spaces import AbstractBall
+from manifoldrf.geometry.neighbors import NeighborSearch, check_cloud
 
-__all__ = ["thin"]
+__all__ = ["GradedPoints", "estimate_dimension", "graded_points", "thin"]
+
 
 _ROWS = 2**15  # of a cloud that are looked at at once
 _LEAF = 32  # points per leaf of the search pyramid; 16 to 64 cost the same within 10 %
@@ -56,3 +77,279 @@ def _outermost(cloud: FloatArray) -> int:
     centre = cloud.mean(axis=0)
     gaps = [np.linalg.norm(cloud[k : k + _ROWS] - centre, axis=1) for k in range(0, len(cloud), _ROWS)]
     return int(np.argmax(np.concatenate(gaps)))
+
+
+_NEAR, _FAR = 6, 24  # neighbourhoods compared: small enough to be flat, large enough to be quiet
+_SAMPLE = 2000  # nodes looked at; the mean over more changes nothing
+
+
+def estimate_dimension(points: ArrayLike, *, metric: AbstractManifold | None = None) -> int:
+    """Estimate the dimension of the space that the points fill.
+
+    A ball around a point of a space of dimension d holds a number of points that grows like radius^d, so
+    log(24 / 6) / d is the mean of log(r_24 / r_6), with r_k the distance to the k-th neighbour.
+
+    Parameters
+    ----------
+    points : array-like of shape (n, D)
+        At least three points.
+    metric : AbstractManifold, optional
+        Measure distances along this manifold.
+
+    Returns
+    -------
+    dim : int
+        In [1, D]. Reliable to about 5 dimensions from a few thousand points; above that, finite samples
+        make every estimate too low.
+
+    Examples
+    --------
+    >>> from manifoldrf import Torus, estimate_dimension
+    >>> estimate_dimension(Torus().sample(1000, seed=0))
+    2
+    """
+    cloud = check_cloud(points, metric, min_rows=3)
+    inner, outer, growth = _radii(cloud, metric)
+    if (inner == 0).any():  # copies of a point hide how its neighbourhood grows
+        cloud = np.unique(cloud, axis=0)
+        if len(cloud) < 3:
+            return 1
+        inner, outer, growth = _radii(cloud, metric)
+    grown = (inner > 0) & (outer > inner)  # equal rings carry no information
+    if not grown.any():
+        return 1
+    ratio = np.log(outer[grown] / inner[grown]).mean()
+    return int(np.clip(np.rint(np.log(growth) / ratio), 1, cloud.shape[1]))
+
+
+def _radii(cloud: FloatArray, metric: AbstractManifold | None) -> tuple[FloatArray, FloatArray, float]:
+    """Radii of a small and a large neighbourhood of some nodes, and how many times more points it has."""
+    far = min(_FAR, len(cloud) - 1)
+    near = max(1, far * _NEAR // _FAR)
+    chosen = cloud[:: max(1, len(cloud) // _SAMPLE)]
+    radii = NeighborSearch(cloud, metric).knn(chosen, far + 1)[0]  # the node itself comes first
+    return radii[:, near], radii[:, far], far / near
+
+
+_OUTLIER = 20.0  # a node that stands for more than so many median volumes is no sign of low density
+_DENSITY_NEIGHBORS = 48  # densities are then good to 15 %
+_VOLUMES = 1e-300, 1e300  # of one node: those of all, and their inverse, stay numbers
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How densely and how evenly the nodes are spread.
+
+    Attributes
+    ----------
+    n, dim : int
+    sparse_density : float
+        Nodes per unit of volume where they are sparsest (the sparsest quarter of the volume).
+    mean_density : float
+        Mean over the nodes.
+    evenness : float
+        Nearest-neighbour distance in units of the local spacing: .9 for random points, 1.6 on an even grid.
+    volume : float
+        Estimated volume of the space; too large by up to the share of nodes near a boundary.
+    """
+
+    n: int
+    dim: int
+    sparse_density: float
+    mean_density: float
+    evenness: float
+    volume: float
+
+    @classmethod
+    def of_cloud(cls, search: NeighborSearch, dim: int) -> "Sampling":
+        """Measure by the neighbourhoods of at most 8000 nodes."""
+        return cls._of(len(search.points), dim, *_cloud_spacing(search, dim))
+
+    @classmethod
+    def of_mesh(cls, mesh: TriangleMesh) -> "Sampling":
+        """Measure by areas and edges."""
+        return cls._of(mesh.n_vertices, 2, *_mesh_spacing(mesh))
+
+    @classmethod
+    def _of(cls, n: int, dim: int, volume: FloatArray, nearest: FloatArray) -> "Sampling":
+        evenness = float(np.mean(nearest * (ball_volume(dim) / volume) ** (1 / dim)))
+        # One far outlier stands for a huge volume and says nothing about the rest.
+        volume = np.minimum(volume, _OUTLIER * np.median(volume))
+        # The quarter of the volume where nodes are sparsest decides: an average would starve it, and a smaller
+        # share would be decided by the cut-off neighbourhoods along a boundary.
+        falling = np.sort(volume)[::-1]
+        sparsest = falling[np.searchsorted(np.cumsum(falling), 0.25 * falling.sum())]
+        total = n * float(np.mean(volume))
+        return cls(n, dim, float(1 / sparsest), float(np.mean(1 / volume)), evenness, total)
+
+
+def _cloud_spacing(search: NeighborSearch, dim: int) -> tuple[FloatArray, FloatArray]:
+    """The volume that nodes stand for and the distance to their nearest neighbour, by nearest neighbours."""
+    n = len(search.points)
+    k = min(_DENSITY_NEIGHBORS, n - 1)
+    distances = search.knn(search.points[:: max(1, n // 4000)], k + 1)[0]  # the node itself first
+    distances = distances[distances[:, k] > 0]
+    if not len(distances):
+        reject("points", "at distinct positions, most of them", "duplicates only")
+    with np.errstate(over="ignore", under="ignore"):  # reported below, by name
+        volume = ball_volume(dim) * distances[:, k] ** dim / k
+    bad = ~((volume > _VOLUMES[0]) & (volume < _VOLUMES[1]))
+    if bad.any():
+        rule = f"in a unit in which volumes of dimension {dim} are numbers from {_VOLUMES[0]:g} to {_VOLUMES[1]:g}"
+        reject("points", rule, f"neighbours {distances[bad][0, k]:.3g} away")
+    return volume, distances[:, 1]
+
+
+def _mesh_spacing(mesh: TriangleMesh) -> tuple[FloatArray, FloatArray]:
+    """The same for a mesh, along its surface: a fold nearby adds nothing."""
+    start, end = mesh.edges.T
+    degree = 1 + np.bincount(mesh.edges.ravel(), minlength=mesh.n_vertices)
+    areas = mesh.vertex_areas()
+    for _ in range(2):  # single areas of a random mesh say little about its density
+        around = np.bincount(start, areas[end], mesh.n_vertices) + np.bincount(end, areas[start], mesh.n_vertices)
+        areas = (areas + around) / degree
+    nearest = np.full(mesh.n_vertices, np.inf)
+    np.minimum.at(nearest, start, mesh.edge_lengths())
+    np.minimum.at(nearest, end, mesh.edge_lengths())
+    counted = (areas > 0) & np.isfinite(nearest)
+    if not counted.any():
+        reject("points", "a mesh with area", "degenerate faces only")
+    return areas[counted], nearest[counted]
+
+
+def ball_volume(dim: int) -> float:
+    """Volume of the unit ball."""
+    return float(np.exp(dim / 2 * np.log(np.pi) - gammaln(dim / 2 + 1)))
+
+
+SCATTERS = ("even", "random")
+# Neighbours farther than this many spacings do not push. A close-packed lattice has its nearest at 1.12 in three
+# dimensions and 1.07 in two.
+_PUSH_REACH = 1.6
+_PUSH = 0.1  # spacings a node moves for a unit of force
+_LONGEST_PUSH = 0.3  # spacings per round; longer ones would leap over neighbours
+_PUSHED_BY = 20  # nearest neighbours that push: all within reach up to H^3, the nearest two thirds of them on H^4
+
+
+class GradedPoints(NamedTuple):
+    """Nodes with a known intensity, made by :func:`graded_points`.
+
+    Attributes
+    ----------
+    points : array of shape (n, dim)
+    weights : array of shape (n,)
+        The volume that each node stands for: one over the number of nodes per unit of volume.
+    density : float
+        Nodes per unit of volume in the inner ball.
+
+    Examples
+    --------
+    >>> from manifoldrf import HyperbolicSpace
+    >>> from manifoldrf.geometry.sampling import graded_points
+    >>> nodes = graded_points(HyperbolicSpace(dim=2, radius=3.0), 200, inner=1.0)
+    >>> nodes.points.shape, nodes.weights.shape
+    ((200, 2), (200,))
+    >>> bool(nodes.weights.min() * nodes.density > 1 - 1e-12)  # one over the density in the inner ball, more beyond
+    True
+    """
+
+    points: FloatArray
+    weights: FloatArray
+    density: float
+
+
+def graded_points(
+    space: AbstractBall,
+    n: int,
+    *,
+    inner: float,
+    decay: float | None = None,
+    scatter: str = "even",
+    relaxation: int = 0,
+    seed: SeedLike = None,
+) -> GradedPoints:
+    """Lay out nodes in a ball: evenly up to the radius ``inner``, beyond it with a falling intensity.
+
+    It falls like e^{-decay (r - inner)}.
+
+    Parameters
+    ----------
+    space : HyperbolicSpace or EuclideanSpace
+        Its radius is that of the ball.
+    n : int
+    inner : float
+        Radius of the inner ball, at most that of the ball.
+    decay : float, optional
+        One over a length; 0 for even nodes everywhere. By default the dimension in hyperbolic space, one more than
+        volumes grow by, and 2 / inner in flat space.
+    scatter : {"even", "random"}, default="even"
+        "even": Sobol points, shifted at random if there is a seed. "random": independent points.
+    relaxation : int, default=0
+        Rounds in which nodes push each other apart, in units of the local spacing (blue noise). After each, radii
+        get back the law they had, in the same order: nodes that push would spread from the middle to the rim, and
+        the intensity would not be the stated one any more.
+    seed : optional
+        Of random points and of shifts; even points are always the same without.
+
+    Returns
+    -------
+    GradedPoints
+        (points, weights, density)
+
+    Examples
+    --------
+    >>> from manifoldrf import HyperbolicSpace
+    >>> from manifoldrf.geometry.sampling import graded_points
+    >>> space = HyperbolicSpace(dim=3, radius=5.0)
+    >>> nodes = graded_points(space, 2000, inner=1.5)
+    >>> inside = space.distance([[0.0, 0.0, 0.0]], nodes.points)[0] < 1.5
+    >>> int(inside.sum())  # of 2000; evenly spread, it would be one
+    543
+    >>> round(float(nodes.weights[inside].sum() / space.ball(1.5).volume), 2)
+    1.0
+    """
+    if not isinstance(space, AbstractBall):
+        reject("space", "a space covered by a ball (HyperbolicSpace, EuclideanSpace)", repr(space), TypeError)
+    n, relaxation = check_integer(n, "n", 2), check_integer(relaxation, "relaxation", 0)
+    inner = check_real(inner, "inner", Interval(0.0, space.radius, low_open=True))
+    decay = space._decay(inner) if decay is None else check_real(decay, "decay", NONNEGATIVE)
+    points = _scatter(space, n, inner, decay, check_option(scatter, "scatter", SCATTERS), seed)
+    density = n / space._volume_of(inner, decay)
+    for _ in range(relaxation):
+        points = push_apart(space, points, _weights(space, points, inner, decay, density))
+        points = _restore_radii(space, points, inner, decay)
+    return GradedPoints(points, _weights(space, points, inner, decay, density), density)
+
+
+def _scatter(space: AbstractBall, n: int, inner: float, decay: float, scatter: str, seed: SeedLike) -> FloatArray:
+    if scatter == "random":
+        return space._random(n, inner, decay, generator(seed, "graded points"))
+    u = sobol(n, space.dim) if seed is None else shifted_sobol(n, space.dim, generator(seed, "graded points"))
+    return space._even(u, inner, decay)
+
+
+def _weights(space: AbstractBall, points: FloatArray, inner: float, decay: float, density: float) -> FloatArray:
+    return np.asarray(1.0 / (density * space._intensity(space._depth(points), inner, decay)))
+
+
+def push_apart(space: AbstractBall, points: FloatArray, weights: FloatArray) -> FloatArray:
+    """One round: every node moves away from neighbours that are closer than the spacing of both."""
+    near = NeighborSearch(points, space).knn(points, min(_PUSHED_BY, len(points) - 1) + 1)[1][:, 1:]  # (n, k)
+    spacing = weights ** (1.0 / space.dim)
+    offsets = space._offset_to(points, points[near])  # (n, k, dim)
+    lengths = np.maximum(norm(offsets), 1e-300)
+    apart = lengths / np.sqrt(spacing[:, None] * spacing[near])
+    force = np.maximum(_PUSH_REACH - apart, 0.0) ** 2 / lengths
+    pushed = -_PUSH * (offsets * force[:, :, None]).sum(axis=1)  # (n, dim), in spacings
+    size = np.maximum(norm(pushed), 1e-300)
+    scale = spacing * np.minimum(size, _LONGEST_PUSH) / size
+    return space._move(points, pushed * scale[:, None])
+
+
+def _restore_radii(space: AbstractBall, points: FloatArray, inner: float, decay: float) -> FloatArray:
+    """The same directions and order of radii, with the radii that the intensity asks for."""
+    n = len(points)
+    order = np.argsort(space._depth(points), kind="stable")
+    radii = np.zeros(n)
+    radii[order] = space._radii((np.arange(n) + 0.5) / n, inner, decay)
+    return space._place(radii, points / np.maximum(norm(points), 1e-300)[:, None])

@@ -7,18 +7,21 @@ import numpy as np
 from scipy.special import elliprg
 
 from manifoldrf._validation import POSITIVE, FloatArray, Interval, check_real, check_vector
-from manifoldrf.geometry._point_sets import (
+from manifoldrf.geometry.manifolds import (
     NODES,
+    TOLERANCE,
     WEIGHTS,
+    AbstractManifold,
+    BoolArray,
     cells,
     circle,
     fibonacci,
     norm,
     product,
     random_directions,
+    store,
     thinned,
 )
-from manifoldrf.geometry.abstract_manifold import TOLERANCE, AbstractManifold, BoolArray, store
 
 __all__ = ["Ellipsoid", "MobiusStrip", "Torus"]
 

@@ -12,11 +12,8 @@ import numpy as np
 from scipy.special import gammaln, zeta
 
 from manifoldrf._validation import POSITIVE, FloatArray, Interval, check_integer, check_option, reject
-from manifoldrf.geometry.adjacency import as_adjacency
-from manifoldrf.geometry.dimension import estimate_dimension
-from manifoldrf.geometry.graphs import Graph
-from manifoldrf.kernels._roots import decimals
-from manifoldrf.kernels._spectra import AnyGraph
+from manifoldrf.geometry.graphs import Graph, as_adjacency
+from manifoldrf.geometry.sampling import estimate_dimension
 from manifoldrf.kernels.abstract_kernel import (
     AbstractKernel,
     ProductKernel,
@@ -24,7 +21,9 @@ from manifoldrf.kernels.abstract_kernel import (
     ScaledKernel,
     UnresolvedKernelError,
 )
+from manifoldrf.kernels.action import AnyGraph
 from manifoldrf.kernels.graph_kernels import POWERS, DiffusionKernel, PowerKernel, RegularizedLaplacianKernel
+from manifoldrf.kernels.roots import decimals
 
 __all__ = ["HeatKernel", "MaternKernel"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import least_squares, nnls
 
-from manifoldrf._threads import one_blas_thread
+from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import (
     FloatArray,
     IntArray,
@@ -24,10 +24,9 @@ from manifoldrf._validation import (
     check_vector,
     reject,
 )
-from manifoldrf.geometry.adjacency import as_adjacency
-from manifoldrf.kernels._action import indicator_columns
-from manifoldrf.kernels._spectra import AnyGraph
+from manifoldrf.geometry.graphs import as_adjacency
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel
+from manifoldrf.kernels.action import AnyGraph, indicator_columns
 
 __all__ = ["SeriesFit", "SeriesKernel"]
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manifoldrf._compiling import compiled
-from manifoldrf.signatures._streams import as_unit, next_word, open_stream
+from manifoldrf.signatures.streams import as_unit, next_word, open_stream
 
 _GOLDEN = 0.6180339887498949  # (sqrt(5) - 1) / 2
 _SHORT_ROW = 16  # up to this degree a scan is never slower than a search

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manifoldrf._compiling import compiled
-from manifoldrf.signatures._streams import next_word, open_stream
+from manifoldrf.signatures.streams import next_word, open_stream
 
 _0, _1, _32 = np.uint64(0), np.uint64(1), np.uint64(32)
 _LOW, _HALF = np.uint64(2**32 - 1), np.uint64(2**31)

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from reproduction.ambient import PAPER, PAPER_COLUMNS
 from reproduction.record import Record
 from reproduction.report import ambient

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from reproduction._token_methods import METHODS
 from reproduction.record import Record
 from reproduction.report import attention

@@ -6,7 +6,6 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-
 from reproduction.record import Record
 from reproduction.report.catalogue import CATALOGUE, ENTRIES, Entry
 

@@ -7,7 +7,6 @@ import struct
 from html.parser import HTMLParser
 
 import pytest
-
 from reproduction.record import Record
 from reproduction.report import html_page
 from reproduction.report._blocks import Cell, Column, Heading, Paragraph, Picture, Table

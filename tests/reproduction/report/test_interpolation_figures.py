@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 from matplotlib import pyplot
-
 from reproduction._growth import EPOCHS_EXTRAPOLATED
 from reproduction.record import Record
 from reproduction.report import interpolation

@@ -4,7 +4,6 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-
 from reproduction.record import Record
 from reproduction.report import _sections
 from reproduction.report.catalogue import CATALOGUE

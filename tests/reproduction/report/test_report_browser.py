@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-
 from reproduction.report.html_page import write_report
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from reproduction.record import Record
 from reproduction.report._drawing import common_limits, draw_field, view_from, view_of_peak
 from reproduction.report._palette import CYCLE, METHODS

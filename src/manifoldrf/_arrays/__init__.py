@@ -1,1 +1,0 @@
-"""Arrays in npy, npz and csv files, read and written in blocks of rows."""
