@@ -21,7 +21,6 @@ from PIL import Image
 from reliability import loaders
 from reliability.fuzz_files import MEMORY_EXTRA, attempt, fuzz, make_case
 from reliability.mutations import close_model, open_model
-from reproduction._tfrecords import crc32c, mask
 
 from manifoldrf import (
     DiffusionKernel,
@@ -421,14 +420,6 @@ def test_a_checkpoint_takes_no_more_than_it_has_bytes_for():
         safetensors(b"[" * 100_000),
         close_model({}, notes, b""),
     )
-
-
-def test_a_trajectory_takes_no_more_than_it_has_bytes_for():
-    def record(length, data=b""):
-        head = struct.pack("<Q", length)
-        return head + struct.pack("<I", mask(crc32c(head))) + data
-
-    assert_refused("tfrecord", *(record(length, bytes(50)) for length in (2**63, 2**64 - 1, 2**31, 10**9)))
 
 
 def picture(width, height):

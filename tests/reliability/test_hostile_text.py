@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from command_line import invoke
 from reliability.mutations import close_model, open_model
-from reproduction.record import Record
-from reproduction.report.html_page import write_report
 
 from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, load
 from manifoldrf.explorer.page import explore
+from reproduction.record import Record
+from reproduction.report.html_page import write_report
 
 HOSTILE = {
     "the end of a script": "</script><script>alert(1)</script>",
