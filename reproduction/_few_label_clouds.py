@@ -9,12 +9,12 @@ from sklearn.datasets import load_digits, load_sample_images
 
 from manifoldrf._random import generator
 from manifoldrf._validation import FloatArray, IntArray
-from reproduction.mesh_data import builtin_mesh
 from manifoldrf.fields._selection import nearest_along_edges
 from manifoldrf.fields.anchors import edges_of, farthest_anchors
 from manifoldrf.geometry.builders import mesh_graph
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.spd import spd_to_vectors, upper_entries
+from reproduction.mesh_data import builtin_mesh
 
 OUTLIER = -1  # label of a point that belongs to no class, and is not counted
 _NEW = 4  # every fourth point is kept from all methods

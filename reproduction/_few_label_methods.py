@@ -18,6 +18,9 @@ from sklearn.neighbors import NearestNeighbors
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.baselines._base import gaussian_kernel
 from manifoldrf.baselines.spectral import DiffusionMap
+from manifoldrf.features.graph_options import GraphOptions
+from manifoldrf.features.manifold_features import ManifoldRandomFeatures
+from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from reproduction._few_label_rules import (
     AbstractRule,
     Nearest,
@@ -26,9 +29,6 @@ from reproduction._few_label_rules import (
     Vote,
     spreading_operator,
 )
-from manifoldrf.features.graph_options import GraphOptions
-from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.kernels.graph_kernels import DiffusionKernel
 
 OWN, OWN_VOTE = "MRF + ridge", "MRF + vote"
 N_SETTINGS = 24  # of every method

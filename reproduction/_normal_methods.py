@@ -15,6 +15,10 @@ from manifoldrf._validation import FloatArray
 from manifoldrf.applications._known import reached
 from manifoldrf.applications.interpolation import FieldInterpolator, InterpolationWarning
 from manifoldrf.applications.smoothing import feature_action
+from manifoldrf.geometry._triangles import row_lengths, unit_rows
+from manifoldrf.geometry.builders import mesh_graph
+from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.meshes import TriangleMesh
 from reproduction._smoothers import (
     AMBIENT,
     Task,
@@ -27,10 +31,6 @@ from reproduction._smoothers import (
     nearest_on_edges,
     sparse_features,
 )
-from manifoldrf.geometry._triangles import row_lengths, unit_rows
-from manifoldrf.geometry.builders import mesh_graph
-from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.meshes import TriangleMesh
 
 # Names of methods. Those of the paper's table come with its cosine and the growth of its interpolation time.
 FULL, KERNEL, KERNEL_UNIT = "full kernel, dense", "exact kernel, Gaussian weights", "exact kernel, unit weights"

@@ -10,6 +10,9 @@ import numpy as np
 from manifoldrf._optional import available
 from manifoldrf._validation import FloatArray
 from manifoldrf.applications.smoothing import feature_action
+from manifoldrf.geometry.builders import knn_graph
+from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.signatures._engines import Progress
 from reproduction._growth import EPOCHS_EXTRAPOLATED, MEASURED, extrapolated, timed
 from reproduction._normal_methods import FULL, LEARNED, Method, Stage, full_kernel, timed_methods
 from reproduction._smoothers import (
@@ -20,9 +23,6 @@ from reproduction._smoothers import (
     learn_field,
 )
 from reproduction.mesh_data import NamedMesh, builtin_by_name
-from manifoldrf.geometry.builders import knn_graph
-from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.signatures._engines import Progress
 
 
 @dataclass(frozen=True)

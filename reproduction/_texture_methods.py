@@ -23,11 +23,11 @@ from manifoldrf.baselines.fourier import ORF, RFF
 from manifoldrf.baselines.nystrom import Nystrom
 from manifoldrf.baselines.positive import PORF, PRF
 from manifoldrf.baselines.spectral import DiffusionMap
-from reproduction._texture_rules import Values
-from reproduction.texture_views import Views
 from manifoldrf.features.graph_options import GraphOptions
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.kernels.graph_kernels import DiffusionKernel, PowerKernel
+from reproduction._texture_rules import Values
+from reproduction.texture_views import Views
 
 OWN, RAW, LEARNED = "MRF", "raw", "MRF learned"
 _ROWS_AT_ONCE = 4096  # test windows whose features are held at once

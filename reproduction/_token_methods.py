@@ -23,6 +23,10 @@ from manifoldrf.baselines._eigen import eigenpairs
 from manifoldrf.baselines.fourier import ORF, RFF
 from manifoldrf.baselines.nystrom import inverse_root
 from manifoldrf.baselines.positive import PORF, PRF
+from manifoldrf.fields.anchors import farthest_anchors
+from manifoldrf.geometry.graphs import Graph
+from manifoldrf.kernels.graph_kernels import DiffusionKernel
+from manifoldrf.signatures.teachers import compute_signatures
 from reproduction._token_anchors import (
     Anchors,
     along_edges,
@@ -31,10 +35,6 @@ from reproduction._token_anchors import (
     medoid_anchors,
     with_cells,
 )
-from manifoldrf.fields.anchors import farthest_anchors
-from manifoldrf.geometry.graphs import Graph
-from manifoldrf.kernels.graph_kernels import DiffusionKernel
-from manifoldrf.signatures.teachers import compute_signatures
 
 TAUS = tuple(2.0**k for k in range(7))  # steps of the walk, 1 to 64; nine signals of ten choose one in between
 SIGMAS = (0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.22, 0.32, 0.47, 0.7)  # widths of Gaussians in space

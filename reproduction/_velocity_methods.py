@@ -14,6 +14,11 @@ from manifoldrf._random import generator
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.applications.interpolation import FieldInterpolator
 from manifoldrf.applications.smoothing import feature_action
+from manifoldrf.geometry._triangles import row_lengths, unit_rows
+from manifoldrf.geometry.builders import knn_graph, mesh_graph
+from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.metrics import relative_error
 from reproduction._normal_methods import AVERAGE, FARTHEST, NEAREST, SPARSE, UNIFORM, mean_cosine
 from reproduction._smoothers import (
     Task,
@@ -27,11 +32,6 @@ from reproduction._smoothers import (
     sparse_features,
 )
 from reproduction.sequences import Sequence
-from manifoldrf.geometry._triangles import row_lengths, unit_rows
-from manifoldrf.geometry.builders import knn_graph, mesh_graph
-from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.metrics import relative_error
 
 KNN, EDGES = "exact kernel, kNN graph", "exact kernel, mesh edges"
 UNIFORM_EDGES = f"{UNIFORM}, mesh edges"

@@ -26,8 +26,6 @@ from manifoldrf.baselines.fourier import ORF, RFF
 from manifoldrf.baselines.nystrom import Nystrom
 from manifoldrf.baselines.positive import GERF, PORF, PRF
 from manifoldrf.baselines.tuning import BandwidthSearch, tune_bandwidth
-from reproduction.record import Record
-from reproduction.surface_graphs import SURFACES, paper_graph
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.geometry.graphs import Graph
@@ -36,6 +34,8 @@ from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import errors_of, relative_error
 from manifoldrf.signatures._engines import Progress
+from reproduction.record import Record
+from reproduction.surface_graphs import SURFACES, paper_graph
 
 OWN = "MRF"  # the paper's name of features of the surface
 LANDMARKS = "Nystrom"

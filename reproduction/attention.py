@@ -20,6 +20,8 @@ import numpy as np
 from manifoldrf._random import Streams
 from manifoldrf._threads import one_blas_thread
 from manifoldrf._validation import FloatArray, Interval, check_integer, check_real, reject
+from manifoldrf.geometry.builders import knn_graph
+from manifoldrf.signatures._engines import Progress
 from reproduction._token_methods import (
     AMBIENT,
     EXACT,
@@ -35,8 +37,6 @@ from reproduction._token_methods import (
 )
 from reproduction.record import Record
 from reproduction.token_surfaces import SURFACES, TOUCHING
-from manifoldrf.geometry.builders import knn_graph
-from manifoldrf.signatures._engines import Progress
 
 # The paper's table, on its Möbius strip, for 5 to 10 sources: mean squared errors and relative l2 errors.
 PAPER_SOURCES = (5, 6, 7, 8, 9, 10)

@@ -22,6 +22,8 @@ import numpy as np
 from manifoldrf._notices import without_warnings
 from manifoldrf._threads import one_blas_thread
 from manifoldrf._validation import check_integer, reject
+from manifoldrf.features.proximity import FarQueryWarning
+from manifoldrf.signatures._engines import Progress
 from reproduction._smoothers import quietly
 from reproduction._texture_methods import (
     LEARNED,
@@ -45,8 +47,6 @@ from reproduction._texture_rules import (
 from reproduction.record import Record
 from reproduction.texture_data import Plates, builtin_plates, read_plates
 from reproduction.texture_views import Protocol, Views, draw_views
-from manifoldrf.features.proximity import FarQueryWarning
-from manifoldrf.signatures._engines import Progress
 
 # The paper's table: mean group accuracies over 30 seeds, by number of neighbours.
 PAPER: Mapping[str, Mapping[int, float]] = MappingProxyType(

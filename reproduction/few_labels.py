@@ -25,6 +25,9 @@ from manifoldrf._validation import (
     check_real,
     reject,
 )
+from manifoldrf.features.proximity import FarQueryWarning
+from manifoldrf.geometry.dimension import estimate_dimension
+from manifoldrf.signatures._engines import Progress
 from reproduction._few_label_clouds import (
     Cloud,
     Damage,
@@ -37,9 +40,6 @@ from reproduction._few_label_methods import MAIN, METHODS, OWN, OWN_VOTE, Stage
 from reproduction._few_label_rules import AbstractRule, Draw
 from reproduction._smoothers import quietly
 from reproduction.record import Record
-from manifoldrf.features.proximity import FarQueryWarning
-from manifoldrf.geometry.dimension import estimate_dimension
-from manifoldrf.signatures._engines import Progress
 
 _OURS = (OWN, OWN_VOTE)
 DRAWS = "draws"  # column of accuracies one by one, which the tables do without

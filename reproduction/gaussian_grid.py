@@ -34,14 +34,14 @@ from scipy import stats
 
 from manifoldrf._random import Streams
 from manifoldrf._validation import POSITIVE, FloatArray, Interval, check_integer, check_jobs, check_real, reject
-from reproduction._rings import Ring, walk_options
-from reproduction.record import Record
 from manifoldrf.geometry.builders import grid_graph
 from manifoldrf.geometry.heat import heat_graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.signatures._engines import Progress
 from manifoldrf.signatures.teachers import compute_signatures
+from reproduction._rings import Ring, walk_options
+from reproduction.record import Record
 
 TEACHERS = ("exact", "walks", "counts")
 # Chance that a right prediction is called wrong, over all dimensions and grids; quantiles of Student's t for it.

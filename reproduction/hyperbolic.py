@@ -18,6 +18,14 @@ import numpy as np
 from manifoldrf._random import generator
 from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_real, reject
 from manifoldrf.applications.exhaustion import RELAXATION, STEPS, exhaustion, local_features
+from manifoldrf.features.graph_options import GraphOptions
+from manifoldrf.features.manifold_features import ManifoldRandomFeatures
+from manifoldrf.geometry.grading import GradedPoints, graded_points, push_apart
+from manifoldrf.geometry.heat import step_reach
+from manifoldrf.geometry.manifolds import HyperbolicSpace
+from manifoldrf.kernels.manifold_kernels import HeatKernel
+from manifoldrf.metrics import relative_error
+from manifoldrf.signatures._engines import Progress
 from reproduction._hyperbolic_recipes import (
     RECIPES,
     PaperRecipe,
@@ -28,14 +36,6 @@ from reproduction._hyperbolic_recipes import (
     neighbor_graph,
 )
 from reproduction.record import Record
-from manifoldrf.features.graph_options import GraphOptions
-from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.geometry.grading import GradedPoints, graded_points, push_apart
-from manifoldrf.geometry.heat import step_reach
-from manifoldrf.geometry.manifolds import HyperbolicSpace
-from manifoldrf.kernels.manifold_kernels import HeatKernel
-from manifoldrf.metrics import relative_error
-from manifoldrf.signatures._engines import Progress
 
 # The paper's table of H^3: radius -> relative l2 error, RMSE in 1e-3.
 PAPER: Mapping[float, tuple[float, float]] = MappingProxyType(

@@ -17,6 +17,7 @@ import numpy as np
 
 from manifoldrf._threads import one_blas_thread
 from manifoldrf._validation import POSITIVE, Interval, check_integer, check_real, reject
+from manifoldrf.signatures._engines import Progress
 from reproduction._growth import growth_table
 from reproduction._normal_methods import (
     AUTO,
@@ -56,7 +57,6 @@ from reproduction.mesh_data import (
     read_named,
 )
 from reproduction.record import Record
-from manifoldrf.signatures._engines import Progress
 
 # Without a folder: two scans from ordinary packages at several sizes, and shapes with known normals. The cortex and
 # the sheet have folds that nearly touch.

@@ -1,12 +1,8 @@
 """What an experiment leaves behind: its settings, its numbers, and where they were measured."""
 
 import dataclasses
-import functools
-import importlib.metadata
 import json
 import os
-import platform
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,9 +12,9 @@ import numpy as np
 from manifoldrf._arrays.stored import read_members
 from manifoldrf._files import as_path, atomic_path, existing_file, small_text, writable_folder
 from manifoldrf._validation import FloatArray, reject
+from manifoldrf.cli.console import environment
 
 _LONGEST_REASON = 500  # characters of an error
-_PACKAGES = ("manifoldrf", "numba", "numpy", "scikit-learn", "scipy", "torch")
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +41,7 @@ class Record:
     config: dict[str, Any]
     tables: dict[str, list[dict[str, Any]]]
     seconds: float
-    environment: dict[str, str] = field(default_factory=lambda: environment())
+    environment: dict[str, str] = field(default_factory=environment)
     arrays: dict[str, FloatArray] = field(default_factory=dict)
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
@@ -101,34 +97,3 @@ def _check_plain(plain: Any) -> dict[str, Any]:
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             reject("tables", "lists of rows that map columns to values", title)
     return plain
-
-
-def environment() -> dict[str, str]:
-    """Versions, commit and machine, so that a number can be traced.
-
-    As they are when it is first asked for: the code of a checkout may change during a long run, and the code that
-    runs does not.
-    """
-    return dict(_first_environment())
-
-
-@functools.cache
-def _first_environment() -> dict[str, str]:
-    versions = {name: importlib.metadata.version(name) for name in _PACKAGES}
-    return versions | {
-        "python": platform.python_version(),
-        "commit": _commit(),
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-    }
-
-
-def _commit() -> str:
-    """The commit the package was run from, "unknown" outside a checkout."""
-    folder = Path(__file__).parent
-    try:
-        done = subprocess.run(
-            ["git", "describe", "--always", "--dirty"], cwd=folder, capture_output=True, text=True, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return done.stdout.strip()

@@ -19,9 +19,9 @@ from manifoldrf._validation import (
     check_real,
     reject,
 )
+from manifoldrf.geometry.meshes import TriangleMesh
 from reproduction._cloth import simulate_cloth
 from reproduction._tfrecords import count_records, read_meta, read_trajectory
-from manifoldrf.geometry.meshes import TriangleMesh
 
 __all__ = ["Sequence", "find_sequences", "generate_cloth", "read_flag_simple", "read_npz"]
 

@@ -14,7 +14,6 @@ import numpy as np
 from scipy import sparse
 
 from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_real, reject
-from reproduction.record import Record
 from manifoldrf.fields.step import one_step
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.dimension import estimate_dimension
@@ -25,6 +24,7 @@ from manifoldrf.kernels.graph_kernels import PowerKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import relative_error
 from manifoldrf.signatures._engines import Progress
+from reproduction.record import Record
 
 # The surfaces of the paper's first table, with its number of neighbours.
 SURFACES: dict[str, tuple[AbstractManifold, int]] = {

@@ -27,9 +27,6 @@ from manifoldrf._validation import (
     check_jobs,
     check_real,
 )
-from reproduction._rounds import Rounds
-from reproduction.record import Record
-from reproduction.surface_graphs import SURFACES, paper_graph, reference_kernel
 from manifoldrf.features._products import product
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.fitting import FeatureWarning
@@ -41,6 +38,9 @@ from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import errors_of, relative_error
 from manifoldrf.signatures._engines import Progress
 from manifoldrf.signatures.teachers import compute_signatures
+from reproduction._rounds import Rounds
+from reproduction.record import Record
+from reproduction.surface_graphs import SURFACES, paper_graph, reference_kernel
 
 # The paper's first table: share of variance, mean relative error and mean squared error of signatures on held-out
 # starts; relative Frobenius error of the aligned kernel; milliseconds of a kernel on 512 points, and how many times

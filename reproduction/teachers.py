@@ -13,14 +13,14 @@ import numpy as np
 from scipy import sparse
 
 from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_option, check_real
-from reproduction.record import Record
-from reproduction.surface_graphs import SURFACES, paper_graph
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.metrics import relative_error
 from manifoldrf.signatures._engines import Progress
 from manifoldrf.signatures.record import Signatures
 from manifoldrf.signatures.teachers import compute_signatures
+from reproduction.record import Record
+from reproduction.surface_graphs import SURFACES, paper_graph
 
 # Name, teacher, its options; the number of walks follows from the budget of steps.
 ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {

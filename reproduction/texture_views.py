@@ -12,9 +12,9 @@ from manifoldrf._random import Streams
 from manifoldrf._threads import thread_pool
 from manifoldrf._validation import NONNEGATIVE, FloatArray, IntArray, check_integer, check_jobs, check_real, reject
 from manifoldrf.applications.textures import N_CHANNELS, channels_of, check_image, margin_of, window_covariances
-from reproduction.texture_data import Plates
 from manifoldrf.geometry.spd import spd_to_vectors
 from manifoldrf.signatures._engines import Progress
+from reproduction.texture_data import Plates
 
 __all__ = ["Protocol", "Views", "draw_views", "rotated_centre"]
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from manifoldrf._threads import one_blas_thread
 from manifoldrf._validation import POSITIVE, FloatArray, Interval, check_integer, check_real, reject
+from manifoldrf.signatures._engines import Progress
 from reproduction._growth import EPOCHS_EXTRAPOLATED, MEASURED, extrapolated, growth_table, timed
 from reproduction._normal_methods import (
     AVERAGE,
@@ -46,7 +47,6 @@ from reproduction._velocity_methods import (
 )
 from reproduction.record import Record
 from reproduction.sequences import Sequence, find_sequences, generate_cloth
-from manifoldrf.signatures._engines import Progress
 
 # Of a folder that has them, these are taken: two flags, two runs of a T-shirt in the wind, three animated bodies.
 SEQUENCES = (

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
+from manifoldrf.cli.console import Row, cell
 from reproduction.report._style import TITLES
-from reproduction.report._tables import Row, cell
 
 PUBLISHED = "paper, published"  # the row of the paper's own numbers
 _HIGHER_IS_BETTER = frozenset(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from manifoldrf.cli.console import Row, cell, columns, duration, heading, is_text
 from reproduction.record import Record
 from reproduction.report._blocks import (
     Block,
@@ -19,7 +20,6 @@ from reproduction.report._blocks import (
 )
 from reproduction.report._comparison import ours_of, pairs
 from reproduction.report._style import TITLES
-from reproduction.report._tables import Row, cell, columns, duration, heading, is_text
 from reproduction.report.catalogue import CATALOGUE, WITH_DATA, Entry
 
 ENTRY_OF = {record: entry for entry in CATALOGUE.values() for record in entry.records}  # name of a record -> entry

@@ -9,12 +9,12 @@ from typing import Any
 
 from manifoldrf._files import as_path, files_in
 from manifoldrf._validation import reject
+from manifoldrf.cli.console import Row
 from reproduction.record import Record
 from reproduction.report._blocks import Block, Paragraph, Span
 from reproduction.report._comparison import IN_README, PUBLISHED, SAME_KERNEL
 from reproduction.report._markdown import markdown
 from reproduction.report._sections import ENTRY_OF, results, size_note, table
-from reproduction.report._tables import Row
 
 BEGIN = "<!-- results: begin -->"
 END = "<!-- results: end -->"

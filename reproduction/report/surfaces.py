@@ -11,8 +11,8 @@ import numpy as np
 import reproduction.report._palette as ink
 from manifoldrf._optional import require
 from manifoldrf._validation import FloatArray
-from reproduction.record import Record
 from manifoldrf.metrics import align
+from reproduction.record import Record
 from reproduction.report._drawing import common_limits, draw_field, view_of_peak
 from reproduction.report._style import COLOURS, DIFFERENCES, TITLES, WIDTH, legend_below, save_figure, styled
 

@@ -5,6 +5,8 @@ import pytest
 from scipy import linalg
 
 from manifoldrf.baselines.fourier import RFF
+from manifoldrf.geometry.builders import knn_graph
+from manifoldrf.geometry.manifolds import Sphere
 from reproduction.ambient import (
     LANDMARKS,
     METHODS,
@@ -18,8 +20,6 @@ from reproduction.ambient import (
 )
 from reproduction.record import Record
 from reproduction.surface_graphs import SURFACES
-from manifoldrf.geometry.builders import knn_graph
-from manifoldrf.geometry.manifolds import Sphere
 
 # A tenth of the paper's nodes under as many steps: a tenth of its 512 features will do, 72 with some room.
 SMALL = Config(

@@ -7,6 +7,8 @@ from sklearn.linear_model import RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.semi_supervised import LabelSpreading
 
+from manifoldrf.features.manifold_features import ManifoldRandomFeatures
+from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from reproduction import few_labels
 from reproduction._few_label_clouds import (
     OUTLIER,
@@ -23,8 +25,6 @@ from reproduction._few_label_rules import Draw, Nearest, Ridge, Spread, Vote
 from reproduction.few_labels import CLOUDS, Config, Trial, find_losses, run, summarise
 from reproduction.mesh_data import builtin_mesh
 from reproduction.record import Record
-from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.kernels.graph_kernels import DiffusionKernel
 
 SMALL = Config(
     clouds=("digits",),

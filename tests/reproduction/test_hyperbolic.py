@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
+from manifoldrf.geometry.manifolds import HyperbolicSpace
 from reproduction._hyperbolic_recipes import RECIPES, Recipe, errors_at, local_time, neighbor_graph
 from reproduction.hyperbolic import PAPER, SIZES, Config, _Bench, run
 from reproduction.record import Record
-from manifoldrf.geometry.manifolds import HyperbolicSpace
 
 SMALL = Config(
     radii=(2.0, 4.0),

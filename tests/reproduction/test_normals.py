@@ -7,6 +7,9 @@ import pytest
 from scipy import linalg, sparse
 
 from manifoldrf.applications.smoothing import feature_action
+from manifoldrf.geometry.builders import knn_graph
+from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from reproduction._growth import (
     EXTRAPOLATED,
     MEASURED,
@@ -42,9 +45,6 @@ from reproduction.normals import (
     run,
     summarise,
 )
-from manifoldrf.geometry.builders import knn_graph
-from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.kernels.graph_kernels import DiffusionKernel
 
 SMALL = Config(
     shapes=("torus-300", "sheet-500"),

@@ -11,9 +11,9 @@ import pytest
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from manifoldrf.geometry.builders import knn_graph
 from reproduction._tfrecords import crc32c, mask, parse_example, read_records
 from reproduction.sequences import Sequence, find_sequences, generate_cloth, read_flag_simple, read_npz
-from manifoldrf.geometry.builders import knn_graph
 
 SQUARE = np.array([[0, 1, 2], [1, 3, 2]], np.int32)
 

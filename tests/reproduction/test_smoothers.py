@@ -7,6 +7,9 @@ import pytest
 
 from manifoldrf.applications.smoothing import feature_action
 from manifoldrf.baselines.fourier import RFF
+from manifoldrf.geometry.builders import knn_graph, mesh_graph
+from manifoldrf.kernels.graph_kernels import DiffusionKernel
+from manifoldrf.metrics import relative_error
 from reproduction import _smoothers
 from reproduction._smoothers import (
     SIGMAS,
@@ -25,9 +28,6 @@ from reproduction._smoothers import (
     tune_ambient,
 )
 from reproduction.mesh_data import builtin_mesh
-from manifoldrf.geometry.builders import knn_graph, mesh_graph
-from manifoldrf.kernels.graph_kernels import DiffusionKernel
-from manifoldrf.metrics import relative_error
 
 MESH = builtin_mesh("torus", 300).mesh
 GRAPH = mesh_graph(MESH)

@@ -7,6 +7,8 @@ import pytest
 from scipy import linalg, spatial
 from scipy.sparse import csgraph
 
+from manifoldrf.geometry.builders import knn_graph
+from manifoldrf.geometry.meshes import TriangleMesh
 from reproduction import velocity
 from reproduction._normal_methods import FARTHEST, FULL, LEARNED, NEAREST, SPARSE, UNIFORM
 from reproduction._velocity_methods import (
@@ -21,11 +23,9 @@ from reproduction._velocity_methods import (
     sheet_share,
 )
 from reproduction.record import Record
+from reproduction.report.interpolation import draw_dense_cosines, draw_methods, draw_times
 from reproduction.sequences import Sequence, generate_cloth
 from reproduction.velocity import MAIN, PUBLISHED, SIZES, Config, run
-from manifoldrf.geometry.builders import knn_graph
-from manifoldrf.geometry.meshes import TriangleMesh
-from reproduction.report.interpolation import draw_dense_cosines, draw_methods, draw_times
 
 SMALL = Config(
     cloths=(1,),

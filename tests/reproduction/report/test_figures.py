@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from reproduction.record import Record
-from reproduction.surface_graphs import Config, run
 from reproduction.report import figures
 from reproduction.report.figures import draw_graph_convergence, draw_surface_graphs, draw_teachers
+from reproduction.surface_graphs import Config, run
 
 
 @pytest.fixture(scope="module")

@@ -1,23 +1,26 @@
-"""What commands read: files by their suffix, checked before any work; and the graphs that are built of them."""
+"""Input files of the commands, checked before any work, and the graphs built from them."""
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from manifoldrf.cli._console import usage
-from manifoldrf.cli._options import BuiltGraph
+from manifoldrf.cli.options import BuiltGraph, usage
 
 MODEL = (".safetensors",)
 
 InputFile = Annotated[
     str,
-    typer.Argument(metavar="INPUT", help="A mesh (ply, obj, stl, off, glb), points (npy, npz, csv), a graph."),
+    typer.Argument(
+        metavar="INPUT", help="A mesh (ply, obj, stl, off, glb), points (npy, npz, csv) or a graph (safetensors)."
+    ),
 ]
-ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model that `manifoldrf fit` wrote.")]
+ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model written by `manifoldrf fit`.")]
 
-# Options of a graph -> the kind that has them.
+# Option of a graph -> the kind of graph that has it.
 _KIND_OF = {
     "t": "heat",
     "n_steps": "heat",
@@ -30,13 +33,23 @@ _KIND_OF = {
 }
 
 
+@contextmanager
+def errors_about(name: str) -> Iterator[None]:
+    """Say which input an error of the library is about; the library knows it under the name of a parameter."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        if type(error) not in (ValueError, TypeError):
+            raise  # errors of other kinds, such as usage errors, say it themselves
+        raise type(error)(f"{name}: {error}") from error
+
+
 def read_space(path: str, name: str = "INPUT") -> Any:
-    """A mesh, a graph, or points."""
+    """Read a mesh, a graph, or points."""
     from manifoldrf import Graph, TriangleMesh
     from manifoldrf._arrays.reading import read_points
     from manifoldrf._arrays.writing import ARRAY_SUFFIXES
     from manifoldrf._files import check_suffix, existing_file
-    from manifoldrf._validation import naming
     from manifoldrf.geometry._mesh_files import MESH_FORMATS
 
     meshes = tuple(f".{form}" for form in MESH_FORMATS)
@@ -48,41 +61,41 @@ def read_space(path: str, name: str = "INPUT") -> Any:
     existing_file(path, name)
     if suffix in MODEL:
         return read_saved(path, Graph, name)
-    with naming(name, "path"):
+    with errors_about(name):
         return TriangleMesh.load(path)
 
 
 def read_model(path: str) -> Any:
-    """Features that were saved."""
+    """Read fitted features."""
     from manifoldrf import ManifoldRandomFeatures
 
     return read_saved(path, ManifoldRandomFeatures, "MODEL")
 
 
 def read_saved(path: str, kind: type, name: str) -> Any:
-    """What was saved, if it is of the kind that is needed."""
+    """Read a saved object, which must be of the given kind."""
     from manifoldrf._validation import reject
 
     command = "graph" if kind.__name__ == "Graph" else "fit"
     model = read_any(path, name, f"`manifoldrf {command}`")
     if not isinstance(model, kind):
-        reject(name, f"a file that `manifoldrf {command}` wrote", f"{path}, with a {type(model).__name__}")
+        reject(name, f"a file written by `manifoldrf {command}`", f"{path}, with a {type(model).__name__}")
     return model
 
 
 def read_any(path: str, name: str, commands: str = "`manifoldrf fit` or `manifoldrf graph`") -> Any:
-    """What was saved by one of the commands."""
+    """Read a saved model or graph."""
     from manifoldrf import load
     from manifoldrf._files import existing_file
     from manifoldrf._validation import reject
 
     if Path(path).suffix.lower() not in MODEL:
-        reject(name, f"a .safetensors file that {commands} wrote", path)
+        reject(name, f"a .safetensors file written by {commands}", path)
     return load(existing_file(path, name))
 
 
 def check_columns(n_columns: int, model: Any, name: str, path: str) -> None:
-    """Points must have the coordinates that the model has; known before any work."""
+    """Check that points have as many coordinates as the model."""
     from manifoldrf._validation import reject
 
     if n_columns != model.n_features_in_:
@@ -90,7 +103,7 @@ def check_columns(n_columns: int, model: Any, name: str, path: str) -> None:
 
 
 def refuse_empty(n_rows: int, name: str, path: str) -> None:
-    """A file without a row is a mistake."""
+    """Refuse a file without rows."""
     from manifoldrf._validation import reject
 
     if not n_rows:
@@ -98,7 +111,7 @@ def refuse_empty(n_rows: int, name: str, path: str) -> None:
 
 
 def check_rows(block: Any, name: str, path: str, begin: int = 0) -> None:
-    """Points must be finite; the first that is not is named by its row in the file."""
+    """Check that points are finite; the error names the first bad row of the file."""
     import numpy as np
 
     from manifoldrf._validation import reject
@@ -112,25 +125,24 @@ def check_rows(block: Any, name: str, path: str, begin: int = 0) -> None:
 
 
 def build_graph(choice: BuiltGraph, space: Any, t: float | None, n_jobs: int, *, shared_t: bool = False) -> Any:
-    """The graph of a mesh or of points, by the kind that is asked for or that suits them.
+    """Build the graph of a mesh or of points, of the given kind or of the one that suits them.
 
-    ``shared_t``: the time is that of a kernel, and not without effect where the graph has no use for it.
+    ``shared_t``: t belongs to the kernel, so that a graph that does not use it is no error.
     """
     from manifoldrf import Graph, TriangleMesh, heat_graph, knn_graph, mesh_graph
-    from manifoldrf._validation import naming
     from manifoldrf.geometry.heat import check_steps
 
     own = None if shared_t else t
     if isinstance(space, Graph):
         with usage():
-            _refuse_idle(choice, None, own)
+            _given_options(choice, None, own)
         return space
     is_mesh = isinstance(space, TriangleMesh)
     with usage():
         check_steps(choice.n_steps, "--n-steps")
         kind = _kind(choice, t, is_mesh=is_mesh)
-        given = _refuse_idle(choice, kind, t if kind == "heat" else own)
-    with naming("INPUT", "points", "mesh"):
+        given = _given_options(choice, kind, t if kind == "heat" else own)
+    with errors_about("INPUT"):
         if kind == "heat":
             return heat_graph(space, n_jobs=n_jobs, **given)
         if kind == "knn":
@@ -139,12 +151,12 @@ def build_graph(choice: BuiltGraph, space: Any, t: float | None, n_jobs: int, *,
 
 
 def refuse_on_graph(choice: Any) -> None:
-    """A graph that is made already takes no options of graphs."""
-    _refuse_idle(choice, None, None)
+    """Refuse options of graphs if INPUT is a graph already."""
+    _given_options(choice, None, None)
 
 
 def _kind(choice: BuiltGraph, t: float | None, *, is_mesh: bool) -> str:
-    """The kind of graph."""
+    """The kind of graph to build."""
     from manifoldrf._validation import reject
 
     if choice.kind == "auto":
@@ -157,8 +169,8 @@ def _kind(choice: BuiltGraph, t: float | None, *, is_mesh: bool) -> str:
     return str(choice.kind)
 
 
-def _refuse_idle(choice: Any, kind: str | None, t: float | None) -> dict[str, Any]:
-    """The options that are given; one that has no effect is a mistake."""
+def _given_options(choice: Any, kind: str | None, t: float | None) -> dict[str, Any]:
+    """The options that differ from their default; one without effect is refused."""
     from manifoldrf._validation import reject
 
     given = {
@@ -170,6 +182,6 @@ def _refuse_idle(choice: Any, kind: str | None, t: float | None) -> dict[str, An
         given["t"] = t
     for name, value in given.items():
         if kind is None or _KIND_OF[name] != kind:
-            what = "a graph that is made already" if kind is None else f"a graph of the kind {kind}"
+            what = "an INPUT that is a graph" if kind is None else f"a graph of the kind {kind}"
             reject(f"--{name.replace('_', '-')}", f"left out for {what}", value)
     return given
