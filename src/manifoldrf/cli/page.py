@@ -2,6 +2,7 @@
 
 import base64
 import html
+import itertools
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -28,7 +29,8 @@ td { font-variant-numeric: tabular-nums; } thead { background: var(--band); }
 tbody tr:nth-child(even) { background: var(--band); }
 figure { margin: 1.4rem 0; } figcaption { color: var(--quiet); font-size: .92rem; max-width: 46rem; }
 img { display: block; max-width: 100%; height: auto; background: #fff; border-radius: 6px; }
-@media print { nav { display: none; } table { overflow: visible; max-height: none; } figure { break-inside: avoid; } }
+@media print { nav { display: none; } table { overflow: visible; max-height: none; } }
+@media print { figure { break-inside: avoid; } }
 """
 
 
@@ -82,7 +84,7 @@ def _visible(text: str) -> str:
 def _add_anchors(tokens: list[Any]) -> str:
     """Give each heading of the second level an id; return links to them."""
     links, taken = [], set()
-    for opening, inline in zip(tokens, tokens[1:], strict=False):
+    for opening, inline in itertools.pairwise(tokens):
         if opening.type == "heading_open" and opening.tag == "h2":
             words = "".join(child.content for child in inline.children)
             name = re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-") or "part"

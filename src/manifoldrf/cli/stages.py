@@ -317,8 +317,8 @@ def _print_doubts(model: Any, known: Any, output: Output) -> None:
         tried = {row["method"] for row in model.cv_}
         who = "no method is" if len(tried) > 1 else f"{model.method_} is not"
         text = (
-            f"{who} better than the mean of the known values in cross-validation: either the values vary like noise "
-            "from vertex to vertex, or too few are known; the result says little"
+            f"{who} better than the mean of the known values in cross-validation: either the values vary like "
+            "noise from vertex to vertex, or too few are known; the result says little"
         )
         note(text, quiet=output.quiet)
 
