@@ -37,12 +37,12 @@ from manifoldrf import (
 )
 from manifoldrf._arrays.reading import read_matrix, read_points, read_values
 from manifoldrf._container import write_container
+from manifoldrf.fields._training import saved_streams
+from manifoldrf.geometry.meshes import TriangleMesh
 from reproduction._tfrecords import crc32c, mask
 from reproduction.record import Record
 from reproduction.sequences import read_flag_simple, read_npz
 from reproduction.texture_data import read_plates
-from manifoldrf.fields._training import saved_streams
-from manifoldrf.geometry.meshes import TriangleMesh
 
 
 def _nothing(value):

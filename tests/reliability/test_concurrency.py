@@ -373,8 +373,8 @@ def test_filters_for_other_libraries_never_overlap():
 PACKAGE = Path(manifoldrf.__file__).parent
 # Calls that change the whole process, and the only modules that may make them.
 GLOBAL_CALLS = {
-    "catch_warnings": {"_notices.py", "cli/_console.py", "cli/models.py", "cli/program.py"},
-    "simplefilter": {"cli/_console.py", "cli/models.py", "cli/program.py"},
+    "catch_warnings": {"_notices.py", "cli/console.py", "cli/models.py", "cli/program.py"},
+    "simplefilter": {"cli/console.py", "cli/models.py", "cli/program.py"},
     "filterwarnings": {"_notices.py", "cli/program.py"},
     "set_num_threads": {"_threads.py", "fields/_training.py", "applications/_linear.py"},  # the last in copies
     "threadpool_limits": set(),

@@ -83,7 +83,7 @@ COMMANDS = {
     "kernel": (("kernel", "model.safetensors", "points.npy", "-o"), "new.npy"),
     "explore": (("explore", "model.safetensors", "-o"), "new.html"),
     "interpolate": (("interpolate", "mesh.ply", "known.csv", "--method", "harmonic", "-o"), "new.csv"),
-    "report": (("report", "records", "-o"), "new.html"),
+    "report": (("reproduction", "report", "records", "-o"), "new.html"),
 }
 
 
@@ -102,7 +102,7 @@ def test_commands_end_with_one_sentence_on_a_full_disk(program, disk, inputs, na
 
 
 def test_experiments_end_with_one_sentence_on_a_full_disk(program, disk, inputs):
-    words = ("reproduce", "teachers", "--set", "n_nodes=100", "--set", "surfaces=sphere", "--quiet", "--out")
+    words = ("reproduction", "teachers", "--set", "n_nodes=100", "--set", "surfaces=sphere", "--quiet", "--out")
     disk.fill(0)
     before = contents(disk.folder)
     done = program.run(*words, disk.folder / "a" / "b", cwd=inputs)
@@ -190,7 +190,7 @@ def test_places_that_cannot_hold_a_file_are_named_before_any_work(program, folde
 def test_folders_of_results_that_cannot_be_are_named_before_any_work(program, folder, place):
     before = contents(folder)
     work = "import reproduction.teachers as teachers; teachers.compute_signatures = None"
-    done = program.run("reproduce", "teachers", "--out", place, cwd=folder, code=work)
+    done = program.run("reproduction", "teachers", "--out", place, cwd=folder, code=work)
     assert (done.code, done.out) == (1, "")
     assert place in done.err
     assert done.err.count("\n") == 1

@@ -32,10 +32,10 @@ from manifoldrf import (
     load,
 )
 from manifoldrf._container import _MOST_HEADER, read_container, write_container
-from reproduction._tfrecords import crc32c, mask
 from manifoldrf.fields.data import Setting, Teaching, observe
 from manifoldrf.fields.mlp import fit_mlp
 from manifoldrf.fields.mlp_options import MlpOptions
+from reproduction._tfrecords import crc32c, mask
 
 QUICK = {"model": 500, "graph": 500}  # cases in the ordinary tests, of others 250
 

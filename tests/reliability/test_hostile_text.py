@@ -11,8 +11,8 @@ from command_line import invoke
 from reliability.mutations import close_model, open_model
 
 from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, load
-from reproduction.record import Record
 from manifoldrf.explorer.page import explore
+from reproduction.record import Record
 from reproduction.report.html_page import write_report
 
 HOSTILE = {

@@ -25,7 +25,7 @@ N = 300  # points of the inputs
 SIGNATURES = ("signatures", "graph.safetensors", "--tau", "5", "-o", "new.npz", "--teacher")
 FIT = ("fit", "points.npy", "-o", "new.safetensors")
 TRANSFORM = ("transform", "model.safetensors", "points.npy", "--chunk-size", "50", "-o")
-TEACHERS = ("reproduce", "teachers", "--out", "new", "--set", "n_nodes=100", "--set", "surfaces=sphere")
+TEACHERS = ("reproduction", "teachers", "--out", "new", "--set", "n_nodes=100", "--set", "surfaces=sphere")
 TRAINING = (*FIT, "--paper", "--field-options", "epochs=4", "--n-starts", "40", "--teacher-options", "n_walks=100")
 FILL_IN = ("interpolate", "mesh.ply", "known.csv", "-o", "new")
 # Command, and the function in whose nth call the signal comes.
@@ -49,11 +49,11 @@ STAGES = {
     "kernel": (("kernel", "model.safetensors", "points.npy", "-o", "new.npy"), "_arrays.writing._dense", 1),
     "explorer": (("explore", "model.safetensors", "-o", "new.html"), "explorer.page._page_within", 1),
     "method": (FILL_IN, "applications._choosing.fill_by_solve", 2),
-    "two files": (FILL_IN, "cli.fields._write_picture", 1),
-    "experiment": (TEACHERS, "experiments.teachers.compute_signatures", 2),
-    "record": (TEACHERS, "experiments.record.np.savez_compressed", 1),
-    "pictures": (("report", "records", "-o", "new.html"), "report.html_page._image", 1),
-    "demo": (("demo", "--out", "new"), "experiments.surfaces.paper_graph", 1),
+    "two files": (FILL_IN, "cli.stages._write_picture", 1),
+    "experiment": (TEACHERS, "reproduction.teachers.compute_signatures", 2),
+    "record": (TEACHERS, "reproduction.record.np.savez_compressed", 1),
+    "pictures": (("reproduction", "report", "records", "-o", "new.html"), "reproduction.report.html_page._image", 1),
+    "demo": (("demo", "--out", "new"), "cli.demo._compare", 1),
 }
 
 
@@ -83,12 +83,12 @@ def test_a_signal_leaves_the_folder_as_it_was(program, folder, stage, number):
 
 @SIGNALS
 def test_records_that_are_complete_stay(program, folder, number):
-    done = program.run(*TEACHERS, cwd=folder, kill_at=("report._style.atomic_path", 1, number))
+    done = program.run(*TEACHERS, cwd=folder, kill_at=("reproduction.report._style.atomic_path", 1, number))
     assert done.code == CODES[number], done.err
     assert sorted(path.name for path in (folder / "new").iterdir()) == ["teachers.json", "teachers.npz"]
     told = done.err.splitlines()[-1]
     assert told == f"{WORDS[number]}: written before, and complete: new/teachers.npz, new/teachers.json"
-    assert program.run("report", "new", cwd=folder).code == 0
+    assert program.run("reproduction", "report", "new", cwd=folder).code == 0
 
 
 @SIGNALS
@@ -198,7 +198,7 @@ def usual_handlers():
 def test_the_library_installs_no_handlers_and_the_program_takes_its_own_back(monkeypatch, tmp_path):
     before = handlers()
     during = []
-    monkeypatch.setattr("manifoldrf.cli.facts.show_facts", lambda *_: during.extend(handlers()))
+    monkeypatch.setattr("manifoldrf.cli.models.show_facts", lambda *_: during.extend(handlers()))
     features = ManifoldRandomFeatures(HeatKernel(0.2), random_state=0).fit(Sphere().grid(100))
     load(features.save(tmp_path / "m.safetensors"))
     assert handlers() == before

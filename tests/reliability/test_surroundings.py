@@ -45,11 +45,11 @@ for name in ("points.npy", "model.safetensors", "graph.safetensors"):
         plain = "b" + target[1:]
         assert program.run(*TRANSFORM, plain, cwd=folder).code == 0
         assert (folder / target).read_bytes() == (folder / plain).read_bytes()
-    words = ("reproduce", "teachers", "--set", "n_nodes=100", "--set", "surfaces=sphere", "--out", "out", "--json")
+    words = ("reproduction", "teachers", "--set", "n_nodes=100", "--set", "surfaces=sphere", "--out", "out", "--json")
     done = program.run(*words, cwd=folder, code=code)
     assert done.code == 0, done.err
     assert 0 <= json.loads(done.out)["teachers"]["seconds"] < 100
-    assert program.run("report", "out", cwd=folder, code=code).code == 0
+    assert program.run("reproduction", "report", "out", cwd=folder, code=code).code == 0
 
 
 def test_no_module_reads_the_time_of_day():
@@ -86,7 +86,7 @@ def test_decimal_commas_change_nothing(program, folder, german):
             ("transform", "model.safetensors", "points.csv", "-o", f"{name}/f.csv"),
             ("interpolate", "mesh.ply", "known.csv", "--method", "harmonic", "-o", f"{name}/filled"),
             ("explore", "model.safetensors", "-o", f"{name}/page.html"),
-            ("report", "records", "-o", f"{name}/report.html"),
+            ("reproduction", "report", "records", "-o", f"{name}/report.html"),
         ):
             done = program.run(*words, **given)
             assert done.code == 0, done.err
@@ -98,12 +98,13 @@ def test_decimal_commas_change_nothing(program, folder, german):
 BARE = """
 import json, os, sys
 from manifoldrf.cli import main
+from reproduction.__main__ import main as report
 
 codes = []
 for words in json.loads(sys.stdin.readline()):
     sys.argv = ["manifoldrf", *(os.fsdecode(word.encode()) for word in words)]
     try:
-        main()
+        report() if words[0] == "report" else main()
     except SystemExit as stopped:
         codes.append(stopped.code or 0)
 sys.stderr.write(json.dumps([codes, sys.stdout.encoding]))

@@ -3,7 +3,6 @@
 import os
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,18 +91,18 @@ def measure(report: Report = lambda what, done, total: None) -> list[Surface]:
     from manifoldrf import Ellipsoid, MobiusStrip, Sphere, Torus
 
     report("compiling, up to a minute after a new installation", 0, 5)
-    _compare("sphere", Sphere(), 8, n_nodes=200)  # so that no time below includes a compilation
+    _compare("sphere", Sphere(), 8, 200)  # so that no time below includes a compilation
     # With the paper's numbers of neighbours.
     spaces: list[tuple[str, Any, int]] = [("sphere", Sphere(), 8), ("ellipsoid", Ellipsoid(), 8)]
     spaces += [("Möbius strip", MobiusStrip(), 24), ("torus", Torus(), 8)]
     found = []
     for done, (name, manifold, n_neighbors) in enumerate(spaces):
         report(name, done, 5)
-        found.append(_compare(name, manifold, n_neighbors))
+        found.append(_compare(name, manifold, n_neighbors, N_NODES))
     return found
 
 
-def _compare(name: str, manifold: Any, n_neighbors: int, n_nodes: int = N_NODES) -> Surface:
+def _compare(name: str, manifold: Any, n_neighbors: int, n_nodes: int) -> Surface:
     """Fit the default and the paper's recipe on one surface, and compare their kernels with the reference."""
     import numpy as np
 
@@ -148,8 +147,10 @@ def reference(manifold: Any, points: Any, t: float) -> Any:
 
 def _quiet_fit(features: Any, space: Any) -> Any:
     """Fit without warnings: the table shows the errors they are about."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    from manifoldrf import FeatureWarning, GraphWarning
+    from manifoldrf._notices import without_warnings
+
+    with without_warnings(FeatureWarning), without_warnings(GraphWarning):
         return features.fit(space)
 
 

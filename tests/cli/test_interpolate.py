@@ -119,7 +119,7 @@ def test_weights_do_not_apply_to_a_graph(known, mesh_file, tmp_path):
     arguments = ("interpolate", tmp_path / "g.safetensors", known[0], "-o", tmp_path / "out", "--weights", "unit")
     result = invoke(*arguments)
     assert result.exit_code == 2
-    assert "`--weights` must be left out for a graph that is made already." in words(result.stderr)
+    assert "`--weights` must be left out for a MESH that is a graph." in words(result.stderr)
 
 
 def test_a_column_that_is_not_there_is_wrong_usage(mesh_file, known, tmp_path):
@@ -136,7 +136,7 @@ def test_a_file_that_is_no_mesh_is_called_as_the_command_calls_it(known, tmp_pat
     before = sorted(tmp_path.iterdir())
     assert main(monkeypatch, "interpolate", tmp_path / name, values, "-o", tmp_path / "out") == 1
     error = capsys.readouterr().err
-    assert error.startswith(f"`MESH` must be a readable triangle mesh. Got {name}: ")
+    assert error.startswith(f"MESH: `path` must be a readable triangle mesh. Got {name}: ")
     assert ("points alone are given as an array, or in an npy, npz or csv file" in error) == (name == "cloud.ply")
     assert sorted(tmp_path.iterdir()) == before
 
@@ -184,4 +184,4 @@ def test_nothing_of_the_kind_is_said_of_a_smooth_field(mesh_file, known, tmp_pat
 def test_a_field_that_is_known_everywhere_has_nothing_to_fill_in(mesh_file, tmp_path):
     np.save(tmp_path / "all.npy", TriangleMesh.load(mesh_file).vertices[:, 2])
     result = invoke("interpolate", mesh_file, tmp_path / "all.npy", "-o", tmp_path / "out", "--method", "harmonic")
-    assert "Note: VALUES has a value for every vertex: nothing was to be filled in" in result.stderr
+    assert "Note: VALUES has a value for every vertex: there was nothing to fill in" in result.stderr

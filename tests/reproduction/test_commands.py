@@ -1,4 +1,4 @@
-"""The command line: clean output, one-sentence errors, exit codes."""
+"""`python -m reproduction`: clean output, one-sentence errors, exit codes."""
 
 import json
 import sys
@@ -7,11 +7,12 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
-from command_line import invoke, main, words
+from command_line import reproduce, reproduction_main, words
 
-from manifoldrf import cli
+from reproduction import commands
+from reproduction.__main__ import main
 from reproduction.record import Record
-from reproduction.report import catalogue, pages
+from reproduction.report import pages
 from reproduction.report.catalogue import Entry
 
 
@@ -44,7 +45,7 @@ def draw(record, path):
 
 @pytest.fixture
 def toys(monkeypatch):
-    """Two small experiments in place of all; the demo is the first."""
+    """Two small experiments instead of all."""
     module = SimpleNamespace(Config=Config, SIZES={"smoke": Config(), "paper": Config(n_nodes=40)}, run=run)
     second = SimpleNamespace(Config=Config, SIZES={"smoke": Config(n_nodes=77)}, run=run)
     monkeypatch.setitem(sys.modules, "reproduction.toy", module)
@@ -55,14 +56,14 @@ def toys(monkeypatch):
         "toy": Entry("toy", "toy", "Toys work.", "about", "What [it] means.", {"toy_one": "toy:draw"}, **shown),
         "second": Entry("second", "second", "So does this.", "about", "Means."),
     }
-    monkeypatch.setattr(catalogue, "CATALOGUE", entries)
+    monkeypatch.setattr(commands, "CATALOGUE", entries)
     return module
 
 
 @pytest.mark.usefixtures("toys")
-class TestReproduce:
+class TestRun:
     def test_prints_the_tables_and_saves_record_and_pictures(self, tmp_path):
-        result = invoke("reproduce", "toy", "--out", tmp_path / "new")
+        result = reproduce("toy", "--out", tmp_path / "new")
         assert result.exit_code == 0, result.output
         assert "[sphere]" in result.stdout
         assert "What [it] means." in result.stdout
@@ -75,16 +76,16 @@ class TestReproduce:
         assert Record.load(tmp_path / "new" / "toy.json").config["n_nodes"] == 10
 
     def test_all_runs_all(self, tmp_path):
-        result = invoke("reproduce", "all", "--out", tmp_path, "--json")
+        result = reproduce("all", "--out", tmp_path, "--json")
         assert list(json.loads(result.stdout)) == ["toy", "second"]
         assert (tmp_path / "second.json").exists()
 
     def test_size_and_changes_reach_the_experiment_and_the_command_is_in_the_record(self, tmp_path):
-        result = invoke("reproduce", "toy", "--size", "paper", "--set", "label=b c", "--out", tmp_path, "--json")
+        result = reproduce("toy", "--size", "paper", "--set", "label=b c", "--out", tmp_path, "--json")
         record = json.loads(result.stdout)["toy"]
         assert record["config"]["n_nodes"] == 40
         assert record["config"]["label"] == "b c"
-        assert record["environment"]["command"] == "manifoldrf reproduce toy --size paper --set 'label=b c'"
+        assert record["environment"]["command"] == "python -m reproduction toy --size paper --set 'label=b c'"
         assert record == json.loads((tmp_path / "toy.json").read_text())
 
     @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ class TestReproduce:
         ],
     )
     def test_fields_are_read_by_their_type(self, tmp_path, change, value):
-        result = invoke("reproduce", "toy", "--set", change, "--out", tmp_path, "--json")
+        result = reproduce("toy", "--set", change, "--out", tmp_path, "--json")
         found = json.loads(result.stdout)["toy"]["config"][change.partition("=")[0]]
         assert found == value
         assert type(found) is type(value)
@@ -119,13 +120,13 @@ class TestReproduce:
             ("sizes=", "`sizes` must be an integer. Got ''."),
             ("limit=few", "`limit` must be an integer or none. Got 'few'."),
             ("teacher=me", "`teacher` must be one of 'exact', 'walks'. Got 'me'."),
-            ("other=1", "`other` must be a field that --set knows how to read."),
+            ("other=1", "`other` must be a field that --set can read."),
             ("n_nodes", "`--set` must be field=value. Got 'n_nodes'."),
             ("n_node=1", "must be one of 'n_nodes', 'tau', 'label', 'exact',"),
         ],
     )
     def test_a_bad_change_is_refused_before_the_work(self, tmp_path, change, text):
-        result = invoke("reproduce", "toy", "--set", change, "--out", tmp_path / "new")
+        result = reproduce("toy", "--set", change, "--out", tmp_path / "new")
         assert result.exit_code == 2
         assert text in words(result.stderr)
         assert not (tmp_path / "new").exists()
@@ -139,19 +140,19 @@ class TestReproduce:
         ],
     )
     def test_unknown_names_and_sizes_list_the_choices(self, tmp_path, arguments, text):
-        result = invoke("reproduce", *arguments, "--out", tmp_path / "new")
+        result = reproduce(*arguments, "--out", tmp_path / "new")
         assert result.exit_code == 2
         assert text in words(result.stderr)
         assert not (tmp_path / "new").exists()
 
     def test_without_a_name_the_experiments_are_listed(self):
-        result = invoke("reproduce")
+        result = reproduce()
         assert result.exit_code == 0
         assert "Toys work." in result.stdout
-        assert json.loads(invoke("reproduce", "--json").stdout) == {"toy": "Toys work.", "second": "So does this."}
+        assert json.loads(reproduce("--json").stdout) == {"toy": "Toys work.", "second": "So does this."}
 
     def test_data_that_are_not_needed_are_said_so(self, tmp_path):
-        result = invoke("reproduce", "toy", "--data", tmp_path, "--out", tmp_path, "--json")
+        result = reproduce("toy", "--data", tmp_path, "--out", tmp_path, "--json")
         assert result.stderr == "Note: toy uses generated shapes; --data is not needed\n"
         assert json.loads(result.stdout)
 
@@ -164,63 +165,47 @@ class TestReproduce:
             return run(config, progress)
 
         monkeypatch.setattr(sys.modules["reproduction.toy"], "run", reading)
-        entry = replace(catalogue.CATALOGUE["toy"], reads="a folder of toys")
-        monkeypatch.setitem(catalogue.CATALOGUE, "toy", entry)
+        entry = replace(commands.CATALOGUE["toy"], reads="a folder of toys")
+        monkeypatch.setitem(commands.CATALOGUE, "toy", entry)
         folder = tmp_path / "my toys"
         folder.mkdir()
-        invoke("reproduce", "toy", "--data", folder, "--out", tmp_path / "out")
-        result = invoke("reproduce", "toy", "--out", tmp_path / "out")
+        reproduce("toy", "--data", folder, "--out", tmp_path / "out")
+        result = reproduce("toy", "--out", tmp_path / "out")
         assert "--data may name a folder of toys" in words(result.stderr)
         assert seen == [folder, None]
         names = sorted(path.name for path in (tmp_path / "out").iterdir())
         assert names == ["toy.json", "toy.npz", "toy_data.json", "toy_data.npz", "toy_data_one.png", "toy_one.png"]
         text = (tmp_path / "out" / "toy_data.json").read_text()
-        assert json.loads(text)["environment"]["command"] == "manifoldrf reproduce toy --size smoke --data DIR"
+        assert json.loads(text)["environment"]["command"] == "python -m reproduction toy --size smoke --data DIR"
         assert "my toys" not in text
 
     def test_a_folder_of_data_that_is_not_there_is_wrong_usage(self, tmp_path):
-        result = invoke("reproduce", "toy", "--data", tmp_path / "none", "--out", tmp_path / "new")
+        result = reproduce("toy", "--data", tmp_path / "none", "--out", tmp_path / "new")
         assert result.exit_code == 2
         assert "`--data` must be an existing folder." in words(result.stderr)
         assert not (tmp_path / "new").exists()
 
     def test_quiet_prints_nothing(self, tmp_path):
-        result = invoke("reproduce", "toy", "--quiet", "--out", tmp_path)
+        result = reproduce("toy", "--quiet", "--out", tmp_path)
         assert result.output == ""
         assert (tmp_path / "toy_one.png").exists()
 
     def test_numbers_are_saved_without_matplotlib(self, monkeypatch, tmp_path):
-        monkeypatch.setattr("manifoldrf._optional.available", lambda _: False)
-        result = invoke("reproduce", "toy", "--out", tmp_path)
+        monkeypatch.setattr("reproduction.commands.available", lambda _: False)
+        result = reproduce("toy", "--out", tmp_path)
         assert result.exit_code == 0
         assert "pip install 'manifoldrf[viz]'" in words(result.stderr)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["toy.json", "toy.npz"]
 
-    def test_the_demo_is_the_small_surfaces_with_report_and_explorer(self, monkeypatch, tmp_path):
-        entry = replace(catalogue.CATALOGUE["toy"], name="surfaces", figures={})
-        monkeypatch.setattr(catalogue, "CATALOGUE", {"surfaces": entry})
-        monkeypatch.setitem(NAMES, 10, "surfaces")
-        result = invoke("demo", "--out", tmp_path)
-        assert result.exit_code == 0, result.output
-        assert "[sphere]" in result.stdout
-        assert Record.load(tmp_path / "surfaces.json").config["n_nodes"] == 10
-        assert "[sphere]" in (tmp_path / "report.html").read_text()
-        assert "Heat kernel of a torus" in (tmp_path / "explorer.html").read_text()
-        assert json.loads(invoke("demo", "--out", tmp_path, "--json").stdout).keys() == {"surfaces", "pages"}
-
     @pytest.mark.parametrize("form", ["pdf", "svg"])
     def test_pictures_have_the_format_asked_for(self, tmp_path, form):
-        result = invoke("reproduce", "toy", "--out", tmp_path, "--format", form)
+        result = reproduce("toy", "--out", tmp_path, "--format", form)
         assert result.exit_code == 0, result.output
         assert (tmp_path / f"toy_one.{form}").read_bytes() == f".{form}".encode()
 
     def test_several_names_run_several(self, tmp_path):
-        result = invoke("reproduce", "second", "toy", "--out", tmp_path, "--json")
+        result = reproduce("second", "toy", "--out", tmp_path, "--json")
         assert sorted(json.loads(result.stdout)) == ["second", "toy"]
-
-    @pytest.mark.parametrize("gone", ["features", "teachers"])
-    def test_old_commands_are_gone(self, gone):
-        assert invoke(gone).exit_code == 2
 
     @pytest.mark.parametrize(
         ("error", "code", "text"),
@@ -234,7 +219,7 @@ class TestReproduce:
             raise error
 
         toys.run = fail
-        assert main(monkeypatch, "reproduce", "toy", "--out", tmp_path) == code
+        assert reproduction_main(monkeypatch, "toy", "--out", tmp_path) == code
         captured = capsys.readouterr()
         assert captured.err.strip() == text
         assert captured.out == ""
@@ -246,7 +231,7 @@ class TestReproduce:
 
         (tmp_path / "taken").write_text("x")
         toys.run = work
-        assert main(monkeypatch, "reproduce", "toy", "--out", tmp_path / "taken") == 1
+        assert reproduction_main(monkeypatch, "toy", "--out", tmp_path / "taken") == 1
         assert "`out` must be a folder, or a new name for one." in capsys.readouterr().err
 
     def test_debug_shows_the_traceback(self, toys, monkeypatch, tmp_path):
@@ -254,9 +239,9 @@ class TestReproduce:
             raise ValueError("seen")
 
         toys.run = fail
-        monkeypatch.setattr(sys, "argv", ["manifoldrf", "--debug", "reproduce", "toy", "--out", str(tmp_path)])
+        monkeypatch.setattr(sys, "argv", ["reproduction", "--debug", "toy", "--out", str(tmp_path)])
         with pytest.raises(ValueError, match="seen"):
-            cli.main()
+            main()
 
 
 @pytest.fixture
@@ -279,35 +264,35 @@ def site(tmp_path):
 
 class TestResults:
     def test_page_and_table_are_written_and_stay_the_same(self, site, tmp_path):
-        result = invoke(*site)
+        result = reproduce(*site)
         assert result.exit_code == 0, result.output
         page, readme = (tmp_path / "results.md").read_text(), (tmp_path / "README.md").read_text()
         assert page.startswith("# Results\n")
         assert "| 0.0625 |" in readme
         assert readme.startswith(f"# Title\n\n{pages.BEGIN}\n\n| surface |")
         assert readme.endswith(f"\n{pages.END}\n\nThe end.\n")
-        assert invoke(*site).stdout.count("up to date") == 2
+        assert reproduce(*site).stdout.count("up to date") == 2
         assert (tmp_path / "results.md").read_text() == page
         assert (tmp_path / "README.md").read_text() == readme
 
     def test_pictures_beside_the_page_are_linked(self, site, tmp_path):
         (tmp_path / "images").mkdir()
         (tmp_path / "images" / "surfaces_fields.png").write_bytes(b"picture")
-        invoke(*site)
+        reproduce(*site)
         assert "(images/surfaces_fields.png)" in (tmp_path / "results.md").read_text()
 
     def test_check_writes_nothing_and_tells_the_files_that_differ(self, site, tmp_path, monkeypatch, capsys):
         before = (tmp_path / "README.md").read_text()
-        assert main(monkeypatch, *site, "--check") == 1
+        assert reproduction_main(monkeypatch, *site, "--check") == 1
         error = capsys.readouterr().err
         assert "results.md" in error
         assert "README.md" in error
         assert (tmp_path / "README.md").read_text() == before
         assert not (tmp_path / "results.md").exists()
-        invoke(*site)
-        assert invoke(*site, "--check").exit_code == 0
+        reproduce(*site)
+        assert reproduce(*site, "--check").exit_code == 0
         (tmp_path / "results.md").write_text("by hand")
-        assert main(monkeypatch, *site, "--check") == 1
+        assert reproduction_main(monkeypatch, *site, "--check") == 1
         assert "README.md" not in capsys.readouterr().err
 
     @pytest.mark.parametrize(
@@ -328,7 +313,7 @@ class TestResults:
         self, site, tmp_path, monkeypatch, capsys, spoil, text
     ):
         spoil(tmp_path)
-        assert main(monkeypatch, *site) == 1
+        assert reproduction_main(monkeypatch, *site) == 1
         error = capsys.readouterr().err
         assert text in error
         assert error.count("\n") == 1
@@ -339,7 +324,7 @@ class TestReport:
     def test_a_page_and_pictures_are_made_of_records(self, tmp_path):
         rows = [{"surface": "torus", "estimator": "counts", "steps": 100 * k, "error": 0.1 / k} for k in (1, 2)]
         Record("teachers", {"tau": 20.0, "n_nodes": 50}, {"budgets": rows}, 1.0).save(tmp_path)
-        result = invoke("report", tmp_path, "--figures", tmp_path / "print", "--format", "pdf", "--json")
+        result = reproduce("report", tmp_path, "--figures", tmp_path / "print", "--format", "pdf", "--json")
         assert result.exit_code == 0, result.output
         assert json.loads(result.stdout)["output"] == [
             str(tmp_path / "report.html"),
@@ -350,12 +335,12 @@ class TestReport:
 
     def test_no_record_is_overwritten_by_a_page(self, tmp_path):
         Record("teachers", {}, {}, 1.0).save(tmp_path)
-        result = invoke("report", tmp_path, "-o", tmp_path / "teachers.json")
+        result = reproduce("report", tmp_path, "-o", tmp_path / "teachers.json")
         assert result.exit_code == 2
         assert Record.load(tmp_path / "teachers.json").name == "teachers"
 
     def test_a_folder_without_records_is_one_sentence(self, tmp_path, monkeypatch, capsys):
-        assert main(monkeypatch, "report", tmp_path) == 1
+        assert reproduction_main(monkeypatch, "report", tmp_path) == 1
         assert "`records` must be a folder with the .json files of records." in capsys.readouterr().err
-        assert main(monkeypatch, "report", tmp_path / "none") == 2
+        assert reproduction_main(monkeypatch, "report", tmp_path / "none") == 2
         assert not list(tmp_path.iterdir())
