@@ -201,7 +201,7 @@ def test_completion_knows_commands_and_choices():
 
 def test_a_closed_pipe_is_no_traceback(tmp_path):
     code = "from manifoldrf.cli import main; main()"
-    called = f"{sys.executable} -c '{code}' info | head -n 1"
+    called = f"{sys.executable} -c '{code}' --help | head -n 1"
     done = subprocess.run(["bash", "-c", called], capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
 

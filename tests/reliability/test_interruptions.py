@@ -27,6 +27,7 @@ FIT = ("fit", "points.npy", "-o", "new.safetensors")
 TRANSFORM = ("transform", "model.safetensors", "points.npy", "--chunk-size", "50", "-o")
 TEACHERS = ("reproduction", "teachers", "--out", "new", "--set", "n_nodes=100", "--set", "surfaces=sphere")
 TRAINING = (*FIT, "--paper", "--field-options", "epochs=4", "--n-starts", "40", "--teacher-options", "n_walks=100")
+REPORT = ("reproduction", "report", "records", "-o")
 FILL_IN = ("interpolate", "mesh.ply", "known.csv", "-o", "new")
 # Command, and the function in whose nth call the signal comes.
 STAGES = {
@@ -52,7 +53,7 @@ STAGES = {
     "two files": (FILL_IN, "cli.stages._write_picture", 1),
     "experiment": (TEACHERS, "reproduction.teachers.compute_signatures", 2),
     "record": (TEACHERS, "reproduction.record.np.savez_compressed", 1),
-    "pictures": (("reproduction", "report", "records", "-o", "new.html"), "reproduction.report.html_page._image", 1),
+    "pictures": ((*REPORT, "new.html"), "reproduction.report.html_page._image", 1),
     "demo": (("demo", "--out", "new"), "cli.demo._compare", 1),
 }
 

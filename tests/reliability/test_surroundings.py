@@ -45,7 +45,7 @@ for name in ("points.npy", "model.safetensors", "graph.safetensors"):
         plain = "b" + target[1:]
         assert program.run(*TRANSFORM, plain, cwd=folder).code == 0
         assert (folder / target).read_bytes() == (folder / plain).read_bytes()
-    words = ("reproduction", "teachers", "--set", "n_nodes=100", "--set", "surfaces=sphere", "--out", "out", "--json")
+    words = ("reproduction", "teachers", "--set", "n_nodes=100", "--set", "surfaces=sphere", "--out=out", "--json")
     done = program.run(*words, cwd=folder, code=code)
     assert done.code == 0, done.err
     assert 0 <= json.loads(done.out)["teachers"]["seconds"] < 100
