@@ -22,8 +22,8 @@ from scipy.sparse.linalg import expm_multiply
 from table import Row, run_cases, seconds
 
 from manifoldrf import DiffusionKernel, FeatureWarning, FieldInterpolator, mesh_graph
-from reproduction._growth import fit_power
 from reproduction.mesh_data import builtin_mesh
+from reproduction.smoothers import fit_power
 
 TAU, COLUMNS, REPEATS = 20.0, 3, 5
 GROWTH = (5000, 10_000, 20_000, 40_000, 80_000, 150_000)

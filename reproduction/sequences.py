@@ -1,5 +1,6 @@
 """Deforming meshes with velocities: npz files, trajectories of flag_simple, and a cloth of our own."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 
 from manifoldrf._arrays.stored import read_members
 from manifoldrf._files import as_path, existing_file, files_in
+from manifoldrf._random import generator
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
@@ -20,11 +22,163 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry.meshes import TriangleMesh
-from reproduction._cloth import simulate_cloth
 from reproduction._tfrecords import count_records, read_meta, read_trajectory
 
-__all__ = ["Sequence", "find_sequences", "generate_cloth", "read_flag_simple", "read_npz"]
+# -------------------------------------------------------------------------------------------------- simulated cloth
+FRAME = 0.02  # seconds from frame to frame, those of flag_simple
+_WARM_UP = 50  # frames that are not kept: the flag begins flat and at rest
+# Small steps of one projection each converge better than long ones of many. With 12, edges are 1 % longer than at
+# rest in the median and 6 to 15 % at the 95th percentile in a hard gust; at the corners that hold it, more.
+_SUBSTEPS = 12
+_PER_WIND = 4  # steps in which the wind is the same: it costs as much as eight projections
+_SIZE = (2.0, 1.7)  # metres along and across
+_DENSITY = 0.2  # kg per square metre, a light cloth
+_GRAVITY = 9.81
+_DRAG = 0.6  # half the density of air times a coefficient of one: pressure is drag times speed squared
+_DAMPING = 0.4  # share of the velocity lost per second
+# What share of the error of a distance one step removes.
+_SHEAR = 0.3  # of diagonals
+_BENDING = 0.02  # of second neighbours: folds, but no creases
 
+Part = tuple[slice, slice, slice]
+
+
+@dataclass(frozen=True)
+class _Links:
+    """Pairs of vertices at a distance to be kept, none in two pairs: all of them can be moved at once."""
+
+    start: Part  # of arrays (3, along, across)
+    end: Part
+    length: float
+    stiffness: float
+
+
+def simulate_cloth(seed: int, n_frames: int, shape: tuple[int, int]) -> tuple[FloatArray, IntArray, float]:
+    """Positions (n_frames, V, 3), faces (F, 3) and the time from frame to frame.
+
+    The flag hangs from the two corners of its first row. There is no contact: sheets come close, and may cross.
+    """
+    rest, faces = _grid(shape)  # (3, along, across)
+    links = list(_all_links(shape))
+    free = np.ones((1, *shape))
+    free[0, 0, [0, -1]] = 0.0
+    stream = generator(seed, "cloth")
+    gusts = _Gusts.draw(stream)
+    positions = rest + free * stream.normal(scale=0.004, size=rest.shape)  # flat cloth would stay flat
+    velocity, force = np.zeros_like(rest), np.zeros_like(rest)
+    weight = np.array([0.0, 0.0, -_GRAVITY])[:, None, None]
+    mass = _DENSITY * _SIZE[0] * _SIZE[1] / (shape[0] * shape[1])
+    step = FRAME / _SUBSTEPS
+    frames = np.zeros((n_frames, shape[0] * shape[1], 3))
+    for count in range((_WARM_UP + n_frames) * _SUBSTEPS):
+        if count % _PER_WIND == 0:
+            force = _wind_force(positions, velocity, faces, gusts.at(count * step))
+        velocity = velocity * (1 - _DAMPING * step) + step * free * (force / mass + weight)
+        moved = positions + step * velocity
+        for link in links:
+            _keep_lengths(moved, link, free)
+        velocity, positions = (moved - positions) / step, moved
+        frame, left = divmod(count + 1, _SUBSTEPS)
+        if not left and frame > _WARM_UP:
+            frames[frame - _WARM_UP - 1] = positions.reshape(3, -1).T
+    return frames, faces, FRAME
+
+
+@dataclass(frozen=True)
+class _Gusts:
+    """Wind as a sum of waves that travel along the flag: strength and phase of each, by chance."""
+
+    strength: FloatArray  # (waves, 3) metres per second
+    rate: FloatArray  # (waves,) radians per second
+    wave: FloatArray  # (waves, 3) radians per metre
+    phase: FloatArray  # (waves,)
+
+    @classmethod
+    def draw(cls, stream: np.random.Generator, n_waves: int = 6) -> "_Gusts":
+        """Slow waves are long and strong."""
+        rate = 2 * np.pi * stream.uniform(0.3, 2.0, n_waves)
+        strength = stream.normal(size=(n_waves, 3)) * (2.0, 3.5, 1.0)
+        wave = stream.normal(scale=2.0, size=(n_waves, 3))
+        return cls(strength, rate, wave, stream.uniform(0, 2 * np.pi, n_waves))
+
+    def at(self, t: float) -> "_Wind":
+        """The wind of one moment."""
+        return _Wind(self.strength, self.wave, self.rate * t + self.phase)
+
+
+@dataclass(frozen=True)
+class _Wind:
+    """Wind of one moment, anywhere."""
+
+    strength: FloatArray
+    wave: FloatArray
+    phase: FloatArray
+
+    def blow(self, places: FloatArray) -> FloatArray:
+        """Velocity of the air (3, q) at places (3, q)."""
+        waves = np.sin(self.wave @ places + self.phase[:, None])  # (waves, q)
+        return np.asarray(np.array([[3.0], [0.0], [0.0]]) + self.strength.T @ waves)
+
+
+def _wind_force(positions: FloatArray, velocity: FloatArray, faces: IntArray, wind: _Wind) -> FloatArray:
+    """Pressure of the wind on every triangle, a third of it at each corner, (3, along, across)."""
+    a, b, c = (positions.reshape(3, -1)[:, corner] for corner in faces.T)  # (3, F) each
+    cross = np.cross(b - a, c - a, axis=0)  # twice the area, along the normal
+    twice = np.sqrt((cross**2).sum(axis=0)) + 1e-12
+    own = sum(velocity.reshape(3, -1)[:, corner] for corner in faces.T) / 3
+    through = ((wind.blow((a + b + c) / 3) - own) * cross).sum(axis=0) / twice  # speed across the triangle
+    push = _DRAG / 6.0 * through * np.abs(through) * cross  # the area is half of `twice`, and a third goes here
+    size = positions[0].size
+    force = [np.bincount(faces.ravel(), np.repeat(row, 3), minlength=size) for row in push]
+    return np.array(force, dtype=np.float64).reshape(positions.shape)
+
+
+def _keep_lengths(moved: FloatArray, link: _Links, free: FloatArray) -> None:
+    """Move both ends of every pair towards their distance at rest; those that are held stay."""
+    start, end = moved[link.start], moved[link.end]
+    gap = end - start
+    distance = np.sqrt(gap[0] ** 2 + gap[1] ** 2 + gap[2] ** 2) + 1e-12
+    shares = free[link.start] + free[link.end]  # 0 for a pair that is held at both ends
+    pull = (link.stiffness * (1 - link.length / distance)) / np.maximum(shares, 1.0) * gap
+    start += free[link.start] * pull
+    end -= free[link.end] * pull
+
+
+def _grid(shape: tuple[int, int]) -> tuple[FloatArray, IntArray]:
+    """Vertices (3, along, across) of a flat flag and its triangles (F, 3), with diagonals that alternate."""
+    along, across = np.meshgrid(
+        *(np.linspace(0, size, n) for size, n in zip(_SIZE, shape, strict=True)), indexing="ij"
+    )
+    vertices = np.stack([along, np.zeros(shape), across])
+    numbers = np.arange(along.size).reshape(shape)
+    a, b, c, d = (numbers[i : i - 1 or None, j : j - 1 or None].ravel() for i in (0, 1) for j in (0, 1))
+    is_even = (np.add.outer(np.arange(shape[0] - 1), np.arange(shape[1] - 1)) % 2 == 0).ravel()[:, None]
+    first = np.where(is_even, np.column_stack([a, c, d]), np.column_stack([a, c, b]))
+    second = np.where(is_even, np.column_stack([a, d, b]), np.column_stack([c, d, b]))
+    return vertices, np.concatenate([first, second])
+
+
+def _all_links(shape: tuple[int, int]) -> Iterator[_Links]:
+    """Links along both axes, both diagonals, and to second neighbours, in groups without common vertices."""
+    spacing = [size / (n - 1) for size, n in zip(_SIZE, shape, strict=True)]
+    steps = {(1, 0): 1.0, (0, 1): 1.0, (1, 1): _SHEAR, (1, -1): _SHEAR, (2, 0): _BENDING, (0, 2): _BENDING}
+    for (i, j), stiffness in steps.items():
+        length = float(np.hypot(i * spacing[0], j * spacing[1]))
+        # Along the axis of the step every other pair is left for the next group: a vertex starts or ends a link.
+        stride, axis = (2 * i, 0) if i else (2 * j, 1)
+        for first in range(stride):
+            ends = []
+            for at in (0, 1):
+                rows = slice(at * i, shape[0] - i + at * i)
+                columns = slice(max(0, -j) + at * j, shape[1] - max(0, j) + at * j)
+                part = [slice(None), rows, columns]
+                whole = part[axis + 1]
+                part[axis + 1] = slice(whole.start + first, whole.stop, stride)
+                ends.append((part[0], part[1], part[2]))
+            yield _Links(ends[0], ends[1], length, stiffness)
+
+
+# --------------------------------------------------------------------------------------------------- the experiment
 _LONGEST_SOURCE = 1000  # characters
 _FOLDER = "sequences"  # a folder of data may keep its sequences in a folder of this name
 _BEST_SPLITS = ("test", "valid")  # of a TFRecord data set, the first that is there

@@ -4,9 +4,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from benchmarks.calibration.record import FACTOR, within
-
 import reproduction.report._palette as ink
+from benchmarks.calibration.record import FACTOR, within
 from manifoldrf._optional import require
 from reproduction.report._style import WIDTH, save_figure, styled
 

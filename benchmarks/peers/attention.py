@@ -15,9 +15,9 @@ import math
 
 import numpy as np
 import torch
-from benchmarks.peers.measure import OURS, Row, not_run, timed
 from torch.nn.functional import pad, scaled_dot_product_attention
 
+from benchmarks.peers.measure import OURS, Row, not_run, timed
 from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, relative_error
 from manifoldrf.applications.attention import linear_attention
 from manifoldrf.baselines._frequencies import draw_frequencies

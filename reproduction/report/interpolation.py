@@ -10,7 +10,6 @@ import numpy as np
 
 import reproduction.report._palette as ink
 from manifoldrf._optional import require
-from reproduction._growth import EPOCHS_EXTRAPOLATED, EXTRAPOLATED
 from reproduction.record import Record
 from reproduction.report._style import (
     WIDTH,
@@ -22,6 +21,7 @@ from reproduction.report._style import (
     size_ticks,
     styled,
 )
+from reproduction.smoothers import EPOCHS_EXTRAPOLATED, EXTRAPOLATED
 
 Row = dict[str, Any]
 

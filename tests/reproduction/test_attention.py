@@ -10,13 +10,18 @@ from scipy.spatial.distance import cdist
 
 from manifoldrf.applications.attention import linear_attention
 from reproduction import _token_methods as methods
-from reproduction._token_anchors import along_edges
-from reproduction._token_methods import HEAT, METHODS, NYSTROM, OWN, RBF, SPARSE
 from reproduction.attention import (
+    HEAT,
+    METHODS,
+    NYSTROM,
+    OWN,
     PAPER,
     PAPER_SOURCES,
+    RBF,
     SIZES,
+    SPARSE,
     Config,
+    along_edges,
     draw_trial,
     run,
     targets,

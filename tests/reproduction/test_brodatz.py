@@ -11,41 +11,37 @@ from sklearn.neighbors import KNeighborsClassifier
 from manifoldrf.applications.neighbors import KernelNeighborsClassifier
 from manifoldrf.baselines.fourier import RFF
 from manifoldrf.baselines.spectral import DiffusionMap
-from reproduction._smoothers import quietly
-from reproduction._texture_methods import (
+from reproduction.brodatz import (
+    BALANCED,
     LEARNED,
     METHODS,
     OWN,
+    PAPER,
+    PLAIN,
     RAW,
+    RULES,
+    SIZES,
+    Choice,
+    Config,
     Grids,
     Recipe,
     Stage,
-    learned_settings,
-    own_features,
-)
-from reproduction._texture_rules import (
-    BALANCED,
-    PLAIN,
-    RULES,
-    Choice,
-    Values,
-    group_accuracy,
-    nearest_accuracy,
-    validate,
-)
-from reproduction.brodatz import (
-    PAPER,
-    SIZES,
-    Config,
     Tried,
+    Values,
     by_count,
     choose,
     chosen_settings,
+    group_accuracy,
+    learned_settings,
+    nearest_accuracy,
+    own_features,
     run,
     summarise,
     targets,
+    validate,
 )
 from reproduction.record import Record
+from reproduction.smoothers import quietly
 from reproduction.texture_data import generated_plates
 from reproduction.texture_views import Protocol, draw_views
 

@@ -10,7 +10,7 @@ from sklearn.semi_supervised import LabelSpreading
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from reproduction import few_labels
-from reproduction._few_label_clouds import (
+from reproduction.few_label_clouds import (
     OUTLIER,
     Damage,
     digits,
@@ -20,9 +20,26 @@ from reproduction._few_label_clouds import (
     scan,
     window_covariances,
 )
-from reproduction._few_label_methods import MAIN, METHODS, N_SETTINGS, OWN, OWN_VOTE, Stage, unit_rows
-from reproduction._few_label_rules import Draw, Nearest, Ridge, Spread, Vote
-from reproduction.few_labels import CLOUDS, Config, Trial, find_losses, run, summarise
+from reproduction.few_labels import (
+    CLOUDS,
+    MAIN,
+    METHODS,
+    N_SETTINGS,
+    OWN,
+    OWN_VOTE,
+    Config,
+    Draw,
+    Nearest,
+    Ridge,
+    Spread,
+    Stage,
+    Trial,
+    Vote,
+    find_losses,
+    run,
+    summarise,
+    unit_rows,
+)
 from reproduction.mesh_data import builtin_mesh
 from reproduction.record import Record
 

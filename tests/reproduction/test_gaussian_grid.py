@@ -9,8 +9,16 @@ import numpy as np
 import pytest
 
 from manifoldrf import DiffusionKernel, compute_signatures, grid_graph
-from reproduction._rings import Ring, expected_errors, kernel_rows, tensor_errors
-from reproduction.gaussian_grid import SIZES, TEACHERS, Config, run
+from reproduction.gaussian_grid import (
+    SIZES,
+    TEACHERS,
+    Config,
+    Ring,
+    expected_errors,
+    kernel_rows,
+    run,
+    tensor_errors,
+)
 from reproduction.record import Record
 
 SMALL = Config(

@@ -6,8 +6,18 @@ import numpy as np
 import pytest
 
 from manifoldrf.geometry.manifolds import HyperbolicSpace
-from reproduction._hyperbolic_recipes import RECIPES, Recipe, errors_at, local_time, neighbor_graph
-from reproduction.hyperbolic import PAPER, SIZES, Config, _Bench, run
+from reproduction.hyperbolic import (
+    PAPER,
+    RECIPES,
+    SIZES,
+    Config,
+    Recipe,
+    _Bench,
+    errors_at,
+    local_time,
+    neighbor_graph,
+    run,
+)
 from reproduction.record import Record
 
 SMALL = Config(

@@ -11,7 +11,8 @@ from manifoldrf.geometry.builders import knn_graph, mesh_graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.metrics import relative_error
 from reproduction import _smoothers
-from reproduction._smoothers import (
+from reproduction.mesh_data import builtin_mesh
+from reproduction.smoothers import (
     SIGMAS,
     Recipe,
     Task,
@@ -27,7 +28,6 @@ from reproduction._smoothers import (
     sparse_features,
     tune_ambient,
 )
-from reproduction.mesh_data import builtin_mesh
 
 MESH = builtin_mesh("torus", 300).mesh
 GRAPH = mesh_graph(MESH)

@@ -15,10 +15,9 @@ from manifoldrf import (
     knn_graph,
     relative_error,
 )
-from reproduction._rounds import Rounds
 from reproduction.record import Record
 from reproduction.surface_graphs import SURFACES, reference_kernel
-from reproduction.surfaces import PUBLISHED, SIZES, Config, _Surface, run, targets
+from reproduction.surfaces import PUBLISHED, SIZES, Config, Rounds, _Surface, run, targets
 
 TINY = dataclasses.replace(
     SIZES["smoke"],

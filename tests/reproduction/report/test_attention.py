@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from reproduction._token_methods import METHODS
+from reproduction.attention import METHODS
 from reproduction.record import Record
 from reproduction.report import attention
 from reproduction.report._palette import NAMES
