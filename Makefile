@@ -24,7 +24,7 @@ help:
 	@echo "make setup     create .venv and install everything, pinned (done by all the others)"
 	@echo "make demo      the paper's first table at a small size; pictures, report and explorer in $(OUT)/"
 	@echo "make test      the tests (minutes)          make test-all  with the slow sweeps"
-	@echo "make fuzz      126,000 damaged files for all readers (some minutes)"
+	@echo "make fuzz      123,000 damaged files for all readers (some minutes)"
 	@echo "make lint      ruff and mypy                make bench     speed and memory, as ratios"
 	@echo "make docs      the documentation            make results   the results page, from docs/records"
 	@echo "make records   every experiment at the paper's size, hours; then the results page"
@@ -69,7 +69,7 @@ test-all: export MANIFOLDRF_TEST_EXAMPLES ?= 10000
 test-all: setup
 	$(BIN)/python -m pytest -n 2
 
-# All readers of files, 126,000 damaged files; offending ones are kept in $(OUT)/fuzz.
+# All readers of files, 123,000 damaged files; offending ones are kept in $(OUT)/fuzz.
 fuzz: setup
 	PYTHONPATH=tests $(BIN)/python -m reliability.fuzz_files --keep $(OUT)/fuzz $(FUZZ_FLAGS)
 

@@ -54,7 +54,7 @@ RULES: dict[str, tuple[str, ...]] = {
     BALANCED: ("balanced",),
 }
 
-_ROWS_AT_ONCE = 2048  # put in order at a time
+_RANKED_AT_ONCE = 2048  # put in order at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,8 +154,8 @@ class Choice:
 
 def _nearest(ranks: NDArray[Any], count: int) -> IntArray:
     """Columns of the largest entries of each row, largest first; of equal ones the first."""
-    parts = range(0, len(ranks), _ROWS_AT_ONCE)
-    return np.concatenate([largest_columns(ranks[start : start + _ROWS_AT_ONCE], count) for start in parts])
+    parts = range(0, len(ranks), _RANKED_AT_ONCE)
+    return np.concatenate([largest_columns(ranks[start : start + _RANKED_AT_ONCE], count) for start in parts])
 
 
 # ---------------------------------------------------------------------------------------------------------- methods

@@ -22,7 +22,6 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry.meshes import TriangleMesh
-from reproduction._tfrecords import count_records, read_meta, read_trajectory
 
 # -------------------------------------------------------------------------------------------------- simulated cloth
 FRAME = 0.02  # seconds from frame to frame, those of flag_simple
@@ -181,7 +180,6 @@ def _all_links(shape: tuple[int, int]) -> Iterator[_Links]:
 # --------------------------------------------------------------------------------------------------- the experiment
 _LONGEST_SOURCE = 1000  # characters
 _FOLDER = "sequences"  # a folder of data may keep its sequences in a folder of this name
-_BEST_SPLITS = ("test", "valid")  # of a TFRecord data set, the first that is there
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -283,45 +281,6 @@ def read_npz(path: str | PathLike[str]) -> Sequence:
         reject("path", "a readable sequence", f"{source.name}: {str(error).rstrip('.')}")
 
 
-def read_flag_simple(path: str | PathLike[str], index: int = 0) -> Sequence:
-    """Read one trajectory of flag_simple, or of any data set in its format.
-
-    Parameters
-    ----------
-    path : str or path
-        A .tfrecord file with meta.json beside it; or the folder of both, whose test, valid or only file is read.
-    index : int, default=0
-        Which trajectory. Those before it are passed over, not read.
-
-    Returns
-    -------
-    Sequence
-        Positions are those of ``world_pos``, faces those of the first frame's ``cells``. Where meta.json has no
-        ``dt``, or one that is not positive, velocities are per frame.
-
-    Examples
-    --------
-    >>> from reproduction.sequences import read_flag_simple
-    >>> read_flag_simple("nowhere.tfrecord")
-    Traceback (most recent call last):
-    FileNotFoundError: `path` must be an existing file or folder. Got nowhere.tfrecord.
-    """
-    source = _existing(path)
-    if source.is_dir():
-        source = _best_split(source)
-    number = check_integer(index, "index", 0)
-    fields = read_trajectory(source, number)
-    for name in ("world_pos", "cells"):
-        if name not in fields or fields[name].ndim != 3:
-            reject("path", f"of a data set with a field {name!r} of three axes", source.name)
-    try:
-        dt = _time_step(read_meta(source.with_name("meta.json")))
-        name = f"{source.stem}_{number}"
-        return Sequence(fields["world_pos"], fields["cells"][0], dt, name, f"{source.name}, trajectory {number}")
-    except (ValueError, TypeError, OverflowError) as error:
-        reject("path", "a readable sequence", f"{source.name}: {str(error).rstrip('.')}")
-
-
 def generate_cloth(seed: int = 0, *, n_frames: int = 121, shape: tuple[int, int] = (43, 37)) -> Sequence:
     """A flag of two metres in gusts, held at two corners; a few seconds of work.
 
@@ -351,9 +310,7 @@ def generate_cloth(seed: int = 0, *, n_frames: int = 121, shape: tuple[int, int]
     return Sequence(positions, faces, dt, f"cloth_{seed}", "generated")
 
 
-def find_sequences(
-    folder: str | PathLike[str] | None, names: tuple[str, ...] = (), *, n_trajectories: int = 2
-) -> list[Sequence]:
+def find_sequences(folder: str | PathLike[str] | None, names: tuple[str, ...] = ()) -> list[Sequence]:
     """Read the sequences of a folder, or of the folder ``sequences`` in it.
 
     Parameters
@@ -362,13 +319,11 @@ def find_sequences(
         None has no sequences.
     names : tuple of str
         Names of npz files, without the ending. Where none of them is there, all npz files are taken.
-    n_trajectories : int, default=2
-        How many trajectories of a TFRecord data set to take at most, if there is one in the folder.
 
     Returns
     -------
     list of Sequence
-        Those of ``names`` in their order, then trajectories.
+        Those of ``names`` in their order.
 
     Examples
     --------
@@ -385,13 +340,10 @@ def find_sequences(
     root = inner if inner.is_dir() else root
     files = {path.stem: path for path in files_in(root, "*.npz")}
     chosen = [name for name in names if name in files] or list(files)
-    found = [read_npz(files[name]) for name in chosen]
-    if any(root.glob("*.tfrecord")):
-        path = _best_split(root)
-        found += [read_flag_simple(path, index) for index in range(count_records(path, n_trajectories))]
-    if not found:
-        reject("folder", "one with .npz sequences or .tfrecord trajectories", root)
-    return found
+    if not chosen:
+        rule = "one with .npz sequences (reproduction.convert_tfrecords makes them of .tfrecord files)"
+        reject("folder", rule, root)
+    return [read_npz(files[name]) for name in chosen]
 
 
 def _arrays(path: Path) -> dict[str, Any]:
@@ -409,21 +361,3 @@ def _existing(path: str | PathLike[str]) -> Path:
     if not source.exists():
         reject("path", "an existing file or folder", source, FileNotFoundError)
     return source
-
-
-def _best_split(folder: Path) -> Path:
-    """The file of a data set that is read when only the folder is named."""
-    files = {path.stem: path for path in files_in(folder, "*.tfrecord")}
-    if not files:
-        reject("path", "a folder with a .tfrecord file", folder)
-    return next((files[name] for name in _BEST_SPLITS if name in files), next(iter(files.values())))
-
-
-def _time_step(meta: dict[str, Any]) -> float:
-    """Time from frame to frame, 1 where it is not said or not positive."""
-    dt = meta.get("dt")
-    if dt is None:
-        return 1.0
-    if isinstance(dt, bool) or not isinstance(dt, int | float):
-        raise TypeError("the dt of meta.json is not a number")
-    return float(dt) if dt > 0 else 1.0

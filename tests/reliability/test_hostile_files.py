@@ -35,7 +35,6 @@ from manifoldrf._container import _MOST_HEADER, read_container, write_container
 from manifoldrf.fields.data import Setting, Teaching, observe
 from manifoldrf.fields.mlp import fit_mlp
 from manifoldrf.fields.mlp_options import MlpOptions
-from reproduction._tfrecords import crc32c, mask
 
 QUICK = {"model": 500, "graph": 500}  # cases in the ordinary tests, of others 250
 
@@ -421,14 +420,6 @@ def test_a_checkpoint_takes_no_more_than_it_has_bytes_for():
         safetensors(b"[" * 100_000),
         close_model({}, notes, b""),
     )
-
-
-def test_a_trajectory_takes_no_more_than_it_has_bytes_for():
-    def record(length, data=b""):
-        head = struct.pack("<Q", length)
-        return head + struct.pack("<I", mask(crc32c(head))) + data
-
-    assert_refused("tfrecord", *(record(length, bytes(50)) for length in (2**63, 2**64 - 1, 2**31, 10**9)))
 
 
 def picture(width, height):
