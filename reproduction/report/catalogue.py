@@ -10,7 +10,7 @@ from typing import Any
 
 from manifoldrf._validation import check_option
 from reproduction.record import Record
-from reproduction.report._style import FORMATS
+from reproduction.report.style import FORMATS
 
 Draw = Callable[[Record, Path], Path | None]  # None where a record has nothing to draw
 Progress = Callable[[str, int, int], None]
@@ -250,7 +250,7 @@ ENTRIES = (
         drawn=frozenset({"cells", "scaling"}),
         reads=(
             "a folder, or one with a folder named sequences, of .npz sequences (pos (T, V, 3), faces, optionally "
-            "dt) or of flag_simple: .tfrecord files with meta.json"
+            "dt); reproduction.convert_tfrecords makes them from the .tfrecord files of flag_simple"
         ),
     ),
     Entry(

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-import reproduction.report._palette as ink
+import reproduction.report.style as ink
 from manifoldrf._optional import require
 from reproduction.record import Record
-from reproduction.report._style import (
+from reproduction.report.style import (
     WIDTH,
     fitted_exponent,
     handles_of,

@@ -17,8 +17,8 @@ from manifoldrf import TriangleMesh, explore, load
 from manifoldrf._arrays.writing import write_matrix
 from manifoldrf._files import atomic_path, check_output
 from reproduction.record import Record
-from reproduction.report._style import save_figure
 from reproduction.report.html_page import write_report
+from reproduction.report.style import save_figure
 
 RNG = np.random.default_rng(0)
 DENSE = RNG.random((100, 30))

@@ -84,7 +84,7 @@ def test_a_signal_leaves_the_folder_as_it_was(program, folder, stage, number):
 
 @SIGNALS
 def test_records_that_are_complete_stay(program, folder, number):
-    done = program.run(*TEACHERS, cwd=folder, kill_at=("reproduction.report._style.atomic_path", 1, number))
+    done = program.run(*TEACHERS, cwd=folder, kill_at=("reproduction.report.style.atomic_path", 1, number))
     assert done.code == CODES[number], done.err
     assert sorted(path.name for path in (folder / "new").iterdir()) == ["teachers.json", "teachers.npz"]
     told = done.err.splitlines()[-1]

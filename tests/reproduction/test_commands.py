@@ -247,7 +247,10 @@ class TestRun:
 @pytest.fixture
 def site(tmp_path):
     """A folder with records and a README, and the arguments that name them."""
-    rows = [{"surface": "sphere", "method": method, "nodes": 0.0625} for method in pages.IN_README]
+    rows = [
+        {"surface": "sphere", "method": method, "nodes": 0.0625}
+        for method in (pages.PUBLISHED, pages.RECIPE, pages.DEFAULT)
+    ]
     record = Record("surfaces", {"n_nodes": 4000}, {"surfaces": rows}, 1.0, {"commit": "abc"})
     record.save(tmp_path / "records")
     (tmp_path / "README.md").write_text(f"# Title\n\n{pages.BEGIN}\nold\n{pages.END}\n\nThe end.\n")

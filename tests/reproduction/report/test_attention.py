@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from reproduction.report._palette import NAMES
 
 from reproduction.attention import METHODS
 from reproduction.record import Record
 from reproduction.report import attention
-from reproduction.report._palette import NAMES
 from reproduction.report.attention import draw_attention, draw_tokens
 
 pyplot = pytest.importorskip("matplotlib.pyplot")

@@ -5,15 +5,13 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from manifoldrf.cli.console import Row, cell
-from reproduction.report._style import TITLES
+from reproduction.report.style import TITLES
 
 PUBLISHED = "paper, published"  # the row of the paper's own numbers
 _HIGHER_IS_BETTER = frozenset(
     {"accuracy", "as_paper", "r2", "speed_up"}
 )  # lower is better in all others of the paper
 _NOT_COMPARED = frozenset({"features"})  # a setting, not a result
-SAME_KERNEL = "default, same kernel"  # ours for the kernel that the paper and the ambient features approximate
-IN_README = (PUBLISHED, "paper's recipe", SAME_KERNEL, "default, heat kernel, 1024 features")
 _NO_REASON = "no reason known"
 # Why a number is worse than the paper's: (experiment, "method, column", column or method) -> reason.
 _OUR_NETWORK = (

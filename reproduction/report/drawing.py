@@ -9,7 +9,7 @@ from scipy.spatial import KDTree
 from manifoldrf._optional import require
 from manifoldrf._validation import FloatArray
 from manifoldrf.geometry._normals import neighbor_axes
-from reproduction.report._style import COLOURS, DIFFERENCES
+from reproduction.report.style import COLOURS, DIFFERENCES
 
 Limits = tuple[float, float]
 

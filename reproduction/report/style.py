@@ -1,4 +1,4 @@
-"""One look for all figures: sizes, colours, marks, and how files are written."""
+"""Style of all figures: sizes, colours and marks, and how their files are written."""
 
 import functools
 import io
@@ -49,6 +49,30 @@ _METADATA: Mapping[str, Mapping[str, None]] = {
     "png": {"Software": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     "svg": {"Date": None, "Creator": None},
+}
+
+# The palette of Okabe and Ito, which stays apart without colour vision. Marks and dashes differ as well.
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
+GREY = "0.5"
+CYCLE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
+MARKS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)))
+# Methods that several experiments share look alike in all of them; our own are black and wide.
+METHODS: Mapping[str, Mapping[str, Any]] = {
+    "MRF": {"color": BLACK, "marker": "o", "linewidth": 2.8, "zorder": 5},
+    "RFF": {"color": BLUE, "marker": "s"},
+    "ORF": {"color": SKY, "marker": "D"},
+    "PRF": {"color": VERMILION, "marker": "^"},
+    "PORF": {"color": ORANGE, "marker": "v"},
+    "GERF": {"color": GREEN, "marker": "P"},
+    "Nystrom": {"color": PURPLE, "marker": "X"},
+}
+# Methods whose names in records are not theirs in full.
+NAMES = {
+    "Nystrom": "Nyström",
+    "geodesic Nystrom": "geodesic Nyström",
+    "Nystroem + ridge": "Nyström + ridge",
 }
 
 _FEWEST_PLACES = 3  # of a power law
