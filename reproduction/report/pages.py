@@ -19,7 +19,7 @@ BEGIN = "<!-- results: begin -->"
 END = "<!-- results: end -->"
 _BY_COMMAND = "<!-- Made by `python -m reproduction results`; changes made by hand are lost. -->"
 _ABOUT = (
-    "Every number comes from a saved record of an experiment; `python -m reproduction results` writes the page."
+    "Every number comes from a saved record of an experiment; `python -m reproduction results` writes this page."
 )
 _OLD_PROGRAM, _PROGRAM = "manifoldrf reproduce ", "python -m reproduction "  # records made before the move
 ENTRY_OF = {record: entry for entry in CATALOGUE.values() for record in entry.records}  # name of a record -> entry

@@ -9,7 +9,7 @@ from scipy import linalg
 from scipy.spatial.distance import cdist
 
 from manifoldrf.applications.attention import linear_attention
-from reproduction import _token_methods as methods
+from reproduction import attention as methods
 from reproduction.attention import (
     HEAT,
     METHODS,

@@ -10,7 +10,7 @@ from manifoldrf.baselines.fourier import RFF
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.metrics import relative_error
-from reproduction import _smoothers
+from reproduction import smoothers
 from reproduction.mesh_data import builtin_mesh
 from reproduction.smoothers import (
     SIGMAS,
@@ -229,8 +229,8 @@ class TestRecipe:
             begun.append((starts, anchors))
             return real(setting, starts, anchors, teaching)
 
-        real = _smoothers.observe
-        monkeypatch.setattr(_smoothers, "observe", observe)
+        real = smoothers.observe
+        monkeypatch.setattr(smoothers, "observe", observe)
         points = np.vstack([MESH.vertices, MESH.sample(100, seed=0).points])
         short = dataclasses.replace(self.RECIPE, epochs=1, n_walks=20, n_starts=250, n_candidates=300)
         learn_field(points, N, short, 0)
