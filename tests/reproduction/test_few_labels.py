@@ -286,6 +286,7 @@ def test_every_method_has_a_row_for_every_number_of_labels(record):
         assert row["new"] <= row["hindsight"] + 0.1 if row["labels"] == 3 else row["new"] <= row["hindsight"]
 
 
+@pytest.mark.slow  # runs the whole experiment
 def test_features_of_the_manifold_beat_those_of_the_gaussian_on_digits(record):
     """The claim, small: with one label for each class, at points seen and at new ones."""
     by_method = {row["method"]: row for row in record.tables["accuracy"] if row["labels"] == 1}
@@ -317,6 +318,7 @@ def test_a_lead_counts_from_twice_its_error_on():
     assert find_losses([row | {"draws": row["draws"][:1]} for row in rows])[0]["we_are"] == "even"
 
 
+@pytest.mark.slow  # runs the whole experiment
 def test_the_arrays_hold_every_draw_of_every_row(record):
     rows = record.tables["accuracy"]
     assert record.arrays["new"].shape == (len(rows), SMALL.n_draws)
@@ -342,6 +344,7 @@ def test_a_cloud_whose_package_is_missing_is_named(monkeypatch):
     assert notes == ["photographs left out: no pictures here"]
 
 
+@pytest.mark.slow  # runs the whole experiment
 def test_the_record_comes_back_from_its_files(record, tmp_path):
     again = Record.load(record.save(tmp_path))
     assert again.tables == record.tables
