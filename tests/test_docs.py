@@ -18,6 +18,7 @@ import manifoldrf
 from manifoldrf import baselines
 from manifoldrf.applications import attention
 from manifoldrf.cli import app
+from reproduction.commands import app as experiments
 
 ROOT = Path(__file__).parents[1]
 # Of `docs` and of the guide alone: the gallery is made by sphinx from the examples, which have tests of their own.
@@ -95,11 +96,16 @@ def commands(text):
             words = shlex.split(line, comments=True)
             if words[:1] == ["manifoldrf"]:
                 yield words[1:]
+            elif words[:3] == ["python", "-m", "reproduction"]:
+                yield ["reproduce", *words[3:]]
 
 
 def unknown_to_the_program(words):
     """What is neither a command nor an option of it."""
     program = typer.main.get_command(app)
+    if words[:1] == ["reproduce"]:  # its arguments are those of `python -m reproduction`
+        program = typer.main.get_command(experiments)
+        words = words[1:] if words[1:] and words[1] in program.commands else ["run", *words[1:]]
     named = [word for word in words if not word.startswith("-")]
     command = program.commands.get(named[0]) if named else program
     if command is None:
@@ -115,8 +121,8 @@ def test_commands_on_a_page_are_those_of_the_program(page):
 
 
 def test_wrong_commands_are_noticed():
-    text = "```sh\nmanifoldrf fit a.ply -o b --tt 1  # --c\nmake demo\n\nmanifoldrf fitt a.ply\n```\n"
-    assert [unknown_to_the_program(words) for words in commands(text)] == [["--tt"], ["fitt"]]
+    text = "```sh\nmanifoldrf fit a.ply -o b --tt 1  # --c\nmake demo\n\nmanifoldrf fitt a.ply\npython -m reproduction report o --size smoke\n```\n"
+    assert [unknown_to_the_program(words) for words in commands(text)] == [["--tt"], ["fitt"], ["--size"]]
 
 
 def targets(text):

@@ -167,8 +167,8 @@ def _origins(records: Mapping[str, Record]) -> Iterator[str]:
             shared = tuple(sorted((what, str(value)) for what, value in facts if what != "command"))
             groups.setdefault(shared, []).append(name)
     for shared, names in groups.items():
-        facts = ", ".join(f"{what} {value}" for what, value in shared)
-        yield escape(f"{', '.join(names)}: {facts}.")
+        text = ", ".join(f"{what} {value}" for what, value in shared)
+        yield escape(f"{', '.join(names)}: {text}.")
 
 
 def _section(entry: Entry, record: Record, picture: Callable[[str, str], str]) -> Iterator[str]:
