@@ -114,7 +114,7 @@ class Outcomes:
         return [result]
 
     def both_happened(self, least=0.1):
-        """Whether at least this share of the calls was accepted and some were refused: both branches were tested."""
+        """Whether at least this share of the calls was accepted and some were refused: both were tested."""
         total = sum(self.counts.values())
         return self.counts["accepted"] >= least * total and self.counts["refused"] > 0
 
