@@ -75,6 +75,7 @@ def is_clear(words):
 ENTRY = EntryPoint("double", "x", lambda x: 2 * x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("promise", "given", "text"),
     [
