@@ -84,7 +84,7 @@ def _warm_up():
         importlib.import_module(name)
     for name in ("reproduction.report.catalogue", "reproduction.report.html_page"):
         importlib.import_module(name)
-    importlib.import_module("torch")
+    importlib.import_module("torch._dynamo")  # optimisers load it, for two seconds
     importlib.import_module("matplotlib.pyplot")
     mrf = importlib.import_module("manifoldrf")
     points = mrf.Sphere().grid(100)

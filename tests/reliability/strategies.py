@@ -1,7 +1,7 @@
 """Strategies for property tests: ordinary and difficult clouds, meshes, graphs, kernels and options.
 
 An array is drawn as a few small values (a kind, sizes, a seed), so that an example takes microseconds to draw and
-prints as a few numbers. Every run tries the same examples: 40 of each property, or as many as the environment
+prints as a few numbers. Every run tries the same examples: 50 of each property, or as many as the environment
 variable MANIFOLDRF_TEST_EXAMPLES says.
 """
 
@@ -35,7 +35,7 @@ from manifoldrf import (
     knn_graph,
 )
 
-EXAMPLES = int(os.environ.get("MANIFOLDRF_TEST_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("MANIFOLDRF_TEST_EXAMPLES", "50"))
 # Keep hypothesis from writing into the source tree.
 set_hypothesis_home_dir(Path(tempfile.gettempdir()) / "manifoldrf-hypothesis")
 # Examples do not depend on time, chance or earlier runs, and a slow example is not a failure. The phase that
