@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,7 +84,7 @@ def _warm_up():
         importlib.import_module(name)
     for name in ("reproduction.commands", "reproduction.report.html_page"):
         importlib.import_module(name)
-    importlib.import_module("torch")
+    importlib.import_module("torch._dynamo")  # optimisers load it, which takes two seconds
     importlib.import_module("matplotlib.pyplot")
     mrf = importlib.import_module("manifoldrf")
     points = mrf.Sphere().grid(100)
@@ -154,21 +155,47 @@ def _end(code):
 
 
 def kill_at(place, nth, number):
-    """Let the nth call of a function send a signal to the process."""
+    """Send a signal to this process at the nth call of a function, or at the nth call into a module."""
+    calls = itertools.count(1)
+
+    def count():
+        if next(calls) == nth:
+            os.kill(os.getpid(), number)
+
+    owner, name = _find(place)
+    target = getattr(owner, name)
+    if isinstance(target, types.ModuleType):
+        _watch_calls(target.__file__, count)
+        return
+
+    def counted(*args, **kwargs):
+        count()
+        return target(*args, **kwargs)
+
+    setattr(owner, name, counted)
+
+
+def _find(place):
+    """The owner and the name of a function or module such as "features.fitting" or "reproduction.record"."""
     *path, name = place.split(".")
-    owner = importlib.import_module(path.pop(0) if path[0] == "reproduction" else "manifoldrf")
+    owner = importlib.import_module(path.pop(0) if path[:1] == ["reproduction"] else "manifoldrf")
     for part in path:
         with contextlib.suppress(ImportError, AttributeError):
             importlib.import_module(f"{owner.__name__}.{part}")
         owner = getattr(owner, part)
-    original, calls = getattr(owner, name), itertools.count(1)
+    with contextlib.suppress(ImportError, AttributeError):
+        importlib.import_module(f"{owner.__name__}.{name}")
+    return owner, name
 
-    def counted(*args, **kwargs):
-        if next(calls) == nth:
-            os.kill(os.getpid(), number)
-        return original(*args, **kwargs)
 
-    setattr(owner, name, counted)
+def _watch_calls(file, count):
+    """Call ``count`` at each call of a function that is defined in a file; an error of it is raised there."""
+
+    def trace(frame, _event, _argument):
+        if frame.f_code.co_filename == file:
+            count()
+
+    sys.settrace(trace)
 
 
 if __name__ == "__main__":

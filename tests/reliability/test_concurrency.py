@@ -7,7 +7,6 @@ import logging
 import os
 import pickle
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ import numpy as np
 import pytest
 import torch
 from joblib import Parallel, delayed
+from marks import quick_ones
 from oracles import sphere_mesh
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, KFold
@@ -380,33 +380,6 @@ def test_filters_for_other_libraries_never_overlap():
 
 
 PACKAGE = Path(manifoldrf.__file__).parent
-# Calls that change the whole process, and the only modules that may make them.
-GLOBAL_CALLS = {
-    "catch_warnings": {"_notices.py", "cli/console.py", "cli/models.py", "cli/program.py"},
-    "simplefilter": {"cli/console.py", "cli/models.py", "cli/program.py"},
-    "filterwarnings": {"_notices.py", "cli/program.py"},
-    "set_num_threads": {"_threads.py", "fields/_training.py", "applications/_linear.py"},  # the last in copies
-    "threadpool_limits": set(),
-    "seterr": set(),
-    "manual_seed": set(),
-    "set_default_dtype": set(),
-    "use_deterministic_algorithms": set(),
-    "basicConfig": set(),
-    "chdir": set(),
-    "putenv": set(),
-    "setlocale": set(),
-    "setrecursionlimit": set(),
-}
-
-
-def test_only_the_shared_mechanisms_change_what_belongs_to_the_process():
-    found = set()
-    for path in PACKAGE.rglob("*.py"):
-        lines = (line for line in path.read_text().splitlines() if not line.lstrip().startswith((">>>", "...")))
-        names = set(re.findall(r"\b(\w+)\(", "\n".join(lines))) & set(GLOBAL_CALLS)
-        place = path.relative_to(PACKAGE).as_posix()
-        found |= {(name, place) for name in names if place not in GLOBAL_CALLS[name]}
-    assert found == set()
 
 
 def test_work_inside_work_of_the_same_threads_ends():
@@ -481,6 +454,7 @@ def test_fitted_estimators_travel_by_pickle_used_or_not(name):
 
 
 @pytest.mark.filterwarnings("ignore::manifoldrf.FarQueryWarning")  # half of the points leave gaps
+@pytest.mark.slow  # new processes that load everything
 def test_a_search_by_processes_finds_what_one_process_finds():
     """joblib's own processes (loky) under GridSearchCV, over a pipeline."""
     pipeline = make_pipeline(features(n_jobs=1), Ridge(1e-3))
@@ -490,11 +464,11 @@ def test_a_search_by_processes_finds_what_one_process_finds():
     np.testing.assert_array_equal(two.cv_results_["mean_test_score"], one.cv_results_["mean_test_score"])
 
 
-def test_a_fitted_model_serves_joblib_threads_and_processes(alone):
+@pytest.mark.parametrize("backend", quick_ones(["loky", "threading"], "threading"))
+def test_a_fitted_model_serves_joblib_threads_and_processes(alone, backend):
     model = features().fit(NODES)
-    for backend in ("loky", "threading"):
-        for found in Parallel(n_jobs=2, backend=backend)(delayed(model.transform)(NEW) for _ in range(3)):
-            np.testing.assert_array_equal(found, alone["step"])
+    for found in Parallel(n_jobs=2, backend=backend)(delayed(model.transform)(NEW) for _ in range(3)):
+        np.testing.assert_array_equal(found, alone["step"])
 
 
 # A program of its own, so that a child that hangs can be ended with all of its family.
@@ -581,6 +555,7 @@ def in_children(tmp_path, method, names):
     assert (process.returncode, output.strip()) == (0, "the same bits"), errors[-2000:]
 
 
+@pytest.mark.slow  # a new process that loads everything
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_a_copy_of_a_process_that_has_used_the_library_gives_the_same_bits(tmp_path):
     """By fork: the child has none of the threads of its parent, and must not wait for them.
