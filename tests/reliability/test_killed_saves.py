@@ -9,10 +9,10 @@ import json
 import re
 
 import pytest
-from reproduction.record import Record
-from reproduction.report.pages import read_records
 
 from manifoldrf import HeatKernel, ManifoldRandomFeatures, ModelFileError, Sphere, load
+from reproduction.record import Record
+from reproduction.report.pages import read_records
 
 LEFTOVER = re.compile(r"\.[0-9a-f]{32}\.safetensors")
 
