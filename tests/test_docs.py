@@ -135,7 +135,8 @@ def test_commands_on_a_page_are_those_of_the_program(page):
 
 
 def test_wrong_commands_are_noticed():
-    text = "```sh\nmanifoldrf fit a.ply -o b --tt 1  # --c\nmake demo\n\nmanifoldrf fitt a.ply\npython -m reproduction report o --size smoke\n```\n"
+    lines = ["manifoldrf fit a.ply -o b --tt 1  # --c", "make demo", "", "manifoldrf fitt a.ply"]
+    text = "\n".join(["```sh", *lines, "python -m reproduction report o --size smoke", "```", ""])
     assert [unknown_to_the_program(*command) for command in commands(text)] == [["--tt"], ["fitt"], ["--size"]]
 
 
