@@ -23,11 +23,10 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.features._estimators import estimator_points
-from manifoldrf.geometry.builders import knn_graph, mesh_graph
-from manifoldrf.geometry.extension import NeighborExtension, barycentric_weights
+from manifoldrf.geometry.builders import NeighborExtension, knn_graph, mesh_graph
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.manifolds import AbstractManifold
-from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
 
 WEIGHTS = ("unit", "gaussian", "cotangent")
 

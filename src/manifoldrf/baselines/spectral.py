@@ -31,8 +31,8 @@ from manifoldrf.features.options import check_space
 from manifoldrf.features.problem import Space, prepare_space, warn_of_far
 from manifoldrf.fields.step import StepField
 from manifoldrf.geometry.builders import knn_graph
+from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.loops import reciprocal
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch
 from manifoldrf.kernels.graph_kernels import DiffusionKernel

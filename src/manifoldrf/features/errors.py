@@ -14,9 +14,9 @@ from manifoldrf.features._estimators import row_spans, symmetric_product
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.problem import HEAT_DIM, Space
 from manifoldrf.fields.data import Setting, Teaching, observe
-from manifoldrf.geometry.extension import HeatExtension, barycentric_weights
 from manifoldrf.geometry.graphs import Graph, GraphWarning
-from manifoldrf.geometry.heat import heat_graph
+from manifoldrf.geometry.heat import HeatExtension, heat_graph
+from manifoldrf.geometry.meshes import barycentric_weights
 from manifoldrf.geometry.neighbors import distances_between
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ScaledKernel
 from manifoldrf.kernels.graph_kernels import PowerKernel

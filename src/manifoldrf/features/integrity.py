@@ -35,14 +35,9 @@ from manifoldrf.fields.mlp import MlpField
 from manifoldrf.fields.network import Frame, n_inputs
 from manifoldrf.fields.options import NETWORKS
 from manifoldrf.fields.step import StepField
-from manifoldrf.geometry.extension import (
-    AbstractExtension,
-    GridExtension,
-    HeatExtension,
-    MeshExtension,
-    NeighborExtension,
-)
-from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.builders import GridExtension, MeshExtension, NeighborExtension
+from manifoldrf.geometry.graphs import AbstractExtension, Graph
+from manifoldrf.geometry.heat import HeatExtension
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.neighbors import NeighborSearch
 

@@ -13,9 +13,8 @@ from manifoldrf._validation import FloatArray, IntArray, check_integer, check_po
 from manifoldrf.features.options import GraphOptions
 from manifoldrf.fields.data import Setting
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
-from manifoldrf.geometry.extension import HeatExtension
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.heat import heat_graph
+from manifoldrf.geometry.heat import HeatExtension, heat_graph
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.model_spaces import AbstractBall, FlatTorus, HyperbolicSpace

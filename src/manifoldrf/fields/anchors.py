@@ -23,8 +23,7 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.loops import _build_pyramid, _select
-from manifoldrf.geometry.sampling import thin
+from manifoldrf.geometry.sampling import _build_pyramid, _select, thin
 
 _TAKEN = -1.0  # stands for the distance of a node that is chosen already: never again the farthest
 

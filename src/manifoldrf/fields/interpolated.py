@@ -17,9 +17,8 @@ from manifoldrf._runtime import map_threads
 from manifoldrf._validation import FloatArray, IntArray, check_jobs
 from manifoldrf.fields.data import AbstractField, FieldData
 from manifoldrf.fields.options import sparse_product
-from manifoldrf.geometry.extension import barycentric_weights
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
 from manifoldrf.geometry.neighbors import NeighborSearch
 
 # Relative to the sum of the weights, on coordinates of size at most 1: resolves all that float64 resolves in a

@@ -15,10 +15,10 @@ from manifoldrf._runtime import quick_map
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.fields.data import AbstractField, Setting, Teaching, series_values
 from manifoldrf.fields.options import sparse_product
-from manifoldrf.geometry.cells import Cells, collect, room_for, visiting_order, weigh
-from manifoldrf.geometry.extension import HeatExtension
+from manifoldrf.geometry.csr import sort_entries
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.loops import sort_entries
+from manifoldrf.geometry.heat import HeatExtension, weigh
+from manifoldrf.geometry.neighbors import Cells, collect, room_for, visiting_order
 from manifoldrf.kernels.graph_kernels import shifted
 
 

@@ -1,6 +1,7 @@
-"""Builders: graphs from points, from meshes, and wrap-around grids."""
+"""Build graphs from points, meshes and wrap-around grids, each with its rule for new points."""
 
 import functools
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,28 +24,30 @@ from manifoldrf._validation import (
     check_vector,
     reject,
 )
-from manifoldrf.geometry.extension import (
-    GridExtension,
-    MeshExtension,
-    NeighborExtension,
-    local_widths,
-    locally_scaled,
+from manifoldrf.geometry.csr import check_amounts, check_csr, make_csr, reciprocal, scaled_both_ends, symmetric
+from manifoldrf.geometry.graphs import (
+    DROP_THEM,
+    MERGE_THEM,
+    AbstractExtension,
+    Graph,
+    check_positive_float,
+    describe_duplicates,
+    report_problems,
 )
-from manifoldrf.geometry.graphs import DROP_THEM, MERGE_THEM, Graph, describe_duplicates, report_problems
-from manifoldrf.geometry.loops import reciprocal, scaled_both_ends, symmetric
 from manifoldrf.geometry.manifolds import AbstractManifold
-from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
 from manifoldrf.geometry.model_spaces import FlatTorus
-from manifoldrf.geometry.neighbors import NeighborSearch, check_cloud, without_self
+from manifoldrf.geometry.neighbors import NeighborSearch, search_of, without_self
 
 __all__ = ["grid_graph", "knn_graph", "mesh_graph"]
 
 _DEFAULT_NEIGHBORS = 8  # the paper's k for closed surfaces
-_NO_EDGE = 1e-300  # affinities below it are no edges: their inverse, the density correction, would overflow
+_LOCAL_NEIGHBOR = 7  # sets the width of a point that has its own (Zelnik-Manor and Perona 2004)
+_NO_EDGE = 1e-300  # smaller affinities are no edges: their inverse, the density correction, would overflow
 
 
 def knn_graph(
-    points: ArrayLike,
+    points: ArrayLike | NeighborSearch,
     *,
     n_neighbors: int | None = None,
     bandwidth: str | float = "median",
@@ -61,6 +64,7 @@ def knn_graph(
     Parameters
     ----------
     points : array-like of shape (n, d)
+        A NeighborSearch over valid points is used as it is, with its own metric and threads.
     n_neighbors : int, optional
         In [1, n - 1]. By default 8, or n - 1 for fewer than nine points.
     bandwidth : {"median", "local"} or float, default="median"
@@ -91,9 +95,9 @@ def knn_graph(
     >>> knn_graph(Sphere().grid(1000), n_neighbors=12, density_correction=1.0)
     Graph(1000 nodes, 6108 edges, points in R^3)
     """
-    cloud = check_cloud(points, metric, min_rows=2)
+    search = search_of(points, metric, check_jobs(n_jobs), min_rows=2)
+    cloud, metric = search.points, search.metric
     k = _check_neighbors(n_neighbors, len(cloud))
-    search = NeighborSearch(cloud, metric, check_jobs(n_jobs))
     distances, columns = without_self(*search.knn(cloud, k + 1))  # (n, k)
     local = None
     if isinstance(bandwidth, str) and bandwidth == "local":
@@ -158,7 +162,7 @@ def mesh_graph(mesh: TriangleMesh, *, weights: str = "gaussian") -> Graph:
         affinity = symmetric(np.where(values < _NO_EDGE, 0.0, values), start, end, mesh.n_vertices)
         affinity.eliminate_zeros()
         graph = Graph(affinity, mesh.vertices, extension=MeshExtension(mesh, affinity))
-    nearest = NeighborSearch(mesh.vertices).knn(mesh.vertices, 2)[0][:, 1]
+    nearest = graph._search.knn(mesh.vertices, 2)[0][:, 1]
     duplicates = describe_duplicates(nearest, MERGE_THEM)
     report_problems(graph, remedy="a mesh whose parts share vertices", duplicates=duplicates)
     return graph
@@ -197,6 +201,115 @@ def grid_graph(side: int, dim: int) -> Graph:
     return Graph(affinity, points, torus, GridExtension(torus, side, affinity))
 
 
+@dataclass(frozen=True, eq=False)
+class NeighborExtension(AbstractExtension):
+    """Gaussian affinities to the k nearest nodes, corrected for density as those of the graph are.
+
+    Attributes
+    ----------
+    search : NeighborSearch
+        The nodes.
+    n_neighbors : int
+        How many of them a new point is joined to.
+    bandwidth : float
+        Affinity exp(-distance^2 / bandwidth).
+    density : array of shape (n_nodes,), optional
+        What the affinities of the graph were divided by, at both ends (the exponent is applied already).
+    local : array of shape (n_nodes,), optional
+        Widths s of the nodes, where each has its own: distances are divided by sqrt(s_i s_j).
+    """
+
+    search: NeighborSearch
+    n_neighbors: int
+    bandwidth: float
+    density: FloatArray | None = None
+    local: FloatArray | None = None
+
+    def check(self, n: int, d: int) -> None:
+        """Raise unless it fits a graph of n nodes with d coordinates."""
+        self.search.check(n, d)
+        check_positive_float(self.bandwidth, "bandwidth")
+        for name, values in (("density", self.density), ("local", self.local)):
+            if values is not None:
+                check_amounts(name, values, n)
+        check_integer(self.n_neighbors, "n_neighbors", 1, n)
+
+    def affinities(self, queries: FloatArray) -> Any:
+        """CSR array of shape (len(queries), n_nodes)."""
+        distances, columns = self.search.knn(queries, self.n_neighbors)
+        if self.local is not None:
+            distances = locally_scaled(distances, self._widths(distances, columns), self.local[columns])
+        with np.errstate(over="ignore"):  # far away, or at a tiny bandwidth, all is zero
+            weights = np.exp(-(distances**2) / self.bandwidth)  # (q, k)
+        if self.density is not None:
+            local = self.density[columns]
+            own = _divide((weights * local).sum(axis=1), weights.sum(axis=1))  # (q,)
+            weights = _divide(weights, local * own[:, None])
+        indptr = np.arange(len(queries) + 1) * self.n_neighbors
+        return make_csr(weights.ravel(), columns.ravel(), indptr, len(self.search.points))
+
+    def _widths(self, distances: FloatArray, columns: IntArray) -> FloatArray:
+        """Widths (q,) of new points, where each has its own; at a node that of the node."""
+        nodes: Any = self.local
+        return np.where(distances[:, 0] > 0, local_widths(distances), nodes[columns[:, 0]])
+
+
+@dataclass(frozen=True, eq=False)
+class MeshExtension(AbstractExtension):
+    """Affinities interpolated inside the nearest face: exact at the vertices, continuous between them."""
+
+    mesh: TriangleMesh
+    affinity: Any
+
+    def check(self, n: int, d: int) -> None:
+        """Raise unless it fits a graph of n nodes with d coordinates."""
+        self.mesh.check_nodes(n, d)
+        check_csr("affinity", self.affinity, (n, n))
+
+    def affinities(self, queries: FloatArray) -> Any:
+        """CSR array of shape (len(queries), n_nodes)."""
+        return (barycentric_weights(self.mesh, self.mesh.closest_points(queries)) @ self.affinity).tocsr()
+
+    def node_mesh(self) -> TriangleMesh:
+        """The mesh itself."""
+        return self.mesh
+
+
+@dataclass(frozen=True, eq=False)
+class GridExtension(AbstractExtension):
+    """Affinities interpolated linearly in every coordinate inside the cell of a wrap-around grid."""
+
+    torus: FlatTorus
+    side: int
+    affinity: Any
+
+    def check(self, n: int, d: int) -> None:
+        """Raise unless it fits a graph of n nodes with d coordinates."""
+        # First the bounds: the power of a made-up side would take hours.
+        if not (1 <= self.side <= n and (self.side == 1 or d < 64)) or self.side**d != n:
+            reject("side", f"one with side^{d} = {n} nodes", self.side)
+        check_csr("affinity", self.affinity, (n, n))
+
+    def affinities(self, queries: FloatArray) -> Any:
+        """CSR array of shape (len(queries), n_nodes)."""
+        position = np.mod(queries / self.torus.side, 1.0) * self.side  # (q, dim) in cells
+        # (1 / 49) * 49 is not 1: a point within rounding of a node is that node.
+        whole = np.rint(position)
+        position = np.where(np.abs(position - whole) <= 1e-15 * self.side, whole, position)
+        lower = np.floor(position).astype(np.int64)
+        share = position - lower
+        weights = np.ones((len(queries), 1))
+        columns = np.zeros((len(queries), 1), dtype=np.int64)
+        for axis in range(queries.shape[1]):  # twice the corners per axis
+            ends = np.stack([lower[:, axis] % self.side, (lower[:, axis] + 1) % self.side], axis=1)
+            parts = np.stack([1 - share[:, axis], share[:, axis]], axis=1)
+            columns = (columns[:, :, None] * self.side + ends[:, None, :]).reshape(len(queries), -1)
+            weights = (weights[:, :, None] * parts[:, None, :]).reshape(len(queries), -1)
+        indptr = np.arange(len(queries) + 1) * weights.shape[1]
+        corners = make_csr(weights.ravel(), columns.ravel(), indptr, self.affinity.shape[0])
+        return (corners @ self.affinity).tocsr()
+
+
 def _check_neighbors(n_neighbors: int | None, n_points: int) -> int:
     """The number of neighbours; only a default is clipped."""
     if n_neighbors is None:
@@ -222,6 +335,22 @@ def _check_local(distances: FloatArray) -> FloatArray:
     if not local.any():
         reject("bandwidth", "a positive number where most neighbours coincide", "widths of 0")
     return np.where(local > 0, local, np.median(local[local > 0]))
+
+
+def local_widths(distances: FloatArray) -> FloatArray:
+    """The width (q,) of each point that has its own, from the distances (q, k) to its nearest others."""
+    return np.asarray(distances[:, min(_LOCAL_NEIGHBOR, distances.shape[1]) - 1])
+
+
+def locally_scaled(distances: FloatArray, own: FloatArray, others: FloatArray) -> FloatArray:
+    """Distances (q, k) over the geometric mean of the widths of both ends: own (q,), others (q, k)."""
+    # One root after the other: the product of two tiny widths would vanish.
+    return _divide(distances, np.sqrt(own)[:, None] * np.sqrt(others))
+
+
+def _divide(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
+    """Quotient that is zero where the denominator is."""
+    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)
 
 
 def _gaussian_union(distances: FloatArray, columns: IntArray, width: float) -> Any:

@@ -1,10 +1,11 @@
-"""Graphs: the discretised space, its random walk, and the two clocks.
+"""Graphs: the discretised space, its random walk, and its two clocks.
 
 A graph holds a symmetric, nonnegative affinity A. Its walk operator is W = D^-1/2 A D^-1/2 with D the row
 sums of A, its Laplacian L = I - W. The graph clock counts steps of the walk (tau in exp(-tau L), n in W^n);
 the manifold clock is heat time t in the user's own units of length squared.
 """
 
+import abc
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,12 +29,15 @@ from manifoldrf._validation import (
     check_integer,
     check_points,
     check_real,
+    check_spread,
     check_vector,
     reject,
 )
-from manifoldrf.geometry.extension import AbstractExtension, mesh_of
-from manifoldrf.geometry.loops import (
+from manifoldrf.geometry.csr import (
     LocalForm,
+    check_amounts,
+    check_csr,
+    check_shape,
     check_symmetric,
     components_of,
     local_form,
@@ -44,26 +48,49 @@ from manifoldrf.geometry.loops import (
 )
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.geometry.neighbors import NeighborSearch, check_on_metric
 from manifoldrf.geometry.sampling import estimate_dimension
 
 __all__ = ["GeneralizedAdjacency", "Graph", "GraphWarning"]
 
-
 KIND = "Graph"  # of a file
-_ROWS_AT_ONCE = 65_536  # edges are measured in blocks of rows, so that memory stays bounded
+DROP_THEM = "drop them with numpy.unique(points, axis=0)"
+MERGE_THEM = "merge them, or the surface is cut open there"
+_ROWS_AT_ONCE = 65_536  # edges are measured in blocks of rows, to bound memory
+_ROUNDS = 200  # of power iteration
 
 
 class GraphWarning(UserWarning):
     """A graph that works but is probably not what was meant: pieces, duplicates, isolated nodes."""
 
 
+class AbstractExtension(abc.ABC):
+    """How a graph reaches points that are not its nodes.
+
+    Row z of the affinities is the row that the point z would have if it were a node. Its sum is the degree of z,
+    and the row divided by it is one step of the walk from z. A row is zero if no node is in reach.
+    """
+
+    @abc.abstractmethod
+    def affinities(self, queries: FloatArray) -> Any:
+        """Affinities of new points to the nodes, a nonnegative CSR array of shape (len(queries), n_nodes)."""
+
+    @abc.abstractmethod
+    def check(self, n: int, d: int) -> None:
+        """Raise unless it fits a graph of n nodes with d coordinates: compiled code trusts sizes and indices."""
+
+    def node_mesh(self) -> TriangleMesh | None:
+        """The mesh whose vertices are the nodes, if there is one."""
+        return None
+
+
 @dataclass(frozen=True, eq=False)
 class Graph:
     """A weighted graph on points of a space.
 
-    Made by :func:`knn_graph`, :func:`heat_graph`, :func:`mesh_graph`, :func:`grid_graph` or, from a matrix of
-    one's own, by :meth:`from_affinity`; the constructor itself trusts its arguments. All arrays are read-only; take
-    a ``copy()`` of ``affinity`` or ``operator`` to change it.
+    Build it with :func:`knn_graph`, :func:`heat_graph`, :func:`mesh_graph` or :func:`grid_graph`, or from your own
+    matrix with :meth:`from_affinity`. All arrays are read-only; take a ``copy()`` of ``affinity`` or ``operator``
+    to change it.
 
     Parameters
     ----------
@@ -113,6 +140,27 @@ class Graph:
         for name in ("points", "weights"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, read_only_view(getattr(self, name)))
+        self.check()
+
+    def check(self) -> None:
+        """Raise unless all parts have the same number of nodes, valid numbers and indices in range."""
+        n = self.n_nodes
+        check_csr("affinity", self.affinity, (n, n))
+        if n == 0:
+            reject("affinity", "of at least one node", n)
+        if self.step_time is not None:
+            check_real(self.step_time, "step_time", NONNEGATIVE)
+        if self.n_steps is not None:
+            check_integer(self.n_steps, "n_steps", 1)
+        if self.weights is not None:
+            check_amounts("weights", self.weights, n)
+        if self.points is None and self.extension is None:
+            return
+        d = self.positions.shape[1] if self.positions.ndim == 2 else 0
+        check_shape("points", self.positions, (n, d))
+        check_on_metric(self.positions, self.metric)
+        if self.extension is not None:
+            self.extension.check(n, d)
 
     @classmethod
     def from_affinity(cls, affinity: Any, points: ArrayLike | None = None) -> "Graph":
@@ -132,7 +180,9 @@ class Graph:
         >>> triangle.operator.toarray()[0].round(12).tolist()
         [0.0, 0.5, 0.5]
         """
-        matrix = _check_affinity(affinity)
+        matrix = check_symmetric(affinity, "affinity")
+        if matrix.nnz and matrix.data.min() < 0:
+            reject("affinity", "finite and nonnegative", f"an entry of {matrix.data.min()}")
         located = None
         if points is not None:
             located = np.array(check_points(points))  # the caller may change his later
@@ -181,7 +231,7 @@ class Graph:
     @property
     def mesh(self) -> TriangleMesh | None:
         """The mesh whose vertices are the nodes, where there is one."""
-        return mesh_of(self.extension)
+        return None if self.extension is None else self.extension.node_mesh()
 
     @property
     def n_nodes(self) -> int:
@@ -203,6 +253,20 @@ class Graph:
     def _local(self) -> LocalForm | None:
         """W with its nodes in an order in which neighbours are close together in memory."""
         return local_form(self.operator)
+
+    @cached_property
+    def _search(self) -> NeighborSearch:
+        """Neighbour search over the nodes: that of the extension where it has one."""
+        own = getattr(self.extension, "search", None)
+        return own if isinstance(own, NeighborSearch) else NeighborSearch(self.positions, self.metric)
+
+    @cached_property
+    def _dimension(self) -> int:
+        """Intrinsic dimension: that of the metric, or estimated from the points (at least three)."""
+        if self.metric is not None:
+            return self.metric.dim
+        check_spread(self.positions, "points")
+        return estimate_dimension(self._search)
 
     @cached_property
     def components(self) -> IntArray:
@@ -263,7 +327,7 @@ class Graph:
         if dim is None and self.metric is None and self.n_nodes < 3:
             reject("dim", "given for a graph of fewer than 3 nodes", None)
         if dim is None:
-            dim = estimate_dimension(self.positions) if self.metric is None else self.metric.dim
+            dim = self._dimension
         return self.step_size / (2 * dim)
 
     def shortest_paths(self, sources: ArrayLike) -> FloatArray:
@@ -339,52 +403,6 @@ class Graph:
                 yield entries, ((points[rows] - ends) ** 2).sum(axis=1)
             else:
                 yield entries, self.metric.paired_distance(points[rows], ends) ** 2
-
-
-def report_problems(graph: Graph, *, remedy: str, duplicates: str = "") -> None:
-    """Warn once about what makes a graph fall apart, with counts.
-
-    Parameters
-    ----------
-    graph : Graph
-    remedy : str
-        What joins nodes, in the words of the builder's own options.
-    duplicates : str
-        What to say of coincident nodes; empty where there are none.
-    """
-    problems = [duplicates] if duplicates else []
-    loops = graph.affinity.diagonal() > 0
-    isolated = int(np.count_nonzero(np.diff(graph.affinity.indptr) == loops))
-    if isolated:
-        problems.append(f"{isolated} nodes are isolated, no edge leads to another (remedy: {remedy}, or drop them)")
-    pieces = graph.n_components - isolated
-    if pieces > 1:
-        problems.append(
-            f"it falls into {pieces} pieces that do not see each other (remedy: {remedy}, or one graph per piece)"
-        )
-    if problems:
-        warn_user(f"Graph of {graph.n_nodes} nodes: {'; '.join(problems)}.", GraphWarning)
-
-
-DROP_THEM = "drop them with numpy.unique(points, axis=0)"
-MERGE_THEM = "merge them, or the surface is cut open there"
-
-
-def describe_duplicates(distances: FloatArray, remedy: str) -> str:
-    """What to say of nodes, given the distance of each to its nearest neighbour."""
-    count = int(np.count_nonzero(distances == 0))
-    return f"{count} points coincide with another (remedy: {remedy})" if count else ""
-
-
-def _check_affinity(affinity: Any) -> Any:
-    """CSR copy of a user's matrix: square, finite, nonnegative, symmetric."""
-    matrix = check_symmetric(affinity, "affinity")
-    if matrix.nnz and matrix.data.min() < 0:
-        reject("affinity", "finite and nonnegative", f"an entry of {matrix.data.min()}")
-    return matrix
-
-
-_ROUNDS = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -517,15 +535,53 @@ class GeneralizedAdjacency:
         return bound * (1 + 8 * np.finfo(np.float64).eps)  # the rounding of the quotients
 
 
-def _check_graph(graph: Any) -> Graph:
-    if not isinstance(graph, Graph):
-        reject("graph", "a Graph", type(graph).__name__, TypeError)
-    return graph
-
-
 def as_adjacency(graph: Any) -> Graph | GeneralizedAdjacency:
     """Return a graph, or a matrix of one's own wrapped as one."""
     if isinstance(graph, Graph | GeneralizedAdjacency):
         return graph
     rule = "a Graph or a GeneralizedAdjacency; Graph.from_affinity makes one of a matrix"
     reject("graph", rule, type(graph).__name__, TypeError)
+
+
+def _check_graph(graph: Any) -> Graph:
+    if not isinstance(graph, Graph):
+        reject("graph", "a Graph", type(graph).__name__, TypeError)
+    return graph
+
+
+def check_positive_float(value: Any, name: str) -> None:
+    """Raise unless it is a positive float: compiled loops take no integers of any length."""
+    if not isinstance(value, float):
+        reject(name, "a float", type(value).__name__, TypeError)
+    check_real(value, name, POSITIVE)
+
+
+def report_problems(graph: Graph, *, remedy: str, duplicates: str = "") -> None:
+    """Warn once about what makes a graph fall apart, with counts.
+
+    Parameters
+    ----------
+    graph : Graph
+    remedy : str
+        What joins nodes, in the words of the builder's own options.
+    duplicates : str
+        What to say of coincident nodes; empty where there are none.
+    """
+    problems = [duplicates] if duplicates else []
+    loops = graph.affinity.diagonal() > 0
+    isolated = int(np.count_nonzero(np.diff(graph.affinity.indptr) == loops))
+    if isolated:
+        problems.append(f"{isolated} nodes are isolated, no edge leads to another (remedy: {remedy}, or drop them)")
+    pieces = graph.n_components - isolated
+    if pieces > 1:
+        problems.append(
+            f"it falls into {pieces} pieces that do not see each other (remedy: {remedy}, or one graph per piece)"
+        )
+    if problems:
+        warn_user(f"Graph of {graph.n_nodes} nodes: {'; '.join(problems)}.", GraphWarning)
+
+
+def describe_duplicates(distances: FloatArray, remedy: str) -> str:
+    """What to say of nodes, given the distance of each to its nearest neighbour."""
+    count = int(np.count_nonzero(distances == 0))
+    return f"{count} points coincide with another (remedy: {remedy})" if count else ""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,7 +26,7 @@ from manifoldrf._validation import (
     check_points,
     reject,
 )
-from manifoldrf.geometry.loops import read_only_view
+from manifoldrf.geometry.csr import make_csr, read_only_view
 from manifoldrf.geometry.mesh_files import read_mesh, reject_mesh, write_coloured_ply, write_mesh
 
 __all__ = ["MeshReport", "MeshSample", "TriangleMesh"]
@@ -343,6 +344,11 @@ class TriangleMesh:
             array.setflags(write=False)
             object.__setattr__(self, name, array)
 
+    def check_nodes(self, n: int, d: int) -> None:
+        """Raise unless the vertices can be the n nodes of a graph with d coordinates."""
+        if (self.n_vertices, 3) != (n, d):
+            reject("mesh", f"of {n} vertices with {d} coordinates", f"{self.n_vertices} with 3")
+
     def __repr__(self) -> str:
         return f"TriangleMesh({_count(self.n_vertices, 'vertex', 'vertices')}, {_count(self.n_faces, 'face')})"
 
@@ -652,3 +658,9 @@ class TriangleMesh:
 def _count(number: int, one: str, many: str | None = None) -> str:
     """Write a number with its noun, in singular or plural."""
     return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def barycentric_weights(mesh: TriangleMesh, places: MeshSample) -> Any:
+    """Share of each vertex in points of the surface: CSR (q, n_vertices), rows sum to 1."""
+    indptr = 3 * np.arange(len(places.points) + 1)
+    return make_csr(places.barycentric.ravel(), mesh.faces[places.faces].ravel(), indptr, mesh.n_vertices)

@@ -1,5 +1,10 @@
-"""Nearest nodes in Euclidean space or in a manifold's own distance, exact unless stated."""
+"""Nearest nodes, and nodes within a radius: in space, along a manifold, along the surface of a mesh.
 
+Searches are exact, except for large clouds in many dimensions. Within a radius, in at most three dimensions, nodes
+are sorted into cells of that size; the compiled loops over cells are at the end.
+"""
+
+import heapq
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -16,35 +21,25 @@ from manifoldrf._codec import THREADS
 from manifoldrf._compiling import compiled
 from manifoldrf._runtime import asked_search_jobs, available, map_threads, require, thread_pool
 from manifoldrf._validation import FloatArray, IntArray, check_jobs, check_points, check_spread, reject
-from manifoldrf.geometry.cells import Cells, collect, make_cells, room_for, visit_cells
-from manifoldrf.geometry.loops import ball_along_edges, sort_entries, symmetric
+from manifoldrf.geometry.csr import check_shape, sort_entries, symmetric
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 
+_FEW = 2048  # neighbours that are found sooner than threads can be started
 # Above these, an inverted-file index is 7x faster than a k-d tree (200k x 15: 5.8 s against 40 s with a
 # twelfth of the lists probed). An eighth finds .987 of the neighbours among 60k Gaussian points in 12 dimensions,
 # the hardest cloud tried, where a twelfth finds .967; points on a manifold are easier.
-_FEW = 2048  # neighbours that are found sooner than threads can be started
 _ANN_MIN_DIM = 11
 _ANN_MIN_POINTS = 50_001
 _ANN_SHARE = 8
+_CHUNK = 65_536  # queries handled at once, to bound memory
+_QUERIES_AT_ONCE, _ROWS_AT_ONCE = 256, 4096  # handled by one task
+_MOST_THREADS = 4096  # that a stored search may ask for
+_MOST_CELLS = 2**60  # of the box around the nodes: cell numbers are 64-bit integers
 _SOURCES = 2000  # vertices searched from by one task
 # Paths along mesh edges zigzag: they are up to about this much longer than the shortest paths of the surface.
 # On an even sphere mesh 1.4 loses nothing and 1.3 a third of the accuracy; larger values let folds leak.
 _DETOUR = 1.4
-_QUERIES_AT_ONCE = 256  # handled by one task
-_CHUNK = 65_536  # queries handled at once, so that memory stays bounded
-
-
-def check_cloud(points: ArrayLike, metric: AbstractManifold | None, *, min_rows: int) -> FloatArray:
-    """Return a copy of valid points, on the manifold where one is given (the caller may change his later)."""
-    cloud = np.array(check_points(points, min_rows=min_rows), order="C")
-    check_spread(cloud, "points")
-    if metric is None:
-        return cloud
-    if not isinstance(metric, AbstractManifold):
-        reject("metric", "None or a manifold", repr(metric), TypeError)
-    return metric.check(cloud, "points")
 
 
 class Pairs(NamedTuple):
@@ -53,6 +48,17 @@ class Pairs(NamedTuple):
     rows: IntArray
     columns: IntArray
     distances: FloatArray
+
+
+class Cells(NamedTuple):
+    """Nodes sorted by the cell they lie in, those of a row of cells one after the other."""
+
+    points: FloatArray  # (N, 3), in the order of ``nodes``; missing coordinates are zero
+    nodes: IntArray  # (N,)
+    keys: IntArray  # (N,), ascending
+    origin: FloatArray  # (3,)
+    shape: IntArray  # (3,), number of cells along each axis
+    size: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +78,13 @@ class NeighborSearch:
     points: FloatArray
     metric: AbstractManifold | None = None
     n_jobs: int | None = field(default=None, metadata=THREADS)
+
+    def check(self, n: int, d: int) -> None:
+        """Raise unless there are n finite points with d coordinates, on the metric if there is one."""
+        check_shape("points", self.points, (n, d))
+        check_on_metric(self.points, self.metric)
+        if self.n_jobs is not None and check_jobs(self.n_jobs) > _MOST_THREADS:
+            reject("n_jobs", f"at most {_MOST_THREADS}", self.n_jobs)
 
     @property
     def threads(self) -> int:
@@ -191,6 +204,52 @@ class NeighborSearch:
         return Pairs(rows[keep] + offset, columns[keep], distances[keep])
 
 
+def search_of(
+    points: "ArrayLike | NeighborSearch", metric: AbstractManifold | None, n_jobs: int | None, *, min_rows: int
+) -> "NeighborSearch":
+    """Return a search over a checked copy of the points; one that is given already is used as it is."""
+    if isinstance(points, NeighborSearch):
+        return points
+    return NeighborSearch(check_cloud(points, metric, min_rows=min_rows), metric, n_jobs)
+
+
+def check_cloud(points: ArrayLike, metric: AbstractManifold | None, *, min_rows: int) -> FloatArray:
+    """Return a copy of valid points, on the manifold where one is given (the caller may change his later)."""
+    cloud = np.array(check_points(points, min_rows=min_rows), order="C")
+    check_spread(cloud, "points")
+    if metric is None:
+        return cloud
+    if not isinstance(metric, AbstractManifold):
+        reject("metric", "None or a manifold", repr(metric), TypeError)
+    return metric.check(cloud, "points")
+
+
+def check_on_metric(points: FloatArray, metric: AbstractManifold | None) -> None:
+    """Raise unless points are finite and, where there is a metric, on it."""
+    check_points(points, "points")
+    if metric is None:
+        return
+    if metric.ambient_dim != points.shape[1]:
+        reject("metric", f"of points with {points.shape[1]} coordinates", repr(metric)[:100])
+    metric.check(points, "points")
+
+
+def without_self(distances: FloatArray, columns: IntArray) -> tuple[FloatArray, IntArray]:
+    """Drop each node from its own neighbour list: (N, k + 1) becomes (N, k).
+
+    Among many equal points a node may be missing from its own list; its last neighbour is dropped then.
+    """
+    n, width = columns.shape
+    own = columns == np.arange(n)[:, None]
+    own[~own.any(axis=1), width - 1] = True
+    return distances[~own].reshape(n, width - 1), columns[~own].reshape(n, width - 1)
+
+
+def distances_between(points: FloatArray, others: FloatArray, metric: AbstractManifold | None) -> FloatArray:
+    """Distances of some points to others, in a straight line or along a metric, shape (n, m)."""
+    return np.asarray(cdist(points, others) if metric is None else metric.distance(points, others))
+
+
 def _pairs_in_cells(queries: FloatArray, cells: Cells, n_jobs: int) -> Pairs:
     """Pairs by cells: counted first, then listed, a few queries per task."""
     n = len(queries)
@@ -207,15 +266,51 @@ def _pairs_in_cells(queries: FloatArray, cells: Cells, n_jobs: int) -> Pairs:
     return Pairs(np.repeat(np.arange(n), counts), columns, distances)
 
 
-def without_self(distances: FloatArray, columns: IntArray) -> tuple[FloatArray, IntArray]:
-    """Drop each node from its own neighbour list: (N, k + 1) becomes (N, k).
+def make_cells(points: FloatArray, size: float) -> Cells | None:
+    """Sort nodes into cells; None where there are more than three axes or too many cells."""
+    n, dim = points.shape
+    if dim > 3:
+        return None
+    padded = np.zeros((n, 3))
+    padded[:, :dim] = points
+    origin = padded.min(axis=0)
+    extent = (padded.max(axis=0) - origin) / size
+    if not (extent < 2**20).all() or np.prod(extent + 1) > _MOST_CELLS:
+        return None
+    place = np.floor((padded - origin) / size).astype(np.int64)
+    shape = place.max(axis=0) + 1
+    keys = (place[:, 0] * shape[1] + place[:, 1]) * shape[2] + place[:, 2]
+    nodes = np.argsort(keys, kind="stable")
+    return Cells(np.ascontiguousarray(padded[nodes]), nodes.astype(np.int64), keys[nodes], origin, shape, size)
 
-    Among many equal points a node may be missing from its own list; its last neighbour is dropped then.
+
+def visiting_order(queries: FloatArray, cells: Cells) -> IntArray:
+    """An order of the queries in which neighbours follow each other: by coarse cells."""
+    axes = queries.shape[1]
+    place = np.clip((queries - cells.origin[:axes]) / (2 * cells.size), -1.0, 2.0**20).astype(np.int64)
+    return np.lexsort(place.T)
+
+
+def gaussian_in_cells(cells: Cells, s2: float, n_jobs: int) -> Any:
+    """G_ij = exp(-|x_i - x_j|^2 / s2) between all nodes within the size of a cell, self-loops included.
+
+    CSR array of shape (N, N), symmetric to the bit, columns sorted. Nothing larger is made on the way.
     """
-    n, width = columns.shape
-    own = columns == np.arange(n)[:, None]
-    own[~own.any(axis=1), width - 1] = True
-    return distances[~own].reshape(n, width - 1), columns[~own].reshape(n, width - 1)
+    n = len(cells.nodes)
+    spans = list(pairwise([*range(0, n, _ROWS_AT_ONCE), n]))
+    counts = np.zeros(n + 1, dtype=np.int64)
+    with thread_pool(min(n_jobs, len(spans))) as pool:
+        list(pool.map(lambda span: _count_neighbors(cells, span, counts), spans))
+        ends = np.cumsum(counts)
+        index = np.int32 if max(ends[-1], n) < 2**31 else np.int64
+        columns, values = np.zeros(ends[-1], index), np.zeros(ends[-1])
+        list(pool.map(lambda span: _fill_gaussian(cells, s2, span, ends, columns, values), spans))
+    return sparse.csr_array((values, columns, ends.astype(index)), shape=(n, n))
+
+
+def matrix_of_pairs(values: FloatArray, pairs: Pairs, n: int) -> Any:
+    """CSR array of shape (n, n) with one value per pair."""
+    return sparse.coo_array((values, (pairs.rows, pairs.columns)), shape=(n, n)).tocsr()
 
 
 def pairs_along_surface(mesh: TriangleMesh, radius: float, *, n_jobs: int = 1) -> Pairs:
@@ -264,34 +359,85 @@ def edge_lengths(mesh: TriangleMesh) -> Any:
     return symmetric(mesh.edge_lengths(), mesh.edges[:, 0], mesh.edges[:, 1], mesh.n_vertices)
 
 
-def distances_between(points: FloatArray, others: FloatArray, metric: AbstractManifold | None) -> FloatArray:
-    """Distances of some points to others, in a straight line or along a metric, shape (n, m)."""
-    return np.asarray(cdist(points, others) if metric is None else metric.distance(points, others))
+@compiled()
+def _near_rows(query, cells, ranges):  # type: ignore[no-untyped-def]
+    """Ranges of nodes in the 9 rows of cells around a query; their number."""
+    cell = np.zeros(3, np.int64)
+    for axis in range(len(query)):
+        # Far outside the box no cell is near; a floor of huge numbers would overflow.
+        offset = min(max((query[axis] - cells.origin[axis]) / cells.size, -2.0), cells.shape[axis] + 1.0)
+        cell[axis] = np.int64(np.floor(offset))
+    low, high = max(cell[2] - 1, 0), min(cell[2] + 1, cells.shape[2] - 1)
+    n = 0
+    for first in range(max(cell[0] - 1, 0), min(cell[0] + 2, cells.shape[0])):
+        for second in range(max(cell[1] - 1, 0), min(cell[1] + 2, cells.shape[1])):
+            row = (first * cells.shape[1] + second) * cells.shape[2]
+            begin = np.searchsorted(cells.keys, row + low)
+            end = begin
+            while low <= high and end < len(cells.keys) and cells.keys[end] <= row + high:
+                end += 1
+            ranges[n, 0], ranges[n, 1] = begin, end
+            n += 1
+    return n
 
 
-_ROWS_AT_ONCE = 4096  # handled by one task
+@compiled()
+def _squared_distance(spot, cells, p):  # type: ignore[no-untyped-def]
+    x = spot[0] - cells.points[p, 0]
+    y = spot[1] - cells.points[p, 1]
+    z = spot[2] - cells.points[p, 2]
+    return x * x + y * y + z * z
 
 
-def gaussian_in_cells(cells: Cells, s2: float, n_jobs: int) -> Any:
-    """G_ij = exp(-|x_i - x_j|^2 / s2) between all nodes within the size of a cell, self-loops included.
+@compiled()
+def visit_cells(queries, cells, span, found, columns, distances):  # type: ignore[no-untyped-def]
+    """List the nodes within a cell's size of each query; where there is no room for a list, count them.
 
-    CSR array of shape (N, N), symmetric to the bit, columns sorted. Nothing larger is made on the way.
+    ``found[i]`` is where the list of query i begins, and afterwards where it ends.
     """
-    n = len(cells.nodes)
-    spans = list(pairwise([*range(0, n, _ROWS_AT_ONCE), n]))
-    counts = np.zeros(n + 1, dtype=np.int64)
-    with thread_pool(min(n_jobs, len(spans))) as pool:
-        list(pool.map(lambda span: _count_neighbors(cells, span, counts), spans))
-        ends = np.cumsum(counts)
-        index = np.int32 if max(ends[-1], n) < 2**31 else np.int64
-        columns, values = np.zeros(ends[-1], index), np.zeros(ends[-1])
-        list(pool.map(lambda span: _fill_gaussian(cells, s2, span, ends, columns, values), spans))
-    return sparse.csr_array((values, columns, ends.astype(index)), shape=(n, n))
+    fill = len(columns) > 0
+    limit = cells.size * cells.size
+    ranges = np.zeros((9, 2), np.int64)
+    spot = np.zeros(3)
+    for i in range(span[0], span[1]):
+        spot[: queries.shape[1]] = queries[i]
+        for r in range(_near_rows(queries[i], cells, ranges)):
+            for p in range(ranges[r, 0], ranges[r, 1]):
+                square = _squared_distance(spot, cells, p)
+                if square <= limit:
+                    if fill:
+                        columns[found[i]] = cells.nodes[p]
+                        distances[found[i]] = np.sqrt(square)
+                    found[i] += 1
 
 
-def matrix_of_pairs(values: FloatArray, pairs: Pairs, n: int) -> Any:
-    """CSR array of shape (n, n) with one value per pair."""
-    return sparse.coo_array((values, (pairs.rows, pairs.columns)), shape=(n, n)).tocsr()
+@compiled()
+def room_for(n):  # type: ignore[no-untyped-def]
+    """Arrays for columns and squared distances of so many nodes."""
+    return np.zeros(n, np.int64), np.zeros(n)
+
+
+@compiled()
+def collect(query, cells, ranges, columns, squares):  # type: ignore[no-untyped-def]
+    """List the nodes within a cell's size of one query: how many, and the lists, which grow where they must."""
+    limit = cells.size * cells.size
+    spot = np.zeros(3)
+    spot[: len(query)] = query
+    n_rows = _near_rows(query, cells, ranges)
+    room = 0
+    for r in range(n_rows):
+        room += ranges[r, 1] - ranges[r, 0]
+    if room > len(columns):
+        columns, squares = room_for(2 * room)
+    found = 0
+    for r in range(n_rows):
+        for p in range(ranges[r, 0], ranges[r, 1]):
+            square = _squared_distance(spot, cells, p)
+            if square <= limit:
+                columns[found] = cells.nodes[p]
+                squares[found] = square
+                found += 1
+    return found, columns, squares
 
 
 @compiled()
@@ -316,3 +462,46 @@ def _fill_gaussian(cells, s2, span, ends, columns, values):  # type: ignore[no-u
         for p in range(found):
             columns[begin + p] = near[p]
             values[begin + p] = np.exp(-squares[p] / s2)
+
+
+@compiled()
+def ball_along_edges(indptr, indices, lengths, sources, limit):  # type: ignore[no-untyped-def]
+    """All nodes within ``limit`` of each source along the edges (Dijkstra cut at the limit).
+
+    Returns
+    -------
+    counts : int64 (len(sources),)
+    nodes : int64 (sum of counts,), the nodes of one source after the other, itself first
+    distances : float64 (sum of counts,)
+    """
+    best = np.full(indptr.shape[0] - 1, np.inf)
+    counts = np.zeros(sources.shape[0], np.int64)
+    # Empty, but of a type the compiler can see. (numba 0.68 miscompiles empty comprehensions in longer functions.)
+    nodes = [np.int64(0)][:0]
+    distances = [0.0][:0]
+    for s in range(sources.shape[0]):
+        begin = len(nodes)
+        _settle(indptr, indices, lengths, limit, np.int64(sources[s]), best, nodes, distances)
+        counts[s] = len(nodes) - begin
+        for position in range(begin, len(nodes)):
+            best[nodes[position]] = np.inf
+    return counts, np.array(nodes), np.array(distances)
+
+
+@compiled()
+def _settle(indptr, indices, lengths, limit, source, best, nodes, distances):  # type: ignore[no-untyped-def]
+    """Append the nodes around one source, nearest first; ``best`` keeps their distances until it is reset."""
+    best[source] = 0.0
+    heap = [(0.0, source)]
+    while len(heap) > 0:
+        distance, v = heapq.heappop(heap)
+        if distance > best[v]:
+            continue  # an older, longer entry of a node already settled
+        nodes.append(v)
+        distances.append(distance)
+        for e in range(indptr[v], indptr[v + 1]):
+            reached = distance + lengths[e]
+            w = np.int64(indices[e])
+            if reached <= limit and reached < best[w]:
+                best[w] = reached
+                heapq.heappush(heap, (reached, w))

@@ -1,13 +1,14 @@
-"""Thinning a cloud: farthest points, the most even subset there is."""
+"""Samples of a space: thinning to farthest points, dimension, density, and graded nodes in a ball."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 from scipy.special import gammaln
 
+from manifoldrf._compiling import compiled
 from manifoldrf._random import SeedLike, generator
 from manifoldrf._validation import (
     NONNEGATIVE,
@@ -21,17 +22,27 @@ from manifoldrf._validation import (
     check_spread,
     reject,
 )
-from manifoldrf.geometry.loops import farthest_points
 from manifoldrf.geometry.manifolds import AbstractManifold, norm, shifted_sobol, sobol
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.model_spaces import AbstractBall
-from manifoldrf.geometry.neighbors import NeighborSearch, check_cloud
+from manifoldrf.geometry.neighbors import NeighborSearch, search_of
 
 __all__ = ["GradedPoints", "estimate_dimension", "graded_points", "thin"]
 
-
-_ROWS = 2**15  # of a cloud that are looked at at once
-_LEAF = 32  # points per leaf of the search pyramid; 16 to 64 cost the same within 10 %
+_ROWS = 2**15  # of a cloud, handled at once
+_LEAF = 32  # points per leaf of the box tree; 16 to 64 cost the same within 10 %
+_NEAR, _FAR = 6, 24  # neighbourhoods compared: small enough to be flat, large enough to be quiet
+_SAMPLE = 2000  # nodes looked at; the mean over more changes nothing
+_OUTLIER = 20.0  # a node that stands for more than this many median volumes is no sign of low density
+_DENSITY_NEIGHBORS = 48  # densities are then good to 15 %
+_VOLUMES = 1e-300, 1e300  # of one node: their sum and their inverses stay finite
+SCATTERS = ("even", "random")
+# Neighbours farther than this many spacings do not push. A close-packed lattice has its nearest at 1.12 in three
+# dimensions and 1.07 in two.
+_PUSH_REACH = 1.6
+_PUSH = 0.1  # spacings a node moves for a unit of force
+_LONGEST_PUSH = 0.3  # spacings per round; longer ones would leap over neighbours
+_PUSHED_BY = 20  # nearest neighbours that push: all within reach up to H^3, the nearest two thirds of them on H^4
 
 
 def thin(points: ArrayLike, n: int) -> IntArray:
@@ -79,11 +90,7 @@ def _outermost(cloud: FloatArray) -> int:
     return int(np.argmax(np.concatenate(gaps)))
 
 
-_NEAR, _FAR = 6, 24  # neighbourhoods compared: small enough to be flat, large enough to be quiet
-_SAMPLE = 2000  # nodes looked at; the mean over more changes nothing
-
-
-def estimate_dimension(points: ArrayLike, *, metric: AbstractManifold | None = None) -> int:
+def estimate_dimension(points: ArrayLike | NeighborSearch, *, metric: AbstractManifold | None = None) -> int:
     """Estimate the dimension of the space that the points fill.
 
     A ball around a point of a space of dimension d holds a number of points that grows like radius^d, so
@@ -92,7 +99,7 @@ def estimate_dimension(points: ArrayLike, *, metric: AbstractManifold | None = N
     Parameters
     ----------
     points : array-like of shape (n, D)
-        At least three points.
+        At least three points; a NeighborSearch over them is used as it is.
     metric : AbstractManifold, optional
         Measure distances along this manifold.
 
@@ -108,32 +115,27 @@ def estimate_dimension(points: ArrayLike, *, metric: AbstractManifold | None = N
     >>> estimate_dimension(Torus().sample(1000, seed=0))
     2
     """
-    cloud = check_cloud(points, metric, min_rows=3)
-    inner, outer, growth = _radii(cloud, metric)
+    search = search_of(points, metric, None, min_rows=3)
+    inner, outer, growth = _radii(search)
     if (inner == 0).any():  # copies of a point hide how its neighbourhood grows
-        cloud = np.unique(cloud, axis=0)
-        if len(cloud) < 3:
+        search = NeighborSearch(np.unique(search.points, axis=0), search.metric)
+        if len(search.points) < 3:
             return 1
-        inner, outer, growth = _radii(cloud, metric)
+        inner, outer, growth = _radii(search)
     grown = (inner > 0) & (outer > inner)  # equal rings carry no information
     if not grown.any():
         return 1
     ratio = np.log(outer[grown] / inner[grown]).mean()
-    return int(np.clip(np.rint(np.log(growth) / ratio), 1, cloud.shape[1]))
+    return int(np.clip(np.rint(np.log(growth) / ratio), 1, search.points.shape[1]))
 
 
-def _radii(cloud: FloatArray, metric: AbstractManifold | None) -> tuple[FloatArray, FloatArray, float]:
-    """Radii of a small and a large neighbourhood of some nodes, and how many times more points it has."""
-    far = min(_FAR, len(cloud) - 1)
+def _radii(search: NeighborSearch) -> tuple[FloatArray, FloatArray, float]:
+    """Radii of a small and a large neighbourhood of some nodes, and the ratio of their numbers of points."""
+    n = len(search.points)
+    far = min(_FAR, n - 1)
     near = max(1, far * _NEAR // _FAR)
-    chosen = cloud[:: max(1, len(cloud) // _SAMPLE)]
-    radii = NeighborSearch(cloud, metric).knn(chosen, far + 1)[0]  # the node itself comes first
+    radii = search.knn(search.points[:: max(1, n // _SAMPLE)], far + 1)[0]  # the node itself comes first
     return radii[:, near], radii[:, far], far / near
-
-
-_OUTLIER = 20.0  # a node that stands for more than so many median volumes is no sign of low density
-_DENSITY_NEIGHBORS = 48  # densities are then good to 15 %
-_VOLUMES = 1e-300, 1e300  # of one node: those of all, and their inverse, stay numbers
 
 
 @dataclass(frozen=True)
@@ -220,15 +222,6 @@ def _mesh_spacing(mesh: TriangleMesh) -> tuple[FloatArray, FloatArray]:
 def ball_volume(dim: int) -> float:
     """Volume of the unit ball."""
     return float(np.exp(dim / 2 * np.log(np.pi) - gammaln(dim / 2 + 1)))
-
-
-SCATTERS = ("even", "random")
-# Neighbours farther than this many spacings do not push. A close-packed lattice has its nearest at 1.12 in three
-# dimensions and 1.07 in two.
-_PUSH_REACH = 1.6
-_PUSH = 0.1  # spacings a node moves for a unit of force
-_LONGEST_PUSH = 0.3  # spacings per round; longer ones would leap over neighbours
-_PUSHED_BY = 20  # nearest neighbours that push: all within reach up to H^3, the nearest two thirds of them on H^4
 
 
 class GradedPoints(NamedTuple):
@@ -353,3 +346,132 @@ def _restore_radii(space: AbstractBall, points: FloatArray, inner: float, decay:
     radii = np.zeros(n)
     radii[order] = space._radii((np.arange(n) + 0.5) / n, inner, decay)
     return space._place(radii, points / np.maximum(norm(points), 1e-300)[:, None])
+
+
+class _Pyramid(NamedTuple):
+    """Boxes over a k-d tree's leaf order: a heap of nodes, leaves last, the root at position 1."""
+
+    low: Any  # (2 width, d) corners of the boxes
+    high: Any  # (2 width, d)
+    far: Any  # (2 width,) largest squared distance to the selection inside the box
+    who: Any  # (2 width,) the point at that distance
+    nearest: Any  # (N,) squared distance of each point to the selection
+
+
+@compiled()
+def farthest_points(points, order, leaf, n_select, first):  # type: ignore[no-untyped-def]
+    """Greedy farthest points, exact, with a pyramid of bounding boxes.
+
+    A point can only come closer to the selection if its box lies nearer to the new point than the farthest
+    of its members lies to the selection, so most boxes are skipped: O(log N) boxes per selected point.
+
+    Parameters
+    ----------
+    points : float64 (N, d)
+    order : int64 (N,), positions sorted so that neighbours in space stand close together
+    leaf : int, points per leaf
+    n_select : int, at most N
+    first : int, position of the first selected point
+
+    Returns
+    -------
+    selected : int64 (n_select,), in order of selection
+    radii : float64 (n_select,), distance of each to those selected before it (inf for the first)
+    """
+    pyramid = _build_pyramid(points, order, leaf)
+    selected = np.zeros(n_select, np.int64)
+    radii = np.zeros(n_select)
+    stack = np.zeros(192, np.int64)  # three entries a level; 64 levels hold any array
+    current, current_far = first, np.inf
+    for step in range(n_select):
+        selected[step] = current
+        radii[step] = np.sqrt(current_far)
+        _select(points, order, leaf, current, pyramid, stack)
+        current, current_far = pyramid.who[1], pyramid.far[1]
+    return selected, radii
+
+
+@compiled()
+def _build_pyramid(points, order, leaf):  # type: ignore[no-untyped-def]
+    """Bounding boxes of the leaves and of all pairs above them, every distance still infinite."""
+    n, d = points.shape
+    n_leaves = (n + leaf - 1) // leaf
+    width = 1
+    while width < n_leaves:
+        width *= 2
+    low = np.full((2 * width, d), np.inf)
+    high = np.full((2 * width, d), -np.inf)
+    far = np.full(2 * width, -1.0)  # boxes without points are never farthest
+    who = np.zeros(2 * width, np.int64)
+    for s in range(n):
+        node = width + s // leaf
+        far[node] = np.inf
+        for c in range(d):
+            low[node, c] = min(low[node, c], points[order[s], c])
+            high[node, c] = max(high[node, c], points[order[s], c])
+    for node in range(width - 1, 0, -1):
+        for c in range(d):
+            low[node, c] = min(low[2 * node, c], low[2 * node + 1, c])
+            high[node, c] = max(high[2 * node, c], high[2 * node + 1, c])
+        far[node] = max(far[2 * node], far[2 * node + 1])
+    return _Pyramid(low, high, far, who, np.full(n, np.inf))
+
+
+@compiled()
+def _select(points, order, leaf, new, pyramid, stack):  # type: ignore[no-untyped-def]
+    """Lower the distances that the new point improves, and repair the pyramid above them."""
+    width = pyramid.far.shape[0] // 2
+    stack[0] = 1
+    top = 1
+    while top > 0:
+        top -= 1
+        node = stack[top]
+        if node < 0:  # on the way up: both children are done
+            _pull(-node, pyramid.far, pyramid.who)
+        elif _box_distance(points[new], node, pyramid) > pyramid.far[node]:
+            continue
+        elif node < width:
+            stack[top] = -node
+            stack[top + 1] = 2 * node
+            stack[top + 2] = 2 * node + 1
+            top += 3
+        else:
+            _scan_leaf(points, order[(node - width) * leaf : (node - width + 1) * leaf], node, new, pyramid)
+
+
+@compiled()
+def _pull(node, far, who):  # type: ignore[no-untyped-def]
+    """Largest distance and its owner from the children; ties go to the smaller index."""
+    left, right = 2 * node, 2 * node + 1
+    take_left = far[left] > far[right] or (far[left] == far[right] and who[left] < who[right])
+    child = left if take_left else right
+    far[node] = far[child]
+    who[node] = who[child]
+
+
+@compiled()
+def _box_distance(x, node, pyramid):  # type: ignore[no-untyped-def]
+    """Squared distance from a point to a box."""
+    total = 0.0
+    for c in range(x.shape[0]):
+        gap = max(pyramid.low[node, c] - x[c], x[c] - pyramid.high[node, c], 0.0)
+        total += gap * gap
+    return total
+
+
+@compiled()
+def _scan_leaf(points, members, node, new, pyramid):  # type: ignore[no-untyped-def]
+    """Distances of one leaf's points to the selection, and the farthest of them."""
+    best, owner = -2.0, -1
+    for i in members:
+        distance = 0.0
+        for c in range(points.shape[1]):
+            gap = points[i, c] - points[new, c]
+            distance += gap * gap
+        pyramid.nearest[i] = min(pyramid.nearest[i], distance)
+        if i == new:
+            pyramid.nearest[i] = -1.0  # selected: never again, even among equal points
+        if pyramid.nearest[i] > best or (pyramid.nearest[i] == best and i < owner):
+            best, owner = pyramid.nearest[i], i
+    pyramid.far[node] = best
+    pyramid.who[node] = owner

@@ -13,8 +13,8 @@ from scipy import fft
 from manifoldrf._compiling import compiled
 from manifoldrf._runtime import thread_pool
 from manifoldrf._validation import FloatArray, IntArray, Interval, check_real, reject
+from manifoldrf.geometry.csr import LocalForm
 from manifoldrf.geometry.graphs import GeneralizedAdjacency, Graph
-from manifoldrf.geometry.loops import LocalForm
 
 
 @compiled()

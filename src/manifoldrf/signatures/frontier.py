@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manifoldrf._compiling import compiled
-from manifoldrf.geometry.loops import sort_entries
+from manifoldrf.geometry.csr import sort_entries
 
 
 class _Desk(NamedTuple):

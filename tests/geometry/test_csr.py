@@ -6,11 +6,9 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.spatial.distance import cdist
 
-from manifoldrf.geometry import loops as _sparse
-from manifoldrf.geometry import neighbors as _gaussian
-from manifoldrf.geometry.cells import make_cells
-from manifoldrf.geometry.loops import components_of, local_form, renumbered, scaled_both_ends, sort_entries, times
-from manifoldrf.geometry.neighbors import gaussian_in_cells
+from manifoldrf.geometry import csr, neighbors
+from manifoldrf.geometry.csr import components_of, local_form, renumbered, scaled_both_ends, sort_entries, times
+from manifoldrf.geometry.neighbors import gaussian_in_cells, make_cells
 
 
 @pytest.fixture
@@ -21,7 +19,7 @@ def rng(global_seed):
 @pytest.mark.parametrize("dim", [1, 2, 3])
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_affinities_equal_those_of_all_pairs_cut_at_the_reach(rng, monkeypatch, dim, n_jobs):
-    monkeypatch.setattr(_gaussian, "_ROWS_AT_ONCE", 100)  # several tasks
+    monkeypatch.setattr(neighbors, "_ROWS_AT_ONCE", 100)  # several tasks
     points = rng.random((700, dim))
     points[600:] = points[:100] + 1e-3 * rng.standard_normal((100, dim))  # crowded cells
     reach, s2 = 0.2, 0.01
@@ -41,7 +39,7 @@ def random_csr(rng, n, density):
 
 @pytest.mark.parametrize("shape", [(), (1,), (4,), (11,)])
 def test_products_are_those_of_scipy_and_do_not_depend_on_threads(rng, monkeypatch, shape):
-    monkeypatch.setattr(_sparse, "_WORTH_A_THREAD", 0)
+    monkeypatch.setattr(csr, "_WORTH_A_THREAD", 0)
     matrix, table = random_csr(rng, 500, 0.02), rng.standard_normal((500, *shape))
     one, three = (times(matrix, table, n_jobs) for n_jobs in (1, 3))
     np.testing.assert_array_equal(one, three)
@@ -49,7 +47,7 @@ def test_products_are_those_of_scipy_and_do_not_depend_on_threads(rng, monkeypat
 
 
 def test_values_scaled_at_both_ends_are_symmetric_to_the_bit(rng, monkeypatch):
-    monkeypatch.setattr(_sparse, "_WORTH_A_THREAD", 0)
+    monkeypatch.setattr(csr, "_WORTH_A_THREAD", 0)
     matrix, scale = random_csr(rng, 500, 0.02), 10 ** rng.uniform(-150, 150, 500)
     one, three = (scaled_both_ends(matrix, scale, n_jobs) for n_jobs in (1, 3))
     np.testing.assert_array_equal(one, three)
@@ -69,7 +67,7 @@ def test_components_are_those_of_scipy(rng, density):
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
 def test_renumbered_matrices_are_sorted_and_hold_the_same_entries(rng, monkeypatch, n_jobs):
-    monkeypatch.setattr(_sparse, "_WORTH_A_THREAD", 0)
+    monkeypatch.setattr(csr, "_WORTH_A_THREAD", 0)
     matrix, order = random_csr(rng, 300, 0.03), rng.permutation(300)
     found = renumbered(matrix, order, n_jobs)
     assert found.has_canonical_format
