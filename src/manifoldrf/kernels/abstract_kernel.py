@@ -30,12 +30,10 @@ from manifoldrf.kernels.action import (
     TOLERANCES,
     AnyGraph,
     Expansion,
-    SpectralForm,
     action_of,
     entries_of,
     expand_kernel,
     per_volume_of,
-    spectral_form,
 )
 from manifoldrf.kernels.roots import (
     ASYMMETRIC,
@@ -172,7 +170,16 @@ class AbstractKernel(FrozenParams, ABC):
 
     def root(self, order: int = 2) -> "AbstractKernel":
         """Return the kernel whose ``order``-th power, as a matrix, this is; that of order 2 has f as series."""
-        return self._root(check_integer(order, "order", 1))
+        check_integer(order, "order", 1)
+        return self._square_root if order == 2 else self._root(order)
+
+    @functools.cached_property
+    def _square_root(self) -> "AbstractKernel":
+        return self._root(2)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Copies and pickles hold the parameters, not the root computed from them.
+        return {name: value for name, value in vars(self).items() if name != "_square_root"}
 
     @property
     def is_positive(self) -> bool:
@@ -217,7 +224,7 @@ class AbstractKernel(FrozenParams, ABC):
     def on(self, graph: AnyGraph) -> "AbstractKernel":
         """Resolve, and refuse a graph on which the series does not converge."""
         kernel = self.resolve(graph)
-        kernel._check_radius(spectral_form(graph).radius)
+        kernel._check_radius(graph.radius)
         return kernel
 
     def expansion(self, radius: float, tol: float) -> Expansion:
@@ -228,14 +235,14 @@ class AbstractKernel(FrozenParams, ABC):
     @one_blas_thread()
     def dense(self, graph: AnyGraph) -> FloatArray:
         """K as a matrix (N, N), exact, by eigendecomposition: O(N^3), independent of the series."""
-        kernel, form = self._on(graph)
-        if form.n > _LARGEST_DENSE:
-            reject("graph", f"a graph of at most {_LARGEST_DENSE} nodes; see `apply` and `matrix`", f"{form.n}")
+        kernel, n_nodes, scaling = self.on(as_adjacency(graph)), graph.n_nodes, graph.scaling
+        if n_nodes > _LARGEST_DENSE:
+            reject("graph", f"a graph of at most {_LARGEST_DENSE} nodes; see `apply` and `matrix`", f"{n_nodes}")
         # By division: vectors of the default are orthogonal to 1e-13 only where eigenvalues are close.
-        values, vectors = linalg.eigh(form.matrix.toarray(), driver="evd")
-        dense: FloatArray = (vectors * kernel.spectral(np.clip(values, -form.radius, form.radius))) @ vectors.T
+        values, vectors = linalg.eigh(graph.symmetric.toarray(), driver="evd")
+        dense: FloatArray = (vectors * kernel.spectral(np.clip(values, -graph.radius, graph.radius))) @ vectors.T
         dense = (dense + dense.T) / 2
-        return dense if form.scaling is None else dense * form.scaling / form.scaling[:, None]
+        return dense if scaling is None else dense * scaling / scaling[:, None]
 
     def apply(self, graph: AnyGraph, X: ArrayLike, *, tol: float = 1e-10, n_jobs: int = 1) -> FloatArray:
         """K X without forming K, by polynomials of W.
@@ -258,9 +265,9 @@ class AbstractKernel(FrozenParams, ABC):
         >>> np.allclose(kernel.apply(graph, [1.0, 0.0, 0.0]), kernel.dense(graph)[0])
         True
         """
-        kernel, form = self._on(graph)
-        columns = check_columns(X, "X", form.n)
-        result = action_of(kernel.expansion(form.radius, tol), form, columns, check_jobs(n_jobs))
+        kernel = self.on(as_adjacency(graph))
+        columns = check_columns(X, "X", graph.n_nodes)
+        result = action_of(kernel.expansion(graph.radius, tol), graph, columns, check_jobs(n_jobs))
         return result[:, 0] if np.ndim(X) == 1 else result
 
     def matrix(
@@ -298,8 +305,8 @@ class AbstractKernel(FrozenParams, ABC):
         everything = np.arange(adjacency.n_nodes)
         first = everything if rows is None else check_indices(rows, "rows", adjacency.n_nodes)
         second = everything if cols is None else check_indices(cols, "cols", adjacency.n_nodes)
-        kernel, form = self._on(adjacency)
-        result = entries_of(kernel.expansion(form.radius, tol), form, first, second, check_jobs(n_jobs))
+        expansion = self.on(adjacency).expansion(adjacency.radius, tol)
+        result = entries_of(expansion, adjacency, first, second, check_jobs(n_jobs))
         return per_volume_of(result, adjacency, first, second) if check_flag(per_volume, "per_volume") else result
 
     def __add__(self, other: object) -> "AbstractKernel":
@@ -316,11 +323,6 @@ class AbstractKernel(FrozenParams, ABC):
     def _check_radius(self, radius: float) -> None:
         if not radius < self.convergence and self.convergence < np.inf:
             reject("graph", f"of spectral radius below {self.convergence:g} for {self}", f"{radius:g}")
-
-    def _on(self, graph: AnyGraph) -> tuple["AbstractKernel", SpectralForm]:
-        """The kernel resolved on the graph, and the symmetric matrix it is a function of."""
-        adjacency = as_adjacency(graph)
-        return self.on(adjacency), spectral_form(adjacency)
 
 
 @functools.lru_cache(maxsize=256)
@@ -420,8 +422,9 @@ class ScaledKernel(AbstractKernel):
         return self.kernel.n_terms
 
     def resolve(self, graph: AnyGraph, dim: int | None = None) -> AbstractKernel:
-        """Resolve the kernel."""
-        return ScaledKernel(self.kernel.resolve(graph, dim), self.factor)
+        """Resolve the kernel; itself where nothing changes, so that its root is computed once."""
+        kernel = self.kernel.resolve(graph, dim)
+        return self if kernel is self.kernel else ScaledKernel(kernel, self.factor)
 
 
 @dataclass(frozen=True)
@@ -448,8 +451,9 @@ class _PairKernel(AbstractKernel):
         return both or super().series_is_nonnegative
 
     def resolve(self, graph: AnyGraph, dim: int | None = None) -> AbstractKernel:
-        """Resolve both."""
-        return type(self)(self.left.resolve(graph, dim), self.right.resolve(graph, dim))
+        """Resolve both; itself where nothing changes, so that its root is computed once."""
+        left, right = self.left.resolve(graph, dim), self.right.resolve(graph, dim)
+        return self if left is self.left and right is self.right else type(self)(left, right)
 
 
 @dataclass(frozen=True)

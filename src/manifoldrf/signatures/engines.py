@@ -19,7 +19,7 @@ from manifoldrf._validation import FloatArray, IntArray, reject
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.loops import LocalForm
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
-from manifoldrf.kernels.action import TOLERANCES, AnyGraph, Expansion, best_matrix, rows_of_expansion, spectral_form
+from manifoldrf.kernels.action import TOLERANCES, AnyGraph, Expansion, best_matrix, rows_of_expansion
 from manifoldrf.signatures.counts import CountLaw, build_count_table, propagate_counts
 from manifoldrf.signatures.frontier import push_frontier, rename_slots
 from manifoldrf.signatures.options import CountOptions, ExactOptions, FrontierOptions, SurvivalLaw, WalkOptions
@@ -88,7 +88,7 @@ def run_here(n_jobs: int, progress: Progress) -> Runner:
 
 def exact_worker(expansion: Expansion, graph: AnyGraph) -> Worker:
     """Dense rows of a polynomial of the symmetric matrix behind a graph; a part is an array (len(nodes), N)."""
-    matrix = best_matrix(expansion, spectral_form(graph))
+    matrix = best_matrix(expansion, graph)
     return lambda nodes, n_jobs, progress: rows_of_expansion(expansion, matrix, nodes, n_jobs, progress)
 
 
@@ -164,14 +164,14 @@ def count_engine(graph: AnyGraph, law: SurvivalLaw, options: CountOptions, key: 
 
 def frontier_coefficients(graph: AnyGraph, series: AbstractKernel, tol: float) -> FloatArray:
     """Coefficients of a series up to half the tolerance; the frontier spends the other half."""
-    return series.coefficients(series.truncation(max(tol / 2, TOLERANCES.low), spectral_form(graph).radius))
+    return series.coefficients(series.truncation(max(tol / 2, TOLERANCES.low), graph.radius))
 
 
 def frontier_engine(graph: AnyGraph, coefficients: FloatArray, tol: float, *, keep_lengths: bool) -> Engine:
     """Exact rows on the nodes they reach; with lengths kept the coefficients are ones."""
     # A length drops about a hundred entries at the rim, of norm ten thresholds together; what all lengths drop
     # shall stay below half the tolerance. The chunk carries a rigorous bound.
-    threshold = tol / (20 * len(coefficients)) * min(spectral_form(graph).radius, 1.0) ** (len(coefficients) - 1)
+    threshold = tol / (20 * len(coefficients)) * min(graph.radius, 1.0) ** (len(coefficients) - 1)
     local = _local(graph, len(coefficients) if keep_lengths else 1)
     operator = graph.operator if local is None else local.matrix
     parts = operator.indptr, operator.indices, operator.data
@@ -196,7 +196,7 @@ def _local(graph: AnyGraph, n_lengths: int) -> LocalForm | None:
     """
     if not isinstance(graph, Graph) or graph.n_nodes < _LARGE or graph.n_nodes * n_lengths >= 2**31:
         return None
-    return spectral_form(graph).local
+    return graph._local
 
 
 def run_chunks(engine: Engine, n_nodes: int, nodes: IntArray, n_jobs: int, progress: Progress) -> list[Chunk]:
@@ -274,8 +274,7 @@ class Choice:
 def choose_exact_teacher(graph: AnyGraph, series: AbstractKernel) -> str:
     """Exact or frontier, whichever costs less per start: for rows that are asked for a few at a time."""
     nodes = np.arange(0, graph.n_nodes, max(1, graph.n_nodes // _PROBES))[:_PROBES]
-    form = spectral_form(graph)
-    cost = float(series.expansion(form.radius, ExactOptions().tol).degree) * form.matrix.nnz
+    cost = float(series.expansion(graph.radius, ExactOptions().tol).degree) * graph.symmetric.nnz
     return "exact" if cost <= _probe(graph, series, nodes, 1, cost)[0] else "frontier"
 
 
@@ -291,10 +290,9 @@ def row_memory(graph: AnyGraph, series: AbstractKernel) -> float:
 def choose_teacher(graph: AnyGraph, series: AbstractKernel, nodes: IntArray, most: float | None = None) -> Choice:
     """The cheapest teacher whose rows fit into memory, of which they may take so many bytes."""
     most = ROW_MEMORY if most is None else most
-    form = spectral_form(graph)
-    degree = series.expansion(form.radius, ExactOptions().tol).degree
-    exact_cost = float(len(nodes)) * degree * form.matrix.nnz
-    exact_memory = 8.0 * len(nodes) * form.n
+    degree = series.expansion(graph.radius, ExactOptions().tol).degree
+    exact_cost = float(len(nodes)) * degree * graph.symmetric.nnz
+    exact_memory = 8.0 * len(nodes) * graph.n_nodes
     # Small problems need no probe: it would cost as much as the answer.
     if exact_memory <= most and exact_cost <= 1e8:
         return Choice("exact", f"{exact_cost:.1e} products, {exact_memory / 2**20:.0f} MB of rows")

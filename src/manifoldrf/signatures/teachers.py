@@ -25,7 +25,7 @@ from manifoldrf._validation import (
 )
 from manifoldrf.geometry.graphs import Graph, as_adjacency
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
-from manifoldrf.kernels.action import AnyGraph, spectral_form
+from manifoldrf.kernels.action import AnyGraph
 from manifoldrf.kernels.roots import ASYMMETRIC
 from manifoldrf.signatures.engines import (
     Choice,
@@ -416,11 +416,10 @@ def signatures_by(
         n_steps=result.n_steps,
         seconds=time.perf_counter() - start,
         error_bound=result.bound,
-        radius=task.radius,
+        radius=task.graph.radius,
         n_touched=result.n_touched,
     )
-    scaling = spectral_form(task.graph).scaling
-    return Signatures(result.rows, task.nodes, info, result.stderr, result.lengths, scaling)
+    return Signatures(result.rows, task.nodes, info, result.stderr, result.lengths, task.graph.scaling)
 
 
 def check_teacher(teacher: Any) -> str | OwnTeacher:
@@ -501,13 +500,9 @@ class _Task:
         return cls(adjacency, resolved, series_of(resolved, asymmetric=asymmetric), picked)
 
     @property
-    def radius(self) -> float:
-        return spectral_form(self.graph).radius
-
-    @property
     def stretch(self) -> float:
         """Largest factor by which powers of a matrix diag(1/s) S diag(s) with |S| <= 1 can stretch a row."""
-        scaling = spectral_form(self.graph).scaling
+        scaling = self.graph.scaling
         return 1.0 if scaling is None else float(scaling.max() / scaling.min())
 
 
@@ -525,25 +520,25 @@ def _teach_exact(task: _Task, options: ExactOptions, streams: Streams, run: Runn
     if options.keep_lengths:  # plain powers, with nothing left out
         return _teach_pushed(task, options, np.ones(int(options.max_length or 0) + 1), 0.0, run)
     del streams
-    form = spectral_form(task.graph)
-    expansion = task.series.expansion(form.radius, options.tol)
+    radius, scaling = task.graph.radius, task.graph.scaling
+    expansion = task.series.expansion(radius, options.tol)
     try:
         recipe = functools.partial(exact_worker, expansion)
         rows = stacked(run(recipe, task.graph, task.nodes, "signatures"))
     except MemoryError:
-        size = 8e-9 * len(task.nodes) * form.n
+        size = 8e-9 * len(task.nodes) * task.graph.n_nodes
         raise MemoryError(
             f"Dense rows take {size:.0f} GB; teacher='frontier' or 'counts' has sparse ones."
         ) from None
-    bound = options.tol * float(np.abs(task.series.spectral(np.linspace(-form.radius, form.radius, 513))).max())
+    bound = options.tol * float(np.abs(task.series.spectral(np.linspace(-radius, radius, 513))).max())
     if isinstance(task.graph, Graph) and task.series.series_is_nonnegative:
         # Below zero is rounding: sums of nonnegative terms. A root may have noise of 1e-6 besides; the terms of the
         # kernel itself are what its user says.
         rounded = rows >= -bound if task.series is task.kernel else True
         np.maximum(rows, 0.0, out=rows, where=rounded)
-    if form.scaling is not None:
-        rows *= form.scaling / form.scaling[task.nodes][:, None]
-    n_steps = expansion.degree * form.matrix.nnz * len(task.nodes)
+    if scaling is not None:
+        rows *= scaling / scaling[task.nodes][:, None]
+    n_steps = expansion.degree * task.graph.symmetric.nnz * len(task.nodes)
     return _Result(rows, n_steps, bound=bound * task.stretch)
 
 
@@ -594,7 +589,7 @@ def _monte_carlo(engine: Any, task: _Task, options: Any, streams: Streams, run: 
         survival=options.survival,
         p_halt=options.p_halt,
         max_length=options.max_length,
-        radius=task.radius,
+        radius=task.graph.radius,
     )
     if not options.keep_lengths:
         refuse_unreached(law, options.n_walks, options.p_halt)
@@ -623,14 +618,16 @@ def _from_chunks(task: _Task, chunks: list[Chunk], coefficients: Any, options: A
     n_steps = sum(chunk.n_steps for chunk in chunks)
     bounds = [chunk.bound for chunk in chunks if chunk.bound is not None]
     bound = None
-    if bounds and not options.keep_lengths and task.radius <= 1 + 1e-12:  # 1, but for the rounding of row sums
+    if (
+        bounds and not options.keep_lengths and task.graph.radius <= 1 + 1e-12
+    ):  # 1, but for the rounding of row sums
         # What the frontier dropped, and what the series left out.
-        whole = float(np.abs(coefficients) @ task.radius ** np.arange(len(coefficients)))
+        whole = float(np.abs(coefficients) @ task.graph.radius ** np.arange(len(coefficients)))
         bound = task.stretch * (max(bounds) + options.tol / 2 * whole / (1 - options.tol / 2))
     touched = max((chunk.n_touched or 0 for chunk in chunks), default=0) or None
     if not options.keep_lengths:
         rows, stderr = assemble(chunks, task.graph.n_nodes)
         return _Result(rows, n_steps, stderr, None, bound, touched)
     lengths = assemble(chunks, task.graph.n_nodes, len(coefficients))[0]
-    rows = weighted_lengths(lengths, len(task.nodes), task.series, task.radius)
+    rows = weighted_lengths(lengths, len(task.nodes), task.series, task.graph.radius)
     return _Result(rows, n_steps, None, lengths, None, touched)
