@@ -219,6 +219,21 @@ class TestParameters:
             kernel.with_params(sigma=1.0)
 
 
+@pytest.mark.parametrize("kernel", WITH_REAL_ROOT + IN_THE_MANIFOLD_CLOCK, ids=str)
+def test_the_root_is_computed_once_and_is_no_part_of_the_value(kernel):
+    fresh = dataclasses.replace(kernel)
+    pickled = pickle.dumps(fresh)
+    assert fresh.root() is fresh.root(2)
+    assert pickle.dumps(fresh) == pickled
+    assert "_square_root" not in vars(copy.copy(fresh))
+    assert (fresh == kernel, hash(fresh), repr(fresh)) == (True, hash(kernel), repr(kernel))
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_a_kernel_in_steps_resolves_to_itself(kernel):
+    assert kernel.resolve(graph_named("path")) is kernel
+
+
 def test_different_kernels_differ():
     assert len(set(KERNELS)) == len(KERNELS)
     assert DiffusionKernel(2) == DiffusionKernel(2.0) == DiffusionKernel(Fraction(2))

@@ -152,13 +152,13 @@ def test_no_walker_is_lost_or_made(graph, n_walkers, global_seed):
 def test_rounding_never_makes_walkers(n_walkers, phase):
     """n_walkers + phase may round up to n_walkers + 1, in the thinning and in the split."""
     affinity, _ = GRAPHS["irregular"]
-    desk = module._make_desk(affinity.shape[0])
-    desk.nodes[0, :3], desk.counts[0, :3] = [0, 1, 2], [n_walkers, 1, 1]
+    space = module._make_workspace(affinity.shape[0])
+    space.nodes[0, :3], space.counts[0, :3] = [0, 1, 2], [n_walkers, 1, 1]
     n_occupied = 3
     for side in (0, 1, 0):
-        n_occupied, moved, _ = module._step(table_of(affinity), 1.0, (phase, phase), desk, side, n_occupied)
-        assert moved == desk.counts[1 - side].sum() == n_walkers + 2
-        assert desk.counts.min() == desk.counts[side].max() == 0
+        n_occupied, moved, _ = module._step(table_of(affinity), 1.0, (phase, phase), space, side, n_occupied)
+        assert moved == space.counts[1 - side].sum() == n_walkers + 2
+        assert space.counts.min() == space.counts[side].max() == 0
 
 
 def test_thinning_keeps_the_right_number(global_seed):

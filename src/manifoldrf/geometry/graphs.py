@@ -249,6 +249,21 @@ class Graph:
         """W = D^-1/2 A D^-1/2, CSR; symmetric, spectrum in [-1, 1], zero rows for isolated nodes."""
         return self._with_values(scaled_both_ends(self.affinity, reciprocal(np.sqrt(self.degrees))))
 
+    @property
+    def symmetric(self) -> Any:
+        """The symmetric matrix behind the operator: W itself."""
+        return self.operator
+
+    @property
+    def radius(self) -> float:
+        """Bound of the spectrum of W."""
+        return 1.0
+
+    @property
+    def scaling(self) -> FloatArray | None:
+        """None: W is symmetric without a change of scale."""
+        return None
+
     @cached_property
     def _local(self) -> LocalForm | None:
         """W with its nodes in an order in which neighbours are close together in memory."""
