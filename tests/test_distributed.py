@@ -438,7 +438,7 @@ def test_graphs_that_no_worker_survives_end_with_a_reason(client, monkeypatch, e
 
     monkeypatch.setattr(client, "scatter", dies)
     monkeypatch.setattr(_flow, "_PAUSE", 0)
-    with pytest.raises(ConnectionError, match=r"^What the tasks read was lost 5 times.*too little memory"):
+    with pytest.raises(ConnectionError, match=r"^The shared object was lost 5 times.*too little memory"):
         Cluster(client).signatures(GRAPH, KERNEL)
     assert len(n_sent) == 5
 
@@ -771,7 +771,7 @@ def test_wrong_arguments_are_named(client, fitted, tmp_path):
         cluster.fit(KERNEL, POINTS)
     with pytest.raises(TypeError, match="`X` must be a dask array of shape"):
         cluster.transform(fitted, NEW)
-    with pytest.raises(ValueError, match="`X` must be in blocks of rows alone"):
+    with pytest.raises(ValueError, match="`X` must be in blocks of rows only"):
         cluster.transform(fitted, arrays.from_array(NEW, chunks=(50, 2)))
     with pytest.raises(ValueError, match="`X` must be an array of 3 columns"):
         cluster.transform(fitted, arrays.ones((4, 2)))
