@@ -83,7 +83,7 @@ class Model {
   }
 
   get lastId() {
-    return this.ids.reduce((most, id) => Math.max(most, id), 0); // Math.max(...ids) would overflow the stack
+    return this.ids.reduce((most, id) => Math.max(most, id), 0); // spreading the ids into arguments would overflow the stack
   }
 
   has(layer) {
