@@ -260,7 +260,7 @@ def test_processes_can_be_fitted_from_walks():
 ROUGH = MaternKernel(0.5, 16.0)
 
 
-@pytest.mark.parametrize("places", [NODES, Sphere().sample(50, seed=1)])
+@pytest.mark.parametrize("places", [NODES, pytest.param(Sphere().sample(50, seed=1), marks=pytest.mark.slow)])
 def test_a_kernel_with_a_spike_is_that_of_the_search_at_the_nodes(places):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FeatureWarning)  # between nodes no field can follow a spike
