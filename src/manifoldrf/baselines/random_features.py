@@ -417,12 +417,7 @@ class GaussianFeatures(AbstractGaussianBaseline):
     """
 
     def __init__(
-        self,
-        *,
-        n_features: int = 512,
-        sigma: float = 1.0,
-        anchors: str = "grid",
-        random_state: SeedLike = None,
+        self, *, n_features: int = 512, sigma: float = 1.0, anchors: str = "grid", random_state: SeedLike = None
     ) -> None:
         self.n_features = n_features
         self.sigma = sigma

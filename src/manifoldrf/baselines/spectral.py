@@ -313,12 +313,7 @@ class SpectralFeatures(FrozenParamsMixin, _AbstractSpectral):
     """
 
     def __init__(
-        self,
-        kernel: Any = None,
-        *,
-        n_features: int | str = 512,
-        graph: Any = None,
-        random_state: SeedLike = None,
+        self, kernel: Any = None, *, n_features: int | str = 512, graph: Any = None, random_state: SeedLike = None
     ) -> None:
         self.kernel = kernel
         self.n_features = n_features
