@@ -18,7 +18,6 @@ from scipy import sparse
 from manifoldrf._random import Streams
 from manifoldrf._runtime import thread_pool
 from manifoldrf._validation import FloatArray, IntArray, reject
-from manifoldrf.geometry.csr import LocalForm
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.action import TOLERANCES, AnyGraph, Expansion, best_matrix, rows_of_expansion
