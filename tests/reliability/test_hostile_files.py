@@ -32,7 +32,7 @@ from manifoldrf import (
     knn_graph,
     load,
 )
-from manifoldrf._codec import _MOST_HEADER, read_container, write_container
+from manifoldrf._codec import _MAX_HEADER, read_container, write_container
 from manifoldrf.fields.data import Setting, Teaching, observe
 from manifoldrf.fields.mlp import fit_mlp
 from manifoldrf.fields.options import MlpOptions
@@ -687,7 +687,7 @@ PIECES = ["{}", "[]", '{"tuple":[]}', '{"dict":{}}', "null", '{"bytes":""}']
 
 @pytest.mark.parametrize("piece", ["[0]", *(pytest.param(piece, marks=pytest.mark.slow) for piece in PIECES)])
 def test_a_description_as_long_as_allowed_takes_bounded_memory(piece):
-    room = _MOST_HEADER - 2000
+    room = _MAX_HEADER - 2000
     pieces = ",".join([piece] * (room // (len(json.dumps(piece)) - 1)))  # quotes are written as two signs
     text = f'{{"kind":"Graph","state":{{"dict":{{"graph":[{pieces}]}}}}}}'
     assert_refused("graph", close_model({}, text, b""))
