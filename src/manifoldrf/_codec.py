@@ -31,7 +31,7 @@ from manifoldrf._files import as_path, atomic_path, existing_file
 from manifoldrf._validation import reject
 
 Arrays = dict[str, NDArray[Any]]
-Registry = dict[str, type]
+Registry = dict[str, Callable[..., Any]]  # classes, or functions with annotated arguments, by their name in files
 
 # Modules that may define stored classes; loading a file creates no others.
 _STAGES = ("_random", "geometry", "kernels", "signatures", "fields", "features")
@@ -78,6 +78,14 @@ class ModelFileError(ValueError):
     ...         str(error).partition(": ")[2]
     'it is not a safetensors file.'
     """
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Record:
+    """A named record that is written instead of an object whose class has another layout than files."""
+
+    name: str
+    fields: dict[str, Any]
 
 
 def save_state(path: Any, kind: str, state: dict[str, Any]) -> Path:
@@ -153,7 +161,7 @@ def encode(value: Any) -> tuple[Any, Arrays]:
 
 
 def decode(tree: Any, arrays: Arrays, registry: Registry) -> Any:
-    """Rebuild the value of a tree. The registry maps names to classes.
+    """Rebuild the value of a tree. The registry gives the class for each name.
 
     Raises
     ------
@@ -223,10 +231,10 @@ class _Encoder:
         kind = type(value)
         if kind is sparse.csr_array:
             result = self._csr(value, path)
-        elif is_storable(kind):
-            parts = {field.name: _field_value(value, field) for field in dataclasses.fields(value) if field.init}
-            fields = {name: self.encode(part, f"{path}.{name}", depth + 1) for name, part in parts.items()}
-            result = {"class": kind.__name__, "fields": fields}
+        elif kind is Record or is_storable(kind):
+            record = value if kind is Record else Record(kind.__name__, _stored_fields(value))
+            fields = {name: self.encode(part, f"{path}.{name}", depth + 1) for name, part in record.fields.items()}
+            result = {"class": record.name, "fields": fields}
         else:
             what = f"an object of type {kind.__module__}.{kind.__qualname__}"
             if callable(value):
@@ -253,10 +261,11 @@ def is_storable(kind: type) -> bool:
     return dataclasses.is_dataclass(kind) and bool(kind.__dataclass_params__.frozen)  # type: ignore[attr-defined]
 
 
-def _field_value(value: Any, field: "dataclasses.Field[Any]") -> Any:
-    """Return the stored value of a field."""
-    part = getattr(value, field.name)
-    return -1 if part is not None and field.metadata == THREADS else part
+def _stored_fields(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass as files hold them: numbers of threads are -1."""
+    has_threads = {field.name: field.metadata == THREADS for field in dataclasses.fields(value) if field.init}
+    fields = {name: getattr(value, name) for name in has_threads}
+    return {name: -1 if has_threads[name] and part is not None else part for name, part in fields.items()}
 
 
 def _encode_fraction(value: Fraction) -> Any:
@@ -420,7 +429,7 @@ _SCALAR_DECODERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def check_field_types(kind: type, values: dict[str, Any]) -> None:
+def check_field_types(kind: Callable[..., Any], values: dict[str, Any]) -> None:
     """Refuse values that do not have the annotated types of the fields.
 
     Examples
