@@ -117,7 +117,7 @@ def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(program, disk, inp
     words += ("--field-options", "epochs=2", "--field-options", f"checkpoint={state}")
     words += ("--field-options", "hidden=16")
     each = "import manifoldrf.fields.training as training; training._EPOCHS_BETWEEN = 1"
-    stop = ("fields._training._Epoch.run", 2, 2)
+    stop = ("fields.training._Epoch.run", 2, 2)
     stopped = program.run(*words, cwd=inputs, code=each, kill_at=stop)
     assert stopped.code == 130, stopped.err
     disk.fill(0)
