@@ -298,7 +298,7 @@ NODE_CASES = (
         lambda: np.ones(N, dtype=bool),
         BY_NODE,
         Refused(
-            "`{argument}` must be integers in [0, 59]; numpy.flatnonzero makes them of a mask. Got booleans.",
+            "`{argument}` must be integers in [0, 59]; numpy.flatnonzero converts a mask. Got booleans.",
             TypeError,
         ),
     ),
