@@ -79,7 +79,7 @@ def test_points_in_single_precision_give_the_features_of_the_unrounded_points():
     s2, moved = 4 * t / n, np.sqrt(3) * EPS32 / 2
     tolerance = 2 * n * 2 * 3 * np.sqrt(s2) * 2 * moved / s2
     assert tolerance < 2e-4
-    assert relative_error(rounded.kernel(NEW), exact.kernel(NEW)) < tolerance
+    assert relative_error(rounded.kernel_matrix(NEW), exact.kernel_matrix(NEW)) < tolerance
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -360,7 +360,7 @@ def test_long_heat_times_give_the_constant_kernel(name, t, left):
     model = fitted_at(name, t)
     # A quadrature for the volume of a random cloud of 300 points is off by up to a half per cent.
     volume = FITTED[name][1]
-    np.testing.assert_allclose(model.kernel(points_of(name)) * volume, 1.0, rtol=0, atol=left)
+    np.testing.assert_allclose(model.kernel_matrix(points_of(name)) * volume, 1.0, rtol=0, atol=left)
 
 
 @pytest.mark.parametrize("t", [1e3, 1e6, 1e30, 1e300])
