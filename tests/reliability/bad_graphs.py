@@ -429,7 +429,7 @@ TEACHERS = (ON_GRAPH, SIGNATURES, WALKS, COUNTS, FRONTIER, GRAPH_FEATURES)
 
 
 def made(matrix, points=_SPREAD_OUT):
-    """A graph of a matrix; what is said of it when it is made is another case."""
+    """A graph of a matrix, without the warnings of its construction, which are cases of their own."""
 
     def make():
         affinity = matrix() if callable(matrix) else matrix

@@ -1,4 +1,4 @@
-"""Bad options: times, widths, numbers of features and of walks; and files that hold bad points and meshes."""
+"""Bad options (times, widths, numbers of features and walks) and files with bad points and meshes."""
 
 import numpy as np
 from reliability.bad_points import but
@@ -134,7 +134,7 @@ POSITIVES = (NOISE, VARIANCE, BANDWIDTH)
 
 
 def scaled(space):
-    """Everything of a heat graph in another unit of length, taken back to the first."""
+    """The arrays of a heat graph that was built in another unit of length, converted to the first unit."""
 
     def call(unit):
         made = heat_graph(space(unit), 0.3 * unit * unit)
@@ -640,7 +640,7 @@ _TABLE = "\n".join(",".join(map(str, row)) for row in cloud().tolist())
 
 
 def text_file(name, text):
-    """What writes a file of text into a folder."""
+    """A function that writes a text file into a folder."""
 
     def write(folder):
         (folder / name).write_text(text)
@@ -650,7 +650,7 @@ def text_file(name, text):
 
 
 def array_file(values, **options):
-    """What writes an array into a folder."""
+    """A function that writes an array into a folder."""
 
     def write(folder):
         np.save(folder / "p.npy", values, **options)

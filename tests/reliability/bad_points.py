@@ -1,4 +1,4 @@
-"""Bad points: numbers that are none, odd shapes, odd places, odd types."""
+"""Bad points: NaN and infinity, wrong shapes, degenerate positions, unusual types."""
 
 import numpy as np
 import pandas as pd

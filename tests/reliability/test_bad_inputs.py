@@ -83,7 +83,7 @@ ENTRY = EntryPoint("double", "x", lambda x: 2 * x)
         (Works("finite"), np.nan, "not finite"),
         (Works("finite"), "a", ""),
         (same_as(lambda: 2.0), 3.0, "not equal"),
-        (Works("warns", None, UserWarning, ("look",)), 1.0, "not said"),
+        (Works("warns", None, UserWarning, ("look",)), 1.0, "not warned"),
         (Works("finite"), None, "TypeError"),
     ],
 )

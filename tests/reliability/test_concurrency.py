@@ -1,4 +1,4 @@
-"""Fits at once, in threads and in processes, have the bits of fits one after another, and change nothing global."""
+"""Concurrent fits in threads and processes give the bits of sequential fits and change no global state."""
 
 import copy
 import gc
@@ -100,7 +100,7 @@ JOBS = {
     "interpolated": lambda: features(STEPS, field="interpolated").fit(NODES).transform(NEW),
     "local": lambda: features(STEPS, field="local").fit(NODES).transform(NEW),
     "network": lambda: features(STEPS, **NETWORK).fit(NODES).transform(NEW),
-    "kernel": lambda: features(n_features=200).fit(MANY).kernel(MANY[::-1], MANY),
+    "kernel": lambda: features(n_features=200).fit(MANY).kernel_matrix(MANY[::-1], MANY),
     "error": lambda: np.float64(float(features(n_features=200).fit(MANY).error_)),
     "heat graph": lambda: heat_graph(NODES, 0.1, n_jobs=2).affinity.toarray(),
     "counts": lambda: signatures("counts"),
@@ -128,7 +128,7 @@ def alone():
 
 
 def global_state():
-    """All that belongs to the whole process and that a library could change."""
+    """Global state of the process that a library could change."""
     numpy_state = np.random.get_state(legacy=False)  # noqa: NPY002  (the one that must not change)
     return {
         "numpy's random numbers": (numpy_state["state"]["pos"], numpy_state["state"]["key"].tobytes()),
@@ -166,7 +166,7 @@ def differences(before):
 
 
 def failing():
-    """Fits that end by an error, in several stages."""
+    """Fits that raise an error, in several stages."""
     for settings in ({"n_features": -1}, {"field": lambda data: 1 / 0}, {"teacher": lambda *a, **k: 1 / 0}):
         with pytest.raises((ValueError, ZeroDivisionError)):
             features(STEPS, **{"field": "interpolated"} | settings).fit(NODES)
@@ -186,13 +186,13 @@ def test_nothing_global_is_changed_by_fits_that_fail(alone):
 
 
 def at_once(names, n_threads):
-    """Results of jobs by threads that begin at the same moment."""
+    """Results of jobs that threads start at the same moment."""
     with ThreadPoolExecutor(n_threads, initializer=threading.Barrier(n_threads).wait) as pool:
         return list(pool.map(lambda name: JOBS[name](), names))
 
 
 def test_fits_in_threads_have_the_bits_of_fits_one_after_another_and_change_nothing(alone):
-    """What one had found when it began must not be put back by another that ends later."""
+    """A fit that ends later must not restore the state that an earlier fit had changed."""
     before, names = global_state(), list(JOBS)
     for name, found in zip(names, at_once(names, 6), strict=True):
         np.testing.assert_array_equal(found, alone[name], err_msg=name)
@@ -213,7 +213,7 @@ def test_an_error_in_one_thread_leaves_the_others_and_the_process_alone(alone):
 
 
 def test_limits_that_overlap_are_taken_back_by_the_last():
-    """The first to come goes first: the second keeps the limit, and leaves what was there before both."""
+    """The first block ends first. The second keeps the limit, then restores the state before both."""
     seen, value = [], {"now": 2}
 
     def change():
@@ -231,7 +231,7 @@ def test_limits_that_overlap_are_taken_back_by_the_last():
 
 
 def test_threads_of_matrix_products_come_back_after_blocks_that_overlap():
-    """Of libraries with one number for the whole process; of others every thread has its own, and none overlap."""
+    """Tested for libraries with one setting per process; in others each thread has its own setting."""
 
     def counts():
         found = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
@@ -250,7 +250,7 @@ def test_threads_of_matrix_products_come_back_after_blocks_that_overlap():
 
 
 def test_the_limit_holds_in_every_thread_whoever_came_first():
-    """Newer releases of threadpoolctl heed one thread alone, and let others believe that they were heard."""
+    """Newer releases of threadpoolctl limit only the calling thread, without an error in the others."""
 
     def limited():
         with one_blas_thread():
@@ -269,7 +269,7 @@ def test_a_limit_is_taken_back_after_an_error():
 
 @pytest.mark.parametrize("job", ["step", "network", "ridge"])
 def test_random_numbers_filters_and_errors_are_untouched_while_a_fit_runs(alone, job):
-    """Seen from another thread. Only numbers of threads of libraries are 1 for a while, as documented."""
+    """Seen from another thread. Only the thread counts of libraries are 1 during a fit, as documented."""
     documented = {"torch's threads", "threads of libraries"}
     before, stop, seen = global_state(), threading.Event(), set()
 
@@ -289,11 +289,11 @@ def test_random_numbers_filters_and_errors_are_untouched_while_a_fit_runs(alone,
 
 
 def test_one_model_serves_eight_threads():
-    """Also what is found when it is first asked for: trees, blocks, bounds, and the error of the graph."""
+    """Including what is computed on first use: trees, blocks, bounds, and the error of the graph."""
     asked = {
         "transform": lambda model: model.transform(NEW),
-        "kernel": lambda model: model.kernel(NEW),
-        "kernel of two": lambda model: model.kernel(NEW, NODES),
+        "kernel": lambda model: model.kernel_matrix(NEW),
+        "kernel of two": lambda model: model.kernel_matrix(NEW, NODES),
         "error": lambda model: np.float64(float(model.error_)),
         "bound": lambda model: model.bound_,
         "distance": lambda model: model.distance_to_space(2 * NEW),
@@ -317,7 +317,7 @@ def test_one_model_serves_eight_threads():
 
 
 def test_the_error_is_the_same_for_all_threads_that_ask_first(monkeypatch):
-    """The share of the graph is added once by each, however long another takes."""
+    """Each thread adds the error of the graph once, however long another takes."""
     fitted = features().fit(NODES)
     expected = copy.copy(fitted).error_
     turn, gate, original = iter([0.0, 0.1, 0.2, 0.3]), threading.Barrier(4), manifold_features.graph_error
@@ -383,7 +383,7 @@ PACKAGE = Path(manifoldrf.__file__).parent
 
 
 def test_work_inside_work_of_the_same_threads_ends():
-    """As many tasks as threads, each of which hands out work again."""
+    """As many tasks as threads, each of which starts tasks itself."""
     outer = lambda k: sum(quick_map(lambda j: 10 * k + j, range(3), 2))  # noqa: E731
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(quick_map, outer, range(4), 2).result(timeout=30) == [3, 33, 63, 93]
@@ -507,7 +507,7 @@ def job(name):
     if name == "ridge":
         return ManifoldRidge(model, n_jobs=2).fit(NODES, NODES[:, 2]).predict(NEW)
     rows = model.fit(NODES).transform(NEW)
-    return model.kernel(NODES) if name == "kernel" else rows
+    return model.kernel_matrix(NODES) if name == "kernel" else rows
 
 def child(name, pipe):
     pipe.send(job(name))
@@ -558,7 +558,7 @@ def in_children(tmp_path, method, names):
 @pytest.mark.slow  # a new process that loads everything
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_a_copy_of_a_process_that_has_used_the_library_gives_the_same_bits(tmp_path):
-    """By fork: the child has none of the threads of its parent, and must not wait for them.
+    """After a fork the child has none of its parent's threads and must not wait for them.
 
     The same program sees that importing all public names starts no thread and sets no handler.
 

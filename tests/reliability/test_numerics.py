@@ -1,4 +1,4 @@
-"""Ranges that results stay right in: precision, times, steps, sizes, units."""
+"""Results are right over wide ranges of precision, times, steps, sizes and units."""
 
 import functools
 import re
@@ -46,7 +46,7 @@ def features(kernel=None, **settings):
 
 
 def outcome_of(function):
-    """What a function returns, or the error it raises for a bad value."""
+    """The result of a function, or its ValueError."""
     try:
         return function()
     except ValueError as error:
@@ -79,7 +79,7 @@ def test_points_in_single_precision_give_the_features_of_the_unrounded_points():
     s2, moved = 4 * t / n, np.sqrt(3) * EPS32 / 2
     tolerance = 2 * n * 2 * 3 * np.sqrt(s2) * 2 * moved / s2
     assert tolerance < 2e-4
-    assert relative_error(rounded.kernel(NEW), exact.kernel(NEW)) < tolerance
+    assert relative_error(rounded.kernel_matrix(NEW), exact.kernel_matrix(NEW)) < tolerance
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -256,7 +256,7 @@ def test_walks_of_thousands_of_steps_are_finite_and_say_that_they_are_noise(glob
 @pytest.mark.parametrize("teacher", ["walks", "counts"])
 @pytest.mark.parametrize("tau", [3e3, 1e4])
 def test_walks_that_all_halt_before_the_kernel_begins_are_refused(tau, teacher):
-    """Half of 3000 steps with p_halt = .01 are survived by 3e-7 of the walks: rows were zero, without a word."""
+    """With p_halt = .01, a share of 3e-7 of the walks takes 1500 steps; rows were zero, without an error."""
     graph = small_graph()[0]
     options = {"n_walks": 1000, "p_halt": 0.01, "survival": "geometric"}
     said = r"`p_halt` must be at most 0.00\d+ for 1000 walks of (1499|1500|4999|5000) steps"
@@ -267,7 +267,7 @@ def test_walks_that_all_halt_before_the_kernel_begins_are_refused(tau, teacher):
 @pytest.mark.parametrize("n_walks", [1, 1000])
 @pytest.mark.parametrize("kernel", [DiffusionKernel(3e3), RegularizedLaplacianKernel(60.0, 2.0)], ids=str)
 def test_the_largest_halting_probability_named_is_accepted(n_walks, kernel):
-    """Also of a series whose largest term is the first: a walk of no steps was named, by a division by zero."""
+    """Also if the first term is the largest, where the error text once divided by zero."""
     graph, halting = small_graph()[0], 0.2 if isinstance(kernel, DiffusionKernel) else 0.99
     with pytest.raises(ValueError, match="`p_halt` must be at most") as caught:
         compute_signatures(graph, kernel, [3], teacher="walks", seed=0, n_walks=n_walks, p_halt=halting)
@@ -360,7 +360,7 @@ def test_long_heat_times_give_the_constant_kernel(name, t, left):
     model = fitted_at(name, t)
     # A quadrature for the volume of a random cloud of 300 points is off by up to a half per cent.
     volume = FITTED[name][1]
-    np.testing.assert_allclose(model.kernel(points_of(name)) * volume, 1.0, rtol=0, atol=left)
+    np.testing.assert_allclose(model.kernel_matrix(points_of(name)) * volume, 1.0, rtol=0, atol=left)
 
 
 @pytest.mark.parametrize("t", [1e3, 1e6, 1e30, 1e300])
