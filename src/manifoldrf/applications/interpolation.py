@@ -409,6 +409,8 @@ def graph_of(space: Any, weights: str, n_jobs: int) -> Graph:
         return space
     if isinstance(space, TriangleMesh):
         check_spread(space.vertices, "space")
+        if not space.edge_lengths().any():
+            reject("space", "a mesh with an edge of positive length", f"{space} without one")
         return mesh_graph(space, weights=weights)
     if hasattr(space, "vertices") and hasattr(space, "faces"):
         kind = type(space).__name__
