@@ -101,7 +101,7 @@ VALUE_CASES = (
         "NaN only",
         lambda: np.full(N, np.nan),
         (VALUES,),
-        Refused("No value is known: `known` must name one node at least, or one row be without NaN."),
+        Refused("No value is known: `known` must name at least one node, or one row must be without NaN."),
     ),
     Case(
         _VALUES,

@@ -326,8 +326,7 @@ TIME_CASES = (
         lambda: 1e300,
         (DIFFUSION_MAP,),
         Refused(
-            "`kernel` must be one that is left on the graph, of a shorter time or length. "
-            "Got eigenvalues of 0 only."
+            "`kernel` must be one that does not vanish on the graph; use a shorter time. Got eigenvalues of 0 only."
         ),
     ),
     Case(_TIMES, "1e300", lambda: 1e300, (DENSE, NOISE, VARIANCE, ALPHA, BANDWIDTH, *SIGMAS), FINITE),

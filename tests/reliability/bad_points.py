@@ -515,7 +515,8 @@ REFUSED = (
                 "a file for a space",
                 lambda: "cloud.npy",
                 (FILL,),
-                "`space` must be a mesh, not its file: TriangleMesh.load reads one. Got 'cloud.npy'.",
+                "`space` must be an array of numbers, not the name of a file: numpy.load(path, mmap_mode='r') "
+                "reads it. Got 'cloud.npy'.",
             ),
         )
     ),
