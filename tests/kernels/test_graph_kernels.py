@@ -295,7 +295,7 @@ def test_a_series_that_starts_next_to_nothing_has_no_nonnegative_root():
     assert not SeriesKernel([1e-308, 1.2, -0.3]).is_positive
 
 
-# ------------------------------------------------- a series without its first term: h(W) = alpha_0 + W times the rest
+# ------------------------------------------------------ a series without its first term: h(W) = alpha_0 + W S
 SPHERE_GRAPH = knn_graph(Sphere().grid(80))
 TO_SHIFT = [
     DiffusionKernel(0.5),
