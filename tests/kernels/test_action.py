@@ -83,7 +83,10 @@ def test_kernels_too_rough_for_the_tolerance_say_so():
         kernel.apply(graph, np.ones(250))
 
 
-@pytest.mark.parametrize("n_columns", [1, 3, 4, 5, 32, 65, 200])
+MORE_COLUMNS = [pytest.param(n, marks=pytest.mark.slow) for n in (3, 5, 32, 200)]
+
+
+@pytest.mark.parametrize("n_columns", [1, 4, 65, *MORE_COLUMNS])
 def test_the_number_of_threads_changes_no_bit(n_columns):
     """The graph is large enough for threads: they share rows where columns are few, else columns."""
     graph = large_graph()

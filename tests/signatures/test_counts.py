@@ -1,4 +1,4 @@
-"""Counted walkers: unbiased, with honest variances, and an error that falls like the inverse of their number."""
+"""Counted walkers: unbiased, with correct variances, and an error that falls like the inverse of their number."""
 
 import numpy as np
 import pytest
@@ -89,6 +89,7 @@ LAWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("n_walkers", [3, 200])
 @pytest.mark.parametrize("graph", GRAPHS)
@@ -118,10 +119,10 @@ def test_reported_variances_are_right(n_walkers, n_batches, global_seed):
         excess[k] = found[3].sum() - squares[k]
     band = excess.std() / np.sqrt(N_KEYS)
     assert abs(excess.mean()) < 5 * band
-    assert band < 0.05 * squares.mean()  # a band wide enough for anything would prove nothing
+    assert band < 0.05 * squares.mean()  # a wider band would prove nothing
 
 
-def test_one_batch_knows_no_variance_and_equal_batches_have_none():
+def test_one_batch_gives_no_variance_and_equal_batches_give_zero():
     affinity, starts = GRAPHS["irregular"]
     table, key = table_of(affinity), np.array([1, 2], np.uint32)
     assert np.isnan(propagate_counts(table, LAWS["tail"], np.array(starts), 10, 1, 0, key)[3]).all()
