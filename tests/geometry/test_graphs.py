@@ -139,7 +139,7 @@ def test_graphs_cannot_be_changed_and_say_what_they_are():
 
 
 def test_components_are_numbered_from_zero():
-    with pytest.warns(GraphWarning, match="1 nodes are isolated.*; it falls into 2 pieces"):
+    with pytest.warns(GraphWarning, match="1 nodes are isolated.*; it has 2 pieces"):
         graph = Graph.from_affinity(sparse.block_diag([PATH, [[0]], PATH]))
     assert np.array_equal(graph.components, [0, 0, 0, 0, 1, 2, 2, 2, 2])
     assert graph.components.dtype == np.int64
@@ -369,7 +369,9 @@ def test_bad_queries_are_named():
 @pytest.mark.parametrize("correction", [0.0, 1.0])
 def test_an_outlier_becomes_an_isolated_node_with_a_warning(correction):
     points = np.concatenate([cloud(60), [[1e3, 0.0, 0.0]]])
-    text = "Graph of 61 nodes: 1 nodes are isolated, no edge leads to another (remedy: more neighbours or a larger"
+    text = (
+        "Graph of 61 nodes: 1 nodes are isolated, without an edge to another (remedy: more neighbours or a larger"
+    )
     with pytest.warns(GraphWarning, match=re.escape(text)):
         graph = knn_graph(points, density_correction=correction)
     assert graph.degrees[-1] == 0
@@ -406,7 +408,7 @@ def test_more_duplicates_than_neighbours_leave_no_self_loops():
 
 
 def test_two_far_clusters_are_warned_of_as_two_pieces():
-    text = "it falls into 2 pieces that do not see each other (remedy: more neighbours or a larger bandwidth"
+    text = "it has 2 pieces that are not connected (remedy: more neighbours or a larger bandwidth"
     with pytest.warns(GraphWarning, match=re.escape(text)):
         graph = knn_graph(np.concatenate([cloud(30), cloud(40, seed=1) + 50]))
     assert graph.n_components == 2

@@ -161,7 +161,7 @@ UNITS = (
 _TIMES = "Times, widths and levels"
 _NAMED = (("0", 0.0), ("-1", -1.0), ("NaN", np.nan), ("inf", np.inf))
 _SHORT = "t = … is short for 60 nodes: …"
-_ALONE = "Graph of 60 nodes: 60 nodes are isolated, no edge leads to another (remedy: …, or drop them)."
+_ALONE = "Graph of 60 nodes: 60 nodes are isolated, without an edge to another (remedy: …, or drop them)."
 _LONG = "`t` must be at most 287.845 here (heat is spread evenly long before). Got 1e+300."
 _ROUGH = (
     "The kernel is too rough for `tol` = 1e-10: more than 32768 Chebyshev terms. Take a larger `tol` or a shorter "

@@ -68,10 +68,10 @@ def knn_graph(
     n_neighbors : int, optional
         In [1, n - 1]. By default 8, or n - 1 for fewer than nine points.
     bandwidth : {"median", "local"} or float, default="median"
-        "median" takes the median squared distance to a neighbour. "local" takes as s_i the distance to the 7th
-        neighbour (Zelnik-Manor and Perona), or to the last where there are fewer: for clouds whose density varies
-        over orders of magnitude, as that of descriptors in many dimensions does. Points that coincide with so many
-        others have the median width.
+        "median" is the median squared distance to a neighbour. "local" sets s_i to the distance to the 7th
+        neighbour (Zelnik-Manor and Perona), or to the last if there are fewer. Use it for clouds whose density
+        varies over orders of magnitude, such as descriptors in many dimensions. A point that coincides with all
+        these neighbours gets the median width.
     self_loops : bool, default=False
         Whether a node is also joined to itself (with affinity 1, before the density correction).
     density_correction : float or array-like of shape (n,), default=0.0
@@ -86,8 +86,8 @@ def knn_graph(
     Returns
     -------
     Graph
-        Affinities that underflow are no edges: a point far from all others becomes an isolated node, and a
-        :class:`GraphWarning` says so.
+        Affinities that underflow are not edges: a point far from all others becomes an isolated node, with a
+        :class:`GraphWarning`.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def knn_graph(
         affinity = (affinity + sparse.eye_array(len(cloud))).tocsr()
     density = _density(affinity, density_correction)
     if density is not None:
-        with np.errstate(over="ignore"):  # reported below, by name
+        with np.errstate(over="ignore"):  # reported below
             affinity.data = scaled_both_ends(affinity, reciprocal(density))
         if not np.isfinite(affinity.data).all():
             reject("density_correction", "of a size that keeps affinities finite", f"{density.min():g}")
@@ -188,7 +188,7 @@ def grid_graph(side: int, dim: int) -> Graph:
     Graph(100 nodes, 200 edges, points in R^2)
     """
     side, dim = check_integer(side, "side", 2), check_integer(dim, "dim", 1)
-    if dim > 26 or side**dim > 10**8:  # 2^27 is too many already, and a huge power takes forever
+    if dim > 26 or side**dim > 10**8:  # 2^27 is too many already, and a huge power takes long
         reject("side", "small enough for side^dim <= 10^8 nodes", f"{side}^{dim}")
     nodes = np.arange(side)
     cycle = symmetric(np.ones(side), nodes, (nodes + 1) % side, side)
@@ -210,13 +210,13 @@ class NeighborExtension(AbstractExtension):
     search : NeighborSearch
         The nodes.
     n_neighbors : int
-        How many of them a new point is joined to.
+        Number of nodes that a new point is joined to.
     bandwidth : float
         Affinity exp(-distance^2 / bandwidth).
     density : array of shape (n_nodes,), optional
-        What the affinities of the graph were divided by, at both ends (the exponent is applied already).
+        The divisor of the graph's affinities at both ends (with the exponent applied).
     local : array of shape (n_nodes,), optional
-        Widths s of the nodes, where each has its own: distances are divided by sqrt(s_i s_j).
+        Widths s of the nodes, for bandwidth="local": distances are divided by sqrt(s_i s_j).
     """
 
     search: NeighborSearch
@@ -239,7 +239,7 @@ class NeighborExtension(AbstractExtension):
         distances, columns = self.search.knn(queries, self.n_neighbors)
         if self.local is not None:
             distances = locally_scaled(distances, self._widths(distances, columns), self.local[columns])
-        with np.errstate(over="ignore"):  # far away, or at a tiny bandwidth, all is zero
+        with np.errstate(over="ignore"):  # zero far away or at a tiny bandwidth
             weights = np.exp(-(distances**2) / self.bandwidth)  # (q, k)
         if self.density is not None:
             local = self.density[columns]
@@ -249,7 +249,7 @@ class NeighborExtension(AbstractExtension):
         return make_csr(weights.ravel(), columns.ravel(), indptr, len(self.search.points))
 
     def _widths(self, distances: FloatArray, columns: IntArray) -> FloatArray:
-        """Widths (q,) of new points, where each has its own; at a node that of the node."""
+        """Widths (q,) of new points; at a node, that of the node."""
         nodes: Any = self.local
         return np.where(distances[:, 0] > 0, local_widths(distances), nodes[columns[:, 0]])
 
@@ -285,7 +285,7 @@ class GridExtension(AbstractExtension):
 
     def check(self, n: int, d: int) -> None:
         """Raise unless it fits a graph of n nodes with d coordinates."""
-        # First the bounds: the power of a made-up side would take hours.
+        # Bounds first: the power of a made-up side could take hours.
         if not (1 <= self.side <= n and (self.side == 1 or d < 64)) or self.side**d != n:
             reject("side", f"one with side^{d} = {n} nodes", self.side)
         check_csr("affinity", self.affinity, (n, n))
@@ -330,7 +330,7 @@ def _check_bandwidth(bandwidth: str | float, distances: FloatArray) -> float:
 
 
 def _check_local(distances: FloatArray) -> FloatArray:
-    """A width for every point; one that coincides with so many others has that of a typical point."""
+    """A width for every point; the median one where it would be zero."""
     local = local_widths(distances)
     if not local.any():
         reject("bandwidth", "a positive number where most neighbours coincide", "widths of 0")
@@ -338,13 +338,13 @@ def _check_local(distances: FloatArray) -> FloatArray:
 
 
 def local_widths(distances: FloatArray) -> FloatArray:
-    """The width (q,) of each point that has its own, from the distances (q, k) to its nearest others."""
+    """The width (q,) of each point, from the distances (q, k) to its nearest neighbours."""
     return np.asarray(distances[:, min(_LOCAL_NEIGHBOR, distances.shape[1]) - 1])
 
 
 def locally_scaled(distances: FloatArray, own: FloatArray, others: FloatArray) -> FloatArray:
-    """Distances (q, k) over the geometric mean of the widths of both ends: own (q,), others (q, k)."""
-    # One root after the other: the product of two tiny widths would vanish.
+    """Distances (q, k) divided by the geometric mean of the widths at both ends: own (q,), others (q, k)."""
+    # Two roots, not the root of a product: the product of two tiny widths would underflow.
     return _divide(distances, np.sqrt(own)[:, None] * np.sqrt(others))
 
 
@@ -356,21 +356,21 @@ def _divide(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
 def _gaussian_union(distances: FloatArray, columns: IntArray, width: float) -> Any:
     """Affinity matrix of the union of the neighbour lists."""
     n, k = columns.shape
-    with np.errstate(over="ignore"):  # a bandwidth next to nothing leaves no edge
+    with np.errstate(over="ignore"):  # a tiny bandwidth leaves no edge
         values = np.exp(-(distances**2) / width)
     values[values < _NO_EDGE] = 0.0
     directed = sparse.csr_array((values.ravel(), columns.ravel(), k * np.arange(n + 1)), shape=(n, n))
     directed.sort_indices()  # the union of sorted rows is faster, and sorted itself, as the operator needs it
     affinity = directed.maximum(directed.T.tocsr())
-    affinity.eliminate_zeros()  # what underflows is no edge
+    affinity.eliminate_zeros()  # that underflowed
     return affinity
 
 
 def _density(affinity: Any, correction: float | ArrayLike) -> FloatArray | None:
-    """What to divide the affinities by at both ends, or None."""
+    """The divisor of the affinities at both ends, or None."""
     if as_array(correction, "density_correction").ndim > 0:
         given = check_vector(correction, "density_correction", affinity.shape[0], POSITIVE)
-        return given.copy()  # the caller may change his later
+        return given.copy()  # the caller may change the original later
     exponent = check_real(correction, "density_correction", Interval(0.0, 1.0))
     if exponent == 0:
         return None
@@ -381,7 +381,7 @@ def _density(affinity: Any, correction: float | ArrayLike) -> FloatArray | None:
 def _cotangent_graph(mesh: TriangleMesh) -> Graph:
     """Lazy walk whose generator is the cotangent Laplacian: A = M - c L, W = I - c M^-1/2 L M^-1/2."""
     robust_laplacian = require("robust_laplacian", "mesh")
-    used = np.unique(mesh.faces)  # unreferenced vertices have no mass; they stay as isolated nodes
+    used = np.unique(mesh.faces)  # others have no mass and stay isolated nodes
     renumber = np.zeros(mesh.n_vertices, dtype=np.int64)
     renumber[used] = np.arange(len(used))
     # In units of the mesh itself: areas of huge or tiny coordinates would overflow or vanish.

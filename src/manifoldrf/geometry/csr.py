@@ -22,7 +22,7 @@ _HALF, _LOWER = 32, 2**32 - 1
 
 
 def make_csr(values: FloatArray, columns: Any, indptr: Any, n_nodes: int) -> Any:
-    """CSR array with sorted columns and no stored zeros."""
+    """CSR array of shape (len(indptr) - 1, n_nodes) with sorted columns and no stored zeros."""
     matrix = sparse.csr_array((values, columns, indptr), shape=(len(indptr) - 1, n_nodes))
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
@@ -36,7 +36,7 @@ def symmetric(values: FloatArray, start: IntArray, end: IntArray, n: int) -> Any
 
 
 def times(matrix: Any, table: FloatArray, n_jobs: int) -> FloatArray:
-    """A CSR array times a vector (N,) or a table (N, c), by threads; no bit depends on their number."""
+    """A CSR array times a vector (N,) or a table (N, c), by threads."""
     dense = np.ascontiguousarray(table, dtype=np.float64)
     out = np.zeros((matrix.shape[0], *dense.shape[1:]))
     multiply = times_vector if dense.ndim == 1 else times_columns
@@ -52,7 +52,7 @@ def scaled_both_ends(matrix: Any, scale: FloatArray, n_jobs: int = 1) -> FloatAr
 
 
 def renumbered(matrix: Any, order: IntArray, n_jobs: int) -> Any:
-    """The square CSR array whose entry (order[i], order[j]) is the entry (i, j) of another; columns sorted."""
+    """The square CSR array whose entry (order[i], order[j]) is entry (i, j) of the given one; columns sorted."""
     ends = np.zeros(matrix.shape[0] + 1, dtype=matrix.indptr.dtype)
     ends[order + 1] = np.diff(matrix.indptr)
     ends = np.cumsum(ends, dtype=ends.dtype)
@@ -64,16 +64,13 @@ def renumbered(matrix: Any, order: IntArray, n_jobs: int) -> Any:
 class LocalForm(NamedTuple):
     """A symmetric CSR array with its nodes in another order."""
 
-    order: IntArray  # (N,), which node stands where
-    place: IntArray  # (N,), where each node stands
+    order: IntArray  # (N,), the node at each position
+    place: IntArray  # (N,), the position of each node
     matrix: Any
 
 
 def local_form(matrix: Any) -> LocalForm | None:
-    """A symmetric CSR array with neighbours close together, by reverse Cuthill-McKee; None for one with hubs.
-
-    That sorts the neighbours of each node by insertion, in time that is quadratic in their number.
-    """
+    """A symmetric CSR array with neighbours close together, by reverse Cuthill-McKee; None if it has hubs."""
     if matrix.nnz and int(np.diff(matrix.indptr).max()) > _LARGEST_DEGREE:
         return None
     found = csgraph.reverse_cuthill_mckee(sparse.csr_array(matrix), symmetric_mode=True)
@@ -84,7 +81,7 @@ def local_form(matrix: Any) -> LocalForm | None:
 
 
 def _over_rows(work: Callable[[Any, tuple[int, int]], None], matrix: Any, width: int, n_jobs: int) -> None:
-    """Work on ranges of rows with about as many entries each, by threads where it is worth it."""
+    """Call ``work`` on ranges of rows with about the same number of entries, by threads if there are enough."""
     parts, n = (matrix.indptr, matrix.indices, matrix.data), matrix.shape[0]
     if n_jobs == 1 or matrix.nnz * width < _WORTH_A_THREAD:
         work(parts, (0, n))
@@ -96,16 +93,19 @@ def _over_rows(work: Callable[[Any, tuple[int, int]], None], matrix: Any, width:
 
 def components_of(matrix: Any) -> IntArray:
     """Connected component of every node of a symmetric CSR array, numbered from 0 by their smallest node."""
-    return np.asarray(label_components(matrix.indptr, matrix.indices))
+    # As of a directed graph: this needs no transpose, and the components of a symmetric one are the same.
+    labels = csgraph.connected_components(matrix, connection="strong")[1]
+    _, first, labels = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[labels]
 
 
 def reciprocal(values: FloatArray) -> FloatArray:
-    """1 / x, and zero where x is zero."""
+    """1 / x, or zero where x is zero."""
     return np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
 
 
 def read_only(matrix: Any) -> Any:
-    """CSR array on the same numbers, which cannot be changed in place, with 32-bit indices where they fit."""
+    """Read-only CSR array on the same memory, with 32-bit indices if they fit."""
     index = np.int32 if max(matrix.nnz, *matrix.shape) < 2**31 else np.int64
     parts = matrix.data, matrix.indices.astype(index, copy=False), matrix.indptr.astype(index, copy=False)
     return sparse.csr_array(tuple(read_only_view(part) for part in parts), shape=matrix.shape)
@@ -147,7 +147,7 @@ def check_csr(name: str, matrix: Any, shape: tuple[int, ...], *, signed: bool = 
 
 
 def check_symmetric(values: Any, name: str) -> Any:
-    """CSR copy of a user's matrix, dense or sparse: square, real, finite, symmetric to the bit, without zeros."""
+    """CSR copy of a user's dense or sparse matrix: square, real, finite, exactly symmetric, without zeros."""
     if sparse.issparse(values):
         if values.dtype.kind not in "biuf":
             reject(name, "a matrix of real numbers", f"dtype {values.dtype}", TypeError)
@@ -164,7 +164,7 @@ def check_symmetric(values: Any, name: str) -> Any:
     if worst > 1e-12 * float(abs(matrix).max() if matrix.nnz else 1.0):
         reject(name, "symmetric", f"a difference of {worst:g} between it and its transpose")
     even = ((matrix + matrix.T) / 2).tocsr()
-    even.eliminate_zeros()  # half of the smallest number there is
+    even.eliminate_zeros()  # half of the smallest number is zero
     return even
 
 
@@ -201,7 +201,7 @@ def scale_both_ends(matrix, scale, out, span):  # type: ignore[no-untyped-def]
     for i in range(span[0], span[1]):
         for e in range(indptr[i], indptr[i + 1]):
             other = scale[np.uint64(indices[e])]
-            # The larger factor first: symmetric to the bit, and the product of two large ones never overflows.
+            # The larger factor first: exactly symmetric, and the product of two large ones never overflows.
             out[e] = data[e] * max(scale[i], other) * min(scale[i], other)
 
 
@@ -221,13 +221,13 @@ def renumber_rows(matrix, order, ends, columns, values, span):  # type: ignore[n
 
 @compiled()
 def sort_entries(columns, values):  # type: ignore[no-untyped-def]
-    """Sort int64 columns below 2^31 and the values that belong to them, in place."""
+    """Sort int64 columns below 2^31 and their values, in place."""
     ascending = True
     for p in range(1, len(columns)):
         ascending &= columns[p - 1] <= columns[p]
     if ascending:
         return
-    # Numbers are sorted twice as fast as places of numbers: each column carries its place in its lower half.
+    # Sorting numbers is twice as fast as an argsort: each column carries its position in its lower half.
     for p in range(len(columns)):
         columns[p] = (columns[p] << _HALF) | p
     columns.sort()
@@ -235,28 +235,3 @@ def sort_entries(columns, values):  # type: ignore[no-untyped-def]
     for p in range(len(columns)):
         values[p] = before[columns[p] & _LOWER]
         columns[p] >>= _HALF
-
-
-@compiled()
-def label_components(indptr, indices):  # type: ignore[no-untyped-def]
-    """Connected component of every node of a symmetric CSR pattern, int64 (N,)."""
-    n_nodes = len(indptr) - 1
-    labels = np.full(n_nodes, np.int64(-1))
-    queue = np.zeros(n_nodes, np.int64)
-    n_found = 0
-    for seed in range(n_nodes):
-        if labels[seed] >= 0:
-            continue
-        labels[seed] = n_found
-        queue[0], begin, end = seed, 0, 1
-        while begin < end:
-            v = queue[begin]
-            begin += 1
-            for e in range(indptr[v], indptr[v + 1]):
-                w = indices[e]
-                if labels[w] < 0:
-                    labels[w] = n_found
-                    queue[end] = w
-                    end += 1
-        n_found += 1
-    return labels

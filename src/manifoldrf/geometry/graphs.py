@@ -61,7 +61,7 @@ _ROUNDS = 200  # of power iteration
 
 
 class GraphWarning(UserWarning):
-    """A graph that works but is probably not what was meant: pieces, duplicates, isolated nodes."""
+    """A graph that works but is probably not intended: pieces, duplicates, isolated nodes."""
 
 
 class AbstractExtension(abc.ABC):
@@ -103,9 +103,9 @@ class Graph:
     extension : AbstractExtension, optional
         How :meth:`extend` reaches new points.
     weights : array of shape (n_nodes,), optional
-        The volume each node stands for (they sum to the volume of the space), where it is known.
+        The volume that each node stands for, if known; their sum is the volume of the space.
     step_time : float, optional
-        Heat time of one step of W, where it is known by construction.
+        Heat time of one step of W, if known by construction.
     n_steps : int, optional
         For a heat graph: W^n_steps is the heat operator at the time the graph was built for.
 
@@ -135,7 +135,7 @@ class Graph:
                 type(self.affinity).__name__,
                 TypeError,
             )
-        # Stages share a graph; none may change it for the others.
+        # Stages share a graph, so none may change it.
         object.__setattr__(self, "affinity", read_only(self.affinity))
         for name in ("points", "weights"):
             if getattr(self, name) is not None:
@@ -164,7 +164,7 @@ class Graph:
 
     @classmethod
     def from_affinity(cls, affinity: Any, points: ArrayLike | None = None) -> "Graph":
-        """Make a graph of a matrix of one's own.
+        """Make a graph from your own matrix.
 
         Parameters
         ----------
@@ -185,7 +185,7 @@ class Graph:
             reject("affinity", "finite and nonnegative", f"an entry of {matrix.data.min()}")
         located = None
         if points is not None:
-            located = np.array(check_points(points))  # the caller may change his later
+            located = np.array(check_points(points))  # the caller may change the original later
             if len(located) != matrix.shape[0]:
                 reject("points", f"an array of {matrix.shape[0]} rows, one per node", f"{len(located)}")
         graph = cls(matrix, located)
@@ -206,11 +206,11 @@ class Graph:
         return save_state(path, KIND, {"graph": self})
 
     def __reduce__(self) -> tuple[type["Graph"], tuple[Any, ...]]:
-        # A copy, pickled or not, is made anew: read-only again, and without values kept from before.
+        # Copies and pickles go through the constructor: read-only again, without cached values.
         return Graph, tuple(getattr(self, field.name) for field in dataclasses.fields(self))
 
     def __sklearn_clone__(self) -> "Graph":
-        return self  # what never changes need not be copied
+        return self  # immutable
 
     def __repr__(self) -> str:
         loops = int(np.count_nonzero(self.affinity.diagonal()))
@@ -223,14 +223,14 @@ class Graph:
 
     @property
     def positions(self) -> FloatArray:
-        """The points, shape (n_nodes, d); an error where there are none."""
+        """The points, shape (n_nodes, d); raises if there are none."""
         if self.points is None:
             raise ValueError("This graph has no points; give `points` to Graph.from_affinity.")
         return self.points
 
     @property
     def mesh(self) -> TriangleMesh | None:
-        """The mesh whose vertices are the nodes, where there is one."""
+        """The mesh whose vertices are the nodes, if there is one."""
         return None if self.extension is None else self.extension.node_mesh()
 
     @property
@@ -266,7 +266,7 @@ class Graph:
 
     @cached_property
     def _local(self) -> LocalForm | None:
-        """W with its nodes in an order in which neighbours are close together in memory."""
+        """W with its nodes reordered so that neighbours are close in memory."""
         return local_form(self.operator)
 
     @cached_property
@@ -307,7 +307,7 @@ class Graph:
     def time(self, tau: float, dim: int | None = None) -> float:
         """Heat time t of ``tau`` steps: the graph clock read on the manifold clock.
 
-        t = tau * step_size / (2 dim), or tau times the heat time of one step where the graph knows it.
+        t = tau * step_size / (2 dim), or tau * step_time if the graph has a ``step_time``.
 
         Parameters
         ----------
@@ -397,7 +397,7 @@ class Graph:
     def lengths(self) -> Any:
         """Edge lengths in the sparsity pattern of A; zero lengths are kept as edges."""
         data = np.concatenate([np.sqrt(squared) for _, squared in self._squared_lengths()])
-        # Compiled path search treats a stored zero as no edge; the smallest normal number stands for it.
+        # Path search treats a stored zero as no edge, so the smallest normal number replaces it.
         data = np.maximum(data, np.finfo(np.float64).tiny)
         return self._with_values(data)
 
@@ -425,7 +425,7 @@ class GeneralizedAdjacency:
     """A matrix whose powers a kernel sums, where a :class:`Graph` would give W.
 
     The matrix is diag(1/s) S diag(s) with S symmetric; entries may be negative and the spectrum may leave [-1, 1].
-    Kernels and the teachers "exact", "frontier" and "walks" accept it in the place of a graph.
+    Kernels and the teachers "exact", "frontier" and "walks" accept it instead of a graph.
 
     Parameters
     ----------
@@ -434,7 +434,7 @@ class GeneralizedAdjacency:
     scaling : array-like of shape (n,), optional
         s, positive; all ones by default, so that the matrix is S itself.
     step_time : float, optional
-        Time that one step lasts, where there is a clock.
+        Heat time of one step, if there is a manifold clock.
     n_steps : int, optional
         That of a heat graph, whose powers are the heat operator.
 
@@ -474,7 +474,7 @@ class GeneralizedAdjacency:
         graph : Graph
             Without isolated nodes.
         dim : int, optional
-            Intrinsic dimension, which gives a clock to graphs that do not know the time of a step by construction.
+            Intrinsic dimension; gives a manifold clock to graphs without a ``step_time``.
 
         Examples
         --------
@@ -504,11 +504,11 @@ class GeneralizedAdjacency:
         return cls(stay + graph.affinity / largest, None, 1 / largest)
 
     def __reduce__(self) -> tuple[type["GeneralizedAdjacency"], tuple[Any, ...]]:
-        # A copy, pickled or not, is made anew, and read-only again.
+        # Copies and pickles go through the constructor, and are read-only again.
         return GeneralizedAdjacency, tuple(getattr(self, field.name) for field in dataclasses.fields(self))
 
     def __sklearn_clone__(self) -> "GeneralizedAdjacency":
-        return self  # what never changes need not be copied
+        return self  # immutable
 
     def __repr__(self) -> str:
         return f"GeneralizedAdjacency({self.n_nodes} nodes, {self.symmetric.nnz} entries)"
@@ -528,7 +528,7 @@ class GeneralizedAdjacency:
 
     @cached_property
     def _local(self) -> LocalForm | None:
-        """S with its rows in an order in which neighbours are close together in memory."""
+        """S with its rows reordered so that neighbours are close in memory."""
         return local_form(self.symmetric)
 
     @cached_property
@@ -551,7 +551,7 @@ class GeneralizedAdjacency:
 
 
 def as_adjacency(graph: Any) -> Graph | GeneralizedAdjacency:
-    """Return a graph, or a matrix of one's own wrapped as one."""
+    """Return a Graph or GeneralizedAdjacency as it is; raise for anything else."""
     if isinstance(graph, Graph | GeneralizedAdjacency):
         return graph
     rule = "a Graph or a GeneralizedAdjacency; Graph.from_affinity makes one of a matrix"
@@ -565,38 +565,38 @@ def _check_graph(graph: Any) -> Graph:
 
 
 def check_positive_float(value: Any, name: str) -> None:
-    """Raise unless it is a positive float: compiled loops take no integers of any length."""
+    """Raise unless it is a positive float: compiled loops would not take a large integer."""
     if not isinstance(value, float):
         reject(name, "a float", type(value).__name__, TypeError)
     check_real(value, name, POSITIVE)
 
 
 def report_problems(graph: Graph, *, remedy: str, duplicates: str = "") -> None:
-    """Warn once about what makes a graph fall apart, with counts.
+    """Warn once about isolated nodes, pieces and duplicates, with counts.
 
     Parameters
     ----------
     graph : Graph
     remedy : str
-        What joins nodes, in the words of the builder's own options.
+        How to join nodes, in terms of the builder's options.
     duplicates : str
-        What to say of coincident nodes; empty where there are none.
+        Text about coincident nodes; empty if there are none.
     """
     problems = [duplicates] if duplicates else []
     loops = graph.affinity.diagonal() > 0
     isolated = int(np.count_nonzero(np.diff(graph.affinity.indptr) == loops))
     if isolated:
-        problems.append(f"{isolated} nodes are isolated, no edge leads to another (remedy: {remedy}, or drop them)")
+        problems.append(
+            f"{isolated} nodes are isolated, without an edge to another (remedy: {remedy}, or drop them)"
+        )
     pieces = graph.n_components - isolated
     if pieces > 1:
-        problems.append(
-            f"it falls into {pieces} pieces that do not see each other (remedy: {remedy}, or one graph per piece)"
-        )
+        problems.append(f"it has {pieces} pieces that are not connected (remedy: {remedy}, or one graph per piece)")
     if problems:
         warn_user(f"Graph of {graph.n_nodes} nodes: {'; '.join(problems)}.", GraphWarning)
 
 
 def describe_duplicates(distances: FloatArray, remedy: str) -> str:
-    """What to say of nodes, given the distance of each to its nearest neighbour."""
+    """Text about coincident nodes, given the distance of each node to its nearest neighbour."""
     count = int(np.count_nonzero(distances == 0))
     return f"{count} points coincide with another (remedy: {remedy})" if count else ""

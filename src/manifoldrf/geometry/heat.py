@@ -85,7 +85,7 @@ _SINKHORN_ROUNDS, _SINKHORN_TOLERANCE = 1000, 1e-12  # about 35 rounds reach it 
 # Rounds of mu <- mu m / (G mu). Random sphere clouds gain another factor 2 from 60 to 300 rounds, but with an
 # estimated boundary the half-space model's own error is fitted from about 60 on (cylinder, t = .02: .026 to .033).
 _ROUNDS_WITH_BOUNDARY = 60
-_ROUNDS_CLOSED = 240  # more, where none was found
+_ROUNDS_CLOSED = 240  # if no boundary was found
 # Vertex areas are a good start: in 100 rounds an even sphere mesh goes from .005 to .0007, the cortex from .097 to
 # .075 (t = 30). With a boundary the half-space model is fitted early: a random cylinder mesh is best after 5 to 20.
 _ROUNDS_CLOSED_MESH, _ROUNDS_OPEN_MESH = 100, 20
@@ -124,8 +124,8 @@ def heat_graph(
         enough nodes around every node. "auto" chooses from the density and evenness of the nodes.
     weights : "auto" or array-like of shape (n,), default="auto"
         The volume each node stands for. "auto" starts from the vertex areas of a mesh and from the density of a
-        cloud, and evens them out by iterated correction; boundaries are known or detected. Give them where they
-        are known (:meth:`grid_weights` of a manifold).
+        cloud, and evens them out by iterated correction; boundaries are known or detected. Pass them if they are
+        known (:meth:`grid_weights` of a manifold).
     dim : int, optional
         Intrinsic dimension; when not given, 2 on a mesh, that of the metric if there is one, else estimated.
     metric : AbstractManifold, optional
@@ -152,8 +152,8 @@ def heat_graph(
     space = _check_space(points, weights, dim, metric, check_jobs(n_jobs))
     if space.dim > _RELIABLE_DIM:
         warn_user(
-            f"Nodes fill a space of dimension {space.dim} too thinly for heat kernels: expect errors of tens of "
-            f"per cent at best above dimension {_RELIABLE_DIM} (remedy: knn_graph, whose kernels need no volume).",
+            f"Nodes fill a space of dimension {space.dim} too sparsely for heat kernels: above dimension "
+            f"{_RELIABLE_DIM} expect errors of tens of per cent (remedy: knn_graph, whose kernels need no volume).",
             GraphWarning,
         )
     steps = _check_steps(n_steps, space, time)
@@ -205,7 +205,7 @@ def _check_space(
     metric: AbstractManifold | None,
     n_jobs: int,
 ) -> _Space:
-    """Validate what the nodes are."""
+    """Validate the nodes and their weights."""
     if isinstance(points, TriangleMesh):
         if metric is not None:
             reject("metric", "None on a mesh, whose own edges are followed", repr(metric))
@@ -241,11 +241,11 @@ def _check_weights(weights: str | ArrayLike, n: int, interval: Interval) -> Floa
         reject("weights", f"at least {_SMALLEST_WEIGHT:g} somewhere", f"{largest} at most")
     if total > _LARGEST_VOLUME:
         reject("weights", f"a vector with a sum of at most {_LARGEST_VOLUME:g}", total)
-    return given.copy()  # the caller may change his later
+    return given.copy()  # the caller may change the original later
 
 
 def check_steps(n_steps: Any, name: str = "n_steps") -> None:
-    """Refuse what is no number of steps on any graph."""
+    """Raise unless it is "auto" or an even number of steps."""
     if isinstance(n_steps, str) and n_steps == "auto":
         return
     is_count = isinstance(n_steps, int | np.integer) and not isinstance(n_steps, bool)
@@ -264,14 +264,14 @@ def _check_steps(n_steps: int | str, space: _Space, t: float) -> int:
     if steps < fewest:
         reject(
             "n_steps",
-            f"at least {fewest} for {len(space.points)} nodes, or the graph fills the memory",
+            f"at least {fewest} for {len(space.points)} nodes, or the graph would take too much memory",
             n_steps,
         )
     return steps
 
 
 def _choose_steps(space: _Space, t: float) -> int:
-    """As many steps as the sampling supports: enough nodes in the footprint of each."""
+    """As many steps as the sampling supports, with enough nodes in the footprint of each."""
     sampling = _measure(space)
     n, extent2 = len(space.points), float((np.ptp(space.points, axis=0) ** 2).sum())
     narrow = 4 * t / (_WIDEST_STEP * extent2)  # steps that still see the shape of the space
@@ -279,7 +279,7 @@ def _choose_steps(space: _Space, t: float) -> int:
     if narrow > _TOO_MANY_STEPS:
         reject("t", f"at most {25 * extent2:g} here (heat is spread evenly long before)", f"{t:g}")
     if fewest > _TOO_MANY_STEPS:
-        rule = f"at most {t * _TOO_MANY_STEPS / fewest:.2g} for {n} nodes (fewer do: points[thin(points, 4000)])"
+        rule = f"at most {t * _TOO_MANY_STEPS / fewest:.2g} for {n} nodes (or use points[thin(points, 4000)])"
         reject("t", rule, f"{t:g}")
     estimated = space.weights is None and space.mesh is None
     wanted = wanted_footprint(sampling, known=not estimated)
@@ -288,8 +288,8 @@ def _choose_steps(space: _Space, t: float) -> int:
     if steps < 1:
         held = wanted * (steps / 2) ** (space.dim / 2)
         warn_user(
-            f"t = {t:g} is short for {n} nodes: where they are sparsest a step reaches about {held:.2g} nodes, "
-            f"it should reach {wanted:.2g} (remedy: more points or a larger t).",
+            f"t = {t:g} is short for {n} nodes: where they are sparsest, a step reaches about {held:.2g} nodes "
+            f"and should reach {wanted:.2g} (remedy: more points or a larger t).",
             GraphWarning,
         )
     if steps > _MOST_STEPS:
@@ -308,7 +308,7 @@ def _measure(space: _Space) -> Sampling:
 
 
 def wanted_footprint(sampling: Sampling, *, known: bool) -> float:
-    """Nodes a step should reach: few where they are even, and fewer still where their weights are known."""
+    """Nodes that a step should reach: few if they are evenly spread, fewer still if their weights are known."""
     even = _FOOTPRINT_KNOWN if known else _FOOTPRINT_EVEN
     share = (sampling.evenness - _EVENNESS_RANDOM) / (_EVENNESS_EVEN - _EVENNESS_RANDOM)
     return float(_FOOTPRINT_RANDOM * (even / _FOOTPRINT_RANDOM) ** np.clip(share, 0.0, 1.0))
@@ -317,19 +317,19 @@ def wanted_footprint(sampling: Sampling, *, known: bool) -> float:
 def fewest_steps(sampling: Sampling, t: float) -> int:
     """Fewest (widest) steps for which the affinity matrix stays within memory; even."""
     if sampling.n**2 <= _MOST_ENTRIES:
-        return 2  # even with every entry stored
+        return 2  # all entries fit
     per_row = max(64.0, min(max(_MOST_ENTRIES / sampling.n, _NEIGHBORS_NEEDED), _MOST_OF_LARGE / sampling.n))
     reach2 = (per_row / (sampling.mean_density * ball_volume(sampling.dim))) ** (2 / sampling.dim)
     return 2 * int(np.ceil(t / reach2 * chi2.isf(_TAIL, sampling.dim)))
 
 
 def step_reach(s2: float, dim: int) -> float:
-    """Distance that all but the share _TAIL of a Gaussian step stays within."""
+    """Radius that holds all but the share _TAIL of a Gaussian step."""
     return float(np.sqrt(s2 / 2 * chi2.isf(_TAIL, dim)))
 
 
 def _calibrated(space: _Space, step_time: float) -> tuple[float, float]:
-    """Bandwidth of the Gaussian whose step lasts so long, and its integral over the space."""
+    """Bandwidth of the Gaussian whose step lasts ``step_time``, and its integral over the space."""
     metric, flat = space.search.metric, 4 * step_time
     if metric is None:
         return flat, (np.pi * flat) ** (space.dim / 2)
@@ -370,13 +370,13 @@ def _gaussian(space: _Space, s2: float) -> tuple[Any, Pairs | None]:
 
 
 def _node_weights(space: _Space, gaussian: Any, s2: float, mass: float) -> FloatArray:
-    """The volume each node stands for: known, or estimated from the cloud."""
+    """The volume that each node stands for: known, or estimated from the cloud."""
     if space.weights is not None:
         return space.weights
     if space.mesh is not None:
         return surface_weights(space.mesh, gaussian, s2, space.n_jobs)
     boundary = None
-    # Tangent planes in the coordinates of a curved metric mean nothing.
+    # Tangent planes are meaningless in the coordinates of a curved metric.
     if space.search.metric is None and space.dim <= _RELIABLE_DIM:
         boundary = BoundaryModel.fit(space.points, _gaussian(space, 2 * s2)[0], s2, space.dim, space.n_jobs)
     return cloud_weights(gaussian, mass, boundary, space.n_jobs)
@@ -393,7 +393,7 @@ def _sinkhorn(gaussian: Any, mu: FloatArray, n_jobs: int) -> FloatArray:
     residual = float(np.abs(scaling * times(gaussian, scaling * mu, n_jobs) - 1)[mu > 0].max())
     warn_user(
         f"The Sinkhorn scaling stopped after {_SINKHORN_ROUNDS} rounds with a residual of {residual:.1e}. Causes: "
-        "(a) weights that differ by many orders of magnitude, (b) nodes with hardly a neighbour. "
+        "(a) weights that differ by many orders of magnitude, (b) nodes with very few neighbours. "
         "Remedy: a larger t.",
         GraphWarning,
     )
@@ -401,23 +401,23 @@ def _sinkhorn(gaussian: Any, mu: FloatArray, n_jobs: int) -> FloatArray:
 
 
 def _scaled(gaussian: Any, factors: FloatArray, n_jobs: int) -> Any:
-    """A_ij = G_ij factors_i factors_j, symmetric to the bit."""
+    """A_ij = G_ij factors_i factors_j, exactly symmetric."""
     data = scaled_both_ends(gaussian, factors, n_jobs)
     affinity = sparse.csr_array((data, gaussian.indices, gaussian.indptr), shape=gaussian.shape)
     if np.count_nonzero(data) < len(data):  # nodes without weight
-        affinity = affinity.copy()  # else the pattern, which is shared, would be changed as well
+        affinity = affinity.copy()  # the pattern is shared
         affinity.eliminate_zeros()
     return affinity
 
 
 def _detours(mesh: TriangleMesh, pairs: Pairs) -> Any:
-    """How much longer than the straight line each step is: zero but for short cuts between folds."""
+    """How much longer than the straight line each step is: zero, except between folds."""
     straight = np.linalg.norm(mesh.vertices[pairs.rows] - mesh.vertices[pairs.columns], axis=1)
     return matrix_of_pairs(pairs.distances - straight, pairs, mesh.n_vertices)
 
 
 def _duplicates(space: _Space) -> str:
-    """What to say of nodes at the same position."""
+    """Text about nodes at the same position."""
     nearest = space.search.knn(space.points, 2)[0][:, 1]
     return describe_duplicates(nearest, DROP_THEM if space.mesh is None else MERGE_THEM)
 
@@ -460,7 +460,7 @@ def surface_weights(mesh: TriangleMesh, gaussian: Any, s2: float, n_jobs: int = 
 
 
 def _correct(gaussian: Any, weights: FloatArray, share: FloatArray, rounds: int, n_jobs: int) -> FloatArray:
-    """Rounds of mu <- mu m / (G mu); nodes without weight stay without."""
+    """Rounds of mu <- mu m / (G mu); zero weights stay zero."""
     for _ in range(rounds):
         flow = times(gaussian, weights, n_jobs)
         weights = weights * np.divide(share, flow, out=np.zeros_like(flow), where=flow > 0)
@@ -472,7 +472,7 @@ class BoundaryModel:
     """Share of each node's Gaussian inside the space, by a half-space model of the boundary.
 
     In the tangent plane the centroid of a neighbourhood of width w lies off the node by w pdf(b/w) / cdf(b/w)
-    if a flat boundary stands at distance b; inverting this gives b, and the share of the (narrower) step
+    if a flat boundary is at distance b; inverting this gives b, and the share of the (narrower) step
     Gaussian is cdf(b / s).
 
     Attributes
@@ -534,7 +534,7 @@ def _frames_by_moments(points: FloatArray, wide: Any, weights: FloatArray, dim: 
 
 
 def _frames_by_offsets(points: FloatArray, wide: Any, weights: FloatArray, dim: int, n_jobs: int) -> FloatArray:
-    """The same for many axes, one node at a time, from its strongest neighbours."""
+    """The same for many axes: one node at a time, from its strongest neighbours."""
     frames = np.zeros((*points.shape, dim))
 
     def fill(nodes: Any) -> None:
@@ -574,7 +574,7 @@ class HeatExtension(AbstractExtension):
     weights : array of shape (n_nodes,)
         mu, the node weights; a new point takes the mean of those it steps to.
     surface : SurfaceReach, optional
-        On a mesh: which nodes a point of the surface can step to without leaving it.
+        On a mesh: the nodes that a point can step to along the surface.
     """
 
     search: NeighborSearch
@@ -619,7 +619,7 @@ class SurfaceReach:
     ----------
     mesh : TriangleMesh
     detours : CSR array of shape (n_nodes, n_nodes)
-        Stored for all vertices each vertex can step to: how much longer than the straight line the step is.
+        For each pair of vertices joined by a step: how much longer than the straight line it is.
     """
 
     mesh: TriangleMesh
@@ -628,11 +628,11 @@ class SurfaceReach:
     def pairs(self, queries: FloatArray, radius: float) -> Pairs:
         """Query-vertex pairs at most ``radius`` apart, through the vertices of the query's nearest face.
 
-        Distances are those of the point of the surface nearest to the query: off the surface, nothing is lost.
+        Distances are measured from the point of the surface nearest to the query.
         """
         nearest = self.mesh.closest_points(queries)
         corners = barycentric_weights(self.mesh, nearest)
-        # In units of the radius: added to one, a detour in tiny units of length would be lost.
+        # In units of the radius: a detour in tiny units of length, added to one, would be lost.
         reached, longer = (corners @ self._with_data(data) for data in (1.0, 1.0 + self.detours.data / radius))
         for product in (reached, longer):  # the same pattern: all terms are positive
             product.sort_indices()
@@ -679,8 +679,8 @@ def heat_steps(ends, pairs, nodes, bandwidth, out):  # type: ignore[no-untyped-d
 
 @compiled()
 def weigh(squares, columns, factors, bandwidth):  # type: ignore[no-untyped-def]
-    """Squared distances become weights of a heat step; their sum."""
-    # The nearest node sets the scale: a query off the surface keeps its step, without underflow.
+    """Turn squared distances into weights of a heat step, in place; returns their sum."""
+    # Relative to the nearest node: a query off the surface takes the same step, without underflow.
     nearest = np.inf
     for p in range(len(squares)):
         nearest = min(nearest, squares[p])

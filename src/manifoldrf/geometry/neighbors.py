@@ -72,7 +72,7 @@ class NeighborSearch:
     metric : AbstractManifold, optional
         Measure distances along this manifold instead of in the ambient space.
     n_jobs : int, optional
-        Threads of the search, -1 for all cores; the caller's alone by default. Results do not depend on it.
+        Threads of the search, -1 for all cores; one by default. Results do not depend on it.
     """
 
     points: FloatArray
@@ -88,7 +88,7 @@ class NeighborSearch:
 
     @property
     def threads(self) -> int:
-        """How many there are, at least 1: those of the caller, if he says so, else the search's own."""
+        """Number of threads: the one set by the caller, else that of the search; at least 1."""
         asked = asked_search_jobs()
         n_jobs = self.n_jobs if asked is None else asked
         return 1 if n_jobs is None else check_jobs(n_jobs)
@@ -98,7 +98,7 @@ class NeighborSearch:
         """The k-d tree of the points, in their coordinates."""
         if self.metric is None or self.metric.box is None:
             return cKDTree(self.points)
-        # Wrapped coordinates can round up to the side itself, which the tree refuses.
+        # Wrapped coordinates can round up to the side itself, which the tree rejects.
         box = np.asarray(self.metric.box)
         return cKDTree(np.minimum(np.mod(self.points, box), np.nextafter(box, 0.0)), boxsize=box)
 
@@ -174,15 +174,15 @@ class NeighborSearch:
             return _pairs_in_cells(np.ascontiguousarray(queries), cells, self.threads)
         parts = map_threads(
             lambda start: self._within_chunk(queries[start : start + _CHUNK], radius, start),
-            range(0, len(queries), _CHUNK),  # whatever the number of threads: the order within a row follows it
-            self.threads if self.metric is None else 1,  # with a metric the tree has threads of its own
+            range(0, len(queries), _CHUNK),  # for any number of threads: the order within a row depends on it
+            self.threads if self.metric is None else 1,  # with a metric the tree itself uses threads
         )
         rows, columns, distances = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.argsort(rows, kind="stable")
         return Pairs(rows[order], columns[order], distances[order])
 
     def cells(self, radius: float) -> Cells | None:
-        """Cells of the size of the radius, kept for the next call: queries come with the same radius again."""
+        """Cells of the size of the radius, kept for the next call, which usually has the same radius."""
         kept: tuple[float, Cells | None] | None = self.__dict__.get("_kept_cells")
         if kept is None or kept[0] != radius:
             kept = radius, make_cells(self.points, radius) if radius > 0 else None
@@ -194,11 +194,11 @@ class NeighborSearch:
             found = cKDTree(queries).sparse_distance_matrix(self.tree, radius, output_type="coo_matrix")
             return Pairs(found.row.astype(np.int64) + offset, found.col.astype(np.int64), found.data)
         reach = self.metric.reach(queries, np.full(len(queries), radius))
-        # The ball in coordinates only bounds the candidates: a hair more costs nothing, a hair less does.
+        # The ball only bounds the candidates, so it may be slightly too large but not too small.
         lists = self.tree.query_ball_point(queries, reach * (1 + 1e-12), workers=self.threads)
         rows = np.repeat(np.arange(len(queries)), [len(found) for found in lists])
         columns = np.concatenate([np.asarray(found, dtype=np.int64) for found in lists])
-        # Both are valid points already; to check every pair again would take half of the time.
+        # Both are valid points; checking every pair again would take half of the time.
         distances = self.metric._distance(queries[rows], self.points[columns])
         keep = distances <= radius
         return Pairs(rows[keep] + offset, columns[keep], distances[keep])
@@ -214,7 +214,7 @@ def search_of(
 
 
 def check_cloud(points: ArrayLike, metric: AbstractManifold | None, *, min_rows: int) -> FloatArray:
-    """Return a copy of valid points, on the manifold where one is given (the caller may change his later)."""
+    """Return a checked copy of the points; they must lie on the metric if there is one."""
     cloud = np.array(check_points(points, min_rows=min_rows), order="C")
     check_spread(cloud, "points")
     if metric is None:
@@ -225,7 +225,7 @@ def check_cloud(points: ArrayLike, metric: AbstractManifold | None, *, min_rows:
 
 
 def check_on_metric(points: FloatArray, metric: AbstractManifold | None) -> None:
-    """Raise unless points are finite and, where there is a metric, on it."""
+    """Raise unless points are finite and lie on the metric if there is one."""
     check_points(points, "points")
     if metric is None:
         return
@@ -246,7 +246,7 @@ def without_self(distances: FloatArray, columns: IntArray) -> tuple[FloatArray, 
 
 
 def distances_between(points: FloatArray, others: FloatArray, metric: AbstractManifold | None) -> FloatArray:
-    """Distances of some points to others, in a straight line or along a metric, shape (n, m)."""
+    """Distances between two sets of points, in a straight line or along a metric, shape (n, m)."""
     return np.asarray(cdist(points, others) if metric is None else metric.distance(points, others))
 
 
@@ -256,18 +256,18 @@ def _pairs_in_cells(queries: FloatArray, cells: Cells, n_jobs: int) -> Pairs:
     found, columns, distances = np.zeros(n, np.int64), np.zeros(0, np.int64), np.zeros(0)
     spans = list(pairwise([*range(0, n, _QUERIES_AT_ONCE), n]))
     with thread_pool(min(n_jobs, len(spans))) as pool:
-        list(pool.map(lambda span: visit_cells(queries, cells, span, found, columns, distances), spans))
+        list(pool.map(lambda span: _list_neighbors(queries, cells, span, found, columns, distances), spans))
         counts = found.copy()
         total = int(counts.sum())
         if total:
             found = np.cumsum(counts) - counts
             columns, distances = np.zeros(total, np.int64), np.zeros(total)
-            list(pool.map(lambda span: visit_cells(queries, cells, span, found, columns, distances), spans))
+            list(pool.map(lambda span: _list_neighbors(queries, cells, span, found, columns, distances), spans))
     return Pairs(np.repeat(np.arange(n), counts), columns, distances)
 
 
 def make_cells(points: FloatArray, size: float) -> Cells | None:
-    """Sort nodes into cells; None where there are more than three axes or too many cells."""
+    """Sort nodes into cells; None for more than three axes or too many cells."""
     n, dim = points.shape
     if dim > 3:
         return None
@@ -285,7 +285,7 @@ def make_cells(points: FloatArray, size: float) -> Cells | None:
 
 
 def visiting_order(queries: FloatArray, cells: Cells) -> IntArray:
-    """An order of the queries in which neighbours follow each other: by coarse cells."""
+    """An order of the queries by coarse cells, in which neighbours follow each other."""
     axes = queries.shape[1]
     place = np.clip((queries - cells.origin[:axes]) / (2 * cells.size), -1.0, 2.0**20).astype(np.int64)
     return np.lexsort(place.T)
@@ -294,14 +294,16 @@ def visiting_order(queries: FloatArray, cells: Cells) -> IntArray:
 def gaussian_in_cells(cells: Cells, s2: float, n_jobs: int) -> Any:
     """G_ij = exp(-|x_i - x_j|^2 / s2) between all nodes within the size of a cell, self-loops included.
 
-    CSR array of shape (N, N), symmetric to the bit, columns sorted. Nothing larger is made on the way.
+    CSR array of shape (N, N), exactly symmetric, columns sorted; no larger array is made on the way.
     """
     n = len(cells.nodes)
     spans = list(pairwise([*range(0, n, _ROWS_AT_ONCE), n]))
-    counts = np.zeros(n + 1, dtype=np.int64)
+    found, empty = np.zeros(n, np.int64), np.zeros(0, np.int64)
     with thread_pool(min(n_jobs, len(spans))) as pool:
-        list(pool.map(lambda span: _count_neighbors(cells, span, counts), spans))
-        ends = np.cumsum(counts)
+        list(pool.map(lambda span: _list_neighbors(cells.points, cells, span, found, empty, np.zeros(0)), spans))
+        ends = np.zeros(n + 1, dtype=np.int64)
+        ends[cells.nodes + 1] = found
+        ends = np.cumsum(ends)
         index = np.int32 if max(ends[-1], n) < 2**31 else np.int64
         columns, values = np.zeros(ends[-1], index), np.zeros(ends[-1])
         list(pool.map(lambda span: _fill_gaussian(cells, s2, span, ends, columns, values), spans))
@@ -316,8 +318,8 @@ def matrix_of_pairs(values: FloatArray, pairs: Pairs, n: int) -> Any:
 def pairs_along_surface(mesh: TriangleMesh, radius: float, *, n_jobs: int = 1) -> Pairs:
     """All pairs of vertices within the radius along the surface, both directions and each vertex with itself.
 
-    The distance is the one in space, unless the path along edges is so much longer, even after its detours, that
-    the straight line must be a short cut between folds: then it is that path less the detour.
+    The distance is the straight line, unless the path along edges is so much longer that the line must be a short
+    cut between folds: then it is the length of that path over _DETOUR.
     """
     edges = edge_lengths(mesh)
     indptr, indices = edges.indptr.astype(np.int64), edges.indices.astype(np.int64)
@@ -341,7 +343,7 @@ def pairs_along_surface(mesh: TriangleMesh, radius: float, *, n_jobs: int = 1) -
 
 
 def distance_to_boundary(mesh: TriangleMesh) -> FloatArray:
-    """Distance of every vertex to the boundary vertex nearest along the edges; infinite where there is none."""
+    """Distance of every vertex to the boundary vertex nearest along the edges; infinite if there is none."""
     boundary = mesh.boundary_vertices
     distances = np.full(mesh.n_vertices, np.inf)
     if len(boundary):
@@ -390,36 +392,17 @@ def _squared_distance(spot, cells, p):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def visit_cells(queries, cells, span, found, columns, distances):  # type: ignore[no-untyped-def]
-    """List the nodes within a cell's size of each query; where there is no room for a list, count them.
-
-    ``found[i]`` is where the list of query i begins, and afterwards where it ends.
-    """
-    fill = len(columns) > 0
-    limit = cells.size * cells.size
-    ranges = np.zeros((9, 2), np.int64)
-    spot = np.zeros(3)
-    for i in range(span[0], span[1]):
-        spot[: queries.shape[1]] = queries[i]
-        for r in range(_near_rows(queries[i], cells, ranges)):
-            for p in range(ranges[r, 0], ranges[r, 1]):
-                square = _squared_distance(spot, cells, p)
-                if square <= limit:
-                    if fill:
-                        columns[found[i]] = cells.nodes[p]
-                        distances[found[i]] = np.sqrt(square)
-                    found[i] += 1
-
-
-@compiled()
 def room_for(n):  # type: ignore[no-untyped-def]
-    """Arrays for columns and squared distances of so many nodes."""
+    """Arrays for the columns and squared distances of n nodes."""
     return np.zeros(n, np.int64), np.zeros(n)
 
 
 @compiled()
 def collect(query, cells, ranges, columns, squares):  # type: ignore[no-untyped-def]
-    """List the nodes within a cell's size of one query: how many, and the lists, which grow where they must."""
+    """List the nodes within a cell's size of one query: their number, columns and squared distances.
+
+    The given arrays are filled, or replaced by larger ones.
+    """
     limit = cells.size * cells.size
     spot = np.zeros(3)
     spot[: len(query)] = query
@@ -441,18 +424,24 @@ def collect(query, cells, ranges, columns, squares):  # type: ignore[no-untyped-
 
 
 @compiled()
-def _count_neighbors(cells, span, counts):  # type: ignore[no-untyped-def]
-    """counts[i + 1] = number of nodes within reach of node i."""
-    columns, squares = room_for(64)
+def _list_neighbors(queries, cells, span, found, columns, distances):  # type: ignore[no-untyped-def]
+    """List the nodes within a cell's size of each query; only count them if ``columns`` is empty.
+
+    ``found[i]`` is where the list of query i begins, and afterwards where it ends.
+    """
+    near, squares = room_for(64)
     ranges = np.zeros((9, 2), np.int64)
-    for q in range(span[0], span[1]):
-        found, columns, squares = collect(cells.points[q], cells, ranges, columns, squares)
-        counts[cells.nodes[q] + 1] = found
+    for i in range(span[0], span[1]):
+        n, near, squares = collect(queries[i], cells, ranges, near, squares)
+        if len(columns) > 0:
+            columns[found[i] : found[i] + n] = near[:n]
+            distances[found[i] : found[i] + n] = np.sqrt(squares[:n])
+        found[i] += n
 
 
 @compiled()
 def _fill_gaussian(cells, s2, span, ends, columns, values):  # type: ignore[no-untyped-def]
-    """Rows of the nodes in a range of the cells, which are close together, so that what they read is cached."""
+    """Fill the rows of the nodes in a range of cells: close together, so they share cached memory."""
     near, squares = room_for(64)
     ranges = np.zeros((9, 2), np.int64)
     for q in range(span[0], span[1]):

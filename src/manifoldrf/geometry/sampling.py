@@ -32,7 +32,7 @@ __all__ = ["GradedPoints", "estimate_dimension", "graded_points", "thin"]
 _ROWS = 2**15  # of a cloud, handled at once
 _LEAF = 32  # points per leaf of the box tree; 16 to 64 cost the same within 10 %
 _NEAR, _FAR = 6, 24  # neighbourhoods compared: small enough to be flat, large enough to be quiet
-_SAMPLE = 2000  # nodes looked at; the mean over more changes nothing
+_SAMPLE = 2000  # nodes used; the mean over more changes nothing
 _OUTLIER = 20.0  # a node that stands for more than this many median volumes is no sign of low density
 _DENSITY_NEIGHBORS = 48  # densities are then good to 15 %
 _VOLUMES = 1e-300, 1e300  # of one node: their sum and their inverses stay finite
@@ -175,7 +175,7 @@ class Sampling:
     @classmethod
     def _of(cls, n: int, dim: int, volume: FloatArray, nearest: FloatArray) -> "Sampling":
         evenness = float(np.mean(nearest * (ball_volume(dim) / volume) ** (1 / dim)))
-        # One far outlier stands for a huge volume and says nothing about the rest.
+        # A far outlier stands for a huge volume and tells nothing about the rest.
         volume = np.minimum(volume, _OUTLIER * np.median(volume))
         # The quarter of the volume where nodes are sparsest decides: an average would starve it, and a smaller
         # share would be decided by the cut-off neighbourhoods along a boundary.
@@ -186,14 +186,14 @@ class Sampling:
 
 
 def _cloud_spacing(search: NeighborSearch, dim: int) -> tuple[FloatArray, FloatArray]:
-    """The volume that nodes stand for and the distance to their nearest neighbour, by nearest neighbours."""
+    """The volume that nodes stand for, and the distance to their nearest neighbour."""
     n = len(search.points)
     k = min(_DENSITY_NEIGHBORS, n - 1)
     distances = search.knn(search.points[:: max(1, n // 4000)], k + 1)[0]  # the node itself first
     distances = distances[distances[:, k] > 0]
     if not len(distances):
         reject("points", "at distinct positions, most of them", "duplicates only")
-    with np.errstate(over="ignore", under="ignore"):  # reported below, by name
+    with np.errstate(over="ignore", under="ignore"):  # reported below
         volume = ball_volume(dim) * distances[:, k] ** dim / k
     bad = ~((volume > _VOLUMES[0]) & (volume < _VOLUMES[1]))
     if bad.any():
@@ -340,7 +340,7 @@ def push_apart(space: AbstractBall, points: FloatArray, weights: FloatArray) -> 
 
 
 def _restore_radii(space: AbstractBall, points: FloatArray, inner: float, decay: float) -> FloatArray:
-    """The same directions and order of radii, with the radii that the intensity asks for."""
+    """The same directions and order of radii, with the radii of the stated intensity."""
     n = len(points)
     order = np.argsort(space._depth(points), kind="stable")
     radii = np.zeros(n)
