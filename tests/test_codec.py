@@ -229,7 +229,7 @@ def test_a_record_is_written_under_its_own_name_and_read_by_a_function():
     registry = REGISTRY | {"Scaled": scaled}
     assert decode(tree, arrays, registry) == [(Sphere(), 2.0)] * 2
     tree[0]["fields"]["factor"] = "two"
-    with pytest.raises(ModelFileError, match="its Scaled is not valid: `factor` must be of type float. Got str"):
+    with pytest.raises(ModelFileError, match=r"its Scaled is not valid: `factor` must be of type float. Got str"):
         decode(tree, arrays, registry)
 
 
