@@ -211,7 +211,12 @@ def without_warnings(*categories: type[Warning], beginning: str = "") -> Iterato
 def recorded_warnings() -> Iterator[list[Warning]]:
     """Collect the library's own warnings in a list instead of showing them, in this thread."""
     found: list[Warning] = []
-    with _handled_by(lambda warning: found.append(warning) is None):
+
+    def record(warning: Warning) -> bool:
+        found.append(warning)
+        return True
+
+    with _handled_by(record):
         yield found
 
 
