@@ -121,7 +121,8 @@ def test_commands_on_a_page_are_those_of_the_program(page):
 
 
 def test_wrong_commands_are_noticed():
-    text = "```sh\nmanifoldrf fit a.ply -o b --tt 1  # --c\nmake demo\n\nmanifoldrf fitt a.ply\npython -m reproduction report o --size smoke\n```\n"
+    text = "```sh\nmanifoldrf fit a.ply -o b --tt 1  # --c\nmake demo\n\nmanifoldrf fitt a.ply\n"
+    text += "python -m reproduction report out --size smoke\n```\n"
     assert [unknown_to_the_program(words) for words in commands(text)] == [["--tt"], ["fitt"], ["--size"]]
 
 
