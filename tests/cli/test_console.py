@@ -85,9 +85,7 @@ class TestPace:
             ([(0, 1, 0), (1, 2, 0)], 1, ""),  # nobody knows the total
         ],
     )
-    def test_steps_to_come_count_as_long_as_those_after_the_first(
-        self, monkeypatch, steps_at, now, text
-    ):
+    def test_steps_to_come_count_as_long_as_those_after_the_first(self, monkeypatch, steps_at, now, text):
         assert self.left(monkeypatch, steps_at, now) == text
 
     @pytest.mark.parametrize("before", [[(0, 0, 1), (90, 1, 1)], [(0, 8, 10), (90, 9, 10)]])
