@@ -224,7 +224,7 @@ Candidates = Iterator[tuple[float, Weights]]
 
 @dataclass(frozen=True, eq=False)
 class Filled:
-    """What a method makes of a task: values of the masked tokens (n - v, c), parameters that it chose (c,)."""
+    """Result of a method: values of the masked tokens (n - v, c) and the chosen parameters (c,)."""
 
     values: FloatArray
     parameters: FloatArray
@@ -245,7 +245,7 @@ def tune(task: Task, candidates: Candidates) -> Filled:
 
 
 def cross_validate(task: Task, weights: Weights) -> FloatArray:
-    """Sum of squared errors at visible tokens that are left out in turn, for every signal, shape (c,)."""
+    """Cross-validated sum of squared errors at the visible tokens, for every signal, shape (c,)."""
     total = np.zeros(task.known.shape[1])
     for fold in np.unique(task.folds):
         out = np.flatnonzero(task.folds == fold)
@@ -343,7 +343,7 @@ def exact_heat(task: Task) -> Candidates:
 
 
 def _whole(kernel: FloatArray, share: FloatArray) -> Weights:
-    """A kernel that is given as it is, shape (n, v)."""
+    """A kernel given as a matrix, shape (n, v)."""
     return Weights(kernel, sparse.eye_array(kernel.shape[1], format="csr"), share)
 
 
@@ -598,7 +598,7 @@ class Trial:
         return values
 
     def drawn(self) -> dict[str, Any]:
-        """What the picture shows."""
+        """Data of the picture."""
         shown = {"points": self.task.points, "visible": self.task.visible, "signal": self.whole(self.hidden)}
         return {f"{self.name}_{key}": value for key, value in shown.items()}
 
@@ -738,7 +738,7 @@ def _rivals(*, positive: bool) -> list[str]:
 
 
 def targets(by_sources: list[dict[str, Any]], summary: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the claim comes to where sheets nearly touch: the figure seen, its limit, and whether it holds."""
+    """Compare the measured numbers on surfaces whose sheets nearly touch with the promised limits."""
     rows = []
     for surface in TOUCHING:
         ratios = {row["method"]: row["ratio"] for row in summary if row["surface"] == surface}

@@ -91,7 +91,7 @@ class Values:
 
 
 def validate(values: Values, rule: str, views: Views) -> float:
-    """Share of labelled windows that those of other angles recognise, in percent. Test windows play no part."""
+    """Percentage of labelled windows recognised from those of other angles; test windows are not used."""
     hits = []
     for angle in np.unique(views.labelled_angle):
         known = views.labelled_angle == angle
@@ -687,7 +687,7 @@ def by_count(
 
 
 def chosen_settings(rows: list[dict[str, Any]], tried: Tried) -> list[dict[str, Any]]:
-    """What was chosen most often, for how many seeds, and what the answers would have chosen."""
+    """The most frequent choice, its number of seeds, and the best choice in hindsight."""
     table = []
     for (block, method), part in _cells(rows).items():
         (setting, rule), times = Counter((row["setting"], row["rule"]) for row in part).most_common(1)[0]
@@ -707,7 +707,7 @@ def chosen_settings(rows: list[dict[str, Any]], tried: Tried) -> list[dict[str, 
 
 
 def targets(table: list[dict[str, Any]], cost: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the claim comes to: the figure seen, its limit, and whether it holds."""
+    """Compare the measured numbers with the promised limits."""
     checks = []
     for block in RULES:
         here = {row["method"]: row for row in table if row["block"] == block}

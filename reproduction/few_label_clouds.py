@@ -54,7 +54,7 @@ class Cloud:
 
 
 def _split(name: str, points: FloatArray, classes: IntArray, seed: int, largest: int | None) -> Cloud:
-    """Keep a part of the points from the methods; take fewer if there are more than ``largest``."""
+    """Hold out a part of the points; use at most ``largest``."""
     order = generator(seed, f"few labels {name} split").permutation(len(points))[:largest]
     new, seen = order[: len(order) // _NEW], order[len(order) // _NEW :]
     return Cloud(name, points[seen], classes[seen], points[new], classes[new])

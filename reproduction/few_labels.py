@@ -191,7 +191,7 @@ class Draw:
         return cls(by_class.ravel(), np.repeat(np.eye(c), per_class, axis=0), folds if per_class > 1 else folds[:0])
 
     def validate(self, rule: AbstractRule) -> float:
-        """Accuracy at labelled points that are left out in turn; zero with one label for each class."""
+        """Cross-validated accuracy at the labelled points; zero with one label per class."""
         if not len(self.folds):
             return 0.0
         hits = 0
@@ -497,7 +497,7 @@ def _without_draws(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 # ---------------------------------------------------------------------------------------------------------- clouds
 def _make(config: Config) -> tuple[list[Cloud], list[str]]:
-    """The clouds of a run, and sentences about those whose package is not installed."""
+    """The clouds of a run, and notes about those whose package is not installed."""
     damage = Damage(config.noise, config.outliers)
     makers: Mapping[str, Make] = {
         "digits": partial(digits, config.seed, config.largest),

@@ -155,7 +155,7 @@ def errors_at(
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the warnings that are part of the table: nodes at the rim are isolated, some fields are poor."""
+    """Suppress warnings about isolated nodes at the rim and poor fields; the table shows them."""
     with without_warnings(GraphWarning, FeatureWarning):
         yield
 
@@ -275,7 +275,7 @@ def _depth(nodes: GradedPoints) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class _Bench:
-    """What the parts of the experiment share."""
+    """Data shared by the parts of the experiment."""
 
     config: Config
 
@@ -288,7 +288,7 @@ class _Bench:
         return np.asarray(nodes.points[np.sort(rng.choice(inside, count, replace=False))])
 
     def new_points(self, seed: int) -> FloatArray:
-        """Points of the inner ball that are no nodes."""
+        """Points of the inner ball that are not nodes."""
         inner = HyperbolicSpace(3, self.config.inner)
         return inner.sample(self.config.n_queries, seed=generator(self.config.seed + seed, "hyperbolic.new"))
 
@@ -449,7 +449,7 @@ def _pushed_outwards(ball: HyperbolicSpace, nodes: GradedPoints, inner: float) -
 
 
 def _targets(tables: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """What is promised, what was seen, whether it holds."""
+    """Compare the measured numbers with the promised limits."""
     radii = tables["radii"]
     last, errors = radii[-1], [row["error"] for row in radii]
     rise = max([after / before for before, after in pairwise(errors)], default=0.0)

@@ -328,7 +328,7 @@ class Timing:
 
 # ----------------------------------------------------------------------------------------------- the learned recipe
 def dense_points(mesh: TriangleMesh, n_dense: int, seed: int) -> FloatArray:
-    """Vertices, and points drawn by area where there are fewer than ``n_dense``."""
+    """Vertices, filled up to ``n_dense`` with points drawn uniformly by area."""
     missing = n_dense - mesh.n_vertices
     return np.vstack([mesh.vertices, mesh.sample(missing, seed=seed).points]) if missing > 0 else mesh.vertices
 
@@ -361,7 +361,7 @@ def learn_on(stage: Stage, recipe: Recipe, progress: Progress) -> dict[str, Any]
 
 
 def _padded(columns: FloatArray, n: int) -> FloatArray:
-    """Columns with zeros at the nodes that are no vertices."""
+    """Columns with zeros at the nodes that are not vertices."""
     return np.vstack([columns, np.zeros((n - len(columns), columns.shape[1]))])
 
 
@@ -407,7 +407,7 @@ def _time(stage: Stage, name: str, method: Method, repeats: int) -> dict[str, An
 
 
 def _time_learned(stage: Stage, recipe: Recipe) -> dict[str, Any]:
-    """Times of the learned recipe; those of all its epochs follow from a few."""
+    """Times of the learned recipe, extrapolated from a few epochs."""
     points = dense_points(stage.mesh, recipe.n_dense, stage.seed)
     learned, seconds = timed(lambda: learn_field(points, stage.mesh.n_vertices, recipe, stage.seed))
     training = learned.training
@@ -578,7 +578,7 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, dat
 
 # --------------------------------------------------------------------------------------------------------- meshes
 def choose_meshes(config: Config, data: Path | None) -> tuple[list[NamedMesh], list[str]]:
-    """The meshes of a run from small to large, and sentences about what is not there."""
+    """The meshes of a run from small to large, and notes about missing ones."""
     if data is None:
         return _builtin(config.shapes, optional=config.shapes == BUILTIN_MESHES)
     notes = []
@@ -619,7 +619,7 @@ def _notes(found: list[NamedMesh]) -> list[str]:
 
 
 def _is_paper(config: Config) -> bool:
-    """Whether the paper's figures are of the same setting."""
+    """Whether the paper's numbers have the same setting."""
     paper = SIZES["paper"]
     return all(getattr(config, name) == getattr(paper, name) for name in ("masked", "tau", "n_anchors"))
 

@@ -1,4 +1,4 @@
-"""What an experiment leaves behind: its settings, its numbers, and where they were measured."""
+"""The record of an experiment: its settings, its numbers, and where they were measured."""
 
 import dataclasses
 import json
@@ -14,7 +14,7 @@ from manifoldrf._files import as_path, atomic_path, existing_file, small_text, w
 from manifoldrf._validation import FloatArray, reject
 from manifoldrf.cli.console import environment
 
-_LONGEST_REASON = 500  # characters of an error
+_LONGEST_REASON = 500  # characters of an error text
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Record:
     environment : dict
         Versions, commit and machine.
     arrays : dict of str to array
-        What the figures draw. Saved beside the numbers, in one .npz file.
+        Data of the figures, saved in one .npz file.
     """
 
     name: str
@@ -45,18 +45,18 @@ class Record:
     arrays: dict[str, FloatArray] = field(default_factory=dict)
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write NAME.json and NAME.npz into a folder (made if needed) and return the path of the former."""
+        """Write NAME.json and NAME.npz into a folder (created if needed) and return the path of NAME.json."""
         target = writable_folder(folder)
-        text = json.dumps(self.plain(), indent=2) + "\n"  # before anything is written: it may be refused
+        text = json.dumps(self.plain(), indent=2) + "\n"  # before anything is written, because it may fail
         path = target / f"{self.name}.json"
         with atomic_path(path) as numbers:
             numbers.write_text(text, encoding="utf-8")
-            with atomic_path(target / f"{self.name}.npz") as arrays:  # inside, so that there are both or none
+            with atomic_path(target / f"{self.name}.npz") as arrays:  # nested, so that both files appear or neither
                 np.savez_compressed(arrays, **self.arrays)  # type: ignore[arg-type]
         return path
 
     def plain(self) -> dict[str, Any]:
-        """Everything but the arrays, as JSON has it: lists for tuples, plain numbers for those of NumPy."""
+        """Everything except the arrays, with JSON types: lists for tuples, Python numbers for NumPy's."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "arrays"}
         plain: dict[str, Any] = json.loads(json.dumps(fields, default=_plain_number))
         return plain
@@ -73,20 +73,20 @@ class Record:
             if not arrays:
                 return cls(**plain)
             return cls(**plain, arrays=read_members(existing_file(source.with_suffix(".npz")), "arrays"))
-        except (TypeError, ValueError, RecursionError) as error:  # broken JSON and other texts are values, too
+        except (TypeError, ValueError, RecursionError) as error:  # also raised for broken JSON
             reason = str(error).partition("\n")[0][:_LONGEST_REASON].rstrip(".")
             reject("path", "the .json file of a saved record", f"{source.name}: {reason}")
 
 
 def _plain_number(value: Any) -> Any:
-    """A number of NumPy as one of Python."""
+    """Convert a NumPy number to a Python number."""
     if not isinstance(value, np.generic):
         reject("record", "made of text, numbers, lists and dictionaries", type(value).__name__, TypeError)
     return value.item()
 
 
 def _check_plain(plain: Any) -> dict[str, Any]:
-    """What a .json file holds, if it has the parts of a record and its tables are tables."""
+    """Check that a .json file has the parts of a record."""
     kinds = {"name": str, "config": dict, "tables": dict, "seconds": float | int, "environment": dict}
     if not isinstance(plain, dict) or plain.keys() != kinds.keys():
         reject("record", "a dictionary with " + ", ".join(kinds), type(plain).__name__)

@@ -1,4 +1,4 @@
-"""Deforming meshes with velocities: npz files, trajectories of flag_simple, and a cloth of our own."""
+"""Deforming meshes with velocities: npz files and a simulated cloth."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ Part = tuple[slice, slice, slice]
 
 @dataclass(frozen=True)
 class _Links:
-    """Pairs of vertices at a distance to be kept, none in two pairs: all of them can be moved at once."""
+    """Pairs of vertices with a fixed distance; no vertex is in two pairs, so all can move at once."""
 
     start: Part  # of arrays (3, along, across)
     end: Part
@@ -85,7 +85,7 @@ def simulate_cloth(seed: int, n_frames: int, shape: tuple[int, int]) -> tuple[Fl
 
 @dataclass(frozen=True)
 class _Gusts:
-    """Wind as a sum of waves that travel along the flag: strength and phase of each, by chance."""
+    """Wind as a sum of travelling waves with random strengths and phases."""
 
     strength: FloatArray  # (waves, 3) metres per second
     rate: FloatArray  # (waves,) radians per second
@@ -184,7 +184,7 @@ _FOLDER = "sequences"  # a folder of data may keep its sequences in a folder of 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sequence:
-    """A mesh that moves: the same triangles in every frame.
+    """A moving mesh with the same triangles in every frame.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ class Sequence:
         return TriangleMesh(self.positions[frame], self.faces)
 
     def velocity(self, frame: int) -> FloatArray:
-        """Velocities of the vertices (V, 3): the way since the frame before, by time; frame 0 has none."""
+        """Velocities of the vertices (V, 3): backward differences over dt; frame 0 has none."""
         place = check_integer(frame, "frame", 1, self.n_frames - 1)
         return np.asarray((self.positions[place] - self.positions[place - 1]) / self.dt)
 
@@ -347,7 +347,7 @@ def find_sequences(folder: str | PathLike[str] | None, names: tuple[str, ...] = 
 
 
 def _arrays(path: Path) -> dict[str, Any]:
-    """What an .npz file has of a sequence."""
+    """The arrays of a sequence in an .npz file."""
     found = read_members(existing_file(path), "path", ("pos", "faces", "dt", "source"))
     missing = {"pos", "faces"} - set(found)
     if missing:
@@ -356,7 +356,7 @@ def _arrays(path: Path) -> dict[str, Any]:
 
 
 def _existing(path: str | PathLike[str]) -> Path:
-    """A path that leads somewhere."""
+    """Check that a path exists."""
     source = as_path(path)
     if not source.exists():
         reject("path", "an existing file or folder", source, FileNotFoundError)

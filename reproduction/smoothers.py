@@ -1,4 +1,4 @@
-"""How times grow with the number of nodes: exponents of power laws, and what they say of sizes not run."""
+"""Smoothers that fill in values on meshes, the paper's learned recipe, and power laws of their times."""
 
 import functools
 import time
@@ -68,7 +68,7 @@ class PowerLaw:
 
 
 def fit_power(sizes: Sequence[float], seconds: Sequence[float]) -> PowerLaw | None:
-    """The power law nearest to the times; None for fewer than two sizes."""
+    """Fit a power law to times; None for fewer than two sizes."""
     if len(set(sizes)) < 2:
         return None
     slope, level = np.polyfit(np.log(sizes), np.log(np.maximum(seconds, 1e-9)), 1)
@@ -76,7 +76,7 @@ def fit_power(sizes: Sequence[float], seconds: Sequence[float]) -> PowerLaw | No
 
 
 def timed(work: Callable[[], Result], repeats: int = 1) -> tuple[Result, float]:
-    """What some work gives, and the least of its wall times: others had to wait for something.
+    """Return the result of a function and the shortest of its wall times.
 
     What takes longer than a second is not repeated.
     """
@@ -89,7 +89,7 @@ def timed(work: Callable[[], Result], repeats: int = 1) -> tuple[Result, float]:
 
 
 def growth_table(rows: Sequence[dict[str, Any]], published: dict[str, float]) -> list[dict[str, Any]]:
-    """Exponents of every method, the paper's of the interpolation beside them.
+    """Exponents of every method, beside those of the paper.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def _law(rows: Sequence[dict[str, Any]], column: str) -> PowerLaw | None:
 
 
 def extrapolated(rows: Sequence[dict[str, Any]], method: str, sizes: Sequence[int]) -> list[dict[str, Any]]:
-    """Rows of a method at larger sizes than it was run at, by the power laws of its last two."""
+    """Extrapolate a method to larger sizes, by the power law of its last two rows."""
     own = sorted((row for row in rows if row["method"] == method), key=lambda row: row["vertices"])
     laws = {column: _law(own[-2:], column) for column in ("prepare_s", "interpolate_s")}
     if not own or any(law is None for law in laws.values()):
@@ -149,7 +149,7 @@ _TIGHTEST = 1e-14  # tolerance of signatures with all their tails: row normalisa
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without warnings of graphs in pieces, fields with holes, too few features: all are part of the tables."""
+    """Suppress warnings about disconnected graphs, holes and few features; the tables show them."""
     with without_warnings(FeatureWarning, GraphWarning, InterpolationWarning):
         yield
 
@@ -184,7 +184,7 @@ class Task:
 
     @cached_property
     def judged(self) -> BoolArray:
-        """Nodes that predictions are judged at."""
+        """Nodes at which predictions are scored."""
         return ~self.known if self.counted is None else self.counted & ~self.known
 
     def fill(self, action: Action, known: BoolArray | None = None) -> FloatArray:
@@ -194,16 +194,16 @@ class Task:
         return found.values * np.sign(found.mass)[:, None] if self.directions else found.values
 
     def judge(self, predicted: FloatArray) -> float:
-        """Score at the nodes that were not known."""
+        """Score at the unknown nodes."""
         return self.score(predicted[self.judged], self.values[self.judged])
 
     @cached_property
     def folds(self) -> BoolArray:
-        """What stays known when each part of the known nodes is left out, shape (folds, n)."""
+        """Masks of the nodes that stay known in each fold, shape (folds, n)."""
         return make_folds(self.known, generator(self.seed, "folds of known nodes"))
 
     def cross_validate(self, fill: Callable[[BoolArray], FloatArray]) -> float:
-        """Mean score at known nodes, each predicted without its fold."""
+        """Mean cross-validated score at the known nodes."""
         left_out = [self.known & ~stays for stays in self.folds]
         scores = [
             self.score(fill(stays)[out], self.values[out]) for stays, out in zip(self.folds, left_out, strict=True)
@@ -443,5 +443,5 @@ def learn_field(
 
 
 def _some(streams: Streams, name: str, n: int, count: int) -> IntArray:
-    """So many of n numbers, sorted; all where there are not more."""
+    """Choose some of n indices at random, sorted; all if there are not more."""
     return np.sort(streams.generator(f"recipe {name}").choice(n, min(n, count), replace=False))

@@ -125,7 +125,7 @@ class Scene:
 
 
 def evaluated_frames(n_frames: int, count: int, first: float) -> IntArray:
-    """So many frames, evenly from a share of the sequence to its end."""
+    """Frames at even distances, from a share of the sequence to its end."""
     return np.unique(np.linspace(max(1, int(first * n_frames)), n_frames - 1, count).astype(np.int64))
 
 
@@ -339,7 +339,7 @@ class Config:
 
     @property
     def is_paper(self) -> bool:
-        """Whether the paper's figures may stand beside those of a run."""
+        """Whether a run is comparable with the paper's numbers."""
         return (self.masked, self.tau, self.n_anchors) == (Config.masked, Config.tau, Config.n_anchors)
 
     def recipe(self, epochs: int) -> Recipe:

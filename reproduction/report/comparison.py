@@ -1,4 +1,4 @@
-"""Our numbers beside the paper's: which belong together, which of ours are worse, and why."""
+"""Comparison with the paper: which numbers belong together, which of ours are worse, and why."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class Pair:
-    """A number of ours and the paper's."""
+    """One of our numbers with the paper's."""
 
     row: int  # of the table
     where: str  # surface, method, number of features
@@ -78,12 +78,12 @@ class Pair:
 
     @property
     def is_worse(self) -> bool:
-        """Whether ours is worse, or no number at all."""
+        """Whether ours is worse or NaN."""
         good = self.ours >= self.paper if self.column in _HIGHER_IS_BETTER else self.ours <= self.paper
         return not good
 
     def reason(self, experiment: str) -> str:
-        """Why, from the most particular remark to the most general."""
+        """The most specific known reason."""
         keys = [(experiment, what) for what in (f"{self.method}, {self.column}", self.column, self.method)]
         return next((_REASONS[key] for key in keys if key in _REASONS), _NO_REASON)
 
@@ -103,7 +103,7 @@ def pairs(rows: Sequence[Row]) -> Iterator[Pair]:
 
 
 def _where(row: Row) -> str:
-    """What a row is about."""
+    """Description of a row."""
     names = [str(row[name]) for name in ("surface", "method", "block") if name in row]
     parts = [TITLES.get(name, name) for name in names]
     parts += [f"{name} = {row[name]}" for name in ("k", "R") if name in row]

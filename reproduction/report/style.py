@@ -82,7 +82,7 @@ Drawn = TypeVar("Drawn", Path, Path | None)
 
 
 def styled(draw: Callable[[Record, Any], Drawn]) -> Callable[[Record, str | os.PathLike[str]], Drawn]:
-    """A function that draws, in the look of all figures; settings of the caller come back afterwards.
+    """Decorate a drawing function: it uses the common style and restores the caller's settings.
 
     If it fails, its figures are closed.
     """
@@ -143,7 +143,7 @@ def handles_of(panels: Any) -> tuple[list[Any], list[str]]:
 
 
 def fitted_exponent(x: Sequence[float], y: Sequence[float]) -> float | None:
-    """Exponent p of the power law y = c x^p that fits best on logarithmic axes; None where there is no power law.
+    """Exponent p of the power law y = c x^p that fits best on logarithmic axes; None if there is no power law.
 
     Two places always have one, and a line that bends or levels off has none.
 
@@ -163,7 +163,7 @@ def fitted_exponent(x: Sequence[float], y: Sequence[float]) -> float | None:
 
 
 def power(letter: str, exponent: float | None) -> str:
-    r"""A power as the legends have it, with a blank before it; nothing without an exponent.
+    r"""Text of a power for legends, with a leading blank; empty without an exponent.
 
     Examples
     --------

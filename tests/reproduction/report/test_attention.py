@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from reproduction.report._palette import NAMES
 
 from reproduction.attention import METHODS
 from reproduction.record import Record
 from reproduction.report import attention
 from reproduction.report.attention import draw_attention, draw_tokens
+from reproduction.report.style import NAMES
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
 SHOWN = [NAMES.get(method, method) for method in METHODS]
