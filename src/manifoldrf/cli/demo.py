@@ -163,7 +163,7 @@ def _spectral_seconds(graph: Any) -> float:
         values, vectors = linalg.eigh(dense, driver="evd", check_finite=False)
         return (vectors * np.exp(_TAU * (values - 1))) @ vectors.T
 
-    return _seconds(kernel, graph.operator.toarray(), repeats=1)
+    return _seconds(kernel, graph.operator.toarray(), repeats=2)
 
 
 def _seconds(work: Callable[[Any], Any], argument: Any, repeats: int = 5) -> float:
