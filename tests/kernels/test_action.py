@@ -1,4 +1,4 @@
-"""K X without K: the tolerance is honoured, threads change no bit, bad input is named."""
+"""K X without K: the error is within the tolerance, threads change no bit, errors name the argument."""
 
 import functools
 
@@ -51,7 +51,7 @@ def large_graph():
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 @pytest.mark.parametrize("tol", [1e-4, 1e-8, 1e-12])
-def test_the_tolerance_is_honoured(kernel, tol):
+def test_the_error_is_within_the_tolerance(kernel, tol):
     graph = sphere_graph(250)
     X = np.random.default_rng(0).standard_normal((250, 6))
     X[:, 0] = np.sqrt(graph.degrees)  # the largest eigenvector

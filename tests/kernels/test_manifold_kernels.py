@@ -223,7 +223,7 @@ def test_adjacencies_with_a_clock_are_resolved_by_it():
         ),
     ],
 )
-def test_graphs_that_do_not_serve_are_refused_with_the_remedy(call, kind, message):
+def test_errors_about_unsuitable_graphs_name_the_remedy(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
 

@@ -76,7 +76,7 @@ Runner = Callable[[Recipe, AnyGraph, IntArray, str], list[Any]]  # (..., stage):
 
 
 def silent(what: str, done: int, total: int) -> None:
-    """Progress that nobody asked for."""
+    """Report no progress."""
 
 
 @contextmanager
