@@ -35,7 +35,7 @@ from manifoldrf.geometry.loops import reciprocal, scaled_both_ends, symmetric
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.model_spaces import FlatTorus
-from manifoldrf.geometry.neighbors import NeighborSearch, check_cloud, without_self
+from manifoldrf.geometry.neighbors import NeighborSearch, search_of, without_self
 
 __all__ = ["grid_graph", "knn_graph", "mesh_graph"]
 
@@ -44,7 +44,7 @@ _NO_EDGE = 1e-300  # affinities below it are no edges: their inverse, the densit
 
 
 def knn_graph(
-    points: ArrayLike,
+    points: ArrayLike | NeighborSearch,
     *,
     n_neighbors: int | None = None,
     bandwidth: str | float = "median",
@@ -61,6 +61,7 @@ def knn_graph(
     Parameters
     ----------
     points : array-like of shape (n, d)
+        A NeighborSearch over valid points is used as it is, with its own metric and threads.
     n_neighbors : int, optional
         In [1, n - 1]. By default 8, or n - 1 for fewer than nine points.
     bandwidth : {"median", "local"} or float, default="median"
@@ -91,9 +92,9 @@ def knn_graph(
     >>> knn_graph(Sphere().grid(1000), n_neighbors=12, density_correction=1.0)
     Graph(1000 nodes, 6108 edges, points in R^3)
     """
-    cloud = check_cloud(points, metric, min_rows=2)
+    search = search_of(points, metric, check_jobs(n_jobs), min_rows=2)
+    cloud, metric = search.points, search.metric
     k = _check_neighbors(n_neighbors, len(cloud))
-    search = NeighborSearch(cloud, metric, check_jobs(n_jobs))
     distances, columns = without_self(*search.knn(cloud, k + 1))  # (n, k)
     local = None
     if isinstance(bandwidth, str) and bandwidth == "local":
@@ -158,7 +159,7 @@ def mesh_graph(mesh: TriangleMesh, *, weights: str = "gaussian") -> Graph:
         affinity = symmetric(np.where(values < _NO_EDGE, 0.0, values), start, end, mesh.n_vertices)
         affinity.eliminate_zeros()
         graph = Graph(affinity, mesh.vertices, extension=MeshExtension(mesh, affinity))
-    nearest = NeighborSearch(mesh.vertices).knn(mesh.vertices, 2)[0][:, 1]
+    nearest = graph._search.knn(mesh.vertices, 2)[0][:, 1]
     duplicates = describe_duplicates(nearest, MERGE_THEM)
     report_problems(graph, remedy="a mesh whose parts share vertices", duplicates=duplicates)
     return graph

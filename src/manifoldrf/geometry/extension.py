@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from manifoldrf._validation import FloatArray, IntArray
+from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_integer, check_real, reject
 from manifoldrf.geometry.cells import heat_steps
+from manifoldrf.geometry.loops import check_amounts, check_csr
 from manifoldrf.geometry.meshes import MeshSample, TriangleMesh
 from manifoldrf.geometry.model_spaces import FlatTorus
 from manifoldrf.geometry.neighbors import NeighborSearch, Pairs
@@ -26,6 +27,10 @@ class AbstractExtension(abc.ABC):
     @abc.abstractmethod
     def affinities(self, queries: FloatArray) -> Any:
         """CSR array of shape (len(queries), n_nodes), nonnegative."""
+
+    @abc.abstractmethod
+    def check(self, n: int, d: int) -> None:
+        """Raise unless it fits a graph of n nodes with d coordinates: compiled code trusts sizes and indices."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +56,15 @@ class NeighborExtension(AbstractExtension):
     bandwidth: float
     density: FloatArray | None = None
     local: FloatArray | None = None
+
+    def check(self, n: int, d: int) -> None:
+        """Raise unless it fits a graph of n nodes with d coordinates."""
+        self.search.check(n, d)
+        _check_float(self.bandwidth, "bandwidth")
+        for name, values in (("density", self.density), ("local", self.local)):
+            if values is not None:
+                check_amounts(name, values, n)
+        check_integer(self.n_neighbors, "n_neighbors", 1, n)
 
     def affinities(self, queries: FloatArray) -> Any:
         """CSR array of shape (len(queries), n_nodes)."""
@@ -98,6 +112,17 @@ class HeatExtension(AbstractExtension):
     factors: FloatArray
     weights: FloatArray
     surface: "SurfaceReach | None" = None
+
+    def check(self, n: int, d: int) -> None:
+        """Raise unless it fits a graph of n nodes with d coordinates."""
+        self.search.check(n, d)
+        _check_float(self.bandwidth, "bandwidth")
+        _check_float(self.radius, "radius")
+        check_amounts("factors", self.factors, n)
+        check_amounts("weights", self.weights, n)
+        if self.surface is not None:
+            check_vertices(self.surface.mesh, n, d)
+            check_csr("detours", self.surface.detours, (n, n))
 
     def affinities(self, queries: FloatArray) -> Any:
         """CSR array of shape (len(queries), n_nodes)."""
@@ -156,6 +181,11 @@ class MeshExtension(AbstractExtension):
     mesh: TriangleMesh
     affinity: Any
 
+    def check(self, n: int, d: int) -> None:
+        """Raise unless it fits a graph of n nodes with d coordinates."""
+        check_vertices(self.mesh, n, d)
+        check_csr("affinity", self.affinity, (n, n))
+
     def affinities(self, queries: FloatArray) -> Any:
         """CSR array of shape (len(queries), n_nodes)."""
         return (barycentric_weights(self.mesh, self.mesh.closest_points(queries)) @ self.affinity).tocsr()
@@ -168,6 +198,13 @@ class GridExtension(AbstractExtension):
     torus: FlatTorus
     side: int
     affinity: Any
+
+    def check(self, n: int, d: int) -> None:
+        """Raise unless it fits a graph of n nodes with d coordinates."""
+        # First the bounds: the power of a made-up side would take hours.
+        if not (1 <= self.side <= n and (self.side == 1 or d < 64)) or self.side**d != n:
+            reject("side", f"one with side^{d} = {n} nodes", self.side)
+        check_csr("affinity", self.affinity, (n, n))
 
     def affinities(self, queries: FloatArray) -> Any:
         """CSR array of shape (len(queries), n_nodes)."""
@@ -187,6 +224,19 @@ class GridExtension(AbstractExtension):
         indptr = np.arange(len(queries) + 1) * weights.shape[1]
         corners = _csr(weights.ravel(), columns.ravel(), indptr, self.affinity.shape[0])
         return (corners @ self.affinity).tocsr()
+
+
+def check_vertices(mesh: TriangleMesh, n: int, d: int) -> None:
+    """Raise unless the vertices of a mesh can be the n nodes with d coordinates."""
+    if (mesh.n_vertices, 3) != (n, d):
+        reject("mesh", f"of {n} vertices with {d} coordinates", f"{mesh.n_vertices} with 3")
+
+
+def _check_float(value: Any, name: str) -> None:
+    """Raise unless it is a positive float: compiled loops take no integers of any length."""
+    if not isinstance(value, float):
+        reject(name, "a float", type(value).__name__, TypeError)
+    check_real(value, name, POSITIVE)
 
 
 def local_widths(distances: FloatArray) -> FloatArray:

@@ -28,12 +28,16 @@ from manifoldrf._validation import (
     check_integer,
     check_points,
     check_real,
+    check_spread,
     check_vector,
     reject,
 )
 from manifoldrf.geometry.extension import AbstractExtension, mesh_of
 from manifoldrf.geometry.loops import (
     LocalForm,
+    check_amounts,
+    check_csr,
+    check_shape,
     check_symmetric,
     components_of,
     local_form,
@@ -44,6 +48,7 @@ from manifoldrf.geometry.loops import (
 )
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.geometry.neighbors import NeighborSearch, check_on_metric
 from manifoldrf.geometry.sampling import estimate_dimension
 
 __all__ = ["GeneralizedAdjacency", "Graph", "GraphWarning"]
@@ -62,7 +67,7 @@ class Graph:
     """A weighted graph on points of a space.
 
     Made by :func:`knn_graph`, :func:`heat_graph`, :func:`mesh_graph`, :func:`grid_graph` or, from a matrix of
-    one's own, by :meth:`from_affinity`; the constructor itself trusts its arguments. All arrays are read-only; take
+    one's own, by :meth:`from_affinity`; the constructor itself expects checked arrays. All arrays are read-only; take
     a ``copy()`` of ``affinity`` or ``operator`` to change it.
 
     Parameters
@@ -113,6 +118,27 @@ class Graph:
         for name in ("points", "weights"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, read_only_view(getattr(self, name)))
+        self.check()
+
+    def check(self) -> None:
+        """Raise unless all parts have the same number of nodes, valid numbers and indices in range."""
+        n = self.n_nodes
+        check_csr("affinity", self.affinity, (n, n))
+        if n == 0:
+            reject("affinity", "of at least one node", n)
+        if self.step_time is not None:
+            check_real(self.step_time, "step_time", NONNEGATIVE)
+        if self.n_steps is not None:
+            check_integer(self.n_steps, "n_steps", 1)
+        if self.weights is not None:
+            check_amounts("weights", self.weights, n)
+        if self.points is None and self.extension is None:
+            return
+        d = self.positions.shape[1] if self.positions.ndim == 2 else 0
+        check_shape("points", self.positions, (n, d))
+        check_on_metric(self.positions, self.metric)
+        if self.extension is not None:
+            self.extension.check(n, d)
 
     @classmethod
     def from_affinity(cls, affinity: Any, points: ArrayLike | None = None) -> "Graph":
@@ -220,6 +246,20 @@ class Graph:
         return local_form(self.operator)
 
     @cached_property
+    def _search(self) -> NeighborSearch:
+        """Neighbour search over the nodes: that of the extension where it has one."""
+        own = getattr(self.extension, "search", None)
+        return own if isinstance(own, NeighborSearch) else NeighborSearch(self.positions, self.metric)
+
+    @cached_property
+    def _dimension(self) -> int:
+        """Intrinsic dimension: that of the metric, or estimated from the points (at least three)."""
+        if self.metric is not None:
+            return self.metric.dim
+        check_spread(self.positions, "points")
+        return estimate_dimension(self._search)
+
+    @cached_property
     def components(self) -> IntArray:
         """Connected component of every node, shape (n_nodes,), numbered from 0."""
         labels: IntArray = read_only_view(components_of(self.affinity))
@@ -278,7 +318,7 @@ class Graph:
         if dim is None and self.metric is None and self.n_nodes < 3:
             reject("dim", "given for a graph of fewer than 3 nodes", None)
         if dim is None:
-            dim = estimate_dimension(self.positions) if self.metric is None else self.metric.dim
+            dim = self._dimension
         return self.step_size / (2 * dim)
 
     def shortest_paths(self, sources: ArrayLike) -> FloatArray:

@@ -44,11 +44,11 @@ from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import (
     NeighborSearch,
     Pairs,
-    check_cloud,
     distance_to_boundary,
     gaussian_in_cells,
     matrix_of_pairs,
     pairs_along_surface,
+    search_of,
 )
 from manifoldrf.geometry.sampling import Sampling, ball_volume, estimate_dimension
 
@@ -260,7 +260,7 @@ class _Space:
 
 
 def heat_graph(
-    points: ArrayLike | TriangleMesh,
+    points: ArrayLike | TriangleMesh | NeighborSearch,
     t: float,
     *,
     n_steps: int | str = "auto",
@@ -275,7 +275,7 @@ def heat_graph(
     ----------
     points : array-like of shape (n, d) or TriangleMesh
         The nodes. On a mesh these are its vertices, and steps go along the surface: sheets that nearly touch
-        are not joined.
+        are not joined. A NeighborSearch over valid points is used as it is, with its own metric and threads.
     t : float
         Heat time, in the square of the unit of the points; the kernel is about sqrt(2 t) wide.
     n_steps : "auto" or even int, default="auto"
@@ -326,7 +326,7 @@ def heat_graph(
         mu, factors, affinity = mu[back], factors[back], renumbered(affinity, order, space.n_jobs)
     surface = None if pairs is None or space.mesh is None else SurfaceReach(space.mesh, _detours(space.mesh, pairs))
     extension = HeatExtension(space.search, step_reach(s2, space.dim), s2, factors, mu, surface)
-    graph = Graph(affinity, space.points, metric, extension, mu, time / steps, steps)
+    graph = Graph(affinity, space.points, space.search.metric, extension, mu, time / steps, steps)
     report_problems(graph, remedy=_REMEDY, duplicates=_duplicates(space))
     return graph
 
@@ -348,7 +348,7 @@ def _solve(space: _Space, s2: float, mass: float) -> tuple[FloatArray, FloatArra
 
 
 def _check_space(
-    points: ArrayLike | TriangleMesh,
+    points: ArrayLike | TriangleMesh | NeighborSearch,
     weights: str | ArrayLike,
     dim: int | None,
     metric: AbstractManifold | None,
@@ -363,15 +363,15 @@ def _check_space(
         check_spread(points.vertices, "points")
         given = _check_weights(weights, points.n_vertices, NONNEGATIVE)  # vertices without faces have none
         return _Space(NeighborSearch(points.vertices, None, n_jobs), 2, points, given)
-    cloud = check_cloud(points, metric, min_rows=3)
+    search = search_of(points, metric, n_jobs, min_rows=3)
+    cloud, metric = search.points, search.metric
     if dim is None:
-        dim = estimate_dimension(cloud) if metric is None else metric.dim
+        dim = estimate_dimension(search) if metric is None else metric.dim
     if metric is not None and dim != metric.dim:
         reject("dim", f"that of the metric, {metric.dim}, or None", dim)
     check_integer(dim, "dim", 1, cloud.shape[1])
     if len(cloud) < dim + 2:
         reject("points", f"at least {dim + 2} rows to fill a space of dimension {dim}", f"shape {cloud.shape}")
-    search = NeighborSearch(cloud, metric, n_jobs)
     return _Space(search, dim, None, _check_weights(weights, len(cloud), POSITIVE))
 
 

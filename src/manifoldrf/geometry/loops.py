@@ -381,6 +381,34 @@ def read_only_view(array: Any) -> Any:
     return view
 
 
+def check_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:
+    """Raise unless an array has this shape."""
+    if tuple(getattr(array, "shape", ())) != shape:
+        reject(name, f"of shape {shape}", f"shape {getattr(array, 'shape', None)}")
+
+
+def check_numbers(name: str, array: Any, *, signed: bool = True) -> None:
+    """Raise if entries are not finite or, unless ``signed``, below 0."""
+    if not (np.isfinite(array) & (signed | (array >= 0))).all():
+        reject(name, "finite" if signed else "finite and at least 0", "others")
+
+
+def check_amounts(name: str, array: Any, n: int) -> None:
+    """Raise unless it is a vector of n finite numbers >= 0; volumes may be larger than any coordinate."""
+    check_shape(name, array, (n,))
+    check_numbers(name, array, signed=False)
+
+
+def check_csr(name: str, matrix: Any, shape: tuple[int, ...], *, signed: bool = False) -> None:
+    """Raise unless it is a CSR array of float64 of this shape, of finite numbers that are >= 0 unless ``signed``."""
+    if not isinstance(matrix, sparse.csr_array):
+        reject(name, "a CSR array", type(matrix).__name__, TypeError)
+    check_shape(name, matrix, shape)
+    if matrix.dtype != np.float64:
+        reject(name, "an array of float64", matrix.dtype, TypeError)
+    check_numbers(name, matrix.data, signed=signed)
+
+
 def check_symmetric(values: Any, name: str) -> Any:
     """CSR copy of a user's matrix, dense or sparse: square, real, finite, symmetric to the bit, without zeros."""
     if sparse.issparse(values):

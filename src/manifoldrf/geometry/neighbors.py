@@ -17,7 +17,7 @@ from manifoldrf._compiling import compiled
 from manifoldrf._runtime import asked_search_jobs, available, map_threads, require, thread_pool
 from manifoldrf._validation import FloatArray, IntArray, check_jobs, check_points, check_spread, reject
 from manifoldrf.geometry.cells import Cells, collect, make_cells, room_for, visit_cells
-from manifoldrf.geometry.loops import ball_along_edges, sort_entries, symmetric
+from manifoldrf.geometry.loops import ball_along_edges, check_shape, sort_entries, symmetric
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 
@@ -32,6 +32,7 @@ _SOURCES = 2000  # vertices searched from by one task
 # Paths along mesh edges zigzag: they are up to about this much longer than the shortest paths of the surface.
 # On an even sphere mesh 1.4 loses nothing and 1.3 a third of the accuracy; larger values let folds leak.
 _DETOUR = 1.4
+_MOST_THREADS = 4096  # that a stored search may ask for
 _QUERIES_AT_ONCE = 256  # handled by one task
 _CHUNK = 65_536  # queries handled at once, so that memory stays bounded
 
@@ -45,6 +46,25 @@ def check_cloud(points: ArrayLike, metric: AbstractManifold | None, *, min_rows:
     if not isinstance(metric, AbstractManifold):
         reject("metric", "None or a manifold", repr(metric), TypeError)
     return metric.check(cloud, "points")
+
+
+def search_of(
+    points: "ArrayLike | NeighborSearch", metric: AbstractManifold | None, n_jobs: int | None, *, min_rows: int
+) -> "NeighborSearch":
+    """Return a search over a checked copy of the points; one that is given already is used as it is."""
+    if isinstance(points, NeighborSearch):
+        return points
+    return NeighborSearch(check_cloud(points, metric, min_rows=min_rows), metric, n_jobs)
+
+
+def check_on_metric(points: FloatArray, metric: AbstractManifold | None) -> None:
+    """Raise unless points are finite and, where there is a metric, on it."""
+    check_points(points, "points")
+    if metric is None:
+        return
+    if metric.ambient_dim != points.shape[1]:
+        reject("metric", f"of points with {points.shape[1]} coordinates", repr(metric)[:100])
+    metric.check(points, "points")
 
 
 class Pairs(NamedTuple):
@@ -72,6 +92,13 @@ class NeighborSearch:
     points: FloatArray
     metric: AbstractManifold | None = None
     n_jobs: int | None = field(default=None, metadata=THREADS)
+
+    def check(self, n: int, d: int) -> None:
+        """Raise unless there are n finite points with d coordinates, on the metric if there is one."""
+        check_shape("points", self.points, (n, d))
+        check_on_metric(self.points, self.metric)
+        if self.n_jobs is not None and check_jobs(self.n_jobs) > _MOST_THREADS:
+            reject("n_jobs", f"at most {_MOST_THREADS}", self.n_jobs)
 
     @property
     def threads(self) -> int:

@@ -25,7 +25,7 @@ from manifoldrf.geometry.loops import farthest_points
 from manifoldrf.geometry.manifolds import AbstractManifold, norm, shifted_sobol, sobol
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.model_spaces import AbstractBall
-from manifoldrf.geometry.neighbors import NeighborSearch, check_cloud
+from manifoldrf.geometry.neighbors import NeighborSearch, search_of
 
 __all__ = ["GradedPoints", "estimate_dimension", "graded_points", "thin"]
 
@@ -83,7 +83,7 @@ _NEAR, _FAR = 6, 24  # neighbourhoods compared: small enough to be flat, large e
 _SAMPLE = 2000  # nodes looked at; the mean over more changes nothing
 
 
-def estimate_dimension(points: ArrayLike, *, metric: AbstractManifold | None = None) -> int:
+def estimate_dimension(points: ArrayLike | NeighborSearch, *, metric: AbstractManifold | None = None) -> int:
     """Estimate the dimension of the space that the points fill.
 
     A ball around a point of a space of dimension d holds a number of points that grows like radius^d, so
@@ -92,7 +92,7 @@ def estimate_dimension(points: ArrayLike, *, metric: AbstractManifold | None = N
     Parameters
     ----------
     points : array-like of shape (n, D)
-        At least three points.
+        At least three points; a NeighborSearch over them is used as it is.
     metric : AbstractManifold, optional
         Measure distances along this manifold.
 
@@ -108,26 +108,26 @@ def estimate_dimension(points: ArrayLike, *, metric: AbstractManifold | None = N
     >>> estimate_dimension(Torus().sample(1000, seed=0))
     2
     """
-    cloud = check_cloud(points, metric, min_rows=3)
-    inner, outer, growth = _radii(cloud, metric)
+    search = search_of(points, metric, None, min_rows=3)
+    inner, outer, growth = _radii(search)
     if (inner == 0).any():  # copies of a point hide how its neighbourhood grows
-        cloud = np.unique(cloud, axis=0)
-        if len(cloud) < 3:
+        search = NeighborSearch(np.unique(search.points, axis=0), search.metric)
+        if len(search.points) < 3:
             return 1
-        inner, outer, growth = _radii(cloud, metric)
+        inner, outer, growth = _radii(search)
     grown = (inner > 0) & (outer > inner)  # equal rings carry no information
     if not grown.any():
         return 1
     ratio = np.log(outer[grown] / inner[grown]).mean()
-    return int(np.clip(np.rint(np.log(growth) / ratio), 1, cloud.shape[1]))
+    return int(np.clip(np.rint(np.log(growth) / ratio), 1, search.points.shape[1]))
 
 
-def _radii(cloud: FloatArray, metric: AbstractManifold | None) -> tuple[FloatArray, FloatArray, float]:
-    """Radii of a small and a large neighbourhood of some nodes, and how many times more points it has."""
-    far = min(_FAR, len(cloud) - 1)
+def _radii(search: NeighborSearch) -> tuple[FloatArray, FloatArray, float]:
+    """Radii of a small and a large neighbourhood of some nodes, and the ratio of their numbers of points."""
+    n = len(search.points)
+    far = min(_FAR, n - 1)
     near = max(1, far * _NEAR // _FAR)
-    chosen = cloud[:: max(1, len(cloud) // _SAMPLE)]
-    radii = NeighborSearch(cloud, metric).knn(chosen, far + 1)[0]  # the node itself comes first
+    radii = search.knn(search.points[:: max(1, n // _SAMPLE)], far + 1)[0]  # the node itself comes first
     return radii[:, near], radii[:, far], far / near
 
 
