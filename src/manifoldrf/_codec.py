@@ -333,7 +333,7 @@ def _read_array(file: BinaryIO, place: _Place, update: Callable[[Any], None]) ->
     return array
 
 
-def check_kinds(kind: type, values: dict[str, Any]) -> None:
+def check_kinds(kind: Callable[..., Any], values: dict[str, Any]) -> None:
     """Raise where a value is not of the kind that the field of this name declares.
 
     Examples
@@ -355,7 +355,7 @@ def check_kinds(kind: type, values: dict[str, Any]) -> None:
 
 
 @functools.cache
-def _hints(kind: type) -> dict[str, Any]:
+def _hints(kind: Callable[..., Any]) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
@@ -415,7 +415,15 @@ _STAGES = ("_random", "geometry", "kernels", "signatures", "fields", "features")
 THREADS = {"threads": True}
 
 Arrays = dict[str, NDArray[Any]]
-Registry = dict[str, type]
+Registry = dict[str, Callable[..., Any]]  # classes, or functions with annotated arguments, by name in files
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Record:
+    """A named record to be written in the place of an object whose class has another layout than files."""
+
+    name: str
+    fields: dict[str, Any]
 
 
 def save_state(path: Any, kind: str, state: dict[str, Any]) -> Path:
@@ -557,10 +565,10 @@ class _Encoder:
         kind = type(value)
         if kind is sparse.csr_array:
             result = self._csr(value, path)
-        elif is_storable(kind):
-            parts = {field.name: _part(value, field) for field in dataclasses.fields(value) if field.init}
+        elif kind is Record or is_storable(kind):
+            parts = value.fields if kind is Record else _parts(value)
             fields = {name: self.encode(part, f"{path}.{name}", depth + 1) for name, part in parts.items()}
-            result = {"class": kind.__name__, "fields": fields}
+            result = {"class": value.name if kind is Record else kind.__name__, "fields": fields}
         else:
             raise TypeError(f"{path} cannot be stored: {_describe(value)}.")
         self._kept.append(value)
@@ -584,10 +592,11 @@ def is_storable(kind: type) -> bool:
     return dataclasses.is_dataclass(kind) and bool(kind.__dataclass_params__.frozen)  # type: ignore[attr-defined]
 
 
-def _part(value: Any, field: "dataclasses.Field[Any]") -> Any:
-    """What a file has of a field."""
-    part = getattr(value, field.name)
-    return -1 if part is not None and field.metadata == THREADS else part
+def _parts(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass as a file holds them: numbers of threads are -1."""
+    fields = {field.name: field.metadata == THREADS for field in dataclasses.fields(value) if field.init}
+    parts = {name: getattr(value, name) for name in fields}
+    return {name: -1 if fields[name] and part is not None else part for name, part in parts.items()}
 
 
 def _describe(value: Any) -> str:

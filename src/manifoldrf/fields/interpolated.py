@@ -14,11 +14,11 @@ from scipy import sparse
 
 from manifoldrf._compiling import compiled
 from manifoldrf._runtime import map_threads
-from manifoldrf._validation import FloatArray, IntArray, check_jobs
-from manifoldrf.fields.data import AbstractField, FieldData
-from manifoldrf.fields.options import sparse_product
-from manifoldrf.geometry.extension import barycentric_weights
+from manifoldrf._validation import FloatArray, IntArray, check_indices, check_integer, check_jobs, check_option, reject
+from manifoldrf.fields.data import AbstractField, FieldData, Problem, select_entries, sparse_product
+from manifoldrf.geometry.extension import barycentric_weights, check_vertices
 from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.loops import check_amounts, check_csr, check_shape
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch
 
@@ -322,6 +322,10 @@ class AbstractInterpolation(ABC):
         """Where the weights come from: "tangent" or "barycentric"."""
 
     @abstractmethod
+    def check(self, n_known: int, d: int) -> None:
+        """Raise unless it interpolates n_known nodes with d coordinates."""
+
+    @abstractmethod
     def weights(self, queries: FloatArray) -> Any:
         """b(z), CSR array of shape (len(queries), n_known); rows sum to 1, none depends on the others."""
 
@@ -343,6 +347,12 @@ class TangentInterpolation(AbstractInterpolation):
     search: NeighborSearch
     n_axes: int
     n_neighbors: int
+
+    def check(self, n_known: int, d: int) -> None:
+        """Raise unless it interpolates n_known nodes with d coordinates."""
+        self.search.check(n_known, d)
+        check_integer(self.n_axes, "n_axes", 0, d)  # none in many dimensions
+        check_integer(self.n_neighbors, "n_neighbors", 1, n_known)
 
     @property
     def rule(self) -> str:
@@ -374,6 +384,12 @@ class SurfaceInterpolation(AbstractInterpolation):
 
     mesh: TriangleMesh
     order: IntArray
+
+    def check(self, n_known: int, d: int) -> None:
+        """Raise unless it interpolates n_known nodes with d coordinates."""
+        check_vertices(self.mesh, n_known, d)
+        check_shape("order", self.order, (n_known,))
+        check_indices(self.order, "order", n_known)
 
     @property
     def rule(self) -> str:
@@ -514,6 +530,17 @@ class InterpolatedField(AbstractField):
     combine: str
     signed: bool = False
 
+    def check(self, problem: Problem, n_anchors: int) -> None:
+        """Raise if the parts do not fit together, or not the problem and the anchors."""
+        n_known = int(self.table.shape[0])
+        check_csr("table", self.table, (n_known, n_anchors), signed=problem.asymmetric)
+        check_amounts("floors", self.floors, n_anchors)
+        check_amounts("largest", self.largest, n_anchors)
+        check_option(self.combine, "combine", ("logarithms", "values"))
+        if self.signed and not problem.asymmetric:
+            reject("signed", "of a kernel that has both signs", self.signed)
+        self.interpolation.check(n_known, problem.graph.positions.shape[1])
+
     @property
     def rule(self) -> str:
         """Where the weights come from: "tangent" or "barycentric"."""
@@ -550,9 +577,7 @@ class InterpolatedField(AbstractField):
             data = np.clip(rows.data, -largest, largest)
         else:
             data = np.clip(rows.data, 0.0, largest)
-        keep = np.abs(data) > low
-        counts = np.concatenate([[0], np.cumsum(keep)])[rows.indptr]
-        result = sparse.csr_array((data[keep], rows.indices[keep], counts), shape=rows.shape)
+        result = select_entries(rows, data, np.abs(data) > low)
         result.sort_indices()
         return result
 
@@ -576,12 +601,12 @@ def fit_interpolated(data: FieldData) -> InterpolatedField:
     --------
     >>> import numpy as np
     >>> from manifoldrf import DiffusionKernel, Sphere, knn_graph
-    >>> from manifoldrf.fields.data import Setting, Teaching, observe
+    >>> from manifoldrf.fields.data import Problem, SignatureOptions, signature_table
     >>> from manifoldrf.fields.interpolated import fit_interpolated
     >>> graph = knn_graph(Sphere().grid(500))
     >>> width = np.sqrt(20 * graph.time(1.0, 2))
-    >>> setting = Setting(graph, DiffusionKernel(20.0), graph.degrees, 2, width)
-    >>> field = fit_interpolated(observe(setting, np.arange(500), np.arange(0, 500, 5), Teaching()))
+    >>> problem = Problem(graph, DiffusionKernel(20.0), graph.degrees, 2, width)
+    >>> field = fit_interpolated(signature_table(problem, np.arange(500), np.arange(0, 500, 5), SignatureOptions()))
     >>> field.values(Sphere().sample(3, seed=0)).shape
     (3, 100)
     """
