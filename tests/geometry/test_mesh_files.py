@@ -1,5 +1,7 @@
 """Mesh files keep every vertex, every digit the format holds, and refuse what they cannot hold."""
 
+import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -93,3 +95,26 @@ def test_colours_that_do_not_fit_the_vertices_are_refused(tmp_path, colors):
     with pytest.raises(ValueError, match=r"`colors` must be a uint8 array of shape \(30, 3\)\. Got "):
         write_cloud_ply(tmp_path / "cloud.ply", VERTICES, colors)
     assert names(tmp_path) == []
+
+
+def test_a_glb_file_without_trimesh_names_the_extra_that_installs_it(tmp_path, monkeypatch):
+    path = TriangleMesh(VERTICES[10:16], [[0, 1, 2], [3, 4, 5]]).save(tmp_path / "mesh.glb")
+    monkeypatch.setitem(sys.modules, "trimesh", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'manifoldrf\[mesh\]'"):
+        TriangleMesh.load(path)
+
+
+def test_a_glb_strip_of_triangles_keeps_its_orientation(tmp_path):
+    square = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]])
+    data = trimesh.Trimesh(square, [[0, 1, 2], [2, 1, 3]], process=False).export(file_type="glb")
+    length = int.from_bytes(data[12:16], "little")
+    tree = json.loads(data[20 : 20 + length])
+    tree["meshes"][0]["primitives"][0] |= {"mode": 5}
+    del tree["meshes"][0]["primitives"][0]["indices"]
+    text = json.dumps(tree).encode()
+    (tmp_path / "strip.glb").write_bytes(
+        data[:12] + len(text).to_bytes(4, "little") + data[16:20] + text + data[20 + length :]
+    )
+    mesh = TriangleMesh.load(tmp_path / "strip.glb")
+    np.testing.assert_array_equal(mesh.vertices, square)
+    np.testing.assert_array_equal(mesh.faces, [[0, 1, 2], [3, 2, 1]])

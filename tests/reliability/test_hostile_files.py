@@ -273,6 +273,18 @@ GLB_BOMBS = {
         ),
         LARGE,
     ),
+    "many parts of one view": glb(
+        scene(
+            meshes=[{"primitives": [{"attributes": {"POSITION": 0}}] * 5000}],
+            accessors=[{**scene()["accessors"][0], "count": 19_998}],
+            bufferViews=[{"buffer": 0, "byteLength": len(LARGE)}],
+            buffers=[{"byteLength": len(LARGE)}],
+        ),
+        LARGE,
+    ),
+    "many nodes": glb(scene(scenes=[{"nodes": list(range(600_000))}], nodes=[{}] * 600_000), TRIANGLE),
+    "many buffers": glb(scene(buffers=[{"byteLength": 36}, *[{}] * 1_900_000]), TRIANGLE),
+    "a buffer without bytes": glb(scene()),
     "a node inside itself": glb(scene(nodes=[{"mesh": 0, "children": [0]}]), TRIANGLE),
     "a node at two places": glb(scene(scenes=[{"nodes": [0, 0]}]), TRIANGLE),
     "a long text": glb(scene(), TRIANGLE, length=2**32 - 1),

@@ -66,9 +66,9 @@ class GraphWarning(UserWarning):
 class Graph:
     """A weighted graph on points of a space.
 
-    Made by :func:`knn_graph`, :func:`heat_graph`, :func:`mesh_graph`, :func:`grid_graph` or, from a matrix of
-    one's own, by :meth:`from_affinity`; the constructor itself expects checked arrays. All arrays are read-only; take
-    a ``copy()`` of ``affinity`` or ``operator`` to change it.
+    Build it with :func:`knn_graph`, :func:`heat_graph`, :func:`mesh_graph` or :func:`grid_graph`, or from your own
+    matrix with :meth:`from_affinity`. All arrays are read-only; take a ``copy()`` of ``affinity`` or ``operator``
+    to change it.
 
     Parameters
     ----------

@@ -400,7 +400,7 @@ def check_amounts(name: str, array: Any, n: int) -> None:
 
 
 def check_csr(name: str, matrix: Any, shape: tuple[int, ...], *, signed: bool = False) -> None:
-    """Raise unless it is a CSR array of float64 of this shape, of finite numbers that are >= 0 unless ``signed``."""
+    """Raise unless it is a CSR array of this shape with finite float64 values, >= 0 unless ``signed``."""
     if not isinstance(matrix, sparse.csr_array):
         reject(name, "a CSR array", type(matrix).__name__, TypeError)
     check_shape(name, matrix, shape)

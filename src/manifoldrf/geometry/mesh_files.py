@@ -1,10 +1,9 @@
-"""Meshes in texts, line by line: obj, off and stl, and stl in bytes; polygons become triangles.
+"""Read and write triangle meshes: ply, obj, stl, off and glb files.
 
-Nothing is believed that the file does not hold: numbers are kept as they are read, so that memory follows the size
-of the file and not what its header declares. No other file is ever opened.
+The readers never trust a size that a file declares, so the memory they take follows the size of the file. No other
+file is ever opened. Polygons are cut into triangles.
 """
 
-import base64
 import io
 import itertools
 import json
@@ -23,723 +22,50 @@ from manifoldrf._files import as_path, atomic_path, existing_file
 from manifoldrf._runtime import require
 from manifoldrf._validation import FloatArray, IntArray, check_points, reject
 
-_LONGEST_LINE = 1 << 20  # bytes; words of a line take up to 25 times their memory
-_STL_HEADER = 84
-_STL_FACET = np.dtype([("normal", "<f4", 3), ("vertices", "<f4", (3, 3)), ("attribute", "<u2")])
-_OFF = re.compile(rb"(ST)?C?N?OFF\b", re.IGNORECASE)  # with positions of three coordinates; 4OFF has four
-
+MESH_FORMATS = ("ply", "obj", "stl", "off", "glb")
 Mesh = tuple[FloatArray, IntArray]
 
+_LONGEST_LINE = 1 << 20  # bytes; the words of a line take up to 25 times its memory
+_OFF = re.compile(rb"(ST)?C?N?OFF\b", re.IGNORECASE)  # with positions of three coordinates; 4OFF has four
+_STL_HEADER = 84
+_STL_FACET = np.dtype([("normal", "<f4", 3), ("vertices", "<f4", (3, 3)), ("attribute", "<u2")])
 
-class Polygons:
-    """Faces of any number of corners, kept as plain numbers."""
-
-    def __init__(self) -> None:
-        self.counts = array("q")
-        self.corners = array("q")
-
-    def add(self, corners: Sequence[int]) -> None:
-        """Keep one face."""
-        if len(corners) < 3:
-            raise ValueError(f"a face of {len(corners)} corners")
-        self.counts.append(len(corners))
-        self.corners.extend(corners)
-
-    def triangles(self, *, grouped: bool) -> IntArray:
-        """Triangles of all faces, shape (m, 3).
-
-        In the order of the faces; ``grouped``: triangles first, then the halves of quadrilaterals, then the rest.
-        """
-        counts = np.frombuffer(self.counts, np.int64)
-        corners = np.frombuffer(self.corners, np.int64)
-        if not (counts > 3).any():
-            return corners.reshape(-1, 3)
-        pieces = counts - 2
-        owner = np.repeat(np.arange(len(counts)), pieces)
-        piece = np.arange(len(owner)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-        start = (np.cumsum(counts) - counts)[owner]
-        places = np.stack([start, start + piece + 1, start + piece + 2], axis=1)
-        second_half = (counts[owner] == 4) & (piece == 1)
-        places[second_half] = np.roll(places[second_half], -1, axis=1)  # the same triangle from its next corner
-        if grouped:
-            kind = np.minimum(counts[owner], 5) + second_half
-            kind[counts[owner] > 4] = 6
-            places = places[np.argsort(kind, kind="stable")]
-        return corners[places]
-
-
-def read_obj(data: bytes) -> Mesh:
-    """Positions and faces of an obj text; texture seams split no vertex, negative indices count from the latest."""
-    positions, polygons = array("d"), Polygons()
-    for line in _obj_lines(data):
-        kind = line[:2].rstrip()
-        if kind == b"v":
-            positions.extend(_numbers(line.split(None, 4)[1:4], line))
-        elif kind == b"f":
-            words = line.split()[1:]
-            if len(words) < 3:
-                raise ValueError(f"a line {_shown(line)} with fewer than three values")
-            n_vertices = len(positions) // 3
-            polygons.add([_obj_index(word, n_vertices) for word in words])
-    all_quads = len(polygons.counts) > 0 and set(polygons.counts) == {4}
-    return _positions(positions), polygons.triangles(grouped=all_quads)
-
-
-def read_off(data: bytes) -> Mesh:
-    """Positions and faces of an off text; colours and normals are passed over."""
-    lines = text_lines(data)
-    first = next(lines, b"")
-    found = _OFF.match(first)
-    if found is None:
-        raise ValueError("it does not begin with OFF")
-    rest = first[found.end() :].split() or next(lines, b"").split()
-    if len(rest) < 2:
-        raise ValueError("it does not say how many vertices and faces it has")
-    n_vertices, n_faces = (natural(word) for word in rest[:2])
-    positions, polygons = array("d"), Polygons()
-    for line in itertools.islice(lines, n_vertices):
-        positions.extend(_numbers(line.split(None, 3)[:3], line))
-    for line in itertools.islice(lines, n_faces):
-        polygons.add(listed(line.split()))
-    check_counts((n_vertices, n_faces), (len(positions) // 3, len(polygons.counts)))
-    return _positions(positions), polygons.triangles(grouped=True)
-
-
-def read_stl(data: bytes) -> Mesh:
-    """Corners of the triangles of an stl file, three for each: bytes where its length fits, else text."""
-    count = int.from_bytes(data[_STL_HEADER - 4 : _STL_HEADER], "little")
-    if len(data) >= _STL_HEADER and len(data) == _STL_HEADER + count * _STL_FACET.itemsize:
-        facets = np.frombuffer(data, _STL_FACET, offset=_STL_HEADER)
-        with np.errstate(invalid="ignore"):  # what is no number is refused later
-            vertices = facets["vertices"].reshape(-1, 3).astype(np.float64)
-    else:
-        vertices = _stl_text(data)
-    return vertices, np.arange(len(vertices)).reshape(-1, 3)
-
-
-def _stl_text(data: bytes) -> FloatArray:
-    positions, solids, ended = array("d"), 0, 0
-    for line in text_lines(data, comments=False):
-        word = line.split(None, 1)[0].lower()
-        if word == b"vertex":
-            positions.extend(_numbers(line.split(None, 4)[1:4], line))
-        solids += word == b"solid"
-        ended += word == b"endsolid"
-    if not solids:
-        raise ValueError("it is neither an stl text nor as long as its header says")
-    if solids != ended or len(positions) % 9:
-        raise ValueError("it is cut off")
-    return _positions(positions)
-
-
-# -------------------------------------------------------------------------------------------------------- shared
-def text_lines(data: bytes, *, comments: bool = True) -> Iterator[bytes]:
-    """Lines that hold more than blanks, without what follows a #."""
-    for line in _raw_lines(data):
-        text = line.partition(b"#")[0] if comments else line
-        if text := text.strip():
-            yield text
-
-
-def check_counts(declared: tuple[int, int], held: tuple[int, int]) -> None:
-    """Raise where there are fewer vertices or faces than a file declares."""
-    if declared != held:
-        numbers = f"it declares {declared[0]} vertices and {declared[1]} faces"
-        raise ValueError(f"{numbers} but holds {held[0]} and {held[1]}")
-
-
-def listed(words: Sequence[bytes]) -> list[int]:
-    """Integers of a list that begins with their number; more may follow."""
-    count = natural(words[0])
-    if count > len(words) - 1:
-        raise ValueError(f"a face of {count} corners that lists {len(words) - 1}")
-    return [integer(word) for word in words[1 : count + 1]]
-
-
-def natural(word: bytes) -> int:
-    """A number of things."""
-    if (value := integer(word)) < 0:
-        raise ValueError(f"a number of {value}")
-    return value
-
-
-def integer(word: bytes) -> int:
-    """An integer that 64 bits hold; Python's own 1_000 is none."""
-    try:
-        value = int(word) if len(word) < 24 and b"_" not in word else None
-    except ValueError:
-        value = None
-    if value is None or abs(value) >= 2**63:
-        raise ValueError(f"{_shown(word)} where an integer should be")
-    return value
-
-
-def number(word: bytes) -> float:
-    """A number; those that are not finite are named later, by their place."""
-    try:
-        if b"_" not in word:
-            return float(word)
-    except ValueError:
-        pass
-    raise ValueError(f"{_shown(word)} where a number should be")
-
-
-def _numbers(words: Iterable[bytes], line: bytes) -> list[float]:
-    values = [number(word) for word in words]
-    if len(values) < 3:
-        raise ValueError(f"a line {_shown(line)} with fewer than three values")
-    return values
-
-
-def _positions(values: "array[float]") -> FloatArray:
-    return np.frombuffer(values, np.float64).reshape(-1, 3)
-
-
-def _raw_lines(data: bytes) -> Iterator[bytes]:
-    """All lines; those of an old text may end in a carriage return."""
-    if b"\n" not in data:
-        data = data.replace(b"\r", b"\n")
-    for line in io.BytesIO(data):
-        if len(line) > _LONGEST_LINE:
-            raise ValueError(f"a line of {len(line)} bytes")
-        yield line
-
-
-def _obj_lines(data: bytes) -> Iterator[bytes]:
-    """Lines without comments; one that ends in a backslash goes on in the next."""
-    begun = io.BytesIO()
-    for line in _raw_lines(data):
-        text = line.rstrip(b"\r\n")
-        if text.endswith(b"\\") and text != line:
-            begun.write(text[:-1] + b" ")
-            if begun.tell() > _LONGEST_LINE:
-                raise ValueError(f"a line of {begun.tell()} bytes")
-            continue
-        yield (begun.getvalue() + text).partition(b"#")[0].strip()
-        if begun.tell():
-            begun = io.BytesIO()
-    yield begun.getvalue().partition(b"#")[0].strip()
-
-
-def _obj_index(corner: bytes, n_vertices: int) -> int:
-    """Position index, counted from zero, of a corner such as "7", "7/2/5" or "-1" (the latest vertex)."""
-    index = integer(corner.partition(b"/")[0])
-    absolute = index - 1 if index > 0 else n_vertices + index
-    if index == 0 or absolute < 0:
-        raise ValueError(f"a face index {index} that names no vertex")
-    return absolute
-
-
-def _shown(text: bytes) -> str:
-    """Bytes of a file in an error: the first of them, as text."""
-    return repr(text[:40].decode("utf-8", "replace").strip())
-
-
-_KINDS = {
+_PLY_TYPES = {
     **{"char": "i1", "int8": "i1", "uchar": "u1", "uint8": "u1", "short": "i2", "int16": "i2", "ushort": "u2"},
     **{"uint16": "u2", "int": "i4", "int32": "i4", "uint": "u4", "uint32": "u4", "float": "f4", "float16": "f2"},
     **{"float32": "f4", "float64": "f8", "double": "f8", "int64": "i8", "uint64": "u8"},
 }
-_ORDERS = {b"ascii": "", b"binary_little_endian": "<", b"binary_big_endian": ">"}
-_LISTS = ("vertex_index", "vertex_indices")  # names of the lists of corners that writers use
+_PLY_ORDERS = {b"ascii": "", b"binary_little_endian": "<", b"binary_big_endian": ">"}
+_CORNER_LISTS = ("vertex_index", "vertex_indices")  # names that writers use
 _LONGEST_HEADER = 1 << 20  # bytes
 _MOST_PROPERTIES = 1000  # a scan with all its measurements has about a hundred
 
-
-class Property(NamedTuple):
-    """A number, or a list with the number of its items in front."""
-
-    name: str
-    kind: str
-    count_kind: str | None = None
-
-
-class Element(NamedTuple):
-    """So many rows with the same properties."""
-
-    name: str
-    n_rows: int
-    properties: list[Property]
-
-
-def read_ply(data: bytes) -> Mesh:
-    """Positions and faces of a ply file; what else there is at vertices and faces is passed over."""
-    order, elements, start = _header(data)
-    vertices = next((element for element in elements if element.name == "vertex"), None)
-    if vertices is None or not {"x", "y", "z"} <= {prop.name for prop in vertices.properties}:
-        raise ValueError("it has no vertices with x, y and z")
-    if order:
-        return _read_bytes(data, start, order, elements)
-    return _read_text(data[start:], elements)
-
-
-def _header(data: bytes) -> tuple[str, list[Element], int]:
-    """Order of the bytes ("" for text), elements, and where their rows begin."""
-    end = data[:_LONGEST_HEADER].find(b"end_header")
-    if data[:3].lower() != b"ply" or end < 0:
-        raise ValueError("it has no ply header")
-    line_end = data.find(b"\n", end)
-    if line_end < 0:
-        raise ValueError("it ends with its header")
-    order, elements = None, list[Element]()
-    for line in data[3:end].splitlines():
-        word, *rest = line.split() or [b""]
-        if word == b"format" and rest:
-            order = _ORDERS.get(rest[0].lower())
-        elif word not in (b"", b"comment", b"obj_info"):
-            _declare(elements, word, rest)
-    if order is None or sum(len(element.properties) for element in elements) > _MOST_PROPERTIES:
-        raise ValueError(f"its header has no known format, or more than {_MOST_PROPERTIES} properties")
-    if len({element.name for element in elements}) < len(elements):
-        raise ValueError("its header has two elements of one name")
-    return order, elements, line_end + 1
-
-
-def _declare(elements: list[Element], word: bytes, rest: list[bytes]) -> None:
-    """Take up a line of the header: a new element, or a property of the last one."""
-    if word == b"element" and len(rest) == 2:
-        elements.append(Element(_name(rest[0]), natural(rest[1]), []))
-    elif word == b"property" and elements:
-        elements[-1].properties.append(_property(rest))
-    else:
-        raise ValueError(f"its header has a line {_name(word[:40])!r}")
-
-
-def _property(words: list[bytes]) -> Property:
-    names = [_name(word) for word in words]
-    kinds = names[1:3] if names[:1] == ["list"] else names[:1]
-    if len(names) != len(kinds) + (2 if len(kinds) == 2 else 1) or not set(kinds) <= set(_KINDS):
-        raise ValueError(f"its header has a property {' '.join(names)[:60]!r}")
-    if len(kinds) == 2 and _KINDS[kinds[0]][0] == "f":
-        raise ValueError("its header has a list whose length is no integer")
-    return Property(names[-1], _KINDS[kinds[-1]], _KINDS[kinds[0]] if len(kinds) == 2 else None)
-
-
-def _name(word: bytes) -> str:
-    return word.decode("utf-8", "replace")
-
-
-def _corner_list(element: Element) -> int:
-    """Which property of the faces lists their corners."""
-    lists = [k for k, prop in enumerate(element.properties) if prop.count_kind is not None]
-    named = [k for k in lists if element.properties[k].name in _LISTS]
-    if not (named or lists) or element.properties[(named or lists)[0]].kind[0] == "f":
-        raise ValueError("its faces have no list of corners")
-    return (named or lists)[0]
-
-
-# --------------------------------------------------------------------------------------------------------- text
-def _read_text(text: bytes, elements: list[Element]) -> Mesh:
-    positions, polygons = np.zeros((0, 3)), Polygons()
-    rows = text_lines(text, comments=False)
-    declared = {"vertex": 0, "face": 0}
-    for element in elements:
-        declared[element.name] = element.n_rows
-        some = itertools.islice(rows, element.n_rows)
-        if element.name == "vertex":
-            positions = _text_positions(some, element)
-        elif element.name == "face":
-            _text_faces(some, element, polygons)
-        else:
-            for _ in some:
-                pass
-    check_counts((declared["vertex"], declared["face"]), (len(positions), len(polygons.counts)))
-    return positions, polygons.triangles(grouped=True)
-
-
-def _text_positions(rows: Iterator[bytes], element: Element) -> FloatArray:
-    names = [prop.name for prop in element.properties]
-    places = [names.index(axis) for axis in "xyz"]
-    last = max(places)
-    if any(prop.count_kind is not None for prop in element.properties[:last]):
-        raise ValueError("its vertices have a list before their position")
-    values = array("d")
-    for row in rows:
-        words = row.split(None, last + 1)
-        if len(words) <= last:
-            raise ValueError("a vertex with too few numbers")
-        values.extend([number(words[place]) for place in places])
-    positions = np.frombuffer(values, np.float64).reshape(-1, 3).copy()
-    with np.errstate(invalid="ignore", over="ignore"):  # what the kind cannot hold is infinite, and refused later
-        for axis, place in enumerate(places):
-            positions[:, axis] = positions[:, axis].astype(element.properties[place].kind)
-    return positions
-
-
-def _text_faces(rows: Iterator[bytes], element: Element, polygons: Polygons) -> None:
-    which = _corner_list(element)
-    for row in rows:
-        words = row.split()
-        at = 0
-        for prop in element.properties[:which]:
-            at += 1 if prop.count_kind is None else 1 + natural(words[at] if at < len(words) else b"")
-        if at >= len(words):
-            raise ValueError("a face with too few numbers")
-        polygons.add(listed(words[at:]))
-
-
-# --------------------------------------------------------------------------------------------------------- bytes
-def _read_bytes(data: bytes, start: int, order: str, elements: list[Element]) -> Mesh:
-    found: dict[str, NDArray[Any]] = {}
-    for element in elements:
-        if element.n_rows == 0 or not element.properties:
-            continue
-        row = _row_kind(data, start, order, element)
-        stop = start + element.n_rows * row.itemsize
-        if stop > len(data):
-            raise ValueError("it is shorter than its header says")
-        found[element.name] = np.frombuffer(data, row, element.n_rows, start)
-        start = stop
-    if start != len(data):
-        raise ValueError("it is longer than its header says, or its lists differ in length")
-    if "vertex" not in found:
-        return np.zeros((0, 3)), np.zeros((0, 3), np.int64)
-    names = [prop.name for prop in next(e for e in elements if e.name == "vertex").properties]
-    columns = [found["vertex"][f"p{names.index(axis)}"] for axis in "xyz"]
-    with np.errstate(invalid="ignore"):  # what is no number is refused later
-        positions = np.column_stack(columns).astype(np.float64)
-    faces = next((e for e in elements if e.name == "face"), None)
-    if faces is None or "face" not in found:
-        return positions, np.zeros((0, 3), np.int64)
-    return positions, _triangles(found["face"], faces)
-
-
-def _row_kind(data: bytes, start: int, order: str, element: Element) -> np.dtype[Any]:
-    """The kind of a row; every list is as long as that of the first row."""
-    fields: list[tuple[Any, ...]] = []
-    at = start
-    for k, prop in enumerate(element.properties):
-        item = np.dtype(order + prop.kind)
-        if prop.count_kind is None:
-            fields.append((f"p{k}", item))
-            at += item.itemsize
-            continue
-        head = np.dtype(order + prop.count_kind)
-        if at + head.itemsize > len(data):
-            raise ValueError("it is shorter than its header says")
-        length = int(np.frombuffer(data, head, 1, at)[0])
-        at += head.itemsize + max(length, 0) * item.itemsize
-        if length < 0 or at > len(data):
-            raise ValueError(f"a list of {length} items, which it has no room for")
-        fields += [(f"n{k}", head), (f"p{k}", item, (length,))]
-    return np.dtype(fields)
-
-
-def _triangles(rows: NDArray[Any], element: Element) -> IntArray:
-    """Triangles of faces that all have the same number of corners."""
-    which = _corner_list(element)
-    for k, prop in enumerate(element.properties):
-        if prop.count_kind is not None and (rows[f"n{k}"] != rows[f"n{k}"][0]).any():
-            raise ValueError("its faces differ in their numbers of corners, which only a text may")
-    corners = rows[f"p{which}"]
-    if corners.dtype.kind == "u" and corners.dtype.itemsize == 8 and corners.size and corners.max() >= 2**63:
-        raise ValueError("a face index beyond 64 bits")
-    polygons = corners.astype(np.int64)
-    count = polygons.shape[1]
-    if count < 3:
-        raise ValueError(f"faces of {count} corners")
-    if count == 4:
-        return np.vstack([polygons[:, [0, 1, 2]], polygons[:, [2, 3, 0]]])
-    fan = [polygons[:, [0, k + 1, k + 2]] for k in range(count - 2)]
-    return np.stack(fan, axis=1).reshape(-1, 3)
-
-
-_MAGIC, _JSON, _BINARY = 0x46546C67, 0x4E4F534A, 0x004E4942
-_COMPONENTS = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 5126: "<f4"}
-_WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4}
+_GLB_MAGIC, _GLB_JSON = 0x46546C67, 0x4E4F534A
+_GLB_SIZES = {5120: 1, 5121: 1, 5122: 2, 5123: 2, 5125: 4, 5126: 4}  # bytes of a component
+_GLB_INDICES = (5121, 5123, 5125)  # unsigned integers
 _TRIANGLES, _STRIP = 4, 5
 _LONGEST_JSON = 8_000_000  # bytes; parsed it takes up to 27 times as much
 _BYTES_PER_ITEM = 48  # of a vertex or a face in memory: three numbers of 8 bytes, and their copy
-_ROOM, _ROOM_PER_BYTE = 100_000_000, 8  # bytes of all parts together, whatever the file, and for each of its bytes
+_BYTES_PER_NODE = 2000  # of a node or a part while trimesh reads it
+_ROOM, _ROOM_PER_BYTE = 100_000_000, 8  # bytes that may be allocated: for any file, and for each of its bytes
 _SAME = 1e-8  # a matrix this close to the identity moves nothing
-
-
-class _Part(NamedTuple):
-    """Triangles of one part, and the matrix that places it."""
-
-    positions: NDArray[Any]
-    faces: IntArray
-    matrix: FloatArray
-
-
-def read_glb(data: bytes) -> tuple[FloatArray, IntArray]:
-    """Vertices and faces of all parts of the scene, one part after the other."""
-    scene = _Scene(data)
-    parts = [part for node, matrix in scene.placed_nodes() for part in scene.parts(node, matrix)]
-    vertices, faces, before = [np.zeros((0, 3))], [np.zeros((0, 3), np.int64)], 0
-    for part in parts:
-        moved, turned = _placed(part)
-        vertices.append(moved)
-        faces.append(turned + before)
-        before += len(moved)
-    return np.concatenate(vertices), np.concatenate(faces)
-
-
-def _placed(part: _Part) -> tuple[FloatArray, IntArray]:
-    """Vertices where the matrix puts them; a mirror turns the faces around."""
-    with np.errstate(invalid="ignore"):
-        points = part.positions.astype(np.float64)
-    if np.abs(part.matrix - np.eye(4)).max() < _SAME:
-        return points, part.faces
-    with np.errstate(all="ignore"):  # vertices that are not finite are refused later
-        stacked = np.column_stack([points, np.ones(len(points))])
-        moved = np.ascontiguousarray(np.dot(part.matrix, stacked.T).T[:, :3])
-        mirrored = np.linalg.det(part.matrix[:3, :3]) < 0
-    return moved, part.faces[:, ::-1] if mirrored else part.faces
-
-
-class _Scene:
-    """What a glb file holds, taken out piece by piece."""
-
-    def __init__(self, data: bytes) -> None:
-        text, self._chunks = _split(data)
-        self._tree = json.loads(text)
-        if not isinstance(self._tree, dict):
-            _refuse("its JSON text is no object")
-        self._room = _ROOM + _ROOM_PER_BYTE * len(data)
-        self._kept: dict[int, bytes] = {}
-
-    def placed_nodes(self) -> list[tuple[dict[str, Any], FloatArray]]:
-        """The nodes of the scene, each with the matrix that places it."""
-        scenes = self._list("scenes")
-        if not scenes:
-            return []
-        scene = self._item("scenes", self._tree.get("scene", 0))
-        waiting = [(index, np.eye(4)) for index in _integers(scene.get("nodes", []))]
-        found, seen = [], set[int]()
-        while waiting:  # the last one first
-            index, above = waiting.pop()
-            if index in seen:
-                _refuse(f"its node {index} hangs at two places")
-            seen.add(index)
-            node = self._item("nodes", index)
-            with np.errstate(all="ignore"):  # vertices that are not finite are refused later
-                matrix = above @ _local_matrix(node)
-            found.append((node, matrix))
-            waiting += [(child, matrix) for child in _integers(node.get("children", []))]
-        return found
-
-    def parts(self, node: dict[str, Any], matrix: FloatArray) -> list[_Part]:
-        """The triangles at a node; lines and points are passed over."""
-        if "mesh" not in node:
-            return []
-        result = []
-        for primitive in _objects(self._item("meshes", node["mesh"]).get("primitives", [])):
-            mode = primitive.get("mode", _TRIANGLES)
-            if mode in (_TRIANGLES, _STRIP):
-                positions = self._positions(primitive)
-                faces = self._faces(primitive, len(positions), mode)
-                self._take_room(len(positions) + len(faces))
-                result.append(_Part(positions, faces, matrix))
-        return result
-
-    def _positions(self, primitive: dict[str, Any]) -> NDArray[Any]:
-        attributes = primitive.get("attributes")
-        if not isinstance(attributes, dict) or "POSITION" not in attributes:
-            _refuse("it has a part without positions")
-        positions = self._accessor(attributes["POSITION"])
-        if positions.shape[1] != 3:
-            _refuse("it has positions of other than three coordinates")
-        return positions
-
-    def _faces(self, primitive: dict[str, Any], n_vertices: int, mode: int) -> IntArray:
-        if "indices" in primitive:
-            corners = self._accessor(primitive["indices"])
-            if corners.dtype.kind != "u" or corners.shape[1] != 1:
-                _refuse("it has faces whose corners are no indices")
-            if corners.size and int(corners.max()) >= n_vertices:
-                _refuse(f"it has a face index {int(corners.max())} and {n_vertices} vertices")
-        else:
-            corners = np.arange(n_vertices)
-        self._take_room(len(corners) // 3)
-        flat = corners.reshape(-1).astype(np.int64)
-        if mode == _TRIANGLES:
-            return flat.reshape(-1, 3)
-        self._take_room(2 * len(flat))
-        strip = np.stack([flat[:-2], flat[1:-1], flat[2:]], axis=1) if len(flat) > 2 else np.zeros((0, 3), np.int64)
-        strip[1::2] = strip[1::2, ::-1].copy()
-        return strip
-
-    def _take_room(self, n_items: int) -> None:
-        """Count what is going to be made, before it is made."""
-        self._room -= _BYTES_PER_ITEM * n_items
-        if self._room < 0:
-            _refuse("its parts together are too large for its size; a part is shown too many times")
-
-    def _accessor(self, index: Any) -> NDArray[Any]:
-        """Numbers of an accessor, shape (count, width), not copied."""
-        entry = self._item("accessors", index)
-        if "bufferView" not in entry or "sparse" in entry or entry.get("normalized"):
-            _refuse("it has numbers that are compressed, sparse or scaled")
-        view = self._item("bufferViews", entry["bufferView"])
-        dtype = np.dtype(_chosen(_COMPONENTS, entry.get("componentType")))
-        width, count = _chosen(_WIDTHS, entry.get("type")), _size(entry.get("count"))
-        row = width * dtype.itemsize
-        stride = _size(view.get("byteStride", row))
-        begin, end = _size(view.get("byteOffset", 0)), _size(view.get("byteLength"))
-        end += begin
-        start = begin + _size(entry.get("byteOffset", 0))
-        buffer = self._buffer(view.get("buffer"))
-        if end > len(buffer) or stride < row or (count and start + (count - 1) * stride + row > end):
-            _refuse("it has numbers beyond the end of their bytes")
-        if not count:
-            return np.zeros((0, width), dtype)
-        return np.ndarray((count, width), dtype, buffer, start, (stride, dtype.itemsize))
-
-    def _buffer(self, index: Any) -> bytes:
-        """The bytes of a buffer: a chunk of the file, or written in the scene itself."""
-        entry = self._item("buffers", index)
-        if index not in self._kept:
-            self._kept[index] = self._bytes_of(entry, index)
-        return self._kept[index]
-
-    def _bytes_of(self, entry: dict[str, Any], index: int) -> bytes:
-        if "uri" in entry:
-            head, found, digits = str(entry["uri"]).partition("base64,")
-            if not found or not head.startswith("data:"):
-                _refuse("it refers to another file, which is not opened")
-            return base64.b64decode(digits)
-        earlier = _objects(self._list("buffers")[:index])
-        place = sum("uri" not in other for other in earlier)
-        if place >= len(self._chunks):
-            _refuse("it lacks the bytes of a buffer")
-        return self._chunks[place]
-
-    def _list(self, name: str) -> list[Any]:
-        found = self._tree.get(name, [])
-        if not isinstance(found, list):
-            _refuse(f"its {name} are no list")
-        return found
-
-    def _item(self, name: str, index: Any) -> dict[str, Any]:
-        found = self._list(name)
-        if type(index) is not int or not 0 <= index < len(found) or not isinstance(found[index], dict):
-            _refuse(f"it refers to {name} that it lacks")
-        item: dict[str, Any] = found[index]
-        return item
-
-
-def _split(data: bytes) -> tuple[bytes, list[bytes]]:
-    """The JSON text of a file and its chunks of bytes."""
-    if len(data) < 20:
-        _refuse("it is shorter than any glb file")
-    magic, version, _, length, kind = struct.unpack("<5I", data[:20])
-    if magic != _MAGIC or version != 2 or kind != _JSON:
-        _refuse("it is no glb file of version 2")
-    if length > _LONGEST_JSON:
-        _refuse(f"its JSON text has {length} bytes, more than {_LONGEST_JSON}")
-    chunks, at = [], 20 + length
-    while at + 8 <= len(data):
-        size, kind = struct.unpack("<2I", data[at : at + 8])
-        if at + 8 + size > len(data):
-            _refuse("it is cut off")
-        if kind == _BINARY:
-            chunks.append(data[at + 8 : at + 8 + size])
-        at += 8 + size
-    if at > len(data):
-        _refuse("it is cut off")
-    return data[20 : 20 + length], chunks
-
-
-def _local_matrix(node: dict[str, Any]) -> FloatArray:
-    """The matrix of a node within the one above: its own times translation, rotation and scale."""
-    matrix = _floats(node, "matrix", 16).reshape(4, 4).T if "matrix" in node else np.eye(4)
-    if "translation" in node:
-        moved = np.eye(4)
-        moved[:3, 3] = _floats(node, "translation", 3)
-        matrix = matrix @ moved
-    if "rotation" in node:
-        turned = np.eye(4)
-        turned[:3, :3] = _rotation(_floats(node, "rotation", 4))
-        matrix = matrix @ turned
-    if "scale" in node:
-        matrix = matrix @ np.diag([*_floats(node, "scale", 3), 1.0])
-    return matrix
-
-
-def _rotation(quaternion: FloatArray) -> FloatArray:
-    """The matrix of a quaternion (x, y, z, w) of any length but zero."""
-    square = float(quaternion @ quaternion)
-    if not 0 < square < np.inf:
-        return np.eye(3)
-    x, y, z, w = quaternion * np.sqrt(2.0 / square)
-    return np.array(
-        [
-            [1 - y * y - z * z, x * y - z * w, x * z + y * w],
-            [x * y + z * w, 1 - x * x - z * z, y * z - x * w],
-            [x * z - y * w, y * z + x * w, 1 - x * x - y * y],
-        ]
-    )
-
-
-def _floats(node: dict[str, Any], name: str, count: int) -> FloatArray:
-    values = node[name]
-    if not isinstance(values, list) or len(values) != count:
-        _refuse(f"a node has a {name} that is not of {count} numbers")
-    if not all(type(value) in (int, float) and abs(value) < 1e100 for value in values):
-        _refuse(f"a node has a {name} with numbers out of range")
-    return np.array(values, dtype=np.float64)
-
-
-def _integers(values: Any) -> list[int]:
-    if not isinstance(values, list) or not all(type(value) is int for value in values):
-        _refuse("its nodes are listed by other things than integers")
-    return values
-
-
-def _objects(values: Any) -> list[dict[str, Any]]:
-    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
-        _refuse("its scene is not made of objects")
-    return values
-
-
-def _chosen(table: dict[Any, Any], key: Any) -> Any:
-    if not isinstance(key, int | str) or key not in table:
-        _refuse(f"it has numbers of an unknown kind {str(key)[:40]!r}")
-    return table[key]
-
-
-def _size(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 2**53:
-        _refuse(f"it has a size of {str(value)[:40]}")
-    return value
-
-
-def _refuse(reason: str) -> NoReturn:
-    raise ValueError(reason)
-
-
-_READERS = {"ply": read_ply, "obj": read_obj, "stl": read_stl, "off": read_off, "glb": read_glb}
-MESH_FORMATS = tuple(_READERS)
-
-
-def mesh_format(path: Path) -> str:
-    """Return the mesh format that the suffix of a path names, in lower case."""
-    suffix = path.suffix.lower().removeprefix(".")
-    if suffix not in MESH_FORMATS:
-        reject("path", "a file name ending in ." + ", .".join(MESH_FORMATS), path.name)
-    return suffix
-
-
-def reject_mesh(path: Path, reason: object) -> NoReturn:
-    """Raise the one error text for a mesh file that cannot be used."""
-    words = " ".join(str(reason).split()).rstrip(".")
-    reject("path", "a readable triangle mesh", f"{path.name}: {words or type(reason).__name__}")
 
 
 def read_mesh(path: Path) -> tuple[FloatArray, IntArray]:
     """Read vertices and faces of a mesh file; polygons are cut into triangles, indices are not checked."""
-    read = _READERS[mesh_format(path)]
+    kind = mesh_format(path)
+    if kind == "glb":
+        require("trimesh", "mesh")
     data = existing_file(path).read_bytes()
     try:
-        vertices, faces = read(data)
+        vertices, faces = _READERS[kind](data)
     except MemoryError:
-        raise  # the file is not to blame: readers take no more than it has bytes for
-    except Exception as error:  # noqa: BLE001 - a broken file makes the readers fail in every possible way
+        raise  # not the fault of the file: readers take memory in proportion to its size
+    except Exception as error:  # noqa: BLE001 - broken files fail in many ways
         reject_mesh(path, error)
     if len(faces) == 0:
-        reject_mesh(path, "it has no faces; points alone are given as an array, or in an npy, npz or csv file")
-    return _merge_equal(vertices, faces) if read is read_stl else (vertices, faces)
+        reject_mesh(path, "it has no faces; pass points as an array, or in an npy, npz or csv file")
+    return _merge_equal(vertices, faces) if kind == "stl" else (vertices, faces)
 
 
 def write_mesh(path: Path, vertices: FloatArray, faces: IntArray) -> None:
@@ -759,7 +85,7 @@ def write_mesh(path: Path, vertices: FloatArray, faces: IntArray) -> None:
 def write_coloured_ply(path: Path, points: FloatArray, colors: ArrayLike, faces: IntArray | None = None) -> None:
     """Write a mesh, or a cloud without faces, to a binary ply file with a colour at every point, atomically.
 
-    trimesh would round the positions to single precision; here they keep every digit.
+    Positions keep every digit; trimesh would round them to single precision.
 
     Parameters
     ----------
@@ -773,7 +99,7 @@ def write_coloured_ply(path: Path, points: FloatArray, colors: ArrayLike, faces:
         Triangles.
     """
     if mesh_format(path) != "ply":
-        reject("path", "a .ply file, as other formats keep no colours here", path.name)
+        reject("path", "a .ply file, the only format that keeps colours here", path.name)
     tints = np.asarray(colors)
     if tints.dtype != np.uint8 or tints.shape != (len(points), 3):
         reject("colors", f"a uint8 array of shape ({len(points)}, 3)", f"{tints.dtype} of shape {tints.shape}")
@@ -817,6 +143,20 @@ def write_cloud_ply(path: str | PathLike[str], points: ArrayLike, colors: ArrayL
     write_coloured_ply(as_path(path), check_points(points, n_columns=3), colors)
 
 
+def mesh_format(path: Path) -> str:
+    """Return the mesh format of a path: its suffix in lower case."""
+    suffix = path.suffix.lower().removeprefix(".")
+    if suffix not in MESH_FORMATS:
+        reject("path", "a file name ending in ." + ", .".join(MESH_FORMATS), path.name)
+    return suffix
+
+
+def reject_mesh(path: Path, reason: object) -> NoReturn:
+    """Raise the error for a mesh file that cannot be used."""
+    words = " ".join(str(reason).split()).rstrip(".")
+    reject("path", "a readable triangle mesh", f"{path.name}: {words or type(reason).__name__}")
+
+
 def _encode_text(vertices: FloatArray, faces: IntArray, kind: str) -> bytes:
     """Write obj or off with the shortest digits that read back as the same numbers.
 
@@ -842,3 +182,580 @@ def _merge_equal(vertices: FloatArray, faces: IntArray) -> tuple[FloatArray, Int
     rank = np.zeros(len(first), dtype=np.int64)
     rank[appearance] = np.arange(len(first))
     return vertices[first[appearance]], rank[group][faces]
+
+
+class Polygons:
+    """Faces with any number of corners."""
+
+    def __init__(self) -> None:
+        self.counts = array("q")
+        self.corners = array("q")
+
+    def add(self, corners: Sequence[int]) -> None:
+        """Append one face."""
+        if len(corners) < 3:
+            raise ValueError(f"a face of {len(corners)} corners")
+        self.counts.append(len(corners))
+        self.corners.extend(corners)
+
+    def triangles(self, *, grouped: bool) -> IntArray:
+        """Triangles of all faces, shape (m, 3), in the order of the faces.
+
+        If ``grouped``, triangles come first, then the halves of quadrilaterals, then the rest.
+        """
+        counts = np.frombuffer(self.counts, np.int64)
+        corners = np.frombuffer(self.corners, np.int64)
+        if not (counts > 3).any():
+            return corners.reshape(-1, 3)
+        pieces = counts - 2
+        owner = np.repeat(np.arange(len(counts)), pieces)
+        piece = np.arange(len(owner)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        start = (np.cumsum(counts) - counts)[owner]
+        places = np.stack([start, start + piece + 1, start + piece + 2], axis=1)
+        second_half = (counts[owner] == 4) & (piece == 1)
+        places[second_half] = np.roll(places[second_half], -1, axis=1)  # the same triangle from its next corner
+        if grouped:
+            kind = np.minimum(counts[owner], 5) + second_half
+            kind[counts[owner] > 4] = 6
+            places = places[np.argsort(kind, kind="stable")]
+        return corners[places]
+
+
+# ---------------------------------------------------------------------------------------------------- text formats
+def read_obj(data: bytes) -> Mesh:
+    """Vertices and faces of an obj file; texture seams split no vertex, negative indices count from the latest."""
+    positions, polygons = array("d"), Polygons()
+    for line in _obj_lines(data):
+        kind = line[:2].rstrip()
+        if kind == b"v":
+            positions.extend(_numbers(line.split(None, 4)[1:4], line))
+        elif kind == b"f":
+            words = line.split()[1:]
+            if len(words) < 3:
+                raise ValueError(f"a line {_shown(line)} with fewer than three values")
+            n_vertices = len(positions) // 3
+            polygons.add([_obj_index(word, n_vertices) for word in words])
+    all_quads = len(polygons.counts) > 0 and set(polygons.counts) == {4}
+    return _positions(positions), polygons.triangles(grouped=all_quads)
+
+
+def _obj_lines(data: bytes) -> Iterator[bytes]:
+    """Lines without comments; one that ends in a backslash continues in the next."""
+    begun = io.BytesIO()
+    for line in _raw_lines(data):
+        text = line.rstrip(b"\r\n")
+        if text.endswith(b"\\") and text != line:
+            begun.write(text[:-1] + b" ")
+            if begun.tell() > _LONGEST_LINE:
+                raise ValueError(f"a line of {begun.tell()} bytes")
+            continue
+        yield (begun.getvalue() + text).partition(b"#")[0].strip()
+        if begun.tell():
+            begun = io.BytesIO()
+    yield begun.getvalue().partition(b"#")[0].strip()
+
+
+def _obj_index(corner: bytes, n_vertices: int) -> int:
+    """Vertex number, from zero, of a corner such as "7", "7/2/5" or "-1" (the latest vertex)."""
+    index = integer(corner.partition(b"/")[0])
+    absolute = index - 1 if index > 0 else n_vertices + index
+    if index == 0 or absolute < 0:
+        raise ValueError(f"a face index {index} that names no vertex")
+    return absolute
+
+
+def read_off(data: bytes) -> Mesh:
+    """Vertices and faces of an off file; colours and normals are ignored."""
+    lines = text_lines(data)
+    first = next(lines, b"")
+    found = _OFF.match(first)
+    if found is None:
+        raise ValueError("it does not begin with OFF")
+    rest = first[found.end() :].split() or next(lines, b"").split()
+    if len(rest) < 2:
+        raise ValueError("it does not say how many vertices and faces it has")
+    n_vertices, n_faces = (natural(word) for word in rest[:2])
+    positions, polygons = array("d"), Polygons()
+    for line in itertools.islice(lines, n_vertices):
+        positions.extend(_numbers(line.split(None, 3)[:3], line))
+    for line in itertools.islice(lines, n_faces):
+        polygons.add(listed(line.split()))
+    check_counts((n_vertices, n_faces), (len(positions) // 3, len(polygons.counts)))
+    return _positions(positions), polygons.triangles(grouped=True)
+
+
+def read_stl(data: bytes) -> Mesh:
+    """Corners of the triangles of an stl file, three each; it is binary if its length fits, else text."""
+    count = int.from_bytes(data[_STL_HEADER - 4 : _STL_HEADER], "little")
+    if len(data) >= _STL_HEADER and len(data) == _STL_HEADER + count * _STL_FACET.itemsize:
+        facets = np.frombuffer(data, _STL_FACET, offset=_STL_HEADER)
+        with np.errstate(invalid="ignore"):  # nan is refused later
+            vertices = facets["vertices"].reshape(-1, 3).astype(np.float64)
+    else:
+        vertices = _stl_text(data)
+    return vertices, np.arange(len(vertices)).reshape(-1, 3)
+
+
+def _stl_text(data: bytes) -> FloatArray:
+    positions, solids, ended = array("d"), 0, 0
+    for line in text_lines(data, comments=False):
+        word = line.split(None, 1)[0].lower()
+        if word == b"vertex":
+            positions.extend(_numbers(line.split(None, 4)[1:4], line))
+        solids += word == b"solid"
+        ended += word == b"endsolid"
+    if not solids:
+        raise ValueError("it is neither an stl text nor of the length that its header gives")
+    if solids != ended or len(positions) % 9:
+        raise ValueError("it is cut off")
+    return _positions(positions)
+
+
+# ------------------------------------------------------------------------------------------------------------- ply
+class Property(NamedTuple):
+    """A number, or a list that starts with its length."""
+
+    name: str
+    kind: str
+    count_kind: str | None = None
+
+
+class Element(NamedTuple):
+    """Rows with the same properties."""
+
+    name: str
+    n_rows: int
+    properties: list[Property]
+
+
+def read_ply(data: bytes) -> Mesh:
+    """Vertices and faces of a ply file; other properties are ignored."""
+    order, elements, start = _header(data)
+    vertices = next((element for element in elements if element.name == "vertex"), None)
+    if vertices is None or not {"x", "y", "z"} <= {prop.name for prop in vertices.properties}:
+        raise ValueError("it has no vertices with x, y and z")
+    if order:
+        return _read_bytes(data, start, order, elements)
+    return _read_text(data[start:], elements)
+
+
+def _header(data: bytes) -> tuple[str, list[Element], int]:
+    """Byte order ("" for text), elements, and where their rows begin."""
+    end = data[:_LONGEST_HEADER].find(b"end_header")
+    if data[:3].lower() != b"ply" or end < 0:
+        raise ValueError("it has no ply header")
+    line_end = data.find(b"\n", end)
+    if line_end < 0:
+        raise ValueError("it ends with its header")
+    order, elements = None, list[Element]()
+    for line in data[3:end].splitlines():
+        word, *rest = line.split() or [b""]
+        if word == b"format" and rest:
+            order = _PLY_ORDERS.get(rest[0].lower())
+        elif word not in (b"", b"comment", b"obj_info"):
+            _declare(elements, word, rest)
+    if order is None or sum(len(element.properties) for element in elements) > _MOST_PROPERTIES:
+        raise ValueError(f"its header has no known format, or more than {_MOST_PROPERTIES} properties")
+    if len({element.name for element in elements}) < len(elements):
+        raise ValueError("its header has two elements of one name")
+    return order, elements, line_end + 1
+
+
+def _declare(elements: list[Element], word: bytes, rest: list[bytes]) -> None:
+    """Add a line of the header: a new element, or a property of the last one."""
+    if word == b"element" and len(rest) == 2:
+        elements.append(Element(_name(rest[0]), natural(rest[1]), []))
+    elif word == b"property" and elements:
+        elements[-1].properties.append(_property(rest))
+    else:
+        raise ValueError(f"its header has a line {_name(word[:40])!r}")
+
+
+def _property(words: list[bytes]) -> Property:
+    names = [_name(word) for word in words]
+    kinds = names[1:3] if names[:1] == ["list"] else names[:1]
+    if len(names) != len(kinds) + (2 if len(kinds) == 2 else 1) or not set(kinds) <= set(_PLY_TYPES):
+        raise ValueError(f"its header has a property {' '.join(names)[:60]!r}")
+    if len(kinds) == 2 and _PLY_TYPES[kinds[0]][0] == "f":
+        raise ValueError("its header has a list whose length is no integer")
+    return Property(names[-1], _PLY_TYPES[kinds[-1]], _PLY_TYPES[kinds[0]] if len(kinds) == 2 else None)
+
+
+def _name(word: bytes) -> str:
+    return word.decode("utf-8", "replace")
+
+
+def _corner_list(element: Element) -> int:
+    """Which property of the faces lists their corners."""
+    lists = [k for k, prop in enumerate(element.properties) if prop.count_kind is not None]
+    named = [k for k in lists if element.properties[k].name in _CORNER_LISTS]
+    if not (named or lists) or element.properties[(named or lists)[0]].kind[0] == "f":
+        raise ValueError("its faces have no list of corners")
+    return (named or lists)[0]
+
+
+def _read_text(text: bytes, elements: list[Element]) -> Mesh:
+    positions, polygons = np.zeros((0, 3)), Polygons()
+    rows = text_lines(text, comments=False)
+    declared = {"vertex": 0, "face": 0}
+    for element in elements:
+        declared[element.name] = element.n_rows
+        some = itertools.islice(rows, element.n_rows)
+        if element.name == "vertex":
+            positions = _text_positions(some, element)
+        elif element.name == "face":
+            _text_faces(some, element, polygons)
+        else:
+            for _ in some:
+                pass
+    check_counts((declared["vertex"], declared["face"]), (len(positions), len(polygons.counts)))
+    return positions, polygons.triangles(grouped=True)
+
+
+def _text_positions(rows: Iterator[bytes], element: Element) -> FloatArray:
+    names = [prop.name for prop in element.properties]
+    places = [names.index(axis) for axis in "xyz"]
+    last = max(places)
+    if any(prop.count_kind is not None for prop in element.properties[:last]):
+        raise ValueError("its vertices have a list before their position")
+    values = array("d")
+    for row in rows:
+        words = row.split(None, last + 1)
+        if len(words) <= last:
+            raise ValueError("a vertex with too few numbers")
+        values.extend([number(words[place]) for place in places])
+    positions = np.frombuffer(values, np.float64).reshape(-1, 3).copy()
+    with np.errstate(
+        invalid="ignore", over="ignore"
+    ):  # what the type cannot hold becomes infinite and is refused later
+        for axis, place in enumerate(places):
+            positions[:, axis] = positions[:, axis].astype(element.properties[place].kind)
+    return positions
+
+
+def _text_faces(rows: Iterator[bytes], element: Element, polygons: Polygons) -> None:
+    which = _corner_list(element)
+    for row in rows:
+        words = row.split()
+        at = 0
+        for prop in element.properties[:which]:
+            at += 1 if prop.count_kind is None else 1 + natural(words[at] if at < len(words) else b"")
+        if at >= len(words):
+            raise ValueError("a face with too few numbers")
+        polygons.add(listed(words[at:]))
+
+
+def _read_bytes(data: bytes, start: int, order: str, elements: list[Element]) -> Mesh:
+    found: dict[str, NDArray[Any]] = {}
+    for element in elements:
+        if element.n_rows == 0 or not element.properties:
+            continue
+        row = _row_kind(data, start, order, element)
+        stop = start + element.n_rows * row.itemsize
+        if stop > len(data):
+            raise ValueError("it is shorter than its header says")
+        found[element.name] = np.frombuffer(data, row, element.n_rows, start)
+        start = stop
+    if start != len(data):
+        raise ValueError("it is longer than its header says, or its lists differ in length")
+    if "vertex" not in found:
+        return np.zeros((0, 3)), np.zeros((0, 3), np.int64)
+    names = [prop.name for prop in next(e for e in elements if e.name == "vertex").properties]
+    columns = [found["vertex"][f"p{names.index(axis)}"] for axis in "xyz"]
+    with np.errstate(invalid="ignore"):  # nan is refused later
+        positions = np.column_stack(columns).astype(np.float64)
+    faces = next((e for e in elements if e.name == "face"), None)
+    if faces is None or "face" not in found:
+        return positions, np.zeros((0, 3), np.int64)
+    return positions, _triangles(found["face"], faces)
+
+
+def _row_kind(data: bytes, start: int, order: str, element: Element) -> np.dtype[Any]:
+    """The dtype of a row; all lists are as long as in the first row."""
+    fields: list[tuple[Any, ...]] = []
+    at = start
+    for k, prop in enumerate(element.properties):
+        item = np.dtype(order + prop.kind)
+        if prop.count_kind is None:
+            fields.append((f"p{k}", item))
+            at += item.itemsize
+            continue
+        head = np.dtype(order + prop.count_kind)
+        if at + head.itemsize > len(data):
+            raise ValueError("it is shorter than its header says")
+        length = int(np.frombuffer(data, head, 1, at)[0])
+        at += head.itemsize + max(length, 0) * item.itemsize
+        if length < 0 or at > len(data):
+            raise ValueError(f"a list of {length} items, which do not fit into the file")
+        fields += [(f"n{k}", head), (f"p{k}", item, (length,))]
+    return np.dtype(fields)
+
+
+def _triangles(rows: NDArray[Any], element: Element) -> IntArray:
+    """Triangles of faces that all have the same number of corners."""
+    which = _corner_list(element)
+    for k, prop in enumerate(element.properties):
+        if prop.count_kind is not None and (rows[f"n{k}"] != rows[f"n{k}"][0]).any():
+            raise ValueError("its faces have different numbers of corners, which only a text file may have")
+    corners = rows[f"p{which}"]
+    if corners.dtype.kind == "u" and corners.dtype.itemsize == 8 and corners.size and corners.max() >= 2**63:
+        raise ValueError("a face index beyond 64 bits")
+    polygons = corners.astype(np.int64)
+    count = polygons.shape[1]
+    if count < 3:
+        raise ValueError(f"faces of {count} corners")
+    if count == 4:
+        return np.vstack([polygons[:, [0, 1, 2]], polygons[:, [2, 3, 0]]])
+    fan = [polygons[:, [0, k + 1, k + 2]] for k in range(count - 2)]
+    return np.stack(fan, axis=1).reshape(-1, 3)
+
+
+# ------------------------------------------------------------------------------------------------------------- glb
+def read_glb(data: bytes) -> Mesh:
+    """Vertices and faces of all parts of the scene, one part after the other, decoded by trimesh."""
+    gltf = require("trimesh.exchange.gltf", "mesh")
+    with np.errstate(all="ignore"):  # vertices that are not finite are refused later
+        try:
+            scene = gltf.load_glb(io.BytesIO(_safe_glb(data)), resolver=_NoFiles(), skip_materials=True)
+        except (AssertionError, IndexError) as error:
+            raise ValueError("it has fewer bytes than its buffers declare") from error
+        matrices = {scene["base_frame"]: np.eye(4)}
+        vertices, faces, n_before = [np.zeros((0, 3))], [np.zeros((0, 3), np.int64)], 0
+        for edge in scene["graph"]:  # parents come before their children
+            matrix = matrices[edge["frame_to"]] = matrices[edge["frame_from"]] @ edge["matrix"]
+            if "geometry" in edge:
+                part = scene["geometry"][edge["geometry"]]
+                moved, turned = _placed(part["vertices"], part["faces"], matrix)
+                vertices.append(moved)
+                faces.append(turned + n_before)
+                n_before += len(moved)
+    return np.concatenate(vertices), np.concatenate(faces)
+
+
+def _placed(vertices: NDArray[Any], faces: NDArray[Any], matrix: FloatArray) -> Mesh:
+    """Vertices where the matrix puts them; a mirror reverses the corners of the faces."""
+    corners = faces.astype(np.int64)
+    if corners.size and int(corners.max()) >= len(vertices):
+        raise ValueError(f"it has a face index {int(corners.max())} and {len(vertices)} vertices")
+    points = vertices.astype(np.float64)
+    if np.abs(matrix - np.eye(4)).max() < _SAME:
+        return points, corners
+    stacked = np.column_stack([points, np.ones(len(points))])
+    moved = np.ascontiguousarray(np.dot(matrix, stacked.T).T[:, :3])
+    return moved, corners[:, ::-1] if np.linalg.det(matrix[:3, :3]) < 0 else corners
+
+
+class _NoFiles(dict[str, bytes]):
+    """A resolver of file names that opens nothing."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise ValueError("it refers to another file, which is not opened")
+
+
+def _safe_glb(data: bytes) -> bytes:
+    """The same file with only the positions and triangles of its scene, after all declared sizes are checked."""
+    if len(data) < 20:
+        raise ValueError("it is shorter than any glb file")
+    magic, version, _, length, kind = struct.unpack("<5I", data[:20])
+    if magic != _GLB_MAGIC or version != 2 or kind != _GLB_JSON:
+        raise ValueError("it is no glb file of version 2")
+    if length > _LONGEST_JSON:
+        raise ValueError(f"its JSON text has {length} bytes, more than {_LONGEST_JSON}")
+    at = 20 + length
+    while at + 8 <= len(data):
+        at += 8 + int.from_bytes(data[at : at + 4], "little")
+    if at > len(data):
+        raise ValueError("it is cut off")
+    layout = _GlbLayout(json.loads(data[20 : 20 + length]), _ROOM + _ROOM_PER_BYTE * len(data))
+    text = json.dumps(layout.reduced()).encode()
+    return (
+        struct.pack("<5I", _GLB_MAGIC, 2, len(data) + len(text), len(text), _GLB_JSON) + text + data[20 + length :]
+    )
+
+
+class _GlbLayout:
+    """Copies what trimesh needs from the JSON tree of a glb file, and counts the memory that will be taken."""
+
+    def __init__(self, tree: Any, room: int) -> None:
+        self._tree, self._room = tree, room
+        self._meshes: dict[int, tuple[dict[str, int], int]] = {}  # new number of each mesh, and bytes of a copy
+        self._out: dict[str, list[Any]] = {"meshes": [], "accessors": [], "bufferViews": []}
+
+    def reduced(self) -> dict[str, Any]:
+        """The tree with nodes, triangles and their numbers only: no materials, images, cameras or extensions."""
+        scene = self._item("scenes", self._tree.get("scene", 0)) if "scenes" in self._tree else {}
+        roots = scene.get("nodes", [])
+        order, seen, nodes, children = list[int](), set[int](), [], roots
+        for place in itertools.count():
+            self._take(_BYTES_PER_NODE * len(children))
+            order += children
+            seen.update(children)
+            if len(seen) < len(order):
+                raise ValueError("it has a node at two places")
+            if place == len(order):
+                break
+            node = self._item("nodes", order[place])
+            children = node.get("children", [])
+            kept = {key: node[key] for key in ("matrix", "translation", "rotation", "scale") if key in node}
+            kept["children"] = list(range(len(order), len(order) + len(children)))
+            nodes.append(kept | self._mesh_of(node))
+        found = self._tree.get("buffers", [])
+        self._take(_BYTES_PER_NODE * len(found))
+        buffers = [{"uri": entry["uri"]} if "uri" in entry else {} for entry in found]
+        return {"scenes": [{"nodes": list(range(len(roots)))}], "nodes": nodes, "buffers": buffers, **self._out}
+
+    def _mesh_of(self, node: dict[str, Any]) -> dict[str, int]:
+        """The new number of the mesh at a node; empty if it has no triangles."""
+        if "mesh" not in node:
+            return {}
+        index = node["mesh"]
+        if index not in self._meshes:
+            primitives = self._item("meshes", index).get("primitives", [])
+            parts = [
+                self._part(part) for part in primitives if part.get("mode", _TRIANGLES) in (_TRIANGLES, _STRIP)
+            ]
+            number = {"mesh": len(self._out["meshes"])} if parts else {}
+            self._meshes[index] = number, sum(n_bytes for _, n_bytes in parts)
+            self._out["meshes"].append({"primitives": [part for part, _ in parts]})
+        number, n_bytes = self._meshes[index]
+        self._take(n_bytes)
+        return number
+
+    def _part(self, part: dict[str, Any]) -> tuple[dict[str, Any], int]:
+        """Where the positions and corners of some triangles are, and how many bytes a copy of these takes."""
+        mode = part.get("mode", _TRIANGLES)
+        if "POSITION" not in part.get("attributes", {}):
+            raise ValueError("it has a part without positions")
+        position, n_vertices = self._accessor(part["attributes"]["POSITION"], "VEC3", tuple(_GLB_SIZES))
+        kept, n_corners = {"attributes": {"POSITION": position}, "mode": mode}, n_vertices
+        if "indices" in part:
+            kept["indices"], n_corners = self._accessor(part["indices"], "SCALAR", _GLB_INDICES)
+        n_faces = n_corners // 3 if mode == _TRIANGLES else 3 * n_corners  # of a strip, with its working copies
+        self._take(_BYTES_PER_NODE)
+        return kept, _BYTES_PER_NODE + _BYTES_PER_ITEM * (n_vertices + n_faces)
+
+    def _accessor(self, index: Any, kind: str, components: tuple[int, ...]) -> tuple[int, int]:
+        """New number of an accessor, with a view of its own bytes, and its number of rows."""
+        entry = self._item("accessors", index)
+        if "bufferView" not in entry or "sparse" in entry or entry.get("normalized"):
+            raise ValueError("it has numbers that are compressed, sparse or scaled")
+        if entry.get("type") != kind or entry.get("componentType") not in components:
+            raise ValueError(f"it has positions or corners of an unknown kind {str(entry.get('type'))[:40]!r}")
+        view = self._item("bufferViews", entry["bufferView"])
+        buffer = self._item("buffers", view.get("buffer"))
+        row = (3 if kind == "VEC3" else 1) * _GLB_SIZES[entry["componentType"]]
+        stride, count = _size(view.get("byteStride", row)), _size(entry.get("count"))
+        offset, start = _size(view.get("byteOffset", 0)), _size(entry.get("byteOffset", 0))
+        used, length = (count - 1) * stride + row, _size(view.get("byteLength"))
+        beyond = start + used > length or offset + length > _size(buffer.get("byteLength"))
+        if count == 0 or stride < row or beyond:
+            raise ValueError("it has numbers beyond the end of their bytes")
+        self._take(2 * used)
+        self._out["bufferViews"].append(
+            {"buffer": view["buffer"], "byteOffset": offset + start, "byteLength": used, "byteStride": stride}
+        )
+        number = len(self._out["accessors"])
+        self._out["accessors"].append(
+            {"bufferView": number, "componentType": entry["componentType"], "count": count, "type": kind}
+        )
+        return number, count
+
+    def _item(self, name: str, index: Any) -> dict[str, Any]:
+        found = self._tree.get(name, [])
+        if type(index) is not int or not 0 <= index < len(found) or not isinstance(found[index], dict):
+            raise ValueError(f"it refers to {name} that it lacks")
+        item: dict[str, Any] = found[index]
+        return item
+
+    def _take(self, n_bytes: int) -> None:
+        """Count memory before it is allocated."""
+        self._room -= n_bytes
+        if self._room < 0:
+            raise ValueError("its parts together are too large for its size; a part is shown too many times")
+
+
+def _size(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 2**53:
+        raise ValueError(f"it has a size of {str(value)[:40]}")
+    return value
+
+
+# ---------------------------------------------------------------------------------------------------- shared parts
+def text_lines(data: bytes, *, comments: bool = True) -> Iterator[bytes]:
+    """Lines that are not blank, without comments (from # on)."""
+    for line in _raw_lines(data):
+        text = line.partition(b"#")[0] if comments else line
+        if text := text.strip():
+            yield text
+
+
+def _raw_lines(data: bytes) -> Iterator[bytes]:
+    """All lines; old files may end them with a carriage return."""
+    if b"\n" not in data:
+        data = data.replace(b"\r", b"\n")
+    for line in io.BytesIO(data):
+        if len(line) > _LONGEST_LINE:
+            raise ValueError(f"a line of {len(line)} bytes")
+        yield line
+
+
+def check_counts(declared: tuple[int, int], held: tuple[int, int]) -> None:
+    """Raise if a file has fewer vertices or faces than it declares."""
+    if declared != held:
+        numbers = f"it declares {declared[0]} vertices and {declared[1]} faces"
+        raise ValueError(f"{numbers} but holds {held[0]} and {held[1]}")
+
+
+def listed(words: Sequence[bytes]) -> list[int]:
+    """Integers of a list that starts with its length; more words may follow."""
+    count = natural(words[0])
+    if count > len(words) - 1:
+        raise ValueError(f"a face of {count} corners that lists {len(words) - 1}")
+    return [integer(word) for word in words[1 : count + 1]]
+
+
+def natural(word: bytes) -> int:
+    """A nonnegative integer."""
+    if (value := integer(word)) < 0:
+        raise ValueError(f"a number of {value}")
+    return value
+
+
+def integer(word: bytes) -> int:
+    """A 64-bit integer; Python's notation 1_000 is not accepted."""
+    try:
+        value = int(word) if len(word) < 24 and b"_" not in word else None
+    except ValueError:
+        value = None
+    if value is None or abs(value) >= 2**63:
+        raise ValueError(f"{_shown(word)} where an integer should be")
+    return value
+
+
+def number(word: bytes) -> float:
+    """A number; those that are not finite are refused later."""
+    try:
+        if b"_" not in word:
+            return float(word)
+    except ValueError:
+        pass
+    raise ValueError(f"{_shown(word)} where a number should be")
+
+
+def _numbers(words: Iterable[bytes], line: bytes) -> list[float]:
+    values = [number(word) for word in words]
+    if len(values) < 3:
+        raise ValueError(f"a line {_shown(line)} with fewer than three values")
+    return values
+
+
+def _positions(values: "array[float]") -> FloatArray:
+    return np.frombuffer(values, np.float64).reshape(-1, 3)
+
+
+def _shown(text: bytes) -> str:
+    """The first bytes of a text, for an error message."""
+    return repr(text[:40].decode("utf-8", "replace").strip())
+
+
+_READERS = {"ply": read_ply, "obj": read_obj, "stl": read_stl, "off": read_off, "glb": read_glb}
