@@ -32,7 +32,8 @@ def test_philox_gives_its_published_test_vectors(counter, key, expected, compile
 
 
 def test_philox_uniforms_are_uniform_and_their_pairs_independent():
-    pairs = np.array([_philox.uniform_pair(i, 0, 0, 0, 1, 2) for i in range(20_000)])
+    words = np.array([_philox.philox4x32(i, 0, 0, 0, 1, 2) for i in range(20_000)], np.uint64)
+    pairs = _philox.as_unit.py_func(words[:, ::2] << np.uint64(32) | words[:, 1::2])
     assert pairs.min() >= 0
     assert pairs.max() < 1
     counts = np.histogram2d(*pairs.T, bins=10, range=[[0, 1], [0, 1]])[0]
@@ -40,9 +41,8 @@ def test_philox_uniforms_are_uniform_and_their_pairs_independent():
 
 
 def test_philox_uniform_never_reaches_one():
-    full, none = np.uint64(FULL), np.uint64(0)
-    assert _philox.to_unit(full, full) == 1 - 2.0**-53
-    assert _philox.to_unit(none, none) == 0
+    assert _philox.as_unit(np.uint64(2**64 - 1)) == 1 - 2.0**-53
+    assert _philox.as_unit(np.uint64(0)) == 0
 
 
 def test_zero_is_a_seed_of_its_own():

@@ -237,9 +237,7 @@ def test_walked_blocks_agree_with_exact_ones_and_the_search_walks_once(monkeypat
     weights = GRAPH.weights
     load = np.sqrt(weights.max()) / weights.min() / 0.99**2
     assert np.linalg.norm(a - b) < 1.2 * np.sqrt(load * b.sum() / 4000)
-    for name in ("_teach_walks", "_teach_exact", "_teach_frontier", "_teach_counts"):
-        monkeypatch.setattr(teachers, name, None)
-    monkeypatch.setattr(teachers, "_TEACH", {})  # any teacher would be an error from here on
+    monkeypatch.setattr(teachers, "_teach", None)  # any teacher would be an error from here on
     centred = (Y - Y.mean())[:, None]
     found = search_time(
         space, walked, lambda rows: find_levels(decompose(rows, centred), None, None).log_likelihood

@@ -1,5 +1,7 @@
 """Options, and the tables that walks follow: deposits divide by the shares of survivors, to the last bit."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -33,7 +35,8 @@ SERIES = {
 
 
 def law_of(series, survival="geometric", p_halt=0.1, max_length=None, radius=1.0):
-    return survival_law(series, survival=survival, p_halt=p_halt, max_length=max_length, radius=radius)
+    options = SimpleNamespace(survival=survival, p_halt=p_halt, max_length=max_length)
+    return survival_law(series, options, radius)
 
 
 def reached(law):

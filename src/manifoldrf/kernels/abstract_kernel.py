@@ -1,4 +1,4 @@
-"""Parameters of frozen objects, by name: read as in scikit-learn, changed by making another object."""
+"""Kernels as power series of the walk operator: the base class, roots, sums, products and multiples."""
 
 import dataclasses
 import functools
@@ -16,6 +16,7 @@ from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import (
     NONNEGATIVE,
     FloatArray,
+    IntArray,
     Interval,
     check_columns,
     check_flag,
@@ -25,15 +26,15 @@ from manifoldrf._validation import (
     check_real,
     reject,
 )
-from manifoldrf.geometry.graphs import as_adjacency
+from manifoldrf.geometry.graphs import Graph, as_adjacency
 from manifoldrf.kernels.action import (
     TOLERANCES,
     AnyGraph,
     Expansion,
-    action_of,
-    entries_of,
-    expand_kernel,
-    per_volume_of,
+    apply_expansion,
+    best_matrix,
+    expand,
+    indicator_columns,
 )
 from manifoldrf.kernels.roots import (
     ASYMMETRIC,
@@ -47,22 +48,27 @@ from manifoldrf.kernels.roots import (
 
 __all__ = ["AbstractKernel"]
 
+_LARGEST_DENSE = 20_000
+_MOST_TERMS = 2**20
+# A high-precision root of n terms takes n^2 operations on numbers of n digits: seconds at this size.
+_MOST_EXACT_TERMS = 512
+_LONGER_FOR_POWERS = 2  # the accuracy of small entries is worth this many times more products
+
 
 class FrozenParams:
-    """A frozen dataclass whose parameters are read by ``get_params`` and exchanged by ``with_params``."""
+    """A frozen dataclass with parameters by name, as in scikit-learn; ``with_params`` makes a changed copy."""
 
     def _keep_real(self, name: str, interval: Interval) -> float:
-        """Check a number and keep it as a float: fractions and single precision would go wrong later."""
+        """Check a number and store it as a float: fractions and single precision would cause errors later."""
         value = check_real(getattr(self, name), name, interval)
         object.__setattr__(self, name, value)
         return value
 
     def __sklearn_clone__(self) -> Self:
-        # What never changes need not be copied.
-        return self
+        return self  # immutable, so no copy is needed
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002  (scikit-learn's signature)
-        """Parameters by name; those of parts as ``part__name``, as in scikit-learn."""
+        """Parameters by name; parameters of a part are named ``part__name``."""
         params = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
         for name, value in list(params.items()) if deep else []:
             if isinstance(value, FrozenParams):
@@ -70,7 +76,7 @@ class FrozenParams:
         return params
 
     def with_params(self, **changes: Any) -> Self:
-        """Return a copy with other parameters, by the names of :meth:`get_params`; the kernel itself never changes.
+        """Return a copy with other parameters, named as in :meth:`get_params`.
 
         Examples
         --------
@@ -95,21 +101,14 @@ class FrozenParams:
         return dataclasses.replace(self, **own)  # type: ignore[type-var]
 
 
-_FINITE = Interval()
-_LARGEST_DENSE = 20_000
-_MOST_TERMS = 2**20
-# A high-precision root of n terms takes n^2 operations on numbers of n digits: seconds at this size.
-_MOST_EXACT_TERMS = 512
-
-
 class UnresolvedKernelError(ValueError):
-    """A kernel in the manifold clock was asked for what only the graph decides."""
+    """A kernel in the manifold clock was asked for something that depends on the graph."""
 
 
 class AbstractKernel(FrozenParams, ABC):
-    """A graph kernel K = h(W) = sum_k alpha_k W^k, frozen.
+    """A graph kernel K = h(W) = sum_k alpha_k W^k; immutable.
 
-    Kernels add, multiply (as matrices, which commute: the coefficients are convolved) and scale:
+    Kernels can be added, multiplied (as matrices, so their coefficients are convolved) and scaled:
     ``2 * DiffusionKernel(5.0) + PowerKernel(2)``.
 
     Examples
@@ -135,7 +134,7 @@ class AbstractKernel(FrozenParams, ABC):
         """The same as decimals, in the digits of the current context."""
 
     def _root(self, order: int) -> "AbstractKernel":
-        """Closed form of :meth:`root` where there is one."""
+        """The root of an order; kernels with a closed form override it."""
         return RootKernel(self, order)
 
     @property
@@ -150,7 +149,7 @@ class AbstractKernel(FrozenParams, ABC):
 
     @property
     def _most_terms(self) -> int:
-        """Terms beyond which a series counts as one that does not converge."""
+        """A series that needs more terms counts as divergent."""
         return _MOST_TERMS
 
     def _value_at(self, radius: float) -> float:
@@ -164,12 +163,12 @@ class AbstractKernel(FrozenParams, ABC):
     def modulation(self, n: int) -> FloatArray:
         """First n coefficients f_0, ..., f_{n-1} with f * f = alpha, so that K = Phi Phi^T, Phi = sum_k f_k W^k.
 
-        Raises ``ValueError`` where there is no real f.
+        Raises ``ValueError`` if there is no real f.
         """
         return self.root().coefficients(n)
 
     def root(self, order: int = 2) -> "AbstractKernel":
-        """Return the kernel whose ``order``-th power, as a matrix, this is; that of order 2 has f as series."""
+        """Return the kernel whose ``order``-th matrix power is this one; the series of the root of order 2 is f."""
         check_integer(order, "order", 1)
         return self._square_root if order == 2 else self._root(order)
 
@@ -185,9 +184,9 @@ class AbstractKernel(FrozenParams, ABC):
     def is_positive(self) -> bool:
         """Whether f exists with f >= 0: then the features are nonnegative, and the series of f converges.
 
-        Where there is no closed form it is decided on the coefficients. Negative ones that sum to less than a
-        millionth of all count as the rounding of alpha to doubles, and :meth:`modulation` has zeros there; a root
-        that does not converge within 512 terms counts as not positive.
+        Without a closed form, the coefficients decide. Negative ones that sum to less than a millionth of all count
+        as rounding of alpha to doubles, and :meth:`modulation` has zeros there. A root that does not converge
+        within 512 terms counts as not positive.
         """
         try:
             return self.root().series_is_nonnegative
@@ -202,9 +201,9 @@ class AbstractKernel(FrozenParams, ABC):
         return is_nonnegative(self.coefficients, self._value_at(1.0), self._most_terms)
 
     def truncation(self, tol: float = 1e-10, radius: float = 1.0) -> int:
-        """Number of terms of the series that leave out at most ``tol`` of it, for spectra in [-radius, radius].
+        """Number n of terms after which at most ``tol`` of the series is left, for spectra in [-radius, radius].
 
-        sum_{k >= n} |alpha_k| radius^k <= tol sum_k |alpha_k| radius^k; for tol / 2 one term less would not do.
+        sum_{k >= n} |alpha_k| radius^k <= tol sum_k |alpha_k| radius^k; with a term less, more than tol/2 is left.
 
         Examples
         --------
@@ -217,44 +216,50 @@ class AbstractKernel(FrozenParams, ABC):
         return truncation_of(self, float(tol), float(radius))
 
     def resolve(self, graph: AnyGraph, dim: int | None = None) -> "AbstractKernel":
-        """Return the kernel in steps of this graph: itself, unless it is stated in the manifold clock."""
+        """Return the kernel in steps of this graph: itself, unless its units are those of the manifold clock."""
         del graph, dim
         return self
 
     def on(self, graph: AnyGraph) -> "AbstractKernel":
-        """Resolve, and refuse a graph on which the series does not converge."""
+        """Resolve the kernel; raise an error if the series does not converge on this graph."""
         kernel = self.resolve(graph)
         kernel._check_radius(graph.radius)
         return kernel
 
     def expansion(self, radius: float, tol: float) -> Expansion:
-        """Return the polynomial that stands for h on [-radius, radius], to ``tol`` of its largest value."""
-        alpha = None if self.n_terms is None else self._coefficients(self.n_terms)
-        return expand_kernel(self.spectral, alpha, radius, tol)
+        """Return a polynomial that approximates h on [-radius, radius] to ``tol`` of its largest value.
+
+        The powers themselves are used if there are finitely many, not too many, and none is negative.
+        """
+        chebyshev = expand(self.spectral, radius, tol)
+        if self.n_terms is None or self.n_terms - 1 > _LONGER_FOR_POWERS * chebyshev.degree:
+            return chebyshev
+        alpha = self._coefficients(self.n_terms)
+        return chebyshev if (alpha < 0).any() else Expansion(alpha, radius, of_powers=True)
 
     @one_blas_thread()
     def dense(self, graph: AnyGraph) -> FloatArray:
-        """K as a matrix (N, N), exact, by eigendecomposition: O(N^3), independent of the series."""
+        """K as a matrix (N, N), exact, by eigendecomposition in O(N^3); does not use the series."""
         kernel, n_nodes, scaling = self.on(as_adjacency(graph)), graph.n_nodes, graph.scaling
         if n_nodes > _LARGEST_DENSE:
             reject("graph", f"a graph of at most {_LARGEST_DENSE} nodes; see `apply` and `matrix`", f"{n_nodes}")
-        # By division: vectors of the default are orthogonal to 1e-13 only where eigenvalues are close.
+        # Divide and conquer: the default driver's vectors are orthogonal only to 1e-13 if eigenvalues are close.
         values, vectors = linalg.eigh(graph.symmetric.toarray(), driver="evd")
         dense: FloatArray = (vectors * kernel.spectral(np.clip(values, -graph.radius, graph.radius))) @ vectors.T
         dense = (dense + dense.T) / 2
         return dense if scaling is None else dense * scaling / scaling[:, None]
 
     def apply(self, graph: AnyGraph, X: ArrayLike, *, tol: float = 1e-10, n_jobs: int = 1) -> FloatArray:
-        """K X without forming K, by polynomials of W.
+        """K X by polynomials of W, without forming K.
 
         Parameters
         ----------
         graph : Graph or GeneralizedAdjacency
         X : array-like of shape (N,) or (N, c)
         tol : float
-            Largest error of a column, over its 2-norm and the largest value of h.
+            Largest error of a column, relative to its 2-norm times the largest value of h.
         n_jobs : int
-            Number of threads (-1: all cores); the bits do not depend on it.
+            Number of threads (-1: all cores); the result does not depend on it.
 
         Examples
         --------
@@ -267,7 +272,10 @@ class AbstractKernel(FrozenParams, ABC):
         """
         kernel = self.on(as_adjacency(graph))
         columns = check_columns(X, "X", graph.n_nodes)
-        result = action_of(kernel.expansion(graph.radius, tol), graph, columns, check_jobs(n_jobs))
+        expansion = kernel.expansion(graph.radius, tol)
+        scaling = 1.0 if graph.scaling is None else graph.scaling[:, None]
+        matrix = best_matrix(expansion, graph)
+        result = apply_expansion(expansion, matrix, columns * scaling, check_jobs(n_jobs)) / scaling
         return result[:, 0] if np.ndim(X) == 1 else result
 
     def matrix(
@@ -280,15 +288,15 @@ class AbstractKernel(FrozenParams, ABC):
         tol: float = 1e-10,
         n_jobs: int = 1,
     ) -> FloatArray:
-        """K between some nodes, shape (len(rows), len(cols)); all nodes where none are given.
+        """K between some nodes, shape (len(rows), len(cols)); by default between all nodes.
 
         Parameters
         ----------
         graph : Graph or GeneralizedAdjacency
         rows, cols : array-like of int, optional
         per_volume : bool
-            Divide by the square roots of the weights of both nodes: K as a kernel of the space itself, per unit of
-            volume (graphs with ``weights``: heat graphs and cotangent graphs).
+            Divide by the square roots of the weights of both nodes: the kernel of the space itself, per unit of
+            volume. Needs a graph with ``weights``: a heat graph or a cotangent graph.
         tol, n_jobs
             As in :meth:`apply`.
 
@@ -306,8 +314,14 @@ class AbstractKernel(FrozenParams, ABC):
         first = everything if rows is None else check_indices(rows, "rows", adjacency.n_nodes)
         second = everything if cols is None else check_indices(cols, "cols", adjacency.n_nodes)
         expansion = self.on(adjacency).expansion(adjacency.radius, tol)
-        result = entries_of(expansion, adjacency, first, second, check_jobs(n_jobs))
-        return per_volume_of(result, adjacency, first, second) if check_flag(per_volume, "per_volume") else result
+        swap = len(first) < len(second)  # the fewer nodes give the columns to multiply
+        sources, targets = (first, second) if swap else (second, first)
+        columns = indicator_columns(adjacency.n_nodes, sources)
+        found = apply_expansion(expansion, best_matrix(expansion, adjacency), columns, check_jobs(n_jobs))[targets]
+        result = found.T if swap else found
+        if adjacency.scaling is not None:
+            result = result * adjacency.scaling[second] / adjacency.scaling[first][:, None]
+        return _per_volume(result, adjacency, first, second) if check_flag(per_volume, "per_volume") else result
 
     def __add__(self, other: object) -> "AbstractKernel":
         return SumKernel(self, other) if isinstance(other, AbstractKernel) else NotImplemented
@@ -323,6 +337,21 @@ class AbstractKernel(FrozenParams, ABC):
     def _check_radius(self, radius: float) -> None:
         if not radius < self.convergence and self.convergence < np.inf:
             reject("graph", f"of spectral radius below {self.convergence:g} for {self}", f"{radius:g}")
+
+
+def _per_volume(values: FloatArray, graph: AnyGraph, rows: IntArray, cols: IntArray) -> FloatArray:
+    """Entries K_ij / sqrt(mu_i mu_j): the kernel of the space, if the graph knows the volume of its nodes."""
+    if not isinstance(graph, Graph) or graph.weights is None:
+        raise ValueError(
+            "`per_volume` needs node weights, which this graph does not have: heat_graph and "
+            "mesh_graph(mesh, weights='cotangent') know them."
+        )
+    for name, nodes in (("rows", rows), ("cols", cols)):
+        if not graph.weights[nodes].all():
+            reject(name, "nodes of positive weight, with per_volume=True", "nodes of weight zero")
+    roots = np.sqrt(graph.weights)
+    result: FloatArray = values / roots[rows][:, None] / roots[cols]
+    return result
 
 
 @functools.lru_cache(maxsize=256)
@@ -342,13 +371,13 @@ def _root_coefficients(kernel: AbstractKernel, order: int, n: int) -> FloatArray
 
 @dataclass(frozen=True)
 class RootKernel(AbstractKernel):
-    """The kernel whose ``order``-th power is the given one; its coefficients by high-precision deconvolution."""
+    """The kernel whose ``order``-th power is the given one; coefficients by high-precision deconvolution."""
 
     kernel: AbstractKernel
     order: int
 
     def spectral(self, w: FloatArray) -> FloatArray:
-        """Sum the series: a closed root of h would have to guess its branch where h touches zero."""
+        """Sum the series: the root of the values of h would have to guess its branch where h touches zero."""
         radius = float(np.abs(w).max(initial=0.0))
         terms = self._coefficients(self.truncation(1e-13, max(radius, 1e-3)))
         return np.asarray(np.polynomial.polynomial.polyval(w, terms), np.float64)
@@ -384,7 +413,7 @@ class ScaledKernel(AbstractKernel):
     factor: float
 
     def __post_init__(self) -> None:
-        self._keep_real("factor", _FINITE)
+        self._keep_real("factor", Interval())
 
     def spectral(self, w: FloatArray) -> FloatArray:
         """Return the factor times h(w)."""
@@ -403,33 +432,33 @@ class ScaledKernel(AbstractKernel):
 
     @property
     def is_positive(self) -> bool:
-        """That of the kernel, for a positive factor."""
+        """Same as for the kernel if the factor is positive."""
         return self.kernel.is_positive if self.factor > 0 else super().is_positive
 
     @property
     def series_is_nonnegative(self) -> bool:
-        """That of the kernel, for a positive factor."""
+        """Same as for the kernel if the factor is positive."""
         return self.kernel.series_is_nonnegative if self.factor > 0 else super().series_is_nonnegative
 
     @property
     def convergence(self) -> float:
-        """That of the kernel."""
+        """Same as for the kernel."""
         return self.kernel.convergence
 
     @property
     def n_terms(self) -> int | None:
-        """That of the kernel."""
+        """Same as for the kernel."""
         return self.kernel.n_terms
 
     def resolve(self, graph: AnyGraph, dim: int | None = None) -> AbstractKernel:
-        """Resolve the kernel; itself where nothing changes, so that its root is computed once."""
+        """Resolve the kernel; returns itself if nothing changes, so that the root is computed only once."""
         kernel = self.kernel.resolve(graph, dim)
         return self if kernel is self.kernel else ScaledKernel(kernel, self.factor)
 
 
 @dataclass(frozen=True)
 class _PairKernel(AbstractKernel):
-    """Two kernels that make one."""
+    """A sum or product of two kernels."""
 
     left: AbstractKernel
     right: AbstractKernel
@@ -446,12 +475,12 @@ class _PairKernel(AbstractKernel):
 
     @property
     def series_is_nonnegative(self) -> bool:
-        """True if both are; else decided on the coefficients."""
+        """True if both are nonnegative; else the coefficients decide."""
         both = self.left.series_is_nonnegative and self.right.series_is_nonnegative
         return both or super().series_is_nonnegative
 
     def resolve(self, graph: AnyGraph, dim: int | None = None) -> AbstractKernel:
-        """Resolve both; itself where nothing changes, so that its root is computed once."""
+        """Resolve both; returns itself if nothing changes, so that the root is computed only once."""
         left, right = self.left.resolve(graph, dim), self.right.resolve(graph, dim)
         return self if left is self.left and right is self.right else type(self)(left, right)
 
@@ -475,7 +504,7 @@ class SumKernel(_PairKernel):
 
     @property
     def n_terms(self) -> int | None:
-        """The larger of the two, if both are finite."""
+        """The larger number of the two, if both are finite."""
         return None if self._lengths is None else max(self._lengths)
 
 
@@ -499,9 +528,9 @@ class ProductKernel(_PairKernel):
             return self.left
         if self.left.is_positive and self.right.is_positive:
             return ProductKernel(self.left.root(order), self.right.root(order))
-        return RootKernel(self, order)  # a square may have a root though its factors have none
+        return RootKernel(self, order)  # a product may have a root although its factors have none
 
     @property
     def n_terms(self) -> int | None:
-        """Degrees add up."""
+        """The degrees add up."""
         return None if self._lengths is None else sum(self._lengths) - 1

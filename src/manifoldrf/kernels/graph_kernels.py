@@ -1,4 +1,4 @@
-"""Kernels in the graph clock, with closed forms of their coefficients and of their roots."""
+"""Kernels in the graph clock, with closed forms of their coefficients and roots."""
 
 import math
 from dataclasses import dataclass
@@ -21,27 +21,27 @@ from manifoldrf.kernels.roots import ASYMMETRIC, pi
 
 __all__ = ["CosineKernel", "DiffusionKernel", "PowerKernel", "RandomWalkKernel", "RegularizedLaplacianKernel"]
 
-
-_TWO_OR_MORE = Interval(2.0)
-_SCALES = Interval(0.0, 1e150)  # larger squares overflow
-_MOST_STEPS = 2**53  # of larger integers doubles know only some
-# Coefficients are quotients of Gamma functions: of next to nothing they overflow, of large numbers digits cancel.
+# Coefficients are quotients of Gamma functions, which overflow near zero and lose digits for large arguments.
 POWERS = Interval(1e-300, 1e6)
+_SCALES = Interval(0.0, 1e150)  # larger squares overflow
+_MOST_STEPS = 2**53  # larger integers are not exact as doubles
+# Below _SMALL, (h(w) - alpha_0) / w loses digits to cancellation; a few terms of the series are enough there.
+_SMALL, _FEW_TERMS = 1e-3, 8
 
 
 @dataclass(frozen=True)
 class DiffusionKernel(AbstractKernel):
     """exp(-tau L) = exp(tau (W - I)): heat after tau steps of the walk on average; the paper's kernel.
 
-    alpha_k = e^-tau tau^k / k!, and f the same with tau / 2. An isolated node has no step to take: W is zero there,
-    and K is e^-tau. Give it a self-loop if heat is to stay.
+    alpha_k = e^-tau tau^k / k!, and f is the same with tau / 2. At an isolated node W is zero and K is e^-tau; with
+    a self-loop, the heat stays there.
 
     Parameters
     ----------
     tau : float
         Number of steps, at least 0.
     normalized : bool
-        False leaves out the factor e^-tau: exp(tau W), the paper's own scale.
+        False omits the factor e^-tau: exp(tau W), the paper's own scale.
 
     Examples
     --------
@@ -52,6 +52,7 @@ class DiffusionKernel(AbstractKernel):
 
     tau: float
     normalized: bool = True
+    series_is_nonnegative = True
 
     def __post_init__(self) -> None:
         self._keep_real("tau", NONNEGATIVE)
@@ -77,17 +78,12 @@ class DiffusionKernel(AbstractKernel):
     def _root(self, order: int) -> AbstractKernel:
         return DiffusionKernel(self.tau / order, self.normalized)
 
-    @property
-    def series_is_nonnegative(self) -> bool:
-        """True."""
-        return True
-
 
 @dataclass(frozen=True)
 class PowerKernel(AbstractKernel):
-    """W^n: exactly n steps of the walk; on a heat graph the heat kernel of the space.
+    """W^n: exactly n steps of the walk; on a heat graph, the heat kernel of the space.
 
-    f is the indicator of n/2; for odd n there is none.
+    f is the indicator of n/2; an odd n has none.
 
     Parameters
     ----------
@@ -102,6 +98,7 @@ class PowerKernel(AbstractKernel):
     """
 
     n: int
+    series_is_nonnegative = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", check_integer(self.n, "n", 0, _MOST_STEPS))
@@ -127,18 +124,13 @@ class PowerKernel(AbstractKernel):
         """The number of steps plus one."""
         return int(self.n) + 1
 
-    @property
-    def series_is_nonnegative(self) -> bool:
-        """True."""
-        return True
-
 
 @dataclass(frozen=True)
 class RegularizedLaplacianKernel(AbstractKernel):
     """(I + scale^2 L)^-power, the regularised Laplacian.
 
-    With q = scale^2 / (1 + scale^2): alpha_k = (1 - q)^power q^k Gamma(k + power) / (Gamma(power) k!), and f the
-    same with power / 2.
+    With q = scale^2 / (1 + scale^2): alpha_k = (1 - q)^power q^k Gamma(k + power) / (Gamma(power) k!), and f is
+    the same with power / 2.
 
     Parameters
     ----------
@@ -156,6 +148,7 @@ class RegularizedLaplacianKernel(AbstractKernel):
 
     scale: float
     power: float = 1.0
+    series_is_nonnegative = True
 
     def __post_init__(self) -> None:
         self._keep_real("scale", _SCALES)
@@ -183,27 +176,22 @@ class RegularizedLaplacianKernel(AbstractKernel):
     @property
     def convergence(self) -> float:
         """1 / q."""
-        square = self.scale**2  # zero for tiny scales, too
+        square = self.scale**2  # underflows to zero for tiny scales
         return 1 + 1 / square if square else np.inf
-
-    @property
-    def series_is_nonnegative(self) -> bool:
-        """True."""
-        return True
 
 
 @dataclass(frozen=True)
 class RandomWalkKernel(AbstractKernel):
     """(a I - L)^p, the p-step random walk kernel.
 
-    alpha_k = C(p, k) (a - 1)^(p - k), and f the same with p / 2: nonnegative for even p only.
+    alpha_k = C(p, k) (a - 1)^(p - k), and f is the same with p / 2, which is nonnegative only for even p.
 
     Parameters
     ----------
     a : float
         At least 2, so that the kernel is positive semi-definite.
     p : float
-        Number of steps; positive, not necessarily whole.
+        Number of steps, positive; may be fractional.
 
     Examples
     --------
@@ -218,7 +206,7 @@ class RandomWalkKernel(AbstractKernel):
     p: float
 
     def __post_init__(self) -> None:
-        self._keep_real("a", _TWO_OR_MORE)
+        self._keep_real("a", Interval(2.0))
         self._keep_real("p", POSITIVE)
         if self.p * math.log(self.a) > 700:
             reject("p", f"at most {700 / math.log(self.a):.0f} for a = {self.a:g}, or a^p overflows", self.p)
@@ -245,17 +233,17 @@ class RandomWalkKernel(AbstractKernel):
 
     @property
     def convergence(self) -> float:
-        """For broken p the number a - 1, included up to rounding: there h has a zero, and the series converges."""
+        """For fractional p: a - 1, included up to rounding: h is zero there, and the series converges."""
         return np.inf if self.n_terms is not None else (self.a - 1.0) * (1 + 1e-12)
 
     @property
     def n_terms(self) -> int | None:
-        """For whole p the number p + 1."""
+        """For integer p: p + 1, else None."""
         return int(self.p) + 1 if float(self.p).is_integer() else None
 
     @property
     def series_is_nonnegative(self) -> bool:
-        """Whether p is a whole number: then the series ends before its signs alternate."""
+        """Whether p is an integer: then the series ends before its signs alternate."""
         return self.n_terms is not None
 
 
@@ -271,6 +259,8 @@ class CosineKernel(AbstractKernel):
     >>> CosineKernel().is_positive
     False
     """
+
+    is_positive = False  # f_2 is negative
 
     def spectral(self, w: FloatArray) -> FloatArray:
         """Return cos(pi (1 - w) / 4)."""
@@ -288,15 +278,6 @@ class CosineKernel(AbstractKernel):
             terms.append(terms[-1] * quarter / k * (-1 if k % 2 == 0 else 1))
         return terms
 
-    @property
-    def is_positive(self) -> bool:
-        """False: f_2 is the first negative entry."""
-        return False
-
-
-# Below it (h(w) - alpha_0) / w loses digits to cancellation, and a few terms of the series are all of it.
-_SMALL, _FEW_TERMS = 1e-3, 8
-
 
 def shifted(kernel: AbstractKernel) -> AbstractKernel:
     """Return sum_k alpha_{k+1} W^k, so that h(W) = alpha_0 + W times it."""
@@ -312,7 +293,7 @@ class ShiftedKernel(AbstractKernel):
     kernel: AbstractKernel
 
     def spectral(self, w: FloatArray) -> FloatArray:
-        """Return (h(w) - alpha_0) / w, near zero by the series."""
+        """Return (h(w) - alpha_0) / w, by the series near zero."""
         first = self.kernel._coefficients(1)[0]
         small = np.abs(w) < _SMALL
         terms = self._coefficients(_FEW_TERMS)
@@ -328,12 +309,12 @@ class ShiftedKernel(AbstractKernel):
 
     @property
     def convergence(self) -> float:
-        """That of the kernel."""
+        """Same as for the kernel."""
         return self.kernel.convergence
 
     @property
     def n_terms(self) -> int | None:
-        """One less than those of the kernel, at least one."""
+        """One less than for the kernel, at least one."""
         return None if self.kernel.n_terms is None else max(1, self.kernel.n_terms - 1)
 
     @property
@@ -342,5 +323,5 @@ class ShiftedKernel(AbstractKernel):
 
     @property
     def series_is_nonnegative(self) -> bool:
-        """True where the kernel's is."""
+        """True if it is for the kernel; else the coefficients decide."""
         return self.kernel.series_is_nonnegative or super().series_is_nonnegative

@@ -1,6 +1,6 @@
-"""Kernels in the manifold clock: heat time and length scales in the user's own units.
+"""Kernels in the manifold clock: heat time and length scales in the user's units.
 
-Their coefficients depend on the graph, so they are *resolved* on one first.
+Their coefficients depend on the graph, so they are *resolved* on a graph first.
 """
 
 import math
@@ -27,28 +27,28 @@ from manifoldrf.kernels.roots import decimals
 
 __all__ = ["HeatKernel", "MaternKernel"]
 
-# Times that differ by less than this share are the same time.
+# Times that differ by less than this share are equal.
 _SAME_TIME = 1e-6
 CLOCKS = ("graph", "manifold")
 # Below, the series of a polylogarithm converges as .25^k; above, its expansion around 1 as (1.4 / 2 pi)^k.
 _SMALL = 0.25
 _FEW_TERMS = 80
-_LENGTHS = Interval(1e-100, 1e100)  # beyond these, squares leave the range of doubles
-_SMALLEST_RATE = 1e-290  # the root of its inverse is a scale that can be squared
+_LENGTHS = Interval(1e-100, 1e100)  # other squares are outside the range of doubles
+_SMALLEST_RATE = 1e-290  # below, the scale 1 / sqrt(rate) cannot be squared
 
 
 @dataclass(frozen=True)
 class HeatKernel(AbstractKernel):
     """exp(t Delta): the heat kernel of the space at the time t, in units of length squared.
 
-    :meth:`resolve` says what it is on a graph: on a heat graph W^n with n steps that last t, elsewhere
-    exp(-tau L) with tau steps that last t on average. ``dense``, ``apply``, ``matrix`` and the teachers resolve it
-    themselves, with the graph's own dimension.
+    :meth:`resolve` gives the kernel on a graph: W^n on a heat graph, whose n steps last t; otherwise exp(-tau L),
+    whose tau steps last t on average. ``dense``, ``apply``, ``matrix`` and the teachers resolve it themselves, with
+    the graph's own dimension.
 
     Parameters
     ----------
     t : float
-        Heat time, positive; features of size l want t = l^2 / 2.
+        Heat time, positive; use t = l^2 / 2 for structures of size l.
 
     Examples
     --------
@@ -61,6 +61,7 @@ class HeatKernel(AbstractKernel):
     """
 
     t: float
+    is_positive = True
 
     def __post_init__(self) -> None:
         self._keep_real("t", POSITIVE)
@@ -72,7 +73,7 @@ class HeatKernel(AbstractKernel):
         ----------
         graph : Graph or GeneralizedAdjacency
         dim : int, optional
-            Intrinsic dimension, where the graph has to be calibrated; estimated when not given.
+            Intrinsic dimension, used if the graph does not know the time of a step; estimated by default.
 
         Raises
         ------
@@ -94,7 +95,7 @@ class HeatKernel(AbstractKernel):
         return PowerKernel(n)
 
     def describe(self, graph: AnyGraph, dim: int | None = None) -> str:
-        """Say in a sentence what the kernel is on this graph."""
+        """Describe the kernel on this graph in one line."""
         steps = self.resolve(graph, dim).get_params()
         ending = f"each lasting {_step_time(graph, dim):g}, last t = {self.t:g}"
         if "n" in steps:
@@ -102,7 +103,7 @@ class HeatKernel(AbstractKernel):
         return f"calibrated: {steps['tau']:g} steps on average, {ending}"
 
     def spectral(self, w: FloatArray) -> FloatArray:
-        """Raise: there is no h before the graph is known."""
+        """Raise an error: h depends on the graph."""
         _unresolved(self)
 
     def _coefficients(self, n: int) -> FloatArray:
@@ -112,12 +113,7 @@ class HeatKernel(AbstractKernel):
         _unresolved(self)
 
     def _root(self, order: int) -> AbstractKernel:
-        return RootKernel(self, order)  # not HeatKernel(t / order): half of 6 steps is odd, and still a root
-
-    @property
-    def is_positive(self) -> bool:
-        """True on every graph."""
-        return True
+        return RootKernel(self, order)  # not HeatKernel(t / order), which may take an odd number of steps
 
 
 @dataclass(frozen=True)
@@ -125,19 +121,19 @@ class MaternKernel(AbstractKernel):
     """The Matern kernel: (c + L)^-nu in the graph clock, (c - Delta)^-(nu + dim/2) in the manifold clock.
 
     c = 2 nu / lengthscale^2. In the graph clock alpha_k = (1 + c)^(-nu - k) Gamma(k + nu) / (Gamma(nu) k!), and f
-    the same with nu / 2. In the manifold clock the kernel is resolved on a graph: on a heat graph, where
-    W = e^{dt Delta}, it is a Gamma mixture of powers of W; elsewhere L / dt takes the place of -Delta. f is
-    nonnegative in all cases.
+    is the same with nu / 2. In the manifold clock the kernel is resolved on a graph. On a heat graph, where
+    W = e^{dt Delta}, it is a Gamma mixture of powers of W. On other graphs L / dt replaces -Delta. f is nonnegative
+    in all cases.
 
     Parameters
     ----------
     nu : float
         Smoothness, positive.
     lengthscale : float
-        kappa: the square root of a number of steps in the graph clock; a length in the user's unit in the manifold
+        kappa: the square root of a number of steps in the graph clock, a length in the user's unit in the manifold
         clock.
     clock : {"graph", "manifold"}
-        The clock that ``lengthscale`` is read on.
+        The clock of ``lengthscale``.
 
     Examples
     --------
@@ -149,6 +145,7 @@ class MaternKernel(AbstractKernel):
     nu: float
     lengthscale: float
     clock: str = "graph"
+    is_positive = True
 
     def __post_init__(self) -> None:
         nu, length = self._keep_real("nu", POWERS), self._keep_real("lengthscale", _LENGTHS)
@@ -204,23 +201,18 @@ class MaternKernel(AbstractKernel):
 
     @property
     def convergence(self) -> float:
-        """1 + c in the graph clock; not known before the kernel is resolved in the manifold clock."""
+        """1 + c in the graph clock; in the manifold clock it is unknown until the kernel is resolved."""
         return 1 + self.rate if self.clock == "graph" else np.inf
-
-    @property
-    def is_positive(self) -> bool:
-        """True on every graph."""
-        return True
 
 
 @dataclass(frozen=True)
 class GammaMixtureKernel(AbstractKernel):
     """(a - Delta)^-p on a heat graph: step^p / Gamma(p) times the integral of x^(p-1) e^(-rate x) W^x over x > 0.
 
-    The integral is the trapezoidal sum over whole x > 0. Its error at the singular end starts with the terms
-    zeta(1 - p) - zeta(-p) b, b = (a - Delta) step; the coefficients of W and W^2 are changed so that both vanish.
-    (A coefficient of W^0 would do for the first, but it is a spike at every node, and per unit of volume it grows
-    without bound where a node stands for little of it.)
+    The integral is approximated by the trapezoidal sum over integers x > 0. The error at the singular end starts
+    with the terms zeta(1 - p) - zeta(-p) b, b = (a - Delta) step. The coefficients of W and W^2 are changed so that
+    both vanish. (A coefficient of W^0 could cancel the first term, but it is a spike at every node. Per unit of
+    volume it grows without bound if the volume of the node is small.)
 
     Parameters
     ----------
@@ -235,6 +227,7 @@ class GammaMixtureKernel(AbstractKernel):
     rate: float
     power: float
     step: float
+    series_is_nonnegative = True
 
     def spectral(self, w: FloatArray) -> FloatArray:
         """Sum of the series: a polylogarithm of e^-rate w, with the first two terms corrected."""
@@ -255,19 +248,14 @@ class GammaMixtureKernel(AbstractKernel):
         return float(self.power * math.log(self.step) - gammaln(self.power))
 
     def _weights(self, n: int) -> FloatArray:
-        """k^(p-1) for k = 1, ..., n, those of 1 and 2 changed so that the sum is closer to the integral."""
+        """k^(p-1) for k = 1, ..., n, with the first two changed so that the sum is closer to the integral."""
         weights = np.arange(1.0, n + 1) ** (self.power - 1)
         constant, linear = -float(zeta(1 - self.power)), -float(zeta(-self.power))
         second = linear - constant
-        # All of it at 1 where the weight of 2 would become negative.
+        # Change only the first weight if the second would become negative.
         changes = [constant, 0.0] if 2 ** (self.power - 1) + second < 0 else [constant - second, second]
         weights[:2] += changes[: len(weights)]
         return np.maximum(weights, 0.0)
-
-    @property
-    def series_is_nonnegative(self) -> bool:
-        """True."""
-        return True
 
     @property
     def convergence(self) -> float:

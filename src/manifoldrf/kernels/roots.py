@@ -1,4 +1,4 @@
-"""How many terms of a power series matter, and whether they are nonnegative."""
+"""Numerics of power series: how many terms matter, whether they are nonnegative, and their real roots."""
 
 import decimal
 import functools
@@ -13,68 +13,61 @@ from scipy.special import xlogy
 from manifoldrf._validation import FloatArray
 
 Coefficients = Callable[[int], FloatArray]  # the first n of them
+Exact = Callable[[int], list[Decimal]]  # the first n, in the digits of the current context
 
-# Negative entries that sum to less than this share count as rounding of the coefficients they come from.
+ASYMMETRIC = (
+    "The asymmetric pair works for every kernel: features from alpha on one side, indicators on the other "
+    "(`asymmetric=True` of compute_signatures, `coupling='asymmetric'` of GraphRandomFeatures)"
+)
+# Negative entries whose sum is below this share of all count as rounding of the coefficients they come from.
 ROUNDING_SHARE = 1e-6
+
 _FIRST_BLOCK = 32
 _LONGEST_DIRECT = 4096
-# Coefficients are exponentials of logarithms of up to 1e7, so that their sum is off by up to 1e-9 (1e-12 for 1000
-# steps). A sum that is short by less is complete.
+# Coefficients are exponentials of logarithms up to 1e7, so their sum is off by up to 1e-9 (1e-12 for 1000 steps).
+# A sum that is short by less than this is complete.
 _SHORT = 1e-8
-
-
-def count_terms(coefficients: Coefficients, tol: float, radius: float, value: float, most: int) -> int | None:
-    """Smallest n such that the terms |alpha_k| radius^k from n on sum to at most ``tol`` of all; None if too many.
-
-    Parameters
-    ----------
-    coefficients : callable
-    tol, radius : float
-    value : float
-        |h(radius)|, which the sizes sum to at least: early zeros are not mistaken for the end.
-    most : int
-    """
-    n = _FIRST_BLOCK
-    while n <= most:
-        rest = _rest(coefficients(n), radius)
-        if _complete(rest, tol, value):
-            return _needed(rest, tol)
-        n *= 2
-    return None
+# Two runs must agree to this many digits, more than a double holds.
+_AGREEMENT = Decimal(10) ** -20
+# Entries this far below the sum of all are zero, up to rounding in any precision.
+_NOTHING = Decimal(10) ** -40
+_MOST_DIGITS = 20_000
 
 
 @functools.lru_cache(maxsize=256)
 def truncation_of(kernel: Any, tol: float, radius: float) -> int:
-    """Number of terms of a kernel's series, remembered: kernels never change."""
+    """Smallest n such that the terms |alpha_k| radius^k from n on sum to at most ``tol`` of all."""
     if kernel.n_terms is not None:
-        return _needed(_rest(kernel.coefficients(kernel.n_terms), radius), tol)
-    most = kernel._most_terms
-    n = count_terms(kernel.coefficients, tol, radius, kernel._value_at(radius), most)
-    if n is None:
-        raise ValueError(
-            f"The series of {kernel} is not known to end within {most} terms for `tol` = {tol:g}. Take a larger "
-            "`tol` or a shorter length scale; kernel.apply needs no series where h has a closed form. A root "
-            "has more terms where the kernel supplies `_root`."
-        )
-    return n
+        return _n_needed(_rest(kernel.coefficients(kernel.n_terms), radius), tol)
+    value, most, n = kernel._value_at(radius), kernel._most_terms, _FIRST_BLOCK
+    while n <= most:
+        rest = _rest(kernel.coefficients(n), radius)
+        if _is_complete(rest, tol, value):
+            return _n_needed(rest, tol)
+        n *= 2
+    raise ValueError(
+        f"The series of {kernel} is not known to end within {most} terms for `tol` = {tol:g}. Take a larger "
+        "`tol` or a shorter length scale; kernel.apply needs no series if h has a closed form, and a kernel class "
+        "with its own `_root` has roots of more terms."
+    )
 
 
 def is_nonnegative(coefficients: Coefficients, value: float, most: int) -> bool:
-    """Whether a series has no negative terms beyond rounding; ends at the first block that shows some."""
+    """Whether a series has no negative terms beyond rounding; stops at the first block that shows some."""
     n = _FIRST_BLOCK
     while n <= most:
         f = coefficients(n)
         rest = _rest(f, 1.0)
         if -f[f < 0].sum() > ROUNDING_SHARE * max(rest[0], value):
             return False
-        if _complete(rest, 1e-8, value):
+        if _is_complete(rest, 1e-8, value):
             return True
         n *= 2
-    return False  # not decided within the terms that can be had
+    return False  # not decided within the terms available
 
 
 def log_sizes(alpha: FloatArray, radius: float) -> FloatArray:
-    """Logarithms of |alpha_k| radius^k, which stay finite where the power alone would overflow; -inf for zeros."""
+    """Logarithms of |alpha_k| radius^k, finite even if the power alone would overflow; -inf for zeros."""
     logs = np.log(np.abs(alpha), out=np.full(len(alpha), -np.inf), where=alpha != 0)
     return np.asarray(logs + xlogy(np.arange(len(alpha)), radius))
 
@@ -85,17 +78,20 @@ def _rest(alpha: FloatArray, radius: float) -> FloatArray:
     return np.asarray(np.cumsum(sizes[::-1])[::-1])
 
 
-def _complete(rest: FloatArray, tol: float, value: float) -> bool:
-    """Whether the terms beyond these are negligible: blocks of doubling length shrink by half at least."""
+def _is_complete(rest: FloatArray, tol: float, value: float) -> bool:
+    """Whether the terms beyond these are negligible: blocks of doubling length shrink at least by half.
+
+    The sizes sum to at least ``value`` = |h(radius)|, so that early zeros are not mistaken for the end.
+    """
     n = len(rest)
-    if not np.isfinite(rest[0]):  # terms beyond doubles: a root of a series that starts next to zero
+    if not np.isfinite(rest[0]):  # terms beyond doubles: a root of a series whose first term is nearly zero
         return False
     before, last = rest[n // 4] - rest[n // 2], rest[n // 2]
     return bool(rest[0] >= (1 - max(tol / 4, _SHORT)) * value and last <= min(tol / 4 * rest[0], before / 2))
 
 
-def _needed(rest: FloatArray, tol: float) -> int:
-    # Half of the tolerance is left for the terms that were never computed.
+def _n_needed(rest: FloatArray, tol: float) -> int:
+    # The other half of the tolerance is for the terms that were never computed.
     return max(1, int(np.count_nonzero(rest > tol / 2 * rest[0])))
 
 
@@ -104,55 +100,12 @@ def convolved(first: FloatArray, second: FloatArray) -> FloatArray:
     n = len(first)
     if n <= _LONGEST_DIRECT:
         return np.convolve(first, second)[:n]
-    # Rounding is 1e-16 of the largest term instead of each.
+    # Here the rounding is 1e-16 of the largest term instead of each.
     return np.asarray(fft.irfft(fft.rfft(first, 2 * n) * fft.rfft(second, 2 * n), 2 * n)[:n])
 
 
-ASYMMETRIC = (
-    "The asymmetric pair serves every kernel: features from alpha on one side, indicators on the other "
-    "(`asymmetric=True` of compute_signatures, `coupling='asymmetric'` of GraphRandomFeatures)"
-)
-
-Exact = Callable[[int], list[Decimal]]  # the first n coefficients, in the digits of the current context
-
-# Digits that two runs must share: more than a double holds.
-_AGREEMENT = Decimal(10) ** -20
-# Entries this far below the sum of all are zero, up to rounding in any precision.
-_NOTHING = Decimal(10) ** -40
-_MOST_DIGITS = 20_000
-
-
-def series_root(alpha: Exact, order: int, n: int) -> FloatArray | None:
-    """First n coefficients of the real power series f with f^order = alpha, rounded to doubles once.
-
-    Parameters
-    ----------
-    alpha : callable
-        ``alpha(m)`` gives m coefficients as decimals in the current context.
-    order : int
-        2 for the square root.
-    n : int
-        Number of coefficients, at least 1.
-
-    Returns
-    -------
-    f : float64 (n,), or None
-        None where there is no real root: a number of leading zeros that ``order`` does not divide, or a negative
-        first coefficient under an even order.
-    """
-    digits = 40 + n
-    coarse = _root(alpha, order, n, digits)
-    while coarse is not None and digits < _MOST_DIGITS:
-        digits *= 2
-        fine = _root(alpha, order, n, digits)
-        if fine is None or _agree(coarse, fine):
-            break
-        coarse = fine
-    return None if coarse is None else np.array([float(value) for value in coarse])
-
-
 def decimals(values: FloatArray) -> list[Decimal]:
-    """Doubles as the decimals that they are, exactly."""
+    """Doubles as decimals, exactly."""
     return [Decimal(float(value)) for value in values]
 
 
@@ -173,25 +126,50 @@ def _arctan_of_inverse(x: int) -> Decimal:
     return total
 
 
+def series_root(alpha: Exact, order: int, n: int) -> FloatArray | None:
+    """First n coefficients of the real power series f with f^order = alpha, rounded to doubles once.
+
+    The precision is doubled until two runs agree.
+
+    Parameters
+    ----------
+    alpha : callable
+        ``alpha(m)`` returns m coefficients as decimals in the current context.
+    order : int
+        2 for the square root.
+    n : int
+        Number of coefficients, at least 1.
+
+    Returns
+    -------
+    f : float64 (n,), or None
+        None if there is no real root: the number of leading zeros is not a multiple of ``order``, or the first
+        coefficient is negative and ``order`` is even.
+    """
+    digits = 40 + n
+    coarse = _root(alpha, order, n, digits)
+    while coarse is not None and digits < _MOST_DIGITS:
+        digits *= 2
+        fine = _root(alpha, order, n, digits)
+        if fine is None or _agree(coarse, fine):
+            break
+        coarse = fine
+    return None if coarse is None else np.array([float(value) for value in coarse])
+
+
 def _root(alpha: Exact, order: int, n: int, digits: int) -> list[Decimal] | None:
     """The root in the given number of digits."""
     with decimal.localcontext() as context:
         context.prec = digits
         context.Emax, context.Emin = decimal.MAX_EMAX, decimal.MIN_EMIN
-        shift = _leading_zeros(alpha, order, n)
-        if shift is None:
+        zeros = next((k for k, value in enumerate(alpha(order * n)) if value != 0), order * n)
+        if zeros % order:
             return None
-        terms = alpha(order * shift + n)[order * shift :]
+        terms = alpha(zeros + n)[zeros:]
         if terms[0] < 0 and order % 2 == 0:
             return None
-        return [Decimal(0)] * min(shift, n) + _power(terms, order, n - min(shift, n))
-
-
-def _leading_zeros(alpha: Exact, order: int, n: int) -> int | None:
-    """Shift r of the root for a series that starts with ``order`` r zeros; n where all that matter are zero."""
-    terms = alpha(order * n)
-    zeros = next((k for k, value in enumerate(terms) if value != 0), order * n)
-    return None if zeros % order else zeros // order
+        shift = min(zeros // order, n)
+        return [Decimal(0)] * shift + _power(terms, order, n - shift)
 
 
 def _power(terms: list[Decimal], order: int, n: int) -> list[Decimal]:

@@ -1,4 +1,4 @@
-"""Any series: coefficients of one's own, or learned from samples of a function of two nodes."""
+"""Kernels from given coefficients, or from coefficients fitted to samples of a function of two nodes."""
 
 import functools
 import math
@@ -30,19 +30,19 @@ from manifoldrf.kernels.action import AnyGraph, indicator_columns
 
 __all__ = ["SeriesFit", "SeriesKernel"]
 
-_HELD_OUT = 5  # every fifth sample judges a fit made without it
+_HELD_OUT = 5  # every fifth sample is held out to measure the error
 _COLUMNS_AT_ONCE = 64
-_STARTS = 3  # of the search for a square: the best single powers
+_STARTS = 3  # start values of the search for a square: the best single powers
 
 
 @dataclass(frozen=True)
 class SeriesKernel(AbstractKernel):
-    """K = sum_k alpha_k W^k with coefficients of one's own.
+    """K = sum_k alpha_k W^k with given coefficients.
 
     Parameters
     ----------
     alpha : sequence of numbers
-        alpha_0, alpha_1, ...; floats, integers, or fractions, which are kept exactly.
+        alpha_0, alpha_1, ...; floats, integers, or fractions, which stay exact.
 
     Examples
     --------
@@ -71,29 +71,31 @@ class SeriesKernel(AbstractKernel):
         nonnegative: bool = True,
         square: bool = False,
     ) -> "SeriesFit":
-        """Learn alpha_0, ..., alpha_degree from samples F(i, j) of a function of two nodes, by least squares.
+        """Fit alpha_0, ..., alpha_degree to samples F(i, j) of a function of two nodes, by least squares.
 
-        The result need not be positive semi-definite, nor have a nonnegative modulation: see :attr:`is_positive`.
+        The result is not always positive semi-definite and may have no nonnegative modulation: see
+        :attr:`is_positive`.
 
         Parameters
         ----------
         graph : Graph or GeneralizedAdjacency
         i, j : array-like of int, shape (n,)
-            Pairs of nodes; at least 2 (degree + 1) of them.
+            Pairs of nodes, at least 2 (degree + 1).
         values : array-like of shape (n,)
             F(i, j).
         degree : int
             Highest power of W.
         nonnegative : bool
-            Keep alpha >= 0, and with it the entries of K. False fits closer.
+            Constrain alpha >= 0, which makes the entries of K nonnegative. Without it the fit is closer.
         square : bool
-            Learn f >= 0 with f * f in the place of alpha: the kernel is a square, so it has nonnegative features.
-            It cannot fit closer than alpha itself.
+            Fit f >= 0 with alpha = f * f: the kernel is a square and has nonnegative features. The fit cannot be
+            closer than that of alpha itself.
 
         Returns
         -------
         fit : SeriesFit
-            The kernel, its relative error on the samples, and that on every fifth sample for a fit without them.
+            The kernel, its relative error on the samples, and the error of a fit without every fifth sample on
+            those samples.
 
         Examples
         --------
@@ -127,7 +129,7 @@ class SeriesKernel(AbstractKernel):
         return SeriesFit(kernel, _residual(design, targets, found, square), held_out)
 
     def spectral(self, w: FloatArray) -> FloatArray:
-        """Value of the polynomial at w."""
+        """Return the polynomial at w."""
         return np.asarray(np.polynomial.polynomial.polyval(w, self._coefficients(len(self.alpha))), np.float64)
 
     def _coefficients(self, n: int) -> FloatArray:
@@ -145,7 +147,7 @@ class SeriesKernel(AbstractKernel):
 
 
 class SeriesFit(NamedTuple):
-    """What :meth:`SeriesKernel.fit` found.
+    """Result of :meth:`SeriesKernel.fit`.
 
     Examples
     --------
@@ -158,7 +160,7 @@ class SeriesFit(NamedTuple):
 
     kernel: AbstractKernel
     error: float  # |K - F| / |F| over the samples
-    held_out_error: float  # the same on every fifth sample, for a fit without them
+    held_out_error: float  # the same over every fifth sample, for a fit without them
 
 
 def _check_alpha(alpha: Any) -> tuple[Any, ...]:
@@ -175,7 +177,7 @@ def _check_alpha(alpha: Any) -> tuple[Any, ...]:
     if math.isinf(sum(abs(float(value)) for value in values)):
         reject("alpha", "of a sum that stays finite", f"sizes up to {max(abs(float(v)) for v in values):g}")
     plain = tuple(map(_plain, values))
-    # The very tuple where nothing changes: scikit-learn's clone compares identities.
+    # Return the same tuple if nothing changes: scikit-learn's clone compares identities.
     return values if all(a is b for a, b in zip(plain, values, strict=True)) else plain
 
 
@@ -187,20 +189,20 @@ def _is_finite(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A number of numpy as one of Python, which prints as what it is."""
+    """A number of numpy as one of Python."""
     if isinstance(value, Rational):
         return int(value) if isinstance(value, Integral) else value
     return float(value)
 
 
 def _as_decimal(value: Real) -> Decimal:
-    """The number in the digits of the current context; floats are the fractions that they are."""
+    """The exact value of a number, in the digits of the current context."""
     exact = Fraction(value) if isinstance(value, Rational) else Fraction(float(value))
     return Decimal(exact.numerator) / Decimal(exact.denominator)
 
 
 def _powers_at(graph: AnyGraph, i: IntArray, j: IntArray, n: int) -> FloatArray:
-    """(W^k)[i, j] for k < n, shape (len(i), n): powers act on the distinct nodes of j, a block at a time."""
+    """(W^k)[i, j] for k < n, shape (len(i), n), computed on the distinct nodes of j in blocks."""
     result = np.zeros((len(i), n))
     sources, place = np.unique(j, return_inverse=True)
     for start in range(0, len(sources), _COLUMNS_AT_ONCE):
@@ -214,7 +216,7 @@ def _powers_at(graph: AnyGraph, i: IntArray, j: IntArray, n: int) -> FloatArray:
 
 
 def _least_squares(nonnegative: bool, design: FloatArray, targets: FloatArray) -> FloatArray:  # noqa: FBT001
-    """Coefficients in columns scaled to unit length, as high powers are small."""
+    """Least-squares coefficients; columns are scaled to unit length because high powers are small."""
     lengths = np.linalg.norm(design, axis=0)
     scale = np.where(lengths > 0, lengths, 1.0)
     if nonnegative:
@@ -225,10 +227,10 @@ def _least_squares(nonnegative: bool, design: FloatArray, targets: FloatArray) -
 
 
 def _square_root(design: FloatArray, targets: FloatArray) -> FloatArray:
-    """The f >= 0 whose square, as a series, comes closest to the targets."""
+    """The f >= 0 whose square, as a series, is closest to the targets."""
     n = (design.shape[1] + 1) // 2  # coefficients of f
     basis, triangle = np.linalg.qr(design[:, : 2 * n - 1])
-    goal = basis.T @ targets  # all that the least squares depend on
+    goal = basis.T @ targets  # the least squares depend on the targets only through this
 
     def residual(f: FloatArray) -> FloatArray:
         return np.asarray(triangle @ np.convolve(f, f) - goal)

@@ -1,22 +1,18 @@
-"""Philox 4x32-10 for compiled code: random numbers as a pure function of (key, counter).
+"""Random numbers for compiled code: xoroshiro128+ streams that Philox 4x32-10 seeds.
 
-Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. A stream whose
-counter names its start node gives the same bits in any thread and any order.
+Philox is a pure function of key and counter (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
+1, 2, 3", SC 2011). The counter holds the start node and the lane, so a stream has the same bits in any thread and
+in any order.
 """
 
 import numpy as np
 
 from manifoldrf._compiling import compiled
 
-_MULTIPLIER_0 = np.uint64(0xD2511F53)
-_MULTIPLIER_1 = np.uint64(0xCD9E8D57)
-_WEYL_0 = np.uint64(0x9E3779B9)
-_WEYL_1 = np.uint64(0xBB67AE85)
-_LOW = np.uint64(0xFFFFFFFF)
-_32 = np.uint64(32)
+_MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_WEYL_0, _WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+_LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
 _ROUNDS = 10
-# A 53-bit integer times 2^-53 is uniform on [0, 1) and never rounds up to 1.
-_PHILOX_TO_UNIT = 1.0 / 9007199254740992.0
 
 
 @compiled()
@@ -34,33 +30,17 @@ def philox4x32(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def to_unit(high, low):  # type: ignore[no-untyped-def]
-    """A double in [0, 1) from the upper 53 of the 64 bits of two words."""
-    return np.float64(((high << _32) | low) >> np.uint64(11)) * _PHILOX_TO_UNIT
-
-
-@compiled()
-def uniform_pair(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
-    """Two independent doubles in [0, 1) with 53 random bits each."""
-    a, b, c, d = philox4x32(c0, c1, c2, c3, k0, k1)
-    return to_unit(a, b), to_unit(c, d)
-
-
-_TO_UNIT = 1.0 / 9007199254740992.0  # 2^-53
-
-
-@compiled()
 def open_stream(start, lane, key):  # type: ignore[no-untyped-def]
-    """State (two words) of the stream that belongs to a start node and a lane; ``key`` has two uint32 words."""
+    """State (two words) of the stream of a start node and a lane; ``key`` has two uint32 words."""
     start, lane = np.uint64(start), np.uint64(lane)
     a, b, c, d = philox4x32(start, start >> _32, lane, lane >> _32, key[0], key[1])
-    # The state zero would stay zero for ever.
+    # The last bit is set because the state zero would stay zero forever.
     return (a << _32) | b, ((c << _32) | d) | np.uint64(1)
 
 
 @compiled(inline="always")
 def next_word(s0, s1):  # type: ignore[no-untyped-def]
-    """The next 64 random bits, and the state after them: ``word, s0, s1 = next_word(s0, s1)``."""
+    """Next 64 random bits and the new state: ``word, s0, s1 = next_word(s0, s1)``."""
     word = s0 + s1
     s1 ^= s0
     s0 = ((s0 << np.uint64(24)) | (s0 >> np.uint64(40))) ^ s1 ^ (s1 << np.uint64(16))
@@ -70,5 +50,5 @@ def next_word(s0, s1):  # type: ignore[no-untyped-def]
 
 @compiled(inline="always")
 def as_unit(word):  # type: ignore[no-untyped-def]
-    """A double in [0, 1) from the upper 53 bits of a word."""
-    return np.float64(word >> np.uint64(11)) * _TO_UNIT
+    """A double in [0, 1) from the upper 53 bits of a word; it never rounds up to 1."""
+    return np.float64(word >> np.uint64(11)) * (1.0 / 9007199254740992.0)  # 2^-53

@@ -1,4 +1,4 @@
-"""What a teacher returns, and what can be done with it."""
+"""Signatures of nodes: the function that computes them by any teacher, and the object it returns."""
 
 import dataclasses
 import functools
@@ -46,50 +46,43 @@ from manifoldrf.signatures.engines import (
     stacked,
     walk_engine,
 )
-from manifoldrf.signatures.options import (
-    OPTIONS,
-    CountOptions,
-    ExactOptions,
-    FrontierOptions,
-    WalkOptions,
-    coefficients_of,
-    make_options,
-    refuse_unreached,
-    survival_law,
-)
+from manifoldrf.signatures.options import OPTIONS, coefficients_of, make_options, refuse_unreached, survival_law
 
 __all__ = ["SignatureInfo", "Signatures", "compute_signature_pair", "compute_signatures"]
 
+TEACHERS = ("auto", *OPTIONS)
+# A teacher of the user: (graph, series, nodes) to rows of the series, dense or sparse, (len(nodes), N).
+OwnTeacher = Callable[..., Any]
 
-# Lengths that are not stored may hold this share of a series, and no more.
+# Lengths that are not stored may hold at most this share of a series.
 _MISSING = 1e-6
 _NODES_AT_ONCE = 65_536
 
 
 @dataclass(frozen=True)
 class SignatureInfo:
-    """What was done.
+    """How signatures were computed.
 
     Attributes
     ----------
     teacher : str
     reason : str
-        Why this one, where it was chosen by "auto".
+        Why "auto" chose this teacher.
     kernel : str
         As resolved on the graph.
     asymmetric : bool
         Whether the rows are those of K itself.
     options : dict
-        Of the teacher, with their defaults.
+        Options of the teacher, with defaults.
     n_steps : int
         Products with entries of W (exact, frontier), or steps of walkers.
     seconds : float
     error_bound : float or None
-        Bound of the error of every row in the 2-norm, where the teacher knows one.
+        Bound of the error of every row in the 2-norm, if the teacher knows one.
     radius : float
         Bound of the spectrum of W.
     n_touched : int or None
-        Most nodes that one start reached, where the teacher counts them.
+        Most nodes that one start reached, if the teacher counts them.
     compressed : bool
         Whether the rows were projected.
 
@@ -125,14 +118,14 @@ class Signatures:
         The start nodes.
     info : SignatureInfo
     stderr : CSR array of shape (n_starts, N), optional
-        Standard errors of the entries, for Monte Carlo teachers with at least two batches. With B batches intervals
-        take a t quantile of B - 1 degrees of freedom. Entries that few walks have reached look more certain than
-        they are; ``relative_stderr``, which weighs entries by their size, is reliable.
+        Standard errors of the entries, for Monte Carlo teachers with at least two batches. For intervals with B
+        batches, use a t quantile with B - 1 degrees of freedom. The errors of entries that few walks have reached
+        are too small; ``relative_stderr``, which weights entries by their size, is reliable.
     lengths : CSR array of shape (n_starts * n_lengths, N), optional
         Row s * n_lengths + k is the estimate of row nodes[s] of W^k; kept with ``keep_lengths=True``.
     scaling : array of shape (N,), optional
-        s of a matrix diag(1/s) S diag(s) (:class:`GeneralizedAdjacency`), where the second factor of K is not Phi
-        but diag(s^2) Phi diag(s^-2).
+        s of a matrix diag(1/s) S diag(s) (:class:`GeneralizedAdjacency`). The second factor of K is then
+        diag(s^2) Phi diag(s^-2) instead of Phi.
 
     Examples
     --------
@@ -158,7 +151,7 @@ class Signatures:
 
     @property
     def relative_stderr(self) -> float | None:
-        """Standard error of all rows together, relative to their Frobenius norm; None where none was estimated."""
+        """Standard error of all rows together, relative to their Frobenius norm; None without ``stderr``."""
         if self.stderr is None:
             return None
         norm = float(np.linalg.norm(self.rows.data))
@@ -168,32 +161,35 @@ class Signatures:
     def gram(self, other: "Signatures | None" = None) -> FloatArray:
         """Return Phi_1 Phi_2^T, shape (n_starts, n_starts of the other): the kernel between the start nodes.
 
-        With walks and one set (``other`` not given) the result is positive semi-definite and its diagonal too large
-        on average; with an independent second set it is unbiased. Asymmetric rows are entries of the kernel
-        already, and meet the indicators of the nodes where no other set is given.
+        With one set of walks (``other`` not given) the result is positive semi-definite and its diagonal is too
+        large on average. With an independent second set it is unbiased. Asymmetric rows are entries of the kernel;
+        without ``other`` they are multiplied with the indicators of the nodes.
         """
         second = self if other is None else other
         if other is None and self.info.asymmetric:
             if self.info.compressed:
-                raise ValueError(
-                    "Compressed asymmetric rows need their partner, compressed with the same seed: `other`."
-                )
+                raise ValueError("Compressed asymmetric rows need their partner, compressed alike: `other`.")
             product = self.rows[:, self.nodes]
         else:
             product = self.rows @ second.partner().rows.T
         return np.asarray(product.toarray() if sparse.issparse(product) else product)
 
     def partner(self) -> "Signatures":
-        """Return the set to multiply these with: themselves, or on a scaled matrix the second factor of K."""
+        """Return the second factor of K: these signatures themselves, unless the matrix is scaled."""
         if self.scaling is None or self.info.asymmetric:
             return self
-        rows = partner_rows(self.rows, self.nodes, self.scaling)
+        # With P = diag(1/s) S diag(s), f(P)^2 = f(P) diag(s^-2) f(P)^T diag(s^2).
+        left, right = self.scaling[self.nodes] ** 2, self.scaling**-2.0
+        if sparse.issparse(self.rows):
+            rows = (sparse.diags_array(left) @ self.rows @ sparse.diags_array(right)).tocsr()
+        else:
+            rows = left[:, None] * self.rows * right
         return dataclasses.replace(self, rows=rows, stderr=None, lengths=None, scaling=None)
 
     def reweight(self, kernel: AbstractKernel, *, asymmetric: bool = False) -> "Signatures":
         """Return the rows for another kernel from the same walks; needs ``keep_lengths=True``.
 
-        Bit for bit what a new computation with the same options and seed would give.
+        The bits are those of a new computation with the same options and seed.
 
         Examples
         --------
@@ -217,9 +213,9 @@ class Signatures:
     def compress(self, n_components: int, *, seed: SeedLike = None) -> "Signatures":
         """Return rows of ``n_components`` numbers with about the same inner products (Johnson-Lindenstrauss).
 
-        Each row is multiplied by a matrix of independent normal numbers of variance 1 / n_components; inner
-        products are unbiased, off by about |x| |y| / sqrt(n_components). Entries are no longer nonnegative. Two
-        sets that are to be multiplied with each other must be compressed with the same seed.
+        Each row is multiplied by a matrix of independent normal numbers of variance 1 / n_components. Inner
+        products are unbiased, with errors of about |x| |y| / sqrt(n_components). Entries are no longer nonnegative.
+        Compress two sets with the same seed to multiply them with each other.
         """
         n = check_integer(n_components, "n_components", 1)
         if self.scaling is not None and not self.info.asymmetric:
@@ -231,21 +227,13 @@ class Signatures:
 
 @one_blas_thread()
 def compress_rows(rows: Any, n_components: int, rng: np.random.Generator) -> FloatArray:
-    """Rows times a matrix of normal numbers of variance 1 / n_components, made a block of nodes at a time."""
+    """Rows times a matrix of normal numbers of variance 1 / n_components, in blocks of nodes."""
     result = np.zeros((rows.shape[0], n_components))
     columns = rows.tocsc() if sparse.issparse(rows) else rows
     for start in range(0, rows.shape[1], _NODES_AT_ONCE):
         part = columns[:, start : start + _NODES_AT_ONCE]
         result += part @ rng.standard_normal((part.shape[1], n_components))
     return np.asarray(result / np.sqrt(n_components))
-
-
-def partner_rows(rows: Any, nodes: IntArray, scaling: FloatArray) -> Any:
-    """Rows of diag(s^2) Phi diag(s^-2): with P = diag(1/s) S diag(s), f(P)^2 = f(P) diag(s^-2) f(P)^T diag(s^2)."""
-    left, right = scaling[nodes] ** 2, scaling**-2.0
-    if sparse.issparse(rows):
-        return (sparse.diags_array(left) @ rows @ sparse.diags_array(right)).tocsr()
-    return left[:, None] * rows * right
 
 
 def indicator_rows(nodes: IntArray, n_nodes: int) -> Any:
@@ -255,7 +243,7 @@ def indicator_rows(nodes: IntArray, n_nodes: int) -> Any:
 
 
 def check_kernel(kernel: Any) -> AbstractKernel:
-    """Return a kernel, or say that it is none."""
+    """Return the kernel, or raise an error if it is none."""
     if not isinstance(kernel, AbstractKernel):
         reject(
             "kernel", "a kernel, such as HeatKernel(0.1) or DiffusionKernel(10.0)", repr(kernel)[:100], TypeError
@@ -264,7 +252,7 @@ def check_kernel(kernel: Any) -> AbstractKernel:
 
 
 def series_of(kernel: AbstractKernel, *, asymmetric: bool) -> AbstractKernel:
-    """The series that signatures sum: the modulation, or alpha itself for the asymmetric pair."""
+    """The series of signatures: the modulation, or alpha itself for the asymmetric pair."""
     if check_flag(asymmetric, "asymmetric"):
         return kernel
     if not kernel.is_positive:
@@ -282,8 +270,7 @@ def weighted_lengths(lengths: Any, n_starts: int, series: AbstractKernel, radius
     if needed > n_lengths:
         raise ValueError(
             f"The rows for this kernel are those of {series}, which needs powers up to {needed - 1}, and only "
-            f"those up to {n_lengths - 1} are kept; "
-            f"compute with max_length={needed - 1} or more."
+            f"those up to {n_lengths - 1} are kept; compute with max_length={needed - 1} or more."
         )
     f = np.tile(coefficients_of(series, n_lengths, radius), n_starts)
     ends = np.arange(n_starts + 1) * n_lengths
@@ -291,11 +278,6 @@ def weighted_lengths(lengths: Any, n_starts: int, series: AbstractKernel, radius
     rows = selection @ lengths
     rows.sort_indices()
     return rows
-
-
-TEACHERS = ("auto", *OPTIONS)
-# A teacher of the user's: (graph, series, nodes) to rows of the series, dense or sparse, (len(nodes), N).
-OwnTeacher = Callable[..., Any]
 
 
 def compute_signatures(
@@ -316,43 +298,43 @@ def compute_signatures(
     ----------
     graph : Graph or GeneralizedAdjacency
     kernel : AbstractKernel
-        Resolved on the graph where it is stated in the manifold clock.
+        A kernel in the manifold clock is resolved on the graph.
     nodes : array-like of int, optional
         Start nodes; all by default.
-    teacher : {"auto", "exact", "frontier", "walks", "counts"}
-        "exact": Chebyshev polynomials, dense rows. "frontier": only nodes reached above a tolerance, sparse rows at
-        a cost per start that does not grow with the graph. "walks": random walks, by default Algorithm 1 of the
-        paper. "counts": walkers counted per node, the Monte Carlo method of choice. "auto": exact or frontier,
-        whichever takes fewer operations, and counts where the rows of both would exceed 2 GB. A function
-        ``teacher(graph, series, nodes, **options)`` that returns rows of the series, (n, N), dense or sparse, is a
-        teacher of one's own; ``series`` is a kernel whose ``coefficients`` are the f_k.
+    teacher : {"auto", "exact", "frontier", "walks", "counts"} or callable
+        "exact": Chebyshev polynomials, dense rows. "frontier": only nodes reached above a tolerance; sparse rows,
+        and the cost per start does not grow with the graph. "walks": random walks, by default Algorithm 1 of the
+        paper. "counts": walkers counted per node, the recommended Monte Carlo method. "auto": exact or frontier,
+        whichever takes fewer operations, or counts if the rows of both would exceed 2 GB. A function
+        ``teacher(graph, series, nodes, **options)`` returns rows of the series, (n, N), dense or sparse; ``series``
+        is a kernel whose ``coefficients`` are the f_k.
     asymmetric : bool
         Rows of K itself instead of Phi, for kernels without a nonnegative modulation; their partner in the inner
         product is the indicator of a node.
     seed : None, int, Generator or RandomState
-        For walks and counts. Same seed, same bits, whatever ``n_jobs`` and the other nodes are.
+        For walks and counts. The same seed gives the same bits for any ``n_jobs`` and any other nodes.
     n_jobs : int
         Number of threads; -1 for all cores.
     progress : callable (what, done, total)
         Called as starts are finished.
     **options
-        Of the teacher:
+        Options of the teacher:
 
         ===============  =========================  =============================================================
         teacher          option, default            meaning
         ===============  =========================  =============================================================
-        exact            ``tol=1e-10``              error of a row over the largest value of the series
+        exact            ``tol=1e-10``              error of a row, relative to the largest value of the series
         frontier         ``tol=1e-8``               the same
         walks, counts    ``n_walks=10_000``         walks per start
         walks, counts    ``p_halt``                 halting probability: .01 for walks, 0 for counts
-        walks, counts    ``max_length``             None: until all halt (walks); "auto": where f_k is negligible
+        walks, counts    ``max_length``             None: until all halt (walks); "auto": until f_k is negligible
                                                     (counts); an integer cuts the series there
         walks, counts    ``survival``               "geometric", by p_halt (walks); "matched" to f (counts)
         walks            ``transitions="uniform"``  or "weighted": neighbours in proportion to their weight
-        walks            ``coupling``               "independent", "antithetic" or "repelling" (groups of 16; other
-                                                    numbers of walks make the standard errors too large)
+        walks            ``coupling``               "independent", "antithetic" or "repelling" (groups of 16; with
+                                                    other numbers of walks the standard errors are too large)
         walks, counts    ``n_batches``              for standard errors: 8 for walks, 2 for counts
-        walks, counts    ``n_stitches=1``           above 1, Phi is a product of so many estimates of its root
+        walks, counts    ``n_stitches=1``           above 1, Phi is a product of that many estimates of its root
         all              ``keep_lengths=False``     True, with ``max_length``: keep the estimates of each power
                                                     of W for :meth:`Signatures.reweight`
         ===============  =========================  =============================================================
@@ -360,7 +342,7 @@ def compute_signatures(
     Returns
     -------
     signatures : Signatures
-        ``stderr`` is None for exact teachers, for a single batch, for stitched walks and where lengths are kept.
+        ``stderr`` is None for exact teachers, for a single batch, for stitched walks and if lengths are kept.
 
     Examples
     --------
@@ -389,10 +371,10 @@ def signatures_by(
     asymmetric: bool = False,
     seed: SeedLike = None,
 ) -> Signatures:
-    """The signatures of :func:`compute_signatures`, with their parts computed wherever the runner does so.
+    """Signatures as in :func:`compute_signatures`, with their parts computed wherever the runner does so.
 
-    The teacher, the key of its random numbers and all that is put together of the parts are settled here, once:
-    parts cannot disagree.
+    The teacher, the key of its random numbers and everything that depends on several parts are decided here, once,
+    so that parts cannot disagree.
     """
     start = time.perf_counter()
     task = _Task.prepare(graph, kernel, nodes, asymmetric=asymmetric)
@@ -401,12 +383,12 @@ def signatures_by(
         choice = Choice(str(getattr(asked, "__name__", type(asked).__name__)), "as asked")
         used, result = dict(options), _teach_own(task, asked, options, run)
     else:
-        choice = (
-            choose_teacher(task.graph, task.series, task.nodes) if asked == "auto" else Choice(asked, "as asked")
-        )
+        choice = Choice(asked, "as asked")
+        if asked == "auto":
+            choice = choose_teacher(task.graph, task.series, task.nodes)
         settings = make_options(choice.teacher, options, chosen=asked == "auto")
-        used, streams = dataclasses.asdict(settings), Streams.from_seed(seed)
-        result = _TEACH[choice.teacher](task, settings, streams, run)
+        used = dataclasses.asdict(settings)
+        result = _teach(choice.teacher, task, settings, Streams.from_seed(seed), run)
     info = SignatureInfo(
         teacher=choice.teacher,
         reason=choice.reason,
@@ -423,20 +405,11 @@ def signatures_by(
 
 
 def check_teacher(teacher: Any) -> str | OwnTeacher:
-    """The name of a teacher, or a function that is one."""
+    """Return the name of a teacher, or a function that is one."""
     if callable(teacher) and not isinstance(teacher, str):
         own: OwnTeacher = teacher
         return own
     return check_option(teacher, "teacher", TEACHERS)
-
-
-def _teach_own(task: "_Task", teacher: OwnTeacher, options: dict[str, Any], run: Runner) -> "_Result":
-    """Rows of a teacher of the user's, if they are finite."""
-    recipe = functools.partial(own_worker, functools.partial(teacher, **options), task.series)
-    found = stacked(run(recipe, task.graph, task.nodes, "signatures"))
-    if not np.isfinite(found.data if sparse.issparse(found) else found).all():
-        reject("teacher", "a function that returns finite rows", "one that does not")
-    return _Result(found, 0)
 
 
 def compute_signature_pair(
@@ -450,11 +423,11 @@ def compute_signature_pair(
     n_jobs: int = 1,
     **options: Any,
 ) -> tuple[Signatures, Signatures]:
-    """Two sets of signatures with K ~ Phi_1 Phi_2^T without bias.
+    """Two sets of signatures whose product Phi_1 Phi_2^T is an unbiased estimate of K.
 
-    Monte Carlo teachers draw both sets independently. With ``asymmetric=True`` the first holds rows of K and the
-    second indicators of the nodes, which serves kernels without a nonnegative modulation. Parameters are those of
-    :func:`compute_signatures`.
+    Monte Carlo teachers draw both sets independently. With ``asymmetric=True`` the first set holds rows of K and
+    the second indicators of the nodes, which works for kernels without a nonnegative modulation. The parameters are
+    those of :func:`compute_signatures`.
 
     Examples
     --------
@@ -480,7 +453,7 @@ def compute_signature_pair(
 
 @dataclass(frozen=True)
 class _Task:
-    """What every teacher is asked: rows ``nodes`` of the series of the kernel."""
+    """The rows to compute: rows ``nodes`` of the series of the kernel."""
 
     graph: AnyGraph
     kernel: AbstractKernel
@@ -493,7 +466,7 @@ class _Task:
     ) -> "_Task":
         adjacency = as_adjacency(graph)
         everything = np.arange(adjacency.n_nodes)
-        # A copy: the caller may change his later.
+        # A copy: the caller may change the array later.
         picked = everything if nodes is None else np.array(check_indices(nodes, "nodes", adjacency.n_nodes))
         picked.flags.writeable = False
         resolved = check_kernel(kernel).on(adjacency)
@@ -516,24 +489,47 @@ class _Result:
     n_touched: int | None = None
 
 
-def _teach_exact(task: _Task, options: ExactOptions, streams: Streams, run: Runner) -> _Result:
-    if options.keep_lengths:  # plain powers, with nothing left out
-        return _teach_pushed(task, options, np.ones(int(options.max_length or 0) + 1), 0.0, run)
-    del streams
+def _teach(teacher: str, task: _Task, options: Any, streams: Streams, run: Runner) -> _Result:
+    """Rows by a teacher of the library."""
+    if teacher == "walks":
+        return _monte_carlo(walk_engine, task, options, streams, run)
+    if teacher == "counts":
+        return _monte_carlo(count_engine, task, options, streams, run)
+    tol = options.tol
+    if options.keep_lengths:  # plain powers; the exact teacher drops no entry
+        coefficients, tol = np.ones(options.max_length + 1), 0.0 if teacher == "exact" else tol
+    elif teacher == "exact":
+        return _teach_exact(task, tol, run)
+    else:
+        coefficients = frontier_coefficients(task.graph, task.series, tol)
+    make = functools.partial(frontier_engine, coefficients=coefficients, tol=tol, keep_lengths=options.keep_lengths)
+    return _from_chunks(task, _chunks(run, make, task.graph, task.nodes), coefficients, options)
+
+
+def _teach_own(task: _Task, teacher: OwnTeacher, options: dict[str, Any], run: Runner) -> _Result:
+    """Rows by a function of the user, checked to be finite."""
+    recipe = functools.partial(own_worker, functools.partial(teacher, **options), task.series)
+    found = stacked(run(recipe, task.graph, task.nodes, "signatures"))
+    if not np.isfinite(found.data if sparse.issparse(found) else found).all():
+        reject("teacher", "a function that returns finite rows", "one that does not")
+    return _Result(found, 0)
+
+
+def _teach_exact(task: _Task, tol: float, run: Runner) -> _Result:
+    """Dense rows by polynomials."""
     radius, scaling = task.graph.radius, task.graph.scaling
-    expansion = task.series.expansion(radius, options.tol)
+    expansion = task.series.expansion(radius, tol)
     try:
-        recipe = functools.partial(exact_worker, expansion)
-        rows = stacked(run(recipe, task.graph, task.nodes, "signatures"))
+        rows = stacked(run(functools.partial(exact_worker, expansion), task.graph, task.nodes, "signatures"))
     except MemoryError:
         size = 8e-9 * len(task.nodes) * task.graph.n_nodes
         raise MemoryError(
             f"Dense rows take {size:.0f} GB; teacher='frontier' or 'counts' has sparse ones."
         ) from None
-    bound = options.tol * float(np.abs(task.series.spectral(np.linspace(-radius, radius, 513))).max())
+    bound = tol * float(np.abs(task.series.spectral(np.linspace(-radius, radius, 513))).max())
     if isinstance(task.graph, Graph) and task.series.series_is_nonnegative:
-        # Below zero is rounding: sums of nonnegative terms. A root may have noise of 1e-6 besides; the terms of the
-        # kernel itself are what its user says.
+        # The rows are sums of nonnegative terms, so negative entries are rounding. A root may also have noise of
+        # 1e-6, but small negative terms of the kernel itself are intended.
         rounded = rows >= -bound if task.series is task.kernel else True
         np.maximum(rows, 0.0, out=rows, where=rounded)
     if scaling is not None:
@@ -542,27 +538,25 @@ def _teach_exact(task: _Task, options: ExactOptions, streams: Streams, run: Runn
     return _Result(rows, n_steps, bound=bound * task.stretch)
 
 
-def _teach_frontier(task: _Task, options: FrontierOptions, streams: Streams, run: Runner) -> _Result:
-    del streams
-    if options.keep_lengths:
-        coefficients = np.ones(int(options.max_length or 0) + 1)
-    else:
-        coefficients = frontier_coefficients(task.graph, task.series, options.tol)
-    return _teach_pushed(task, options, coefficients, options.tol, run)
-
-
-def _teach_pushed(task: _Task, options: Any, coefficients: FloatArray, tol: float, run: Runner) -> _Result:
-    """Rows pushed along edges, without what falls below the tolerance."""
-    make = functools.partial(frontier_engine, coefficients=coefficients, tol=tol, keep_lengths=options.keep_lengths)
-    return _from_chunks(task, _chunks(run, make, task.graph, task.nodes), coefficients, options)
-
-
-def _teach_walks(task: _Task, options: WalkOptions, streams: Streams, run: Runner) -> _Result:
-    return _monte_carlo(walk_engine, task, options, streams, run)
-
-
-def _teach_counts(task: _Task, options: CountOptions, streams: Streams, run: Runner) -> _Result:
-    return _monte_carlo(count_engine, task, options, streams, run)
+def _monte_carlo(engine: Any, task: _Task, options: Any, streams: Streams, run: Runner) -> _Result:
+    """Rows by walks of the series, or by stitched walks of its root of order ``n_stitches``."""
+    series = task.series.root(options.n_stitches) if options.n_stitches > 1 else task.series
+    law = survival_law(None if options.keep_lengths else series, options, task.graph.radius)
+    if not options.keep_lengths:
+        refuse_unreached(law, options.n_walks, options.p_halt)
+    makes: list[MakeEngine] = [
+        functools.partial(engine, law=law, options=options, key=streams.key(f"signatures.walks {k}"))
+        for k in range(options.n_stitches)
+    ]
+    chunks = _chunks(run, makes[0], task.graph, task.nodes)
+    result = _from_chunks(task, chunks, law.coefficients, options)
+    for k, make in enumerate(makes[1:], 2):  # new walks continue from every node that was reached
+        reached = np.unique(result.rows.indices).astype(np.int64)
+        chunks = _chunks(run, make, task.graph, reached, f"signatures, stitch {k} of {len(makes)}")
+        rows = result.rows[:, reached] @ assemble(chunks, task.graph.n_nodes)[0]
+        rows.sort_indices()
+        result = _Result(rows, result.n_steps + sum(chunk.n_steps for chunk in chunks))
+    return result
 
 
 def _chunks(
@@ -573,61 +567,18 @@ def _chunks(
     return [chunk for part in parts for chunk in part]
 
 
-_TEACH: dict[str, Any] = {
-    "exact": _teach_exact,
-    "frontier": _teach_frontier,
-    "walks": _teach_walks,
-    "counts": _teach_counts,
-}
-
-
-def _monte_carlo(engine: Any, task: _Task, options: Any, streams: Streams, run: Runner) -> _Result:
-    """Rows by walks: of the series, or stitched from walks of its root of order n_stitches."""
-    series = task.series.root(options.n_stitches) if options.n_stitches > 1 else task.series
-    law = survival_law(
-        None if options.keep_lengths else series,
-        survival=options.survival,
-        p_halt=options.p_halt,
-        max_length=options.max_length,
-        radius=task.graph.radius,
-    )
-    if not options.keep_lengths:
-        refuse_unreached(law, options.n_walks, options.p_halt)
-    makes: list[MakeEngine] = [
-        functools.partial(engine, law=law, options=options, key=streams.key(f"signatures.walks {k}"))
-        for k in range(options.n_stitches)
-    ]
-    chunks = _chunks(run, makes[0], task.graph, task.nodes)
-    result = _from_chunks(task, chunks, law.coefficients, options)
-    for k, make in enumerate(makes[1:], 2):
-        reached = np.unique(result.rows.indices).astype(np.int64)
-        chunks = _chunks(run, make, task.graph, reached, f"signatures, stitch {k} of {len(makes)}")
-        result = _stitch(result, reached, chunks, task.graph.n_nodes)
-    return result
-
-
-def _stitch(result: _Result, reached: IntArray, chunks: list[Chunk], n_nodes: int) -> _Result:
-    """Rows that walk on, with fresh walks, from every node that they have reached."""
-    onward = assemble(chunks, n_nodes)[0]
-    rows = result.rows[:, reached] @ onward
-    rows.sort_indices()
-    return _Result(rows, result.n_steps + sum(chunk.n_steps for chunk in chunks))
-
-
 def _from_chunks(task: _Task, chunks: list[Chunk], coefficients: Any, options: Any) -> _Result:
-    n_steps = sum(chunk.n_steps for chunk in chunks)
+    n_steps, radius = sum(chunk.n_steps for chunk in chunks), task.graph.radius
+    touched = max((chunk.n_touched or 0 for chunk in chunks), default=0) or None
+    if options.keep_lengths:
+        lengths = assemble(chunks, task.graph.n_nodes, len(coefficients))[0]
+        rows = weighted_lengths(lengths, len(task.nodes), task.series, radius)
+        return _Result(rows, n_steps, None, lengths, None, touched)
     bounds = [chunk.bound for chunk in chunks if chunk.bound is not None]
     bound = None
-    if (
-        bounds and not options.keep_lengths and task.graph.radius <= 1 + 1e-12
-    ):  # 1, but for the rounding of row sums
+    if bounds and radius <= 1 + 1e-12:  # 1, up to rounding of row sums
         # What the frontier dropped, and what the series left out.
-        whole = float(np.abs(coefficients) @ task.graph.radius ** np.arange(len(coefficients)))
+        whole = float(np.abs(coefficients) @ radius ** np.arange(len(coefficients)))
         bound = task.stretch * (max(bounds) + options.tol / 2 * whole / (1 - options.tol / 2))
-    touched = max((chunk.n_touched or 0 for chunk in chunks), default=0) or None
-    if not options.keep_lengths:
-        rows, stderr = assemble(chunks, task.graph.n_nodes)
-        return _Result(rows, n_steps, stderr, None, bound, touched)
-    lengths = assemble(chunks, task.graph.n_nodes, len(coefficients))[0]
-    rows = weighted_lengths(lengths, len(task.nodes), task.series, task.graph.radius)
-    return _Result(rows, n_steps, None, lengths, None, touched)
+    rows, stderr = assemble(chunks, task.graph.n_nodes)
+    return _Result(rows, n_steps, stderr, None, bound, touched)
