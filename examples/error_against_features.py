@@ -33,7 +33,7 @@ for t in TIMES:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FeatureWarning)
             features = ManifoldRandomFeatures(HeatKernel(t), n_features=int(number), random_state=0).fit(cloud)
-        errors.setdefault(t, []).append(relative_error(features.kernel(new), exact))
+        errors.setdefault(t, []).append(relative_error(features.kernel_matrix(new), exact))
 
 # %%
 # The Gaussian of the space around is off by a few per cent however many features it has; here only the error of
@@ -42,7 +42,7 @@ for t in TIMES:
 fourier = []
 for number in NUMBERS:
     rows = RFF(n_features=int(number), sigma=np.sqrt(2 * 0.05), random_state=0).fit(cloud)
-    fourier.append(relative_error(rows.kernel(new), rows.exact_kernel(new)))
+    fourier.append(relative_error(rows.kernel_matrix(new), rows.exact_kernel(new)))
 slope = np.polyfit(np.log(NUMBERS), np.log(fourier), 1)[0]
 print(f"random Fourier features: error ~ number^{slope:.2f}")
 for t, found in errors.items():

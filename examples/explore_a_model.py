@@ -49,7 +49,7 @@ figure, panels = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained")
 for axes, (x, z) in zip(panels, clicks, strict=True):
     near = seen[np.abs(vertices[seen][:, [0, 2]] - [x, z]).sum(axis=1) < 2.0]
     start = near[np.argmin(vertices[near, 1])]  # the foremost vertex there
-    heat = features.kernel(vertices[[start]], vertices)[0]
+    heat = features.kernel_matrix(vertices[[start]], vertices)[0]
     scale = plt.Normalize(0, heat.max())
     shades = plt.cm.magma_r(scale(heat[bunny.faces[front]].mean(axis=1)))
     shades[:, :3] *= light[:, None]

@@ -59,7 +59,7 @@ for name, (surface, grid) in surfaces.items():
     features = ManifoldRandomFeatures(HeatKernel(T), random_state=0).fit(surface)
     middle = grid[15:46].reshape(-1, 3)
     start = middle[[np.argmax(facing(grid)[15:46].ravel() + 1.2 * middle @ eye)]]
-    heat[name] = features.kernel(start, grid.reshape(-1, 3)).reshape(u.shape)
+    heat[name] = features.kernel_matrix(start, grid.reshape(-1, 3)).reshape(u.shape)
     print(f"{name:<13}{features.n_features_out_} features, estimated error {float(features.error_):.3f}")
 
 # %%

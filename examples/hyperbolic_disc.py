@@ -35,7 +35,7 @@ edge = np.tanh(INNER / 2)
 x, y = np.meshgrid(np.linspace(-edge, edge, 151), np.linspace(-edge, edge, 151))
 inside = x**2 + y**2 < edge**2
 places = np.column_stack([x[inside], y[inside]])
-heat, exact = found.features.kernel(STARTS, places), plane.heat_kernel(STARTS, places, T)
+heat, exact = found.features.kernel_matrix(STARTS, places), plane.heat_kernel(STARTS, places, T)
 for start, row, truth in zip(STARTS, heat, exact, strict=True):
     off = np.linalg.norm(row - truth) / np.linalg.norm(truth)
     print(f"heat from {start}: peak {row.max():.2f}, exact {truth.max():.2f}, relative error {off:.3f}")

@@ -204,7 +204,7 @@ def fitted(field, **settings):
 def test_features_read_on_a_device_are_those_of_the_processor(field, device, monkeypatch):
     model = fitted(field, device="cpu")
     vector = np.linspace(0, 1, len(NEW))
-    calls = (lambda: dense(model.transform(NEW)), lambda: model.kernel(NEW), lambda: model.matvec(NEW, vector))
+    calls = (lambda: dense(model.transform(NEW)), lambda: model.kernel_matrix(NEW), lambda: model.matvec(NEW, vector))
     wanted = [call() for call in calls]
     monkeypatch.setattr(_devices, "pick_device", lambda asked: torch_name(device))
     model.set_params(device="cuda")
@@ -218,8 +218,8 @@ def test_a_network_trains_and_is_read_on_every_device(device):
     here, there = fitted("mlp", device="cpu"), fitted("mlp", device=device)
     losses = [np.array(model.training_.train_loss) for model in (here, there)]
     np.testing.assert_allclose(*losses, rtol=1e-2)  # two epochs of sums in single precision, in another order
-    wanted = here.kernel(NEW)
-    assert np.linalg.norm(there.kernel(NEW) - wanted) <= 1e-2 * np.linalg.norm(wanted)
+    wanted = here.kernel_matrix(NEW)
+    assert np.linalg.norm(there.kernel_matrix(NEW) - wanted) <= 1e-2 * np.linalg.norm(wanted)
 
 
 @ABSENT

@@ -1,4 +1,4 @@
-"""Many machines: the bits of one, whatever is killed, with the graph sent once."""
+"""A cluster gives the bits of one machine, survives killed workers, and gets the graph once."""
 
 import dataclasses
 import gc
@@ -100,10 +100,15 @@ TAUGHT = {
 }
 
 
-@pytest.mark.parametrize("name", TAUGHT)
+QUICK = ("auto", "exact", "frontier lengths", "walks", "counts")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in TAUGHT]
+)
 def test_signatures_are_those_of_one_machine(client, name):
-    """Also where batches are no multiple of what one machine computes at once."""
-    nodes = np.random.default_rng(0).permutation(GRAPH.n_nodes)[:330]
+    """Also if batches are no multiple of what one machine computes at once."""
+    nodes = np.random.default_rng(0).permutation(GRAPH.n_nodes)[:130]
     here = compute_signatures(GRAPH, KERNEL, nodes, seed=5, **TAUGHT[name])
     for batch in ("auto", 45, *([3] if name == "exact" else [])):
         assert_same(Cluster(client, batch=batch).signatures(GRAPH, KERNEL, nodes, seed=5, **TAUGHT[name]), here)
@@ -260,8 +265,15 @@ def test_no_more_than_a_window_is_under_way(client, under_way):
     assert max(under_way) == 4  # two for each of two threads
 
 
-@pytest.mark.parametrize("megabytes", [64, 0.2])
-@pytest.mark.parametrize("teacher", ["exact", "frontier"])
+@pytest.mark.parametrize(
+    ("teacher", "megabytes"),
+    [
+        ("exact", 64),
+        pytest.param("exact", 0.2, marks=pytest.mark.slow),
+        pytest.param("frontier", 64, marks=pytest.mark.slow),
+        ("frontier", 0.2),
+    ],
+)
 def test_batches_are_shares_of_the_threads_or_what_memory_allows(client, monkeypatch, teacher, megabytes):
     monkeypatch.setattr("manifoldrf.distributed.cluster._BATCH_BYTES", megabytes * 1e6)
     sizes = []
@@ -282,7 +294,11 @@ LENGTHS = {"teacher": "frontier", "keep_lengths": True, "max_length": 16}
 
 
 @needs_counts
-@pytest.mark.parametrize("asked", [{"teacher": "exact"}, LENGTHS], ids=["dense rows", "sparse rows"])
+@pytest.mark.parametrize(
+    "asked",
+    [pytest.param({"teacher": "exact"}, marks=pytest.mark.slow), LENGTHS],
+    ids=["dense rows", "sparse rows"],
+)
 def test_memory_of_a_worker_is_that_of_the_graph_and_of_a_batch(lonely, asked):
     """However many start nodes there are: what the worker takes is a third of what all their rows take."""
     n_batches, batch = 30, 32
@@ -404,7 +420,8 @@ def test_a_result_that_does_not_arrive_costs_no_second_graph(client, monkeypatch
     assert len(scattered) == 1
 
 
-@pytest.mark.parametrize("moment", [pytest.param("before", marks=pytest.mark.slow), "after"])
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["before", "after"])
 def test_the_worker_that_gets_the_graph_may_be_killed(lonely, monkeypatch, moment):
     """While it is sent, or as soon as it is there; the one in its place gets it then."""
     lonely.wait_for_workers(1, 30)
@@ -438,7 +455,7 @@ def test_graphs_that_no_worker_survives_end_with_a_reason(client, monkeypatch, e
 
     monkeypatch.setattr(client, "scatter", dies)
     monkeypatch.setattr(_flow, "_PAUSE", 0)
-    with pytest.raises(ConnectionError, match=r"^What the tasks read was lost 5 times.*too little memory"):
+    with pytest.raises(ConnectionError, match=r"^The shared object was lost 5 times.*too little memory"):
         Cluster(client).signatures(GRAPH, KERNEL)
     assert len(n_sent) == 5
 
@@ -533,7 +550,7 @@ FITS = {
 }
 
 
-@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize("name", [pytest.param("chosen", marks=pytest.mark.slow), "exact", "counts"])
 def test_fits_are_those_of_one_machine(client, tmp_path, name):
     here, there = (ManifoldRandomFeatures(random_state=3, **FITS[name]) for _ in range(2))
     with warnings.catch_warnings():
@@ -553,8 +570,18 @@ def test_features_of_graphs_fit_as_ever(client):
     assert_same_arrays(sparse.csr_array(there), here)
 
 
-@pytest.mark.parametrize("rows", [7, 64, pytest.param(230, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("field", ["step", "interpolated", "local"])
+@pytest.mark.parametrize(
+    ("field", "rows"),
+    [
+        ("interpolated", 64),
+        *(
+            pytest.param(field, rows, marks=pytest.mark.slow)
+            for field in ("step", "interpolated", "local")
+            for rows in (7, 64, 230)
+            if (field, rows) != ("interpolated", 64)
+        ),
+    ],
+)
 def test_blocks_of_arrays_have_the_bits_of_the_whole(client, field, rows):
     features = ManifoldRandomFeatures(HeatKernel(0.3), n_features=60, field=field, random_state=0).fit(POINTS)
     lazy = Cluster(client).transform(features, arrays.from_array(NEW, chunks=(rows, 3)))
@@ -771,7 +798,7 @@ def test_wrong_arguments_are_named(client, fitted, tmp_path):
         cluster.fit(KERNEL, POINTS)
     with pytest.raises(TypeError, match="`X` must be a dask array of shape"):
         cluster.transform(fitted, NEW)
-    with pytest.raises(ValueError, match="`X` must be in blocks of rows alone"):
+    with pytest.raises(ValueError, match="`X` must be in blocks of rows only"):
         cluster.transform(fitted, arrays.from_array(NEW, chunks=(50, 2)))
     with pytest.raises(ValueError, match="`X` must be an array of 3 columns"):
         cluster.transform(fitted, arrays.ones((4, 2)))

@@ -137,6 +137,15 @@ def check_count(value: Any, name: str, low: int, words: Collection[str]) -> int 
     return value
 
 
+def check_number_or(value: Any, name: str, word: str, interval: Interval) -> float | None:
+    """Return ``value`` as a float inside the interval, or None if it is the word, such as "auto"."""
+    if not isinstance(value, str):
+        return check_real(value, name, interval)
+    if value != word:
+        reject(name, f"'{word}' or a number in {interval}", repr(value))
+    return None
+
+
 def as_floats(values: ArrayLike, name: str) -> FloatArray:
     """Float64 copy-free view where possible, or one clear sentence; NaN and inf are let through.
 

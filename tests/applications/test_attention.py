@@ -21,7 +21,7 @@ from manifoldrf import (
     Sphere,
     knn_graph,
 )
-from manifoldrf.applications import positions as _linear
+from manifoldrf.applications import attention as _attention
 from manifoldrf.applications import positions as _positions
 from manifoldrf.applications.attention import AttentionState, ManifoldAttention, PositionFeatures, linear_attention
 from manifoldrf.baselines import PRF
@@ -103,7 +103,7 @@ class TestLinearAttention:
     @pytest.mark.parametrize("length", [1, 127, 128, 129, 3 * 128 + 5])
     @pytest.mark.parametrize("batch", [(), (2, 3)])
     def test_causal_equals_masked_explicit_attention_around_the_ends_of_blocks(self, length, batch, device):
-        assert _linear.CHUNK == 128
+        assert _attention.CHUNK == 128
         shapes = (*batch, length, 6), (length, 6), (*batch, length, 3)
         phi_q, phi_k, v = (draw(*shape, seed=seed, device=device) for seed, shape in enumerate(shapes))
         found = linear_attention(phi_q, phi_k, v, causal=True)
@@ -138,7 +138,7 @@ class TestLinearAttention:
     @pytest.mark.parametrize("causal", [False, True])
     @pytest.mark.parametrize("empty", ["zero", "mean"])
     def test_gradients(self, causal, empty, monkeypatch, device):
-        monkeypatch.setattr(_linear, "CHUNK", 4)  # three blocks
+        monkeypatch.setattr(_attention, "CHUNK", 4)  # three blocks
         shapes = (2, 9, 3), (9, 3), (2, 9, 2), (2, 9)
         parts = [draw(*shape, seed=seed, device=device) for seed, shape in enumerate(shapes)]
         parts[3] += 0.5
@@ -311,7 +311,7 @@ class TestKernelAverage:
         model = PRF(n_features=64, random_state=0).fit(positions.numpy())
         kernel = torch.as_tensor(model.transform(positions.numpy()))
         close(plain(model, 2)(positions, tokens), explicit(kernel @ kernel.T, tokens))
-        with pytest.raises(ValueError, match="`positions` must be without gradients, which PRF does not have"):
+        with pytest.raises(ValueError, match="`positions` must be without gradients, which PRF does not provide"):
             plain(model, 2)(positions.requires_grad_(), tokens)
 
     def test_far_tokens_take_up_nothing_and_have_finite_gradients(self, features):
@@ -492,11 +492,13 @@ class TestNetwork:
         )
 
     def test_what_cannot_be_trained_is_said(self, features, learned):
-        with pytest.raises(ValueError, match='`trainable_field` must be False but for features with field="mlp"'):
+        with pytest.raises(
+            ValueError, match='`trainable_field` must be False unless the features have field="mlp"'
+        ):
             ManifoldAttention(features, 2, trainable_field=True)
         with pytest.raises(ValueError, match="`trainable_field` must be False in the sparse mode"):
             ManifoldAttention(learned, 2, trainable_field=True, mode="sparse")
-        with pytest.raises(ValueError, match="A field that is trained has no fixed features"):
+        with pytest.raises(ValueError, match="A trainable field has no fixed features"):
             ManifoldAttention(learned, 2, trainable_field=True).precompute(places(3))
 
 

@@ -137,8 +137,8 @@ class TestErrorsAreNamed:
                 {"phi_k": torch.ones(3, 2), "v": torch.ones(2, 1)},
                 "`phi_q`, `phi_k`, `v`, `sums` must be of leading",
             ),
-            ({"phi_q": torch.ones(3), "phi_k": torch.ones(3)}, "of 2 features and 1 values, as .* Got 3 and 1"),
-            ({"v": torch.ones(2)}, "of 2 features and 1 values, as .* Got 2 and 2"),
+            ({"phi_q": torch.ones(3), "phi_k": torch.ones(3)}, "of 2 features and 1 values, like .* Got 3 and 1"),
+            ({"v": torch.ones(2)}, "of 2 features and 1 values, like .* Got 2 and 2"),
         ],
     )
     def test_of_a_step_which_then_is_not_taken(self, changes, message):
@@ -149,7 +149,7 @@ class TestErrorsAreNamed:
             state.step(**(given | changes))
         assert state.n_tokens == 1
         doubled = {name: part.double() for name, part in given.items()}
-        with pytest.raises(TypeError, match=r"`phi_q` must be of torch\.float32, as the token before is"):
+        with pytest.raises(TypeError, match=r"`phi_q` must be of torch\.float32, as the previous token is"):
             state.step(**doubled)
 
     @pytest.mark.parametrize("mode", MODES)

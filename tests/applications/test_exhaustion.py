@@ -65,9 +65,9 @@ def _with(truncation, resolution):
 @pytest.mark.parametrize(
     ("truncation", "resolution", "sentence"),
     [
-        (0.2, 0.01, "0.2 by the rim, 0.01 by the nodes. R must grow."),
-        (0.01, 0.2, "0.01 by the rim, 0.2 by the nodes. The number of nodes must grow."),
-        (0.1, 0.1, "0.1 by the rim, 0.1 by the nodes. R and the number of nodes must grow."),
+        (0.2, 0.01, "0.2 from the rim, 0.01 from the nodes. R must grow."),
+        (0.01, 0.2, "0.01 from the rim, 0.2 from the nodes. The number of nodes must grow."),
+        (0.1, 0.1, "0.1 from the rim, 0.1 from the nodes. R and the number of nodes must grow."),
     ],
 )
 def test_the_advice_names_what_must_grow(truncation, resolution, sentence):
@@ -90,13 +90,13 @@ def test_the_number_of_nodes_by_default_follows_the_time_and_has_a_limit():
     ball = EuclideanSpace(2, 1.2)
     # 60 nodes in the footprint pi s2 = pi t of a step of four
     assert found.rows[0].n_nodes == round(60 * 4 / (4 * np.pi * 0.5) * ball._volume_of(1.0, 2.0))
-    with pytest.raises(ValueError, match=r"`n_nodes` must be given where 'auto' would take"):
+    with pytest.raises(ValueError, match=r"`n_nodes` must be a number, because 'auto' would take"):
         exhaustion(HyperbolicSpace(4), (3.0,), 0.05, inner=1.5)
 
 
 H2 = HyperbolicSpace(2)
 BAD = [
-    (lambda: exhaustion(Sphere(), (2.0,), 0.5, inner=1.0), TypeError, "`space` must be a space without end"),
+    (lambda: exhaustion(Sphere(), (2.0,), 0.5, inner=1.0), TypeError, "`space` must be an unbounded space"),
     (lambda: exhaustion(H2, (2.0, 2.0), 0.5, inner=1.0), ValueError, "`radii` must be one or more numbers, ascend"),
     (lambda: exhaustion(H2, (), 0.5, inner=1.0), ValueError, "`radii` must be one or more"),
     (lambda: exhaustion(H2, (2.0,), 0.5, inner=2.0), ValueError, r"`inner` must be a number in \(0, 2\). Got 2.0"),

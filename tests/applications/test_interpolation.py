@@ -542,7 +542,7 @@ class TestInterface:
             (SMOOTH, KNOWN[:-1], r"`known` must be a mask of shape \(300,\)"),
             (SMOOTH, [0, 300], r"`known` must be integers in \[0, 299\]"),
             (SMOOTH, np.zeros((2, 2), int), "`known` must be a non-empty vector"),
-            (SMOOTH, KNOWN.astype(int), "`known` must be a mask of booleans .* or node indices that differ"),
+            (SMOOTH, KNOWN.astype(int), "`known` must be a mask of booleans .* or distinct node indices"),
             (SMOOTH, [], "No value is known"),
         ],
     )
@@ -553,7 +553,9 @@ class TestInterface:
     def test_values_of_the_wrong_kind(self):
         with pytest.raises(TypeError, match="`known` must be a mask of booleans or node indices"):
             FieldInterpolator().fit(MESH, SMOOTH, np.ones(300))
-        with pytest.raises(TypeError, match=r"`space` must be a mesh, not its file: TriangleMesh\.load"):
+        with pytest.raises(
+            TypeError, match=r"`space` must be an array of numbers, not the name of a file: TriangleMesh\.load"
+        ):
             fitted("kernel", space="bunny.ply")
         with pytest.raises(TypeError, match="`space` must be a TriangleMesh; make one"):
             fitted("kernel", space=trimesh.Trimesh(MESH.vertices, MESH.faces))

@@ -117,7 +117,7 @@ BAD = [
     ({"n_neighbors": 0}, {}, "`n_neighbors` must be an integer in"),
     ({"n_neighbors": 31}, {}, "`n_neighbors` must be an integer in"),
     ({"ranking": "share"}, {"cloud": CLOUD[:, :3]}, r"`cloud` must be features of shape \(n, 6\)"),
-    ({"ranking": "share"}, {"cloud": 0 * CLOUD}, "`cloud` must be points that the labelled ones see"),
+    ({"ranking": "share"}, {"cloud": 0 * CLOUD}, "`cloud` must be points within reach of the labelled ones"),
     ({"ranking": "share"}, {"cloud": np.full((3, 6), np.nan)}, "`cloud` must be finite, without NaN or inf"),
 ]
 

@@ -276,7 +276,7 @@ def test_kernels_without_a_spike_keep_the_best_field(fitted):
 @pytest.mark.filterwarnings("ignore:The field 'local'")
 def test_features_of_another_model_than_the_one_found_are_reported():
     """The smooth field raises the likelihood by 20: it has no spike."""
-    with pytest.warns(FeatureWarning, match=r"another kernel than the one found, MaternKernel\(nu=0.5"):
+    with pytest.warns(FeatureWarning, match=r"do not represent the kernel found, MaternKernel\(nu=0.5"):
         model = process(ROUGH, space=knn_graph(NODES), field="local").fit(X, Y)
     assert model.log_marginal_likelihood_ > max(v for _, v in model.trials_) + 10
 
@@ -464,7 +464,7 @@ def test_ridge_takes_any_transformer():
         ({"teacher": "oracle"}, "`teacher` must be one of"),
         ({"kernel": CosineKernel()}, "`kernel` must be one with nonnegative features"),
         ({"space": NODES[:, :2]}, r"`X` must be points of shape \(n, 2\)"),
-        ({"space": "sphere"}, "`space` must be a mesh, not its file"),
+        ({"space": "sphere"}, "`space` must be an array of numbers"),
     ],
 )
 def test_bad_settings_of_a_process_are_named(settings, match):

@@ -6,8 +6,7 @@ from scipy import special, stats
 
 from manifoldrf import FeatureWarning
 from manifoldrf.baselines import GERF, ORF, PORF, PRF, RFF, GaussianFeatures
-from manifoldrf.baselines.gaussian import grid_shape
-from manifoldrf.baselines.random_features import best_exponent
+from manifoldrf.baselines.random_features import best_exponent, grid_shape
 
 DIM, SIGMA = 3, 0.8
 X = np.random.default_rng(0).uniform(-0.6, 0.6, size=(40, DIM)) + 0.3
@@ -202,7 +201,7 @@ def test_a_grid_is_as_accurate_as_its_spacing_says(n_features, dim):
     points = np.random.default_rng(0).uniform(size=(200, dim)) * ([2.0, 1.0][:dim])
     features = GaussianFeatures(n_features=n_features, sigma=0.25).fit(points)
     exact = features.exact_kernel(points)
-    error = np.abs(features.kernel(points) / exact - 1).max()
+    error = np.abs(features.kernel_matrix(points) / exact - 1).max()
     predicted = quadrature_error(features)
     assert error <= 1.05 * predicted  # further aliases are exp(-3 * 4.9) of the first and smaller
     if predicted > 1e-2:  # tails depend on how near to the edge a point is, aliases do not
@@ -230,7 +229,7 @@ def test_a_coarse_grid_says_so():
         FeatureWarning, match=r"grid of 100 anchors is too coarse: .* needs 1.9e\+03 anchors.*more feat"
     ):
         GaussianFeatures(n_features=100, sigma=0.025).fit(points)
-    with pytest.warns(FeatureWarning, match="No grid is of use in 10 dimensions at this sigma"):
+    with pytest.warns(FeatureWarning, match="No grid is useful in 10 dimensions at this sigma"):
         GaussianFeatures(n_features=512).fit(np.random.default_rng(0).standard_normal((50, 10)))
 
 

@@ -37,38 +37,42 @@ def steps():
 
 def test_heat_features_are_those_of_the_sphere_at_nodes_and_at_new_points(heat):
     # The error is that of the graph; .012 measured at both.
-    assert relative_error(heat.kernel(NODES), Sphere().heat_kernel(NODES, NODES, T)) < 0.015
-    assert relative_error(heat.kernel(NEW), Sphere().heat_kernel(NEW, NEW, T)) < 0.015
+    assert relative_error(heat.kernel_matrix(NODES), Sphere().heat_kernel(NODES, NODES, T)) < 0.015
+    assert relative_error(heat.kernel_matrix(NEW), Sphere().heat_kernel(NEW, NEW, T)) < 0.015
 
 
 def test_new_points_are_reached_by_one_step_of_the_walk(heat):
     """The kernel is P W^(n - 2) P^T by powers; eigenvalues below .1, damped, have powers below 1e-5."""
-    assert relative_error(heat.kernel(NEW), heat_kernel_at_points(heat.graph_, NEW)) < 1e-5
+    assert relative_error(heat.kernel_matrix(NEW), heat_kernel_at_points(heat.graph_, NEW)) < 1e-5
 
 
 def test_all_eigenvectors_give_the_kernel_of_manifold_features(heat):
     """The same graph, the same first step, the same units; manifold features drop 3e-6 of their entries."""
     own = ManifoldRandomFeatures(HeatKernel(T), n_features="all").fit(NODES)
-    assert relative_error(heat.kernel(NEW), own.kernel(NEW)) < 1e-5
+    assert relative_error(heat.kernel_matrix(NEW), own.kernel_matrix(NEW)) < 1e-5
 
 
 def test_new_points_in_steps_are_as_if_they_were_nodes():
     """Two ways to new points: eigenvectors after one step, and signatures interpolated in the log domain."""
     spectral = SpectralFeatures(DiffusionKernel(40.0), n_features="all").fit(NODES)
     own = ManifoldRandomFeatures(DiffusionKernel(40.0), n_features="all", field="interpolated").fit(NODES)
-    assert relative_error(spectral.kernel(NEW), own.kernel(NEW)) < 0.03  # .016 measured: the sum of both errors
+    assert (
+        relative_error(spectral.kernel_matrix(NEW), own.kernel_matrix(NEW)) < 0.03
+    )  # .016 measured: the sum of both errors
     # In absolute units: the mean of the diagonal is that of the nodes.
     nodes = np.diagonal(spectral.exact_kernel(NODES)).mean()
-    assert np.diagonal(spectral.kernel(NEW)).mean() == pytest.approx(nodes, rel=0.03)
+    assert np.diagonal(spectral.kernel_matrix(NEW)).mean() == pytest.approx(nodes, rel=0.03)
 
 
 def test_exact_kernel_between_nodes_is_the_matrix_of_the_kernel(heat, steps):
     per_volume = HeatKernel(T).matrix(heat.graph_, per_volume=True)
     np.testing.assert_allclose(heat.exact_kernel(NODES), per_volume, rtol=1e-12)
-    np.testing.assert_allclose(heat.kernel(NODES), per_volume, atol=1e-8 * per_volume.max())  # tol of `matrix`
+    np.testing.assert_allclose(
+        heat.kernel_matrix(NODES), per_volume, atol=1e-8 * per_volume.max()
+    )  # tol of `matrix`
     in_steps = DiffusionKernel(10.0).matrix(steps.graph_)
     np.testing.assert_allclose(steps.exact_kernel(NODES[:30], NODES), in_steps[:30], rtol=1e-12)
-    np.testing.assert_allclose(steps.kernel(NODES), in_steps, atol=1e-8 * in_steps.max())
+    np.testing.assert_allclose(steps.kernel_matrix(NODES), in_steps, atol=1e-8 * in_steps.max())
 
 
 @pytest.mark.parametrize("m", [20, 60, 150])
@@ -76,16 +80,16 @@ def test_the_error_is_that_of_the_eigenvalues_left_out(m):
     graph = knn_graph(NODES)
     features = SpectralFeatures(DiffusionKernel(10.0), n_features=m).fit(graph)
     heights = np.sort(np.exp(10 * (np.linalg.eigvalsh(graph.operator.toarray()) - 1)))[::-1]
-    left_out = np.linalg.norm(features.kernel(NODES) - features.exact_kernel(NODES))
+    left_out = np.linalg.norm(features.kernel_matrix(NODES) - features.exact_kernel(NODES))
     assert left_out == pytest.approx(np.sqrt((heights[m:] ** 2).sum()), rel=1e-6)  # `matrix` is exact to 1e-10
     np.testing.assert_allclose(np.exp(10 * (features.eigenvalues_ - 1)), heights[:m], rtol=1e-10)
 
 
 def test_new_points_lose_as_little_as_nodes_by_leaving_out_eigenvectors(heat):
     few = SpectralFeatures(HeatKernel(T), n_features=40).fit(NODES)
-    np.testing.assert_allclose(few.exact_kernel(NEW), heat.kernel(NEW), rtol=1e-9, atol=1e-12)
-    at_nodes = relative_error(few.kernel(NODES), few.exact_kernel(NODES))
-    at_new = relative_error(few.kernel(NEW), few.exact_kernel(NEW))
+    np.testing.assert_allclose(few.exact_kernel(NEW), heat.kernel_matrix(NEW), rtol=1e-9, atol=1e-12)
+    at_nodes = relative_error(few.kernel_matrix(NODES), few.exact_kernel(NODES))
+    at_new = relative_error(few.kernel_matrix(NEW), few.exact_kernel(NEW))
     assert 1e-4 < at_new < 1.5 * at_nodes  # the same eigenvalues are missing
 
 
@@ -104,7 +108,9 @@ def test_lanczos_and_dense_eigenvectors_give_the_same_features(monkeypatch):
     monkeypatch.setattr(_eigen, "_DENSE_NODES", 0)
     iterated = SpectralFeatures(HeatKernel(T), n_features=49).fit(NODES)
     # Kernels, not features: eigenspaces of the sphere have many bases.
-    np.testing.assert_allclose(iterated.kernel(NEW), dense.kernel(NEW), atol=1e-10 * dense.kernel(NEW).max())
+    np.testing.assert_allclose(
+        iterated.kernel_matrix(NEW), dense.kernel_matrix(NEW), atol=1e-10 * dense.kernel_matrix(NEW).max()
+    )
     np.testing.assert_array_equal(
         SpectralFeatures(HeatKernel(T), n_features=49).fit(NODES).embedding_, iterated.embedding_
     )
@@ -125,12 +131,12 @@ def test_every_kind_of_space_can_be_fitted():
         features = SpectralFeatures(HeatKernel(0.3), n_features=60, graph=graph).fit(space)
         assert features.n_features_in_ == 3
         exact = Sphere().heat_kernel(NEW, NEW, 0.3)
-        assert relative_error(features.kernel(NEW), exact) < 0.1  # a graph of 8 neighbours: .07
+        assert relative_error(features.kernel_matrix(NEW), exact) < 0.1  # a graph of 8 neighbours: .07
 
 
 def test_functions_become_series():
     features = SpectralFeatures(lambda x, y: np.exp(2 * (x @ y.T - 1)), n_features=60, random_state=0).fit(NODES)
-    assert relative_error(features.kernel(NEW), np.exp(2 * (NEW @ NEW.T - 1))) < 0.1
+    assert relative_error(features.kernel_matrix(NEW), np.exp(2 * (NEW @ NEW.T - 1))) < 0.1
 
 
 def test_parameters_of_the_kernel_can_be_set():
@@ -160,8 +166,8 @@ def diffusion():
 
 def test_the_diffusion_map_is_the_heat_kernel_of_the_sphere(diffusion):
     # The walk to 32 neighbours is a coarse heat flow, and the volume is estimated: .035 measured.
-    assert relative_error(diffusion.kernel(NODES), Sphere().heat_kernel(NODES, NODES, T)) < 0.06
-    assert relative_error(diffusion.kernel(NEW), Sphere().heat_kernel(NEW, NEW, T)) < 0.06
+    assert relative_error(diffusion.kernel_matrix(NODES), Sphere().heat_kernel(NODES, NODES, T)) < 0.06
+    assert relative_error(diffusion.kernel_matrix(NEW), Sphere().heat_kernel(NEW, NEW, T)) < 0.06
 
 
 def test_the_density_of_the_points_does_not_matter():
@@ -169,8 +175,8 @@ def test_the_density_of_the_points_does_not_matter():
     exact = Sphere().heat_kernel(NEW, NEW, 0.3)
     corrected = DiffusionMap(n_features=60, t=0.3).fit(cloud)
     plain = DiffusionMap(n_features=60, t=0.3, graph=functools.partial(knn_graph, n_neighbors=32, self_loops=True))
-    found = relative_error(corrected.kernel(NEW), exact, alignment="frobenius")
-    assert 2 * found < relative_error(plain.fit(cloud).kernel(NEW), exact, alignment="frobenius")
+    found = relative_error(corrected.kernel_matrix(NEW), exact, alignment="frobenius")
+    assert 2 * found < relative_error(plain.fit(cloud).kernel_matrix(NEW), exact, alignment="frobenius")
 
 
 def test_coordinates_are_eigenvectors_of_the_walk_after_its_steps(diffusion):
@@ -187,7 +193,7 @@ def test_coordinates_are_eigenvectors_of_the_walk_after_its_steps(diffusion):
 def test_the_error_of_a_short_diffusion_map_is_that_of_the_terms_left_out(diffusion):
     short = DiffusionMap(n_features=20, t=T).fit(NODES)
     rest = diffusion.embedding_[:, 20:]
-    left_out = diffusion.exact_kernel(NODES) - short.kernel(NODES)
+    left_out = diffusion.exact_kernel(NODES) - short.kernel_matrix(NODES)
     np.testing.assert_allclose(left_out, rest @ rest.T, atol=1e-9 * left_out.max())
 
 

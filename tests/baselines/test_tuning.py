@@ -29,7 +29,7 @@ def test_the_width_is_found_by_random_features_and_at_other_points(features):
     search = tune_bandwidth(features, X, gaussian(POINTS, 0.8), points=POINTS)
     assert search.sigma == pytest.approx(0.8, rel=0.1)  # features are off by some per cent themselves
     assert search.features.sigma == search.sigma
-    found = relative_error(search.features.kernel(POINTS), gaussian(POINTS, 0.8), alignment="frobenius")
+    found = relative_error(search.features.kernel_matrix(POINTS), gaussian(POINTS, 0.8), alignment="frobenius")
     assert found == search.error
 
 

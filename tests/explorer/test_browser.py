@@ -180,7 +180,7 @@ def test_values_are_those_of_python(visit, features):
     anchor = page.evaluate("id => explorer.anchorOf(id)", x)
     column = features.anchors_.tolist().index(anchor)
     shown = {layer: np.array(page.evaluate(f"explorer.fieldOf('{layer}', {x})")) for layer in LAYERS}
-    kernel = features.kernel(features.graph_.positions[[x]], points)[0]
+    kernel = features.kernel_matrix(features.graph_.positions[[x]], points)[0]
     g = features.transform(points)[:, column] / np.sqrt(features.weights_[column])
     setting = features.map_.space.setting
     root = setting.kernel.root().matrix(features.graph_, np.array(ids), np.array([anchor]))[:, 0]
@@ -266,7 +266,7 @@ def test_logarithmic_colours_end_where_the_numbers_do(visit):
     page = visit("#log=1&decades=8")
     assert state(page)["decades"] == 4
     assert page.get_attribute("#decades", "max") == "4"
-    assert "hold 4 decades" in page.inner_text("#decades-note")
+    assert "resolves 4 decades" in page.inner_text("#decades-note")
     assert "logarithmic over 4 decades" in page.get_attribute("#gradient", "aria-label")
 
 
@@ -307,7 +307,7 @@ def test_a_screen_reader_hears_what_is_new_and_nothing_else(visit):
     page.keyboard.press("n")
     assert page.evaluate("changes") > 0
     page.locator("#link").click()
-    until(page, "['Copied', 'In the address bar'].includes(document.getElementById('said').textContent)")
+    until(page, "['Copied', 'See the address bar'].includes(document.getElementById('said').textContent)")
     assert page.get_attribute("#features-text", "aria-live") == "off"
 
 

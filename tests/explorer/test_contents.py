@@ -223,7 +223,7 @@ class TestViews:
 class TestContents:
     def test_the_kernel_of_the_page_is_that_of_the_model_within_the_stated_error(self, sphere, sphere_page):
         page, contents = sphere_page
-        exact = sphere.kernel(sphere.graph_.positions[contents.ids])
+        exact = sphere.kernel_matrix(sphere.graph_.positions[contents.ids])
         error = np.abs(contents.kernel - exact).max() / exact.max()
         assert 0 < page.error < 1e-4
         assert page.error == pytest.approx(error, rel=1e-6)  # all pairs were compared
@@ -254,8 +254,10 @@ class TestContents:
         monkeypatch.setattr("manifoldrf.explorer.contents._WORK", 1.0)
         page = explore(torus, tmp_path / "torus.html")
         text = page.path.read_text("utf-8")
-        assert text.count(f"K is off by {page.error:.2g} of the model") == 2
-        assert text.count("the largest of 18,432 pairs of points drawn by lot") == 2  # 64 of 288 rows
+        assert (
+            text.count(f"Error of K from rounding: {page.error:.2g} of the largest value") == 2
+        )
+        assert text.count("the largest error of 18,432 random pairs of points") == 2  # 64 of 288 rows
         assert page.error <= explore(torus, tmp_path / "torus.html").error
 
     def test_units_are_those_of_the_kernel(self, fitted, torus_mesh, sphere_page, torus, tmp_path):
@@ -347,7 +349,7 @@ class TestContents:
         contents = Contents(page.path)
         assert (page.n_points, page.n_exact) == (finer.n_vertices, 0)
         assert len(contents.faces) == finer.n_faces
-        exact = torus.kernel(finer.vertices[contents.ids])
+        exact = torus.kernel_matrix(finer.vertices[contents.ids])
         assert_allclose(contents.kernel, exact, atol=2 * page.error * exact.max())
         assert "differenceLow" not in contents.arrays
         cloud = explore(torus, tmp_path / "cloud.html", surface=finer.vertices[:50])
@@ -389,7 +391,7 @@ class TestSize:
         assert page.n_bytes <= least
         assert page.n_features < 70
         assert contents.meta["share"] * contents.weights.sum() == pytest.approx(smooth.weights_.sum())
-        exact = smooth.kernel(smooth.graph_.positions[contents.ids])
+        exact = smooth.kernel_matrix(smooth.graph_.positions[contents.ids])
         assert np.abs(contents.kernel - exact).max() / exact.max() == pytest.approx(page.error, rel=1e-6)
         assert 0.02 < page.error <= 0.2
         assert f"{page.n_features} of 80 features are kept" in contents.text
@@ -407,7 +409,7 @@ class TestSize:
     def test_a_thinned_mesh_is_joined_again(self, torus, tmp_path):
         page = explore(torus, tmp_path / "page.html", n_points=150)
         contents = Contents(page.path)
-        assert page.left_out == ("150 of 288 vertices are drawn, and triangles join those.",)
+        assert page.left_out == ("150 of 288 vertices are drawn, joined by coarser triangles.",)
         assert page.left_out[0] in contents.text
         assert 150 < len(contents.faces) < 400
         vertices = torus.graph_.mesh.vertices[contents.ids]
@@ -476,7 +478,7 @@ class TestPage:
         page, contents = sphere_page
         assert "DiffusionKernel(tau=30.0, normalized=True)" in contents.text
         assert str(sphere.error_) in contents.text
-        assert contents.text.count(f"K is off by at most {page.error:.2g} of the model") == 2
+        assert contents.text.count(f"Error of K from rounding: at most {page.error:.2g} of the largest value") == 2
 
     def test_the_record_reads_as_a_sentence(self, sphere_page):
         page, _ = sphere_page

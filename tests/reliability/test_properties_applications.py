@@ -165,5 +165,5 @@ def test_exact_kernels_of_baselines_do_not_depend_on_place_and_direction(data, p
     moved = data.draw(motions(3))(points)
     one, other = (Nystrom(sigma=sigma, n_features=len(points), random_state=0).fit(x) for x in (points, moved))
     # Landmarks are all points: the approximation is the kernel itself.
-    np.testing.assert_allclose(one.kernel(points), one.exact_kernel(points), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(one.kernel_matrix(points), one.exact_kernel(points), rtol=0, atol=1e-5)
     np.testing.assert_allclose(other.exact_kernel(moved), one.exact_kernel(points), rtol=0, atol=1e-12)

@@ -1,1 +1,1 @@
-"""What people do with kernels and features: interpolation, regression, attention."""
+"""Uses of kernels and features: interpolation, regression, classification, attention."""

@@ -1,41 +1,46 @@
-"""Attention in linear time whose weights are a kernel of the space that the tokens lie on (torch)."""
+"""Attention in linear time whose weights are a kernel of the space that the tokens lie on (torch).
 
-from collections.abc import Sequence
+The weights phi_q phi_k^T are never formed: products are taken in the other order, and causal attention uses prefix
+sums over blocks of tokens.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import torch
-from torch import Tensor, nn
-from torch.nn.functional import softplus
+import numpy as np
 
 from manifoldrf._random import SeedLike
+from manifoldrf._runtime import in_a_copy, require
 from manifoldrf._validation import Interval, check_flag, check_integer, check_option, check_real, reject
 from manifoldrf.applications.positions import (
-    EMPTY,
-    check_attention,
-    check_fit,
-    check_heads,
+    PRECISIONS,
     check_positions,
-    check_step,
-    check_tokens,
-    content_sums,
+    check_tensor,
     features_at,
     field_parameters,
-    keep_to_own_threads,
-    means,
     positions_of,
-    prefix_sums,
-    products,
-    quotient,
-    whole_sums,
 )
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+else:  # without torch the error names the extra
+    torch = require("torch", "torch")
+    Tensor, nn = torch.Tensor, torch.nn
+
 __all__ = ["AttentionState", "ManifoldAttention", "PositionFeatures", "linear_attention"]
 
 MODES = ("dense", "sparse")
+EMPTY = ("zero", "mean")  # the result where nothing has weight
+# Tokens in a block of causal attention. Work per token is 2 c (m + d) inside a block of c tokens and 4 m d between
+# blocks. 8192 tokens with m = 256 and d = 64 took 48, 34, 43 and 62 ms of one core with c = 64, 128, 256 and 512.
+CHUNK = 128
 _SHARE = Interval(0.0, 1.0, high_open=True)
+
+Sums = tuple[Tensor, Tensor]  # A (w v) of shape (..., L, d) and A w of shape (..., L)
 
 
 def linear_attention(
@@ -49,26 +54,26 @@ def linear_attention(
 ) -> Tensor:
     r"""(A v) / (A 1) with A = phi_q phi_k^T, which is never formed: time and memory grow with L + S.
 
-    Where \|A 1\| is not above tiny / eps of the float type (1e-31 in single, 1e-292 in double precision) nothing
-    visible has weight: positive features far from every key are 0, and the mean would be 0 / 0. The result is then
-    what ``empty`` says, with gradients of 0.
+    If \|A 1\| is at most tiny / eps of the float type (1e-31 in single, 1e-292 in double precision), no visible key
+    has weight: positive features far from every key are 0, and the mean would be 0 / 0. The result is then given by
+    ``empty``, with gradients of 0.
 
     Parameters
     ----------
     phi_q : tensor of shape (..., L, m)
-        Features of the queries; leading dimensions of all arguments broadcast. All are of one type, single or
-        double precision, and on one device.
+        Features of the queries. Leading dimensions of all arguments broadcast. All arguments have the same type,
+        single or double precision, and are on the same device.
     phi_k : tensor of shape (..., S, m)
-        Features of the keys. Both may be sparse tensors of two dimensions, such as CSR, if not ``causal``;
-        gradients then reach ``v`` and ``weights`` only.
+        Features of the keys. ``phi_q`` and ``phi_k`` may be sparse tensors of two dimensions, such as CSR, unless
+        ``causal``; only ``v`` and ``weights`` then have gradients.
     v : tensor of shape (..., S, d)
         Values, finite.
     causal : bool, default=False
-        Whether query i sees the keys up to i only, for L = S: by sums over blocks of 128 tokens.
+        Whether query i sees only the keys up to i. Needs L = S; uses sums over blocks of 128 tokens.
     weights : tensor of shape (..., S), optional
-        Of the keys, such as 0 for those that are masked and 1 for the others.
+        Weights of the keys, for example 0 for masked keys and 1 for the others.
     empty : {"zero", "mean"}, default="zero"
-        What stands where nothing has weight: 0, or the mean of the values that are visible.
+        Result where nothing has weight: 0, or the mean of the visible values.
 
     Returns
     -------
@@ -94,7 +99,7 @@ def linear_attention(
 
 
 class AttentionState:
-    """Causal attention one token after the other: the state is (..., m, d) numbers, however many tokens came.
+    """Causal attention, one token at a time; the state has (..., m, d) numbers for any number of tokens.
 
     Parameters
     ----------
@@ -104,9 +109,9 @@ class AttentionState:
     Attributes
     ----------
     sums : tensor of shape (..., m, d) or None
-        Sum of phi_k v^T over the tokens that came; None before the first.
+        Sum of phi_k v^T over the tokens so far; None before the first.
     mass : tensor of shape (..., m) or None
-        Sum of phi_k.
+        Sum of phi_k over the tokens so far.
     n_tokens : int
 
     Examples
@@ -128,7 +133,7 @@ class AttentionState:
         self._values: Tensor | None = None  # sum of all v, for their mean
 
     def step(self, phi_q: Tensor, phi_k: Tensor, v: Tensor) -> Tensor:
-        """Take in the next token and return what it sees: the row of causal attention that belongs to it.
+        """Add the next token and return its row of causal attention.
 
         Parameters
         ----------
@@ -153,12 +158,12 @@ class AttentionState:
 
 @dataclass(frozen=True, eq=False)
 class PositionFeatures:
-    """Features of the positions of tokens, made by :meth:`ManifoldAttention.precompute`.
+    """Features of the positions of tokens, returned by :meth:`ManifoldAttention.precompute`.
 
     Attributes
     ----------
     groups : tuple of tensors of shape (..., L, m)
-        One for each of the features of the module; CSR in the sparse mode.
+        One tensor for each of the module's features; CSR in the sparse mode.
 
     Examples
     --------
@@ -172,57 +177,57 @@ class PositionFeatures:
     groups: tuple[Tensor, ...]
 
     def to(self, *args: Any, **kwargs: Any) -> "PositionFeatures":
-        """The same on another device or in another precision, as ``Tensor.to``."""
+        """Move to another device or precision, like ``Tensor.to``."""
         return PositionFeatures(tuple(group.to(*args, **kwargs) for group in self.groups))
 
     def take(self, tokens: Tensor) -> "PositionFeatures":
-        """Those of some tokens, given by their numbers; of dense features only."""
+        """Select some tokens by their indices; for dense features only."""
         return PositionFeatures(tuple(group.index_select(-2, tokens) for group in self.groups))
 
 
 class ManifoldAttention(nn.Module):
-    """Attention between tokens on a space: the weight of a key is the kernel between its position and the query's.
+    """Attention between tokens on a space, weighted by the kernel between the positions of query and key.
 
-    Token i takes up sum_j K(x_i, x_j) c(t_i, t_j) V t_j / sum_j K(x_i, x_j) c(t_i, t_j), all in time proportional
-    to the number of tokens. K(x, y) = phi(x) . phi(y) is the kernel of the features; c, if wanted, is a positive
-    kernel of the tokens themselves that is learnt. The features are not part of the ``state_dict``:
-    :meth:`ManifoldRandomFeatures.save` keeps them.
+    The result for token i is sum_j K(x_i, x_j) c(t_i, t_j) V t_j / sum_j K(x_i, x_j) c(t_i, t_j), in time
+    proportional to the number of tokens. K(x, y) = phi(x) . phi(y) is the kernel of the features; c is an optional
+    positive kernel of the tokens, which is learned. The features are not part of the ``state_dict``; save them with
+    :meth:`ManifoldRandomFeatures.save`.
 
     Parameters
     ----------
     features : fitted ManifoldRandomFeatures, or a sequence of them
-        For all heads, or one for each head. Any fitted transformer with nonnegative features will do, but without
+        One for all heads, or one for each head. Any fitted transformer with nonnegative features works, but without
         gradients to positions.
     dim : int
         Size of a token.
     n_heads : int, optional
-        By default as many as there are features.
+        By default the number of features.
     content_features : int, default=0
-        r features softplus(W t) of each token for the content kernel c = q . k; 0 for none. Products with the
-        features of positions take m r numbers per token and head.
+        Number r of features softplus(W t) of each token for the content kernel c = q . k; 0 for none. Products with
+        the features of positions take m r numbers per token and head.
     mode : {"dense", "sparse"}, default="dense"
-        "sparse": features without their zeros, for many anchors (about a quarter of the number of tokens) with
-        short kernels. Not causal, positions of shape (L, d), and no gradients to them.
+        "sparse": features stored without zeros, for narrow kernels with many anchors (about a quarter of the number
+        of tokens). It is not causal, needs positions of shape (L, d), and gives them no gradients.
     causal : bool, default=False
-        Whether tokens see those before them and themselves only.
+        Whether tokens see only themselves and the tokens before them.
     trainable_field : bool, default=False
-        Whether the network of the features (``field="mlp"``) is trained along: its weights become parameters.
+        Whether to train the network of the features (``field="mlp"``) too: its weights become parameters.
     projections : bool, default=True
-        Whether values and results pass a linear layer. Without, heads are parts of the tokens.
+        Whether values and results pass through linear layers. If False, heads are parts of the tokens.
     empty : {"zero", "mean"}, default="zero"
-        What a token takes up where no other has weight, as in :func:`linear_attention`.
+        Result of a token for which nothing has weight, as in :func:`linear_attention`.
     cut : float, default=1e-3
-        In the sparse mode, features below this share of the token's largest count as zeros. A mean moves by about
-        as much, relative to the spread of the values.
+        In the sparse mode, features below this share of the token's largest are dropped. A mean changes by about
+        the same share of the spread of the values.
     generator : torch.Generator, optional
-        For the first values of the linear layers; torch's own by default.
+        For the initial values of the linear layers; the default generator of torch if None.
 
     Notes
     -----
-    Gradients to positions are exact through a network. Through other fields they are central differences of the
-    features in double precision, with steps of 6e-6 of the kernel's width, which are off by about 1e-9; where the
-    field has a jump, on the side without it. They are derivatives in the space around: of a position that is to
-    stay on the space take the tangential part.
+    Gradients to positions are exact for a network. For other fields they are central differences of the features in
+    double precision, with steps of 6e-6 of the kernel's width, accurate to about 1e-9; at a jump of the field they
+    are one-sided. Gradients are taken in the ambient space: if a position must stay on the space, use the
+    tangential part.
 
     Examples
     --------
@@ -262,7 +267,7 @@ class ManifoldAttention(nn.Module):
         self.empty = check_option(empty, "empty", EMPTY)
         self.cut = check_real(cut, "cut", _SHARE)
         if self.causal and self.mode == "sparse":
-            reject("mode", "'dense' for causal attention: a sparse state grows with the anchors", repr(mode))
+            reject("mode", "'dense' for causal attention, because sparse prefix sums fill up", repr(mode))
         self._positions = [positions_of(each, "features") for each in self.features]
         self.field_weights = (
             field_parameters(self._positions, self.mode) if check_flag(trainable_field, "trainable_field") else None
@@ -271,7 +276,7 @@ class ManifoldAttention(nn.Module):
         self.value, self.output = (_linear(self.dim, inner, generator) for _ in range(2))
         width = self.n_heads * self.content_features
         self.query, self.key = (_linear(self.dim, width, generator) for _ in range(2))
-        # Follows the module to another precision or device, also where there are no layers.
+        # Follows the module to another precision or device, even without layers.
         self._like: Tensor
         self.register_buffer("_like", torch.zeros(()), persistent=False)
 
@@ -286,7 +291,7 @@ class ManifoldAttention(nn.Module):
         random_state: SeedLike = None,
         **options: Any,
     ) -> Self:
-        """One head for each heat time: from near neighbours to the whole space.
+        """Create one head for each heat time, from near neighbours to the whole space.
 
         Parameters
         ----------
@@ -295,10 +300,10 @@ class ManifoldAttention(nn.Module):
         times : sequence of float
         dim : int
         n_features : int or {"auto", "all"}, default="auto"
-            Of each head.
+            Number of features of each head.
         random_state : None, int, Generator or RandomState, default=None
         **options
-            Of the module.
+            Options of the module.
 
         Examples
         --------
@@ -311,18 +316,18 @@ class ManifoldAttention(nn.Module):
         return cls([ManifoldRandomFeatures(HeatKernel(t), **common).fit(space) for t in times], dim, **options)
 
     def extra_repr(self) -> str:
-        """Options, for printing."""
+        """Options for printing."""
         return f"dim={self.dim}, n_heads={self.n_heads}, mode={self.mode!r}, causal={self.causal}"
 
     def precompute(self, positions: Tensor) -> PositionFeatures:
-        """Features of positions that stay: given to the module in their place they are not computed again.
+        """Compute the features of fixed positions once; pass the result to the module in their place.
 
         Parameters
         ----------
         positions : tensor of shape (..., L, d)
         """
         if self.field_weights is not None:
-            raise ValueError("A field that is trained has no fixed features; give positions themselves.")
+            raise ValueError("A trainable field has no fixed features; pass the positions themselves.")
         return self._at(positions.detach())
 
     def _at(self, positions: Tensor) -> PositionFeatures:
@@ -337,16 +342,16 @@ class ManifoldAttention(nn.Module):
     def forward(
         self, positions: Tensor | PositionFeatures, tokens: Tensor, key_mask: Tensor | None = None
     ) -> Tensor:
-        """Attend.
+        """Compute the attention.
 
         Parameters
         ----------
         positions : tensor of shape (..., L, d), or PositionFeatures
-            Leading dimensions broadcast against those of ``tokens``: one set of positions serves a batch.
+            Leading dimensions broadcast against those of ``tokens``, so one set of positions serves a batch.
         tokens : tensor of shape (..., L, dim)
-            L >= 1 of them, in single or double precision.
+            L >= 1 tokens in single or double precision.
         key_mask : tensor of shape (..., L), optional
-            True for the tokens that others may see; or weights, 0 for those that they may not.
+            True for visible tokens; or weights, 0 for hidden tokens.
 
         Returns
         -------
@@ -358,7 +363,10 @@ class ManifoldAttention(nn.Module):
         check_fit(found.groups, tokens, key_mask, n_groups=len(self.features), mode=self.mode)
         weights = None if key_mask is None else key_mask.to(tokens)[..., None, :]  # (..., 1, L)
         values = self._heads(tokens if self.value is None else self.value(tokens))  # (..., H, L, dim / H)
-        content = [None if each is None else softplus(self._heads(each(tokens))) for each in (self.query, self.key)]
+        content = [
+            None if each is None else nn.functional.softplus(self._heads(each(tokens)))
+            for each in (self.query, self.key)
+        ]
         per_group = self.n_heads // len(found.groups)
         results = []
         for number, phi in enumerate(found.groups):
@@ -370,11 +378,11 @@ class ManifoldAttention(nn.Module):
         return result
 
     def _heads(self, tokens: Tensor) -> Tensor:
-        """Tokens (..., L, c) divided among heads, (..., H, L, c / H)."""
+        """Split tokens (..., L, c) among heads, (..., H, L, c / H)."""
         return tokens.reshape(*tokens.shape[:-1], self.n_heads, tokens.shape[-1] // self.n_heads).transpose(-2, -3)
 
     def _attend(self, phi: Tensor, values: Tensor, content: list[Any], weights: Tensor | None) -> Tensor:
-        """Some heads that share the features of positions, (..., h, L, dim / H)."""
+        """Attention of the heads that share features of positions, (..., h, L, dim / H)."""
         query, key = content
         if self.mode == "dense":
             shared = phi[..., None, :, :]  # (..., 1, L, m)
@@ -387,10 +395,259 @@ class ManifoldAttention(nn.Module):
 
 
 def _linear(n_in: int, n_out: int, generator: torch.Generator | None) -> nn.Linear | None:
-    """A linear layer whose first values come from one's own generator; none without outputs."""
+    """A linear layer initialised by the given generator; None without outputs."""
     if not n_out:
         return None
     layer: nn.Linear = nn.utils.skip_init(nn.Linear, n_in, n_out)  # type: ignore[no-untyped-call]
     nn.init.xavier_uniform_(layer.weight, generator=generator)
     nn.init.zeros_(layer.bias)
     return layer
+
+
+def keep_to_own_threads() -> None:
+    """In a forked process limit torch to one thread: it would wait forever for the threads of the parent.
+
+    The limit stays, because the backward pass computes products later. A new thread uses the limit only after
+    ``get_num_threads`` was called in it.
+    """
+    if in_a_copy() and torch.get_num_threads() > 1:
+        torch.set_num_threads(1)
+
+
+def smallest_mass(dtype: torch.dtype) -> float:
+    """Threshold for sums of weights: below it, products of features have lost digits to underflow."""
+    limits = torch.finfo(dtype)
+    return float(limits.tiny / limits.eps)
+
+
+def is_sparse(features: Tensor) -> bool:
+    """Whether a tensor is stored without zeros."""
+    return features.layout != torch.strided
+
+
+def weighted(v: Tensor, weights: Tensor | None) -> Tensor:
+    """Multiply the values by the weights of their tokens."""
+    return v if weights is None else v * weights[..., None]
+
+
+def whole_sums(phi_q: Tensor, phi_k: Tensor, v: Tensor, weights: Tensor | None) -> Sums:
+    """Sums over all keys."""
+    if is_sparse(phi_k):
+        return _sparse_sums(phi_q, phi_k, v, weights)
+    # Adding a column of ones to v instead would cost 10 % more: a copy of v and an odd number of columns.
+    total = phi_k.sum(dim=-2) if weights is None else (weights[..., None, :] @ phi_k)[..., 0, :]  # (..., m)
+    state = phi_k.transpose(-1, -2) @ weighted(v, weights)  # (..., m, d)
+    return phi_q @ state, (phi_q @ total[..., None])[..., 0]
+
+
+def _sparse_sums(phi_q: Tensor, phi_k: Tensor, v: Tensor, weights: Tensor | None) -> Sums:
+    """The same for sparse features of shapes (L, m) and (S, m); values may have batch dimensions."""
+    found = _sparse_product(phi_q, phi_k, _with_ones(v, weights))
+    return found[..., :-1], found[..., -1]
+
+
+def content_sums(phi: Tensor, content: tuple[Tensor, Tensor], v: Tensor, weights: Tensor | None) -> Sums:
+    """Sums for the products of sparse features (L, m) with dense ones of queries and keys (..., L, r)."""
+    query, key = content
+    columns = products(key, _with_ones(v, weights))  # (..., L, r (d + 1))
+    found = _sparse_product(phi, phi, columns)
+    summed = (query[..., None] * found.reshape(*query.shape, v.shape[-1] + 1)).sum(dim=-2)
+    return summed[..., :-1], summed[..., -1]
+
+
+def products(first: Tensor, second: Tensor) -> Tensor:
+    """All products of two kinds of features, (..., L, a) and (..., L, b) to (..., L, a b)."""
+    return (first[..., :, None] * second[..., None, :]).flatten(-2)
+
+
+def _with_ones(v: Tensor, weights: Tensor | None) -> Tensor:
+    """The weighted values, with the weights as one more column, (..., S, d + 1)."""
+    shape = v.shape[:-1] if weights is None else np.broadcast_shapes(v.shape[:-1], weights.shape)
+    ones = v.new_ones(shape) if weights is None else weights.expand(shape)
+    return torch.cat([weighted(v, weights), ones[..., None]], dim=-1)
+
+
+def _sparse_product(phi_q: Tensor, phi_k: Tensor, columns: Tensor) -> Tensor:
+    """phi_q (phi_k^T columns) for columns (..., S, c), with all batches side by side."""
+    flat = columns.movedim(-2, 0)  # (S, ..., c)
+    found = phi_q @ (phi_k.t() @ flat.flatten(1))
+    return found.reshape(len(phi_q), *flat.shape[1:]).movedim(0, -2)
+
+
+def prefix_sums(phi_q: Tensor, phi_k: Tensor, v: Tensor, weights: Tensor | None) -> Sums:
+    """Sums over the keys up to each query: masked products inside blocks, running sums between them."""
+    length = v.shape[-2]
+    size = max(1, min(CHUNK, length))
+    q, k, values = (_blocks(part, size) for part in (phi_q, weighted(phi_k, weights), v))  # (..., n, size, .)
+    scores = (q @ k.transpose(-1, -2)).tril()  # (..., n, size, size)
+    before = _exclusive(k.transpose(-1, -2) @ values, -3)  # (..., n, m, d)
+    total = _exclusive(k.sum(dim=-2), -2)  # (..., n, m)
+    sums = scores @ values + q @ before
+    mass = scores.sum(dim=-1) + (q @ total[..., None])[..., 0]
+    return sums.flatten(-3, -2)[..., :length, :], mass.flatten(-2)[..., :length]
+
+
+def _blocks(tokens: Tensor, size: int) -> Tensor:
+    """Split tokens (..., L, c) into n >= 1 blocks (..., n, size, c); the last is padded with zeros."""
+    number = max(1, -(-tokens.shape[-2] // size))
+    missing = number * size - tokens.shape[-2]
+    filled = nn.functional.pad(tokens, (0, 0, 0, missing)) if missing else tokens
+    return filled.reshape(*filled.shape[:-2], number, size, filled.shape[-1])
+
+
+def _exclusive(parts: Tensor, dim: int) -> Tensor:
+    """Sums of the parts before each part."""
+    shifted = torch.zeros_like(parts.narrow(dim, 0, 1)), parts.narrow(dim, 0, parts.shape[dim] - 1)
+    return torch.cat(shifted, dim=dim).cumsum(dim=dim)
+
+
+def quotient(sums: Tensor, mass: Tensor, fallback: Tensor | None) -> Tensor:
+    """Sums / mass; the fallback, by default 0, where the mass vanishes. Gradients are 0 there."""
+    if mass.dtype not in PRECISIONS:  # the arguments were checked, so autocast changed the type
+        reject("torch.autocast", "off for attention, which sums in full precision", mass.dtype, TypeError)
+    gone = mass.abs() <= smallest_mass(mass.dtype)  # False for NaN, which is kept
+    # Division by infinity makes the value and both derivatives 0, without 0 / 0.
+    found = sums / torch.where(gone, torch.inf, mass)[..., None]
+    return found if fallback is None else torch.where(gone[..., None], fallback, found)
+
+
+def means(sums: Sums, v: Tensor, weights: Tensor | None, *, causal: bool, empty: str) -> Tensor:
+    """Weighted means of the values; where nothing has weight, 0 or the mean of the visible values."""
+    return quotient(*sums, visible_mean(v, weights, causal=causal) if empty == "mean" else None)
+
+
+def visible_mean(v: Tensor, weights: Tensor | None, *, causal: bool) -> Tensor:
+    """Mean of the visible values: of all, shape (..., 1, d), or up to each query, shape (..., L, d)."""
+    ones = v.new_ones(v.shape[-2]) if weights is None else weights
+    values = weighted(v, weights)
+    if causal:
+        return quotient(values.cumsum(dim=-2), ones.cumsum(dim=-1), None)
+    return quotient(values.sum(dim=-2, keepdim=True), ones.sum(dim=-1, keepdim=True), None)
+
+
+def check_attention(phi_q: Any, phi_k: Any, v: Any, weights: Any, *, causal: bool) -> None:
+    """Refuse tensors of the wrong kind or shape."""
+    for tensor, name in ((phi_q, "phi_q"), (phi_k, "phi_k"), (v, "v")):
+        check_tensor(tensor, name, 2)
+        _check_like(tensor, name, phi_q, "`phi_q`")
+    _check_dense(v, "v")
+    if phi_q.shape[-1] != phi_k.shape[-1]:
+        reject("phi_k", f"of shape (..., S, {phi_q.shape[-1]}), as many features as `phi_q`", _shape(phi_k))
+    if v.shape[-2] != phi_k.shape[-2]:
+        reject("v", f"of shape (..., {phi_k.shape[-2]}, d), one row per key", _shape(v))
+    if causal and phi_q.shape[-2] != phi_k.shape[-2]:
+        reject("phi_q", f"of shape (..., {phi_k.shape[-2]}, m): causal queries are the keys", _shape(phi_q))
+    _check_layout(phi_q, phi_k, causal=causal)
+    batches = {"phi_q": phi_q.shape[:-2], "phi_k": phi_k.shape[:-2], "v": v.shape[:-2]}
+    _check_batches(batches)
+    if weights is not None:
+        _check_weights(weights, v)
+        _check_batches(batches | {"weights": weights.shape[:-1]})
+
+
+def check_step(phi_q: Any, phi_k: Any, v: Any, sums: Tensor | None) -> None:
+    """The same for one token; also compares with the sums (..., m, d) over the tokens before it."""
+    for tensor, name in ((phi_q, "phi_q"), (phi_k, "phi_k"), (v, "v")):
+        check_tensor(tensor, name, 1)
+        _check_dense(tensor, name)
+        _check_like(tensor, name, phi_q, "`phi_q`")
+        if sums is not None:
+            _check_like(tensor, name, sums, "the previous token")
+    if phi_q.shape[-1] != phi_k.shape[-1]:
+        reject("phi_k", f"of shape (..., {phi_q.shape[-1]}), as `phi_q` is", _shape(phi_k))
+    batches = {"phi_q": phi_q.shape[:-1], "phi_k": phi_k.shape[:-1], "v": v.shape[:-1]}
+    if sums is not None:
+        size = phi_k.shape[-1], v.shape[-1]
+        if size != sums.shape[-2:]:
+            rule = "of {} features and {} values, like the previous token".format(*sums.shape[-2:])
+            reject("phi_k and v", rule, "{} and {}".format(*size))
+        batches["sums"] = sums.shape[:-2]
+    _check_batches(batches)
+
+
+def check_tokens(tokens: Any, dim: int, like: Tensor) -> None:
+    """Check tokens, and the precision of the module, given by one of its tensors."""
+    if like.dtype not in PRECISIONS:
+        reject("ManifoldAttention", "a module of torch.float32 or torch.float64", like.dtype, TypeError)
+    check_tensor(tokens, "tokens", 1)
+    _check_dense(tokens, "tokens")
+    if tokens.ndim < 2 or tokens.shape[-1] != dim or not tokens.shape[-2]:
+        reject("tokens", f"a tensor of shape (..., L, {dim}) with L >= 1", _shape(tokens))
+
+
+def check_fit(groups: Sequence[Tensor], tokens: Tensor, key_mask: Any, *, n_groups: int, mode: str) -> None:
+    """Check that features of positions, tokens and their mask fit together."""
+    if len(groups) != n_groups or any(is_sparse(phi) != (mode == "sparse") for phi in groups):
+        rule = f"those of a module of mode {mode!r} with {n_groups} features"
+        reject("positions", rule, f"{len(groups)} of layout {', '.join(str(phi.layout) for phi in groups)}")
+    length, dim = tokens.shape[-2:]
+    batches = {"positions": groups[0].shape[:-2], "tokens": tokens.shape[:-2]}
+    if any(phi.shape[-2] != length for phi in groups):
+        rule = f"a tensor of shape (..., {groups[0].shape[-2]}, {dim}), one token per position"
+        reject("tokens", rule, _shape(tokens))
+    _check_batches(batches)
+    if key_mask is None:
+        return
+    if not isinstance(key_mask, Tensor):
+        reject("key_mask", "a tensor", type(key_mask).__name__, TypeError)
+    if key_mask.ndim < 1 or key_mask.shape[-1] != length:
+        reject("key_mask", f"a tensor of shape (..., {length}), one entry per token", _shape(key_mask))
+    _check_batches(batches | {"key_mask": key_mask.shape[:-1]})
+
+
+def _shape(tensor: Tensor) -> str:
+    return f"shape {tuple(tensor.shape)}"
+
+
+def _check_like(tensor: Tensor, name: str, like: Tensor, other: str) -> None:
+    """Check that a tensor has the precision and the device of another."""
+    if tensor.dtype != like.dtype:
+        reject(name, f"of {like.dtype}, as {other} is", tensor.dtype, TypeError)
+    if tensor.device != like.device:
+        reject(name, f"on the device {like.device}, as {other} is", f"device {tensor.device}")
+
+
+def _check_dense(tensor: Tensor, name: str) -> None:
+    if is_sparse(tensor):
+        reject(name, "a dense tensor", f"layout {tensor.layout}")
+
+
+def _check_layout(phi_q: Tensor, phi_k: Tensor, *, causal: bool) -> None:
+    sparse = is_sparse(phi_q), is_sparse(phi_k)
+    if sparse[0] != sparse[1]:
+        reject("phi_k", f"{'sparse' if sparse[0] else 'dense'}, as `phi_q` is", f"layout {phi_k.layout}")
+    if sparse[0] and causal:
+        reject("causal", "False for sparse features, whose prefix sums would be dense", causal)
+    if sparse[0] and (phi_q.ndim, phi_k.ndim) != (2, 2):
+        reject("phi_q and phi_k", "of two dimensions where they are sparse", f"{phi_q.ndim} and {phi_k.ndim}")
+
+
+def _check_batches(batches: Mapping[str, Sequence[int]]) -> None:
+    """Check that the leading dimensions of all arguments broadcast."""
+    shapes = [tuple(batch) for batch in batches.values()]
+    try:
+        np.broadcast_shapes(*shapes)
+    except ValueError:
+        names = "`, `".join(batches)
+        reject(names, "of leading dimensions that broadcast", " ".join(map(str, shapes)))
+
+
+def _check_weights(weights: Any, v: Tensor) -> None:
+    if not isinstance(weights, Tensor):
+        reject("weights", f"a tensor of {v.dtype}", type(weights).__name__, TypeError)
+    _check_like(weights, "weights", v, "`v`")
+    _check_dense(weights, "weights")
+    if weights.ndim < 1 or weights.shape[-1] != v.shape[-2]:
+        reject("weights", f"of shape (..., {v.shape[-2]}), one per key", _shape(weights))
+
+
+def check_heads(n_heads: int | None, n_given: int, dim: int) -> int:
+    """Number of heads: it divides the size of a token, and equals the number of features if there are several."""
+    if not n_given:
+        reject("features", "fitted features, or a sequence of them", "an empty sequence")
+    number = n_given if n_heads is None else check_integer(n_heads, "n_heads", 1)
+    if n_given > 1 and number != n_given:
+        reject("n_heads", f"{n_given}, the number of features", number)
+    if dim % number:
+        reject("dim", f"a multiple of the number of heads, {number}", dim)
+    return number

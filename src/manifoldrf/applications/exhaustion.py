@@ -1,7 +1,7 @@
-"""Features of a space without end on a bounded part of it: larger and larger balls, until nothing changes there.
+"""Features on a ball of an unbounded space, from graphs on larger and larger balls around it.
 
-A finite graph covers a ball, and its walks turn back at the rim. What is asked for is the kernel on a fixed inner
-ball, so the ball is enlarged until no heat from the inner ball is near the rim, with nodes enough inside.
+A finite graph covers a ball, and its walks turn back at the rim. To get the kernel on a fixed inner ball, the outer
+ball grows until almost no heat from the inner ball reaches the rim, with enough nodes inside.
 """
 
 from collections.abc import Sequence
@@ -26,24 +26,25 @@ from manifoldrf.metrics import relative_error
 
 __all__ = ["Exhaustion", "ExhaustionRow", "exhaustion"]
 
-# Steps of the heat graph. In a space that looks alike everywhere wide steps lose little, and they reach most nodes:
-# of 4, 6, 8 and 12 steps on H^2, H^3, R^2 and R^3, 4 were the best in most balls; 6 were up to 15 % better after
-# alignment and 27 % on the absolute scale in others, at more than twice the time.
+# Steps of the heat graph. In a homogeneous space wide steps lose little, and they reach most nodes: of 4, 6, 8 and
+# 12 steps on H^2, H^3, R^2 and R^3, 4 were the best in most balls; in others 6 were up to 15 % better after
+# alignment and 27 % on the absolute scale, at more than twice the time.
 STEPS = 4
-# Share by which a step may last longer or shorter than in flat space. H^2, t = 2: 4 steps last .17 too long, and
-# the kernel is .037 off where more nodes change it by .014; with 8 steps it is .006 off.
+# Allowed relative difference between the time of a step and that in flat space. On H^2 with t = 2, 4 steps last .17
+# too long and the kernel is off by .037, which more nodes change by .014; with 8 steps it is off by .006.
 _BENT, _MOST_STEPS = 0.1, 64
-_FOOTPRINT = 60.0  # nodes wanted in the footprint of a step, by default; .006 to .02 of error
+_FOOTPRINT = 60.0  # default number of nodes in the footprint of a step; gives errors of .006 to .02
 # Rounds in which nodes push each other apart. Errors with 0, 4, 8, 16 and 32: .011, .009, .007, .006, .005 on H^2
 # (800 nodes), .038, .021, .018, .016, .016 on H^3 (2000); each round costs a search for neighbours.
 RELAXATION = 8
-_MOST_NODES = 20_000  # by default: features of all nodes are dense
-# Depth, in units of sqrt(t), of the shell below the rim. What a kernel loses at the rim is about what anchors of
-# this shell hold of it: .7 to 1.8 times, in balls of H^2, H^3, R^2 and R^3 where the rim costs .004 to .45; .4
-# times where the kernel is more than twice too large. The depth was chosen on these balls.
+_MOST_NODES = 20_000  # for n_nodes="auto": features of all nodes are dense
+# Depth, in units of sqrt(t), of the shell below the rim. The share of the kernel that anchors in this shell hold
+# estimates the loss at the rim: it is .7 to 1.8 times the loss in balls of H^2, H^3, R^2 and R^3 where the rim
+# costs .004 to .45, and .4 times where the kernel is more than twice too large. The depth was chosen on these
+# balls.
 _SHELL = 0.5
 _FEWEST_NODES = 40
-_BOTH = 0.25  # where one cause of error is more than this share of the other, both must be mended
+_BOTH = 0.25  # if one cause of error exceeds this share of the other, both must be reduced
 
 
 @dataclass(frozen=True)
@@ -54,15 +55,16 @@ class ExhaustionRow:
     ----------
     radius : float
     n_nodes, n_inside : int
-        Nodes, and those in the inner ball.
+        Number of nodes, and of those in the inner ball.
     change : float, optional
-        Relative change of the kernel against the ball before; None for the first.
+        Relative change of the kernel from the previous ball; None for the first.
     resolution : float
-        Relative change of the kernel against half as many nodes in the same ball: what more nodes could change.
+        Relative change of the kernel from half as many nodes in the same ball: an estimate of what more nodes
+        change.
     truncation : float
-        Share of the kernel that is carried by anchors close to the rim: what a larger ball could change.
+        Share of the kernel held by anchors close to the rim: an estimate of what a larger ball changes.
     error : float
-        Estimated error: the sum of both. The exact kernel is not used.
+        Estimated error: the sum of both. It does not use the exact kernel.
 
     Examples
     --------
@@ -82,18 +84,18 @@ class ExhaustionRow:
 
 @dataclass(frozen=True, eq=False)
 class Exhaustion:
-    """Features on an inner ball, and what is known about their error; made by :func:`exhaustion`.
+    """Features on an inner ball with an estimate of their error; returned by :func:`exhaustion`.
 
     Attributes
     ----------
     rows : tuple of ExhaustionRow
         One for each ball, smallest first.
     features : ManifoldRandomFeatures
-        Fitted on the ball with the least estimated error.
+        Fitted on the ball with the smallest estimated error.
     queries : array of shape (q, dim)
-        Points of the inner ball at which kernels were compared.
+        Points of the inner ball at which the kernels are compared.
     tolerance : float
-        What the error was to be.
+        The requested error.
 
     Examples
     --------
@@ -111,7 +113,7 @@ class Exhaustion:
 
     @property
     def best(self) -> ExhaustionRow:
-        """The ball with the least estimated error, whose features are kept."""
+        """The ball with the smallest estimated error, to which the features belong."""
         return min(self.rows, key=lambda row: row.error)
 
     @property
@@ -126,7 +128,7 @@ class Exhaustion:
 
     @property
     def advice(self) -> str:
-        """What to do next, in a sentence."""
+        """What to do next, in one sentence."""
         row = self.best
         place = f"R = {row.radius:g} with {row.n_nodes} nodes"
         if self.sufficient:
@@ -135,9 +137,9 @@ class Exhaustion:
         grows = "R must grow" if row.truncation > row.resolution else "The number of nodes must grow"
         if small > _BOTH * large:
             grows = "R and the number of nodes must grow"
-        if row is not self.rows[-1]:  # a larger ball was tried, and had too few nodes
-            grows = "The number of nodes must grow, or larger balls are no better"
-        shares = f"{row.truncation:.2g} by the rim, {row.resolution:.2g} by the nodes"
+        if row is not self.rows[-1]:  # a larger ball was tried but had too few nodes
+            grows = "The number of nodes must grow; larger balls alone do not help"
+        shares = f"{row.truncation:.2g} from the rim, {row.resolution:.2g} from the nodes"
         return f"{place} do not suffice: the estimated error is {row.error:.2g}, {shares}. {grows}."
 
     def __repr__(self) -> str:
@@ -159,31 +161,31 @@ def exhaustion(
     tolerance: float = 0.05,
     seed: int = 0,
 ) -> Exhaustion:
-    """Fit features of the heat kernel on larger and larger balls until they suffice on an inner ball.
+    """Fit features of the heat kernel on larger and larger balls until they are accurate on an inner ball.
 
-    For each radius nodes are laid out (:func:`graded_points`), features are fitted, and the kernel between points
-    of the inner ball is compared with that of the ball before and with that of half as many nodes. The number of
-    nodes grows with the ball, so that the inner ball keeps its own.
+    For each radius, nodes are placed (:func:`graded_points`), features are fitted, and the kernel between points of
+    the inner ball is compared with that of the previous ball and with that of half as many nodes. The number of
+    nodes grows with the ball, so that the number in the inner ball stays the same.
 
     Parameters
     ----------
     space : HyperbolicSpace or EuclideanSpace
-        Its own radius does not matter.
+        Its own radius is not used.
     radii : sequence of float
         Radii of the balls, ascending, all larger than ``inner``.
     t : float
         Heat time of the kernel.
     inner : float
-        Radius of the ball in which the kernel is asked for.
+        Radius of the ball on which the kernel is wanted.
     n_nodes : int or "auto", default="auto"
-        Nodes of the largest ball; smaller balls have as many in the inner ball. "auto": so that one heat step
-        reaches about 60 of them.
+        Number of nodes in the largest ball; smaller balls have the same number in the inner ball. "auto": one heat
+        step reaches about 60 nodes.
     n_queries : int, default=128
-        Random points of the inner ball at which kernels are compared.
+        Number of random points of the inner ball at which the kernels are compared.
     tolerance : float, default=0.05
-        Estimated relative error at which to stop. With 0 all balls are tried.
+        Stop at this estimated relative error. With 0 all balls are tried.
     seed : int, default=0
-        Of the queries.
+        Seed of the queries.
 
     Returns
     -------
@@ -192,9 +194,9 @@ def exhaustion(
 
     Notes
     -----
-    The estimate was .4 to 4 times the true error in balls of H^2, H^3, R^2 and R^3: too low mostly where the rim is
-    so close that the kernel is off by a quarter and more, too high where nodes are few. It is blind to an error
-    that both numbers of nodes share.
+    The estimate was .4 to 4 times the true error in balls of H^2, H^3, R^2 and R^3. It is too low mostly if the rim
+    is so close that the kernel is off by a quarter or more, and too high with few nodes. It cannot see errors that
+    both numbers of nodes share.
 
     Examples
     --------
@@ -203,7 +205,7 @@ def exhaustion(
     >>> found = exhaustion(HyperbolicSpace(dim=2), (2.0, 3.0), 0.5, inner=1.5, n_nodes=300)
     >>> found.sufficient
     True
-    >>> found.features.kernel([[0.1, 0.0]], [[0.3, 0.2]]).shape
+    >>> found.features.kernel_matrix([[0.1, 0.0]], [[0.3, 0.2]]).shape
     (1, 1)
     """
     sizes = _check(space, radii, inner)
@@ -234,7 +236,7 @@ def exhaustion(
 def local_features(
     ball: AbstractBall, n: int, t: float, *, inner: float, relaxation: int = RELAXATION, seed: int | None = None
 ) -> ManifoldRandomFeatures:
-    """Features of the heat kernel from n nodes of a ball, most of them in and near its inner ball.
+    """Fit features of the heat kernel to n nodes of a ball, most of them in and near its inner ball.
 
     Parameters
     ----------
@@ -256,14 +258,14 @@ def local_features(
     nodes = graded_points(ball, n, inner=inner, relaxation=relaxation, seed=seed)
     options = GraphOptions(kind="heat", n_steps=_steps(ball, t), weights=nodes.weights, metric=ball)
     features = ManifoldRandomFeatures(HeatKernel(t), n_features="all", graph=options, random_state=0)
-    with without_warnings(GraphWarning):  # nodes at the rim may be out of reach of all others
+    with without_warnings(GraphWarning):  # nodes at the rim may be isolated
         return features.fit(nodes.points)
 
 
 def _check(space: Any, radii: Sequence[float], inner: float) -> list[float]:
-    """Radii that can be an exhaustion."""
+    """Check the space and the radii."""
     if not isinstance(space, AbstractBall):
-        rule = "a space without end, covered by balls (HyperbolicSpace, EuclideanSpace)"
+        rule = "an unbounded space covered by balls (HyperbolicSpace, EuclideanSpace)"
         reject("space", rule, repr(space), TypeError)
     if np.ndim(radii) != 1:
         reject("radii", "one or more numbers, ascending", radii)
@@ -275,7 +277,7 @@ def _check(space: Any, radii: Sequence[float], inner: float) -> list[float]:
 
 
 def _steps(ball: AbstractBall, t: float) -> int:
-    """Few wide steps, but none so wide that curvature bends it: no number of nodes would show that error."""
+    """Few wide steps, but not so wide that curvature changes their time: more nodes would not reveal that error."""
     steps = STEPS
     while steps < _MOST_STEPS:
         s2 = 4 * t / steps
@@ -287,7 +289,7 @@ def _steps(ball: AbstractBall, t: float) -> int:
 
 
 def _density(largest: AbstractBall, inner: float, t: float, n_nodes: int | str) -> float:
-    """Nodes per unit of volume in the inner ball."""
+    """Number of nodes per unit of volume in the inner ball."""
     held = largest._volume_of(inner, largest._decay(inner))
     if not isinstance(n_nodes, str):
         return check_integer(n_nodes, "n_nodes", 2 * _FEWEST_NODES) / held
@@ -295,7 +297,9 @@ def _density(largest: AbstractBall, inner: float, t: float, n_nodes: int | str) 
         reject("n_nodes", "'auto' or an integer", repr(n_nodes))
     density = _FOOTPRINT * (_steps(largest, t) / (4 * np.pi * t)) ** (largest.dim / 2)
     if density * held > _MOST_NODES:
-        rule = f"given where 'auto' would take {density * held:.2g} (or a larger t, a smaller inner ball)"
+        rule = (
+            f"a number, because 'auto' would take {density * held:.2g} (or use a larger t or a smaller inner ball)"
+        )
         reject("n_nodes", rule, "'auto'")
     return float(density)
 
@@ -307,7 +311,7 @@ def _measure(
     before: FloatArray | None,
     inner: float,
 ) -> tuple[ExhaustionRow, FloatArray]:
-    """What is known about one ball, and its kernel between the queries."""
+    """Measure one ball; also return its kernel between the queries."""
     graph = features.graph_
     ball: Any = graph.metric
     depth = ball._depth(graph.positions)  # all nodes are anchors

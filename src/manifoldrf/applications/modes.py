@@ -1,11 +1,15 @@
-"""Gaussian regression on m features: everything from one decomposition, no matrix of the size of the data.
+"""Gaussian regression on m features, and the search for the time of the kernel.
 
 f(z) = phi(z) . w with w ~ N(0, variance I) and y = f(x) + noise. With Phi (n, m) = U diag(sqrt(s)) V^T the
 likelihood is a function of s, of U^T y and of the ratio noise / variance, and the posterior of w has the mean
-V diag(sqrt(s) / (s + ratio)) U^T y and the covariance variance (I - V diag(s / (s + ratio)) V^T).
+V diag(sqrt(s) / (s + ratio)) U^T y and the covariance variance (I - V diag(s / (s + ratio)) V^T). One decomposition
+serves the whole search, and no matrix of the size of the data is formed.
 
-Nothing is inverted but s + ratio, so there is no Cholesky factor and no jitter. In its place: a ratio below
-``SMALLEST_RATIO`` times the largest s, which is where rounding of s begins to matter, counts as that.
+Only s + ratio is inverted, so there is no Cholesky factor and no jitter. Instead, a ratio below ``SMALLEST_RATIO``
+times the largest s, where rounding of s begins to matter, is raised to that.
+
+For the search, :class:`Modes` stores the features of the data as one block for each length of a walk (or degree of
+a polynomial). Features for another time are weighted sums of the same blocks.
 """
 
 import functools
@@ -38,23 +42,22 @@ from manifoldrf.signatures.options import coefficients_of
 from manifoldrf.signatures.teachers import compute_signatures
 
 SMALLEST_RATIO = 1e-12
-# Directions of a smaller share of the largest s are rounding where s comes from a product Phi^T Phi; the data have
-# no part in them.
+# If s is computed from the product Phi^T Phi, values below this share of the largest s are rounding errors.
 _ROUNDING = 1e-13
-# Ratios that are tried, over the mean of s: from data without noise to data that are nothing else.
+# Grid of ratios relative to the mean of s: from data without noise to data that are only noise.
 _LOWEST, _HIGHEST, _TRIES = 1e-8, 1e4, 37
-# Blocks of rows that are decomposed apart are so many times as high as wide: half of 20,000 rows of 982 features.
+# Height over width of blocks of rows that are decomposed separately: half of 20,000 rows of 982 features.
 _BLOCK_HEIGHT = 8
-_MOST_BLOCKS = 16  # their triangles are decomposed by one thread
-_SMALLEST_VARIANCE = 1e-200  # of constant data: its logarithm is finite
+_MOST_BLOCKS = 16  # one thread decomposes their triangles
+_SMALLEST_VARIANCE = 1e-200  # for constant data: its logarithm is finite
 _LARGEST_VARIANCE = 1e300
 _TINY = float(np.finfo(np.float64).tiny)
-_WORST = -1e300  # log likelihood of levels that have nothing to do with the data
+_WORST = -1e300  # lower bound of a log likelihood, for levels that do not fit the data at all
 
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Data in the directions of their features.
+    """Singular value decomposition of the features, applied to the data.
 
     Attributes
     ----------
@@ -63,7 +66,7 @@ class Spectrum:
     shares : array of shape (r, c)
         U^T y.
     rest : array of shape (c,)
-        Squared length of what is left of each column of y.
+        Squared length of the part of each column of y that is orthogonal to U.
     n : int
         Number of data.
     directions : array of shape (m, r), optional
@@ -82,7 +85,7 @@ class Spectrum:
         return float(self.values.sum()) / self.n
 
     def ratio(self, ratio: float) -> float:
-        """The same ratio, or the smallest that rounding allows."""
+        """Raise a ratio to the smallest that rounding allows."""
         return max(ratio, SMALLEST_RATIO * float(self.values.max(initial=0.0)), np.finfo(np.float64).tiny)
 
     def misfit(self, ratio: float) -> FloatArray:
@@ -90,9 +93,9 @@ class Spectrum:
         return np.asarray((1 / (self.values + ratio)) @ self.shares**2 + self.rest / ratio)
 
     def log_likelihood(self, variance: FloatArray, ratio: float) -> float:
-        """Log marginal likelihood of all columns, each with its own variance, shape (c,), and one ratio."""
+        """Log marginal likelihood of all columns, with a variance for each, shape (c,), and a common ratio."""
         log_det = np.log(self.values + ratio).sum() + (self.n - len(self.values)) * np.log(ratio)
-        with np.errstate(over="ignore"):  # a level that is given may be absurd for the data
+        with np.errstate(over="ignore"):  # given levels may not fit the data at all
             columns = self.misfit(ratio) / variance + self.n * np.log(2 * np.pi * variance) + log_det
             found = float(-0.5 * columns.sum())
         return max(found, _WORST)
@@ -101,8 +104,8 @@ class Spectrum:
 def singular_parts(rows: FloatArray, n_jobs: int) -> tuple[FloatArray, FloatArray, FloatArray]:
     """U (n, r), singular values (r,) and V^T (r, m) of rows (n, m); the bits do not depend on ``n_jobs``.
 
-    Of many more rows than columns, blocks of rows become triangles by threads, and the triangles are decomposed
-    together: all factors are orthogonal, so nothing is lost against the decomposition of the whole.
+    With many more rows than columns, threads reduce blocks of rows to triangles by QR, and the triangles are
+    decomposed together. All factors are orthogonal, so this is as accurate as decomposing all rows at once.
     """
     n, m = rows.shape
     edges = np.linspace(0, n, max(1, min(_MOST_BLOCKS, n // (_BLOCK_HEIGHT * m))) + 1).astype(np.int64)
@@ -119,7 +122,7 @@ def singular_parts(rows: FloatArray, n_jobs: int) -> tuple[FloatArray, FloatArra
 def decompose(rows: FloatArray, targets: FloatArray, *, directions: bool = False) -> Spectrum:
     """Spectrum of features (n, m) and centred targets (n, c): O(n m min(n, m)).
 
-    With fewer data than features and ``directions`` by a singular value decomposition, which has no small errors;
+    With fewer data than features and ``directions`` by a singular value decomposition, which is the most accurate;
     else by the eigenvectors of the smaller of the two products.
     """
     n, m = rows.shape
@@ -134,7 +137,7 @@ def decompose(rows: FloatArray, targets: FloatArray, *, directions: bool = False
 
 
 def decompose_parts(parts: Iterable[tuple[FloatArray, FloatArray]], m: int) -> Spectrum:
-    """The same for more data than features, a part of them at a time: memory of m^2 and one part."""
+    """The same for more data than features, one part of the data at a time: memory of m^2 and one part."""
     gram, moments, total, n = np.zeros((m, m)), np.zeros((m, 1)), np.zeros(1), 0
     with one_blas_thread():
         for rows, targets in parts:
@@ -154,7 +157,7 @@ def decompose_parts(parts: Iterable[tuple[FloatArray, FloatArray]], m: int) -> S
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """Variance and noise of each column, shape (c,), their common ratio, and the log likelihood they have."""
+    """Variance of each column, shape (c,), the common ratio of noise to variance, and the log likelihood."""
 
     variance: FloatArray
     ratio: float
@@ -167,10 +170,10 @@ class Levels:
 
 
 def find_levels(spectrum: Spectrum, variance: float | None, noise: float | None) -> Levels:
-    """Levels of the largest likelihood; what is given is kept, but for a noise below the smallest, which is raised.
+    """Maximise the likelihood over the variance and the noise that are None; a noise that is too small is raised.
 
-    Where both are free the best variance has the closed form y^T (Phi Phi^T + ratio I)^-1 y / n, so that one number
-    is left to search for: on a grid of logarithms, and then between the neighbours of the best.
+    If both are free, the best variance has the closed form y^T (Phi Phi^T + ratio I)^-1 y / n, so that only the
+    ratio is searched: on a logarithmic grid, and then between the neighbours of the best.
     """
 
     def levels(log_ratio: float) -> Levels:
@@ -188,9 +191,9 @@ def find_levels(spectrum: Spectrum, variance: float | None, noise: float | None)
         return levels(float(np.log(np.clip(noise / variance, _TINY, _LARGEST_VARIANCE))))
     height = spectrum.height or 1.0
     low, high = np.log(_LOWEST * height), np.log(_HIGHEST * height)
-    if variance is not None or noise is not None:  # the data say where the free one is, in their own unit
+    if variance is not None or noise is not None:  # the unit of the data decides where the free level lies
         low, high = low - 20.0, high + 20.0
-    if noise is not None:  # however small it is, the variance that suits the data is among those tried
+    if noise is not None:  # so that the grid contains the best variance however small the noise is
         share = noise / float(find_levels(spectrum, None, None).variance.max())
         low = min(low, float(np.log(max(share, _TINY))) - 5.0)
     grid = np.linspace(low, high, _TRIES)
@@ -209,12 +212,12 @@ def find_levels(spectrum: Spectrum, variance: float | None, noise: float | None)
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """The posterior of the weights of the features.
+    """Posterior of the weights of the features.
 
     Attributes
     ----------
     weights : array of shape (m, c)
-        Their mean.
+        Mean of the weights.
     directions : array of shape (m, r)
     shrinkage : array of shape (r,)
         Share by which the data narrow each direction: 1 - sqrt(ratio / (s + ratio)).
@@ -225,18 +228,18 @@ class Posterior:
     shrinkage: FloatArray
 
     def squares(self, rows: FloatArray) -> FloatArray:
-        """Diagonal of the posterior covariance at points with these features, over the variance, shape (q,)."""
+        """Diagonal of the posterior covariance at points with these features, relative to the variance, (q,)."""
         kept = product(rows, self.directions.T, check_jobs(-1)) ** 2 @ (1 - (1 - self.shrinkage) ** 2)
         return np.asarray(np.maximum((rows**2).sum(axis=1) - kept, 0.0))
 
     def spread(self, rows: FloatArray) -> FloatArray:
-        """B of shape (q, m): B B^T is the posterior covariance at points with these features, over the variance."""
+        """B of shape (q, m) such that B B^T is the posterior covariance at these features over the variance."""
         shares = product(rows, self.directions.T, check_jobs(-1)) * self.shrinkage
         return np.asarray(rows - product(shares, self.directions, check_jobs(-1)))
 
 
 def posterior_of(spectrum: Spectrum, ratio: float) -> Posterior:
-    """The posterior, given the ratio of noise to variance."""
+    """The posterior for a ratio of noise to variance."""
     if spectrum.directions is None:
         raise ValueError("a posterior needs the directions of the spectrum")
     values = spectrum.values
@@ -247,9 +250,9 @@ def posterior_of(spectrum: Spectrum, ratio: float) -> Posterior:
 def leave_one_out(
     left: FloatArray, values: FloatArray, shares: FloatArray, targets: FloatArray, alpha: float | None
 ) -> tuple[float, float]:
-    """The penalty, and the error of values that are predicted from all others.
+    """The best penalty and its leave-one-out error.
 
-    Without datum i the residual there is (y_i - f_i) / (1 - H_ii), H the matrix from y to the fitted values.
+    Without datum i the residual there is (y_i - f_i) / (1 - H_ii), where H maps y to the fitted values.
     """
     n = len(left)
     height = float(values.sum()) / n or 1.0
@@ -268,38 +271,39 @@ def leave_one_out(
 
 
 MOST_ENTRIES = 2**26  # 512 MB
-MOST_ROWS = 2048  # the time of a kernel is known to a few per cent from so many data
-# Lengths that are kept. 32 Chebyshev polynomials are enough for the heat kernel of 70 steps, 128 for that of 1100;
-# the number is doubled while the best time is the longest that they allow. Walks are taken once.
+MOST_ROWS = 2048  # enough data to find the time of a kernel to a few per cent
+# Number of lengths. 32 Chebyshev polynomials are enough for a heat kernel of 70 steps, 128 for 1100 steps; the
+# number is doubled while the best time is the longest that it allows. Walks are taken only once.
 _FIRST_LENGTHS, _LAST_LENGTHS = 32, 128
 _WALK_LENGTHS = 64  # powers: times up to 128 steps of a heat graph
-_TOLERANCE = 1e-6  # share of a series that may be left out
-_AT_ONCE = 256  # columns that are propagated together
-_WIDEST_SPACING = 1.2  # of anchors over the width of features; above it sums are off by several per cent
-# Features of a model, where their number is chosen: anchors half a width apart, and at least so many, which is
-# where a decomposition takes seconds; at most so many, unless the data are so few that m n numbers are no more.
+_TOLERANCE = 1e-6  # share of a series that may be truncated
+_AT_ONCE = 256  # columns propagated together
+_WIDEST_SPACING = 1.2  # spacing of anchors over the width of features; above it sums are off by several per cent
+# Automatic number of features: anchors half a width apart, at least 2048, with which a decomposition takes seconds,
+# and at most 4096, unless the data are so few that m n numbers still fit into ``MOST_ENTRIES``.
 _CLOSE, _FEWEST_ANCHORS, _MOST_ANCHORS = 0.5, 2048, 4096
-# A series whose first term is a larger share of its sum has a spike at every node. Smooth fields leave it out, and
-# with it much of the likelihood: on 300 nodes of a sphere that of (c + L)^-1/2 rose from -55 to -35.
+# A kernel has a spike at every node if the first term of its series is more than this share of the sum. Smooth
+# fields lose the spike. On 300 nodes of a sphere, keeping it raised the log likelihood of (c + L)^-1/2 from -55
+# to -35.
 _SPIKE = 2e-3
-# Log likelihoods of features and of trials that still are of one model: very strong evidence is a factor of e^5,
-# and sums over anchors, whose weights differ, have moved those of heat kernels by less than .006 for each datum.
+# Allowed difference of the log likelihoods of the fitted features and of the search. A factor of e^5 is very strong
+# evidence; the different anchor weights changed those of heat kernels by less than .006 per datum.
 _SAME, _SAME_PER_DATUM = 5.0, 0.01
 _ONE_STEP = Expansion(np.array([0.0, 1.0]), 1.0, of_powers=True)
 
 
 @dataclass(frozen=True, eq=False)
 class Modes:
-    """Blocks of features, one for each length.
+    """Features of the data, one block for each length.
 
     Attributes
     ----------
     blocks : array of shape (L + 1, n, m)
-        Of the points of the data, at the anchors, in the unit of the features.
+        Features of n points at m anchors for each length, in the unit of the features.
     of_powers : bool
-        Whether block k is W^k, else the Chebyshev polynomial T_k(W).
+        Whether block k belongs to W^k; otherwise to the Chebyshev polynomial T_k(W).
     narrowest : float
-        Least time of a kernel, over that of the kernel they were made for, that the anchors can carry.
+        Smallest time that the anchors can resolve, relative to the time of the initial kernel.
     """
 
     blocks: FloatArray
@@ -307,7 +311,7 @@ class Modes:
     narrowest: float = 0.0
 
     def features(self, kernel: AbstractKernel) -> FloatArray | None:
-        """Features of the data for a resolved kernel, shape (n, m); None where the lengths kept do not suffice."""
+        """Features of the data for a resolved kernel, shape (n, m); None if it needs more lengths."""
         coefficients = self._coefficients(kernel.root())
         if coefficients is None:
             return None
@@ -327,18 +331,18 @@ class Modes:
 def compute_modes(
     space: Space, places: FloatArray, most_anchors: int, teaching: Teaching, n_lengths: int = _FIRST_LENGTHS
 ) -> Modes:
-    """Blocks of features of some points, exact or walked as the teacher says.
+    """Compute the blocks of features of some points.
 
     Parameters
     ----------
     space : Space
     places : array of shape (n, d)
     most_anchors : int
-        Memory may allow fewer.
+        Upper bound; memory may allow fewer.
     teaching : Teaching
-        "walks" and "counts" walk, the others are exact.
+        "walks" and "counts" estimate the blocks from random walks; with other teachers they are exact.
     n_lengths : int
-        L, of exact blocks.
+        Largest length L of exact blocks.
     """
     graph, measure = space.graph, space.setting.measure
     walked = teaching.teacher in ("walks", "counts")
@@ -362,7 +366,7 @@ def _anchors(graph: Graph, m: int) -> IntArray:
 
 
 def _reach(space: Space, places: FloatArray, n_jobs: int) -> Any:
-    """From values at the nodes to features of points, CSR (n, N): signatures over sqrt(mu), interpolated."""
+    """Matrix from values at the nodes to features of points, CSR (n, N): signatures / sqrt(mu), interpolated."""
     graph, measure = space.graph, space.setting.measure
     shares = interpolation_weights(graph, np.arange(graph.n_nodes), places, space.setting.dim, n_jobs)
     own = np.ones(len(places))
@@ -372,7 +376,7 @@ def _reach(space: Space, places: FloatArray, n_jobs: int) -> Any:
 
 
 def _propagate(graph: Graph, reach: Any, anchors: IntArray, blocks: FloatArray, teaching: Teaching) -> None:
-    """Fill blocks k with T_k(W), from the side that has fewer columns; W is symmetric."""
+    """Fill block k with T_k(W), starting from the side with fewer columns; W is symmetric."""
     from_anchors = len(anchors) < reach.shape[0]
     total = len(anchors) if from_anchors else reach.shape[0]
     for start in range(0, total, _AT_ONCE):
@@ -401,7 +405,7 @@ def _polynomials(graph: Graph, first: FloatArray, n: int, n_jobs: int) -> Iterat
 
 
 def _walk(graph: Graph, reach: Any, anchors: IntArray, blocks: FloatArray, teaching: Teaching) -> None:
-    """Fill blocks k with walked estimates of W^k, from the side that has fewer start nodes."""
+    """Fill block k with estimates of W^k from random walks, starting from the side with fewer nodes."""
     touched = np.unique(reach.indices).astype(np.int64)
     from_anchors = len(anchors) < len(touched)
     starts = anchors if from_anchors else touched
@@ -410,7 +414,7 @@ def _walk(graph: Graph, reach: Any, anchors: IntArray, blocks: FloatArray, teach
         nodes = starts[start : start + _AT_ONCE]
         lengths = compute_signatures(
             graph,
-            PowerKernel(0),  # every length is kept, whatever the kernel: this one asks for no more
+            PowerKernel(0),  # all lengths are kept for any kernel; this one needs no more
             nodes,
             teacher=teaching.teacher,
             asymmetric=True,
@@ -428,7 +432,7 @@ def _walk(graph: Graph, reach: Any, anchors: IntArray, blocks: FloatArray, teach
 
 
 def stretched(kernel: AbstractKernel, factor: float, graph: Graph) -> AbstractKernel | None:
-    """The kernel with its time multiplied, its length scale by the root of that; None where it has neither.
+    """Multiply the time of a kernel by a factor, or its length scale by the root; None if it has neither.
 
     On a heat graph the time of a heat kernel is rounded to an even number of steps.
     """
@@ -453,25 +457,25 @@ _TIMES: tuple[tuple[type[AbstractKernel], str, float], ...] = (
     (MaternKernel, "lengthscale", 0.5),
     (RegularizedLaplacianKernel, "scale", 0.5),
 )
-# Times that are tried, over that of the kernel given: five hundred times less to five hundred times more, by
-# factors of two, and then halfway between the neighbours of the best until they are 1 % apart.
+# The search tries times from 1/512 to 512 times that of the given kernel, by factors of two, and then halves the
+# steps around the best until they are 1 %.
 _DOUBLINGS, _HALVINGS = 9, 6
 
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """What a search has found.
+    """Result of a search for the time.
 
     Attributes
     ----------
     kernel : AbstractKernel
-        Of the largest score.
+        The kernel with the largest score.
     stretch : float
-        Its time over that of the kernel given.
+        Its time relative to the given kernel.
     limited : bool
-        Whether twice this time needs more lengths than were kept.
+        Whether twice this time would need more lengths than the blocks have.
     trials : tuple of (AbstractKernel, float)
-        All that were tried, in the order of the trials.
+        All kernels and scores, in the order of the search.
     """
 
     kernel: AbstractKernel
@@ -481,15 +485,15 @@ class Search:
 
 
 def search_time(space: Space, modes: Modes, score: Callable[[FloatArray], float]) -> Search:
-    """The time of a kernel at which its features score best: no walk is taken and no graph built.
+    """Find the time with the best score of the features, without new walks and without a new graph.
 
     Parameters
     ----------
     space : Space
-        That the modes were computed on. Where its kernel has no time, nothing is tried.
+        The space of the modes. If its kernel has no time, nothing is searched.
     modes : Modes
     score : callable
-        Features of the data (n, m) -> a number, the larger the better.
+        Features of the data (n, m) -> a number; larger is better.
     """
     tried: dict[AbstractKernel, float] = {}
     stretches: dict[AbstractKernel, float] = {}
@@ -520,7 +524,7 @@ def search_time(space: Space, modes: Modes, score: Callable[[FloatArray], float]
 
 
 def enough_anchors(space: Space, found: Search, n: int) -> int | str:
-    """How many features n data deserve: likelihoods see what sums over the kernel do not."""
+    """Number of features for n data; likelihoods need more than sums over the kernel."""
     setting, n_nodes = space.setting, space.graph.n_nodes
     needed = anchors_needed(space.volume, setting.width * found.stretch**0.5, setting.dim, _CLOSE)
     m = min(max(needed, _FEWEST_ANCHORS), max(_MOST_ANCHORS, MOST_ENTRIES // n))
@@ -528,7 +532,7 @@ def enough_anchors(space: Space, found: Search, n: int) -> int | str:
 
 
 def field_of(name: str, space: Space, kernel: AbstractKernel) -> str:
-    """The field of a model: where it is to be chosen and the kernel has a spike, the one that keeps it at nodes."""
+    """The field to use; "auto" becomes "interpolated" if the kernel has a spike at every node."""
     series = _on_graph(kernel, space).root()
     spike = abs(float(series.coefficients(1)[0]))
     sharp = spike > _SPIKE * abs(float(series.spectral(np.array([1.0]))[0]))
@@ -536,15 +540,15 @@ def field_of(name: str, space: Space, kernel: AbstractKernel) -> str:
 
 
 def warn_of_another(found: Search, likelihood: float, n: int) -> None:
-    """Say so where the features that predict are not those of the kernel that was found, by their likelihoods."""
-    if not found.trials or n > MOST_ROWS:  # nothing was tried, or only a part of the data
+    """Warn if the likelihood of the fitted features differs from that of the search."""
+    if not found.trials or n > MOST_ROWS:  # no search, or a search on a part of the data
         return
     best = max(value for _, value in found.trials)
     if abs(best - likelihood) > _SAME + _SAME_PER_DATUM * n:
         warn_user(
-            f"The features stand for another kernel than the one found, {found.kernel}: their log marginal "
-            f"likelihood is {likelihood:.1f}, and was {best:.1f} in the search. Causes: (a) too few features for a "
-            "kernel so rough, (b) a field that leaves out the spike of a kernel at every node, (c) noisy walks. "
+            f"The features do not represent the kernel found, {found.kernel}: their log marginal likelihood is "
+            f"{likelihood:.1f}, but was {best:.1f} in the search. Causes: (a) too few features for so rough a "
+            "kernel, (b) a field that loses the spike of the kernel at every node, (c) noisy walks. "
             "Remedies: n_features='all', field='interpolated', a smoother kernel, more walks.",
             FeatureWarning,
         )
@@ -555,7 +559,7 @@ def _on_graph(kernel: AbstractKernel, space: Space) -> AbstractKernel:
 
 
 def _features_of(kernel: AbstractKernel, space: Space, modes: Modes) -> FloatArray | None:
-    """Features for a kernel as stated; None where it cannot be resolved on the graph."""
+    """Features for a kernel; None if it cannot be resolved on the graph."""
     try:
         resolved = _on_graph(kernel, space)
     except ValueError:
@@ -564,7 +568,7 @@ def _features_of(kernel: AbstractKernel, space: Space, modes: Modes) -> FloatArr
 
 
 def find_kernel(space: Space, plan: Plan, data: tuple[FloatArray, FloatArray], levels: Any) -> Search:
-    """The kernel of the largest likelihood of some data (n, d), (n, c)."""
+    """Find the kernel with the largest likelihood of the data (n, d), (n, c)."""
     points, targets = data
     if len(points) > MOST_ROWS:
         rng = plan.streams.generator("regression.rows")

@@ -1,4 +1,4 @@
-"""Classes from few labelled points by the nearest of them in features, and what the unlabelled points add to it."""
+"""Classification from few labelled points by the nearest of them in features, with help of unlabelled points."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -28,48 +28,48 @@ __all__ = ["KernelNeighborsClassifier"]
 
 RANKINGS = ("euclidean", "cosine", "kernel", "share", "balanced")
 _OF_CLOUD = ("share", "balanced")
-# Rows of one task. All tasks have so many, the last one filled up with zeros, so that every row rounds alike
-# whatever rows come before and after it.
+# Rows of one product. All products have the same shape, the last one padded with zeros, so that the rounding of a
+# row does not depend on the other rows.
 _ROWS_AT_ONCE = 512
 # Shares even out within tens of rounds; accuracies are the same after 15 and after 300.
 _ROUNDS, _EVEN = 50, 1e-3
-_SMALLEST = 1e-280  # of a value: its inverse times all else is still in the range of doubles
-# Of its mean value: each labelled point is seen a little by everything, or the weights of points that hardly any
-# other sees would grow without end.
+_SMALLEST = 1e-280  # smallest value whose inverse does not overflow in products
+# Added to each kernel value, relative to the mean of its labelled point. Without it the weights of points that are
+# far from all others would grow without bound.
 _FLOOR = 1e-6
 
 
 class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Majority of the nearest labelled points, where near is said by features, with the help of unlabelled points.
+    """Majority vote of the nearest labelled points in features, with help of unlabelled points.
 
-    With C(x, l) = phi(x).phi(l), the value of the kernel between a point and a labelled point, the nearest l has
-    the least |phi(x) - phi(l)| ("euclidean"), the largest cosine of phi(x) and phi(l) ("cosine"), the largest
-    C(x, l) ("kernel"), the largest C(x, l) over its mean over the cloud ("share"), or the largest w_l C(x, l) with
-    weights w such that all labelled points get the same share of the cloud ("balanced"): every point u of the
-    cloud is divided among them as w_l C(u, l) / sum_m w_m C(u, m).
+    C(x, l) = phi(x).phi(l) is the kernel between a point and a labelled point. The nearest l has the smallest
+    |phi(x) - phi(l)| ("euclidean"), the largest cosine of phi(x) and phi(l) ("cosine"), the largest C(x, l)
+    ("kernel"), the largest C(x, l) over its mean over the cloud ("share"), or the largest w_l C(x, l) with weights
+    w such that all labelled points get the same share of the cloud ("balanced"): every point u of the cloud is
+    divided among them as w_l C(u, l) / sum_m w_m C(u, m).
 
-    The last two see to it that labelled points in dense regions, which are near to everything, do not take all.
-    They assume that labelled points are drawn as the cloud is: a class with twice as many gets twice the share.
-    Points whose features are all zero, as those far from the space are, are as near to one labelled point as to
-    another: their class means nothing.
+    The last two prevent labelled points in dense regions, which are near to everything, from winning everywhere.
+    They assume that labelled points are distributed like the cloud: a class with twice as many labels gets twice
+    the share. Points whose features are all zero, such as points far from the space, are equally near to all
+    labelled points, and their class is meaningless.
 
     Parameters
     ----------
     n_neighbors : int, default=1
-        How many labelled points vote. A tie goes to the first of the sorted classes, as in scikit-learn.
+        Number of labelled points that vote. A tie goes to the first of the sorted classes, as in scikit-learn.
     ranking : {"euclidean", "cosine", "kernel", "share", "balanced"}, default="cosine"
-        What nearest means. The last two take negative values of the kernel, which signed features have, for zero
-        when they weigh.
+        The meaning of nearest. The last two treat negative values of the kernel, which signed features can have, as
+        zero when they compute weights.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
     weights_ : array of shape (n_labelled,)
-        What values of the kernel are multiplied by; ones where there is nothing to weigh.
+        Factors of the kernel values; ones for rankings without weights.
 
     Examples
     --------
-    Two half moons, two labels each, and 196 points without:
+    Two half moons with two labels each and 196 unlabelled points:
 
     >>> import numpy as np
     >>> from sklearn.datasets import make_moons
@@ -93,7 +93,7 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         return tags
 
     def fit(self, X: Any, y: Any, cloud: Any = None) -> Self:
-        """Keep the labelled points and, where the ranking needs them, weigh them by the cloud.
+        """Store the labelled points and compute their weights from the cloud if the ranking needs them.
 
         Parameters
         ----------
@@ -102,8 +102,8 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         y : array-like of shape (n_labelled,)
             Their classes.
         cloud : array-like or sparse array of shape (n, m), optional
-            Features of points of any class, for "share" and "balanced"; a few thousand are enough. The labelled
-            points themselves when not given.
+            Features of points of any class, for "share" and "balanced"; a few thousand are enough. By default the
+            labelled points themselves.
         """
         check_option(self.ranking, "ranking", RANKINGS)
         refuse_text(X, "X")  # scikit-learn reads numbers from texts
@@ -111,7 +111,9 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         as_array(y, "y")  # and drops masks
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
         check_finite(X, "X", columns=names)
-        with filtered("ignore", "The number of unique classes", UserWarning):  # one label a class is no regression
+        with filtered(
+            "ignore", "The number of unique classes", UserWarning
+        ):  # one label per class does not mean regression
             check_classification_targets(y)
         check_integer(self.n_neighbors, "n_neighbors", 1, len(y))
         self.classes_, self._labels = np.unique(y, return_inverse=True)
@@ -122,24 +124,22 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         return self
 
     def _warn_of_unlabelled(self) -> None:
-        """Elsewhere in scikit-learn -1 stands for points without a label."""
+        """In other classifiers of scikit-learn -1 marks unlabelled points."""
         counts = np.bincount(self._labels)
         if len(counts) > 2 and self.classes_[0] == -1 and 2 * counts[0] > len(self._labels):
-            warn_user(
-                "-1 is a class like all others here: hand over points without a label as `cloud`.", UserWarning
-            )
+            warn_user("-1 is an ordinary class here: pass unlabelled points as `cloud`.", UserWarning)
 
     def _weigh(self, cloud: Any) -> FloatArray:
-        """Weights of the labelled points, with a mean of 1."""
+        """Weights of the labelled points, with mean 1."""
         if self.ranking not in _OF_CLOUD:
             return np.ones(len(self._labels))
         weights = cloud_weights(self._values(cloud), balanced=self.ranking == "balanced")
         if not weights.any():
-            reject("cloud", "points that the labelled ones see", "a kernel of zero between all of them")
+            reject("cloud", "points within reach of the labelled ones", "a kernel of zero between all of them")
         return np.asarray(weights / weights.mean())
 
     def _values(self, X: Any) -> FloatArray:
-        """Values of the kernel (n, n_labelled), the same bits for every number of threads and of other rows."""
+        """Kernel values (n, n_labelled); the bits do not depend on threads or on other rows."""
         n = X.shape[0]
         if not sparse.issparse(X):
             X = np.concatenate([X, np.zeros((-n % _ROWS_AT_ONCE, X.shape[1]))])
@@ -148,7 +148,7 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             return np.concatenate([product(part, self._rows, 1) for part in parts])[:n]
 
     def rank(self, X: Any) -> FloatArray:
-        """How near each labelled point is to each point, shape (n, n_labelled); larger is nearer."""
+        """Similarity of each point to each labelled point, shape (n, n_labelled); larger is nearer."""
         check_is_fitted(self, "weights_")
         refuse_text(X, "X")
         names = column_names(X)
@@ -163,7 +163,7 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         return weighted(values, self.weights_) if self.ranking in _OF_CLOUD else values
 
     def votes(self, X: Any, counts: Sequence[int]) -> NDArray[Any]:
-        """Classes by the votes of 1, 3, ... labelled points at once, shape (len(counts), n)."""
+        """Classes for several numbers of voting neighbours at once, shape (len(counts), n)."""
         ranks = self.rank(X)
         if not len(counts):
             reject("counts", "one number of neighbours or more", counts)
@@ -177,11 +177,11 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
 
 
 def _check_cloud(cloud: Any, n_features: int) -> Any:
-    """Features of points without a label."""
+    """Check the features of unlabelled points."""
     refuse_text(cloud, "cloud")
     rows = check_array(cloud, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False, input_name="cloud")
     if rows.shape[1] != n_features:
-        reject("cloud", f"features of shape (n, {n_features}), as those of X", f"shape {rows.shape}")
+        reject("cloud", f"features of shape (n, {n_features}), like those of X", f"shape {rows.shape}")
     check_finite(rows, "cloud", columns=column_names(cloud))
     return rows
 
@@ -194,9 +194,10 @@ def _squares(rows: Any) -> FloatArray:
 
 
 def cloud_weights(values: NDArray[Any], *, balanced: bool) -> FloatArray:
-    """Weights of labelled points from values (n, n_labelled) between them and a cloud; negative ones count as zero.
+    """Weights of labelled points from values (n, n_labelled) between them and a cloud; negative ones become zero.
 
-    Columns are scaled to a largest entry of one first: narrow kernels are below all that can be divided by.
+    Columns are scaled to a largest entry of one first, because the values of narrow kernels are too small to
+    invert.
     """
     largest = np.asarray(values.max(axis=0), dtype=np.float64)
     inverse = inverse_or_zero(np.where(largest > _SMALLEST, largest, 0.0))
@@ -206,12 +207,12 @@ def cloud_weights(values: NDArray[Any], *, balanced: bool) -> FloatArray:
 
 
 def weighted(values: NDArray[Any], weights: FloatArray) -> NDArray[Any]:
-    """Values times weights; labelled points of weight zero, which nothing sees, are the last."""
+    """Multiply values by weights; labelled points of weight zero come last."""
     return np.where(weights > 0, values * weights, -np.inf)
 
 
 def inverse_or_zero(values: FloatArray) -> FloatArray:
-    """One over each value, zero for zero: a point that no other sees has no share to be made larger."""
+    """1 / values, and zero for zero."""
     return np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
 
 
@@ -228,12 +229,12 @@ def balanced_weights(values: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def largest_columns(ranks: FloatArray, count: int) -> IntArray:
-    """Columns of the largest entries of each row, largest first; of equal ones the first."""
+    """Columns of the largest entries of each row, largest first; ties in order of the columns."""
     return np.argsort(-ranks, axis=1, kind="stable")[:, :count]
 
 
 def majority(labels: IntArray) -> IntArray:
-    """The most frequent label of each row, of equally frequent ones the smallest."""
+    """The most frequent label of each row; ties go to the smallest."""
     votes = np.zeros((len(labels), int(labels.max()) + 1), dtype=np.int64)
     for column in labels.T:
         votes[np.arange(len(labels)), column] += 1

@@ -1,30 +1,28 @@
-"""Regression along a space from values at some of its points, with and without uncertainty."""
+"""Ridge regression and Gaussian processes along a space, from values at some of its points."""
 
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manifoldrf._random import SeedLike, Streams
 from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import (
     NONNEGATIVE,
+    POSITIVE,
     FloatArray,
+    as_floats,
     check_flag,
     check_integer,
     check_jobs,
+    check_number_or,
+    check_points,
+    column_names,
     naming,
+    refuse_text,
     reject,
-)
-from manifoldrf.applications.labelled import (
-    check_data,
-    check_level,
-    check_on_space,
-    check_queries,
-    dense_rows,
-    parts_of,
-    space_of,
 )
 from manifoldrf.applications.modes import (
     Search,
@@ -40,13 +38,16 @@ from manifoldrf.applications.modes import (
     singular_parts,
     warn_of_another,
 )
-from manifoldrf.features._estimators import FrozenParamsMixin, product
+from manifoldrf.features._estimators import FrozenParamsMixin, estimator_points, product
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.options import GraphOptions, make_plan
 from manifoldrf.features.problem import prepare_space
+from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.kernels.roots import ASYMMETRIC
 
 __all__ = ["ManifoldGaussianProcess", "ManifoldRidge"]
+
+_ENTRIES_AT_ONCE = 2**24  # features in memory: 128 MB
 
 
 class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -57,16 +58,15 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEst
     Parameters
     ----------
     features : transformer or None, default=None
-        Such as :class:`ManifoldRandomFeatures`, which is the default; it is cloned and fitted to the space.
+        The default is :class:`ManifoldRandomFeatures`. It is cloned and fitted to the space.
     space : array-like, TriangleMesh, AbstractManifold, Graph or None, default=None
-        The whole space, of which the data are a few points; None: the data are all that is known of it.
+        The whole space, of which the data are a few points; None to use the data themselves.
     alpha : float or "cv", default="cv"
-        Penalty, nonnegative. "cv": the one with the least error when each value is predicted from all others,
-        which takes no fit of its own.
+        Penalty, nonnegative. "cv": the value with the smallest leave-one-out error, which needs no refits.
     random_state : None, int, Generator or RandomState, default=None
-        Of the features by default; others have their own.
+        Seed of the default features; other features have their own.
     n_jobs : int, default=-1
-        The same.
+        Number of threads of the default features, -1 for all cores.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEst
     coef_ : array of shape (m,) or (m, c)
     intercept_ : float or array of shape (c,)
     loo_error_ : float
-        Root of the mean squared error of values that are predicted from all others, over all outputs.
+        Root mean squared leave-one-out error over all outputs.
     n_features_in_ : int
 
     Examples
@@ -83,7 +83,7 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEst
     >>> import numpy as np
     >>> from manifoldrf import Sphere
     >>> from manifoldrf.applications.regression import ManifoldRidge
-    >>> points = Sphere().sample(500, seed=0)  # all of the space that is known
+    >>> points = Sphere().sample(500, seed=0)  # the space
     >>> height = points[:, 2]
     >>> model = ManifoldRidge(space=points, random_state=0).fit(points[:100], height[:100])
     >>> bool(np.abs(model.predict(points) - height).max() < 0.05)
@@ -107,11 +107,11 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEst
 
     @one_blas_thread()  # the last bits of products depend on the number of threads
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit features to the space, and weights to y, shape (n,) or (n, c), measured at points X, shape (n, d).
+        """Fit the features to the space, and the weights to y, shape (n,) or (n, c), at points X, shape (n, d).
 
-        O(n m min(n, m)) for m features.
+        Takes O(n m min(n, m)) time for m features.
         """
-        alpha = check_level(self.alpha, "alpha", "cv", NONNEGATIVE)
+        alpha = check_number_or(self.alpha, "alpha", "cv", NONNEGATIVE)
         points, targets = check_data(self, X, y)
         if self.features is None:
             features: Any = ManifoldRandomFeatures(random_state=self.random_state, n_jobs=self.n_jobs)
@@ -146,65 +146,68 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     """A Gaussian process on a space, by its features: O(n m^2 + m^3) for n data and m features.
 
     y = offset + f(x) + noise, where f has the covariance variance * K and K(x, y) = phi(x) . phi(y) is the kernel
-    of :class:`ManifoldRandomFeatures`. Time (or length scale), variance and noise are those of the largest
-    marginal likelihood. The offset is the mean of y, and is not counted among the unknowns.
+    of :class:`ManifoldRandomFeatures`. The time (or length scale), the variance and the noise maximise the marginal
+    likelihood. The offset is the mean of y and is not treated as an unknown.
 
-    Trials of another time take no new walks and no new graph: the features of the data are sums over lengths
-    of walks, and only the weights of the lengths change. The time that was found then makes the features that
-    predict, at any point, and with them variance, noise and likelihood are found once more. Where the likelihood
-    is then another, a :class:`FeatureWarning` says so.
+    The search over the time needs no new walks and no new graph: the features of the data are sums over lengths of
+    walks, and only the weights of the lengths change. Features with the best time are then fitted for prediction
+    at any point, and variance, noise and likelihood are computed again with them. A :class:`FeatureWarning` is
+    issued if that likelihood differs.
 
     Parameters
     ----------
     kernel : AbstractKernel, callable or None, default=None
-        As in :class:`ManifoldRandomFeatures`; its time is where the search begins. Heat, diffusion, Matern and
-        regularised Laplacian kernels, their sums, products and multiples have a time that can be found; parts of
-        a sum are stretched by the same factor. On a heat graph a heat kernel lasts an even number of steps.
+        As in :class:`ManifoldRandomFeatures`; the search starts at its time. Heat, diffusion, Matern and
+        regularised Laplacian kernels, their sums, products and multiples have a time that can be optimised; all
+        terms of a sum are stretched by the same factor. On a heat graph the time of a heat kernel is an even number
+        of steps.
     space : array-like, TriangleMesh, AbstractManifold, Graph or None, default=None
-        The whole space, of which the data are a few points; None: the data are all that is known of it.
+        The whole space, of which the data are a few points; None to use the data themselves.
     n_features : int or {"auto", "all"}, default="auto"
-        "auto": anchors half as far apart as features are wide, at least 2048 or all nodes, because likelihoods
-        see what sums over the kernel do not. "all" is the exact kernel of the graph at its nodes.
+        "auto": anchors half as far apart as features are wide, at least 2048 or all nodes, because likelihoods are
+        more sensitive than sums over the kernel. "all" is the exact kernel of the graph at its nodes.
     graph : GraphOptions, callable, Graph or None, default=None
-        The same.
+        As in :class:`ManifoldRandomFeatures`.
     field : str, default="auto"
-        The same, but "auto" is "interpolated" for a kernel with a spike at every node: smooth fields leave it out.
+        As in :class:`ManifoldRandomFeatures`, but "auto" is "interpolated" for a kernel with a spike at every node,
+        which smooth fields would lose.
     teacher : str, default="auto"
-        The same; "walks" and "counts" also serve the search, others are exact.
+        As in :class:`ManifoldRandomFeatures`. The search also uses "walks" and "counts"; with other teachers it is
+        exact.
     teacher_options : dict, optional
-        The same.
+        As in :class:`ManifoldRandomFeatures`.
     optimize : bool, default=True
-        Whether the time is searched for; else that of the kernel is taken.
+        Whether to search for the time; if False, the time of the kernel is used.
     variance : float or "auto", default="auto"
-        Factor of the kernel. With several outputs "auto" finds one for each.
+        Factor of the kernel. With several outputs "auto" gives each its own.
     noise : float or "auto", default="auto"
-        Variance of the noise. Above 1e-12 of the largest eigenvalue of the covariance of the data; less counts as
-        that. With several outputs "auto" is proportional to the variance.
+        Variance of the noise. Values below 1e-12 of the largest eigenvalue of the covariance of the data are raised
+        to that. With several outputs "auto" is proportional to the variance.
     random_state : None, int, Generator or RandomState, default=None
     n_jobs : int, default=-1
-        Threads, -1 for all cores; results do not depend on it.
+        Number of threads, -1 for all cores; results do not depend on it.
 
     Attributes
     ----------
     features_ : ManifoldRandomFeatures
     kernel_ : AbstractKernel
-        With the time that was found.
+        The kernel with the best time.
     variance_, noise_ : float or array of shape (c,)
     offset_ : float or array of shape (c,)
     log_marginal_likelihood_ : float
-        Of all outputs together.
+        Sum over all outputs.
     trials_ : tuple of (AbstractKernel, float)
-        Kernels that were tried and their log marginal likelihoods, of at most 2048 random data and with weights of
-        the anchors that are the same for all; empty where nothing was searched.
+        The kernels of the search and their log marginal likelihoods, for at most 2048 random data and with the same
+        anchor weights for all kernels; empty without a search.
     n_features_in_ : int
 
     Notes
     -----
-    The search keeps 8 (L + 1) n m bytes, L = 32 to 128 lengths, at most 512 MB: where the data or the nodes are
-    more, 2048 random data are taken and as many anchors as fit. Prediction keeps 8 m min(n, m) bytes.
+    The search stores 8 (L + 1) n m bytes, L = 32 to 128 lengths, at most 512 MB: with more data or nodes it uses
+    2048 random data and as many anchors as fit. Prediction stores 8 m min(n, m) bytes.
 
-    Away from the space features vanish, and what was learnt with them; the standard deviation there is that of f
-    before any data, on average.
+    Away from the space the features vanish and the prediction returns to the prior: the mean is the offset, and the
+    standard deviation is the average prior standard deviation of f.
 
     Examples
     --------
@@ -251,16 +254,17 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
 
     @one_blas_thread()  # the last bits of products depend on the number of threads
     def fit(self, X: Any, y: Any) -> Self:
-        """Find the kernel, fit its features to the space, and condition on the data.
+        """Optimise the kernel, fit its features to the space, and condition on the data.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
-            Points where y was measured.
+            Points at which y was measured.
         y : array-like of shape (n,) or (n, c)
-            With several outputs, all share the time and the ratio of noise to variance.
+            Several outputs share the time and the ratio of noise to variance.
         """
-        levels = check_level(self.variance, "variance"), check_level(self.noise, "noise")
+        variance = check_number_or(self.variance, "variance", "auto", POSITIVE)
+        levels = variance, check_number_or(self.noise, "noise", "auto", POSITIVE)
         optimize, jobs = check_flag(self.optimize, "optimize"), check_jobs(self.n_jobs)
         points, targets = check_data(self, X, y)
         offset = targets.mean(axis=0)
@@ -285,7 +289,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             found = find_kernel(space, plan, (points, targets - offset), levels)
         self.trials_ = found.trials
         self.features_ = features.set_params(
-            kernel=self.kernel if callable(self.kernel) else found.kernel,  # a function is fitted anew
+            kernel=self.kernel if callable(self.kernel) else found.kernel,  # a function is fitted again
             n_features=plan.n_features if plan.n_features != "auto" else enough_anchors(space, found, len(points)),
             graph=GraphOptions(dim=space.setting.dim),
             field=field_of(plan.field, space, space.kernel if callable(self.kernel) else found.kernel),
@@ -295,7 +299,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         return self
 
     def _condition(self, points: FloatArray, targets: FloatArray, given: tuple[float | None, float | None]) -> None:
-        """Find the levels and the posterior, by the features."""
+        """Compute the levels and the posterior from the features."""
         offset = targets.mean(axis=0)
         spectrum = self._decompose(points, targets - offset)
         check_on_space(spectrum.height, len(points))
@@ -316,7 +320,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
 
     @property
     def kernel_(self) -> Any:
-        """The kernel, with the time that was found."""
+        """The kernel with the best time."""
         check_is_fitted(self, "features_")
         return self.features_.kernel_
 
@@ -329,22 +333,22 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         *,
         include_noise: bool = False,
     ) -> Any:
-        """Mean of f at points, given the data, and how uncertain it is.
+        """Posterior mean of f at points, and its uncertainty.
 
         Parameters
         ----------
         X : array-like of shape (q, d)
         return_std : bool
-            Standard deviation of f as well, shape (q,) or (q, c).
+            Also return the standard deviation of f, shape (q,) or (q, c).
         return_cov : bool
-            Instead of it, the covariance of f, shape (q, q) or (q, q, c).
+            Return the covariance of f instead, shape (q, q) or (q, q, c).
         include_noise : bool
-            Of a new measurement, not of f: what intervals for values yet to be measured need.
+            Describe a new measurement instead of f: use this for prediction intervals of new values.
 
         Returns
         -------
         mean : array of shape (q,) or (q, c)
-        std, or cov : array, where asked for
+        std or cov : array, if asked for
         """
         points = check_queries(self, X)
         if check_flag(return_std, "return_std") and check_flag(return_cov, "return_cov"):
@@ -369,7 +373,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
 
     @one_blas_thread()
     def sample_posterior(self, X: Any, n_samples: int = 1, random_state: SeedLike = None) -> FloatArray:
-        """Functions that the data allow, read at points: draws from the posterior of f, without noise.
+        """Draw functions from the posterior of f, without noise, and evaluate them at points.
 
         Parameters
         ----------
@@ -380,8 +384,8 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         Returns
         -------
         samples : array of shape (n_samples, q) or (n_samples, q, c)
-            O(n_samples q m), for any number of points; one sample is one function, whatever points it is read at
-            near the space.
+            Takes O(n_samples q m) time. A sample is one function: near the space its values do not depend on the
+            other points.
         """
         points = check_queries(self, X)
         n = check_integer(n_samples, "n_samples", 1)
@@ -397,14 +401,73 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         return np.asarray(self._shaped(mean + np.sqrt(self._levels.variance) * samples))
 
     def _beyond(self, points: FloatArray) -> FloatArray:
-        """Variance that the window takes away from points off the space, over that of f, shape (q,)."""
+        """Prior variance that the window removes at points off the space, relative to f, shape (q,)."""
         return np.asarray((1 - self.features_.map_.proximity.window(points) ** 2) * self._height)
 
     def _mean(self, rows: FloatArray) -> FloatArray:
         return np.asarray(self._shaped(rows @ self._posterior.weights + self.offset_))
 
     def _shaped(self, values: FloatArray) -> Any:
-        """Without the axis of the outputs, the last, where y was a vector."""
+        """Drop the last axis, that of the outputs, if y was a vector."""
         if not self._is_vector:
             return values
         return float(values[0]) if values.ndim == 1 else values[..., 0]
+
+
+def check_data(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
+    """Return points (n, d) and values (n, c); sets ``_is_vector`` if the values are a vector."""
+    refuse_text(X, "X")  # scikit-learn reads numbers from texts
+    if y is not None:
+        refuse_text(y, "y")
+    points, values = validate_data(
+        estimator,
+        X,
+        y,
+        dtype=np.float64,
+        ensure_all_finite=False,  # for X; y is checked in any case
+        multi_output=True,
+        y_numeric=True,
+        ensure_min_samples=2,
+    )
+    estimator._is_vector = np.ndim(values) == 1
+    targets = check_points(np.reshape(values, (len(points), -1)), "y")
+    return check_points(points, "X", names=column_names(X)), np.array(targets, dtype=np.float64)
+
+
+def space_of(estimator: Any, points: FloatArray) -> Any:
+    """The space, checked to have as many coordinates as the data; the data themselves if it is None."""
+    space = estimator.space
+    if space is None:
+        return points
+    if isinstance(space, AbstractManifold):
+        d: int | None = space.ambient_dim
+    else:
+        nodes = as_floats(getattr(space, "vertices", getattr(space, "points", space)), "space")
+        d = nodes.shape[-1] if nodes.ndim else None
+    if d != points.shape[1]:
+        reject("X", f"points of shape (n, {d}), like those of the space", f"shape {points.shape}")
+    return space
+
+
+def check_queries(estimator: Any, X: Any) -> FloatArray:
+    """Check points to predict at."""
+    check_is_fitted(estimator, "features_")
+    return estimator_points(estimator, X, reset=False)[0]
+
+
+def parts_of(values: FloatArray, m: int) -> Iterator[FloatArray]:
+    """Split rows into parts so small that m features of each row fit into memory."""
+    size = max(1, _ENTRIES_AT_ONCE // m)
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
+
+
+def check_on_space(height: float, n: int) -> None:
+    """Refuse data whose features are all zero, given the mean of their squares."""
+    if not height > 0:
+        reject("X", "on the space, where features are not zero; check units and coordinates", f"{n} points off it")
+
+
+def dense_rows(rows: Any) -> FloatArray:
+    """Return features as a dense float64 array."""
+    return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)

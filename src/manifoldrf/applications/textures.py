@@ -1,4 +1,4 @@
-"""Texture descriptors: windows of an image as covariances of intensity and derivatives, written as vectors."""
+"""Texture descriptors: covariances of intensity and derivatives in windows of an image, as vectors."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from manifoldrf.geometry.spd import spd_to_vectors
 __all__ = ["covariance_descriptors", "dense_corners", "texture_channels"]
 
 N_CHANNELS = 5
-# Bytes gathered at a time: 51 windows of 32 x 32 pixels. A window takes 19 us, with 512 KB 21 and with 8 MB 28.
+# Bytes gathered at once: 51 windows of 32 x 32 pixels. A window takes 19 us; with 512 KB 21, with 8 MB 28.
 _GATHERED = 1 << 21
 # Interpolation of intensities may leave [0, 1] by rounding.
 _SLACK = 1e-6
@@ -34,16 +34,16 @@ def texture_channels(image: ArrayLike, *, sigma: float = 1.0) -> FloatArray:
     Parameters
     ----------
     image : array-like of shape (h, w)
-        Intensities in [0, 1], or unsigned integers, which are divided by the largest value of their kind.
+        Intensities in [0, 1], or unsigned integers, which are divided by the largest value of their type.
     sigma : float, default=1.0
-        Standard deviation of the smoothing in pixels; 0 for none. Without it derivatives see the blur that rotating
-        or scaling an image leaves, and views of one texture look like different ones.
+        Standard deviation of the smoothing in pixels; 0 for none. Without smoothing, derivatives react to the blur
+        of a rotated or scaled image, so that views of one texture look different.
 
     Returns
     -------
     channels : ndarray of shape (5, h, w)
-        ``I, |I_x|, |I_y|, |I_xx|, |I_yy|`` by central differences, x to the right, y down. Beyond the border the
-        nearest pixel counts, which is seen up to 4 sigma + 1 pixels inside.
+        ``I, |I_x|, |I_y|, |I_xx|, |I_yy|`` by central differences, x to the right, y down. The image is extended by
+        its border pixels, which affects up to 4 sigma + 1 pixels inside.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def texture_channels(image: ArrayLike, *, sigma: float = 1.0) -> FloatArray:
 
 
 def channels_of(image: FloatArray, sigma: float) -> FloatArray:
-    """Channels (5, h, w) of intensities that are in [0, 1] already."""
+    """Channels (5, h, w) of checked intensities."""
     smooth = ndimage.gaussian_filter(image, sigma, mode="nearest") if sigma > 0 else image
     channels = np.zeros((N_CHANNELS, *image.shape))
     channels[0] = smooth
@@ -68,22 +68,22 @@ def channels_of(image: FloatArray, sigma: float) -> FloatArray:
 
 
 def margin_of(sigma: float) -> int:
-    """How many pixels beyond a window its channels depend on: the reach of the smoothing and of one difference."""
+    """Number of pixels beyond a window that affect its channels: reach of the smoothing plus one difference."""
     return int(4 * sigma + 0.5) + 1  # scipy cuts the Gaussian at 4 standard deviations
 
 
 def covariance_descriptors(
     image: ArrayLike, corners: ArrayLike, *, window: int = 32, sigma: float = 1.0, ridge: float = 1e-6
 ) -> FloatArray:
-    """Describe square windows of an image by 15 numbers each, whose Euclidean distance compares textures.
+    """Describe square windows of an image by vectors of 15 numbers, whose Euclidean distance compares textures.
 
-    A window becomes the 5 x 5 covariance of its pixels' :func:`texture_channels`, and that a vector by
-    :func:`spd_to_vectors`: distances of descriptors are log-Euclidean distances of covariances.
+    The descriptor of a window is the 5 x 5 covariance of the :func:`texture_channels` of its pixels, converted to a
+    vector by :func:`spd_to_vectors`. Distances of descriptors are log-Euclidean distances of covariances.
 
     Parameters
     ----------
     image : array-like of shape (h, w)
-        Intensities in [0, 1], or unsigned integers, which are divided by the largest value of their kind.
+        Intensities in [0, 1], or unsigned integers, which are divided by the largest value of their type.
     corners : array-like of int of shape (n, 2)
         Row and column of the top left pixel of each window; :func:`dense_corners` makes a grid of them.
     window : int, default=32
@@ -91,19 +91,18 @@ def covariance_descriptors(
     sigma : float, default=1.0
         Gaussian smoothing before derivatives, in pixels.
     ridge : float, default=1e-6
-        Added to the diagonal of the covariances, so that windows without texture stay finite. A millionth is the
-        square of a quarter of one of 256 grey levels, below what an image of 8 bits can tell.
+        Added to the diagonal of the covariances, so that windows without texture stay finite. The default is the
+        square of a quarter of one of 256 grey levels, below the resolution of an 8-bit image.
 
     Returns
     -------
     descriptors : ndarray of shape (n, 15)
-        A row depends on its own window and the pixels that smoothing and derivatives see around it, not on the
-        other windows, bit for bit.
+        A row depends only on its window and the pixels around it that smoothing and derivatives use, bit for bit.
 
     Raises
     ------
     ValueError
-        If a window leaves the image (the first such is named), or if ``ridge`` is 0 and a window is constant.
+        If a window leaves the image (the error names the first), or if ``ridge`` is 0 and a window is constant.
 
     Examples
     --------
@@ -123,8 +122,8 @@ def covariance_descriptors(
 def window_covariances(channels: FloatArray, corners: IntArray, window: int) -> FloatArray:
     """Covariances (n, c, c) of channels (c, h, w) in the windows with these corners (n, 2), divided by n - 1.
 
-    The mean of each window is taken away before products are summed, as in ``numpy.cov``. Running sums of squares
-    are quicker for windows that overlap many times, but lose the digits of faint textures.
+    The mean of each window is subtracted before products are summed, as in ``numpy.cov``. Running sums of squares
+    are faster for windows that overlap a lot, but lose the digits of faint textures.
     """
     n_channels, size = len(channels), window * window
     views = np.lib.stride_tricks.sliding_window_view(channels, (window, window), axis=(1, 2))
@@ -139,7 +138,7 @@ def window_covariances(channels: FloatArray, corners: IntArray, window: int) -> 
 
 
 def dense_corners(shape: tuple[int, int], *, window: int = 32, stride: int = 8) -> IntArray:
-    """Top left corners of windows on a grid, all inside an image.
+    """Top left corners of a grid of windows inside an image.
 
     Parameters
     ----------
@@ -170,7 +169,7 @@ def dense_corners(shape: tuple[int, int], *, window: int = 32, stride: int = 8) 
 
 
 def check_image(image: ArrayLike) -> FloatArray:
-    """Intensities as finite floats in [0, 1]."""
+    """Return intensities as finite floats in [0, 1]."""
     array: NDArray[Any] = np.asarray(image)
     if array.ndim != 2:
         reject("image", "an array of grey levels of shape (h, w)", f"shape {array.shape}")
@@ -186,7 +185,7 @@ def check_image(image: ArrayLike) -> FloatArray:
 
 
 def _check_corners(corners: ArrayLike, shape: tuple[int, ...], window: int) -> IntArray:
-    """Corners (n, 2) of windows inside the image."""
+    """Check that the corners (n, 2) belong to windows inside the image."""
     array = np.asarray(corners)
     if array.ndim != 2 or array.shape[1] != 2 or len(array) == 0:
         reject("corners", "an array of rows and columns of shape (n, 2) with n >= 1", f"shape {array.shape}")

@@ -1,8 +1,7 @@
-"""Features of other people: the same interface as :class:`ManifoldRandomFeatures`, for comparisons."""
+"""Other features with the interface of :class:`ManifoldRandomFeatures`, for comparisons."""
 
-from manifoldrf.baselines.gaussian import GaussianFeatures
 from manifoldrf.baselines.nystrom import Nystrom
-from manifoldrf.baselines.random_features import GERF, ORF, PORF, PRF, RFF
+from manifoldrf.baselines.random_features import GERF, ORF, PORF, PRF, RFF, GaussianFeatures
 from manifoldrf.baselines.spectral import DiffusionMap, SpectralFeatures
 from manifoldrf.baselines.tuning import BandwidthSearch, tune_bandwidth
 

@@ -1,4 +1,4 @@
-"""Random frequencies, independent or orthogonal."""
+"""Base classes of the baselines, and products whose bits do not depend on other rows."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -21,49 +21,24 @@ from manifoldrf._validation import (
     check_real,
     reject,
 )
-from manifoldrf.features._estimators import KernelAccess, estimator_points, product
+from manifoldrf.features._estimators import estimator_points, product
 
-
-def draw_frequencies(m: int, dim: int, rng: np.random.Generator, *, orthogonal: bool) -> FloatArray:
-    """Draw ``m`` vectors w ~ N(0, I), shape (m, dim).
-
-    ``orthogonal``: those in a block of ``dim`` are orthogonal to each other. Each is still N(0, I): a direction
-    from the Haar measure, and a length of its own from the chi distribution.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from manifoldrf.baselines._base import draw_frequencies
-    >>> w = draw_frequencies(3, 3, np.random.default_rng(0), orthogonal=True)
-    >>> bool(np.abs(w @ w.T - np.diag(np.diag(w @ w.T))).max() < 1e-14)
-    True
-    """
-    if not orthogonal:
-        return rng.standard_normal((m, dim))
-    n_blocks = -(-m // dim)
-    vectors, triangles = np.linalg.qr(rng.standard_normal((n_blocks, dim, dim)))
-    # The signs of a QR decomposition are a habit of the library; these make the rotations Haar distributed.
-    signs = np.where(np.diagonal(triangles, axis1=1, axis2=2) < 0, -1.0, 1.0)  # (n_blocks, dim)
-    directions = (vectors * signs[:, None, :]).transpose(0, 2, 1).reshape(-1, dim)[:m]
-    return np.asarray(np.sqrt(rng.chisquare(dim, m))[:, None] * directions)
-
-
-_ENTRIES_AT_ONCE = 2**22  # of features, made in a chunk: 32 MB
-_WIDTHS = Interval(1e-140)  # coordinates of 1e150 in units of it are still finite
-_BLOCK = 64  # rows of one product; larger blocks cost single queries more, smaller ones are slower
+_ENTRIES_AT_ONCE = 2**22  # features computed in one chunk: 32 MB
+_WIDTHS = Interval(1e-140)  # allowed sigma: coordinates of 1e150 divided by it are still finite
+_BLOCK = 64  # rows of one product: larger blocks slow down single queries, smaller ones are slower in total
 
 
 class AbstractBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """A transformer whose inner products are a kernel: phi(x) . phi(y) ~ K(x, y).
 
-    A class supplies ``_fit``, ``_rows``, ``_exact`` and ``n_features_out_``.
+    Subclasses implement ``_fit``, ``_rows``, ``_exact`` and ``n_features_out_``.
     """
 
     random_state: Any
 
     @abstractmethod
     def _fit(self, points: Any, streams: Streams) -> None:
-        """Check the parameters and draw what is random."""
+        """Check the parameters and draw random numbers."""
 
     @abstractmethod
     def _rows(self, points: FloatArray) -> FloatArray:
@@ -79,7 +54,7 @@ class AbstractBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """Number of features."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Check the parameters, look at the data, and draw what is random.
+        """Check the parameters and the data, and draw random numbers.
 
         Parameters
         ----------
@@ -100,7 +75,7 @@ class AbstractBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Returns
         -------
         features : array of shape (q, m)
-            Of the float type of ``X``.
+            With the float type of ``X``.
         """
         points, dtype = self._check_queries(X, "X")
         features = np.zeros((len(points), self.n_features_out_), dtype)
@@ -109,10 +84,7 @@ class AbstractBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return features
 
     def kernel_matrix(self, Z: Any, Y: Any = None) -> FloatArray:
-        """phi(z) . phi(y), shape (len(Z), len(Y)); between the points of ``Z`` without ``Y``.
-
-        ``features.kernel(Z, Y)`` is the same.
-        """
+        """phi(z) . phi(y), shape (len(Z), len(Y)); without ``Y`` between the points of ``Z``."""
         points, dtype = self._check_queries(Z)
         left = self._rows(points)
         right = left if Y is None else self._rows(self._check_queries(Y, "Y")[0])
@@ -158,13 +130,13 @@ class AbstractBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return estimator_points(self, X)[0]
 
     def _check_queries(self, Z: Any, name: str = "Z") -> tuple[FloatArray, Any]:
-        """Points as float64, and the type that results are to have."""
+        """Return points as float64, and the type of the results."""
         check_is_fitted(self)
         points, dtype = estimator_points(self, Z, name, reset=False)
         return self._inspect(points, name), dtype
 
     def _inspect(self, points: FloatArray, name: str) -> FloatArray:
-        """Points as the features want them; ``name`` is what the user calls them."""
+        """Hook for further checks of the points; ``name`` is the argument's name."""
         del name
         return points
 
@@ -173,26 +145,7 @@ class AbstractBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return (slice(start, start + size) for start in range(0, n, size))
 
 
-class KernelMethodMixin:
-    """``features.kernel(Z, Y)`` for classes without a parameter of that name."""
-
-    def kernel(self, Z: Any, Y: Any = None) -> FloatArray:
-        """phi(z) . phi(y), shape (len(Z), len(Y)); between the points of ``Z`` without ``Y``."""
-        return self.kernel_matrix(Z, Y)  # type: ignore[attr-defined, no-any-return]
-
-
-class KernelParameterMixin:
-    """``features.kernel`` is the parameter and, called with points, the kernel of the features."""
-
-    kernel = KernelAccess()
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002  (scikit-learn's signature)
-        """Parameters by name."""
-        params: dict[str, Any] = super().get_params(deep)  # type: ignore[misc]
-        return params | {"kernel": self.__dict__["kernel"]}
-
-
-class AbstractGaussianBaseline(KernelMethodMixin, AbstractBaseline):
+class AbstractGaussianBaseline(AbstractBaseline):
     """Features of the Gaussian kernel exp(-|x - y|^2 / (2 sigma^2))."""
 
     n_features: int
@@ -204,14 +157,14 @@ class AbstractGaussianBaseline(KernelMethodMixin, AbstractBaseline):
 
     @abstractmethod
     def _draw(self, points: FloatArray, streams: Streams) -> None:
-        """Check the other parameters and draw what is random; ``sigma_`` is known."""
+        """Check the other parameters and draw random numbers; ``sigma_`` is set."""
 
     def _exact(self, points: FloatArray, others: FloatArray) -> FloatArray:
         return gaussian_kernel(points, others, self.sigma_)
 
 
 def check_sigma(sigma: Any, points: FloatArray) -> float:
-    """A width for which points in units of it can be squared."""
+    """Return sigma if the squared coordinates in units of sigma do not overflow."""
     width = check_real(sigma, "sigma", _WIDTHS)
     least = float(np.abs(points).max()) / LARGEST_COORDINATE
     if width < least:
@@ -221,15 +174,15 @@ def check_sigma(sigma: Any, points: FloatArray) -> float:
 
 def gaussian_kernel(points: FloatArray, others: FloatArray, sigma: float) -> FloatArray:
     """exp(-|x - y|^2 / (2 sigma^2)), shape (len(points), len(others))."""
-    with np.errstate(over="ignore"):  # a distance beyond the range of doubles is a kernel of zero
+    with np.errstate(over="ignore"):  # an infinite distance gives a kernel of zero
         return np.asarray(np.exp(-cdist(points / sigma, others / sigma, "sqeuclidean") / 2))
 
 
 def rowwise_product(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Left times right; a row of the result has the same bits whatever rows stand beside it.
+    """Compute left @ right so that the bits of a row do not depend on the other rows.
 
-    A library's matrix product rounds otherwise for other shapes and other numbers of threads. Here it sees blocks
-    of one shape only, filled up with zeros, and one thread for each.
+    The rounding of a BLAS product depends on its shape and the number of threads. Here all blocks have the same
+    shape, padded with zeros, and each uses one thread.
     """
     result = np.zeros((len(left), right.shape[1]))
 
@@ -242,3 +195,27 @@ def rowwise_product(left: FloatArray, right: FloatArray) -> FloatArray:
     with one_blas_thread():
         map_threads(work, range(0, len(left), _BLOCK), check_jobs(-1))
     return result
+
+
+def draw_frequencies(m: int, dim: int, rng: np.random.Generator, *, orthogonal: bool) -> FloatArray:
+    """Draw ``m`` vectors w ~ N(0, I), shape (m, dim).
+
+    ``orthogonal``: the vectors in a block of ``dim`` are orthogonal to each other. Each is still N(0, I): its
+    direction has the Haar measure, and its length the chi distribution.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manifoldrf.baselines._base import draw_frequencies
+    >>> w = draw_frequencies(3, 3, np.random.default_rng(0), orthogonal=True)
+    >>> bool(np.abs(w @ w.T - np.diag(np.diag(w @ w.T))).max() < 1e-14)
+    True
+    """
+    if not orthogonal:
+        return rng.standard_normal((m, dim))
+    n_blocks = -(-m // dim)
+    vectors, triangles = np.linalg.qr(rng.standard_normal((n_blocks, dim, dim)))
+    # The signs of a QR decomposition depend on the library; these make the rotations Haar distributed.
+    signs = np.where(np.diagonal(triangles, axis1=1, axis2=2) < 0, -1.0, 1.0)  # (n_blocks, dim)
+    directions = (vectors * signs[:, None, :]).transpose(0, 2, 1).reshape(-1, dim)[:m]
+    return np.asarray(np.sqrt(rng.chisquare(dim, m))[:, None] * directions)

@@ -1,4 +1,4 @@
-"""The Nystrom method: features from the kernel to some of the data."""
+"""The Nystrom method: features from the kernel between points and landmarks."""
 
 from typing import Any
 
@@ -8,37 +8,32 @@ from scipy import linalg
 from manifoldrf._random import SeedLike, Streams
 from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_option, check_real, reject
-from manifoldrf.baselines._base import (
-    AbstractBaseline,
-    KernelParameterMixin,
-    check_sigma,
-    gaussian_kernel,
-    rowwise_product,
-)
+from manifoldrf.baselines._base import AbstractBaseline, check_sigma, gaussian_kernel, rowwise_product
 from manifoldrf.geometry.sampling import thin
 
 __all__ = ["Nystrom"]
 
 LANDMARKS = ("uniform", "farthest")
-# Differences from a symmetric, positive semi-definite matrix over its largest eigenvalue: rounding of a kernel in
-# single precision is below, a kernel of another kind far above.
+# Allowed deviation from a symmetric positive semi-definite matrix, relative to the largest eigenvalue. Rounding of
+# a kernel in single precision is smaller; a function that is no such kernel deviates much more.
 _NOT_A_KERNEL = 1e-5
 
 
-class Nystrom(KernelParameterMixin, AbstractBaseline):
+class Nystrom(AbstractBaseline):
     """Features from the kernel to landmarks: phi(z) = k(z, L) K_LL^(-1/2).
 
-    phi(x) . phi(y) = k(x, L) K_LL^-1 k(L, y), which is exact where x or y is a landmark. The root of K_LL^-1 is the
-    one by eigenvectors: its columns belong to eigenvalues in increasing order.
+    phi(x) . phi(y) = k(x, L) K_LL^-1 k(L, y), which is exact if x or y is a landmark. The root of K_LL^-1 consists
+    of scaled eigenvectors, in increasing order of the eigenvalues.
 
     Parameters
     ----------
     n_features : int, default=512
-        Number of landmarks. Where the data have fewer points, all of them are landmarks.
+        Number of landmarks. If the data have fewer points, all of them are landmarks.
     sigma : float, default=1.0
-        Width of the Gaussian kernel exp(-|x - y|^2 / (2 sigma^2)); ignored where a kernel is given.
+        Width of the Gaussian kernel exp(-|x - y|^2 / (2 sigma^2)); ignored if a kernel is given.
     landmarks : {"uniform", "farthest"}, default="uniform"
-        "uniform": drawn from the data without replacement. "farthest": each the point farthest from those before.
+        "uniform": drawn from the data without replacement. "farthest": each is the point farthest from the previous
+        ones.
     kernel : callable, optional
         A function F(X, Y) of two arrays of points that returns the matrix of a positive semi-definite kernel,
         shape (len(X), len(Y)).
@@ -48,8 +43,8 @@ class Nystrom(KernelParameterMixin, AbstractBaseline):
     ----------
     landmarks_ : array of shape (m, d)
     rank_ : int
-        Number of eigenvalues of K_LL in use. Those below m times 2e-16 of the largest are rounding, and their
-        inverse would be noise: features that belong to them are zero.
+        Number of eigenvalues of K_LL in use. Eigenvalues below m times 2e-16 of the largest are rounding errors,
+        and their features are zero.
     n_features_in_, n_features_out_ : int
 
     References
@@ -62,7 +57,7 @@ class Nystrom(KernelParameterMixin, AbstractBaseline):
     >>> from manifoldrf.baselines import Nystrom
     >>> X = np.random.default_rng(0).standard_normal((300, 2))
     >>> features = Nystrom(n_features=100, landmarks="farthest").fit(X)
-    >>> bool(np.abs(features.kernel(X) - features.exact_kernel(X)).max() < 1e-4)
+    >>> bool(np.abs(features.kernel_matrix(X) - features.exact_kernel(X)).max() < 1e-4)
     True
     """
 
@@ -83,7 +78,7 @@ class Nystrom(KernelParameterMixin, AbstractBaseline):
 
     def _fit(self, points: Any, streams: Streams) -> None:
         count = min(check_integer(self.n_features, "n_features", 1), len(points))
-        function = self.__dict__["kernel"]
+        function = self.kernel
         own = function is not None
         self.sigma_ = check_real(self.sigma, "sigma", POSITIVE) if own else check_sigma(self.sigma, points)
         if function is not None and not callable(function):
@@ -104,7 +99,7 @@ class Nystrom(KernelParameterMixin, AbstractBaseline):
         return rowwise_product(self._exact(points, self.landmarks_), self.whitening_)
 
     def _exact(self, points: FloatArray, others: FloatArray) -> FloatArray:
-        function = self.__dict__["kernel"]
+        function = self.kernel
         if function is None:
             return gaussian_kernel(points, others, self.sigma_)
         values = np.asarray(function(points, others), dtype=np.float64)
@@ -117,13 +112,13 @@ class Nystrom(KernelParameterMixin, AbstractBaseline):
 
 @one_blas_thread()
 def inverse_root(matrix: FloatArray) -> tuple[FloatArray, int]:
-    """R with R R^T = M^-1 for a positive semi-definite M, zero for eigenvalues that are rounding; and the rank.
+    """R with R R^T = M^-1 for a positive semi-definite M, with zeros for tiny eigenvalues; and the rank.
 
-    Its columns are eigenvectors over the roots of their eigenvalues. The symmetric root differs by a rotation, and
-    would mix the errors of small eigenvalues into all columns.
+    Its columns are eigenvectors over the roots of their eigenvalues. The symmetric root differs by a rotation,
+    which would mix the errors of small eigenvalues into all columns.
     """
     if np.abs(matrix - matrix.T).max() > _NOT_A_KERNEL * np.abs(matrix).max():
-        reject("kernel", "a symmetric function", "another value with the points exchanged")
+        reject("kernel", "a symmetric function", "different values if the points are exchanged")
     values, vectors = linalg.eigh((matrix + matrix.T) / 2)
     largest = float(values[-1])
     if not largest > 0 or values[0] < -_NOT_A_KERNEL * largest:

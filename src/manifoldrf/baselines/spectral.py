@@ -1,4 +1,4 @@
-"""Eigenpairs of the walk operator, and functions of it carried to new points."""
+"""Spectral features: eigenvectors of the walk operator of a graph, extended to new points."""
 
 import functools
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from manifoldrf._validation import (
     naming,
     reject,
 )
-from manifoldrf.baselines._base import AbstractBaseline, KernelMethodMixin, KernelParameterMixin
+from manifoldrf.baselines._base import AbstractBaseline
 from manifoldrf.features._estimators import FrozenParamsMixin, estimator_points, product
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.options import check_space
@@ -42,13 +42,14 @@ __all__ = ["DiffusionMap", "SpectralFeatures"]
 
 Spectrum = Callable[[FloatArray], FloatArray]
 
-# All eigenpairs at once cost less than a share of this size one by one, and less than a second up to so many nodes.
+# A dense decomposition is faster for more than this share of the eigenpairs, and takes less than a second up to
+# this number of nodes.
 _DENSE_SHARE, _DENSE_NODES = 0.2, 600
 _LARGEST_DENSE = 20_000  # nodes: 3 GB for the matrix alone
-# The extension divides by the eigenvalue, and so multiplies what the first step gets wrong. Below this one it
-# multiplies by the eigenvalue over its square instead, which tends to zero: at most ten times the error of a step.
+# The extension divides by the eigenvalue, which amplifies the error of the step. Below this eigenvalue it
+# multiplies by the eigenvalue over the square of this constant instead, so that the error grows at most tenfold.
 _SMALLEST = 0.1
-# Most negative h over its largest value that counts as rounding.
+# Negative values of h above this share of the largest are rounding errors.
 _ROUNDING = 1e-10
 
 
@@ -61,10 +62,10 @@ class Eigenpairs:
 
 
 def eigenpairs(graph: Graph, spectrum: Spectrum, count: int) -> Eigenpairs:
-    """The ``count`` eigenpairs of W on which h is largest, largest first.
+    """The ``count`` eigenpairs of W with the largest values of h, largest first.
 
-    Few of many nodes are found by Lanczos iterations, at the upper end of the spectrum or, where h is even and
-    grows to both ends, at both. Of other functions all eigenpairs are computed.
+    A small share of the eigenpairs is computed by Lanczos iterations, at the upper end of the spectrum or, if h is
+    even and grows to both ends, at both. For other functions all eigenpairs are computed.
     """
     n = graph.n_nodes
     end = _largest_end(spectrum)
@@ -74,18 +75,18 @@ def eigenpairs(graph: Graph, spectrum: Spectrum, count: int) -> Eigenpairs:
             reject("n_features", f"{rule} {_LARGEST_DENSE}", count)
         values, vectors = linalg.eigh(graph.operator.toarray())
     else:
-        start = generator(0, "baselines.lanczos").standard_normal(n)  # always the same, so that the bits are
+        start = generator(0, "baselines.lanczos").standard_normal(n)  # fixed, so that the bits are reproducible
         values, vectors = eigsh(graph.operator, k=count, which=end, v0=start)
     values = np.clip(values, -1.0, 1.0)
     order = np.argsort(-spectrum(values), kind="stable")[:count]
     values, vectors = values[order], vectors[:, order]
-    # An eigenvector and its negative are equally good; the largest entry of this one is positive.
+    # Fix the arbitrary sign of each eigenvector: its largest entry is positive.
     peaks = np.abs(vectors).argmax(axis=0)
     return Eigenpairs(values, vectors * np.where(vectors[peaks, np.arange(len(peaks))] < 0, -1.0, 1.0))
 
 
 def _largest_end(spectrum: Spectrum) -> str | None:
-    """Where in [-1, 1] h is largest, in the words of ARPACK; None where it is neither increasing nor even."""
+    """ARPACK's name for the end of [-1, 1] where h is largest; None if h is neither increasing nor even."""
     heights = spectrum(np.linspace(-1.0, 1.0, 201))
     slack = _ROUNDING * float(np.abs(heights).max())
     if (np.diff(heights) >= -slack).all():
@@ -115,11 +116,11 @@ class SpectralMap:
     @classmethod
     @one_blas_thread()
     def fit(cls, space: Space, spectrum: Spectrum, count: int, skip: int = 0) -> "SpectralMap":
-        """The map of ``count`` eigenpairs, or of all, after the first ``skip``."""
+        """Map of the next ``count`` eigenpairs, or of all, after the first ``skip``."""
         found = eigenpairs(space.graph, spectrum, min(count + skip, space.graph.n_nodes))
         heights = spectrum(found.values)
         if heights.max() == 0 == heights.min():
-            reject("kernel", "one that is left on the graph, of a shorter time or length", "eigenvalues of 0 only")
+            reject("kernel", "one that does not vanish on the graph; use a shorter time", "eigenvalues of 0 only")
         if heights.min() < -_ROUNDING * max(heights.max(), 0.0) or not heights.max() > 0:
             reject(
                 "kernel",
@@ -141,18 +142,18 @@ class SpectralMap:
 
     @property
     def node_units(self) -> FloatArray:
-        """From a kernel of the graph to that of the features: a factor for each node, shape (n_nodes,)."""
+        """Factors from the kernel of the graph to that of the features, shape (n_nodes,)."""
         in_steps = self.space.clock == "graph"
         return np.ones(self.space.graph.n_nodes) if in_steps else self.units.scale * self._inverse_roots
 
     @property
     def _inverse_roots(self) -> FloatArray:
-        """mu^-1/2, and zero where mu is."""
+        """mu^-1/2, and zero where mu is zero."""
         return reciprocal(np.sqrt(self.space.setting.measure))
 
     @cached_property
     def units(self) -> FeatureMap:
-        """How features of points are scaled: by the clock, and off the space."""
+        """Feature map that scales features of points by the clock and fades them out off the space."""
         values = self.pairs.values
         factors = np.sqrt(self.heights) * values / np.maximum(values**2, _SMALLEST**2)
         table = sparse.csr_array(self._inverse_roots[:, None] * self.pairs.vectors * factors)
@@ -164,12 +165,12 @@ class SpectralMap:
         return NeighborSearch(self.space.graph.positions, self.space.graph.metric)
 
     def nodes_at(self, queries: FloatArray) -> IntArray:
-        """The node at the very place of each query, or -1."""
+        """The node at the position of each query, or -1."""
         distances, nodes = self._search.knn(queries, 1)
         return np.where(distances[:, 0] == 0, nodes[:, 0], -1)
 
     def rows(self, queries: FloatArray, n_jobs: int) -> FloatArray:
-        """Features of points, shape (q, m): those of the node where there is one."""
+        """Features of points, shape (q, m); at a node those of the node."""
         at = self.nodes_at(queries)
         rows = self.nodes[at]
         new = np.flatnonzero(at < 0)
@@ -180,14 +181,15 @@ class SpectralMap:
         return rows
 
 
-# Neighbours of a node in the graph of a diffusion map. The weights of a Gaussian with the median of their squared
-# distances as bandwidth fall to .13 on surfaces, whatever their number; few make the walk see single nodes.
+# Neighbours of a node in the graph of a diffusion map. With the median of the squared distances as bandwidth,
+# Gaussian weights on surfaces fall to .13 for any number of neighbours; with few neighbours single nodes become
+# visible.
 _NEIGHBORS = 32
 _STEPS_BY_DEFAULT = 20.0  # the paper's
 
 
 class _AbstractSpectral(AbstractBaseline):
-    """Features sqrt(h(lambda_k)) psi_k of a graph, carried to new points by one step of its walk."""
+    """Features sqrt(h(lambda_k)) psi_k of a graph, extended to new points by one step of its walk."""
 
     n_features: int | str
     graph: Any
@@ -196,19 +198,19 @@ class _AbstractSpectral(AbstractBaseline):
         return check_space(self, X)
 
     def _prepare(self, data: Any, kernel: Any, graph: Any, streams: Streams) -> Space:
-        """The graph and the units, with warnings at the user's line."""
+        """The graph and the units."""
         with naming("X", "points", "mesh"):
             return prepare_space(data, kernel, graph, streams, check_jobs(-1))
 
     def _decompose(self, space: Space, spectrum: Spectrum, skip: int = 0) -> None:
-        """Make the map of the eigenpairs after the first ``skip``."""
+        """Compute the map of the eigenpairs after the first ``skip``."""
         count = space.graph.n_nodes if self.n_features == "all" else int(self.n_features)
         self.map_ = SpectralMap.fit(space, spectrum, count, skip)
         self._recipe = spectrum, skip
         self._whole: SpectralMap | None = None  # of all eigenpairs
 
     def _check_count(self) -> None:
-        """Refuse a wrong number before any work is done."""
+        """Check ``n_features`` before any work is done."""
         if not isinstance(self.n_features, str):
             check_integer(self.n_features, "n_features", 1)
         elif self.n_features != "all":
@@ -258,7 +260,7 @@ class _AbstractSpectral(AbstractBaseline):
         return rows
 
     def _by_all(self, points: FloatArray, others: FloatArray) -> FloatArray:
-        """The kernel with all eigenpairs, which are found when they are first asked for."""
+        """The kernel with all eigenpairs, which are computed on first use."""
         if self._whole is None:
             (spectrum, skip), n_nodes = self._recipe, self.graph_.n_nodes
             complete = self.map_.n_features + skip == n_nodes
@@ -267,32 +269,32 @@ class _AbstractSpectral(AbstractBaseline):
         return product(left, left if others is points else self._whole.rows(others, check_jobs(-1)), check_jobs(-1))
 
 
-class SpectralFeatures(FrozenParamsMixin, KernelParameterMixin, _AbstractSpectral):
-    """The eigenvectors of a graph as features: at its nodes no other features of their number are closer.
+class SpectralFeatures(FrozenParamsMixin, _AbstractSpectral):
+    """The eigenvectors of a graph as features: the best approximation at the nodes for a given number of features.
 
-    A node has the features sqrt(h(lambda_k)) v_k for the eigenpairs of the walk operator W on which the kernel
-    K = h(W) is largest. They are carried to new points by the Nystrom extension: one step of the walk, divided by
-    the eigenvalue (where this is below .1, by .01 over it). Units are those of :class:`ManifoldRandomFeatures`: in
-    the manifold clock the kernel of the space per unit of volume, in the graph clock that of the graph, as if a
-    point were a node.
+    A node has the features sqrt(h(lambda_k)) v_k for the eigenpairs of the walk operator W with the largest values
+    of the kernel K = h(W). The Nystrom extension carries them to new points: one step of the walk, divided by the
+    eigenvalue (below .1, divided by .01 over the eigenvalue). Units are those of :class:`ManifoldRandomFeatures`:
+    in the manifold clock the kernel of the space per unit of volume, in the graph clock the kernel of the graph, as
+    if a point were a node.
 
     Parameters
     ----------
     kernel : AbstractKernel, callable or None, default=None
         As in :class:`ManifoldRandomFeatures`; it must be positive semi-definite.
     n_features : int or "all", default=512
-        Number of eigenpairs; all of a graph with fewer nodes. Above a fifth of the nodes all eigenpairs are
-        computed (as a dense matrix, in time proportional to the cube of their number), and the largest are kept.
+        Number of eigenpairs, at most the number of nodes. Above a fifth of the nodes all eigenpairs are computed
+        (with a dense matrix, in time proportional to the cube of their number), and the largest are kept.
     graph : GraphOptions, callable, Graph or None, default=None
         As in :class:`ManifoldRandomFeatures`.
     random_state : None, int, Generator or RandomState, default=None
-        Of the series that is fitted to a function; nothing else is random.
+        Seed of the series that is fitted to a function; nothing else is random.
 
     Attributes
     ----------
     graph_ : Graph
     kernel_ : AbstractKernel
-        As stated or chosen.
+        The given kernel, or the default that was chosen.
     eigenvalues_ : array of shape (m,)
     embedding_ : array of shape (n_nodes, m)
         Features of the nodes.
@@ -306,7 +308,7 @@ class SpectralFeatures(FrozenParamsMixin, KernelParameterMixin, _AbstractSpectra
     >>> features = SpectralFeatures(HeatKernel(0.2), n_features=100).fit(Sphere().grid(500))
     >>> new = Sphere().sample(100, seed=1)
     >>> exact = Sphere().heat_kernel(new, new, 0.2)
-    >>> bool(np.linalg.norm(features.kernel(new) - exact) < 0.02 * np.linalg.norm(exact))
+    >>> bool(np.linalg.norm(features.kernel_matrix(new) - exact) < 0.02 * np.linalg.norm(exact))
     True
     """
 
@@ -325,12 +327,12 @@ class SpectralFeatures(FrozenParamsMixin, KernelParameterMixin, _AbstractSpectra
 
     def _fit(self, points: Any, streams: Streams) -> None:
         self._check_count()
-        space = self._prepare(points, self.__dict__["kernel"], self.graph, streams)
+        space = self._prepare(points, self.kernel, self.graph, streams)
         self._decompose(space, space.setting.kernel.spectral)
 
     @property
     def kernel_(self) -> Any:
-        """The kernel, as stated or chosen."""
+        """The given kernel, or the default that was chosen."""
         check_is_fitted(self, "map_")
         return self.map_.space.kernel
 
@@ -343,27 +345,28 @@ class SpectralFeatures(FrozenParamsMixin, KernelParameterMixin, _AbstractSpectra
         return np.asarray(values * units[first][:, None] * units[second])
 
 
-class DiffusionMap(KernelMethodMixin, _AbstractSpectral):
-    """Diffusion map with density correction: phi(x) . phi(y) is the heat kernel of the space, cut off at m terms.
+class DiffusionMap(_AbstractSpectral):
+    """Diffusion map with density correction: phi(x) . phi(y) is the heat kernel of the space, truncated to m terms.
 
-    Coordinates lambda_k^(s/2) psi_k(x), with psi_k the right eigenvectors of the random walk on the graph and s the
-    number of its steps that last the time t. psi_k are orthonormal over the volume that the nodes stand for, so
-    inner products are the kernel of the space per unit of volume. New points are reached by one step of the walk.
+    The coordinates are lambda_k^(s/2) psi_k(x), where psi_k are the right eigenvectors of the random walk on the
+    graph and s is the number of steps that take the time t. The psi_k are orthonormal with respect to the volume of
+    the nodes, so inner products are the kernel of the space per unit of volume. One step of the walk extends them
+    to new points.
 
     Parameters
     ----------
     n_features : int or "all", default=512
-        Number of coordinates; all of a graph with fewer nodes.
+        Number of coordinates, at most the number of nodes.
     t : float, optional
-        Heat time, in the square of the unit of the points; a number of steps is found from it and the mean
-        squared length of a step.
+        Heat time, in the squared unit of the points. The number of steps follows from it and the mean squared
+        length of a step.
     steps : float, optional
-        Number of steps s in the place of ``t``; 20 where neither is given.
+        Number of steps s instead of ``t``; 20 if neither is given.
     constant : bool, default=True
-        Whether the first coordinate, psi_0, is kept. It is constant, and belongs to the kernel; without it
-        distances of coordinates are the same.
+        Whether to keep the first coordinate, psi_0. It is constant and part of the kernel, but does not change
+        distances of coordinates.
     graph : callable, GraphOptions, Graph or None, default=None
-        As in :class:`ManifoldRandomFeatures`. None: Gaussian weights to the 32 nearest neighbours and to the node
+        As in :class:`ManifoldRandomFeatures`. None: Gaussian weights to the 32 nearest neighbours and the node
         itself, corrected for the density of the points (Coifman and Lafon's alpha = 1).
     random_state : ignored
         Nothing is random.
@@ -380,7 +383,7 @@ class DiffusionMap(KernelMethodMixin, _AbstractSpectral):
 
     Notes
     -----
-    Negative eigenvalues, which have no real power, count as zero: they belong to functions that change sign with
+    Negative eigenvalues have no real powers and are set to zero: they belong to functions that change sign with
     every step.
 
     References
@@ -395,7 +398,7 @@ class DiffusionMap(KernelMethodMixin, _AbstractSpectral):
     >>> diffusion = DiffusionMap(n_features=100, t=0.2).fit(Sphere().grid(1000))
     >>> new = Sphere().sample(100, seed=1)
     >>> exact = Sphere().heat_kernel(new, new, 0.2)
-    >>> bool(np.linalg.norm(diffusion.kernel(new) - exact) < 0.05 * np.linalg.norm(exact))
+    >>> bool(np.linalg.norm(diffusion.kernel_matrix(new) - exact) < 0.05 * np.linalg.norm(exact))
     True
     """
 
@@ -420,12 +423,12 @@ class DiffusionMap(KernelMethodMixin, _AbstractSpectral):
         self._check_count()
         keep = check_flag(self.constant, "constant")
         if self.t is not None and self.steps is not None:
-            reject("steps", "None where `t` is given", self.steps)
+            reject("steps", "None if `t` is given", self.steps)
         given = {name: getattr(self, name) for name in ("t", "steps") if getattr(self, name) is not None}
         for name, value in given.items():
             check_real(value, name, POSITIVE)
         builder = _neighbors_of if self.graph is None and not isinstance(points, Graph) else self.graph
-        # Any kernel in steps: only the graph, the volumes of its nodes and the dimension are asked for.
+        # The kernel does not matter: only the graph, the volumes of its nodes and the dimension are used.
         space = self._prepare(points, DiffusionKernel(_STEPS_BY_DEFAULT), builder, streams)
         space = replace(space, clock="manifold")
         self.steps_ = float(given.get("steps", _STEPS_BY_DEFAULT))

@@ -1,4 +1,4 @@
-"""The bandwidth that brings a baseline closest to a given kernel."""
+"""Search for the bandwidth of a baseline that is closest to a given kernel."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,22 +15,22 @@ from manifoldrf.metrics import relative_error
 
 __all__ = ["BandwidthSearch", "tune_bandwidth"]
 
-_COARSE, _FINE = 20, 7  # values of the first grid, and of each refinement
+_COARSE, _FINE = 20, 7  # size of the first grid, and of each refinement
 _REFINEMENTS = 2  # each divides the spacing by 4: from about 30 % to about 2 %
 
 
 @dataclass(frozen=True, eq=False)
 class BandwidthSearch:
-    """What a search over the bandwidth found.
+    """Result of a search over the bandwidth.
 
     Attributes
     ----------
     sigma : float
-        The best one.
+        The best value.
     error : float
-        Relative Frobenius error of the kernel there, after the alignment.
+        Relative Frobenius error of the kernel at the best value, after the alignment.
     table : tuple of (float, float)
-        Every sigma that was tried, in increasing order, and its error.
+        Every sigma of the search, in increasing order, and its error.
     features : estimator
         Fitted, with the best sigma.
 
@@ -56,24 +56,24 @@ def tune_bandwidth(
     sigmas: ArrayLike | None = None,
     alignment: str | None = "frobenius",
 ) -> BandwidthSearch:
-    """Choose ``sigma`` of an estimator by its kernel's distance to a target.
+    """Choose the ``sigma`` of an estimator whose kernel is closest to a target.
 
-    The same random numbers are used for every sigma: where the estimator has ``random_state=None``, those of the
-    seed 0. Warnings of too few features are not shown; the table says it.
+    All values of sigma use the same random numbers, with seed 0 if the estimator has ``random_state=None``.
+    Warnings about too few features are not shown; the errors in the table reveal them.
 
     Parameters
     ----------
     features : estimator
-        With a parameter ``sigma``; it is cloned, not changed.
+        An estimator with a parameter ``sigma``; it is cloned, not changed.
     X : array-like of shape (n, d)
-        What it is fitted on.
+        Data for the fit.
     target : array-like of shape (q, q)
         Values of the kernel between the points.
     points : array-like of shape (q, d), optional
-        Where kernels are compared; ``X`` by default.
+        Points at which the kernels are compared; ``X`` by default.
     sigmas : array-like, optional
-        Values to try. By default 20 from half the median distance of nearest neighbours to the diagonal of the
-        box around the data, then two refinements between the neighbours of the best.
+        Values to try. By default 20 values from half the median distance of nearest neighbours to the diagonal of
+        the box around the data, then two refinements between the neighbours of the best.
     alignment : {"frobenius", "least squares"} or None, default="frobenius"
         As in :func:`relative_error`.
 
@@ -95,7 +95,7 @@ def tune_bandwidth(
     if "sigma" not in params:
         reject("features", "an estimator with a parameter `sigma`", repr(features), TypeError)
     if params.get("kernel") is not None:
-        reject("features", "without a kernel of its own, which no `sigma` changes", repr(features))
+        reject("features", "without a kernel of its own, which does not depend on `sigma`", repr(features))
     data = check_points(X, "X")
     places = data if points is None else check_points(points, "points", n_columns=data.shape[1])
     reference = check_points(target, "target")
@@ -112,7 +112,7 @@ def tune_bandwidth(
 
 
 class _Search:
-    """Errors by sigma, as far as they are known."""
+    """The errors measured so far, by sigma."""
 
     def __init__(self, features: Any, data: FloatArray, places: FloatArray, target: FloatArray, how: Any) -> None:
         self._features = features
@@ -127,7 +127,7 @@ class _Search:
         return clone(self._features).set_params(**changes).fit(self._data)
 
     def try_all(self, sigmas: FloatArray) -> None:
-        """Measure the errors of those that are not known yet."""
+        """Measure the errors that are not known yet."""
         with without_warnings(FeatureWarning):
             for sigma in map(float, sigmas):
                 if sigma not in self._errors:
@@ -146,7 +146,7 @@ class _Search:
         return min(sorted(self._errors), key=lambda sigma: self._errors[sigma])
 
     def result(self) -> BandwidthSearch:
-        """The best, with an estimator fitted again: those tried are not kept."""
+        """The best value, with an estimator fitted again."""
         best = self._best
         with without_warnings(FeatureWarning):
             fitted = self._fitted(best)
@@ -160,7 +160,7 @@ def _check_sigmas(sigmas: ArrayLike) -> FloatArray:
 
 
 def default_sigmas(points: FloatArray) -> FloatArray:
-    """From half the median distance of nearest neighbours to the diagonal of the box, evenly in the logarithm.
+    """A logarithmic grid from half the median distance of nearest neighbours to the diagonal of the box.
 
     Examples
     --------
@@ -173,6 +173,6 @@ def default_sigmas(points: FloatArray) -> FloatArray:
     if not widest > 0:
         reject("X", "at least two different points, or give `sigmas`", f"{len(points)} equal point(s)")
     gaps = without_self(*NeighborSearch(points).knn(points, 2))[0]
-    gaps = gaps[gaps > 0]  # of points that coincide the distance says nothing
+    gaps = gaps[gaps > 0]  # ignore points that coincide
     narrowest = float(np.median(gaps)) / 2 if gaps.size else widest / 100
     return np.geomspace(narrowest, widest, _COARSE)

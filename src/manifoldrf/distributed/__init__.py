@@ -1,4 +1,4 @@
-"""Signatures and features on many machines, by any cluster that Dask knows."""
+"""Signatures and features on a Dask cluster."""
 
 from manifoldrf.distributed.cluster import Cluster
 

@@ -1,8 +1,8 @@
-"""Signatures and features on many machines, by any cluster that Dask knows.
+"""Signatures and features on a Dask cluster.
 
-A task is a batch of start nodes, or a block of points. What all tasks read, the graph or the features, is sent to
-the workers once. Random numbers follow from the seed and the start node, and everything that is put together of the
-parts is put together here: results are those of one machine, bit for bit. A worker that dies costs time only.
+A task is a batch of start nodes or a block of points. The graph or the features, which all tasks read, are sent to
+the workers once. Random numbers depend only on the seed and the start node, and the parts are combined here, so
+results are bit for bit those of one machine. A worker that dies only costs time.
 """
 
 import functools
@@ -49,32 +49,31 @@ from manifoldrf.signatures.teachers import OwnTeacher, Signatures, check_kernel,
 __all__ = ["Cluster"]
 
 _EXTRA = "dask"
-# Batches for each thread of a cluster: the last ones end at about the same time, whatever the workers are.
-_SHARES = 4
-_BATCH_BYTES = 2**26  # of the rows of a batch
-_BATCH_UNIT = 32  # exact rows are made so many at a time
-_MOST_BLOCKS = 64  # of features that are on their way to one place: those that wait take its memory
-_ENTRY_BYTES = 24  # of a sparse row while it is made: node, value, variance
+_SHARES = 4  # batches per thread of the cluster, so that all workers finish at about the same time
+_BATCH_BYTES = 2**26  # memory of the rows of a batch
+_BATCH_UNIT = 32  # exact rows are computed in blocks of this size
+_MOST_BLOCKS = 64  # blocks of features under way at once; waiting blocks take memory here
+_ENTRY_BYTES = 24  # per entry of a sparse row during the computation: node, value, variance
 
 
 @dataclass(frozen=True, eq=False)
 class Cluster:
-    """A Dask cluster that computes signatures and features; the bits are those of one machine.
+    """A Dask cluster that computes signatures and features, bit for bit like one machine.
 
     Parameters
     ----------
     client : dask.distributed.Client, cluster object, or address
-        Such as ``Client()``, ``LocalCluster()``, ``KubeCluster(...)`` or ``"tcp://10.0.0.1:8786"``. A client that
-        is made here is closed by :meth:`close`, or at the end of a ``with`` block; one that is given is not.
+        For example ``Client()``, ``LocalCluster()``, ``KubeCluster(...)`` or ``"tcp://10.0.0.1:8786"``.
+        :meth:`close` and the end of a ``with`` block close a client that was created here, but not a given one.
     batch : int or "auto", default="auto"
-        Start nodes of one task. "auto": four tasks for each thread of the cluster, or more where their rows would
-        take over 64 MB.
+        Number of start nodes of one task. "auto": four tasks for each thread of the cluster, or more if the rows of
+        a task would take over 64 MB.
 
     Notes
     -----
-    Needs the extra ``dask`` here, and manifoldrf in the same version on all workers. The graph stays on the workers
-    for the next call, until another one is used, this one is gone, or :meth:`close` is called. Each worker needs
-    the memory of the graph, without its points, and of one batch for each of its threads.
+    Needs the extra ``dask`` here, and the same version of manifoldrf on all workers. The graph stays on the workers
+    for the next call until another graph is used, it is garbage collected, or :meth:`close` is called. Each worker
+    needs memory for the graph, without its points, and for one batch per thread.
 
     Examples
     --------
@@ -109,7 +108,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Take the graph off the workers and, if the client was made here, end the connection."""
+        """Remove the graph from the workers and close the client if it was created here."""
         self._kept.forget()
         if self._own:
             self.client.close()
@@ -127,7 +126,7 @@ class Cluster:
         progress: Progress = lambda what, done, total: None,
         **options: Any,
     ) -> Signatures:
-        """Signatures of nodes, bit for bit those of :func:`compute_signatures`, whose arguments these are.
+        """Signatures of nodes, bit for bit those of :func:`compute_signatures` with the same arguments.
 
         Parameters
         ----------
@@ -135,14 +134,14 @@ class Cluster:
         kernel : AbstractKernel
         nodes : array-like of int, optional
         teacher : str or callable, default="auto"
-            Chosen once, for all nodes. A function of one's own sees one batch of nodes at a time.
+            Chosen once for all nodes. A custom function gets one batch of nodes at a time.
         asymmetric : bool, default=False
         seed : None, int, Generator or RandomState
         n_jobs : int, default=1
-            Threads of one task. The threads of a worker share its tasks, so that 1 uses them all.
+            Threads of one task. A worker runs one task per thread, so 1 uses all threads.
         progress : callable (what, done, total)
         **options
-            Of the teacher.
+            Options of the teacher.
 
         Returns
         -------
@@ -151,7 +150,7 @@ class Cluster:
         check_jobs(n_jobs)
 
         def run(recipe: Recipe, graph: AnyGraph, nodes: Any, stage: str) -> list[Any]:
-            # Options are checked by now; those of a teacher of one's own may mean anything.
+            # Options are already checked; those of a custom teacher may mean anything.
             lengths = options.get("keep_lengths") and _kind_of(recipe) is chunk_worker
             n_powers = int(options["max_length"]) + 1 if lengths else 1
             wanted = functools.partial(_row_bytes, recipe, graph, kernel, n_powers, asymmetric=asymmetric)
@@ -167,19 +166,19 @@ class Cluster:
         return signatures_by(run, graph, kernel, nodes, options, teacher=teacher, asymmetric=asymmetric, seed=seed)
 
     def fit(self, features: Any, X: Any = None, y: Any = None) -> Any:
-        """Fit features with the signatures computed on the cluster, all else here; the bits of ``features.fit(X)``.
+        """Fit features with signatures from the cluster; bit for bit ``features.fit(X)``.
 
         Parameters
         ----------
         features : ManifoldRandomFeatures or GraphRandomFeatures
-            The latter compute signatures when they transform, and nothing at their fit.
+            The latter compute signatures in ``transform``, so their fit runs here.
         X : as for ``features.fit``
         y : ignored
 
         Returns
         -------
         features
-            Those that were given.
+            The given object.
         """
         del y
         if isinstance(_check_features(features), GraphRandomFeatures):
@@ -187,43 +186,41 @@ class Cluster:
         return features._fit(X, self._compute)
 
     def _compute(self, *given: Any, n_jobs: int, **named: Any) -> Signatures:
-        """Signatures for a fit, whose number of threads is meant for the machine that fits."""
+        """Signatures for a fit; its number of threads applies to this machine only."""
         del n_jobs
         return self.signatures(*given, **named)
 
     def transform(self, features: Any, X: Any, side: str | None = None) -> Any:
-        """Features of the rows of a dask array, as a lazy dask array of the same blocks.
+        """Features of the rows of a dask array, as a lazy dask array with the same blocks.
 
         Bit for bit ``features.transform`` of the same rows; compressed graph features agree up to rounding. The
-        features are sent once, for all blocks, and stay on the workers as long as the result is in use. That points
-        are far from the space is said in the logs of the workers.
+        features are sent once for all blocks and stay on the workers as long as the result is in use. Warnings
+        about points far from the space appear in the logs of the workers.
 
         Parameters
         ----------
         features : fitted ManifoldRandomFeatures or GraphRandomFeatures
         X : dask array of shape (q, d)
-            In blocks of rows; ``X.rechunk({1: -1})`` joins blocks of columns.
+            Its blocks are blocks of rows; ``X.rechunk({1: -1})`` joins blocks of columns.
         side : {"left", "right"}, optional
             As for ``features.transform``.
 
         Returns
         -------
         features : dask array of shape (q, m)
-            Its blocks are CSR arrays where ``features.transform`` returns those.
+            Its blocks are CSR arrays if ``features.transform`` returns them.
         """
         arrays = require("dask.array", _EXTRA)
         if not isinstance(X, arrays.Array) or X.ndim != 2:
-            found = f"one of shape {X.shape}" if hasattr(X, "shape") else type(X).__name__
-            reject("X", "a dask array of shape (q, d)", f"a {type(X).__name__}, {found}", TypeError)
+            shape = f" of shape {X.shape}" if hasattr(X, "shape") else ""
+            reject("X", "a dask array of shape (q, d)", f"{type(X).__name__}{shape}", TypeError)
         if len(X.chunks[1]) > 1:
-            reject(
-                "X", "in blocks of rows alone, as X.rechunk({1: -1}) is", f"{len(X.chunks[1])} blocks of columns"
-            )
+            reject("X", "in blocks of rows only, use X.rechunk({1: -1})", f"{len(X.chunks[1])} blocks of columns")
         width = getattr(_check_fitted(features, side), "n_features_in_", 1)
         if X.shape[1] != width:
             reject("X", f"an array of {width} columns", X.shape[1])
-        # A task and not plain data: where its worker dies the scheduler makes it again.
-        settings = {"distributed.admin.large-graph-warning-threshold": "1 TiB"}  # it is sent once, on purpose
+        # A task instead of plain data: if its worker dies, the scheduler computes it again.
+        settings = {"distributed.admin.large-graph-warning-threshold": "1 TiB"}  # large on purpose, sent once
         with require("dask", _EXTRA).config.set(settings):
             sent = self.client.submit(itself, travelling(features), pure=False)
         kind = np.float32 if X.dtype == np.float32 else np.float64
@@ -246,31 +243,31 @@ class Cluster:
         resume: bool = False,
         progress: Progress = lambda what, done, total: None,
     ) -> list[Path]:
-        """Transform files of points to files of features, each by a worker, on a file system that all share.
+        """Transform files of points to files of features on the workers, on a shared file system.
 
-        Files may be larger than memory. Each appears when it is complete, and none is ever half written. After an
-        error those that are complete stay.
+        Files may be larger than memory. A file appears only when it is complete. After an error the complete files
+        stay.
 
         Parameters
         ----------
         features : fitted ManifoldRandomFeatures
         files : path or sequence of paths
-            Points, .npy files of shape (q, d).
+            .npy files of points of shape (q, d).
         folder : path
-            Where ``name.npy`` becomes ``name.npy`` or, with ``sparse_output``, ``name.npz``, as scipy reads it.
+            For the results: ``name.npy`` or, with ``sparse_output``, ``name.npz`` in the format of scipy.
         rows : int, optional
-            Cut every file into pieces of so many rows, each a task and a file ``name-000000000000.npy`` with the
-            number of its first row.
+            Split every file into pieces of this many rows. Each is a task and a file ``name-000000000000.npy`` with
+            the number of its first row.
         side : {"left", "right"}, optional
             As for ``features.transform``.
         resume : bool, default=False
-            Whether files that are there already are kept: those of a run that was stopped, with the same features.
+            Whether to keep existing files, from an interrupted run with the same features.
         progress : callable (what, done, total)
 
         Returns
         -------
         paths : list of Path
-            The files in the order of their points.
+            The files, in the order of the points.
         """
         if isinstance(_check_fitted(features, side), GraphRandomFeatures):
             reject("features", "ManifoldRandomFeatures", type(features).__name__, TypeError)
@@ -284,12 +281,12 @@ class Cluster:
         count = Counter(progress, "files", len(paths), len(kept))
         task = functools.partial(write_piece, side)
         flow = Flow(self.client, task, Sent(self.client, travelling(features)), lambda piece: count.add(1))
-        told = [warning for part in flow.results(missing) for warning in part]
-        _tell(told, sum(piece.end - piece.begin for piece in missing))
+        found = [warning for part in flow.results(missing) for warning in part]
+        _warn_once(found, sum(piece.end - piece.begin for piece in missing))
         return paths
 
     def _batch_size(self, n: int, row_bytes: Callable[[int], float]) -> int:
-        """Start nodes of one task."""
+        """Number of start nodes of one task."""
         if not isinstance(self.batch, str):
             return int(self.batch)
         share = -(-n // (_SHARES * n_threads(self.client)))
@@ -300,7 +297,7 @@ class Cluster:
 def transform_blocks(
     cluster: Cluster, features: Any, blocks: Iterable[Any], side: str | None
 ) -> Iterator[tuple[Any, list[Warning]]]:
-    """Features of blocks of points in their order, with the warnings of each; a few are under way at once."""
+    """Features of blocks of points in order, with their warnings; a limited number is under way at once."""
     sent = Sent(cluster.client, travelling(features))
     task = functools.partial(rows_of_block, side)
     yield from Flow(cluster.client, task, sent, most=_MOST_BLOCKS).results(blocks)
@@ -309,17 +306,17 @@ def transform_blocks(
 def _row_bytes(
     recipe: Recipe, graph: AnyGraph, kernel: AbstractKernel, n_powers: int, n: int, *, asymmetric: bool
 ) -> float:
-    """Bytes of the part of one start node; how far rows reach is looked at only if n of them could be too many."""
+    """Bytes of the rows of one start node; their reach is estimated only if n full rows could be too many."""
     is_sparse = _kind_of(recipe) is chunk_worker
     most = float(_ENTRY_BYTES if is_sparse else 8) * graph.n_nodes * n_powers
     if not is_sparse or n * most <= _BATCH_BYTES:
         return most
     series = series_of(check_kernel(kernel).on(graph), asymmetric=asymmetric)
-    return min(most, row_memory(graph, series) / 12 * _ENTRY_BYTES * n_powers)  # 12: of an entry of a CSR array
+    return min(most, row_memory(graph, series) / 12 * _ENTRY_BYTES * n_powers)  # 12 bytes per entry of a CSR array
 
 
 def _kind_of(recipe: Any) -> Any:
-    """The function behind a recipe, which says how its parts look."""
+    """The function behind a recipe, which determines the form of its parts."""
     return recipe.func
 
 
@@ -331,7 +328,7 @@ def _check_features(features: Any) -> Any:
 
 
 def _check_fitted(features: Any, side: str | None) -> Any:
-    """Features that are fitted and have the side that is asked for: workers would find out late."""
+    """Check that features are fitted and have the side, before workers are involved."""
     is_graph = isinstance(_check_features(features), GraphRandomFeatures)
     check_is_fitted(features, "streams_" if is_graph else "map_")
     if not is_graph:
@@ -342,19 +339,19 @@ def _check_fitted(features: Any, side: str | None) -> Any:
 
 
 def _check_distinct(targets: list[Path], sources: list[Path]) -> None:
-    """No two files of features may have the same name, nor that of points."""
+    """Refuse files of features with equal names or the name of a file of points."""
     seen = set(sources)
     for path in targets:
         if path in seen:
-            reject("files", "files with different names, in another folder than that of the features", path.name)
+            reject("files", "files with different names, outside the folder of the features", path.name)
         seen.add(path)
 
 
-def _tell(told: list[Warning], n_points: int) -> None:
-    """Warnings of workers, those about far points as one."""
-    far = [warning for warning in told if isinstance(warning, FarQueryWarning)]
+def _warn_once(found: list[Warning], n_points: int) -> None:
+    """Repeat the warnings of workers once each; those about far points are added up."""
+    far = [warning for warning in found if isinstance(warning, FarQueryWarning)]
     if far:
         fading, gone = (sum(getattr(warning, name) for warning in far) for name in ("fading", "gone"))
         warn_user(FarQueryWarning(fading, gone, n_points))
-    for text, kind in {str(warning): type(warning) for warning in told if warning not in far}.items():
+    for text, kind in {str(warning): type(warning) for warning in found if warning not in far}.items():
         warn_user(text, kind)

@@ -1,4 +1,4 @@
-"""Connections to the scheduler of a cluster, and why there is none."""
+"""The parts of :class:`Cluster`: the connection to a scheduler, the tasks of workers, and the flow of tasks."""
 
 import contextlib
 import copy
@@ -25,15 +25,23 @@ from manifoldrf.signatures.engines import Progress, Recipe
 
 _EXTRA = "dask"
 _ANSWER = 10  # seconds until a scheduler must have answered
-_PARTING = 5  # seconds for a client that did not reach it to end its thread
+_PARTING = 5  # seconds for a client without connection to end its thread
+_ARRIVAL = 60  # seconds until a worker must have come: a restart takes a few
+_PAUSE = 0.5  # seconds, for the scheduler to notice that a worker died while data were sent to it
+_AHEAD = 2  # tasks sent per thread: while one is computed, the next waits on the worker
+_MOST_LOSSES = 5  # after so many lost workers the task or the data are probably the cause
+_BLOCK_ENTRIES = 2**23  # features in the memory of a worker at once: 64 MB
+_ALL_THREADS = threading.Lock()  # one block at a time uses all threads of a worker, and the memory of one block
+
+_NO_SCHEDULER = "The connection to the scheduler of the cluster was lost."
 _CERTIFICATES = (
-    "Schedulers with encryption have addresses that begin with tls://, and their certificates must be known here: "
-    "`distributed.comm.tls` in the configuration of Dask, or a Client made with `security`."
+    "Addresses of encrypted schedulers begin with tls://, and their certificates must be configured: set "
+    "`distributed.comm.tls` in the configuration of Dask, or pass a Client made with `security`."
 )
 
 
 def connected(client: Any) -> Any:
-    """A client: the one given, or one of a cluster or an address."""
+    """Return a client: the given one, or a new one for a cluster or an address."""
     distributed = require("distributed", _EXTRA)
     if isinstance(client, distributed.Client):
         if client.asynchronous:
@@ -44,25 +52,16 @@ def connected(client: Any) -> Any:
         reject("client", rule, repr(client), TypeError)
     try:
         return _made(distributed, client)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:
         _explain(client, error)
-    except RuntimeError as error:
-        _explain_closed(client, error)
     except (ValueError, TypeError) as error:
         if isinstance(error, TypeError) and str(client).startswith("tls://"):
             raise ConnectionError(_no_connection(client, "no certificates are set")) from error
         reject("client", rule, f"{client!r}: {error}")
 
 
-def _explain_closed(client: Any, error: RuntimeError) -> NoReturn:
-    """A cluster that was closed; of an address nothing can be."""
-    if isinstance(client, str):
-        raise error
-    reject("client", "a cluster that is not closed", f"{client!r}: {error}")
-
-
 def _made(distributed: Any, address: Any) -> Any:
-    """A client that is connected. One that is not would leave its thread, and some be the client that Dask asks."""
+    """Return a connected client. Without connection, end its thread and make sure Dask does not use it."""
     client = distributed.Client.__new__(distributed.Client)
     try:
         client.__init__(address, timeout=_ANSWER)
@@ -70,13 +69,18 @@ def _made(distributed: Any, address: Any) -> Any:
         with contextlib.suppress(Exception):
             client.close(timeout=_PARTING)
         with contextlib.suppress(Exception):
-            client._loop_runner.stop()  # a client that is closed by itself, in vain, leaves it
+            client._loop_runner.stop()  # a client that failed to close leaves it running
         raise
     return client
 
 
-def _explain(client: Any, error: OSError) -> NoReturn:
-    if type(error) in (OSError, TimeoutError):  # of time that has passed; others come at once
+def _explain(client: Any, error: OSError | RuntimeError) -> NoReturn:
+    """Raise one error that names the reason."""
+    if isinstance(error, RuntimeError):
+        if isinstance(client, str):
+            raise error
+        reject("client", "a cluster that is not closed", f"{client!r}: {error}")
+    if type(error) in (OSError, TimeoutError):  # a timeout; other errors come at once
         text = f"No scheduler answers at {client!r} within {_ANSWER} seconds; is `dask scheduler` running there?"
         raise ConnectionError(text) from error
     reason: BaseException = error
@@ -89,19 +93,15 @@ def _no_connection(client: Any, reason: object) -> str:
     return f"No connection to the scheduler at {client!r}: {reason}. {_CERTIFICATES}"
 
 
-_BLOCK_ENTRIES = 2**23  # of features in the memory of a worker at once: 64 MB
-_ALL_THREADS = threading.Lock()  # of a worker: one block at a time has them, and the memory of one is taken
-
-
 class Held:
-    """Something large that a worker holds, with what was last made of it.
+    """A large object on a worker, with the last result computed from it.
 
     Parameters
     ----------
     value : object
-        A graph, or features; it alone travels.
+        A graph or features; only this is sent.
     size : int
-        Its bytes, for Dask, which cannot know them.
+        Its bytes, which Dask cannot know.
     """
 
     def __init__(self, value: Any, size: int) -> None:
@@ -116,7 +116,7 @@ class Held:
         return self.size
 
     def made(self, name: str, make: Callable[[Any], Any]) -> Any:
-        """``make(value)``, kept until another name is asked for; threads that ask at once may make it twice."""
+        """``make(value)``, cached until another name is used; concurrent threads may compute it twice."""
         kept = self._made
         if kept[0] != name:
             kept = self._made = (name, make(self.value))
@@ -124,14 +124,14 @@ class Held:
 
 
 def size_of(value: Any) -> int:
-    """Bytes of what is sent, without a copy of its arrays."""
+    """Size of a pickled object in bytes, without a copy of its arrays."""
     buffers: list[Any] = []
     frame: bytes = require("distributed.protocol.pickle", "dask").dumps(value, buffer_callback=buffers.append)
     return len(frame) + sum(int(buffer.raw().nbytes) for buffer in buffers)
 
 
 def travelling(features: Any) -> Any:
-    """The features as they are sent: tasks share the threads of a worker, and nobody there watches the progress."""
+    """A copy of the features to send: one thread, because tasks share the worker's, and no progress output."""
     sent = copy.copy(features)
     sent.n_jobs = 1
     if hasattr(sent, "verbose"):
@@ -140,17 +140,17 @@ def travelling(features: Any) -> Any:
 
 
 def itself(value: Any) -> Any:
-    """A task that brings something to the workers."""
+    """Return the value: a task that brings it to a worker."""
     return value
 
 
 def rows_of_batch(name: str, recipe: Recipe, n_jobs: int, held: Held, nodes: IntArray) -> Any:
-    """Signatures of some start nodes: a part, as the recipe makes it."""
+    """Signatures of some start nodes."""
     return held.made(name, recipe)(nodes, check_jobs(n_jobs), lambda what, done, total: None)
 
 
 def features_of_block(block: Any, features: Any, side: str | None) -> Any:
-    """Features of a block of a dask array, which may have no rows."""
+    """Features of a block of a dask array, which may be empty."""
     if len(block):
         return _transformed(features, block, side)
     kind = np.float32 if block.dtype == np.float32 else np.float64
@@ -171,17 +171,17 @@ def _transformed(features: Any, block: Any, side: str | None) -> Any:
 
 @contextlib.contextmanager
 def _recorded(features: Any) -> Iterator[list[Warning]]:
-    """Warnings of the block, which has all threads of the worker."""
+    """Record warnings and use all threads of the worker."""
     with _ALL_THREADS, recorded_warnings() as found:
         features.n_jobs = require("distributed", "dask").get_worker().state.nthreads
         yield found
 
 
 def rows_of_block(side: str | None, held: Held, block: Any) -> tuple[Any, list[Warning]]:
-    """Features of a block of points, and the warnings about them."""
-    with _recorded(held.value) as told:
+    """Features of a block of points, and the warnings."""
+    with _recorded(held.value) as found:
         rows = _transformed(held.value, block, side)
-    return rows, told
+    return rows, found
 
 
 @dataclass(frozen=True)
@@ -195,8 +195,8 @@ class Piece:
 
 
 def pieces_of(features: Any, source: Path, folder: Path, rows: int | None) -> Iterator[Piece]:
-    """The file whole, or in pieces of so many rows."""
-    if source.suffix.lower() != ".npy":  # in others no row is reached without those before it
+    """The whole file, or pieces of ``rows`` rows."""
+    if source.suffix.lower() != ".npy":  # other formats cannot be read from the middle
         reject("files", "npy files", repr(source.name))
     opened = open_rows(source, "files")
     if opened.n_columns != features.n_features_in_:
@@ -206,43 +206,34 @@ def pieces_of(features: Any, source: Path, folder: Path, rows: int | None) -> It
     if rows is None:
         yield Piece(source.resolve(), folder / f"{source.stem}{suffix}", 0, n)
         return
-    for begin in range(0, max(1, n), check_integer(rows, "rows", 1)):  # a file without points has one piece, too
-        name = f"{source.stem}-{begin:012d}{suffix}"  # in order, also where names are sorted
+    for begin in range(0, max(1, n), check_integer(rows, "rows", 1)):  # an empty file has one piece, too
+        name = f"{source.stem}-{begin:012d}{suffix}"  # sorted names are in the order of the rows
         yield Piece(source.resolve(), folder / name, begin, min(n, begin + rows))
 
 
 def write_piece(side: str | None, held: Held, piece: Piece) -> list[Warning]:
-    """Write the features of a piece, a block of rows in memory at once."""
+    """Write the features of a piece, one block of rows at a time."""
     points, features = read_points(piece.source, "files"), held.value
     size = max(1, _BLOCK_ENTRIES // features.n_features_out_)
     found: list[Warning] = []
     with row_writer(piece.target, features.n_features_out_, points.dtype, sparse=is_sparse(features)) as writer:
         for start in range(piece.begin, piece.end, size):
-            rows, told = rows_of_block(side, held, np.asarray(points[start : min(start + size, piece.end)]))
+            rows, caught = rows_of_block(side, held, np.asarray(points[start : min(start + size, piece.end)]))
             writer.append(rows)
-            found += told
+            found += caught
     return found
 
 
-_ARRIVAL = 60  # seconds until a worker must have come: one that is started again takes a few
-# Tasks for each thread that are sent at once: while one is computed the next waits beside it.
-_AHEAD = 2
-_MOST_LOSSES = 5  # of the same task or data, each with its worker: the fault is probably its own
-_PAUSE = 0.5  # seconds, for the scheduler to learn of a worker that died while something was sent to it
-
-_NO_SCHEDULER = "The connection to the scheduler of the cluster was lost."
-
-
 def n_threads(client: Any) -> int:
-    """Threads of all workers that are there now, at least 1."""
+    """Number of threads of all current workers, at least 1."""
     with _reaching(client):
         return max(1, sum(map(int, client.nthreads().values())))
 
 
 @contextlib.contextmanager
 def _reaching(client: Any) -> Iterator[None]:
-    """A call to the scheduler; the many errors of one that is gone become one."""
-    _check_running(client)  # a call without a connection would wait half a minute for it
+    """Turn the various errors of a lost scheduler into one."""
+    _check_running(client)  # a call without connection would wait half a minute
     try:
         yield
     except OSError as error:
@@ -260,13 +251,13 @@ def _check_running(client: Any, error: BaseException | None = None) -> None:
 def _give_up(what: str, n_losses: int, error: BaseException) -> NoReturn:
     raise ConnectionError(
         f"{what} was lost {n_losses} times, each time with its worker. Causes: (a) workers with too little memory "
-        "for the graph and a batch, (b) machines that go away. Remedies: a smaller `batch`, fewer threads for each "
-        "worker, more memory."
+        "for the graph and a batch, (b) machines that are taken away. Remedies: a smaller `batch`, fewer threads "
+        "per worker, more memory."
     ) from error
 
 
 class Sent:
-    """Something large that all tasks read: sent to the workers once, and again if all that had it are gone."""
+    """A large object that all tasks read: sent to the workers once, and again if all its copies are lost."""
 
     def __init__(self, client: Any, value: Any, future: Any = None) -> None:
         self._client = client
@@ -274,7 +265,7 @@ class Sent:
         self.place = future
 
     def future(self, lost: Any = None) -> Any:
-        """Where it is; if that is the lost place, a new one."""
+        """The future of the object; a new one if the current is lost."""
         if self.place is None or self.place is lost or self.place.status != "finished":
             self.place = self._scatter()
         return self.place
@@ -285,22 +276,22 @@ class Sent:
         while True:
             try:
                 self._client.wait_for_workers(1, _ARRIVAL)
-                # To one, from which others take it: a broadcast would never end if a worker died meanwhile.
+                # To one worker, from which others copy it: a broadcast would hang if a worker died meanwhile.
                 return self._client.scatter(held, hash=False, timeout=_ARRIVAL)
             except TimeoutError as error:
                 where = self._client.scheduler.address
-                text = f"No worker came to the scheduler at {where} in {_ARRIVAL} seconds."
+                text = f"No worker connected to the scheduler at {where} within {_ARRIVAL} seconds."
                 raise ConnectionError(text) from error
-            except (OSError, KeyError) as error:  # its worker died: connection closed, or its address not known
+            except (OSError, KeyError) as error:  # its worker died: connection closed, or address unknown
                 _check_running(self._client, error)
                 n_losses += 1
                 if n_losses >= _MOST_LOSSES:
-                    _give_up("What the tasks read", n_losses, error)
+                    _give_up("The shared object", n_losses, error)
             time.sleep(_PAUSE)
 
 
 class Kept:
-    """The graph that the workers hold, as long as it is used."""
+    """The graph on the workers, kept as long as it is in use."""
 
     def __init__(self) -> None:
         self._graph: weakref.ref[AnyGraph] | None = None
@@ -308,12 +299,12 @@ class Kept:
         self._future: Any = None
 
     def forget(self) -> None:
-        """Take it off the workers."""
+        """Remove it from the workers."""
         self._graph = self._future = None
 
     @contextlib.contextmanager
     def sent(self, client: Any, graph: AnyGraph, *, whole: bool) -> Iterator[Sent]:
-        """The graph on the workers; without its points unless it is wanted whole."""
+        """The graph on the workers, without its points unless ``whole``."""
         if self._graph is None or self._graph() is not graph or self._whole != whole:
             self.forget()
         found = Sent(client, graph if whole else _bare(graph), self._future)
@@ -321,7 +312,7 @@ class Kept:
         self._graph, self._whole, self._future = self._watch(graph), whole, found.place
 
     def _watch(self, graph: AnyGraph) -> "weakref.ref[AnyGraph]":
-        """A reference that forgets the graph when nobody has it any more, and keeps neither of the two alive."""
+        """A weak reference that removes the graph from the workers when it is garbage collected here."""
         me = weakref.ref(self)
 
         def gone(reference: "weakref.ref[AnyGraph]") -> None:
@@ -333,20 +324,20 @@ class Kept:
 
 
 def _bare(graph: AnyGraph) -> AnyGraph:
-    """The matrix of a graph: what rows of a series need."""
+    """The graph without points: rows of a series only need the matrix."""
     if not isinstance(graph, Graph):
         return graph
     return dataclasses.replace(graph, points=None, metric=None, extension=None, weights=None)
 
 
 class Counter:
-    """Tells progress of the sizes of tasks that are done, in whatever order."""
+    """Reports progress by the sizes of finished tasks, in any order."""
 
     def __init__(self, progress: Progress, what: str, total: int, done: int = 0) -> None:
         self._progress, self._what, self._total, self._done = progress, what, total, done
 
     def add(self, n: int) -> None:
-        """So many more are done."""
+        """Count n more as done."""
         self._done += n
         self._progress(self._what, self._done, self._total)
 
@@ -355,7 +346,7 @@ class Counter:
 class _Task:
     number: int
     item: Any
-    shared: Any  # future of what it reads
+    shared: Any  # future of the object it reads
     n_losses: int = 0
 
 
@@ -366,12 +357,12 @@ class Flow:
     ----------
     client : dask.distributed.Client
     function : callable
-        Pickles.
+        Must be picklable.
     shared : Sent
     finished : callable (item), optional
-        Called as results arrive, in whatever order.
+        Called as results arrive, in any order.
     most : int, optional
-        Of tasks under way together with results that wait for their turn, where those are not wanted all at once.
+        Limit on running tasks plus results that wait for their turn.
     """
 
     def __init__(
@@ -396,7 +387,7 @@ class Flow:
         self._killed = distributed.KilledWorker
 
     def results(self, items: Iterable[Any]) -> Iterator[Any]:
-        """Results in the order of the items; an error of a task, or Ctrl-C, drops what has not been done."""
+        """Results in the order of the items; an error or Ctrl-C cancels the remaining tasks."""
         numbered = enumerate(items)
         expected = 0
         try:
@@ -436,25 +427,25 @@ class Flow:
         task = self._pending.pop(future)
         try:
             result = future.result()
-        except self._killed as error:  # after several deaths: Dask has given it to others by itself
+        except self._killed as error:  # Dask itself already tried several workers
             _give_up("A task", error.allowed_failures + 1, error)
         except (CancelledError, self._closed) as error:
             self._again(task, error)
             return
         finally:
-            # Clients keep the error of a task as long as its future is there, and the error, by its traceback, the
-            # future: what the tasks read would stay on the workers for good.
+            # A future keeps the error of its task, whose traceback keeps the future: without this the shared data
+            # would stay on the workers.
             future.release()
         self._ready[task.number] = result
         self._finished(task.item)
 
     def _again(self, task: _Task, error: BaseException) -> None:
-        """Give a task that was lost with its worker, or with what it reads, to another."""
+        """Submit a task again that was lost with its worker or its data."""
         _check_running(self._client, error)
         n_losses = task.n_losses + 1
         if n_losses >= _MOST_LOSSES:
             _give_up("A task", n_losses, error)
-        # Cancelled is what reads data that is gone. Where only the connection failed they are still there.
+        # A task is cancelled if its data are gone. If only the connection failed, they are still there.
         lost = task.shared if isinstance(error, CancelledError) else None
         self._submit(dataclasses.replace(task, shared=self._shared.future(lost), n_losses=n_losses))
 
@@ -462,6 +453,6 @@ class Flow:
         pending, self._pending = list(self._pending), {}
         self._ready.clear()
         if pending:
-            # Whatever the error of a connection that is gone, it must not hide the one that led here.
+            # An error of a lost connection must not hide the original error.
             with contextlib.suppress(Exception):
                 self._client.cancel(pending, force=True)

@@ -1,1 +1,1 @@
-"""One page in the browser that shows a fitted model: no server, no network."""
+"""An HTML page that shows a fitted model in the browser, without server and network."""

@@ -1,4 +1,8 @@
-"""Sparse columns as whole numbers: small enough for a page, and with an error that is known."""
+"""The contents of a page: fields of a model at points, thinned and rounded until they fit, and their error.
+
+``fields_of`` evaluates a model, a :class:`Plan` says how much of it a page holds, ``contents_of`` makes the arrays
+of the page, and ``kernel_error`` compares the kernel of the page with that of the model.
+"""
 
 import dataclasses
 import zlib
@@ -24,26 +28,63 @@ from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import edge_lengths
 from manifoldrf.geometry.sampling import thin
 
-_LOW_BITS = 7  # of a number, in each byte of a chain; the eighth says that another byte follows
+_ENTRIES_AT_ONCE = 2**24  # entries of a dense field in memory: 128 MB
+# Entries below this share of the largest of their column are dropped: a hundredth of the resolution of 16 bits. By
+# the Cauchy-Schwarz inequality this changes K by less than 2e-7 sqrt(m) of its largest value.
+_NEGLIGIBLE = 1e-7
+# Differences below this share of the largest of their column come from the truncation of signatures.
+NO_DIFFERENCE = 1e-5
+
+# Numbers of points for a fine picture, a rough one, and the least. Fewer points make the picture coarser, fewer
+# features change the kernel: features are only dropped below the second number.
+_FINE, _ROUGH, _FEWEST_POINTS = 4000, 500, 64
+_FEW_EXACT = 8  # columns of exact signatures; fewer are not worth keeping
+_MARGIN = 0.95  # a page that is thinned by a ratio shrinks a little less than by the ratio
+# Largest error of a kernel that is shown, relative to its largest value. Beyond it, colours and shape are wrong.
+WORST = 0.2
+_FEWEST_PROBES = 64  # points whose whole kernel is compared, for any size of the model
+_WORK = 1.5e10  # products of a comparison: about 2 s on one core, all pairs of 5000 points and 512 features
+_SPARSE = 0.1  # share of entries below which sparse products are faster
+# Differences below this share of the fields are stored with 8 bits. Their error is then below 4e-4 of a field.
+_SMALL_DIFFERENCE = 0.1
+_PAIRS_AT_ONCE = 2**23  # pairs of a comparison in memory: 64 MB
+_LEVEL = 9  # of the compression: 3 % smaller than 6
+_LOW_BITS = 7  # bits of a number in each byte of a chain; the eighth says that another byte follows
+
+_AXES = 3
+_NEIGHBOR = 4  # in a random cloud the first neighbour is much nearer than the width of the gaps
+_PATCH = 13  # a point and its twelve nearest neighbours
+# Spread across a surface relative to the spread along it. Filled space has 0.5, random points of a torus 0.05.
+_FLAT = 0.2
+_CURVE = 1e-3  # below this a cloud is a curve, which has no unique normal
+_AROUND = 24  # neighbours that bound the cell of a point; more never changed it on random points of a torus
+_DIRECTIONS = 32  # rays that measure a cell: they miss at most 2 % of its radius, a corner between two rays
+_CONE = 0.82  # cosine of the angle, 35 degrees, within which a point lies beyond another
+_OVERLAP = 1.3  # of discs, because rays miss corners and a surface bends between points
+_BALL = 0.6  # radius of a ball relative to the distance to its neighbours: a loose cloud
+_RANGE = 4.0  # largest ratio between the gap of a point and the usual one
+_WIDEST = 2.0  # largest cell that is covered, relative to the gap of its point; wider ones are holes of the space
+_POINTS_AT_ONCE = 4096  # 25 MB of cuts
+_LEAF = 8  # points of a leaf; neighbours in space are then neighbours in the file, which compresses better
 
 
 @dataclass(frozen=True, eq=False)
 class QuantisedColumns:
-    """A sparse matrix whose entries are whole multiples of one scale per column.
+    """A sparse matrix whose entries are integer multiples of one scale per column.
 
     Attributes
     ----------
     shape : (int, int)
     bits : {8, 16}
-        Of each number.
+        Bits of each number.
     signed : bool
         Whether numbers may be negative.
     starts : int array of shape (m + 1,)
-        Where each column begins.
+        Start of each column.
     rows : int array of shape (nnz,)
         Ascending in each column.
     numbers : int array of shape (nnz,)
-        None is zero: what would be rounded to zero is left out.
+        Nonzero; entries that round to zero are dropped.
     scales : array of shape (m,)
     """
 
@@ -57,7 +98,7 @@ class QuantisedColumns:
 
     @classmethod
     def of(cls, matrix: Any, bits: int, *, signed: bool = False) -> "QuantisedColumns":
-        """Round the entries of a sparse matrix, each by at most half the scale of its column.
+        """Round the entries of a sparse matrix by at most half the scale of their column.
 
         Examples
         --------
@@ -83,20 +124,20 @@ class QuantisedColumns:
         return cls(columns.shape, bits, signed, starts, rows, numbers[kept], scales)
 
     def matrix(self) -> Any:
-        """The entries as the page reads them, CSC of shape ``shape``."""
+        """The entries as the page decodes them, CSC of shape ``shape``."""
         data = self.numbers * np.repeat(self.scales, np.diff(self.starts))
         return sparse.csc_array((data, self.rows, self.starts), shape=self.shape)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What the page holds: counts, steps between rows, numbers as planes of bytes, scales.
+        """The arrays of the page: counts, steps between rows, numbers as planes of bytes, scales.
 
-        High and low bytes are kept apart, since high ones repeat and pack well. Numbers with a sign take turns:
-        0, -1, 1, -2, 2 are 0, 1, 2, 3, 4.
+        High and low bytes are stored separately, because high bytes repeat and compress well. Signed numbers are
+        coded alternately: 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4.
         """
         steps = np.diff(self.rows, prepend=-1)
         counts = np.diff(self.starts)
         first = self.starts[:-1][counts > 0]
-        steps[first] = self.rows[first] + 1  # from before the first row
+        steps[first] = self.rows[first] + 1  # counted from -1
         coded = np.where(self.numbers < 0, -2 * self.numbers - 1, 2 * self.numbers) if self.signed else self.numbers
         planes: dict[str, NDArray[Any]] = {"Low": (coded & 255).astype(np.uint8)}
         if self.bits == 16:
@@ -110,7 +151,7 @@ class QuantisedColumns:
 
 
 def chained(numbers: IntArray) -> NDArray[np.uint8]:
-    """Nonnegative numbers as bytes, seven bits in each, the lowest first.
+    """Nonnegative numbers as bytes with seven bits each, lowest first.
 
     Examples
     --------
@@ -134,22 +175,22 @@ def chained(numbers: IntArray) -> NDArray[np.uint8]:
 
 
 def neighbor_axes(points: FloatArray, count: int, rows: IntArray | None = None) -> tuple[FloatArray, FloatArray]:
-    """Principal axes of the points around each point, itself among them.
+    """Principal axes of the nearest points around each point, including itself.
 
     Parameters
     ----------
     points : array of shape (n, d)
     count : int
-        Of points around each; all where there are fewer.
+        Number of points around each, at most all.
     rows : int array of shape (q,), optional
-        Points that are asked for; all by default.
+        Points at which the axes are wanted; all by default.
 
     Returns
     -------
     spreads : array of shape (q, d)
         Sums of squares along the axes, ascending.
     axes : array of shape (q, d, d)
-        Columns, of either sign. On a surface in space the first is its normal.
+        Columns, with arbitrary signs. On a surface in space the first is the normal.
 
     Examples
     --------
@@ -166,35 +207,17 @@ def neighbor_axes(points: FloatArray, count: int, rows: IntArray | None = None) 
     return np.asarray(spreads), np.asarray(axes)
 
 
-_AXES = 3
-_NEIGHBOR = 4  # in a random cloud the first is far nearer than the gaps between points are wide
-_PATCH = 13  # a point and its nearest twelve
-_FLAT = (
-    0.2  # spread across a surface over that along it; evenly filled space has 0.5, random points of a torus 0.05
-)
-_CURVE = 1e-3  # below, a cloud is a curve, around which no normal is better than another
-_AROUND = 24  # neighbours that bound the cell of a point; more never cut it on random points of a torus
-_DIRECTIONS = 32  # in which a cell is measured: 2 % of its radius are missed at most, a corner between two of them
-_CONE = 0.82  # cosine of the angle, 35 degrees, within which a point lies beyond another
-_OVERLAP = 1.3  # of discs: for what directions miss, and for a surface that bends between points
-_BALL = 0.6  # radius of a ball over the distance to its neighbours: a loose cloud
-_RANGE = 4.0  # the widest gap of a point that is used over the usual one, and the reverse
-_WIDEST = 2.0  # cell that is covered, over the gap of its point: what is wider is a hole of the space
-_POINTS_AT_ONCE = 4096  # 25 MB of cuts
-_LEAF = 8  # points of a leaf; neighbours in space are then neighbours in the file, which packs better
-
-
 @dataclass(frozen=True, eq=False)
 class View:
-    """From the space to three coordinates.
+    """Projection of the space to three coordinates.
 
     Attributes
     ----------
     centre : array of shape (d,)
     axes : array of shape (d, 3)
-        Columns are where the coordinates of the picture come from; zero where the space has fewer than three.
+        The columns give the coordinates of the picture; zero if the space has fewer than three.
     share : float
-        Share of the variance that the picture shows; 1 in up to three dimensions.
+        Share of the variance in the picture; 1 in up to three dimensions.
     """
 
     centre: FloatArray
@@ -203,7 +226,7 @@ class View:
 
     @classmethod
     def of(cls, points: FloatArray) -> "View":
-        """The coordinates themselves, or the first three principal axes where there are more than three."""
+        """The coordinates themselves, or the first three principal axes if there are more than three."""
         centre = (points.min(axis=0) + points.max(axis=0)) / 2
         d = points.shape[1]
         if d <= _AXES:
@@ -217,7 +240,7 @@ class View:
 
     @property
     def projects(self) -> bool:
-        """Whether something is lost."""
+        """Whether the picture is a projection from more than three dimensions."""
         return len(self.centre) > _AXES
 
     def shown(self, points: FloatArray) -> FloatArray:
@@ -226,17 +249,17 @@ class View:
 
     @property
     def origin(self) -> list[float]:
-        """What to add to coordinates of the picture to have those of the space; zeros on principal axes."""
+        """Offset from coordinates of the picture to those of the space; zeros for principal axes."""
         return [0.0] * _AXES if self.projects else [*self.centre.tolist(), 0.0, 0.0][:_AXES]
 
 
 def order_in_space(points: FloatArray) -> IntArray:
-    """An order in which near points are near each other, shape (n,)."""
+    """An order in which points close in space are close to each other, shape (n,)."""
     return np.asarray(cKDTree(points, leafsize=_LEAF).indices, dtype=np.int64)
 
 
 def spacing_of(points: FloatArray) -> float:
-    """Median distance of a point to its fourth neighbour, positive: that of the next on an even surface."""
+    """Median distance to the fourth neighbour, positive: the spacing of points on an even surface."""
     if len(points) < 2:
         return 1.0
     gaps = cKDTree(points).query(points, k=min(_NEIGHBOR, len(points) - 1) + 1)[0][:, -1]
@@ -245,7 +268,7 @@ def spacing_of(points: FloatArray) -> float:
 
 
 def normals_of(points: FloatArray) -> FloatArray:
-    """Normals of a cloud, shape (n, 3), of either sign; zeros where it is no surface."""
+    """Normals of a cloud, shape (n, 3), with arbitrary signs; zeros if it is not a surface."""
     if len(points) <= _PATCH:
         return np.zeros((len(points), _AXES))
     spreads, axes = neighbor_axes(points, _PATCH)
@@ -255,10 +278,10 @@ def normals_of(points: FloatArray) -> FloatArray:
 
 
 def radii_of(points: FloatArray, normals: FloatArray) -> FloatArray:
-    """Radii of the discs or balls that points are drawn as, shape (n,).
+    """Radii of the discs or balls that represent points, shape (n,).
 
-    Discs cover the cells of their points, which are the places that no other point is nearer to. Together they
-    leave no gap, however uneven the points are. Balls of a loose cloud just touch.
+    A disc covers the Voronoi cell of its point, so that discs leave no gaps even for uneven points. Balls of a
+    loose cloud just touch.
     """
     if len(points) < 2:
         return np.ones(len(points))
@@ -266,7 +289,7 @@ def radii_of(points: FloatArray, normals: FloatArray) -> FloatArray:
     gaps, rows = cKDTree(points).query(points, k=range(2, count + 2))
     usual = gaps[:, min(_NEIGHBOR, count) - 1]
     middle = spacing_of(points)
-    own = np.clip(usual, middle / _RANGE, middle * _RANGE)  # doubled points and outliers are drawn as well
+    own = np.clip(usual, middle / _RANGE, middle * _RANGE)  # so that duplicates and outliers are visible
     if not normals.any():
         return np.asarray(_BALL * own)
     parts = [
@@ -277,11 +300,11 @@ def radii_of(points: FloatArray, normals: FloatArray) -> FloatArray:
 
 
 def _cell_radii(steps: FloatArray, normals: FloatArray) -> FloatArray:
-    """Distance of the farthest place of each cell from its point in the tangent plane, shape (n,).
+    """Largest distance from each point to the boundary of its cell in the tangent plane, shape (n,).
 
-    ``steps`` : (n, k, 3) from the point to those around it. The bisector of a step s cuts the ray along u at
-    |s|^2 / (2 u.s); the first cut is where the cell ends. At the rim of a sheet cells have no end: a ray counts
-    only where a point lies beyond its cut.
+    ``steps`` : (n, k, 3) from the point to its neighbours. The bisector of a step s cuts the ray along u at
+    |s|^2 / (2 u.s); the cell ends at the first cut. Cells at the rim of a sheet are unbounded, so a ray is used
+    only if a point lies beyond its cut.
     """
     helper = np.where(np.abs(normals[:, :1]) < 0.6, [[1.0, 0.0, 0.0]], [[0.0, 1.0, 0.0]])
     first = np.cross(normals, helper)
@@ -298,12 +321,12 @@ def _cell_radii(steps: FloatArray, normals: FloatArray) -> FloatArray:
 
 
 def nearest(points: FloatArray, targets: FloatArray) -> IntArray:
-    """The target nearest to each point, as a position in ``targets``, shape (n,)."""
+    """Index of the nearest target of each point, shape (n,)."""
     return np.asarray(cKDTree(targets).query(points)[1], dtype=np.int64)
 
 
 def nearest_along(mesh: TriangleMesh, targets: IntArray) -> IntArray:
-    """The same along the edges of a mesh, for all its vertices; across space where no edges lead to any."""
+    """The same for all vertices along the edges of a mesh; through space if no path leads to a target."""
     found = dijkstra(edge_lengths(mesh), indices=targets, min_only=True, return_predecessors=True)[2]
     place = np.zeros(mesh.n_vertices, dtype=np.int64)
     place[targets] = np.arange(len(targets))
@@ -315,12 +338,12 @@ def nearest_along(mesh: TriangleMesh, targets: IntArray) -> IntArray:
 
 
 def coarse_faces(mesh: TriangleMesh, kept: IntArray) -> IntArray:
-    """Triangles between kept vertices: each vertex moves to the nearest kept one, and flat triangles vanish.
+    """Triangles between kept vertices: each vertex moves to the nearest kept one, degenerate triangles vanish.
 
     Returns
     -------
     faces : int array of shape (f, 3)
-        Positions in ``kept``.
+        Indices into ``kept``.
     """
     faces = nearest_along(mesh, kept)[mesh.faces]
     first, second, third = faces.T
@@ -329,38 +352,30 @@ def coarse_faces(mesh: TriangleMesh, kept: IntArray) -> IntArray:
     return np.asarray(faces[np.sort(once)])
 
 
-_ENTRIES_AT_ONCE = 2**24  # of a dense field: 128 MB
-# Of the largest value of a column: a hundredth of what 16 bits resolve. All that is left out below it changes K by
-# less than 2e-7 sqrt(m) of its largest value, by the inequality of Cauchy and Schwarz.
-_NEGLIGIBLE = 1e-7
-# Of the largest value of a column: what is below comes from leaving out the smallest entries of signatures.
-NO_DIFFERENCE = 1e-5
-
-
 @dataclass(frozen=True, eq=False)
 class Fields:
-    """Fields of a model at points, and what is needed to make a kernel of them.
+    """Fields of a model at points, with the weights of its kernel.
 
-    Points come in an order of which every beginning is an even choice; so do anchors.
+    Points and anchors are ordered such that the first n are evenly spread, for every n.
 
     Attributes
     ----------
     points : array of shape (n, d)
     ids : int array of shape (n,)
-        Of the points: nodes of the graph, or rows of what was given.
+        Nodes of the graph, or rows of the given points.
     total : int
-        Of points that there were.
+        Number of points before thinning.
     mesh : TriangleMesh, optional
-        Whose vertices the ids are.
+        The mesh, if the ids are vertices of one.
     anchors : int array of shape (m,)
-        Nodes.
+        Nodes of the anchors.
     places : array of shape (m, d)
-        Of the anchors.
+        Positions of the anchors.
     weights : array of shape (m,)
     values : CSC array of shape (n, m)
         g(point, anchor), so that K(x, y) = sum_l w_l g(x, l) g(y, l).
     difference : CSC array of shape (n, m), optional
-        Model minus exact; None where exact values are not known, away from the nodes.
+        Model minus exact; None away from the nodes, where exact values are unknown.
     """
 
     points: FloatArray
@@ -385,7 +400,7 @@ def fields_of(features: ManifoldRandomFeatures, surface: Any, n_points: int) -> 
     chosen = thin(points, min(n_points, len(points)))
     order = thin(positions[fitted.anchors], len(fitted.anchors))
     values, window = _values(fitted, points[chosen], jobs)
-    if surface is not None:  # nodes of a sparse corner may count as far from their own space
+    if surface is not None:  # the model's own nodes are never reported as far
         warn_of_far(window)
     values = values[:, order]
     on_nodes = points.shape == positions.shape and np.array_equal(points, positions)
@@ -406,24 +421,28 @@ def fields_of(features: ManifoldRandomFeatures, surface: Any, n_points: int) -> 
 
 
 def _points_of(fitted: FeatureMap, surface: Any) -> tuple[FloatArray, TriangleMesh | None]:
-    """Where the fields are drawn, and the mesh whose vertices these are."""
+    """The points to draw, and the mesh to which they belong, if any."""
     graph = fitted.space.graph
     if surface is None:
         return graph.positions, graph.mesh
     mesh = surface if isinstance(surface, TriangleMesh) else None
     n_columns = graph.positions.shape[1]
     if mesh is not None and n_columns != mesh.vertices.shape[1]:
-        reject("surface", f"an array of points of shape (n, {n_columns}), as the model's", f"a mesh: {mesh}")
+        reject(
+            "surface", f"an array of points of shape (n, {n_columns}), like those of the model", f"a mesh: {mesh}"
+        )
     points = check_points(surface if mesh is None else mesh.vertices, "surface", n_columns=n_columns)
     return (points if graph.metric is None else graph.metric.check(points, "surface")), mesh
 
 
 def _values(fitted: FeatureMap, points: FloatArray, jobs: int) -> tuple[Any, FloatArray]:
-    """Values of g at points, CSC of shape (n, m): features without roots of weights; and the window, (n,)."""
+    """Values of g at points, CSC of shape (n, m): features without the weights; and the window, (n,)."""
     bare = dataclasses.replace(fitted, weights=np.ones_like(fitted.weights))
     size = max(1, _ENTRIES_AT_ONCE // len(fitted.anchors))
     window = np.ones(len(points))
-    peaks = np.zeros(len(fitted.anchors))  # so far: never above those of all points, so that no cut is too large
+    peaks = np.zeros(
+        len(fitted.anchors)
+    )  # of the points so far: never above the final peaks, so nothing too large is cut
     parts = []
     for start in range(0, len(points), size):
         stop = start + size
@@ -435,14 +454,14 @@ def _values(fitted: FeatureMap, points: FloatArray, jobs: int) -> tuple[Any, Flo
 
 
 def _above(rows: Any, least: FloatArray) -> Any:
-    """CSR without the entries that are smaller, sign or not, than the least of their column."""
+    """Drop the entries of a CSR array whose size is below the given value of their column."""
     rows.data[np.abs(rows.data) < least[rows.indices]] = 0.0
     rows.eliminate_zeros()
     return rows
 
 
 def _exact(fitted: FeatureMap, nodes: IntArray, jobs: int) -> Any:
-    """The exact signatures of the anchors at nodes, in the unit of g, CSC of shape (n, m)."""
+    """Exact signatures of the anchors at nodes in the unit of g, CSC of shape (n, m)."""
     setting = fitted.space.setting
     known = observe(setting, nodes, fitted.anchors, Teaching(n_jobs=jobs)).values.tocsr()
     own = np.sqrt(setting.measure[nodes]) if fitted.space.clock == "graph" else np.ones(len(nodes))
@@ -451,29 +470,13 @@ def _exact(fitted: FeatureMap, nodes: IntArray, jobs: int) -> Any:
 
 
 def _without_noise(difference: Any, values: Any) -> Any:
-    """Differences that say something, CSC."""
+    """Differences above the truncation error of signatures, CSC."""
     return _above(sparse.csr_array(difference), NO_DIFFERENCE * peaks_of(values)).tocsc()
 
 
 def peaks_of(columns: Any) -> FloatArray:
-    """Largest size of an entry of each column, shape (m,)."""
+    """Largest absolute value of each column, shape (m,)."""
     return np.asarray(abs(columns).max(axis=0).todense()).ravel()
-
-
-# Of points: as many as give a fine picture, a rough one, any. With fewer points the picture is coarser, with fewer
-# features the kernel is another one: features go only after the second.
-_FINE, _ROUGH, _FEWEST_POINTS = 4000, 500, 64
-_FEW_EXACT = 8  # columns; fewer are not worth their words
-_MARGIN = 0.95  # of a size: what is thinned by a ratio shrinks a little less than by the ratio
-# Largest error of a kernel that is still shown, over its largest value: beyond, colours and shape are wrong.
-WORST = 0.2
-_FEWEST_PROBES = 64  # points whose whole kernel is compared, however large the model
-_WORK = 1.5e10  # products of a comparison: about 2 s on one core, all pairs of 5000 points and 512 features
-_SPARSE = 0.1  # share of entries below which products of sparse matrices are quicker
-# Differences below this share of the fields are kept with 8 bits: their error is then below 4e-4 of a field.
-_SMALL_DIFFERENCE = 0.1
-_PAIRS_AT_ONCE = 2**23  # of a comparison: 64 MB
-_LEVEL = 9  # of packing: 3 % smaller than 6
 
 
 @dataclass(frozen=True)
@@ -484,9 +487,9 @@ class Plan:
     ----------
     n_points, n_features : int
     bits : {16, 8}
-        Of each value.
+        Bits of each value.
     n_exact : int
-        Anchors that have exact values.
+        Number of anchors with exact values.
     """
 
     n_points: int
@@ -495,10 +498,10 @@ class Plan:
     n_exact: int
 
     def smaller(self, size: int, limit: int, fewest: Callable[[], int]) -> "Plan":
-        """The next plan after one that made a page of ``size`` bytes; raises where nothing is left to leave out.
+        """The next smaller plan after a page of ``size`` bytes; an error if nothing is left to drop.
 
-        First fewer points, then 8 bits, then fewer exact columns, then still fewer points, then fewer features, not
-        fewer than ``fewest`` says, and the fewest points at last.
+        The order is: fewer points, 8 bits, fewer exact columns, still fewer points, fewer features (at least
+        ``fewest()``), and finally the fewest points.
         """
         ratio = _MARGIN * limit / size
         if self.n_points > _FINE:
@@ -524,19 +527,19 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """The arrays of a page, and what there is to say of them.
+    """The arrays of a page and facts about them.
 
     Attributes
     ----------
     arrays : dict
-        By the names that the page knows.
+        By the names that the page uses.
     plan : Plan
-        What is in them.
+        The size of the contents.
     view : View
     spacing : float
-        Between points drawn.
+        Distance between the points.
     share : float
-        Sum of the weights over that of the anchors kept.
+        Sum of all weights relative to those of the kept anchors.
     """
 
     arrays: dict[str, NDArray[Any]]
@@ -547,21 +550,21 @@ class Contents:
 
     @cached_property
     def packed(self) -> tuple[str, list[dict[str, Any]]]:
-        """All arrays as one text, and the table of what begins where."""
+        """All arrays as one string, and the table of their offsets."""
         blocks: list[bytes] = []
         table: list[dict[str, Any]] = []
         offset = 0
         for name, array in self.arrays.items():
             block = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"))).tobytes()
             table.append({"name": name, "type": array.dtype.name, "offset": offset, "length": array.size})
-            padding = -len(block) % 8  # typed arrays of the browser begin at multiples of their width
+            padding = -len(block) % 8  # typed arrays in JavaScript are aligned to their width
             blocks += [block, bytes(padding)]
             offset += len(block) + padding
         return b64encode(zlib.compress(b"".join(blocks), _LEVEL)).decode("ascii"), table
 
 
 def contents_of(fields: Fields, plan: Plan) -> Contents:
-    """Round, thin and order the fields as a plan says."""
+    """Round, thin and order the fields according to a plan."""
     n, m = plan.n_points, plan.n_features
     view = View.of(fields.points)
     shown = view.shown(fields.points[:n])
@@ -586,7 +589,7 @@ def contents_of(fields: Fields, plan: Plan) -> Contents:
 
 
 def _share(weights: FloatArray, m: int) -> float:
-    """What a sum over the first anchors is multiplied by, for the volume of those left out."""
+    """Factor of a sum over the first anchors that replaces the volume of the others."""
     kept = float(weights[:m].sum())
     return float(weights.sum()) / kept if kept > 0 and m < len(weights) else 1.0
 
@@ -596,7 +599,7 @@ def _prefixed(name: str, columns: QuantisedColumns) -> dict[str, NDArray[Any]]:
 
 
 def _difference(fields: Fields, order: IntArray, plan: Plan) -> QuantisedColumns:
-    """Model minus exact for the first anchors, with 8 bits where that is enough."""
+    """Model minus exact for the first anchors, with 8 bits if that is enough."""
     some: Any = fields.difference
     some = some[: len(order)][order][:, : plan.n_exact]
     small = peaks_of(some) <= _SMALL_DIFFERENCE * peaks_of(fields.values[:, : plan.n_exact])
@@ -613,34 +616,34 @@ def _faces(fields: Fields, order: IntArray) -> IntArray:
     place = np.zeros(len(kept), dtype=np.int64)
     place[kept] = np.arange(len(kept))
     faces = place[fields.mesh.faces]
-    return np.asarray(faces[np.argsort(faces.min(axis=1), kind="stable")])  # packs to half the size
+    return np.asarray(faces[np.argsort(faces.min(axis=1), kind="stable")])  # compresses to half the size
 
 
 def _discs(fields: Fields, shown: FloatArray) -> dict[str, NDArray[Any]]:
-    """Normals and radii of the points of a cloud; a mesh has triangles instead, whose normals the browser finds."""
+    """Normals and radii of the points of a cloud; for a mesh the browser computes normals of the triangles."""
     normals = normals_of(shown) if fields.mesh is None else np.zeros((0, 3))
     radii = radii_of(shown, normals) if fields.mesh is None else np.zeros(0)
     return {"normals": np.rint(127 * normals).astype(np.int8), "radii": radii.astype(np.float32)}
 
 
 def _nearest(fields: Fields, order: IntArray, m: int) -> IntArray:
-    """The nearest of the first ``m`` anchors, for each point of the page."""
+    """The nearest of the first ``m`` anchors for each point of the page."""
     chosen = fields.ids[: len(order)][order]
-    if fields.mesh is not None and fields.difference is not None:  # whose vertices are the nodes
+    if fields.mesh is not None and fields.difference is not None:  # the vertices are the nodes
         return nearest_along(fields.mesh, fields.anchors[:m])[chosen]
     return nearest(fields.points[: len(order)][order], fields.places[:m])
 
 
 @dataclass(frozen=True)
 class KernelError:
-    """How far the kernel of a page is from the model's.
+    """Error of the kernel of a page.
 
     Attributes
     ----------
     largest : float
-        Largest error found, over the largest value of the model's kernel at the points of the page.
+        Largest error relative to the largest value of the model's kernel at the points of the page.
     n_probes, n_points : int
-        Rows that were compared, and their length. All pairs, where both are the same.
+        Number of compared rows, and their length. If they are equal, all pairs were compared.
     """
 
     largest: float
@@ -648,14 +651,14 @@ class KernelError:
     n_points: int
 
     def __str__(self) -> str:
-        size = f"{self.largest:.2g} of the model's largest value"
+        size = f"{self.largest:.2g} of the largest value of the model"
         if self.n_probes == self.n_points:
             return f"at most {size} between any two points of this page"
-        return f"{size}, the largest of {self.n_probes * self.n_points:,} pairs of points drawn by lot"
+        return f"{size}, the largest error of {self.n_probes * self.n_points:,} random pairs of points"
 
 
 def kernel_error(fields: Fields, plan: Plan) -> KernelError:
-    """Compare the kernel that a page shows with the model's: between all its points where that is quick."""
+    """Compare the kernel of a page with that of the model, at all pairs of points if that is fast."""
     n, m = plan.n_points, plan.n_features
     whole = _quick(fields.values[:n])
     found = _quick(QuantisedColumns.of(fields.values[:n, :m], plan.bits).matrix())
@@ -666,13 +669,13 @@ def kernel_error(fields: Fields, plan: Plan) -> KernelError:
     for part in np.array_split(probes, len(probes) * n // _PAIRS_AT_ONCE + 1):
         error = share * _kernel(found, fields.weights[:m], part) - _kernel(whole, fields.weights, part)
         worst = max(worst, float(np.abs(error).max()))
-    # No value of a kernel is larger than the largest of its diagonal.
+    # The largest value of a kernel is on its diagonal.
     largest = float(np.max(fields.values[:n].power(2) @ fields.weights))
     return KernelError(worst / (largest or 1.0), count, n)
 
 
 def fewest_features(fields: Fields) -> int:
-    """Number of features with which a small page shows the kernel no worse than ``WORST``, by halving intervals."""
+    """Smallest number of features for an error of at most ``WORST`` in a small page, by bisection."""
     n, m = fields.values.shape
     low, high = 0, int(m)
     while high - low > 1:
@@ -683,7 +686,7 @@ def fewest_features(fields: Fields) -> int:
 
 
 def _quick(rows: Any) -> Any:
-    """Rows in the form whose products are quicker."""
+    """Rows as a sparse or dense array, whichever has faster products."""
     n, m = rows.shape
     return rows.tocsr() if rows.nnz < _SPARSE * n * m else rows.toarray()
 

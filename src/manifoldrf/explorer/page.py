@@ -1,4 +1,4 @@
-"""The explorer: one HTML file with a model in it."""
+"""Write the explorer: one HTML file that contains a model."""
 
 import functools
 import json
@@ -32,17 +32,16 @@ from manifoldrf.kernels.abstract_kernel import ScaledKernel
 
 __all__ = ["ExplorerPage", "explore"]
 
-# Where a click is still answered at once and pages of surfaces are about 5 MB.
-_POINTS_BY_DEFAULT = 20_000
-# Of logarithmic colours, by bits: 65,535 and 255 whole numbers span 4.8 and 2.4, less with a sign.
+_POINTS_BY_DEFAULT = 20_000  # clicks are still fast, and pages of surfaces have about 5 MB
+# Decades of logarithmic colours by bits: 65,535 and 255 integers span 4.8 and 2.4 decades, signed ones less.
 _DECADES = {16: 4, 8: 2}
-_DECADES_OF_SMALL = 3  # of exact values that are a field less a small difference of 8 bits, 4e-4 of the field
+_DECADES_OF_SMALL = 3  # of exact values if the difference has 8 bits, with an error of 4e-4 of the field
 _SCRIPTS = ("matrix", "data", "colours", "camera", "scene", "picking", "state", "interface", "pointer", "main")
 
 
 @dataclass(frozen=True)
 class ExplorerPage:
-    """What :func:`explore` wrote.
+    """Facts about a page written by :func:`explore`.
 
     Attributes
     ----------
@@ -50,16 +49,16 @@ class ExplorerPage:
     n_bytes : int
         Size of the file.
     n_points, n_features : int
-        In the page.
+        Number of points and features in the page.
     n_exact : int
-        Features whose exact signature is in the page.
+        Number of features with an exact signature in the page.
     bits : int
-        Of each value.
+        Bits of each value.
     error : float
-        Largest error of the kernel as the page shows it, against the model's, over the model's largest value:
-        rounding, and features left out.
+        Largest error of the kernel of the page relative to the model's largest value, from rounding and dropped
+        features.
     left_out : tuple of str
-        What had to be thinned, a sentence for each; the page says the same.
+        One sentence for each reduction; the page shows the same.
 
     Examples
     --------
@@ -100,34 +99,34 @@ def explore(
     n_points: int | str = "auto",
     max_bytes: int = 8_000_000,
 ) -> ExplorerPage:
-    """Write one HTML file in which a fitted model can be seen and asked: no server, no network.
+    """Write an interactive HTML page of a fitted model that works without server and network.
 
-    A click on a point x shows K(x, .) over the whole space, computed in the browser from the features in the file;
-    and, for the anchor next to x, the feature g, its exact signature and their difference. Features are rounded to
-    16 bits. A model too large for ``max_bytes`` is thinned: fewer points (not below 4000), then 8 bits, then exact
-    signatures of fewer anchors, then fewer points still, then fewer features; the page says so. Nothing is written
-    where the kernel of the page would be off by more than 0.2 of its largest value.
+    A click on a point x shows K(x, .) on the whole space, computed in the browser from the features in the file.
+    For the anchor next to x the page also shows the feature g, its exact signature and their difference. Features
+    are rounded to 16 bits. A model too large for ``max_bytes`` is reduced: fewer points (not below 4000), then 8
+    bits, then exact signatures of fewer anchors, then still fewer points, then fewer features; the page lists the
+    reductions. An error is raised if the kernel of the page would be off by more than 0.2 of its largest value.
 
     Parameters
     ----------
     features : ManifoldRandomFeatures
-        Fitted, or loaded from a file. Kernels with two sides are refused.
+        A fitted model with symmetric features; kernels with two sides are not supported.
     path : str or path
         The file to write.
     surface : TriangleMesh or array-like of shape (n, d), optional
-        Where the fields are drawn; by default at the nodes of the graph, with the triangles of its mesh. Exact
-        signatures are known at the nodes only.
+        Where to draw the fields; by default at the nodes of the graph, with the triangles of its mesh. Exact
+        signatures are only available at the nodes.
     title : str, default="manifoldrf"
         Heading of the page.
     n_points : int or "auto", default="auto"
-        Most points that are drawn: farthest points, if there are more. "auto" is 20,000.
+        Maximum number of points. If there are more, farthest points are selected. "auto" is 20,000.
     max_bytes : int, default=8_000_000
-        Largest size of the file. An error says how large it must be, where nothing true fits.
+        Maximum size of the file. If the model does not fit, the error names the size it needs.
 
     Returns
     -------
     ExplorerPage
-        What was written, with the error of the kernel that the page shows.
+        Size and error of the page.
 
     Examples
     --------
@@ -166,11 +165,11 @@ def _check_features(features: Any) -> None:
 def _page_within(
     features: ManifoldRandomFeatures, fields: Fields, title: str, limit: int
 ) -> tuple[Plan, KernelError, bytes]:
-    """The fullest page that is not too large."""
+    """Return the largest page within the limit."""
     n, m = fields.values.shape
     plan = Plan(n, m, 16, 0 if fields.difference is None else m)
     fewest = functools.cache(lambda: fewest_features(fields))
-    unknown = KernelError(0.00012345, 0, n)  # as long as any
+    unknown = KernelError(0.00012345, 0, n)  # placeholder as long as any other
     while True:
         contents = contents_of(fields, plan)
         size = len(_html(features, fields, contents, unknown, title).encode("utf-8"))
@@ -178,34 +177,37 @@ def _page_within(
             error = kernel_error(fields, plan)
             if error.largest <= WORST:
                 return plan, error, _html(features, fields, contents, error, title).encode("utf-8")
-            size = limit + 1  # small enough, but nothing true is in it
+            size = limit + 1  # small enough, but too inaccurate
         plan = plan.smaller(size, limit, fewest)
 
 
 def _left_out(fields: Fields, plan: Plan) -> tuple[str, ...]:
-    """What is not in the page as it is in the model, a sentence for each."""
+    """One sentence for each reduction of the model."""
     m = len(fields.weights)
     what = "points" if fields.mesh is None else "vertices"
-    joined = "" if fields.mesh is None else ", and triangles join those"
+    joined = "" if fields.mesh is None else ", joined by coarser triangles"
     exact = "" if fields.difference is None else f"Exact signatures of {plan.n_exact} of {m} anchors are kept."
     if plan.n_exact == 0 and fields.difference is not None:
         exact = "Exact signatures are left out."
-    said = (
+    sentences = (
         (plan.n_points < fields.total, f"{plan.n_points} of {fields.total} {what} are drawn{joined}."),
         (plan.bits < 16, "Values are rounded to 8 bits."),
         (plan.n_exact < plan.n_features and bool(exact), exact),
-        (plan.n_features < m, f"{plan.n_features} of {m} features are kept, their weights raised for the others."),
+        (
+            plan.n_features < m,
+            f"{plan.n_features} of {m} features are kept, with larger weights that replace the others.",
+        ),
     )
-    return tuple(sentence for holds, sentence in said if holds)
+    return tuple(sentence for holds, sentence in sentences if holds)
 
 
 def _html(
     features: ManifoldRandomFeatures, fields: Fields, contents: Contents, error: KernelError, title: str
 ) -> str:
-    """The page as a text; the same model gives the same bytes."""
+    """The page as a string; the same model gives the same bytes."""
     data, table = contents.packed
     view = contents.view
-    said = _error_text(contents, error)
+    error_text = _error_text(contents, error)
     meta = {
         "arrays": table,
         "total": fields.total,
@@ -230,8 +232,8 @@ def _html(
         script="(() => {\n'use strict';\n" + "\n".join(scripts) + "})();",
         kernel=escaped(_summary(features)[0][1]),
         notice=_notice(view.share if view.projects else None, _left_out(fields, contents.plan)),
-        error=escaped(said),
-        facts=_facts(_summary(features) + _page_facts(contents.plan, said)),
+        error=escaped(error_text),
+        facts=_facts(_summary(features) + _page_facts(contents.plan, error_text)),
         meta=json.dumps(meta, separators=(",", ":")).replace("<", "\\u003c"),
         data=data,
     )
@@ -244,14 +246,14 @@ def _summary(features: ManifoldRandomFeatures) -> list[tuple[str, str]]:
 
 
 def _unit(features: ManifoldRandomFeatures) -> str:
-    """What the numbers stand for; nothing where a factor, of the user's or of a chosen kernel, has changed it."""
+    """Unit of the kernel; empty if the kernel has a factor, which changes the unit."""
     if features.map_.space.clock == "graph":
         return "of the graph"
     return "" if isinstance(features.kernel_, ScaledKernel) else "per unit of volume"
 
 
 def _decades(contents: Contents) -> dict[str, int]:
-    """Decades of logarithmic colours that the numbers of each layer hold."""
+    """Number of decades that the values of each layer resolve."""
     whole = _DECADES[contents.plan.bits]
     apart = whole if "differenceHigh" in contents.arrays else _DECADES[8]
     exact = min(whole, _DECADES_OF_SMALL) if apart < whole else whole
@@ -268,9 +270,9 @@ def _page_facts(plan: Plan, error: str) -> list[tuple[str, str]]:
 
 
 def _error_text(contents: Contents, error: KernelError) -> str:
-    """How far the numbers of the page are from the model's."""
+    """Error of the page in one sentence."""
     fewer = " and fewer features" if contents.share != 1 else ""
-    return f"By rounding{fewer}, K is off by {error}."
+    return f"Error of K from rounding{fewer}: {error}."
 
 
 def _count(number: int, what: str) -> str:
@@ -282,6 +284,6 @@ def _facts(pairs: list[tuple[str, str]]) -> str:
 
 
 def _notice(share: float | None, left_out: tuple[str, ...]) -> str:
-    """What a reader must know before believing the picture."""
+    """What a reader must know about the picture."""
     axes = [] if share is None else [f"Drawn along the first three principal axes: {share:.0%} of the variance."]
     return escaped(" ".join([*axes, *left_out]))

@@ -1,11 +1,11 @@
-// Where the picture is seen from: a turn, a zoom and a shift.
+// The camera: a rotation, a zoom and a translation.
 
-const SLOPE = Math.tan((17.5 * Math.PI) / 180); // half of the angle of view
+const SLOPE = Math.tan((17.5 * Math.PI) / 180); // of half the angle of view
 const ZOOMS = [0.03, 4];
-const MARGIN = 1.1; // around the space when it is first shown
+const MARGIN = 1.1; // around the space in the initial view
 
 class Camera {
-  // `spare` is room around every point, for what is drawn there.
+  // `spare` is the room around every point for its disc or ball.
   constructor(positions, flat, spare) {
     this.radius = spare || 1e-12;
     for (let i = 0; i < positions.length; i += 3) {
@@ -42,7 +42,7 @@ class Camera {
     return { low, high };
   }
 
-  // The least distance from which a window of this shape shows every point, with a margin.
+  // The smallest distance from which a window of this shape shows every point, with a margin.
   fit(aspect) {
     const [x, y] = this.middle.map((part) => part * this.radius);
     const slope = SLOPE / MARGIN;
@@ -107,7 +107,7 @@ class Camera {
     this.shift = [this.shift[0] + dx * unit, this.shift[1] - dy * unit].map((part) => Math.min(3, Math.max(-3, part)));
   }
 
-  // Seven numbers for a link; null where nothing was moved.
+  // Seven numbers for a link; null in the initial view.
   toNumbers() {
     const moved = this.zoom !== 1 || this.shift.some((part, k) => part !== this.middle[k]) || this.turn.some((part, k) => part !== this.home[k]);
     return moved ? [...this.turn, this.zoom, ...this.shift].map((part) => Number(part.toFixed(4))) : null;
@@ -115,7 +115,7 @@ class Camera {
 
   fromNumbers(numbers) {
     const length = Math.hypot(...numbers.slice(0, 4));
-    // A length that overflows would make a turn of zeros, from which no other turn leads back.
+    // A length that overflows would give a rotation of zeros, which cannot be changed any more.
     if (numbers.length !== 7 || !numbers.every(Number.isFinite) || !Number.isFinite(length)) return;
     if (length < 0.1 || numbers[4] <= 0) return;
     this.turn = numbers.slice(0, 4).map((part) => part / length);

@@ -1,4 +1,4 @@
-// From numbers to colours and ticks, and numbers as text.
+// Colours and ticks for numbers, and numbers as text.
 
 const SUPERSCRIPTS = { '-': '⁻', 0: '⁰', 1: '¹', 2: '²', 3: '³', 4: '⁴', 5: '⁵', 6: '⁶', 7: '⁷', 8: '⁸', 9: '⁹' };
 
@@ -14,7 +14,7 @@ function asText(value, digits = 3) {
   return factor === '−1' ? '−' + power : `${factor}·${power}`;
 }
 
-// Red, green, blue and alpha of 256 even places between stops.
+// Red, green, blue and alpha of 256 colours, interpolated between stops.
 function rampOf(stops) {
   const ramp = new Uint8Array(4 * 256);
   for (let i = 0; i < 256; i++) {
@@ -33,7 +33,7 @@ function gradientOf(stops) {
   return `linear-gradient(to right, ${colours.join(', ')})`;
 }
 
-// From values to [0, 1]: linear or logarithmic, from zero up or on both sides of it.
+// Map values to [0, 1]: linear or logarithmic, for positive values or both signs.
 class Scale {
   constructor(largest, both, log, decades) {
     this.largest = largest > 0 ? largest : 1;
@@ -77,7 +77,7 @@ class Scale {
 
   powers(most) {
     const high = Math.floor(Math.log10(this.largest) + 1e-9);
-    const low = Math.ceil(Math.log10(this.largest) - this.decades + 0.35); // the last is too near the end of the bar
+    const low = Math.ceil(Math.log10(this.largest) - this.decades + 0.35); // the last one would be too close to the end of the bar
     const stride = Math.max(1, Math.ceil((high - low + 1) / Math.max(2, most)));
     const powers = [];
     for (let power = high; power >= low; power -= stride) powers.push(Number(`1e${power}`));

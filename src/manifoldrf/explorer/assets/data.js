@@ -1,4 +1,4 @@
-// The model: arrays out of the page, and the fields that are computed from them.
+// The model: arrays from the page, and the fields computed from them.
 
 const LAYERS = ['kernel', 'feature', 'exact', 'difference'];
 const TYPES = { float32: Float32Array, float64: Float64Array, int8: Int8Array, uint8: Uint8Array, uint32: Uint32Array };
@@ -14,7 +14,7 @@ async function readArrays(table, text) {
   return arrays;
 }
 
-// Sparse columns whose entries are whole numbers times one scale per column.
+// Sparse columns whose entries are integers times one scale per column.
 class Columns {
   constructor(arrays, name, signed) {
     const [counts, steps, low, high] = ['Counts', 'Steps', 'Low', 'High'].map((part) => arrays[name + part]);
@@ -70,20 +70,20 @@ class Model {
     this.totalWeight = meta.share * this.weights.reduce((sum, weight) => sum + weight, 0);
   }
 
-  // What the weights of the first m anchors are multiplied by, for the volume of the others.
+  // Factor of the weights of the first m anchors that replaces the volume of the others.
   raise(m) {
     let sum = 0;
     for (let l = 0; l < m; l++) sum += this.weights[l];
     return sum > 0 ? this.totalWeight / sum : 1;
   }
 
-  // Decades of logarithmic colours that the numbers of a layer hold.
+  // Number of decades that the values of a layer resolve.
   decades(layer) {
     return this.meta.decades[layer];
   }
 
   get lastId() {
-    return this.ids.reduce((most, id) => Math.max(most, id), 0); // spread into arguments they would fill the stack
+    return this.ids.reduce((most, id) => Math.max(most, id), 0); // spreading the ids into arguments would overflow the stack
   }
 
   has(layer) {

@@ -1,4 +1,4 @@
-// The controls: what they say, and what they do.
+// The controls: their texts and actions.
 
 const NAMES = {
   kernel: 'K(x, y)',
@@ -6,20 +6,20 @@ const NAMES = {
   exact: 'exact(y, ω)',
   difference: 'g − exact',
 };
-const DRAG = 5; // pixels that a click may slip
-const TURN = 0.0075; // radians for each pixel of a drag
-const SLIDES = 200; // at most, of the slider of features, which is logarithmic
-const BESIDE = 20; // pixels that the text of a tick may leave the bar
+const DRAG = 5; // pixels that the pointer may move during a click
+const TURN = 0.0075; // radians per pixel of a drag
+const SLIDES = 200; // maximum number of positions of the logarithmic feature slider
+const BESIDE = 20; // pixels that the text of a tick may extend beyond the bar
 const APART = 6; // pixels between texts of ticks
 
 const byId = (id) => document.getElementById(id);
 
-// Only what is new: else a screen reader would read the same text again.
+// Write only changes: otherwise a screen reader would read the same text again.
 function write(id, text) {
   if (byId(id).textContent !== text) byId(id).textContent = text;
 }
 
-// Numbers of features that the slider stops at: every one is another number.
+// Numbers of features at the positions of the slider, without repetitions.
 function slidesOf(m) {
   const found = Array.from({ length: SLIDES + 1 }, (_, k) => Math.round(m ** (k / SLIDES)));
   return found.filter((number, k) => k === 0 || number > found[k - 1]);
@@ -79,7 +79,7 @@ class Interface {
     byId('theme').addEventListener('click', () => apply(document.documentElement.dataset.theme !== 'dark'));
   }
 
-  // The place of the slider nearest to a number of features, which a link may have set between two.
+  // The slider position nearest to a number of features; a link may contain a number between two positions.
   slideOf(m) {
     const gap = (place) => Math.abs(this.slides[place] - m);
     return this.slides.reduce((best, _, place) => (gap(place) < gap(best) ? place : best), 0);
@@ -89,7 +89,7 @@ class Interface {
     return Math.min(this.state.decades, this.model.decades(this.state.layer));
   }
 
-  // Change what is shown; everything follows from the state.
+  // Change the state and update everything that depends on it.
   set(changes) {
     Object.assign(this.state, changes);
     const { model, scene, state } = this;
@@ -108,7 +108,7 @@ class Interface {
     this.keepHash();
   }
 
-  // Of g and of the exact signature together, so that both have the same colours.
+  // The largest value of g and of the exact signature together, so that both have the same colours.
   largest() {
     const { model, state } = this;
     const top = (values) => values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
@@ -118,7 +118,7 @@ class Interface {
   }
 
   keepHash() {
-    clearTimeout(this.timer); // browsers refuse more than a hundred changes in half a minute
+    clearTimeout(this.timer); // browsers allow at most a hundred changes in half a minute
     this.timer = setTimeout(() => history.replaceState(null, '', this.hash), 250);
   }
 
@@ -134,7 +134,7 @@ class Interface {
     byId('decades').value = this.decades;
     write('decades-text', `${this.decades} decade${this.decades > 1 ? 's' : ''}`);
     byId('decades-row').hidden = !state.log;
-    write('decades-note', state.log ? `The numbers in this page hold ${model.decades(state.layer)} decades here; what is below was rounded away.` : '');
+    write('decades-note', state.log ? `This layer resolves ${model.decades(state.layer)} decades; smaller values were rounded to zero.` : '');
     byId('features').value = this.slideOf(state.features);
     byId('features').disabled = state.layer !== 'kernel';
     byId('features').setAttribute('aria-valuetext', `${state.features} of ${model.m}`);
@@ -149,7 +149,7 @@ class Interface {
     if (state.layer !== 'kernel') return 'Only K(x, ·) is a sum of features.';
     if (state.features === model.m) return '';
     const raise = asText(model.raise(state.features), 3);
-    return `Weights were fitted to all features. Here those of the first ${state.features} are multiplied by ${raise}, so that their sum is the same.`;
+    return `The weights were fitted to all features. Those of the first ${state.features} are multiplied by ${raise}, so that their sum stays the same.`;
   }
 
   coordinates(index, positions) {
@@ -182,7 +182,7 @@ class Interface {
     byId('gradient').setAttribute('aria-label', `Colours ${range}${log}`);
   }
 
-  // Ticks whose texts have room, by their widths in pixels: zero first, then from the ends of the bar inwards.
+  // Show the ticks whose texts have room: zero first, then from the ends of the bar inwards.
   showTicks() {
     const wide = byId('gradient').clientWidth;
     const zero = this.scale.position(0);
@@ -241,7 +241,7 @@ class Interface {
   goTo(id) {
     const known = this.model.indexOfId.get(id);
     if (known !== undefined) return this.set({ point: known });
-    // Not every number is drawn where points were left out: the nearest number is.
+    // If points were dropped, not every number exists: take the nearest.
     let best = 0;
     const gap = (index) => Math.abs(this.model.ids[index] - id);
     for (let i = 1; i < this.model.n; i++) if (gap(i) < gap(best)) best = i;
@@ -273,7 +273,7 @@ class Interface {
     try {
       await navigator.clipboard.writeText(location.href);
     } catch {
-      said = 'In the address bar'; // where a page may not write to the clipboard
+      said = 'See the address bar'; // if the page may not write to the clipboard
     }
     byId('link').textContent = said;
     byId('said').textContent = said;

@@ -1,11 +1,11 @@
-// The beginning: unpack, draw, and a small window for tests.
+// Start: unpack, draw, and provide a small interface for tests.
 
 function say(text) {
   byId('message').textContent = text;
   byId('message').hidden = false;
 }
 
-// The point that faces the viewer.
+// The point closest to the viewer.
 function facing(model, camera) {
   const { view } = camera.matrices();
   let [best, most] = [0, -Infinity];
@@ -21,9 +21,9 @@ function facing(model, camera) {
 async function start() {
   const canvas = byId('canvas');
   if (!window.WebGL2RenderingContext || !document.createElement('canvas').getContext('webgl2')) {
-    return say('This page draws with WebGL 2, which this browser does not have or has switched off.');
+    return say('This page needs WebGL 2, which is missing or switched off in this browser.');
   }
-  if (!window.DecompressionStream) return say('This browser is too old to unpack the data: it lacks DecompressionStream.');
+  if (!window.DecompressionStream) return say('This browser is too old for this page: it lacks DecompressionStream.');
   const meta = JSON.parse(byId('meta').textContent);
   const model = new Model(meta, await readArrays(meta.arrays, byId('data').textContent));
   const camera = new Camera(model.positions, meta.dimensions < 3, model.faces.length ? 0 : meta.spacing);

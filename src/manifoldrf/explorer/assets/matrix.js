@@ -1,4 +1,4 @@
-// Small linear algebra: 4 x 4 matrices by columns, as WebGL wants them, and unit quaternions [x, y, z, w].
+// Small linear algebra: 4 x 4 matrices by columns, as in WebGL, and unit quaternions [x, y, z, w].
 
 function multiply(a, b) {
   const result = new Float32Array(16);
@@ -22,7 +22,7 @@ function perspective(slope, aspect, near, far) {
   return result;
 }
 
-// Turn, then shift.
+// Rotate, then translate.
 function placement(q, shift) {
   const [x, y, z, w] = q;
   return new Float32Array([
@@ -38,7 +38,7 @@ function turnAbout(axis, angle) {
   return [axis[0] * s, axis[1] * s, axis[2] * s, Math.cos(angle / 2)];
 }
 
-// First b, then a; of unit length again.
+// First b, then a; normalized.
 function compose(a, b) {
   const q = [
     a[3] * b[0] + a[0] * b[3] + a[1] * b[2] - a[2] * b[1],
@@ -50,7 +50,7 @@ function compose(a, b) {
   return q.map((part) => part / length);
 }
 
-// The vector that a placement turns into v: the transpose of its turn.
+// The vector that a placement rotates into v: the transpose of its rotation.
 function turnBack(m, v) {
   return [0, 1, 2].map((k) => m[4 * k] * v[0] + m[4 * k + 1] * v[1] + m[4 * k + 2] * v[2]);
 }

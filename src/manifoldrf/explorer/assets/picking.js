@@ -1,6 +1,6 @@
-// Which point of the picture is under the cursor.
+// Find the point under the cursor.
 
-const REACH = 12; // pixels around the cursor, where no point of a cloud is right under it
+const REACH = 12; // search radius in pixels if no point of a cloud is directly under the cursor
 
 function onScreen(scene, index, positions = scene.model.positions) {
   const { both } = scene.camera.matrices();
@@ -14,7 +14,7 @@ function pick(scene, x, y) {
   return scene.surface ? pickOnSurface(scene, x, y) : pickInCloud(scene, x, y);
 }
 
-// The point whose disc or ball is seen at the cursor, by the depths of the shader; else the centre nearest to it.
+// The point whose disc or ball is visible at the cursor, by the depths of the shader; otherwise the nearest centre.
 function pickInCloud(scene, x, y) {
   const { model, canvas } = scene;
   const { both, view } = scene.camera.matrices();
@@ -40,7 +40,7 @@ function pickInCloud(scene, x, y) {
   return covered >= 0 ? covered : closest;
 }
 
-// How far the plane of a disc comes forward at a place of it.
+// Depth of the plane of a disc at a position, relative to its centre.
 function riseOf(normal, view, u, v) {
   const [x, y, z] = [0, 1, 2].map((k) => view[k] * normal[0] + view[4 + k] * normal[1] + view[8 + k] * normal[2]);
   const length = Math.hypot(x, y, z);
@@ -49,7 +49,7 @@ function riseOf(normal, view, u, v) {
   return (-sign * (x * u + y * v)) / length / Math.max(Math.abs(z) / length, 0.3);
 }
 
-// The corner with the largest share in the place where the line of sight first meets a triangle.
+// The corner with the largest barycentric weight where the line of sight first meets a triangle.
 function pickOnSurface(scene, x, y) {
   const { model, canvas, camera } = scene;
   const { view } = camera.matrices();

@@ -1,4 +1,4 @@
-// Mouse, fingers and keys.
+// Mouse, touch and keyboard.
 
 Object.assign(Interface.prototype, {
   bindPointer(canvas) {
@@ -8,7 +8,7 @@ Object.assign(Interface.prototype, {
       const [a, b] = [...fingers.values()];
       return { gap: Math.hypot(a[0] - b[0], a[1] - b[1]), middle: [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2] };
     };
-    let slip = 0; // pixels since a finger came down; a second finger makes it no click at all
+    let slip = 0; // pixels moved since the pointer went down; with a second finger it is never a click
 
     canvas.addEventListener('pointerdown', (event) => {
       canvas.setPointerCapture(event.pointerId);
@@ -59,7 +59,7 @@ Object.assign(Interface.prototype, {
 
   onKey(event) {
     const onCanvas = event.target === this.scene.canvas;
-    const elsewhere = !onCanvas && event.target !== document.body; // where letters and digits mean something else
+    const elsewhere = !onCanvas && event.target !== document.body; // in other controls keys have another meaning
     if (elsewhere || byId('keys').open || event.ctrlKey || event.metaKey || event.altKey) return;
     if ((onCanvas && this.moveByKey(event)) || this.chooseByKey(event.key)) event.preventDefault();
   },

@@ -1,8 +1,8 @@
-// Everything that is drawn, by WebGL 2: a surface or a cloud in colours, its edges, the anchors, two marks.
+// The picture, drawn by WebGL 2: a coloured surface or cloud, its edges, the anchors, two marks.
 
-const BULGE = 0.4; // how much deeper the rim of a usual point lies than its centre, over its radius
-const LEAST_RADIUS = 1.5; // pixels of a point
-const CURVE_RADIUS = 4.5; // the same in a space of one dimension, of which nothing else is seen
+const BULGE = 0.4; // depth of the rim of a usual point below its centre, relative to its radius
+const LEAST_RADIUS = 1.5; // smallest radius of a point in pixels
+const CURVE_RADIUS = 4.5; // the same in one dimension, where only points are visible
 
 const SURFACE_VERTEX = `#version 300 es
 in vec3 position;
@@ -27,19 +27,19 @@ void main() {
   n = n.z < 0.0 ? -n : n;
   float light = 0.66 + 0.36 * max(0.0, dot(n, normalize(vec3(-0.35, 0.55, 0.8))));
   vec3 base = texture(ramp, vec2((place * 255.0 + 0.5) / 256.0, 0.5)).rgb;
-  // A thin veil at the rim keeps the shape of dark and pale regions apart from any background.
+  // A thin veil at the rim separates dark and pale regions from any background.
   float rim = pow(1.0 - n.z, 3.0);
   colour = vec4(mix(base * min(light, 1.0), vec3(0.5), 0.35 * rim), 1.0);
 }`;
-// A point of a cloud is a disc in the plane of its neighbours, or a ball where they have none. Its depth falls off from
-// the centre, by the distance alone, so that each place has the colour of the nearest point and a surface looks closed.
-// Discs are squares with their corners cut off: the points of WebGL have a largest size, and vanish with their centre.
+// A point of a cloud is a disc in the plane of its neighbours, or a ball if they have no plane. Its depth depends only on
+// the distance from the centre, so that each place has the colour of the nearest point and a surface looks closed.
+// Discs are squares without corners: WebGL points have a maximum size, and disappear if their centre is off the screen.
 const CLOUD_VERTEX = `#version 300 es
 in vec3 position;
 in vec3 normal;
 in float value, radius;
 uniform mat4 both, view;
-uniform vec3 screen; // width and height in pixels, and pixels of a unit of length at a unit of distance
+uniform vec3 screen; // width and height in pixels, and pixels per unit of length at distance 1
 uniform vec2 sizes, depths;
 out vec3 facing;
 out vec2 p;
@@ -62,7 +62,7 @@ in vec2 p;
 in float place, far, depth, reach;
 uniform sampler2D ramp;
 uniform vec3 background;
-uniform vec3 lens; // usual radius of a point, and the two numbers that make a depth of a distance
+uniform vec3 lens; // usual radius of a point, and two numbers that convert a distance to a depth
 out vec4 colour;
 void main() {
   float length2 = dot(facing, facing), rise = 0.0, light = 1.0;
@@ -88,7 +88,7 @@ uniform vec3 lift;
 uniform float size;
 void main() {
   gl_Position = both * vec4(position, 1.0);
-  vec4 nearer = both * vec4(position + lift, 1.0); // only its depth: no surface cuts a mark that lies on it
+  vec4 nearer = both * vec4(position + lift, 1.0); // for the depth only: a surface must not hide a mark that lies on it
   gl_Position.z = nearer.z / nearer.w * gl_Position.w;
   gl_PointSize = size;
 }`;
@@ -132,7 +132,7 @@ function makeProgram(gl, vertexText, fragmentText) {
   return { program, uniforms };
 }
 
-// Normals of vertices: the sum of those of their triangles, each as long as its area.
+// Normals of vertices: the sum of the normals of their triangles, weighted by area.
 function normalsOf(positions, faces) {
   const normals = new Float32Array(positions.length);
   for (let f = 0; f < faces.length; f += 3) {
@@ -150,7 +150,7 @@ function edgesOf(faces) {
   for (let f = 0; f < faces.length; f += 3) {
     for (let k = 0; k < 3; k++) {
       const [a, b] = [faces[f + k], faces[f + ((k + 1) % 3)]];
-      edges.push(Math.min(a, b), Math.max(a, b)); // an inner edge twice, which does no harm
+      edges.push(Math.min(a, b), Math.max(a, b)); // inner edges appear twice, which is harmless
     }
   }
   return new Uint32Array(edges);
@@ -210,7 +210,7 @@ class Scene {
     return buffer;
   }
 
-  // `divisor` is 1 where a whole figure is drawn for each entry.
+  // `divisor` is 1 if each entry is drawn as a whole shape.
   vertexArray({ program }, attributes, indices = null, divisor = 0) {
     const { gl } = this;
     const array = gl.createVertexArray();
@@ -246,7 +246,7 @@ class Scene {
     gl.bufferSubData(gl.ARRAY_BUFFER, 0, places);
   }
 
-  // Once in the next frame, however often it is asked for.
+  // Draw once in the next frame, even after several requests.
   request() {
     if (this.frame) return;
     this.frame = requestAnimationFrame(() => {
@@ -265,7 +265,7 @@ class Scene {
     return Math.min(this.largestRadius, Math.max(this.leastRadius, pixels));
   }
 
-  // No disc need be larger than the window.
+  // A disc is never larger than the window.
   get largestRadius() {
     return Math.max(this.canvas.clientWidth, this.canvas.clientHeight);
   }
@@ -319,7 +319,7 @@ class Scene {
     gl.drawArraysInstanced(gl.TRIANGLE_STRIP, 0, 4, this.model.n);
   }
 
-  // Anchors, then the anchor in use and the chosen point, which shine through where they are hidden.
+  // Anchors, then the current anchor and the selected point, which are visible even if they are hidden.
   drawMarks({ both, view }) {
     const { gl, marks, model, camera } = this;
     const uniforms = this.use(this.programs.mark, both);

@@ -1,4 +1,4 @@
-// What is shown, and the same as a link.
+// The state of the page, and its form as a link.
 
 const FLAGS = ['log', 'anchors', 'edges'];
 
@@ -27,17 +27,17 @@ function writeHash(state, model, camera) {
   return '#' + parts.map(([name, value]) => `${name}=${value}`).join('&');
 }
 
-// Whatever a link says that makes no sense is passed over.
+// Invalid parts of a link are ignored.
 function readHash(hash, model, camera) {
   const state = firstState(model);
-  const said = new URLSearchParams(hash.replace(/^#/, ''));
+  const given = new URLSearchParams(hash.replace(/^#/, ''));
   const whole = (name, low, high) => {
-    const text = said.get(name) ?? '';
+    const text = given.get(name) ?? '';
     const number = /^\d{1,10}$/.test(text) ? Number(text) : NaN;
     return number >= low && number <= high ? number : null;
   };
   state.point = model.indexOfId.get(whole('p', 0, 2 ** 32)) ?? state.point;
-  if (LAYERS.includes(said.get('layer')) && model.has(said.get('layer'))) state.layer = said.get('layer');
+  if (LAYERS.includes(given.get('layer')) && model.has(given.get('layer'))) state.layer = given.get('layer');
   state.features = whole('m', 1, model.m) ?? state.features;
   state.decades = whole('decades', 1, model.decades('kernel')) ?? state.decades;
   for (const name of model.faces.length ? FLAGS : FLAGS.filter((flag) => flag !== 'edges')) {
@@ -45,6 +45,6 @@ function readHash(hash, model, camera) {
     if (flag !== null) state[name] = flag === 1;
   }
   camera.reset();
-  if (said.has('view')) camera.fromNumbers(said.get('view').split(',').map(Number));
+  if (given.has('view')) camera.fromNumbers(given.get('view').split(',').map(Number));
   return state;
 }
