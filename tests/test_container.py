@@ -1,6 +1,7 @@
 """The container: the same bits come back, any altered byte is noticed, sizes are checked before memory is taken."""
 
 import errno
+import itertools
 import json
 import os
 import random
@@ -63,8 +64,8 @@ def test_arrays_and_meta_come_back_with_the_same_bits(path):
     for name, array in example().items():
         assert identical(arrays[name], array), name
         assert arrays[name].flags.c_contiguous
-        assert arrays[name].flags.owndata
         assert arrays[name].flags.writeable
+    assert not any(np.shares_memory(*pair) for pair in itertools.combinations(arrays.values(), 2))
 
 
 def test_no_arrays_at_all_come_back(tmp_path):
@@ -130,7 +131,7 @@ def test_every_shorter_and_every_longer_file_is_noticed(tmp_path):
         with pytest.raises(ModelFileError, match=expected):
             read_container(path)
     path.write_bytes(content + b"\0")
-    with pytest.raises(ModelFileError, match="1 bytes follow after its end"):
+    with pytest.raises(ModelFileError, match="it is cut off, altered or too long"):
         read_container(path)
 
 
@@ -164,24 +165,25 @@ def entry(dtype="F64", shape=(3,), offsets=(0, 24)):
     return {"dtype": dtype, "shape": list(shape), "data_offsets": list(offsets)}
 
 
+# safetensors gives the reason for all but the last two.
 BAD_ARRAYS = {
-    "larger than the file": ({"a": entry(shape=(2**40,), offsets=(0, 2**43))}, "is cut off: 24 bytes of arrays"),
-    "size unlike shape": ({"a": entry(shape=(2**40,))}, "does not describe array 'a'"),
-    "overflow": ({"a": entry(shape=(2**32, 2**32, 3))}, "shape beyond any memory"),
-    "empty but huge": ({"a": entry(shape=(0, 2**62), offsets=(0, 0)), "b": entry()}, "shape beyond any memory"),
-    "negative": ({"a": entry(shape=(-1, -3))}, "does not describe array 'a'"),
-    "boolean": ({"a": entry(shape=(3, True))}, "does not describe array 'a'"),
-    "too many axes": ({"a": entry(shape=(3,) + 40 * (1,))}, "does not describe array 'a'"),
-    "float size": ({"a": entry(shape=(3.0,))}, "does not describe array 'a'"),
-    "backwards": ({"a": entry(offsets=(24, 0))}, "does not describe array 'a'"),
-    "one offset": ({"a": entry(offsets=(24,))}, "does not describe array 'a'"),
-    "hole": ({"a": entry(shape=(2,), offsets=(8, 24))}, "overlap or leave holes"),
-    "overlap": ({"a": entry(), "b": entry()}, "overlap or leave holes"),
-    "rest": ({"a": entry(shape=(2,), offsets=(0, 16))}, "8 bytes follow after its end"),
-    "dtype": ({"a": entry(dtype="F8_E4M3", shape=(24,))}, "a dtype that models do not have"),
-    "list dtype": ({"a": entry(dtype=["F64"])}, "a dtype that models do not have"),
-    "more keys": ({"a": entry() | {"more": 1}}, "does not describe array 'a'"),
-    "no entry": ({"a": 3}, "does not describe array 'a'"),
+    "larger than the file": ({"a": entry(shape=(2**40,), offsets=(0, 2**43))}, "file not fully covered"),
+    "size unlike shape": ({"a": entry(shape=(2**40,))}, "invalid shape, data type, or offset"),
+    "overflow": ({"a": entry(shape=(2**32, 2**32, 3))}, "overflow computing buffer size"),
+    "empty but huge": ({"a": entry(shape=(0, 2**62), offsets=(0, 0)), "b": entry()}, "array is too big"),
+    "negative": ({"a": entry(shape=(-1, -3))}, "integer `-1`"),
+    "boolean": ({"a": entry(shape=(3, True))}, "boolean `true`"),
+    "too many axes": ({"a": entry(shape=(3,) + 70 * (1,))}, "maximum supported dimension"),
+    "float size": ({"a": entry(shape=(3.0,))}, "floating point `3.0`"),
+    "backwards": ({"a": entry(offsets=(24, 0))}, "invalid offset for tensor `a`"),
+    "one offset": ({"a": entry(offsets=(24,))}, "invalid length 1"),
+    "hole": ({"a": entry(shape=(2,), offsets=(8, 24))}, "invalid offset for tensor `a`"),
+    "overlap": ({"a": entry(), "b": entry()}, "invalid offset for tensor"),
+    "rest": ({"a": entry(shape=(2,), offsets=(0, 16))}, "file not fully covered"),
+    "unknown dtype": ({"a": entry(dtype="F8_E4M3", shape=(24,))}, "'F8_E4M3'"),
+    "list dtype": ({"a": entry(dtype=["F64"])}, "expected string or map"),
+    "no entry": ({"a": 3}, "integer `3`"),
+    "dtype": ({"a": entry(dtype="F16", shape=(12,))}, "has dtype float16, which models do not have"),
     "neither true nor false": ({"a": entry(dtype="BOOL", shape=(24,))}, "neither true nor false"),
 }
 
@@ -197,10 +199,10 @@ def test_headers_that_lie_are_refused_even_with_the_right_checksum(tmp_path, cas
 
 
 BAD_TEXTS = {
-    "deep": (b'{"a":' + b"[" * 100_000, "nested more than 200 deep"),
+    "deep": (b'{"a":' + b"[" * 100_000, "not valid JSON .*recursion"),
     "deep behind an open string": (b'{"a":"\\"\\"\\"' + b'\\"' * 100_000, "not valid JSON"),
     "twice": (b'{"a":1,"a":1}', "occurs twice"),
-    "nan": (b'{"a":NaN}', "holds NaN"),
+    "nan": (b'{"a":NaN}', "not valid JSON .*NaN"),
     "long number": (b'{"a":' + b"9" * 10_000 + b"}", "not valid JSON"),
     "not utf-8": (b'{"a":"\xff"}', "not valid JSON"),
     "no metadata": (b"{}", "not one of manifoldrf"),
@@ -219,7 +221,9 @@ def test_hostile_headers_are_refused(tmp_path, case):
         read_container(tmp_path / "m")
 
 
-@pytest.mark.parametrize("model", ["[]", "{", '{"a":' + "[" * 300 + "]" * 300 + "}", '{"a":1e999,"a":2}', "\ud800"])
+@pytest.mark.parametrize(
+    "model", ["[]", "{", '{"a":' + "[" * 9999 + "]" * 9999 + "}", '{"a":1e999,"a":2}', "\ud800"]
+)
 def test_hostile_descriptions_are_refused_even_with_the_right_checksum(tmp_path, model):
     path = write_container(tmp_path / "m", {}, {})
     header, body = split(path.read_bytes())
@@ -245,7 +249,7 @@ def test_lengths_of_headers_are_checked_before_memory_is_taken(tmp_path, length)
 
 
 def test_missing_files_folders_and_pipes_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"`path` must be the name of a file that exists\. Got .*nothing"):
+    with pytest.raises(FileNotFoundError, match=r"`path` must be an existing file\. Got .*nothing"):
         read_container(tmp_path / "nothing")
     with pytest.raises(IsADirectoryError, match=r"`path` must be a file, not a folder\. Got "):
         read_container(tmp_path)
@@ -264,25 +268,12 @@ def test_missing_files_folders_and_pipes_are_named(tmp_path):
         ({"a": np.array([{}])}, {}, TypeError, "object for 'a'"),
         ({}, {"a": np.nan}, ValueError, "not JSON compliant"),
         ({}, {"a": "x" * 8_000_000}, ValueError, "`meta` must be at most 3000000 bytes"),
-        (
-            {},
-            {"a": json.loads("[" * 200 + "]" * 200)},
-            ValueError,
-            "`meta` must be nested at most 200 deep. Got 201",
-        ),
     ],
 )
 def test_what_cannot_be_read_again_is_not_written(tmp_path, arrays, meta, kind, expected):
     with pytest.raises(kind, match=expected):
         write_container(tmp_path / "m", arrays, meta)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_large_array_is_read_in_chunks(tmp_path, monkeypatch):
-    monkeypatch.setattr(_container, "_CHUNK", 1000)
-    array = np.random.default_rng(0).random(12_345)
-    path = write_container(tmp_path / "m", {"a": array}, {})
-    assert identical(read_container(path)[0]["a"], array)
 
 
 def test_a_failing_write_leaves_the_old_file_and_no_other(path, monkeypatch):

@@ -291,7 +291,7 @@ def test_an_affinity_with_indices_out_of_range_is_refused(tmp_path):
 
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="`path` must be the name of a file that exists"):
+    with pytest.raises(FileNotFoundError, match="`path` must be an existing file"):
         load(tmp_path / "nothing")
     with pytest.raises(IsADirectoryError, match="`path` must be a file, not a folder"):
         load(tmp_path)

@@ -39,7 +39,7 @@ from manifoldrf import (
     load,
     mesh_graph,
 )
-from manifoldrf._arrays import read_matrix, read_points, read_values
+from manifoldrf._arrays import read_points, read_values
 from manifoldrf._codec import write_container
 from manifoldrf.fields.training import saved_streams
 from manifoldrf.geometry.meshes import TriangleMesh
@@ -272,12 +272,6 @@ def npz(**arrays):
     return file.getvalue()
 
 
-def _sparse_npz(form):
-    file = io.BytesIO()
-    sparse.save_npz(file, sparse.random_array((6, 5), density=0.4, format=form, rng=0))
-    return file.getvalue()
-
-
 _POINTS = np.arange(12.0).reshape(4, 3)
 
 
@@ -297,11 +291,10 @@ def npy_loader():
 
 
 def npz_loader():
-    """Matrices, dense and sparse, from .npz files."""
+    """Points from .npz files."""
     seeds = [npz(points=_POINTS), npz(points=_POINTS, other=np.arange(3)), npz(a=_POINTS.T)]
-    seeds += [_sparse_npz(form) for form in ("csr", "csc", "coo", "dia", "bsr")]
     mutations = (m.zip_members, m.zip_members, m.zip_members, *m.BYTES)
-    return Loader("npz", ".npz", seeds, mutations, read_matrix, use_array)
+    return Loader("npz", ".npz", seeds, mutations, read_points, use_array)
 
 
 def csv_loader():

@@ -111,11 +111,11 @@ def test_files_whose_end_was_never_written_are_refused(tmp_path, whole):
 
 @pytest.mark.parametrize("rest", [b"\0", b"\n", b"{}", bytes(8), b"x" * 4096])
 def test_bytes_after_the_end_are_refused(tmp_path, whole, rest):
-    assert refused(tmp_path / "m", whole + rest) == f"{len(rest)} bytes follow after its end."
+    assert refused(tmp_path / "m", whole + rest).startswith("it is cut off, altered or too long (")
 
 
 def test_two_files_in_one_are_refused(tmp_path, whole):
-    assert "bytes follow after its end" in refused(tmp_path / "m", whole + whole)
+    assert "too long" in refused(tmp_path / "m", whole + whole)
 
 
 # ------------------------------------------------------------------------------------------------ swapped things
