@@ -47,7 +47,8 @@ __all__ = ["load"]
 # A file names classes, and only these are made again: nothing in a file is ever run.
 _CLASSES: tuple[type, ...] = (
     *(CosineKernel, DiffusionKernel, GammaMixtureKernel, HeatKernel, MaternKernel, PowerKernel, ProductKernel),
-    *(RandomWalkKernel, RegularizedLaplacianKernel, RootKernel, ScaledKernel, SeriesKernel, ShiftedKernel, SumKernel),
+    *(RandomWalkKernel, RegularizedLaplacianKernel, RootKernel, ScaledKernel, SeriesKernel, ShiftedKernel),
+    SumKernel,
     *(Ellipsoid, EuclideanSpace, FlatTorus, HyperbolicSpace, MobiusStrip, Sphere, Torus, TriangleMesh),
     *(Graph, GridExtension, HeatExtension, MeshExtension, NeighborExtension, NeighborSearch, SurfaceReach),
     *(Frame, GraphDistances, InterpolatedField, LocalField, MlpField, StepField, SurfaceInterpolation),

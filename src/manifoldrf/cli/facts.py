@@ -32,7 +32,7 @@ def info(output: Output, source: Annotated[str | None, _SAVED] = None) -> None:
     if isinstance(saved, Graph):
         show_facts(output, "graph", facts | graph_facts(saved))
         return
-    facts |= {"coordinates": saved.n_features_in_, "dimension": saved.map_.space.setting.dim} | model_facts(saved)
+    facts |= {"coordinates": saved.n_features_in_, "dimension": saved.map_.problem.dim} | model_facts(saved)
     size = f"{facts['bytes'] / 1e6:.2f} MB, format {facts['format']}"
     head = f"{source}: {facts['kind']} of points with {facts['coordinates']} coordinates, {size}"
     show(output, facts, f"{head}\n{saved.summary()}")

@@ -28,7 +28,7 @@ _ROWS_OF_A_BLOCK, _MOST_BLOCKS = 128, 16
 
 @dataclass(frozen=True, eq=False)
 class FeatureMap:
-    """phi(z)_l = sqrt(w_l) h(z, w_l), times sqrt(mu_z) in the graph clock, and a window that vanishes off the space.
+    """phi(z)_l = sqrt(w_l) h(z, w_l), times sqrt(mu_z) in the graph clock, and a window that is 0 off the space.
 
     Attributes
     ----------

@@ -269,7 +269,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     def error_(self) -> ErrorEstimate:
         """Error of the kernel, measured at nodes kept from the fit."""
         problem = self._map().problem
-        error, whole = self._error  # read once: each of several threads adds the share of the graph to the same error
+        error, whole = self._error  # read once: of several threads each adds the share of the graph
         if not whole:
             error = error.with_graph(graph_error(problem, self._streams, check_jobs(self.n_jobs)))
             self._error = error, True

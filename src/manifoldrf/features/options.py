@@ -132,7 +132,8 @@ class GraphOptions(FrozenParams):
     @property
     def only_dim(self) -> bool:
         """Whether only the dimension is given."""
-        return all(getattr(self, part.name) == part.default for part in dataclasses.fields(self) if part.name != "dim")
+        others = [part for part in dataclasses.fields(self) if part.name != "dim"]
+        return all(getattr(self, part.name) == part.default for part in others)
 
     @property
     def wants_neighbors(self) -> bool:
@@ -172,7 +173,7 @@ class FitOptions:
     n_starts: int | None = None
     density: Any = None
     field_options: dict[str, Any] = dataclasses.field(default_factory=dict)
-    signatures: SignatureOptions = SignatureOptions()
+    signatures: SignatureOptions = dataclasses.field(default_factory=SignatureOptions)
     fit_field: FitField | None = None
 
     @property

@@ -53,7 +53,7 @@ _FUNCTION_ROWS = 64  # points at which the width of a function is measured
 _HEIGHTS = 64  # nodes at which the height of a chosen kernel is measured
 # Nodes with a smaller share of the median degree are ignored: values divided by their degree would be noise.
 _ISOLATED = 1e-4
-_FITTED_DEGREES = (24, 72)  # fewest and most powers of a fitted series: twice the steps of the graph, and a few more
+_FITTED_DEGREES = (24, 72)  # fewest and most powers of a fitted series, about twice the steps of the graph
 _FITTED_ROWS, _FITTED_COLUMNS = 400, 64
 # A fitted square has nonnegative features. It is kept up to this error, or up to this multiple of a free fit's.
 _GOOD_SQUARE, _WORTH_A_SQUARE = 0.05, 2.0

@@ -38,7 +38,7 @@ _PLAIN = (
 
 
 def state_of(features: Any) -> dict[str, Any]:
-    """The state of a fitted estimator, in values that a file can hold; without ``n_jobs``, which changes nothing."""
+    """The state of a fitted estimator in values that a file can hold; ``n_jobs`` changes nothing and is left out."""
     params = features.get_params(deep=False)
     del params["n_jobs"]
     return {
@@ -71,12 +71,13 @@ class _Setting(dict[str, Any]):
 
 
 def _read_setting(
-    graph: Graph, kernel: AbstractKernel, measure: FloatArray, dim: int, width: float, asymmetric: bool = False
+    *, graph: Graph, kernel: AbstractKernel, measure: FloatArray, dim: int, width: float, asymmetric: bool = False
 ) -> _Setting:
     return _Setting(graph=graph, resolved=kernel, measure=measure, dim=dim, width=width, asymmetric=asymmetric)
 
 
-def _read_space(
+def _read_space(  # noqa: PLR0913  (the fields of the record)
+    *,
     setting: _Setting,
     kernel: AbstractKernel,
     clock: str,

@@ -14,7 +14,15 @@ from scipy import sparse
 
 from manifoldrf._compiling import compiled
 from manifoldrf._runtime import map_threads
-from manifoldrf._validation import FloatArray, IntArray, check_indices, check_integer, check_jobs, check_option, reject
+from manifoldrf._validation import (
+    FloatArray,
+    IntArray,
+    check_indices,
+    check_integer,
+    check_jobs,
+    check_option,
+    reject,
+)
 from manifoldrf.fields.data import AbstractField, FieldData, Problem, select_entries, sparse_product
 from manifoldrf.geometry.extension import barycentric_weights, check_vertices
 from manifoldrf.geometry.graphs import Graph

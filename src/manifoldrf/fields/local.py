@@ -323,21 +323,8 @@ class LocalField(AbstractField):
 
     def check(self, problem: Problem, n_anchors: int) -> None:
         """Raise if the parts do not fit together, or not the problem and the anchors."""
-        d = problem.graph.positions.shape[1]
-        for name, axes in (("frames", 3), ("coefficients", 2), ("caps", 2)):
-            if getattr(self, name).ndim != axes:
-                reject(name, f"an array of {axes} axes", getattr(self, name).ndim)
-        n_coefficients = int(self.coefficients.shape[1])
-        if n_coefficients < 2 or self.caps.shape[0] != len(self.radii) or self.caps.shape[1] < 2:
-            reject("coefficients", "at least two of each anchor, with two caps", self.coefficients.shape)
-        if not isinstance(self.lists, sparse.csr_array):
-            reject("lists", "a CSR array", type(self.lists).__name__, TypeError)
-        n_known, n_axes, m = len(self.search.points), int(self.frames.shape[1]), n_anchors
-        self.search.check(n_known, d)
-        shapes: dict[str, tuple[int, ...]] = {"lists": (n_known, m), "centres": (m, d), "frames": (m, n_axes, d)}
-        shapes |= {"coefficients": (m, n_coefficients), "radii": (m,), "ranges": (m, 2, n_axes), "sizes": (m,)}
-        for name, shape in shapes.items():
-            check_shape(name, getattr(self, name), shape)
+        self._check_shapes(problem.graph.positions.shape[1], n_anchors)
+        n_axes, n_coefficients = self.frames.shape[1], self.coefficients.shape[1]
         for name in ("centres", "frames", "coefficients"):
             check_numbers(name, getattr(self, name))
         used = self.sizes >= 0  # the arrays of other anchors are not read
@@ -346,11 +333,27 @@ class LocalField(AbstractField):
             reject("caps", f"at most {_LARGEST_LOGARITHM}", "others")
         if np.isnan(self.ranges[used]).any() or not (self.radii[used] > 0).all():
             reject("radii", "positive, and `ranges` numbers", "others")
-        if m and not (self.sizes.min() >= -1 and self.sizes.max() <= n_coefficients):
+        if n_anchors and not (self.sizes.min() >= -1 and self.sizes.max() <= n_coefficients):
             reject("sizes", f"in [-1, {n_coefficients}]", f"{self.sizes.min()} to {self.sizes.max()}")
         fits = 1 <= self.dim <= n_axes <= 8 and 1 <= self.degree <= 8
         if not fits or len(make_basis(self.dim, n_axes - self.dim, self.degree).parents) < n_coefficients:
             reject("degree", "one that fits the coefficients", f"{self.degree} in {self.dim} dimensions")
+
+    def _check_shapes(self, d: int, m: int) -> None:
+        for name, axes in (("frames", 3), ("coefficients", 2), ("caps", 2)):
+            if getattr(self, name).ndim != axes:
+                reject(name, f"an array of {axes} axes", getattr(self, name).ndim)
+        n_coefficients = int(self.coefficients.shape[1])
+        if n_coefficients < 2 or self.caps.shape[0] != len(self.radii) or self.caps.shape[1] < 2:
+            reject("coefficients", "at least two of each anchor, with two caps", self.coefficients.shape)
+        if not isinstance(self.lists, sparse.csr_array):
+            reject("lists", "a CSR array", type(self.lists).__name__, TypeError)
+        n_known, n_axes = len(self.search.points), int(self.frames.shape[1])
+        self.search.check(n_known, d)
+        shapes: dict[str, tuple[int, ...]] = {"lists": (n_known, m), "centres": (m, d), "frames": (m, n_axes, d)}
+        shapes |= {"coefficients": (m, n_coefficients), "radii": (m,), "ranges": (m, 2, n_axes), "sizes": (m,)}
+        for name, shape in shapes.items():
+            check_shape(name, getattr(self, name), shape)
 
     @property
     def bounds(self) -> FloatArray:

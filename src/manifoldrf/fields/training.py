@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manifoldrf._codec import ModelFileError, read_container, write_container
+from manifoldrf._files import as_path
 from manifoldrf._random import Streams
 from manifoldrf._runtime import SharedLimit, require, thread_pool
-from manifoldrf._files import as_path
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
