@@ -19,11 +19,10 @@ from manifoldrf import (
     compute_signatures,
     knn_graph,
 )
-from manifoldrf._random import Streams
-from manifoldrf.features.feature_map import FeatureMap, Reader
-from manifoldrf.features.fitting import _weigh, choose_anchors
-from manifoldrf.features.options import make_plan
-from manifoldrf.features.problem import prepare_space
+from manifoldrf.features.feature_map import FeatureMap
+from manifoldrf.features.fitting import choose_anchors, choose_weights
+from manifoldrf.features.options import fit_options
+from manifoldrf.features.problem import make_problem
 from manifoldrf.fields.anchors import _farthest
 from manifoldrf.fields.step import fit_step
 from manifoldrf.kernels.graph_kernels import shifted
@@ -42,8 +41,7 @@ def measure(n, n_jobs, n_queries):
     kernel = HeatKernel(TIME_OF_A_NODE / n)
     recipe = {"graph": options, "n_features": n // NODES_OF_AN_ANCHOR, "weights": "unity", "n_jobs": n_jobs}
     model = ManifoldRandomFeatures(kernel, sparse_output=True, random_state=0, **recipe)
-    streams = Streams.from_seed(0)
-    plan = make_plan(model.get_params(deep=False), streams, n_jobs)
+    plan = fit_options(model.get_params(deep=False))
     found, seconds = {}, {}
 
     def stage(name, work):
@@ -51,13 +49,13 @@ def measure(n, n_jobs, n_queries):
         found[name] = work()
         seconds[name] = time.perf_counter() - start
 
-    stage("graph", lambda: prepare_space(points, kernel, options, streams, n_jobs))
+    stage("graph", lambda: make_problem(points, kernel, plan))
     space = found["graph"]
     _ = space.graph.operator  # made once, for all stages
     stage("anchors", lambda: choose_anchors(space, plan))
     anchors = found["anchors"]
-    stage("weights", lambda: _weigh(space, anchors, plan))
-    series = shifted(space.setting.series)
+    stage("weights", lambda: choose_weights(space, anchors, plan))
+    series = shifted(space.series)
     few = anchors[: max(1, len(anchors) // 4)]
     stage(
         "teacher",
@@ -68,13 +66,13 @@ def measure(n, n_jobs, n_queries):
         ),
     )
     seconds["teacher"] *= len(anchors) / len(few)
-    stage("field", lambda: fit_step(space.setting, anchors, plan.teaching))
+    stage("field", lambda: fit_step(space, anchors, plan.signatures))
     field = found["field"]
     fitted = peak()
-    reader = Reader(FeatureMap(space, field, anchors, found["weights"][0].weights), n_jobs=n_jobs, as_sparse=True)
-    stage("sorted", lambda: reader.rows(new[:100]))  # the first call sorts the table
-    blocks = [new[span] for span in reader.spans(n_queries)]
-    stage("transform", lambda: sum(reader.rows(block)[0].nnz for block in blocks))
+    features = FeatureMap(space, field, anchors, found["weights"][0].weights)
+    stage("sorted", lambda: features.rows(new[:100], n_jobs, as_sparse=True))  # the first call sorts the table
+    blocks = [new[span] for span in features.spans(n_queries, as_sparse=True)]
+    stage("transform", lambda: sum(features.rows(block, n_jobs, as_sparse=True)[0].nnz for block in blocks))
     made = {
         "n": n,
         "n_jobs": n_jobs,

@@ -27,6 +27,7 @@ _READ_BY = {".npy": "numpy.load(path, mmap_mode='r')", ".npz": "numpy.load(path)
     dict.fromkeys((".ply", ".obj", ".stl", ".off", ".glb"), "TriangleMesh.load(path)")
 )
 _NO_NUMBERS = (str, bytes, datetime.date, datetime.timedelta, np.datetime64, np.timedelta64)
+_SMALLEST_NORM = 1e-140  # below, squares begin to vanish
 _LONGEST_VALUE = 500  # characters of a value in an error text: a list of a million numbers is no sentence
 
 
@@ -318,3 +319,13 @@ def _check_index_array(array: NDArray[Any], name: str, n_items: int) -> IntArray
         index = tuple(int(i) for i in np.argwhere(bad)[0])
         reject(name, rule, f"{array[index]} at index {index}")
     return array.astype(np.int64, copy=False)
+
+
+def frobenius(matrix: FloatArray) -> float:
+    """Frobenius norm, also of a matrix whose squares are beyond the range of doubles."""
+    with np.errstate(over="ignore"):
+        norm = float(np.linalg.norm(matrix))
+    if _SMALLEST_NORM < norm < np.inf:
+        return norm
+    largest = float(np.abs(matrix).max(initial=0.0))
+    return largest * float(np.linalg.norm(matrix / largest)) if 0 < largest < np.inf else largest

@@ -26,8 +26,10 @@ from manifoldrf import (
 )
 from manifoldrf._random import Streams
 from manifoldrf.features import fitting
-from manifoldrf.features.errors import _lost_time, _Places, gram
-from manifoldrf.features.problem import prepare_space
+from manifoldrf.features.errors import _lost_time, _Places
+from manifoldrf.features.fitting import gram
+from manifoldrf.features.options import FitOptions
+from manifoldrf.features.problem import make_problem
 
 T = 0.1
 HEAT = HeatKernel(T)
@@ -129,13 +131,15 @@ def test_the_ends_of_steps_that_are_cut_off_are_part_of_the_error(space, t, opti
 
 def test_the_share_of_a_step_beyond_its_reach_is_that_of_a_gaussian():
     """On a line with hundreds of nodes in a step, sums are integrals; on a grid with few, they are sums by hand."""
-    fine = prepare_space(FlatTorus(1), HeatKernel(0.004), GraphOptions(n_nodes=2000, n_steps=2), STREAMS, 1)
+    fine = make_problem(FlatTorus(1), HeatKernel(0.004), FitOptions(STREAMS, GraphOptions(n_nodes=2000, n_steps=2)))
     cut = chi2.isf(np.exp(-9), 1)
     # E[x^2; |x| > reach] - P(|x| > reach) of a standard Gaussian. Beyond the reach it falls by e in 33 nodes: half
     # a node more or less makes 1.5 %.
     assert _lost_time(fine) == pytest.approx(chi2.sf(cut, 3) - chi2.sf(cut, 1), rel=0.02)
     side, t, n_steps = 27, 0.0192, 38
-    grid = prepare_space(FlatTorus(2), HeatKernel(t), GraphOptions(n_nodes=side**2, n_steps=n_steps), STREAMS, 1)
+    grid = make_problem(
+        FlatTorus(2), HeatKernel(t), FitOptions(STREAMS, GraphOptions(n_nodes=side**2, n_steps=n_steps))
+    )
     s2 = 4 * t / n_steps * side**2  # in cells
     steps = np.arange(-13, 14)
     squares = (steps[:, None] ** 2 + steps**2) / s2
@@ -146,7 +150,7 @@ def test_the_share_of_a_step_beyond_its_reach_is_that_of_a_gaussian():
 def test_steps_whose_bandwidth_was_found_for_their_reach_lose_nothing():
     space = HyperbolicSpace(2, 1.0)
     options = GraphOptions(n_nodes=300, n_steps=2)
-    assert _lost_time(prepare_space(space, HeatKernel(0.05), options, STREAMS, 1)) == 0
+    assert _lost_time(make_problem(space, HeatKernel(0.05), FitOptions(STREAMS, options))) == 0
 
 
 def reflected(x, t):

@@ -267,7 +267,7 @@ def test_chunks_change_no_bit(any_field, monkeypatch, sparse_output):
     limit = "_SPARSE_AT_ONCE" if sparse_output else "_DENSE_AT_ONCE"
     per_row = model.map_.field.row_entries if sparse_output else model.n_features_out_
     monkeypatch.setattr(_reading, limit, 37 * per_row)
-    assert len(list(model._reader("left", as_sparse=sparse_output).spans(300))) == 9
+    assert len(list(model.map_.spans(300, as_sparse=sparse_output))) == 9
     chunked = model.transform(NEW)
     assert sparse.issparse(chunked) == sparse_output
     np.testing.assert_array_equal(dense(chunked), whole)
@@ -344,9 +344,9 @@ def test_factors_of_many_points_do_not_depend_on_threads(kernel):
     fitted = features(kernel, n_features="auto").fit(NODES).map_
     points = Sphere().sample(2500, seed=2)
     np.testing.assert_array_equal(fitted.own(points, 3), fitted.own(points, 1))
-    (one, _), (three, _) = (fitted.right_rows(points, jobs) for jobs in (1, 3))
+    (one, _), (three, _) = (fitted.rows(points, jobs, side="right") for jobs in (1, 3))
     np.testing.assert_array_equal(dense(one), dense(three))
-    part, _ = fitted.right_rows(points[1100:1200], 1)
+    part, _ = fitted.rows(points[1100:1200], 1, side="right")
     np.testing.assert_array_equal(dense(three)[1100:1200], dense(part))
 
 
@@ -381,7 +381,7 @@ def test_features_fade_to_zero_along_a_ray(any_field):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         rows = any_field.transform(steps * direction)
-    window = any_field.map_.proximity.window(steps * direction)
+    window = any_field.map_.problem.window(steps * direction)
     sizes = np.linalg.norm(rows, axis=1)
     fading = np.flatnonzero(window < 1)
     assert counts(caught) == [len(fading), 81, int((window == 0).sum())]
@@ -395,7 +395,7 @@ def test_features_fade_to_zero_along_a_ray(any_field):
 
 def test_every_method_warns_once(fitted):
     points = np.vstack([NEW[:5], 1.5 * NEW[:2], 9 * NEW[:3]])
-    gone = int((fitted.map_.proximity.window(points) == 0).sum())
+    gone = int((fitted.map_.problem.window(points) == 0).sum())
     calls = [
         lambda: fitted.transform(points),
         lambda: fitted.kernel(points),

@@ -31,7 +31,8 @@ from manifoldrf import (
 )
 from manifoldrf._random import Streams
 from manifoldrf.features import fitting
-from manifoldrf.features.problem import carried_steps, prepare_space, source_of
+from manifoldrf.features.options import FitOptions
+from manifoldrf.features.problem import default_steps, find_nodes, make_problem
 
 T = 0.1
 HEAT = HeatKernel(T)
@@ -97,7 +98,7 @@ def test_heat_kernel_of_a_torus_preserves_mass():
 @pytest.mark.parametrize("manifold", [Torus(), MobiusStrip(), Ellipsoid()], ids=lambda space: type(space).__name__)
 def test_grids_that_have_not_the_number_asked_for_have_their_weights(manifold, n_nodes):
     """A grid of rings has whole rings: a few more nodes or less than were asked for."""
-    space = prepare_space(manifold, HeatKernel(0.1), GraphOptions(n_nodes=n_nodes), Streams.from_seed(0), 1)
+    space = make_problem(manifold, HeatKernel(0.1), FitOptions(Streams.from_seed(0), GraphOptions(n_nodes=n_nodes)))
     np.testing.assert_array_equal(space.graph.points, manifold.grid(n_nodes))
     assert space.graph.weights.sum() == pytest.approx(manifold.volume, rel=0.02)
 
@@ -293,9 +294,9 @@ def test_the_number_of_features_follows_the_width_of_the_kernel():
 
 def test_kernels_with_sharp_peaks_get_more_features_than_their_width_asks_for():
     matern = features(MaternKernel(1.5, 0.3, "manifold"), graph=GraphOptions(n_nodes=800)).fit(Sphere())
-    width = matern.map_.space.setting.width
+    width = matern.map_.problem.width
     smooth = features(HeatKernel(width**2), graph=GraphOptions(n_nodes=800)).fit(Sphere())
-    assert smooth.map_.space.setting.width == pytest.approx(width, rel=0.05)
+    assert smooth.map_.problem.width == pytest.approx(width, rel=0.05)
     assert matern.n_features_out_ >= 2 * smooth.n_features_out_
     assert matern.error_.quadrature <= 0.03
 
@@ -544,13 +545,13 @@ def test_above_five_dimensions_every_point_has_its_own_bandwidth():
 def test_a_large_cloud_in_many_dimensions_gets_a_kernel_that_few_features_carry():
     """The squared width of signatures, the time of all steps, is that of 640 anchors at .8 of it apart."""
     points = np.random.default_rng(0).uniform(size=(6000, 6))
-    source = source_of(points, None, GraphOptions(dim=6), 1)
+    source = find_nodes(points, None, GraphOptions(dim=6), 1)
     graph = knn_graph(points, bandwidth="local")
-    steps = carried_steps(graph, source)
+    steps = default_steps(graph, source)
     assert steps > 20
     np.testing.assert_allclose(graph.time(steps, 6), (source.sampling.volume / 640) ** (1 / 3) / 0.64, rtol=1e-12)
-    few = source_of(points[:1000], None, GraphOptions(dim=6), 1)
-    assert carried_steps(knn_graph(points[:1000], bandwidth="local"), few) == 20  # all can be anchors
+    few = find_nodes(points[:1000], None, GraphOptions(dim=6), 1)
+    assert default_steps(knn_graph(points[:1000], bandwidth="local"), few) == 20  # all can be anchors
 
 
 def test_a_chosen_number_of_features_stays_within_memory(monkeypatch):
@@ -573,6 +574,6 @@ def test_no_anchor_is_wasted_on_nodes_that_stand_for_nothing():
             graph=GraphOptions(kind="knn", bandwidth=0.02),
             random_state=0,
         ).fit(points)
-    measure = fitted.map_.space.setting.measure
+    measure = fitted.map_.problem.measure
     assert (measure == 0).any()
     assert (measure[fitted.anchors_] > 0).all()

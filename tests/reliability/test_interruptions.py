@@ -38,7 +38,7 @@ STAGES = {
     "frontier": ((*SIGNATURES, "frontier"), "signatures._engines.push_frontier", 5),
     "exact signatures": ((*SIGNATURES, "exact"), "kernels._action._recurrence", 2),
     "anchors": (FIT, "features.fitting.farthest_anchors", 1),
-    "weights of anchors": (FIT, "fields.quadrature.nonnegative_minimum", 1),
+    "weights of anchors": (FIT, "fields.anchors.nonnegative_minimum", 1),
     "error": (FIT, "features.manifold_features.graph_error", 1),
     "save": (FIT, "_files.os.fsync", 1),
     "training": (TRAINING, "fields._training._set_rate", 3),

@@ -206,7 +206,7 @@ def test_features_of_all_nodes_in_steps_multiply_to_the_kernel_of_the_graph(poin
     graph = quietly(knn_graph, points, n_neighbors=k)
     features = fit(graph, DiffusionKernel(tau), n_features="all", field="interpolated")
     rows = features_of(features, points)
-    used = features._map().space.setting.measure > 0
+    used = features._map().problem.measure > 0
     # Nodes that are all but isolated are left out of the sum over anchors.
     signatures = DiffusionKernel(tau / 2).dense(graph)[np.ix_(used, used)]
     found = (rows @ rows.T)[np.ix_(used, used)]

@@ -225,7 +225,7 @@ class TestRecipe:
     def test_walks_begin_at_vertices_only(self, monkeypatch):
         begun = []
 
-        def observe(setting, starts, anchors, teaching):
+        def signature_table(setting, starts, anchors, teaching):
             begun.append((starts, anchors))
             return real(setting, starts, anchors, teaching)
 

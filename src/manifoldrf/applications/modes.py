@@ -27,10 +27,15 @@ from manifoldrf._validation import FloatArray, IntArray, check_jobs
 from manifoldrf.features.feature_map import product
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.options import FitOptions
-from manifoldrf.fields.anchors import all_anchors, anchors_needed, farthest_anchors, spacing_of
+from manifoldrf.fields.anchors import (
+    all_anchors,
+    anchors_needed,
+    farthest_anchors,
+    spacing_of,
+    voronoi_weights,
+)
 from manifoldrf.fields.data import Problem, SignatureOptions
 from manifoldrf.fields.interpolated import interpolation_weights
-from manifoldrf.fields.quadrature import voronoi_weights
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.loops import reciprocal
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, ScaledKernel, SumKernel

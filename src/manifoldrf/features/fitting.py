@@ -9,33 +9,31 @@ import numpy as np
 from scipy import sparse
 
 from manifoldrf._runtime import quick_map, warn_user, without_warnings
-from manifoldrf._validation import FloatArray, IntArray, reject
+from manifoldrf._validation import FloatArray, IntArray, frobenius, reject
 from manifoldrf.features.errors import ErrorEstimate
 from manifoldrf.features.feature_map import FeatureMap, row_spans, symmetric_product
 from manifoldrf.features.options import FitOptions
 from manifoldrf.fields.anchors import (
+    Quadrature,
+    QuadratureSamples,
     all_anchors,
     anchors_needed,
+    compare_weights,
     farthest_anchors,
     iid_anchors,
     normalised_density,
     spacing_of,
+    uniform_weights,
+    voronoi_weights,
 )
 from manifoldrf.fields.data import AbstractField, FieldData, Problem, SignatureOptions, signature_table
 from manifoldrf.fields.interpolated import fit_interpolated
 from manifoldrf.fields.local import fit_local
 from manifoldrf.fields.mlp import fit_mlp
-from manifoldrf.fields.quadrature import (
-    Quadrature,
-    QuadratureSamples,
-    compare_weights,
-    uniform_weights,
-    voronoi_weights,
-)
 from manifoldrf.fields.step import fit_step
 from manifoldrf.fields.training import MlpOptions, TrainingInfo
 from manifoldrf.geometry.sampling import thin
-from manifoldrf.metrics import frobenius, relative_error
+from manifoldrf.metrics import relative_error
 from manifoldrf.signatures.engines import row_memory, stage_of
 
 __all__ = ["FeatureWarning"]

@@ -27,8 +27,8 @@ from manifoldrf._validation import (
     refuse_text,
     reject,
 )
+from manifoldrf.fields.anchors import METHODS
 from manifoldrf.fields.data import AbstractField, Compute, FieldData, SignatureOptions, check_device
-from manifoldrf.fields.quadrature import METHODS
 from manifoldrf.fields.training import MlpOptions
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import check_steps

@@ -38,7 +38,7 @@ _PLAIN = (
 
 
 def state_of(features: Any) -> dict[str, Any]:
-    """The state of a fitted estimator in values that a file can hold; ``n_jobs`` changes nothing and is left out."""
+    """The state of a fitted estimator in values that a file can hold, without ``n_jobs``, which changes nothing."""
     params = features.get_params(deep=False)
     del params["n_jobs"]
     return {
