@@ -80,7 +80,7 @@ def exact(places, draw, n, model):
         return Sphere().heat_kernel(places, places, model.kernel.t)
     options = GraphOptions(n_nodes=MORE * model.graph_.n_nodes)
     reference = ManifoldRandomFeatures(model.kernel, graph=options, random_state=1)
-    return reference.fit(draw(MORE * n, 3)).kernel(places)
+    return reference.fit(draw(MORE * n, 3)).kernel_matrix(places)
 
 
 def measure(shape, n, mesh=None):
@@ -99,7 +99,7 @@ def measure(shape, n, mesh=None):
         found |= {"few_gigabytes": few["gigabytes"], "many_gigabytes": many["gigabytes"]}
         found |= {"transform_seconds": many["seconds"], "entries_per_row": many["entries"]}
         places = np.array(np.load(files[2], mmap_mode="r")[:N_PAIRS])
-    error = relative_error(model.kernel(places), exact(places, draw, n, model))
+    error = relative_error(model.kernel_matrix(places), exact(places, draw, n, model))
     made = {"n_nodes": model.graph_.n_nodes, "n_features": model.n_features_out_}
     return found | made | {"error": error}
 

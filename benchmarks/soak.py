@@ -122,7 +122,7 @@ class Work:
             "fit of a network": self._fit_network,
             "transform": lambda: digest(self._model.transform(self._new)),
             "transform in blocks, left half-way": self._blocks,
-            "kernel": lambda: digest(self._model.kernel(self._new)),
+            "kernel": lambda: digest(self._model.kernel_matrix(self._new)),
             "save and load": self._save_and_load,
             "signatures": self._signatures,
             "interpolate": self._interpolate,

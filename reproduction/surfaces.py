@@ -27,8 +27,7 @@ from manifoldrf._validation import (
     check_jobs,
     check_real,
 )
-from manifoldrf.features.feature_map import product
-from manifoldrf.features.feature_map import FeatureMap
+from manifoldrf.features.feature_map import FeatureMap, product
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.options import GraphOptions

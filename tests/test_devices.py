@@ -203,7 +203,11 @@ def fitted(field, **settings):
 def test_features_read_on_a_device_are_those_of_the_processor(field, device, monkeypatch):
     model = fitted(field, device="cpu")
     vector = np.linspace(0, 1, len(NEW))
-    calls = (lambda: dense(model.transform(NEW)), lambda: model.kernel_matrix(NEW), lambda: model.matvec(NEW, vector))
+    calls = (
+        lambda: dense(model.transform(NEW)),
+        lambda: model.kernel_matrix(NEW),
+        lambda: model.matvec(NEW, vector),
+    )
     wanted = [call() for call in calls]
     monkeypatch.setattr(_devices, "pick_device", lambda asked: torch_name(device))
     model.set_params(device="cuda")

@@ -219,7 +219,7 @@ def test_a_field_comes_back_and_has_the_same_values_to_the_bit(tmp_path, observe
 
 
 def test_a_problem_and_its_field_share_one_graph_again(tmp_path):
-    model = ManifoldRandomFeatures(HeatKernel(0.2), n_features=20, field="step", random_state=0).fit(Sphere())
+    model = ManifoldRandomFeatures(HeatKernel(0.2), field="step", random_state=0).fit(Sphere())
     loaded = load(model.save(tmp_path / "model"))
     assert_same(model.map_, loaded.map_)
     assert loaded.map_.field.graph is loaded.map_.problem.graph

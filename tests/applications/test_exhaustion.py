@@ -21,7 +21,7 @@ def test_the_estimate_is_within_a_factor_of_three_of_the_true_error(space, radii
     assert [row.radius for row in found.rows] == list(radii)
     for row in found.rows:
         features = local_features(space.ball(row.radius), row.n_nodes, t, inner=inner)
-        true = relative_error(features.kernel(found.queries), exact)
+        true = relative_error(features.kernel_matrix(found.queries), exact)
         assert true / 3 < row.error < 3 * true
     assert found.rows[-1].error < 0.5 * found.rows[0].error  # the exhaustion exhausts
 
@@ -30,7 +30,7 @@ def test_features_are_those_of_the_best_ball_on_an_absolute_scale():
     space = HyperbolicSpace(2)
     found = exhaustion(space, (2.0, 3.0), 0.5, inner=1.5, n_nodes=500)
     new = space.ball(1.5).sample(80, seed=9)
-    assert relative_error(found.features.kernel(new), space.heat_kernel(new, new, 0.5)) < found.error
+    assert relative_error(found.features.kernel_matrix(new), space.heat_kernel(new, new, 0.5)) < found.error
     assert found.best.radius == found.features.graph_.metric.radius == 3.0
 
 

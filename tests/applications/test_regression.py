@@ -209,7 +209,7 @@ def test_exact_blocks_are_those_of_the_dense_series(n_places, anchors):
     modes = compute_modes(space, NODES[:n_places], anchors, plan.signatures)
     rows = modes.features(DiffusionKernel(9.0))
     assert rows.shape == (n_places, anchors)
-    phi, measure = DiffusionKernel(4.5).dense(space.graph)[:n_places], space.setting.measure
+    phi, measure = DiffusionKernel(4.5).dense(space.graph)[:n_places], space.measure
     if anchors < N:
         chosen = farthest_anchors(space.graph, anchors)
         phi = phi[:, chosen] * np.sqrt(voronoi_weights(space.graph, measure, chosen) / measure[chosen])

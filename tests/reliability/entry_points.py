@@ -190,8 +190,8 @@ ESTIMATORS = (FIT, FIT_HEAT, FIT_DEFAULT, RIDGE, PROCESS, *BASELINES, *SPECTRAL,
 
 # Points that are asked about.
 TRANSFORM = EntryPoint("ManifoldRandomFeatures.transform", "X", lambda X: model().transform(X))
-KERNEL = EntryPoint("ManifoldRandomFeatures.kernel", "Z", lambda Z: model().kernel(Z))
-KERNEL_Y = EntryPoint("ManifoldRandomFeatures.kernel, second", "Y", lambda Y: model().kernel(cloud(), Y))
+KERNEL = EntryPoint("ManifoldRandomFeatures.kernel", "Z", lambda Z: model().kernel_matrix(Z))
+KERNEL_Y = EntryPoint("ManifoldRandomFeatures.kernel, second", "Y", lambda Y: model().kernel_matrix(cloud(), Y))
 MATVEC = EntryPoint("ManifoldRandomFeatures.matvec", "Z", lambda Z: model().matvec(Z, np.ones(N)))
 DISTANCE = EntryPoint("ManifoldRandomFeatures.distance_to_space", "Z", lambda Z: model().distance_to_space(Z))
 BLOCKS = EntryPoint(

@@ -100,7 +100,7 @@ JOBS = {
     "interpolated": lambda: features(STEPS, field="interpolated").fit(NODES).transform(NEW),
     "local": lambda: features(STEPS, field="local").fit(NODES).transform(NEW),
     "network": lambda: features(STEPS, **NETWORK).fit(NODES).transform(NEW),
-    "kernel": lambda: features(n_features=200).fit(MANY).kernel(MANY[::-1], MANY),
+    "kernel": lambda: features(n_features=200).fit(MANY).kernel_matrix(MANY[::-1], MANY),
     "error": lambda: np.float64(float(features(n_features=200).fit(MANY).error_)),
     "heat graph": lambda: heat_graph(NODES, 0.1, n_jobs=2).affinity.toarray(),
     "counts": lambda: signatures("counts"),
@@ -292,8 +292,8 @@ def test_one_model_serves_eight_threads():
     """Also what is found when it is first asked for: trees, blocks, bounds, and the error of the graph."""
     asked = {
         "transform": lambda model: model.transform(NEW),
-        "kernel": lambda model: model.kernel(NEW),
-        "kernel of two": lambda model: model.kernel(NEW, NODES),
+        "kernel": lambda model: model.kernel_matrix(NEW),
+        "kernel of two": lambda model: model.kernel_matrix(NEW, NODES),
         "error": lambda model: np.float64(float(model.error_)),
         "bound": lambda model: model.bound_,
         "distance": lambda model: model.distance_to_space(2 * NEW),
@@ -533,7 +533,7 @@ def job(name):
     if name == "ridge":
         return ManifoldRidge(model, n_jobs=2).fit(NODES, NODES[:, 2]).predict(NEW)
     rows = model.fit(NODES).transform(NEW)
-    return model.kernel(NODES) if name == "kernel" else rows
+    return model.kernel_matrix(NODES) if name == "kernel" else rows
 
 def child(name, pipe):
     pipe.send(job(name))

@@ -81,7 +81,7 @@ def test_points_in_single_precision_give_the_features_of_the_unrounded_points():
     s2, moved = 4 * t / n, np.sqrt(3) * EPS32 / 2
     tolerance = 2 * n * 2 * 3 * np.sqrt(s2) * 2 * moved / s2
     assert tolerance < 2e-4
-    assert relative_error(rounded.kernel(NEW), exact.kernel(NEW)) < tolerance
+    assert relative_error(rounded.kernel_matrix(NEW), exact.kernel_matrix(NEW)) < tolerance
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -362,7 +362,7 @@ def test_long_heat_times_give_the_constant_kernel(name, t, left):
     model = fitted_at(name, t)
     # A quadrature for the volume of a random cloud of 300 points is off by up to a half per cent.
     volume = FITTED[name][1]
-    np.testing.assert_allclose(model.kernel(points_of(name)) * volume, 1.0, rtol=0, atol=left)
+    np.testing.assert_allclose(model.kernel_matrix(points_of(name)) * volume, 1.0, rtol=0, atol=left)
 
 
 @pytest.mark.parametrize("t", [1e3, 1e6, 1e30, 1e300])
@@ -460,7 +460,7 @@ def test_a_hundred_thousand_and_a_million_nodes_are_fitted(n):
     t = 2e-3 if n == 100_000 else 2e-4
     model = quietly(features(HeatKernel(0.02), sparse_output=True).fit, X)
     check_contract_sparse(model, NEW)
-    assert relative_error(model.kernel(NEW), Sphere().heat_kernel(NEW, NEW, 0.02)) < 0.02
+    assert relative_error(model.kernel_matrix(NEW), Sphere().heat_kernel(NEW, NEW, 0.02)) < 0.02
     graph = quietly(knn_graph, X, n_neighbors=8)
     rows = compute_signatures(graph, DiffusionKernel(20.0), [0, n - 1], teacher="frontier").rows
     assert rows.shape == (2, n)

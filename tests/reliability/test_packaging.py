@@ -121,7 +121,7 @@ points = Sphere().sample(20, seed=1)
 again = load(features.save("model.safetensors"))
 assert (again.transform(points) == features.transform(points)).all()
 exact = Sphere().heat_kernel(points, points, 0.3)
-assert np.linalg.norm(features.kernel(points) - exact) < 0.1 * np.linalg.norm(exact)
+assert np.linalg.norm(features.kernel_matrix(points) - exact) < 0.1 * np.linalg.norm(exact)
 print("the same bits")
 """
 

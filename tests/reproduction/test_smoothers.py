@@ -229,8 +229,8 @@ class TestRecipe:
             begun.append((starts, anchors))
             return real(setting, starts, anchors, teaching)
 
-        real = _smoothers.observe
-        monkeypatch.setattr(_smoothers, "observe", observe)
+        real = _smoothers.signature_table
+        monkeypatch.setattr(_smoothers, "signature_table", signature_table)
         points = np.vstack([MESH.vertices, MESH.sample(100, seed=0).points])
         short = dataclasses.replace(self.RECIPE, epochs=1, n_walks=20, n_starts=250, n_candidates=300)
         learn_field(points, N, short, 0)

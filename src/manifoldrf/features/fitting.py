@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -305,17 +306,26 @@ class _FieldSelection:
     options: FitOptions
     starts: IntArray
 
+    @cached_property
+    def _data(self) -> FieldData:
+        """Signatures of all starts."""
+        return signature_table(self.problem, self.starts, self.anchors, self.options.signatures)
+
+    @cached_property
+    def _trial_data(self) -> FieldData:
+        """The same without the held-out nodes."""
+        return self._data.without(np.flatnonzero(np.isin(self.starts, self.held_out.nodes)))
+
     def choose(self) -> FieldChoice:
         """The field that was asked for, or the one with the smallest error."""
         best: tuple[str, AbstractField, ErrorEstimate, TrainingInfo | None] | None = None
         table = []
-        data = None
         options, progress = self.options, self.options.progress
         for name in self._candidates():
-            if data is None and (name != "step" or options.fit_field is not None):
-                data = signature_table(self.problem, self.starts, self.anchors, options.signatures)
+            if name != "step" or options.fit_field is not None:
+                _ = self._data  # computed before the stage of the field begins
             with stage_of(progress, f"field {name}"):
-                field, training = self._fit(name, data, trial=True)
+                field, training = self._fit(name, trial=True)
             with stage_of(progress, f"error of field {name}"):
                 error = measure_error(self._map(field), self.held_out, options.n_jobs)
             table.append((name, error.kernel))
@@ -329,7 +339,7 @@ class _FieldSelection:
         starts = self.starts
         if name in ("interpolated", "local") or options.fit_field is not None:  # again, with the held-out nodes
             with stage_of(progress, f"field {name}"):
-                trial, (field, _) = field, self._fit(name, data, trial=False)
+                trial, (field, _) = field, self._fit(name, trial=False)
             error = self._with_other_rule(error, trial, field)
         elif name == "mlp":  # too costly to train twice
             starts = np.setdiff1d(starts, self.held_out.nodes)
@@ -351,13 +361,12 @@ class _FieldSelection:
         if not self.problem.asymmetric and self.problem.dim <= _LOCAL_DIM and flat:
             yield "local"
 
-    def _fit(self, name: str, data: FieldData | None, *, trial: bool) -> tuple[AbstractField, TrainingInfo | None]:
+    def _fit(self, name: str, *, trial: bool) -> tuple[AbstractField, TrainingInfo | None]:
         """A field; a trial is fitted without the held-out nodes among the starts."""
-        options, signatures = self.options, self.options.signatures
-        if data is None:
-            return fit_step(self.problem, self.anchors, signatures), None
-        if trial:
-            data = data.without(np.flatnonzero(np.isin(data.starts, self.held_out.nodes)))
+        options = self.options
+        if name == "step" and options.fit_field is None:
+            return fit_step(self.problem, self.anchors, options.signatures), None
+        data = self._trial_data if trial else self._data
         if options.fit_field is not None:
             return _check_made(options.fit_field(data), len(self.anchors)), None
         if name == "interpolated":

@@ -1,7 +1,7 @@
 """Anchors and their weights: the quadrature that replaces the sum over all nodes.
 
-sum_l w_l h(x, w_l) h(y, w_l) approximates the sum over all nodes of mu_j h(x, j) h(y, j). Weights are nonnegative, so
-features sqrt(w_l) h(x, w_l) stay real, nonnegative and bounded. The compiled loops at the end work on contiguous
+sum_l w_l h(x, w_l) h(y, w_l) approximates the sum over all nodes of mu_j h(x, j) h(y, j). Weights are nonnegative,
+so features sqrt(w_l) h(x, w_l) stay real, nonnegative and bounded. The compiled loops at the end work on contiguous
 arrays (int64 indices, float64 values) and rely on their callers for checks.
 """
 

@@ -31,6 +31,7 @@ from manifoldrf.geometry.extension import HeatExtension
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.loops import check_amounts
 from manifoldrf.geometry.model_spaces import AbstractBall
+from manifoldrf.geometry.neighbors import NeighborSearch
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.signatures.engines import Progress, choose_teacher, row_memory, silent
 from manifoldrf.signatures.teachers import OwnTeacher, Signatures, compute_signatures
@@ -238,6 +239,11 @@ class FieldData:
         """Factor from signatures to the paper's unit."""
         return self.problem.paper_unit
 
+    @cached_property
+    def search(self) -> NeighborSearch:
+        """Neighbour search over the starts."""
+        return search_nodes(self.graph, self.starts)
+
     def without(self, held_out: IntArray) -> "FieldData":
         """Return the data without some of the starts, given by their positions in ``starts``."""
         keep = np.setdiff1d(np.arange(len(self.starts)), held_out)
@@ -318,6 +324,14 @@ class AbstractField(ABC):
     def n_anchors(self) -> int:
         """Number of columns."""
         return len(self.bounds)
+
+
+def search_nodes(graph: Graph, nodes: IntArray) -> NeighborSearch:
+    """Neighbour search over some nodes, by the caller's thread alone; over all nodes it shares the graph's tree."""
+    search = NeighborSearch(np.ascontiguousarray(graph.positions[nodes]), graph.metric)
+    if "tree" in vars(graph._search) and np.array_equal(nodes, np.arange(graph.n_nodes)):
+        vars(search)["tree"] = graph._search.tree
+    return search
 
 
 @dataclass(frozen=True)

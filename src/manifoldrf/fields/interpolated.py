@@ -23,7 +23,7 @@ from manifoldrf._validation import (
     check_option,
     reject,
 )
-from manifoldrf.fields.data import AbstractField, FieldData, Problem, select_entries, sparse_product
+from manifoldrf.fields.data import AbstractField, FieldData, Problem, search_nodes, select_entries, sparse_product
 from manifoldrf.geometry.extension import barycentric_weights, check_vertices
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.loops import check_amounts, check_csr, check_shape
@@ -412,7 +412,9 @@ class SurfaceInterpolation(AbstractInterpolation):
         return weights
 
 
-def make_interpolation(graph: Graph, nodes: IntArray, dim: int) -> AbstractInterpolation:
+def make_interpolation(
+    graph: Graph, nodes: IntArray, dim: int, search: NeighborSearch | None = None
+) -> AbstractInterpolation:
     """The rule that fits a graph: barycentric on a mesh whose vertices are all known, else tangent planes.
 
     Parameters
@@ -423,11 +425,13 @@ def make_interpolation(graph: Graph, nodes: IntArray, dim: int) -> AbstractInter
         Nodes at which values are known.
     dim : int
         Intrinsic dimension.
+    search : NeighborSearch, optional
+        Over these nodes, if there is one already.
     """
     mesh = graph.mesh
     if mesh is not None and len(np.unique(nodes)) == graph.n_nodes == len(nodes):
         return SurfaceInterpolation(mesh, np.argsort(nodes))
-    search = search_known(graph, nodes)
+    search = search or search_nodes(graph, nodes)
     n_known, d = search.points.shape
     # From dimension 3 on, one axis more than the dimension: a cloud of affordable size is too coarse for its
     # tangent spaces, and the offset along the main normal carries the curvature.
@@ -485,13 +489,6 @@ def stack_rows(rows_of: Callable[[FloatArray], Any], queries: FloatArray, n_colu
         return sparse.csr_array((0, n_columns))
     found = map_threads(rows_of, parts, n_jobs)
     return found[0] if len(found) == 1 else sparse.vstack(found, format="csr")
-
-
-def search_known(graph: Graph, nodes: IntArray) -> NeighborSearch:
-    """Search among some of the nodes of a graph, in its own metric; one thread, because callers use several."""
-    if graph.points is None:
-        raise ValueError("This graph has no points, so it has no field; give `points` to Graph.from_affinity.")
-    return NeighborSearch(np.ascontiguousarray(graph.points[nodes]), graph.metric)
 
 
 def periods(search: NeighborSearch) -> FloatArray:
@@ -618,7 +615,7 @@ def fit_interpolated(data: FieldData) -> InterpolatedField:
     >>> field.values(Sphere().sample(3, seed=0)).shape
     (3, 100)
     """
-    interpolation = make_interpolation(data.graph, data.starts, data.dim)
+    interpolation = make_interpolation(data.graph, data.starts, data.dim, data.search)
     table = sparse.csr_array(data.values)
     size = np.abs(table.data)
     largest = np.zeros(table.shape[1])

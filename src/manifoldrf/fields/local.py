@@ -19,7 +19,6 @@ from manifoldrf.fields.interpolated import (
     add_row,
     periods,
     principal_axes,
-    search_known,
     solve_positive,
     stack_rows,
     take_offset,
@@ -412,7 +411,7 @@ def fit_local(data: FieldData, degree: int | str = "auto", n_jobs: int = 1) -> L
     """
     largest = _check_degree(degree, data.dim)
     lists = _above_threshold(data.values)
-    search = search_known(data.graph, data.starts)
+    search = data.search
     columns = lists.tocsc()
     centres = np.ascontiguousarray(data.points[data.anchors])
     known = Known(
