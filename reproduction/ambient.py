@@ -253,7 +253,7 @@ class _Surface:
         anchors: list[int | str] = [*self.config.fewer, "all"]
         for n_features in anchors:
             features = self.fit_own(n_features)
-            yield self.row(OWN, features.n_features_out_, None, features.kernel(self.points))
+            yield self.row(OWN, features.n_features_out_, None, features.kernel_matrix(self.points))
         for method in METHODS:
             near = None
             for size in self.sizes(method):
@@ -261,7 +261,7 @@ class _Surface:
                     near, kernel = self.best_gaussian()  # with all nodes as landmarks it is exact at the nodes
                 else:
                     found = self.tune(method, size, near)
-                    near, kernel = found.sigma, found.features.kernel(self.points)
+                    near, kernel = found.sigma, found.features.kernel_matrix(self.points)
                 yield self.row(method, size, near, kernel)
 
     def fit_own(self, n_features: int | str) -> ManifoldRandomFeatures:

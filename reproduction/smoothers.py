@@ -27,12 +27,12 @@ from manifoldrf.applications.filling import (
 from manifoldrf.applications.interpolation import InterpolationWarning
 from manifoldrf.baselines.random_features import ORF, PORF, PRF, RFF
 from manifoldrf.features.fitting import FeatureWarning
-from manifoldrf.features.problem import prepare_space
-from manifoldrf.fields.anchors import farthest_anchors, iid_anchors
-from manifoldrf.fields.data import Teaching, observe
+from manifoldrf.features.options import FitOptions
+from manifoldrf.features.problem import make_problem
+from manifoldrf.fields.anchors import farthest_anchors, iid_anchors, voronoi_weights
+from manifoldrf.fields.data import SignatureOptions, signature_table
 from manifoldrf.fields.mlp import MlpField, fit_mlp
-from manifoldrf.fields.options import MlpOptions, TrainingInfo
-from manifoldrf.fields.quadrature import voronoi_weights
+from manifoldrf.fields.training import MlpOptions, TrainingInfo
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.neighbors import NeighborSearch
@@ -432,11 +432,11 @@ def learn_field(
     """
     streams = Streams.from_seed(seed)
     graph = knn_graph(points, n_neighbors=min(recipe.n_neighbors, len(points) - 1))
-    space = prepare_space(graph, DiffusionKernel(recipe.tau), None, streams, -1)
+    problem = make_problem(graph, DiffusionKernel(recipe.tau), FitOptions(streams))
     starts = _some(streams, "starts", n_vertices, recipe.n_starts)
     candidates = _some(streams, "candidates", len(points), recipe.n_candidates)
     walks = (("n_walks", recipe.n_walks), ("p_halt", recipe.p_halt))
-    data = observe(space.setting, starts, candidates, Teaching("walks", walks, seed, -1, progress))
+    data = signature_table(problem, starts, candidates, SignatureOptions("walks", walks, seed, -1, progress))
     options = MlpOptions(network="paper", loss="relative", epochs=recipe.epochs, batch=recipe.batch, device="cpu")
     field, training = fit_mlp(data, options, seed=seed, progress=progress, n_jobs=-1)
     return LearnedField(field, candidates, recipe, training)

@@ -27,8 +27,7 @@ from manifoldrf._validation import (
     check_jobs,
     check_real,
 )
-from manifoldrf.features._estimators import product
-from manifoldrf.features.feature_map import FeatureMap
+from manifoldrf.features.feature_map import FeatureMap, product
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.options import GraphOptions
@@ -286,7 +285,7 @@ class _Surface:
         )
         anchors, placing = self._fitted(few, self.graph, "")  # our anchors and their weights
         read = FeatureMap(
-            anchors.map_.space,
+            anchors.map_.problem,
             self.network.map_.field.at_anchors(anchors.anchors_),
             anchors.anchors_,
             anchors.map_.weights,

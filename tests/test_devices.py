@@ -18,18 +18,17 @@ from manifoldrf import HeatKernel, ManifoldRandomFeatures, PowerKernel, Sphere, 
 from manifoldrf._random import Streams
 from manifoldrf.applications.attention import AttentionState, ManifoldAttention, linear_attention
 from manifoldrf.applications.positions import positions_of
+from manifoldrf.fields import data as _devices
 from manifoldrf.fields import mlp
-from manifoldrf.fields import options as _devices
 from manifoldrf.fields import training as _training
-from manifoldrf.fields.data import Setting, Teaching, observe
+from manifoldrf.fields.data import Problem, SignatureOptions, signature_table
 from manifoldrf.fields.geodesics import graph_distances
 from manifoldrf.fields.interpolated import fit_interpolated
 from manifoldrf.fields.local import fit_local
 from manifoldrf.fields.mlp import fit_mlp
 from manifoldrf.fields.network import joint_inputs, make_frame
-from manifoldrf.fields.options import MlpOptions
 from manifoldrf.fields.step import fit_step, one_step
-from manifoldrf.fields.training import make_problem
+from manifoldrf.fields.training import MlpOptions, make_training_data
 
 EPS = np.finfo(np.float64).eps
 NODES = Sphere().grid(300)
@@ -44,12 +43,12 @@ OWNERS = {"Parameter", "register_buffer"}  # what a module holds moves with it
 @pytest.fixture(scope="module")
 def setting():
     graph = heat_graph(NODES, 0.1)
-    return Setting(graph, PowerKernel(graph.n_steps), graph.weights, 2, np.sqrt(0.1))
+    return Problem(graph, PowerKernel(graph.n_steps), graph.weights, 2, np.sqrt(0.1))
 
 
 @pytest.fixture(scope="module")
 def data(setting):
-    return observe(setting, np.arange(300), np.arange(0, 300, 4), Teaching())
+    return signature_table(setting, np.arange(300), np.arange(0, 300, 4), SignatureOptions())
 
 
 @pytest.fixture(scope="module", params=["log", "paper"])
@@ -110,8 +109,8 @@ def test_coordinates_far_from_the_origin_are_not_rounded_before_they_meet(device
     """Single precision would hold positions around 1e6 to a tenth only."""
     nodes = NODES + 1e6
     graph = heat_graph(nodes, 0.1)
-    setting = Setting(graph, PowerKernel(graph.n_steps), graph.weights, 2, np.sqrt(0.1))
-    data = observe(setting, np.arange(300), np.arange(0, 300, 10), Teaching())
+    setting = Problem(graph, PowerKernel(graph.n_steps), graph.weights, 2, np.sqrt(0.1))
+    data = signature_table(setting, np.arange(300), np.arange(0, 300, 10), SignatureOptions())
     field = fit_mlp(data, MlpOptions(epochs=1, hidden=8, device="cpu"), seed=0)[0]
     wanted = field.values(NEW + 1e6)
     found = field.values_on(torch_name(device), NEW + 1e6)
@@ -120,7 +119,7 @@ def test_coordinates_far_from_the_origin_are_not_rounded_before_they_meet(device
 
 def test_the_step_field_takes_the_same_product_on_a_device(setting, device, monkeypatch):
     monkeypatch.setattr(_devices, "_ENTRIES_AT_ONCE", 7 * 75)  # seven queries
-    field = fit_step(setting, np.arange(0, 300, 4), Teaching())
+    field = fit_step(setting, np.arange(0, 300, 4), SignatureOptions())
     steps = one_step(setting.graph, NEW)
     exact = (steps @ field.table).toarray()
     found = field.values_on(torch_name(device), NEW)
@@ -145,7 +144,7 @@ def test_fields_without_such_a_part_stay_on_the_processor(data):
 @pytest.mark.parametrize("name", ["step", "interpolated", "mlp"])
 def test_no_queries_give_no_rows(setting, data, device, name):
     field = {
-        "step": lambda: fit_step(setting, data.anchors, Teaching()),
+        "step": lambda: fit_step(setting, data.anchors, SignatureOptions()),
         "interpolated": lambda: fit_interpolated(data),
         "mlp": lambda: fit_mlp(data, MlpOptions(epochs=1, hidden=4, device="cpu"), seed=0)[0],
     }[name]()
@@ -204,7 +203,11 @@ def fitted(field, **settings):
 def test_features_read_on_a_device_are_those_of_the_processor(field, device, monkeypatch):
     model = fitted(field, device="cpu")
     vector = np.linspace(0, 1, len(NEW))
-    calls = (lambda: dense(model.transform(NEW)), lambda: model.kernel_matrix(NEW), lambda: model.matvec(NEW, vector))
+    calls = (
+        lambda: dense(model.transform(NEW)),
+        lambda: model.kernel_matrix(NEW),
+        lambda: model.matvec(NEW, vector),
+    )
     wanted = [call() for call in calls]
     monkeypatch.setattr(_devices, "pick_device", lambda asked: torch_name(device))
     model.set_params(device="cuda")
@@ -334,7 +337,7 @@ def test_a_network_stays_on_the_device_of_its_inputs(network):
 def test_training_stays_on_its_device(data, kind):
     options, streams = MlpOptions(network=kind, hidden=8, batch=512), Streams.from_seed(0)
     distances = graph_distances(data.graph, data.anchors)
-    problem = make_problem(data, distances, make_frame(data.points, data.width, None), kind, streams)
+    problem = make_training_data(data, distances, make_frame(data.points, data.width, None), kind, streams)
     tensors = [_training._Tensors(problem, getattr(problem, name), "meta") for name in ("train", "validation")]
     epoch = _training._Epoch(problem, options, *tensors, map)
     with OneDevice():

@@ -23,7 +23,7 @@ from .features.options import GraphOptions as GraphOptions
 from .features.problem import FarQueryWarning as FarQueryWarning
 from .fields.data import AbstractField as AbstractField
 from .fields.data import FieldData as FieldData
-from .fields.options import TrainingInfo as TrainingInfo
+from .fields.training import TrainingInfo as TrainingInfo
 from .geometry.builders import grid_graph as grid_graph
 from .geometry.builders import knn_graph as knn_graph
 from .geometry.builders import mesh_graph as mesh_graph

@@ -80,14 +80,6 @@ class ModelFileError(ValueError):
     """
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Record:
-    """A named record that is written instead of an object whose class has another layout than files."""
-
-    name: str
-    fields: dict[str, Any]
-
-
 def save_state(path: Any, kind: str, state: dict[str, Any]) -> Path:
     """Write the state of a model to one file. A failed write leaves the previous file unchanged.
 
@@ -174,6 +166,14 @@ def decode(tree: Any, arrays: Arrays, registry: Registry) -> Any:
     (1.5, array([0, 1, 2]))
     """
     return _Decoder(arrays, registry).decode(tree, 0)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Record:
+    """A named record, written in place of an object whose class has another layout than the files."""
+
+    name: str
+    fields: dict[str, Any]
 
 
 class _Encoder:

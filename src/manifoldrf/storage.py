@@ -1,62 +1,67 @@
-"""Models in files: what was saved comes back with the same bits, or is refused with a reason."""
+"""Load models and graphs from files: with the same bits as those saved, or with an error that says why not."""
 
-import importlib
-import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from os import PathLike
-from types import ModuleType
 from typing import Any
 
-import manifoldrf.features as features
-import manifoldrf.fields as fields
-import manifoldrf.geometry as geometry
-import manifoldrf.kernels as kernels
-import manifoldrf.signatures as signatures
-from manifoldrf._codec import ModelFileError, is_storable, load_state
-from manifoldrf._random import Streams
+from manifoldrf._codec import ModelFileError, Registry, load_state
 from manifoldrf.features import manifold_features
-from manifoldrf.features.integrity import check_graph
+from manifoldrf.features.errors import ErrorEstimate
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
+from manifoldrf.features.options import GraphOptions
+from manifoldrf.features.state import RECORDS
+from manifoldrf.fields.geodesics import GraphDistances
+from manifoldrf.fields.interpolated import InterpolatedField, SurfaceInterpolation, TangentInterpolation
+from manifoldrf.fields.local import LocalField
+from manifoldrf.fields.mlp import MlpField
+from manifoldrf.fields.network import Frame
+from manifoldrf.fields.step import StepField
+from manifoldrf.fields.training import TrainingInfo
 from manifoldrf.geometry import graphs
+from manifoldrf.geometry.builders import GridExtension, MeshExtension, NeighborExtension
 from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.heat import HeatExtension, SurfaceReach
+from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.geometry.model_spaces import EuclideanSpace, FlatTorus, HyperbolicSpace, Sphere
+from manifoldrf.geometry.neighbors import NeighborSearch
+from manifoldrf.geometry.surfaces import Ellipsoid, MobiusStrip, Torus
+from manifoldrf.kernels.abstract_kernel import ProductKernel, RootKernel, ScaledKernel, SumKernel
+from manifoldrf.kernels.graph_kernels import (
+    CosineKernel,
+    DiffusionKernel,
+    PowerKernel,
+    RandomWalkKernel,
+    RegularizedLaplacianKernel,
+    ShiftedKernel,
+)
+from manifoldrf.kernels.manifold_kernels import GammaMixtureKernel, HeatKernel, MaternKernel
+from manifoldrf.kernels.series import SeriesKernel
 
 __all__ = ["load"]
 
-
-def _records(package: ModuleType) -> Iterator[type]:
-    """The storable classes that the modules of a package define."""
-    for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        module = importlib.import_module(found.name)
-        for value in vars(module).values():
-            if isinstance(value, type) and value.__module__ == module.__name__ and is_storable(value):
-                yield value
-
-
-def _registry(*classes: type) -> dict[str, type]:
-    """Classes by name; two of one name could not be told apart in a file."""
-    result: dict[str, type] = {}
-    for kind in classes:
-        other = result.setdefault(kind.__name__, kind)
-        if other is not kind:
-            raise RuntimeError(f"{other.__module__} and {kind.__module__} both have a storable {kind.__name__}.")
-    return result
-
-
 # A file names classes, and only these are made again: nothing in a file is ever run.
-_STAGES = (geometry, kernels, signatures, fields, features)
-REGISTRY = _registry(Streams, *(kind for package in _STAGES for kind in _records(package)))
+_CLASSES: tuple[type, ...] = (
+    *(CosineKernel, DiffusionKernel, GammaMixtureKernel, HeatKernel, MaternKernel, PowerKernel, ProductKernel),
+    *(RandomWalkKernel, RegularizedLaplacianKernel, RootKernel, ScaledKernel, SeriesKernel, ShiftedKernel),
+    SumKernel,
+    *(Ellipsoid, EuclideanSpace, FlatTorus, HyperbolicSpace, MobiusStrip, Sphere, Torus, TriangleMesh),
+    *(Graph, GridExtension, HeatExtension, MeshExtension, NeighborExtension, NeighborSearch, SurfaceReach),
+    *(Frame, GraphDistances, InterpolatedField, LocalField, MlpField, StepField, SurfaceInterpolation),
+    *(ErrorEstimate, GraphOptions, TangentInterpolation, TrainingInfo),
+)
+REGISTRY: Registry = {kind.__name__: kind for kind in _CLASSES} | RECORDS
 
 
 def _graph_of(state: dict[str, Any]) -> Graph:
-    """The graph of a file; raises where its parts do not fit together."""
+    """The graph of a file; raises if its parts do not fit together."""
     graph = state["graph"]
     if not isinstance(graph, Graph):
         raise TypeError("it has no graph")
-    check_graph(graph)
+    graph.check()
     return graph
 
 
-# From the kind of a model to what makes it of its state.
+# Functions that make a model from its state, by the kind that a file names.
 LOADERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     manifold_features.KIND: ManifoldRandomFeatures._from_state,
     graphs.KIND: _graph_of,
@@ -66,8 +71,8 @@ LOADERS: dict[str, Callable[[dict[str, Any]], Any]] = {
 def load(path: str | PathLike[str]) -> Any:
     """Load a model or a graph from the file that its ``save`` wrote.
 
-    The arrays have the same bits as those saved, and the model gives the same bits as the one saved. No code is run
-    that is in the file: loading a file of a stranger is safe.
+    The arrays have the same bits as those saved, and so have the results of the model. Files contain no code, so it
+    is safe to load files from strangers.
 
     Parameters
     ----------
@@ -84,7 +89,7 @@ def load(path: str | PathLike[str]) -> Any:
     FileNotFoundError
         If there is no such file.
     ModelFileError
-        If the file is cut off, altered, no model of this library, or made by a newer version of it.
+        If the file is truncated, altered, not a model of this library, or written by a newer version of it.
 
     Examples
     --------

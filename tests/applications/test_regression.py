@@ -36,10 +36,9 @@ from manifoldrf.applications.modes import (
     stretched,
 )
 from manifoldrf.applications.regression import ManifoldGaussianProcess, ManifoldRidge
-from manifoldrf.features.options import make_plan
-from manifoldrf.features.problem import prepare_space
-from manifoldrf.fields.anchors import farthest_anchors
-from manifoldrf.fields.quadrature import voronoi_weights
+from manifoldrf.features.options import fit_options
+from manifoldrf.features.problem import make_problem
+from manifoldrf.fields.anchors import farthest_anchors, voronoi_weights
 from manifoldrf.signatures import teachers
 
 N, T = 300, 0.1
@@ -200,16 +199,17 @@ def test_length_scale_of_a_matern_kernel_is_that_of_a_dense_search():
 def space_and_plan(kernel, graph=GRAPH, **settings):
     streams = Streams.from_seed(0)
     params = ManifoldRandomFeatures(kernel, **settings).get_params(deep=False)
-    return prepare_space(graph, kernel, None, streams, 1), make_plan(params, streams, 1)
+    options = fit_options(params, streams)
+    return make_problem(graph, kernel, options), options
 
 
 @pytest.mark.parametrize(("n_places", "anchors"), [(20, N), (60, 30)])  # from the data, and from the anchors
 def test_exact_blocks_are_those_of_the_dense_series(n_places, anchors):
     space, plan = space_and_plan(DiffusionKernel(6.0), knn_graph(NODES))
-    modes = compute_modes(space, NODES[:n_places], anchors, plan.teaching)
+    modes = compute_modes(space, NODES[:n_places], anchors, plan.signatures)
     rows = modes.features(DiffusionKernel(9.0))
     assert rows.shape == (n_places, anchors)
-    phi, measure = DiffusionKernel(4.5).dense(space.graph)[:n_places], space.setting.measure
+    phi, measure = DiffusionKernel(4.5).dense(space.graph)[:n_places], space.measure
     if anchors < N:
         chosen = farthest_anchors(space.graph, anchors)
         phi = phi[:, chosen] * np.sqrt(voronoi_weights(space.graph, measure, chosen) / measure[chosen])
@@ -227,7 +227,7 @@ def test_walked_blocks_agree_with_exact_ones_and_the_search_walks_once(monkeypat
     options = {"teacher": "walks", "teacher_options": {"n_walks": 4000, "transitions": "weighted"}}
     monkeypatch.setattr(_modes, "compute_signatures", counted)
     space, plan = space_and_plan(HeatKernel(T), **options)
-    walked = compute_modes(space, X, N, plan.teaching)
+    walked = compute_modes(space, X, N, plan.signatures)
     assert calls == ["walks"]  # one batch of starts
     exact = compute_modes(space, X, N, space_and_plan(HeatKernel(T))[1].teaching)
     kernel = HeatKernel(4 * GRAPH.step_time).resolve(GRAPH)

@@ -333,11 +333,11 @@ class TestKernel:
         monkeypatch.setattr(models, "_ENTRIES_AT_ONCE", 200)  # several chunks
         new, nodes = np.load(folder / "new.npy"), np.load(folder / "sphere.npy")
         invoke("kernel", folder / "m.safetensors", folder / "new.npy", "-o", tmp_path / "K.npy")
-        np.testing.assert_allclose(np.load(tmp_path / "K.npy"), features.kernel(new), rtol=1e-13)  # order of sums
+        np.testing.assert_allclose(np.load(tmp_path / "K.npy"), features.kernel_matrix(new), rtol=1e-13)
         invoke(
             "kernel", folder / "m.safetensors", folder / "new.csv", folder / "sphere.npy", "-o", tmp_path / "L.npy"
         )
-        np.testing.assert_allclose(np.load(tmp_path / "L.npy"), features.kernel(new, nodes), rtol=1e-13)
+        np.testing.assert_allclose(np.load(tmp_path / "L.npy"), features.kernel_matrix(new, nodes), rtol=1e-13)
 
     def test_kernels_with_two_sides(self, folder, tmp_path):
         model = tmp_path / "m.safetensors"

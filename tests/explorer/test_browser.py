@@ -182,7 +182,7 @@ def test_values_are_those_of_python(visit, features):
     shown = {layer: np.array(page.evaluate(f"explorer.fieldOf('{layer}', {x})")) for layer in LAYERS}
     kernel = features.kernel_matrix(features.graph_.positions[[x]], points)[0]
     g = features.transform(points)[:, column] / np.sqrt(features.weights_[column])
-    setting = features.map_.space.setting
+    setting = features.map_.problem
     root = setting.kernel.root().matrix(features.graph_, np.array(ids), np.array([anchor]))[:, 0]
     exact = root / np.sqrt(setting.measure[anchor])
     for layer, values in zip(LAYERS, (kernel, g, exact, g - exact), strict=True):

@@ -285,7 +285,7 @@ class TestContents:
     def test_exact_signatures_are_rows_of_the_root_of_the_kernel(self, sphere, sphere_page):
         """In the graph clock: the root over the root of the anchor's own measure."""
         _, contents = sphere_page
-        graph, setting = sphere.graph_, sphere.map_.space.setting
+        graph, setting = sphere.graph_, sphere.map_.problem
         root = setting.kernel.root().dense(graph)[np.ix_(contents.ids, contents.anchors)]
         exact = root / np.sqrt(setting.measure[contents.anchors])
         found = contents.values - contents.difference
@@ -294,8 +294,8 @@ class TestContents:
 
     def test_exact_signatures_in_the_manifold_clock_are_per_volume(self, torus, tmp_path):
         contents = Contents(explore(torus, tmp_path / "torus.html").path)
-        graph, setting = torus.graph_, torus.map_.space.setting
-        volumes = setting.measure * torus.map_.space.unit
+        graph, setting = torus.graph_, torus.map_.problem
+        volumes = setting.measure * torus.map_.problem.unit
         root = setting.kernel.root().dense(graph)[np.ix_(contents.ids, contents.anchors)]
         exact = root / np.sqrt(volumes[contents.ids])[:, None] / np.sqrt(volumes[contents.anchors])
         assert_allclose(contents.values - contents.difference, exact, atol=1e-3 * exact.max())

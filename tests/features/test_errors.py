@@ -26,8 +26,10 @@ from manifoldrf import (
 )
 from manifoldrf._random import Streams
 from manifoldrf.features import fitting
-from manifoldrf.features.errors import _lost_time, _Places, gram
-from manifoldrf.features.problem import prepare_space
+from manifoldrf.features.errors import _lost_time, _Places
+from manifoldrf.features.fitting import gram
+from manifoldrf.features.options import FitOptions
+from manifoldrf.features.problem import make_problem
 
 T = 0.1
 HEAT = HeatKernel(T)
@@ -55,7 +57,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_the_estimate_is_within_a_factor_of_two_of_the_true_error(case):
     model = CASES[case]()
-    assert 0.5 < float(model.error_) / relative_error(model.kernel(NEW), EXACT) < 2
+    assert 0.5 < float(model.error_) / relative_error(model.kernel_matrix(NEW), EXACT) < 2
 
 
 def test_the_estimate_in_the_graph_clock_is_within_a_factor_of_two():
@@ -64,7 +66,7 @@ def test_the_estimate_in_the_graph_clock_is_within_a_factor_of_two():
     assert model.field_ == "interpolated"
     out = np.setdiff1d(np.arange(1000), model.starts_)
     exact = STEPS.matrix(model.graph_)[np.ix_(out, out)]
-    assert 0.5 < model.error_.kernel / relative_error(model.kernel(nodes[out]), exact) < 2
+    assert 0.5 < model.error_.kernel / relative_error(model.kernel_matrix(nodes[out]), exact) < 2
 
 
 @pytest.mark.slow
@@ -72,7 +74,7 @@ def test_the_estimate_in_the_graph_clock_is_within_a_factor_of_two():
 @pytest.mark.parametrize("seed", range(3))
 def test_the_estimate_on_random_points_is_within_a_factor_of_three(n, seed):
     model = features().fit(Sphere().sample(n, seed=seed))
-    assert 1 / 3 < float(model.error_) / relative_error(model.kernel(NEW), EXACT) < 3
+    assert 1 / 3 < float(model.error_) / relative_error(model.kernel_matrix(NEW), EXACT) < 3
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of all kinds, and rightly
@@ -83,7 +85,7 @@ def test_a_kernel_narrower_than_the_nodes_are_apart_is_never_called_good(kind, t
     nodes = Sphere().grid(1000)
     space = TriangleMesh(nodes, ConvexHull(nodes).simplices) if kind == "mesh" else nodes
     model = features(HeatKernel(t), n_features="all").fit(space)
-    true = relative_error(model.kernel(NEW), Sphere().heat_kernel(NEW, NEW, t))
+    true = relative_error(model.kernel_matrix(NEW), Sphere().heat_kernel(NEW, NEW, t))
     assert true > 0.3
     assert float(model.error_) > 0.7 * true
 
@@ -101,7 +103,7 @@ def test_the_estimate_on_a_ball_of_a_space_without_end_is_that_of_its_inside(cas
     options = GraphOptions(n_nodes=1000, n_steps=steps)
     model = features(HeatKernel(t), n_features="all", graph=options).fit(space)
     inside = space.ball(space.radius - 3 * np.sqrt(t)).sample(300, seed=1)
-    true = relative_error(model.kernel(inside), space.heat_kernel(inside, inside, t))
+    true = relative_error(model.kernel_matrix(inside), space.heat_kernel(inside, inside, t))
     assert 0.6 < float(model.error_) / true < 1.6
 
 
@@ -110,7 +112,7 @@ def test_nodes_crowded_in_one_half_do_not_hide_the_error_of_the_other():
     points, rng = Sphere().sample(4500, seed=2), np.random.default_rng(0)
     crowded = points[rng.random(len(points)) < np.where(points[:, 2] > 0, 1.0, 0.12)][:1500]
     model = features(HeatKernel(0.05), n_features="all").fit(crowded)
-    true = relative_error(model.kernel(NEW), Sphere().heat_kernel(NEW, NEW, 0.05))
+    true = relative_error(model.kernel_matrix(NEW), Sphere().heat_kernel(NEW, NEW, 0.05))
     assert 0.6 < float(model.error_) / true < 1.6
 
 
@@ -122,20 +124,22 @@ def test_the_ends_of_steps_that_are_cut_off_are_part_of_the_error(space, t, opti
     """All that is wrong with so many even nodes; longer steps lose the same share of their time (.1 and .35)."""
     model = features(HeatKernel(t), n_features="all", graph=GraphOptions(**options)).fit(space)
     new = space.sample(300, seed=1)
-    true = relative_error(model.kernel(new), space.heat_kernel(new, new, t))
+    true = relative_error(model.kernel_matrix(new), space.heat_kernel(new, new, t))
     assert true < 1e-3
     assert 0.6 < float(model.error_) / true < 1.6
 
 
 def test_the_share_of_a_step_beyond_its_reach_is_that_of_a_gaussian():
     """On a line with hundreds of nodes in a step, sums are integrals; on a grid with few, they are sums by hand."""
-    fine = prepare_space(FlatTorus(1), HeatKernel(0.004), GraphOptions(n_nodes=2000, n_steps=2), STREAMS, 1)
+    fine = make_problem(FlatTorus(1), HeatKernel(0.004), FitOptions(STREAMS, GraphOptions(n_nodes=2000, n_steps=2)))
     cut = chi2.isf(np.exp(-9), 1)
     # E[x^2; |x| > reach] - P(|x| > reach) of a standard Gaussian. Beyond the reach it falls by e in 33 nodes: half
     # a node more or less makes 1.5 %.
     assert _lost_time(fine) == pytest.approx(chi2.sf(cut, 3) - chi2.sf(cut, 1), rel=0.02)
     side, t, n_steps = 27, 0.0192, 38
-    grid = prepare_space(FlatTorus(2), HeatKernel(t), GraphOptions(n_nodes=side**2, n_steps=n_steps), STREAMS, 1)
+    grid = make_problem(
+        FlatTorus(2), HeatKernel(t), FitOptions(STREAMS, GraphOptions(n_nodes=side**2, n_steps=n_steps))
+    )
     s2 = 4 * t / n_steps * side**2  # in cells
     steps = np.arange(-13, 14)
     squares = (steps[:, None] ** 2 + steps**2) / s2
@@ -146,7 +150,7 @@ def test_the_share_of_a_step_beyond_its_reach_is_that_of_a_gaussian():
 def test_steps_whose_bandwidth_was_found_for_their_reach_lose_nothing():
     space = HyperbolicSpace(2, 1.0)
     options = GraphOptions(n_nodes=300, n_steps=2)
-    assert _lost_time(prepare_space(space, HeatKernel(0.05), options, STREAMS, 1)) == 0
+    assert _lost_time(make_problem(space, HeatKernel(0.05), FitOptions(STREAMS, options))) == 0
 
 
 def reflected(x, t):
@@ -166,7 +170,7 @@ def test_the_estimate_on_an_open_mesh_sees_the_error_along_its_sides(seed):
     mesh = TriangleMesh(np.column_stack([flat, 0 * flat[:, 0]]), Delaunay(flat).simplices)
     model = features(HeatKernel(t), n_features="all").fit(mesh)
     new = np.column_stack([rng.random((800, 2)), np.zeros(800)])
-    true = relative_error(model.kernel(new), reflected(new[:, 0], t) * reflected(new[:, 1], t))
+    true = relative_error(model.kernel_matrix(new), reflected(new[:, 0], t) * reflected(new[:, 1], t))
     assert 0.75 < float(model.error_) / true < 1.33
 
 
@@ -192,7 +196,7 @@ def test_parts_of_the_error():
     assert whole.error_.quadrature == 0
     assert whole.error_.graph == pytest.approx(error.graph, rel=0.3)
     # 100 anchors instead of all: what they change is the error of the quadrature.
-    change = relative_error(model.kernel(NEW), whole.kernel(NEW))
+    change = relative_error(model.kernel_matrix(NEW), whole.kernel_matrix(NEW))
     assert 0.5 < error.quadrature / change < 2
     assert model.error_ is error  # found once
 
@@ -201,7 +205,7 @@ def test_the_share_of_the_graph_is_known_for_heat_kernels_on_meshes_and_neighbou
     # The edges of this mesh and its 8 neighbours are 5 to 15 % off the sphere's kernel, its heat graph below 1 %.
     for space, options in ((sphere_mesh(400), "heat"), (sphere_mesh(400), "mesh"), (NODES, "knn")):
         model = features(graph=GraphOptions(kind=options), n_features="all").fit(space)
-        true = relative_error(model.kernel(NEW), EXACT)
+        true = relative_error(model.kernel_matrix(NEW), EXACT)
         assert 0.3 < model.error_.graph / true < 3
 
 
@@ -250,7 +254,7 @@ def test_wide_kernels_of_a_graph_are_fitted(tau):
     model = features(DiffusionKernel(tau)).fit(NODES)
     exact = DiffusionKernel(tau).dense(model.graph_)
     # Half of the nodes are out of the fit in turn: a per cent or two for kernels as wide as these.
-    assert relative_error(model.kernel(NODES), exact) < 0.05
+    assert relative_error(model.kernel_matrix(NODES), exact) < 0.05
 
 
 # ---------------------------------------------------------------------------------------------------- warnings
@@ -389,7 +393,7 @@ def test_most_nodes_of_a_small_space_stay_in_the_fit(field):
         model = features(STEPS, n_features="all", field=field).fit(nodes)
     exact = STEPS.dense(model.graph_)
     # With three quarters of the nodes in the fit: .0059 at the nodes for "local", .017 estimated for the other.
-    assert relative_error(model.kernel(nodes), exact) < 0.015
+    assert relative_error(model.kernel_matrix(nodes), exact) < 0.015
     assert model.error_.kernel < 0.05
 
 

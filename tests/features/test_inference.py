@@ -33,14 +33,14 @@ def test_the_sum_over_all_nodes_is_the_kernel_at_nodes(n):
         assert model.quadrature_ == "uniform"
         exact = kernel.dense(GRAPH)
         # Entries below 1e-7 of the largest of their column are left out.
-        assert np.linalg.norm(model.kernel(NODES) - exact) < 1e-5 * np.linalg.norm(exact)
+        assert np.linalg.norm(model.kernel_matrix(NODES) - exact) < 1e-5 * np.linalg.norm(exact)
 
 
 def test_the_sum_over_all_nodes_is_the_kernel_of_the_space_in_its_clock():
     model = all_nodes(HeatKernel(T)).fit(GRAPH)
     roots = np.sqrt(GRAPH.weights)
     exact = PowerKernel(8).dense(GRAPH) / np.outer(roots, roots)
-    assert np.linalg.norm(model.kernel(NODES) - exact) < 1e-5 * np.linalg.norm(exact)
+    assert np.linalg.norm(model.kernel_matrix(NODES) - exact) < 1e-5 * np.linalg.norm(exact)
 
 
 @pytest.mark.slow
@@ -49,7 +49,7 @@ def test_the_sum_over_all_nodes_of_a_graph_of_neighbours():
     model = all_nodes(kernel, field="interpolated").fit(nodes)
     exact = kernel.dense(model.graph_)
     # Quadratics through the logarithms of nearby values, also at the nodes: 1 % off.
-    assert np.linalg.norm(model.kernel(nodes) - exact) < 0.03 * np.linalg.norm(exact)
+    assert np.linalg.norm(model.kernel_matrix(nodes) - exact) < 0.03 * np.linalg.norm(exact)
 
 
 def drawn(density, m, seed):
@@ -74,7 +74,7 @@ def terms(density, m, seed):
 @pytest.mark.parametrize("density", [UNIFORM, UNEVEN], ids=["uniform", "uneven"])
 def test_independent_anchors_are_unbiased_for_the_full_sum(density, global_seed):
     found = np.concatenate([terms(density, 4000, 1000 * global_seed + k) for k in range(4)])
-    exact = all_nodes(HeatKernel(T)).fit(GRAPH).kernel(NODES[SOME]).ravel()
+    exact = all_nodes(HeatKernel(T)).fit(GRAPH).kernel_matrix(NODES[SOME]).ravel()
     band = found.std(axis=0, ddof=1) / np.sqrt(len(found))
     limit = stats.norm.isf(1e-6 / (2 * exact.size))  # a false alarm in a million
     assert (np.abs(found.mean(axis=0) - exact) < limit * band).all()
@@ -86,7 +86,7 @@ def test_independent_anchors_are_unbiased_for_the_full_sum(density, global_seed)
 def test_the_variance_is_inverse_to_the_number_of_anchors(global_seed):
     of_one = terms(UNIFORM, 4000, global_seed).var(axis=0).reshape(5, 5).diagonal()
     for m in (25, 100):
-        found = [drawn(UNIFORM, m, 1000 * global_seed + k).kernel(NODES[SOME]).diagonal() for k in range(12)]
+        found = [drawn(UNIFORM, m, 1000 * global_seed + k).kernel_matrix(NODES[SOME]).diagonal() for k in range(12)]
         ratio = np.mean(np.var(found, axis=0, ddof=1) / of_one) * m
         # The mean of five nearly independent variances of 12 each: chi squared with 55 degrees, within 3.5 of its
         # standard deviations of 19 %.
@@ -96,8 +96,10 @@ def test_the_variance_is_inverse_to_the_number_of_anchors(global_seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("density", [UNIFORM, UNEVEN], ids=["uniform", "uneven"])
 def test_the_mean_over_many_seeds_is_the_full_sum(density, global_seed):
-    found = np.array([drawn(density, 60, 10_000 * global_seed + k).kernel(NODES[SOME]).ravel() for k in range(200)])
-    exact = all_nodes(HeatKernel(T)).fit(GRAPH).kernel(NODES[SOME]).ravel()
+    found = np.array(
+        [drawn(density, 60, 10_000 * global_seed + k).kernel_matrix(NODES[SOME]).ravel() for k in range(200)]
+    )
+    exact = all_nodes(HeatKernel(T)).fit(GRAPH).kernel_matrix(NODES[SOME]).ravel()
     band = found.std(axis=0, ddof=1) / np.sqrt(200)
     assert (np.abs(found.mean(axis=0) - exact) < stats.t.isf(1e-6 / (2 * exact.size), 199) * band).all()
 
@@ -138,10 +140,10 @@ def test_all_weights_of_anchors_sum_to_the_measure():
 
 
 def test_farthest_anchors_are_far_better_than_drawn_ones():
-    exact = all_nodes(HeatKernel(T)).fit(GRAPH).kernel(NODES)
+    exact = all_nodes(HeatKernel(T)).fit(GRAPH).kernel_matrix(NODES)
 
     def error(model):
-        return np.linalg.norm(model.kernel(NODES) - exact) / np.linalg.norm(exact)
+        return np.linalg.norm(model.kernel_matrix(NODES) - exact) / np.linalg.norm(exact)
 
     chosen = ManifoldRandomFeatures(HeatKernel(T), n_features=60, random_state=0).fit(GRAPH)
     assert error(chosen) < 0.3 * error(drawn(UNIFORM, 60, 0))

@@ -31,7 +31,8 @@ from manifoldrf import (
 )
 from manifoldrf._random import Streams
 from manifoldrf.features import fitting
-from manifoldrf.features.problem import carried_steps, prepare_space, source_of
+from manifoldrf.features.options import FitOptions
+from manifoldrf.features.problem import default_steps, find_nodes, make_problem
 
 T = 0.1
 HEAT = HeatKernel(T)
@@ -52,21 +53,23 @@ def features(kernel=HEAT, **settings):
 def test_heat_kernel_of_the_sphere_at_new_points(n_features):
     model = features(n_features=n_features, graph=GraphOptions(n_nodes=1000)).fit(Sphere())
     assert model.n_features_out_ == (1000 if n_features == "all" else n_features)
-    assert relative_error(model.kernel(NEW), EXACT) < 0.005
+    assert relative_error(model.kernel_matrix(NEW), EXACT) < 0.005
     # Inner products of one are inner products of another: between different sets of points, too.
-    assert relative_error(model.kernel(NEW[:30], NEW[30:]), EXACT[:30, 30:]) < 0.01
+    assert relative_error(model.kernel_matrix(NEW[:30], NEW[30:]), EXACT[:30, 30:]) < 0.01
 
 
 @pytest.mark.parametrize("n_features", ["auto", pytest.param("all", marks=pytest.mark.slow)])
 def test_heat_kernel_from_random_points(n_features):
     model = features(n_features=n_features).fit(CLOUD)
-    assert relative_error(model.kernel(NEW), EXACT) < 0.03
+    assert relative_error(model.kernel_matrix(NEW), EXACT) < 0.03
 
 
 @pytest.mark.slow
 def test_errors_fall_with_the_number_of_nodes():
     errors = [
-        relative_error(features(n_features="all", graph=GraphOptions(n_nodes=n)).fit(Sphere()).kernel(NEW), EXACT)
+        relative_error(
+            features(n_features="all", graph=GraphOptions(n_nodes=n)).fit(Sphere()).kernel_matrix(NEW), EXACT
+        )
         for n in (400, 1600)
     ]
     assert errors[1] < 0.5 * errors[0]
@@ -80,14 +83,14 @@ def test_heat_kernels_of_named_manifolds(manifold):
     points = manifold.sample(150, seed=5)
     assert model.n_features_in_ == manifold.ambient_dim
     # The default number of features is allowed an error of .03.
-    assert relative_error(model.kernel(points), manifold.heat_kernel(points, points, t)) < 0.03
+    assert relative_error(model.kernel_matrix(points), manifold.heat_kernel(points, points, t)) < 0.03
 
 
 def test_heat_kernel_of_a_torus_preserves_mass():
     torus = Torus()
     model = features(n_features="all", graph=GraphOptions(n_nodes=600)).fit(torus)
     # The integral of K(x, .) is 1: the mean over uniform random points times the area, with its standard error.
-    values = model.kernel(torus.sample(20, seed=0), torus.sample(4000, seed=1)) * torus.volume
+    values = model.kernel_matrix(torus.sample(20, seed=0), torus.sample(4000, seed=1)) * torus.volume
     band = values.std(axis=1) / np.sqrt(4000)
     assert (np.abs(values.mean(axis=1) - 1) < 6 * band + 0.02).all()
 
@@ -97,7 +100,7 @@ def test_heat_kernel_of_a_torus_preserves_mass():
 @pytest.mark.parametrize("manifold", [Torus(), MobiusStrip(), Ellipsoid()], ids=lambda space: type(space).__name__)
 def test_grids_that_have_not_the_number_asked_for_have_their_weights(manifold, n_nodes):
     """A grid of rings has whole rings: a few more nodes or less than were asked for."""
-    space = prepare_space(manifold, HeatKernel(0.1), GraphOptions(n_nodes=n_nodes), Streams.from_seed(0), 1)
+    space = make_problem(manifold, HeatKernel(0.1), FitOptions(Streams.from_seed(0), GraphOptions(n_nodes=n_nodes)))
     np.testing.assert_array_equal(space.graph.points, manifold.grid(n_nodes))
     assert space.graph.weights.sum() == pytest.approx(manifold.volume, rel=0.02)
 
@@ -107,7 +110,7 @@ def test_heat_kernel_of_the_three_sphere():
     space, t = Sphere(dim=3), 0.2
     points = space.sample(150, seed=5)
     model = features(HeatKernel(t)).fit(space)
-    assert relative_error(model.kernel(points), space.heat_kernel(points, points, t)) < 0.08
+    assert relative_error(model.kernel_matrix(points), space.heat_kernel(points, points, t)) < 0.08
 
 
 def test_heat_kernel_on_a_mesh():
@@ -115,7 +118,7 @@ def test_heat_kernel_on_a_mesh():
     model = features(n_features="all").fit(mesh)
     places = mesh.sample(150, seed=0).points
     above = places / np.linalg.norm(places, axis=1, keepdims=True)
-    assert relative_error(model.kernel(places), Sphere().heat_kernel(above, above, T)) < 0.005
+    assert relative_error(model.kernel_matrix(places), Sphere().heat_kernel(above, above, T)) < 0.005
     assert model.graph_.n_nodes == 1000
     assert (model.distance_to_space(places) < 1e-12).all()
     assert model.n_features_in_ == 3
@@ -126,14 +129,14 @@ def test_steps_along_the_edges_of_a_mesh():
     model = features(STEPS, n_features="all").fit(mesh)
     exact = STEPS.dense(mesh_graph(mesh))
     # The step field leaves out f_0 = e^-10 of a total of 1; the kernel at a node is about .01.
-    assert relative_error(model.kernel(mesh.vertices), exact) < 1e-3
+    assert relative_error(model.kernel_matrix(mesh.vertices), exact) < 1e-3
 
 
 def test_a_large_cloud_is_thinned_and_stays_accurate():
     model = features(HeatKernel(0.05)).fit(Sphere().sample(12_000, seed=0))
     assert model.graph_.n_nodes < 3000
     assert "farthest of 12000 points" in model.summary()
-    assert relative_error(model.kernel(NEW), Sphere().heat_kernel(NEW, NEW, 0.05)) < 0.01
+    assert relative_error(model.kernel_matrix(NEW), Sphere().heat_kernel(NEW, NEW, 0.05)) < 0.01
 
 
 @pytest.mark.slow
@@ -151,9 +154,9 @@ def test_steps_of_a_graph_at_nodes_kept_from_the_fit_and_at_others():
     exact = STEPS.matrix(model.graph_)
     out = np.setdiff1d(np.arange(1000), model.starts_)
     # .0085 and .0043 measured; the limit is the promise of a per cent at new points.
-    assert relative_error(model.kernel(nodes[out]), exact[np.ix_(out, out)]) < 0.015
+    assert relative_error(model.kernel_matrix(nodes[out]), exact[np.ix_(out, out)]) < 0.015
     some = model.starts_[:300]
-    assert relative_error(model.kernel(nodes[some]), exact[np.ix_(some, some)]) < 0.01
+    assert relative_error(model.kernel_matrix(nodes[some]), exact[np.ix_(some, some)]) < 0.01
 
 
 def test_neighbours_in_the_manifold_clock_include_the_volume_factor():
@@ -163,8 +166,8 @@ def test_neighbours_in_the_manifold_clock_include_the_volume_factor():
     area = degrees * (4 * np.pi / degrees.sum())  # that each node stands for
     by_area = HEAT.dense(model.graph_) / np.sqrt(np.outer(area, area))
     # The field of so few nodes is off by 2 %, and the whole area is estimated from the density within 2 %.
-    assert relative_error(model.kernel(nodes), by_area) < 0.05
-    assert relative_error(model.kernel(NEW), EXACT) < 0.1  # graphs of 8 neighbours are off by 4 %
+    assert relative_error(model.kernel_matrix(nodes), by_area) < 0.05
+    assert relative_error(model.kernel_matrix(NEW), EXACT) < 0.1  # graphs of 8 neighbours are off by 4 %
     assert "manifold clock" in model.summary()
 
 
@@ -208,7 +211,7 @@ def test_the_order_of_the_points_does_not_matter(of_the_cloud):
     expected = features(n_features=200).fit(CLOUD[:600])
     assert set(order[found.anchors_].tolist()) == set(expected.anchors_.tolist())
     # Other nodes are drawn to fit weights at: within the error of the quadrature.
-    assert relative_error(found.kernel(NEW), of_the_cloud @ of_the_cloud.T) < 2 * expected.error_.quadrature
+    assert relative_error(found.kernel_matrix(NEW), of_the_cloud @ of_the_cloud.T) < 2 * expected.error_.quadrature
 
 
 # ------------------------------------------------------------------------------------------- graphs of all kinds
@@ -218,7 +221,7 @@ def test_a_graph_with_points_is_a_space():
     assert model.graph_ is graph
     assert model.n_features_in_ == 3
     by_time = features(n_features="all").fit(graph)
-    assert relative_error(by_time.kernel(NEW), EXACT) < 0.03
+    assert relative_error(by_time.kernel_matrix(NEW), EXACT) < 0.03
     assert "as given" in model.summary()
 
 
@@ -262,7 +265,7 @@ def test_kernels_in_the_graph_clock_take_neighbours_and_those_of_the_space_heat(
 def test_sums_of_kernels_are_sums():
     mixed = features(0.5 * HEAT + HeatKernel(2 * T), n_features="all").fit(CLOUD)
     exact = 0.5 * EXACT + Sphere().heat_kernel(NEW, NEW, 2 * T)
-    assert relative_error(mixed.kernel(NEW), exact) < 0.04
+    assert relative_error(mixed.kernel_matrix(NEW), exact) < 0.04
 
 
 def test_a_metric_measures_distances():
@@ -271,16 +274,18 @@ def test_a_metric_measures_distances():
     model = features(HeatKernel(0.01), n_features="all", graph=GraphOptions(metric=torus)).fit(cloud)
     points = torus.sample(150, seed=1)
     exact = torus.heat_kernel(points, points, 0.01)
-    assert relative_error(model.kernel(points), exact) < 0.08
+    assert relative_error(model.kernel_matrix(points), exact) < 0.08
     # One period on, the same point: coordinates are added to and reduced again.
-    np.testing.assert_allclose(model.kernel(points + 1.0, points), model.kernel(points), atol=1e-9 * exact.max())
+    np.testing.assert_allclose(
+        model.kernel_matrix(points + 1.0, points), model.kernel_matrix(points), atol=1e-9 * exact.max()
+    )
 
 
 def test_known_weights_of_points_are_used():
     nodes = Sphere().grid(600)
     options = GraphOptions(weights=np.full(600, 2 * np.pi / 600))  # half the area: all densities double
     model = features(n_features="all", graph=options).fit(nodes)
-    assert relative_error(model.kernel(NEW), 2 * EXACT) < 0.01
+    assert relative_error(model.kernel_matrix(NEW), 2 * EXACT) < 0.01
 
 
 # ------------------------------------------------------------------------------------------ how many features
@@ -293,9 +298,9 @@ def test_the_number_of_features_follows_the_width_of_the_kernel():
 
 def test_kernels_with_sharp_peaks_get_more_features_than_their_width_asks_for():
     matern = features(MaternKernel(1.5, 0.3, "manifold"), graph=GraphOptions(n_nodes=800)).fit(Sphere())
-    width = matern.map_.space.setting.width
+    width = matern.map_.problem.width
     smooth = features(HeatKernel(width**2), graph=GraphOptions(n_nodes=800)).fit(Sphere())
-    assert smooth.map_.space.setting.width == pytest.approx(width, rel=0.05)
+    assert smooth.map_.problem.width == pytest.approx(width, rel=0.05)
     assert matern.n_features_out_ >= 2 * smooth.n_features_out_
     assert matern.error_.quadrature <= 0.03
 
@@ -396,7 +401,7 @@ def gaussian(X, Y):
 def test_a_function_is_approximated_and_its_error_reported():
     model = features(gaussian).fit(Sphere().grid(400))
     exact = gaussian(NEW, NEW)
-    found = relative_error(model.kernel(NEW), exact)
+    found = relative_error(model.kernel_matrix(NEW), exact)
     assert found < 0.02
     line = next(line for line in model.summary().splitlines() if line.startswith("series"))
     assert "fitted to the given function, relative error" in line
@@ -514,7 +519,7 @@ def test_the_error_of_a_field_interpolated_on_a_mesh_is_that_of_its_faces():
     out = places / np.linalg.norm(places, axis=1, keepdims=True)
     model = features(field="interpolated", n_features="all").fit(mesh)
     assert model.map_.field.rule == "barycentric"
-    true = relative_error(model.kernel(places), Sphere().heat_kernel(out, out, T))
+    true = relative_error(model.kernel_matrix(places), Sphere().heat_kernel(out, out, T))
     assert 0.5 < float(model.error_) / true < 2
 
 
@@ -544,13 +549,13 @@ def test_above_five_dimensions_every_point_has_its_own_bandwidth():
 def test_a_large_cloud_in_many_dimensions_gets_a_kernel_that_few_features_carry():
     """The squared width of signatures, the time of all steps, is that of 640 anchors at .8 of it apart."""
     points = np.random.default_rng(0).uniform(size=(6000, 6))
-    source = source_of(points, None, GraphOptions(dim=6), 1)
+    source = find_nodes(points, None, GraphOptions(dim=6), 1)
     graph = knn_graph(points, bandwidth="local")
-    steps = carried_steps(graph, source)
+    steps = default_steps(graph, source)
     assert steps > 20
     np.testing.assert_allclose(graph.time(steps, 6), (source.sampling.volume / 640) ** (1 / 3) / 0.64, rtol=1e-12)
-    few = source_of(points[:1000], None, GraphOptions(dim=6), 1)
-    assert carried_steps(knn_graph(points[:1000], bandwidth="local"), few) == 20  # all can be anchors
+    few = find_nodes(points[:1000], None, GraphOptions(dim=6), 1)
+    assert default_steps(knn_graph(points[:1000], bandwidth="local"), few) == 20  # all can be anchors
 
 
 def test_a_chosen_number_of_features_stays_within_memory(monkeypatch):
@@ -573,6 +578,6 @@ def test_no_anchor_is_wasted_on_nodes_that_stand_for_nothing():
             graph=GraphOptions(kind="knn", bandwidth=0.02),
             random_state=0,
         ).fit(points)
-    measure = fitted.map_.space.setting.measure
+    measure = fitted.map_.problem.measure
     assert (measure == 0).any()
     assert (measure[fitted.anchors_] > 0).all()

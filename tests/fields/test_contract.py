@@ -18,19 +18,19 @@ from manifoldrf import (
     mesh_graph,
     thin,
 )
-from manifoldrf.fields.data import Setting, Teaching, observe
+from manifoldrf.fields.data import Problem, SignatureOptions, signature_table
 from manifoldrf.fields.interpolated import fit_interpolated
 from manifoldrf.fields.local import fit_local
 from manifoldrf.fields.mlp import fit_mlp
-from manifoldrf.fields.options import MlpOptions
 from manifoldrf.fields.step import fit_step
+from manifoldrf.fields.training import MlpOptions
 
 # How each field is made from (data, setting).
 MAKERS = {
     "interpolated": lambda data, setting: fit_interpolated(data),
     "local": lambda data, setting: fit_local(data),
     "mlp": lambda data, setting: fit_mlp(data, MlpOptions(epochs=3, hidden=32, device="cpu"), seed=0)[0],
-    "step": lambda data, setting: fit_step(setting, data.anchors, Teaching(teacher="exact")),
+    "step": lambda data, setting: fit_step(setting, data.anchors, SignatureOptions(teacher="exact")),
 }
 # Fields that are not defined everywhere: the spaces they are defined on.
 ONLY = {"mlp": {"heat"}}  # training takes its time; its own tests have the other spaces
@@ -38,7 +38,7 @@ ONLY = {"mlp": {"heat"}}  # training takes its time; its own tests have the othe
 
 def diffusion(graph, dim, tau=20.0):
     width = np.sqrt(tau * graph.time(1.0, dim))
-    return Setting(graph, DiffusionKernel(tau), graph.degrees, dim, width)
+    return Problem(graph, DiffusionKernel(tau), graph.degrees, dim, width)
 
 
 def circle():
@@ -61,7 +61,7 @@ def flat_torus():
 
 def heat():
     graph = heat_graph(Sphere().grid(800), 0.05)
-    return Setting(graph, PowerKernel(graph.n_steps), graph.weights, 2, np.sqrt(0.05))
+    return Problem(graph, PowerKernel(graph.n_steps), graph.weights, 2, np.sqrt(0.05))
 
 
 def mesh():
@@ -92,7 +92,7 @@ def problem(space):
     """Setting and all known values."""
     setting = SPACES[space][0]()
     nodes = np.arange(setting.graph.n_nodes)
-    return setting, observe(setting, nodes, nodes, Teaching(teacher="exact"))
+    return setting, signature_table(setting, nodes, nodes, SignatureOptions(teacher="exact"))
 
 
 @lru_cache
@@ -100,7 +100,7 @@ def made(field, space):
     """The field that knows every second node as an anchor and every node as a start."""
     setting, data = problem(space)
     few = data.anchors[::2]
-    return MAKERS[field](observe(setting, data.starts, few, Teaching(teacher="exact")), setting)
+    return MAKERS[field](signature_table(setting, data.starts, few, SignatureOptions(teacher="exact")), setting)
 
 
 @lru_cache
@@ -150,7 +150,7 @@ def test_values_are_the_same_whenever_and_however_they_are_asked(field, space):
 @pytest.mark.parametrize(("field", "space"), CASES)
 def test_fields_of_the_same_data_are_the_same(field, space):
     setting, data = problem(space)
-    some = observe(setting, data.starts, data.anchors[:20], Teaching(teacher="exact"))
+    some = signature_table(setting, data.starts, data.anchors[:20], SignatureOptions(teacher="exact"))
     first, second = MAKERS[field](some, setting), MAKERS[field](some, setting)
     assert np.array_equal(dense(first.values(queries(space))), dense(second.values(queries(space))))
 

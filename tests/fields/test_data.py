@@ -15,7 +15,7 @@ from manifoldrf import (
     knn_graph,
 )
 from manifoldrf.fields import data
-from manifoldrf.fields.data import Setting, Teaching, observe, series_values
+from manifoldrf.fields.data import Problem, SignatureOptions, series_values, signature_table
 
 GRAPH = knn_graph(Sphere().grid(150))
 KERNEL = DiffusionKernel(10.0)
@@ -24,7 +24,7 @@ EVERYTHING = np.arange(150)
 
 
 def setting(kernel=KERNEL, **more):
-    return Setting(GRAPH, kernel, GRAPH.degrees, 2, 0.3, **more)
+    return Problem(GRAPH, kernel, GRAPH.degrees, 2, 0.3, **more)
 
 
 def exact(series, starts, anchors):
@@ -39,7 +39,7 @@ def exact(series, starts, anchors):
     ids=["few to many", "many to few", "all to few", "few to all", "all to all"],
 )
 def test_values_are_signatures_over_the_roots_of_the_measure(starts, anchors, teacher):
-    data = observe(setting(), starts, anchors, Teaching(teacher=teacher))
+    data = signature_table(setting(), starts, anchors, SignatureOptions(teacher=teacher))
     assert isinstance(data.values, sparse.csr_array)
     assert data.values.shape == (len(starts), len(anchors))
     assert data.values.has_sorted_indices
@@ -51,28 +51,30 @@ def test_values_are_signatures_over_the_roots_of_the_measure(starts, anchors, te
 
 
 def test_the_kernel_is_the_sum_over_all_nodes_in_units_of_the_measure():
-    values = observe(setting(), SOME, EVERYTHING, Teaching()).values.toarray()
+    values = signature_table(setting(), SOME, EVERYTHING, SignatureOptions()).values.toarray()
     np.testing.assert_allclose((values * GRAPH.degrees) @ values.T, exact(KERNEL, SOME, SOME), rtol=1e-5)
 
 
 def test_asymmetric_values_are_those_of_the_kernel_itself():
     for kernel in (CosineKernel(), KERNEL):
-        data = observe(setting(kernel, asymmetric=True), SOME, EVERYTHING, Teaching())
+        data = signature_table(setting(kernel, asymmetric=True), SOME, EVERYTHING, SignatureOptions())
         truth = exact(kernel, SOME, EVERYTHING)
         np.testing.assert_allclose(data.values.toarray(), truth, atol=3e-7 * np.abs(truth).max())
 
 
 def test_walked_values_are_reproduced_by_their_seed():
     def walked(seed):
-        return series_values(setting(), KERNEL.root(), SOME, OTHERS, Teaching("walks", (("n_walks", 50),), seed))
+        return series_values(
+            setting(), KERNEL.root(), SOME, OTHERS, SignatureOptions("walks", (("n_walks", 50),), seed)
+        )
 
     assert (walked(0) != walked(0)).nnz == 0
     assert (walked(0) != walked(1)).nnz > 0
 
 
 def test_negligible_entries_are_left_out_and_no_others():
-    tight = Teaching("exact", (("tol", 1e-12),))
-    values = observe(setting(DiffusionKernel(1.0)), EVERYTHING, EVERYTHING, tight).values
+    tight = SignatureOptions("exact", (("tol", 1e-12),))
+    values = signature_table(setting(DiffusionKernel(1.0)), EVERYTHING, EVERYTHING, tight).values
     truth = exact(DiffusionKernel(0.5), EVERYTHING, EVERYTHING)
     kept = values.toarray() != 0
     peaks = truth.max(axis=0)
@@ -86,8 +88,8 @@ def test_nodes_without_measure_have_no_values():
     affinity[0, 1] = affinity[1, 0] = affinity[1, 2] = affinity[2, 1] = 1.0
     with pytest.warns(GraphWarning, match="isolated"):
         graph = Graph.from_affinity(affinity, points=np.arange(4.0)[:, None])
-    parts = Setting(graph, PowerKernel(4), graph.degrees, 1, 1.0)
-    values = observe(parts, np.arange(4), np.arange(4), Teaching("exact")).values.toarray()
+    parts = Problem(graph, PowerKernel(4), graph.degrees, 1, 1.0)
+    values = signature_table(parts, np.arange(4), np.arange(4), SignatureOptions("exact")).values.toarray()
     assert np.isfinite(values).all()
     assert (values[3] == 0).all()
     assert (values[:, 3] == 0).all()
@@ -97,13 +99,13 @@ def test_nodes_without_measure_have_no_values():
 def test_the_series_and_the_unit_of_the_paper():
     assert setting().series == KERNEL.root()
     assert setting(asymmetric=True).series == KERNEL
-    assert setting().unit == pytest.approx(np.exp(5.0))  # the root is exp(-5 L), f_0 = exp(-5)
-    assert setting(PowerKernel(4)).unit == 1.0  # f_0 is zero
-    assert setting(SeriesKernel((4.0, 4.0, 1.0))).unit == pytest.approx(0.5)  # (2 + W)^2
+    assert setting().paper_unit == pytest.approx(np.exp(5.0))  # the root is exp(-5 L), f_0 = exp(-5)
+    assert setting(PowerKernel(4)).paper_unit == 1.0  # f_0 is zero
+    assert setting(SeriesKernel((4.0, 4.0, 1.0))).paper_unit == pytest.approx(0.5)  # (2 + W)^2
 
 
 def test_starts_can_be_held_out():
-    data = observe(setting(), OTHERS, SOME, Teaching())
+    data = signature_table(setting(), OTHERS, SOME, SignatureOptions())
     rest = data.without(np.array([0, 2]))
     keep = np.delete(np.arange(len(OTHERS)), [0, 2])
     np.testing.assert_array_equal(rest.starts, OTHERS[keep])
@@ -117,10 +119,10 @@ def test_starts_can_be_held_out():
 @pytest.mark.parametrize(("starts", "anchors"), [(EVERYTHING, OTHERS), (OTHERS, EVERYTHING)], ids=["back", "forth"])
 @pytest.mark.parametrize("teacher", ["exact", "frontier", "counts", pytest.param("walks", marks=pytest.mark.slow)])
 def test_rows_made_a_few_at_a_time_are_the_same(monkeypatch, starts, anchors, teacher):
-    whole = series_values(setting(), KERNEL.root(), starts, anchors, Teaching(teacher, seed=0))
+    whole = series_values(setting(), KERNEL.root(), starts, anchors, SignatureOptions(teacher, seed=0))
     monkeypatch.setattr(data, "_BLOCK_BYTES", 4 * 8 * GRAPH.n_nodes)  # four rows
     seen = []
-    teaching = Teaching(teacher, seed=0, progress=lambda what, done, total: seen.append((done, total)))
+    teaching = SignatureOptions(teacher, seed=0, progress=lambda what, done, total: seen.append((done, total)))
     parts = series_values(setting(), KERNEL.root(), starts, anchors, teaching)
     assert (parts != whole).nnz == 0
     assert parts.has_sorted_indices
@@ -134,7 +136,9 @@ def test_the_matrix_of_a_teacher_of_ones_own_is_not_changed(dtype):
     kept = sparse.csr_array(np.rint(100 * KERNEL.root().dense(GRAPH)[SOME]).astype(dtype))
     before = kept.copy()
     first, second = (
-        series_values(setting(), KERNEL.root(), EVERYTHING, SOME, Teaching(lambda graph, series, nodes: kept))
+        series_values(
+            setting(), KERNEL.root(), EVERYTHING, SOME, SignatureOptions(lambda graph, series, nodes: kept)
+        )
         for _ in range(2)
     )
     assert (kept != before).nnz == 0
@@ -145,7 +149,7 @@ def test_the_matrix_of_a_teacher_of_ones_own_is_not_changed(dtype):
 def test_rows_that_memory_has_no_room_for_are_walked(monkeypatch):
     """An option of exact teachers is not handed to the walks that "auto" falls back on."""
     monkeypatch.setattr(data, "_TABLE_BYTES", 0)
-    found = series_values(setting(), KERNEL.root(), EVERYTHING, SOME, Teaching("auto", seed=0)).toarray()
+    found = series_values(setting(), KERNEL.root(), EVERYTHING, SOME, SignatureOptions("auto", seed=0)).toarray()
     truth = exact(KERNEL.root(), EVERYTHING, SOME)
     error = np.linalg.norm(found - truth) / np.linalg.norm(truth)
     assert 0 < error < 0.05  # walks are never exact; 10,000 of them are within some per cent

@@ -17,20 +17,21 @@ from manifoldrf import (
     knn_graph,
     mesh_graph,
 )
-from manifoldrf.fields.data import FieldData, Setting, Teaching, observe
+from manifoldrf.fields.data import FieldData, Problem, SignatureOptions, signature_table
 from manifoldrf.fields.interpolated import fit_interpolated
 
 
 def observed(manifold, n, n_neighbors=None, tau=20.0):
     graph = knn_graph(manifold.grid(n), n_neighbors=n_neighbors)
-    setting = Setting(graph, DiffusionKernel(tau), graph.degrees, 2, np.sqrt(tau * graph.time(1.0, 2)))
+    setting = Problem(graph, DiffusionKernel(tau), graph.degrees, 2, np.sqrt(tau * graph.time(1.0, 2)))
     nodes = np.arange(graph.n_nodes)
-    return observe(setting, nodes, nodes, Teaching(teacher="exact"))
+    return signature_table(setting, nodes, nodes, SignatureOptions(teacher="exact"))
 
 
 def plane_data(values, points, anchors):
     graph = knn_graph(points)
-    return FieldData(graph, np.arange(len(points)), anchors, sparse.csr_array(values), graph.degrees, 2, 0.3)
+    problem = Problem(graph, DiffusionKernel(1.0), graph.degrees, 2, 0.3)
+    return FieldData(problem, np.arange(len(points)), anchors, sparse.csr_array(values))
 
 
 def gaussian(x, y, width):
@@ -111,8 +112,8 @@ def test_meshes_combine_values_with_barycentric_weights():
     points = Sphere().grid(300)
     mesh = TriangleMesh(points, ConvexHull(points).simplices)
     graph = mesh_graph(mesh)
-    setting = Setting(graph, DiffusionKernel(10.0), graph.degrees, 2, np.sqrt(10 * graph.time(1.0, 2)))
-    data = observe(setting, np.arange(300), np.arange(300), Teaching(teacher="exact"))
+    setting = Problem(graph, DiffusionKernel(10.0), graph.degrees, 2, np.sqrt(10 * graph.time(1.0, 2)))
+    data = signature_table(setting, np.arange(300), np.arange(300), SignatureOptions(teacher="exact"))
     field = fit_interpolated(data)
     assert (field.rule, field.combine) == ("barycentric", "values")
     faces = mesh.faces[:40]
@@ -123,8 +124,8 @@ def test_meshes_combine_values_with_barycentric_weights():
 
 def test_values_of_both_signs_are_combined_as_they_are():
     graph = knn_graph(Sphere().grid(800))
-    setting = Setting(graph, CosineKernel(), graph.degrees, 2, 0.2, asymmetric=True)
-    data = observe(setting, np.arange(800), np.arange(800), Teaching(teacher="exact"))
+    setting = Problem(graph, CosineKernel(), graph.degrees, 2, 0.2, asymmetric=True)
+    data = signature_table(setting, np.arange(800), np.arange(800), SignatureOptions(teacher="exact"))
     smooth = data.points @ data.points.T  # both signs
     field = fit_interpolated(dataclasses.replace(data, values=sparse.csr_array(smooth)))
     assert field.signed

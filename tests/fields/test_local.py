@@ -7,21 +7,22 @@ import pytest
 from scipy import sparse
 
 from manifoldrf import DiffusionKernel, FlatTorus, MobiusStrip, Sphere, Torus, knn_graph
-from manifoldrf.fields.data import FieldData, Setting, Teaching, observe
+from manifoldrf.fields.data import FieldData, Problem, SignatureOptions, signature_table
 from manifoldrf.fields.local import fit_local, make_basis
 
 
 def observed(manifold, n, n_neighbors=None, tau=20.0):
     graph = knn_graph(manifold.grid(n), n_neighbors=n_neighbors)
-    setting = Setting(graph, DiffusionKernel(tau), graph.degrees, 2, np.sqrt(tau * graph.time(1.0, 2)))
+    setting = Problem(graph, DiffusionKernel(tau), graph.degrees, 2, np.sqrt(tau * graph.time(1.0, 2)))
     nodes = np.arange(graph.n_nodes)
-    return observe(setting, nodes, nodes, Teaching(teacher="exact"))
+    return signature_table(setting, nodes, nodes, SignatureOptions(teacher="exact"))
 
 
 def data_of(points, anchors, values, dim=2, width=0.3, metric=None):
     graph = knn_graph(points, metric=metric)
     starts = np.arange(len(points))
-    return FieldData(graph, starts, anchors, sparse.csr_array(values), graph.degrees, dim, width)
+    problem = Problem(graph, DiffusionKernel(1.0), graph.degrees, dim, width)
+    return FieldData(problem, starts, anchors, sparse.csr_array(values))
 
 
 def quartic(x, y):
@@ -105,7 +106,8 @@ def test_fits_stay_finite_without_any_spread():
     values[:40, 0] = 0.5  # forty known values at one place
     graph = knn_graph(np.random.default_rng(1).uniform(size=(240, 2)))
     graph = type(graph)(graph.affinity, points)
-    data = FieldData(graph, np.arange(240), np.array([0, 50]), sparse.csr_array(values), graph.degrees, 2, 0.1)
+    problem = Problem(graph, DiffusionKernel(1.0), graph.degrees, 2, 0.1)
+    data = FieldData(problem, np.arange(240), np.array([0, 50]), sparse.csr_array(values))
     field = fit_local(data)
     assert field.sizes.tolist() == [0, -1]
     found = field.values(points).toarray()
@@ -131,7 +133,10 @@ def test_surfaces_in_many_coordinates_are_fitted_as_in_few():
     turn = np.linalg.qr(np.random.default_rng(0).normal(size=(80, 80)))[0][:3]
     graph = type(data.graph)(data.graph.affinity, data.points @ turn)
     queries = Sphere().sample(50, seed=0)
-    few, many = fit_local(data), fit_local(dataclasses.replace(data, graph=graph))
+    few, many = (
+        fit_local(data),
+        fit_local(dataclasses.replace(data, problem=dataclasses.replace(data.problem, graph=graph))),
+    )
     plain, turned = few.values(queries).toarray(), many.values(queries @ turn).toarray()
     # Frames come from the heaviest nodes only: other axes, the same function but for the fit's own error.
     assert np.linalg.norm(plain - turned) / np.linalg.norm(plain) < 5e-3

@@ -14,12 +14,11 @@ from manifoldrf import FlatTorus, Sphere
 from manifoldrf._codec import write_container
 from manifoldrf._random import Streams
 from manifoldrf.fields import training as _training
-from manifoldrf.fields.data import Setting, Teaching, observe
+from manifoldrf.fields.data import Problem, SignatureOptions, signature_table
 from manifoldrf.fields.geodesics import graph_distances
 from manifoldrf.fields.mlp import fit_mlp
 from manifoldrf.fields.network import affine, make_frame, meet
-from manifoldrf.fields.options import MlpOptions
-from manifoldrf.fields.training import make_problem, paper_unit
+from manifoldrf.fields.training import MlpOptions, make_training_data, paper_unit
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel, PowerKernel
 
@@ -39,7 +38,7 @@ def one_thread():
 def make_setting(points, metric=None, kernel=None):
     graph = knn_graph(points, metric=metric)
     width = np.sqrt(TAU * graph.time(1.0, 2))
-    return Setting(graph, kernel or DiffusionKernel(TAU), graph.degrees, 2, width)
+    return Problem(graph, kernel or DiffusionKernel(TAU), graph.degrees, 2, width)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +48,7 @@ def setting():
 
 @pytest.fixture(scope="module")
 def data(setting):
-    return observe(setting, np.arange(0, N, 2), np.arange(0, N, 4), Teaching())
+    return signature_table(setting, np.arange(0, N, 2), np.arange(0, N, 4), SignatureOptions())
 
 
 @pytest.fixture(scope="module", params=["log", "paper"])
@@ -175,7 +174,7 @@ def kernel_error(setting, field, nodes):
 
 def test_the_log_network_extends_the_kernel_to_other_nodes_better_than_the_papers_error(setting):
     starts = np.random.default_rng(0).permutation(N)[:150]
-    data = observe(setting, np.sort(starts), np.arange(N), Teaching())
+    data = signature_table(setting, np.sort(starts), np.arange(N), SignatureOptions())
     field, info = fit_mlp(data, MlpOptions(epochs=10, batch=512), seed=0)
     others = np.setdiff1d(np.arange(N), starts)
     # The paper's error on the sphere is .067 after 1000 epochs; with 15 epochs .0095 was measured here.
@@ -187,7 +186,7 @@ def test_the_log_network_extends_the_kernel_to_other_nodes_better_than_the_paper
 def test_figures_of_the_record_are_those_of_the_held_out_starts(data, fitted):
     field, info = fitted
     distances = graph_distances(data.graph, data.anchors)
-    pairs = make_problem(data, distances, field.frame, field.network, Streams.from_seed(0)).validation
+    pairs = make_training_data(data, distances, field.frame, field.network, Streams.from_seed(0)).validation
     nodes, anchors = data.starts[pairs.rows], data.anchors[pairs.columns]
     roots = np.sqrt(data.measure)
     factors = data.unit * roots[nodes] * roots[anchors]
@@ -204,7 +203,7 @@ def test_figures_of_the_record_are_those_of_the_held_out_starts(data, fitted):
 def test_large_values_are_all_shown_and_small_ones_with_the_papers_probability(data):
     frame = make_frame(data.points, data.width, None)
     distances = graph_distances(data.graph, data.anchors)
-    problem = make_problem(data, distances, frame, "paper", Streams.from_seed(0))
+    problem = make_training_data(data, distances, frame, "paper", Streams.from_seed(0))
     roots = np.sqrt(data.measure)
     raw = data.values.toarray() * np.outer(roots[data.starts], roots[data.anchors]) * data.unit
     shown = np.zeros(raw.shape, dtype=bool)
@@ -238,7 +237,7 @@ def test_losses_are_their_formulas():
 
 def test_a_series_without_a_first_term_gets_a_unit_of_its_own():
     setting = make_setting(Sphere().grid(N), kernel=PowerKernel(8))
-    data = observe(setting, np.arange(N), np.arange(0, N, 8), Teaching())
+    data = signature_table(setting, np.arange(N), np.arange(0, N, 8), SignatureOptions())
     unit = paper_unit(data)
     assert data.unit == 1.0
     assert (
@@ -254,7 +253,7 @@ def test_a_series_without_a_first_term_gets_a_unit_of_its_own():
 def test_lengths_in_other_units_change_nothing_but_rounding(data):
     queries = Sphere().sample(10, seed=5)
     scaled = make_setting(1000 * Sphere().grid(N) + 5000)
-    other = observe(scaled, data.starts, data.anchors, Teaching())
+    other = signature_table(scaled, data.starts, data.anchors, SignatureOptions())
     options = MlpOptions(epochs=1)
     first, second = (
         fit_mlp(d, options, seed=0)[0].values(q) for d, q in ((data, queries), (other, 1000 * queries + 5000))
@@ -265,7 +264,7 @@ def test_lengths_in_other_units_change_nothing_but_rounding(data):
 def test_periodic_coordinates_have_no_seam():
     torus = FlatTorus(dim=2)
     setting = make_setting(torus.grid(N), metric=torus)
-    data = observe(setting, np.arange(N), np.arange(0, N, 5), Teaching())
+    data = signature_table(setting, np.arange(N), np.arange(0, N, 5), SignatureOptions())
     field, _ = fit_mlp(data, MlpOptions(epochs=2), seed=0)
     queries = np.random.default_rng(0).random((5, 2)) * 0.9
     np.testing.assert_allclose(field.values(queries), field.values(queries + np.array([1.0, -2.0])), rtol=1e-3)
@@ -277,7 +276,7 @@ def test_many_coordinates_are_reduced_to_main_axes():
     rng = np.random.default_rng(0)
     lift = np.linalg.qr(rng.normal(size=(9, 3)))[0]
     setting = make_setting(Sphere().grid(N) @ lift.T)
-    data = observe(setting, np.arange(N), np.arange(0, N, 5), Teaching())
+    data = signature_table(setting, np.arange(N), np.arange(0, N, 5), SignatureOptions())
     field, info = fit_mlp(data, MlpOptions(epochs=8, batch=512), seed=0)
     assert field.frame.axes.shape == (9, 6)
     assert info.validation_r2 > 0.95

@@ -8,7 +8,7 @@ from scipy import sparse
 from manifoldrf import DiffusionKernel, PowerKernel, Sphere, heat_graph, knn_graph, mesh_graph
 from manifoldrf.fields import step
 from manifoldrf.fields import step as _step_rows
-from manifoldrf.fields.data import Setting, Teaching
+from manifoldrf.fields.data import Problem, SignatureOptions
 from manifoldrf.fields.step import StepField, fit_step, one_step
 
 NEW = Sphere().sample(300, seed=1)
@@ -18,7 +18,7 @@ ANCHORS = np.array([0, 7, 200, 399, 55])
 @pytest.fixture(scope="module")
 def heat():
     graph = heat_graph(Sphere().grid(400), t=0.15, n_steps=8)
-    return Setting(graph, PowerKernel(8), graph.weights, 2, np.sqrt(0.15))
+    return Problem(graph, PowerKernel(8), graph.weights, 2, np.sqrt(0.15))
 
 
 def exact_rows(setting, anchors):
@@ -29,8 +29,8 @@ def exact_rows(setting, anchors):
 
 @pytest.mark.parametrize("n", [2, 8, 14])
 def test_at_nodes_it_is_the_exact_row_of_a_power(heat, n):
-    setting = Setting(heat.graph, PowerKernel(n), heat.measure, 2, heat.width)
-    field = fit_step(setting, ANCHORS, Teaching())
+    setting = Problem(heat.graph, PowerKernel(n), heat.measure, 2, heat.width)
+    field = fit_step(setting, ANCHORS, SignatureOptions())
     exact = exact_rows(setting, ANCHORS)
     found = field.values(heat.graph.points)
     found = found.toarray() if sparse.issparse(found) else found
@@ -41,16 +41,16 @@ def test_at_nodes_it_is_the_exact_row_of_a_power(heat, n):
 def test_at_vertices_of_a_mesh_it_is_the_exact_row():
     mesh = sphere_mesh(400)
     graph = mesh_graph(mesh)
-    setting = Setting(graph, PowerKernel(12), graph.degrees, 2, 0.3)
-    found = fit_step(setting, ANCHORS, Teaching()).values(mesh.vertices)
+    setting = Problem(graph, PowerKernel(12), graph.degrees, 2, 0.3)
+    found = fit_step(setting, ANCHORS, SignatureOptions()).values(mesh.vertices)
     exact = exact_rows(setting, ANCHORS)
     np.testing.assert_allclose(found, exact, atol=1e-6 * exact.max())
 
 
 def test_the_spike_at_the_node_itself_is_left_out():
     mesh = sphere_mesh(400)
-    setting = Setting(mesh_graph(mesh), DiffusionKernel(4.0), mesh_graph(mesh).degrees, 2, 0.2)
-    found = fit_step(setting, ANCHORS, Teaching()).values(mesh.vertices)
+    setting = Problem(mesh_graph(mesh), DiffusionKernel(4.0), mesh_graph(mesh).degrees, 2, 0.2)
+    found = fit_step(setting, ANCHORS, SignatureOptions()).values(mesh.vertices)
     lacking = exact_rows(setting, ANCHORS) - found
     spike = np.zeros_like(lacking)
     spike[ANCHORS, np.arange(5)] = np.exp(-2.0) / setting.measure[ANCHORS]  # f_0 of exp(-2 L)
@@ -58,7 +58,7 @@ def test_the_spike_at_the_node_itself_is_left_out():
 
 
 def test_between_nodes_it_is_the_average_after_one_step(heat):
-    field = fit_step(heat, ANCHORS, Teaching())
+    field = fit_step(heat, ANCHORS, SignatureOptions())
     steps = one_step(heat.graph, NEW)
     np.testing.assert_allclose(np.asarray(steps.sum(axis=1)), 1.0, rtol=1e-12)
     rest = PowerKernel(3).dense(heat.graph) / np.sqrt(np.outer(heat.measure, heat.measure))
@@ -68,7 +68,7 @@ def test_between_nodes_it_is_the_average_after_one_step(heat):
 
 def test_the_fused_step_is_the_step_times_the_table(heat, global_seed):
     nodes = np.random.default_rng(global_seed).permutation(heat.graph.n_nodes)[:123]  # no whole number of blocks
-    field = fit_step(heat, nodes, Teaching())
+    field = fit_step(heat, nodes, SignatureOptions())
     table = field.table.copy()
     places = np.vstack([NEW, 1.05 * NEW[:20], heat.graph.points[:20], [[50.0, 0.0, 0.0]]])
     np.testing.assert_allclose(field.values(places), field.rows_of(one_step(heat.graph, places)), rtol=1e-12)
@@ -76,7 +76,7 @@ def test_the_fused_step_is_the_step_times_the_table(heat, global_seed):
 
 
 def test_values_are_nonnegative_and_within_their_bounds(heat):
-    field = fit_step(heat, np.arange(400), Teaching())
+    field = fit_step(heat, np.arange(400), SignatureOptions())
     values = field.values(NEW)
     assert (values >= 0).all()
     assert (values <= field.bounds * (1 + 1e-12)).all()
@@ -88,7 +88,7 @@ def test_values_are_nonnegative_and_within_their_bounds(heat):
 def test_rows_do_not_depend_on_threads_nor_on_other_rows(heat, monkeypatch, share):
     monkeypatch.setattr(step, "_DENSE_SHARE", share)
     monkeypatch.setattr(step, "_QUERIES_AT_ONCE", 64)
-    field = fit_step(heat, ANCHORS, Teaching())
+    field = fit_step(heat, ANCHORS, SignatureOptions())
     whole = field.values(NEW)
     assert sparse.issparse(whole) == (share > 0)
     whole = whole.toarray() if sparse.issparse(whole) else whole
@@ -98,7 +98,7 @@ def test_rows_do_not_depend_on_threads_nor_on_other_rows(heat, monkeypatch, shar
 
 
 def test_sparse_and_dense_results_agree(heat, monkeypatch):
-    field = fit_step(heat, ANCHORS, Teaching())
+    field = fit_step(heat, ANCHORS, SignatureOptions())
     dense = field.values(NEW)
     monkeypatch.setattr(step, "_DENSE_SHARE", 2.0)
     compressed = field.values(NEW)
@@ -109,13 +109,13 @@ def test_sparse_and_dense_results_agree(heat, monkeypatch):
 def test_points_out_of_reach_take_no_step(heat):
     far = np.array([[0.0, 0.0, 50.0]])
     assert one_step(heat.graph, far).nnz == 0
-    np.testing.assert_array_equal(fit_step(heat, ANCHORS, Teaching()).values(far), np.zeros((1, 5)))
+    np.testing.assert_array_equal(fit_step(heat, ANCHORS, SignatureOptions()).values(far), np.zeros((1, 5)))
 
 
 def test_anchors_may_repeat_and_keep_their_order(heat):
     anchors = np.array([7, 0, 7])
-    values = fit_step(heat, anchors, Teaching()).values(NEW)
-    single = fit_step(heat, np.array([0, 7]), Teaching()).values(NEW)
+    values = fit_step(heat, anchors, SignatureOptions()).values(NEW)
+    single = fit_step(heat, np.array([0, 7]), SignatureOptions()).values(NEW)
     np.testing.assert_array_equal(values, single[:, [1, 0, 1]])
 
 
@@ -130,7 +130,7 @@ def test_negative_tables_are_bounded_by_their_size():
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_sparse_rows_are_the_step_times_the_table(heat, monkeypatch, n_anchors, n_jobs):
     monkeypatch.setattr(step, "_SPARSE_AT_ONCE", 37)  # several tasks
-    field = fit_step(heat, np.arange(400)[::-1][:n_anchors], Teaching())
+    field = fit_step(heat, np.arange(400)[::-1][:n_anchors], SignatureOptions())
     exact = (one_step(heat.graph, NEW) @ field.table).toarray()
     by_cells, by_steps = field.sparse_values(NEW, n_jobs), field._sparse_rows(one_step(heat.graph, NEW), n_jobs)
     for found in (by_cells, by_steps):
@@ -149,7 +149,7 @@ def test_sparse_rows_grow_beyond_what_was_expected(heat):
 
 
 def test_queries_out_of_reach_have_empty_rows(heat):
-    field = fit_step(heat, ANCHORS, Teaching())
+    field = fit_step(heat, ANCHORS, SignatureOptions())
     far = np.array([[0.0, 0.0, 1.0], [9.0, 0.0, 0.0], [0.0, -1.0, 0.0]])
     found = field.sparse_values(far)
     assert np.diff(found.indptr)[1] == 0

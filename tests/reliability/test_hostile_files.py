@@ -33,9 +33,9 @@ from manifoldrf import (
     load,
 )
 from manifoldrf._codec import _MAX_HEADER, read_container, write_container
-from manifoldrf.fields.data import Setting, Teaching, observe
+from manifoldrf.fields.data import Problem, SignatureOptions, signature_table
 from manifoldrf.fields.mlp import fit_mlp
-from manifoldrf.fields.options import MlpOptions
+from manifoldrf.fields.training import MlpOptions
 
 QUICK = {"model": 200, "graph": 200}  # cases in the quick tests; 100 of the others
 
@@ -799,8 +799,8 @@ def test_a_mesh_is_read_as_other_programs_read_it(tmp_path):
 @pytest.fixture(scope="module")
 def training():
     graph = knn_graph(Sphere().grid(60), n_neighbors=6)
-    setting = Setting(graph, DiffusionKernel(8.0), graph.degrees, 2, float(np.sqrt(8 * graph.time(1.0, 2))))
-    return observe(setting, np.arange(60), np.arange(0, 60, 6), Teaching())
+    setting = Problem(graph, DiffusionKernel(8.0), graph.degrees, 2, float(np.sqrt(8 * graph.time(1.0, 2))))
+    return signature_table(setting, np.arange(60), np.arange(0, 60, 6), SignatureOptions())
 
 
 DAMAGE = {

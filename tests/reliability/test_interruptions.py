@@ -44,7 +44,7 @@ STAGES = {
     "frontier": ((*SIGNATURES, "frontier"), "signatures.engines", 20),
     "exact signatures": ((*SIGNATURES, "exact"), "kernels.action", 15),
     "anchors": (FIT, "fields.anchors", 4),
-    "weights of anchors": (FIT, "fields.quadrature", 15),
+    "weights of anchors": (FIT, "fields.anchors", 15),
     "error": (FIT, "features.errors", 10),
     "save": (FIT, "_files.os.fsync", 1),
     "training": (TRAINING, "fields.training", 60),

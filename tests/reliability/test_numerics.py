@@ -458,7 +458,7 @@ def test_a_hundred_thousand_and_a_million_nodes_are_fitted(n):
     t = 2e-3 if n == 100_000 else 2e-4
     model = quietly(features(HeatKernel(0.02), sparse_output=True).fit, X)
     check_contract_sparse(model, NEW)
-    assert relative_error(model.kernel(NEW), Sphere().heat_kernel(NEW, NEW, 0.02)) < 0.02
+    assert relative_error(model.kernel_matrix(NEW), Sphere().heat_kernel(NEW, NEW, 0.02)) < 0.02
     graph = quietly(knn_graph, X, n_neighbors=8)
     rows = compute_signatures(graph, DiffusionKernel(20.0), [0, n - 1], teacher="frontier").rows
     assert rows.shape == (2, n)

@@ -132,7 +132,7 @@ def test_all_nodes_as_landmarks_are_the_gaussian_itself():
     sigma, kernel = surface.best_gaussian()
     features = METHODS[LANDMARKS](n_features=SMALL.n_nodes, sigma=sigma).fit(surface.graph.positions)
     # Eigenvalues below n eps of the largest are left out; each entry of the kernel loses at most n such.
-    np.testing.assert_allclose(features.kernel(surface.points), kernel, atol=1e-7)
+    np.testing.assert_allclose(features.kernel_matrix(surface.points), kernel, atol=1e-7)
 
 
 def test_the_paper_table_is_whole_and_shown_only_for_the_paper_kernel(record):
@@ -156,7 +156,7 @@ def test_the_record_comes_back_from_its_files(record, tmp_path):
 
 def test_the_same_seed_gives_the_same_numbers(record):
     surface = _prepare("torus", SMALL)
-    own = surface.row(OWN, 72, None, surface.fit_own(72).kernel(surface.points))
+    own = surface.row(OWN, 72, None, surface.fit_own(72).kernel_matrix(surface.points))
     row = _cell(record, "torus", "ORF", 800)
     other = surface.tune("ORF", 800, row["sigma"])
     # Norms round otherwise where the library of products has more threads.

@@ -74,7 +74,7 @@ def test_a_cell_is_what_its_definition_says(record):
         d = ball.distance(queries, queries)
         ratio = np.divide(d, np.sinh(d), out=np.ones_like(d), where=d > 0)
         exact = (2 * np.pi) ** -1.5 * ratio * np.exp(-0.5 - d**2 / 2)
-        kernel = features.kernel(queries)
+        kernel = features.kernel_matrix(queries)
         factor = (kernel * exact).sum() / (kernel**2).sum()
         gap = factor * kernel - exact
         found.append((np.linalg.norm(gap) / np.linalg.norm(exact), 1e3 * np.sqrt((gap**2).mean()), factor))

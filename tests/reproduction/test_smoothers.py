@@ -225,12 +225,12 @@ class TestRecipe:
     def test_walks_begin_at_vertices_only(self, monkeypatch):
         begun = []
 
-        def observe(setting, starts, anchors, teaching):
+        def signature_table(setting, starts, anchors, teaching):
             begun.append((starts, anchors))
             return real(setting, starts, anchors, teaching)
 
-        real = smoothers.observe
-        monkeypatch.setattr(smoothers, "observe", observe)
+        real = smoothers.signature_table
+        monkeypatch.setattr(smoothers, "signature_table", signature_table)
         points = np.vstack([MESH.vertices, MESH.sample(100, seed=0).points])
         short = dataclasses.replace(self.RECIPE, epochs=1, n_walks=20, n_starts=250, n_candidates=300)
         learn_field(points, N, short, 0)

@@ -129,7 +129,7 @@ def test_nodes_that_are_compared_were_no_starts_and_few_anchors_read_the_same_ne
     assert few.row["features"] == 120
     places = surface.points[surface.nodes]
     # Sums over 120 weighted anchors and over all 500 nodes agree as well as the anchors' quadrature.
-    assert relative_error(few.kernel(places), surface.network.kernel(places)) < 0.05
+    assert relative_error(few.kernel(places), surface.network.kernel_matrix(places)) < 0.05
 
 
 def test_targets_say_what_holds():

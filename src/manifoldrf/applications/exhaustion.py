@@ -14,7 +14,7 @@ import numpy as np
 from manifoldrf._random import Streams
 from manifoldrf._runtime import without_warnings
 from manifoldrf._validation import NONNEGATIVE, POSITIVE, FloatArray, Interval, check_integer, check_real, reject
-from manifoldrf.features._estimators import product
+from manifoldrf.features.feature_map import product
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.options import GraphOptions
 from manifoldrf.geometry.graphs import GraphWarning

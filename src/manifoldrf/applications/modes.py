@@ -24,14 +24,18 @@ from scipy.optimize import minimize_scalar
 
 from manifoldrf._runtime import one_blas_thread, quick_map, warn_user
 from manifoldrf._validation import FloatArray, IntArray, check_jobs
-from manifoldrf.features._estimators import product
+from manifoldrf.features.feature_map import product
 from manifoldrf.features.fitting import FeatureWarning
-from manifoldrf.features.options import Plan
-from manifoldrf.features.problem import Space
-from manifoldrf.fields.anchors import all_anchors, anchors_needed, farthest_anchors, spacing_of
-from manifoldrf.fields.data import Teaching
+from manifoldrf.features.options import FitOptions
+from manifoldrf.fields.anchors import (
+    all_anchors,
+    anchors_needed,
+    farthest_anchors,
+    spacing_of,
+    voronoi_weights,
+)
+from manifoldrf.fields.data import Problem, SignatureOptions
 from manifoldrf.fields.interpolated import interpolation_weights
-from manifoldrf.fields.quadrature import voronoi_weights
 from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, ScaledKernel, SumKernel
@@ -329,35 +333,39 @@ class Modes:
 
 
 def compute_modes(
-    space: Space, places: FloatArray, most_anchors: int, teaching: Teaching, n_lengths: int = _FIRST_LENGTHS
+    problem: Problem,
+    places: FloatArray,
+    most_anchors: int,
+    signatures: SignatureOptions,
+    n_lengths: int = _FIRST_LENGTHS,
 ) -> Modes:
     """Compute the blocks of features of some points.
 
     Parameters
     ----------
-    space : Space
+    problem : Problem
     places : array of shape (n, d)
     most_anchors : int
         Upper bound; memory may allow fewer.
-    teaching : Teaching
+    signatures : SignatureOptions
         "walks" and "counts" estimate the blocks from random walks; with other teachers they are exact.
     n_lengths : int
         Largest length L of exact blocks.
     """
-    graph, measure = space.graph, space.setting.measure
-    walked = teaching.teacher in ("walks", "counts")
+    graph, measure = problem.graph, problem.measure
+    walked = signatures.teacher in ("walks", "counts")
     n_blocks = (_WALK_LENGTHS if walked else n_lengths) + 1
     room = MOST_ENTRIES // (n_blocks * len(places))
     anchors = _anchors(graph, max(1, min(most_anchors, room)))
     everything = len(anchors) == graph.n_nodes
     weights = measure if everything else voronoi_weights(graph, measure, anchors)
-    reach = _reach(space, places, teaching.n_jobs)
+    reach = _reach(problem, places, signatures.n_jobs)
     blocks = np.zeros((n_blocks, len(places), len(anchors)))
-    (_walk if walked else _propagate)(graph, reach, anchors, blocks, teaching)
-    scale = space.unit**-0.5 if space.clock == "manifold" else 1.0
+    (_walk if walked else _propagate)(graph, reach, anchors, blocks, signatures)
+    scale = problem.unit**-0.5 if problem.clock == "manifold" else 1.0
     blocks *= scale * np.sqrt(weights) * reciprocal(np.sqrt(measure[anchors]))
-    spacing = spacing_of(space.volume, len(anchors), space.setting.dim)
-    narrowest = 0.0 if everything else (spacing / (_WIDEST_SPACING * space.setting.width)) ** 2
+    spacing = spacing_of(problem.volume, len(anchors), problem.dim)
+    narrowest = 0.0 if everything else (spacing / (_WIDEST_SPACING * problem.width)) ** 2
     return Modes(blocks, walked, narrowest)
 
 
@@ -365,33 +373,35 @@ def _anchors(graph: Graph, m: int) -> IntArray:
     return all_anchors(graph.n_nodes) if m >= graph.n_nodes else farthest_anchors(graph, m)
 
 
-def _reach(space: Space, places: FloatArray, n_jobs: int) -> Any:
+def _reach(problem: Problem, places: FloatArray, n_jobs: int) -> Any:
     """Matrix from values at the nodes to features of points, CSR (n, N): signatures / sqrt(mu), interpolated."""
-    graph, measure = space.graph, space.setting.measure
-    shares = interpolation_weights(graph, np.arange(graph.n_nodes), places, space.setting.dim, n_jobs)
+    graph, measure = problem.graph, problem.measure
+    shares = interpolation_weights(graph, np.arange(graph.n_nodes), places, problem.dim, n_jobs)
     own = np.ones(len(places))
-    if space.clock == "graph":  # as if the point were a node
+    if problem.clock == "graph":  # as if the point were a node
         own = np.exp(shares @ np.log(np.maximum(measure, measure[measure > 0].min())) / 2)
     return (sparse.diags_array(own) @ shares @ sparse.diags_array(reciprocal(np.sqrt(measure)))).tocsr()
 
 
-def _propagate(graph: Graph, reach: Any, anchors: IntArray, blocks: FloatArray, teaching: Teaching) -> None:
+def _propagate(
+    graph: Graph, reach: Any, anchors: IntArray, blocks: FloatArray, signatures: SignatureOptions
+) -> None:
     """Fill block k with T_k(W), starting from the side with fewer columns; W is symmetric."""
     from_anchors = len(anchors) < reach.shape[0]
     total = len(anchors) if from_anchors else reach.shape[0]
     for start in range(0, total, _AT_ONCE):
         stop = min(start + _AT_ONCE, total)
-        teaching.progress("lengths", start, total)
+        signatures.progress("lengths", start, total)
         if from_anchors:
             first = indicator_columns(graph.n_nodes, anchors[start:stop])
         else:
             first = reach[start:stop].toarray().T.copy()
-        for k, columns in enumerate(_polynomials(graph, first, len(blocks), teaching.n_jobs)):
+        for k, columns in enumerate(_polynomials(graph, first, len(blocks), signatures.n_jobs)):
             if from_anchors:
                 blocks[k, :, start:stop] = reach @ columns
             else:
                 blocks[k, start:stop] = columns[anchors].T
-    teaching.progress("lengths", total, total)
+    signatures.progress("lengths", total, total)
 
 
 def _polynomials(graph: Graph, first: FloatArray, n: int, n_jobs: int) -> Iterator[FloatArray]:
@@ -404,22 +414,22 @@ def _polynomials(graph: Graph, first: FloatArray, n: int, n_jobs: int) -> Iterat
         before, current = current, 2 * step(current) - before
 
 
-def _walk(graph: Graph, reach: Any, anchors: IntArray, blocks: FloatArray, teaching: Teaching) -> None:
+def _walk(graph: Graph, reach: Any, anchors: IntArray, blocks: FloatArray, signatures: SignatureOptions) -> None:
     """Fill block k with estimates of W^k from random walks, starting from the side with fewer nodes."""
     touched = np.unique(reach.indices).astype(np.int64)
     from_anchors = len(anchors) < len(touched)
     starts = anchors if from_anchors else touched
-    options = {**dict(teaching.options), "keep_lengths": True, "max_length": len(blocks) - 1}
+    options = {**dict(signatures.options), "keep_lengths": True, "max_length": len(blocks) - 1}
     for start in range(0, len(starts), _AT_ONCE):
         nodes = starts[start : start + _AT_ONCE]
         lengths = compute_signatures(
             graph,
             PowerKernel(0),  # all lengths are kept for any kernel; this one needs no more
             nodes,
-            teacher=teaching.teacher,
+            teacher=signatures.teacher,
             asymmetric=True,
-            seed=teaching.seed,
-            n_jobs=teaching.n_jobs,
+            seed=signatures.seed,
+            n_jobs=signatures.n_jobs,
             **options,
         ).lengths
         for k in range(len(blocks)):
@@ -428,7 +438,7 @@ def _walk(graph: Graph, reach: Any, anchors: IntArray, blocks: FloatArray, teach
                 blocks[k, :, start : start + len(nodes)] = (reach @ rows.T).toarray()
             else:
                 blocks[k] += (reach[:, nodes] @ rows[:, anchors]).toarray()
-        teaching.progress("lengths", min(start + _AT_ONCE, len(starts)), len(starts))
+        signatures.progress("lengths", min(start + _AT_ONCE, len(starts)), len(starts))
 
 
 def stretched(kernel: AbstractKernel, factor: float, graph: Graph) -> AbstractKernel | None:
@@ -484,13 +494,13 @@ class Search:
     trials: tuple[tuple[AbstractKernel, float], ...] = ()
 
 
-def search_time(space: Space, modes: Modes, score: Callable[[FloatArray], float]) -> Search:
+def search_time(problem: Problem, modes: Modes, score: Callable[[FloatArray], float]) -> Search:
     """Find the time with the best score of the features, without new walks and without a new graph.
 
     Parameters
     ----------
-    space : Space
-        The space of the modes. If its kernel has no time, nothing is searched.
+    problem : Problem
+        The problem of the modes. If its kernel has no time, nothing is searched.
     modes : Modes
     score : callable
         Features of the data (n, m) -> a number; larger is better.
@@ -500,11 +510,11 @@ def search_time(space: Space, modes: Modes, score: Callable[[FloatArray], float]
 
     def attempt(log_factor: float) -> float:
         factor = float(np.exp(log_factor))
-        candidate = stretched(space.kernel, factor, space.graph)
+        candidate = stretched(problem.kernel, factor, problem.graph)
         if candidate is None or factor < modes.narrowest:
             return -np.inf
         if candidate not in tried:
-            rows = _features_of(candidate, space, modes)
+            rows = _features_of(candidate, problem, modes)
             if rows is None:
                 return -np.inf
             tried[candidate], stretches[candidate] = score(rows), factor
@@ -513,7 +523,7 @@ def search_time(space: Space, modes: Modes, score: Callable[[FloatArray], float]
     gap = np.log(2.0)
     values = {j: attempt(j * gap) for j in range(-_DOUBLINGS, _DOUBLINGS + 1)}
     if not tried:
-        return Search(space.kernel)
+        return Search(problem.kernel)
     first = max(values, key=lambda j: values[j])
     limited, best = not np.isfinite(values.get(first + 1, 0.0)), first * gap
     for _ in range(_HALVINGS):
@@ -523,17 +533,17 @@ def search_time(space: Space, modes: Modes, score: Callable[[FloatArray], float]
     return Search(found, stretches[found], limited, tuple(tried.items()))
 
 
-def enough_anchors(space: Space, found: Search, n: int) -> int | str:
+def enough_anchors(problem: Problem, found: Search, n: int) -> int | str:
     """Number of features for n data; likelihoods need more than sums over the kernel."""
-    setting, n_nodes = space.setting, space.graph.n_nodes
-    needed = anchors_needed(space.volume, setting.width * found.stretch**0.5, setting.dim, _CLOSE)
+    n_nodes = problem.graph.n_nodes
+    needed = anchors_needed(problem.volume, problem.width * found.stretch**0.5, problem.dim, _CLOSE)
     m = min(max(needed, _FEWEST_ANCHORS), max(_MOST_ANCHORS, MOST_ENTRIES // n))
     return "all" if m >= n_nodes / 2 and n_nodes <= _MOST_ANCHORS else min(m, n_nodes)
 
 
-def field_of(name: str, space: Space, kernel: AbstractKernel) -> str:
+def field_of(name: str, problem: Problem, kernel: AbstractKernel) -> str:
     """The field to use; "auto" becomes "interpolated" if the kernel has a spike at every node."""
-    series = _on_graph(kernel, space).root()
+    series = _on_graph(kernel, problem).root()
     spike = abs(float(series.coefficients(1)[0]))
     sharp = spike > _SPIKE * abs(float(series.spectral(np.array([1.0]))[0]))
     return "interpolated" if name == "auto" and sharp else name
@@ -554,35 +564,35 @@ def warn_of_another(found: Search, likelihood: float, n: int) -> None:
         )
 
 
-def _on_graph(kernel: AbstractKernel, space: Space) -> AbstractKernel:
-    return kernel.resolve(space.graph, space.setting.dim).on(space.graph)
+def _on_graph(kernel: AbstractKernel, problem: Problem) -> AbstractKernel:
+    return kernel.resolve(problem.graph, problem.dim).on(problem.graph)
 
 
-def _features_of(kernel: AbstractKernel, space: Space, modes: Modes) -> FloatArray | None:
+def _features_of(kernel: AbstractKernel, problem: Problem, modes: Modes) -> FloatArray | None:
     """Features for a kernel; None if it cannot be resolved on the graph."""
     try:
-        resolved = _on_graph(kernel, space)
+        resolved = _on_graph(kernel, problem)
     except ValueError:
         return None
     return modes.features(resolved)
 
 
-def find_kernel(space: Space, plan: Plan, data: tuple[FloatArray, FloatArray], levels: Any) -> Search:
+def find_kernel(problem: Problem, options: FitOptions, data: tuple[FloatArray, FloatArray], levels: Any) -> Search:
     """Find the kernel with the largest likelihood of the data (n, d), (n, c)."""
     points, targets = data
     if len(points) > MOST_ROWS:
-        rng = plan.streams.generator("regression.rows")
+        rng = options.streams.generator("regression.rows")
         chosen = np.sort(rng.choice(len(points), MOST_ROWS, replace=False))
         points, targets = points[chosen], targets[chosen]
-    most = plan.n_features if isinstance(plan.n_features, int) else space.graph.n_nodes
+    most = options.n_features if isinstance(options.n_features, int) else problem.graph.n_nodes
 
     def likelihood(rows: FloatArray) -> float:
         return find_levels(decompose(rows, targets), *levels).log_likelihood
 
     lengths = _FIRST_LENGTHS
     while True:
-        modes = compute_modes(space, points, most, plan.teaching, lengths)
-        found = search_time(space, modes, likelihood)
+        modes = compute_modes(problem, points, most, options.signatures, lengths)
+        found = search_time(problem, modes, likelihood)
         if modes.of_powers or not found.limited or lengths >= _LAST_LENGTHS:
             return found
         lengths *= 2

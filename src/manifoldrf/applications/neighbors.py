@@ -22,7 +22,7 @@ from manifoldrf._validation import (
     refuse_text,
     reject,
 )
-from manifoldrf.features._estimators import product
+from manifoldrf.features.feature_map import product
 
 __all__ = ["KernelNeighborsClassifier"]
 

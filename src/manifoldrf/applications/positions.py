@@ -17,8 +17,8 @@ from manifoldrf.applications.filling import without_small
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.problem import warn_of_far
+from manifoldrf.fields.data import csr_tensor
 from manifoldrf.fields.mlp import MlpField
-from manifoldrf.fields.options import csr_tensor
 
 if TYPE_CHECKING:
     import torch
@@ -183,7 +183,7 @@ class FieldPositions(AbstractPositions):
         return rows * self._factor, window
 
     def _checked(self, points: FloatArray) -> FloatArray:
-        graph = self.map.space.graph
+        graph = self.map.problem.graph
         places = check_points(points, "positions", n_columns=graph.positions.shape[1])
         return places if graph.metric is None else graph.metric.check(places, "positions")
 
@@ -206,7 +206,7 @@ class FieldPositions(AbstractPositions):
         return torch.minimum(values * columns * self._probed(points, self._row_factors), bound)
 
     def _probed(self, points: Tensor, function: Function) -> Tensor:
-        values: Tensor = Probed.apply(points, Probe(function, self.map.space.setting.width))  # type: ignore[no-untyped-call]
+        values: Tensor = Probed.apply(points, Probe(function, self.map.problem.width))  # type: ignore[no-untyped-call]
         return values
 
     def _plain_rows(self, places: FloatArray) -> FloatArray:
@@ -215,7 +215,7 @@ class FieldPositions(AbstractPositions):
 
     def _row_factors(self, places: FloatArray) -> FloatArray:
         """Factors of the rows of the field, shape (q, 1)."""
-        return np.asarray(self.map.proximity.window(places) * self.map.own(places, self.n_jobs))[:, None]
+        return np.asarray(self.map.problem.window(places) * self.map.own(places, self.n_jobs))[:, None]
 
 
 def _filled(rows: Any) -> FloatArray:
@@ -230,7 +230,7 @@ def positions_of(features: Any, name: str) -> AbstractPositions:
     check_is_fitted(features)
     if not isinstance(features, ManifoldRandomFeatures):
         return TransformerPositions(features)
-    if features.map_.space.setting.asymmetric:
+    if features.map_.problem.asymmetric:
         reject(name, "of a kernel with nonnegative features, not one with two sides", repr(features.kernel_))
     return FieldPositions(features.map_, check_jobs(features.n_jobs), features.device)
 

@@ -13,14 +13,12 @@ from manifoldrf._validation import (
     NONNEGATIVE,
     POSITIVE,
     FloatArray,
-    as_floats,
     check_flag,
     check_integer,
     check_jobs,
     check_number_or,
     check_points,
     column_names,
-    naming,
     refuse_text,
     reject,
 )
@@ -38,11 +36,13 @@ from manifoldrf.applications.modes import (
     singular_parts,
     warn_of_another,
 )
-from manifoldrf.features._estimators import FrozenParamsMixin, estimator_points, product
+from manifoldrf.features.feature_map import product
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.options import GraphOptions, make_plan
-from manifoldrf.features.problem import prepare_space
+from manifoldrf.features.options import FrozenParamsMixin, GraphOptions, estimator_points, fit_options
+from manifoldrf.features.problem import make_problem
+from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.manifolds import AbstractManifold
+from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.roots import ASYMMETRIC
 
 __all__ = ["ManifoldGaussianProcess", "ManifoldRidge"]
@@ -279,21 +279,23 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             random_state=int(streams.generator("regression.features").integers(2**31)),
             n_jobs=jobs,
         )
-        plan = make_plan(features.get_params(deep=False), streams, jobs)
-        with naming("X", "points", "mesh"):
-            space = prepare_space(space_of(self, points), self.kernel, self.graph, streams, jobs)
-        if space.setting.asymmetric:
-            reject("kernel", "one with nonnegative features", f"{space.kernel}. {ASYMMETRIC}")
-        found = Search(space.kernel)
+        options = fit_options(features.get_params(deep=False), streams)
+        problem = make_problem(space_of(self, points), self.kernel, options)
+        if problem.asymmetric:
+            reject("kernel", "one with nonnegative features", f"{problem.kernel}. {ASYMMETRIC}")
+        found = Search(problem.kernel)
         if optimize:
-            found = find_kernel(space, plan, (points, targets - offset), levels)
+            found = find_kernel(problem, options, (points, targets - offset), levels)
         self.trials_ = found.trials
+        n_features = options.n_features
+        if n_features == "auto":
+            n_features = enough_anchors(problem, found, len(points))
         self.features_ = features.set_params(
             kernel=self.kernel if callable(self.kernel) else found.kernel,  # a function is fitted again
-            n_features=plan.n_features if plan.n_features != "auto" else enough_anchors(space, found, len(points)),
-            graph=GraphOptions(dim=space.setting.dim),
-            field=field_of(plan.field, space, space.kernel if callable(self.kernel) else found.kernel),
-        ).fit(space.graph)
+            n_features=n_features,
+            graph=GraphOptions(dim=problem.dim),
+            field=field_of(options.field, problem, problem.kernel if callable(self.kernel) else found.kernel),
+        ).fit(problem.graph)
         self._condition(points, targets, levels)
         warn_of_another(found, self.log_marginal_likelihood_, len(points))
         return self
@@ -402,7 +404,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
 
     def _beyond(self, points: FloatArray) -> FloatArray:
         """Prior variance that the window removes at points off the space, relative to f, shape (q,)."""
-        return np.asarray((1 - self.features_.map_.proximity.window(points) ** 2) * self._height)
+        return np.asarray((1 - self.features_.map_.problem.window(points) ** 2) * self._height)
 
     def _mean(self, rows: FloatArray) -> FloatArray:
         return np.asarray(self._shaped(rows @ self._posterior.weights + self.offset_))
@@ -440,10 +442,12 @@ def space_of(estimator: Any, points: FloatArray) -> Any:
     if space is None:
         return points
     if isinstance(space, AbstractManifold):
-        d: int | None = space.ambient_dim
+        d = space.ambient_dim
+    elif isinstance(space, TriangleMesh | Graph):
+        d = (space.vertices if isinstance(space, TriangleMesh) else space.positions).shape[1]
     else:
-        nodes = as_floats(getattr(space, "vertices", getattr(space, "points", space)), "space")
-        d = nodes.shape[-1] if nodes.ndim else None
+        space = check_points(space, "space", min_rows=2)
+        d = space.shape[1]
     if d != points.shape[1]:
         reject("X", f"points of shape (n, {d}), like those of the space", f"shape {points.shape}")
     return space

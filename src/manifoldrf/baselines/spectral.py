@@ -21,14 +21,13 @@ from manifoldrf._validation import (
     check_integer,
     check_jobs,
     check_real,
-    naming,
     reject,
 )
 from manifoldrf.baselines._base import AbstractBaseline
-from manifoldrf.features._estimators import FrozenParamsMixin, estimator_points, product
-from manifoldrf.features.feature_map import FeatureMap
-from manifoldrf.features.options import check_space
-from manifoldrf.features.problem import Space, prepare_space, warn_of_far
+from manifoldrf.features.feature_map import FeatureMap, product
+from manifoldrf.features.options import FitOptions, FrozenParamsMixin, check_space, estimator_points
+from manifoldrf.features.problem import make_problem, warn_of_far
+from manifoldrf.fields.data import Problem, SignatureOptions
 from manifoldrf.fields.step import StepField
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.csr import reciprocal
@@ -103,21 +102,21 @@ class SpectralMap:
 
     Attributes
     ----------
-    space : Space
+    problem : Problem
     pairs : Eigenpairs
     heights : array of shape (m,)
         h at the eigenvalues, nonnegative.
     """
 
-    space: Space
+    problem: Problem
     pairs: Eigenpairs
     heights: FloatArray
 
     @classmethod
     @one_blas_thread()
-    def fit(cls, space: Space, spectrum: Spectrum, count: int, skip: int = 0) -> "SpectralMap":
+    def fit(cls, problem: Problem, spectrum: Spectrum, count: int, skip: int = 0) -> "SpectralMap":
         """Map of the next ``count`` eigenpairs, or of all, after the first ``skip``."""
-        found = eigenpairs(space.graph, spectrum, min(count + skip, space.graph.n_nodes))
+        found = eigenpairs(problem.graph, spectrum, min(count + skip, problem.graph.n_nodes))
         heights = spectrum(found.values)
         if heights.max() == 0 == heights.min():
             reject("kernel", "one that does not vanish on the graph; use a shorter time", "eigenvalues of 0 only")
@@ -128,7 +127,7 @@ class SpectralMap:
                 f"an eigenvalue of {heights.min():.2g}",
             )
         pairs = Eigenpairs(found.values[skip:], found.vectors[:, skip:])
-        return cls(space, pairs, np.maximum(heights[skip:], 0.0))
+        return cls(problem, pairs, np.maximum(heights[skip:], 0.0))
 
     @property
     def n_features(self) -> int:
@@ -143,13 +142,13 @@ class SpectralMap:
     @property
     def node_units(self) -> FloatArray:
         """Factors from the kernel of the graph to that of the features, shape (n_nodes,)."""
-        in_steps = self.space.clock == "graph"
-        return np.ones(self.space.graph.n_nodes) if in_steps else self.units.scale * self._inverse_roots
+        in_steps = self.problem.clock == "graph"
+        return np.ones(self.problem.graph.n_nodes) if in_steps else self.units.scale * self._inverse_roots
 
     @property
     def _inverse_roots(self) -> FloatArray:
         """mu^-1/2, and zero where mu is zero."""
-        return reciprocal(np.sqrt(self.space.setting.measure))
+        return reciprocal(np.sqrt(self.problem.measure))
 
     @cached_property
     def units(self) -> FeatureMap:
@@ -158,11 +157,11 @@ class SpectralMap:
         factors = np.sqrt(self.heights) * values / np.maximum(values**2, _SMALLEST**2)
         table = sparse.csr_array(self._inverse_roots[:, None] * self.pairs.vectors * factors)
         everything = np.arange(self.n_features)
-        return FeatureMap(self.space, StepField(self.space.graph, table), everything, np.ones(self.n_features))
+        return FeatureMap(self.problem, StepField(self.problem.graph, table), everything, np.ones(self.n_features))
 
     @cached_property
     def _search(self) -> NeighborSearch:
-        return NeighborSearch(self.space.graph.positions, self.space.graph.metric)
+        return NeighborSearch(self.problem.graph.positions, self.problem.graph.metric)
 
     def nodes_at(self, queries: FloatArray) -> IntArray:
         """The node at the position of each query, or -1."""
@@ -176,7 +175,7 @@ class SpectralMap:
         new = np.flatnonzero(at < 0)
         if len(new):
             carried, units = self.units.field.values(queries[new], n_jobs), self.units
-            factors = units.scale * units.own(queries[new]) * units.proximity.window(queries[new])
+            factors = units.scale * units.own(queries[new]) * units.problem.window(queries[new])
             rows[new] = (carried.toarray() if sparse.issparse(carried) else carried) * factors[:, None]
         return rows
 
@@ -197,15 +196,15 @@ class _AbstractSpectral(AbstractBaseline):
     def _check_data(self, X: Any) -> Any:
         return check_space(self, X)
 
-    def _prepare(self, data: Any, kernel: Any, graph: Any, streams: Streams) -> Space:
+    def _prepare(self, data: Any, kernel: Any, graph: Any, streams: Streams) -> Problem:
         """The graph and the units."""
-        with naming("X", "points", "mesh"):
-            return prepare_space(data, kernel, graph, streams, check_jobs(-1))
+        signatures = SignatureOptions(n_jobs=check_jobs(-1))
+        return make_problem(data, kernel, FitOptions(streams, graph, signatures=signatures))
 
-    def _decompose(self, space: Space, spectrum: Spectrum, skip: int = 0) -> None:
+    def _decompose(self, problem: Problem, spectrum: Spectrum, skip: int = 0) -> None:
         """Compute the map of the eigenpairs after the first ``skip``."""
-        count = space.graph.n_nodes if self.n_features == "all" else int(self.n_features)
-        self.map_ = SpectralMap.fit(space, spectrum, count, skip)
+        count = problem.graph.n_nodes if self.n_features == "all" else int(self.n_features)
+        self.map_ = SpectralMap.fit(problem, spectrum, count, skip)
         self._recipe = spectrum, skip
         self._whole: SpectralMap | None = None  # of all eigenpairs
 
@@ -220,7 +219,7 @@ class _AbstractSpectral(AbstractBaseline):
     def graph_(self) -> Graph:
         """The graph that discretises the space."""
         check_is_fitted(self, "map_")
-        graph: Graph = self.map_.space.graph
+        graph: Graph = self.map_.problem.graph
         return graph
 
     @property
@@ -245,14 +244,14 @@ class _AbstractSpectral(AbstractBaseline):
     def _inspect(self, points: FloatArray, name: str) -> FloatArray:
         metric = self.graph_.metric
         checked = points if metric is None else metric.check(points, name)
-        warn_of_far(self.map_.units.proximity.window(checked))
+        warn_of_far(self.map_.units.problem.window(checked))
         return checked
 
     def distance_to_space(self, Z: Any) -> FloatArray:
         """Distance of points to the nearest node or, on a mesh, to its surface, shape (q,)."""
         check_is_fitted(self, "map_")
         points = estimator_points(self, Z, "Z", reset=False)[0]
-        distances: FloatArray = self.map_.units.proximity.distance(points)
+        distances: FloatArray = self.map_.units.problem.distance(points)
         return distances
 
     def _rows(self, points: FloatArray) -> FloatArray:
@@ -264,7 +263,7 @@ class _AbstractSpectral(AbstractBaseline):
         if self._whole is None:
             (spectrum, skip), n_nodes = self._recipe, self.graph_.n_nodes
             complete = self.map_.n_features + skip == n_nodes
-            self._whole = self.map_ if complete else SpectralMap.fit(self.map_.space, spectrum, n_nodes, skip)
+            self._whole = self.map_ if complete else SpectralMap.fit(self.map_.problem, spectrum, n_nodes, skip)
         left = self._whole.rows(points, check_jobs(-1))
         return product(left, left if others is points else self._whole.rows(others, check_jobs(-1)), check_jobs(-1))
 
@@ -322,20 +321,20 @@ class SpectralFeatures(FrozenParamsMixin, _AbstractSpectral):
 
     def _fit(self, points: Any, streams: Streams) -> None:
         self._check_count()
-        space = self._prepare(points, self.kernel, self.graph, streams)
-        self._decompose(space, space.setting.kernel.spectral)
+        problem = self._prepare(points, self.kernel, self.graph, streams)
+        self._decompose(problem, problem.resolved.spectral)
 
     @property
     def kernel_(self) -> Any:
         """The given kernel, or the default that was chosen."""
         check_is_fitted(self, "map_")
-        return self.map_.space.kernel
+        return self.map_.problem.kernel
 
     def _exact(self, points: FloatArray, others: FloatArray) -> FloatArray:
         first, second = self.map_.nodes_at(points), self.map_.nodes_at(others)
         if (first < 0).any() or (second < 0).any():
             return self._by_all(points, others)
-        values = self.map_.space.setting.kernel.matrix(self.graph_, first, second, n_jobs=check_jobs(-1))
+        values = self.map_.problem.resolved.matrix(self.graph_, first, second, n_jobs=check_jobs(-1))
         units = self.map_.node_units
         return np.asarray(values * units[first][:, None] * units[second])
 
@@ -424,12 +423,12 @@ class DiffusionMap(_AbstractSpectral):
             check_real(value, name, POSITIVE)
         builder = _neighbors_of if self.graph is None and not isinstance(points, Graph) else self.graph
         # The kernel does not matter: only the graph, the volumes of its nodes and the dimension are used.
-        space = self._prepare(points, DiffusionKernel(_STEPS_BY_DEFAULT), builder, streams)
-        space = replace(space, clock="manifold")
+        problem = self._prepare(points, DiffusionKernel(_STEPS_BY_DEFAULT), builder, streams)
+        problem = replace(problem, clock="manifold")
         self.steps_ = float(given.get("steps", _STEPS_BY_DEFAULT))
         if "t" in given:
-            self.steps_ = space.graph.steps(given["t"], space.setting.dim)
-        self._decompose(space, functools.partial(_walked, steps=self.steps_), skip=0 if keep else 1)
+            self.steps_ = problem.graph.steps(given["t"], problem.dim)
+        self._decompose(problem, functools.partial(_walked, steps=self.steps_), skip=0 if keep else 1)
 
     def _exact(self, points: FloatArray, others: FloatArray) -> FloatArray:
         return self._by_all(points, others)

@@ -180,7 +180,7 @@ def kernel(
     from manifoldrf._arrays import ARRAY_SUFFIXES, open_rows, row_writer
     from manifoldrf._files import check_output
     from manifoldrf._validation import check_jobs
-    from manifoldrf.features._estimators import product
+    from manifoldrf.features.feature_map import product
 
     with usage():
         target = check_output(values, "--output", ARRAY_SUFFIXES, [source, first, *([second] if second else [])])
@@ -338,12 +338,9 @@ def _is_given(context: typer.Context, parameter: str) -> bool:
 
 def _check_parameters(features: Any) -> None:
     """Raise an error for a wrong option before any work."""
-    from manifoldrf._random import Streams
-    from manifoldrf._validation import check_jobs
-    from manifoldrf.features.options import make_plan
+    from manifoldrf.features.options import fit_options
 
-    params = features.get_params(deep=False)
-    make_plan(params, Streams.from_seed(params["random_state"]), check_jobs(params["n_jobs"]))
+    fit_options(features.get_params(deep=False))
 
 
 def _other_points(model: Any, path: str, name: str) -> Any:

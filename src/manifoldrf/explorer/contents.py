@@ -23,7 +23,7 @@ from manifoldrf._validation import FloatArray, IntArray, check_jobs, check_point
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.problem import warn_of_far
-from manifoldrf.fields.data import Teaching, observe
+from manifoldrf.fields.data import SignatureOptions, signature_table
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import edge_lengths
 from manifoldrf.geometry.sampling import thin
@@ -395,7 +395,7 @@ def fields_of(features: ManifoldRandomFeatures, surface: Any, n_points: int) -> 
     ``surface`` : TriangleMesh, array of points of shape (n, d), or None for the nodes of the graph.
     """
     fitted, jobs = features.map_, check_jobs(features.n_jobs)
-    positions = fitted.space.graph.positions
+    positions = fitted.problem.graph.positions
     points, mesh = _points_of(fitted, surface)
     chosen = thin(points, min(n_points, len(points)))
     order = thin(positions[fitted.anchors], len(fitted.anchors))
@@ -422,7 +422,7 @@ def fields_of(features: ManifoldRandomFeatures, surface: Any, n_points: int) -> 
 
 def _points_of(fitted: FeatureMap, surface: Any) -> tuple[FloatArray, TriangleMesh | None]:
     """The points to draw, and the mesh to which they belong, if any."""
-    graph = fitted.space.graph
+    graph = fitted.problem.graph
     if surface is None:
         return graph.positions, graph.mesh
     mesh = surface if isinstance(surface, TriangleMesh) else None
@@ -462,9 +462,9 @@ def _above(rows: Any, least: FloatArray) -> Any:
 
 def _exact(fitted: FeatureMap, nodes: IntArray, jobs: int) -> Any:
     """Exact signatures of the anchors at nodes in the unit of g, CSC of shape (n, m)."""
-    setting = fitted.space.setting
-    known = observe(setting, nodes, fitted.anchors, Teaching(n_jobs=jobs)).values.tocsr()
-    own = np.sqrt(setting.measure[nodes]) if fitted.space.clock == "graph" else np.ones(len(nodes))
+    problem = fitted.problem
+    known = signature_table(problem, nodes, fitted.anchors, SignatureOptions(n_jobs=jobs)).values.tocsr()
+    own = np.sqrt(problem.measure[nodes]) if problem.clock == "graph" else np.ones(len(nodes))
     factors = own * fitted.scale**2
     return sparse.csc_array(sparse.diags_array(factors) @ known)
 

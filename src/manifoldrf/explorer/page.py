@@ -247,7 +247,7 @@ def _summary(features: ManifoldRandomFeatures) -> list[tuple[str, str]]:
 
 def _unit(features: ManifoldRandomFeatures) -> str:
     """Unit of the kernel; empty if the kernel has a factor, which changes the unit."""
-    if features.map_.space.clock == "graph":
+    if features.map_.problem.clock == "graph":
         return "of the graph"
     return "" if isinstance(features.kernel_, ScaledKernel) else "per unit of volume"
 

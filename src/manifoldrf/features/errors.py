@@ -8,12 +8,10 @@ import numpy as np
 from scipy import sparse
 
 from manifoldrf._random import Streams
-from manifoldrf._runtime import one_blas_thread, quick_map, without_warnings
+from manifoldrf._runtime import one_blas_thread, without_warnings
 from manifoldrf._validation import FloatArray, IntArray
-from manifoldrf.features._estimators import row_spans, symmetric_product
-from manifoldrf.features.feature_map import FeatureMap
-from manifoldrf.features.problem import HEAT_DIM, Space
-from manifoldrf.fields.data import Setting, Teaching, observe
+from manifoldrf.features.problem import HEAT_DIM
+from manifoldrf.fields.data import Problem
 from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.heat import HeatExtension, heat_graph
 from manifoldrf.geometry.meshes import barycentric_weights
@@ -21,11 +19,10 @@ from manifoldrf.geometry.neighbors import distances_between
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ScaledKernel
 from manifoldrf.kernels.graph_kernels import PowerKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
-from manifoldrf.metrics import frobenius, relative_error
+from manifoldrf.metrics import relative_error
 
 __all__ = ["ErrorEstimate"]
 
-_DENSE_ENTRIES = 5e7  # rows are multiplied as a dense matrix up to here
 _ROUNDING = 1e-5  # what is below comes from leaving out the smallest entries of signatures
 _PROBES = 200  # nodes at which graphs are compared
 _SURFACE_PROBES = 300  # points of a mesh with a rim; with 160, those next to corners made estimates differ by 3
@@ -106,87 +103,8 @@ def brief(error: float | None) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Reference:
-    """Exact values at some nodes.
-
-    Attributes
-    ----------
-    nodes : int array of shape (s,)
-    rows : CSR array of shape (s, n_nodes)
-        h(node, .), in the unit of the measure.
-    kernel : array of shape (s, s)
-        sum over all nodes j of mu_j h(x, j) h(y, j); for asymmetric pairs the kernel itself.
-    """
-
-    nodes: IntArray
-    rows: Any
-    kernel: FloatArray
-
-    def part(self, positions: IntArray) -> "Reference":
-        """Some of the nodes."""
-        return Reference(self.nodes[positions], self.rows[positions], self.kernel[np.ix_(positions, positions)])
-
-
-def exact_reference(setting: Setting, nodes: IntArray, n_jobs: int) -> Reference:
-    """Exact signatures of some nodes and the kernel between them."""
-    everything = np.arange(setting.graph.n_nodes)
-    rows = observe(setting, nodes, everything, Teaching(n_jobs=n_jobs)).values
-    if setting.asymmetric:
-        return Reference(nodes, rows, rows[:, nodes].toarray())
-    return Reference(nodes, rows, gram(rows, setting.measure, n_jobs))
-
-
-def gram(rows: Any, weights: FloatArray, n_jobs: int = 1) -> FloatArray:
-    """Rows times weights times their transpose, dense; the bits do not depend on ``n_jobs``."""
-    roots = np.sqrt(weights)
-    if not sparse.issparse(rows) or rows.shape[0] * rows.shape[1] <= _DENSE_ENTRIES:
-        dense = np.zeros(rows.shape)
-
-        def fill(span: slice) -> None:
-            part = rows[span]
-            np.multiply(part.toarray() if sparse.issparse(part) else part, roots, out=dense[span])
-
-        quick_map(fill, row_spans(len(dense)), n_jobs)
-        return symmetric_product(dense, n_jobs)
-    scaled = (rows @ sparse.diags_array(roots)).tocsr()
-    return np.asarray((scaled @ scaled.T).toarray())
-
-
-def measure_error(fitted: FeatureMap, reference: Reference, n_jobs: int) -> ErrorEstimate:
-    """Errors of a feature map at nodes whose exact rows are known."""
-    setting = fitted.space.setting
-    points = setting.graph.positions[reference.nodes]
-    own = np.sqrt(setting.measure[reference.nodes]) if fitted.space.clock == "graph" else np.ones(len(points))
-    exact = own[:, None] * reference.kernel * own
-    known = reference.rows[:, fitted.anchors]
-    with without_warnings(Warning):  # nodes of a sparse corner may count as far
-        rows = fitted.rows(points, n_jobs, absolute=False)[0]
-        right = fitted.right_rows(points, n_jobs, absolute=False)[0] if setting.asymmetric else None
-    found = _product(rows, rows if right is None else right)
-    # With asymmetric pairs all nodes are anchors.
-    by_anchors = own[:, None] * gram(known, fitted.weights, n_jobs) * own if right is None else exact
-    # The same rows in the unit of the features, to compare signatures.
-    ideal = (known.toarray() * np.sqrt(fitted.weights if right is None else 1.0)) * own[:, None]
-    dense = rows.toarray() if sparse.issparse(rows) else rows
-    scale = frobenius(exact) or 1.0
-    return ErrorEstimate(
-        kernel=frobenius(found - exact) / scale,
-        field=frobenius(found - by_anchors) / scale,
-        quadrature=frobenius(by_anchors - exact) / scale,
-        graph=None,
-        signatures=float(np.linalg.norm(dense - ideal) / (np.linalg.norm(ideal) or 1.0)),
-    )
-
-
-def _product(left: Any, right: Any) -> FloatArray:
-    """Dense product of two sets of features."""
-    result = left @ right.T
-    return np.asarray(result.toarray() if sparse.issparse(result) else result)
-
-
-@dataclass(frozen=True, eq=False)
 class _Places:
-    """Where two graphs are compared, as if at random points of the space.
+    """Where two graphs are compared, as if at random points of the problem.
 
     Attributes
     ----------
@@ -212,49 +130,48 @@ class _Places:
 
 
 @one_blas_thread()
-def graph_error(space: Space, streams: Streams, n_jobs: int) -> float | None:
+def graph_error(problem: Problem, streams: Streams, n_jobs: int) -> float | None:
     """How far the heat kernel of a graph is from that of the space: its change with another graph of the points.
 
     A heat graph is compared with one of steps that last twice as long. Its error is of the first order in the time
     of a step: twice that of the graph itself, so that the change is the error. (On random points it is .8 to 1.2
     of it, where half of the error is noise.) Another graph is compared with a heat graph.
     """
-    setting = space.setting
-    if space.series_error is not None:
-        return space.series_error
-    kernel = space.kernel.kernel if isinstance(space.kernel, ScaledKernel) else space.kernel
-    if not isinstance(kernel, HeatKernel) or setting.dim > HEAT_DIM:
+    if problem.series_error is not None:
+        return problem.series_error
+    kernel = problem.kernel.kernel if isinstance(problem.kernel, ScaledKernel) else problem.kernel
+    if not isinstance(kernel, HeatKernel) or problem.dim > HEAT_DIM:
         return None
-    other = _other_graph(space, kernel.t, n_jobs)
+    other = _other_graph(problem, kernel.t, n_jobs)
     if other is None:
         return None
-    usable = (setting.measure > 0) & (other.degrees > 0)
-    places = _places(space, kernel.t, usable, streams.generator("features.graph error"))
-    here = _per_volume(kernel, (space.graph, setting.measure), places.nodes, n_jobs)
-    change = _change(space, other, kernel, here, places, n_jobs)
-    if change > _DOUBTFUL and space.graph.n_steps is not None:  # steps as wide as the space see nothing of it
-        narrower = _other_graph(space, kernel.t, n_jobs, longer=0.5)
+    usable = (problem.measure > 0) & (other.degrees > 0)
+    places = _places(problem, kernel.t, usable, streams.generator("features.graph error"))
+    here = _per_volume(kernel, (problem.graph, problem.measure), places.nodes, n_jobs)
+    change = _change(problem, other, kernel, here, places, n_jobs)
+    if change > _DOUBTFUL and problem.graph.n_steps is not None:  # steps as wide as the space see nothing of it
+        narrower = _other_graph(problem, kernel.t, n_jobs, longer=0.5)
         if narrower is not None:
-            change = min(change, _change(space, narrower, kernel, here, places, n_jobs))
-    missing = _missing_heat(space, kernel, places.nodes[:_PROBES], n_jobs)
-    return max(float(np.hypot(change, _doubt_of_rim(space))), missing)
+            change = min(change, _change(problem, narrower, kernel, here, places, n_jobs))
+    missing = _missing_heat(problem, kernel, places.nodes[:_PROBES], n_jobs)
+    return max(float(np.hypot(change, _doubt_of_rim(problem))), missing)
 
 
-def _places(space: Space, t: float, usable: Any, rng: np.random.Generator) -> _Places:
+def _places(problem: Problem, t: float, usable: Any, rng: np.random.Generator) -> _Places:
     """Some nodes, each with its volume; on a mesh with a rim points of the surface, hardly any of which lie on it.
 
     In a space without end only the inside of the ball counts: near the rim heat comes back that should not.
     """
-    mesh, measure = space.graph.mesh, space.setting.measure
+    mesh, measure = problem.graph.mesh, problem.measure
     if mesh is not None and len(mesh.boundary_vertices):
         found = mesh.sample(_SURFACE_PROBES, seed=rng)
         corners = barycentric_weights(mesh, found)[usable[mesh.faces[found.faces]].all(axis=1)]
         if corners.shape[0]:
             nodes = rng.permutation(np.unique(corners.indices))  # the first of them are taken for random ones
             return _Places(nodes, corners[:, nodes], np.ones(corners.shape[0]))
-    if space.ball is not None:
-        depth = space.ball._depth(space.graph.positions)
-        inside = usable & (depth < space.ball.radius - _FROM_RIM * np.sqrt(t))
+    if problem.ball is not None:
+        depth = problem.ball._depth(problem.graph.positions)
+        inside = usable & (depth < problem.ball.radius - _FROM_RIM * np.sqrt(t))
         usable = inside if np.count_nonzero(inside) >= _FEWEST_INSIDE else usable
     candidates = np.flatnonzero(usable)
     nodes = rng.choice(candidates, min(len(candidates), _PROBES), replace=False)
@@ -262,78 +179,78 @@ def _places(space: Space, t: float, usable: Any, rng: np.random.Generator) -> _P
 
 
 def _change(
-    space: Space, other: Graph, kernel: HeatKernel, here: FloatArray, places: _Places, n_jobs: int
+    problem: Problem, other: Graph, kernel: HeatKernel, here: FloatArray, places: _Places, n_jobs: int
 ) -> float:
     """Relative difference to the kernel of another graph, or more with what neither has.
 
     Steps lose what lies beyond their reach. Longer ones lose the same share, and a comparison shows nothing of it.
     """
     same: AbstractKernel = kernel
-    if space.graph.n_steps is not None:  # the same time in steps that last longer or shorter
+    if problem.graph.n_steps is not None:  # the same time in steps that last longer or shorter
         same = PowerKernel(round(kernel.t / other.time(1.0)))
     weights = other.degrees if other.weights is None else other.weights
-    there = _per_volume(same, (other, weights / space.unit), places.nodes, n_jobs)
+    there = _per_volume(same, (other, weights / problem.unit), places.nodes, n_jobs)
     change = places.difference(here, there)
-    lost, dim = _lost_time(space), space.setting.dim
+    lost, dim = _lost_time(problem), problem.dim
     # In flat space t times the derivative of the heat kernel by t is so many times as large as the kernel.
     if lost * np.sqrt(dim**2 / 16 + dim / 8) < _SMALL_PART * change:
         return change
-    n_steps = int(space.graph.n_steps or 0)
-    more = _per_volume(PowerKernel(n_steps + 1), (space.graph, space.setting.measure), places.nodes, n_jobs)
+    n_steps = int(problem.graph.n_steps or 0)
+    more = _per_volume(PowerKernel(n_steps + 1), (problem.graph, problem.measure), places.nodes, n_jobs)
     # The two may cancel, but it is not known well enough how far.
     return max(change, places.difference(here, there - lost * n_steps * (more - here)))
 
 
-def _lost_time(space: Space) -> float:
+def _lost_time(problem: Problem) -> float:
     """Share of the time of a step that lies beyond its reach, as the nodes happen to lie: of its squared length."""
-    graph, extension, setting = space.graph, space.graph.extension, space.setting
+    graph, extension = problem.graph, problem.graph.extension
     if not isinstance(extension, HeatExtension):
         return 0.0
-    s2, dim = extension.bandwidth, setting.dim
+    s2, dim = extension.bandwidth, problem.dim
     if graph.metric is not None and graph.metric._gaussian_step(s2, extension.radius)[1] != s2 / 4:
         return 0.0  # the bandwidth was found for a step that ends there
-    counted = np.flatnonzero(setting.measure > 0)
+    counted = np.flatnonzero(problem.measure > 0)
     some = counted[:: max(1, len(counted) // _TAIL_NODES, len(counted) * graph.n_nodes // _DENSE_HEAT)]
     gaps = distances_between(graph.positions[some], graph.positions, graph.metric)
     lengths = (gaps / np.sqrt(s2)) ** 2  # (s, N)
     beyond = np.where(gaps > extension.radius, np.exp(-lengths) * (2 / dim * lengths - 1), 0.0)
-    footprint = (np.pi * s2 * space.unit ** (-2 / dim)) ** (dim / 2)  # in nodes: volumes may leave the range
-    return float((beyond @ setting.measure).mean() / footprint)
+    footprint = (np.pi * s2 * problem.unit ** (-2 / dim)) ** (dim / 2)  # in nodes: volumes may leave the range
+    return float((beyond @ problem.measure).mean() / footprint)
 
 
-def _doubt_of_rim(space: Space) -> float:
+def _doubt_of_rim(problem: Problem) -> float:
     """Share of the volume that nobody knows where the rim of a cloud is guessed: half a spacing all along it.
 
     Nodes may lie on the rim, as those of many grids do, or half a spacing inside. Close to it, Gaussians are cut
     off, and their scaling is larger.
     """
-    graph, extension = space.graph, space.graph.extension
-    guessed = graph.mesh is None and graph.metric is None and not space.weights_known
+    graph, extension = problem.graph, problem.graph.extension
+    guessed = graph.mesh is None and graph.metric is None and not problem.weights_known
     if not guessed or not isinstance(extension, HeatExtension) or graph.weights is None:
         return 0.0
     weights = graph.weights
     scaling = np.divide(extension.factors, weights, out=np.zeros_like(weights), where=weights > 0)
     held = weights[scaling > _CUT_OFF * np.median(scaling)].sum() / weights.sum()
-    spacing = (weights.sum() / graph.n_nodes) ** (1 / space.setting.dim)
+    spacing = (weights.sum() / graph.n_nodes) ** (1 / problem.dim)
     return float(0.5 * spacing * held / (_RIM_DEPTH * np.sqrt(extension.bandwidth / 2)))
 
 
-def _missing_heat(space: Space, kernel: HeatKernel, probes: IntArray, n_jobs: int) -> float:
+def _missing_heat(problem: Problem, kernel: HeatKernel, probes: IntArray, n_jobs: int) -> float:
     """How much less heat spreads than in flat space, where nodes are too sparse for the kernel.
 
     Two graphs whose steps reach no neighbours agree with each other, and are both wrong: the heat of a node stays
     there. On a kernel of several nodes curvature may hold heat back, and nothing is said.
     """
-    graph, setting = space.graph, space.setting
-    n_nodes = (4 * np.pi * kernel.t) ** (setting.dim / 2) / (space.unit * setting.measure[probes])
+    graph = problem.graph
+    n_nodes = (4 * np.pi * kernel.t) ** (problem.dim / 2) / (problem.unit * problem.measure[probes])
     lost = probes[n_nodes < _RESOLVED]
     if not len(lost):
         return 0.0
     some = lost[: max(1, _DENSE_HEAT // graph.n_nodes)]
-    roots = np.sqrt(setting.measure / setting.measure[some][:, None])  # rows of the kernel become shares of heat
+    roots = np.sqrt(problem.measure / problem.measure[some][:, None])  # rows of the kernel become shares of heat
     shares = kernel.matrix(graph, some, n_jobs=n_jobs) * roots  # (s, N)
     gaps = distances_between(graph.positions[some], graph.positions, graph.metric)
-    spread = (shares * gaps**2).sum(axis=1) / (2 * setting.dim * kernel.t)
+    spread = (shares * gaps**2).sum(axis=1) / (2 * problem.dim * kernel.t)
     short = np.clip(1 - spread, 0.0, 1.0)
     return float(np.sqrt(np.mean(short**2) * len(lost) / len(probes)))
 
@@ -347,9 +264,9 @@ def _per_volume(
     return kernel.matrix(graph, nodes, nodes, n_jobs=n_jobs) / roots[:, None] / roots
 
 
-def _other_graph(space: Space, t: float, n_jobs: int, *, longer: float = 2.0) -> Graph | None:
+def _other_graph(problem: Problem, t: float, n_jobs: int, *, longer: float = 2.0) -> Graph | None:
     """A heat graph of the same nodes, with steps twice as long; None where it does not fit into memory."""
-    graph, mesh = space.graph, space.graph.mesh
+    graph, mesh = problem.graph, problem.graph.mesh
     step = None if graph.n_steps is None else graph.time(longer)
     with without_warnings(GraphWarning):
         try:
@@ -357,8 +274,8 @@ def _other_graph(space: Space, t: float, n_jobs: int, *, longer: float = 2.0) ->
                 graph.positions if mesh is None else mesh,
                 t if step is None else 2 * step,
                 n_steps="auto" if step is None else 2,
-                weights=_other_weights(space),
-                dim=space.setting.dim,
+                weights=_other_weights(problem),
+                dim=problem.dim,
                 metric=graph.metric,
                 n_jobs=n_jobs,
             )
@@ -366,14 +283,14 @@ def _other_graph(space: Space, t: float, n_jobs: int, *, longer: float = 2.0) ->
             return None
 
 
-def _other_weights(space: Space) -> Any:
+def _other_weights(problem: Problem) -> Any:
     """Node weights that do not come from where those of the graph do, if there are any.
 
     Estimated weights differ with the steps. Those of an open mesh lean on a model of its rim, which its areas do
     not know. Those of a grid are believed; inside a ball they can be estimated, as no rim has to be guessed there.
     """
-    graph, mesh = space.graph, space.graph.mesh
+    graph, mesh = problem.graph, problem.graph.mesh
     if mesh is not None:
         return mesh.vertex_areas() if len(mesh.boundary_vertices) else "auto"
-    known = graph.weights is not None and space.weights_known and space.ball is None
+    known = graph.weights is not None and problem.weights_known and problem.ball is None
     return graph.weights if known else "auto"

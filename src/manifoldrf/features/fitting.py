@@ -1,63 +1,63 @@
-"""Fitting a feature map: anchors, their weights, and the field, chosen by the error on nodes kept from the fit."""
+"""Choose anchors, their weights and the field of a feature map, by the error at held-out nodes."""
 
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from manifoldrf._runtime import one_blas_thread, warn_user
-from manifoldrf._validation import FloatArray, IntArray, reject
-from manifoldrf.features.errors import ErrorEstimate, Reference, exact_reference, measure_error
-from manifoldrf.features.feature_map import FeatureMap
-from manifoldrf.features.options import Plan
-from manifoldrf.features.problem import Space
+from manifoldrf._runtime import quick_map, warn_user, without_warnings
+from manifoldrf._validation import FloatArray, IntArray, frobenius, reject
+from manifoldrf.features.errors import ErrorEstimate
+from manifoldrf.features.feature_map import FeatureMap, row_spans, symmetric_product
+from manifoldrf.features.options import FitOptions
 from manifoldrf.fields.anchors import (
+    Quadrature,
+    QuadratureSamples,
     all_anchors,
     anchors_needed,
+    compare_weights,
     farthest_anchors,
     iid_anchors,
     normalised_density,
     spacing_of,
-)
-from manifoldrf.fields.data import AbstractField, FieldData, observe
-from manifoldrf.fields.interpolated import fit_interpolated
-from manifoldrf.fields.local import fit_local
-from manifoldrf.fields.mlp import fit_mlp
-from manifoldrf.fields.options import MlpOptions, TrainingInfo
-from manifoldrf.fields.quadrature import (
-    Quadrature,
-    QuadratureSamples,
-    choose_weights,
     uniform_weights,
     voronoi_weights,
 )
+from manifoldrf.fields.data import AbstractField, FieldData, Problem, SignatureOptions, signature_table
+from manifoldrf.fields.interpolated import fit_interpolated
+from manifoldrf.fields.local import fit_local
+from manifoldrf.fields.mlp import fit_mlp
 from manifoldrf.fields.step import fit_step
+from manifoldrf.fields.training import MlpOptions, TrainingInfo
 from manifoldrf.geometry.sampling import thin
 from manifoldrf.metrics import relative_error
 from manifoldrf.signatures.engines import row_memory, stage_of
 
 __all__ = ["FeatureWarning"]
 
-# Spacing of the anchors over the width of a signature, where their number is chosen: about .02 of error.
+# Spacing of the anchors over the width of a signature when their number is chosen: an error of about .02.
 _CHOSEN_RATIO = 0.8
-_MOST_RATIO = 1.2  # above it the error of the quadrature is 3 to 5 % and more, and a warning says so
-_LARGEST = 0.03  # error of the quadrature up to which a chosen number of anchors is enough
-_POOR = 0.1  # error of the field from which on a warning says so
-_POOR_GRAPH = 0.2  # the same of the graph; a thousand points with a rim that has to be guessed have half of it
-# Of a table of signatures, while a number of anchors is chosen; about twice that is used while it is made.
+_MOST_RATIO = 1.2  # above, the quadrature error is 3 to 5 % or more, and there is a warning
+_LARGEST = 0.03  # quadrature error up to which a chosen number of anchors is enough
+_POOR = 0.1  # field error above which there is a warning
+_POOR_GRAPH = 0.2  # the same for the graph; a thousand points with an estimated boundary have half of it
+# Memory for a table of signatures when the number of anchors is chosen; about twice as much is used on the way.
 _MOST_BYTES = 2**31
-_ALL_SHARE = 0.5  # where more than this share of the nodes would be anchors, all are
+_ALL_SHARE = 0.5  # if more than this share of the nodes would be anchors, all are
 _FIT_SAMPLES = 512  # evenly spread nodes at which weights are fitted
 _HELD_OUT = 192  # random nodes at which errors are measured
 _MLP_STARTS = 1000  # the paper's
-_GOOD_ENOUGH = 2e-3  # a field with a smaller error needs no rival
-_LOCAL_DIM = 3  # polynomial fields have too many coefficients above
+_GOOD_ENOUGH = 2e-3  # a field with a smaller error is taken without trying others
+_LOCAL_DIM = 3  # above, polynomial fields have too many coefficients
+_DENSE_ENTRIES = 5e7  # rows with fewer entries are multiplied as a dense matrix
 
 
 class FeatureWarning(UserWarning):
-    """Features that work but are less accurate than they should be: too few, or of a kernel no field can follow.
+    """Features work but are less accurate than they should be: too few, or no field can follow the kernel.
 
     Examples
     --------
@@ -71,148 +71,382 @@ class FeatureWarning(UserWarning):
     """
 
 
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """A feature map and what is known about it."""
+def settle_options(problem: Problem, options: FitOptions) -> FitOptions:
+    """Check the options that depend on the graph, and evaluate the density of the anchors at its nodes."""
+    if options.field == "step" and options.fit_field is None and problem.graph.extension is None:
+        reject("field", "another than 'step' on a graph without a rule for new points", repr(options.field))
+    if options.density is None:
+        return options
+    n = problem.graph.n_nodes
+    given = options.density(problem.graph.positions) if callable(options.density) else options.density
+    if not callable(options.density) and np.shape(given) != (n,):
+        rule = f"a function of the points, or a vector of shape ({n},), one entry for each node of the graph"
+        reject("anchor_density", rule, f"shape {np.shape(given)}")
+    density = normalised_density(given, n, "anchor_density")
+    if (density[problem.measure > 0] == 0).any():
+        reject("anchor_density", "positive at every node, or sums over anchors are biased", "a zero")
+    return dataclasses.replace(options, density=density)
 
-    features: FeatureMap
-    field_name: str
-    quadrature: Quadrature
+
+def choose_anchors(problem: Problem, options: FitOptions) -> IntArray:
+    """Nodes at which the field is read."""
+    n = problem.graph.n_nodes
+    with stage_of(options.progress, "anchors"):
+        if options.anchors == "all" or options.n_features == "all" or problem.asymmetric:
+            return all_anchors(n)
+        if options.n_features == "auto":
+            return _place(problem, options, _needed(problem, _CHOSEN_RATIO))
+        m = int(options.n_features)
+        if options.anchors == "iid":
+            return iid_anchors(n, m, options.density, options.streams.generator("features.anchors"))
+        if m > n:
+            _warn(f"n_features = {m} is more than the graph has nodes: there are {n} features, one for each.")
+        _warn_of_spacing(problem, m)
+        return all_anchors(n) if m >= n else _farthest(problem, m)
+
+
+def more_anchors(problem: Problem, quadrature: Quadrature, options: FitOptions) -> IntArray | None:
+    """Twice as many anchors if their number is chosen and the error is too large; None if there are enough.
+
+    A kernel with a sharp peak needs more anchors than its width says.
+    """
+    m, error = len(quadrature.weights), quadrature.error
+    if options.n_features != "auto" or error <= _LARGEST:
+        return None
+    with stage_of(options.progress, "anchors"):
+        more = _place(problem, options, 2 * m)
+    if len(more) > m:
+        return more
+    if m < problem.graph.n_nodes:
+        _warn(
+            f"n_features='auto' stops at {m} features: more take over {_MOST_BYTES / 2**20:.0f} MB. Sums "
+            f"over so few anchors are off by {error:.0%}. Remedies: a wider kernel, or a larger n_features."
+        )
+    return None
+
+
+def _needed(problem: Problem, ratio: float) -> int:
+    """Number of anchors for the width of the kernel; all nodes if the kernel is too narrow for any number."""
+    n = problem.graph.n_nodes
+    if spacing_of(problem.volume, n, problem.dim) > ratio * problem.width:
+        return n
+    return anchors_needed(problem.volume, problem.width, problem.dim, ratio)
+
+
+def _place(problem: Problem, options: FitOptions, m: int) -> IntArray:
+    """As many of m anchors as fit in memory; all nodes if that is nearly as many."""
+    n = problem.graph.n_nodes
+    most = min(m, n)
+    if 8.0 * n * most > _MOST_BYTES:
+        most = min(most, int(_MOST_BYTES / row_memory(problem.graph, problem.series)))
+    m = min(m, most)
+    if options.anchors == "iid":
+        return iid_anchors(n, min(m, n), options.density, options.streams.generator("features.anchors"))
+    return all_anchors(n) if m > _ALL_SHARE * n else _farthest(problem, m)
+
+
+def _farthest(problem: Problem, m: int) -> IntArray:
+    """Farthest nodes with a volume: nearly isolated nodes are the farthest of all, and useless."""
+    alone = problem.measure == 0
+    chosen = farthest_anchors(problem.graph, min(problem.graph.n_nodes, m + int(alone.sum())))
+    return np.concatenate([chosen[~alone[chosen]], chosen[alone[chosen]]])[:m]
+
+
+def _warn_of_spacing(problem: Problem, m: int) -> None:
+    ratio = spacing_of(problem.volume, m, problem.dim) / problem.width
+    if ratio <= _MOST_RATIO or m >= problem.graph.n_nodes:
+        return
+    needed = _needed(problem, 1.0)
+    remedy = f"n_features={needed}" if needed < problem.graph.n_nodes else "n_features='all'"
+    _warn(
+        f"{m} feature{'s are' if m > 1 else ' is'} too few: anchors are {ratio:.2g} times as far apart as the "
+        f"features of this kernel are wide ({problem.width:.2g}), and sums over them are off by several per cent "
+        f"(remedy: {remedy}, or a wider kernel)."
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """Exact values at some nodes.
+
+    Attributes
+    ----------
+    nodes : int array of shape (s,)
+    rows : CSR array of shape (s, n_nodes)
+        h(node, .), in the unit of the measure.
+    kernel : array of shape (s, s)
+        sum over all nodes j of mu_j h(x, j) h(y, j); the kernel itself for asymmetric pairs.
+    """
+
+    nodes: IntArray
+    rows: Any
+    kernel: FloatArray
+
+    def part(self, positions: IntArray) -> "Reference":
+        """The values at some of the nodes."""
+        return Reference(self.nodes[positions], self.rows[positions], self.kernel[np.ix_(positions, positions)])
+
+
+def choose_weights(problem: Problem, anchors: IntArray, options: FitOptions) -> tuple[Quadrature, Reference]:
+    """Weights of the anchors, and exact values at held-out nodes, which are not used to find the weights."""
+    with stage_of(options.progress, "weights"):
+        fit_nodes, held_out = _choose_samples(problem, anchors, options)
+        nodes = np.concatenate([fit_nodes, held_out])
+        reference = exact_reference(problem, nodes, options.n_jobs)
+        positions = np.arange(len(fit_nodes), len(nodes))
+        samples = None
+        if not problem.asymmetric:
+            total = float(problem.series.spectral(np.array([1.0]))[0])
+            samples = QuadratureSamples(reference.rows[:, anchors], reference.kernel, positions, total)
+        iid = options.anchors == "iid"
+        complete = len(anchors) == problem.graph.n_nodes and (not iid or problem.asymmetric)
+        uniform = uniform_weights(problem.measure, anchors, options.density if iid else None)
+        method = "uniform" if complete or (iid and options.weights == "auto") else options.weights
+        base = uniform if complete else voronoi_weights(problem.graph, problem.measure, anchors)
+        ratio = spacing_of(problem.volume, len(anchors), problem.dim) / problem.width
+        quadrature = compare_weights(method, base, samples=samples, ratio=ratio, uniform=uniform)
+        return quadrature, reference.part(positions)
+
+
+def _choose_samples(problem: Problem, anchors: IntArray, options: FitOptions) -> tuple[IntArray, IntArray]:
+    """Evenly spread nodes to fit weights at, and random ones to measure errors at; no anchors if possible."""
+    usable = np.flatnonzero(problem.measure > 0)
+    rest = np.setdiff1d(usable, anchors)
+    fits = len(anchors) < problem.graph.n_nodes and options.weights in ("auto", "unity", "nnls")
+    if len(rest) < 2 * _HELD_OUT:
+        rest = usable
+    rng = options.streams.generator("features.held out")
+    count = max(1, min(_HELD_OUT, len(usable) // 4))  # a small space needs most nodes for the fit
+    held_out = np.sort(rng.choice(rest, count, replace=False))
+    if not fits:
+        return rest[:0], held_out
+    others = np.setdiff1d(rest, held_out)
+    others = others if len(others) else rest
+    points = problem.graph.positions[others]
+    return others[thin(points, min(len(others), _FIT_SAMPLES))], held_out
+
+
+def exact_reference(problem: Problem, nodes: IntArray, n_jobs: int) -> Reference:
+    """Exact signatures of some nodes and the kernel between them."""
+    everything = np.arange(problem.graph.n_nodes)
+    rows = signature_table(problem, nodes, everything, SignatureOptions(n_jobs=n_jobs)).values
+    if problem.asymmetric:
+        return Reference(nodes, rows, rows[:, nodes].toarray())
+    return Reference(nodes, rows, gram(rows, problem.measure, n_jobs))
+
+
+def gram(rows: Any, weights: FloatArray, n_jobs: int = 1) -> FloatArray:
+    """Rows times weights times their transpose, dense; the bits do not depend on ``n_jobs``."""
+    roots = np.sqrt(weights)
+    if not sparse.issparse(rows) or rows.shape[0] * rows.shape[1] <= _DENSE_ENTRIES:
+        dense = np.zeros(rows.shape)
+
+        def fill(span: slice) -> None:
+            part = rows[span]
+            np.multiply(part.toarray() if sparse.issparse(part) else part, roots, out=dense[span])
+
+        quick_map(fill, row_spans(len(dense)), n_jobs)
+        return symmetric_product(dense, n_jobs)
+    scaled = (rows @ sparse.diags_array(roots)).tocsr()
+    return np.asarray((scaled @ scaled.T).toarray())
+
+
+@dataclass(frozen=True, eq=False)
+class FieldChoice:
+    """The chosen field.
+
+    Attributes
+    ----------
+    field : AbstractField
+    name : str
+    starts : int array
+        Nodes whose signatures the field was fitted to.
+    error : ErrorEstimate
+        At held-out nodes.
+    training : TrainingInfo, optional
+        Of a network.
+    """
+
+    field: AbstractField
+    name: str
     starts: IntArray
     error: ErrorEstimate
     training: TrainingInfo | None = None
 
 
-@one_blas_thread()  # else the last bits of errors, by which weights and fields are chosen, depend on threads
-def fit_features(space: Space, plan: Plan) -> Fitted:
-    """Choose anchors, weights and the field."""
-    if plan.field == "step" and plan.fit_field is None and space.graph.extension is None:
-        reject("field", "another than 'step' on a graph without a rule for new points", repr(plan.field))
-    plan = dataclasses.replace(plan, density=_density(space, plan))
-    with stage_of(plan.teaching.progress, "anchors"):
-        anchors = choose_anchors(space, plan)
-    with stage_of(plan.teaching.progress, "weights"):
-        quadrature, exam = _weigh(space, anchors, plan)
-    while plan.n_features == "auto" and _error_of(quadrature) > _LARGEST:
-        with stage_of(plan.teaching.progress, "anchors"):
-            # A kernel with a sharp peak needs more than its width says.
-            more = _place(space, plan, 2 * len(anchors))
-        if len(more) <= len(anchors):
-            _warn_of_memory(space, len(anchors), _error_of(quadrature))
-            break
-        anchors = more
-        with stage_of(plan.teaching.progress, "weights"):
-            quadrature, exam = _weigh(space, anchors, plan)
-    starts = _choose_starts(space, plan, exam.nodes)
-    fitted = _Workshop(space, plan, anchors, quadrature, starts, exam).choose()
-    _warn_of_field(fitted)
-    return fitted
+def choose_field(
+    problem: Problem, anchors: IntArray, quadrature: Quadrature, held_out: Reference, options: FitOptions
+) -> FieldChoice:
+    """The field that was asked for or, with "auto", the one with the smallest error at held-out nodes."""
+    starts = _choose_starts(problem, options, held_out.nodes)
+    choice = _FieldSelection(problem, anchors, quadrature, held_out, options, starts).choose()
+    _warn_of_field(problem, choice)
+    return choice
 
 
-def _density(space: Space, plan: Plan) -> FloatArray | None:
-    """The density that anchors are drawn from, on the nodes of the graph."""
-    if plan.density is None:
-        return None
-    n = space.graph.n_nodes
-    given = plan.density(space.graph.positions) if callable(plan.density) else plan.density
-    if not callable(plan.density) and np.shape(given) != (n,):
-        rule = f"a function of the points, or a vector of shape ({n},), one entry for each node of the graph"
-        reject("anchor_density", rule, f"shape {np.shape(given)}")
-    density = normalised_density(given, n, "anchor_density")
-    if (density[space.setting.measure > 0] == 0).any():
-        reject("anchor_density", "positive at every node, or sums over anchors are biased", "a zero")
-    return density
+def _choose_starts(problem: Problem, options: FitOptions, held_out: IntArray) -> IntArray:
+    """Nodes whose signatures a field is fitted to: all, or random ones with the held-out ones last."""
+    n = problem.graph.n_nodes
+    wanted = options.n_starts or (_MLP_STARTS if options.field == "mlp" else n)
+    if wanted >= n:
+        return np.arange(n)
+    order = options.streams.generator("features.starts").permutation(n)
+    late = np.isin(order, held_out)
+    return np.sort(np.concatenate([order[~late], order[late]])[:wanted])
 
 
-def choose_anchors(space: Space, plan: Plan) -> IntArray:
-    """Nodes at which the field is read."""
-    n, setting = space.graph.n_nodes, space.setting
-    if plan.anchors == "all" or plan.n_features == "all" or setting.asymmetric:
-        return all_anchors(n)
-    if plan.n_features == "auto":
-        return _place(space, plan, _needed(space, _CHOSEN_RATIO))
-    m = int(plan.n_features)
-    if plan.anchors == "iid":
-        return iid_anchors(n, m, plan.density, plan.streams.generator("features.anchors"))
-    if m > n:
-        _warn(f"n_features = {m} is more than the graph has nodes: there are {n} features, one for each.")
-    _warn_of_spacing(space, m)
-    return all_anchors(n) if m >= n else _farthest(space, m)
+@dataclass(frozen=True, eq=False)
+class _FieldSelection:
+    """Fits fields and compares them."""
+
+    problem: Problem
+    anchors: IntArray
+    quadrature: Quadrature
+    held_out: Reference
+    options: FitOptions
+    starts: IntArray
+
+    @cached_property
+    def _data(self) -> FieldData:
+        """Signatures of all starts."""
+        return signature_table(self.problem, self.starts, self.anchors, self.options.signatures)
+
+    @cached_property
+    def _trial_data(self) -> FieldData:
+        """The same without the held-out nodes."""
+        return self._data.without(np.flatnonzero(np.isin(self.starts, self.held_out.nodes)))
+
+    def choose(self) -> FieldChoice:
+        """The field that was asked for, or the one with the smallest error."""
+        best: tuple[str, AbstractField, ErrorEstimate, TrainingInfo | None] | None = None
+        table = []
+        options, progress = self.options, self.options.progress
+        for name in self._candidates():
+            if name != "step" or options.fit_field is not None:
+                _ = self._data  # computed before the stage of the field begins
+            with stage_of(progress, f"field {name}"):
+                field, training = self._fit(name, trial=True)
+            with stage_of(progress, f"error of field {name}"):
+                error = measure_error(self._map(field), self.held_out, options.n_jobs)
+            table.append((name, error.kernel))
+            if best is None or error.kernel < best[2].kernel:
+                best = name, field, error, training
+            if error.field <= _GOOD_ENOUGH:
+                break
+        if best is None:
+            raise RuntimeError("Internal error: no field was tried.")
+        name, field, error, training = best
+        starts = self.starts
+        if name in ("interpolated", "local") or options.fit_field is not None:  # again, with the held-out nodes
+            with stage_of(progress, f"field {name}"):
+                trial, (field, _) = field, self._fit(name, trial=False)
+            error = self._with_other_rule(error, trial, field)
+        elif name == "mlp":  # too costly to train twice
+            starts = np.setdiff1d(starts, self.held_out.nodes)
+        error = dataclasses.replace(error, candidates=tuple(table), weights=self.quadrature.table)
+        return FieldChoice(field, name, starts, error, training)
+
+    def _candidates(self) -> Iterator[str]:
+        """The fields to try; "step" comes first where a walk always takes a step, because it needs no fit."""
+        if self.options.field != "auto":
+            yield self.options.field
+            return
+        graph, series = self.problem.graph, self.problem.series
+        spike = abs(float(series.coefficients(1)[0]))
+        small = spike <= _GOOD_ENOUGH * abs(float(series.spectral(np.array([1.0]))[0]))
+        if small and graph.extension is not None:
+            yield "step"
+        yield "interpolated"
+        flat = graph.mesh is None and graph.metric is None
+        if not self.problem.asymmetric and self.problem.dim <= _LOCAL_DIM and flat:
+            yield "local"
+
+    def _fit(self, name: str, *, trial: bool) -> tuple[AbstractField, TrainingInfo | None]:
+        """A field; a trial is fitted without the held-out nodes among the starts."""
+        options = self.options
+        if name == "step" and options.fit_field is None:
+            return fit_step(self.problem, self.anchors, options.signatures), None
+        data = self._trial_data if trial else self._data
+        if options.fit_field is not None:
+            return _check_made(options.fit_field(data), len(self.anchors)), None
+        if name == "interpolated":
+            return fit_interpolated(data), None
+        if name == "local":
+            return fit_local(data, n_jobs=options.n_jobs, **options.field_options), None
+        seed = options.streams.generator("features.network")
+        network = MlpOptions(**options.field_options)
+        return fit_mlp(data, network, seed=seed, progress=options.progress, n_jobs=options.n_jobs)
+
+    def _map(self, field: AbstractField) -> FeatureMap:
+        return FeatureMap(self.problem, field, self.anchors, feature_weights(self.problem, self.quadrature))
+
+    def _with_other_rule(self, error: ErrorEstimate, trial: AbstractField, final: AbstractField) -> ErrorEstimate:
+        """The error of the final field, which on a mesh may interpolate by another rule than the trial did."""
+        mesh = self.problem.graph.mesh
+        if mesh is None or getattr(trial, "rule", None) == getattr(final, "rule", None):
+            return error
+        places = mesh.sample(_HELD_OUT, seed=self.options.streams.generator("features.places")).points
+        first, second = (self._map(field).rows(places, absolute=False)[0] for field in (trial, final))
+        change = relative_error((second @ second.T).toarray(), (first @ first.T).toarray())
+        field, kernel = (float(np.hypot(share, change)) for share in (error.field, error.kernel))
+        return dataclasses.replace(error, field=field, kernel=kernel)
 
 
-def _needed(space: Space, ratio: float) -> int:
-    """Anchors that the width of the kernel asks for, or all nodes: a kernel next to nothing asks for no end."""
-    n, width, dim = space.graph.n_nodes, space.setting.width, space.setting.dim
-    if spacing_of(space.volume, n, dim) > ratio * width:
-        return n
-    return anchors_needed(space.volume, width, dim, ratio)
+def feature_weights(problem: Problem, quadrature: Quadrature) -> FloatArray:
+    """The weights of a feature map: asymmetric pairs have none."""
+    return np.ones(len(quadrature.weights)) if problem.asymmetric else quadrature.weights
 
 
-def _place(space: Space, plan: Plan, m: int) -> IntArray:
-    """So many anchors as memory allows, or all nodes where that are not many more."""
-    n = space.graph.n_nodes
-    m = min(m, _affordable(space, min(m, n)))
-    if plan.anchors == "iid":
-        return iid_anchors(n, min(m, n), plan.density, plan.streams.generator("features.anchors"))
-    return all_anchors(n) if m > _ALL_SHARE * n else _farthest(space, m)
+def _check_made(field: Any, n_anchors: int) -> AbstractField:
+    """A field made by a function of the user."""
+    if not isinstance(field, AbstractField):
+        found = f"one that returns {type(field).__name__}"
+        reject("field", "a function that returns an AbstractField", found, TypeError)
+    if field.n_anchors != n_anchors:
+        reject("field", f"a function that returns a field with {n_anchors} columns", f"one with {field.n_anchors}")
+    return field
 
 
-def _farthest(space: Space, m: int) -> IntArray:
-    """Farthest nodes that stand for a volume: those all but isolated are the farthest of all, and of no use."""
-    alone = space.setting.measure == 0
-    chosen = farthest_anchors(space.graph, min(space.graph.n_nodes, m + int(alone.sum())))
-    return np.concatenate([chosen[~alone[chosen]], chosen[alone[chosen]]])[:m]
-
-
-def _affordable(space: Space, m: int) -> int:
-    """As many of m anchors as a table of their signatures at all nodes has room for."""
-    n, setting = space.graph.n_nodes, space.setting
-    if 8.0 * n * m <= _MOST_BYTES:
-        return m
-    return min(m, int(_MOST_BYTES / row_memory(setting.graph, setting.series)))
-
-
-def _warn_of_memory(space: Space, m: int, error: float) -> None:
-    """Say so where a chosen number of anchors is not enough but more would not fit."""
-    if m < space.graph.n_nodes:
-        _warn(
-            f"n_features='auto' stops at {m} features: more take over {_MOST_BYTES / 2**20:.0f} MB. Sums "
-            f"over so few anchors are off by {error:.0%}. Remedies: a wider kernel, or a larger n_features."
-        )
-
-
-def _error_of(quadrature: Quadrature) -> float:
-    """Error of the weights that were kept, on held-out nodes."""
-    return 0.0 if quadrature.method == "uniform" else min(error for _, error in quadrature.table)
-
-
-def _warn_of_spacing(space: Space, m: int) -> None:
-    setting = space.setting
-    ratio = spacing_of(space.volume, m, setting.dim) / setting.width
-    if ratio <= _MOST_RATIO or m >= space.graph.n_nodes:
-        return
-    needed = _needed(space, 1.0)
-    remedy = f"n_features={needed}" if needed < space.graph.n_nodes else "n_features='all'"
-    _warn(
-        f"{m} feature{'s are' if m > 1 else ' is'} too few: anchors are {ratio:.2g} times as far apart as the "
-        f"features of this kernel are wide ({setting.width:.2g}), and sums over them are off by several per cent "
-        f"(remedy: {remedy}, or a wider kernel)."
+def measure_error(features: FeatureMap, reference: Reference, n_jobs: int) -> ErrorEstimate:
+    """Errors of a feature map at nodes whose exact rows are known."""
+    problem = features.problem
+    points = problem.graph.positions[reference.nodes]
+    own = np.sqrt(problem.measure[reference.nodes]) if problem.clock == "graph" else np.ones(len(points))
+    exact = own[:, None] * reference.kernel * own
+    known = reference.rows[:, features.anchors]
+    with without_warnings(Warning):  # nodes in a sparse corner may count as far
+        rows = features.rows(points, n_jobs, absolute=False)[0]
+        right = features.rows(points, n_jobs, side="right", absolute=False)[0] if problem.asymmetric else rows
+    found = rows @ right.T
+    found = np.asarray(found.toarray() if sparse.issparse(found) else found)
+    weights: Any = features.weights
+    by_anchors = exact  # asymmetric pairs have all nodes as anchors
+    if not problem.asymmetric:
+        by_anchors = own[:, None] * gram(known, weights, n_jobs) * own
+    # The exact rows in the unit of the features, to compare signatures.
+    ideal = (known.toarray() * np.sqrt(1.0 if problem.asymmetric else weights)) * own[:, None]
+    dense = rows.toarray() if sparse.issparse(rows) else rows
+    scale = frobenius(exact) or 1.0
+    return ErrorEstimate(
+        kernel=frobenius(found - exact) / scale,
+        field=frobenius(found - by_anchors) / scale,
+        quadrature=frobenius(by_anchors - exact) / scale,
+        graph=None,
+        signatures=float(np.linalg.norm(dense - ideal) / (np.linalg.norm(ideal) or 1.0)),
     )
 
 
-def _warn_of_field(fitted: Fitted) -> None:
-    """Say so where the series cannot follow a function, or the field the kernel."""
-    series_error = fitted.features.space.series_error
-    if series_error is not None and series_error > _POOR:
+def _warn_of_field(problem: Problem, choice: FieldChoice) -> None:
+    """Warn if the series cannot follow a function, or the field cannot follow the kernel."""
+    if problem.series_error is not None and problem.series_error > _POOR:
         _warn(
             f"The function given as kernel is no series of heat steps of this space: the closest is off by "
-            f"{series_error:.0%}. Remedies: a narrower function, a graph with wider steps (GraphOptions), or a "
-            "kernel of the library."
+            f"{problem.series_error:.0%}. Remedies: a narrower function, a graph with wider steps (GraphOptions), "
+            "or a kernel of the library."
         )
-    error = fitted.error.field
-    if error > _POOR:
+    if choice.error.field > _POOR:
         _warn(
-            f"The field '{fitted.field_name}' is off by {error:.0%} at nodes kept from the fit. Causes: (a) a "
+            f"The field '{choice.name}' is off by {choice.error.field:.0%} at held-out nodes. Causes: (a) a "
             "kernel with a spike at every node, such as DiffusionKernel with tau below 20, (b) too few nodes, "
             "(c) a noisy teacher, (d) few starts or few epochs of training. Remedies: a wider kernel (a Matern "
             "kernel in the unit of the points has clock='manifold'), more points, more walks, another field."
@@ -220,172 +454,13 @@ def _warn_of_field(fitted: Fitted) -> None:
 
 
 def warn_of_graph(error: ErrorEstimate) -> None:
-    """Say so where the graph is far from the space."""
+    """Warn if the graph is far from the space."""
     if error.graph is not None and error.graph > _POOR_GRAPH:
         _warn(
             f"The kernel of the graph is off by about {error.graph:.0%}: too few points for a kernel so narrow, or "
-            "a boundary. The features stand for that of the graph. Remedies: more points, a larger t."
+            "a boundary. The features represent the kernel of the graph. Remedies: more points, a larger t."
         )
 
 
 def _warn(text: str) -> None:
     warn_user(text, FeatureWarning)
-
-
-def _choose_samples(space: Space, anchors: IntArray, plan: Plan) -> tuple[IntArray, IntArray]:
-    """Evenly spread nodes to fit weights at, random ones to measure errors at; no anchors if there are others."""
-    usable = np.flatnonzero(space.setting.measure > 0)
-    rest = np.setdiff1d(usable, anchors)
-    fits = len(anchors) < space.graph.n_nodes and plan.weights in ("auto", "unity", "nnls")
-    if len(rest) < 2 * _HELD_OUT:
-        rest = usable
-    rng = plan.streams.generator("features.held out")
-    count = max(1, min(_HELD_OUT, len(usable) // 4))  # most nodes of a small space are to be learnt from
-    held_out = np.sort(rng.choice(rest, count, replace=False))
-    if not fits:
-        return rest[:0], held_out
-    others = np.setdiff1d(rest, held_out)
-    others = others if len(others) else rest
-    points = space.graph.positions[others]
-    return others[thin(points, min(len(others), _FIT_SAMPLES))], held_out
-
-
-def _weigh(space: Space, anchors: IntArray, plan: Plan) -> tuple[Quadrature, Reference]:
-    """Weights of the anchors, and exact values at nodes that took no part in finding them."""
-    setting = space.setting
-    measure, graph = setting.measure, setting.graph
-    fit_nodes, held_out = _choose_samples(space, anchors, plan)
-    nodes = np.concatenate([fit_nodes, held_out])
-    reference = exact_reference(setting, nodes, plan.teaching.n_jobs)
-    positions = np.arange(len(fit_nodes), len(nodes))
-    samples = None
-    if not setting.asymmetric:
-        total = float(setting.series.spectral(np.array([1.0]))[0])
-        samples = QuadratureSamples(reference.rows[:, anchors], reference.kernel, positions, total)
-    complete = len(anchors) == graph.n_nodes and (plan.anchors != "iid" or setting.asymmetric)
-    uniform = uniform_weights(measure, anchors, plan.density if plan.anchors == "iid" else None)
-    method = "uniform" if complete or (plan.anchors == "iid" and plan.weights == "auto") else plan.weights
-    base = uniform if complete else voronoi_weights(graph, measure, anchors)
-    ratio = spacing_of(space.volume, len(anchors), setting.dim) / setting.width
-    quadrature = choose_weights(method, base, samples=samples, ratio=ratio, uniform=uniform)
-    return quadrature, reference.part(positions)
-
-
-def _choose_starts(space: Space, plan: Plan, held_out: IntArray) -> IntArray:
-    """Nodes whose signatures a field is fitted to: all, or so many random ones, the held-out ones last."""
-    n = space.graph.n_nodes
-    wanted = plan.n_starts or (_MLP_STARTS if plan.field == "mlp" else n)
-    if wanted >= n:
-        return np.arange(n)
-    order = plan.streams.generator("features.starts").permutation(n)
-    late = np.isin(order, held_out)
-    return np.sort(np.concatenate([order[~late], order[late]])[:wanted])
-
-
-@dataclass(frozen=True, eq=False)
-class _Workshop:
-    """Makes fields and compares them."""
-
-    space: Space
-    plan: Plan
-    anchors: IntArray
-    quadrature: Quadrature
-    starts: IntArray
-    exam: Reference
-
-    def choose(self) -> Fitted:
-        """The field that was asked for, or the one with the least error."""
-        best: tuple[str, AbstractField, ErrorEstimate, TrainingInfo | None] | None = None
-        table = []
-        data = None
-        told = self.plan.teaching.progress
-        for name in self._candidates():
-            if data is None and (name != "step" or self.plan.fit_field is not None):
-                data = self._observe()
-            with stage_of(told, f"field {name}"):
-                field, training = self._make(name, data, trial=True)
-            with stage_of(told, f"error of field {name}"):
-                error = measure_error(self._map(field), self.exam, self.plan.teaching.n_jobs)
-            table.append((name, error.kernel))
-            if best is None or error.kernel < best[2].kernel:
-                best = name, field, error, training
-            if error.field <= _GOOD_ENOUGH:
-                break
-        if best is None:
-            raise RuntimeError("no field was tried")
-        name, field, error, training = best
-        starts = self.starts
-        if name in ("interpolated", "local") or self.plan.fit_field is not None:  # again with all: leaves no holes
-            with stage_of(told, f"field {name}"):
-                trial, (field, _) = field, self._make(name, data, trial=False)
-            error = self._with_other_rule(error, trial, field)
-        elif name == "mlp":  # too costly to be trained twice
-            starts = np.setdiff1d(starts, self.exam.nodes)
-        error = dataclasses.replace(error, candidates=tuple(table), weights=self.quadrature.table)
-        return Fitted(self._map(field), name, self.quadrature, starts, error, training)
-
-    def _with_other_rule(self, error: ErrorEstimate, trial: AbstractField, final: AbstractField) -> ErrorEstimate:
-        """The error of a field that interpolates by another rule, now that all vertices of a mesh are known."""
-        mesh = self.space.graph.mesh
-        if mesh is None or getattr(trial, "rule", None) == getattr(final, "rule", None):
-            return error
-        places = mesh.sample(_HELD_OUT, seed=self.plan.streams.generator("features.places")).points
-        first, second = (self._map(field).rows(places, 1, absolute=False)[0] for field in (trial, final))
-        change = relative_error((second @ second.T).toarray(), (first @ first.T).toarray())
-        field, kernel = (float(np.hypot(share, change)) for share in (error.field, error.kernel))
-        return dataclasses.replace(error, field=field, kernel=kernel)
-
-    def _candidates(self) -> Iterator[str]:
-        """The fields to try: those of a walk that always takes a step begin with the one that needs no fit."""
-        if self.plan.field != "auto":
-            yield self.plan.field
-            return
-        setting = self.space.setting
-        spike = abs(float(setting.series.coefficients(1)[0]))
-        small = spike <= _GOOD_ENOUGH * abs(float(setting.series.spectral(np.array([1.0]))[0]))
-        if small and setting.graph.extension is not None:
-            yield "step"
-        yield "interpolated"
-        flat = setting.graph.mesh is None and setting.graph.metric is None
-        if not setting.asymmetric and setting.dim <= _LOCAL_DIM and flat:
-            yield "local"
-
-    def _map(self, field: AbstractField) -> FeatureMap:
-        weights = self.quadrature.weights
-        if self.space.setting.asymmetric:
-            weights = np.ones(len(self.anchors))
-        return FeatureMap(self.space, field, self.anchors, weights)
-
-    def _observe(self) -> FieldData:
-        return observe(self.space.setting, self.starts, self.anchors, self.plan.teaching)
-
-    def _make(self, name: str, data: FieldData | None, *, trial: bool) -> tuple[AbstractField, TrainingInfo | None]:
-        """A field; for a trial, without the held-out nodes among its starts."""
-        teaching = self.plan.teaching
-        if data is None:
-            return fit_step(self.space.setting, self.anchors, teaching), None
-        if trial:
-            data = data.without(np.flatnonzero(np.isin(data.starts, self.exam.nodes)))
-        if self.plan.fit_field is not None:
-            return _check_made(self.plan.fit_field(data), len(self.anchors)), None
-        if name == "interpolated":
-            return fit_interpolated(data), None
-        if name == "local":
-            return fit_local(data, n_jobs=teaching.n_jobs, **self.plan.field_options), None
-        options = MlpOptions(**self.plan.field_options)
-        seed = self.plan.streams.generator("features.network")
-        return fit_mlp(data, options, seed=seed, progress=teaching.progress, n_jobs=teaching.n_jobs)
-
-
-def _check_made(field: Any, n_anchors: int) -> AbstractField:
-    """A field that a function of the user's made."""
-    if not isinstance(field, AbstractField):
-        reject(
-            "field",
-            "a function that returns an AbstractField",
-            f"one that returns {type(field).__name__}",
-            TypeError,
-        )
-    if field.n_anchors != n_anchors:
-        reject("field", f"a function that returns a field with {n_anchors} columns", f"one with {field.n_anchors}")
-    return field

@@ -21,7 +21,7 @@ from manifoldrf._validation import (
     check_option,
     reject,
 )
-from manifoldrf.features._estimators import FrozenParamsMixin
+from manifoldrf.features.options import FrozenParamsMixin
 from manifoldrf.geometry.graphs import as_adjacency
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.action import AnyGraph

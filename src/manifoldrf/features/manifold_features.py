@@ -11,23 +11,22 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._codec import save_state
-from manifoldrf._random import SeedLike, Streams
+from manifoldrf._random import SeedLike
 from manifoldrf._runtime import one_blas_thread
-from manifoldrf._validation import (
-    FloatArray,
-    check_columns,
-    check_integer,
-    check_jobs,
-    check_option,
-    naming,
-    reject,
-)
-from manifoldrf.features._estimators import FrozenParamsMixin, KernelAccess, estimator_points, product
+from manifoldrf._validation import FloatArray, check_columns, check_integer, check_jobs, check_option, reject
 from manifoldrf.features.errors import ErrorEstimate, graph_error
-from manifoldrf.features.feature_map import FeatureMap, Reader
-from manifoldrf.features.fitting import Fitted, fit_features, warn_of_graph
-from manifoldrf.features.options import check_space, make_plan
-from manifoldrf.features.problem import prepare_space, warn_of_far
+from manifoldrf.features.feature_map import FeatureMap, product
+from manifoldrf.features.fitting import (
+    choose_anchors,
+    choose_field,
+    choose_weights,
+    feature_weights,
+    more_anchors,
+    settle_options,
+    warn_of_graph,
+)
+from manifoldrf.features.options import FrozenParamsMixin, check_space, estimator_points, fit_options
+from manifoldrf.features.problem import make_problem, warn_of_far
 from manifoldrf.features.state import restore, state_of, summarise
 from manifoldrf.fields.data import Compute
 from manifoldrf.geometry.builders import knn_graph
@@ -125,7 +124,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     >>> features = ManifoldRandomFeatures(HeatKernel(0.05), n_features=512, random_state=0).fit(Sphere())
     >>> new = Sphere().sample(100, seed=1)
     >>> exact = Sphere().heat_kernel(new, new, 0.05)
-    >>> bool(np.linalg.norm(features.kernel(new) - exact) < 0.01 * np.linalg.norm(exact))
+    >>> bool(np.linalg.norm(features.kernel_matrix(new) - exact) < 0.01 * np.linalg.norm(exact))
     True
     """
 
@@ -167,9 +166,6 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         self.n_jobs = n_jobs
         self.device = device
         self.verbose = verbose
-
-    # The parameter and, called, the kernel of the features: features.kernel(Z, Y).
-    kernel = KernelAccess()
 
     @classmethod
     def paper(cls, **changes: Any) -> Self:
@@ -218,36 +214,34 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         del y
         return self._fit(X, compute_signatures)
 
-    @one_blas_thread()
+    @one_blas_thread()  # else errors, by which weights and fields are chosen, depend on threads in the last bits
     def _fit(self, X: Any, compute: Compute) -> Self:
-        """Fit with signatures that a function of the same arguments computes, be it on other machines."""
-        space_like = check_space(self, X)
-        streams, jobs = Streams.from_seed(self.random_state, "random_state"), check_jobs(self.n_jobs)
-        plan = make_plan(self.get_params(deep=False), streams, jobs, compute)
-        told = plan.teaching.progress
-        with naming("X", "points", "mesh"):
-            space = prepare_space(space_like, self.__dict__["kernel"], self.graph, streams, jobs, told)
-        self._keep(fit_features(space, plan), streams)
+        """Fit with signatures from ``compute``, which may use other machines."""
+        space = check_space(self, X)
+        options = fit_options(self.get_params(deep=False), compute=compute)
+        problem = make_problem(space, self.kernel, options)
+        options = settle_options(problem, options)
+        anchors = choose_anchors(problem, options)
+        quadrature, held_out = choose_weights(problem, anchors, options)
+        while (more := more_anchors(problem, quadrature, options)) is not None:
+            anchors = more
+            quadrature, held_out = choose_weights(problem, anchors, options)
+        choice = choose_field(problem, anchors, quadrature, held_out, options)
+        self.map_ = FeatureMap(problem, choice.field, anchors, feature_weights(problem, quadrature))
+        self.field_, self.starts_, self.training_ = choice.name, choice.starts, choice.training
+        self.quadrature_ = quadrature.method
+        self._error, self._streams = (choice.error, False), options.streams
         return self
-
-    def _keep(self, fitted: Fitted, streams: Streams) -> None:
-        self.map_ = fitted.features
-        self.field_ = fitted.field_name
-        self.starts_ = fitted.starts
-        self.training_ = fitted.training
-        self.quadrature_ = fitted.quadrature.method
-        self._error = fitted.error, False
-        self._streams = streams
 
     @property
     def graph_(self) -> Graph:
         """The graph that discretises the space."""
-        return self._map().space.graph
+        return self._map().problem.graph
 
     @property
     def kernel_(self) -> Any:
         """The kernel, as stated or chosen."""
-        return self._map().space.kernel
+        return self._map().problem.kernel
 
     @property
     def anchors_(self) -> Any:
@@ -274,12 +268,12 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     @property
     def error_(self) -> ErrorEstimate:
         """Error of the kernel, measured at nodes kept from the fit."""
-        space = self._map().space
-        error, whole = self._error  # at once: of several threads that ask, each adds the share of the graph once
+        problem = self._map().problem
+        error, whole = self._error  # read once: of several threads each adds the share of the graph
         if not whole:
-            error = error.with_graph(graph_error(space, self._streams, check_jobs(self.n_jobs)))
+            error = error.with_graph(graph_error(problem, self._streams, check_jobs(self.n_jobs)))
             self._error = error, True
-            if space.series_error is None:  # else it was said by `fit`
+            if problem.series_error is None:  # else `fit` has warned
                 warn_of_graph(error)
         return error
 
@@ -305,7 +299,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             m features of each point, of the float type of ``X``.
         """
         points, dtype = self._check_queries(X, "X")
-        return self._reader(self._check_side(side), as_sparse=self.sparse_output).features(points, dtype)
+        options = {"side": self._check_side(side), "device": self.device, "as_sparse": self.sparse_output}
+        return self._map().features(points, dtype, check_jobs(self.n_jobs), **options)
 
     def transform_blocks(self, X: Any, *, side: str | None = None, n_rows: int | None = None) -> Iterator[Any]:
         """Features of more points than memory holds, a block at a time.
@@ -334,8 +329,9 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         [2000, 2000, 1000]
         """
         chosen = self._check_side(side)
-        reader = self._reader(chosen, as_sparse=self.sparse_output)
-        size = reader.block_size if n_rows is None else check_integer(n_rows, "n_rows", 1)
+        size = self._map().block_size(as_sparse=self.sparse_output)
+        if n_rows is not None:
+            size = check_integer(n_rows, "n_rows", 1)
         shape = getattr(X, "shape", None)
         if shape is None:
             reject("X", "an array of shape (q, d); `transform` takes other things", type(X).__name__, TypeError)
@@ -344,16 +340,13 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         return (self.transform(X[start : start + size], chosen) for start in range(0, X.shape[0], size))
 
     def kernel_matrix(self, Z: Any, Y: Any = None) -> FloatArray:
-        """K(z, y) = phi(z) . phi(y), shape (len(Z), len(Y)); between the points of ``Z`` without ``Y``.
-
-        ``features.kernel(Z, Y)`` is the same.
-        """
+        """K(z, y) = phi(z) . phi(y), shape (len(Z), len(Y)); between the points of ``Z`` without ``Y``."""
         points, dtype = self._check_queries(Z)
         others = points if Y is None else self._check_queries(Y, "Y")[0]
-        right, windows = self._reader("right").rows(others)
+        right, windows = self._rows(others, "right")
         left = right
         if Y is not None or self.asymmetric_:
-            left, more = self._reader("left").rows(points)
+            left, more = self._rows(points, "left")
             windows = np.concatenate([windows, more]) if Y is not None else windows
         warn_of_far(windows)
         return product(left, right, check_jobs(self.n_jobs)).astype(dtype, copy=False)
@@ -369,24 +362,23 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         """
         points, dtype = self._check_queries(Z)
         columns = check_columns(v, "v", len(points), "point")
-        left, right = self._reader("left"), self._reader("right")
-        spans = list(right.spans(len(points)))
+        spans = list(self._map().spans(len(points)))
         total: Any = 0.0
         window = np.ones(len(points))
         for span in spans:
-            rows, window[span] = right.rows(points[span])
+            rows, window[span] = self._rows(points[span], "right")
             total = total + rows.T @ columns[span]
         warn_of_far(window)
         if len(spans) == 1 and not self.asymmetric_:
             result = rows @ total
         else:
-            result = np.concatenate([left.rows(points[span])[0] @ total for span in spans])
+            result = np.concatenate([self._rows(points[span], "left")[0] @ total for span in spans])
         return np.asarray(result[:, 0] if np.ndim(v) == 1 else result, dtype=dtype)
 
     def distance_to_space(self, Z: Any) -> FloatArray:
         """Distance of points to the nearest node or, on a mesh, to its surface, shape (q,)."""
         points, _ = self._check_queries(Z)
-        return self._map().proximity.distance(points)
+        return self._map().problem.distance(points)
 
     def summary(self) -> str:
         """What was fitted, chosen and estimated, as a text of a few lines."""
@@ -413,16 +405,10 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         stem = type(self).__name__.lower()
         return np.array([f"{stem}{k}" for k in range(self.n_features_out_)], dtype=object)
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002  (scikit-learn's signature)
-        """Parameters by name; those of the kernel as ``kernel__<name>``."""
-        params: dict[str, Any] = super().get_params(deep)
-        params["kernel"] = self.__dict__["kernel"]
-        return params
-
     @property
     def asymmetric_(self) -> bool:
         """Whether the kernel has no nonnegative features, so that points have a left and a right side."""
-        return self._map().space.setting.asymmetric
+        return self._map().problem.asymmetric
 
     def _check_side(self, side: str | None) -> str:
         if side is not None:
@@ -430,7 +416,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         if self.asymmetric_:
             raise ValueError(
                 f"This {type(self.kernel_).__name__} has no nonnegative features: its factors differ, so `side` "
-                "must be 'left' or 'right'; `kernel` and `matvec` take both."
+                "must be 'left' or 'right'; `kernel_matrix` and `matvec` use both."
             )
         return "left"
 
@@ -441,5 +427,5 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         metric = self.graph_.metric
         return (points if metric is None else metric.check(points, name)), dtype
 
-    def _reader(self, side: str, *, as_sparse: bool = False) -> Reader:
-        return Reader(self._map(), side, check_jobs(self.n_jobs), self.device, as_sparse)
+    def _rows(self, points: FloatArray, side: str) -> tuple[Any, FloatArray]:
+        return self._map().rows(points, check_jobs(self.n_jobs), side=side, device=self.device)

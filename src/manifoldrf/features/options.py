@@ -1,28 +1,35 @@
-"""How the graph of a space is built, in one object."""
+"""Parameters of the estimators: how a graph is built, how features are fitted, and how both are checked."""
 
+import dataclasses
 import sys
+from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
+from sklearn.utils.validation import validate_data
 
 from manifoldrf._random import Streams
 from manifoldrf._validation import (
     POSITIVE,
+    FloatArray,
     Interval,
     as_array,
     check_count,
     check_flag,
     check_integer,
+    check_jobs,
     check_option,
+    check_points,
     check_real,
+    column_names,
+    refuse_text,
     reject,
 )
-from manifoldrf.features._estimators import estimator_points
-from manifoldrf.fields.data import AbstractField, Compute, FieldData, Teaching
-from manifoldrf.fields.options import MlpOptions, check_device
-from manifoldrf.fields.quadrature import METHODS
+from manifoldrf.fields.anchors import METHODS
+from manifoldrf.fields.data import AbstractField, Compute, FieldData, SignatureOptions, check_device
+from manifoldrf.fields.training import MlpOptions
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import check_steps
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -34,10 +41,13 @@ from manifoldrf.signatures.teachers import check_teacher, compute_signatures
 
 __all__ = ["GraphOptions"]
 
-
 KINDS = ("auto", "heat", "knn", "mesh")
+FIELDS = ("auto", "step", "interpolated", "local", "mlp")
+ANCHORS = ("farthest", "iid", "all")
+FitField = Callable[[FieldData], AbstractField]
+_LOSSES = ("relative", "l2")
 _UNIT = Interval(0.0, 1.0)
-_OF_NEIGHBORS = ("n_neighbors", "bandwidth", "density_correction")
+_KNN_OPTIONS = ("n_neighbors", "bandwidth", "density_correction")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,27 +58,27 @@ class GraphOptions(FrozenParams):
     ----------
     kind : {"auto", "heat", "knn", "mesh"}
         "heat": :func:`heat_graph`, for kernels in the manifold clock in at most 5 dimensions. "knn":
-        :func:`knn_graph`. "mesh": :func:`mesh_graph`, along the edges of a mesh. "auto": heat for kernels in the
-        manifold clock where it is accurate, else the edges of a mesh or the neighbours of a cloud.
+        :func:`knn_graph`. "mesh": :func:`mesh_graph`, along the edges of a mesh. "auto": a heat graph for kernels
+        in the manifold clock where it is accurate, else the edges of a mesh or the nearest neighbours in a cloud.
     n_nodes : int or {"auto", "all"}
-        How many nodes: a cloud is thinned to that many farthest points, a manifold is laid out with that many.
-        "auto" thins clouds that are far finer than the kernel needs, and lays out as many as it needs. "all" never
-        thins. Vertices of a mesh are always all nodes.
+        Number of nodes: a cloud is thinned to this many farthest points, and a grid of this size is laid out on a
+        manifold. "auto" thins clouds that are far finer than the kernel needs, and lays out as many nodes as it
+        needs. "all" never thins. On a mesh all vertices are nodes.
     n_steps : "auto" or even int
-        Of a heat graph.
+        Steps of a heat graph.
     n_neighbors : int, optional
-        Of a graph of neighbours; 8 by default.
+        Neighbours in a knn graph; 8 by default.
     density_correction : float, optional
-        Of a graph of neighbours; by default 1 for kernels in the manifold clock, which are to be free of the
-        density of the points, and 0 for others.
+        Of a knn graph. By default 1 for kernels in the manifold clock, which should not depend on the density of
+        the points, and 0 for others.
     weights : "auto" or array-like of shape (n,)
-        Volume that each point stands for, for heat graphs; known for named manifolds.
+        Volume of each point, for heat graphs; known for named manifolds.
     dim : int, optional
-        Intrinsic dimension; estimated when not given.
+        Intrinsic dimension; estimated by default.
     metric : AbstractManifold, optional
-        Measure distances along it.
+        Measure distances along this manifold.
     bandwidth : {"median", "local"} or float, optional
-        Of a graph of neighbours, see :func:`knn_graph`; by default "local" above 3 dimensions, else "median".
+        Of a knn graph, see :func:`knn_graph`; by default "local" above 3 dimensions, else "median".
 
     Examples
     --------
@@ -95,7 +105,10 @@ class GraphOptions(FrozenParams):
         if self.n_neighbors is not None:
             check_integer(self.n_neighbors, "n_neighbors", 1)
         check_steps(self.n_steps)
-        self._check_bandwidth()
+        if isinstance(self.bandwidth, str):
+            check_option(self.bandwidth, "bandwidth", ("median", "local"))
+        elif self.bandwidth is not None:
+            check_real(self.bandwidth, "bandwidth", POSITIVE)
         if self.density_correction is not None:
             check_real(self.density_correction, "density_correction", _UNIT)
         if self.dim is not None:
@@ -104,27 +117,11 @@ class GraphOptions(FrozenParams):
             reject("metric", "None or a manifold", repr(self.metric), TypeError)
         if isinstance(self.weights, str):
             check_option(self.weights, "weights", ("auto",))
-        self._refuse_idle()
+        self._refuse_unused()
 
-    def _check_bandwidth(self) -> None:
-        if isinstance(self.bandwidth, str):
-            check_option(self.bandwidth, "bandwidth", ("median", "local"))
-        elif self.bandwidth is not None:
-            check_real(self.bandwidth, "bandwidth", POSITIVE)
-
-    @property
-    def only_dim(self) -> bool:
-        """Whether nothing but the dimension is given."""
-        return all(getattr(self, field.name) == field.default for field in fields(self) if field.name != "dim")
-
-    @property
-    def wants_neighbors(self) -> bool:
-        """Whether something is given that only a graph of neighbours has."""
-        return any(getattr(self, name) is not None for name in _OF_NEIGHBORS)
-
-    def _refuse_idle(self) -> None:
-        """An option without effect is a mistake."""
-        for name in _OF_NEIGHBORS:
+    def _refuse_unused(self) -> None:
+        """Raise if an option has no effect: that is a mistake."""
+        for name in _KNN_OPTIONS:
             if self.kind in ("heat", "mesh") and getattr(self, name) is not None:
                 reject(name, f"left out with kind='{self.kind}'", getattr(self, name))
         if self.kind in ("knn", "mesh") and self.n_steps != "auto":
@@ -132,71 +129,121 @@ class GraphOptions(FrozenParams):
         if self.kind in ("knn", "mesh") and not isinstance(self.weights, str):
             reject("weights", f"left out with kind='{self.kind}'", "an array")
 
+    @property
+    def only_dim(self) -> bool:
+        """Whether only the dimension is given."""
+        others = [part for part in dataclasses.fields(self) if part.name != "dim"]
+        return all(getattr(self, part.name) == part.default for part in others)
 
-FIELDS = ("auto", "step", "interpolated", "local", "mlp")
-FitField = Callable[[FieldData], AbstractField]
-ANCHORS = ("farthest", "iid", "all")
-_LOSSES = ("relative", "l2")
+    @property
+    def wants_neighbors(self) -> bool:
+        """Whether an option is given that only knn graphs have."""
+        return any(getattr(self, name) is not None for name in _KNN_OPTIONS)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What is to be fitted, and how."""
+@dataclass(frozen=True, eq=False)
+class FitOptions:
+    """Checked options of a fit.
 
-    n_features: int | str
-    field: str
-    anchors: str
-    weights: str
-    n_starts: int | None
-    density: Any  # numbers, a function of the points, or None
-    field_options: dict[str, Any]
-    teaching: Teaching
+    Attributes
+    ----------
+    streams : Streams
+        Random streams of the fit.
+    graph : GraphOptions, callable, Graph or None
+    n_features : int or {"auto", "all"}
+    field : str
+        A name from ``FIELDS``, or the name of ``fit_field``.
+    anchors, weights : str
+    n_starts : int, optional
+    density : array or callable, optional
+        That i.i.d. anchors are drawn from.
+    field_options : dict
+    signatures : SignatureOptions
+        With the number of threads and the progress callback of the whole fit.
+    fit_field : callable, optional
+        The user's own function that fits a field.
+    """
+
     streams: Streams
-    fit_field: FitField | None = None  # of the user's
+    graph: Any = None
+    n_features: int | str = "auto"
+    field: str = "auto"
+    anchors: str = "farthest"
+    weights: str = "auto"
+    n_starts: int | None = None
+    density: Any = None
+    field_options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    signatures: SignatureOptions = dataclasses.field(default_factory=SignatureOptions)
+    fit_field: FitField | None = None
+
+    @property
+    def n_jobs(self) -> int:
+        """Number of threads, at least 1."""
+        return self.signatures.n_jobs
+
+    @property
+    def progress(self) -> Progress:
+        """Called with (what, done, total)."""
+        return self.signatures.progress
 
 
-def make_plan(params: dict[str, Any], streams: Streams, n_jobs: int, compute: Compute = compute_signatures) -> Plan:
-    """Check the parameters of an estimator; ``compute`` will compute the signatures."""
-    field, fit_field = _check_field(params["field"])
+def fit_options(
+    params: dict[str, Any], streams: Streams | None = None, compute: Compute = compute_signatures
+) -> FitOptions:
+    """Check the parameters of :class:`ManifoldRandomFeatures`.
+
+    Parameters
+    ----------
+    params : dict
+        All parameters of the estimator.
+    streams : Streams, optional
+        Made from ``random_state`` by default.
+    compute : callable
+        Computes the signatures.
+    """
+    streams = streams or Streams.from_seed(params["random_state"], "random_state")
+    n_jobs = check_jobs(params["n_jobs"])
+    name, fit_field = _check_field(params["field"])
     check_option(params["anchors"], "anchors", ANCHORS)
     check_option(params["weights"], "weights", METHODS)
     teacher = check_teacher(params["teacher"])
     check_flag(params["sparse_output"], "sparse_output")
     n_features = _check_anchors(params)
     if params["n_starts"] is not None:
-        check_integer(params["n_starts"], "n_starts", 2 if field == "mlp" else 1)
+        check_integer(params["n_starts"], "n_starts", 2 if name == "mlp" else 1)
     options = _check_dict(params["teacher_options"], "teacher_options")
     if isinstance(teacher, str) and teacher != "auto":
         make_options(teacher, options)
     elif teacher == "auto" and options:
         reject("teacher_options", "left out with teacher='auto'", options)
-    # A number, not a generator: what one field draws must not depend on those tried before it.
+    # A number, not a generator: the draws of one field must not depend on the fields tried before it.
     seed = int(streams.generator("features.signatures").integers(2**62))
-    teaching = Teaching(teacher, tuple(options.items()), seed, n_jobs, _progress(params["verbose"]), compute)
+    progress = _progress(params["verbose"])
     density = params["anchor_density"]
-    return Plan(
-        n_features,
-        field,
-        params["anchors"],
-        params["weights"],
-        params["n_starts"],
-        as_array(density, "anchor_density") if density is not None and not callable(density) else density,
-        _field_options(params, field),
-        teaching,
-        streams,
-        fit_field,
+    return FitOptions(
+        streams=streams,
+        graph=params["graph"],
+        n_features=n_features,
+        field=name,
+        anchors=params["anchors"],
+        weights=params["weights"],
+        n_starts=params["n_starts"],
+        density=density if density is None or callable(density) else as_array(density, "anchor_density"),
+        field_options=_field_options(params, name),
+        signatures=SignatureOptions(teacher, tuple(options.items()), seed, n_jobs, progress, compute),
+        fit_field=fit_field,
     )
 
 
 def _check_field(field: Any) -> tuple[str, FitField | None]:
-    """Name of a field and, where the user gives one, the function that fits it."""
+    """Name of a field and, if the user gave one, the function that fits it."""
     if isinstance(field, str) or not callable(field):
         return check_option(field, "field", FIELDS), None
     return str(getattr(field, "__name__", type(field).__name__)), field
 
 
 def _check_anchors(params: dict[str, Any]) -> int | str:
-    """The number of features, in agreement with the choice of anchors."""
+    """The number of features, consistent with the choice of anchors."""
     given, anchors = params["n_features"], params["anchors"]
     n_features = check_count(given, "n_features", 1, ("auto", "all"))
     if params["anchor_density"] is not None and anchors != "iid":
@@ -208,8 +255,8 @@ def _check_anchors(params: dict[str, Any]) -> int | str:
     return n_features
 
 
-def _field_options(params: dict[str, Any], field: str) -> dict[str, Any]:
-    """Options of the field, with those that are parameters of their own; checked."""
+def _field_options(params: dict[str, Any], name: str) -> dict[str, Any]:
+    """Checked options of the field, including those that are parameters of the estimator."""
     options = dict(_check_dict(params["field_options"], "field_options"))
     check_device(params["device"])
     if params["loss"] is not None:
@@ -222,14 +269,13 @@ def _field_options(params: dict[str, Any], field: str) -> dict[str, Any]:
         known = tuple(MlpOptions.__dataclass_fields__)
     else:
         known = ("degree",) if params["field"] == "local" else ()
-    for name in options:
-        if name not in known:
-            has = ", ".join(known) or "none"
-            raise TypeError(f"Field '{field}' has no option `{name}`; it has {has}.")
+    for option in options:
+        if option not in known:
+            raise TypeError(f"Field '{name}' has no option `{option}`; it has {', '.join(known) or 'none'}.")
     if params["field"] == "mlp":
         MlpOptions(**options)
         if options.get("checkpoint") is not None and params["random_state"] is None:
-            reject("random_state", "given with a checkpoint, or training cannot be taken up again", None)
+            reject("random_state", "given with a checkpoint, or training cannot be resumed", None)
     return options
 
 
@@ -240,7 +286,7 @@ def _check_dict(options: Any, name: str) -> dict[str, Any]:
 
 
 def _progress(verbose: Any) -> Progress:
-    """Where progress goes."""
+    """The progress callback for a value of ``verbose``."""
     if callable(verbose):
         show: Progress = verbose
         return show
@@ -254,18 +300,56 @@ def _to_terminal(what: str, done: int, total: int) -> None:
     sys.stderr.flush()
 
 
+class FrozenParamsMixin:
+    """``set_params(kernel__t=...)`` for estimators with frozen parameters, which are replaced, not changed."""
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters of the estimator; ``kernel__<name>`` replaces the kernel by one with another value."""
+        inner: dict[str, dict[str, Any]] = defaultdict(dict)
+        outer = {}
+        for name, value in params.items():
+            owner, _, rest = name.partition("__")
+            part = params.get(owner, getattr(self, owner, None))
+            if rest and owner in ("kernel", "graph") and part is None:
+                example = "HeatKernel(0.1)" if owner == "kernel" else "GraphOptions()"
+                raise ValueError(f"`{name}` needs a {owner} to change: give one, such as {owner}={example}.")
+            if rest and isinstance(part, FrozenParams):
+                inner[owner][rest] = value
+            else:
+                outer[name] = value
+        super().set_params(**outer)  # type: ignore[misc]
+        for owner, changes in inner.items():
+            setattr(self, owner, getattr(self, owner).with_params(**changes))
+        return self
+
+
+def estimator_points(estimator: Any, X: Any, name: str = "X", **options: Any) -> tuple[FloatArray, Any]:
+    """Points as float64, and the float type they were given in.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The number of coordinates and their names are stored on it or, with ``reset=False``, compared.
+    X : array-like of shape (n, d)
+    name : str
+        Name of the argument in error texts.
+    **options
+        Options of scikit-learn's ``validate_data``.
+    """
+    refuse_text(X, name)  # scikit-learn would convert text to numbers
+    found = validate_data(estimator, X, dtype=(np.float64, np.float32), ensure_all_finite=False, **options)
+    return check_points(found, name, names=column_names(X)), found.dtype
+
+
 def check_space(estimator: Any, X: Any) -> Any:
-    """What is fitted, with the number of coordinates noted as scikit-learn asks for."""
+    """Check what an estimator is fitted to, and store the number of coordinates as scikit-learn requires."""
     if not isinstance(X, TriangleMesh | AbstractManifold | Graph):
         return estimator_points(estimator, X, ensure_min_samples=2)[0]
-    estimator.n_features_in_ = _coordinates_of(X)
+    if isinstance(X, AbstractManifold):
+        estimator.n_features_in_ = X.ambient_dim
+    else:
+        points = X.vertices if isinstance(X, TriangleMesh) else X.positions
+        estimator.n_features_in_ = int(points.shape[1])
     if hasattr(estimator, "feature_names_in_"):
         del estimator.feature_names_in_
     return X
-
-
-def _coordinates_of(space: TriangleMesh | AbstractManifold | Graph) -> int:
-    """Number of coordinates of a point."""
-    if isinstance(space, AbstractManifold):
-        return space.ambient_dim
-    return int((space.vertices if isinstance(space, TriangleMesh) else space.positions).shape[1])

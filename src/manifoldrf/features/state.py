@@ -1,25 +1,36 @@
-"""The fitted state of :class:`ManifoldRandomFeatures`: as values for a file, and as a text for a reader."""
+"""The fitted state of :class:`ManifoldRandomFeatures`, as values for a file and as text for a reader."""
 
 import os
 from typing import Any, TypeVar
 
 import numpy as np
 
+from manifoldrf._codec import Record
 from manifoldrf._random import Streams
-from manifoldrf._validation import check_flag, check_indices, check_integer, check_jobs, check_option, reject
+from manifoldrf._validation import (
+    FloatArray,
+    IntArray,
+    check_flag,
+    check_indices,
+    check_integer,
+    check_jobs,
+    check_option,
+    reject,
+)
 from manifoldrf.features.errors import ErrorEstimate, brief
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.options import GraphOptions
-from manifoldrf.fields.options import DEVICES
+from manifoldrf.fields.data import DEVICES, AbstractField, Problem
 from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.model_spaces import AbstractBall
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ScaledKernel
 
 Estimator = TypeVar("Estimator")
 
 _LONGEST = 100  # characters of a kernel in the summary
-_FAR_GRAPH = 0.1  # error of a graph from which on the summary says so; a warning comes with twice that
+_FAR_GRAPH = 0.1  # graph error above which the summary gives advice; the warning comes at twice that
 
-# What a parameter may be to be kept in a file; functions and generators have done their work.
+# Types of parameters that are kept in a file; functions and generators are not needed after the fit.
 _PLAIN = (
     *(AbstractKernel, GraphOptions, Graph, np.ndarray, np.generic),
     *(str, int, float, list, tuple, dict, os.PathLike, type(None)),
@@ -27,12 +38,12 @@ _PLAIN = (
 
 
 def state_of(features: Any) -> dict[str, Any]:
-    """All that a fitted estimator knows, in values that a file can hold; not its threads, which change nothing."""
+    """The state of a fitted estimator in values that a file can hold, without ``n_jobs``, which changes nothing."""
     params = features.get_params(deep=False)
     del params["n_jobs"]
     return {
         "params": {name: _plain(value) for name, value in params.items() if _is_plain(value)},
-        "map": features.map_,
+        "map": _map_record(features.map_),
         "field": features.field_,
         "starts": features.starts_,
         "quadrature": features.quadrature_,
@@ -44,8 +55,54 @@ def state_of(features: Any) -> dict[str, Any]:
     }
 
 
+def _map_record(fitted: FeatureMap) -> Record:
+    """A feature map as files of format 1 hold it, with the problem in two nested records."""
+    problem = fitted.problem
+    setting = {"graph": problem.graph, "kernel": problem.resolved, "measure": problem.measure}
+    setting |= {"dim": problem.dim, "width": problem.width, "asymmetric": problem.asymmetric}
+    names = ("kernel", "clock", "volume", "notes", "unit", "weights_known", "series_error", "ball")
+    space = {"setting": Record("Setting", setting)} | {name: getattr(problem, name) for name in names}
+    parts = {"field": fitted.field, "anchors": fitted.anchors, "weights": fitted.weights}
+    return Record("FeatureMap", {"space": Record("Space", space)} | parts)
+
+
+class _Setting(dict[str, Any]):
+    """The first attributes of a problem."""
+
+
+def _read_setting(
+    *, graph: Graph, kernel: AbstractKernel, measure: FloatArray, dim: int, width: float, asymmetric: bool = False
+) -> _Setting:
+    return _Setting(graph=graph, resolved=kernel, measure=measure, dim=dim, width=width, asymmetric=asymmetric)
+
+
+def _read_space(  # noqa: PLR0913  (the fields of the record)
+    *,
+    setting: _Setting,
+    kernel: AbstractKernel,
+    clock: str,
+    volume: float,
+    notes: tuple[tuple[str, str], ...],
+    unit: float = 1.0,
+    weights_known: bool = True,
+    series_error: float | None = None,
+    ball: AbstractBall | None = None,
+) -> Problem:
+    rest = {"clock": clock, "volume": volume, "notes": notes, "unit": unit}
+    rest |= {"weights_known": weights_known, "series_error": series_error, "ball": ball}
+    return Problem(**setting, stated=kernel, **rest)
+
+
+def _read_map(space: Problem, field: AbstractField, anchors: IntArray, weights: FloatArray) -> FeatureMap:
+    return FeatureMap(space, field, anchors, weights)
+
+
+# Records of format 1 that are no longer classes of this name, and the functions that read them.
+RECORDS = {"Setting": _read_setting, "Space": _read_space, "FeatureMap": _read_map}
+
+
 def restore(features: Estimator, state: dict[str, Any]) -> Estimator:
-    """Give an estimator the state of a file; raises where it is not one that was saved."""
+    """Give an estimator the state from a file; raises if the state is not one that was saved."""
     fitted, error = state["map"], state["error"]
     if not isinstance(fitted, FeatureMap) or not isinstance(error, ErrorEstimate):
         raise TypeError("it has no feature map")
@@ -53,63 +110,55 @@ def restore(features: Estimator, state: dict[str, Any]) -> Estimator:
     target: Any = features
     target.map_ = fitted
     target.field_ = str(state["field"])
-    target.starts_ = check_indices(state["starts"], "starts", fitted.space.graph.n_nodes)
+    target.starts_ = check_indices(state["starts"], "starts", fitted.problem.graph.n_nodes)
     target.quadrature_ = str(state["quadrature"])
     target.training_ = state["training"]
     target._error = error, True
     target._streams = Streams(bytes.fromhex(state["root"]))
-    n_coordinates = fitted.space.graph.positions.shape[1]
+    n_coordinates = fitted.problem.graph.positions.shape[1]
     target.n_features_in_ = check_integer(state["n_features_in"], "n_features_in", n_coordinates, n_coordinates)
     names = state["feature_names_in"]
     if names:
         if len(names) != n_coordinates or not all(isinstance(name, str) for name in names):
             reject("feature_names_in", f"{n_coordinates} texts", str(names)[:80])
         target.feature_names_in_ = np.array(names, dtype=object)
-    _check_reading(target)
+    check_jobs(target.n_jobs)
+    check_option(target.device, "device", DEVICES)
+    check_flag(target.sparse_output, "sparse_output")
     return features
 
 
-def _check_reading(features: Any) -> None:
-    """The parameters that are used whenever features are made."""
-    check_jobs(features.n_jobs)
-    check_option(features.device, "device", DEVICES)
-    check_flag(features.sparse_output, "sparse_output")
-
-
 def summarise(features: Any) -> str:
-    """What was fitted, chosen and estimated, a line for each."""
-    space = features.map_.space
-    setting, notes = space.setting, dict(space.notes)
+    """What was fitted, chosen and estimated, one line each."""
+    problem = features.map_.problem
+    notes = dict(problem.notes)
     chosen = f", {notes.pop('kernel')}" if "kernel" in notes else ""
     field = "step, which needs no fit" if features.field_ == "step" else features.field_
     if features.field_ != "step":
         field += f", fitted to {len(features.starts_)} nodes"
+    weights = f"weights '{features.quadrature_}'"
+    if problem.asymmetric:
+        weights = "with two sides: this kernel has no nonnegative features"
     lines = [
-        ("kernel", f"{_shortened(space.kernel)}{chosen}"),
-        ("on the graph", f"{_shortened(setting.kernel)}, in the {space.clock} clock"),
+        ("kernel", f"{_shortened(problem.kernel)}{chosen}"),
+        ("on the graph", f"{_shortened(problem.resolved)}, in the {problem.clock} clock"),
         *notes.items(),
-        ("width of features", f"{setting.width:.3g}"),
-        ("features", f"{features.n_features_out_}, {_weights_text(features)}"),
+        ("width of features", f"{problem.width:.3g}"),
+        ("features", f"{features.n_features_out_}, {weights}"),
         ("field", field),
         ("fields tried", _listed(features.error_.candidates)),
         ("weights tried", _listed(features.error_.weights)),
-        ("relative error", f"{features.error_}{_about_graph(features)}"),
+        ("relative error", f"{features.error_}{_graph_advice(features)}"),
     ]
     width = max(len(name) for name, _ in lines)
     return "\n".join(f"{name:<{width}}  {text}" for name, text in lines if text)
 
 
-def _about_graph(features: Any) -> str:
-    """What helps a graph that is far from the space, said before it is far enough for a warning."""
+def _graph_advice(features: Any) -> str:
+    """What helps if the graph is far from the space; given earlier than the warning."""
     share = features.error_.graph
-    of_series = features.map_.space.series_error is not None  # the share is that of a series, not of the graph
-    return "" if share is None or of_series or share < _FAR_GRAPH else "; the graph wants more points or a larger t"
-
-
-def _weights_text(features: Any) -> str:
-    if features.map_.space.setting.asymmetric:
-        return "with two sides: this kernel has no nonnegative features"
-    return f"weights '{features.quadrature_}'"
+    of_series = features.map_.problem.series_error is not None  # the share is that of a series, not of the graph
+    return "" if share is None or of_series or share < _FAR_GRAPH else "; use more points or a larger t"
 
 
 def _shortened(kernel: Any) -> str:
@@ -128,7 +177,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A parameter as a file holds it: numbers of Python, paths as text, of a dictionary what can be kept."""
+    """A parameter as a file holds it: Python numbers, paths as text, and the plain values of a dictionary."""
     if isinstance(value, dict):
         return {name: _plain(part) for name, part in value.items() if _is_plain(part)}
     if isinstance(value, np.generic):

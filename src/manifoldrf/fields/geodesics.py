@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manifoldrf._runtime import map_threads
-from manifoldrf._validation import FloatArray, IntArray, check_jobs
+from manifoldrf._runtime import map_threads, require
+from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_jobs, check_real
 from manifoldrf.fields.anchors import edges_of, paths_along_edges
+from manifoldrf.geometry.csr import check_numbers, check_shape
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.neighbors import NeighborSearch
@@ -49,6 +50,13 @@ class GraphDistances:
     far: float
     metric: AbstractManifold | None = None
 
+    def check(self, n: int, d: int, m: int) -> None:
+        """Raise unless these are distances between n nodes with d coordinates and m anchors."""
+        check_shape("paths", self.paths, (n, m))
+        check_numbers("paths", self.paths)
+        check_real(self.far, "far", POSITIVE)
+        self._search.check(n, d)
+
     @cached_property
     def _search(self) -> NeighborSearch:
         return NeighborSearch(self.points, self.metric)
@@ -82,16 +90,14 @@ class GraphDistances:
 
         ``paths`` are those of the nodes, as a tensor; the bits are those of :meth:`through`.
         """
-        import torch
-
+        torch = require("torch", "torch")
         cut = torch.as_tensor(np.minimum(steps, self.far).astype(np.float32), device=paths.device)  # (q, k)
         lengths = paths[torch.as_tensor(nodes, device=paths.device)] + cut[:, :, None]  # (q, k, m)
         return lengths.amin(dim=1).clamp_max(self.far)
 
     def torch_at(self, queries: Any) -> Any:
         """The same as a tensor in the queries' own precision, with a gradient wherever z is not a node."""
-        import torch
-
+        torch = require("torch", "torch")
         places = queries.detach().cpu().double().numpy()
         steps, nodes = self.nearest(places)
         near = queries.new_tensor(self.points[nodes])  # (q, k, d)
@@ -136,8 +142,7 @@ def graph_distances(graph: Graph, anchors: IntArray, n_jobs: int = 1) -> GraphDi
 
 def _norms(gaps: Any) -> Any:
     """Lengths of the last axis of a tensor; the gradient at zero is zero, not undefined."""
-    import torch
-
+    torch = require("torch", "torch")
     squares = (gaps * gaps).sum(dim=-1)
     zero = squares == 0
     return torch.where(zero, 0.0, torch.where(zero, 1.0, squares).sqrt())

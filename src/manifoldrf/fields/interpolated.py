@@ -14,9 +14,17 @@ from scipy import sparse
 
 from manifoldrf._compiling import compiled
 from manifoldrf._runtime import map_threads
-from manifoldrf._validation import FloatArray, IntArray, check_jobs
-from manifoldrf.fields.data import AbstractField, FieldData
-from manifoldrf.fields.options import sparse_product
+from manifoldrf._validation import (
+    FloatArray,
+    IntArray,
+    check_indices,
+    check_integer,
+    check_jobs,
+    check_option,
+    reject,
+)
+from manifoldrf.fields.data import AbstractField, FieldData, Problem, search_nodes, select_entries, sparse_product
+from manifoldrf.geometry.csr import check_amounts, check_csr, check_shape
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
 from manifoldrf.geometry.neighbors import NeighborSearch
@@ -321,6 +329,10 @@ class AbstractInterpolation(ABC):
         """Where the weights come from: "tangent" or "barycentric"."""
 
     @abstractmethod
+    def check(self, n_known: int, d: int) -> None:
+        """Raise unless it interpolates n_known nodes with d coordinates."""
+
+    @abstractmethod
     def weights(self, queries: FloatArray) -> Any:
         """b(z), CSR array of shape (len(queries), n_known); rows sum to 1, none depends on the others."""
 
@@ -342,6 +354,12 @@ class TangentInterpolation(AbstractInterpolation):
     search: NeighborSearch
     n_axes: int
     n_neighbors: int
+
+    def check(self, n_known: int, d: int) -> None:
+        """Raise unless it interpolates n_known nodes with d coordinates."""
+        self.search.check(n_known, d)
+        check_integer(self.n_axes, "n_axes", 0, d)  # none in many dimensions
+        check_integer(self.n_neighbors, "n_neighbors", 1, n_known)
 
     @property
     def rule(self) -> str:
@@ -374,6 +392,12 @@ class SurfaceInterpolation(AbstractInterpolation):
     mesh: TriangleMesh
     order: IntArray
 
+    def check(self, n_known: int, d: int) -> None:
+        """Raise unless it interpolates n_known nodes with d coordinates."""
+        self.mesh.check_nodes(n_known, d)
+        check_shape("order", self.order, (n_known,))
+        check_indices(self.order, "order", n_known)
+
     @property
     def rule(self) -> str:
         """The string "barycentric"."""
@@ -387,7 +411,9 @@ class SurfaceInterpolation(AbstractInterpolation):
         return weights
 
 
-def make_interpolation(graph: Graph, nodes: IntArray, dim: int) -> AbstractInterpolation:
+def make_interpolation(
+    graph: Graph, nodes: IntArray, dim: int, search: NeighborSearch | None = None
+) -> AbstractInterpolation:
     """The rule that fits a graph: barycentric on a mesh whose vertices are all known, else tangent planes.
 
     Parameters
@@ -398,11 +424,13 @@ def make_interpolation(graph: Graph, nodes: IntArray, dim: int) -> AbstractInter
         Nodes at which values are known.
     dim : int
         Intrinsic dimension.
+    search : NeighborSearch, optional
+        Over these nodes, if there is one already.
     """
     mesh = graph.mesh
     if mesh is not None and len(np.unique(nodes)) == graph.n_nodes == len(nodes):
         return SurfaceInterpolation(mesh, np.argsort(nodes))
-    search = search_known(graph, nodes)
+    search = search or search_nodes(graph, nodes)
     n_known, d = search.points.shape
     # From dimension 3 on, one axis more than the dimension: a cloud of affordable size is too coarse for its
     # tangent spaces, and the offset along the main normal carries the curvature.
@@ -462,13 +490,6 @@ def stack_rows(rows_of: Callable[[FloatArray], Any], queries: FloatArray, n_colu
     return found[0] if len(found) == 1 else sparse.vstack(found, format="csr")
 
 
-def search_known(graph: Graph, nodes: IntArray) -> NeighborSearch:
-    """Search among some of the nodes of a graph, in its own metric; one thread, because callers use several."""
-    if graph.points is None:
-        raise ValueError("This graph has no points, so it has no field; give `points` to Graph.from_affinity.")
-    return NeighborSearch(np.ascontiguousarray(graph.points[nodes]), graph.metric)
-
-
 def periods(search: NeighborSearch) -> FloatArray:
     """Sides of the periodic box of the coordinates, shape (d,); zero where they are not periodic."""
     box = None if search.metric is None else search.metric.box
@@ -513,6 +534,17 @@ class InterpolatedField(AbstractField):
     combine: str
     signed: bool = False
 
+    def check(self, problem: Problem, n_anchors: int) -> None:
+        """Raise if the parts do not fit together, or not the problem and the anchors."""
+        n_known = int(self.table.shape[0])
+        check_csr("table", self.table, (n_known, n_anchors), signed=problem.asymmetric)
+        check_amounts("floors", self.floors, n_anchors)
+        check_amounts("largest", self.largest, n_anchors)
+        check_option(self.combine, "combine", ("logarithms", "values"))
+        if self.signed and not problem.asymmetric:
+            reject("signed", "of a kernel that has both signs", self.signed)
+        self.interpolation.check(n_known, problem.graph.positions.shape[1])
+
     @property
     def rule(self) -> str:
         """Where the weights come from: "tangent" or "barycentric"."""
@@ -549,9 +581,7 @@ class InterpolatedField(AbstractField):
             data = np.clip(rows.data, -largest, largest)
         else:
             data = np.clip(rows.data, 0.0, largest)
-        keep = np.abs(data) > low
-        counts = np.concatenate([[0], np.cumsum(keep)])[rows.indptr]
-        result = sparse.csr_array((data[keep], rows.indices[keep], counts), shape=rows.shape)
+        result = select_entries(rows, data, np.abs(data) > low)
         result.sort_indices()
         return result
 
@@ -575,16 +605,16 @@ def fit_interpolated(data: FieldData) -> InterpolatedField:
     --------
     >>> import numpy as np
     >>> from manifoldrf import DiffusionKernel, Sphere, knn_graph
-    >>> from manifoldrf.fields.data import Setting, Teaching, observe
+    >>> from manifoldrf.fields.data import Problem, SignatureOptions, signature_table
     >>> from manifoldrf.fields.interpolated import fit_interpolated
     >>> graph = knn_graph(Sphere().grid(500))
     >>> width = np.sqrt(20 * graph.time(1.0, 2))
-    >>> setting = Setting(graph, DiffusionKernel(20.0), graph.degrees, 2, width)
-    >>> field = fit_interpolated(observe(setting, np.arange(500), np.arange(0, 500, 5), Teaching()))
+    >>> problem = Problem(graph, DiffusionKernel(20.0), graph.degrees, 2, width)
+    >>> field = fit_interpolated(signature_table(problem, np.arange(500), np.arange(0, 500, 5), SignatureOptions()))
     >>> field.values(Sphere().sample(3, seed=0)).shape
     (3, 100)
     """
-    interpolation = make_interpolation(data.graph, data.starts, data.dim)
+    interpolation = make_interpolation(data.graph, data.starts, data.dim, data.search)
     table = sparse.csr_array(data.values)
     size = np.abs(table.data)
     largest = np.zeros(table.shape[1])

@@ -14,16 +14,16 @@ from scipy import sparse
 from manifoldrf._compiling import compiled
 from manifoldrf._runtime import map_threads
 from manifoldrf._validation import FloatArray, IntArray, check_integer, check_jobs, reject
-from manifoldrf.fields.data import AbstractField, FieldData
+from manifoldrf.fields.data import AbstractField, FieldData, Problem, select_entries
 from manifoldrf.fields.interpolated import (
     add_row,
     periods,
     principal_axes,
-    search_known,
     solve_positive,
     stack_rows,
     take_offset,
 )
+from manifoldrf.geometry.csr import check_numbers, check_shape
 from manifoldrf.geometry.neighbors import NeighborSearch
 
 _RIDGE = 1e-8  # of columns of norm 1: what nodes and rounding leave open stays small
@@ -265,6 +265,7 @@ def _fade(share):  # type: ignore[no-untyped-def]
 # Values below this share of the largest in their column are not fitted, and neither returned.
 _THRESHOLD = 1e-4
 _LARGEST_DEGREE = 6
+_LARGEST_LOGARITHM = 700.0  # of a float64
 # Relative error of the kernel of exp(-20 L) at held-out nodes of 4000, on sphere, ellipsoid, Moebius strip and
 # torus: .0105 .0156 .0086 .0017 with degree 4; .0077 .0111 .0061 .0003 with degree 6. On the three-dimensional
 # sphere 6 has 130 coefficients: .043 against .048 with 4 on even nodes, but .36 against .21 on a rough graph.
@@ -319,6 +320,40 @@ class LocalField(AbstractField):
     caps: FloatArray
     ranges: FloatArray
 
+    def check(self, problem: Problem, n_anchors: int) -> None:
+        """Raise if the parts do not fit together, or not the problem and the anchors."""
+        self._check_shapes(problem.graph.positions.shape[1], n_anchors)
+        n_axes, n_coefficients = self.frames.shape[1], self.coefficients.shape[1]
+        for name in ("centres", "frames", "coefficients"):
+            check_numbers(name, getattr(self, name))
+        used = self.sizes >= 0  # the arrays of other anchors are not read
+        check_numbers("caps", self.caps[used])
+        if np.max(self.caps, initial=0.0, where=used[:, None]) > _LARGEST_LOGARITHM:
+            reject("caps", f"at most {_LARGEST_LOGARITHM}", "others")
+        if np.isnan(self.ranges[used]).any() or not (self.radii[used] > 0).all():
+            reject("radii", "positive, and `ranges` numbers", "others")
+        if n_anchors and not (self.sizes.min() >= -1 and self.sizes.max() <= n_coefficients):
+            reject("sizes", f"in [-1, {n_coefficients}]", f"{self.sizes.min()} to {self.sizes.max()}")
+        fits = 1 <= self.dim <= n_axes <= 8 and 1 <= self.degree <= 8
+        if not fits or len(make_basis(self.dim, n_axes - self.dim, self.degree).parents) < n_coefficients:
+            reject("degree", "one that fits the coefficients", f"{self.degree} in {self.dim} dimensions")
+
+    def _check_shapes(self, d: int, m: int) -> None:
+        for name, axes in (("frames", 3), ("coefficients", 2), ("caps", 2)):
+            if getattr(self, name).ndim != axes:
+                reject(name, f"an array of {axes} axes", getattr(self, name).ndim)
+        n_coefficients = int(self.coefficients.shape[1])
+        if n_coefficients < 2 or self.caps.shape[0] != len(self.radii) or self.caps.shape[1] < 2:
+            reject("coefficients", "at least two of each anchor, with two caps", self.coefficients.shape)
+        if not isinstance(self.lists, sparse.csr_array):
+            reject("lists", "a CSR array", type(self.lists).__name__, TypeError)
+        n_known, n_axes = len(self.search.points), int(self.frames.shape[1])
+        self.search.check(n_known, d)
+        shapes: dict[str, tuple[int, ...]] = {"lists": (n_known, m), "centres": (m, d), "frames": (m, n_axes, d)}
+        shapes |= {"coefficients": (m, n_coefficients), "radii": (m,), "ranges": (m, 2, n_axes), "sizes": (m,)}
+        for name, shape in shapes.items():
+            check_shape(name, getattr(self, name), shape)
+
     @property
     def bounds(self) -> FloatArray:
         """Largest value that each column can take anywhere, shape (m,)."""
@@ -365,18 +400,18 @@ def fit_local(data: FieldData, degree: int | str = "auto", n_jobs: int = 1) -> L
     --------
     >>> import numpy as np
     >>> from manifoldrf import DiffusionKernel, Sphere, knn_graph
-    >>> from manifoldrf.fields.data import Setting, Teaching, observe
+    >>> from manifoldrf.fields.data import Problem, SignatureOptions, signature_table
     >>> from manifoldrf.fields.local import fit_local
     >>> graph = knn_graph(Sphere().grid(500))
     >>> width = np.sqrt(20 * graph.time(1.0, 2))
-    >>> setting = Setting(graph, DiffusionKernel(20.0), graph.degrees, 2, width)
-    >>> field = fit_local(observe(setting, np.arange(500), np.arange(0, 500, 5), Teaching()))
+    >>> problem = Problem(graph, DiffusionKernel(20.0), graph.degrees, 2, width)
+    >>> field = fit_local(signature_table(problem, np.arange(500), np.arange(0, 500, 5), SignatureOptions()))
     >>> field.values(Sphere().sample(3, seed=0)).shape
     (3, 100)
     """
     largest = _check_degree(degree, data.dim)
     lists = _above_threshold(data.values)
-    search = search_known(data.graph, data.starts)
+    search = data.search
     columns = lists.tocsc()
     centres = np.ascontiguousarray(data.points[data.anchors])
     known = Known(
@@ -433,8 +468,7 @@ def _above_threshold(values: Any) -> Any:
     peaks = np.zeros(table.shape[1])
     np.maximum.at(peaks, table.indices, table.data)
     keep = (table.data > _THRESHOLD * peaks[table.indices]) & (table.data > 0)
-    indptr = np.concatenate([[0], np.cumsum(keep)])[table.indptr]
-    kept = sparse.csr_array((table.data[keep], table.indices[keep], indptr), shape=table.shape)
+    kept = select_entries(table, table.data, keep)
     kept.sort_indices()
     return kept
 

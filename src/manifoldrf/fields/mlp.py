@@ -7,9 +7,19 @@ from typing import Any
 import numpy as np
 
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._runtime import thread_pool
-from manifoldrf._validation import FloatArray, IntArray, check_jobs, check_points
-from manifoldrf.fields.data import AbstractField, FieldData
+from manifoldrf._runtime import require, thread_pool
+from manifoldrf._validation import (
+    NONNEGATIVE,
+    POSITIVE,
+    FloatArray,
+    IntArray,
+    check_jobs,
+    check_option,
+    check_points,
+    check_real,
+    reject,
+)
+from manifoldrf.fields.data import AbstractField, FieldData, Problem
 from manifoldrf.fields.geodesics import GraphDistances, graph_distances
 from manifoldrf.fields.network import (
     MARGIN,
@@ -20,12 +30,22 @@ from manifoldrf.fields.network import (
     first_layer,
     make_frame,
     meet,
+    n_inputs,
     pair_inputs,
     upper_layers,
 )
-from manifoldrf.fields.options import MlpOptions, TrainingInfo
-from manifoldrf.fields.training import make_problem, network_scale, paper_unit, saved_streams, train
-from manifoldrf.signatures.engines import Progress
+from manifoldrf.fields.training import (
+    NETWORKS,
+    MlpOptions,
+    TrainingInfo,
+    make_training_data,
+    network_scale,
+    paper_unit,
+    saved_streams,
+    train,
+)
+from manifoldrf.geometry.csr import check_numbers, check_shape
+from manifoldrf.signatures.engines import Progress, silent
 
 __all__ = ["MlpField", "fit_mlp"]
 
@@ -59,12 +79,12 @@ class MlpField(AbstractField):
     --------
     >>> import numpy as np
     >>> from manifoldrf import DiffusionKernel, Sphere, knn_graph
-    >>> from manifoldrf.fields.data import Setting, Teaching, observe
+    >>> from manifoldrf.fields.data import Problem, SignatureOptions, signature_table
     >>> from manifoldrf.fields.mlp import fit_mlp
-    >>> from manifoldrf.fields.options import MlpOptions
+    >>> from manifoldrf.fields.training import MlpOptions
     >>> graph = knn_graph(Sphere().grid(300))
-    >>> setting = Setting(graph, DiffusionKernel(10.0), graph.degrees, 2, np.sqrt(10 * graph.time(1.0, 2)))
-    >>> data = observe(setting, np.arange(300), np.arange(0, 300, 10), Teaching())
+    >>> problem = Problem(graph, DiffusionKernel(10.0), graph.degrees, 2, np.sqrt(10 * graph.time(1.0, 2)))
+    >>> data = signature_table(problem, np.arange(300), np.arange(0, 300, 10), SignatureOptions())
     >>> field, info = fit_mlp(data, MlpOptions(epochs=2), seed=0)
     >>> values = field.values(Sphere().sample(5, seed=0))
     >>> values.shape, bool((values >= 0).all()), info.epochs
@@ -79,6 +99,26 @@ class MlpField(AbstractField):
     scale: float
     largest: float
     raw: bool
+
+    def check(self, problem: Problem, n_anchors: int) -> None:
+        """Raise if the parts do not fit together, or not the problem and the anchors."""
+        n, d = problem.graph.positions.shape
+        check_option(self.network, "network", NETWORKS)
+        self.frame.check(d)
+        self.distances.check(n, d, n_anchors)
+        n_coordinates = d if self.frame.box is None else 2 * d
+        check_shape("anchors", self.anchors, (n_anchors, n_coordinates))
+        check_numbers("anchors", self.anchors)
+        check_real(self.scale, "scale", POSITIVE)
+        check_real(self.largest, "largest", NONNEGATIVE)
+        if len(self.weights) != 6 or self.weights[1].ndim != 1:
+            reject("weights", "six arrays", len(self.weights))
+        hidden, n_ends = len(self.weights[1]), 1 if self.network == "paper" else 2
+        first = n_inputs(self.network, self.frame, n_coordinates)
+        shapes = [(first, hidden), (hidden,), (hidden, hidden), (hidden,), (hidden, 1), (n_ends,)]
+        for weight, shape in zip(self.weights, shapes, strict=True):
+            check_shape("weights", weight, shape)
+            check_numbers("weights", weight)
 
     @property
     def bounds(self) -> FloatArray:
@@ -132,8 +172,7 @@ class MlpField(AbstractField):
 
     def values_on(self, device: str, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
         """Dense values of shape (len(queries), m) by torch on a device, in single precision as on the processor."""
-        import torch
-
+        torch = require("torch", "torch")
         del n_jobs  # the device has threads of its own
         places = self._checked(queries)
         result = np.zeros((len(places), len(self.anchors)))
@@ -156,15 +195,13 @@ class MlpField(AbstractField):
         Distances along the graph are piecewise smooth; where the nearest path changes, the gradient is that of
         one of both.
         """
-        import torch
-
+        torch = require("torch", "torch")
         found = self._meet(self.frame.coordinates(torch, queries), self.distances.torch_at(queries))
         return (found / self.scale).clamp(0.0, self.largest)
 
     def _meet(self, points: Any, paths: Any) -> Any:
         """What the network makes of inputs (q, d') and distances (q, m), tensors: (q, m), before it is scaled."""
-        import torch
-
+        torch = require("torch", "torch")
         inputs = points[:, None, :]  # (q, 1, d')
         anchors = torch.as_tensor(self.anchors, dtype=points.dtype, device=points.device)[None]
         # Parameters of a module, where the network is trained along.
@@ -181,7 +218,7 @@ def fit_mlp(
     options: MlpOptions,
     *,
     seed: SeedLike = None,
-    progress: Progress = lambda what, done, total: None,
+    progress: Progress = silent,
     n_jobs: int = 1,
 ) -> tuple[MlpField, TrainingInfo]:
     """Train a network on known values of a field.
@@ -209,12 +246,12 @@ def fit_mlp(
     --------
     >>> import numpy as np
     >>> from manifoldrf import DiffusionKernel, Sphere, knn_graph
-    >>> from manifoldrf.fields.data import Setting, Teaching, observe
+    >>> from manifoldrf.fields.data import Problem, SignatureOptions, signature_table
     >>> from manifoldrf.fields.mlp import fit_mlp
-    >>> from manifoldrf.fields.options import MlpOptions
+    >>> from manifoldrf.fields.training import MlpOptions
     >>> graph = knn_graph(Sphere().grid(300))
-    >>> setting = Setting(graph, DiffusionKernel(10.0), graph.degrees, 2, np.sqrt(10 * graph.time(1.0, 2)))
-    >>> data = observe(setting, np.arange(300), np.arange(0, 300, 10), Teaching())
+    >>> problem = Problem(graph, DiffusionKernel(10.0), graph.degrees, 2, np.sqrt(10 * graph.time(1.0, 2)))
+    >>> data = signature_table(problem, np.arange(300), np.arange(0, 300, 10), SignatureOptions())
     >>> field, info = fit_mlp(data, MlpOptions(network="paper", epochs=2), seed=0)
     >>> field.raw, info.stopped_by
     (True, 'epochs')
@@ -227,15 +264,15 @@ def fit_mlp(
     progress("shortest paths", 1, 1)
     metric = data.graph.metric
     frame = make_frame(data.points, data.width, None if metric is None else metric.box)
-    problem = make_problem(data, distances, frame, options.network, streams)
-    weights, info = train(problem, options, streams, progress, check_jobs(n_jobs))
-    largest = max(float(pairs.targets.max(initial=0.0)) for pairs in (problem.train, problem.validation))
+    pairs = make_training_data(data, distances, frame, options.network, streams)
+    weights, info = train(pairs, options, streams, progress, check_jobs(n_jobs))
+    largest = max(float(part.targets.max(initial=0.0)) for part in (pairs.train, pairs.validation))
     field = MlpField(
         network=options.network,
         weights=tuple(weights),
         frame=frame,
         distances=distances,
-        anchors=problem.anchors,
+        anchors=pairs.anchors,
         scale=scale,
         largest=MARGIN * largest / scale,
         raw=options.network == "paper",

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manifoldrf._compiling import compiled
-from manifoldrf._validation import FloatArray
+from manifoldrf._validation import POSITIVE, FloatArray, check_real, check_vector
+from manifoldrf.geometry.csr import check_numbers, check_shape
 
 _FUSED = {"contract"}  # a multiplication and an addition in one
 _ANY_ORDER = {"contract", "reassoc"}
@@ -135,6 +136,20 @@ class Frame:
     width: float
     axes: FloatArray | None = None
     box: FloatArray | None = None
+
+    def check(self, d: int) -> None:
+        """Raise if the parts do not fit together, or not points with d coordinates."""
+        for name in ("centre", "low", "high"):
+            check_shape(name, getattr(self, name), (d,))
+            check_numbers(name, getattr(self, name))
+        check_real(self.unit, "unit", POSITIVE)
+        check_real(self.width, "width", POSITIVE)
+        if self.box is not None:
+            check_vector(self.box, "box", d, POSITIVE)
+        if self.axes is not None:
+            n_axes = self.axes.shape[1] if self.axes.ndim == 2 else 0
+            check_shape("axes", self.axes, (d if self.box is None else 2 * d, n_axes))
+            check_numbers("axes", self.axes)
 
     def coordinates(self, xp: Any, positions: Any) -> Any:
         """Inputs of positions, shape (q, d'): finite for every finite position."""

@@ -12,10 +12,9 @@ from scipy.spatial import cKDTree
 
 from manifoldrf._compiling import compiled
 from manifoldrf._runtime import quick_map
-from manifoldrf._validation import FloatArray, IntArray
-from manifoldrf.fields.data import AbstractField, Setting, Teaching, series_values
-from manifoldrf.fields.options import sparse_product
-from manifoldrf.geometry.csr import sort_entries
+from manifoldrf._validation import FloatArray, IntArray, reject
+from manifoldrf.fields.data import AbstractField, Problem, SignatureOptions, series_values, sparse_product
+from manifoldrf.geometry.csr import check_csr, check_shape, sort_entries
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import HeatExtension, weigh
 from manifoldrf.geometry.neighbors import Cells, collect, room_for, visiting_order
@@ -262,6 +261,16 @@ class StepField(AbstractField):
     graph: Graph
     table: Any
 
+    def check(self, problem: Problem, n_anchors: int) -> None:
+        """Raise if the table does not fit the graph, the problem and the anchors."""
+        n, d = problem.graph.positions.shape
+        if self.graph is not problem.graph:
+            self.graph.check()
+        check_shape("points", self.graph.positions, (n, d))
+        check_csr("table", self.table, (n, n_anchors), signed=problem.asymmetric)
+        if self.graph.extension is None:
+            reject("extension", "known, or the field has no first step", None)
+
     @cached_property
     def bounds(self) -> FloatArray:
         """Largest entry of each column of the table."""
@@ -392,11 +401,11 @@ def _cells_of(graph: Graph) -> Cells | None:
     return extension.search.cells(extension.radius)
 
 
-def fit_step(setting: Setting, anchors: IntArray, teaching: Teaching) -> StepField:
-    """The field of a kernel on a graph, read at some of its nodes."""
-    everything = np.arange(setting.graph.n_nodes)
-    table = series_values(setting, shifted(setting.series), everything, anchors, teaching, _NEGLIGIBLE)
-    return StepField(setting.graph, table)
+def fit_step(problem: Problem, anchors: IntArray, options: SignatureOptions) -> StepField:
+    """Make the step field of a problem at some anchors."""
+    everything = np.arange(problem.graph.n_nodes)
+    table = series_values(problem, shifted(problem.series), everything, anchors, options, _NEGLIGIBLE)
+    return StepField(problem.graph, table)
 
 
 def one_step(graph: Graph, queries: FloatArray) -> Any:

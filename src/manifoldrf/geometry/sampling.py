@@ -163,14 +163,14 @@ class Sampling:
     volume: float
 
     @classmethod
-    def of_cloud(cls, search: NeighborSearch, dim: int) -> "Sampling":
-        """Measure by the neighbourhoods of at most 8000 nodes."""
-        return cls._of(len(search.points), dim, *_cloud_spacing(search, dim))
+    def of_cloud(cls, search: NeighborSearch, dim: int, name: str = "points") -> "Sampling":
+        """Measure by the neighbourhoods of at most 8000 nodes; errors call the points ``name``."""
+        return cls._of(len(search.points), dim, *_cloud_spacing(search, dim, name))
 
     @classmethod
-    def of_mesh(cls, mesh: TriangleMesh) -> "Sampling":
-        """Measure by areas and edges."""
-        return cls._of(mesh.n_vertices, 2, *_mesh_spacing(mesh))
+    def of_mesh(cls, mesh: TriangleMesh, name: str = "points") -> "Sampling":
+        """Measure by areas and edges; errors call the mesh ``name``."""
+        return cls._of(mesh.n_vertices, 2, *_mesh_spacing(mesh, name))
 
     @classmethod
     def _of(cls, n: int, dim: int, volume: FloatArray, nearest: FloatArray) -> "Sampling":
@@ -185,24 +185,24 @@ class Sampling:
         return cls(n, dim, float(1 / sparsest), float(np.mean(1 / volume)), evenness, total)
 
 
-def _cloud_spacing(search: NeighborSearch, dim: int) -> tuple[FloatArray, FloatArray]:
+def _cloud_spacing(search: NeighborSearch, dim: int, name: str) -> tuple[FloatArray, FloatArray]:
     """The volume that nodes stand for, and the distance to their nearest neighbour."""
     n = len(search.points)
     k = min(_DENSITY_NEIGHBORS, n - 1)
     distances = search.knn(search.points[:: max(1, n // 4000)], k + 1)[0]  # the node itself first
     distances = distances[distances[:, k] > 0]
     if not len(distances):
-        reject("points", "at distinct positions, most of them", "duplicates only")
+        reject(name, "at distinct positions, most of them", "duplicates only")
     with np.errstate(over="ignore", under="ignore"):  # reported below
         volume = ball_volume(dim) * distances[:, k] ** dim / k
     bad = ~((volume > _VOLUMES[0]) & (volume < _VOLUMES[1]))
     if bad.any():
         rule = f"in a unit in which volumes of dimension {dim} are numbers from {_VOLUMES[0]:g} to {_VOLUMES[1]:g}"
-        reject("points", rule, f"neighbours {distances[bad][0, k]:.3g} away")
+        reject(name, rule, f"neighbours {distances[bad][0, k]:.3g} away")
     return volume, distances[:, 1]
 
 
-def _mesh_spacing(mesh: TriangleMesh) -> tuple[FloatArray, FloatArray]:
+def _mesh_spacing(mesh: TriangleMesh, name: str) -> tuple[FloatArray, FloatArray]:
     """The same for a mesh, along its surface: a fold nearby adds nothing."""
     start, end = mesh.edges.T
     degree = 1 + np.bincount(mesh.edges.ravel(), minlength=mesh.n_vertices)
@@ -215,7 +215,7 @@ def _mesh_spacing(mesh: TriangleMesh) -> tuple[FloatArray, FloatArray]:
     np.minimum.at(nearest, end, mesh.edge_lengths())
     counted = (areas > 0) & np.isfinite(nearest)
     if not counted.any():
-        reject("points", "a mesh with area", "degenerate faces only")
+        reject(name, "a mesh with area", "degenerate faces only")
     return areas[counted], nearest[counted]
 
 
