@@ -299,8 +299,9 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             m features of each point, of the float type of ``X``.
         """
         points, dtype = self._check_queries(X, "X")
-        options = {"side": self._check_side(side), "device": self.device, "as_sparse": self.sparse_output}
-        return self._map().features(points, dtype, check_jobs(self.n_jobs), **options)
+        options = {"side": self._check_side(side), "device": self.device}
+        jobs = check_jobs(self.n_jobs)
+        return self._map().features(points, dtype, jobs, as_sparse=self.sparse_output, **options)
 
     def transform_blocks(self, X: Any, *, side: str | None = None, n_rows: int | None = None) -> Iterator[Any]:
         """Features of more points than memory holds, a block at a time.
