@@ -1,4 +1,4 @@
-# Every command sets itself up: `make demo` and `make test` work on a fresh clone.
+# Every target sets itself up: `make demo` and `make test` work in a fresh clone.
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
@@ -11,7 +11,7 @@ AUDIT_STAMP := $(AUDIT)/.installed
 AUDIT_VERSION := 2.10.1
 OUT ?= out
 SOAK_MINUTES ?= 30
-# Where plain pip would fetch the GPU build of torch: make setup TORCH_FLAGS="--index-url ..." or an installed torch.
+# If pip would download the GPU build of torch: make setup TORCH_FLAGS="--index-url ...".
 TORCH_FLAGS ?=
 
 # Spinning OpenMP threads starve each other on small machines (28 s instead of 1 s was measured).
@@ -21,55 +21,55 @@ export MPLBACKEND := Agg
 .PHONY: help setup demo records results report test test-all fuzz lint format bench bench-peers soak audit docs docs-check clean
 
 help:
-	@echo "make setup     create .venv and install everything, pinned (done by all the others)"
-	@echo "make demo      the paper's first table at a small size; pictures, report and explorer in $(OUT)/"
+	@echo "make setup     create .venv and install everything, pinned (all other targets do this)"
+	@echo "make demo      features on four surfaces in a minute; picture, report and explorer in $(OUT)/"
 	@echo "make test      the tests (minutes)          make test-all  with the slow sweeps"
-	@echo "make fuzz      126,000 damaged files for all readers (some minutes)"
+	@echo "make fuzz      read 123,000 damaged files with all readers (some minutes)"
 	@echo "make lint      ruff and mypy                make bench     speed and memory, as ratios"
-	@echo "make docs      the documentation            make results   the results page, from docs/records"
-	@echo "make records   every experiment at the paper's size, hours; then the results page"
+	@echo "make docs      the documentation            make results   results page from docs/records"
+	@echo "make records   all experiments at the paper's size, hours; then the results page"
 	@echo "make report    all pictures and one HTML page from docs/records"
-	@echo "make bench-peers  beside other libraries, in an environment of its own: docs/peers.md (20 minutes)"
-	@echo "make soak      mixed work for SOAK_MINUTES (30): memory, files, threads, bits; docs/results/soak.json"
-	@echo "make audit     known vulnerabilities of the pinned versions (asks a service on the network)"
+	@echo "make bench-peers  compare with other libraries, in a separate environment: docs/peers.md (20 minutes)"
+	@echo "make soak      mixed work for SOAK_MINUTES (30): checks memory, files, threads, bits"
+	@echo "make audit     known vulnerabilities of the pinned versions (uses the network)"
 	@echo "make clean     remove what make created"
 
 setup: $(STAMP)
 
-# torch first, pinned and apart: what follows then finds it satisfied and never replaces it by another build.
+# torch comes first, so that the next command does not replace it by another build.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(TORCH_FLAGS) torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[ann,dask,mesh,viz,test,lint,docs]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[ann,dask,mesh,torch,viz,test,lint,docs]"
 	@touch $@
 
 demo: setup
 	$(BIN)/manifoldrf demo --out $(OUT)
 
-# From a commit without changes, on a quiet machine: records name the commit and hold times.
+# Run it on a quiet machine, in a clean checkout: records contain times and the commit.
 records: setup
-	$(BIN)/manifoldrf reproduce all --size paper --out $(OUT)/paper
+	$(BIN)/python -m reproduction all --size paper --out $(OUT)/paper
 	mkdir -p docs/records docs/images
 	cp $(OUT)/paper/*.json $(OUT)/paper/*.npz docs/records/
 	cp $(OUT)/paper/*.png docs/images/
-	$(BIN)/manifoldrf results
+	$(BIN)/python -m reproduction results
 
 results: setup
-	$(BIN)/manifoldrf results
+	$(BIN)/python -m reproduction results
 
-# All pictures and one HTML page again, from the committed records; nothing is run.
+# Draws all pictures and one HTML page from the committed records; runs no experiment.
 report: setup
-	$(BIN)/manifoldrf report docs/records -o $(OUT)/report.html --figures docs/images
+	$(BIN)/python -m reproduction report docs/records -o $(OUT)/report.html --figures docs/images
 
 test: setup
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
-# Properties are tried on 10,000 examples each, unless the environment says otherwise.
-test-all: export MANIFOLDRF_TEST_EXAMPLES ?= 10000
+# Each property is tested with 500 examples; MANIFOLDRF_TEST_EXAMPLES=10000 tries more.
+test-all: export MANIFOLDRF_TEST_EXAMPLES ?= 500
 test-all: setup
 	$(BIN)/python -m pytest -n 2
 
-# All readers of files, 126,000 damaged files; offending ones are kept in $(OUT)/fuzz.
+# Files that a reader fails on are kept in $(OUT)/fuzz.
 fuzz: setup
 	PYTHONPATH=tests $(BIN)/python -m reliability.fuzz_files --keep $(OUT)/fuzz $(FUZZ_FLAGS)
 
@@ -85,7 +85,7 @@ format: setup
 bench: setup
 	@set -e; for f in benchmarks/bench_*.py; do $(BIN)/python $$f; done
 
-# Other libraries pin older versions of what this one uses, so they have an environment of their own.
+# Other libraries pin older versions of our dependencies, so they have a separate environment.
 $(PEERS_STAMP): pyproject.toml constraints.txt benchmarks/peers/requirements.txt
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --constraint constraints.txt $(TORCH_FLAGS) torch
@@ -93,15 +93,15 @@ $(PEERS_STAMP): pyproject.toml constraints.txt benchmarks/peers/requirements.txt
 	$(PEERS)/bin/python -m pip install --quiet --no-deps --editable .
 	@touch $@
 
-# On a quiet machine: `PEERS_FLAGS="--only meshes"` repeats one part, `--size smoke` shows that all runs.
+# Run it on a quiet machine. PEERS_FLAGS="--only meshes" repeats one part; "--size smoke" is a quick check.
 bench-peers: $(PEERS_STAMP)
 	$(PEERS)/bin/python -m benchmarks.peers $(PEERS_FLAGS)
 
-# Half an hour of mixed work by one process; other work beside it does no harm.
+# Half an hour of mixed work in one process; it may run beside other work.
 soak: setup
 	$(BIN)/python benchmarks/soak.py --minutes $(SOAK_MINUTES)
 
-# The tool brings dependencies of its own, so it has an environment of its own; it reads the pins and installs none.
+# The tool has its own dependencies, so it has a separate environment. It reads the pinned versions.
 $(AUDIT_STAMP):
 	$(PYTHON) -m venv $(AUDIT)
 	$(AUDIT)/bin/python -m pip install --quiet "pip-audit==$(AUDIT_VERSION)"
@@ -114,7 +114,7 @@ docs: setup
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs $(OUT)/docs
 	@echo "documentation: $(OUT)/docs/index.html"
 
-# The pages and their links alone: the examples of the gallery do not run.
+# Builds the pages and checks their links, without running the gallery.
 docs-check: setup
 	$(BIN)/sphinx-build -q -W --keep-going -D plot_gallery=0 -b html docs $(OUT)/docs-check
 

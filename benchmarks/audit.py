@@ -1,9 +1,9 @@
-"""Known vulnerabilities of the versions that constraints.txt pins.
+"""Check the versions that constraints.txt pins for known vulnerabilities.
 
-Runs pip-audit from the environment that this program runs in. The advisories come from a service on the network.
-Where it cannot be reached, or knows nothing of a pin, that is an error and not a pass: pip-audit itself then ends
-well, with "No known vulnerabilities found". Arguments go on to it: those of a mirror inside one's own network are
-``--vulnerability-service osv --osv-url URL``. It reads no file of advisories.
+Runs pip-audit, which must be installed in the environment of this program and asks a service on the network. If the
+service cannot be reached or does not know a pinned version, this program fails; pip-audit itself would print "No
+known vulnerabilities found" and succeed. Arguments are passed on to pip-audit, for example
+``--vulnerability-service osv --osv-url URL`` for a mirror.
 """
 
 import json

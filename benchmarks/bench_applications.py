@@ -17,13 +17,13 @@ if a limit is missed, with ``--quick`` never. The machine is to do nothing else 
 import warnings
 
 import numpy as np
-from reproduction._growth import fit_power
-from reproduction.mesh_data import builtin_mesh
 from scipy.sparse import eye_array
 from scipy.sparse.linalg import expm_multiply
 from table import Row, run_cases, seconds
 
 from manifoldrf import DiffusionKernel, FeatureWarning, FieldInterpolator, mesh_graph
+from reproduction.mesh_data import builtin_mesh
+from reproduction.smoothers import fit_power
 
 TAU, COLUMNS, REPEATS = 20.0, 3, 5
 GROWTH = (5000, 10_000, 20_000, 40_000, 80_000, 150_000)

@@ -15,13 +15,13 @@ a limit is missed, with ``--quick`` never. The machine is to do nothing else mea
 """
 
 import numpy as np
-from reproduction.texture_data import Plates, generated_plates
-from reproduction.texture_views import Protocol, draw_views
 from scipy.linalg import logm
 from table import Row, run_cases, seconds
 
 from manifoldrf import spd_to_vectors, texture_channels
 from manifoldrf.applications.textures import window_covariances
+from reproduction.texture_data import Plates, generated_plates
+from reproduction.texture_views import Protocol, draw_views
 
 IMAGES, WINDOWS, SIDE, WINDOW = 1332, 68, 452, 32
 LOOP = 400  # windows of the plain loop: enough for two digits

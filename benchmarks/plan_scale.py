@@ -36,7 +36,7 @@ MOST_ENTRIES, FEWEST_NEIGHBORS = (
 POINT_BYTES = 24.0
 ROUNDS = 340  # products with it while weights and factors are found: neighbours tell each other as often
 BORDER_BYTES = 8.0
-REACHED = 1.5  # nodes that a signature reaches before small entries are dropped, over those that are kept
+REACHED = 1.2  # nodes that a signature reaches before small entries are dropped, over those that are kept
 
 
 def costs_of(records):

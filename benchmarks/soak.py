@@ -1,13 +1,14 @@
-"""Half an hour of mixed work: memory stays flat, files and threads stay few, bits stay the same.
+"""Run mixed work for half an hour: memory, files and threads must not grow, and results must keep their bits.
 
-Rounds of fits, transforms, models saved and loaded, signatures, interpolation, attention and predictions, all from
-fixed seeds, until the time is over; every minute a line. ``make soak``, or ``SOAK_MINUTES=2 make soak``.
+Each round fits, transforms, saves and loads models, computes signatures, interpolates, attends and predicts, all
+from fixed seeds, until the time is over. A line is printed every minute. ``make soak``, or
+``SOAK_MINUTES=2 make soak``.
 
-The rules of the verdict. A sample is taken after every round. The first sixth of the time warms up: compiled code
-is loaded, allocators grow. The level before is the mean of the samples of the second sixth, the level after that of
-the last third. Memory is flat if the level after is at most 5 % above the level before. Files and threads have not
-grown if the most of the last third is not above the most of the second sixth. The bits of every operation are those
-of its first time.
+A sample is taken after every round. The first sixth of the time is a warm-up, in which compiled code is loaded and
+allocators grow. The level before is the mean of the samples in the second sixth; the level after is the mean of the
+last third. Memory is flat if the level after is at most 5 % above the level before. Files and threads have not
+grown if their maximum in the last third is not above that in the second sixth. Every operation must give the bits
+of its first round.
 """
 
 import argparse
@@ -36,7 +37,7 @@ KINDS = ("memory", "descriptors", "threads")
 
 @dataclass(frozen=True)
 class Sample:
-    """What the process holds at a time."""
+    """Resources of the process at one time."""
 
     seconds: float
     memory: float  # resident, in MB
@@ -46,7 +47,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the samples say; ``reasons`` is empty where all is well."""
+    """Levels before and after; ``reasons`` is empty if nothing grew."""
 
     before: dict
     after: dict
@@ -59,10 +60,10 @@ class Verdict:
 
 
 def take_sample(began):
-    """What this process holds now."""
+    """Resources of this process now."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208  (names alone, nothing opened for each)
+    threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208  - it opens no file for each name
     descriptors = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     return Sample(time.monotonic() - began, pages * os.sysconf("SC_PAGE_SIZE") / 2**20, descriptors, threads)
 
@@ -192,7 +193,7 @@ class Work:
 
 
 def trim():
-    """Give memory that was freed back to the system: else the allocator's habits would be measured."""
+    """Return freed memory to the system, so that the allocator is not measured."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "malloc_trim"):
         libc.malloc_trim(0)
@@ -227,7 +228,7 @@ def _line(sample, done, changed):
 
 
 def record(verdict, samples, done, minutes):
-    """What was seen, for a file: about one sample a minute."""
+    """The run as a dict for the JSON file, with about one sample a minute."""
     step = max(1, len(samples) // max(1, round(minutes)))
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     return {

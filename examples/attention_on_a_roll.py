@@ -2,11 +2,11 @@
 Attention along a rolled-up strip
 =================================
 
-Tokens live on a roll whose turns nearly touch; values are known at 1 % of them, and attention fills in the others.
-Attention with features of the strip's heat kernel looks along it. Attention with a Gaussian of the space around,
-exact and at its best width, looks through the air to the next turn.
+The tokens lie on a roll whose turns nearly touch. Values are known at 1 % of them, and attention fills in the
+others. Attention with features of the strip's heat kernel follows the strip. Attention with a Gaussian kernel of
+the ambient space, exact and with its best width, mixes neighbouring turns.
 
-Features make attention linear: ``linear_attention`` never forms the matrix between tokens.
+``linear_attention`` takes linear time: it never forms the matrix between tokens.
 """
 
 import matplotlib.pyplot as plt
@@ -30,8 +30,8 @@ visible = rng.random(3000) < 0.015
 print(f"{len(tokens)} tokens, {visible.sum()} with a value")
 
 # %%
-# Attention by features, and explicit attention with the exact Gaussian. The width of each is the best of a list,
-# judged on one half of the visible tokens by the other.
+# Attention with features, and explicit attention with the exact Gaussian. The width of each is the best of a list,
+# chosen by predicting one half of the visible tokens from the other.
 
 
 def along(features, shown):
@@ -63,7 +63,7 @@ for name, (_, t, filled) in found.items():
     print(f"{name}: t = {t}, {error:.2f} of the variance is left")
 
 # %%
-# The roll from the side. Turns that are near in space carry waves of their own.
+# The roll from the side. Turns that are close in space have different values.
 
 figure, panels = plt.subplots(1, 4, figsize=(14, 3.8), layout="constrained")
 pictures = {"the wave": (wave, slice(None)), f"{visible.sum()} visible tokens": (wave, visible)}

@@ -2,21 +2,21 @@
 Cortical thickness from 5 % of the vertices
 ===========================================
 
-Thickness of a human cortex, known at 5 % of its vertices, with intervals that say how far to trust each prediction.
+Predict the thickness of a human cortex from 5 % of its vertices, with prediction intervals.
 
-The Gaussian process lives on the surface. Its heat time, variance and noise are found by marginal likelihood, from
-the labelled vertices alone. Beside it stand a process of the space around, with a choice between the Gaussian and a
-Matern kernel by the same rule, and the nearest labelled vertex.
+The Gaussian process is defined on the surface. Its heat time, variance and noise maximise the marginal likelihood
+of the labelled vertices. It is compared with a process of the ambient space, whose Gaussian or Matern kernel is
+chosen by the same rule, and with the nearest labelled vertex.
 
-On this field the surface does not win: the process of the space around has the higher likelihood, and its error is
-smaller by about a tenth. The table says by how much both differ, and how often the 90 % intervals hold.
+On this field the surface does not win: the process of the ambient space has the higher likelihood, and its error is
+smaller by about a tenth. The table shows the errors, and how often the 90 % intervals contain the true value.
 
 Thickness is measured from the inner boundary of the cortex to the outer, so the surface is the one halfway between
 them, of fsaverage5 (10,242 vertices, from the nilearn wheel). The medial wall, where the hemispheres were cut
-apart, is no cortex. Its thickness is zero, and along its seam between zero and that of its neighbours. Cortex is 1
-to 4.5 mm thick, so vertices below 1 mm are left out: neither labelled nor predicted. The surface keeps them.
+apart, is not cortex. Its thickness is zero, and along its seam between zero and that of its neighbours. Cortex is 1
+to 4.5 mm thick, so vertices below 1 mm are neither labelled nor predicted; they remain part of the surface.
 
-The numbers after the name choose other vertices: ``python examples/cortical_thickness.py 0 1 2``.
+The arguments are seeds that choose other vertices: ``python examples/cortical_thickness.py 0 1 2``.
 """
 
 import importlib.util
@@ -36,11 +36,11 @@ from manifoldrf import HeatKernel, ManifoldGaussianProcess, TriangleMesh, heat_g
 
 SEEDS = [int(text) for text in sys.argv[1:]] or [0]
 SHARE = 0.05  # of all vertices
-LEAST = 1.0  # mm: what is thinner is no cortex
-TIME = 66.0  # mm^2: of the heat graph
-STEPS = 12  # in that time; the times that are tried are even numbers of them
+LEAST = 1.0  # mm: thinner vertices are not cortex
+TIME = 66.0  # mm^2: time of the heat graph
+STEPS = 12  # in that time; the search tries even numbers of steps
 FEATURES = 2048
-START = 33.0  # mm^2: where the search begins, a Gaussian of 8 mm; labelled vertices are 12 mm apart
+START = 33.0  # mm^2: start of the search, a Gaussian of 8 mm; labelled vertices are 12 mm apart
 QUANTILE = 1.645  # of the normal distribution, for 90 % intervals
 
 
@@ -61,7 +61,7 @@ def read_cortex():
 
 
 # %%
-# The process along the surface, and the one in the space around with a choice of two kernels.
+# The process on the surface, and the one in the ambient space with a choice of two kernels.
 
 
 def surface_process(graph, points, values):
@@ -86,7 +86,7 @@ def ambient_process(points, values):
 
 
 # %%
-# The table: mean error, share of the true values inside the 90 % intervals, and their mean width.
+# The table: mean error, share of true values inside the 90 % intervals, and mean width of the intervals.
 
 
 def row(seed, method, truth, mean, std=None):
@@ -124,14 +124,14 @@ for seed in SEEDS:
     print(f"      heat time {model.kernel_.t:.0f} mm^2, noise {model.noise_**0.5:.2f} mm", flush=True)
 
 # %%
-# Truth, prediction and standard deviation, seen from the left; labelled vertices as dots. Grey is no cortex.
+# Truth, prediction and standard deviation, seen from the left. Dots are labelled vertices; grey is not cortex.
 
 faces = mesh.faces
 mean, std = model.predict(points, return_std=True)
-flat = points[:, 1:] * [-1, 1]  # the forehead is on the left, as the eye sees it
+flat = points[:, 1:] * [-1, 1]  # the forehead is on the left
 normals = mesh.face_normals()
 front = np.flatnonzero(normals[:, 0] < 0)
-front = front[np.argsort(-points[faces[front], 0].mean(axis=1))]  # what is nearer covers what is behind
+front = front[np.argsort(-points[faces[front], 0].mean(axis=1))]  # from back to front
 light = 0.72 + 0.28 * np.clip(normals[front] @ [-0.8, 0.2, 0.55], 0, 1)
 front = faces[front]
 cortex = (thickness >= LEAST)[front].all(axis=1)

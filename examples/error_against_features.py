@@ -2,12 +2,12 @@
 Error against the number of features
 ====================================
 
-How many features are enough? The error of the kernel at points never seen, against the exact heat kernel of the
-sphere, for three heat times. As long as anchors are farther apart than the kernel is wide, there is hardly any
-kernel; then the error falls steeply, and ends at the error of the graph below.
+How many features are enough? The picture shows the error of the kernel at new points, against the exact heat kernel
+of the sphere, for three heat times. While anchors are farther apart than the kernel is wide, the error is large;
+then it falls steeply to the error of the graph.
 
-Random Fourier features of the Gaussian kernel, whose width suits the time, fall like one over the root of their
-number: four times as many for half the error.
+The error of random Fourier features of the Gaussian kernel, with a width that corresponds to the time, falls like
+one over the root of their number: half the error needs four times as many.
 """
 
 import warnings
@@ -22,7 +22,7 @@ TIMES = {0.02: "#0072B2", 0.05: "#009E73", 0.2: "#D55E00"}
 NUMBERS = 2 * np.round(np.geomspace(8, 512, 7)).astype(int)
 
 # %%
-# One fit for each number. Too few features make a warning, which is the point of this picture.
+# One fit for each number. Too few features cause a warning, which is expected here.
 
 sphere = Sphere()
 cloud, new = sphere.grid(2500), sphere.sample(400, seed=1)
@@ -36,8 +36,8 @@ for t in TIMES:
         errors.setdefault(t, []).append(relative_error(features.kernel_matrix(new), exact))
 
 # %%
-# The Gaussian of the space around is off by a few per cent however many features it has; here only the error of
-# the random features themselves counts, against their own kernel.
+# The Gaussian kernel of the ambient space differs by a few per cent for any number of features. Random Fourier
+# features are therefore compared with their own kernel.
 
 fourier = []
 for number in NUMBERS:
@@ -50,7 +50,7 @@ for t, found in errors.items():
     print(f"t = {t}: error below 2 % from {needed} features on, {found[-1]:.4f} with {NUMBERS[-1]}")
 
 # %%
-# The triangles mark the number that ``n_features="auto"`` takes.
+# The triangles mark the number that ``n_features="auto"`` chooses.
 
 figure, axes = plt.subplots(figsize=(7, 4.6), layout="constrained")
 axes.loglog(NUMBERS, fourier, "s--", color="0.5", label=f"random Fourier features, slope {slope:.2f}")

@@ -2,10 +2,9 @@
 Ridge regression on features of a scan
 ======================================
 
-A field is known at half of the points of a scan, with noise; wanted is the field where nothing was scanned. The
-points become nonnegative features whose inner products are the heat kernel of the surface; a ridge regression on
-them is then kernel regression along the surface. Points without a value help as well: they show where the surface
-is.
+A field is measured with noise at half of the points of a scan, and predicted at new points. The points become
+nonnegative features whose inner products are the heat kernel of the surface, so ridge regression on them is kernel
+regression along the surface. Points without a value also help, because they show the shape of the surface.
 """
 
 import matplotlib.pyplot as plt
@@ -30,7 +29,7 @@ known = rng.choice(len(scan), len(scan) // 2, replace=False)  # where the field 
 values = field(scan[known]) + 0.3 * rng.normal(size=len(known))
 
 # %%
-# Features of all points, a linear model on those with a value.
+# Features of all points, and a linear model on those with a value.
 
 features = ManifoldRandomFeatures(HeatKernel(0.05), random_state=0).fit(scan)
 model = Ridge(1.0).fit(features.transform(scan[known]), values)
@@ -43,7 +42,7 @@ print(f"noise of the measurements: {0.3 / field(scan[known]).std():.2f} of the f
 print(f"relative error at {len(new)} new points: {error:.3f}")
 
 # %%
-# The measurements with their noise, the prediction at new points, and what is left, seen from above.
+# The noisy measurements, the prediction at new points, and its error, seen from above.
 
 figure, panels = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
 pictures = {

@@ -2,10 +2,11 @@
 Digits from a few labels
 ========================
 
-Read handwritten digits from one to ten labels of each, with a linear classifier on features of all images.
+Recognise handwritten digits from one to ten labels per digit, with a linear classifier on features of all images.
 
-The features are fitted on all images, which need no labels; the classifier on the labelled ones. The picture shows
-the accuracy at images that no method has seen, as mean and standard deviation over draws of the labels.
+The features are fitted to all images and need no labels; the classifier is fitted to the labelled images. The
+picture shows the accuracy at images that no method has seen, as mean and standard deviation over draws of the
+labels.
 """
 
 import warnings
@@ -29,8 +30,8 @@ TAUS = (20.0, 60.0)  # steps of the walk along the images
 
 
 # %%
-# The methods. Time and penalty of ours are found by cross-validation on the labels alone, and so are those of the
-# support vector machine; label spreading has its defaults.
+# The methods. Cross-validation on the labels chooses the time and the penalty of our method and the parameters of
+# the support vector machine; label spreading has its defaults.
 
 
 def pick(tau, n):
@@ -40,14 +41,14 @@ def pick(tau, n):
 
 
 def on_features(n):
-    """Features of length one, then ridge: time and penalty are chosen by the labels."""
+    """Rows of length one, then ridge; the labels choose time and penalty."""
     model = make_pipeline(pick(TAUS[0], n), Normalizer(), RidgeClassifier(fit_intercept=False))
     choices = {"functiontransformer": [pick(tau, n) for tau in TAUS], "ridgeclassifier__alpha": [0.01, 1.0]}
     return model, choices
 
 
 def tuned(model, choices, points, classes, per_class):
-    """Cross-validate on the labelled points; with one label for each class the model stands as it is."""
+    """Cross-validate on the labelled points; with one label per class the defaults are used."""
     if per_class == 1:
         return model.fit(points, classes)
     return GridSearchCV(model, choices, cv=min(per_class, 5)).fit(points, classes)
@@ -106,7 +107,7 @@ for method in methods:
     print(f"{method:<26}" + "".join(f"{cell:>16}" for cell in cells))
 
 # %%
-# With one label for each digit nothing can be tuned, and defaults stand.
+# With one label per digit nothing can be tuned, and defaults are used.
 
 figure, axes = plt.subplots(figsize=(7, 4.4), layout="constrained")
 for method, colour in zip(methods, ("black", "#D55E00", "#0072B2", "#009E73"), strict=True):
@@ -122,7 +123,7 @@ axes.legend(frameon=False, loc="lower right")
 plt.show()
 
 # %%
-# The images that the features with ten labels of each get wrong most surely are hard for people, too.
+# The most confident errors with ten labels per digit are hard for people, too.
 
 labelled = np.concatenate([np.flatnonzero(truth == digit)[:10] for digit in range(10)])
 model = make_pipeline(Normalizer(), RidgeClassifier(0.01, fit_intercept=False))

@@ -2,12 +2,12 @@
 Fill in the normals of a scan
 =============================
 
-The Stanford bunny (inside the wheel of ``pymeshfix``) with 80 % of its vertex normals hidden, filled in by every
+80 % of the vertex normals of the Stanford bunny (in the ``pymeshfix`` wheel) are hidden and filled in by every
 method of ``FieldInterpolator``. The table shows the mean cosine between true and filled normals at the hidden
 vertices; the picture shows the bunny shaded by each.
 
-The Gaussian process and the biharmonic solve are the best here; for one field on one mesh the solve is the quicker
-of the two. The paper's kernel at tau = 20 smooths too much; with tau found by cross-validation it is far better.
+The Gaussian process and the biharmonic solver are the best here; for one field on one mesh the solver is faster.
+The paper's kernel with tau = 20 smooths too much; with tau from cross-validation it is much better.
 """
 
 import importlib.util
@@ -23,7 +23,7 @@ from manifoldrf import FieldInterpolator, TriangleMesh
 mesh = TriangleMesh.load(Path(folder) / "examples" / "StanfordBunny.ply")
 normals = mesh.vertex_normals()
 hidden = np.random.default_rng(0).random(mesh.n_vertices) < 0.8
-values = np.where(hidden[:, None], np.nan, normals)  # what is NaN is unknown
+values = np.where(hidden[:, None], np.nan, normals)  # NaN is unknown
 print(f"{mesh}, {hidden.sum()} normals hidden")
 
 # %%
@@ -47,12 +47,12 @@ for name, model in METHODS.items():
     fields[f"{name}: {cosine:.3f}"] = found
 
 # %%
-# Each vertex is shaded by its normal. Where the normal is unknown it is black.
+# Each vertex is shaded by its normal, and black if the normal is unknown.
 
 vertices = np.asarray(mesh.vertices)
 light = np.array([-0.4, -0.75, 0.5])
 faces = mesh.faces[mesh.face_normals()[:, 1] < 0]  # seen along y
-faces = faces[np.argsort(-vertices[faces, 1].mean(axis=1))]  # what is nearer covers what is behind
+faces = faces[np.argsort(-vertices[faces, 1].mean(axis=1))]  # from back to front
 figure, panels = plt.subplots(2, 4, figsize=(12, 6.2), layout="constrained")
 for axes, (title, field) in zip(panels.flat, fields.items(), strict=False):
     shade = field @ light

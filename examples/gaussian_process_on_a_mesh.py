@@ -2,12 +2,12 @@
 A Gaussian process on the bunny
 ===============================
 
-A function on a scanned surface is measured at some 60 vertices, with noise. The Gaussian process gives the
-function everywhere, and says how far to trust it: its standard deviation is small near measurements, *along the
-surface*, and large where nothing was measured.
+A function on a scanned surface is measured with noise at about 60 vertices. The Gaussian process predicts the
+function everywhere, with a standard deviation that is small near measurements, *along the surface*, and large
+elsewhere.
 
-Heat time, variance and noise are found by the marginal likelihood, from these values alone. The bunny is the one
-inside the wheel of ``pymeshfix``.
+Heat time, variance and noise maximise the marginal likelihood of these values. The bunny comes from the
+``pymeshfix`` wheel.
 """
 
 import importlib.util
@@ -20,15 +20,15 @@ from matplotlib.collections import PolyCollection
 from manifoldrf import ManifoldGaussianProcess, TriangleMesh, mesh_graph, thin
 
 # %%
-# 50,000 vertices are more than the process needs: 2500 far ones show it the space. It is asked at all of them.
+# 50,000 vertices are more than the process needs: 2500 farthest points represent the space. It predicts at all.
 
 (folder,) = importlib.util.find_spec("pymeshfix").submodule_search_locations
 bunny = TriangleMesh.load(Path(folder) / "examples" / "StanfordBunny.ply")
 vertices = np.asarray(bunny.vertices)  # up is z
-space = vertices[thin(vertices, 2500)]  # a cloud, for speed; space=bunny is the mesh itself
+space = vertices[thin(vertices, 2500)]  # a cloud, for speed; space=bunny would use the mesh
 
 # %%
-# The function to be found: waves in the distance along the edges from the tip of an ear.
+# The true function: waves in the distance along the edges from the tip of an ear.
 
 tip = int(np.argmax(vertices[:, 2]))
 distance = mesh_graph(bunny, weights="unit").shortest_paths([tip])[0]
@@ -39,7 +39,7 @@ known = known[vertices[known, 0] < 15]  # and one side was not measured at all
 values = truth[known] + 0.1 * rng.normal(size=len(known))
 
 # %%
-# The process finds its own scales. Intervals are judged at all vertices.
+# The process chooses its own scales. The intervals are checked at all vertices.
 
 process = ManifoldGaussianProcess(space=space, random_state=0).fit(vertices[known], values)
 mean, std = process.predict(vertices, return_std=True)
@@ -54,7 +54,7 @@ corners = vertices[bunny.faces]
 normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
 normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-12)
 front = np.flatnonzero(normals[:, 1] < 0)  # seen along y
-front = front[np.argsort(-corners[front, :, 1].mean(axis=1))]  # what is nearer covers what is behind
+front = front[np.argsort(-corners[front, :, 1].mean(axis=1))]  # from back to front
 light = 0.6 + 0.4 * np.clip(normals[front] @ [-0.4, -0.75, 0.5], 0, 1)
 figure, panels = plt.subplots(1, 3, figsize=(12, 4.0), layout="constrained")
 pictures = {

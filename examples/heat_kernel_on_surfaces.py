@@ -2,11 +2,11 @@
 Heat from one point on four surfaces
 ====================================
 
-The heat kernel K(x, .) says how much heat is where, a while after it was let go at x. It follows the surface: on
-the Möbius strip it runs around the twist, on the torus around the tube, and never through the air.
+The heat kernel K(x, .) is the distribution of heat some time after it was released at x. It follows the surface: on
+the Möbius strip around the twist, on the torus around the tube, and never through the air.
 
-The features are fitted to the surfaces themselves, and asked at points of a fine grid that no fit has seen. The
-kernel between x and all of them is one product of feature vectors.
+The features are fitted to the surfaces and evaluated at new points of a fine grid. The kernel between x and all of
+them is one product of feature vectors.
 """
 
 import matplotlib.pyplot as plt
@@ -17,7 +17,7 @@ from manifoldrf import Ellipsoid, HeatKernel, ManifoldRandomFeatures, MobiusStri
 T = 0.04  # heat time: the kernel is about 0.28 wide
 
 # %%
-# A grid of parameters becomes a grid of points on each surface, to be drawn.
+# A grid of parameters gives a grid of points on each surface for the picture.
 
 u, v = np.meshgrid(np.linspace(0, 2 * np.pi, 121), np.linspace(0, 1, 61))
 polar = np.pi * v
@@ -35,7 +35,7 @@ surfaces = {
 }
 
 # %%
-# Where each surface faces the viewer: heat starts there, and it is drawn brighter.
+# The part of each surface that faces the viewer: heat starts there, and it is drawn brighter.
 
 VIEW = {"elev": 38, "azim": 39}
 eye = np.array([np.cos(0.66) * np.cos(0.68), np.cos(0.66) * np.sin(0.68), np.sin(0.66)])  # the same in radians

@@ -2,12 +2,12 @@
 Heat in the hyperbolic disc
 ===========================
 
-Hyperbolic space has no end, and a graph has. Features are fitted on a ball of the hyperbolic plane whose radius
-grows until the kernel inside is known well enough: ``exhaustion`` says when that is, without knowing the exact
+Hyperbolic space is unbounded, but a graph is finite. The features are fitted to a ball of the hyperbolic plane
+whose radius grows until the kernel inside is accurate enough; ``exhaustion`` estimates the error without the exact
 kernel.
 
-In the Poincaré disc all of hyperbolic space is inside a circle, and equal shapes look smaller towards the rim: heat
-that starts near it seems to stay in a small spot. It is as wide as anywhere else.
+The Poincaré disc shows all of hyperbolic space inside a circle, and equal shapes look smaller towards the rim. Heat
+that starts near the rim therefore looks like a small spot, although it is as wide as elsewhere.
 """
 
 import matplotlib.pyplot as plt
@@ -19,7 +19,7 @@ T, INNER = 0.06, 2.0  # heat time; radius of the ball in which the kernel is wan
 STARTS = np.array([[0.0, 0.0], [0.5, 0.35], [-0.35, 0.4], [-0.15, -0.62]])  # in the Poincaré disc
 
 # %%
-# Larger and larger balls, until what is missing is below the tolerance.
+# Larger and larger balls, until the estimated error is below the tolerance.
 
 plane = HyperbolicSpace(dim=2)
 found = exhaustion(plane, (2.4, 2.8, 3.2), T, inner=INNER, n_nodes=2500)
@@ -42,7 +42,7 @@ for start, row, truth in zip(STARTS, heat, exact, strict=True):
 
 # %%
 # All sources in one picture. Their peaks are equally high and equally wide, in hyperbolic lengths: the rings are at
-# a distance of a half from each source. The dotted circle is the ball that was asked for, the solid one infinity.
+# a distance of a half from each source. The dotted circle is the inner ball, the solid one infinity.
 
 figure, panels = plt.subplots(1, 3, figsize=(12, 4.1), layout="constrained")
 error = np.abs(heat - exact).sum(axis=0)

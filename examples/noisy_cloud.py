@@ -1,15 +1,15 @@
 """
-Noise is taken for surface
-==========================
+Noise makes a surface larger
+============================
 
-A scan does not lie on its surface. What does that do to a kernel that follows the surface? Two things, and both can
-be seen.
+The points of a scan do not lie exactly on the surface. This has two effects on a kernel that follows the surface.
 
-Noise thickens the surface: the graph sees more area than there is, and heat spreads thinner. What counts is the
-noise against the width of one step of the walk; at a tenth of it the kernel is several per cent off.
+Noise thickens the surface: the graph has more area than the surface, and heat spreads more thinly. The effect
+depends on the noise relative to the width of one step of the walk; at a tenth of it the kernel is several per cent
+off.
 
-Noise also bridges gaps. Here a strip is rolled up. Once the noise is comparable to the gap between its turns, heat
-leaks from one turn to the next, and the kernel is that of another space.
+Noise also bridges gaps. This example rolls up a strip. If the noise is comparable to the gap between its turns,
+heat leaks from one turn to the next, and the kernel belongs to another space.
 """
 
 import warnings
@@ -32,7 +32,7 @@ pictures = []
 for noise in (0.0, 0.04, 0.12):
     cloud = roll + noise * rng.normal(size=roll.shape)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GraphWarning)  # of points in sparse places
+        warnings.simplefilter("ignore", GraphWarning)  # about points in sparse regions
         graph = heat_graph(cloud, t=T, dim=2)
     heat = HeatKernel(T).matrix(graph, cols=[start], per_volume=True)[:, 0]
     away = np.abs(angle - angle[start]) > np.pi  # more than half a turn away along the strip
@@ -41,7 +41,7 @@ for noise in (0.0, 0.04, 0.12):
     pictures.append((f"noise {noise:.2f}: {leaked:.0%} leaks", cloud, heat))
 
 # %%
-# Heat from one point of the roll, seen from the side; the colours end at the peak without noise.
+# Heat from one point of the roll, seen from the side; the colour scale ends at the peak without noise.
 
 figure, panels = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
 top = pictures[0][2].max()
@@ -57,8 +57,9 @@ figure.colorbar(drawn, ax=panels, shrink=0.8, label=f"K(x, ·), t = {T}")
 plt.show()
 
 # %%
-# How much noise is too much: the error of the kernel on a sphere, whose exact one is known, against the noise over
-# the width of a step. The remedy is a longer time, fewer steps, or averaging the points beforehand.
+# How much noise is too much: the error of the kernel on a sphere, where the exact kernel is known, against the
+# noise relative to the width of a step. Remedies are a longer time, fewer steps, or averaging the points
+# beforehand.
 
 sphere, nodes = Sphere(), np.arange(200)
 clean = sphere.sample(3000, seed=0)

@@ -2,11 +2,11 @@
 Covariance matrices as points of a curved space
 ===============================================
 
-Tell from which part of a photograph a window is, by the covariance of its colours and slopes.
+Recognise the part of a photograph that a window comes from, by the covariance of its colours and slopes.
 
-Covariances are points of a curved space: symmetric positive definite matrices. ``spd_to_vectors`` lays them out so
-that the distance of vectors is the log-Euclidean one; features then follow the cloud of windows inside that space.
-The table sets the logarithm against the plain entries, with five labels for each of 24 parts of two photographs.
+Covariances are points of a curved space, the symmetric positive definite matrices. ``spd_to_vectors`` converts them
+to vectors whose distance is the log-Euclidean distance; features then follow the cloud of windows in that space.
+The table compares the logarithm with the plain entries, for five labels of each of 24 parts of two photographs.
 """
 
 import warnings
@@ -56,7 +56,7 @@ def read_windows():
 
 
 # %%
-# Two ways to lay the matrices out as vectors: their plain entries here, and ``spd_to_vectors`` below.
+# Two ways to write the matrices as vectors: their plain entries here, and ``spd_to_vectors`` below.
 
 
 def plain_entries(matrices):
@@ -66,7 +66,7 @@ def plain_entries(matrices):
 
 
 def judge(model, rows, parts):
-    """Accuracies at windows without a label, one for each draw; and the last answers."""
+    """Accuracies at unlabelled windows, one for each draw; and the last answers."""
     shares = []
     for draw in range(DRAWS):
         rng = np.random.default_rng(draw)
@@ -88,10 +88,10 @@ for metric, vectors in {
     "plain entries": plain_entries(matrices),
     "log-Euclidean": spd_to_vectors(matrices, ridge=1e-6),
 }.items():
-    # Plain entries are a thousand times denser in some places than in others: edges have widths of their own.
+    # Plain entries are a thousand times denser in some regions than in others, so each edge has its own width.
     options = GraphOptions(kind="knn", n_neighbors=8, bandwidth="local")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # windows of sky are nodes that few others are near to
+        warnings.simplefilter("ignore")  # windows of sky have few neighbours
         features = ManifoldRandomFeatures(
             DiffusionKernel(20.0), n_features=512, field="step", graph=options, random_state=0
         )
@@ -103,7 +103,7 @@ for metric, vectors in {
     found[metric] = answers
 
 # %%
-# The photographs, the parts, and the parts that were found with either metric.
+# The photographs, the parts, and the parts predicted with either metric.
 
 photographs = load_sample_images().images
 figure, panels = plt.subplots(2, 4, figsize=(12, 4.6), layout="constrained")

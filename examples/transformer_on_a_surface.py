@@ -2,32 +2,32 @@
 A transformer on the cortex
 ===========================
 
-Train a small transformer on the cortex, with attention along the surface and with a Performer's.
+Train a small transformer on the cortex, with attention along the surface and with that of a Performer.
 
-The tokens are vertices of a human cortex (fsaverage5, in the package nilearn). In every step of training a random
-mixture of its maps of sulcal depth, curvature and area is known at 15 % of the vertices, to be filled in at others.
-Then the thickness, a map never seen, is to be filled in. Three networks of two layers differ in attention only:
+The tokens are vertices of a human cortex (fsaverage5, in the package nilearn). In every training step a random
+mixture of its maps of sulcal depth, curvature and area is known at 15 % of the vertices and filled in at others.
+The test is to fill in the thickness, a map never seen. Three networks of two layers differ only in attention:
 
 - surface: ManifoldAttention, heat kernels of the surface at two times, one for each head;
-- Performer: softmax of learnt queries and keys by as many positive orthogonal random features (FAVOR+);
-- none: tokens take up nothing from each other.
+- Performer: softmax of learned queries and keys by as many positive orthogonal random features (FAVOR+);
+- none: no exchange between tokens.
 
-Test errors after the whole training, on vertices not trained on, shares of the variance, mean and spread of three
-seeds: surface .226 +- .021, Performer 1.088 +- .063, none .997 +- .027; the mean value has about 1. The surface
-brings along which vertices are near. The Performer had to learn it and did not: with four times the steps it fills
-in mixtures of its training (.18) but not a new map (.97 on area, one seed). Most of the gain is the kernel's own:
-smoothing with it at 30 mm^2, without a network or training, measured apart, has .264 +- .019.
+Test errors after full training, at vertices not used in training, as shares of the variance (mean and spread over
+three seeds): surface .226 +- .021, Performer 1.088 +- .063, none .997 +- .027; the mean value has about 1. The
+surface attention knows which vertices are near. The Performer had to learn it and did not: with four times the
+steps it fills in mixtures of its training maps (.18) but not a new map (.97 on area, one seed). Most of the gain
+comes from the kernel itself: smoothing with it at 30 mm^2, without network and training, has .264 +- .019.
 
 The task was chosen after a first one, to learn one fixed map, had shown no difference between the networks (surface
-.052, Performer .044, none .042), and after a look at it on validation vertices with seed 10 (.25, .81, 1.08 at
+.052, Performer .044, none .042), and after a first run on validation vertices with seed 10 (.25, .81, 1.08 at
 best). Settings were chosen without thickness: training on depth and curvature, least error on area, seed 10; one
 setting after the other, from the middle of rates .003, .01, .03; 0, 2, 4 frequencies of the coordinates; times 30
 and 120, 60 and 240, 120 and 480 mm^2 or, for the Performer, factors .5, 1, 2 of queries and keys. That is seven
-trials each (none: five), errors .41 to .53, .96 to 1.09, 1.00 to 1.01. So the Performer's choice is hardly better
-than chance; with factor 1, its second, it has 1.076 +- .094. No list was extended where its end was best.
+trials each (none: five), errors .41 to .53, .96 to 1.09, 1.00 to 1.01. The Performer's choice is therefore hardly
+better than chance; with factor 1, its second best, it has 1.076 +- .094. No list was extended if its end was best.
 
-These numbers come from ``python examples/transformer_on_a_surface.py 11 12 13`` (140 s of one core). Without seeds
-after its name the script, and this page, train for a fifth of the steps with one seed.
+These numbers come from ``python examples/transformer_on_a_surface.py 11 12 13`` (140 s of one core). Without
+seeds the script, and this page, train for a fifth of the steps with one seed.
 """
 
 import importlib.util
@@ -46,12 +46,12 @@ from torch import nn
 from manifoldrf import FeatureWarning, HeatKernel, ManifoldRandomFeatures, TriangleMesh
 from manifoldrf.applications.attention import ManifoldAttention, linear_attention
 
-N_FEATURES = 256  # of each head, in both kinds of attention; fixed before the search
+N_FEATURES = 256  # per head, in both kinds of attention; fixed before the search
 DIM, N_HEADS, N_LAYERS = 32, 2, 2
 SHARE = 0.15  # of the vertices have a known value
 SEEDS = [int(text) for text in sys.argv[1:]]  # the search had seed 10
-N_STEPS, N_ASKED = 300 if SEEDS else 60, 800  # of training; vertices asked for in a step
-SPLIT_SEED = 0  # one split for all
+N_STEPS, N_ASKED = 300 if SEEDS else 60, 800  # training steps; vertices predicted in a step
+SPLIT_SEED = 0  # the same split for all networks
 CHOSEN = {  # rate, frequencies, and the reach of the heads: heat times in mm^2, or factors of queries and keys
     "surface": (3e-2, 2, (30.0, 120.0)),
     "Performer": (1e-2, 2, (0.5, 0.5)),
@@ -94,12 +94,12 @@ def coordinates(n_frequencies):
 def heat_features(t, seed):
     """Features of the heat kernel on the surface."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FeatureWarning)  # the shorter time asks for more anchors
+        warnings.simplefilter("ignore", FeatureWarning)  # the shorter time would need more anchors
         return ManifoldRandomFeatures(HeatKernel(t), n_features=N_FEATURES, random_state=seed).fit(cortex())
 
 
 # %%
-# The networks. They differ in the layer of attention only.
+# The networks. They differ only in the attention layer.
 
 
 def linear(n_in, n_out, generator):
@@ -162,7 +162,7 @@ class Network(nn.Module):
 
 
 # %%
-# Training on random mixtures of three maps, a test on the fourth.
+# Training on random mixtures of three maps, and a test on the fourth.
 
 
 def filled(kind, settings, seed):
@@ -210,7 +210,7 @@ def filled(kind, settings, seed):
 
 
 # %%
-# Each network, and the share of the variance of the thickness that it leaves.
+# The share of the variance of the thickness that each network leaves unexplained.
 
 torch.set_num_threads(1)  # the same sums, and the same digits, on any number of cores
 pictures = {}
@@ -223,13 +223,12 @@ for kind, settings in CHOSEN.items():
     given = runs[0][2]
 
 # %%
-# The thickness of the cortex, the 15 % of it that are known, and what each network makes of them, seen from the
-# left.
+# The thickness of the cortex, the known 15 %, and the prediction of each network, seen from the left.
 
 truth, mesh = values("thick").numpy(), cortex()
 points, faces, normals = mesh.vertices, mesh.faces, mesh.face_normals()
 front = np.flatnonzero(normals[:, 0] < 0)
-front = front[np.argsort(-points[faces[front], 0].mean(axis=1))]  # what is nearer covers what is behind
+front = front[np.argsort(-points[faces[front], 0].mean(axis=1))]  # from back to front
 light = 0.72 + 0.28 * np.clip(normals[front] @ [-0.8, 0.2, 0.55], 0, 1)
 flat, front = points[:, 1:] * [-1, 1], faces[front]  # the forehead is on the left
 scale = plt.Normalize(-2, 2)

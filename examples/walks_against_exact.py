@@ -2,9 +2,9 @@
 Random walks against exact signatures
 =====================================
 
-The paper estimates signatures by random walks. Here are the walks of its Algorithm 1, the same with steps in
-proportion to the weights, and walkers that are counted instead of followed one by one, against exact signatures of
-the same graph. The error of walks falls like one over the root of the work, that of counts faster.
+The paper estimates signatures by random walks. This example compares the walks of its Algorithm 1, walks with steps
+proportional to the weights, and counts of walkers that are not followed one by one, with exact signatures of the
+same graph. The error of walks falls like one over the root of the work, that of counts faster.
 """
 
 import matplotlib.pyplot as plt
@@ -19,7 +19,7 @@ nodes = np.arange(0, 2000, 40)
 exact = compute_signatures(graph, kernel, nodes).rows
 
 # %%
-# Every teacher with growing numbers of walks; steps are counted per start.
+# Every teacher with growing numbers of walks; steps are counted per start node.
 
 TEACHERS = {
     "Algorithm 1 of the paper": ("walks", {}, "#D55E00"),
@@ -52,8 +52,8 @@ axes.legend(frameon=False)
 plt.show()
 
 # %%
-# What that looks like: the signature of one node by 1000 walks. Exact signatures of a graph of this size take a
-# millisecond each, so walks are there for comparison, and for graphs that are too large for anything else.
+# The signature of one node by 1000 walks. Exact signatures of a graph of this size take a millisecond each, so
+# walks are only for comparison, and for graphs that are too large for other methods.
 
 faces = ConvexHull(points).simplices
 near = points[nodes[25]]

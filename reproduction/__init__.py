@@ -1,1 +1,1 @@
-"""Experiments: one importable file per claim, a frozen config in, a record out."""
+"""The paper's experiments. ``python -m reproduction`` lists them, ``python -m reproduction NAME`` runs one."""

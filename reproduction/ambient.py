@@ -197,7 +197,7 @@ def _run(config: Config, progress: Progress) -> Record:
 
 
 def _prepare(name: str, config: Config) -> "_Surface":
-    """The graph of the paper, the nodes that count, and the kernel between them that all methods are to reach."""
+    """The paper's graph, the compared nodes, and the target kernel between them."""
     manifold, graph = SURFACES[name][0], paper_graph(name, config.n_nodes)
     t = graph.time(config.tau, dim=2)
     count = min(config.n_evaluated, graph.n_nodes)
@@ -234,12 +234,12 @@ class _Surface:
 
     @property
     def sigmas(self) -> list[float]:
-        """Bandwidths that are tried, ascending."""
+        """Candidate bandwidths, ascending."""
         return [width * math.sqrt(2 * self.t) for width in self.config.widths]
 
     @property
     def n_cells(self) -> int:
-        """Rows that are measured."""
+        """Number of measured rows."""
         return len(self.config.fewer) + 1 + sum(len(self.sizes(method)) for method in METHODS)
 
     def sizes(self, method: str) -> list[int]:
@@ -306,7 +306,7 @@ class _Surface:
         return key | scaled | {"error": error} | self.paper(method, features)
 
     def paper(self, method: str, features: int) -> dict[str, float | None]:
-        """The paper's figures of a cell, None where it has none."""
+        """The paper's numbers of a cell, or None."""
         nothing = (None,) * len(PAPER_COLUMNS)
         figures = PAPER.get((self.name, method, features), nothing) if self.is_paper else nothing
         return dict(zip(PAPER_COLUMNS, figures, strict=True))
@@ -334,7 +334,7 @@ def _window(grid: list[float], near: float) -> range:
 
 
 def _judge(surface: _Surface, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Few features of the surface against the most of the space around."""
+    """Compare few features of the surface with the largest number of ambient ones."""
     few, most = surface.config.few, surface.config.budgets[-1]
     here = [row for row in rows if row["surface"] == surface.name]
     own = next(row for row in here if row["method"] == OWN and row["features"] == few)

@@ -6,28 +6,46 @@ and even or behind on photographs and the bunny. The table of losses says where,
 """
 
 import dataclasses
+import functools
+import itertools
+import operator
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from scipy import linalg, sparse
+from scipy.sparse.csgraph import laplacian
+from scipy.sparse.linalg import splu
+from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
+from sklearn.kernel_approximation import Nystroem, RBFSampler
+from sklearn.neighbors import NearestNeighbors
 
 from manifoldrf._random import generator
 from manifoldrf._runtime import one_blas_thread, without_warnings
 from manifoldrf._validation import (
     NONNEGATIVE,
     FloatArray,
+    IntArray,
     check_integer,
     check_option,
     check_real,
     reject,
 )
+from manifoldrf.baselines._base import gaussian_kernel
+from manifoldrf.baselines.spectral import DiffusionMap
+from manifoldrf.features.manifold_features import ManifoldRandomFeatures
+from manifoldrf.features.options import GraphOptions
 from manifoldrf.features.problem import FarQueryWarning
 from manifoldrf.geometry.sampling import estimate_dimension
+from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.signatures.engines import Progress
-from reproduction._few_label_clouds import (
+from reproduction.few_label_clouds import (
     Cloud,
     Damage,
     digits,
@@ -35,11 +53,351 @@ from reproduction._few_label_clouds import (
     plain_photographs,
     scan,
 )
-from reproduction._few_label_methods import MAIN, METHODS, OWN, OWN_VOTE, Stage
-from reproduction._few_label_rules import AbstractRule, Draw
-from reproduction._smoothers import quietly
 from reproduction.record import Record
+from reproduction.smoothers import quietly
 
+# ------------------------------------------------------------------------------------------------------------ rules
+_FOLDS = 5  # of a cross-validation, or as many as a class has labels
+_SMALLEST = 1e-12  # distances below it count as such: a copy of a labelled point has its class
+
+
+@dataclass(frozen=True, eq=False)
+class AbstractRule(ABC):
+    """A classifier that sees the points through one matrix.
+
+    Attributes
+    ----------
+    matrix : array of shape (n, l)
+        From all points to the l that may be labelled: a kernel, distances, or an operator.
+    own : int array of shape (l,)
+        Rows of these points.
+    """
+
+    matrix: FloatArray
+    own: IntArray
+
+    @abstractmethod
+    def scores(self, chosen: IntArray, targets: FloatArray, rows: Any) -> FloatArray:
+        """Scores of the classes, shape (rows, c), from labelled columns (k,) and their classes, (k, c), 0 or 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ridge(AbstractRule):
+    """Ridge regression on zeros and ones in its dual form: ``RidgeClassifier(penalty, fit_intercept=False)``."""
+
+    penalty: float
+
+    def scores(self, chosen: IntArray, targets: FloatArray, rows: Any) -> FloatArray:
+        """K_q (K + penalty)^-1 Y."""
+        inner = self.matrix[np.ix_(self.own[chosen], chosen)]
+        weights = linalg.solve(inner + self.penalty * np.eye(len(chosen)), targets, assume_a="pos")
+        return np.asarray(self.matrix[rows][:, chosen] @ weights)
+
+
+@dataclass(frozen=True, eq=False)
+class Vote(AbstractRule):
+    """Every labelled point votes for its class with the kernel as weight."""
+
+    def scores(self, chosen: IntArray, targets: FloatArray, rows: Any) -> FloatArray:
+        """K_q Y."""
+        return np.asarray(self.matrix[rows][:, chosen] @ targets)
+
+
+@dataclass(frozen=True, eq=False)
+class Nearest(AbstractRule):
+    """Votes of the nearest labelled points; the matrix holds distances."""
+
+    k: int = 1
+    weighted: bool = False  # by one over the distance
+
+    def scores(self, chosen: IntArray, targets: FloatArray, rows: Any) -> FloatArray:
+        """Sums over the neighbours; the first one breaks ties."""
+        distances = self.matrix[rows][:, chosen]
+        k = min(self.k, len(chosen))
+        near = np.argsort(distances, axis=1, kind="stable")[:, :k]
+        weights = np.ones(near.shape)
+        if self.weighted:
+            weights = 1 / np.maximum(np.take_along_axis(distances, near, axis=1), _SMALLEST)
+        weights[:, 0] *= 1 + 1e-9
+        return np.asarray(np.einsum("qk,qkc->qc", weights, targets[near]))
+
+
+@dataclass(frozen=True, eq=False)
+class Spread(AbstractRule):
+    """scikit-learn's ``LabelSpreading`` after infinitely many iterations.
+
+    The matrix is (1 - alpha) (I - alpha S)^-1 on the points that it has seen. Others, with rows after those, have
+    the mean of the distributions at their neighbours.
+
+    Attributes
+    ----------
+    step : array or CSR of shape (new, seen)
+    """
+
+    step: Any = field(default=None)
+
+    def scores(self, chosen: IntArray, targets: FloatArray, rows: Any) -> FloatArray:
+        """Distributions over the classes, zero where no label arrives."""
+        seen = len(self.matrix)
+        if isinstance(rows, np.ndarray) and rows.max() < seen:
+            return _shares(self.matrix[rows][:, chosen] @ targets)
+        known = _shares(self.matrix[:, chosen] @ targets)
+        return np.asarray(np.vstack([known, self.step @ known])[rows])
+
+
+def _shares(weights: FloatArray) -> FloatArray:
+    """Rows that sum to one, or are zero."""
+    sums = weights.sum(axis=1, keepdims=True)
+    return np.asarray(np.divide(weights, sums, out=np.zeros_like(weights), where=sums > 0))
+
+
+def spreading_operator(affinity: Any, alpha: float, columns: IntArray) -> FloatArray:
+    """Columns of (1 - alpha) (I - alpha S)^-1, with S = -L off the diagonal as in scikit-learn, shape (n, l)."""
+    n = affinity.shape[0]
+    unit = np.zeros((n, len(columns)))
+    unit[columns, np.arange(len(columns))] = 1 - alpha
+    walk = -laplacian(affinity, normed=True)
+    if sparse.issparse(walk):
+        walk.setdiag(0.0)
+        return np.asarray(splu(sparse.csc_array(sparse.eye_array(n) - alpha * walk)).solve(unit))
+    np.fill_diagonal(walk, 0.0)
+    return np.asarray(linalg.solve(np.eye(n) - alpha * walk, unit))
+
+
+# ------------------------------------------------------------------------------------------------------ evaluation
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """Some labelled points, and how they are cut for cross-validation.
+
+    Attributes
+    ----------
+    chosen : int array of shape (k,)
+        Columns of the matrices.
+    targets : array of shape (k, c)
+        Classes as zeros and ones.
+    folds : int array of shape (k,)
+        Number of the fold that leaves a point out; every class is in every fold. Empty for one label per class.
+    """
+
+    chosen: IntArray
+    targets: FloatArray
+    folds: IntArray
+
+    @classmethod
+    def of(cls, by_class: IntArray) -> "Draw":
+        """Make a draw of columns, shape (c, labels of each class)."""
+        c, per_class = by_class.shape
+        folds = np.tile(np.arange(per_class) % min(per_class, _FOLDS), c)
+        return cls(by_class.ravel(), np.repeat(np.eye(c), per_class, axis=0), folds if per_class > 1 else folds[:0])
+
+    def validate(self, rule: AbstractRule) -> float:
+        """Cross-validated accuracy at the labelled points; zero with one label per class."""
+        if not len(self.folds):
+            return 0.0
+        hits = 0
+        for number in range(self.folds.max() + 1):
+            out = self.folds == number
+            scores = rule.scores(self.chosen[~out], self.targets[~out], rule.own[self.chosen[out]])
+            hits += int((scores.argmax(axis=1) == self.targets[out].argmax(axis=1)).sum())
+        return hits / len(self.folds)
+
+    def predict(self, rule: AbstractRule) -> IntArray:
+        """Classes of all points."""
+        return np.asarray(rule.scores(self.chosen, self.targets, slice(None)).argmax(axis=1))
+
+
+# ---------------------------------------------------------------------------------------------------------- methods
+OWN, OWN_VOTE = "MRF + ridge", "MRF + vote"
+N_SETTINGS = 24  # of every method
+
+# Graphs and steps of the walk; the first of each are the paper's.
+_GRAPHS: Mapping[str, GraphOptions] = MappingProxyType(
+    {
+        "8 neighbours": GraphOptions(kind="knn", n_neighbors=8),
+        "8 neighbours, local width": GraphOptions(kind="knn", n_neighbors=8, bandwidth="local"),
+    }
+)
+_TAUS = (20.0, 60.0, 200.0)
+_PENALTIES = (1e-2, 1.0)  # of a ridge, where rows have a mean squared length of one
+_WIDTHS = (1.0, 0.5, 0.25, 0.125, 2.0, 0.0625)  # of Gaussians, over scikit-learn's gamma="scale"
+_NEAR = 7  # neighbour whose median distance is the unit of narrow Gaussians
+_NARROW = (1.0, 0.5, 0.7, 1.4, 2.0, 4.0)
+_ALPHAS = (0.2, 0.5, 0.9, 0.99)  # of label spreading; the first is its default
+_STEPS = (20.0, 5.0, 80.0)  # of a diffusion map
+
+Setting = tuple[str, AbstractRule]
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """A cloud as all methods see it.
+
+    Attributes
+    ----------
+    seen : array of shape (n, d)
+        Points that may be looked at, labelled or not.
+    new : array of shape (q, d)
+        Points that no method sees before it is fitted.
+    own : int array of shape (l,)
+        Those of ``seen`` that any draw labels.
+    n_features : int
+    seed : int
+    """
+
+    seen: FloatArray
+    new: FloatArray
+    own: IntArray
+    n_features: int
+    seed: int
+
+    @cached_property
+    def everything(self) -> FloatArray:
+        """Seen points, then new ones."""
+        return np.vstack([self.seen, self.new])
+
+    @cached_property
+    def own_maps(self) -> tuple[tuple[str, FloatArray], ...]:
+        """Features of the manifold in the graph clock, of all points, by name of the setting."""
+        return tuple(_own_maps(self))
+
+    @cached_property
+    def wide(self) -> float:
+        """The width of a Gaussian by scikit-learn's rule: gamma = 1 / (d variance)."""
+        return float(np.sqrt(self.seen.shape[1] * self.seen.var() / 2))
+
+    @cached_property
+    def near(self) -> float:
+        """Median distance to the seventh neighbour."""
+        return float(np.median(cKDTree(self.seen).query(self.seen, _NEAR + 1)[0][:, -1]))
+
+    def linear(self, rows: FloatArray) -> FloatArray:
+        """Inner products of features with those that may be labelled; rows have a mean squared length of one."""
+        size = float((rows[: len(self.seen)] ** 2).sum(axis=1).mean())
+        return np.asarray(rows @ rows[self.own].T) / size
+
+
+def unit_rows(rows: FloatArray) -> FloatArray:
+    """Rows of length one; those of zeros stay."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0))
+
+
+# -------------------------------------------------------------------------------------------------------- features
+def _own_maps(stage: Stage) -> Iterator[tuple[str, FloatArray]]:
+    """Features of the manifold, in the graph clock."""
+    for (name, options), tau in itertools.product(_GRAPHS.items(), _TAUS):
+        features = ManifoldRandomFeatures(
+            DiffusionKernel(tau),
+            n_features=stage.n_features,
+            field="step",  # what "auto" takes at these times, at a quarter of the cost
+            graph=options,
+            random_state=stage.seed,
+        )
+        yield f"{name}, tau {tau:g}", features.fit(stage.seen).transform(stage.everything)
+
+
+def _fourier_maps(stage: Stage) -> Iterator[tuple[str, FloatArray]]:
+    for width in _WIDTHS:
+        gamma = 1 / (2 * (width * stage.wide) ** 2)
+        sampler = RBFSampler(gamma=gamma, n_components=stage.n_features, random_state=stage.seed)
+        yield f"width {width:g}", sampler.fit(stage.seen).transform(stage.everything)
+
+
+def _landmark_maps(stage: Stage) -> Iterator[tuple[str, FloatArray]]:
+    count = min(stage.n_features, len(stage.seen))
+    for width in _WIDTHS:
+        gamma = 1 / (2 * (width * stage.wide) ** 2)
+        landmarks = Nystroem(gamma=gamma, n_components=count, random_state=stage.seed)
+        yield f"width {width:g}", landmarks.fit(stage.seen).transform(stage.everything)
+
+
+def _diffusion_maps(stage: Stage) -> Iterator[tuple[str, FloatArray]]:
+    for count, steps in itertools.product((stage.n_features, stage.n_features // 8), _STEPS):
+        diffusion = DiffusionMap(n_features=count, steps=steps).fit(stage.seen)
+        yield f"{count} features, {steps:g} steps", diffusion.transform(stage.everything)
+
+
+Maps = Callable[[Stage], Iterable[tuple[str, FloatArray]]]
+
+
+def _linear(maps: Maps, stage: Stage) -> Iterator[Setting]:
+    """Six maps, rows of length one or as they are, two penalties."""
+    for name, rows in maps(stage):
+        for form, kernel in (
+            ("unit rows", stage.linear(unit_rows(rows))),
+            ("rows as they are", stage.linear(rows)),
+        ):
+            for penalty in _PENALTIES:
+                yield f"{name}, {form}, penalty {penalty:g}", Ridge(kernel, stage.own, penalty)
+
+
+def _own_votes(stage: Stage) -> Iterator[Setting]:
+    """Six maps, rows of length one or as they are, all labelled points or the nearest one."""
+    for name, rows in stage.own_maps:
+        for form, kernel in (
+            ("unit rows", stage.linear(unit_rows(rows))),
+            ("rows as they are", stage.linear(rows)),
+        ):
+            yield f"{name}, {form}, vote", Vote(kernel, stage.own)
+            lengths = kernel[stage.own, np.arange(len(stage.own))]
+            yield f"{name}, {form}, nearest", Nearest(lengths - 2 * kernel, stage.own)  # up to the row's own length
+
+
+# ----------------------------------------------------------------------------------------------------- no features
+def _kernel_ridge(stage: Stage) -> Iterator[Setting]:
+    """The Gaussian itself, on labelled points only: what features of it tend to."""
+    for width in _WIDTHS:
+        kernel = gaussian_kernel(stage.everything, stage.seen[stage.own], width * stage.wide)
+        for penalty in (_PENALTIES[0], 1e-3, 0.1, _PENALTIES[1]):
+            yield f"width {width:g}, penalty {penalty:g}", Ridge(kernel, stage.own, penalty)
+
+
+def _raw_neighbors(stage: Stage) -> Iterator[Setting]:
+    points, directions = stage.everything, unit_rows(stage.everything)
+    for (form, rows), metric in itertools.product(
+        (("points", points), ("directions", directions)), ("euclidean", "cityblock")
+    ):
+        distances = cdist(rows, rows[stage.own], metric)
+        for k, weighted in itertools.product((1, 3, 5), (False, True)):
+            yield f"{form}, {metric}, k {k}{', weighted' * weighted}", Nearest(distances, stage.own, k, weighted)
+
+
+def _spreading_neighbors(stage: Stage) -> Iterator[Setting]:
+    """Neighbours as scikit-learn takes them, of each point, and those of either of two."""
+    for both, k in itertools.product((False, True), (7, 15, 30)):
+        search = NearestNeighbors(n_neighbors=k).fit(stage.seen)  # whose ties are those of LabelSpreading
+        links, step = (sparse.csr_array(search.kneighbors_graph(points)) for points in (stage.seen, stage.new))
+        affinity = links.maximum(links.T) if both else links
+        for alpha in _ALPHAS:
+            matrix = spreading_operator(affinity, alpha, stage.own)
+            yield f"{k} neighbours{', either' * both}, alpha {alpha:g}", Spread(matrix, stage.own, step)
+
+
+def _spreading_gaussian(stage: Stage) -> Iterator[Setting]:
+    for width in _NARROW:
+        kernel = gaussian_kernel(stage.everything, stage.seen, width * stage.near)
+        for alpha in _ALPHAS:
+            matrix = spreading_operator(kernel[: len(stage.seen)], alpha, stage.own)
+            yield f"width {width:g}, alpha {alpha:g}", Spread(matrix, stage.own, kernel[len(stage.seen) :])
+
+
+METHODS: Mapping[str, Callable[[Stage], Iterator[Setting]]] = MappingProxyType(
+    {
+        OWN: functools.partial(_linear, operator.attrgetter("own_maps")),
+        OWN_VOTE: _own_votes,
+        "RBFSampler + ridge": functools.partial(_linear, _fourier_maps),
+        "Nystroem + ridge": functools.partial(_linear, _landmark_maps),
+        "DiffusionMap + ridge": functools.partial(_linear, _diffusion_maps),
+        "LabelSpreading, knn": _spreading_neighbors,
+        "LabelSpreading, rbf": _spreading_gaussian,
+        "kernel ridge, rbf": _kernel_ridge,
+        "kNN": _raw_neighbors,
+    }
+)
+MAIN = (OWN, "LabelSpreading, knn", "kernel ridge, rbf", "kNN")  # where not all methods are run
+
+
+# --------------------------------------------------------------------------------------------------- the experiment
 _OURS = (OWN, OWN_VOTE)
 DRAWS = "draws"  # column of accuracies one by one, which the tables do without
 CLOUDS = ("digits", "photographs", "photographs, plain", "bunny", "cortex")
@@ -139,7 +497,7 @@ def _without_draws(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 # ---------------------------------------------------------------------------------------------------------- clouds
 def _make(config: Config) -> tuple[list[Cloud], list[str]]:
-    """The clouds of a run, and sentences about those whose package is not installed."""
+    """The clouds of a run, and notes about those whose package is not installed."""
     damage = Damage(config.noise, config.outliers)
     makers: Mapping[str, Make] = {
         "digits": partial(digits, config.seed, config.largest),

@@ -32,7 +32,7 @@ _TUBE = 0.4  # radius of the torus, around a circle of radius 1
 
 @dataclass(frozen=True, eq=False)
 class NamedMesh:
-    """A mesh, what it is called, and what was done to it.
+    """A mesh with its name and a note about its preparation.
 
     Attributes
     ----------
@@ -251,7 +251,7 @@ def builtin_by_name(text: str) -> NamedMesh:
 
 
 def _package_folder(package: str) -> Path:
-    """Where an installed package is, without importing it."""
+    """Folder of an installed package, found without importing it."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         return Path(require(package, "test").__file__).parent  # raises, with the sentence that names the extra

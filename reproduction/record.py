@@ -1,12 +1,8 @@
-"""What an experiment leaves behind: its settings, its numbers, and where they were measured."""
+"""The record of an experiment: its settings, its numbers, and where they were measured."""
 
 import dataclasses
-import functools
-import importlib.metadata
 import json
 import os
-import platform
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,9 +12,9 @@ import numpy as np
 from manifoldrf._arrays import read_members
 from manifoldrf._files import as_path, atomic_path, existing_file, small_text, writable_folder
 from manifoldrf._validation import FloatArray, reject
+from manifoldrf.cli.console import environment
 
-_LONGEST_REASON = 500  # characters of an error
-_PACKAGES = ("manifoldrf", "numba", "numpy", "scikit-learn", "scipy", "torch")
+_LONGEST_REASON = 500  # characters of an error text
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,29 +34,29 @@ class Record:
     environment : dict
         Versions, commit and machine.
     arrays : dict of str to array
-        What the figures draw. Saved beside the numbers, in one .npz file.
+        Data of the figures, saved in one .npz file.
     """
 
     name: str
     config: dict[str, Any]
     tables: dict[str, list[dict[str, Any]]]
     seconds: float
-    environment: dict[str, str] = field(default_factory=lambda: environment())
+    environment: dict[str, str] = field(default_factory=environment)
     arrays: dict[str, FloatArray] = field(default_factory=dict)
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write NAME.json and NAME.npz into a folder (made if needed) and return the path of the former."""
+        """Write NAME.json and NAME.npz into a folder (created if needed) and return the path of NAME.json."""
         target = writable_folder(folder)
-        text = json.dumps(self.plain(), indent=2) + "\n"  # before anything is written: it may be refused
+        text = json.dumps(self.plain(), indent=2) + "\n"  # before anything is written, because it may fail
         path = target / f"{self.name}.json"
         with atomic_path(path) as numbers:
             numbers.write_text(text, encoding="utf-8")
-            with atomic_path(target / f"{self.name}.npz") as arrays:  # inside, so that there are both or none
+            with atomic_path(target / f"{self.name}.npz") as arrays:  # nested, so that both files appear or neither
                 np.savez_compressed(arrays, **self.arrays)  # type: ignore[arg-type]
         return path
 
     def plain(self) -> dict[str, Any]:
-        """Everything but the arrays, as JSON has it: lists for tuples, plain numbers for those of NumPy."""
+        """Everything except the arrays, with JSON types: lists for tuples, Python numbers for NumPy's."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "arrays"}
         plain: dict[str, Any] = json.loads(json.dumps(fields, default=_plain_number))
         return plain
@@ -77,20 +73,20 @@ class Record:
             if not arrays:
                 return cls(**plain)
             return cls(**plain, arrays=read_members(existing_file(source.with_suffix(".npz")), "arrays"))
-        except (TypeError, ValueError, RecursionError) as error:  # broken JSON and other texts are values, too
+        except (TypeError, ValueError, RecursionError) as error:  # also raised for broken JSON
             reason = str(error).partition("\n")[0][:_LONGEST_REASON].rstrip(".")
             reject("path", "the .json file of a saved record", f"{source.name}: {reason}")
 
 
 def _plain_number(value: Any) -> Any:
-    """A number of NumPy as one of Python."""
+    """Convert a NumPy number to a Python number."""
     if not isinstance(value, np.generic):
         reject("record", "made of text, numbers, lists and dictionaries", type(value).__name__, TypeError)
     return value.item()
 
 
 def _check_plain(plain: Any) -> dict[str, Any]:
-    """What a .json file holds, if it has the parts of a record and its tables are tables."""
+    """Check that a .json file has the parts of a record."""
     kinds = {"name": str, "config": dict, "tables": dict, "seconds": float | int, "environment": dict}
     if not isinstance(plain, dict) or plain.keys() != kinds.keys():
         reject("record", "a dictionary with " + ", ".join(kinds), type(plain).__name__)
@@ -101,34 +97,3 @@ def _check_plain(plain: Any) -> dict[str, Any]:
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             reject("tables", "lists of rows that map columns to values", title)
     return plain
-
-
-def environment() -> dict[str, str]:
-    """Versions, commit and machine, so that a number can be traced.
-
-    As they are when it is first asked for: the code of a checkout may change during a long run, and the code that
-    runs does not.
-    """
-    return dict(_first_environment())
-
-
-@functools.cache
-def _first_environment() -> dict[str, str]:
-    versions = {name: importlib.metadata.version(name) for name in _PACKAGES}
-    return versions | {
-        "python": platform.python_version(),
-        "commit": _commit(),
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-    }
-
-
-def _commit() -> str:
-    """The commit the package was run from, "unknown" outside a checkout."""
-    folder = Path(__file__).parent
-    try:
-        done = subprocess.run(
-            ["git", "describe", "--always", "--dirty"], cwd=folder, capture_output=True, text=True, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return done.stdout.strip()

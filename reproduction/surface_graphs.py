@@ -88,12 +88,12 @@ def run(config: Config, progress: Progress = lambda what, done, total: None) -> 
 
 
 def _surface(name: str, config: Config) -> tuple[dict[str, Any], dict[str, FloatArray]]:
-    """One row of the table, and what its picture shows."""
+    """One row of the table, and the data of its picture."""
     manifold, n_neighbors = SURFACES[name]
     points = manifold.grid(config.n_nodes)
     plain = paper_graph(name, config.n_nodes)
     heat = heat_graph(points, config.t, weights=manifold.grid_weights(config.n_nodes))
-    cloud = heat_graph(points, config.t)  # the same, without being told the weights
+    cloud = heat_graph(points, config.t)  # the same, with estimated weights
     queries = manifold.sample(config.n_queries, seed=config.seed)
     exact = reference_kernel(
         manifold, queries, config.t, config.n_nodes, config.reference_factor, config.reference_steps

@@ -35,12 +35,63 @@ from manifoldrf.fields.training import SMALL, SMALL_SHARE
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import errors_of, relative_error
-from manifoldrf.signatures.engines import Progress
+from manifoldrf.signatures.engines import Progress, silent
 from manifoldrf.signatures.teachers import compute_signatures
-from reproduction._rounds import Rounds
 from reproduction.record import Record
 from reproduction.surface_graphs import SURFACES, paper_graph, reference_kernel
 
+# --------------------------------------------------------------------------------------------------------- progress
+# Units of time, as measured at both sizes: a round of quick models, all but the training of a network, a training.
+_QUICK, _BESIDE, _TRAINING = 10, 15, 90
+_PAPER = 1000 * 1000 * 4000  # epochs, starts and nodes of that training
+
+
+class Rounds:
+    """Progress of one surface among several.
+
+    Parameters
+    ----------
+    config : Config
+        Of the surfaces: how long a network is trained, and so which share of the whole the second round is.
+    progress : callable (what, done, total)
+    place, count : int
+        Which surface of how many this is.
+    """
+
+    def __init__(self, config: Any, progress: Progress = silent, place: int = 0, count: int = 1) -> None:
+        self._progress, self._place, self._count = progress, place, count
+        training = round(_TRAINING * config.epochs * config.n_starts * config.n_nodes / _PAPER)
+        self._second = _BESIDE + training
+        self._trained = (_BESIDE / 2 + training) / self._second  # walks included; then kernels are compared
+
+    def first(self, text: str) -> None:
+        """Report progress of the first round."""
+        self._tell(text, _QUICK * self._place)
+
+    def comparing(self, text: str) -> None:
+        """Report progress of the second round, after the training."""
+        self._tell_second(text, self._trained)
+
+    def training(self, name: str) -> Callable[[str, int, int], None]:
+        """Progress of a fit, most of which is training."""
+        share = 0.0
+
+        def tell(what: str, done: int, total: int) -> None:
+            nonlocal share
+            if what == "training epochs":  # other stages come before and after
+                share = done / max(total, 1)
+            self._tell_second(f"{name}: {what} {done} of {total}", self._trained * share)
+
+        return tell
+
+    def _tell_second(self, text: str, share: float) -> None:
+        self._tell(text, _QUICK * self._count + round(self._second * (self._place + share)))
+
+    def _tell(self, text: str, done: int) -> None:
+        self._progress(text, done, (_QUICK + self._second) * self._count)
+
+
+# --------------------------------------------------------------------------------------------------- the experiment
 # The paper's first table: share of variance, mean relative error and mean squared error of signatures on held-out
 # starts; relative Frobenius error of the aligned kernel; milliseconds of a kernel on 512 points, and how many times
 # longer its eigendecomposition takes. The sphere is compared with the analytic kernel, others with the graph's.
@@ -120,7 +171,7 @@ def run(config: Config, progress: Progress = lambda what, done, total: None) -> 
         name: _Surface(name, config, Rounds(config, progress, place, len(SURFACES)))
         for place, name in enumerate(SURFACES)
     }
-    for surface in begun.values():  # what is timed comes before hours of training warm the machine
+    for surface in begun.values():  # timed first, before hours of training heat the machine
         tables.setdefault("spectral", []).append(surface.time_spectral())
         surface.fit_defaults()
     for surface in begun.values():
@@ -133,7 +184,7 @@ def run(config: Config, progress: Progress = lambda what, done, total: None) -> 
 
 
 def _compile(config: Config) -> None:
-    """Call everything once on a small sphere, so that no time holds a compilation."""
+    """Run everything once on a small sphere, so that no measured time includes a compilation."""
     small = dataclasses.replace(
         config,
         n_nodes=400,
@@ -154,7 +205,7 @@ def _compile(config: Config) -> None:
 
 @dataclass
 class _Model:
-    """A fitted model, what its kernel is to be, and what is reported of it."""
+    """A fitted model, its target kernel, and its row of the table."""
 
     method: str
     kernel: Callable[[FloatArray], FloatArray]
@@ -164,7 +215,7 @@ class _Model:
 
 
 class _Surface:
-    """All that is measured on one surface."""
+    """All measurements on one surface."""
 
     def __init__(self, name: str, config: Config, steps: Rounds) -> None:
         self.name, self.config, self.steps = name, config, steps
@@ -248,7 +299,7 @@ class _Surface:
     def _fitted(self, features: Any, space: Any, method: str) -> tuple[Any, _Model]:
         """Fit, and time the fit and the kernel."""
         start = time.perf_counter()
-        with without_warnings(FeatureWarning):  # poor features are part of the table
+        with without_warnings(FeatureWarning):  # the table shows poor features
             features.fit(space)
         model = _Model(method, features.kernel_matrix, time.perf_counter() - start)
         model.row["features"] = features.n_features_out_
@@ -270,7 +321,7 @@ class _Surface:
     # ---------------------------------------------------------------------------------------------- measures
     @property
     def nodes(self) -> IntArray:
-        """Nodes whose signatures no field was fitted to; some helped to choose among the default's fields."""
+        """Nodes that no field was fitted to; some of them helped to choose the default's field."""
         used = np.union1d(self.default.starts_, self.network.starts_)
         return np.setdiff1d(np.arange(self.graph.n_nodes), used)
 
@@ -354,7 +405,7 @@ class _Surface:
 
     @cached_property
     def _pairs(self) -> tuple[FloatArray, dict[str, FloatArray]]:
-        """Signatures of nodes that were no starts, exact and by both fields, at the pairs the paper keeps."""
+        """Signatures of held-out nodes, exact and by both fields, at the pairs that the paper keeps."""
         exact = self._exact_rows(self.nodes)
         keep = exact >= SMALL
         keep |= generator(self.config.seed, "kept pairs").random(exact.shape) < SMALL_SHARE
@@ -376,7 +427,7 @@ class _Surface:
 
     # ----------------------------------------------------------------------------------------------- figures
     def drawn(self) -> dict[str, FloatArray]:
-        """What the pictures show: fields and kernels of one node that was no start, and pairs of values."""
+        """Data of the pictures: fields and kernels of one held-out node, and pairs of values."""
         facing = self.points[self.nodes] @ np.array([0.82, 0.33, 0.47])
         source = self.nodes[[int(np.argmax(facing))]]  # faces the viewer
         exact = self.kernel.matrix(self.graph, cols=source)[:, 0]
@@ -405,7 +456,7 @@ def _kernel_of(features: FeatureMap) -> Callable[[FloatArray], FloatArray]:
 
 
 def targets(rows: list[dict[str, Any]], spectral_s: float) -> list[dict[str, Any]]:
-    """What the claim comes to on one surface: the figure seen, its limit, and whether it holds."""
+    """Compare the measured numbers of one surface with the promised limits."""
     name = rows[0]["surface"]
     recipe, network, same, few, everything = rows[1:]
     against = "own_kernel" if name == "sphere" else "nodes"  # what the paper compares with

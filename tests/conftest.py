@@ -14,10 +14,10 @@ def _devices():
 
 
 def pytest_generate_tests(metafunc):
-    """Statistical tests run with seed 0, in `make test-all` with seeds 0 to 4.
+    """Run statistical tests with seed 0, and in `make test-all` with seeds 0 to 4.
 
-    With MANIFOLDRF_TEST_SEEDS=N in the environment they run with seeds 0 to N-1 in both. Tests of what torch
-    computes run on every device that is there.
+    MANIFOLDRF_TEST_SEEDS=N in the environment selects the seeds 0 to N-1 for both. Tests with a ``device`` run on
+    every device of the machine.
     """
     if "device" in metafunc.fixturenames:
         metafunc.parametrize("device", _devices())

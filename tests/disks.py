@@ -1,15 +1,15 @@
-"""Small disks for tests: full ones, and such that cannot be written to."""
+"""Small disks for tests, which can be filled or made read-only."""
 
 import subprocess
 from pathlib import Path
 
 import pytest
 
-PAGE = 4096  # what a file in memory takes at least
+PAGE = 4096  # the smallest size of a file in memory
 
 
 class Disk:
-    """A disk in memory, mounted on a folder, of so many pages and, if that is said, so many names."""
+    """A disk in memory, mounted on a folder, with room for ``n_pages`` pages and ``n_names`` names."""
 
     def __init__(self, folder, n_pages, n_names=None):
         self.folder = Path(folder)
@@ -19,14 +19,14 @@ class Disk:
         call("mount", "-t", "tmpfs", "-o", options, "tmpfs", self.folder)
 
     def fill(self, n_free):
-        """Take all but so many pages, by a file that is not in the way."""
+        """Write a file named "filler" that leaves ``n_free`` pages."""
         filler = self.folder / "filler"
         filler.unlink(missing_ok=True)
         size = sum(-(-path.stat().st_size // PAGE) for path in self.folder.rglob("*") if path.is_file())
         filler.write_bytes(bytes((self.n_pages - size - n_free) * PAGE))
 
     def protect(self):
-        """Refuse writing from now on."""
+        """Make the disk read-only."""
         call("mount", "-o", "remount,ro", self.folder)
 
     def close(self):
@@ -34,7 +34,7 @@ class Disk:
 
 
 def call(*words):
-    """Run a command, or skip the test where this user may not, or has no such command."""
+    """Run a command; skip the test if the command does not exist or is not permitted."""
     try:
         done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
     except FileNotFoundError:

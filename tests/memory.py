@@ -1,4 +1,4 @@
-"""Memory of the process that asks, as Linux counts it."""
+"""Memory of this process, as counted by Linux."""
 
 from pathlib import Path
 
@@ -6,17 +6,17 @@ import pytest
 
 _STATUS, _PEAKS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
-needs_counts = pytest.mark.skipif(not _PEAKS.exists(), reason="memory of a process is counted on Linux alone")
+needs_counts = pytest.mark.skipif(not _PEAKS.exists(), reason="memory of a process is measured on Linux only")
 
 
 def start_memory():
-    """Forget the peak so far; bytes in use now."""
+    """Reset the peak; returns the bytes in use now."""
     _PEAKS.write_text("5")
     return _count("VmRSS")
 
 
 def peak_memory():
-    """Most bytes in use since the start."""
+    """Peak bytes in use since `start_memory`."""
     return _count("VmHWM")
 
 

@@ -1,4 +1,4 @@
-"""Exact answers and error measures shared by the tests of the geometry stage."""
+"""Exact answers, error measures and test shapes shared by many tests."""
 
 import numpy as np
 from scipy import sparse
@@ -40,7 +40,7 @@ def heat_kernel_at_nodes(graph, nodes):
 
 
 def heat_kernel_at_points(graph, points):
-    """The same at points that are no nodes: the first step is the extension's."""
+    """The same at points that are not nodes: the first step is that of the extension."""
     rows = graph.extend(points)
     step = sparse.diags_array(1 / np.asarray(rows.sum(axis=1)).ravel()) @ rows
     half = (step @ sparse.diags_array(graph.weights**-0.5)).T.toarray()

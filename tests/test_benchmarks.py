@@ -1,4 +1,4 @@
-"""What benchmarks share measures what it says."""
+"""The shared measurements of the benchmarks are right."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ FOLDER = Path(__file__).parents[1] / "benchmarks"
 
 
 def test_peak_memory_is_that_of_the_process_and_not_of_the_one_that_started_it():
-    """Else a process that does nothing but transform would seem to take what the fit took, whatever it does."""
+    """Otherwise a process that only transforms would seem to need the memory of the fit."""
     held = np.ones(2**25)  # .25 GB
     command = [sys.executable, "-c", "from table import peak; print(peak())"]
     found = float(subprocess.run(command, capture_output=True, text=True, check=True, cwd=FOLDER).stdout)

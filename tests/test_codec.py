@@ -15,6 +15,7 @@ from scipy import sparse
 
 from manifoldrf._codec import (
     ModelFileError,
+    Record,
     decode,
     encode,
     is_storable,
@@ -214,6 +215,22 @@ def test_classes_come_back_by_their_fields_without_what_they_computed():
     assert set(encode(Ellipsoid((1.0, 2.0, 3.0)))[0]["fields"]) == {"axes"}
     assert round_trip(Ellipsoid((1.0, 2.0, 3.0))) == Ellipsoid((1.0, 2.0, 3.0))
     assert round_trip(Streams.from_seed(3)) == Streams.from_seed(3)
+
+
+def test_a_record_is_written_under_its_own_name_and_read_by_a_function():
+    record = Record("Scaled", {"sphere": Sphere(), "factor": 2.0})
+
+    def scaled(sphere: Sphere, factor: float) -> tuple:
+        return sphere, factor
+
+    tree, arrays = encode([record, record])
+    assert tree[0]["class"] == "Scaled"
+    assert tree[1] == {"same": 1}  # after its sphere
+    registry = REGISTRY | {"Scaled": scaled}
+    assert decode(tree, arrays, registry) == [(Sphere(), 2.0)] * 2
+    tree[0]["fields"]["factor"] = "two"
+    with pytest.raises(ModelFileError, match=r"its Scaled is not valid: `factor` must be of type float. Got str"):
+        decode(tree, arrays, registry)
 
 
 @dataclasses.dataclass(frozen=True)

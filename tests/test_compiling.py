@@ -74,15 +74,15 @@ def test_code_that_cannot_be_written_is_not_kept(tmp_path, kept, monkeypatch):
 
 def test_without_any_folder_to_write_to_loops_work_and_it_is_said_once(monkeypatch):
     monkeypatch.setattr("numba.core.caching.CacheImpl._locator_classes", [])
-    _compiling._say_that_nothing_is_kept.cache_clear()
-    with pytest.warns(RuntimeWarning, match=r"No folder is writable .* Set NUMBA_CACHE_DIR to a folder"):
+    _compiling._warn_without_cache.cache_clear()
+    with pytest.warns(RuntimeWarning, match=r"No folder is writable .* Set NUMBA_CACHE_DIR to a writable folder"):
         double = compiled()(lambda x: 2 * x)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         total = compiled(fastmath=True)(lambda x: x.sum())
     assert double(4) == 8
     assert total(np.ones(3)) == 3
-    _compiling._say_that_nothing_is_kept.cache_clear()
+    _compiling._warn_without_cache.cache_clear()
 
 
 def test_loops_that_are_not_to_be_compiled_are_plain_functions(monkeypatch):

@@ -31,9 +31,8 @@ from manifoldrf import (
     compute_signatures,
     knn_graph,
 )
-from manifoldrf.distributed import workers as _flow
-from manifoldrf.distributed.cluster import transform_blocks
-from manifoldrf.distributed.workers import size_of
+from manifoldrf.distributed import cluster as _flow
+from manifoldrf.distributed.cluster import size_of, transform_blocks
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -721,7 +720,7 @@ def test_commands_write_the_bytes_of_one_machine(client, saved, name, monkeypatc
 
 def test_schedulers_that_are_not_there_are_named(saved, monkeypatch):
     monkeypatch.chdir(saved)
-    monkeypatch.setattr("manifoldrf.distributed.workers._ANSWER", 1)
+    monkeypatch.setattr("manifoldrf.distributed.cluster._ANSWER", 1)
     done = invoke("transform", *COMMANDS["transform"], "--scheduler", "tcp://127.0.0.1:1")
     assert done.exit_code == 1
     assert str(done.exception).startswith("No scheduler answers at 'tcp://127.0.0.1:1' within 1 seconds")
@@ -741,7 +740,7 @@ def test_schedulers_that_are_not_there_are_named(saved, monkeypatch):
 )
 def test_clients_that_reach_no_scheduler_leave_nothing(monkeypatch, address, words):
     """Neither threads nor a client that Dask would ask from then on."""
-    monkeypatch.setattr("manifoldrf.distributed.workers._ANSWER", 0.1)
+    monkeypatch.setattr("manifoldrf.distributed.cluster._ANSWER", 0.1)
     before, asked = set(threading.enumerate()), distributed.client._get_global_client()
     with pytest.raises((ConnectionError, ValueError), match=words):
         Cluster(address)

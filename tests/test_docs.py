@@ -1,7 +1,7 @@
-"""The pages cannot rot: every Python block runs, and prints what the page says it prints.
+"""The documentation stays correct: Python blocks run and print what the page says, commands and links exist.
 
 The blocks of one page run in order, in one namespace and in an empty folder. A ``text`` block directly after a
-Python block is its output; ``<!-- no-test -->`` before a Python block leaves it out.
+Python block is its output; ``<!-- no-test -->`` before a Python block skips it.
 """
 
 import contextlib
@@ -18,12 +18,25 @@ import manifoldrf
 from manifoldrf import baselines
 from manifoldrf.applications import attention
 from manifoldrf.cli import app
+from reproduction.commands import app as experiments
 
 ROOT = Path(__file__).parents[1]
-# Of `docs` and of the guide alone: the gallery is made by sphinx from the examples, which have tests of their own.
-FOLDERS = (ROOT / "docs", ROOT / "docs" / "guide", ROOT / "docs" / "reliability")
-WRITTEN = [*(page for folder in FOLDERS for page in folder.glob("*.md")), ROOT / "README.md"]
-PAGES = sorted(path.relative_to(ROOT).as_posix() for path in WRITTEN)
+# Not the gallery, which sphinx generates from the examples; they are tested in test_examples.py.
+FOLDERS = [ROOT / "docs" / name for name in ("", "guide", "reliability", "development")]
+PAGES = sorted(page.relative_to(ROOT).as_posix() for folder in FOLDERS for page in folder.glob("*.md"))
+PAGES.append("README.md")
+
+# Pages whose blocks take about three seconds of one core or more.
+LONG = {
+    "docs/extending.md",
+    "docs/theory.md",
+    "docs/guide/choosing.md",
+    "docs/guide/features.md",
+    "docs/guide/large.md",
+    "docs/guide/points.md",
+    "docs/guide/regression.md",
+    "docs/guide/when_not.md",
+}
 
 BLOCK = re.compile(
     r"(?P<skip><!-- no-test -->\s*)?"
@@ -36,42 +49,44 @@ NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
 @dataclass(frozen=True)
 class Block:
-    line: int  # of its first line of code, counted from one
+    line: int  # line number of the first line of code
     code: str
     output: str | None
 
 
 def blocks(text):
-    """The Python blocks of a page that are to be run."""
+    """Yield the Python blocks of a page that should run."""
     for found in BLOCK.finditer(text):
         if found["skip"] is None:
             yield Block(text.count("\n", 0, found.start("code")) + 1, found["code"], found["output"])
 
 
 def run(block, page, namespace):
-    """Run one block; what it printed."""
+    """Run one block and return what it printed."""
     printed = io.StringIO()
-    code = "\n" * (block.line - 1) + block.code  # so that a traceback names the line of the page
+    code = "\n" * (block.line - 1) + block.code  # tracebacks then show the line of the page
     with contextlib.redirect_stdout(printed):
         exec(compile(code, page, "exec"), namespace)
     return printed.getvalue()
 
 
 def unit(number):
-    """One unit in the last digit shown: 0.01 for "2.34", 1e-4 for "7e-4"."""
+    """Return one unit in the last digit shown: 0.01 for "2.34", 1e-4 for "7e-4"."""
     mantissa, _, exponent = number.partition("e")
     return 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
 
 
 def agree(printed, promised):
-    """The same words, and numbers within one unit of the last digit shown (rounding differs by platform)."""
+    """Compare words exactly, and numbers to one unit of the last digit (rounding differs by platform)."""
     if NUMBER.sub("#", printed).split() != NUMBER.sub("#", promised).split():
         return False
     pairs = zip(NUMBER.findall(printed), NUMBER.findall(promised), strict=True)
     return all(abs(float(a) - float(b)) <= 1.001 * max(unit(a), unit(b)) for a, b in pairs)
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=pytest.mark.slow if page in LONG else ()) for page in PAGES]
+)
 def test_blocks_run_and_print_what_the_page_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # pages may write files
     namespace = {"__name__": "page"}
@@ -88,20 +103,25 @@ def test_every_public_name_is_in_the_api_page():
     assert sorted(documented) == sorted(manifoldrf.__all__ + baselines.__all__ + attention.__all__)
 
 
+# The command-line programs by the words that start them.
+PROGRAMS = {("manifoldrf",): app, ("python", "-m", "reproduction"): experiments}
+
+
 def commands(text):
-    """The lines of a page's shell blocks that call the program, as words without their comments."""
+    """Yield the program and the arguments of the lines in a page's shell blocks that call a program of ours."""
     for found in re.finditer(r"^```sh\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL):
         for line in found[1].splitlines():
             words = shlex.split(line, comments=True)
-            if words[:1] == ["manifoldrf"]:
-                yield words[1:]
+            for start, program in PROGRAMS.items():
+                if tuple(words[: len(start)]) == start:
+                    yield program, words[len(start) :]
 
 
-def unknown_to_the_program(words):
-    """What is neither a command nor an option of it."""
-    program = typer.main.get_command(app)
+def unknown_to_the_program(program, words):
+    """Return the words that are neither commands nor options of the program."""
+    program = typer.main.get_command(program)
     named = [word for word in words if not word.startswith("-")]
-    command = program.commands.get(named[0]) if named else program
+    command = program.commands.get(named[0], program.commands.get("run")) if named else program
     if command is None:
         return named[:1]
     options = {name for option in command.params for name in [*option.opts, *option.secondary_opts]} | {"--help"}
@@ -110,22 +130,23 @@ def unknown_to_the_program(words):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_on_a_page_are_those_of_the_program(page):
-    for words in commands((ROOT / page).read_text(encoding="utf-8")):
-        assert not unknown_to_the_program(words), f"manifoldrf {shlex.join(words)}"
+    for program, words in commands((ROOT / page).read_text(encoding="utf-8")):
+        assert not unknown_to_the_program(program, words), shlex.join(words)
 
 
 def test_wrong_commands_are_noticed():
-    text = "```sh\nmanifoldrf fit a.ply -o b --tt 1  # --c\nmake demo\n\nmanifoldrf fitt a.ply\n```\n"
-    assert [unknown_to_the_program(words) for words in commands(text)] == [["--tt"], ["fitt"]]
+    lines = ["manifoldrf fit a.ply -o b --tt 1  # --c", "make demo", "", "manifoldrf fitt a.ply"]
+    text = "\n".join(["```sh", *lines, "python -m reproduction report o --size smoke", "```", ""])
+    assert [unknown_to_the_program(*command) for command in commands(text)] == [["--tt"], ["fitt"], ["--size"]]
 
 
 def targets(text):
-    """Files that a page links to, without anchors and without addresses of other sites."""
+    """Return the files that a page links to, without anchors and without other sites."""
     found = re.findall(r"\]\(([^)\s#]+)(?:#[^)\s]*)?\)", text)
     return [target for target in found if "://" not in target]
 
 
-@pytest.mark.parametrize("page", [*PAGES, "ARCHITECTURE.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("page", [*PAGES, "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"])
 def test_files_that_a_page_links_to_exist(page):
     folder = (ROOT / page).parent
     for target in targets((ROOT / page).read_text(encoding="utf-8")):
@@ -194,8 +215,3 @@ def test_blocks_are_found_with_their_lines_and_outputs():
 )
 def test_outputs_agree_up_to_the_last_digit(printed, promised, same):
     assert agree(printed, promised) is same
-
-
-@pytest.mark.parametrize("page", [*PAGES, "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md"])
-def test_no_page_holds_a_placeholder(page):
-    assert not re.findall(r"@[A-Z]+@|\bTODO\b|\bTBD\b", (ROOT / page).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Where the paper's statements and numbers do not agree with each other: what is right, by calculation."""
+"""Statements and numbers of the paper that do not agree with each other: the right ones, by calculation."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_the_sphere_time_is_about_a_fiftieth_and_not_a_quarter(points, graph, ke
 
     The time of 20 steps is .0208 (20 times the mean squared step over 2 dim). There the exact kernel of the graph
     is .034 off the analytic one, at t = .025 it is .12, and at .25 it is .98 off: an error of .067, as in the
-    paper's table, could not be reached by anybody. A digit was lost. We compare at the calibrated time.
+    paper's table, cannot be reached. A digit was lost. We compare at the calibrated time.
     """
 
     def error(t):

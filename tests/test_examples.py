@@ -1,4 +1,4 @@
-"""Examples are pages of the gallery: a title, cells, a picture, public names only; each ends within a minute."""
+"""Examples make gallery pages: a title, cells, a picture, public names only; each runs within a minute."""
 
 import ast
 import os
@@ -12,23 +12,23 @@ import pytest
 import manifoldrf
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
-SECONDS = 60  # what the gallery promises, on two cores
+SECONDS = 60  # the limit on two cores
 
-# Modules that have a list of public names of their own, documented in the API page.
+# Modules with a list of public names in the API page.
 PUBLIC_MODULES = {"manifoldrf", "manifoldrf.baselines", "manifoldrf.applications.attention"}
 
 every_example = pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 
 
 def title_of(text):
-    """First line of the docstring, if it is underlined as reStructuredText asks for; else None."""
+    """Return the first line of the docstring if it is underlined as a reStructuredText title, else None."""
     lines = (ast.get_docstring(ast.parse(text)) or "").splitlines()
     underlined = len(lines) > 3 and re.fullmatch(r"=+", lines[1]) and len(lines[1]) == len(lines[0])
     return lines[0] if underlined and lines[0] and not lines[2] else None
 
 
 def imports_of(text):
-    """Pairs of module and name for everything that is imported from the library; the name is None for a module."""
+    """Yield the module and the name of every import from the library; the name is None for a module."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "manifoldrf":
             yield from ((node.module, alias.name) for alias in node.names)
@@ -37,7 +37,7 @@ def imports_of(text):
 
 
 def draws(text):
-    """Whether a figure of pyplot is made and shown: sphinx-gallery keeps what is open."""
+    """Return whether a pyplot figure is made and shown, which sphinx-gallery then saves."""
     calls = [node.func for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
     names = {call.attr for call in calls if isinstance(call, ast.Attribute)}
     return {"subplots", "show"} <= names
@@ -85,7 +85,7 @@ def test_the_checks_can_fail():
 @pytest.mark.slow
 @every_example
 def test_an_example_runs_alone_without_display_within_a_minute(path, tmp_path):
-    """As a plain script in an empty folder: no argument, no data folder, and it leaves no file behind."""
+    """Run it as a script in an empty folder, without arguments or data; it must leave no files."""
     settings = os.environ | {"MPLBACKEND": "Agg", "OMP_WAIT_POLICY": "passive"}
     result = subprocess.run(
         [sys.executable, str(path)], cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=SECONDS

@@ -1,4 +1,4 @@
-"""The page about other libraries says what its JSON file says, and is open about where they are ahead."""
+"""The page about other libraries agrees with its JSON file and says where they are ahead."""
 
 import importlib
 from pathlib import Path
@@ -140,7 +140,7 @@ def test_a_reason_is_said_once_above_its_rows(peers):
 def test_a_missed_target_says_how_much_quicker_ours_is_still(peers):
     rows = [row("manifoldrf", 1.0, 0.01), row("GeometricKernels, 200 eigenpairs", 7.0, 0.05)]
     text = peers("page").missed_part(peers("comparison").targets(rows), "None.")
-    assert "Its error is 0.05 (a case). Ours is 7 times as quick still." in text
+    assert "Its error is 0.05 (a case). Ours is 7 times as fast." in text
 
 
 def test_eigenpairs_catch_up_after_their_preparation_over_the_gain(peers):

@@ -1,6 +1,6 @@
-"""The program as real processes that cost milliseconds: copies of one that has loaded everything already.
+"""Run the program in real processes that start in milliseconds: forks of one that has loaded everything.
 
-Each run is a process of its own, with its own signals, folder, environment and exit code.
+Each run is a separate process with its own signals, folder, environment and exit code.
 """
 
 import atexit
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +25,7 @@ LONGEST = 300.0  # seconds until a run counts as hanging; on a quiet machine eac
 
 @dataclass(frozen=True)
 class Done:
-    """What a run left behind; a negative code is that of a signal that killed it."""
+    """Result of a run; a negative code is the signal that killed it."""
 
     code: int
     out: str
@@ -32,7 +33,7 @@ class Done:
 
 
 class WarmProgram:
-    """Runs the program in copies of a process that is ready; what is printed goes through files in a folder."""
+    """Runs the program in forks of a process that is ready; their output goes to files in a folder."""
 
     def __init__(self, folder):
         self.folder = Path(folder)
@@ -44,14 +45,14 @@ class WarmProgram:
     def _answer(self):
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError("the process that runs are copied from has ended")
+            raise RuntimeError("the process that runs are forked from has ended")
         return json.loads(line)
 
     def run(self, *arguments, cwd, code="", kill_at=None, env=None):
-        """Run a command, or only Python code where there are no arguments.
+        """Run a command of manifoldrf, or of `python -m reproduction` if "reproduction" is the first argument.
 
-        ``kill_at`` is (name of a function, number of the call, signal): the process sends it to itself. ``code`` is
-        executed before.
+        ``code`` is executed before it; without arguments there is only the code. ``kill_at`` is (name of a
+        function, number of the call, signal): the process sends the signal to itself.
         """
         number = next(self._numbers)
         out, err = (self.folder / f"{number}.{name}" for name in ("out", "err"))
@@ -78,10 +79,12 @@ def contents(folder):
 
 
 def _warm_up():
-    """Load what commands load, and compiled code into memory; no thread may run when the process is copied."""
-    for name in ("storage", "cli.program", "report.catalogue", "report.html_page", "explorer.page"):
-        importlib.import_module(f"manifoldrf.{name}")
-    importlib.import_module("torch")
+    """Load the modules and compiled code that commands need. No thread may run when the process forks."""
+    for name in ("manifoldrf.storage", "manifoldrf.cli.program", "manifoldrf.explorer.page"):
+        importlib.import_module(name)
+    for name in ("reproduction.commands", "reproduction.report.html_page"):
+        importlib.import_module(name)
+    importlib.import_module("torch._dynamo")  # optimisers load it, which takes two seconds
     importlib.import_module("matplotlib.pyplot")
     mrf = importlib.import_module("manifoldrf")
     points = mrf.Sphere().grid(100)
@@ -93,9 +96,9 @@ def _warm_up():
 
 
 def _serve():
-    """Copy the process for every line of stdin; the copy gets the request, the process itself None."""
+    """Fork for every line of stdin; the child returns the request, the parent returns None at the end."""
     _warm_up()
-    gc.freeze()  # what copies never look at stays shared
+    gc.freeze()  # keeps memory shared that forks do not use
     print(json.dumps({"pid": os.getpid()}), flush=True)  # noqa: T201 - an answer
     for line in sys.stdin:
         pid = os.fork()
@@ -118,7 +121,7 @@ def _wait(pid):
 
 
 def _become(request):
-    """Go on as the program."""
+    """Continue as the program."""
     for number, path in ((0, os.devnull), (1, request["out"]), (2, request["err"])):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC), number)
     os.chdir(request["cwd"])
@@ -129,15 +132,17 @@ def _become(request):
     if request["kill_at"]:
         kill_at(*request["kill_at"])
     if request["arguments"]:
-        sys.argv = ["manifoldrf", *request["arguments"]]
+        first, *rest = request["arguments"]
+        own = first == "reproduction"
+        sys.argv = ["program", *(rest if own else request["arguments"])]
         try:
-            importlib.import_module("manifoldrf.cli").main()
+            importlib.import_module("reproduction.__main__" if own else "manifoldrf.cli").main()
         except SystemExit as stopped:
             _end(stopped.code or 0)
 
 
 def _end(code):
-    """End as Python does, but for taking all modules apart, which takes longer than most runs."""
+    """End as Python does, without the teardown of modules, which takes longer than most runs."""
     threading._shutdown()
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
@@ -150,21 +155,47 @@ def _end(code):
 
 
 def kill_at(place, nth, number):
-    """Let the nth call of a function send a signal to the process."""
+    """Send a signal to this process at the nth call of a function, or at the nth call into a module."""
+    calls = itertools.count(1)
+
+    def count():
+        if next(calls) == nth:
+            os.kill(os.getpid(), number)
+
+    owner, name = _find(place)
+    target = getattr(owner, name)
+    if isinstance(target, types.ModuleType):
+        _watch_calls(target.__file__, count)
+        return
+
+    def counted(*args, **kwargs):
+        count()
+        return target(*args, **kwargs)
+
+    setattr(owner, name, counted)
+
+
+def _find(place):
+    """The owner and the name of a function or module such as "features.fitting" or "reproduction.record"."""
     *path, name = place.split(".")
-    owner = importlib.import_module("manifoldrf")
+    owner = importlib.import_module(path.pop(0) if path[:1] == ["reproduction"] else "manifoldrf")
     for part in path:
         with contextlib.suppress(ImportError, AttributeError):
             importlib.import_module(f"{owner.__name__}.{part}")
         owner = getattr(owner, part)
-    original, calls = getattr(owner, name), itertools.count(1)
+    with contextlib.suppress(ImportError, AttributeError):
+        importlib.import_module(f"{owner.__name__}.{name}")
+    return owner, name
 
-    def counted(*args, **kwargs):
-        if next(calls) == nth:
-            os.kill(os.getpid(), number)
-        return original(*args, **kwargs)
 
-    setattr(owner, name, counted)
+def _watch_calls(file, count):
+    """Call ``count`` at each call of a function that is defined in a file; an error of it is raised there."""
+
+    def trace(frame, _event, _argument):
+        if frame.f_code.co_filename == file:
+            count()
+
+    sys.settrace(trace)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-import reproduction.report._palette as ink
+import reproduction.report.style as ink
 from benchmarks.calibration.record import FACTOR, within
-from reproduction.report._style import WIDTH, save_figure, styled
-
 from manifoldrf._runtime import require
+from reproduction.report.style import WIDTH, save_figure, styled
 
 BAND = "0.92"
 # Families whose estimates are made in the same way share a colour.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
 from benchmarks.calibration.spaces import (
     AbstractKnown,
     Ball,
@@ -19,7 +20,6 @@ from benchmarks.calibration.spaces import (
     rectangle_mesh,
     surfaces,
 )
-
 from manifoldrf import (
     DiffusionKernel,
     EuclideanSpace,

@@ -7,12 +7,12 @@ Errors are relative Frobenius errors, as they are.
 import functools
 
 import numpy as np
-from benchmarks.peers.filters import heat_filter, pygsp_graph
-from benchmarks.peers.measure import Row, timed
 from scipy import sparse
 from scipy.sparse.linalg import expm_multiply
 from scipy.stats import poisson
 
+from benchmarks.peers.filters import heat_filter, pygsp_graph
+from benchmarks.peers.measure import Row, timed
 from manifoldrf import DiffusionKernel, Sphere, knn_graph, relative_error
 
 JOB = "product"

@@ -12,10 +12,10 @@ from random import Random
 
 import numpy as np
 import torch
-from benchmarks.peers.actions import poisson_sum
-from benchmarks.peers.measure import Row, once, timed
 from scipy import sparse
 
+from benchmarks.peers.actions import poisson_sum
+from benchmarks.peers.measure import Row, once, timed
 from manifoldrf import DiffusionKernel, Sphere, compute_signatures, knn_graph, relative_error
 
 JOB = "graph features"

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import robust_laplacian
-from benchmarks.peers.filters import heat_filter, pygsp_graph
-from benchmarks.peers.measure import Row, not_run, once, timed
-from reproduction.mesh_data import builtin_mesh
 from scipy import linalg, sparse
 from scipy.sparse.linalg import eigsh, expm_multiply
 
+from benchmarks.peers.filters import heat_filter, pygsp_graph
+from benchmarks.peers.measure import Row, not_run, once, timed
 from manifoldrf import HeatKernel, compute_signatures, mesh_graph, relative_error
+from reproduction.mesh_data import builtin_mesh
 
 JOB = "mesh"
 N_QUERIES, N_CHECKED = 512, 4

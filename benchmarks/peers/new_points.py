@@ -11,10 +11,10 @@ import functools
 import warnings
 
 import numpy as np
-from benchmarks.peers.measure import BY_DEFAULT, Row, once, timed
 from pydiffmap.diffusion_map import DiffusionMap
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 
+from benchmarks.peers.measure import BY_DEFAULT, Row, once, timed
 from manifoldrf import GraphOptions, HeatKernel, ManifoldRandomFeatures, Sphere, relative_error
 
 JOB = "new points"

@@ -1,4 +1,4 @@
-"""Why a peer is ahead, or a target missed: beginnings of job, case and method, the kind of miss, and the reason."""
+"""Reasons why a peer is ahead or a target is missed, by the start of job, case and method, and by kind of miss."""
 
 from collections.abc import Sequence
 
@@ -13,39 +13,39 @@ REASONS: tuple[tuple[str, str, str, str, str], ...] = (
         "",
         "GeometricKernels, 200 ",
         BELOW_TARGET,
-        "200 eigenpairs, a fifth of its default, are found quickly. They are too few for the narrower kernel. "
-        "For the wider one its error is hardly less with more of them.",
+        "200 eigenpairs, a fifth of the default, are computed quickly. They are too few for the narrower kernel. "
+        "For the wider kernel, more eigenpairs hardly reduce the error.",
     ),
     (
         "new points",
         "",
         "scikit-learn",
         SLOWER,
-        "These are features of the Gaussian kernel of the space around. Nothing has to be learnt about the "
-        "space itself, so that there is little to fit. However many there are, they come no closer to the "
-        "kernel of the space than that Gaussian does.",
+        "These are features of the ambient Gaussian kernel. They learn nothing about the space, so there is little "
+        "to fit. With any number of features, they come no closer to the kernel of the space than the Gaussian "
+        "itself.",
     ),
     (
         "new points",
         "rolled sheet",
         "pydiffmap",
         DEFAULT_WORSE,
-        "Steps of a heat graph in a cloud of points jump between layers that nearly touch. The number of "
-        "steps must be given there, or a mesh.",
+        "In a point cloud, steps of a heat graph jump between layers that nearly touch. Set the number of "
+        "steps there, or use a mesh.",
     ),
     (
         "attention",
         "",
         "Performer",
         SLOWER,
-        "With features prepared it does the same products as ours with as many features. Ours also checks its "
-        "arguments, and looks for tokens without weight.",
+        "With prepared features, it computes the same products as manifoldrf with as many features. manifoldrf "
+        "also checks its arguments and looks for tokens without weight.",
     ),
 )
 
 
 def reason_of(job: str, case: str, method: str, kinds: Sequence[str]) -> str | None:
-    """The reasons for all kinds of a miss; None where one of them has none."""
+    """The reasons for all kinds of a miss, or None if one of them has none."""
     found = [_reason_of_one((job, case, method), kind) for kind in kinds]
     return None if None in found else " ".join(str(reason) for reason in found)
 

@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-import reproduction.report._palette as ink
+import reproduction.report.style as ink
 from manifoldrf._runtime import require
 from reproduction.record import Record
-from reproduction.report._style import TITLES, WIDTH, legend_below, save_figure, size_ticks, styled
+from reproduction.report.style import TITLES, WIDTH, legend_below, save_figure, size_ticks, styled
 
 _OWN, _FOURIER = "MRF", "RFF"
 _LABELS = dict(ink.NAMES) | {_OWN: "MRF: features of the surface"}

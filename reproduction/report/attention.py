@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-import reproduction.report._palette as ink
+import reproduction.report.style as ink
 from manifoldrf._runtime import require
 from manifoldrf._validation import FloatArray
 from reproduction.record import Record
-from reproduction.report._drawing import VIEW, frame, view_from
-from reproduction.report._style import TITLES, WIDTH, legend_below, save_figure, styled
+from reproduction.report.drawing import VIEW, frame, view_from
+from reproduction.report.style import TITLES, WIDTH, legend_below, save_figure, styled
 
 _OWN = "MRF"
 _TITLES = dict(TITLES) | {

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-import reproduction.report._palette as ink
+import reproduction.report.style as ink
 from manifoldrf._runtime import require
 from reproduction.record import Record
-from reproduction.report._style import WIDTH, legend_below, save_figure, styled
+from reproduction.report.style import WIDTH, legend_below, save_figure, styled
 
 _OWN, _RAW = "MRF", "raw"
 _TITLES = {

@@ -1,4 +1,4 @@
-"""All experiments in one list: what each shows, where it is, which pictures it has. A new one is one entry."""
+"""The list of all experiments: claim, module, tables and pictures. A new experiment needs one entry."""
 
 import dataclasses
 import importlib
@@ -10,17 +10,17 @@ from typing import Any
 
 from manifoldrf._validation import check_option
 from reproduction.record import Record
-from reproduction.report._style import FORMATS
+from reproduction.report.style import FORMATS
 
-Draw = Callable[[Record, Path], Path | None]  # None where a record has nothing to draw
+Draw = Callable[[Record, Path], Path | None]  # None if a record has nothing to draw
 Progress = Callable[[str, int, int], None]
 
-WITH_DATA = "_data"  # ends the name of a record that was made from files of the user's
+WITH_DATA = "_data"  # ends the name of a record that was made from user files
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One experiment, and how it is shown. Its code is imported when it is first asked for.
+    """One experiment and its presentation. Its code is imported on first use.
 
     Attributes
     ----------
@@ -71,11 +71,11 @@ class Entry:
 
     @property
     def records(self) -> tuple[str, ...]:
-        """Names of its records: with its own data and, where it reads any, with those of the user."""
+        """Names of its records: with built-in data and, if it reads files, with those of the user."""
         return (self.name, f"{self.name}{WITH_DATA}") if self.reads else (self.name,)
 
     def run(self, config: Any, progress: Progress, data: Path | None = None) -> Record:
-        """Run the experiment, on the files of a folder if one is given; the record is then called otherwise."""
+        """Run the experiment; with a folder of data, the name of the record ends in "_data"."""
         if data is None or not self.reads:
             record: Record = self.experiment().run(config, progress)
             return record
@@ -94,11 +94,11 @@ class Entry:
         return [path for path in drawn if path is not None]
 
     def draw_one(self, record: Record, picture: str, path: Path) -> Path | None:
-        """Draw one picture of a record, by its name in :meth:`pictures`; None where there is nothing to draw."""
+        """Draw one picture of a record, by its name in :meth:`pictures`; None if there is nothing to draw."""
         return self._drawer(self.pictures(record.name)[picture])(record, path)
 
     def caption(self, record: str, picture: str) -> str:
-        """What a picture of a record shows: the first sentence about the function that draws it, or its name."""
+        """Caption of a picture: the first sentence of the docstring of its function, or its name."""
         about = inspect.getdoc(self._drawer(self.pictures(record)[picture])) or picture.replace("_", " ")
         return " ".join(about.partition("\n\n")[0].split())
 
@@ -250,7 +250,7 @@ ENTRIES = (
         drawn=frozenset({"cells", "scaling"}),
         reads=(
             "a folder, or one with a folder named sequences, of .npz sequences (pos (T, V, 3), faces, optionally "
-            "dt) or of flag_simple: .tfrecord files with meta.json"
+            "dt); reproduction.convert_tfrecords makes them from the .tfrecord files of flag_simple"
         ),
     ),
     Entry(

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-import reproduction.report._palette as ink
+import reproduction.report.style as ink
 from manifoldrf._runtime import require
 from reproduction.record import Record
-from reproduction.report._style import WIDTH, handles_of, legend_below, save_figure, styled
+from reproduction.report.style import WIDTH, handles_of, legend_below, save_figure, styled
 
 # Ours are black and grey. Dashes are methods of the space around.
 _STYLES: dict[str, dict[str, Any]] = {

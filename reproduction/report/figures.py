@@ -3,11 +3,11 @@
 import os
 from pathlib import Path
 
-import reproduction.report._palette as ink
+import reproduction.report.style as ink
 from manifoldrf._runtime import require
 from reproduction.record import Record
-from reproduction.report._drawing import common_limits, draw_edges, draw_field, view_of_peak
-from reproduction.report._style import (
+from reproduction.report.drawing import common_limits, draw_edges, draw_field, view_of_peak
+from reproduction.report.style import (
     TITLES,
     WIDTH,
     fitted_exponent,

@@ -1,8 +1,6 @@
 """One self-contained HTML page from a folder of records, and all their pictures as files."""
 
-import base64
 import os
-import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,18 +8,17 @@ from tempfile import TemporaryDirectory
 from manifoldrf._files import as_path, atomic_path, writable_folder
 from manifoldrf._runtime import available
 from manifoldrf._validation import check_option, reject
+from manifoldrf.cli.page import html_page
+from manifoldrf.signatures.engines import silent
 from reproduction.record import Record
-from reproduction.report._blocks import Block, Paragraph, Picture
-from reproduction.report._html import Image, html_page
-from reproduction.report._sections import ENTRY_OF, results
-from reproduction.report._style import FORMATS
-from reproduction.report.pages import read_records
+from reproduction.report.pages import ENTRY_OF, escape, read_records, results
+from reproduction.report.style import FORMATS
 
 Progress = Callable[[str, int, int], None]
 
-# What drawing a record of an older version, or one that was changed by hand, comes to.
+_ABOUT = "Every number comes from a saved record of an experiment. The page loads nothing from elsewhere."
+# Errors of drawing a record of an older version, or one that was changed by hand.
 _LACKING = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 def write_report(
@@ -29,22 +26,22 @@ def write_report(
     path: str | os.PathLike[str] | None = None,
     *,
     title: str = "Results of manifoldrf",
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> Path:
-    """Write one page that shows all records of a folder: tables with the paper's values, pictures, origins.
+    """Write one page with all records of a folder: tables with the paper's values, pictures, origins.
 
-    The page loads nothing from elsewhere. Pictures are drawn from the record where its arrays are there and
-    matplotlib is installed; else they are the .png files beside the record, or a sentence says why there are none.
+    The page loads nothing from elsewhere. Pictures are drawn from the record if its arrays exist and matplotlib is
+    installed; otherwise the page has the .png files beside the record, or says why there are none.
 
     Parameters
     ----------
     folder : path
-        Where the records are, as .json files with or without their .npz files.
+        Folder of the records: .json files with or without their .npz files.
     path : path, default=None
-        The page; ``report.html`` in the folder if it is None. The old page stays until the new one is complete.
+        The page; by default ``report.html`` in the folder. The old page stays until the new one is complete.
     title : str
         Heading of the page.
-    progress : callable, default=None
+    progress : callable, optional
         Called with a text, the number of pictures done and their total.
 
     Returns
@@ -65,11 +62,17 @@ def write_report(
     records = read_records(folder, arrays=True)
     source = as_path(folder)
     target = source / "report.html" if path is None else as_path(path)
-    about = Paragraph.of("Every number here comes from a saved record of an experiment. The page loads nothing.")
-    blocks = results(records, title, about)
-    with atomic_path(target) as temporary:  # a place that cannot be written to is an error before anything is drawn
-        images = _images(blocks, records, source, progress)
-        temporary.write_text(html_page(blocks, images, title), encoding="utf-8")
+    with atomic_path(target) as temporary:  # an unusable path is an error before anything is drawn
+        images, reasons = _images(records, source, progress)
+
+        def picture(name: str, caption: str) -> str:
+            if name not in images:
+                return escape(f"{name}: {reasons[name]}")
+            return f"![{escape(caption)}](images/{name}.png)"
+
+        text = f"# {escape(title)}\n\n" + results(records, _ABOUT, picture)
+        embedded = {f"images/{name}.png": data for name, data in images.items()}
+        temporary.write_text(html_page(text, title, embedded), encoding="utf-8")
     return target
 
 
@@ -78,19 +81,19 @@ def draw_all(
     images: str | os.PathLike[str],
     format: str = "png",
     *,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> list[Path]:
-    """Draw all pictures of all records of a folder into another, which is made if needed, and return their paths.
+    """Draw all pictures of all records of a folder into another folder, and return their paths.
 
     Parameters
     ----------
     records : path
         Folder with the .json and .npz files.
     images : path
-        Folder for the pictures.
+        Folder for the pictures; created if needed.
     format : {"png", "pdf", "svg"}
-        What they are; text of the last two is sharp at any size.
-    progress : callable, default=None
+        Format of the pictures.
+    progress : callable, optional
         Called with a text, the number of records done and their total.
 
     Examples
@@ -110,37 +113,41 @@ def draw_all(
     target = writable_folder(images, "images")
     drawn = []
     for done, (name, record) in enumerate(found.items()):
-        _tell(progress, f"pictures of {name}", done, len(found))
+        progress(f"pictures of {name}", done, len(found))
         try:
             drawn += ENTRY_OF[name].draw(record, target, format)
         except _LACKING as error:
             text = f"{name}.json, where a drawing fails: {type(error).__name__}: {error}"
             reject("records", "with everything that their pictures show", text)
-    _tell(progress, "pictures", len(found), len(found))
+    progress("pictures", len(found), len(found))
     return drawn
 
 
 def _images(
-    blocks: list[Block], records: Mapping[str, Record], folder: Path, progress: Progress | None
-) -> dict[str, Image]:
-    """Name of a picture -> the picture, or why there is none."""
-    names = [block.name for block in blocks if isinstance(block, Picture)]
+    records: Mapping[str, Record], folder: Path, progress: Progress
+) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Name of a picture -> its file, and for the others the reason why there is none."""
     owner = {name: record for record in records for name in ENTRY_OF[record].pictures(record)}
-    images = {}
+    images: dict[str, bytes] = {}
+    reasons: dict[str, str] = {}
     with TemporaryDirectory() as place:
-        for done, name in enumerate(names):
-            _tell(progress, f"picture {name}", done, len(names))
-            images[name] = _image(records[owner[name]], name, folder, Path(place))
-    _tell(progress, "pictures", len(names), len(names))
-    return images
+        for done, name in enumerate(owner):
+            progress(f"picture {name}", done, len(owner))
+            found = _image(records[owner[name]], name, folder, Path(place))
+            if isinstance(found, bytes):
+                images[name] = found
+            else:
+                reasons[name] = found
+    progress("pictures", len(owner), len(owner))
+    return images, reasons
 
 
-def _image(record: Record, name: str, folder: Path, place: Path) -> Image:
-    """One picture: drawn, else found, else a reason."""
+def _image(record: Record, name: str, folder: Path, place: Path) -> bytes | str:
+    """The file of one picture, drawn or found beside the record; or the reason why there is none."""
     drawn, reason = _draw(record, name, folder, place)
     if drawn is None and (folder / f"{name}.png").is_file():
         drawn = folder / f"{name}.png"
-    return Image(reason=reason) if drawn is None else _embed(drawn.read_bytes())
+    return reason if drawn is None else drawn.read_bytes()
 
 
 def _draw(record: Record, name: str, folder: Path, place: Path) -> tuple[Path | None, str]:
@@ -154,17 +161,3 @@ def _draw(record: Record, name: str, folder: Path, place: Path) -> tuple[Path | 
     except _LACKING as error:
         return None, f"No picture: the record lacks what it shows ({type(error).__name__}: {error})."
     return drawn, "" if drawn else "No picture: the record has nothing to show in it."
-
-
-def _embed(data: bytes) -> Image:
-    """A file as part of the page, with its size where it is a png indeed."""
-    size = None
-    if data.startswith(_SIGNATURE) and len(data) >= 24:
-        width, height = struct.unpack(">II", data[16:24])
-        size = int(width), int(height)
-    return Image("data:image/png;base64," + base64.b64encode(data).decode("ascii"), size)
-
-
-def _tell(progress: Progress | None, text: str, done: int, total: int) -> None:
-    if progress is not None:
-        progress(text, done, total)

@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
-import reproduction.report._palette as ink
+import reproduction.report.style as ink
 from manifoldrf._runtime import require
 from reproduction.record import Record
-from reproduction.report._style import WIDTH, save_figure, styled
+from reproduction.report.style import WIDTH, save_figure, styled
 
 # Column of the table -> label, colour, mark, line. Our own line is black.
 _LINES = {

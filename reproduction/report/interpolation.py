@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-import reproduction.report._palette as ink
+import reproduction.report.style as ink
 from manifoldrf._runtime import require
-from reproduction._growth import EPOCHS_EXTRAPOLATED, EXTRAPOLATED
 from reproduction.record import Record
-from reproduction.report._style import (
+from reproduction.report.style import (
     WIDTH,
     fitted_exponent,
     handles_of,
@@ -22,6 +21,7 @@ from reproduction.report._style import (
     size_ticks,
     styled,
 )
+from reproduction.smoothers import EPOCHS_EXTRAPOLATED, EXTRAPOLATED
 
 Row = dict[str, Any]
 

@@ -1,30 +1,42 @@
-"""The results page and the table of the README, made from saved records; the same records give the same bytes.
+"""The results page in Markdown, made from saved records; the HTML report is rendered from the same text.
 
-Nothing is computed here: numbers are formatted, and compared with the paper's that stand beside them.
+Nothing is computed here: numbers are formatted and compared with the paper's. The same records give the same bytes.
 """
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from manifoldrf._files import as_path, files_in
 from manifoldrf._validation import reject
+from manifoldrf.cli.console import Row, cell, columns, duration, heading, is_text
 from reproduction.record import Record
-from reproduction.report._blocks import Block, Paragraph, Span
-from reproduction.report._comparison import IN_README, PUBLISHED, SAME_KERNEL
-from reproduction.report._markdown import markdown
-from reproduction.report._sections import ENTRY_OF, results, size_note, table
-from reproduction.report._tables import Row
+from reproduction.report.catalogue import CATALOGUE, WITH_DATA, Entry
+from reproduction.report.comparison import PUBLISHED, ours_of, pairs
+from reproduction.report.style import TITLES
 
 BEGIN = "<!-- results: begin -->"
 END = "<!-- results: end -->"
-_BY_COMMAND = "<!-- Made by `manifoldrf results`; changes made by hand are lost. -->"
+_BY_COMMAND = "<!-- Made by `python -m reproduction results`; changes made by hand are lost. -->"
+_ABOUT = (
+    "Every number comes from a saved record of an experiment; `python -m reproduction results` writes this page."
+)
+_OLD_PROGRAM, _PROGRAM = "manifoldrf reproduce ", "python -m reproduction "  # records made before the move
+ENTRY_OF = {record: entry for entry in CATALOGUE.values() for record in entry.records}  # name of a record -> entry
+
+# Methods of the README's table: the paper's numbers, its recipe here, and the default.
+RECIPE, DEFAULT = "paper's recipe", "default, heat kernel, 1024 features"
+_README_NOTE = (
+    "Relative error of the kernel: of the paper's recipe at the nodes of the graph, as in the paper; of the "
+    "default between points that no graph contains. Speed-up of the default over a dense eigendecomposition."
+)
 
 
+# ------------------------------------------------------------------------------------------------------- records
 def read_records(folder: str | os.PathLike[str], *, arrays: bool = False) -> dict[str, Record]:
-    """Records of all .json files of a folder, in the order of the catalogue; their arrays are not needed.
+    """Read the records of all .json files of a folder, in the order of the catalogue.
 
-    With ``arrays`` those are read as well, where their .npz file is there.
+    With ``arrays``, also read their .npz files, as far as they exist.
 
     Examples
     --------
@@ -48,6 +60,7 @@ def read_records(folder: str | os.PathLike[str], *, arrays: bool = False) -> dic
     return {name: found[name] for name in ENTRY_OF if name in found}
 
 
+# --------------------------------------------------------------------------------------------------------- pages
 def results_page(records: Mapping[str, Record], images: Collection[str] = ()) -> str:
     """The page of all results, in Markdown.
 
@@ -56,7 +69,7 @@ def results_page(records: Mapping[str, Record], images: Collection[str] = ()) ->
     records : mapping of str to Record
         Name of an experiment -> its record.
     images : collection of str
-        File names of pictures in the folder ``images`` beside the page.
+        File names of pictures in the folder ``images`` beside the page; others are left out.
 
     Examples
     --------
@@ -64,49 +77,56 @@ def results_page(records: Mapping[str, Record], images: Collection[str] = ()) ->
     >>> print(page.splitlines()[0], "| 0.0125 |" in page)
     # Results True
     """
-    about = Paragraph(
-        (
-            Span("Every number here comes from a saved record of an experiment; "),
-            Span("manifoldrf results", "code"),
-            Span(" writes the page."),
-        )
-    )
-    title, *rest = results(records, "Results", about)
-    return "\n\n".join([markdown([title]), _BY_COMMAND, markdown(rest, images)]) + "\n"
+
+    def picture(name: str, caption: str) -> str:
+        return f"![{escape(caption)}](images/{name}.png)" if f"{name}.png" in images else ""
+
+    return "\n\n".join(["# Results", _BY_COMMAND, results(records, _ABOUT, picture)]) + "\n"
+
+
+def results(records: Mapping[str, Record], about: str, picture: Callable[[str, str], str]) -> str:
+    """All results in Markdown, below the title; ``picture`` makes Markdown of a name and a caption."""
+    parts = [about, "## How it was made", *_origins(records)]
+    missing = [name for name in CATALOGUE if name not in records]
+    if missing:
+        parts.append(escape("Without a record so far: " + ", ".join(missing) + "."))
+    for name, entry in ENTRY_OF.items():
+        if name in records:
+            parts += _section(entry, records[name], picture)
+    return "\n\n".join(part for part in parts if part)
 
 
 def readme_table(records: Mapping[str, Record]) -> str:
-    """The first table of the paper with ours beside it, in Markdown.
+    """A small table of the first experiment for the README, in Markdown.
 
     Examples
     --------
-    >>> rows = [{"surface": "sphere", "method": method, "r2": 0.997} for method in IN_README]
-    >>> print(readme_table({"surfaces": Record("surfaces", {}, {"surfaces": rows}, 1.0)}).splitlines()[2][:40])
-    | sphere | paper, published | 0.997 |  |
+    >>> rows = [{"surface": "torus", "method": name, "nodes": 0.5} for name in (PUBLISHED, RECIPE, DEFAULT)]
+    >>> print(readme_table({"surfaces": Record("surfaces", {}, {"surfaces": rows}, 1.0)}).splitlines()[2])
+    | torus | 0.5 | 0.5 |  |  |
     """
-    ambient = _best_ambient(records)
-    rows = [row for row in _rows(records, "surfaces", "surfaces") if row.get("method") in IN_README]
-    absent = set(IN_README).difference(row["method"] for row in rows)
-    if absent:
-        reject("records", "with all methods of the table in surfaces.json", f"none of {', '.join(sorted(absent))}")
-    shown = [
-        {
-            **{name: row.get(name) for name in ("surface", "method", "r2", "re", "mse")},
-            "kernel error, nodes": row.get("nodes"),
-            "surface's own, nodes": row.get("own_kernel"),
-            "new points": row.get("new_points"),
-            **{name: row.get(name) for name in ("fit_s", "kernel_ms", "speed_up")},
-            **ambient.get((row.get("surface"), row["method"]), {}),
-        }
-        for row in rows
-    ]
-    blocks: list[Block] = [table(shown, keep_empty=True)]
-    blocks += filter(None, (size_note(records[name]) for name in ("surfaces", "ambient") if name in records))
-    return markdown(blocks)
+    if "surfaces" not in records or "surfaces" not in records["surfaces"].tables:
+        found = ", ".join(records) or "none"
+        reject("records", "with the table 'surfaces' in surfaces.json", found)
+    rows = records["surfaces"].tables["surfaces"]
+    methods = {(str(row["surface"]), row["method"]): row for row in rows}
+    shown = []
+    for surface in dict.fromkeys(str(row["surface"]) for row in rows):
+        absent = [name for name in (PUBLISHED, RECIPE, DEFAULT) if (surface, name) not in methods]
+        if absent:
+            reject("records", "with all methods of the README's table in surfaces.json", f"no {', '.join(absent)}")
+        paper, recipe, default = (methods[surface, name] for name in (PUBLISHED, RECIPE, DEFAULT))
+        column = "nodes" if paper.get("nodes") is not None else "own_kernel"  # what the paper compares with
+        shown.append(
+            {"surface": surface, "paper, published": paper.get(column), "paper's recipe, here": recipe.get(column)}
+            | {"default": default.get("new_points"), "speed-up": _rounded(default.get("speed_up"))}
+        )
+    note = size_note(records["surfaces"])
+    return "\n\n".join([_table(shown, keep_empty=True), _README_NOTE, *([note] if note else [])])
 
 
 def replace_between(text: str, begin: str, end: str, new: str, name: str = "text") -> str:
-    """Put new lines between two markers, which stay; an error calls the text by its name.
+    """Replace the lines between two markers, which stay; ``name`` is what an error calls the text.
 
     Examples
     --------
@@ -121,24 +141,157 @@ def replace_between(text: str, begin: str, end: str, new: str, name: str = "text
         counts = f"{text.count(begin)} and {text.count(end)} of them"
         reject(name, f"a text with {begin} and, after it, {end}, each once", counts)
     head, _, rest = text.partition(begin)
-    return f"{head}{begin}\n\n{new}\n\n{end}{rest.partition(end)[2]}"  # empty lines: a table ends at one
+    return f"{head}{begin}\n\n{new}\n\n{end}{rest.partition(end)[2]}"  # a Markdown table ends at an empty line
 
 
-def _best_ambient(records: Mapping[str, Record]) -> dict[tuple[Any, str], dict[str, Any]]:
-    """(surface, method they are set against) -> errors of features of the space around: the paper's and ours.
+def size_note(record: Record) -> str:
+    """A warning if the record may not have the paper's size; empty otherwise."""
+    command = _command(record)
+    name, with_data = record.name.removesuffix(WITH_DATA), record.name.endswith(WITH_DATA)
+    if command == f"{_PROGRAM}{name} --size paper" + with_data * " --data DIR":
+        return ""
+    made = _code(command) if command else "a command that the record does not name"
+    if _is_small(record):
+        text = "is far below the paper's size; the paper's numbers stand beside it for orientation only."
+        return f"**A small run**: {made} {text}"
+    return f"**Not known to be of the paper's size**: {escape(record.name)} was made by {made}."
 
-    Nystrom's method, which the paper lacks, is apart: it has no more features than there are nodes.
+
+# ------------------------------------------------------------------------------------------------------ sections
+def _origins(records: Mapping[str, Record]) -> Iterator[str]:
+    """Where the records come from: one paragraph for all that share commit, versions and machine."""
+    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for name in ENTRY_OF:
+        if name in records:
+            facts = records[name].environment.items()
+            shared = tuple(sorted((what, str(value)) for what, value in facts if what != "command"))
+            groups.setdefault(shared, []).append(name)
+    for shared, names in groups.items():
+        text = ", ".join(f"{what} {value}" for what, value in shared)
+        yield escape(f"{', '.join(names)}: {text}.")
+
+
+def _section(entry: Entry, record: Record, picture: Callable[[str, str], str]) -> Iterator[str]:
+    """All of one experiment."""
+    yield f"## {escape(record.name)}"
+    if record.name == entry.name:
+        yield f"**{escape(entry.claim)}** {escape(entry.about)}"
+    else:
+        yield escape(f"The experiment {entry.name} on files: {entry.reads}. Their names are in the tables.")
+    if command := _command(record):
+        yield f"```sh\n{_one_line(command).replace('```', '')}\n```"
+    yield size_note(record)
+    settings = "; ".join(f"{name} = {_setting(value)}" for name, value in record.config.items())
+    yield f"Took {duration(record.seconds)}. Settings: {escape(settings)}."
+    for title, rows in record.tables.items():
+        if title not in entry.drawn and rows:
+            yield f"### {escape(f'Table {title}')}"
+            yield _table([_with_target(row) for row in rows])
+    yield escape(entry.columns)
+    for name in entry.pictures(record.name):
+        yield picture(name, entry.caption(record.name, name))
+    if not _is_small(record):
+        yield "### Where we are worse than the paper"
+        yield from _worse(entry, record)
+
+
+def _command(record: Record) -> str:
+    """The command that makes a record again, or an empty text."""
+    command = str(record.environment.get("command", ""))
+    return _PROGRAM + command.removeprefix(_OLD_PROGRAM) if command.startswith(_OLD_PROGRAM) else command
+
+
+def _is_small(record: Record) -> bool:
+    """Whether a record is of the size smoke, which says nothing about the paper."""
+    return "--size smoke" in _command(record)
+
+
+def _setting(value: Any) -> str:
+    """A setting; of a long list, the ends."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {cell(part)}" for name, part in value.items())
+    if isinstance(value, list) and len(value) > 8:  # a grid of values
+        return f"{cell(value[:2])}, ..., {cell(value[-1])} ({len(value)} values)"
+    return cell(value)
+
+
+def _with_target(row: Row) -> Row:
+    """A row with its limit in words, if it has one."""
+    words = {"<=": "at most", ">=": "at least"}
+    found = words.get(str(row.get("comparison")))
+    if found is None or not {"limit", "holds"} <= row.keys():
+        return row
+    rest = {name: value for name, value in row.items() if name not in ("comparison", "limit", "holds")}
+    return rest | {"target": f"{found} {cell(row['limit'])}", "holds": row["holds"]}
+
+
+def _worse(entry: Entry, record: Record) -> Iterator[str]:
+    """Every number that is worse than the paper's, with the reason."""
+    found = [pair for rows in record.tables.values() for pair in pairs(rows)]
+    worse = [pair for pair in found if pair.is_worse]
+    if not found:
+        yield "The paper gives no numbers to compare with."
+    elif not worse:
+        yield f"Nowhere, in {len(found)} numbers."
+    else:
+        yield f"In {len(worse)} of {len(found)} numbers:"
+        yield _table(
+            [
+                {"where": pair.where, "what": heading(pair.column), "ours": pair.ours, "paper": pair.paper}
+                | {"why": pair.reason(entry.name)}
+                for pair in worse
+            ],
+        )
+
+
+# -------------------------------------------------------------------------------------------------------- tables
+def _table(rows: Sequence[Row], *, keep_empty: bool = False) -> str:
+    """Rows as a Markdown table, with the paper's numbers in brackets beside ours.
+
+    Columns without a value are left out unless ``keep_empty``.
     """
-    best = {}
-    for row in _rows(records, "ambient", "verdict") if "ambient" in records else []:
-        theirs, ours = (row.get("paper_ambient"), None), (row.get("ambient"), row.get("nystrom"))
-        for method, errors in ((PUBLISHED, theirs), (SAME_KERNEL, ours)):
-            best[row.get("surface"), method] = dict(zip(("best ambient", "Nystrom"), errors, strict=True))
-    return best
+    given = columns(rows)
+    paper_of = {ours_of(name): name for name in given if ours_of(name) in given}
+    filled = {name for row in rows for name in row if row[name] is not None}
+    names = [
+        name
+        for name in given
+        if name not in paper_of.values() and (keep_empty or {name, paper_of.get(name)} & filled)
+    ]
+    heads = [heading(name) + (" (paper)" if name in paper_of else "") for name in names]
+    rules = ["---" if name in paper_of or is_text(rows, name) else "---:" for name in names]
+    body = [[_cell(row, name, paper_of.get(name)) for name in names] for row in rows]
+    first, *rest = ("| " + " | ".join(escape(text) for text in line) + " |" for line in (heads, *body))
+    return "\n".join([first, "|" + "|".join(rules) + "|", *rest])
 
 
-def _rows(records: Mapping[str, Record], experiment: str, title: str) -> Sequence[Row]:
-    """A table that has to be there."""
-    if experiment not in records or title not in records[experiment].tables:
-        reject("records", f"with the table {title!r} in {experiment}.json", ", ".join(records) or "none")
-    return records[experiment].tables[title]
+def _cell(row: Row, name: str, paper: str | None) -> str:
+    text = cell(row.get(name))
+    beside = "" if paper is None else cell(row.get(paper))
+    return TITLES.get(text, text) + (f" ({beside})" if beside else "")
+
+
+def _rounded(value: Any) -> Any:
+    return round(value) if isinstance(value, float) else value
+
+
+# ---------------------------------------------------------------------------------------------------------- text
+def escape(text: str) -> str:
+    r"""Escape what Markdown would not take for text, in one line.
+
+    Examples
+    --------
+    >>> print(escape("n_nodes |x|"))
+    n\_nodes \|x\|
+    """
+    for sign in ("\\", "|", "*", "_", "`", "<", "$", "[", "&"):
+        text = text.replace(sign, f"\\{sign}")
+    return _one_line(text)
+
+
+def _code(text: str) -> str:
+    return f"`{_one_line(text).replace('`', '')}`"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-import reproduction.report._palette as ink
+import reproduction.report.style as ink
 from manifoldrf._runtime import require
 from manifoldrf._validation import FloatArray
 from manifoldrf.metrics import align
 from reproduction.record import Record
-from reproduction.report._drawing import common_limits, draw_field, view_of_peak
-from reproduction.report._style import COLOURS, DIFFERENCES, TITLES, WIDTH, legend_below, save_figure, styled
+from reproduction.report.drawing import common_limits, draw_field, view_of_peak
+from reproduction.report.style import COLOURS, DIFFERENCES, TITLES, WIDTH, legend_below, save_figure, styled
 
 __all__ = ["draw_diagnostics", "draw_fields", "draw_kernels"]
 

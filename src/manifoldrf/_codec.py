@@ -31,7 +31,7 @@ from manifoldrf._files import as_path, atomic_path, existing_file
 from manifoldrf._validation import reject
 
 Arrays = dict[str, NDArray[Any]]
-Registry = dict[str, Callable[..., Any]]  # classes or annotated functions, by their name in files
+Registry = dict[str, Callable[..., Any]]  # classes, or functions with annotated arguments, by their name in files
 
 # Modules that may define stored classes; loading a file creates no others.
 _STAGES = ("_random", "geometry", "kernels", "signatures", "fields", "features")
@@ -153,7 +153,7 @@ def encode(value: Any) -> tuple[Any, Arrays]:
 
 
 def decode(tree: Any, arrays: Arrays, registry: Registry) -> Any:
-    """Rebuild the value of a tree. The registry maps names to classes.
+    """Rebuild the value of a tree. The registry gives the class for each name.
 
     Raises
     ------
@@ -232,9 +232,9 @@ class _Encoder:
         if kind is sparse.csr_array:
             result = self._csr(value, path)
         elif kind is Record or is_storable(kind):
-            parts = value.fields if kind is Record else _field_values(value)
-            fields = {name: self.encode(part, f"{path}.{name}", depth + 1) for name, part in parts.items()}
-            result = {"class": value.name if kind is Record else kind.__name__, "fields": fields}
+            record = value if kind is Record else Record(kind.__name__, _stored_fields(value))
+            fields = {name: self.encode(part, f"{path}.{name}", depth + 1) for name, part in record.fields.items()}
+            result = {"class": record.name, "fields": fields}
         else:
             what = f"an object of type {kind.__module__}.{kind.__qualname__}"
             if callable(value):
@@ -261,12 +261,11 @@ def is_storable(kind: type) -> bool:
     return dataclasses.is_dataclass(kind) and bool(kind.__dataclass_params__.frozen)  # type: ignore[attr-defined]
 
 
-def _field_values(value: Any) -> dict[str, Any]:
-    """Return the stored fields of a dataclass: a number of threads is stored as -1."""
-    fields = [field for field in dataclasses.fields(value) if field.init]
-    parts = {field.name: getattr(value, field.name) for field in fields}
-    threads = {field.name for field in fields if field.metadata == THREADS}
-    return {name: -1 if name in threads and part is not None else part for name, part in parts.items()}
+def _stored_fields(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass as files hold them: numbers of threads are -1."""
+    has_threads = {field.name: field.metadata == THREADS for field in dataclasses.fields(value) if field.init}
+    fields = {name: getattr(value, name) for name in has_threads}
+    return {name: -1 if has_threads[name] and part is not None else part for name, part in fields.items()}
 
 
 def _encode_fraction(value: Fraction) -> Any:

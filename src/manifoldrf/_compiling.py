@@ -1,4 +1,4 @@
-"""How loops are compiled: kept on disk where that is possible, and compiled anew where it is not."""
+"""Compiled loops. Compiled code is cached on disk; a missing or damaged cache only costs the time to compile."""
 
 import functools
 import hashlib
@@ -11,7 +11,7 @@ from typing import Any
 import numba
 from numba.core.caching import IndexDataCacheFile
 
-# What reading a file of compiled code raises that is cut off, empty or of another make.
+# Errors from reading a cache file that is truncated, empty or from another version.
 _DAMAGED = (
     *(OSError, EOFError, pickle.UnpicklingError),
     *(ValueError, TypeError, LookupError, AttributeError, ImportError),
@@ -19,39 +19,39 @@ _DAMAGED = (
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Decorator of the loops of this library: numba without the interpreter's lock, with code kept on disk.
+    """Decorate a loop to be compiled by numba, without the interpreter lock and with a cache on disk.
 
-    numba refuses to define a function whose code cannot be kept, and a function fails whose kept code is damaged or
-    does not fit on the disk. Here, that costs the time of compiling and nothing else.
+    numba itself fails if the cache folder is not writable, the disk is full or a cache file is damaged. Here the
+    function is compiled again instead.
 
     Parameters
     ----------
     **options
-        Further ones of ``numba.njit``.
+        Other options of ``numba.njit``.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
         try:
-            made = numba.njit(nogil=True, cache=True, **options)(function)
+            loop = numba.njit(nogil=True, cache=True, **options)(function)
         except RuntimeError:
-            _say_that_nothing_is_kept()
+            _warn_without_cache()
             return numba.njit(nogil=True, **options)(function)
-        if hasattr(made, "_cache"):  # else loops are not compiled at all, as NUMBA_DISABLE_JIT wishes
-            made._cache = _Forgiving(made._cache)
-        return made
+        if hasattr(loop, "_cache"):  # NUMBA_DISABLE_JIT leaves plain functions
+            loop._cache = _TolerantCache(loop._cache)
+        return loop
 
     return decorate
 
 
-class _Named(IndexDataCacheFile):
-    """Files of code whose names follow from what they hold.
+class _CacheFile(IndexDataCacheFile):
+    """Cache files named by a hash of their key.
 
-    numba numbers them. Two processes that compile at once give the same number to code for different arguments, and
-    whoever reads it later runs code for other arguments: it crashes, on this start and on all that follow.
+    numba numbers them. Two processes that compile at the same time can give one number to code for different
+    arguments. Every later process would then run the wrong code and crash.
     """
 
     def save(self, key: Any, data: Any) -> None:
-        """Write the code, then the index that names it: an entry that another process overwrites is made again."""
+        """Write the code, then the index. If another process overwrites the index, the code is compiled again."""
         digest = hashlib.blake2b(repr((key, self._source_stamp)).encode(), digest_size=8).hexdigest()
         name = f"{self._index_name.removesuffix('.nbi')}.{digest}.nbc"
         files: Any = self  # numba's methods have no types
@@ -59,36 +59,37 @@ class _Named(IndexDataCacheFile):
         files._save_index(files._load_index() | {key: name})
 
 
-class _Forgiving:
-    """Kept code that is compiled again where it cannot be read, and not kept where it cannot be written."""
+class _TolerantCache:
+    """A cache that behaves as empty if it cannot be read, and ignores what it cannot write."""
 
-    def __init__(self, kept: Any) -> None:
-        self._kept = kept
-        kept._cache_file.__class__ = _Named  # the same fields
+    def __init__(self, cache: Any) -> None:
+        self._cache = cache
+        cache._cache_file.__class__ = _CacheFile  # it has the same fields
 
     def load_overload(self, signature: Any, context: Any) -> Any:
-        """Code for a signature, None if there is none."""
+        """Return the code for a signature, or None."""
         try:
-            return self._kept.load_overload(signature, context)
+            return self._cache.load_overload(signature, context)
         except _DAMAGED:
             with suppress(OSError):
-                self._kept.flush()  # else the damage would stay
+                self._cache.flush()  # remove the damaged files
             return None
 
     def save_overload(self, signature: Any, code: Any) -> None:
-        """Keep the code for a signature, if there is room for it."""
+        """Write the code for a signature, if possible."""
         with suppress(*_DAMAGED):
-            self._kept.save_overload(signature, code)
+            self._cache.save_overload(signature, code)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._kept, name)
+        return getattr(self._cache, name)
 
 
 @functools.cache
-def _say_that_nothing_is_kept() -> None:
+def _warn_without_cache() -> None:
+    """Warn once per process."""
     warnings.warn(
-        "No folder is writable that compiled code could be kept in: every start of Python compiles it again, which "
-        "takes up to a minute. Set NUMBA_CACHE_DIR to a folder that is writable.",
+        "No folder is writable for the cache of compiled code. Every start of Python compiles it again, which "
+        "takes up to a minute. Set NUMBA_CACHE_DIR to a writable folder.",
         RuntimeWarning,
         stacklevel=4,
     )

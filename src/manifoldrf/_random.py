@@ -1,7 +1,7 @@
-"""From one seed to named streams of random numbers.
+"""Named streams of random numbers that are derived from one seed.
 
-Every consumer derives its own stream by name, so adding a consumer shifts none of the others. The streams
-are counter-based (Philox): any part can be computed anywhere, in any order, with the same bits.
+Every consumer has its own stream, so a new consumer does not change the others. The streams are counter-based
+(Philox): any part can be computed in any thread and in any order, with the same bits.
 """
 
 import hashlib
@@ -15,12 +15,12 @@ from manifoldrf._validation import reject
 
 SeedLike: TypeAlias = int | np.integer | np.random.Generator | np.random.RandomState | None
 
-_KEY_BYTES = 16  # 128 bits: accidental collisions of derived keys are out of reach
+_KEY_BYTES = 16  # 128 bits, so derived keys do not collide by accident
 
 
 @dataclass(frozen=True)
 class Streams:
-    """Named random streams that all follow from one root key.
+    """Named random streams that are derived from one root key.
 
     Parameters
     ----------
@@ -40,18 +40,18 @@ class Streams:
 
     @classmethod
     def from_seed(cls, seed: SeedLike, name: str = "seed") -> "Streams":
-        """Make the root key from ``None`` (fresh entropy), an int, a Generator or a RandomState.
+        """Derive the root key from ``None`` (fresh entropy), an int, a Generator or a RandomState.
 
-        Generators are advanced by one draw, as everywhere in scientific Python; ints are not remembered.
+        A generator is advanced by one draw, as usual in scientific Python.
         """
         return cls(_digest(b"manifoldrf seed", _seed_bytes(seed, name)))
 
     def key(self, name: str) -> NDArray[np.uint32]:
-        """Two 32-bit words that key the compiled generator of :mod:`manifoldrf.signatures.streams`."""
+        """Return two 32-bit words that key the compiled generator of :mod:`manifoldrf.signatures.streams`."""
         return np.frombuffer(self._derive(name)[:8], dtype="<u4").astype(np.uint32)
 
     def generator(self, name: str) -> np.random.Generator:
-        """NumPy generator for the stream of this name; each call starts the stream anew."""
+        """Return a NumPy generator at the start of the stream of this name."""
         return np.random.Generator(np.random.Philox(key=int.from_bytes(self._derive(name), "little")))
 
     def _derive(self, name: str) -> bytes:
@@ -59,7 +59,7 @@ class Streams:
 
 
 def generator(seed: SeedLike, name: str) -> np.random.Generator:
-    """Return the stream ``name`` of ``seed``: the shorthand for functions that need just one."""
+    """Return the stream ``name`` of ``seed``, for functions that need only one."""
     return Streams.from_seed(seed).generator(name)
 
 

@@ -1,4 +1,7 @@
-"""Threads for compiled code that releases the interpreter, and libraries that must not use threads of their own."""
+"""Threads, warnings and optional packages.
+
+Compiled code runs in our own threads. Libraries for matrix products must not start threads of their own meanwhile.
+"""
 
 import functools
 import importlib
@@ -15,38 +18,24 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-_NAME = "manifoldrf-lasting"  # of threads that stay
-_SEARCH_JOBS: ContextVar[int | None] = ContextVar("threads of searches", default=None)
+_FIRST_PROCESS = os.getpid()  # the process that imported this module; forks have another number
+_LASTING = "manifoldrf-lasting"  # name of threads that are kept
+_SEARCH_JOBS: ContextVar[int | None] = ContextVar("threads of neighbour searches", default=None)
+
+# A handler is offered a warning and returns whether it took it. Innermost handlers come last.
+_Handler = Callable[[Warning], bool]
+_HANDLERS: ContextVar[tuple[_Handler, ...]] = ContextVar("manifoldrf warnings", default=())
+_FILTERS = threading.RLock()
+# Warnings point at the first caller outside these modules; scikit-learn and torch wrap methods.
+_INTERNAL = ("manifoldrf.", "sklearn.", "contextlib", "torch.")
 
 
-@contextmanager
-def search_jobs(n_jobs: int) -> Iterator[None]:
-    """Searches for neighbours inside the block use so many threads, whatever the graph was built with."""
-    token = _SEARCH_JOBS.set(n_jobs)
-    try:
-        yield
-    finally:
-        _SEARCH_JOBS.reset(token)
-
-
-def asked_search_jobs() -> int | None:
-    """The threads that the block around asks for, if any does."""
-    return _SEARCH_JOBS.get()
-
-
-_FIRST = os.getpid()  # the process that has read this; a copy of it finds another number
-
-
-def in_a_copy() -> bool:
-    """Whether this process is a copy (fork) of one that used the library: it has none of the threads of that."""
-    return os.getpid() != _FIRST
-
-
+# -------------------------------------------------------------------------------------------------------- threads
 @contextmanager
 def thread_pool(n_jobs: int, initializer: Callable[[], Any] | None = None) -> Iterator[ThreadPoolExecutor]:
-    """A pool that drops what has not begun when the block is left by an error or Ctrl-C.
+    """A pool that drops work that has not begun if the block ends with an error or Ctrl-C.
 
-    Each thread calls the initializer before its first work.
+    Each thread calls the initializer first.
     """
     pool = ThreadPoolExecutor(n_jobs, initializer=initializer)
     try:
@@ -55,28 +44,10 @@ def thread_pool(n_jobs: int, initializer: Callable[[], Any] | None = None) -> It
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def quick_map(function: Callable[[Any], Any], items: Iterable[Any], n_jobs: int) -> list[Any]:
-    """Results of a function in the order of the items, by threads that stay, for work of a few milliseconds.
-
-    New threads cost .6 ms, which is a tenth of the time of a kernel between 512 points. Where the function calls
-    this itself, its own thread does the work: it would wait for threads that wait for it.
-    """
-    # With one job by the caller: one thread for all callers would make those of a pool, or of a worker, wait.
-    if n_jobs == 1 or threading.current_thread().name.startswith(_NAME):
-        return [function(item) for item in items]
-    return list(_lasting_pool(n_jobs, os.getpid()).map(function, items))
-
-
-@functools.cache
-def _lasting_pool(n_jobs: int, process: int) -> ThreadPoolExecutor:
-    """Threads of one process: a copy of it has none."""
-    return ThreadPoolExecutor(n_jobs, thread_name_prefix=f"{_NAME}-{process}")
-
-
 def map_threads(function: Callable[[Any], Any], items: Sequence[Any], n_jobs: int) -> list[Any]:
-    """Results of a function in the order of the items.
+    """Apply a function to items in new threads. Results are in the order of the items.
 
-    The first is computed by the caller, so that compiled code is loaded once, before threads call it.
+    The caller computes the first, so that compiled code is loaded once, before threads use it.
     """
     results = [function(item) for item in items[:1]]
     if len(items) > 1:
@@ -85,67 +56,106 @@ def map_threads(function: Callable[[Any], Any], items: Sequence[Any], n_jobs: in
     return results
 
 
-class SharedLimit:
-    """A setting of the whole process that computations want changed while they last, and that may overlap.
+def quick_map(function: Callable[[Any], Any], items: Iterable[Any], n_jobs: int) -> list[Any]:
+    """Apply a function to items in threads that are kept, for work of a few milliseconds.
 
-    The first to come changes it, the last to go puts back what was. If each put back what it had found itself, one
-    that goes first would take it from the others, and the last would leave it changed for good.
+    New threads cost 0.6 ms, a tenth of the time of a kernel between 512 points. A nested call runs in its own
+    thread: otherwise threads would wait for each other. So does a call with one job: a single kept thread would
+    make all callers wait.
+    """
+    if n_jobs == 1 or threading.current_thread().name.startswith(_LASTING):
+        return [function(item) for item in items]
+    return list(_lasting_pool(n_jobs, os.getpid()).map(function, items))
+
+
+@functools.cache
+def _lasting_pool(n_jobs: int, process: int) -> ThreadPoolExecutor:
+    """Threads of one process; a fork does not have them."""
+    return ThreadPoolExecutor(n_jobs, thread_name_prefix=f"{_LASTING}-{process}")
+
+
+def in_a_copy() -> bool:
+    """Whether this process is a fork of one that used the library, and so lacks its threads."""
+    return os.getpid() != _FIRST_PROCESS
+
+
+@contextmanager
+def search_jobs(n_jobs: int) -> Iterator[None]:
+    """Set the number of threads of neighbour searches inside the block, whatever the graph was built with."""
+    token = _SEARCH_JOBS.set(n_jobs)
+    try:
+        yield
+    finally:
+        _SEARCH_JOBS.reset(token)
+
+
+def asked_search_jobs() -> int | None:
+    """Return the number of threads that the enclosing :func:`search_jobs` sets, if there is one."""
+    return _SEARCH_JOBS.get()
+
+
+# ------------------------------------------------------------------------------------------------ matrix products
+class SharedLimit:
+    """A setting of the whole process that overlapping computations change while they run.
+
+    The first one changes it and the last one restores it. If each restored what it had found, the first to end
+    would take the change from the others, and the last would leave it in place.
 
     Parameters
     ----------
     change : callable
-        Makes the change, and returns a function that takes it back.
+        Makes the change, and returns a function that reverts it.
     """
 
     def __init__(self, change: Callable[[], Callable[[], Any]]) -> None:
         self._change = change
         self._lock = threading.Lock()
-        self._users = 0
-        self._take_back: Callable[[], Any] = lambda: None
+        self._n_users = 0
+        self._restore: Callable[[], Any] = lambda: None
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """The change, until the last of the blocks that overlap has ended."""
+        """Keep the change until the last overlapping block ends."""
         with self._lock:
-            if self._users == 0:
-                self._take_back = self._change()
-            self._users += 1
+            if self._n_users == 0:
+                self._restore = self._change()
+            self._n_users += 1
         try:
             yield
         finally:
             with self._lock:
-                self._users -= 1
-                if self._users == 0:
-                    self._take_back()
+                self._n_users -= 1
+                if self._n_users == 0:
+                    self._restore()
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Matrix products by the thread that asks for them: their last bits depend on the number of threads.
+    """Compute matrix products in the calling thread: their last bits depend on the number of threads.
 
-    For a block or, as a decorator, for a function. Most libraries of products know one number for the whole
-    process, so others see it too until the block ends.
+    A context manager or decorator. Most BLAS libraries have one setting for the whole process, so other threads are
+    affected until the block ends.
     """
     with _blas_limit(os.getpid()).held():
-        take_back = _limited(_blas_libraries(len(sys.modules))[1])
+        restore = _limit_threads(_blas_libraries(len(sys.modules))[1])
         try:
             yield
         finally:
-            take_back()
+            restore()
 
 
 @functools.cache
 def _blas_limit(process: int) -> SharedLimit:
-    """The limit of one process: in a copy of it nobody holds what others held when it was made."""
+    """The limit of one process; a fork starts without users."""
     del process
-    return SharedLimit(lambda: _limited(_blas_libraries(len(sys.modules))[0]))
+    return SharedLimit(lambda: _limit_threads(_blas_libraries(len(sys.modules))[0]))
 
 
 @functools.lru_cache(maxsize=1)
 def _blas_libraries(n_modules: int) -> tuple[list[Any], list[Any]]:
-    """Libraries of matrix products: those with one number of threads for all, and with one for each thread.
+    """Return BLAS libraries with one setting per process, and those with one per thread.
 
-    They come with modules: where others have been imported since, it is looked again.
+    Modules load them, so the search is repeated after other modules were imported.
     """
     del n_modules
     found = ThreadpoolController().select(user_api="blas").lib_controllers
@@ -153,8 +163,8 @@ def _blas_libraries(n_modules: int) -> tuple[list[Any], list[Any]]:
     return [library for library in found if library not in own], own
 
 
-def _limited(libraries: list[Any]) -> Callable[[], None]:
-    """Give libraries one thread; returns what gives them back those they had."""
+def _limit_threads(libraries: list[Any]) -> Callable[[], None]:
+    """Give libraries one thread each. Returns a function that restores the previous limits."""
     before = [library.num_threads for library in libraries]
     _set_threads(libraries, [1] * len(libraries))
     return functools.partial(_set_threads, libraries, before)
@@ -162,87 +172,79 @@ def _limited(libraries: list[Any]) -> Callable[[], None]:
 
 def _set_threads(libraries: list[Any], counts: list[int]) -> None:
     for library, count in zip(libraries, counts, strict=True):
-        # Newer releases heed only the thread that came first. Here the last to go may be another than the first.
-        release = getattr(library, "clear_controlling_thread", None)
-        if release is not None:
-            release(force=True)
+        # Newer versions obey only the first thread that set a number; here another thread may restore it.
+        release = getattr(library, "clear_controlling_thread", lambda *, force: None)
+        release(force=True)
         library.set_num_threads(count)
-        if release is not None:
-            release(force=True)
+        release(force=True)
 
 
-# scikit-learn wraps the methods of estimators, torch those of modules.
-_OURS = ("manifoldrf.", "sklearn.", "contextlib", "torch.")
-# From the outermost block to the innermost: each is offered a warning, and says whether it took it.
-_Taker = Callable[[Warning], bool]
-_TAKERS: ContextVar[tuple[_Taker, ...]] = ContextVar("manifoldrf warnings", default=())
-_FILTERS = threading.RLock()
-
-
+# ------------------------------------------------------------------------------------------------------- warnings
 def warn_user(message: str | Warning, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line that called the library; a message that is a warning itself has its own category."""
+    """Warn at the line that called the library. A message that is a Warning keeps its category."""
     warning = message if isinstance(message, Warning) else category(message)
-    if any(take(warning) for take in reversed(_TAKERS.get())):
+    if any(handle(warning) for handle in reversed(_HANDLERS.get())):
         return
     depth = 1
-    while sys._getframe(depth).f_globals.get("__name__", "").startswith(_OURS) and sys._getframe(depth).f_back:
+    while sys._getframe(depth).f_globals.get("__name__", "").startswith(_INTERNAL) and sys._getframe(depth).f_back:
         depth += 1
     warnings.warn(warning, stacklevel=depth + 1)
 
 
 @contextmanager
-def _offered_to(take: _Taker) -> Iterator[None]:
-    token = _TAKERS.set((*_TAKERS.get(), take))
+def _handled_by(handle: _Handler) -> Iterator[None]:
+    token = _HANDLERS.set((*_HANDLERS.get(), handle))
     try:
         yield
     finally:
-        _TAKERS.reset(token)
+        _HANDLERS.reset(token)
 
 
 @contextmanager
 def without_warnings(*categories: type[Warning], beginning: str = "") -> Iterator[None]:
-    """Hold back warnings of the library of some categories whose text begins so, in this thread."""
-    with _offered_to(lambda warning: isinstance(warning, categories) and str(warning).startswith(beginning)):
+    """Suppress the library's own warnings of some categories whose text begins so, in this thread."""
+    with _handled_by(lambda warning: isinstance(warning, categories) and str(warning).startswith(beginning)):
         yield
 
 
 @contextmanager
 def recorded_warnings() -> Iterator[list[Warning]]:
-    """The warnings of the library that the block gives in this thread, in a list instead of being shown."""
+    """Collect the library's own warnings in a list instead of showing them, in this thread."""
     found: list[Warning] = []
 
-    def take(warning: Warning) -> bool:
+    def record(warning: Warning) -> bool:
         found.append(warning)
         return True
 
-    with _offered_to(take):
+    with _handled_by(record):
         yield found
 
 
 @contextmanager
 def filtered(action: str, beginning: str, category: type[Warning]) -> Iterator[None]:
-    """A filter for a warning of another library, for the moment of the call that gives it.
+    """Filter a warning of another library during one call.
 
-    It is seen by all threads meanwhile, so it names one text, or lasts no longer than reading a file. Only one
-    thread at a time holds such a filter: then what was before comes back.
+    All threads see the filter meanwhile, so it should match one text, or last no longer than reading a file. Only
+    one thread at a time sets a filter, so the previous filters are restored.
     """
     with _FILTERS, warnings.catch_warnings():
         warnings.filterwarnings(action, beginning, category)  # type: ignore[arg-type]
         yield
 
 
+# ---------------------------------------------------------------------------------------------- optional packages
 def require(module: str, extra: str) -> Any:
-    """Import ``module``, or say which extra of manifoldrf installs it."""
+    """Import ``module``, or name the extra of manifoldrf that installs it."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name is None or not module.startswith(error.name.split(".")[0]):
-            raise  # the package is there, but something it needs is not: its own message is better
         package = module.split(".")[0]
+        if error.name is None or error.name.split(".")[0] != package:
+            raise  # the package is installed, but one of its dependencies is missing
         text = f"This needs the package {package!r}. Install it with: pip install 'manifoldrf[{extra}]'"
         raise ModuleNotFoundError(text, name=package) from error
 
 
 def available(module: str) -> bool:
-    """Whether an optional package is installed (without importing it)."""
+    """Whether an optional package is installed. Does not import it."""
     return importlib.util.find_spec(module) is not None

@@ -1,6 +1,6 @@
-"""One phrasing for every error: the argument, the rule, the value.
+"""Checks of arguments. Every error names the argument, the rule and the value.
 
-``ValueError`` for a value that breaks the rule, ``TypeError`` for a thing of the wrong kind; both read
+``ValueError`` for a value that breaks the rule, ``TypeError`` for an object of the wrong kind; both read
 "`n_neighbors` must be an integer in [1, 3999]. Got 5000."
 """
 
@@ -18,22 +18,21 @@ from numpy.typing import ArrayLike, NDArray
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-# Squared distances of larger coordinates overflow float64 (1e154 squared is the last finite square).
-LARGEST_COORDINATE = 1e150
-# Squared distances within a smaller cloud underflow.
-SMALLEST_SPREAD = 1e-140
-# How a file becomes an array or a mesh.
-_READ_BY = {".npy": "numpy.load(path, mmap_mode='r')", ".npz": "numpy.load(path)", ".csv": "numpy.loadtxt"} | (
-    dict.fromkeys((".ply", ".obj", ".stl", ".off", ".glb"), "TriangleMesh.load(path)")
-)
-_NO_NUMBERS = (str, bytes, datetime.date, datetime.timedelta, np.datetime64, np.timedelta64)
-_SMALLEST_NORM = 1e-140  # below, squares begin to vanish
-_LONGEST_VALUE = 500  # characters of a value in an error text: a list of a million numbers is no sentence
+LARGEST_COORDINATE = 1e150  # squares of numbers above 1e154 overflow
+SMALLEST_SPREAD = 1e-140  # squared distances in a smaller cloud underflow
+_LONGEST_VALUE = 500  # characters of a value in an error
+# How to read a file whose name was given instead of an array.
+_READERS = {
+    **{".npy": "numpy.load(path, mmap_mode='r')", ".npz": "numpy.load(path)", ".csv": "numpy.loadtxt"},
+    **dict.fromkeys((".ply", ".obj", ".stl", ".off", ".glb"), "TriangleMesh.load(path)"),
+}
+_NOT_NUMBERS = (str, bytes, datetime.date, datetime.timedelta, np.datetime64, np.timedelta64)
+_SMALLEST_NORM = 1e-140  # squares of smaller numbers underflow
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A range of numbers that prints itself as in a textbook: "[0, 1)", "(0, inf)"."""
+    """A range of finite numbers, printed as "[0, 1)" or "(0, inf)"."""
 
     low: float = -np.inf
     high: float = np.inf
@@ -56,7 +55,7 @@ NONNEGATIVE = Interval(0.0)
 
 
 def reject(name: str, rule: str, value: object, kind: type[Exception] = ValueError) -> NoReturn:
-    """Raise the one error text of the library."""
+    """Raise the error for a bad argument."""
     text = str(value)
     if len(text) > _LONGEST_VALUE:
         text = f"{text[:_LONGEST_VALUE]} ..."
@@ -65,7 +64,7 @@ def reject(name: str, rule: str, value: object, kind: type[Exception] = ValueErr
 
 @contextmanager
 def naming(outer: str, *inner: str) -> Iterator[None]:
-    """Errors about an argument of a function below name it as the user did, who handed it over as another."""
+    """Re-raise errors under the caller's argument name."""
     try:
         yield
     except (ValueError, TypeError) as error:
@@ -76,11 +75,11 @@ def naming(outer: str, *inner: str) -> Iterator[None]:
         raise type(error)(text.replace(f"`{found}`", f"`{outer}`", 1)) from error
 
 
+# -------------------------------------------------------------------------------------------------------- scalars
 def check_integer(value: Any, name: str, low: int, high: int | None = None) -> int:
-    """Return ``value`` as an int in [low, high]; booleans are not integers here."""
-    bounds = f"[{low}, {'inf)' if high is None else f'{high}]'}"
-    rule = f"an integer in {bounds}"
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
+    """Return ``value`` as an int in [low, high]; booleans are refused."""
+    rule = f"an integer in [{low}, {'inf)' if high is None else f'{high}]'}"
+    if isinstance(value, bool) or not isinstance(value, Integral):
         reject(name, rule, repr(value), TypeError)
     number = int(value)
     if number < low or (high is not None and number > high):
@@ -89,22 +88,22 @@ def check_integer(value: Any, name: str, low: int, high: int | None = None) -> i
 
 
 def check_jobs(n_jobs: Any, name: str = "n_jobs") -> int:
-    """Return a number of threads, at least 1; -1 means as many as this process may use."""
-    if isinstance(n_jobs, bool | np.bool_) or not isinstance(n_jobs, Integral):
-        reject(name, "-1 or an integer in [1, inf)", repr(n_jobs), TypeError)
-    number = int(n_jobs)
-    if number < 1 and number != -1:
-        reject(name, "-1 or an integer in [1, inf)", number)
-    if number == -1:
+    """Return a number of threads, at least 1; -1 means all cores that this process may use."""
+    rule = "-1 or an integer in [1, inf)"
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral):
+        reject(name, rule, repr(n_jobs), TypeError)
+    if n_jobs < 1 and n_jobs != -1:
+        reject(name, rule, int(n_jobs))
+    if n_jobs == -1:
         # A container or batch system may allow fewer cores than the machine has.
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return number
+    return int(n_jobs)
 
 
 def check_real(value: Any, name: str, interval: Interval) -> float:
     """Return ``value`` as a finite float inside the interval."""
     rule = f"a number in {interval}"
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+    if isinstance(value, bool) or not isinstance(value, Real):
         reject(name, rule, repr(value), TypeError)
     try:
         number = float(value)
@@ -116,7 +115,7 @@ def check_real(value: Any, name: str, interval: Interval) -> float:
 
 
 def check_flag(value: Any, name: str) -> bool:
-    """Return ``value`` if it is True or False; no other truthy thing is a flag."""
+    """Return ``value`` if it is True or False; other truthy objects are refused."""
     if not isinstance(value, bool | np.bool_):
         reject(name, "True or False", repr(value), TypeError)
     return bool(value)
@@ -125,7 +124,7 @@ def check_flag(value: Any, name: str) -> bool:
 def check_option(value: Any, name: str, options: Collection[str]) -> str:
     """Return ``value`` if it is one of the named options."""
     if not isinstance(value, str) or value not in options:
-        reject(name, "one of " + ", ".join(repr(option) for option in options), repr(value))
+        reject(name, "one of " + ", ".join(map(repr, options)), repr(value))
     return value
 
 
@@ -147,37 +146,53 @@ def check_number_or(value: Any, name: str, word: str, interval: Interval) -> flo
     return None
 
 
-def as_floats(values: ArrayLike, name: str) -> FloatArray:
-    """Float64 copy-free view where possible, or one clear sentence; NaN and inf are let through.
+# --------------------------------------------------------------------------------------------------------- arrays
+def as_array(values: Any, name: str) -> NDArray[Any]:
+    """Convert to an array. Rows of unequal length and masks, which numpy would drop, are refused."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):  # a frame may have a column "_mask"
+        reject(name, "without masked entries", f"{int(np.sum(np.ma.getmaskarray(values)))} of them")
+    try:
+        return np.asarray(values)
+    except ValueError:
+        reject(name, "an array with rows of equal length", type(values).__name__, TypeError)
+    except (RuntimeError, TypeError) as error:  # tensors with gradients or on another device
+        reject(name, "an array of numbers", f"{type(values).__name__}: {str(error).rstrip('.')}", TypeError)
 
-    Rows are contiguous: sums along them would round otherwise in another order of memory.
+
+def as_floats(values: ArrayLike, name: str) -> FloatArray:
+    """Convert to float64 in C order, without a copy if possible. NaN and infinity are accepted.
+
+    Other memory orders would change the rounding of sums along rows.
     """
     array = as_array(values, name)
     if array.dtype.kind in "biuf":
         return np.asarray(array, dtype=np.float64, order="C")
     if array.dtype.kind == "O" and array.ndim:
-        _refuse_entries(array, name, lambda entry: not _is_number(entry), column_names(values))
+        _refuse_entries(values, array, name, lambda entry: not _is_number(entry))
         try:
             return np.asarray(array, dtype=np.float64, order="C")
         except (TypeError, ValueError, OverflowError):
-            pass  # arrays inside an array, integers of 400 digits
+            pass  # nested arrays, integers of 400 digits
     _reject_kind(values, array, name)
 
 
 def refuse_text(values: Any, name: str) -> None:
-    """Refuse what others take for numbers, or refuse without the name of the argument: texts, dates, no array."""
+    """Refuse text, dates and objects that are not arrays.
+
+    scikit-learn converts some of these to numbers, and refuses others without the name of the argument.
+    """
     array = as_array(values, name)
-    nothing = array.dtype.kind == "O" and not array.ndim and not hasattr(values, "tocsr")
-    if nothing or array.dtype.kind in "USMm":
+    is_scalar = array.dtype.kind == "O" and not array.ndim and not hasattr(values, "tocsr")
+    if is_scalar or array.dtype.kind in "USMm":
         _reject_kind(values, array, name)
     if array.dtype.kind == "O":
-        _refuse_entries(array, name, lambda entry: isinstance(entry, _NO_NUMBERS), column_names(values))
+        _refuse_entries(values, array, name, lambda entry: isinstance(entry, _NOT_NUMBERS))
 
 
 def _reject_kind(values: Any, array: NDArray[Any], name: str) -> NoReturn:
-    """Say what was given instead of numbers."""
+    """Name the type that was given instead of numbers."""
     if isinstance(values, str | os.PathLike):
-        reader = _READ_BY.get(os.path.splitext(os.fspath(values))[1].lower())  # noqa: PTH122 - no path of ours
+        reader = _READERS.get(os.path.splitext(os.fspath(values))[1].lower())  # noqa: PTH122 - may not be a path
         if reader is not None:
             reject(name, f"an array of numbers, not the name of a file: {reader} reads it", repr(values), TypeError)
     kind = "None" if values is None else type(values).__name__
@@ -186,40 +201,38 @@ def _reject_kind(values: Any, array: NDArray[Any], name: str) -> NoReturn:
 
 
 def _is_number(entry: object) -> bool:
-    """Whether an entry of an array of objects is a real number; text that looks like one is none."""
+    """Whether an object is a real number; text that looks like one is not."""
     return hasattr(entry, "__float__") and not isinstance(entry, str | bytes | complex)
 
 
-def _refuse_entries(
-    array: NDArray[Any], name: str, is_bad: Callable[[object], bool], columns: Sequence[str] = ()
-) -> None:
-    """Name the first entry of an array of objects that is no number."""
+def _refuse_entries(values: Any, array: NDArray[Any], name: str, is_bad: Callable[[object], bool]) -> None:
+    """Name the first bad entry of an array of objects."""
     for index, entry in np.ndenumerate(array):
         if is_bad(entry):
-            reject(name, "an array of numbers", f"{entry!r} at index {index}{_column(index, columns)}", TypeError)
+            found = f"{entry!r} at index {index}{_column(index, column_names(values))}"
+            reject(name, "an array of numbers", found, TypeError)
 
 
 def column_names(values: Any) -> tuple[str, ...]:
-    """Names of the columns of a frame; none of anything else."""
+    """Return the names of the columns of a data frame, or an empty tuple for anything else."""
     columns = getattr(values, "columns", None)
     return tuple(columns) if np.iterable(columns) and all(isinstance(text, str) for text in columns) else ()
 
 
 def _column(index: tuple[int, ...], columns: Sequence[str]) -> str:
-    """The name of the column of an entry, where columns have names."""
+    """Return the name of the column of an entry, if columns have names."""
     return f", column {columns[index[1]]!r}" if len(index) == 2 and index[1] < len(columns) else ""
 
 
 def check_finite(array: Any, name: str, largest: float = LARGEST_COORDINATE, columns: Sequence[str] = ()) -> None:
-    """Name the first entry, of a dense or a CSR array, that is NaN, infinite or too large, by default to square."""
+    """Name the first entry of a dense or CSR array that is NaN, infinite or too large."""
     is_sparse = hasattr(array, "tocoo")
     values = array.data if is_sparse else array
     if not values.size or (values.min() >= -largest and values.max() <= largest):  # False for NaN as well
-        return  # without a copy: an array may be as large as memory, or lie on a disk
-    good = np.abs(values) <= largest
-    first = index = tuple(int(i) for i in np.argwhere(~good)[0])
+        return  # without a copy: an array may be as large as memory, or memory-mapped
+    first = index = tuple(int(i) for i in np.argwhere(~(np.abs(values) <= largest))[0])
     if is_sparse:
-        entries = array.tocoo()  # only now, as it copies all
+        entries = array.tocoo()  # only now, because it copies
         index = (int(entries.row[first]), int(entries.col[first]))
     rule = "finite, without NaN or inf"
     if np.isfinite(values[first]):
@@ -235,14 +248,13 @@ def check_points(
     min_rows: int = 1,
     names: Sequence[str] = (),
 ) -> FloatArray:
-    """Return points as a finite float64 array of shape (n, d), without a copy where possible.
+    """Return points as a finite float64 array of shape (n, d), without a copy if possible.
 
-    ``names`` are those of the columns, where the points were a frame once.
+    ``names`` are the names of the columns, for points that were converted from a data frame.
     """
     array = as_floats(points, name)
-    columns = "d" if n_columns is None else str(n_columns)
     if array.ndim != 2 or (n_columns is not None and array.shape[1] != n_columns):
-        reject(name, f"an array of shape (n, {columns})", f"shape {array.shape}")
+        reject(name, f"an array of shape (n, {'d' if n_columns is None else n_columns})", f"shape {array.shape}")
     if array.shape[0] < min_rows or array.shape[1] == 0:
         reject(name, f"an array with at least {min_rows} row(s) and one column", f"shape {array.shape}")
     check_finite(array, name, columns=names or column_names(points))
@@ -250,7 +262,7 @@ def check_points(
 
 
 def check_columns(values: ArrayLike, name: str, n_rows: int, unit: str = "node") -> FloatArray:
-    """Return a vector, as one column, or columns as a finite float64 array with one row per node or point."""
+    """Return finite float64 columns with one row per node or point; a vector becomes one column."""
     given = as_floats(values, name)
     array = check_points(given[:, None] if given.ndim == 1 else given, name)
     if len(array) != n_rows:
@@ -259,7 +271,7 @@ def check_columns(values: ArrayLike, name: str, n_rows: int, unit: str = "node")
 
 
 def check_spread(points: FloatArray, name: str) -> None:
-    """Refuse a cloud so small that its squared distances vanish; all points equal is another matter."""
+    """Refuse points so close together that squared distances underflow. Equal points are accepted."""
     spread = float(np.ptp(points, axis=0).max())
     if 0 < spread < SMALLEST_SPREAD:
         reject(name, f"spread over at least {SMALLEST_SPREAD:g}, or squared distances vanish", f"{spread:g}")
@@ -273,18 +285,18 @@ def check_vector(
     if array.shape != (length,):
         reject(name, f"a vector of shape ({length},)", f"shape {array.shape}")
     check_finite(array, name, largest)
-    bad = [i for i in (int(array.argmin()), int(array.argmax())) if float(array[i]) not in interval]
-    if bad:
-        reject(name, f"a vector with entries in {interval}", f"{array[bad[0]]} at index {bad[0]}")
+    for index in (int(array.argmin()), int(array.argmax())):
+        if float(array[index]) not in interval:
+            reject(name, f"a vector with entries in {interval}", f"{array[index]} at index {index}")
     return array
 
 
 def check_indices(indices: ArrayLike, name: str, n_items: int) -> IntArray:
-    """Return a vector of integer indices in [0, n_items - 1]; a single integer becomes a vector of one."""
+    """Return a vector of integers in [0, n_items - 1]; a single integer becomes a vector of one."""
     array = np.atleast_1d(as_array(indices, name))
     if array.ndim != 1 or array.size == 0:
         reject(name, "a non-empty vector of indices", f"shape {array.shape}")
-    return _check_index_array(array, name, n_items)
+    return _check_range(array, name, n_items)
 
 
 def check_faces(faces: ArrayLike, name: str, n_vertices: int) -> IntArray:
@@ -292,26 +304,14 @@ def check_faces(faces: ArrayLike, name: str, n_vertices: int) -> IntArray:
     array = as_array(faces, name)
     if array.ndim != 2 or array.shape[1] != 3 or array.shape[0] == 0:
         reject(name, "an array of triangles of shape (m, 3) with m >= 1", f"shape {array.shape}")
-    return _check_index_array(array, name, n_vertices)
+    return _check_range(array, name, n_vertices)
 
 
-def as_array(values: Any, name: str) -> NDArray[Any]:
-    """An array, or one clear sentence for rows of unequal length and for masks, which numpy would drop."""
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):  # a frame may have a column "_mask"
-        reject(name, "without masked entries", f"{int(np.sum(np.ma.getmaskarray(values)))} of them")
-    try:
-        return np.asarray(values)
-    except ValueError:
-        reject(name, "an array with rows of equal length", type(values).__name__, TypeError)
-    except (RuntimeError, TypeError) as error:  # tensors with gradients or on another device
-        reject(name, "an array of numbers", f"{type(values).__name__}: {str(error).rstrip('.')}", TypeError)
-
-
-def _check_index_array(array: NDArray[Any], name: str, n_items: int) -> IntArray:
-    """Check kind and range of an array of indices."""
+def _check_range(array: NDArray[Any], name: str, n_items: int) -> IntArray:
+    """Return an array of indices as int64, all of them in [0, n_items - 1]."""
     rule = f"integers in [0, {n_items - 1}]"
     if array.dtype.kind == "b":
-        reject(name, f"{rule}; numpy.flatnonzero makes them of a mask", "booleans", TypeError)
+        reject(name, f"{rule}; numpy.flatnonzero converts a mask", "booleans", TypeError)
     if array.dtype.kind not in "iu":
         reject(name, rule, f"dtype {array.dtype}", TypeError)
     bad = (array < 0) | (array >= n_items)

@@ -1,4 +1,4 @@
-"""How close one kernel matrix, or any prediction, is to another."""
+"""Errors of a kernel matrix, or of any prediction, against a reference."""
 
 from dataclasses import asdict, dataclass
 
@@ -13,16 +13,16 @@ ALIGNMENTS = ("frobenius", "least squares")
 
 
 def align(K: ArrayLike, reference: ArrayLike, method: str = "frobenius") -> FloatArray:
-    """Scale a kernel matrix to a reference, for comparisons of shape alone.
+    """Scale a kernel matrix to a reference, to compare their shapes only.
 
-    Features of this library have an absolute scale; published errors are often those after such an alignment.
+    Features of this library have an absolute scale. Published errors are often measured after such an alignment.
 
     Parameters
     ----------
     K, reference : array-like of shape (n, m)
     method : {"frobenius", "least squares"}
-        "frobenius": to the same Frobenius norm, as in the paper. "least squares": by the factor that brings it
-        closest.
+        "frobenius": equal Frobenius norms, as in the paper. "least squares": the factor that minimizes the
+        difference.
 
     Returns
     -------
@@ -40,13 +40,17 @@ def align(K: ArrayLike, reference: ArrayLike, method: str = "frobenius") -> Floa
     size = float((found * found).sum())
     if size == 0:
         return found.copy()
-    overlap = float((exact * exact).sum()) if method == "frobenius" else float((found * exact).sum())
-    factor = np.sqrt(overlap / size) if method == "frobenius" else overlap / size
+    if method == "frobenius":
+        factor = np.sqrt(float((exact * exact).sum()) / size)
+    else:
+        factor = float((found * exact).sum()) / size
     return np.asarray(factor * found)
 
 
 def relative_error(K: ArrayLike, reference: ArrayLike, *, alignment: str | None = None) -> float:
-    """Frobenius norm of the difference over that of the reference, after an alignment if one is named.
+    """Return the Frobenius norm of the difference, divided by that of the reference.
+
+    With ``alignment``, ``K`` is first scaled as :func:`align` does.
 
     Examples
     --------
@@ -67,13 +71,13 @@ class Errors:
     Attributes
     ----------
     r2 : float
-        Share of the variance of the reference that is explained; nan for a reference that is constant.
+        Explained share of the variance of the reference; nan if the reference is constant.
     rmse, mae : float
-        Root of the mean squared and mean absolute difference.
+        Root mean squared difference and mean absolute difference.
     mean_re, median_re : float
-        Of |difference| / max(|reference|, clamp).
+        Mean and median of |difference| / max(|reference|, clamp).
     frobenius : float
-        Norm of the difference over that of the reference.
+        Frobenius norm of the difference, divided by that of the reference.
 
     Examples
     --------
@@ -95,12 +99,12 @@ class Errors:
         return self.rmse**2
 
     def plain(self) -> dict[str, float]:
-        """All figures by name."""
+        """Return all errors by name."""
         return asdict(self)
 
 
 def errors_of(K: ArrayLike, reference: ArrayLike, *, alignment: str | None = None, clamp: float = 1e-3) -> Errors:
-    """All errors that the tables of this library have, from one place.
+    """Compute all errors that the tables of this library report.
 
     Parameters
     ----------
@@ -108,8 +112,8 @@ def errors_of(K: ArrayLike, reference: ArrayLike, *, alignment: str | None = Non
     alignment : {"frobenius", "least squares"}, optional
         See :func:`align`.
     clamp : float, default=1e-3
-        Entries of the reference below it count as large as it in relative errors: far from the diagonal a kernel is
-        so small that a relative error means nothing.
+        Lower bound for entries of the reference in relative errors. Far from the diagonal a kernel is so small that
+        relative errors are meaningless.
 
     Examples
     --------

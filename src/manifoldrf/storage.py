@@ -18,14 +18,9 @@ from manifoldrf.fields.network import Frame
 from manifoldrf.fields.step import StepField
 from manifoldrf.fields.training import TrainingInfo
 from manifoldrf.geometry import graphs
-from manifoldrf.geometry.extension import (
-    GridExtension,
-    HeatExtension,
-    MeshExtension,
-    NeighborExtension,
-    SurfaceReach,
-)
+from manifoldrf.geometry.builders import GridExtension, MeshExtension, NeighborExtension
 from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.heat import HeatExtension, SurfaceReach
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.model_spaces import EuclideanSpace, FlatTorus, HyperbolicSpace, Sphere
 from manifoldrf.geometry.neighbors import NeighborSearch

@@ -9,8 +9,8 @@ from manifoldrf.metrics import relative_error
 
 CASES = [
     (HyperbolicSpace(2), (2.0, 2.5, 3.0), 0.5, 1.5, 400),
-    (HyperbolicSpace(3), (2.0, 3.0), 0.5, 1.5, 700),
-    (EuclideanSpace(2), (1.2, 1.5, 2.0), 0.1, 1.0, 400),
+    pytest.param(HyperbolicSpace(3), (2.0, 3.0), 0.5, 1.5, 700, marks=pytest.mark.slow),
+    pytest.param(EuclideanSpace(2), (1.2, 1.5, 2.0), 0.1, 1.0, 400, marks=pytest.mark.slow),
 ]
 
 

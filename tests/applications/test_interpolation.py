@@ -16,7 +16,7 @@ from manifoldrf import (
     mesh_graph,
 )
 from manifoldrf._random import Streams
-from manifoldrf.applications import interpolation as _choosing
+from manifoldrf.applications import interpolation
 from manifoldrf.applications.filling import GP_TOL, Problem, check_known, fill_by_gp, make_folds, nearest_known
 from manifoldrf.applications.interpolation import FieldInterpolator, InterpolationWarning
 
@@ -29,6 +29,7 @@ FIXED = {
     "biharmonic": {},
 }
 METHODS = sorted(FIXED)
+SLOW_AUTO = pytest.param("auto", marks=pytest.mark.slow)  # it runs all other methods
 MESH = sphere_mesh(300)
 GRAPH = mesh_graph(MESH, weights="unit")
 RNG = np.random.default_rng(0)
@@ -162,7 +163,7 @@ class TestMethods:
         renumbered = fitted(method, Graph.from_affinity(affinity), SMOOTH[order], KNOWN[order]).predict()
         np.testing.assert_allclose(renumbered, fitted(method, GRAPH).predict()[order], atol=1e-9)
 
-    @pytest.mark.parametrize("method", [*METHODS, "auto"])
+    @pytest.mark.parametrize("method", [*METHODS, SLOW_AUTO])
     def test_the_bits_do_not_depend_on_threads(self, method):
         mesh = sphere_mesh(700)
         # 5000 entries of the matrix times 31 columns, or 7 in each fold: enough for the action to take two threads.
@@ -171,7 +172,7 @@ class TestMethods:
         one, two = (fitted(method, mesh, values, known, n_jobs=n, random_state=0).predict() for n in (1, 2))
         np.testing.assert_array_equal(one, two)
 
-    @pytest.mark.parametrize("method", [*METHODS, "auto"])
+    @pytest.mark.parametrize("method", [*METHODS, SLOW_AUTO])
     def test_rows_of_unknown_nodes_are_never_read(self, method):
         rubbish = np.random.default_rng(0).choice([np.nan, np.inf, 1e300, -5.0], SMOOTH.shape)
         clean, other = (
@@ -435,8 +436,8 @@ class TestChoice:
         assert model.method_ in ("biharmonic", "gp")  # the field is smooth
 
     def test_auto_leaves_the_gaussian_process_out_of_large_graphs(self, monkeypatch):
-        monkeypatch.setattr(_choosing, "GP_NODES", 299)
-        monkeypatch.setattr(_choosing, "_NODES_FOR_FOLDS", 299)
+        monkeypatch.setattr(interpolation, "GP_NODES", 299)
+        monkeypatch.setattr(interpolation, "_NODES_FOR_FOLDS", 299)
         model = FieldInterpolator(random_state=0).fit(MESH, SMOOTH, KNOWN)
         assert {row["method"] for row in model.cv_} == {"kernel", "harmonic", "biharmonic"}
 

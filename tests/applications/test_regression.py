@@ -237,7 +237,7 @@ def test_walked_blocks_agree_with_exact_ones_and_the_search_walks_once(monkeypat
     weights = GRAPH.weights
     load = np.sqrt(weights.max()) / weights.min() / 0.99**2
     assert np.linalg.norm(a - b) < 1.2 * np.sqrt(load * b.sum() / 4000)
-    monkeypatch.setattr(teachers, "_teach", None)  # any teacher would be an error from here on
+    monkeypatch.setattr(teachers, "teach", None)  # any teacher would be an error from here on
     centred = (Y - Y.mean())[:, None]
     found = search_time(
         space, walked, lambda rows: find_levels(decompose(rows, centred), None, None).log_likelihood
@@ -258,7 +258,7 @@ def test_processes_can_be_fitted_from_walks():
 ROUGH = MaternKernel(0.5, 16.0)
 
 
-@pytest.mark.parametrize("places", [NODES, Sphere().sample(50, seed=1)])
+@pytest.mark.parametrize("places", [NODES, pytest.param(Sphere().sample(50, seed=1), marks=pytest.mark.slow)])
 def test_a_kernel_with_a_spike_is_that_of_the_search_at_the_nodes(places):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FeatureWarning)  # between nodes no field can follow a spike

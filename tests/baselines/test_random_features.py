@@ -98,7 +98,9 @@ def assert_smaller(first, second):
 
 
 # Cosines gain a factor 4 here; exponentials 15 %, which takes more replicas to see.
-@pytest.mark.parametrize(("better", "worse", "replicas"), [(ORF, RFF, 300), (PORF, PRF, 3000)])
+@pytest.mark.parametrize(
+    ("better", "worse", "replicas"), [(ORF, RFF, 300), pytest.param(PORF, PRF, 3000, marks=pytest.mark.slow)]
+)
 def test_orthogonal_frequencies_lower_the_variance(better, worse, replicas, global_seed):
     rng = np.random.default_rng(1)
     data = 0.25 * rng.standard_normal((20, 8))

@@ -7,13 +7,13 @@ import time
 import pytest
 import rich.console
 
-from manifoldrf.cli import _console
+from manifoldrf.cli import console
 
 
 class TestProgress:
     def test_long_steps_show_signs_of_life_where_there_is_no_terminal(self, monkeypatch, capsys):
-        monkeypatch.setattr(_console, "_EVERY", 0.02)
-        with _console.progress("toy", quiet=False) as report:
+        monkeypatch.setattr(console, "_EVERY", 0.02)
+        with console.progress("toy", quiet=False) as report:
             report("walking", 1, 3)
             report("walking", 2, 3)
             time.sleep(0.5)  # one step, many times the interval: lines come without further reports
@@ -22,10 +22,10 @@ class TestProgress:
         assert all(re.fullmatch(r"toy: walking, \d+ s so far, about \d+ s left", line) for line in lines)
 
     def test_short_work_and_quiet_work_say_nothing(self, monkeypatch, capsys):
-        with _console.progress("toy", quiet=False) as report:
+        with console.progress("toy", quiet=False) as report:
             report("walking", 1, 3)
-        monkeypatch.setattr(_console, "_EVERY", 0.01)
-        with _console.progress("toy", quiet=True) as report:
+        monkeypatch.setattr(console, "_EVERY", 0.01)
+        with console.progress("toy", quiet=True) as report:
             report("walking", 1, 3)
             time.sleep(0.1)
         assert capsys.readouterr().err == ""
@@ -33,7 +33,7 @@ class TestProgress:
     def test_the_bar_of_a_terminal_has_the_time_that_is_left(self, monkeypatch, capsys):
         monkeypatch.setenv("FORCE_COLOR", "1")  # makes rich believe in a terminal
         monkeypatch.setenv("COLUMNS", "120")
-        with _console.progress("toy", quiet=False) as report:
+        with console.progress("toy", quiet=False) as report:
             report("walking", 1, 3)
             report("walking", 2, 3)
             time.sleep(0.3)  # the bar is redrawn ten times a second
@@ -43,8 +43,8 @@ class TestProgress:
         monkeypatch.setenv("FORCE_COLOR", "1")
         monkeypatch.setenv("COLUMNS", "120")
         seconds = [0.0]
-        with _console.progress("toy", quiet=False) as report:
-            monkeypatch.setattr(_console.time, "monotonic", lambda: _console.time.perf_counter() + seconds[0])
+        with console.progress("toy", quiet=False) as report:
+            monkeypatch.setattr(console.time, "monotonic", lambda: console.time.perf_counter() + seconds[0])
             report("graph", 0, 1)
             report("graph", 1, 1)
             seconds[0] = 1e6
@@ -53,8 +53,8 @@ class TestProgress:
         assert re.search(r"\d+ days, \d+:\d\d:\d\d", capsys.readouterr().err)
 
     def test_the_time_of_one_stage_among_several_is_called_so(self, monkeypatch, capsys):
-        monkeypatch.setattr(_console, "_EVERY", 0.02)
-        with _console.progress("toy", quiet=False, stages=True) as report:
+        monkeypatch.setattr(console, "_EVERY", 0.02)
+        with console.progress("toy", quiet=False, stages=True) as report:
             report("walking", 1, 3)
             report("walking", 2, 3)
             time.sleep(0.5)
@@ -62,20 +62,20 @@ class TestProgress:
 
 
 class TestPace:
-    """What is told, at which second, and what is said of the time that is left."""
+    """What is steps_at, at which second, and what is said of the time that is left."""
 
-    def left(self, monkeypatch, told, now):
-        pace = _console._Pace()
+    def left(self, monkeypatch, steps_at, now):
+        pace = console._Pace()
         seconds = [0.0]
-        monkeypatch.setattr(_console.time, "monotonic", lambda: seconds[0])
-        for second, done, total in told:
+        monkeypatch.setattr(console.time, "monotonic", lambda: seconds[0])
+        for second, done, total in steps_at:
             seconds[0] = second
-            pace.tell(done, total)
+            pace.update(done, total)
         seconds[0] = now
         return pace.left()
 
     @pytest.mark.parametrize(
-        ("told", "now", "text"),
+        ("steps_at", "now", "text"),
         [
             ([(0, 0, 4)], 9, ""),
             ([(0, 0, 4), (60, 1, 4)], 60, ""),  # the first step holds a compilation
@@ -85,8 +85,8 @@ class TestPace:
             ([(0, 1, 0), (1, 2, 0)], 1, ""),  # nobody knows the total
         ],
     )
-    def test_steps_to_come_are_taken_to_last_as_long_as_those_after_the_first(self, monkeypatch, told, now, text):
-        assert self.left(monkeypatch, told, now) == text
+    def test_steps_to_come_count_as_long_as_those_after_the_first(self, monkeypatch, steps_at, now, text):
+        assert self.left(monkeypatch, steps_at, now) == text
 
     @pytest.mark.parametrize("before", [[(0, 0, 1), (90, 1, 1)], [(0, 8, 10), (90, 9, 10)]])
     def test_the_time_of_another_stage_does_not_count(self, monkeypatch, before):
@@ -95,10 +95,10 @@ class TestPace:
 
 
 def test_numbers_are_whole_in_a_narrow_terminal_and_long_texts_are_wrapped():
-    console = rich.console.Console(width=30, file=io.StringIO())
+    terminal = rich.console.Console(width=30, file=io.StringIO())
     numbers = {f"column_{i}": 0.000123 + i for i in range(6)}
-    _console.print_table(console, "table", [{"method": "a method with a rather long name"} | numbers])
-    printed = console.file.getvalue()
+    console.print_table(terminal, "table", [{"method": "a method with a rather long name"} | numbers])
+    printed = terminal.file.getvalue()
     for number in ("0.000123", "1", "2", "3", "4", "5"):
         assert number in printed.split()
     assert "…" not in printed

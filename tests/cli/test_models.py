@@ -21,7 +21,7 @@ from manifoldrf import (
     load,
 )
 from manifoldrf.cli import models
-from manifoldrf.cli._options import BuiltGraph, FittedGraph, KernelChoice
+from manifoldrf.cli.options import BuiltGraph, FittedGraph, KernelChoice
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ class TestFit:
         invoke("graph", folder / "sphere.npy", "-o", tmp_path / "g.safetensors")
         result = invoke("fit", tmp_path / "g.safetensors", "-o", tmp_path / "m.safetensors", "--kind", "heat")
         assert result.exit_code == 2
-        assert "`--kind` must be left out for a graph that is made already. Got heat." in words(result.stderr)
+        assert "`--kind` must be left out for an INPUT that is a graph. Got heat." in words(result.stderr)
 
     def test_what_is_no_space_is_said_so(self, folder, monkeypatch, capsys, tmp_path):
         target = ("-o", tmp_path / "m.safetensors")
@@ -165,7 +165,7 @@ class TestFit:
         assert main(monkeypatch, "fit", tmp_path / "none.ply", *target) == 1
         assert "`INPUT` must be an existing file." in capsys.readouterr().err
         assert main(monkeypatch, "fit", folder / "m.safetensors", *target) == 1
-        assert "`INPUT` must be a file that `manifoldrf graph` wrote." in capsys.readouterr().err
+        assert "`INPUT` must be a file written by `manifoldrf graph`." in capsys.readouterr().err
 
     def test_a_mesh_is_fitted_along_its_surface(self, mesh_file, tmp_path):
         result = invoke("fit", mesh_file, "-o", tmp_path / "m.safetensors", "--t", 0.1)
@@ -313,7 +313,7 @@ class TestTransform:
     def test_a_file_that_is_no_model_is_one_sentence(self, folder, monkeypatch, capsys, tmp_path):
         arguments = (folder / "new.npy", folder / "new.npy", "-o", tmp_path / "f.npy")
         assert main(monkeypatch, "transform", *arguments) == 1
-        assert "`MODEL` must be a .safetensors file that `manifoldrf fit` wrote." in capsys.readouterr().err
+        assert "`MODEL` must be a .safetensors file written by `manifoldrf fit`." in capsys.readouterr().err
 
     def test_a_kernel_of_two_sides_asks_for_one(self, folder, tmp_path):
         model = tmp_path / "m.safetensors"
@@ -390,7 +390,7 @@ class TestInfo:
             ("none.safetensors", "`MODEL` must be an existing file. Got "),
             (
                 "sphere.npy",
-                "must be a .safetensors file that `manifoldrf fit` or `manifoldrf graph` wrote. ",
+                "must be a .safetensors file written by `manifoldrf fit` or `manifoldrf graph`. ",
             ),
             ("cut.safetensors", "cannot be loaded: "),
         ],

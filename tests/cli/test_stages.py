@@ -120,7 +120,7 @@ class TestSignatures:
         invoke("graph", points, "-o", graph)
         result = invoke("signatures", graph, "-o", tmp_path / "r.npz", "--tau", 5, "--n-neighbors", 4)
         assert result.exit_code == 2
-        assert "`--n-neighbors` must be left out for a graph that is made already." in words(result.stderr)
+        assert "`--n-neighbors` must be left out for an INPUT that is a graph." in words(result.stderr)
 
     def test_the_time_of_a_kernel_may_be_told_to_neighbours(self, points, tmp_path):
         result = invoke(

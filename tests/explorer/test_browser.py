@@ -206,9 +206,10 @@ def test_fewer_features_have_raised_weights(visit, features):
     fewer = state(page)["features"]
     assert 1 < fewer < 200
     assert f"{fewer} of 300" in page.inner_text("#features-text")
-    assert f"those of the first {fewer} are multiplied by" in page.inner_text("#features-note")
+    assert f"Those of the first {fewer} are multiplied by" in page.inner_text("#features-note")
 
 
+@pytest.mark.slow
 def test_every_arrow_moves_the_slider_of_features(visit):
     """From both ends, and from a number that a link has set between two places."""
     page = visit()
@@ -227,6 +228,7 @@ def test_every_arrow_moves_the_slider_of_features(visit):
         assert sign * (state(page)["features"] - 251) > 0
 
 
+@pytest.mark.slow
 def test_nothing_shines_through_a_closed_cloud(visit):
     """The kernel of a point on the far side is dark there only, and the near side hides it in a large window."""
     size = {"width": 1600, "height": 1000}
@@ -251,7 +253,7 @@ TICKS = """() => {
 }"""
 
 
-@pytest.mark.parametrize("width", [320, 800])
+@pytest.mark.parametrize("width", [320, pytest.param(800, marks=pytest.mark.slow)])
 def test_ticks_do_not_overprint(visit, width):
     for layer in ("kernel", "difference"):
         for colours in ("log=0", "log=1&decades=1", "log=1"):
@@ -384,7 +386,7 @@ def test_a_link_brings_everything_back(visit):
     until(page, "location.hash.includes('layer=kernel')")
 
 
-def test_links_without_sense_are_passed_over(visit):
+def test_links_without_sense_are_ignored(visit):
     first = state(visit())
     for fragment in (
         "#p=99999999&layer=x&m=0&log=7",
@@ -419,6 +421,17 @@ def test_a_phone_needs_no_sideways_scrolling(visit):
     page.locator("#hover").wait_for(state="visible")
 
 
+def test_the_button_switches_between_light_and_dark(visit):
+    page = visit()
+    light = picture(page)[5, 5].sum()
+    for pressed, is_dark in (("true", True), ("false", False)):
+        page.locator("#theme").click()
+        assert page.get_attribute("#theme", "aria-pressed") == pressed
+        assert (picture(page)[5, 5].sum() < 250) == is_dark
+    assert picture(page)[5, 5].sum() == light > 600
+
+
+@pytest.mark.slow
 def test_dark_follows_the_system_and_the_button(visit):
     light, dark = visit(), visit(color_scheme="dark")
     corner = [picture(page)[5, 5].sum() for page in (light, dark)]

@@ -254,9 +254,7 @@ class TestContents:
         monkeypatch.setattr("manifoldrf.explorer.contents._WORK", 1.0)
         page = explore(torus, tmp_path / "torus.html")
         text = page.path.read_text("utf-8")
-        assert (
-            text.count(f"Error of K from rounding: {page.error:.2g} of the largest value") == 2
-        )
+        assert text.count(f"Error of K from rounding: {page.error:.2g} of the largest value") == 2
         assert text.count("the largest error of 18,432 random pairs of points") == 2  # 64 of 288 rows
         assert page.error <= explore(torus, tmp_path / "torus.html").error
 

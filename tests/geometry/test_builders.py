@@ -191,7 +191,7 @@ def test_knn_graph_equals_brute_force(options, expected, k, global_seed):
     points = cloud(seed=global_seed)
     distance = cdist(points, points)
     if k == 1:  # one neighbour each: many pieces, and it says so
-        with pytest.warns(GraphWarning, match=r"falls into \d+ pieces"):
+        with pytest.warns(GraphWarning, match=r"has \d+ pieces"):
             graph = knn_graph(points, n_neighbors=k, **options)
     else:
         graph = knn_graph(points, n_neighbors=k, **options)

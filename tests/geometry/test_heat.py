@@ -199,7 +199,7 @@ def test_too_few_nodes_are_reported_with_the_remedy():
 
 
 def test_a_time_too_long_for_so_many_nodes_names_the_longest():
-    with pytest.raises(ValueError, match=r"`t` must be at most \S+ for 100000 nodes \(fewer do: points\[thin"):
+    with pytest.raises(ValueError, match=r"`t` must be at most \S+ for 100000 nodes \(or use points\[thin"):
         heat_graph(SPHERE.sample(100_000, seed=0), 2.5)
 
 
@@ -266,7 +266,7 @@ def test_a_time_far_beyond_the_space_gives_the_uniform_kernel():
 
 
 def test_many_dimensions_are_warned_of():
-    with pytest.warns(GraphWarning, match=r"a space of dimension 6 too thinly.*above dimension 5"):
+    with pytest.warns(GraphWarning, match=r"a space of dimension 6 too sparsely.*above dimension 5"):
         heat_graph(Sphere(dim=6).sample(300, seed=0), 0.5, dim=6)
 
 

@@ -1,5 +1,6 @@
 """Neighbour searches against all pairs: in space, along a metric, along a surface, and approximately."""
 
+import itertools
 import re
 import threading
 
@@ -16,6 +17,7 @@ from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import (
     NeighborSearch,
+    ball_along_edges,
     check_cloud,
     distance_to_boundary,
     pairs_along_surface,
@@ -276,3 +278,55 @@ def test_queries_that_the_approximate_search_leaves_short_are_answered_exactly(m
     dense = cdist(points[:5], points)
     assert np.array_equal(columns, np.argsort(dense, axis=1)[:, :1500])
     np.testing.assert_allclose(distances, np.sort(dense, axis=1)[:, :1500], atol=1e-12)
+
+
+# Balls along edges
+
+
+def csr(n, edges):
+    """Arrays of the symmetric graph with the given lengths."""
+    both = sorted([(i, j, w) for (i, j), w in edges.items()] + [(j, i, w) for (i, j), w in edges.items()])
+    rows = [i for i, _, _ in both]
+    indptr = np.searchsorted(rows, np.arange(n + 1)).astype(np.int64)
+    return indptr, np.array([j for _, j, _ in both], dtype=np.int64), np.array([w for _, _, w in both], dtype=float)
+
+
+def all_paths(n, edges):
+    """Floyd and Warshall."""
+    paths = np.where(np.eye(n) > 0, 0.0, np.inf)
+    for (i, j), w in edges.items():
+        paths[i, j] = paths[j, i] = w
+    for k, i, j in itertools.product(range(n), repeat=3):
+        paths[i, j] = min(paths[i, j], paths[i, k] + paths[k, j])
+    return paths
+
+
+# A square with a short way round (0-1-2 is shorter than 0-2), a tail of length zero, and a separate pair.
+GRAPH = {(0, 1): 1.0, (1, 2): 1.5, (0, 2): 4.0, (2, 3): 0.5, (0, 3): 3.5, (3, 4): 0.0, (5, 6): 2.0}
+
+
+@pytest.mark.parametrize("limit", [0.0, 1.0, 2.5, 3.0, 100.0])
+def test_balls_equal_all_shortest_paths_cut_at_the_limit(limit):
+    sources = np.array([0, 4, 6, 2, 5, 1, 3, 0])  # in any order, and one twice
+    counts, nodes, distances = ball_along_edges(*csr(7, GRAPH), sources, limit)
+    paths = all_paths(7, GRAPH)
+    assert nodes.dtype == counts.dtype == np.int64
+    ends = np.cumsum(counts)
+    for source, start, end in zip(sources, ends - counts, ends, strict=True):
+        reached = dict(zip(nodes[start:end].tolist(), distances[start:end].tolist(), strict=True))
+        assert len(reached) == end - start  # no node twice
+        assert reached == {j: paths[source, j] for j in range(7) if paths[source, j] <= limit}
+        assert nodes[start] == source
+        assert (np.diff(distances[start:end]) >= 0).all()  # nearest first
+
+
+def test_balls_equal_all_shortest_paths_on_random_graphs(global_seed):
+    rng = np.random.default_rng(global_seed)
+    for _ in range(20):
+        pairs = rng.permutation(list(itertools.combinations(range(9), 2)))[:14]
+        edges = {(int(i), int(j)): float(w) for (i, j), w in zip(pairs, rng.integers(0, 8, 14) / 4, strict=True)}
+        paths = all_paths(9, edges)
+        counts, nodes, distances = ball_along_edges(*csr(9, edges), np.arange(9), 2.0)
+        found = np.full((9, 9), np.inf)
+        found[np.repeat(np.arange(9), counts), nodes] = distances
+        assert np.array_equal(found, np.where(paths <= 2.0, paths, np.inf))

@@ -4,9 +4,11 @@ import re
 
 import numpy as np
 import pytest
+from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
-from manifoldrf.geometry.sampling import thin
+from manifoldrf.geometry import sampling
+from manifoldrf.geometry.sampling import farthest_points, thin
 
 
 def greedy(points, n):
@@ -91,3 +93,72 @@ def test_bad_points_are_named():
         thin([[np.nan], [0.0]], 1)
     with pytest.raises(ValueError, match=re.escape("`points` must be an array of shape (n, d). Got shape (3,).")):
         thin([1.0, 2.0, 3.0], 1)
+
+
+# The compiled search, against a reference of ten lines
+
+
+FORMS = pytest.mark.parametrize("form", [lambda f: f, lambda f: f.py_func], ids=["compiled", "python"])
+
+
+def greedy_from(points, n, first):
+    """Farthest points and the distance of each to those before it, over all pairs."""
+    chosen, radii = [first], [np.inf]
+    while len(chosen) < n:
+        nearest = np.array([min(((p - points[c]) ** 2).sum() for c in chosen) for p in points])
+        nearest[chosen] = -1.0
+        chosen.append(int(np.argmax(nearest)))
+        radii.append(np.sqrt(nearest[chosen[-1]]))
+    return chosen, radii
+
+
+@FORMS
+@pytest.mark.parametrize("leaf", [1, 2, 3, 5, 16])
+@pytest.mark.parametrize("n", [1, 5, 12])
+def test_farthest_points_equal_the_greedy_choice_for_every_leaf_size(form, n, leaf):
+    # Quarters are exact in binary, so that distances computed in any order tie alike.
+    points = np.random.default_rng(n).integers(0, 5, (n, 2)) / 4.0
+    for order in (np.arange(n), np.arange(n)[::-1].copy(), cKDTree(points).indices.astype(np.int64)):
+        for first in range(n):
+            selected, radii = form(farthest_points)(points, order, leaf, n, first)
+            chosen, expected = greedy_from(points, n, first)
+            assert selected.tolist() == chosen
+            np.testing.assert_allclose(radii, expected, rtol=1e-15)
+
+
+@FORMS
+def test_boxes_hold_their_points_and_measure_the_distance_to_them(form):
+    points = np.random.default_rng(0).random((10, 3))
+    order = np.arange(10)
+    pyramid = form(sampling._build_pyramid)(points, order, 3)  # 4 leaves: 0-2, 3-5, 6-8, 9
+    members = {4: range(3), 5: range(3, 6), 6: range(6, 9), 7: [9], 2: range(6), 3: range(6, 10), 1: range(10)}
+    assert pyramid.far.shape == (8,)
+    query = np.array([2.0, 0.5, -1.0])
+    for node, inside in members.items():
+        low, high = points[list(inside)].min(axis=0), points[list(inside)].max(axis=0)
+        assert np.array_equal(pyramid.low[node], low)
+        assert np.array_equal(pyramid.high[node], high)
+        gap = query - np.clip(query, low, high)
+        assert form(sampling._box_distance)(query, node, pyramid) == pytest.approx(gap @ gap, rel=1e-15)
+        assert form(sampling._box_distance)(points[inside[0]], node, pyramid) == 0.0
+
+
+@FORMS
+def test_the_farther_child_wins_and_ties_go_to_the_smaller_position(form):
+    for far, who, winner in [([2.0, 1.0], [8, 3], 8), ([1.0, 2.0], [3, 8], 8), ([2.0, 2.0], [8, 3], 3)]:
+        above, owner = np.array([-1.0, 0.0, *far]), np.array([0, 0, *who])
+        form(sampling._pull)(1, above, owner)
+        assert owner[1] == winner
+        assert above[1] == max(far)
+
+
+@FORMS
+def test_a_leaf_keeps_its_farthest_point_and_never_a_selected_one(form):
+    points = np.array([[0.0], [1.0], [4.0], [4.0], [9.0]])
+    pyramid = sampling._build_pyramid(points, np.arange(5), 5)
+    scan = form(sampling._scan_leaf)
+    scan(points, np.arange(5), 1, 0, pyramid)
+    assert (pyramid.who[1], pyramid.far[1]) == (4, 81.0)
+    scan(points, np.arange(5), 1, 4, pyramid)
+    assert (pyramid.who[1], pyramid.far[1]) == (2, 16.0)  # of the two at 4, the first
+    assert pyramid.nearest.tolist() == [-1.0, 1.0, 16.0, 16.0, -1.0]

@@ -1,4 +1,4 @@
-"""Series of one's own: what they accept, the sizes of matrices beyond the unit disc, and learning from samples."""
+"""Given series: valid coefficients, matrices with eigenvalues beyond the unit disc, and fits to samples."""
 
 import functools
 from fractions import Fraction

@@ -101,7 +101,7 @@ VALUE_CASES = (
         "NaN only",
         lambda: np.full(N, np.nan),
         (VALUES,),
-        Refused("No value is known: `known` must name one node at least, or one row be without NaN."),
+        Refused("No value is known: `known` must name at least one node, or one row must be without NaN."),
     ),
     Case(
         _VALUES,
@@ -298,7 +298,7 @@ NODE_CASES = (
         lambda: np.ones(N, dtype=bool),
         BY_NODE,
         Refused(
-            "`{argument}` must be integers in [0, 59]; numpy.flatnonzero makes them of a mask. Got booleans.",
+            "`{argument}` must be integers in [0, 59]; numpy.flatnonzero converts a mask. Got booleans.",
             TypeError,
         ),
     ),
@@ -341,7 +341,7 @@ def blocks(*parts):
     return lambda: sparse.block_diag([np.atleast_2d(part) for part in parts]).toarray()
 
 
-_LONELY = "Graph of 61 nodes: 1 nodes are isolated, no edge leads to another (remedy: …, or drop them)."
+_LONELY = "Graph of 61 nodes: 1 nodes are isolated, without an edge to another (remedy: …, or drop them)."
 MATRIX_CASES = tuple(
     Case(_MATRICES, name, make, (AFFINITY,), promise)
     for name, make, promise in (
@@ -406,7 +406,7 @@ MATRIX_CASES = tuple(
                 "kernels of zero between them",
                 None,
                 GraphWarning,
-                ("Graph of 120 nodes: it falls into 2 pieces that do not see each other (remedy: …).",),
+                ("Graph of 120 nodes: it has 2 pieces that are not connected (remedy: …).",),
             ),
         ),
         (
@@ -416,7 +416,7 @@ MATRIX_CASES = tuple(
                 "no edges",
                 None,
                 GraphWarning,
-                ("Graph of 5 nodes: 5 nodes are isolated, no edge leads to another (remedy: …).",),
+                ("Graph of 5 nodes: 5 nodes are isolated, without an edge to another (remedy: …).",),
             ),
         ),
     )
@@ -429,7 +429,7 @@ TEACHERS = (ON_GRAPH, SIGNATURES, WALKS, COUNTS, FRONTIER, GRAPH_FEATURES)
 
 
 def made(matrix, points=_SPREAD_OUT):
-    """A graph of a matrix; what is said of it when it is made is another case."""
+    """A graph of a matrix, without the warnings of its construction, which are cases of their own."""
 
     def make():
         affinity = matrix() if callable(matrix) else matrix
@@ -571,8 +571,8 @@ def line():
 
 
 _SHORT = "t = 0.3 is short for 60 nodes: …"
-_ALONE = "Graph of 60 nodes: 60 nodes are isolated, no edge leads to another (remedy: …, or drop them)."
-_PARTS = "Graph of 120 nodes: it falls into 2 pieces that do not see each other (remedy: …)."
+_ALONE = "Graph of 60 nodes: 60 nodes are isolated, without an edge to another (remedy: …, or drop them)."
+_PARTS = "Graph of 120 nodes: it has 2 pieces that are not connected (remedy: …)."
 MESH_CASES = (
     Case(
         _MESHES,

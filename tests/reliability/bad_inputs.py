@@ -19,18 +19,17 @@ HOW = "PYTHONPATH=src:tests python -m reliability.bad_inputs"
 _HEAD = """\
 # Bad inputs
 
-What the library does with input that is wrong, odd or extreme: {cases} cases, {calls} calls.
-Every row is tried by `tests/reliability/test_bad_inputs.py` as it stands here; the page is written from
-its catalogue.
+How the library handles input that is wrong, unusual or extreme: {cases} cases, {calls} calls.
+`tests/reliability/test_bad_inputs.py` tests every row, and this page is generated from its catalogue.
 
 An input is either **refused**, by a `ValueError` or a `TypeError` that names the argument, the rule and the value,
 or it **works**: the result is finite and is what the row says. Nothing else is raised, no call hangs, and numpy
-never warns of overflows, divisions by zero or invalid values on the way.
+issues no warnings about overflows, divisions by zero or invalid values.
 
-- Words in `code` are those of the error or the warning; "..." stands for what is not quoted here.
-- Errors name the argument as the function does: `points`, `X`, `Z`. A row with several entry points has `X/Z`.
-- Estimators leave shapes and the number of columns to scikit-learn, whose own checks ask for its words.
-- Commands print the same sentence and exit with 1, or with 2 where an option is wrong.
+- Text in `code` is quoted from the error or the warning; "..." stands for omitted text.
+- Errors name the argument of the function: `points`, `X`, `Z`. A row with several entry points has `X/Z`.
+- For shapes and the number of columns, estimators use the error messages of scikit-learn, as its checks require.
+- Commands print the same sentence and exit with 1, or with 2 if an option is wrong.
 
 Groups of entry points:
 

@@ -1,4 +1,4 @@
-"""Bad options: times, widths, numbers of features and of walks; and files that hold bad points and meshes."""
+"""Bad options (times, widths, numbers of features and walks) and files with bad points and meshes."""
 
 import numpy as np
 from reliability.bad_points import but
@@ -134,7 +134,7 @@ POSITIVES = (NOISE, VARIANCE, BANDWIDTH)
 
 
 def scaled(space):
-    """Everything of a heat graph in another unit of length, taken back to the first."""
+    """The arrays of a heat graph that was built in another unit of length, converted to the first unit."""
 
     def call(unit):
         made = heat_graph(space(unit), 0.3 * unit * unit)
@@ -161,7 +161,7 @@ UNITS = (
 _TIMES = "Times, widths and levels"
 _NAMED = (("0", 0.0), ("-1", -1.0), ("NaN", np.nan), ("inf", np.inf))
 _SHORT = "t = … is short for 60 nodes: …"
-_ALONE = "Graph of 60 nodes: 60 nodes are isolated, no edge leads to another (remedy: …, or drop them)."
+_ALONE = "Graph of 60 nodes: 60 nodes are isolated, without an edge to another (remedy: …, or drop them)."
 _LONG = "`t` must be at most 287.845 here (heat is spread evenly long before). Got 1e+300."
 _ROUGH = (
     "The kernel is too rough for `tol` = 1e-10: more than 32768 Chebyshev terms. Take a larger `tol` or a shorter "
@@ -326,8 +326,7 @@ TIME_CASES = (
         lambda: 1e300,
         (DIFFUSION_MAP,),
         Refused(
-            "`kernel` must be one that is left on the graph, of a shorter time or length. "
-            "Got eigenvalues of 0 only."
+            "`kernel` must be one that does not vanish on the graph; use a shorter time. Got eigenvalues of 0 only."
         ),
     ),
     Case(_TIMES, "1e300", lambda: 1e300, (DENSE, NOISE, VARIANCE, ALPHA, BANDWIDTH, *SIGMAS), FINITE),
@@ -640,7 +639,7 @@ _TABLE = "\n".join(",".join(map(str, row)) for row in cloud().tolist())
 
 
 def text_file(name, text):
-    """What writes a file of text into a folder."""
+    """A function that writes a text file into a folder."""
 
     def write(folder):
         (folder / name).write_text(text)
@@ -650,7 +649,7 @@ def text_file(name, text):
 
 
 def array_file(values, **options):
-    """What writes an array into a folder."""
+    """A function that writes an array into a folder."""
 
     def write(folder):
         np.save(folder / "p.npy", values, **options)

@@ -1,4 +1,4 @@
-"""Bad points: numbers that are none, odd shapes, odd places, odd types."""
+"""Bad points: NaN and infinity, wrong shapes, degenerate positions, unusual types."""
 
 import numpy as np
 import pandas as pd
@@ -107,7 +107,7 @@ _FINITE = "`{argument}` must be finite, without NaN or inf. Got "
 _SIZE = "`{argument}` must be finite, with entries below 1e+150 in size. Got "
 _SPREAD = "`{argument}` must be spread over at least 1e-140, or squared distances vanish. Got 1.96667e-300."
 _SHORT = "t = 0.3 is short for 60 nodes: …"
-_ALONE = "Graph of 60 nodes: 60 nodes are isolated, no edge leads to another (remedy: …, or drop them)."
+_ALONE = "Graph of 60 nodes: 60 nodes are isolated, without an edge to another (remedy: …, or drop them)."
 NUMBERS = (
     Case(_NUMBERS, "NaN", with_entry(np.nan), ALL, Refused(_FINITE + "nan at index (3, 1).")),
     Case(_NUMBERS, "inf", with_entry(np.inf), ALL, Refused(_FINITE + "inf at index (3, 1).")),
@@ -274,10 +274,8 @@ ONE = (
 
 _PLACES = "Places"
 _COINCIDE = "60 points coincide with another (remedy: drop them with numpy.unique(points, axis=0))"
-_ISOLATED = "Graph of 60 nodes: 1 nodes are isolated, no edge leads to another (remedy: …, or drop them)."
-_PIECES = (
-    "Graph of 60 nodes: it falls into 2 pieces that do not see each other (remedy: …, or one graph per piece)."
-)
+_ISOLATED = "Graph of 60 nodes: 1 nodes are isolated, without an edge to another (remedy: …, or drop them)."
+_PIECES = "Graph of 60 nodes: it has 2 pieces that are not connected (remedy: …, or one graph per piece)."
 _SPARSE = "t = … is short for 60 nodes: …"
 _BY_NEIGHBORS = (KNN, FILL, *ON_GRAPHS, SPECTRAL[0])
 _BY_HEAT = (HEAT, FIT_HEAT, FIT_DEFAULT, SPECTRAL[1])
@@ -515,7 +513,8 @@ REFUSED = (
                 "a file for a space",
                 lambda: "cloud.npy",
                 (FILL,),
-                "`space` must be a mesh, not its file: TriangleMesh.load reads one. Got 'cloud.npy'.",
+                "`space` must be an array of numbers, not the name of a file: numpy.load(path, mmap_mode='r') "
+                "reads it. Got 'cloud.npy'.",
             ),
         )
     ),

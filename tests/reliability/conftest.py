@@ -1,4 +1,4 @@
-"""What the tests of faults share."""
+"""Fixtures shared by the reliability tests."""
 
 import shutil
 from pathlib import Path
@@ -17,7 +17,7 @@ N = 300
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory):
-    """The command line, in processes that cost milliseconds."""
+    """The command line, in processes that start in milliseconds."""
     warm = WarmProgram(tmp_path_factory.mktemp("printed"))
     yield warm
     warm.close()
@@ -25,7 +25,7 @@ def program(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def inputs(tmp_path_factory):
-    """A small file of every kind that commands read."""
+    """A folder with a small file of every kind that commands read."""
     folder = tmp_path_factory.mktemp("inputs")
     points = Sphere().grid(N)
     np.save(folder / "points.npy", points)
@@ -42,7 +42,7 @@ def inputs(tmp_path_factory):
 
 @pytest.fixture
 def folder(inputs, tmp_path):
-    """The inputs, in a folder of one's own."""
+    """A copy of the inputs that a test may change."""
     return Path(shutil.copytree(inputs, tmp_path / "work"))
 
 

@@ -1,4 +1,4 @@
-"""The public entry points that bad inputs are handed to, each with small clean companions."""
+"""The public entry points that get bad inputs; their other arguments are small and valid."""
 
 import functools
 import tempfile
@@ -65,7 +65,7 @@ def faces():
 
 @functools.cache
 def ring():
-    """Affinities of a ring of so many nodes."""
+    """Affinities of a ring of n nodes."""
     steps = np.eye(N, k=1) + np.eye(N, k=N - 1)
     return steps + steps.T
 
@@ -190,8 +190,10 @@ ESTIMATORS = (FIT, FIT_HEAT, FIT_DEFAULT, RIDGE, PROCESS, *BASELINES, *SPECTRAL,
 
 # Points that are asked about.
 TRANSFORM = EntryPoint("ManifoldRandomFeatures.transform", "X", lambda X: model().transform(X))
-KERNEL = EntryPoint("ManifoldRandomFeatures.kernel", "Z", lambda Z: model().kernel_matrix(Z))
-KERNEL_Y = EntryPoint("ManifoldRandomFeatures.kernel, second", "Y", lambda Y: model().kernel_matrix(cloud(), Y))
+KERNEL = EntryPoint("ManifoldRandomFeatures.kernel_matrix", "Z", lambda Z: model().kernel_matrix(Z))
+KERNEL_Y = EntryPoint(
+    "ManifoldRandomFeatures.kernel_matrix, second", "Y", lambda Y: model().kernel_matrix(cloud(), Y)
+)
 MATVEC = EntryPoint("ManifoldRandomFeatures.matvec", "Z", lambda Z: model().matvec(Z, np.ones(N)))
 DISTANCE = EntryPoint("ManifoldRandomFeatures.distance_to_space", "Z", lambda Z: model().distance_to_space(Z))
 BLOCKS = EntryPoint(
@@ -319,11 +321,11 @@ ATTEND_Q, ATTEND_K, ATTEND_V = (
 
 # The command line, which reads the same things from files.
 class Stopped(ValueError):
-    """A command that ended with an error, in the words that it printed."""
+    """The error that a command printed."""
 
 
 def _command(*arguments):
-    """A command on a file INPUT; what it wrote, or its error without the name of the folder."""
+    """Run a command on a file INPUT: the array it wrote, or its error without the name of the folder."""
 
     def call(write):
         with tempfile.TemporaryDirectory() as folder:

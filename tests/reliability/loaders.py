@@ -1,7 +1,6 @@
 """All that reads files of others: how it is called, small whole files to damage, what must hold of the result."""
 
 import io
-import json
 import struct
 import tempfile
 import warnings
@@ -16,10 +15,6 @@ import trimesh
 from oracles import sphere_mesh
 from PIL import Image
 from reliability import mutations as m
-from reproduction._tfrecords import crc32c, mask
-from reproduction.record import Record
-from reproduction.sequences import read_flag_simple, read_npz
-from reproduction.texture_data import read_plates
 from scipy import sparse
 
 from manifoldrf import (
@@ -43,6 +38,9 @@ from manifoldrf._arrays import read_points, read_values
 from manifoldrf._codec import write_container
 from manifoldrf.fields.training import saved_streams
 from manifoldrf.geometry.meshes import TriangleMesh
+from reproduction.record import Record
+from reproduction.sequences import read_npz
+from reproduction.texture_data import read_plates
 
 
 def _nothing(value):
@@ -364,53 +362,6 @@ def sequence_loader():
     return Loader("sequence", ".npz", seeds, (m.zip_members, m.zip_members, *m.BYTES), read_npz, cases=4000)
 
 
-def _varint(value):
-    out = b""
-    while value > 127:
-        out, value = out + bytes([value % 128 + 128]), value // 128
-    return out + bytes([value])
-
-
-def _field(number, content):
-    return _varint(8 * number + 2) + _varint(len(content)) + content
-
-
-def _trajectory():
-    """One framed record: two frames of a triangle."""
-    arrays = {"cells": np.array([[[0, 1, 2]]], np.int32), "world_pos": np.arange(18, dtype=np.float32)}
-    entries = [
-        _field(1, _field(1, name.encode()) + _field(2, _field(1, _field(1, array.tobytes()))))
-        for name, array in arrays.items()
-    ]
-    data = _field(1, b"".join(entries))
-    head = struct.pack("<Q", len(data))
-    return head + struct.pack("<I", mask(crc32c(head))) + data + struct.pack("<I", mask(crc32c(data)))
-
-
-_META = {
-    "dt": 0.5,
-    "features": {
-        "cells": {"type": "static", "shape": [1, -1, 3], "dtype": "int32"},
-        "world_pos": {"type": "dynamic", "shape": [2, -1, 3], "dtype": "float32"},
-    },
-}
-
-
-def tfrecord_loader():
-    """Trajectories in TFRecord files."""
-    text = json.dumps(_META).encode()
-    return Loader(
-        "tfrecord",
-        ".tfrecord",
-        [_trajectory()],
-        (m.records, m.records, m.records, *m.BYTES),
-        read_flag_simple,
-        beside=("meta.json",),
-        cases=3000,
-        prepare=lambda folder: (folder / "meta.json").write_bytes(text),
-    )
-
-
 def checkpoint_loader():
     """Checkpoints of a training, as far as they are read before its options are compared."""
     arrays = {"train_loss": np.ones(2), "best_epoch": np.array([1]), "weight.0": np.ones((2, 3), np.float32)}
@@ -452,7 +403,6 @@ LOADERS = {
     "record": record_loader,
     "record_npz": record_arrays_loader,
     "sequence": sequence_loader,
-    "tfrecord": tfrecord_loader,
     "checkpoint": checkpoint_loader,
     "picture": picture_loader,
 }

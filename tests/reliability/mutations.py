@@ -13,7 +13,6 @@ import zipfile
 from contextlib import suppress
 
 import numpy as np
-from reproduction._tfrecords import crc32c, mask
 
 INTEGERS = (
     0,
@@ -362,17 +361,3 @@ def zip_members(random, data, others):
         for name, content in members.items():
             archive.writestr(name, content)
     return file.getvalue()
-
-
-def records(random, data, others):
-    """A TFRecord file with damaged records and right checksums."""
-    parts, at = [], 0
-    while at < len(data):
-        (length,) = struct.unpack("<Q", data[at : at + 8])
-        part = data[at + 12 : at + 12 + length]
-        if random.random() < 0.7:
-            part = random.choice((flip, replace, cut, double, insert))(random, part, others)
-        head = struct.pack("<Q", len(part))
-        parts.append(head + struct.pack("<I", mask(crc32c(head))) + part + struct.pack("<I", mask(crc32c(part))))
-        at += 16 + length
-    return b"".join(parts)

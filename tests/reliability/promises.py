@@ -1,4 +1,4 @@
-"""What a catalogue of bad inputs is made of: entry points, promises, and how a promise is held against a call."""
+"""Parts of the catalogue of bad inputs: entry points, promises, and the check of a promise."""
 
 import contextlib
 import functools
@@ -16,7 +16,7 @@ from scipy import sparse
 
 from manifoldrf import Graph, Signatures
 
-LONGEST = 60  # seconds of one call: most take milliseconds, and more than this is a call that hangs
+LONGEST = 60  # seconds of one call; most take milliseconds
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class EntryPoint:
     """A public function or method, and how the catalogue calls it."""
 
     name: str  # as the page shows it
-    argument: str  # what it calls the thing that is handed over
-    call: Callable[[Any], Any]  # hands it over; everything that comes back
+    argument: str  # the name of the argument that gets the bad input
+    call: Callable[[Any], Any]  # passes the bad input; returns all results
 
 
 @dataclass(frozen=True)
 class Refused:
-    """An error in these words; {argument} is the name of the argument, and … stands for what is not quoted."""
+    """An error with this text; {argument} is the name of the argument, and … stands for any text."""
 
     words: str
     kind: type[Exception] = ValueError
@@ -38,18 +38,18 @@ class Refused:
 
 @dataclass(frozen=True)
 class Works:
-    """A finite result that passes the check, with a warning in these words if there is one."""
+    """A finite result that passes the check, with the given warnings and no others."""
 
     text: str  # what the page says
     check: Callable[[EntryPoint, Any], None] | None = None
     warning: type[Warning] | None = None
-    words: tuple[str, ...] = ()  # of the warnings: each of them must appear, and no other
-    missing: bool = False  # whether NaN may stand in the result, as it does where nothing is known
+    words: tuple[str, ...] = ()  # texts of the warnings; each must appear, and no other
+    missing: bool = False  # whether the result may contain NaN, for unknown values
 
 
 @dataclass(frozen=True)
 class Case:
-    """One bad input, the entry points that it goes to, and what all of them do with it."""
+    """One bad input, the entry points that get it, and what all of them promise."""
 
     group: str
     name: str
@@ -86,7 +86,7 @@ def close_to(clean: Callable[[], Any], text: str) -> Works:
 
 @functools.cache
 def clean_result(entry: EntryPoint, clean: Callable[[], Any]) -> tuple[np.ndarray, ...]:
-    """What an entry point makes of a clean input."""
+    """Result of an entry point for a clean input."""
     return tuple(arrays_of(entry.call(clean())))
 
 
@@ -101,7 +101,7 @@ def arrays_of(result: Any) -> list[np.ndarray]:
 
 
 def _parts_of(result: Any) -> list[Any] | None:
-    """What a result is made of; None for a single array."""
+    """Parts of a result; None for a single array."""
     if sparse.issparse(result):
         return [result.data, result.indices, result.indptr]
     if isinstance(result, Signatures):
@@ -121,12 +121,12 @@ def all_finite(result: Any) -> bool:
 
 
 def pattern(words: str, argument: str) -> str:
-    """The words of a promise as a regular expression for the whole text."""
+    """The text of a promise as a regular expression for the whole message."""
     return ".*".join(re.escape(part) for part in words.replace("{argument}", argument).split("…"))
 
 
 def verify(case: Case, entry: EntryPoint) -> None:
-    """Make the input, hand it over, and compare what happens with what is promised."""
+    """Make the input, pass it to the entry point, and compare the outcome with the promise."""
     promise = case.promise
     with time_limit(LONGEST), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -135,14 +135,14 @@ def verify(case: Case, entry: EntryPoint) -> None:
             _verify_refused(promise, entry, given)
             return
         result = entry.call(given)
-    _verify_warnings(promise, entry, [f"{told.category.__name__}: {told.message}" for told in caught])
+    _verify_warnings(promise, entry, [f"{warned.category.__name__}: {warned.message}" for warned in caught])
     assert promise.missing or all_finite(result), "a number of the result is not finite"
     if promise.check is not None:
         promise.check(entry, result)
 
 
 def _verify_refused(promise: Refused, entry: EntryPoint, given: Any) -> None:
-    with pytest.raises((ValueError, TypeError)) as caught:  # all others are undocumented
+    with pytest.raises((ValueError, TypeError)) as caught:  # the documented types
         entry.call(given)
     error = caught.value
     assert isinstance(error, promise.kind), f"{type(error).__name__} instead of {promise.kind.__name__}: {error}"
@@ -154,7 +154,7 @@ def _verify_warnings(promise: Works, entry: EntryPoint, texts: list[str]) -> Non
     wanted = [f"{kind}: {words}" for words in promise.words]
     assert all(any(_is(words, entry, text) for words in wanted) for text in texts), texts
     assert all(any(_is(words, entry, text) for text in texts) for words in wanted), (
-        f"not said: {wanted}, but {texts}"
+        f"not warned: {wanted}, but {texts}"
     )
 
 
@@ -164,7 +164,7 @@ def _is(words: str, entry: EntryPoint, text: str) -> bool:
 
 @contextlib.contextmanager
 def time_limit(seconds: int):
-    """End a call that hangs."""
+    """Raise an error in a call that hangs."""
 
     def stop(*_):
         raise AssertionError(f"no answer within {seconds} seconds")

@@ -1,7 +1,7 @@
-"""What property tests draw: clouds, meshes, graphs, kernels and options, ordinary and nasty ones.
+"""Strategies for property tests: ordinary and difficult clouds, meshes, graphs, kernels and options.
 
-Every array is made of a few small draws (a kind, sizes, a seed), so that an example costs microseconds to draw and
-prints as a few numbers. Examples are the same in every run: 200 of each property, or as many as the environment
+An array is drawn as a few small values (a kind, sizes, a seed), so that an example takes microseconds to draw and
+prints as a few numbers. Every run tries the same examples: 50 of each property, or as many as the environment
 variable MANIFOLDRF_TEST_EXAMPLES says.
 """
 
@@ -35,11 +35,11 @@ from manifoldrf import (
     knn_graph,
 )
 
-EXAMPLES = int(os.environ.get("MANIFOLDRF_TEST_EXAMPLES", "200"))
-# Nothing is written into the tree.
+EXAMPLES = int(os.environ.get("MANIFOLDRF_TEST_EXAMPLES", "50"))
+# Keep hypothesis from writing into the source tree.
 set_hypothesis_home_dir(Path(tempfile.gettempdir()) / "manifoldrf-hypothesis")
-# Examples do not depend on time, chance or earlier runs; a slow example is no failure. A failing one is made small,
-# but not explained, which takes minutes.
+# Examples do not depend on time, chance or earlier runs, and a slow example is not a failure. The phase that
+# explains a failing example is off: it takes minutes.
 PROFILE = settings(
     max_examples=EXAMPLES,
     deadline=None,
@@ -49,9 +49,9 @@ PROFILE = settings(
 )
 
 OWN_WARNINGS = (GraphWarning, FeatureWarning, FarQueryWarning)
-# The one phrasing of errors: argument, rule, value.
+# The usual form of our errors: argument, rule, value.
 RULE = re.compile(r"`\w+` must be .+\. Got .+\.$", re.DOTALL)
-# Sentences about two things that do not fit each other; each names both, or what to do.
+# Errors about two things that do not fit together. Each names both, or says what to do.
 SENTENCES = [
     re.compile(text, re.DOTALL)
     for text in (
@@ -65,7 +65,7 @@ SENTENCES = [
         r"The kernel is too rough for `tol` = .+: more than \d+ Chebyshev terms\. Take a larger `tol`",
         r"which needs powers up to \d+, and only those up to \d+ are kept; compute with max_length=\d+",
         r"harmonic system is too ill-conditioned to be solved\. Causes: .+ Remedies: ",
-        r"Input X contains (NaN|infinity)",  # scikit-learn's own words for arrays of estimators
+        r"Input X contains (NaN|infinity)",  # scikit-learn's own text
         r"Found array with \d+ (sample|feature)\(s\) .+ while a minimum of \d+ is required",
         r"has no nonnegative features: its factors differ, so `side` must be 'left' or 'right'",
     )
@@ -73,7 +73,7 @@ SENTENCES = [
 
 
 def holds_for(**strategies):
-    """Make a test a property of all that the strategies draw."""
+    """Decorate a test: it must hold for everything that the strategies draw."""
 
     def decorate(test):
         return PROFILE(given(**strategies)(test))
@@ -82,13 +82,13 @@ def holds_for(**strategies):
 
 
 def is_documented(error):
-    """Whether an error is one that users are promised: it names the argument, the rule and the value."""
+    """Whether an error has the promised form: it names the argument, the rule and the value."""
     text = str(error)
     return bool(RULE.search(text)) or any(sentence.search(text) for sentence in SENTENCES)
 
 
 def quietly(call, *args, **options):
-    """The result of a call, without the warnings of the library itself; all others stay errors."""
+    """The result of a call without the library's own warnings; other warnings stay errors."""
     with warnings.catch_warnings():
         for category in OWN_WARNINGS:
             warnings.simplefilter("ignore", category)
@@ -96,7 +96,7 @@ def quietly(call, *args, **options):
 
 
 class Outcomes:
-    """What became of calls: results, and refusals, which must be documented errors."""
+    """Counts calls that returned a result and calls that were refused with a documented error."""
 
     def __init__(self):
         self.counts = Counter()
@@ -114,7 +114,7 @@ class Outcomes:
         return [result]
 
     def both_happened(self, least=0.1):
-        """Whether at least this share of the calls was accepted, and some were refused: the property had a say."""
+        """Whether at least this share of the calls was accepted and some were refused: both were tested."""
         total = sum(self.counts.values())
         return self.counts["accepted"] >= least * total and self.counts["refused"] > 0
 
@@ -219,7 +219,7 @@ def clouds(draw, kinds=tuple(ORDINARY), min_size=8, max_size=40, max_dim=3):
 
 
 def any_clouds(**sizes):
-    """Clouds of every kind, most of them nasty, from one point on."""
+    """Clouds of every kind, most of them difficult, with one point or more."""
     return clouds(kinds=(*ORDINARY, *NASTY), **({"min_size": 1} | sizes))
 
 
@@ -239,9 +239,9 @@ def motions(draw, dim):
     return lambda points: points @ turn + shift
 
 
-# Exact in binary, so that scaled coordinates have the same digits.
+# Powers of two: scaled coordinates have the same digits.
 SCALES = st.sampled_from([2.0**-20, 2.0**-3, 0.5, 2.0, 16.0, 2.0**20])
-# Those that are not.
+# Any other factors.
 ROUGH_SCALES = st.floats(1e-3, 1e3)
 
 
@@ -253,14 +253,14 @@ def shuffled(n, seed):
 # --------------------------------------------------------------------------------------------------------- meshes
 @st.composite
 def hulls(draw, min_size=12, max_size=40):
-    """Closed convex meshes: no three of their vertices are on a line."""
+    """Closed convex meshes; no three vertices are on a line."""
     rng = np.random.default_rng(draw(SEEDS))
     return hull_mesh(_sphere(rng, draw(st.integers(min_size, max_size)), 2))
 
 
 @st.composite
 def soups(draw, max_size=20):
-    """Faces between any vertices: repeated corners, no area, three faces at an edge, vertices in no face."""
+    """Random faces: with repeated corners, without area, three at an edge; some vertices belong to no face."""
     rng = np.random.default_rng(draw(SEEDS))
     n, m = draw(st.integers(3, max_size)), draw(st.integers(1, 2 * max_size))
     kind = draw(st.sampled_from([_gaussian, _lattice, _duplicates, _collinear, _heavy_tails, _far_from_origin]))
@@ -292,7 +292,7 @@ def graphs(max_size=16):
 
 @st.composite
 def neighbor_graphs(draw, min_size=8, max_size=30):
-    """Graphs of nearest neighbours of ordinary clouds, whose points the user may move."""
+    """Nearest-neighbour graphs of ordinary clouds."""
     points = draw(clouds(min_size=min_size, max_size=max_size))
     return quietly(knn_graph, points, n_neighbors=draw(st.integers(2, 6)), n_jobs=1)
 
@@ -329,22 +329,22 @@ NUMBERS = st.one_of(
     st.sampled_from([0, 1, 0.0, -0.0, 1.0, 1e-300, 1e300, 5e-324]),
     st.sampled_from([np.float32(0.5), np.float16(2.0), np.int8(3), np.float64(0.25)]),
 )
-# What an option may be given by mistake.
+# Values that a user may pass by mistake.
 ANYTHING = st.one_of(
     NUMBERS, st.sampled_from([None, True, False, "auto", "nonsense", "", b"auto", (1, 2), {}, 1j, np.array([1.0])])
 )
 
 
 def mostly(valid, other=ANYTHING):
-    """Something valid in four of five draws, anything in others."""
-    # Not `one_of`, which would count every kind of anything as much as all that is valid.
+    """Something valid in four of five draws, anything in the fifth."""
+    # `one_of` would give every kind of invalid value the weight of all valid ones.
     return st.sampled_from([valid, valid, valid, valid, other]).flatmap(lambda strategy: strategy)
 
 
 @st.composite
-def options(draw, choices, most=3):
-    """A few of the named options, each by its own strategy; at most so many, so that calls have a chance."""
-    names = draw(st.lists(st.sampled_from(sorted(choices)), unique=True, max_size=most))
+def options(draw, choices, most=3, least=0):
+    """A few of the named options, each drawn by its own strategy; with more of them, few calls would succeed."""
+    names = draw(st.lists(st.sampled_from(sorted(choices)), unique=True, min_size=least, max_size=most))
     return {name: draw(choices[name]) for name in names}
 
 

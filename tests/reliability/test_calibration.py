@@ -1,4 +1,4 @@
-"""The estimate of the error beside the true one: a few problems, and in the slow test the thirty reported ones."""
+"""The estimated error against the true one: four small problems, and the thirty of the page in the slow tests."""
 
 import importlib
 from pathlib import Path
@@ -30,7 +30,7 @@ def test_the_estimate_of_a_small_problem_is_within_a_factor_of_two(calibration, 
 @pytest.mark.slow
 @pytest.mark.parametrize("position", range(30))
 def test_the_record_holds_what_the_library_estimates_today(calibration, position):
-    """All but the last digits: other builds of numpy round otherwise, and fits choose between fields by errors."""
+    """To 2 %: builds of numpy round differently, and a fit chooses between fields by their errors."""
     row = calibration("record").load()[position]
     problems = calibration("problems")
     found = problems.solve(problems.draw(row["seed"]))

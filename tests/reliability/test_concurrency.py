@@ -1,4 +1,4 @@
-"""Fits at once, in threads and in processes, have the bits of fits one after another, and change nothing global."""
+"""Concurrent fits in threads and processes give the bits of sequential fits and change no global state."""
 
 import copy
 import gc
@@ -7,7 +7,6 @@ import logging
 import os
 import pickle
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ import numpy as np
 import pytest
 import torch
 from joblib import Parallel, delayed
+from marks import quick_ones
 from oracles import sphere_mesh
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, KFold
@@ -128,7 +128,7 @@ def alone():
 
 
 def global_state():
-    """All that belongs to the whole process and that a library could change."""
+    """Global state of the process that a library could change."""
     numpy_state = np.random.get_state(legacy=False)  # noqa: NPY002  (the one that must not change)
     return {
         "numpy's random numbers": (numpy_state["state"]["pos"], numpy_state["state"]["key"].tobytes()),
@@ -166,7 +166,7 @@ def differences(before):
 
 
 def failing():
-    """Fits that end by an error, in several stages."""
+    """Fits that raise an error, in several stages."""
     for settings in ({"n_features": -1}, {"field": lambda data: 1 / 0}, {"teacher": lambda *a, **k: 1 / 0}):
         with pytest.raises((ValueError, ZeroDivisionError)):
             features(STEPS, **{"field": "interpolated"} | settings).fit(NODES)
@@ -186,13 +186,13 @@ def test_nothing_global_is_changed_by_fits_that_fail(alone):
 
 
 def at_once(names, n_threads):
-    """Results of jobs by threads that begin at the same moment."""
+    """Results of jobs that threads start at the same moment."""
     with ThreadPoolExecutor(n_threads, initializer=threading.Barrier(n_threads).wait) as pool:
         return list(pool.map(lambda name: JOBS[name](), names))
 
 
 def test_fits_in_threads_have_the_bits_of_fits_one_after_another_and_change_nothing(alone):
-    """What one had found when it began must not be put back by another that ends later."""
+    """A fit that ends later must not restore the state that an earlier fit had changed."""
     before, names = global_state(), list(JOBS)
     for name, found in zip(names, at_once(names, 6), strict=True):
         np.testing.assert_array_equal(found, alone[name], err_msg=name)
@@ -213,7 +213,7 @@ def test_an_error_in_one_thread_leaves_the_others_and_the_process_alone(alone):
 
 
 def test_limits_that_overlap_are_taken_back_by_the_last():
-    """The first to come goes first: the second keeps the limit, and leaves what was there before both."""
+    """The first block ends first. The second keeps the limit, then restores the state before both."""
     seen, value = [], {"now": 2}
 
     def change():
@@ -231,7 +231,7 @@ def test_limits_that_overlap_are_taken_back_by_the_last():
 
 
 def test_threads_of_matrix_products_come_back_after_blocks_that_overlap():
-    """Of libraries with one number for the whole process; of others every thread has its own, and none overlap."""
+    """Tested for libraries with one setting per process; in others each thread has its own setting."""
 
     def counts():
         found = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
@@ -250,7 +250,7 @@ def test_threads_of_matrix_products_come_back_after_blocks_that_overlap():
 
 
 def test_the_limit_holds_in_every_thread_whoever_came_first():
-    """Newer releases of threadpoolctl heed one thread alone, and let others believe that they were heard."""
+    """Newer releases of threadpoolctl limit only the calling thread, without an error in the others."""
 
     def limited():
         with one_blas_thread():
@@ -269,7 +269,7 @@ def test_a_limit_is_taken_back_after_an_error():
 
 @pytest.mark.parametrize("job", ["step", "network", "ridge"])
 def test_random_numbers_filters_and_errors_are_untouched_while_a_fit_runs(alone, job):
-    """Seen from another thread. Only numbers of threads of libraries are 1 for a while, as documented."""
+    """Seen from another thread. Only the thread counts of libraries are 1 during a fit, as documented."""
     documented = {"torch's threads", "threads of libraries"}
     before, stop, seen = global_state(), threading.Event(), set()
 
@@ -289,7 +289,7 @@ def test_random_numbers_filters_and_errors_are_untouched_while_a_fit_runs(alone,
 
 
 def test_one_model_serves_eight_threads():
-    """Also what is found when it is first asked for: trees, blocks, bounds, and the error of the graph."""
+    """Including what is computed on first use: trees, blocks, bounds, and the error of the graph."""
     asked = {
         "transform": lambda model: model.transform(NEW),
         "kernel": lambda model: model.kernel_matrix(NEW),
@@ -317,7 +317,7 @@ def test_one_model_serves_eight_threads():
 
 
 def test_the_error_is_the_same_for_all_threads_that_ask_first(monkeypatch):
-    """The share of the graph is added once by each, however long another takes."""
+    """Each thread adds the error of the graph once, however long another takes."""
     fitted = features().fit(NODES)
     expected = copy.copy(fitted).error_
     turn, gate, original = iter([0.0, 0.1, 0.2, 0.3]), threading.Barrier(4), manifold_features.graph_error
@@ -380,37 +380,10 @@ def test_filters_for_other_libraries_never_overlap():
 
 
 PACKAGE = Path(manifoldrf.__file__).parent
-# Calls that change the whole process, and the only modules that may make them.
-GLOBAL_CALLS = {
-    "catch_warnings": {"_notices.py", "cli/_console.py", "cli/models.py", "cli/program.py"},
-    "simplefilter": {"cli/_console.py", "cli/models.py", "cli/program.py"},
-    "filterwarnings": {"_notices.py", "cli/program.py"},
-    "set_num_threads": {"_threads.py", "fields/_training.py", "applications/_linear.py"},  # the last in copies
-    "threadpool_limits": set(),
-    "seterr": set(),
-    "manual_seed": set(),
-    "set_default_dtype": set(),
-    "use_deterministic_algorithms": set(),
-    "basicConfig": set(),
-    "chdir": set(),
-    "putenv": set(),
-    "setlocale": set(),
-    "setrecursionlimit": set(),
-}
-
-
-def test_only_the_shared_mechanisms_change_what_belongs_to_the_process():
-    found = set()
-    for path in PACKAGE.rglob("*.py"):
-        lines = (line for line in path.read_text().splitlines() if not line.lstrip().startswith((">>>", "...")))
-        names = set(re.findall(r"\b(\w+)\(", "\n".join(lines))) & set(GLOBAL_CALLS)
-        place = path.relative_to(PACKAGE).as_posix()
-        found |= {(name, place) for name in names if place not in GLOBAL_CALLS[name]}
-    assert found == set()
 
 
 def test_work_inside_work_of_the_same_threads_ends():
-    """As many tasks as threads, each of which hands out work again."""
+    """As many tasks as threads, each of which starts tasks itself."""
     outer = lambda k: sum(quick_map(lambda j: 10 * k + j, range(3), 2))  # noqa: E731
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(quick_map, outer, range(4), 2).result(timeout=30) == [3, 33, 63, 93]
@@ -481,6 +454,7 @@ def test_fitted_estimators_travel_by_pickle_used_or_not(name):
 
 
 @pytest.mark.filterwarnings("ignore::manifoldrf.FarQueryWarning")  # half of the points leave gaps
+@pytest.mark.slow  # new processes that load everything
 def test_a_search_by_processes_finds_what_one_process_finds():
     """joblib's own processes (loky) under GridSearchCV, over a pipeline."""
     pipeline = make_pipeline(features(n_jobs=1), Ridge(1e-3))
@@ -490,11 +464,11 @@ def test_a_search_by_processes_finds_what_one_process_finds():
     np.testing.assert_array_equal(two.cv_results_["mean_test_score"], one.cv_results_["mean_test_score"])
 
 
-def test_a_fitted_model_serves_joblib_threads_and_processes(alone):
+@pytest.mark.parametrize("backend", quick_ones(["loky", "threading"], "threading"))
+def test_a_fitted_model_serves_joblib_threads_and_processes(alone, backend):
     model = features().fit(NODES)
-    for backend in ("loky", "threading"):
-        for found in Parallel(n_jobs=2, backend=backend)(delayed(model.transform)(NEW) for _ in range(3)):
-            np.testing.assert_array_equal(found, alone["step"])
+    for found in Parallel(n_jobs=2, backend=backend)(delayed(model.transform)(NEW) for _ in range(3)):
+        np.testing.assert_array_equal(found, alone["step"])
 
 
 # A program of its own, so that a child that hangs can be ended with all of its family.
@@ -581,9 +555,10 @@ def in_children(tmp_path, method, names):
     assert (process.returncode, output.strip()) == (0, "the same bits"), errors[-2000:]
 
 
+@pytest.mark.slow  # a new process that loads everything
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_a_copy_of_a_process_that_has_used_the_library_gives_the_same_bits(tmp_path):
-    """By fork: the child has none of the threads of its parent, and must not wait for them.
+    """After a fork the child has none of its parent's threads and must not wait for them.
 
     The same program sees that importing all public names starts no thread and sets no handler.
 

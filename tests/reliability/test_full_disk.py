@@ -9,16 +9,17 @@ import sys
 import numpy as np
 import pytest
 from disks import PAGE, Disk
+from marks import quick_ones
 from matplotlib import pyplot
-from reproduction.record import Record
-from reproduction.report._style import save_figure
-from reproduction.report.html_page import write_report
 from scipy import sparse
 from warm_program import contents
 
 from manifoldrf import TriangleMesh, explore, load
 from manifoldrf._arrays import write_matrix
 from manifoldrf._files import atomic_path, check_output
+from reproduction.record import Record
+from reproduction.report.html_page import write_report
+from reproduction.report.style import save_figure
 
 RNG = np.random.default_rng(0)
 DENSE = RNG.random((100, 30))
@@ -52,7 +53,7 @@ WRITERS = {
 }
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("name", quick_ones(WRITERS, *(name for name in WRITERS if name != "page.html")))
 def test_a_full_disk_is_an_error_with_the_name_of_the_file_and_changes_nothing(disk, inputs, name):
     target = disk.folder / name
     for n_free, old in ((1, True), (0, False)):
@@ -83,11 +84,11 @@ COMMANDS = {
     "kernel": (("kernel", "model.safetensors", "points.npy", "-o"), "new.npy"),
     "explore": (("explore", "model.safetensors", "-o"), "new.html"),
     "interpolate": (("interpolate", "mesh.ply", "known.csv", "--method", "harmonic", "-o"), "new.csv"),
-    "report": (("report", "records", "-o"), "new.html"),
+    "report": (("reproduction", "report", "records", "-o"), "new.html"),
 }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", quick_ones(COMMANDS, "fit", "affinities", "transform csv", "interpolate"))
 def test_commands_end_with_one_sentence_on_a_full_disk(program, disk, inputs, name):
     words, target = COMMANDS[name]
     path = disk.folder / target
@@ -102,7 +103,7 @@ def test_commands_end_with_one_sentence_on_a_full_disk(program, disk, inputs, na
 
 
 def test_experiments_end_with_one_sentence_on_a_full_disk(program, disk, inputs):
-    words = ("reproduce", "teachers", "--set", "n_nodes=100", "--set", "surfaces=sphere", "--quiet", "--out")
+    words = ("reproduction", "teachers", "--set", "n_nodes=100", "--set", "surfaces=sphere", "--quiet", "--out")
     disk.fill(0)
     before = contents(disk.folder)
     done = program.run(*words, disk.folder / "a" / "b", cwd=inputs)
@@ -111,13 +112,14 @@ def test_experiments_end_with_one_sentence_on_a_full_disk(program, disk, inputs)
     assert contents(disk.folder) == before
 
 
+@pytest.mark.slow  # two trainings
 def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(program, disk, inputs):
     state = disk.folder / "state.safetensors"
     words = ("fit", "points.npy", "--paper", "--n-starts", "40", "-o", disk.folder / "m.safetensors", "--quiet")
     words += ("--field-options", "epochs=2", "--field-options", f"checkpoint={state}")
     words += ("--field-options", "hidden=16")
     each = "import manifoldrf.fields.training as training; training._EPOCHS_BETWEEN = 1"
-    stop = ("fields._training._Epoch.run", 2, 2)
+    stop = ("fields.training._Epoch.run", 2, 2)
     stopped = program.run(*words, cwd=inputs, code=each, kill_at=stop)
     assert stopped.code == 130, stopped.err
     disk.fill(0)
@@ -151,7 +153,7 @@ def test_a_disk_without_room_for_another_name_is_an_error_with_the_name_of_the_f
 
 
 # ----------------------------------------------------------------------------------------- places not to write to
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", quick_ones(COMMANDS, "fit", "transform npz", "explore"))
 def test_a_disk_that_refuses_writing_is_named_before_any_work(program, disk, inputs, name):
     words, target = COMMANDS[name]
     path = disk.folder / target
@@ -174,7 +176,7 @@ def test_a_disk_that_refuses_writing_is_named_by_the_library(disk, inputs, name)
     assert contents(disk.folder) == {}
 
 
-@pytest.mark.parametrize("place", ["/proc/new", "points.npy/new", "records/none/new"])
+@pytest.mark.parametrize("place", quick_ones(["/proc/new", "points.npy/new", "records/none/new"], "points.npy/new"))
 def test_places_that_cannot_hold_a_file_are_named_before_any_work(program, folder, place):
     before = contents(folder)
     for words, target in (COMMANDS["fit"], COMMANDS["transform npy"]):
@@ -186,11 +188,11 @@ def test_places_that_cannot_hold_a_file_are_named_before_any_work(program, folde
     assert contents(folder) == before
 
 
-@pytest.mark.parametrize("place", ["points.npy", "points.npy/new", "/proc/new"])
+@pytest.mark.parametrize("place", quick_ones(["points.npy", "points.npy/new", "/proc/new"], "points.npy/new"))
 def test_folders_of_results_that_cannot_be_are_named_before_any_work(program, folder, place):
     before = contents(folder)
     work = "import reproduction.teachers as teachers; teachers.compute_signatures = None"
-    done = program.run("reproduce", "teachers", "--out", place, cwd=folder, code=work)
+    done = program.run("reproduction", "teachers", "--out", place, cwd=folder, code=work)
     assert (done.code, done.out) == (1, "")
     assert place in done.err
     assert done.err.count("\n") == 1

@@ -1,4 +1,4 @@
-"""Texts of strangers on pages: names, titles, values and notes are text, whatever they hold."""
+"""Names, titles, values and notes from untrusted files appear on pages as text only."""
 
 import json
 import re
@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from command_line import invoke
 from reliability.mutations import close_model, open_model
-from reproduction.record import Record
-from reproduction.report.html_page import write_report
 
 from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, load
 from manifoldrf.explorer.page import explore
+from reproduction.record import Record
+from reproduction.report.html_page import write_report
 
 HOSTILE = {
     "the end of a script": "</script><script>alert(1)</script>",
@@ -39,7 +39,7 @@ PLAIN = "harmless words"
 
 
 class Shape(HTMLParser):
-    """The tags of a page with the names of their attributes, and its scripts: what a text must not change."""
+    """The tags, attribute names and scripts of a page, which no text may change."""
 
     def __init__(self, text):
         super().__init__()
@@ -65,7 +65,7 @@ class Shape(HTMLParser):
 
 
 def report_page(folder, word):
-    """A report with a word at every place that a record or a caller fills."""
+    """A report that has the word in every place that a record or a caller fills."""
     rows = [
         {word: word, "method": word, "surface": word, "estimator": word, "error": 1.0, "paper": 0.5, "steps": 9}
     ]
@@ -105,7 +105,7 @@ def model():
 
 
 def explorer_page(model, folder, word):
-    """The page of a model file that has a word at every text it holds, with a title that is the word as well."""
+    """The page of a model file with the word as each of its texts and as the title."""
     path = model(folder / "model")
     header, tree, body = open_model(path.read_bytes())
     state = tree["state"]["dict"]
@@ -142,7 +142,7 @@ def test_a_page_of_a_strangers_model_has_the_same_tags_and_scripts_whatever_its_
 
 @pytest.mark.parametrize("name", ["[bold]x[/bold].npy", "[/x].npy", "[link=http:a]b.npy", "\\[red].npy"])
 def test_names_of_files_are_no_markup_on_the_command_line(tmp_path, monkeypatch, model, name):
-    """A name like a closing tag ended a command with a crash after all its work."""
+    """A name like a closing tag once crashed a command after all its work."""
     monkeypatch.chdir(tmp_path)
     model(tmp_path / "model.safetensors")
     np.save("points.npy", Sphere().grid(80)[:4])

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM in every long stage: nothing half-written, exit codes, work that can be taken up again."""
+"""Ctrl-C and SIGTERM in every long stage: exit codes, no half-written files, training that can be resumed."""
 
 import itertools
 import os
@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import main
+from marks import quick_ones
 from warm_program import contents
 
 from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, cli, load
@@ -19,48 +20,57 @@ from manifoldrf._codec import load_state, save_state
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-SIGNALS = pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+# The quick tests send SIGTERM, whose handler is our own.
+BOTH_SIGNALS = pytest.mark.parametrize(
+    "number", quick_ones(CODES, signal.SIGTERM), ids=[number.name for number in CODES]
+)
 N = 300  # points of the inputs
 
 SIGNATURES = ("signatures", "graph.safetensors", "--tau", "5", "-o", "new.npz", "--teacher")
 FIT = ("fit", "points.npy", "-o", "new.safetensors")
 TRANSFORM = ("transform", "model.safetensors", "points.npy", "--chunk-size", "50", "-o")
-TEACHERS = ("reproduce", "teachers", "--out", "new", "--set", "n_nodes=100", "--set", "surfaces=sphere")
+TEACHERS = ("reproduction", "teachers", "--out", "new", "--set", "n_nodes=100", "--set", "surfaces=sphere")
 TRAINING = (*FIT, "--paper", "--field-options", "epochs=4", "--n-starts", "40", "--teacher-options", "n_walks=100")
+REPORT = ("reproduction", "report", "records", "-o")
 FILL_IN = ("interpolate", "mesh.ply", "known.csv", "-o", "new")
-# Command, and the function in whose nth call the signal comes.
+# A command, and where the signal comes: at the nth call of a function, or of any function of a module. The numbers
+# are about the middle of the work of that module.
 STAGES = {
-    "heat graph": (("graph", "points.npy", "--t", ".1", "-o", "new.npz"), "geometry.heat._gaussian", 1),
-    "weights of nodes": (("graph", "mesh.ply", "--t", ".1", "-o", "new.safetensors"), "geometry.heat._sinkhorn", 1),
-    "neighbours": (("graph", "points.npy", "-o", "new.safetensors"), "geometry.builders._gaussian_union", 1),
-    "walks": ((*SIGNATURES, "walks"), "signatures._engines.independent_walks", 5),
-    "counts": ((*SIGNATURES, "counts"), "signatures._engines.propagate_counts", 5),
-    "frontier": ((*SIGNATURES, "frontier"), "signatures._engines.push_frontier", 5),
-    "exact signatures": ((*SIGNATURES, "exact"), "kernels._action._recurrence", 2),
-    "anchors": (FIT, "features.fitting.farthest_anchors", 1),
-    "weights of anchors": (FIT, "fields.anchors.nonnegative_minimum", 1),
-    "error": (FIT, "features.manifold_features.graph_error", 1),
+    "heat graph": (("graph", "points.npy", "--t", ".1", "-o", "new.npz"), "geometry.heat", 20),
+    "weights of nodes": (("graph", "mesh.ply", "--t", ".1", "-o", "new.safetensors"), "geometry.heat", 25),
+    "neighbours": (("graph", "points.npy", "-o", "new.safetensors"), "geometry.builders", 3),
+    "walks": ((*SIGNATURES, "walks"), "signatures.engines", 40),
+    "counts": ((*SIGNATURES, "counts"), "signatures.engines", 40),
+    "frontier": ((*SIGNATURES, "frontier"), "signatures.engines", 20),
+    "exact signatures": ((*SIGNATURES, "exact"), "kernels.action", 15),
+    "anchors": (FIT, "fields.anchors", 4),
+    "weights of anchors": (FIT, "fields.anchors", 15),
+    "error": (FIT, "features.errors", 10),
     "save": (FIT, "_files.os.fsync", 1),
-    "training": (TRAINING, "fields._training._set_rate", 3),
-    "features to npy": ((*TRANSFORM, "new.npy"), "_arrays.writing._dense", 3),
-    "features to csv": ((*TRANSFORM, "new.csv"), "_arrays.writing._dense", 3),
-    "features to npz": ((*TRANSFORM, "new.npz"), "_arrays.writing.RowWriter.append", 3),
-    "packing": ((*TRANSFORM, "new.npz"), "_arrays.writing.shutil.copyfileobj", 2),
-    "kernel": (("kernel", "model.safetensors", "points.npy", "-o", "new.npy"), "_arrays.writing._dense", 1),
-    "explorer": (("explore", "model.safetensors", "-o", "new.html"), "explorer.page._page_within", 1),
-    "method": (FILL_IN, "applications._choosing.fill_by_solve", 2),
-    "two files": (FILL_IN, "cli.fields._write_picture", 1),
-    "experiment": (TEACHERS, "experiments.teachers.compute_signatures", 2),
-    "record": (TEACHERS, "experiments.record.np.savez_compressed", 1),
-    "pictures": (("report", "records", "-o", "new.html"), "report.html_page._image", 1),
-    "demo": (("demo", "--out", "new"), "experiments.surfaces.paper_graph", 1),
+    "training": (TRAINING, "fields.training", 60),
+    "features to npy": ((*TRANSFORM, "new.npy"), "features.feature_map", 50),
+    "features to csv": ((*TRANSFORM, "new.csv"), "features.feature_map", 50),
+    "features to npz": ((*TRANSFORM, "new.npz"), "features.feature_map", 50),
+    "packing": ((*TRANSFORM, "new.npz"), "_arrays.shutil.copyfileobj", 2),
+    "kernel": (("kernel", "model.safetensors", "points.npy", "-o", "new.npy"), "features.feature_map", 20),
+    "explorer": (("explore", "model.safetensors", "-o", "new.html"), "explorer.page", 10),
+    "method": (FILL_IN, "applications.filling", 500),
+    "two files": (FILL_IN, "_colours", 1),  # between the table and the picture
+    "experiment": (TEACHERS, "reproduction.teachers", 20),
+    "record": (TEACHERS, "reproduction.record.np.savez_compressed", 1),
+    "pictures": ((*REPORT, "new.html"), "reproduction.report.html_page", 3),
+    "demo": (("demo", "--out", "new"), "features.errors", 1),
+}
+QUICK = {
+    *("heat graph", "walks", "error", "save", "training"),
+    *("features to csv", "packing", "method", "two files", "record"),
 }
 
 
 def stages_and_signals():
-    """Every stage with one of the signals, in turn; with the other one in the slow tests."""
+    """Every stage with both signals. The quick tests take a few of the stages, with one of the signals each."""
     for (k, stage), number in itertools.product(enumerate(STAGES), CODES):
-        quick = (number == signal.SIGINT) == (k % 2 == 0)
+        quick = stage in QUICK and (number == signal.SIGINT) == (k % 2 == 0)
         yield pytest.param(stage, number, id=f"{stage}-{number.name}", marks=[] if quick else [pytest.mark.slow])
 
 
@@ -81,31 +91,31 @@ def test_a_signal_leaves_the_folder_as_it_was(program, folder, stage, number):
     assert "Exception" not in done.err
 
 
-@SIGNALS
+@BOTH_SIGNALS
 def test_records_that_are_complete_stay(program, folder, number):
-    done = program.run(*TEACHERS, cwd=folder, kill_at=("report._style.atomic_path", 1, number))
+    done = program.run(*TEACHERS, cwd=folder, kill_at=("reproduction.report.style.atomic_path", 1, number))
     assert done.code == CODES[number], done.err
     assert sorted(path.name for path in (folder / "new").iterdir()) == ["teachers.json", "teachers.npz"]
     told = done.err.splitlines()[-1]
     assert told == f"{WORDS[number]}: written before, and complete: new/teachers.npz, new/teachers.json"
-    assert program.run("report", "new", cwd=folder).code == 0
+    assert program.run("reproduction", "report", "new", cwd=folder).code == 0
 
 
-@SIGNALS
+@BOTH_SIGNALS
 def test_a_second_signal_at_once_does_not_stop_the_cleaning_up(program, folder, number):
     before = contents(folder)
-    second = f"kill_at('_files.Path.unlink', 2, {int(number)})"  # the first is that of the check of the folder
-    first = ("_arrays.writing._dense", 2, number)
+    second = f"kill_at('_files.Path.unlink', 2, {int(number)})"  # the first call is from the check of the folder
+    first = ("features.feature_map", 50, number)
     done = program.run(*TRANSFORM, "new.npy", cwd=folder, code=second, kill_at=first)
     assert done.code == CODES[number]
     assert contents(folder) == before
 
 
 def test_signals_that_the_caller_has_turned_off_stay_off(program, folder):
-    """As nohup does, and shells for what runs in the background."""
+    """As nohup and shells do for programs in the background."""
     off = "import signal; [signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)]"
     for number in CODES:
-        place = ("_arrays.writing._dense", 2, number)
+        place = ("features.feature_map", 50, number)
         done = program.run(*TRANSFORM, "new.npy", cwd=folder, code=off, kill_at=place)
         assert done.code == 0, done.err
         assert len(np.load(folder / "new.npy")) == N
@@ -122,7 +132,7 @@ RESUMABLE = (*TRAINING, "--field-options", "checkpoint=state.safetensors", "--qu
 
 @pytest.fixture(scope="module")
 def trained(program, inputs, tmp_path_factory):
-    """What a training gives that nothing has interrupted."""
+    """The model of a training that was not interrupted."""
     folder = tmp_path_factory.mktemp("trained")
     shutil.copy(inputs / "points.npy", folder)
     done = program.run(*RESUMABLE, cwd=folder)
@@ -133,9 +143,9 @@ def trained(program, inputs, tmp_path_factory):
 @pytest.mark.parametrize(
     ("number", "place"),
     [
-        pytest.param(signal.SIGINT, "fields._training._Epoch.run", marks=pytest.mark.slow),
-        (signal.SIGTERM, "fields._training.write_container"),
-        pytest.param(signal.SIGKILL, "_container.atomic_path", marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, "fields.training._Epoch.run", marks=pytest.mark.slow),
+        (signal.SIGTERM, "fields.training.write_container"),
+        pytest.param(signal.SIGKILL, "_codec.atomic_path", marks=pytest.mark.slow),
     ],
 )
 def test_a_training_is_taken_up_with_the_same_bits(program, folder, trained, number, place):
@@ -156,6 +166,7 @@ def test_a_training_is_taken_up_with_the_same_bits(program, folder, trained, num
 
 
 # ----------------------------------------------------------------------------------------------- true signals
+@pytest.mark.slow  # a new process that loads everything
 def test_sigterm_from_outside_ends_a_training_with_143_and_leaves_nothing(tmp_path):
     np.save(tmp_path / "points.npy", Sphere().grid(N))
     code = "from manifoldrf.cli import main; main()"
@@ -185,7 +196,7 @@ def handlers():
 
 @pytest.fixture
 def usual_handlers():
-    """Those of a program in the foreground: shells start others with signals turned off."""
+    """The handlers of a program in the foreground; shells start background programs with signals ignored."""
     kept = {number: signal.getsignal(number) for number in CODES}
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -198,7 +209,7 @@ def usual_handlers():
 def test_the_library_installs_no_handlers_and_the_program_takes_its_own_back(monkeypatch, tmp_path):
     before = handlers()
     during = []
-    monkeypatch.setattr("manifoldrf.cli.facts.show_facts", lambda *_: during.extend(handlers()))
+    monkeypatch.setattr("manifoldrf.cli.models.show_facts", lambda *_: during.extend(handlers()))
     features = ManifoldRandomFeatures(HeatKernel(0.2), random_state=0).fit(Sphere().grid(100))
     load(features.save(tmp_path / "m.safetensors"))
     assert handlers() == before
@@ -226,16 +237,16 @@ def test_the_program_runs_in_a_thread_which_has_no_signals(monkeypatch, capsys):
 
 # --------------------------------------------------------------------------------------------- every single line
 def interrupted_at(number, work):
-    """Whether the work was interrupted: before the line of this number of the modules that write files.
+    """Raise KeyboardInterrupt before the given line of the modules that write files; whether it was reached.
 
-    Lines that clean up are not counted: there the file is written, or is on its way out.
+    Lines that clean up are not counted: the file is complete there, or is being removed.
     """
     left = number
 
     def trace(frame, event, _):
         nonlocal left
         path = Path(frame.f_code.co_filename)
-        if path.name not in ("_files.py", "_container.py") or frame.f_code.co_name == "_sync_folder":
+        if path.name not in ("_files.py", "_codec.py") or frame.f_code.co_name == "_sync_folder":
             return None
         if event == "line" and not is_cleaning(path, frame.f_lineno):
             left -= 1
@@ -258,7 +269,7 @@ def is_cleaning(path, line):
     return "suppress(OSError)" in text or "unlink" in text
 
 
-# A file that is interrupted between its opening and its block is closed by the collector, which warns.
+# If the interrupt comes between opening a file and its block, the garbage collector closes the file and warns.
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_interrupt_before_any_line_of_a_save_leaves_the_old_file_or_the_new_one(tmp_path):
     path = tmp_path / "m"

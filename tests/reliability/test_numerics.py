@@ -1,4 +1,4 @@
-"""Ranges that results stay right in: precision, times, steps, sizes, units."""
+"""Results are right over wide ranges of precision, times, steps, sizes and units."""
 
 import functools
 import re
@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from marks import quick_ones
 from oracles import relative_error, sphere_mesh
 from reliability.strategies import quietly
 
@@ -36,19 +37,16 @@ EPS32 = np.finfo(np.float32).eps
 NODES = Sphere().grid(400)
 NEW = Sphere().sample(200, seed=1)
 TAUS = [1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1e3, 1e4]
+QUICK_TAUS = [1e-3, 1.0, 1e4]
+LONG = [pytest.mark.slow]
 
 
 def features(kernel=None, **settings):
     return ManifoldRandomFeatures(kernel, **{"random_state": 0, **settings})
 
 
-def long_ones(*values):
-    """Parameters of the slow tests."""
-    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
-
-
 def outcome_of(function):
-    """What a function returns, or the error it raises for a bad value."""
+    """The result of a function, or its ValueError."""
     try:
         return function()
     except ValueError as error:
@@ -169,7 +167,9 @@ def in_steps(tau):
     return [*kernels, PowerKernel(int(tau) // 2 * 2)] if tau >= 2 else kernels
 
 
-ALL_TAUS = [(tau, kernel) for tau in TAUS for kernel in in_steps(tau)]
+ALL_TAUS = [
+    pytest.param(tau, kernel, marks=[] if tau in QUICK_TAUS else LONG) for tau in TAUS for kernel in in_steps(tau)
+]
 
 
 @pytest.mark.parametrize(("tau", "kernel"), ALL_TAUS, ids=str)
@@ -195,17 +195,14 @@ def test_coefficients_of_up_to_ten_thousand_steps_neither_overflow_nor_vanish(ta
     assert (kernel.modulation(50) >= 0).all()
 
 
-def long_series(tau, kernel, teacher):
-    """Whether a frontier has to be pushed through a hundred thousand lengths."""
-    return teacher == "frontier" and tau == 1e4 and not isinstance(kernel, DiffusionKernel)
-
-
 @pytest.mark.parametrize(
     ("tau", "kernel", "teacher"),
     [
-        pytest.param(*case, teacher, marks=[pytest.mark.slow] * long_series(*case, teacher))
+        pytest.param(
+            *case.values, teacher, marks=LONG if case.values[0] == 1e4 and teacher != "exact" else case.marks
+        )
         for case in ALL_TAUS
-        for teacher in ("exact", "frontier")
+        for teacher in ("exact", "frontier")  # which takes a hundred thousand lengths where tau is 1e4
     ],
     ids=str,
 )
@@ -224,9 +221,10 @@ WEIGHTED = {"survival": "matched", "transitions": "weighted", "max_length": "aut
 @pytest.mark.parametrize(
     ("teacher", "options", "tau"),
     [
-        *(("walks", WEIGHTED, tau) for tau in (1e-3, 1.0, 100.0)),
-        *(("counts", {}, tau) for tau in (1e-3, 1.0, 100.0)),
-        pytest.param("counts", {}, 1e4, marks=pytest.mark.slow),
+        ("walks", WEIGHTED, 100.0),
+        ("counts", {}, 100.0),
+        *(pytest.param("walks", WEIGHTED, tau, marks=LONG) for tau in (1e-3, 1.0)),
+        *(pytest.param("counts", {}, tau, marks=LONG) for tau in (1e-3, 1.0, 1e4)),
     ],
     ids=str,
 )
@@ -258,7 +256,7 @@ def test_walks_of_thousands_of_steps_are_finite_and_say_that_they_are_noise(glob
 @pytest.mark.parametrize("teacher", ["walks", "counts"])
 @pytest.mark.parametrize("tau", [3e3, 1e4])
 def test_walks_that_all_halt_before_the_kernel_begins_are_refused(tau, teacher):
-    """Half of 3000 steps with p_halt = .01 are survived by 3e-7 of the walks: rows were zero, without a word."""
+    """With p_halt = .01, a share of 3e-7 of the walks takes 1500 steps; rows were zero, without an error."""
     graph = small_graph()[0]
     options = {"n_walks": 1000, "p_halt": 0.01, "survival": "geometric"}
     said = r"`p_halt` must be at most 0.00\d+ for 1000 walks of (1499|1500|4999|5000) steps"
@@ -269,7 +267,7 @@ def test_walks_that_all_halt_before_the_kernel_begins_are_refused(tau, teacher):
 @pytest.mark.parametrize("n_walks", [1, 1000])
 @pytest.mark.parametrize("kernel", [DiffusionKernel(3e3), RegularizedLaplacianKernel(60.0, 2.0)], ids=str)
 def test_the_largest_halting_probability_named_is_accepted(n_walks, kernel):
-    """Also of a series whose largest term is the first: a walk of no steps was named, by a division by zero."""
+    """Also if the first term is the largest, where the error text once divided by zero."""
     graph, halting = small_graph()[0], 0.2 if isinstance(kernel, DiffusionKernel) else 0.99
     with pytest.raises(ValueError, match="`p_halt` must be at most") as caught:
         compute_signatures(graph, kernel, [3], teacher="walks", seed=0, n_walks=n_walks, p_halt=halting)
@@ -341,7 +339,7 @@ def points_of(name):
     return (FlatTorus() if name == "flat torus" else Sphere()).sample(50, seed=4)
 
 
-@pytest.mark.parametrize("t", [1e-300, 1e-100, 1e-30, 1e-8, 1e-4])
+@pytest.mark.parametrize("t", quick_ones([1e-300, 1e-100, 1e-30, 1e-8, 1e-4], 1e-300, 1e-4))
 @pytest.mark.parametrize("name", FITTED)
 def test_heat_times_too_short_for_the_nodes_are_called_poor(name, t):
     """Two points of a few hundred are .1 apart, a hundred widths of the widest of these kernels."""
@@ -355,7 +353,7 @@ def test_heat_times_too_short_for_the_nodes_are_called_poor(name, t):
     assert {"GraphWarning"} <= {warning.category.__name__ for warning in caught}  # t is short for so many nodes
 
 
-@pytest.mark.parametrize(("t", "left"), [(3.0, 0.01), (20.0, 2e-4)])
+@pytest.mark.parametrize(("t", "left"), [pytest.param(3.0, 0.01, marks=LONG), (20.0, 2e-4)])
 @pytest.mark.parametrize("name", FITTED)
 def test_long_heat_times_give_the_constant_kernel(name, t, left):
     """The first eigenfunctions of the sphere are left with 3 e^(-2t) of the constant, at most; .0075 at t = 3."""
@@ -386,7 +384,7 @@ def test_matern_kernels_in_the_graph_clock_are_their_closed_form_over_a_wide_ran
 
 
 @pytest.mark.parametrize("nu", [0.5, 1.5, 4.0])
-@pytest.mark.parametrize("scale", [1e-90, 1e-3, 0.3, *long_ones(1.0, 5.0), 1e90])
+@pytest.mark.parametrize("scale", quick_ones([1e-90, 1e-3, 0.3, 1.0, 5.0, 1e90], 1e-90, 0.3, 1e90))
 def test_matern_kernels_in_the_manifold_clock_are_finite_or_refused(nu, scale):
     options = GraphOptions(n_nodes=400)
 
@@ -415,14 +413,14 @@ def check_contract(model, X):
     np.testing.assert_array_equal(dense, quietly(model.transform, X))
 
 
-@pytest.mark.parametrize("n", [2, 3, 4, 5, 10, 30, 100, *long_ones(1000)])
+@pytest.mark.parametrize("n", quick_ones([2, 3, 4, 5, 10, 30, 100, 1000], 2, 3, 5, 30))
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_few_to_a_thousand_nodes_are_fitted(n, dim):
     X = Sphere(dim).sample(n, seed=n)
     check_contract(quietly(features().fit, X), X[:50])
 
 
-@pytest.mark.parametrize("n", [2, 3, 5, 10, 100, *long_ones(1000)])
+@pytest.mark.parametrize("n", quick_ones([2, 3, 5, 10, 100, 1000], 2, 5, 100))
 @pytest.mark.parametrize("kernel", [DiffusionKernel(20.0), MaternKernel(1.5, 3.0)], ids=str)
 def test_few_to_a_thousand_nodes_carry_kernels_in_steps(n, kernel):
     X = Sphere().sample(n, seed=n)
@@ -480,7 +478,7 @@ def check_contract_sparse(model, X):
 
 
 # ----------------------------------------------------------------------------------------------------- other units
-SCALES = [1e-100, 1e-8, *long_ones(1e-30, 1e8, 1e30), 1e100]
+SCALES = quick_ones([1e-100, 1e-30, 1e-8, 1e8, 1e30, 1e100], 1e-100)
 
 
 def in_unit(kind, s):
@@ -509,7 +507,7 @@ def test_scaled_coordinates_give_scaled_features(kind, scale):
     assert float(other.error_) == pytest.approx(float(one.error_), rel=1e-6)
 
 
-@pytest.mark.parametrize("scale", [1e-100, 1e100])
+@pytest.mark.parametrize("scale", quick_ones([1e-100, 1e100], 1e100))
 @pytest.mark.parametrize("kind", ["even cloud", "mesh", "steps"])
 def test_a_model_in_any_unit_is_loaded_again(tmp_path, kind, scale):
     """Volumes are then far larger than coordinates may be."""
@@ -518,7 +516,7 @@ def test_a_model_in_any_unit_is_loaded_again(tmp_path, kind, scale):
     np.testing.assert_array_equal(quietly(again.transform, NEW * scale), quietly(model.transform, NEW * scale))
 
 
-@pytest.mark.parametrize("power", [-300, -31, 40, 330])
+@pytest.mark.parametrize("power", quick_ones([-300, -31, 40, 330], -31, 330))
 def test_coordinates_times_a_power_of_two_choose_the_same_anchors(power):
     """No rounding at all: ties between nodes of an even grid are broken in the same way."""
     points, scale = Sphere().grid(300), 2.0**power

@@ -1,5 +1,6 @@
-"""Wheel and source archive hold what they should, and work where the repository is not."""
+"""Wheel and source archive hold what they should, and work outside the repository and without torch."""
 
+import json
 import os
 import re
 import subprocess
@@ -9,13 +10,17 @@ import tarfile
 import tomllib
 import venv
 import zipfile
+from importlib.metadata import requires
 from pathlib import Path, PurePosixPath
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from manifoldrf import __version__ as VERSION
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-VERSION = PROJECT["version"]
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +33,7 @@ def run(*command, **options):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """Folder with both; the wheel is built from the source archive, not from the repository."""
+    """Folder with the source archive and the wheel, which is built from the source archive."""
     folder = tmp_path_factory.mktemp("dist")
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT)
     return folder
@@ -52,7 +57,7 @@ def in_sdist(sdist):
 
 
 def tracked(*folders):
-    """Files of the repository; where this is a source archive, those that are there."""
+    """Files of the repository, or of the unpacked source archive the tests run in."""
     if (ROOT / ".git").exists():
         listed = run("git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", *folders)
         return {name for name in listed.splitlines() if (ROOT / name).exists()}
@@ -81,7 +86,8 @@ def test_wheel_declares_what_the_project_declares(wheel):
         line.removeprefix("Requires-Dist: ") for line in text.splitlines() if line.startswith("Requires-Dist: ")
     }
     assert {need for need in needs if "extra ==" not in need} == set(PROJECT["dependencies"])
-    assert f"Version: {VERSION}" in text
+    assert f"\nVersion: {VERSION}\n" in text
+    assert {f"Project-URL: {name}, {url}" for name, url in PROJECT["urls"].items()} <= set(text.splitlines())
     assert "Requires-Python: >=3.11" in text
     assert "manifoldrf = manifoldrf.cli:main" in points
 
@@ -96,10 +102,13 @@ def test_source_archive_holds_what_tests_and_documentation_need(sdist):
         "CITATION.cff",
         "SECURITY.md",
         ".ci/run",
+        ".github/workflows/ci.yml",
+        ".pre-commit-config.yaml",
+        ".readthedocs.yaml",
         "README.md",
     }
     assert wanted <= names
-    assert tracked("src", "tests", "docs", "benchmarks", "examples") <= names
+    assert tracked("src", "reproduction", "tests", "docs", "benchmarks", "examples") <= names
 
 
 def test_source_archive_holds_nothing_that_is_made(sdist):
@@ -128,11 +137,11 @@ print("the same bits")
 
 @pytest.fixture(scope="module")
 def clean(wheel, tmp_path_factory):
-    """An environment with the wheel; its dependencies are those of this one, by a path after its own packages."""
+    """An environment with the wheel and, by a path file, the dependencies of the current environment."""
     folder = tmp_path_factory.mktemp("clean")
     venv.create(folder, with_pip=False)
     packages = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
-    # Such a line is searched last, and .pth files in that folder are not read: no editable install is seen.
+    # A folder named in a .pth file is searched last, and its own .pth files (editable installs) are ignored.
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     run(
         sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "install", "--no-deps", "--quiet", wheel
@@ -140,20 +149,105 @@ def clean(wheel, tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """Compiled code of all sessions, so that only the first one compiles."""
+    return tmp_path_factory.mktemp("compiled")
+
+
 @pytest.fixture
-def elsewhere(clean, tmp_path):
-    """Run a program of the clean environment in an empty folder that knows nothing of the repository."""
+def run_outside(compiled, tmp_path):
+    """Run a program of an environment in an empty folder, without the paths of the repository."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    environment |= {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    (tmp_path / "empty").mkdir()
-    return lambda name, *rest: run(clean / "bin" / name, *rest, cwd=tmp_path / "empty", env=environment)
+    environment |= {"NUMBA_CACHE_DIR": str(compiled)}
+    return lambda folder, name, *rest: run(folder / "bin" / name, *rest, cwd=tmp_path, env=environment)
 
 
-def test_the_wheel_works_where_the_repository_is_not(elsewhere):
-    assert elsewhere("python", "-c", SESSION).strip() == "the same bits"
+def test_the_wheel_works_where_the_repository_is_not(clean, run_outside):
+    assert run_outside(clean, "python", "-c", SESSION).strip() == "the same bits"
 
 
-def test_the_command_works_where_the_repository_is_not(elsewhere):
-    assert elsewhere("manifoldrf", "--version").split()[-1] == VERSION
-    assert VERSION in elsewhere("manifoldrf", "info")
-    assert "--out" in elsewhere("manifoldrf", "demo", "--help")
+def test_the_command_works_where_the_repository_is_not(clean, run_outside):
+    assert run_outside(clean, "manifoldrf", "--version").split()[-1] == VERSION
+    assert VERSION in run_outside(clean, "manifoldrf", "info")
+    assert "--out" in run_outside(clean, "manifoldrf", "demo", "--help")
+
+
+LIGHT_SESSION = """
+import sys
+
+import numpy as np
+from scipy.spatial import ConvexHull
+from manifoldrf import (
+    FieldInterpolator, HeatKernel, ManifoldGaussianProcess, ManifoldRandomFeatures, Sphere, TriangleMesh, explore
+)
+
+sphere = Sphere()
+points, new = sphere.grid(300), sphere.sample(20, seed=1)
+mesh = TriangleMesh(points, ConvexHull(points).simplices)
+mesh.save("sphere.off")
+filled = FieldInterpolator(random_state=0).fit(mesh, points[:, 2], np.arange(300) % 4 == 0).predict()
+assert abs(filled - points[:, 2]).max() < 0.1
+process = ManifoldGaussianProcess(random_state=0).fit(points, points[:, 0])
+assert abs(process.predict(new) - new[:, 0]).max() < 0.1
+explore(ManifoldRandomFeatures(HeatKernel(0.3), random_state=0).fit(points), "sphere.html")
+assert "torch" not in sys.modules
+try:
+    ManifoldRandomFeatures(field="mlp").fit(points)
+except ImportError as refusal:
+    assert "manifoldrf[torch]" in str(refusal)
+    print("torch is asked for by name")
+"""
+
+
+@pytest.fixture(scope="module")
+def light(wheel, tmp_path_factory):
+    """An environment with what ``pip install manifoldrf`` brings, and nothing else."""
+    folder, constraints = tmp_path_factory.mktemp("light"), ROOT / "constraints.txt"
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+    probe = ("download", "--quiet", "--retries", "0", "--no-deps", "--dest", folder / "probe", "lazy-loader")
+    if subprocess.run([*pip, *map(str, probe)], capture_output=True, check=False).returncode:
+        pytest.skip("needs a package index")
+    venv.create(folder / "venv", with_pip=False)
+    python = folder / "venv" / "bin" / "python"
+    run(*pip, "--python", python, "install", "--quiet", "--constraint", constraints, wheel)
+    return folder / "venv"
+
+
+def brought_by(*names):
+    """Names of packages and of what they require, directly or not."""
+    waiting, found = list(names), set()
+    while waiting:
+        name = canonicalize_name(waiting.pop())
+        if name not in found:
+            found.add(name)
+            needs = [Requirement(text) for text in requires(name) or ()]
+            waiting += [need.name for need in needs if need.marker is None or need.marker.evaluate({"extra": ""})]
+    return found
+
+
+def test_a_plain_install_brings_twelve_packages_besides_those_of_the_command_line(light):
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", light / "bin" / "python")
+    installed = {canonicalize_name(one["name"]) for one in json.loads(run(*pip, "list", "--format", "json"))}
+    others = installed - brought_by("typer", "rich") - {"manifoldrf", "pip", "setuptools"}
+    assert "torch" not in installed
+    assert len(others) <= 12, others
+
+
+def test_a_plain_install_runs_the_first_lines_of_the_readme(light, run_outside):
+    block = re.search(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), flags=re.M | re.S)[1]
+    assert "error" in run_outside(light, "python", "-c", block)
+
+
+def test_a_plain_install_does_everything_but_the_network_and_attention(light, run_outside):
+    assert "the same bits" in run_outside(light, "python", "-c", SESSION)
+    assert "by name" in run_outside(light, "python", "-c", LIGHT_SESSION)
+
+
+def test_a_plain_install_has_the_command_line(light, run_outside):
+    assert "explore" in run_outside(light, "manifoldrf", "--help")
+    assert VERSION in run_outside(light, "manifoldrf", "info")
+    assert run_outside(light, "python", "-m", "manifoldrf", "--version").split()[-1] == VERSION
+    run_outside(light, "python", "-c", "import numpy, manifoldrf as m; numpy.save('p.npy', m.Sphere().grid(300))")
+    run_outside(light, "manifoldrf", "fit", "p.npy", "-o", "model.safetensors")
+    run_outside(light, "manifoldrf", "transform", "model.safetensors", "p.npy", "-o", "features.npz")

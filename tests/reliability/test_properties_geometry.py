@@ -4,6 +4,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 from reliability.strategies import (
     ANYTHING,
@@ -134,6 +135,7 @@ def test_a_heat_graph_of_any_cloud_is_refused_with_a_reason_or_conserves_heat():
     assert outcomes.both_happened(), outcomes.counts
 
 
+@pytest.mark.slow  # the same properties of features are in the quick tests
 @holds_for(points=surfaces(), t=st.floats(0.02, 0.3), seed=SEEDS)
 def test_the_walk_of_a_heat_graph_keeps_its_measure_and_not_the_order_of_points(points, t, seed):
     graph = quietly(heat_graph, points, t, n_jobs=1)
@@ -150,6 +152,7 @@ def test_the_walk_of_a_heat_graph_keeps_its_measure_and_not_the_order_of_points(
     )
 
 
+@pytest.mark.slow  # the same properties of features are in the quick tests
 @holds_for(data=st.data(), points=surfaces(), t=st.floats(0.02, 0.3), scale=SCALES)
 def test_a_heat_graph_follows_rigid_motions_and_the_unit_of_length(data, points, t, scale):
     graph = quietly(heat_graph, points, t, dim=2, n_jobs=1)

@@ -5,6 +5,7 @@ import math
 import pickle
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 from reliability.strategies import (
     ANYTHING,
@@ -159,6 +160,7 @@ def test_changed_parameters_are_refused_with_a_reason_or_taken():
     assert outcomes.both_happened(), outcomes.counts
 
 
+@pytest.mark.slow  # the same property of features is in the quick tests
 @holds_for(points=surfaces(), t=st.floats(0.02, 0.3), scale=SCALES, n_steps=st.sampled_from([2, 4]))
 def test_the_heat_kernel_follows_the_unit_of_length_up_to_the_volume(points, t, scale, n_steps):
     near = quietly(heat_graph, points, t, n_steps=n_steps, dim=2, n_jobs=1)

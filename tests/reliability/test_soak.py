@@ -1,4 +1,4 @@
-"""The verdict on a long run sees growth, and only growth."""
+"""`make soak` notices memory, files and threads that grow, and only those; its committed run was flat."""
 
 import importlib
 import json
@@ -27,10 +27,12 @@ def series(soak, memory, descriptors=6, threads=5):
     ]  # fmt: skip
 
 
+verdict = pytest.mark.slow  # tests of the program that judges, not of the library
 TIME = np.arange(180) / 180
 NOISE = np.random.default_rng(0).normal(0, 20, 180)
 
 
+@verdict
 @pytest.mark.parametrize(
     "memory",
     [
@@ -45,6 +47,7 @@ def test_what_does_not_grow_passes(soak, memory):
     assert soak.judge(series(soak, memory)).reasons == []
 
 
+@verdict
 @pytest.mark.parametrize(
     "memory",
     [
@@ -61,6 +64,7 @@ def test_memory_that_grows_fails(soak, memory):
     assert not verdict.holds
 
 
+@verdict
 def test_one_more_file_or_thread_fails(soak):
     late = 6 + (TIME > 0.9)
     files, pools = (
@@ -70,19 +74,23 @@ def test_one_more_file_or_thread_fails(soak):
     assert pools.reasons == ["threads grew from 6 to 7"]
 
 
+@verdict
 def test_files_that_come_and_go_pass(soak):
     assert soak.judge(series(soak, np.full(180, 500.0), descriptors=6 + np.arange(180) % 2)).holds
 
 
+@verdict
 def test_bits_that_change_fail(soak):
     assert soak.judge(series(soak, np.full(180, 500.0)), ["fit"]).reasons == ["the bits of 'fit' changed"]
 
 
+@verdict
 @pytest.mark.parametrize("n", [0, 1, 5])
 def test_a_run_too_short_to_judge_fails(soak, n):
     assert soak.judge(series(soak, np.full(n, 500.0))).reasons[0].startswith("too few samples")
 
 
+@verdict
 def test_digests_tell_bits_apart(soak):
     rows = np.arange(6.0).reshape(2, 3)
     assert soak.digest(rows) == soak.digest(rows.copy()) == soak.digest(np.asfortranarray(rows))

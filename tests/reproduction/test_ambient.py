@@ -2,6 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy import linalg
+
+from manifoldrf import Sphere
+from manifoldrf.baselines.random_features import RFF
+from manifoldrf.geometry.builders import knn_graph
 from reproduction.ambient import (
     LANDMARKS,
     METHODS,
@@ -15,11 +20,6 @@ from reproduction.ambient import (
 )
 from reproduction.record import Record
 from reproduction.surface_graphs import SURFACES
-from scipy import linalg
-
-from manifoldrf import Sphere
-from manifoldrf.baselines.random_features import RFF
-from manifoldrf.geometry.builders import knn_graph
 
 # A tenth of the paper's nodes under as many steps: a tenth of its 512 features will do, 72 with some room.
 SMALL = Config(

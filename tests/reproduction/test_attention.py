@@ -5,24 +5,29 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from reproduction import _token_methods as methods
-from reproduction._token_anchors import along_edges
-from reproduction._token_methods import HEAT, METHODS, NYSTROM, OWN, RBF, SPARSE
+from scipy import linalg
+from scipy.spatial.distance import cdist
+
+from manifoldrf.applications.attention import linear_attention
+from reproduction import attention as methods
 from reproduction.attention import (
+    HEAT,
+    METHODS,
+    NYSTROM,
+    OWN,
     PAPER,
     PAPER_SOURCES,
+    RBF,
     SIZES,
+    SPARSE,
     Config,
+    along_edges,
     draw_trial,
     run,
     targets,
 )
 from reproduction.record import Record
 from reproduction.token_surfaces import Tokens
-from scipy import linalg
-from scipy.spatial.distance import cdist
-
-from manifoldrf.applications.attention import linear_attention
 
 # So many tokens that no neighbours are on different sheets of the accordion.
 SMALL = Config(

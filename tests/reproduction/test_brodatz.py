@@ -5,49 +5,45 @@ from functools import partial
 
 import numpy as np
 import pytest
-from reproduction._smoothers import quietly
-from reproduction._texture_methods import (
-    LEARNED,
-    METHODS,
-    OWN,
-    RAW,
-    Grids,
-    Recipe,
-    Stage,
-    learned_settings,
-    own_features,
-)
-from reproduction._texture_rules import (
-    BALANCED,
-    PLAIN,
-    RULES,
-    Choice,
-    Values,
-    group_accuracy,
-    nearest_accuracy,
-    validate,
-)
-from reproduction.brodatz import (
-    PAPER,
-    SIZES,
-    Config,
-    Tried,
-    by_count,
-    choose,
-    chosen_settings,
-    run,
-    summarise,
-    targets,
-)
-from reproduction.record import Record
-from reproduction.texture_data import generated_plates
-from reproduction.texture_views import Protocol, draw_views
 from sklearn.decomposition import KernelPCA
 from sklearn.neighbors import KNeighborsClassifier
 
 from manifoldrf.applications.neighbors import KernelNeighborsClassifier
 from manifoldrf.baselines.random_features import RFF
 from manifoldrf.baselines.spectral import DiffusionMap
+from reproduction.brodatz import (
+    BALANCED,
+    LEARNED,
+    METHODS,
+    OWN,
+    PAPER,
+    PLAIN,
+    RAW,
+    RULES,
+    SIZES,
+    Choice,
+    Config,
+    Grids,
+    Recipe,
+    Stage,
+    Tried,
+    Values,
+    by_count,
+    choose,
+    chosen_settings,
+    group_accuracy,
+    learned_settings,
+    nearest_accuracy,
+    own_features,
+    run,
+    summarise,
+    targets,
+    validate,
+)
+from reproduction.record import Record
+from reproduction.smoothers import quietly
+from reproduction.texture_data import generated_plates
+from reproduction.texture_views import Protocol, draw_views
 
 PROTOCOL = Protocol(unlabelled_windows=5, test_windows=6, window=16)
 GRIDS = Grids(

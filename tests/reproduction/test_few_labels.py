@@ -2,8 +2,15 @@
 
 import numpy as np
 import pytest
+from scipy.spatial import cKDTree
+from sklearn.linear_model import RidgeClassifier
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.semi_supervised import LabelSpreading
+
+from manifoldrf.features.manifold_features import ManifoldRandomFeatures
+from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from reproduction import few_labels
-from reproduction._few_label_clouds import (
+from reproduction.few_label_clouds import (
     OUTLIER,
     Damage,
     digits,
@@ -13,18 +20,28 @@ from reproduction._few_label_clouds import (
     scan,
     window_covariances,
 )
-from reproduction._few_label_methods import MAIN, METHODS, N_SETTINGS, OWN, OWN_VOTE, Stage, unit_rows
-from reproduction._few_label_rules import Draw, Nearest, Ridge, Spread, Vote
-from reproduction.few_labels import CLOUDS, Config, Trial, find_losses, run, summarise
+from reproduction.few_labels import (
+    CLOUDS,
+    MAIN,
+    METHODS,
+    N_SETTINGS,
+    OWN,
+    OWN_VOTE,
+    Config,
+    Draw,
+    Nearest,
+    Ridge,
+    Spread,
+    Stage,
+    Trial,
+    Vote,
+    find_losses,
+    run,
+    summarise,
+    unit_rows,
+)
 from reproduction.mesh_data import builtin_mesh
 from reproduction.record import Record
-from scipy.spatial import cKDTree
-from sklearn.linear_model import RidgeClassifier
-from sklearn.neighbors import KNeighborsClassifier
-from sklearn.semi_supervised import LabelSpreading
-
-from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.kernels.graph_kernels import DiffusionKernel
 
 SMALL = Config(
     clouds=("digits",),
@@ -269,6 +286,7 @@ def test_every_method_has_a_row_for_every_number_of_labels(record):
         assert row["new"] <= row["hindsight"] + 0.1 if row["labels"] == 3 else row["new"] <= row["hindsight"]
 
 
+@pytest.mark.slow  # runs the whole experiment
 def test_features_of_the_manifold_beat_those_of_the_gaussian_on_digits(record):
     """The claim, small: with one label for each class, at points seen and at new ones."""
     by_method = {row["method"]: row for row in record.tables["accuracy"] if row["labels"] == 1}
@@ -300,6 +318,7 @@ def test_a_lead_counts_from_twice_its_error_on():
     assert find_losses([row | {"draws": row["draws"][:1]} for row in rows])[0]["we_are"] == "even"
 
 
+@pytest.mark.slow  # runs the whole experiment
 def test_the_arrays_hold_every_draw_of_every_row(record):
     rows = record.tables["accuracy"]
     assert record.arrays["new"].shape == (len(rows), SMALL.n_draws)
@@ -325,6 +344,7 @@ def test_a_cloud_whose_package_is_missing_is_named(monkeypatch):
     assert notes == ["photographs left out: no pictures here"]
 
 
+@pytest.mark.slow  # runs the whole experiment
 def test_the_record_comes_back_from_its_files(record, tmp_path):
     again = Record.load(record.save(tmp_path))
     assert again.tables == record.tables

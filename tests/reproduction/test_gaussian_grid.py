@@ -7,11 +7,19 @@ import json
 
 import numpy as np
 import pytest
-from reproduction._rings import Ring, expected_errors, kernel_rows, tensor_errors
-from reproduction.gaussian_grid import SIZES, TEACHERS, Config, run
-from reproduction.record import Record
 
 from manifoldrf import DiffusionKernel, compute_signatures, grid_graph
+from reproduction.gaussian_grid import (
+    SIZES,
+    TEACHERS,
+    Config,
+    Ring,
+    expected_errors,
+    kernel_rows,
+    run,
+    tensor_errors,
+)
+from reproduction.record import Record
 
 SMALL = Config(
     dims=(1, 2, 3, 8),

@@ -4,11 +4,21 @@ import dataclasses
 
 import numpy as np
 import pytest
-from reproduction._hyperbolic_recipes import RECIPES, Recipe, errors_at, local_time, neighbor_graph
-from reproduction.hyperbolic import PAPER, SIZES, Config, _Bench, run
-from reproduction.record import Record
 
 from manifoldrf import HyperbolicSpace
+from reproduction.hyperbolic import (
+    PAPER,
+    RECIPES,
+    SIZES,
+    Config,
+    Recipe,
+    _Bench,
+    errors_at,
+    local_time,
+    neighbor_graph,
+    run,
+)
+from reproduction.record import Record
 
 SMALL = Config(
     radii=(2.0, 4.0),
@@ -35,6 +45,7 @@ def record():
     return found
 
 
+@pytest.mark.slow  # runs the whole experiment
 def test_a_larger_ball_is_closer_to_the_exact_kernel(record):
     small, large = record.tables["radii"]
     assert large["error"] < 0.5 * small["error"]
@@ -45,11 +56,13 @@ def test_a_larger_ball_is_closer_to_the_exact_kernel(record):
     assert (small["paper_error"], large["paper_rmse"]) == (PAPER[2.0][0], PAPER[4.0][1])
 
 
+@pytest.mark.slow  # runs the whole experiment
 def test_new_points_are_no_worse_than_nodes(record):
     for row in record.tables["radii"]:
         assert row["new_points"] < 1.3 * row["error"]
 
 
+@pytest.mark.slow  # runs the whole experiment
 def test_a_cell_is_what_its_definition_says(record):
     """The errors of one ball from scratch, with the formulas written out."""
     bench, found = _Bench(SMALL), []
@@ -72,6 +85,7 @@ def test_a_cell_is_what_its_definition_says(record):
     assert row["spread"] == pytest.approx(np.std([f[0] for f in found]), rel=1e-6)
 
 
+@pytest.mark.slow  # runs the whole experiment
 def test_all_recipes_are_compared_and_the_best_is_the_one_in_use(record):
     rows = record.tables["recipes"]
     assert len(rows) == len(RECIPES) == 16
@@ -85,6 +99,7 @@ def test_all_recipes_are_compared_and_the_best_is_the_one_in_use(record):
     assert first["error"] < 1.15 * min(heat)  # the best, or as good
 
 
+@pytest.mark.slow  # runs the whole experiment
 def test_causes_of_a_wrong_scale_show_in_their_own_column(record):
     rows = {row["cause"]: row for row in record.tables["calibration"]}
     assert len(rows) == 9
@@ -116,6 +131,7 @@ def test_errors_without_alignment_count_the_scale():
     assert found == pytest.approx({"error": 0.0, "rmse": 0.0, "unaligned": 1.0, "scale": 0.5}, abs=1e-12)
 
 
+@pytest.mark.slow  # runs the whole experiment
 def test_targets_hold_what_the_tables_say(record):
     targets = {row["promise"]: row for row in record.tables["targets"]}
     assert targets["error at R = 4 at most"]["seen"] == record.tables["radii"][1]["error"]
@@ -123,6 +139,7 @@ def test_targets_hold_what_the_tables_say(record):
     assert targets["estimated error within a factor of the true one"]["holds"]
 
 
+@pytest.mark.slow  # runs the whole experiment
 def test_the_record_comes_back_from_its_files(record, tmp_path):
     again = Record.load(record.save(tmp_path))
     assert again.tables == record.tables

@@ -4,6 +4,8 @@ import sys
 
 import numpy as np
 import pytest
+
+from manifoldrf.geometry.meshes import TriangleMesh
 from reproduction.mesh_data import (
     THINGI10K_IDS,
     builtin_by_name,
@@ -16,8 +18,6 @@ from reproduction.mesh_data import (
     resized,
     subdivided,
 )
-
-from manifoldrf.geometry.meshes import TriangleMesh
 
 TETRAHEDRON = TriangleMesh(
     [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], [[0, 2, 1], [0, 1, 3], [1, 2, 3], [0, 3, 2]]

@@ -4,47 +4,51 @@ import dataclasses
 
 import numpy as np
 import pytest
-from reproduction._growth import (
-    EXTRAPOLATED,
-    MEASURED,
-    extrapolated,
-    fit_power,
-    growth_table,
-    timed,
-)
-from reproduction._normal_methods import (
-    BIHARMONIC,
-    FULL,
-    KERNEL,
-    LEARNED,
-    NEAREST,
-    NEAREST_EDGES,
-    PUBLISHED,
-    TUNED,
-    UNIFORM,
-    Stage,
-    as_paper,
-    full_kernel,
-    mean_cosine,
-)
-from reproduction._normal_times import Timing, dense_points, learn_on, time_methods
-from reproduction._smoothers import SIGMAS, Recipe, ambient_features, quietly
-from reproduction.mesh_data import THINGI10K_IDS, NamedMesh, builtin_mesh
-from reproduction.normals import (
-    COMMON_MESHES,
-    MAIN,
-    SIZES,
-    Config,
-    choose_meshes,
-    run,
-    summarise,
-)
 from scipy import linalg, sparse
 
 from manifoldrf.applications.filling import feature_action
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
+from reproduction.mesh_data import THINGI10K_IDS, NamedMesh, builtin_mesh
+from reproduction.normals import (
+    BIHARMONIC,
+    COMMON_MESHES,
+    FULL,
+    KERNEL,
+    LEARNED,
+    MAIN,
+    NEAREST,
+    NEAREST_EDGES,
+    PUBLISHED,
+    SIZES,
+    TUNED,
+    UNIFORM,
+    Config,
+    Stage,
+    Timing,
+    as_paper,
+    choose_meshes,
+    dense_points,
+    full_kernel,
+    learn_on,
+    mean_cosine,
+    run,
+    summarise,
+    time_methods,
+)
+from reproduction.smoothers import (
+    EXTRAPOLATED,
+    MEASURED,
+    SIGMAS,
+    Recipe,
+    ambient_features,
+    extrapolated,
+    fit_power,
+    growth_table,
+    quietly,
+    timed,
+)
 
 SMALL = Config(
     shapes=("torus-300", "sheet-500"),
@@ -261,7 +265,7 @@ class TestTimes:
         assert 0 <= seconds < 1
 
     def test_every_method_is_timed_at_every_size_and_the_dense_kernel_beyond_its_own(self, monkeypatch):
-        monkeypatch.setattr("reproduction._normal_times.available", lambda package: False)
+        monkeypatch.setattr("reproduction.normals.available", lambda package: False)
         recipe = Recipe(n_dense=200, n_starts=50, n_walks=20, epochs=1, batch=4096, n_features=32, n_candidates=100)
         timing = Timing((200, 250, 300), 20.0, (16,), 250, 1, recipe)
         with quietly():

@@ -1,353 +1,23 @@
-"""Sequences: TFRecord files that the tests write themselves, byte by byte; npz files; the generated cloth."""
+"""Sequences: npz files, converted TFRecord files, the generated cloth."""
 
-import contextlib
 import json
 import re
 import struct
-import tracemalloc
 
 import numpy as np
 import pytest
-from reproduction._tfrecords import crc32c, mask, parse_example, read_records
-from reproduction.sequences import Sequence, find_sequences, generate_cloth, read_flag_simple, read_npz
 from scipy import sparse
 from scipy.sparse import csgraph
 
 from manifoldrf.geometry.builders import knn_graph
+from reproduction.convert_tfrecords import convert
+from reproduction.sequences import Sequence, find_sequences, generate_cloth, read_npz
 
 SQUARE = np.array([[0, 1, 2], [1, 3, 2]], np.int32)
 
 
-# --------------------------------------------------------------- a writer of its own: bit by bit, field by field
-def checksum(data):
-    """CRC-32C as a textbook has it: one bit at a time."""
-    register = 0xFFFFFFFF
-    for byte in data:
-        register ^= byte
-        for _ in range(8):
-            register = register >> 1 ^ (0x82F63B78 if register & 1 else 0)
-    return register ^ 0xFFFFFFFF
-
-
-def masked(data):
-    crc = checksum(data)
-    return struct.pack("<I", ((crc >> 15) + (crc << 17 & 0xFFFFFFFF) + 0xA282EAD8) % 2**32)
-
-
-def framed(data):
-    length = struct.pack("<Q", len(data))
-    return length + masked(length) + data + masked(data)
-
-
-def varint(value):
-    value %= 2**64
-    out = b""
-    while value > 127:
-        out += bytes([value % 128 + 128])
-        value //= 128
-    return out + bytes([value])
-
-
-def field(number, content):
-    return varint(8 * number + 2) + varint(len(content)) + content
-
-
-def raw(array):
-    return field(1, field(1, np.ascontiguousarray(array).tobytes()))
-
-
-def packed_floats(values):
-    return field(2, field(1, struct.pack(f"<{len(values)}f", *values)))
-
-
-def loose_floats(values):
-    return field(2, b"".join(b"\x0d" + struct.pack("<f", value) for value in values))
-
-
-def packed_integers(values):
-    return field(3, field(1, b"".join(varint(value) for value in values)))
-
-
-def loose_integers(values):
-    return field(3, b"".join(b"\x08" + varint(value) for value in values))
-
-
-def example(**features):
-    entries = [field(1, field(1, name.encode()) + field(2, content)) for name, content in features.items()]
-    return field(1, b"".join(entries))
-
-
-META = {
-    "dt": 0.02,
-    "trajectory_length": 4,
-    "field_names": ["cells", "node_type", "mesh_pos", "world_pos"],
-    "features": {
-        "cells": {"type": "static", "shape": [1, -1, 3], "dtype": "int32"},
-        "node_type": {"type": "static", "shape": [1, -1, 1], "dtype": "int32"},
-        "mesh_pos": {"type": "static", "shape": [1, -1, 2], "dtype": "float32"},
-        "world_pos": {"type": "dynamic", "shape": [4, -1, 3], "dtype": "float32"},
-    },
-}
-
-
 def positions(seed):
     return np.random.default_rng(seed).normal(size=(4, 4, 3)).astype(np.float32)
-
-
-def trajectory(seed):
-    return example(
-        cells=raw(SQUARE[None]),
-        node_type=raw(np.zeros((1, 4, 1), np.int32)),
-        mesh_pos=raw(np.zeros((1, 4, 2), np.float32)),
-        world_pos=raw(positions(seed)),
-    )
-
-
-@pytest.fixture
-def folder(tmp_path):
-    (tmp_path / "meta.json").write_text(json.dumps(META))
-    (tmp_path / "valid.tfrecord").write_bytes(b"".join(framed(trajectory(seed)) for seed in range(3)))
-    return tmp_path
-
-
-def spoil(folder, edit):
-    path = folder / "valid.tfrecord"
-    path.write_bytes(edit(path.read_bytes()))
-    return path
-
-
-# ----------------------------------------------------------------------------------------------------- checksums
-@pytest.mark.parametrize(
-    ("data", "wanted"),
-    [
-        (b"", 0),
-        (b"a", 0xC1D04330),
-        (b"123456789", 0xE3069283),  # the check value of the CRC catalogues
-        (bytes(32), 0x8A9136AA),  # these four from RFC 3720, B.4
-        (b"\xff" * 32, 0x62A8AB43),
-        (bytes(range(32)), 0x46DD794E),
-        (bytes(range(31, -1, -1)), 0x113FDB5C),
-    ],
-)
-def test_checksums_have_their_published_values(data, wanted):
-    assert crc32c(data) == wanted
-    assert checksum(data) == wanted
-
-
-@pytest.mark.parametrize("length", [1, 3, 4, 5, 1023, 1024, 1025, 4097, 30_011])
-def test_lanes_give_the_checksum_of_one_bit_at_a_time(length):
-    data = np.random.default_rng(length).integers(0, 256, length, dtype=np.uint8).tobytes()
-    assert crc32c(data) == checksum(data)
-
-
-def test_checksums_are_kept_masked():
-    assert struct.pack("<I", mask(crc32c(b"some bytes"))) == masked(b"some bytes")
-
-
-# ------------------------------------------------------------------------------------------------ TFRecord files
-def test_trajectories_come_back_as_they_were_written(folder):
-    for index in range(3):
-        found = read_flag_simple(folder / "valid.tfrecord", index)
-        np.testing.assert_array_equal(found.positions, positions(index).astype(np.float64))
-        np.testing.assert_array_equal(found.faces, SQUARE)
-        assert (found.dt, found.name) == (0.02, f"valid_{index}")
-    assert list(read_records(folder / "valid.tfrecord")) == [trajectory(seed) for seed in range(3)]
-
-
-def test_a_folder_is_read_at_its_test_file_first(folder):
-    assert read_flag_simple(folder, 1).name == "valid_1"
-    (folder / "test.tfrecord").write_bytes(framed(trajectory(9)))
-    (folder / "a.tfrecord").write_bytes(b"")
-    np.testing.assert_array_equal(read_flag_simple(folder).positions, positions(9))
-
-
-def test_earlier_trajectories_are_passed_over_unread(folder):
-    """A bad byte in the data of the first does not matter to the second; in its length it does."""
-    path = spoil(folder, lambda data: data[:60] + bytes([data[60] ^ 1]) + data[61:])
-    np.testing.assert_array_equal(read_flag_simple(path, 1).positions, positions(1))
-    with pytest.raises(ValueError, match="record 0: its bytes do not have the checksum"):
-        read_flag_simple(path, 0)
-
-
-@pytest.mark.parametrize("packing", [packed_integers, loose_integers])
-def test_lists_of_integers_are_read_packed_and_loose(packing):
-    values = [0, 1, 127, 128, 300, -1, 2**31 - 1, -(2**63), 2**63 - 1]
-    assert parse_example(example(x=packing(values)))["x"].tolist() == values
-    assert parse_example(example(x=packing([])))["x"].tolist() == []
-
-
-@pytest.mark.parametrize("packing", [packed_floats, loose_floats])
-def test_lists_of_floats_are_read_packed_and_loose(packing):
-    values = [0.0, -1.5, 3.25e30, float("inf")]
-    assert parse_example(example(x=packing(values)))["x"].tolist() == pytest.approx(values, rel=1e-7)
-
-
-def test_fields_may_be_lists_of_numbers(folder):
-    """The same trajectory with floats and integers in the place of bytes, and parts that no reader asks for."""
-    message = example(
-        extra=packed_floats([1.0]),
-        cells=loose_integers(SQUARE.ravel().tolist()),
-        node_type=packed_integers([0, 0, 0, 0]),
-        mesh_pos=loose_floats([0.0] * 8),
-        world_pos=packed_floats(positions(0).ravel().tolist()),
-    )
-    unknown = (
-        b"\x10\x05" + b"\x19" + bytes(8) + b"\x25" + bytes(4)
-    )  # a number, a double and a float of other fields
-    path = spoil(folder, lambda _: framed(unknown + message))
-    found = read_flag_simple(path)
-    np.testing.assert_array_equal(found.positions, positions(0))
-    np.testing.assert_array_equal(found.faces, SQUARE)
-
-
-def test_every_cut_is_an_error(folder):
-    """A file that ends anywhere within its second record."""
-    whole = (folder / "valid.tfrecord").read_bytes()
-    one = len(framed(trajectory(0)))
-    for length in (one + 1, one + 11, one + 12, one + 13, 2 * one - 5, 2 * one - 4, 2 * one - 1):
-        (folder / "valid.tfrecord").write_bytes(whole[:length])
-        read_flag_simple(folder, 0)
-        with pytest.raises(ValueError, match=r"`path` must be a whole TFRecord file. Got valid.tfrecord, record 1"):
-            read_flag_simple(folder, 1)
-
-
-def test_every_single_bad_byte_is_an_error(folder):
-    """Whatever byte of a record is changed, one of the two checksums tells."""
-    one = framed(trajectory(0))
-    for place in range(0, len(one), 7):
-        spoil(folder, lambda _, place=place: one[:place] + bytes([one[place] ^ 0x10]) + one[place + 1 :])
-        with pytest.raises(ValueError, match="whole TFRecord file"):
-            read_flag_simple(folder)
-
-
-@pytest.mark.parametrize("length", [10**6, 2**40, 2**64 - 1])
-def test_an_absurd_length_is_refused_before_memory_is_taken(folder, length):
-    head = struct.pack("<Q", length)
-    path = spoil(folder, lambda data: head + masked(head) + data)
-    tracemalloc.start()
-    with pytest.raises(ValueError, match=f"it declares {length} bytes"):
-        read_flag_simple(path)
-    assert tracemalloc.get_traced_memory()[1] < 10**6
-    tracemalloc.stop()
-
-
-BROKEN_MESSAGES = {
-    "longer than the message": varint(10) + varint(50) + b"abc",
-    "a number is cut off": b"\x0a\x80",
-    "more than ten bytes": b"\xff" * 12,
-    "wire type 3": b"\x0b",
-    "wire type 0, not 2": b"\x08\x01",
-    "no field 'cells'": example(world_pos=raw(positions(0))),
-    "no whole number": example(cells=field(1, field(1, b"12345"))),
-    "has 7 values, not the shape": example(cells=raw(np.zeros(7, np.int32))),
-    "not of kind int32": example(cells=packed_integers([2**40, 0, 0])),
-    "integers is cut off": example(cells=field(3, field(1, b"\x80"))),
-    "codec can't decode": field(1, field(1, field(1, b"\xff\xfe") + field(2, raw(SQUARE)))),
-}
-
-
-@pytest.mark.parametrize("reason", BROKEN_MESSAGES)
-def test_messages_with_good_checksums_and_bad_contents_are_errors(folder, reason):
-    path = spoil(folder, lambda _: framed(BROKEN_MESSAGES[reason]))
-    with pytest.raises(ValueError, match=re.escape("valid.tfrecord, record 0: ") + f".*{re.escape(reason)}"):
-        read_flag_simple(path)
-
-
-def test_random_bytes_with_good_checksums_never_do_worse_than_an_error(folder):
-    rng = np.random.default_rng(0)
-    for _ in range(100):
-        message = bytearray(trajectory(0))
-        for place in rng.integers(0, 90, 3):  # where the structure is
-            message[place] = rng.integers(0, 256)
-        path = spoil(folder, lambda _, message=bytes(message): framed(message))
-        with contextlib.suppress(ValueError):  # some changes do no harm; warnings are errors here
-            read_flag_simple(path)
-
-
-@pytest.mark.parametrize("index", [3, 10**6])
-def test_an_index_beyond_the_file_is_an_error(folder, index):
-    with pytest.raises(ValueError, match=f"below the number of trajectories in valid.tfrecord, 3. Got {index}"):
-        read_flag_simple(folder, index)
-
-
-def test_bad_indices_are_errors(folder):
-    with pytest.raises(ValueError, match="`index` must be an integer in"):
-        read_flag_simple(folder, -1)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{",
-        "[]",
-        "{}",
-        '{"features": {"cells": 3}}',
-        '{"features": {"cells": {"shape": [1, -1, 3], "dtype": "complex64"}}}',
-        '{"features": {"cells": {"shape": "all", "dtype": "int32"}}}',
-        '{"features": {"cells": {"shape": [-2], "dtype": "int32"}}}',
-        '{"features": {"cells": {"shape": [true, -1, 3], "dtype": "int32"}}}',
-        '{"features": {"cells": {"shape": [1, -1, 3], "dtype": ["int32"]}}}',
-        "[" * 100_000,
-    ],
-)
-def test_a_bad_meta_file_is_an_error(folder, text):
-    (folder / "meta.json").write_text(text)
-    with pytest.raises(ValueError, match=r"`path` must be beside a.*meta.json"):
-        read_flag_simple(folder)
-
-
-@pytest.mark.parametrize(
-    ("dt", "reason"),
-    [
-        (10**400, "int too large to convert to float"),
-        (True, "the dt of meta.json is not a number"),
-        ("0.02", "the dt of meta.json is not a number"),
-        (float("inf"), "`dt` must be a number in"),
-    ],
-)
-def test_a_bad_time_step_is_an_error(folder, dt, reason):
-    (folder / "meta.json").write_text(json.dumps(META | {"dt": dt}))
-    with pytest.raises(ValueError, match=f"`path` must be a readable sequence. Got valid.tfrecord: {reason}"):
-        read_flag_simple(folder)
-
-
-@pytest.mark.parametrize("dt", [None, 0, -0.5])
-def test_without_a_positive_time_step_velocities_are_per_frame(folder, dt):
-    (folder / "meta.json").write_text(json.dumps(META | {"dt": dt}))
-    assert read_flag_simple(folder).dt == 1.0
-
-
-def test_an_axis_beyond_all_integers_is_an_error(folder):
-    cells = META["features"]["cells"] | {"shape": [10**30, -1, 3]}
-    (folder / "meta.json").write_text(json.dumps({"features": {"cells": cells}}))
-    with pytest.raises(ValueError, match="record 0: field 'cells' has 6 values, not the shape"):
-        read_flag_simple(folder)
-
-
-def test_missing_files_are_named(folder, tmp_path):
-    (folder / "meta.json").unlink()
-    with pytest.raises(ValueError, match=r"beside a file meta.json"):
-        read_flag_simple(folder)
-    (folder / "valid.tfrecord").unlink()
-    with pytest.raises(ValueError, match=r"a folder with a .tfrecord file"):
-        read_flag_simple(folder)
-    with pytest.raises(FileNotFoundError, match="an existing file or folder"):
-        read_flag_simple(tmp_path / "none.tfrecord")
-
-
-def test_other_data_sets_are_refused(folder):
-    meta = {"features": {"velocity": META["features"]["world_pos"]}}
-    (folder / "meta.json").write_text(json.dumps(meta))
-    spoil(folder, lambda _: framed(example(velocity=raw(positions(0)))))
-    with pytest.raises(ValueError, match="a data set with a field 'world_pos'"):
-        read_flag_simple(folder)
-
-
-def test_faces_that_name_no_vertex_are_an_error(folder):
-    parts = {"node_type": raw(np.zeros((1, 4, 1), np.int32)), "mesh_pos": raw(np.zeros((1, 4, 2), np.float32))}
-    spoil(folder, lambda _: framed(example(cells=raw(SQUARE + 1), world_pos=raw(positions(0)), **parts)))
-    with pytest.raises(ValueError, match=r"valid.tfrecord: `faces` must be integers in \[0, 3\]"):
-        read_flag_simple(folder)
 
 
 # ----------------------------------------------------------------------------------------------------- npz files
@@ -415,22 +85,87 @@ def test_npz_files_with_a_flipped_bit_are_read_or_are_errors(tmp_path, save):
     assert len(reasons) > len(whole)  # more than half of all flips; the rest are dates and flags that nobody reads
 
 
+# ------------------------------------------------------------------------------------------ converted TFRecords
+def varint(value):
+    out = b""
+    while value > 127:
+        out += bytes([value % 128 + 128])
+        value //= 128
+    return out + bytes([value])
+
+
+def field(number, content):
+    return varint(8 * number + 2) + varint(len(content)) + content
+
+
+def record(**arrays):
+    """A record with a tf.train.Example; checksums are not read."""
+    entries = [
+        field(1, field(1, name.encode()) + field(2, field(1, field(1, array.tobytes()))))
+        for name, array in arrays.items()
+    ]
+    data = field(1, b"".join(entries))
+    return struct.pack("<Q", len(data)) + bytes(4) + data + bytes(4)
+
+
+META = {
+    "dt": 0.02,
+    "features": {
+        "cells": {"type": "static", "shape": [1, -1, 3], "dtype": "int32"},
+        "world_pos": {"type": "dynamic", "shape": [4, -1, 3], "dtype": "float32"},
+    },
+}
+
+
+@pytest.fixture
+def records(tmp_path):
+    (tmp_path / "meta.json").write_text(json.dumps(META))
+    path = tmp_path / "valid.tfrecord"
+    path.write_bytes(b"".join(record(cells=SQUARE[None], world_pos=positions(seed)) for seed in range(3)))
+    return path
+
+
+def test_converted_trajectories_are_sequences(records, tmp_path):
+    written = convert(records, tmp_path / "sequences", 2)
+    assert [path.name for path in written] == ["valid_0.npz", "valid_1.npz"]
+    for seed, path in enumerate(written):
+        found = read_npz(path)
+        np.testing.assert_array_equal(found.positions, positions(seed))
+        np.testing.assert_array_equal(found.faces, SQUARE)
+        assert (found.dt, found.source) == (0.02, f"valid.tfrecord, trajectory {seed}")
+    assert len(convert(records, tmp_path / "all", 50)) == 3
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (lambda data: data[:-1], "a complete TFRecord file. Got valid.tfrecord, which ends within a record"),
+        (lambda data: data[:5], "ends within a record"),
+        (lambda data: b"\xff" * 7 + data[7:], "ends within a record"),  # a length of 2**56
+        (lambda data: record(cells=SQUARE[None]), "record 0: 'world_pos'"),
+        (lambda data: record(cells=SQUARE[None] + 1, world_pos=positions(0)), "`faces` must be integers in"),
+        (lambda data: record(cells=SQUARE[None], world_pos=positions(0)[0, 0]), "record 0: cannot reshape"),
+        (lambda data: data[:12] + b"\x0d" + data[13:], "a field is not of the type bytes"),
+        (lambda data: data[:12] + b"\x0a\xff\x7f" + data[15:], "longer than the message around it"),
+    ],
+)
+def test_broken_trajectories_are_errors(records, tmp_path, edit, reason):
+    records.write_bytes(edit(records.read_bytes()))
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        convert(records, tmp_path / "new", 3)
+    assert not [path for path in (tmp_path / "new").iterdir() if path.suffix != ".npz"]
+
+
 # ------------------------------------------------------------------------------------------------------- finding
-def test_sequences_are_found_by_name_in_either_folder(folder):
-    inner = folder / "sequences"
-    for place in (folder, inner):
+def test_sequences_are_found_by_name_in_either_folder(tmp_path):
+    inner = tmp_path / "sequences"
+    for place in (tmp_path, inner):
         place.mkdir(exist_ok=True)
         for name in ("a", "b", "c"):
             np.savez(place / f"{name}.npz", pos=positions(0), faces=SQUARE)
-        names = [found.name for found in find_sequences(folder, ("c", "missing", "a"), n_trajectories=2)]
-        assert names == (["c", "a", "valid_0", "valid_1"] if place == folder else ["c", "a"])
+        assert [found.name for found in find_sequences(tmp_path, ("c", "missing", "a"))] == ["c", "a"]
     assert [found.name for found in find_sequences(inner, ("missing",))] == ["a", "b", "c"]
     assert find_sequences(None, ("a",)) == []
-
-
-def test_no_more_trajectories_are_taken_than_there_are(folder):
-    for most, wanted in ((1, 1), (3, 3), (50, 3)):
-        assert len(find_sequences(folder, n_trajectories=most)) == wanted
 
 
 def test_folders_without_sequences_are_errors(tmp_path):

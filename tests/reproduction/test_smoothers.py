@@ -4,8 +4,15 @@ import dataclasses
 
 import numpy as np
 import pytest
-from reproduction import _smoothers
-from reproduction._smoothers import (
+
+from manifoldrf.applications.filling import feature_action
+from manifoldrf.baselines.random_features import RFF
+from manifoldrf.geometry.builders import knn_graph, mesh_graph
+from manifoldrf.kernels.graph_kernels import DiffusionKernel
+from manifoldrf.metrics import relative_error
+from reproduction import smoothers
+from reproduction.mesh_data import builtin_mesh
+from reproduction.smoothers import (
     SIGMAS,
     Recipe,
     Task,
@@ -21,13 +28,6 @@ from reproduction._smoothers import (
     sparse_features,
     tune_ambient,
 )
-from reproduction.mesh_data import builtin_mesh
-
-from manifoldrf.applications.filling import feature_action
-from manifoldrf.baselines.random_features import RFF
-from manifoldrf.geometry.builders import knn_graph, mesh_graph
-from manifoldrf.kernels.graph_kernels import DiffusionKernel
-from manifoldrf.metrics import relative_error
 
 MESH = builtin_mesh("torus", 300).mesh
 GRAPH = mesh_graph(MESH)
@@ -229,8 +229,8 @@ class TestRecipe:
             begun.append((starts, anchors))
             return real(setting, starts, anchors, teaching)
 
-        real = _smoothers.signature_table
-        monkeypatch.setattr(_smoothers, "signature_table", signature_table)
+        real = smoothers.signature_table
+        monkeypatch.setattr(smoothers, "signature_table", signature_table)
         points = np.vstack([MESH.vertices, MESH.sample(100, seed=0).points])
         short = dataclasses.replace(self.RECIPE, epochs=1, n_walks=20, n_starts=250, n_candidates=300)
         learn_field(points, N, short, 0)

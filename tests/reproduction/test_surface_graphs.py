@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+
 from reproduction.record import Record
 from reproduction.surface_graphs import SURFACES, Config, run
 

@@ -1,6 +1,7 @@
 """The comparison of teachers: small, and what it claims."""
 
 import pytest
+
 from reproduction.teachers import ESTIMATORS, EXACT, Config, run
 
 SMALL = Config(n_nodes=500, tau=10.0, n_starts=10, budgets=(1e4, 1e5))

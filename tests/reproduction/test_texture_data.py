@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 from PIL import Image
+
 from reproduction import texture_data
 from reproduction.texture_data import Plates, builtin_plates, generated_plates, photo_plates, read_plates
 

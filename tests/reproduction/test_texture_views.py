@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from reproduction.texture_data import Plates, generated_plates
-from reproduction.texture_views import Protocol, centre_side, draw_views, rotated_centre
 
 from manifoldrf.applications.textures import channels_of, covariance_descriptors, dense_corners, margin_of
+from reproduction.texture_data import Plates, generated_plates
+from reproduction.texture_views import Protocol, centre_side, draw_views, rotated_centre
 
 SMALL = Protocol(
     unlabelled_angles=(0, 45), test_angles=(30, 120), unlabelled_windows=4, test_windows=5, window=16, sigma=1.0

@@ -2,6 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import coo_array, csgraph
+
+from manifoldrf import MobiusStrip
+from manifoldrf.geometry.builders import knn_graph
 from reproduction import token_surfaces
 from reproduction.token_surfaces import (
     FOLD_GAP,
@@ -11,10 +15,6 @@ from reproduction.token_surfaces import (
     SURFACES,
     TOUCHING,
 )
-from scipy.sparse import coo_array, csgraph
-
-from manifoldrf import MobiusStrip
-from manifoldrf.geometry.builders import knn_graph
 
 AREAS = {"mobius": 5.06, "mobius2": 10.1, "swiss": 4.4, "folded": 5.7}
 CYLINDERS = ("swiss", "folded")

@@ -4,28 +4,32 @@ import dataclasses
 
 import numpy as np
 import pytest
-from reproduction import velocity
-from reproduction._normal_methods import FARTHEST, FULL, LEARNED, NEAREST, SPARSE, UNIFORM
-from reproduction._velocity_methods import (
-    AS_PAPER,
-    EDGES,
-    KNN,
-    TUNED,
-    ambient,
-    evaluated_frames,
-    make_scene,
-    mean_cosine_of_frames,
-    sheet_share,
-)
-from reproduction.record import Record
-from reproduction.report.interpolation import draw_dense_cosines, draw_methods, draw_times
-from reproduction.sequences import Sequence, generate_cloth
-from reproduction.velocity import MAIN, PUBLISHED, SIZES, Config, run
 from scipy import linalg, spatial
 from scipy.sparse import csgraph
 
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.meshes import TriangleMesh
+from reproduction import velocity
+from reproduction.normals import FARTHEST, FULL, LEARNED, NEAREST, SPARSE, UNIFORM
+from reproduction.record import Record
+from reproduction.report.interpolation import draw_dense_cosines, draw_methods, draw_times
+from reproduction.sequences import Sequence, generate_cloth
+from reproduction.velocity import (
+    AS_PAPER,
+    EDGES,
+    KNN,
+    MAIN,
+    PUBLISHED,
+    SIZES,
+    TUNED,
+    Config,
+    ambient,
+    evaluated_frames,
+    make_scene,
+    mean_cosine_of_frames,
+    run,
+    sheet_share,
+)
 
 SMALL = Config(
     cloths=(1,),

@@ -1,4 +1,4 @@
-"""Counted walkers: unbiased, with honest variances, and an error that falls like the inverse of their number."""
+"""Counted walkers: unbiased, with correct variances, and an error that falls like the inverse of their number."""
 
 import numpy as np
 import pytest
@@ -89,6 +89,7 @@ LAWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("n_walkers", [3, 200])
 @pytest.mark.parametrize("graph", GRAPHS)
@@ -118,10 +119,10 @@ def test_reported_variances_are_right(n_walkers, n_batches, global_seed):
         excess[k] = found[3].sum() - squares[k]
     band = excess.std() / np.sqrt(N_KEYS)
     assert abs(excess.mean()) < 5 * band
-    assert band < 0.05 * squares.mean()  # a band wide enough for anything would prove nothing
+    assert band < 0.05 * squares.mean()  # a wider band would prove nothing
 
 
-def test_one_batch_knows_no_variance_and_equal_batches_have_none():
+def test_one_batch_gives_no_variance_and_equal_batches_give_zero():
     affinity, starts = GRAPHS["irregular"]
     table, key = table_of(affinity), np.array([1, 2], np.uint32)
     assert np.isnan(propagate_counts(table, LAWS["tail"], np.array(starts), 10, 1, 0, key)[3]).all()
@@ -152,13 +153,13 @@ def test_no_walker_is_lost_or_made(graph, n_walkers, global_seed):
 def test_rounding_never_makes_walkers(n_walkers, phase):
     """n_walkers + phase may round up to n_walkers + 1, in the thinning and in the split."""
     affinity, _ = GRAPHS["irregular"]
-    desk = module._make_desk(affinity.shape[0])
-    desk.nodes[0, :3], desk.counts[0, :3] = [0, 1, 2], [n_walkers, 1, 1]
+    space = module._make_workspace(affinity.shape[0])
+    space.nodes[0, :3], space.counts[0, :3] = [0, 1, 2], [n_walkers, 1, 1]
     n_occupied = 3
     for side in (0, 1, 0):
-        n_occupied, moved, _ = module._step(table_of(affinity), 1.0, (phase, phase), desk, side, n_occupied)
-        assert moved == desk.counts[1 - side].sum() == n_walkers + 2
-        assert desk.counts.min() == desk.counts[side].max() == 0
+        n_occupied, moved, _ = module._step(table_of(affinity), 1.0, (phase, phase), space, side, n_occupied)
+        assert moved == space.counts[1 - side].sum() == n_walkers + 2
+        assert space.counts.min() == space.counts[side].max() == 0
 
 
 def test_thinning_keeps_the_right_number(global_seed):

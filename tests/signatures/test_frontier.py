@@ -1,5 +1,7 @@
 """Rows evaluated on reached nodes: exact without a threshold, within the bound with one, and local."""
 
+import functools
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -12,6 +14,7 @@ HEAT = np.exp(-10.0) * np.cumprod(np.r_[1.0, 10.0 / np.arange(1, 50)])  # exp(-1
 SIGNED = np.where(np.arange(30) % 3 == 1, -1.0, 0.7) * 0.9 ** np.arange(30)
 
 
+@functools.cache
 def operator_of(signed, n=120):
     """A sparse symmetric W of norm 1."""
     rng = np.random.default_rng(2)

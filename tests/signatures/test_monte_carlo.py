@@ -1,4 +1,9 @@
-"""Every Monte Carlo estimator is unbiased, and its own standard errors say how far off it is."""
+"""Every Monte Carlo estimator is unbiased, and its standard errors are right.
+
+This is the one layer of statistical tests that `make test` runs: through the public functions, with seeds from
+``global_seed`` and limits computed from the samples. All other combinations, and the same tests of the compiled
+functions (test_walks.py, test_counts.py), are marked slow.
+"""
 
 import functools
 import itertools
@@ -100,6 +105,19 @@ def check_rows(name, exact, **options):
     assert_unbiased(samples, summaries(exact, exact))
 
 
+def sweep(*axes):
+    """All combinations of values; quick are those in which the last axis takes turns over the others.
+
+    The quick ones cover every combination of all axes but the last, each with one value of the last.
+    """
+    combinations = []
+    for indices in itertools.product(*map(range, map(len, axes))):
+        quick = sum(indices) % len(axes[-1]) == 0
+        values = (axis[k] for axis, k in zip(axes, indices, strict=True))
+        combinations.append(pytest.param(*values, marks=[] if quick else [pytest.mark.slow]))
+    return combinations
+
+
 MOVES = [
     *itertools.product(["uniform", "weighted"], ["independent", "antithetic"]),
     ("uniform", "repelling"),
@@ -111,29 +129,31 @@ LIVES = [
 ]
 
 
-@pytest.mark.parametrize("life", LIVES, ids=["as in the paper", "short", "matched"])
-@pytest.mark.parametrize(("transitions", "coupling"), MOVES)
-@pytest.mark.parametrize("graph", ["irregular", "knn", "mesh", "hub", "signed", "walk"])
-def test_walks_are_unbiased(graph, transitions, coupling, life, global_seed):
+@pytest.mark.parametrize(
+    ("graph", "move", "life"), sweep(["irregular", "knn", "mesh", "hub", "signed", "walk"], MOVES, LIVES)
+)
+def test_walks_are_unbiased(graph, move, life, global_seed):
+    transitions, coupling = move
     options = dict(teacher="walks", transitions=transitions, coupling=coupling, n_walks=256, **life)
     check_rows(graph, exact_rows(graph), seed=global_seed, **options)
 
 
-@pytest.mark.parametrize("n_walks", [5, 300])
+COUNT_LIVES = [{}, {"survival": "geometric"}, {"survival": "geometric", "p_halt": 0.01, "max_length": None}]
+
+
 @pytest.mark.parametrize(
-    "life", [{}, {"survival": "geometric"}, {"survival": "geometric", "p_halt": 0.01, "max_length": None}]
+    ("graph", "n_walks", "life"), sweep(["irregular", "knn", "mesh", "hub"], [5, 300], COUNT_LIVES)
 )
-@pytest.mark.parametrize("graph", ["irregular", "knn", "mesh", "hub"])
-def test_counts_are_unbiased(graph, life, n_walks, global_seed):
+def test_counts_are_unbiased(graph, n_walks, life, global_seed):
     check_rows(graph, exact_rows(graph), seed=global_seed, teacher="counts", n_walks=n_walks, **life)
 
 
-@pytest.mark.parametrize("n_stitches", [2, 3])
-@pytest.mark.parametrize(("teacher", "life"), [("walks", {"p_halt": 0.2}), ("counts", {"survival": "matched"})])
-@pytest.mark.parametrize("graph", ["irregular", "knn", "mesh"])
-def test_stitched_rows_are_unbiased(graph, teacher, life, n_stitches, global_seed):
-    options = dict(teacher=teacher, n_walks=100, n_stitches=n_stitches, **life)
-    check_rows(graph, exact_rows(graph), seed=global_seed, **options)
+STITCHED = [{"teacher": "walks", "p_halt": 0.2}, {"teacher": "counts", "survival": "matched"}]
+
+
+@pytest.mark.parametrize(("graph", "options", "n_stitches"), sweep(["irregular", "knn", "mesh"], STITCHED, [2, 3]))
+def test_stitched_rows_are_unbiased(graph, options, n_stitches, global_seed):
+    check_rows(graph, exact_rows(graph), seed=global_seed, n_walks=100, n_stitches=n_stitches, **options)
 
 
 @pytest.mark.parametrize("kernel", [CosineKernel(), RandomWalkKernel(2, 3), PowerKernel(3)], ids=str)
@@ -166,17 +186,15 @@ def test_a_cap_leaves_out_what_lies_beyond_and_nothing_else(max_length, global_s
     np.testing.assert_allclose(counted, capped, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"teacher": "walks"},
-        {"teacher": "walks", "transitions": "weighted", "coupling": "antithetic"},
-        {"teacher": "walks", "n_stitches": 2, "transitions": "weighted"},
-        {"teacher": "counts"},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("graph", ["knn", "mesh"])
+PAIRED = [
+    {"teacher": "walks"},
+    {"teacher": "walks", "transitions": "weighted", "coupling": "antithetic"},
+    {"teacher": "walks", "n_stitches": 2, "transitions": "weighted"},
+    {"teacher": "counts"},
+]
+
+
+@pytest.mark.parametrize(("options", "graph"), sweep(PAIRED, ["mesh", "knn"]))
 def test_two_sets_give_an_unbiased_kernel_and_one_a_diagonal_too_large(graph, options, global_seed):
     exact = KERNEL.dense(graph_of(graph))
     probes = np.random.default_rng(1).normal(size=(2, len(exact), 6))
@@ -191,7 +209,7 @@ def test_two_sets_give_an_unbiased_kernel_and_one_a_diagonal_too_large(graph, op
             excess.append(diagonals[-1] - (first.stderr.data**2).sum())
     assert_unbiased(products, np.zeros(7))
     assert np.mean(diagonals) > 6 * np.std(diagonals) / np.sqrt(N_REPLICAS)
-    if excess:  # what the diagonal has too much is the variance, and the standard errors know it
+    if excess:  # the excess of the diagonal is the variance, which the standard errors estimate
         assert_unbiased(excess, 0.0)
 
 
@@ -228,7 +246,7 @@ def test_standard_errors_are_right(options, global_seed):
         excess.append((found.stderr.toarray() ** 2).sum() - squares[-1])
     band = np.std(excess) / np.sqrt(len(excess))
     assert abs(np.mean(excess)) < 5 * band
-    assert band < 0.15 * np.mean(squares)  # a band wide enough for anything would prove nothing
+    assert band < 0.15 * np.mean(squares)  # a wider band would prove nothing
 
 
 def test_relative_standard_errors_are_those_of_the_rows(global_seed):
@@ -249,7 +267,7 @@ def test_relative_standard_errors_are_those_of_the_rows(global_seed):
     ],
     ids=str,
 )
-def test_one_batch_knows_no_standard_error(options):
+def test_one_batch_gives_no_standard_error(options):
     found = compute_signatures(graph_of("knn"), KERNEL, STARTS, seed=0, **options)
     assert found.stderr is None
     assert found.relative_stderr is None

@@ -1,4 +1,4 @@
-"""All teachers behind one function: right rows, the same bits however they are asked, clear refusals."""
+"""All teachers behind one function: right rows, the same bits for any threads and nodes, clear errors."""
 
 import functools
 import re
@@ -166,7 +166,7 @@ def test_seeds(teacher):
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
 @pytest.mark.parametrize("teacher", [name for name in TEACHERS if name != "stitched"])
-def test_progress_is_told_and_may_stop_the_work(teacher, n_jobs):
+def test_progress_is_reported_and_may_stop_the_work(teacher, n_jobs):
     calls = []
     compute(teacher=teacher, n_jobs=n_jobs, progress=lambda *call: calls.append(call))
     assert {(what, total) for what, _, total in calls} == {("signatures", 100)}
@@ -350,7 +350,7 @@ def test_the_nodes_of_signatures_are_their_own():
     assert found.nodes.tolist() == [0, 1]
 
 
-# ------------------------------------------------------------------------------------------- teachers of one's own
+# ---------------------------------------------------------------------------------------- functions as teachers
 def dense_teacher(graph, series, nodes, *, sparse_rows=False):
     rows = series.dense(graph)[nodes]
     return sparse.csr_array(rows) if sparse_rows else rows

@@ -134,6 +134,7 @@ def test_interpreted_functions_give_the_same_numbers(engine):
         np.testing.assert_allclose(plain, expected, rtol=1e-12, atol=1e-17)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", ["irregular", "signed", "isolated", "star"])
 def test_estimates_and_their_variances_are_unbiased(engine, name, global_seed):

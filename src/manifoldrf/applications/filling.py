@@ -14,8 +14,8 @@ from scipy import sparse
 from scipy.sparse import csgraph, linalg
 
 from manifoldrf._validation import FloatArray, IntArray, as_array, as_floats, check_columns, check_indices, reject
+from manifoldrf.geometry.csr import reciprocal, scaled_both_ends
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.loops import reciprocal, scaled_both_ends
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 
 BoolArray = NDArray[np.bool_]

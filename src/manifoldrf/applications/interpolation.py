@@ -27,31 +27,13 @@ from manifoldrf._validation import (
     check_spread,
     reject,
 )
-from manifoldrf.applications.filling import (
-    WIDEST,
-    BoolArray,
-    Filled,
-    Known,
-    Problem,
-    Smoothed,
-    SolverReport,
-    check_known,
-    entries_where,
-    feature_action,
-    fill_by_gp,
-    fill_by_kernel,
-    fill_by_solve,
-    finish_means,
-    make_folds,
-    smooth,
-    without_small,
-)
+from manifoldrf.applications import filling
+from manifoldrf.applications.filling import WIDEST, BoolArray, Filled, Known, Problem, Smoothed, SolverReport
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.geometry.builders import knn_graph, mesh_graph
-from manifoldrf.geometry.extension import NeighborExtension, barycentric_weights
+from manifoldrf.geometry.builders import NeighborExtension, knn_graph, mesh_graph
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.meshes import TriangleMesh, row_lengths
+from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights, row_lengths
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 
 __all__ = ["FieldInterpolator", "InterpolationInfo", "InterpolationWarning"]
@@ -320,14 +302,14 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
         return self.method_ in _RANGE_PRESERVING
 
     def _problem(self, graph: Graph, values: ArrayLike, known: Any, jobs: int) -> Problem:
-        checked = check_known(values, known, graph.n_nodes)
+        checked = filling.check_known(values, known, graph.n_nodes)
         if self.normalize and checked.values.shape[1] < 2:
             reject("normalize", "False for values of one column, which have no direction", self.normalize)
         return Problem(graph, checked, jobs)
 
     def _choose(self, problem: Problem, options: Choice, streams: Streams) -> None:
         """Choose method, tau and noise."""
-        folds = make_folds(problem.known.mask, streams.generator("interpolation.folds"))
+        folds = filling.make_folds(problem.known.mask, streams.generator("interpolation.folds"))
         validation = CrossValidation(problem, folds, bool(self.normalize))
         chosen, tried = choose(validation, options)
         self.method_ = chosen.method
@@ -356,24 +338,24 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
         # Features depend on the position alone. A node must not see anchors of another component at its position.
         nodes = np.repeat(np.arange(graph.n_nodes), np.diff(rows.indptr))
         same = graph.components[features.anchors_][rows.indices] == graph.components[nodes]
-        self._node_features = entries_where(rows, same)
+        self._node_features = filling.entries_where(rows, same)
         return features
 
     def _rows(self, features: ManifoldRandomFeatures, points: FloatArray) -> Any:
         """Features of points, CSR (q, m); small entries are kept only with n_features="all"."""
-        return without_small(features.transform(points), 0.0 if self.n_features == "all" else _CUT)
+        return filling.without_small(features.transform(points), 0.0 if self.n_features == "all" else _CUT)
 
     def _fill(self, problem: Problem) -> None:
         """Compute the field at all nodes, and warn about holes."""
         known, solver = problem.known, None
         everything = known.mask[None]
         if self.method_ == "kernel":
-            (field,) = fill_by_kernel(problem, everything, self.tau_)
+            (field,) = filling.fill_by_kernel(problem, everything, self.tau_)
         elif self.method_ == "features":
             found = self._means(self._node_features, known)
-            field = finish_means(problem, known.mask, found.values, found.mass, 0.0)
+            field = filling.finish_means(problem, known.mask, found.values, found.mass, 0.0)
         elif self.method_ == "gp":
-            (regressed,) = fill_by_gp(problem, everything, self.tau_, (self.noise_,))
+            (regressed,) = filling.fill_by_gp(problem, everything, self.tau_, (self.noise_,))
             field, solver = regressed.folds[0], regressed.report
         else:
             field = _solved_or_explained(problem, self.method_)
@@ -393,12 +375,14 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
 
     def _means(self, rows: Any, known: Known) -> Smoothed:
         """Average the known values with the features of some points."""
-        return smooth(feature_action(rows, self._node_features[known.nodes]), known.values[known.nodes])
+        return filling.smooth(
+            filling.feature_action(rows, self._node_features[known.nodes]), known.values[known.nodes]
+        )
 
     def _by_nodes(self, queries: FloatArray) -> FloatArray:
         """Average the field over the nodes around each query, shape (q, c)."""
         views, field = views_of(self.graph_, queries), self._filled
-        return smooth(lambda X: views @ X, np.nan_to_num(field.values), field.mass).values
+        return filling.smooth(lambda X: views @ X, np.nan_to_num(field.values), field.mass).values
 
     def _by_features(self, queries: FloatArray) -> FloatArray:
         """Average with the features of the queries; use the nodes around a query if no known value has weight."""
@@ -424,6 +408,8 @@ def graph_of(space: Any, weights: str, n_jobs: int) -> Graph:
         return space
     if isinstance(space, TriangleMesh):
         check_spread(space.vertices, "space")
+        if not space.edge_lengths().any():
+            reject("space", "a mesh with an edge of positive length", f"{space} without one")
         return mesh_graph(space, weights=weights)
     if hasattr(space, "vertices") and hasattr(space, "faces"):
         kind = type(space).__name__
@@ -524,7 +510,7 @@ class CrossValidation:
         """Errors of the kernel for a given tau, or for all tau of the search."""
 
         def measure(trial: float) -> list[Choice]:
-            found = fill_by_kernel(self.problem, self.stays, trial)
+            found = filling.fill_by_kernel(self.problem, self.stays, trial)
             return [Choice("kernel", trial, None, self.error(found), len(found))]
 
         return _scan(measure, _KERNEL_TAUS) if tau is None else measure(tau)
@@ -534,7 +520,7 @@ class CrossValidation:
         noises = _NOISES if noise is None else (noise,)
 
         def measure(trial: float) -> list[Choice]:
-            tried = fill_by_gp(self.problem, self.stays[:1], trial, noises)
+            tried = filling.fill_by_gp(self.problem, self.stays[:1], trial, noises)
             return [Choice("gp", trial, found.noise, self.error(found.folds), 1) for found in tried]
 
         return _scan(measure, _GP_TAUS) if tau is None else measure(tau)
@@ -542,13 +528,13 @@ class CrossValidation:
     def gp_on_all_folds(self, choice: Choice) -> Choice:
         """The same choice with its error over all folds."""
         tau, noise = choice.tau or _ANY_TAU, choice.noise or 0.0
-        (found,) = fill_by_gp(self.problem, self.stays, tau, (noise,))
+        (found,) = filling.fill_by_gp(self.problem, self.stays, tau, (noise,))
         return Choice("gp", tau, noise, self.error(found.folds), len(found.folds))
 
     def solve(self, method: str) -> Choice:
         """Error of a harmonic or biharmonic field; infinite if the system cannot be solved."""
         try:
-            found = fill_by_solve(self.problem, self.stays, method)
+            found = filling.fill_by_solve(self.problem, self.stays, method)
             return Choice(method, error=self.error(found), folds=len(found))
         except ArithmeticError:
             return Choice(method, error=np.inf, folds=len(self.stays))
@@ -631,7 +617,7 @@ def _choose_method(
 def _solved_or_explained(problem: Problem, method: str) -> Filled:
     """Solve a sparse system, or raise an error that names causes and remedies."""
     try:
-        return fill_by_solve(problem, problem.known.mask[None], method)[0]
+        return filling.fill_by_solve(problem, problem.known.mask[None], method)[0]
     except ArithmeticError as error:
         others = " or ".join(f"method={name!r}" for name in ("harmonic", "kernel") if name != method)
         powers = "fourteen" if method == "harmonic" else "eight"

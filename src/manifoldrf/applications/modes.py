@@ -36,8 +36,8 @@ from manifoldrf.fields.anchors import (
 )
 from manifoldrf.fields.data import Problem, SignatureOptions
 from manifoldrf.fields.interpolated import interpolation_weights
+from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.loops import reciprocal
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, ScaledKernel, SumKernel
 from manifoldrf.kernels.action import Expansion, apply_expansion, expand, indicator_columns
 from manifoldrf.kernels.graph_kernels import DiffusionKernel, PowerKernel, RegularizedLaplacianKernel

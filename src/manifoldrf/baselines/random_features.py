@@ -1,6 +1,5 @@
 """Features of the Gaussian kernel: random Fourier and exponential features, and Gaussian bumps on a grid."""
 
-from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -140,7 +139,19 @@ class ORF(_FourierFeatures):
 class _ExponentialFeatures(AbstractGaussianBaseline):
     """D exp(A |w|^2 + B w . x - |x|^2) / sqrt(m), x in units of sigma; B = sqrt(1 - 4 A), D = (1 - 4 A)^(d / 4)."""
 
-    center: bool
+    _orthogonal: ClassVar[bool] = False
+    _a: float = 0.0
+
+    def __init__(
+        self, *, n_features: int = 512, sigma: float = 1.0, center: bool = True, random_state: SeedLike = None
+    ) -> None:
+        self.n_features = n_features
+        self.sigma = sigma
+        self.center = center
+        self.random_state = random_state
+
+    def _draw(self, points: FloatArray, streams: Streams) -> None:
+        self._draw_exponents(points, streams, orthogonal=self._orthogonal)
 
     def _draw_exponents(self, points: FloatArray, streams: Streams, *, orthogonal: bool) -> None:
         """Draw the frequencies and set the origin."""
@@ -149,11 +160,6 @@ class _ExponentialFeatures(AbstractGaussianBaseline):
         self.origin_ = points.mean(axis=0) * float(check_flag(self.center, "center"))
         rng = streams.generator("baselines.frequencies")
         self.frequencies_ = draw_frequencies(n_features, points.shape[1], rng, orthogonal=orthogonal)
-
-    @property
-    @abstractmethod
-    def _a(self) -> float:
-        """A."""
 
     @property
     def n_features_out_(self) -> int:
@@ -183,28 +189,7 @@ class _ExponentialFeatures(AbstractGaussianBaseline):
         return np.minimum(np.exp(exponents, out=exponents), self.bound_)
 
 
-class _PlainExponentialFeatures(_ExponentialFeatures):
-    """A = 0."""
-
-    _orthogonal: ClassVar[bool]
-
-    def __init__(
-        self, *, n_features: int = 512, sigma: float = 1.0, center: bool = True, random_state: SeedLike = None
-    ) -> None:
-        self.n_features = n_features
-        self.sigma = sigma
-        self.center = center
-        self.random_state = random_state
-
-    def _draw(self, points: FloatArray, streams: Streams) -> None:
-        self._draw_exponents(points, streams, orthogonal=self._orthogonal)
-
-    @property
-    def _a(self) -> float:
-        return 0.0
-
-
-class PRF(_PlainExponentialFeatures):
+class PRF(_ExponentialFeatures):
     """Positive random features: exp(w . x / sigma - |x|^2 / sigma^2) / sqrt(m) with w ~ N(0, I).
 
     Positive and unbiased for the Gaussian kernel exp(-|x - y|^2 / (2 sigma^2)). The variance grows exponentially
@@ -244,10 +229,8 @@ class PRF(_PlainExponentialFeatures):
     True
     """
 
-    _orthogonal = False
 
-
-class PORF(_PlainExponentialFeatures):
+class PORF(_ExponentialFeatures):
     """Positive orthogonal random features: :class:`PRF` with frequencies orthogonal in blocks of d.
 
     Parameters
@@ -352,10 +335,7 @@ class GERF(_ExponentialFeatures):
         self._draw_exponents(points, streams, orthogonal=check_flag(self.orthogonal, "orthogonal"))
         given = check_number_or(self.A, "A", "auto", _NOT_POSITIVE)
         self.A_ = best_exponent((points - self.origin_) / self.sigma_) if given is None else given
-
-    @property
-    def _a(self) -> float:
-        return self.A_
+        self._a = self.A_
 
 
 def best_exponent(points: FloatArray) -> float:
@@ -417,12 +397,7 @@ class GaussianFeatures(AbstractGaussianBaseline):
     """
 
     def __init__(
-        self,
-        *,
-        n_features: int = 512,
-        sigma: float = 1.0,
-        anchors: str = "grid",
-        random_state: SeedLike = None,
+        self, *, n_features: int = 512, sigma: float = 1.0, anchors: str = "grid", random_state: SeedLike = None
     ) -> None:
         self.n_features = n_features
         self.sigma = sigma

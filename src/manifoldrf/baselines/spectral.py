@@ -30,8 +30,8 @@ from manifoldrf.features.problem import make_problem, warn_of_far
 from manifoldrf.fields.data import Problem, SignatureOptions
 from manifoldrf.fields.step import StepField
 from manifoldrf.geometry.builders import knn_graph
+from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.loops import reciprocal
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
@@ -312,12 +312,7 @@ class SpectralFeatures(FrozenParamsMixin, _AbstractSpectral):
     """
 
     def __init__(
-        self,
-        kernel: Any = None,
-        *,
-        n_features: int | str = 512,
-        graph: Any = None,
-        random_state: SeedLike = None,
+        self, kernel: Any = None, *, n_features: int | str = 512, graph: Any = None, random_state: SeedLike = None
     ) -> None:
         self.kernel = kernel
         self.n_features = n_features

@@ -90,67 +90,44 @@ def tune_bandwidth(
     >>> bool(abs(tune_bandwidth(Nystrom(), X, target).sigma - 0.5) < 0.02)
     True
     """
-    is_estimator = hasattr(features, "get_params") and not isinstance(features, type)
-    params = features.get_params(deep=False) if is_estimator else {}
-    if "sigma" not in params:
-        reject("features", "an estimator with a parameter `sigma`", repr(features), TypeError)
-    if params.get("kernel") is not None:
-        reject("features", "without a kernel of its own, which does not depend on `sigma`", repr(features))
+    params = _check_estimator(features)
     data = check_points(X, "X")
     places = data if points is None else check_points(points, "points", n_columns=data.shape[1])
     reference = check_points(target, "target")
     if reference.shape != (len(places), len(places)):
         reject("target", f"of shape {(len(places), len(places))}, one row for each point", reference.shape)
-    search = _Search(features, data, places, reference, alignment)
-    if sigmas is not None:
-        search.try_all(_check_sigmas(sigmas))
-    else:
-        search.try_all(default_sigmas(data))
-        for _ in range(_REFINEMENTS):
-            search.refine()
-    return search.result()
+    changes = {"random_state": 0} if params.get("random_state", 0) is None else {}
+    errors: dict[float, float] = {}
+
+    def fitted(sigma: float) -> Any:
+        return clone(features).set_params(sigma=sigma, **changes).fit(data)
+
+    def measure(values: FloatArray) -> float:
+        """Measure the errors that are not known yet; returns the best sigma so far."""
+        for sigma in map(float, values):
+            if sigma not in errors:
+                errors[sigma] = relative_error(fitted(sigma).kernel_matrix(places), reference, alignment=alignment)
+        return min(sorted(errors), key=lambda sigma: errors[sigma])
+
+    with without_warnings(FeatureWarning):
+        best = measure(default_sigmas(data) if sigmas is None else _check_sigmas(sigmas))
+        for _ in range(_REFINEMENTS if sigmas is None else 0):
+            tried = sorted(errors)
+            at = tried.index(best)
+            low, high = tried[max(at - 1, 0)], tried[min(at + 1, len(tried) - 1)]
+            best = measure(np.geomspace(low, high, _FINE + 2)[1:-1])
+        return BandwidthSearch(best, errors[best], tuple(sorted(errors.items())), fitted(best))
 
 
-class _Search:
-    """The errors measured so far, by sigma."""
-
-    def __init__(self, features: Any, data: FloatArray, places: FloatArray, target: FloatArray, how: Any) -> None:
-        self._features = features
-        self._data, self._places = data, places
-        self._target, self._how = target, how
-        self._errors: dict[float, float] = {}
-
-    def _fitted(self, sigma: float) -> Any:
-        changes: dict[str, Any] = {"sigma": sigma}
-        if self._features.get_params(deep=False).get("random_state", 0) is None:
-            changes["random_state"] = 0
-        return clone(self._features).set_params(**changes).fit(self._data)
-
-    def try_all(self, sigmas: FloatArray) -> None:
-        """Measure the errors that are not known yet."""
-        with without_warnings(FeatureWarning):
-            for sigma in map(float, sigmas):
-                if sigma not in self._errors:
-                    found = self._fitted(sigma).kernel_matrix(self._places)
-                    self._errors[sigma] = relative_error(found, self._target, alignment=self._how)
-
-    def refine(self) -> None:
-        """Try values between the neighbours of the best."""
-        tried = sorted(self._errors)
-        place = tried.index(self._best)
-        low, high = tried[max(place - 1, 0)], tried[min(place + 1, len(tried) - 1)]
-        self.try_all(np.geomspace(low, high, _FINE + 2)[1:-1])
-
-    @property
-    def _best(self) -> float:
-        return min(sorted(self._errors), key=lambda sigma: self._errors[sigma])
-
-    def result(self) -> BandwidthSearch:
-        """The best value, with an estimator fitted again."""
-        best = self._best
-        with without_warnings(FeatureWarning):
-            fitted = self._fitted(best)
-        return BandwidthSearch(best, self._errors[best], tuple(sorted(self._errors.items())), fitted)
+def _check_estimator(features: Any) -> dict[str, Any]:
+    """Parameters of an estimator with a parameter ``sigma``."""
+    is_estimator = hasattr(features, "get_params") and not isinstance(features, type)
+    params: dict[str, Any] = features.get_params(deep=False) if is_estimator else {}
+    if "sigma" not in params:
+        reject("features", "an estimator with a parameter `sigma`", repr(features), TypeError)
+    if params.get("kernel") is not None:
+        reject("features", "without a kernel of its own, which does not depend on `sigma`", repr(features))
+    return params
 
 
 def _check_sigmas(sigmas: ArrayLike) -> FloatArray:

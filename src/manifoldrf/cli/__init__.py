@@ -1,45 +1,99 @@
-"""The command line: parses arguments, calls the library, prints what comes back."""
+"""The command line: parses arguments, calls the library, prints the results."""
 
+import math
+import signal
 import sys
-from contextlib import suppress
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
-from manifoldrf.cli._signals import INTERRUPTED, TERMINATED, signals_clean_up
+__all__ = ["app", "main", "run_program"]
 
-__all__ = ["app", "main"]
+INTERRUPTED = 128 + signal.SIGINT  # exit codes, as shells define them
+TERMINATED = 128 + signal.SIGTERM
+
+# A second signal within this time is part of the first: it must not stop the cleaning up.
+_ONE_SIGNAL = 1.0  # seconds
 
 
 def main() -> None:
-    """Run the command line; Ctrl-C and SIGTERM end it with one line, even while it is being loaded."""
+    """Run the program ``manifoldrf``."""
+    run_program("manifoldrf", _load_app)
+
+
+def run_program(name: str, load: Callable[[], Any]) -> None:
+    """Run a program whose typer app ``load`` imports.
+
+    Ctrl-C and SIGTERM end it with one line, even while it is being loaded.
+    """
     written: list[Path] = []
-    with signals_clean_up():
+    with _handled_signals():
         try:
             from manifoldrf.cli.program import run
 
-            run(written)
+            run(load(), name, written)
         except KeyboardInterrupt:
-            _tell("interrupted", written)
+            _print_end("interrupted", written)
             raise SystemExit(INTERRUPTED) from None
         except SystemExit as stopped:
             if stopped.code == TERMINATED:
-                _tell("terminated", written)
+                _print_end("terminated", written)
             raise
 
 
-def _tell(what: str, written: list[Path]) -> None:
-    """Say what is left of a run that a signal ended."""
-    left = ", ".join(str(path) for path in written)
-    rest = f"written before, and complete: {left}" if left else "nothing was written"
-    with suppress(AttributeError, OSError):  # there may be nobody to be told
+@contextmanager
+def _handled_signals() -> Iterator[None]:
+    """Let SIGTERM unwind the program as Ctrl-C does, with its own exit code, until the block ends.
+
+    A signal that the caller ignores (as ``nohup`` does) or handles is left alone.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set handlers
+        return
+    latest = -math.inf
+
+    def end(number: int, _: FrameType | None) -> None:
+        nonlocal latest
+        now, before = time.monotonic(), latest
+        latest = now
+        if now - before < _ONE_SIGNAL:
+            return
+        if number == signal.SIGTERM:
+            raise SystemExit(TERMINATED)
+        raise KeyboardInterrupt
+
+    usual = ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL))
+    before = {number: handler for number, plain in usual if (handler := signal.getsignal(number)) == plain}
+    for number in before:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _print_end(what: str, written: list[Path]) -> None:
+    """Say which files are complete when a signal ends the program."""
+    files = ", ".join(str(path) for path in written)
+    rest = f"written before, and complete: {files}" if files else "nothing was written"
+    with suppress(AttributeError, OSError):  # stderr may be closed
         begin = "\n" if sys.stderr.isatty() else ""  # after the ^C of a terminal
         sys.stderr.write(f"{begin}{what}: {rest}\n")
         sys.stderr.flush()
 
 
-def __getattr__(name: str) -> Any:
-    if name != "app":
-        raise AttributeError(f"module 'manifoldrf.cli' has no attribute {name!r}")
+def _load_app() -> Any:
     from manifoldrf.cli.program import app
 
     return app
+
+
+def __getattr__(name: str) -> Any:
+    if name != "app":
+        raise AttributeError(f"module 'manifoldrf.cli' has no attribute {name!r}")
+    return _load_app()

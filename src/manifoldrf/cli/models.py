@@ -1,4 +1,4 @@
-"""Commands around fitted features: fit them, use them, look at them."""
+"""Commands for fitted features: fit, transform, kernel, explore, info."""
 
 import dataclasses
 import time
@@ -11,19 +11,21 @@ from typing import Annotated, Any, Literal
 import rich.text
 import typer
 
-from manifoldrf.cli._console import note, notices, progress, show, usage
-from manifoldrf.cli._inputs import (
+from manifoldrf.cli.console import environment, note, notices, progress, show, show_facts
+from manifoldrf.cli.inputs import (
     MODEL,
     InputFile,
     ModelFile,
     check_columns,
     check_rows,
+    errors_about,
+    read_any,
     read_model,
     read_space,
     refuse_empty,
     refuse_on_graph,
 )
-from manifoldrf.cli._options import (
+from manifoldrf.cli.options import (
     FeatureChoice,
     FittedGraph,
     KernelChoice,
@@ -31,19 +33,26 @@ from manifoldrf.cli._options import (
     Output,
     Running,
     Threads,
+    UsageError,
     number_or_word,
+    usage,
 )
-from manifoldrf.cli.facts import model_facts
 
-_ENTRIES_AT_ONCE = 2**23  # of features or of a kernel, in memory at once: 64 MB
-_SMALLER = 8  # so much smaller are chunks for a cluster, where up to 64 are on their way
+_ENTRIES_AT_ONCE = 2**23  # entries of features or of a kernel in memory at once: 64 MB
+_SMALLER = 8  # chunks for a cluster are this much smaller, because up to 64 of them are in flight
 _ARRAYS = "npy, npz or csv"
 
-_MODEL_OUT = typer.Option("--output", "-o", metavar="MODEL", help="The model to write, ending in .safetensors.")
+_MODEL_OUT = typer.Option("--output", "-o", metavar="MODEL", help="File to write, ending in .safetensors.")
 _PAPER = typer.Option(
-    "--paper", help="The paper's recipe (walks, its network, all nodes); other options change it."
+    "--paper", help="Use the paper's recipe (walks, network, all nodes); other options change it."
 )
-_CHUNK = typer.Option(min=1, help="Rows in memory at once; by default as many as 64 MB hold.", show_default=False)
+_SAVED = typer.Argument(
+    metavar="MODEL", help="A model or a graph to describe; without it, print versions.", show_default=False
+)
+_EXTRAS = {"mesh": "trimesh", "ann": "faiss", "viz": "matplotlib", "dask": "distributed", "torch": "torch"}
+_CHUNK = typer.Option(
+    min=1, help="Rows in memory at once; by default as many as fit into 64 MB.", show_default=False
+)
 
 
 def fit(
@@ -60,7 +69,7 @@ def fit(
 ) -> None:
     """Fit features to a mesh, to points or to a graph, and save them.
 
-    --t is in units of length squared: features of size l want t = l^2 / 2. Without it a time is chosen.
+    --t is in units of length squared: use t = l^2 / 2 for details of size l. Without it a time is chosen.
 
     Examples: manifoldrf fit bunny.ply -o bunny.safetensors
 
@@ -68,7 +77,6 @@ def fit(
     """
     from manifoldrf import Graph, ManifoldRandomFeatures
     from manifoldrf._files import check_output
-    from manifoldrf._validation import naming
 
     start = time.perf_counter()
     with usage():
@@ -91,7 +99,7 @@ def fit(
             if isinstance(space, Graph):
                 refuse_on_graph(graph)
         features.set_params(verbose=report)
-        with naming("INPUT", "X"):
+        with errors_about("INPUT"):
             if cluster is None:
                 features.fit(space)
             else:
@@ -99,7 +107,7 @@ def fit(
         report("estimating the error", 0, 1)
         summary = features.summary()
         report("writing MODEL", 0, 1)
-        features.set_params(verbose=False).save(target)  # a function is not kept in the file
+        features.set_params(verbose=False).save(target)  # the file cannot hold a function
     facts = {"output": str(target)} | model_facts(features) | {"seconds": time.perf_counter() - start}
     show(output, facts, rich.text.Text(f"{summary}\nSaved: {target}"))
 
@@ -117,11 +125,11 @@ def transform(
         ),
     ],
     side: Annotated[
-        Literal["left", "right"] | None, typer.Option(help="For kernels without nonnegative features.")
+        Literal["left", "right"] | None, typer.Option(help="Side of a kernel without nonnegative features.")
     ] = None,
     chunk_size: Annotated[int | None, _CHUNK] = None,
 ) -> None:
-    """Write the features of points; files may be larger than memory.
+    """Write the features of points; the files may be larger than memory.
 
     Example: manifoldrf transform bunny.safetensors points.npy -o features.npz
     """
@@ -133,9 +141,7 @@ def transform(
         threads.check()
     model = read_model(source)
     if model.asymmetric_ and side is None:
-        raise typer.BadParameter(
-            "`--side` must be left or right for a kernel without nonnegative features. Got none."
-        )
+        raise UsageError("`--side` must be left or right for a kernel without nonnegative features. Got none.")
     sparse = target.suffix.lower() == ".npz"
     model.set_params(sparse_output=sparse, n_jobs=threads.n_jobs)
     chunk = chunk_size or _chunk(model.n_features_out_ * (_SMALLER if machines.scheduler else 1))
@@ -148,13 +154,13 @@ def transform(
         row_writer(target, model.n_features_out_, rows.dtype, sparse=sparse) as writer,
     ):
         report("0 points done", 0, rows.n_rows or 0)
-        for found, told in _transformed(cluster, model, _checked(rows, points), side):
-            far.add(found.shape[0], told)
+        for found, messages in _transformed(cluster, model, _checked(rows, points), side):
+            far.add(found.shape[0], messages)
             writer.append(found)
             report(f"{writer.n_rows} points done", writer.n_rows, rows.n_rows or 0)
         refuse_empty(writer.n_rows, "POINTS", points)
-    far.tell(quiet=output.quiet)
-    _say_written(output, target, (writer.n_rows, model.n_features_out_))
+    far.print(quiet=output.quiet)
+    _show_written(output, target, (writer.n_rows, model.n_features_out_))
 
 
 def kernel(
@@ -164,10 +170,10 @@ def kernel(
     threads: Threads,
     values: Annotated[str, typer.Option("--output", "-o", metavar="K", help=f"Values of the kernel, {_ARRAYS}.")],
     second: Annotated[
-        str | None, typer.Argument(metavar="B", help="Other points; A itself without them.", show_default=False)
+        str | None, typer.Argument(metavar="B", help="Other points; without them, A itself.", show_default=False)
     ] = None,
 ) -> None:
-    """Write the kernel between the points of A and those of B.
+    """Write the kernel matrix between the points of A and those of B.
 
     Example: manifoldrf kernel bunny.safetensors a.npy b.npy -o K.npy
     """
@@ -199,24 +205,24 @@ def kernel(
                 own = model.transform(block.astype("float64"), left)
             writer.append(product(own, theirs, check_jobs(threads.n_jobs)))
         refuse_empty(writer.n_rows, "A", first)
-    far.tell(quiet=output.quiet)
-    _say_written(output, target, (writer.n_rows, len(others)))
+    far.print(quiet=output.quiet)
+    _show_written(output, target, (writer.n_rows, len(others)))
 
 
 def explore(
     source: ModelFile,
     output: Output,
     page: Annotated[str, typer.Option("--output", "-o", metavar="PAGE", help="The page, ending in .html.")],
-    title: Annotated[str | None, typer.Option(help="Of the page; by default the name of the model.")] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the page; by default the name of the model.")] = None,
     n_points: Annotated[
-        Any, typer.Option(parser=number_or_word, metavar="INTEGER|auto", help="Most points that are shown.")
+        Any, typer.Option(parser=number_or_word, metavar="INTEGER|auto", help="Largest number of points to show.")
     ] = "auto",
     surface: Annotated[
-        str | None, typer.Option(metavar="FILE", help="A mesh or points to draw on, instead of the nodes.")
+        str | None, typer.Option(metavar="FILE", help="Mesh or points to draw instead of the nodes.")
     ] = None,
-    max_bytes: Annotated[int, typer.Option(min=1, help="Largest size of the page.")] = 8_000_000,
+    max_bytes: Annotated[int, typer.Option(min=1, help="Largest size of the page in bytes.")] = 8_000_000,
 ) -> None:
-    """Write one HTML page that shows the kernel of any point that is clicked; it needs no server and no network.
+    """Write one HTML page that shows the kernel of any point you click; it needs no server and no network.
 
     Example: manifoldrf explore bunny.safetensors -o bunny.html
     """
@@ -239,35 +245,58 @@ def explore(
     show(output, dataclasses.asdict(written) | {"path": str(target)}, str(written))
 
 
+def info(output: Output, source: Annotated[str | None, _SAVED] = None) -> None:
+    """Describe a saved model or graph; without one, print versions, threads, devices and extras.
+
+    Examples: manifoldrf info bunny.safetensors
+
+    manifoldrf info --json
+    """
+    if source is None:
+        show_facts(output, "manifoldrf", _installed())
+        return
+    from manifoldrf import Graph
+
+    saved = read_any(source, "MODEL")
+    facts = _file_facts(source, saved)
+    if isinstance(saved, Graph):
+        show_facts(output, "graph", facts | graph_facts(saved))
+        return
+    facts |= {"coordinates": saved.n_features_in_, "dimension": saved.map_.space.setting.dim} | model_facts(saved)
+    size = f"{facts['bytes'] / 1e6:.2f} MB, format {facts['format']}"
+    head = f"{source}: {facts['kind']} of points with {facts['coordinates']} coordinates, {size}"
+    show(output, facts, f"{head}\n{saved.summary()}")
+
+
 class _Far:
-    """Counts points away from the space over all chunks, so that they are told once."""
+    """Counts far points over all chunks, so that there is one note for all of them."""
 
     def __init__(self) -> None:
         self._counts: list[tuple[int, int]] = []
         self._n_points = 0
-        self._others: dict[str, None] = {}  # other warnings, in their order
+        self._others: dict[str, None] = {}  # other warnings, in order
 
     @contextmanager
     def counted(self, n_points: int) -> Iterator[None]:
-        """Keep the warnings of a chunk."""
+        """Collect the warnings of a chunk."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             yield
         self.add(n_points, [item.message for item in caught])
 
-    def add(self, n_points: int, told: Iterable[Warning | str]) -> None:
-        """Keep the warnings about so many points."""
+    def add(self, n_points: int, messages: Iterable[Warning | str]) -> None:
+        """Add the warnings about a chunk of points."""
         from manifoldrf import FarQueryWarning
 
         self._n_points += n_points
-        for warning in told:
+        for warning in messages:
             if isinstance(warning, FarQueryWarning):
                 self._counts.append((warning.fading, warning.gone))
             else:
                 self._others[str(warning)] = None
 
-    def tell(self, *, quiet: bool) -> None:
-        """Say how many there were."""
+    def print(self, *, quiet: bool) -> None:
+        """Print the notes."""
         from manifoldrf import FarQueryWarning
 
         note(*self._others, quiet=quiet)
@@ -277,7 +306,7 @@ class _Far:
 
 
 def _checked(rows: Any, path: str) -> Iterator[Any]:
-    """Blocks of finite points."""
+    """Blocks of points, checked to be finite."""
     for begin, block in rows:
         check_rows(block, "POINTS", path, begin)
         yield block
@@ -286,7 +315,7 @@ def _checked(rows: Any, path: str) -> Iterator[Any]:
 def _transformed(
     cluster: Any, model: Any, blocks: Iterator[Any], side: str | None
 ) -> Iterator[tuple[Any, Sequence[Warning | str]]]:
-    """Features of blocks of points in their order, with the warnings about them."""
+    """Features of each block of points, with the warnings about it."""
     if cluster is not None:
         from manifoldrf.distributed.cluster import transform_blocks
 
@@ -300,7 +329,7 @@ def _transformed(
 
 
 def _is_given(context: typer.Context, parameter: str) -> bool:
-    """Whether a parameter of the estimator is among the options that were typed."""
+    """Whether the user gave an option for a parameter of the estimator."""
     parts = {"kernel": KernelChoice, "graph": FittedGraph}
     names = [field.name for field in dataclasses.fields(parts[parameter])] if parameter in parts else [parameter]
     sources = [context.get_parameter_source(name) for name in names]
@@ -308,14 +337,14 @@ def _is_given(context: typer.Context, parameter: str) -> bool:
 
 
 def _check_parameters(features: Any) -> None:
-    """Raise before any work where an option has a wrong value."""
+    """Raise an error for a wrong option before any work."""
     from manifoldrf.features.options import fit_options
 
     fit_options(features.get_params(deep=False))
 
 
 def _other_points(model: Any, path: str, name: str) -> Any:
-    """All points of a file, checked."""
+    """Read and check all points of a file."""
     from manifoldrf._arrays import read_points
 
     points = read_points(path, name).astype("float64")
@@ -325,10 +354,68 @@ def _other_points(model: Any, path: str, name: str) -> Any:
 
 
 def _chunk(n_columns: int) -> int:
-    """Rows in memory at once."""
+    """Number of rows in memory at once."""
     return max(1, _ENTRIES_AT_ONCE // n_columns)
 
 
-def _say_written(output: Output, target: Path, shape: tuple[int, int]) -> None:
+def _show_written(output: Output, target: Path, shape: tuple[int, int]) -> None:
     text = f"{shape[0]} x {shape[1]} values\nSaved: {target}"
     show(output, {"output": str(target), "shape": list(shape)}, text)
+
+
+def model_facts(features: Any) -> dict[str, Any]:
+    """Facts about fitted features, for --json."""
+    error = features.error_
+    return {
+        "kernel": repr(features.kernel_),
+        "nodes": features.graph_.n_nodes,
+        "features": features.n_features_out_,
+        "field": features.field_,
+        "weights": features.quadrature_,
+        "error": {name: getattr(error, name) for name in ("kernel", "field", "quadrature", "graph")},
+    }
+
+
+def graph_facts(graph: Any) -> dict[str, Any]:
+    """Facts about a graph."""
+    loops = int((graph.affinity.diagonal() != 0).sum())
+    return {
+        "nodes": graph.n_nodes,
+        "edges": (graph.affinity.nnz - loops) // 2,
+        "components": graph.n_components,
+        "smallest degree": float(graph.degrees.min()),
+        "largest degree": float(graph.degrees.max()),
+        "steps": graph.n_steps,
+        "time of a step": graph.step_time,
+        "volume": None if graph.weights is None else float(graph.weights.sum()),
+    }
+
+
+def _file_facts(source: str, saved: Any) -> dict[str, Any]:
+    """Size and format version of a loaded file."""
+    from safetensors import safe_open
+
+    with safe_open(source, "numpy") as file:
+        version = int(file.metadata()["format_version"])
+    return {"file": source, "kind": type(saved).__name__, "bytes": Path(source).stat().st_size, "format": version}
+
+
+def _installed() -> dict[str, str]:
+    """Versions, threads, devices and extras."""
+    from manifoldrf._runtime import available
+    from manifoldrf._validation import check_jobs
+
+    facts = environment() | {"threads": str(check_jobs(-1)), "devices": ", ".join(_devices())}
+    return facts | {f"extra {name}": "yes" if available(package) else "no" for name, package in _EXTRAS.items()}
+
+
+def _devices() -> list[str]:
+    """Devices for networks and attention."""
+    from manifoldrf._runtime import available
+
+    if not available("torch"):
+        return ["cpu"]
+    import torch
+
+    cuda: Any = torch.cuda
+    return ["cpu", *(f"cuda:{k} {cuda.get_device_name(k)}" for k in range(cuda.device_count()))]

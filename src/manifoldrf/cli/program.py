@@ -1,4 +1,4 @@
-"""The program: its commands, and what becomes of their errors."""
+"""The program: its commands, and how their errors are reported."""
 
 import sys
 import warnings
@@ -11,25 +11,22 @@ import typer
 
 import manifoldrf
 from manifoldrf._files import noted_files
-from manifoldrf.cli._console import close_output, nobody_reads, note, open_streams
-from manifoldrf.cli._groups import spread
-from manifoldrf.cli._signals import INTERRUPTED
-from manifoldrf.cli.experiments import demo, report, reproduce, results
-from manifoldrf.cli.facts import info
-from manifoldrf.cli.fields import interpolate
-from manifoldrf.cli.models import explore, fit, kernel, transform
-from manifoldrf.cli.stages import graph, signatures
+from manifoldrf.cli import INTERRUPTED
+from manifoldrf.cli.console import close_output, is_pipe_closed, note, open_streams
+from manifoldrf.cli.demo import demo, reproduce
+from manifoldrf.cli.models import explore, fit, info, kernel, transform
+from manifoldrf.cli.options import spread
+from manifoldrf.cli.stages import graph, interpolate, signatures
 
 app = typer.Typer(
     help="Kernels on curved spaces as plain feature vectors.",
     pretty_exceptions_enable=False,
 )
-for _command in (
-    *(demo, fit, transform, kernel, explore, interpolate),
-    *(graph, signatures),
-    *(reproduce, report, results, info),
-):
+for _command in (demo, fit, transform, kernel, explore, interpolate, graph, signatures, info):
     app.command()(spread(_command))
+# `python -m reproduction` reads all arguments, --help included.
+_PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+app.command(context_settings=_PASSED_ON)(reproduce)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - the signature of an option's callback
@@ -41,71 +38,66 @@ def _print_version(asked: bool) -> None:  # noqa: FBT001 - the signature of an o
 _VERSION = typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
 
 
-@app.callback()
-def _root(version: Annotated[bool, _VERSION] = False) -> None:
-    pass
+@app.callback(invoke_without_command=True)
+def _root(context: typer.Context, version: Annotated[bool, _VERSION] = False) -> None:
+    if context.invoked_subcommand is None:
+        app(args=["--help"], prog_name=context.info_name, standalone_mode=False)
 
 
-# The base of all errors of usage; which package it lives in depends on the version of typer.
+# The base class of all usage errors; its package depends on the version of typer.
 _UsageError: Any = typer.BadParameter.__base__
 
 
-def run(written: list[Path]) -> None:
-    """Run the program: exit code 1 and one sentence for an error, 2 for wrong usage.
+def run(app: typer.Typer, name: str, written: list[Path]) -> None:
+    """Run a program: an error is one sentence and exit code 1, or 2 for wrong usage.
 
-    Files that are complete are noted in ``written``: whoever stops the program wants to know them.
+    Files that are complete are added to ``written``, for the message of a program that a signal ends.
     """
     open_streams()
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     quiet = bool({"--quiet", "-q"} & set(arguments))
-    # For warnings outside the commands' own blocks: no place in the code is of use here.
+    # For warnings outside the blocks of the commands: users do not need the place in the code.
     warnings.showwarning = lambda message, *_: note(str(message), quiet=quiet)
     try:
         with noted_files(written):
-            code = app(args=arguments or ["--help"], prog_name="manifoldrf", standalone_mode=False)
-        if code == INTERRUPTED:  # what typer makes of Ctrl-C
+            code = app(args=arguments, prog_name=name, standalone_mode=False)
+        if code == INTERRUPTED:  # typer returns it for Ctrl-C
             raise KeyboardInterrupt
-        sys.stdout.flush()  # at exit it would be too late for a sentence
+        sys.stdout.flush()  # an error here is still reported; at exit it would be a traceback
     except _UsageError as error:
         if debug and error.__cause__ is not None:
             raise
-        _complain(_advice(error))
+        command = name if error.ctx is None else error.ctx.command_path
+        _print_error(f"{error.format_message()} See: {command} --help")
         raise SystemExit(error.exit_code) from None
     except Exception as error:
-        silent = isinstance(error, BrokenPipeError) and nobody_reads()  # no error, unless it is another pipe
+        silent = isinstance(error, BrokenPipeError) and is_pipe_closed()  # the reader of stdout is gone: no error
         if debug and not silent:
             raise
         if not silent:
-            _complain(_sentence(error))
+            _print_error(_sentence(error))
         if isinstance(error, OSError):
             close_output()
         raise SystemExit(1) from None
     raise SystemExit(code)
 
 
-def _advice(error: Any) -> str:
-    """What is wrong with the usage, and where to look; a text of ours needs no introduction."""
-    text = error.message if error.message.startswith("`") else error.format_message()
-    command = "manifoldrf" if error.ctx is None else error.ctx.command_path
-    return f"{text} See: {command} --help"
-
-
-# What the library says of wrong input; its texts are meant for users.
+# Errors about wrong input; their texts are written for users.
 _EXPECTED = (OSError, ValueError, TypeError, MemoryError, ModuleNotFoundError)
 
 
 def _sentence(error: Exception) -> str:
-    """An error in words."""
+    """The text of an error for users."""
     text = str(error) or type(error).__name__
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
     if isinstance(error, _EXPECTED):
         return text
-    return f"An error that should not be: {type(error).__name__}: {text}. --debug shows where."
+    return f"Internal error: {type(error).__name__}: {text}. Run again with --debug to see the traceback."
 
 
-def _complain(text: str) -> None:
-    """One red sentence."""
-    plain = " ".join(text.split()).replace("Value error, ", "")  # a word of typer's
-    rich.console.Console(stderr=True).print(rich.text.Text(plain, style="red"), soft_wrap=True)
+def _print_error(text: str) -> None:
+    """Print one red line."""
+    line = " ".join(text.split())
+    rich.console.Console(stderr=True).print(rich.text.Text(line, style="red"), soft_wrap=True)

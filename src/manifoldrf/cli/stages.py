@@ -1,25 +1,46 @@
-"""Commands for the stages below features: the graph, and the signatures of its nodes."""
+"""Commands for graphs: build one, compute signatures of its nodes, fill in a field on it."""
 
 import time
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import rich.console
 import typer
 
-from manifoldrf.cli._console import notices, progress, show_facts, usage
-from manifoldrf.cli._inputs import MODEL, InputFile, build_graph, read_space
-from manifoldrf.cli._options import BuiltGraph, KernelChoice, Machines, Output, Threads, read_options
-from manifoldrf.cli._settings import parse
-from manifoldrf.cli.facts import graph_facts
+from manifoldrf.cli.console import note, notices, print_table, progress, show, show_facts
+from manifoldrf.cli.inputs import MODEL, InputFile, build_graph, read_space
+from manifoldrf.cli.models import graph_facts
+from manifoldrf.cli.options import (
+    BuiltGraph,
+    KernelChoice,
+    Machines,
+    Output,
+    Running,
+    Threads,
+    float_or_word,
+    number_or_word,
+    parse,
+    read_options,
+    usage,
+)
 
 _GRAPH_OUT = typer.Option(
     "--output",
     "-o",
     metavar="GRAPH",
-    help="A .safetensors file that fit, signatures and manifoldrf.load take, or an .npz file with the affinities.",
+    help="A .safetensors file (for fit, signatures, manifoldrf.load) or an .npz file with the affinity matrix.",
 )
 _ROWS_OUT = typer.Option(
-    "--output", "-o", metavar="ROWS", help="Rows: npz (sparse, as scipy reads it), npy or csv."
+    "--output", "-o", metavar="ROWS", help="Rows as npz (sparse, scipy.sparse.load_npz), npy or csv."
 )
+_MESH = typer.Argument(metavar="MESH", help="A mesh (ply, obj, stl, off, glb) or points (npy, npz, csv).")
+_VALUES = typer.Argument(
+    metavar="VALUES", help="csv with rows vertex,value,... for known vertices, or npy with NaN for unknown ones."
+)
+_FIELD_OUT = typer.Option("--output", "-o", metavar="OUT", help="OUT.csv and OUT.ply (coloured) are written.")
+_SUFFIXES = (".csv", ".ply")
+_AXES = 3
 
 
 def graph(
@@ -30,7 +51,7 @@ def graph(
     target: Annotated[str, _GRAPH_OUT],
     t: Annotated[float | None, typer.Option("--t", help="Heat time of a heat graph.")] = None,
 ) -> None:
-    """Build the graph of a mesh or of points, and say what it is.
+    """Build the graph of a mesh or of points and print its size.
 
     Examples: manifoldrf graph points.npy -o graph.safetensors --t 0.02
 
@@ -63,18 +84,20 @@ def signatures(
     machines: Machines,
     target: Annotated[str, _ROWS_OUT],
     nodes: Annotated[
-        str | None, typer.Option(help="Start nodes with commas between them, such as 0,5,7; all by default.")
+        str | None, typer.Option(help="Start nodes separated by commas, such as 0,5,7; all by default.")
     ] = None,
     teacher: Annotated[
-        Literal["auto", "exact", "frontier", "walks", "counts"], typer.Option(help="What computes the rows.")
+        Literal["auto", "exact", "frontier", "walks", "counts"], typer.Option(help="Method that computes the rows.")
     ] = "auto",
     teacher_options: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Such as n_walks=10000; repeatable.")
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="For example n_walks=10000; repeatable.")
     ] = None,
-    asymmetric: Annotated[bool, typer.Option("--asymmetric", help="Rows of the kernel itself.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of walks and counts: the same seed gives the same bits.")] = 0,
+    asymmetric: Annotated[bool, typer.Option("--asymmetric", help="Compute rows of the kernel itself.")] = False,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of walks and counts. The same seed gives the same bits.")
+    ] = 0,
 ) -> None:
-    """Compute signatures: rows whose inner products are the kernel of the graph.
+    """Compute signatures: rows whose inner products are the kernel on the graph.
 
     Examples: manifoldrf signatures bunny.ply -o rows.npz --tau 20 --nodes 0,100
 
@@ -114,7 +137,7 @@ def signatures(
 
 
 def _wanted(kernel: KernelChoice) -> Any:
-    """The kernel, which must be given."""
+    """The kernel, which is required."""
     from manifoldrf._validation import reject
 
     wanted = kernel.build()
@@ -124,7 +147,7 @@ def _wanted(kernel: KernelChoice) -> Any:
 
 
 def _teacher_options(teacher: str, texts: list[str] | None) -> dict[str, Any]:
-    """Options that the teacher has; which one "auto" takes is known later."""
+    """Options of the teacher; "auto" takes none, because it chooses the teacher later."""
     from manifoldrf._validation import reject
     from manifoldrf.signatures.options import make_options
 
@@ -137,7 +160,7 @@ def _teacher_options(teacher: str, texts: list[str] | None) -> dict[str, Any]:
 
 
 def _signature_facts(rows: Any) -> dict[str, Any]:
-    """What was computed, and how well."""
+    """Facts about signatures."""
     info = rows.info
     n_rows, n_columns = rows.rows.shape
     return {
@@ -150,3 +173,177 @@ def _signature_facts(rows: Any) -> dict[str, Any]:
         "bound of the error": info.error_bound,
         "estimated relative error": None if rows.stderr is None else rows.relative_stderr,
     }
+
+
+def interpolate(
+    mesh: Annotated[str, _MESH],
+    values: Annotated[str, _VALUES],
+    output: Output,
+    run: Running,
+    target: Annotated[str, _FIELD_OUT],
+    method: Annotated[
+        Literal["auto", "kernel", "features", "gp", "harmonic", "biharmonic"],
+        typer.Option(help="auto chooses by cross-validation on the known vertices."),
+    ] = "auto",
+    tau: Annotated[
+        Any, typer.Option(parser=float_or_word, metavar="FLOAT|cv", help="Diffusion time in steps.")
+    ] = "cv",
+    weights: Annotated[
+        Literal["unit", "gaussian", "cotangent"] | None, typer.Option(help="Edge weights, unit by default.")
+    ] = None,
+    normalize: Annotated[
+        bool, typer.Option("--normalize", help="Values are directions: normalise the result.")
+    ] = False,
+    noise: Annotated[
+        Any, typer.Option(parser=float_or_word, metavar="FLOAT|cv", help="Noise of the method gp.")
+    ] = "cv",
+    n_features: Annotated[
+        Any,
+        typer.Option(
+            parser=number_or_word, metavar="INTEGER|auto|all", help="Number of features of the method features."
+        ),
+    ] = "auto",
+    column: Annotated[int, typer.Option(help="Column of the values that colours show, counted from 0.")] = 0,
+) -> None:
+    """Fill in a field that is known at some vertices, by the method that cross-validation chooses.
+
+    Example: manifoldrf interpolate scan.ply known.csv -o filled
+    """
+    from manifoldrf import FieldInterpolator, Graph, TriangleMesh
+    from manifoldrf._arrays import read_values
+    from manifoldrf._validation import check_integer, reject
+
+    options = {"tau": tau, "normalize": normalize, "noise": noise, "n_features": n_features}
+    options |= {"weights": weights or "unit", "random_state": run.random_state, "n_jobs": run.n_jobs}
+    model = FieldInterpolator(method, **options)
+    with usage():
+        table, picture = _targets(target, [mesh, values])
+        run.check()
+        model._check_options()
+    space = read_space(mesh, "MESH")
+    points = _points_of(space)
+    known_values, known = read_values(values, len(points))
+    with usage():
+        check_integer(column, "--column", 0, known_values.shape[1] - 1)
+        if weights is not None and isinstance(space, Graph):
+            reject("--weights", "left out for a MESH that is a graph", weights)
+        if weights == "cotangent" and not isinstance(space, Graph | TriangleMesh):
+            reject("--weights", "unit or gaussian for points; cotangents need the faces of a mesh", weights)
+    with notices(quiet=output.quiet), progress("interpolate", quiet=output.silent) as report:
+        report("choosing the method and filling in", 0, 1)
+        model.fit(space, known_values, known)
+        filled = model.predict()
+    _print_doubts(model, known, output)
+    if points.shape[1] > _AXES:
+        note(f"no coloured ply: the points have {points.shape[1]} coordinates", quiet=output.quiet)
+        picture = None
+    _write(table, picture, (space, points), (filled, known), column)
+    _show_choice(model, _graph_text(space), [table] if picture is None else [table, picture], output)
+
+
+def _targets(target: str, inputs: list[str]) -> tuple[Path, Path | None]:
+    """Paths of both files; the suffix of the name is optional."""
+    from manifoldrf._files import check_output
+
+    path = Path(target)
+    stem = path.with_suffix("") if path.suffix.lower() in _SUFFIXES else path
+    table, picture = (stem.with_name(stem.name + suffix) for suffix in _SUFFIXES)
+    return (
+        check_output(table, "--output", _SUFFIXES, inputs),
+        check_output(picture, "--output", _SUFFIXES, inputs),
+    )
+
+
+def _points_of(space: Any) -> Any:
+    from manifoldrf import Graph, TriangleMesh
+
+    if isinstance(space, Graph):
+        return space.positions
+    return space.vertices if isinstance(space, TriangleMesh) else space
+
+
+def _write(table: Path, picture: Path | None, where: tuple[Any, Any], what: tuple[Any, Any], column: int) -> None:
+    """Write the table and the picture, both or neither."""
+    from manifoldrf._files import atomic_path
+
+    filled, known = what
+    with ExitStack() as files:
+        _write_table(files.enter_context(atomic_path(table)), filled, known)
+        if picture is not None:
+            _write_picture(files.enter_context(atomic_path(picture)), *where, filled[:, column])
+
+
+def _write_table(path: Path, filled: Any, known: Any) -> None:
+    """A row for every vertex: its number, whether it was known, the field."""
+    names = ["value"] if filled.shape[1] == 1 else [f"value_{k}" for k in range(filled.shape[1])]
+    with path.open("w", encoding="utf-8") as file:
+        file.write(",".join(["vertex", "known", *names]) + "\n")
+        for vertex, row in enumerate(filled.tolist()):  # Python numbers print all their digits
+            file.write(",".join(map(repr, [vertex, int(known[vertex]), *row])) + "\n")
+
+
+def _write_picture(path: Path, space: Any, points: Any, values: Any) -> None:
+    """Write the vertices, coloured by the field from its smallest to its largest value."""
+    import numpy as np
+
+    from manifoldrf import TriangleMesh
+    from manifoldrf._colours import colours_of
+    from manifoldrf.geometry.mesh_files import write_cloud_ply
+
+    present = values[np.isfinite(values)]
+    low, high = (float(present.min()), float(present.max())) if len(present) else (0.0, 1.0)
+    colours = colours_of(values, low, high)
+    if isinstance(space, TriangleMesh):
+        space.save(path, colors=colours)
+    else:
+        flat = np.zeros((len(points), _AXES))
+        flat[:, : points.shape[1]] = points
+        write_cloud_ply(path, flat, colours)
+
+
+def _best_of_each(tried: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The best row of each method among those with the most folds, which cover all known vertices."""
+    best: dict[str, dict[str, Any]] = {}
+    for row in sorted(tried, key=lambda row: (-row["folds"], row["error"])):
+        best.setdefault(row["method"], row)
+    return sorted(best.values(), key=lambda row: row["error"])
+
+
+def _print_doubts(model: Any, known: Any, output: Output) -> None:
+    """Print a note if there was nothing to fill in, or if the result is no better than the mean."""
+    if known.all():
+        note("VALUES has a value for every vertex: there was nothing to fill in", quiet=output.quiet)
+    if model.beats_mean_ is False:
+        tried = {row["method"] for row in model.cv_}
+        who = "no method is" if len(tried) > 1 else f"{model.method_} is not"
+        text = (
+            f"{who} better than the mean of the known values in cross-validation: either the values vary like "
+            "noise from vertex to vertex, or too few are known; the result says little"
+        )
+        note(text, quiet=output.quiet)
+
+
+def _graph_text(space: Any) -> str:
+    """Describe the graph that carried the field."""
+    from manifoldrf import Graph, TriangleMesh
+
+    if isinstance(space, Graph):
+        return f"as given, {space.n_nodes} nodes"
+    if isinstance(space, TriangleMesh):
+        return f"edges of the mesh, {space.n_vertices} vertices"
+    return f"nearest neighbours in space of {len(space)} points, as there are no faces"
+
+
+def _show_choice(model: Any, graph: str, saved: list[Path], output: Output) -> None:
+    """Print the method, its alternatives, and the files."""
+    chosen = {"method": model.method_, "tau": model.tau_, "noise": model.noise_}
+    if model.cv_:
+        what = "1 - mean cosine" if model.normalize else "mean squared error over the variance"
+        title = f"{what}, cross-validated on known vertices; the best of each method"
+        print_table(rich.console.Console(quiet=output.silent), title, _best_of_each(model.cv_))
+    settings = ", ".join(f"{name} {value:.3g}" for name, value in chosen.items() if isinstance(value, float))
+    files = [str(path) for path in saved]
+    method = model.method_ + (f" ({settings})" if settings else "")
+    text = f"Method: {method}\nGraph: {graph}\nSaved: {', '.join(files)}"
+    facts = chosen | {"graph": graph, "known": model.info_.n_known, "tried": model.cv_}
+    show(output, facts | {"beats_mean": model.beats_mean_, "output": files}, text)

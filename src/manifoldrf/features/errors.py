@@ -12,9 +12,9 @@ from manifoldrf._runtime import one_blas_thread, without_warnings
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.features.problem import HEAT_DIM
 from manifoldrf.fields.data import Problem
-from manifoldrf.geometry.extension import HeatExtension, barycentric_weights
 from manifoldrf.geometry.graphs import Graph, GraphWarning
-from manifoldrf.geometry.heat import heat_graph
+from manifoldrf.geometry.heat import HeatExtension, heat_graph
+from manifoldrf.geometry.meshes import barycentric_weights
 from manifoldrf.geometry.neighbors import distances_between
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ScaledKernel
 from manifoldrf.kernels.graph_kernels import PowerKernel

@@ -14,7 +14,7 @@ from manifoldrf._validation import FloatArray, IntArray, check_indices, reject
 from manifoldrf.features.problem import warn_of_far
 from manifoldrf.fields.data import AbstractField, Problem, read_field
 from manifoldrf.fields.interpolated import AbstractInterpolation, make_interpolation, stack_rows
-from manifoldrf.geometry.loops import check_amounts, check_shape
+from manifoldrf.geometry.csr import check_amounts, check_shape
 
 _DENSE_AT_ONCE = 2**25  # features in a block: 256 MB
 # Sparse features take 12 bytes and, while they are made, 32 more. Blocks four times as large are no faster.

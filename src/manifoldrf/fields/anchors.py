@@ -29,8 +29,7 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.loops import _build_pyramid, _select
-from manifoldrf.geometry.sampling import thin
+from manifoldrf.geometry.sampling import _build_pyramid, _select, thin
 
 METHODS = ("auto", "nnls", "unity", "voronoi", "uniform")
 

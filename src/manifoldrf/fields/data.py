@@ -19,9 +19,9 @@ from scipy import sparse
 from manifoldrf._random import SeedLike
 from manifoldrf._runtime import filtered, require
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_integer, check_option, check_real, reject
-from manifoldrf.geometry.extension import HeatExtension
+from manifoldrf.geometry.csr import check_amounts
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.loops import check_amounts
+from manifoldrf.geometry.heat import HeatExtension
 from manifoldrf.geometry.model_spaces import AbstractBall
 from manifoldrf.geometry.neighbors import NeighborSearch
 from manifoldrf.kernels.abstract_kernel import AbstractKernel

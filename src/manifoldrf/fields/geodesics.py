@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from manifoldrf._runtime import map_threads, require
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_jobs, check_real
 from manifoldrf.fields.anchors import edges_of, paths_along_edges
+from manifoldrf.geometry.csr import check_numbers, check_shape
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.loops import check_numbers, check_shape
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.neighbors import NeighborSearch
 

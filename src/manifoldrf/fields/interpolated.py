@@ -24,10 +24,9 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.fields.data import AbstractField, FieldData, Problem, search_nodes, select_entries, sparse_product
-from manifoldrf.geometry.extension import barycentric_weights, check_vertices
+from manifoldrf.geometry.csr import check_amounts, check_csr, check_shape
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.loops import check_amounts, check_csr, check_shape
-from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
 from manifoldrf.geometry.neighbors import NeighborSearch
 
 # Relative to the sum of the weights, for coordinates of at most 1: small enough for the precision of a squared
@@ -395,7 +394,7 @@ class SurfaceInterpolation(AbstractInterpolation):
 
     def check(self, n_known: int, d: int) -> None:
         """Raise unless it interpolates n_known nodes with d coordinates."""
-        check_vertices(self.mesh, n_known, d)
+        self.mesh.check_nodes(n_known, d)
         check_shape("order", self.order, (n_known,))
         check_indices(self.order, "order", n_known)
 

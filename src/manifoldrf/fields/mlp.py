@@ -44,7 +44,7 @@ from manifoldrf.fields.training import (
     saved_streams,
     train,
 )
-from manifoldrf.geometry.loops import check_numbers, check_shape
+from manifoldrf.geometry.csr import check_numbers, check_shape
 from manifoldrf.signatures.engines import Progress, silent
 
 __all__ = ["MlpField", "fit_mlp"]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from manifoldrf._compiling import compiled
 from manifoldrf._validation import POSITIVE, FloatArray, check_real, check_vector
-from manifoldrf.geometry.loops import check_numbers, check_shape
+from manifoldrf.geometry.csr import check_numbers, check_shape
 
 _FUSED = {"contract"}  # a multiplication and an addition in one
 _ANY_ORDER = {"contract", "reassoc"}

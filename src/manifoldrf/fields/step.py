@@ -17,10 +17,10 @@ from manifoldrf._compiling import compiled
 from manifoldrf._runtime import quick_map
 from manifoldrf._validation import FloatArray, IntArray, reject
 from manifoldrf.fields.data import AbstractField, Problem, SignatureOptions, series_values, sparse_product
-from manifoldrf.geometry.cells import Cells, collect, room_for, visiting_order, weigh
-from manifoldrf.geometry.extension import HeatExtension
+from manifoldrf.geometry.csr import check_csr, check_shape, sort_entries
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.loops import check_csr, check_shape, sort_entries
+from manifoldrf.geometry.heat import HeatExtension, weigh
+from manifoldrf.geometry.neighbors import Cells, collect, room_for, visiting_order
 from manifoldrf.kernels.graph_kernels import shifted
 
 

@@ -1,6 +1,7 @@
-"""Builders: graphs from points, from meshes, and wrap-around grids."""
+"""Build graphs from points, meshes and wrap-around grids, each with its rule for new points."""
 
 import functools
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,24 +24,26 @@ from manifoldrf._validation import (
     check_vector,
     reject,
 )
-from manifoldrf.geometry.extension import (
-    GridExtension,
-    MeshExtension,
-    NeighborExtension,
-    local_widths,
-    locally_scaled,
+from manifoldrf.geometry.csr import check_amounts, check_csr, make_csr, reciprocal, scaled_both_ends, symmetric
+from manifoldrf.geometry.graphs import (
+    DROP_THEM,
+    MERGE_THEM,
+    AbstractExtension,
+    Graph,
+    check_positive_float,
+    describe_duplicates,
+    report_problems,
 )
-from manifoldrf.geometry.graphs import DROP_THEM, MERGE_THEM, Graph, describe_duplicates, report_problems
-from manifoldrf.geometry.loops import reciprocal, scaled_both_ends, symmetric
 from manifoldrf.geometry.manifolds import AbstractManifold
-from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
 from manifoldrf.geometry.model_spaces import FlatTorus
 from manifoldrf.geometry.neighbors import NeighborSearch, search_of, without_self
 
 __all__ = ["grid_graph", "knn_graph", "mesh_graph"]
 
 _DEFAULT_NEIGHBORS = 8  # the paper's k for closed surfaces
-_NO_EDGE = 1e-300  # affinities below it are no edges: their inverse, the density correction, would overflow
+_LOCAL_NEIGHBOR = 7  # sets the width of a point that has its own (Zelnik-Manor and Perona 2004)
+_NO_EDGE = 1e-300  # smaller affinities are no edges: their inverse, the density correction, would overflow
 
 
 def knn_graph(
@@ -65,10 +68,10 @@ def knn_graph(
     n_neighbors : int, optional
         In [1, n - 1]. By default 8, or n - 1 for fewer than nine points.
     bandwidth : {"median", "local"} or float, default="median"
-        "median" takes the median squared distance to a neighbour. "local" takes as s_i the distance to the 7th
-        neighbour (Zelnik-Manor and Perona), or to the last where there are fewer: for clouds whose density varies
-        over orders of magnitude, as that of descriptors in many dimensions does. Points that coincide with so many
-        others have the median width.
+        "median" is the median squared distance to a neighbour. "local" sets s_i to the distance to the 7th
+        neighbour (Zelnik-Manor and Perona), or to the last if there are fewer. Use it for clouds whose density
+        varies over orders of magnitude, such as descriptors in many dimensions. A point that coincides with all
+        these neighbours gets the median width.
     self_loops : bool, default=False
         Whether a node is also joined to itself (with affinity 1, before the density correction).
     density_correction : float or array-like of shape (n,), default=0.0
@@ -83,8 +86,8 @@ def knn_graph(
     Returns
     -------
     Graph
-        Affinities that underflow are no edges: a point far from all others becomes an isolated node, and a
-        :class:`GraphWarning` says so.
+        Affinities that underflow are not edges: a point far from all others becomes an isolated node, with a
+        :class:`GraphWarning`.
 
     Examples
     --------
@@ -106,7 +109,7 @@ def knn_graph(
         affinity = (affinity + sparse.eye_array(len(cloud))).tocsr()
     density = _density(affinity, density_correction)
     if density is not None:
-        with np.errstate(over="ignore"):  # reported below, by name
+        with np.errstate(over="ignore"):  # reported below
             affinity.data = scaled_both_ends(affinity, reciprocal(density))
         if not np.isfinite(affinity.data).all():
             reject("density_correction", "of a size that keeps affinities finite", f"{density.min():g}")
@@ -185,7 +188,7 @@ def grid_graph(side: int, dim: int) -> Graph:
     Graph(100 nodes, 200 edges, points in R^2)
     """
     side, dim = check_integer(side, "side", 2), check_integer(dim, "dim", 1)
-    if dim > 26 or side**dim > 10**8:  # 2^27 is too many already, and a huge power takes forever
+    if dim > 26 or side**dim > 10**8:  # 2^27 is too many already, and a huge power takes long
         reject("side", "small enough for side^dim <= 10^8 nodes", f"{side}^{dim}")
     nodes = np.arange(side)
     cycle = symmetric(np.ones(side), nodes, (nodes + 1) % side, side)
@@ -196,6 +199,115 @@ def grid_graph(side: int, dim: int) -> Graph:
     axes = np.unravel_index(np.arange(side**dim), (side,) * dim)
     points = np.stack(axes, axis=1) / side  # (side^dim, dim)
     return Graph(affinity, points, torus, GridExtension(torus, side, affinity))
+
+
+@dataclass(frozen=True, eq=False)
+class NeighborExtension(AbstractExtension):
+    """Gaussian affinities to the k nearest nodes, corrected for density as those of the graph are.
+
+    Attributes
+    ----------
+    search : NeighborSearch
+        The nodes.
+    n_neighbors : int
+        Number of nodes that a new point is joined to.
+    bandwidth : float
+        Affinity exp(-distance^2 / bandwidth).
+    density : array of shape (n_nodes,), optional
+        The divisor of the graph's affinities at both ends (with the exponent applied).
+    local : array of shape (n_nodes,), optional
+        Widths s of the nodes, for bandwidth="local": distances are divided by sqrt(s_i s_j).
+    """
+
+    search: NeighborSearch
+    n_neighbors: int
+    bandwidth: float
+    density: FloatArray | None = None
+    local: FloatArray | None = None
+
+    def check(self, n: int, d: int) -> None:
+        """Raise unless it fits a graph of n nodes with d coordinates."""
+        self.search.check(n, d)
+        check_positive_float(self.bandwidth, "bandwidth")
+        for name, values in (("density", self.density), ("local", self.local)):
+            if values is not None:
+                check_amounts(name, values, n)
+        check_integer(self.n_neighbors, "n_neighbors", 1, n)
+
+    def affinities(self, queries: FloatArray) -> Any:
+        """CSR array of shape (len(queries), n_nodes)."""
+        distances, columns = self.search.knn(queries, self.n_neighbors)
+        if self.local is not None:
+            distances = locally_scaled(distances, self._widths(distances, columns), self.local[columns])
+        with np.errstate(over="ignore"):  # zero far away or at a tiny bandwidth
+            weights = np.exp(-(distances**2) / self.bandwidth)  # (q, k)
+        if self.density is not None:
+            local = self.density[columns]
+            own = _divide((weights * local).sum(axis=1), weights.sum(axis=1))  # (q,)
+            weights = _divide(weights, local * own[:, None])
+        indptr = np.arange(len(queries) + 1) * self.n_neighbors
+        return make_csr(weights.ravel(), columns.ravel(), indptr, len(self.search.points))
+
+    def _widths(self, distances: FloatArray, columns: IntArray) -> FloatArray:
+        """Widths (q,) of new points; at a node, that of the node."""
+        nodes: Any = self.local
+        return np.where(distances[:, 0] > 0, local_widths(distances), nodes[columns[:, 0]])
+
+
+@dataclass(frozen=True, eq=False)
+class MeshExtension(AbstractExtension):
+    """Affinities interpolated inside the nearest face: exact at the vertices, continuous between them."""
+
+    mesh: TriangleMesh
+    affinity: Any
+
+    def check(self, n: int, d: int) -> None:
+        """Raise unless it fits a graph of n nodes with d coordinates."""
+        self.mesh.check_nodes(n, d)
+        check_csr("affinity", self.affinity, (n, n))
+
+    def affinities(self, queries: FloatArray) -> Any:
+        """CSR array of shape (len(queries), n_nodes)."""
+        return (barycentric_weights(self.mesh, self.mesh.closest_points(queries)) @ self.affinity).tocsr()
+
+    def node_mesh(self) -> TriangleMesh:
+        """The mesh itself."""
+        return self.mesh
+
+
+@dataclass(frozen=True, eq=False)
+class GridExtension(AbstractExtension):
+    """Affinities interpolated linearly in every coordinate inside the cell of a wrap-around grid."""
+
+    torus: FlatTorus
+    side: int
+    affinity: Any
+
+    def check(self, n: int, d: int) -> None:
+        """Raise unless it fits a graph of n nodes with d coordinates."""
+        # Bounds first: the power of a made-up side could take hours.
+        if not (1 <= self.side <= n and (self.side == 1 or d < 64)) or self.side**d != n:
+            reject("side", f"one with side^{d} = {n} nodes", self.side)
+        check_csr("affinity", self.affinity, (n, n))
+
+    def affinities(self, queries: FloatArray) -> Any:
+        """CSR array of shape (len(queries), n_nodes)."""
+        position = np.mod(queries / self.torus.side, 1.0) * self.side  # (q, dim) in cells
+        # (1 / 49) * 49 is not 1: a point within rounding of a node is that node.
+        whole = np.rint(position)
+        position = np.where(np.abs(position - whole) <= 1e-15 * self.side, whole, position)
+        lower = np.floor(position).astype(np.int64)
+        share = position - lower
+        weights = np.ones((len(queries), 1))
+        columns = np.zeros((len(queries), 1), dtype=np.int64)
+        for axis in range(queries.shape[1]):  # twice the corners per axis
+            ends = np.stack([lower[:, axis] % self.side, (lower[:, axis] + 1) % self.side], axis=1)
+            parts = np.stack([1 - share[:, axis], share[:, axis]], axis=1)
+            columns = (columns[:, :, None] * self.side + ends[:, None, :]).reshape(len(queries), -1)
+            weights = (weights[:, :, None] * parts[:, None, :]).reshape(len(queries), -1)
+        indptr = np.arange(len(queries) + 1) * weights.shape[1]
+        corners = make_csr(weights.ravel(), columns.ravel(), indptr, self.affinity.shape[0])
+        return (corners @ self.affinity).tocsr()
 
 
 def _check_neighbors(n_neighbors: int | None, n_points: int) -> int:
@@ -218,31 +330,47 @@ def _check_bandwidth(bandwidth: str | float, distances: FloatArray) -> float:
 
 
 def _check_local(distances: FloatArray) -> FloatArray:
-    """A width for every point; one that coincides with so many others has that of a typical point."""
+    """A width for every point; the median one where it would be zero."""
     local = local_widths(distances)
     if not local.any():
         reject("bandwidth", "a positive number where most neighbours coincide", "widths of 0")
     return np.where(local > 0, local, np.median(local[local > 0]))
 
 
+def local_widths(distances: FloatArray) -> FloatArray:
+    """The width (q,) of each point, from the distances (q, k) to its nearest neighbours."""
+    return np.asarray(distances[:, min(_LOCAL_NEIGHBOR, distances.shape[1]) - 1])
+
+
+def locally_scaled(distances: FloatArray, own: FloatArray, others: FloatArray) -> FloatArray:
+    """Distances (q, k) divided by the geometric mean of the widths at both ends: own (q,), others (q, k)."""
+    # Two roots, not the root of a product: the product of two tiny widths would underflow.
+    return _divide(distances, np.sqrt(own)[:, None] * np.sqrt(others))
+
+
+def _divide(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
+    """Quotient that is zero where the denominator is."""
+    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)
+
+
 def _gaussian_union(distances: FloatArray, columns: IntArray, width: float) -> Any:
     """Affinity matrix of the union of the neighbour lists."""
     n, k = columns.shape
-    with np.errstate(over="ignore"):  # a bandwidth next to nothing leaves no edge
+    with np.errstate(over="ignore"):  # a tiny bandwidth leaves no edge
         values = np.exp(-(distances**2) / width)
     values[values < _NO_EDGE] = 0.0
     directed = sparse.csr_array((values.ravel(), columns.ravel(), k * np.arange(n + 1)), shape=(n, n))
     directed.sort_indices()  # the union of sorted rows is faster, and sorted itself, as the operator needs it
     affinity = directed.maximum(directed.T.tocsr())
-    affinity.eliminate_zeros()  # what underflows is no edge
+    affinity.eliminate_zeros()  # that underflowed
     return affinity
 
 
 def _density(affinity: Any, correction: float | ArrayLike) -> FloatArray | None:
-    """What to divide the affinities by at both ends, or None."""
+    """The divisor of the affinities at both ends, or None."""
     if as_array(correction, "density_correction").ndim > 0:
         given = check_vector(correction, "density_correction", affinity.shape[0], POSITIVE)
-        return given.copy()  # the caller may change his later
+        return given.copy()  # the caller may change the original later
     exponent = check_real(correction, "density_correction", Interval(0.0, 1.0))
     if exponent == 0:
         return None
@@ -253,7 +381,7 @@ def _density(affinity: Any, correction: float | ArrayLike) -> FloatArray | None:
 def _cotangent_graph(mesh: TriangleMesh) -> Graph:
     """Lazy walk whose generator is the cotangent Laplacian: A = M - c L, W = I - c M^-1/2 L M^-1/2."""
     robust_laplacian = require("robust_laplacian", "mesh")
-    used = np.unique(mesh.faces)  # unreferenced vertices have no mass; they stay as isolated nodes
+    used = np.unique(mesh.faces)  # others have no mass and stay isolated nodes
     renumber = np.zeros(mesh.n_vertices, dtype=np.int64)
     renumber[used] = np.arange(len(used))
     # In units of the mesh itself: areas of huge or tiny coordinates would overflow or vanish.

@@ -1,10 +1,11 @@
-"""Graphs: the discretised space, its random walk, and the two clocks.
+"""Graphs: the discretised space, its random walk, and its two clocks.
 
 A graph holds a symmetric, nonnegative affinity A. Its walk operator is W = D^-1/2 A D^-1/2 with D the row
 sums of A, its Laplacian L = I - W. The graph clock counts steps of the walk (tau in exp(-tau L), n in W^n);
 the manifold clock is heat time t in the user's own units of length squared.
 """
 
+import abc
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,8 +33,7 @@ from manifoldrf._validation import (
     check_vector,
     reject,
 )
-from manifoldrf.geometry.extension import AbstractExtension, mesh_of
-from manifoldrf.geometry.loops import (
+from manifoldrf.geometry.csr import (
     LocalForm,
     check_amounts,
     check_csr,
@@ -53,13 +53,35 @@ from manifoldrf.geometry.sampling import estimate_dimension
 
 __all__ = ["GeneralizedAdjacency", "Graph", "GraphWarning"]
 
-
 KIND = "Graph"  # of a file
-_ROWS_AT_ONCE = 65_536  # edges are measured in blocks of rows, so that memory stays bounded
+DROP_THEM = "drop them with numpy.unique(points, axis=0)"
+MERGE_THEM = "merge them, or the surface is cut open there"
+_ROWS_AT_ONCE = 65_536  # edges are measured in blocks of rows, to bound memory
+_ROUNDS = 200  # of power iteration
 
 
 class GraphWarning(UserWarning):
-    """A graph that works but is probably not what was meant: pieces, duplicates, isolated nodes."""
+    """A graph that works but is probably not intended: pieces, duplicates, isolated nodes."""
+
+
+class AbstractExtension(abc.ABC):
+    """How a graph reaches points that are not its nodes.
+
+    Row z of the affinities is the row that the point z would have if it were a node. Its sum is the degree of z,
+    and the row divided by it is one step of the walk from z. A row is zero if no node is in reach.
+    """
+
+    @abc.abstractmethod
+    def affinities(self, queries: FloatArray) -> Any:
+        """Affinities of new points to the nodes, a nonnegative CSR array of shape (len(queries), n_nodes)."""
+
+    @abc.abstractmethod
+    def check(self, n: int, d: int) -> None:
+        """Raise unless it fits a graph of n nodes with d coordinates: compiled code trusts sizes and indices."""
+
+    def node_mesh(self) -> TriangleMesh | None:
+        """The mesh whose vertices are the nodes, if there is one."""
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +103,9 @@ class Graph:
     extension : AbstractExtension, optional
         How :meth:`extend` reaches new points.
     weights : array of shape (n_nodes,), optional
-        The volume each node stands for (they sum to the volume of the space), where it is known.
+        The volume that each node stands for, if known; their sum is the volume of the space.
     step_time : float, optional
-        Heat time of one step of W, where it is known by construction.
+        Heat time of one step of W, if known by construction.
     n_steps : int, optional
         For a heat graph: W^n_steps is the heat operator at the time the graph was built for.
 
@@ -107,13 +129,9 @@ class Graph:
 
     def __post_init__(self) -> None:
         if not sparse.issparse(self.affinity):
-            reject(
-                "affinity",
-                "a CSR array; Graph.from_affinity takes any matrix",
-                type(self.affinity).__name__,
-                TypeError,
-            )
-        # Stages share a graph; none may change it for the others.
+            rule = "a CSR array; Graph.from_affinity takes any matrix"
+            reject("affinity", rule, type(self.affinity).__name__, TypeError)
+        # Stages share a graph, so none may change it.
         object.__setattr__(self, "affinity", read_only(self.affinity))
         for name in ("points", "weights"):
             if getattr(self, name) is not None:
@@ -142,7 +160,7 @@ class Graph:
 
     @classmethod
     def from_affinity(cls, affinity: Any, points: ArrayLike | None = None) -> "Graph":
-        """Make a graph of a matrix of one's own.
+        """Make a graph from your own matrix.
 
         Parameters
         ----------
@@ -158,10 +176,12 @@ class Graph:
         >>> triangle.operator.toarray()[0].round(12).tolist()
         [0.0, 0.5, 0.5]
         """
-        matrix = _check_affinity(affinity)
+        matrix = check_symmetric(affinity, "affinity")
+        if matrix.nnz and matrix.data.min() < 0:
+            reject("affinity", "finite and nonnegative", f"an entry of {matrix.data.min()}")
         located = None
         if points is not None:
-            located = np.array(check_points(points))  # the caller may change his later
+            located = np.array(check_points(points))  # the caller may change the original later
             if len(located) != matrix.shape[0]:
                 reject("points", f"an array of {matrix.shape[0]} rows, one per node", f"{len(located)}")
         graph = cls(matrix, located)
@@ -182,11 +202,11 @@ class Graph:
         return save_state(path, KIND, {"graph": self})
 
     def __reduce__(self) -> tuple[type["Graph"], tuple[Any, ...]]:
-        # A copy, pickled or not, is made anew: read-only again, and without values kept from before.
+        # Copies and pickles go through the constructor: read-only again, without cached values.
         return Graph, tuple(getattr(self, field.name) for field in dataclasses.fields(self))
 
     def __sklearn_clone__(self) -> "Graph":
-        return self  # what never changes need not be copied
+        return self  # immutable
 
     def __repr__(self) -> str:
         loops = int(np.count_nonzero(self.affinity.diagonal()))
@@ -199,15 +219,15 @@ class Graph:
 
     @property
     def positions(self) -> FloatArray:
-        """The points, shape (n_nodes, d); an error where there are none."""
+        """The points, shape (n_nodes, d); raises if there are none."""
         if self.points is None:
             raise ValueError("This graph has no points; give `points` to Graph.from_affinity.")
         return self.points
 
     @property
     def mesh(self) -> TriangleMesh | None:
-        """The mesh whose vertices are the nodes, where there is one."""
-        return mesh_of(self.extension)
+        """The mesh whose vertices are the nodes, if there is one."""
+        return None if self.extension is None else self.extension.node_mesh()
 
     @property
     def n_nodes(self) -> int:
@@ -242,7 +262,7 @@ class Graph:
 
     @cached_property
     def _local(self) -> LocalForm | None:
-        """W with its nodes in an order in which neighbours are close together in memory."""
+        """W with its nodes reordered so that neighbours are close in memory."""
         return local_form(self.operator)
 
     @cached_property
@@ -283,7 +303,7 @@ class Graph:
     def time(self, tau: float, dim: int | None = None) -> float:
         """Heat time t of ``tau`` steps: the graph clock read on the manifold clock.
 
-        t = tau * step_size / (2 dim), or tau times the heat time of one step where the graph knows it.
+        t = tau * step_size / (2 dim), or tau * step_time if the graph has a ``step_time``.
 
         Parameters
         ----------
@@ -373,7 +393,7 @@ class Graph:
     def lengths(self) -> Any:
         """Edge lengths in the sparsity pattern of A; zero lengths are kept as edges."""
         data = np.concatenate([np.sqrt(squared) for _, squared in self._squared_lengths()])
-        # Compiled path search treats a stored zero as no edge; the smallest normal number stands for it.
+        # Path search treats a stored zero as no edge, so the smallest normal number replaces it.
         data = np.maximum(data, np.finfo(np.float64).tiny)
         return self._with_values(data)
 
@@ -396,58 +416,12 @@ class Graph:
                 yield entries, self.metric.paired_distance(points[rows], ends) ** 2
 
 
-def report_problems(graph: Graph, *, remedy: str, duplicates: str = "") -> None:
-    """Warn once about what makes a graph fall apart, with counts.
-
-    Parameters
-    ----------
-    graph : Graph
-    remedy : str
-        What joins nodes, in the words of the builder's own options.
-    duplicates : str
-        What to say of coincident nodes; empty where there are none.
-    """
-    problems = [duplicates] if duplicates else []
-    loops = graph.affinity.diagonal() > 0
-    isolated = int(np.count_nonzero(np.diff(graph.affinity.indptr) == loops))
-    if isolated:
-        problems.append(f"{isolated} nodes are isolated, no edge leads to another (remedy: {remedy}, or drop them)")
-    pieces = graph.n_components - isolated
-    if pieces > 1:
-        problems.append(
-            f"it falls into {pieces} pieces that do not see each other (remedy: {remedy}, or one graph per piece)"
-        )
-    if problems:
-        warn_user(f"Graph of {graph.n_nodes} nodes: {'; '.join(problems)}.", GraphWarning)
-
-
-DROP_THEM = "drop them with numpy.unique(points, axis=0)"
-MERGE_THEM = "merge them, or the surface is cut open there"
-
-
-def describe_duplicates(distances: FloatArray, remedy: str) -> str:
-    """What to say of nodes, given the distance of each to its nearest neighbour."""
-    count = int(np.count_nonzero(distances == 0))
-    return f"{count} points coincide with another (remedy: {remedy})" if count else ""
-
-
-def _check_affinity(affinity: Any) -> Any:
-    """CSR copy of a user's matrix: square, finite, nonnegative, symmetric."""
-    matrix = check_symmetric(affinity, "affinity")
-    if matrix.nnz and matrix.data.min() < 0:
-        reject("affinity", "finite and nonnegative", f"an entry of {matrix.data.min()}")
-    return matrix
-
-
-_ROUNDS = 200
-
-
 @dataclass(frozen=True, eq=False)
 class GeneralizedAdjacency:
     """A matrix whose powers a kernel sums, where a :class:`Graph` would give W.
 
     The matrix is diag(1/s) S diag(s) with S symmetric; entries may be negative and the spectrum may leave [-1, 1].
-    Kernels and the teachers "exact", "frontier" and "walks" accept it in the place of a graph.
+    Kernels and the teachers "exact", "frontier" and "walks" accept it instead of a graph.
 
     Parameters
     ----------
@@ -456,7 +430,7 @@ class GeneralizedAdjacency:
     scaling : array-like of shape (n,), optional
         s, positive; all ones by default, so that the matrix is S itself.
     step_time : float, optional
-        Time that one step lasts, where there is a clock.
+        Heat time of one step, if there is a manifold clock.
     n_steps : int, optional
         That of a heat graph, whose powers are the heat operator.
 
@@ -496,7 +470,7 @@ class GeneralizedAdjacency:
         graph : Graph
             Without isolated nodes.
         dim : int, optional
-            Intrinsic dimension, which gives a clock to graphs that do not know the time of a step by construction.
+            Intrinsic dimension; gives a manifold clock to graphs without a ``step_time``.
 
         Examples
         --------
@@ -526,11 +500,11 @@ class GeneralizedAdjacency:
         return cls(stay + graph.affinity / largest, None, 1 / largest)
 
     def __reduce__(self) -> tuple[type["GeneralizedAdjacency"], tuple[Any, ...]]:
-        # A copy, pickled or not, is made anew, and read-only again.
+        # Copies and pickles go through the constructor, and are read-only again.
         return GeneralizedAdjacency, tuple(getattr(self, field.name) for field in dataclasses.fields(self))
 
     def __sklearn_clone__(self) -> "GeneralizedAdjacency":
-        return self  # what never changes need not be copied
+        return self  # immutable
 
     def __repr__(self) -> str:
         return f"GeneralizedAdjacency({self.n_nodes} nodes, {self.symmetric.nnz} entries)"
@@ -550,7 +524,7 @@ class GeneralizedAdjacency:
 
     @cached_property
     def _local(self) -> LocalForm | None:
-        """S with its rows in an order in which neighbours are close together in memory."""
+        """S with its rows reordered so that neighbours are close in memory."""
         return local_form(self.symmetric)
 
     @cached_property
@@ -572,15 +546,53 @@ class GeneralizedAdjacency:
         return bound * (1 + 8 * np.finfo(np.float64).eps)  # the rounding of the quotients
 
 
+def as_adjacency(graph: Any) -> Graph | GeneralizedAdjacency:
+    """Return a Graph or GeneralizedAdjacency as it is; raise for anything else."""
+    if isinstance(graph, Graph | GeneralizedAdjacency):
+        return graph
+    rule = "a Graph or a GeneralizedAdjacency; Graph.from_affinity makes one of a matrix"
+    reject("graph", rule, type(graph).__name__, TypeError)
+
+
 def _check_graph(graph: Any) -> Graph:
     if not isinstance(graph, Graph):
         reject("graph", "a Graph", type(graph).__name__, TypeError)
     return graph
 
 
-def as_adjacency(graph: Any) -> Graph | GeneralizedAdjacency:
-    """Return a graph, or a matrix of one's own wrapped as one."""
-    if isinstance(graph, Graph | GeneralizedAdjacency):
-        return graph
-    rule = "a Graph or a GeneralizedAdjacency; Graph.from_affinity makes one of a matrix"
-    reject("graph", rule, type(graph).__name__, TypeError)
+def check_positive_float(value: Any, name: str) -> None:
+    """Raise unless it is a positive float: compiled loops would not take a large integer."""
+    if not isinstance(value, float):
+        reject(name, "a float", type(value).__name__, TypeError)
+    check_real(value, name, POSITIVE)
+
+
+def report_problems(graph: Graph, *, remedy: str, duplicates: str = "") -> None:
+    """Warn once about isolated nodes, pieces and duplicates, with counts.
+
+    Parameters
+    ----------
+    graph : Graph
+    remedy : str
+        How to join nodes, in terms of the builder's options.
+    duplicates : str
+        Text about coincident nodes; empty if there are none.
+    """
+    problems = [duplicates] if duplicates else []
+    loops = graph.affinity.diagonal() > 0
+    isolated = int(np.count_nonzero(np.diff(graph.affinity.indptr) == loops))
+    if isolated:
+        problems.append(
+            f"{isolated} nodes are isolated, without an edge to another (remedy: {remedy}, or drop them)"
+        )
+    pieces = graph.n_components - isolated
+    if pieces > 1:
+        problems.append(f"it has {pieces} pieces that are not connected (remedy: {remedy}, or one graph per piece)")
+    if problems:
+        warn_user(f"Graph of {graph.n_nodes} nodes: {'; '.join(problems)}.", GraphWarning)
+
+
+def describe_duplicates(distances: FloatArray, remedy: str) -> str:
+    """Text about coincident nodes, given the distance of each node to its nearest neighbour."""
+    count = int(np.count_nonzero(distances == 0))
+    return f"{count} points coincide with another (remedy: {remedy})" if count else ""

@@ -1,12 +1,13 @@
-"""Node weights of a cloud: how much volume each point stands for, without knowing the space.
+"""Heat graphs: graphs whose walk is the heat flow of the space.
 
-The integral of exp(-|x - y|^2 / s2) over a space of dimension d without boundary is (pi s2)^(d/2), so weights
-mu with G mu = (pi s2)^(d/2) at every node are a quadrature for the volume. Near a boundary only the share m of
-the Gaussian lies inside the space; mistaking it for low density would make the edge several times too heavy.
+One step is a Gaussian G of bandwidth s2, scaled at both ends (Sinkhorn) so that it conserves mass. Each node stands
+for a volume mu. The integral of exp(-|x - y|^2 / s2) over a space of dimension d without boundary is (pi s2)^(d/2),
+so weights with G mu = (pi s2)^(d/2) at every node are a quadrature for the volume. Near a boundary only the share m
+of the Gaussian lies inside the space: without m, the nodes there would get several times too much weight.
 """
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.stats import chi2, norm
 
+from manifoldrf._compiling import compiled
 from manifoldrf._runtime import map_threads, warn_user
 from manifoldrf._validation import (
     NONNEGATIVE,
@@ -28,24 +30,26 @@ from manifoldrf._validation import (
     check_vector,
     reject,
 )
-from manifoldrf.geometry.cells import make_cells
-from manifoldrf.geometry.extension import HeatExtension, SurfaceReach
+from manifoldrf.geometry.csr import check_amounts, check_csr, make_csr, renumbered, scaled_both_ends, times
 from manifoldrf.geometry.graphs import (
     DROP_THEM,
     MERGE_THEM,
+    AbstractExtension,
     Graph,
     GraphWarning,
+    check_positive_float,
     describe_duplicates,
     report_problems,
 )
-from manifoldrf.geometry.loops import renumbered, scaled_both_ends, times
 from manifoldrf.geometry.manifolds import AbstractManifold
-from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
 from manifoldrf.geometry.neighbors import (
+    Cells,
     NeighborSearch,
     Pairs,
     distance_to_boundary,
     gaussian_in_cells,
+    make_cells,
     matrix_of_pairs,
     pairs_along_surface,
     search_of,
@@ -54,11 +58,34 @@ from manifoldrf.geometry.sampling import Sampling, ball_volume, estimate_dimensi
 
 __all__ = ["heat_graph"]
 
-
+_LONGEST_TIME = 1e300  # the square of the largest coordinate; multiples of it stay numbers
+# Share of a Gaussian step beyond the reach of a node: distance^2 > 9 s2 on surfaces. A reach of 6 s2 costs a
+# factor 10 in accuracy on the sphere, one of 16 s2 gains nothing.
+_TAIL = float(np.exp(-9.0))
+# Nodes wanted in the footprint (pi s2)^(d/2) of a step: evenly spread points need few, random ones many. Known
+# weights allow the narrowest steps; estimated ones need wider, or boundaries are misjudged (cylinder grid, t = .02:
+# .006 with 8 nodes, .027 with 4.5).
+_FOOTPRINT_KNOWN, _FOOTPRINT_EVEN, _FOOTPRINT_RANDOM = 4.5, 8.0, 20.0
+_EVENNESS_EVEN, _EVENNESS_RANDOM = 1.6, 0.9
+# Above it few thousand nodes are too few: S^5 from 6000 nodes is 6 to 25 % off, S^9 more than 50 %.
+_RELIABLE_DIM = 5
+_TOO_MANY_STEPS = 10_000
+_WIDEST_STEP = 0.01  # s2 over the squared extent of the space: wider steps do not see its shape
+_MOST_STEPS = 72  # beyond it the nodes are far finer than the kernel needs
+# Entries of the affinity matrix: about .8 GB while it is built. Larger clouds get the 200 neighbours that steps
+# between random points need up to 4 GB, which 500,000 of them take; more points get fewer, but 64.
+_MOST_ENTRIES, _NEIGHBORS_NEEDED, _MOST_OF_LARGE = 2e7, 200.0, 1e8
+_REMEDY = "a larger t, more points, or on a mesh parts that share vertices"
+# Rounds of s2 <- s2 t / (time of its step): the time is nearly linear in s2. 5 to 15 were needed on H^2 to H^4 and
+# S^2 for steps up to .25, 29 on S^5.
+_CLOCK_ROUNDS, _CLOCK_TOLERANCE = 100, 1e-12
+_SMALLEST_WEIGHT = 1e-307  # quotients by smaller ones overflow
+_LARGEST_VOLUME = 1e300  # sums of some hundred larger weights overflow
+_SINKHORN_ROUNDS, _SINKHORN_TOLERANCE = 1000, 1e-12  # about 35 rounds reach it on every space tried
 # Rounds of mu <- mu m / (G mu). Random sphere clouds gain another factor 2 from 60 to 300 rounds, but with an
 # estimated boundary the half-space model's own error is fitted from about 60 on (cylinder, t = .02: .026 to .033).
 _ROUNDS_WITH_BOUNDARY = 60
-_ROUNDS_CLOSED = 240  # more, where none was found
+_ROUNDS_CLOSED = 240  # if no boundary was found
 # Vertex areas are a good start: in 100 rounds an even sphere mesh goes from .005 to .0007, the cortex from .097 to
 # .075 (t = 30). With a boundary the half-space model is fitted early: a random cylinder mesh is best after 5 to 20.
 _ROUNDS_CLOSED_MESH, _ROUNDS_OPEN_MESH = 100, 20
@@ -69,6 +96,327 @@ _MATRICES_AT_ONCE = 8192  # decomposed by one task
 _MOST_NEIGHBORS = 128  # looked at for the tangent frame of one node among many axes
 # Offsets below this many widths (in two dimensions) are sampling noise, not a boundary.
 _NOISE_GATE = 0.25
+_GRID = np.linspace(0.0, 8.0, 4001)
+_OFFSET = np.exp(-(_GRID**2) / 2) / np.sqrt(2 * np.pi) / norm.cdf(_GRID)  # falls from .798 to 0
+
+
+def heat_graph(
+    points: ArrayLike | TriangleMesh | NeighborSearch,
+    t: float,
+    *,
+    n_steps: int | str = "auto",
+    weights: str | ArrayLike = "auto",
+    dim: int | None = None,
+    metric: AbstractManifold | None = None,
+    n_jobs: int = -1,
+) -> Graph:
+    """Build the graph whose walk is the heat flow of the space: W^n_steps is the heat operator at time ``t``.
+
+    Parameters
+    ----------
+    points : array-like of shape (n, d) or TriangleMesh
+        The nodes. On a mesh these are its vertices, and steps go along the surface: sheets that nearly touch
+        are not joined. A NeighborSearch over valid points is used as it is, with its own metric and threads.
+    t : float
+        Heat time, in the square of the unit of the points; the kernel is about sqrt(2 t) wide.
+    n_steps : "auto" or even int, default="auto"
+        Number of steps that make up ``t``. More steps are narrower: less error from curvature, but each needs
+        enough nodes around every node. "auto" chooses from the density and evenness of the nodes.
+    weights : "auto" or array-like of shape (n,), default="auto"
+        The volume each node stands for. "auto" starts from the vertex areas of a mesh and from the density of a
+        cloud, and evens them out by iterated correction; boundaries are known or detected. Pass them if they are
+        known (:meth:`grid_weights` of a manifold).
+    dim : int, optional
+        Intrinsic dimension; when not given, 2 on a mesh, that of the metric if there is one, else estimated.
+    metric : AbstractManifold, optional
+        Measure distances along this manifold (boundaries are not detected then).
+    n_jobs : int, default=-1
+        Threads, -1 for all cores; the result does not depend on it.
+
+    Returns
+    -------
+    Graph
+        With ``n_steps``, ``weights`` (mu, summing to the volume) and ``step_time`` = t / n_steps. The heat kernel
+        between nodes is mu_i^-1/2 (W^n_steps)_ij mu_j^-1/2.
+
+    Examples
+    --------
+    >>> from manifoldrf import Sphere, heat_graph
+    >>> graph = heat_graph(Sphere().grid(1000), t=0.1)
+    >>> round(float(graph.weights.sum()), 2)  # the area, 12.57, found from the points alone
+    12.57
+    >>> round(graph.time(graph.n_steps), 6)
+    0.1
+    """
+    time = check_real(t, "t", POSITIVE)
+    space = _check_space(points, weights, dim, metric, check_jobs(n_jobs))
+    if space.dim > _RELIABLE_DIM:
+        warn_user(
+            f"Nodes fill a space of dimension {space.dim} too sparsely for heat kernels: above dimension "
+            f"{_RELIABLE_DIM} expect errors of tens of per cent (remedy: knn_graph, whose kernels need no volume).",
+            GraphWarning,
+        )
+    steps = _check_steps(n_steps, space, time)
+    if not 0 < time / steps <= _LONGEST_TIME:
+        reject("t", f"a time of at most {_LONGEST_TIME:g} that can be divided into {steps} steps", t)
+    s2, mass = _calibrated(space, time / steps)
+    radius = step_reach(s2, space.dim)
+    cells = space.cells(radius)
+    # Sorted by cells, neighbours are close in memory, and products take half of the time.
+    mu, factors, affinity, pairs = _solve(space if cells is None else space.in_order(cells.nodes), s2, mass)
+    if cells is not None:
+        back = np.argsort(cells.nodes)
+        mu, factors, affinity = mu[back], factors[back], renumbered(affinity, cells.nodes, space.n_jobs)
+    surface = None if pairs is None or space.mesh is None else SurfaceReach(space.mesh, _detours(space.mesh, pairs))
+    extension = HeatExtension(space.search, radius, s2, factors, mu, surface)
+    graph = Graph(affinity, space.points, space.search.metric, extension, mu, time / steps, steps)
+    report_problems(graph, remedy=_REMEDY, duplicates=_duplicates(space))
+    return graph
+
+
+@dataclass(frozen=True)
+class _Space:
+    """The nodes: a search over their points, and the mesh if they are its vertices."""
+
+    search: NeighborSearch
+    points: FloatArray  # those of the search, or the same in another order
+    dim: int
+    mesh: TriangleMesh | None
+    weights: FloatArray | None  # the volume each node stands for, if it is known
+
+    @property
+    def n_jobs(self) -> int:
+        return self.search.threads
+
+    def in_order(self, order: IntArray) -> "_Space":
+        """The same nodes in another order."""
+        weights = None if self.weights is None else self.weights[order]
+        return replace(self, points=self.points[order], weights=weights)
+
+    def cells(self, radius: float) -> Cells | None:
+        """Cells of the size of a radius; None on a mesh, along a metric or in more than three dimensions."""
+        return None if self.mesh is not None or self.search.metric is not None else make_cells(self.points, radius)
+
+
+def _check_space(
+    points: ArrayLike | TriangleMesh | NeighborSearch,
+    weights: str | ArrayLike,
+    dim: int | None,
+    metric: AbstractManifold | None,
+    n_jobs: int,
+) -> _Space:
+    """Validate the nodes and their weights."""
+    if isinstance(points, TriangleMesh):
+        if metric is not None:
+            reject("metric", "None on a mesh, whose own edges are followed", repr(metric))
+        if dim not in (None, 2):
+            reject("dim", "2 or None on a mesh", dim)
+        check_spread(points.vertices, "points")
+        given = _check_weights(weights, points.n_vertices, NONNEGATIVE)  # vertices without faces have none
+        return _Space(NeighborSearch(points.vertices, None, n_jobs), points.vertices, 2, points, given)
+    search = search_of(points, metric, n_jobs, min_rows=3)
+    cloud, metric = search.points, search.metric
+    if dim is None:
+        dim = estimate_dimension(search) if metric is None else metric.dim
+    if metric is not None and dim != metric.dim:
+        reject("dim", f"that of the metric, {metric.dim}, or None", dim)
+    check_integer(dim, "dim", 1, cloud.shape[1])
+    if len(cloud) < dim + 2:
+        reject("points", f"at least {dim + 2} rows to fill a space of dimension {dim}", f"shape {cloud.shape}")
+    return _Space(search, cloud, dim, None, _check_weights(weights, len(cloud), POSITIVE))
+
+
+def _check_weights(weights: str | ArrayLike, n: int, interval: Interval) -> FloatArray | None:
+    """Given node weights, or None for "auto"."""
+    if isinstance(weights, str) and weights == "auto":
+        return None
+    if isinstance(weights, str) or weights is None:
+        reject("weights", f"'auto' or a vector of shape ({n},)", repr(weights))
+    given = check_vector(weights, "weights", n, interval, np.finfo(np.float64).max)
+    if not given.any():
+        reject("weights", "positive somewhere", "zeros only")
+    with np.errstate(over="ignore"):
+        largest, total = float(given.max()), float(given.sum())
+    if largest < _SMALLEST_WEIGHT:
+        reject("weights", f"at least {_SMALLEST_WEIGHT:g} somewhere", f"{largest} at most")
+    if total > _LARGEST_VOLUME:
+        reject("weights", f"a vector with a sum of at most {_LARGEST_VOLUME:g}", total)
+    return given.copy()  # the caller may change the original later
+
+
+def check_steps(n_steps: Any, name: str = "n_steps") -> None:
+    """Raise unless it is "auto" or an even number of steps."""
+    if isinstance(n_steps, str) and n_steps == "auto":
+        return
+    is_count = isinstance(n_steps, int | np.integer) and not isinstance(n_steps, bool)
+    if not is_count or int(n_steps) < 2 or int(n_steps) % 2:
+        kind = ValueError if is_count or isinstance(n_steps, str) else TypeError
+        reject(name, "'auto' or an even integer in [2, inf)", repr(n_steps), kind)
+
+
+def _check_steps(n_steps: int | str, space: _Space, t: float) -> int:
+    """The number of steps, chosen or checked."""
+    check_steps(n_steps)
+    if isinstance(n_steps, str):
+        return _choose_steps(space, t)
+    steps = int(n_steps)
+    fewest = fewest_steps(_measure(space), t)
+    if steps < fewest:
+        rule = f"at least {fewest} for {len(space.points)} nodes, or the graph would take too much memory"
+        reject("n_steps", rule, n_steps)
+    return steps
+
+
+def _choose_steps(space: _Space, t: float) -> int:
+    """As many steps as the sampling supports, with enough nodes in the footprint of each."""
+    sampling = _measure(space)
+    n, extent2 = len(space.points), float((np.ptp(space.points, axis=0) ** 2).sum())
+    narrow = 4 * t / (_WIDEST_STEP * extent2)  # steps that still see the shape of the space
+    fewest = fewest_steps(sampling, t)
+    if narrow > _TOO_MANY_STEPS:
+        reject("t", f"at most {25 * extent2:g} here (heat is spread evenly long before)", f"{t:g}")
+    if fewest > _TOO_MANY_STEPS:
+        rule = f"at most {t * _TOO_MANY_STEPS / fewest:.2g} for {n} nodes (or use points[thin(points, 4000)])"
+        reject("t", rule, f"{t:g}")
+    estimated = space.weights is None and space.mesh is None
+    wanted = wanted_footprint(sampling, known=not estimated)
+    # (pi 4 t / n)^(d/2) density = wanted, solved for n
+    steps = 4 * np.pi * t * (sampling.sparse_density / wanted) ** (2 / space.dim)
+    if steps < 1:
+        held = wanted * (steps / 2) ** (space.dim / 2)
+        warn_user(
+            f"t = {t:g} is short for {n} nodes: where they are sparsest, a step reaches about {held:.2g} nodes "
+            f"and should reach {wanted:.2g} (remedy: more points or a larger t).",
+            GraphWarning,
+        )
+    if steps > _MOST_STEPS:
+        enough = max(500, int(n * (_MOST_STEPS / steps) ** (space.dim / 2)))
+        remedy = f"points[thin(points, {enough})]" if space.mesh is None else "a coarser mesh"
+        if enough < n:
+            text = f"{n} nodes are far finer than t = {t:g} needs: it works, slowly (remedy: {remedy})."
+            warn_user(text, GraphWarning)
+        steps = min(steps, max(_MOST_STEPS, narrow))
+    return max(2, 2 * round(float(steps) / 2), fewest)
+
+
+def _measure(space: _Space) -> Sampling:
+    """How densely the nodes are spread, on a mesh by its areas."""
+    return Sampling.of_cloud(space.search, space.dim) if space.mesh is None else Sampling.of_mesh(space.mesh)
+
+
+def wanted_footprint(sampling: Sampling, *, known: bool) -> float:
+    """Nodes that a step should reach: few if they are evenly spread, fewer still if their weights are known."""
+    even = _FOOTPRINT_KNOWN if known else _FOOTPRINT_EVEN
+    share = (sampling.evenness - _EVENNESS_RANDOM) / (_EVENNESS_EVEN - _EVENNESS_RANDOM)
+    return float(_FOOTPRINT_RANDOM * (even / _FOOTPRINT_RANDOM) ** np.clip(share, 0.0, 1.0))
+
+
+def fewest_steps(sampling: Sampling, t: float) -> int:
+    """Fewest (widest) steps for which the affinity matrix stays within memory; even."""
+    if sampling.n**2 <= _MOST_ENTRIES:
+        return 2  # all entries fit
+    per_row = max(64.0, min(max(_MOST_ENTRIES / sampling.n, _NEIGHBORS_NEEDED), _MOST_OF_LARGE / sampling.n))
+    reach2 = (per_row / (sampling.mean_density * ball_volume(sampling.dim))) ** (2 / sampling.dim)
+    return 2 * int(np.ceil(t / reach2 * chi2.isf(_TAIL, sampling.dim)))
+
+
+def step_reach(s2: float, dim: int) -> float:
+    """Radius that holds all but the share _TAIL of a Gaussian step."""
+    return float(np.sqrt(s2 / 2 * chi2.isf(_TAIL, dim)))
+
+
+def _calibrated(space: _Space, step_time: float) -> tuple[float, float]:
+    """Bandwidth of the Gaussian whose step lasts ``step_time``, and its integral over the space."""
+    metric, flat = space.search.metric, 4 * step_time
+    if metric is None:
+        return flat, (np.pi * flat) ** (space.dim / 2)
+    s2 = flat
+    for _ in range(_CLOCK_ROUNDS):
+        mass, found = metric._gaussian_step(s2, step_reach(s2, space.dim))
+        if abs(found - step_time) <= _CLOCK_TOLERANCE * step_time:
+            return s2, mass
+        if not 0 < found < np.inf:
+            break
+        s2 *= step_time / found
+    rule = f"more, of at most a tenth of the squared radius of curvature each, along {metric}"
+    reject("n_steps", rule, f"steps of {step_time:.3g}, which no Gaussian lasts")
+
+
+def _solve(space: _Space, s2: float, mass: float) -> tuple[FloatArray, FloatArray, Any, Pairs | None]:
+    """Node weights, Sinkhorn factors times them, affinities, and the pairs that were listed for them, if any."""
+    gaussian, pairs = _gaussian(space, s2)
+    mu = _node_weights(space, gaussian, s2, mass)
+    factors = mu * _sinkhorn(gaussian, mu, space.n_jobs)
+    return mu, factors, _scaled(gaussian, factors, space.n_jobs), pairs
+
+
+def _gaussian(space: _Space, s2: float) -> tuple[Any, Pairs | None]:
+    """G_ij = exp(-distance^2 / s2) on the pairs one step joins, self-loops included, as symmetric CSR; the pairs.
+
+    Between nodes sorted into cells no pairs are listed: the matrix is all that is made.
+    """
+    radius = step_reach(s2, space.dim)
+    cells = space.cells(radius)
+    if cells is not None:
+        return gaussian_in_cells(cells, s2, space.n_jobs), None
+    if space.mesh is None:
+        pairs = space.search.within(space.points, radius)
+    else:
+        pairs = pairs_along_surface(space.mesh, radius, n_jobs=space.n_jobs)
+    return matrix_of_pairs(np.exp(-(pairs.distances**2) / s2), pairs, len(space.points)), pairs
+
+
+def _node_weights(space: _Space, gaussian: Any, s2: float, mass: float) -> FloatArray:
+    """The volume that each node stands for: known, or estimated from the cloud."""
+    if space.weights is not None:
+        return space.weights
+    if space.mesh is not None:
+        return surface_weights(space.mesh, gaussian, s2, space.n_jobs)
+    boundary = None
+    # Tangent planes are meaningless in the coordinates of a curved metric.
+    if space.search.metric is None and space.dim <= _RELIABLE_DIM:
+        boundary = BoundaryModel.fit(space.points, _gaussian(space, 2 * s2)[0], s2, space.dim, space.n_jobs)
+    return cloud_weights(gaussian, mass, boundary, space.n_jobs)
+
+
+def _sinkhorn(gaussian: Any, mu: FloatArray, n_jobs: int) -> FloatArray:
+    """Scaling u with u_i sum_j G_ij u_j mu_j = 1: makes the step conserve mass and stay symmetric."""
+    scaling = np.full(len(mu), 1.0 / np.sqrt(float(times(gaussian, mu, n_jobs).mean())))
+    for _ in range(_SINKHORN_ROUNDS):
+        flow = times(gaussian, scaling * mu, n_jobs)
+        if np.abs(scaling * flow - 1)[mu > 0].max() <= _SINKHORN_TOLERANCE:
+            return scaling
+        scaling = np.sqrt(np.divide(scaling, flow, out=np.zeros_like(flow), where=flow > 0))
+    residual = float(np.abs(scaling * times(gaussian, scaling * mu, n_jobs) - 1)[mu > 0].max())
+    warn_user(
+        f"The Sinkhorn scaling stopped after {_SINKHORN_ROUNDS} rounds with a residual of {residual:.1e}. Causes: "
+        "(a) weights that differ by many orders of magnitude, (b) nodes with very few neighbours. "
+        "Remedy: a larger t.",
+        GraphWarning,
+    )
+    return scaling
+
+
+def _scaled(gaussian: Any, factors: FloatArray, n_jobs: int) -> Any:
+    """A_ij = G_ij factors_i factors_j, exactly symmetric."""
+    data = scaled_both_ends(gaussian, factors, n_jobs)
+    affinity = sparse.csr_array((data, gaussian.indices, gaussian.indptr), shape=gaussian.shape)
+    if np.count_nonzero(data) < len(data):  # nodes without weight
+        affinity = affinity.copy()  # the pattern is shared
+        affinity.eliminate_zeros()
+    return affinity
+
+
+def _detours(mesh: TriangleMesh, pairs: Pairs) -> Any:
+    """How much longer than the straight line each step is: zero, except between folds."""
+    straight = np.linalg.norm(mesh.vertices[pairs.rows] - mesh.vertices[pairs.columns], axis=1)
+    return matrix_of_pairs(pairs.distances - straight, pairs, mesh.n_vertices)
+
+
+def _duplicates(space: _Space) -> str:
+    """Text about nodes at the same position."""
+    nearest = space.search.knn(space.points, 2)[0][:, 1]
+    return describe_duplicates(nearest, DROP_THEM if space.mesh is None else MERGE_THEM)
 
 
 def cloud_weights(gaussian: Any, mass: float, boundary: "BoundaryModel | None", n_jobs: int = 1) -> FloatArray:
@@ -109,7 +457,7 @@ def surface_weights(mesh: TriangleMesh, gaussian: Any, s2: float, n_jobs: int = 
 
 
 def _correct(gaussian: Any, weights: FloatArray, share: FloatArray, rounds: int, n_jobs: int) -> FloatArray:
-    """Rounds of mu <- mu m / (G mu); nodes without weight stay without."""
+    """Rounds of mu <- mu m / (G mu); zero weights stay zero."""
     for _ in range(rounds):
         flow = times(gaussian, weights, n_jobs)
         weights = weights * np.divide(share, flow, out=np.zeros_like(flow), where=flow > 0)
@@ -121,7 +469,7 @@ class BoundaryModel:
     """Share of each node's Gaussian inside the space, by a half-space model of the boundary.
 
     In the tangent plane the centroid of a neighbourhood of width w lies off the node by w pdf(b/w) / cdf(b/w)
-    if a flat boundary stands at distance b; inverting this gives b, and the share of the (narrower) step
+    if a flat boundary is at distance b; inverting this gives b, and the share of the (narrower) step
     Gaussian is cdf(b / s).
 
     Attributes
@@ -183,7 +531,7 @@ def _frames_by_moments(points: FloatArray, wide: Any, weights: FloatArray, dim: 
 
 
 def _frames_by_offsets(points: FloatArray, wide: Any, weights: FloatArray, dim: int, n_jobs: int) -> FloatArray:
-    """The same for many axes, one node at a time, from its strongest neighbours."""
+    """The same for many axes: one node at a time, from its strongest neighbours."""
     frames = np.zeros((*points.shape, dim))
 
     def fill(nodes: Any) -> None:
@@ -201,369 +549,140 @@ def _frames_by_offsets(points: FloatArray, wide: Any, weights: FloatArray, dim: 
     return frames
 
 
-_GRID = np.linspace(0.0, 8.0, 4001)
-_OFFSET = np.exp(-(_GRID**2) / 2) / np.sqrt(2 * np.pi) / norm.cdf(_GRID)  # falls from .798 to 0
-
-
 def _half_space_distance(relative_offset: FloatArray) -> FloatArray:
     """Distance b >= 0 to a flat boundary, in widths, from the centroid's offset in widths."""
     return np.interp(relative_offset, _OFFSET[::-1], _GRID[::-1])
 
 
-_LONGEST_TIME = 1e300  # the square of the largest coordinate; multiples of it stay numbers
-# Share of a Gaussian step beyond the reach of a node: distance^2 > 9 s2 on surfaces. A reach of 6 s2 costs a
-# factor 10 in accuracy on the sphere, one of 16 s2 gains nothing.
-_TAIL = float(np.exp(-9.0))
-# Nodes wanted in the footprint (pi s2)^(d/2) of a step: evenly spread points need few, random ones many. Known
-# weights allow the narrowest steps; estimated ones need wider, or boundaries are misjudged (cylinder grid, t = .02:
-# .006 with 8 nodes, .027 with 4.5).
-_FOOTPRINT_KNOWN, _FOOTPRINT_EVEN, _FOOTPRINT_RANDOM = 4.5, 8.0, 20.0
-_EVENNESS_EVEN, _EVENNESS_RANDOM = 1.6, 0.9
-# Above it few thousand nodes are too few: S^5 from 6000 nodes is 6 to 25 % off, S^9 more than 50 %.
-_RELIABLE_DIM = 5
-_TOO_MANY_STEPS = 10_000
-_WIDEST_STEP = 0.01  # s2 over the squared extent of the space: wider steps do not see its shape
-_MOST_STEPS = 72  # beyond it the nodes are far finer than the kernel needs
-# Entries of the affinity matrix: about .8 GB while it is built. Larger clouds get the 200 neighbours that steps
-# between random points need up to 4 GB, which 500,000 of them take; more points get fewer, but 64.
-_MOST_ENTRIES, _NEIGHBORS_NEEDED, _MOST_OF_LARGE = 2e7, 200.0, 1e8
-_REMEDY = "a larger t, more points, or on a mesh parts that share vertices"
-# Rounds of s2 <- s2 t / (time of its step): the time is nearly linear in s2. 5 to 15 were needed on H^2 to H^4 and
-# S^2 for steps up to .25, 29 on S^5.
-_CLOCK_ROUNDS, _CLOCK_TOLERANCE = 100, 1e-12
-_SMALLEST_WEIGHT = 1e-307  # quotients by smaller ones overflow
-_LARGEST_VOLUME = 1e300  # sums of some hundred larger weights overflow
-_SINKHORN_ROUNDS, _SINKHORN_TOLERANCE = 1000, 1e-12  # about 35 rounds reach it on every space tried
+@dataclass(frozen=True, eq=False)
+class HeatExtension(AbstractExtension):
+    """One heat step from a new point: normalised Gaussian weights times the nodes' Sinkhorn factors.
 
-
-@dataclass(frozen=True)
-class _Space:
-    """What the nodes are: points, how to find neighbours among them, and their surface if there is one."""
+    Attributes
+    ----------
+    search : NeighborSearch
+        The nodes.
+    radius : float
+        Reach of one step.
+    bandwidth : float
+        s2 of one step: weights exp(-distance^2 / s2).
+    factors : array of shape (n_nodes,)
+        u mu: Sinkhorn scaling times node weight.
+    weights : array of shape (n_nodes,)
+        mu, the node weights; a new point takes the mean of those it steps to.
+    surface : SurfaceReach, optional
+        On a mesh: the nodes that a point can step to along the surface.
+    """
 
     search: NeighborSearch
-    dim: int
-    mesh: TriangleMesh | None
-    weights: FloatArray | None  # the volume each node stands for, where it is known
+    radius: float
+    bandwidth: float
+    factors: FloatArray
+    weights: FloatArray
+    surface: "SurfaceReach | None" = None
 
-    @property
-    def points(self) -> FloatArray:
-        return self.search.points
+    def check(self, n: int, d: int) -> None:
+        """Raise unless it fits a graph of n nodes with d coordinates."""
+        self.search.check(n, d)
+        check_positive_float(self.bandwidth, "bandwidth")
+        check_positive_float(self.radius, "radius")
+        check_amounts("factors", self.factors, n)
+        check_amounts("weights", self.weights, n)
+        if self.surface is not None:
+            self.surface.mesh.check_nodes(n, d)
+            check_csr("detours", self.surface.detours, (n, n))
 
-    @property
-    def n_jobs(self) -> int:
-        return self.search.threads
+    def affinities(self, queries: FloatArray) -> Any:
+        """CSR array of shape (len(queries), n_nodes)."""
+        if self.surface is None:
+            pairs = self.search.within(queries, self.radius)
+        else:
+            pairs = self.surface.pairs(queries, self.radius)
+        indptr = np.searchsorted(pairs.rows, np.arange(len(queries) + 1))
+        values = np.zeros(len(pairs.rows))
+        heat_steps(indptr, (pairs.columns, pairs.distances), (self.factors, self.weights), self.bandwidth, values)
+        return make_csr(values, pairs.columns, indptr, len(self.weights))
 
-    def in_order(self, order: IntArray) -> "_Space":
-        """The same cloud with its nodes in another order."""
-        weights = None if self.weights is None else self.weights[order]
-        return _Space(NeighborSearch(self.points[order], None, self.n_jobs), self.dim, None, weights)
+    def node_mesh(self) -> TriangleMesh | None:
+        """The mesh of the surface, if there is one."""
+        return None if self.surface is None else self.surface.mesh
 
 
-def heat_graph(
-    points: ArrayLike | TriangleMesh | NeighborSearch,
-    t: float,
-    *,
-    n_steps: int | str = "auto",
-    weights: str | ArrayLike = "auto",
-    dim: int | None = None,
-    metric: AbstractManifold | None = None,
-    n_jobs: int = -1,
-) -> Graph:
-    """Build the graph whose walk is the heat flow of the space: W^n_steps is the heat operator at time ``t``.
+@dataclass(frozen=True, eq=False)
+class SurfaceReach:
+    """The nodes of a mesh that a point on its surface can step to along the surface.
 
-    Parameters
+    Attributes
     ----------
-    points : array-like of shape (n, d) or TriangleMesh
-        The nodes. On a mesh these are its vertices, and steps go along the surface: sheets that nearly touch
-        are not joined. A NeighborSearch over valid points is used as it is, with its own metric and threads.
-    t : float
-        Heat time, in the square of the unit of the points; the kernel is about sqrt(2 t) wide.
-    n_steps : "auto" or even int, default="auto"
-        Number of steps that make up ``t``. More steps are narrower: less error from curvature, but each needs
-        enough nodes around every node. "auto" chooses from the density and evenness of the nodes.
-    weights : "auto" or array-like of shape (n,), default="auto"
-        The volume each node stands for. "auto" starts from the vertex areas of a mesh and from the density of a
-        cloud, and evens them out by iterated correction; boundaries are known or detected. Give them where they
-        are known (:meth:`grid_weights` of a manifold).
-    dim : int, optional
-        Intrinsic dimension; when not given, 2 on a mesh, that of the metric if there is one, else estimated.
-    metric : AbstractManifold, optional
-        Measure distances along this manifold (boundaries are not detected then).
-    n_jobs : int, default=-1
-        Threads, -1 for all cores; the result does not depend on it.
-
-    Returns
-    -------
-    Graph
-        With ``n_steps``, ``weights`` (mu, summing to the volume) and ``step_time`` = t / n_steps. The heat kernel
-        between nodes is mu_i^-1/2 (W^n_steps)_ij mu_j^-1/2.
-
-    Examples
-    --------
-    >>> from manifoldrf import Sphere, heat_graph
-    >>> graph = heat_graph(Sphere().grid(1000), t=0.1)
-    >>> round(float(graph.weights.sum()), 2)  # the area, 12.57, found from the points alone
-    12.57
-    >>> round(graph.time(graph.n_steps), 6)
-    0.1
+    mesh : TriangleMesh
+    detours : CSR array of shape (n_nodes, n_nodes)
+        For each pair of vertices joined by a step: how much longer than the straight line it is.
     """
-    time = check_real(t, "t", POSITIVE)
-    space = _check_space(points, weights, dim, metric, check_jobs(n_jobs))
-    if space.dim > _RELIABLE_DIM:
-        warn_user(
-            f"Nodes fill a space of dimension {space.dim} too thinly for heat kernels: expect errors of tens of "
-            f"per cent at best above dimension {_RELIABLE_DIM} (remedy: knn_graph, whose kernels need no volume).",
-            GraphWarning,
-        )
-    steps = _check_steps(n_steps, space, time)
-    if not 0 < time / steps <= _LONGEST_TIME:
-        reject("t", f"a time of at most {_LONGEST_TIME:g} that can be divided into {steps} steps", t)
-    s2, mass = _calibrated(space, time / steps)
-    order = _spatial_order(space, s2)
-    mu, factors, affinity, pairs = _solve(space if order is None else space.in_order(order), s2, mass)
-    if order is not None:
-        back = np.argsort(order)
-        mu, factors, affinity = mu[back], factors[back], renumbered(affinity, order, space.n_jobs)
-    surface = None if pairs is None or space.mesh is None else SurfaceReach(space.mesh, _detours(space.mesh, pairs))
-    extension = HeatExtension(space.search, step_reach(s2, space.dim), s2, factors, mu, surface)
-    graph = Graph(affinity, space.points, space.search.metric, extension, mu, time / steps, steps)
-    report_problems(graph, remedy=_REMEDY, duplicates=_duplicates(space))
-    return graph
+
+    mesh: TriangleMesh
+    detours: Any
+
+    def pairs(self, queries: FloatArray, radius: float) -> Pairs:
+        """Query-vertex pairs at most ``radius`` apart, through the vertices of the query's nearest face.
+
+        Distances are measured from the point of the surface nearest to the query.
+        """
+        nearest = self.mesh.closest_points(queries)
+        corners = barycentric_weights(self.mesh, nearest)
+        # In units of the radius: a detour in tiny units of length, added to one, would be lost.
+        reached, longer = (corners @ self._with_data(data) for data in (1.0, 1.0 + self.detours.data / radius))
+        for product in (reached, longer):  # the same pattern: all terms are positive
+            product.sort_indices()
+        rows = np.repeat(np.arange(len(queries)), np.diff(reached.indptr))
+        columns = reached.indices.astype(np.int64)
+        straight = np.linalg.norm(nearest.points[rows] - self.mesh.vertices[columns], axis=1)
+        distances = straight + radius * (longer.data - reached.data)  # detours interpolated inside the face
+        keep = distances <= radius
+        return Pairs(rows[keep], columns[keep], distances[keep])
+
+    def _with_data(self, data: FloatArray | float) -> Any:
+        """The pattern of the detours with other values."""
+        values = np.broadcast_to(data, self.detours.data.shape)
+        return sparse.csr_array((values, self.detours.indices, self.detours.indptr), shape=self.detours.shape)
 
 
-def _spatial_order(space: _Space, s2: float) -> IntArray | None:
-    """The nodes of a cloud sorted so that neighbours stand close together: products then take half of the time."""
-    if space.mesh is not None or space.search.metric is not None:
-        return None
-    cells = make_cells(space.points, step_reach(s2, space.dim))
-    return None if cells is None else cells.nodes
+@compiled()
+def heat_steps(ends, pairs, nodes, bandwidth, out):  # type: ignore[no-untyped-def]
+    """Affinities of queries to the nodes they step to: the mean weight of these, times the share of each.
 
-
-def _solve(space: _Space, s2: float, mass: float) -> tuple[FloatArray, FloatArray, Any, Pairs | None]:
-    """Node weights, Sinkhorn factors times them, affinities, and the pairs that were listed for them, if any."""
-    gaussian, pairs = _gaussian(space, s2)
-    mu = _node_weights(space, gaussian, s2, mass)
-    factors = mu * _sinkhorn(gaussian, mu, space.n_jobs)
-    return mu, factors, _scaled(gaussian, factors, space.n_jobs), pairs
-
-
-def _check_space(
-    points: ArrayLike | TriangleMesh | NeighborSearch,
-    weights: str | ArrayLike,
-    dim: int | None,
-    metric: AbstractManifold | None,
-    n_jobs: int,
-) -> _Space:
-    """Validate what the nodes are."""
-    if isinstance(points, TriangleMesh):
-        if metric is not None:
-            reject("metric", "None on a mesh, whose own edges are followed", repr(metric))
-        if dim not in (None, 2):
-            reject("dim", "2 or None on a mesh", dim)
-        check_spread(points.vertices, "points")
-        given = _check_weights(weights, points.n_vertices, NONNEGATIVE)  # vertices without faces have none
-        return _Space(NeighborSearch(points.vertices, None, n_jobs), 2, points, given)
-    search = search_of(points, metric, n_jobs, min_rows=3)
-    cloud, metric = search.points, search.metric
-    if dim is None:
-        dim = estimate_dimension(search) if metric is None else metric.dim
-    if metric is not None and dim != metric.dim:
-        reject("dim", f"that of the metric, {metric.dim}, or None", dim)
-    check_integer(dim, "dim", 1, cloud.shape[1])
-    if len(cloud) < dim + 2:
-        reject("points", f"at least {dim + 2} rows to fill a space of dimension {dim}", f"shape {cloud.shape}")
-    return _Space(search, dim, None, _check_weights(weights, len(cloud), POSITIVE))
-
-
-def _check_weights(weights: str | ArrayLike, n: int, interval: Interval) -> FloatArray | None:
-    """Given node weights, or None for "auto"."""
-    if isinstance(weights, str) and weights == "auto":
-        return None
-    if isinstance(weights, str) or weights is None:
-        reject("weights", f"'auto' or a vector of shape ({n},)", repr(weights))
-    given = check_vector(weights, "weights", n, interval, np.finfo(np.float64).max)
-    if not given.any():
-        reject("weights", "positive somewhere", "zeros only")
-    with np.errstate(over="ignore"):
-        largest, total = float(given.max()), float(given.sum())
-    if largest < _SMALLEST_WEIGHT:
-        reject("weights", f"at least {_SMALLEST_WEIGHT:g} somewhere", f"{largest} at most")
-    if total > _LARGEST_VOLUME:
-        reject("weights", f"a vector with a sum of at most {_LARGEST_VOLUME:g}", total)
-    return given.copy()  # the caller may change his later
-
-
-def check_steps(n_steps: Any, name: str = "n_steps") -> None:
-    """Refuse what is no number of steps on any graph."""
-    if isinstance(n_steps, str) and n_steps == "auto":
-        return
-    is_count = isinstance(n_steps, int | np.integer) and not isinstance(n_steps, bool)
-    if not is_count or int(n_steps) < 2 or int(n_steps) % 2:
-        kind = ValueError if is_count or isinstance(n_steps, str) else TypeError
-        reject(name, "'auto' or an even integer in [2, inf)", repr(n_steps), kind)
-
-
-def _check_steps(n_steps: int | str, space: _Space, t: float) -> int:
-    """The number of steps, chosen or checked."""
-    check_steps(n_steps)
-    if isinstance(n_steps, str):
-        return _choose_steps(space, t)
-    steps = int(n_steps)
-    fewest = fewest_steps(_measure(space), t)
-    if steps < fewest:
-        reject(
-            "n_steps",
-            f"at least {fewest} for {len(space.points)} nodes, or the graph fills the memory",
-            n_steps,
-        )
-    return steps
-
-
-def step_reach(s2: float, dim: int) -> float:
-    """Distance that all but the share _TAIL of a Gaussian step stays within."""
-    return float(np.sqrt(s2 / 2 * chi2.isf(_TAIL, dim)))
-
-
-def _calibrated(space: _Space, step_time: float) -> tuple[float, float]:
-    """Bandwidth of the Gaussian whose step lasts so long, and its integral over the space."""
-    metric, flat = space.search.metric, 4 * step_time
-    if metric is None:
-        return flat, (np.pi * flat) ** (space.dim / 2)
-    s2 = flat
-    for _ in range(_CLOCK_ROUNDS):
-        mass, found = metric._gaussian_step(s2, step_reach(s2, space.dim))
-        if abs(found - step_time) <= _CLOCK_TOLERANCE * step_time:
-            return s2, mass
-        if not 0 < found < np.inf:
-            break
-        s2 *= step_time / found
-    rule = f"more, of at most a tenth of the squared radius of curvature each, along {metric}"
-    reject("n_steps", rule, f"steps of {step_time:.3g}, which no Gaussian lasts")
-
-
-def _choose_steps(space: _Space, t: float) -> int:
-    """As many steps as the sampling supports: enough nodes in the footprint of each."""
-    sampling = _measure(space)
-    n, extent2 = len(space.points), float((np.ptp(space.points, axis=0) ** 2).sum())
-    narrow = 4 * t / (_WIDEST_STEP * extent2)  # steps that still see the shape of the space
-    fewest = fewest_steps(sampling, t)
-    if narrow > _TOO_MANY_STEPS:
-        reject("t", f"at most {25 * extent2:g} here (heat is spread evenly long before)", f"{t:g}")
-    if fewest > _TOO_MANY_STEPS:
-        rule = f"at most {t * _TOO_MANY_STEPS / fewest:.2g} for {n} nodes (fewer do: points[thin(points, 4000)])"
-        reject("t", rule, f"{t:g}")
-    estimated = space.weights is None and space.mesh is None
-    wanted = wanted_footprint(sampling, known=not estimated)
-    # (pi 4 t / n)^(d/2) density = wanted, solved for n
-    steps = 4 * np.pi * t * (sampling.sparse_density / wanted) ** (2 / space.dim)
-    if steps < 1:
-        held = wanted * (steps / 2) ** (space.dim / 2)
-        warn_user(
-            f"t = {t:g} is short for {n} nodes: where they are sparsest a step reaches about {held:.2g} nodes, "
-            f"it should reach {wanted:.2g} (remedy: more points or a larger t).",
-            GraphWarning,
-        )
-    if steps > _MOST_STEPS:
-        enough = max(500, int(n * (_MOST_STEPS / steps) ** (space.dim / 2)))
-        remedy = f"points[thin(points, {enough})]" if space.mesh is None else "a coarser mesh"
-        if enough < n:
-            text = f"{n} nodes are far finer than t = {t:g} needs: it works, slowly (remedy: {remedy})."
-            warn_user(text, GraphWarning)
-        steps = min(steps, max(_MOST_STEPS, narrow))
-    return max(2, 2 * round(float(steps) / 2), fewest)
-
-
-def _measure(space: _Space) -> Sampling:
-    """How densely the nodes are spread, on a mesh by its areas."""
-    return Sampling.of_cloud(space.search, space.dim) if space.mesh is None else Sampling.of_mesh(space.mesh)
-
-
-def wanted_footprint(sampling: Sampling, *, known: bool) -> float:
-    """Nodes a step should reach: few where they are even, and fewer still where their weights are known."""
-    even = _FOOTPRINT_KNOWN if known else _FOOTPRINT_EVEN
-    share = (sampling.evenness - _EVENNESS_RANDOM) / (_EVENNESS_EVEN - _EVENNESS_RANDOM)
-    return float(_FOOTPRINT_RANDOM * (even / _FOOTPRINT_RANDOM) ** np.clip(share, 0.0, 1.0))
-
-
-def fewest_steps(sampling: Sampling, t: float) -> int:
-    """Fewest (widest) steps for which the affinity matrix stays within memory; even."""
-    if sampling.n**2 <= _MOST_ENTRIES:
-        return 2  # even with every entry stored
-    per_row = max(64.0, min(max(_MOST_ENTRIES / sampling.n, _NEIGHBORS_NEEDED), _MOST_OF_LARGE / sampling.n))
-    reach2 = (per_row / (sampling.mean_density * ball_volume(sampling.dim))) ** (2 / sampling.dim)
-    return 2 * int(np.ceil(t / reach2 * chi2.isf(_TAIL, sampling.dim)))
-
-
-def _gaussian(space: _Space, s2: float) -> tuple[Any, Pairs | None]:
-    """G_ij = exp(-distance^2 / s2) on the pairs one step joins, self-loops included, as symmetric CSR; the pairs.
-
-    Between nodes sorted into cells no pairs are listed: the matrix is all that is made.
+    ``pairs`` are columns and distances, ``nodes`` Sinkhorn factors and weights.
     """
-    radius = step_reach(s2, space.dim)
-    cells = None
-    if space.mesh is None and space.search.metric is None:
-        cells = space.search.cells(radius)
-    if cells is not None:
-        return gaussian_in_cells(cells, s2, space.n_jobs), None
-    pairs = _pairs(space, radius)
-    return matrix_of_pairs(np.exp(-(pairs.distances**2) / s2), pairs, len(space.points)), pairs
+    columns, distances = pairs
+    factors, weights = nodes
+    for i in range(len(ends) - 1):
+        begin, end = ends[i], ends[i + 1]
+        for p in range(begin, end):
+            out[p] = distances[p] * distances[p]
+        total = weigh(out[begin:end], columns[begin:end], factors, bandwidth)
+        weighted = 0.0
+        for p in range(begin, end):
+            weighted += out[p] * weights[columns[p]]
+        square = total * total
+        scale = 0.0  # nodes without weight take no step
+        if 0 < square < np.inf and 0 < weighted < np.inf:
+            scale = weighted / square
+        elif total > 0:  # volumes whose squares overflow or vanish
+            for p in range(begin, end):
+                scale += out[p] / total * weights[columns[p]]
+            scale /= total
+        for p in range(begin, end):
+            out[p] *= scale
 
 
-def _pairs(space: _Space, radius: float) -> Pairs:
-    """Pairs of nodes that one step joins, both directions and each node with itself."""
-    if space.mesh is None:
-        return space.search.within(space.points, radius)
-    return pairs_along_surface(space.mesh, radius, n_jobs=space.n_jobs)
-
-
-def _node_weights(space: _Space, gaussian: Any, s2: float, mass: float) -> FloatArray:
-    """The volume each node stands for: known, or estimated from the cloud."""
-    if space.weights is not None:
-        return space.weights
-    if space.mesh is not None:
-        return surface_weights(space.mesh, gaussian, s2, space.n_jobs)
-    boundary = None
-    # Tangent planes in the coordinates of a curved metric mean nothing.
-    if space.search.metric is None and space.dim <= _RELIABLE_DIM:
-        boundary = BoundaryModel.fit(space.points, _gaussian(space, 2 * s2)[0], s2, space.dim, space.n_jobs)
-    return cloud_weights(gaussian, mass, boundary, space.n_jobs)
-
-
-def _sinkhorn(gaussian: Any, mu: FloatArray, n_jobs: int) -> FloatArray:
-    """Scaling u with u_i sum_j G_ij u_j mu_j = 1: makes the step conserve mass and stay symmetric."""
-    scaling = np.full(len(mu), 1.0 / np.sqrt(float(times(gaussian, mu, n_jobs).mean())))
-    for _ in range(_SINKHORN_ROUNDS):
-        flow = times(gaussian, scaling * mu, n_jobs)
-        if np.abs(scaling * flow - 1)[mu > 0].max() <= _SINKHORN_TOLERANCE:
-            return scaling
-        scaling = np.sqrt(np.divide(scaling, flow, out=np.zeros_like(flow), where=flow > 0))
-    residual = float(np.abs(scaling * times(gaussian, scaling * mu, n_jobs) - 1)[mu > 0].max())
-    warn_user(
-        f"The Sinkhorn scaling stopped after {_SINKHORN_ROUNDS} rounds with a residual of {residual:.1e}. Causes: "
-        "(a) weights that differ by many orders of magnitude, (b) nodes with hardly a neighbour. "
-        "Remedy: a larger t.",
-        GraphWarning,
-    )
-    return scaling
-
-
-def _scaled(gaussian: Any, factors: FloatArray, n_jobs: int) -> Any:
-    """A_ij = G_ij factors_i factors_j, symmetric to the bit."""
-    data = scaled_both_ends(gaussian, factors, n_jobs)
-    affinity = sparse.csr_array((data, gaussian.indices, gaussian.indptr), shape=gaussian.shape)
-    if np.count_nonzero(data) < len(data):  # nodes without weight
-        affinity = affinity.copy()  # else the pattern, which is shared, would be changed as well
-        affinity.eliminate_zeros()
-    return affinity
-
-
-def _detours(mesh: TriangleMesh, pairs: Pairs) -> Any:
-    """How much longer than the straight line each step is: zero but for short cuts between folds."""
-    straight = np.linalg.norm(mesh.vertices[pairs.rows] - mesh.vertices[pairs.columns], axis=1)
-    return matrix_of_pairs(pairs.distances - straight, pairs, mesh.n_vertices)
-
-
-def _duplicates(space: _Space) -> str:
-    """What to say of nodes at the same position."""
-    nearest = space.search.knn(space.points, 2)[0][:, 1]
-    return describe_duplicates(nearest, DROP_THEM if space.mesh is None else MERGE_THEM)
+@compiled()
+def weigh(squares, columns, factors, bandwidth):  # type: ignore[no-untyped-def]
+    """Turn squared distances into weights of a heat step, in place; returns their sum."""
+    # Relative to the nearest node: a query off the surface takes the same step, without underflow.
+    nearest = np.inf
+    for p in range(len(squares)):
+        nearest = min(nearest, squares[p])
+    total = 0.0
+    for p in range(len(squares)):
+        squares[p] = np.exp((nearest - squares[p]) / bandwidth) * factors[columns[p]]
+        total += squares[p]
+    return total

@@ -1,4 +1,4 @@
-"""What every manifold can do: the public methods, with their checks, once; the formulas are elsewhere."""
+"""The interface of all manifolds: public methods with their checks; subclasses supply the formulas."""
 
 import abc
 from collections.abc import Callable
@@ -34,7 +34,7 @@ _TIMES = Interval(1e-100, 1e100)
 
 
 class AbstractManifold(abc.ABC):
-    """A space with a volume, grids and samples; distances and heat kernels where they are known.
+    """A space with a volume, grids and samples; some also have distances and heat kernels.
 
     Points are rows of coordinates: of the surrounding Euclidean space for embedded surfaces, of the named model
     otherwise.
@@ -66,11 +66,11 @@ class AbstractManifold(abc.ABC):
 
     @property
     def box(self) -> tuple[float, ...] | None:
-        """Sides of the periodic box the coordinates live in; None where they are not periodic."""
+        """Sides of the periodic box the coordinates live in; None if they are not periodic."""
         return None
 
     def grid(self, n: int) -> FloatArray:
-        """Return evenly spread points, as many as asked for or nearly so.
+        """Return evenly spread points: n of them, or nearly n.
 
         Sphere, Ellipsoid, EuclideanSpace and HyperbolicSpace give exactly n points. MobiusStrip and Torus give the
         rows x columns of a parameter grid of almost square cells with rows = round(sqrt(n / aspect)),
@@ -123,10 +123,10 @@ class AbstractManifold(abc.ABC):
         return self._sample(check_integer(n, "n", 1), generator(seed, f"{type(self).__name__}.sample"))
 
     def check(self, points: ArrayLike, name: str = "points") -> FloatArray:
-        """Return points as a float64 array of shape (n, ambient_dim), or say which of them is off the manifold.
+        """Return points as a float64 array of shape (n, ambient_dim); raise if one is off the manifold.
 
-        Points within 1e-6 of the manifold (relative to its size) pass; those of a FlatTorus are wrapped into its
-        box, whatever they are.
+        Points within 1e-6 of the manifold (relative to its size) pass; any points are wrapped into the box of a
+        FlatTorus.
 
         Examples
         --------
@@ -228,13 +228,13 @@ class AbstractManifold(abc.ABC):
         shape = array.shape
         if not shape or shape[-1] != self.ambient_dim:
             reject(name, f"an array of shape (..., {self.ambient_dim})", f"shape {shape}")
-        # No pairs at all is a fair question here.
+        # No pairs at all are allowed here.
         return self._checked(array.reshape(-1, self.ambient_dim), name, min_rows=0).reshape(shape)
 
     def _unknown(self, what: str, instead: str) -> NoReturn:
         raise NotImplementedError(f"{type(self).__name__} has no closed-form {what}; {instead}.")
 
-    # What a manifold supplies. In `_distance` and `_heat`, x and y broadcast over their leading axes.
+    # Supplied by subclasses. In `_distance` and `_heat`, x and y broadcast over their leading axes.
 
     @abc.abstractmethod
     def _grid(self, n: int) -> FloatArray: ...
@@ -260,7 +260,7 @@ class AbstractManifold(abc.ABC):
 
     def _gaussian_step(self, s2: float, reach: float) -> tuple[float, float]:
         """Integral of exp(-distance^2 / s2), and the heat time that a step with this density lasts."""
-        del reach  # what is beyond is negligible in flat space
+        del reach  # negligible in flat space
         return (np.pi * s2) ** (self.dim / 2), s2 / 4
 
     def _heat(self, x: FloatArray, y: FloatArray, t: float) -> FloatArray:

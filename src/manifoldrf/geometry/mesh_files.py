@@ -596,7 +596,8 @@ class _GlbLayout:
                 break
             node = self._item("nodes", order[place])
             children = node.get("children", [])
-            kept = {key: node[key] for key in ("matrix", "translation", "rotation", "scale") if key in node}
+            placing = ("matrix", "translation", "rotation", "scale")
+            kept: dict[str, Any] = {key: node[key] for key in placing if key in node}
             kept["children"] = list(range(len(order), len(order) + len(children)))
             nodes.append(kept | self._mesh_of(node))
         found = self._tree.get("buffers", [])

@@ -1,6 +1,6 @@
-"""Arithmetic on triangles: scaled normals, flatness, sides and loops, the nearest point of a surface.
+"""Triangle meshes: areas, normals, samples, nearest points of the surface, and a report of their defects.
 
-Lengths are taken out of the sums before they are squared, so that results have the same digits in any unit.
+Lengths are scaled before they are squared, so results have the same digits in any unit.
 """
 
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,7 +26,7 @@ from manifoldrf._validation import (
     check_points,
     reject,
 )
-from manifoldrf.geometry.loops import read_only_view
+from manifoldrf.geometry.csr import make_csr, read_only_view
 from manifoldrf.geometry.mesh_files import read_mesh, reject_mesh, write_coloured_ply, write_mesh
 
 __all__ = ["MeshReport", "MeshSample", "TriangleMesh"]
@@ -87,42 +88,28 @@ def component_labels(pairs: IntArray, n_items: int) -> IntArray:
     return np.asarray(connected_components(graph, directed=False)[1], dtype=np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class Sides:
-    """The sides of all proper faces, sorted by edge; corner 3 f + c is place c of face f."""
+def count_boundary_loops(faces: IntArray) -> int:
+    """Count closed chains of edges that have one face only; corner 3 f + c is corner c of face f.
 
-    low: IntArray  # (s,) corner at the lower vertex of each side
-    high: IntArray  # (s,) corner at the higher vertex
-    starts: IntArray  # (k,) first side of each edge
-    counts: IntArray  # (k,) number of faces at each edge
-
-    @classmethod
-    def of(cls, faces: IntArray) -> "Sides":
-        # A face with a repeated vertex is a line: its neighbours meet through it as if it were not there.
-        vertex = faces[~has_repeats(faces)].ravel()
-        corner = np.arange(len(vertex))
-        following = corner - corner % 3 + (corner + 1) % 3
-        swap = vertex[corner] > vertex[following]
-        low, high = np.where(swap, following, corner), np.where(swap, corner, following)
-        order = np.lexsort((vertex[high], vertex[low]))
-        low, high = low[order], high[order]
-        is_new = np.ones(len(low), dtype=bool)
-        is_new[1:] = (np.diff(vertex[low]) != 0) | (np.diff(vertex[high]) != 0)
-        starts = np.flatnonzero(is_new)
-        return cls(low, high, starts, np.diff(np.append(starts, len(low))))
-
-    def count_loops(self) -> int:
-        """Count closed chains of edges with one face.
-
-        Corners joined across shared edges form the fans around a vertex. Chains run from fan to fan, not from
-        vertex to vertex: else two triangles that touch in a corner would have one loop that crosses itself.
-        """
-        again = np.setdiff1d(np.arange(len(self.low)), self.starts)  # same edge as the side before
-        joined = [np.column_stack([ends[again - 1], ends[again]]) for ends in (self.low, self.high)]
-        fan = component_labels(np.concatenate(joined), len(self.low))  # (s,): as many corners as sides
-        alone = self.starts[self.counts == 1]
-        chain = component_labels(np.column_stack([fan[self.low[alone]], fan[self.high[alone]]]), len(fan))
-        return len(np.unique(chain[fan[self.low[alone]]]))
+    Corners joined across shared edges form the fans around a vertex. Chains run from fan to fan, not from vertex to
+    vertex: otherwise two triangles that touch in a corner would have one loop that crosses itself.
+    """
+    # A face with a repeated vertex is a line: its neighbours meet through it as if it were not there.
+    vertex = faces[~has_repeats(faces)].ravel()
+    corner = np.arange(len(vertex))
+    following = corner - corner % 3 + (corner + 1) % 3
+    swap = vertex[corner] > vertex[following]
+    low, high = np.where(swap, following, corner), np.where(swap, corner, following)
+    order = np.lexsort((vertex[high], vertex[low]))
+    low, high = low[order], high[order]  # (s,) corners at the lower and higher vertex of each side, by edge
+    same = (np.diff(vertex[low]) == 0) & (np.diff(vertex[high]) == 0)  # as the side before
+    again = 1 + np.flatnonzero(same)
+    fan = component_labels(
+        np.concatenate([np.column_stack([ends[again - 1], ends[again]]) for ends in (low, high)]), len(low)
+    )  # (s,): there are as many corners as sides
+    alone = np.flatnonzero(~(np.append(False, same) | np.append(same, False)))[: len(low)]
+    chain = component_labels(np.column_stack([fan[low[alone]], fan[high[alone]]]), len(fan))
+    return len(np.unique(chain[fan[low[alone]]]))
 
 
 @dataclass(eq=False)
@@ -150,17 +137,8 @@ class SurfaceSearch:
         corners = vertices[faces]
         centroids = corners.mean(axis=1)
         radii = row_lengths(corners - centroids[:, None]).max(axis=1)
-        return cls(
-            queries,
-            corners,
-            corners.min(axis=1),
-            corners.max(axis=1),
-            centroids,
-            radii,
-            distance,
-            face,
-            np.eye(3)[place],
-        )
+        shapes = corners, corners.min(axis=1), corners.max(axis=1), centroids, radii
+        return cls(queries, *shapes, distance, face, np.eye(3)[place])
 
     def try_faces(self, members: IntArray) -> None:
         """Improve all queries by the faces of one radius class."""
@@ -343,6 +321,11 @@ class TriangleMesh:
             array.setflags(write=False)
             object.__setattr__(self, name, array)
 
+    def check_nodes(self, n: int, d: int) -> None:
+        """Raise unless the vertices can be the n nodes of a graph with d coordinates."""
+        if (self.n_vertices, 3) != (n, d):
+            reject("mesh", f"of {n} vertices with {d} coordinates", f"{self.n_vertices} with 3")
+
     def __repr__(self) -> str:
         return f"TriangleMesh({_count(self.n_vertices, 'vertex', 'vertices')}, {_count(self.n_faces, 'face')})"
 
@@ -356,8 +339,9 @@ class TriangleMesh:
         file stores no connections: there, and only there, vertices of exactly equal position are merged, in
         the order of first appearance.
 
-        A file of a stranger is safe to read: no other file is opened, whatever it refers to, and no more
-        memory is taken than ten times its size and 200 MB, whatever it declares.
+        Untrusted files are safe to read: no other file is opened, and the memory taken is at most ten times the
+        size of the file plus 200 MB. A glb file is decoded by trimesh (``pip install manifoldrf[mesh]``) after
+        its declared sizes are checked.
 
         Parameters
         ----------
@@ -444,8 +428,7 @@ class TriangleMesh:
     @property
     def boundary_vertices(self) -> IntArray:
         """Vertices at an edge that belongs to one face only, sorted; none on a closed surface."""
-        # A face with a repeated vertex is a line: it closes nothing.
-        edges, n_faces = self._edges_of(self.faces[~has_repeats(self.faces)])
+        edges, n_faces = self._proper_edges()
         return np.unique(edges[n_faces == 1])
 
     @property
@@ -456,8 +439,8 @@ class TriangleMesh:
     @property
     def is_closed(self) -> bool:
         """Whether every edge has exactly two faces."""
-        sides = Sides.of(self.faces)
-        return bool(sides.counts.size > 0 and (sides.counts == 2).all())
+        _, counts = self._proper_edges()
+        return bool(counts.size > 0 and (counts == 2).all())
 
     def edge_lengths(self) -> FloatArray:
         """Length of each edge, shape (k,), in the order of ``edges``.
@@ -519,8 +502,8 @@ class TriangleMesh:
     def vertex_normals(self) -> FloatArray:
         """Give the unit normal at each vertex: the mean of the normals around it, weighted by area.
 
-        Faces without area have no say. Where no area is around a vertex, or the faces around it cancel
-        exactly, the normal is the zero vector.
+        Faces without area do not count. If there is no area around a vertex, or the faces around it cancel
+        exactly, the normal is zero.
 
         Returns
         -------
@@ -620,16 +603,19 @@ class TriangleMesh:
         """
         unreferenced = self.n_vertices - len(np.unique(self.faces))
         labels = component_labels(self.edges, self.n_vertices)
-        sides = Sides.of(self.faces)
         return MeshReport(
             n_vertices=self.n_vertices,
             n_faces=self.n_faces,
             components=int(labels.max()) + 1 - unreferenced,
-            boundary_loops=sides.count_loops(),
-            non_manifold_edges=int((sides.counts > 2).sum()),
+            boundary_loops=count_boundary_loops(self.faces),
+            non_manifold_edges=int((self._proper_edges()[1] > 2).sum()),
             degenerate_faces=int((has_repeats(self.faces) | is_flat(self.vertices[self.faces])).sum()),
             unreferenced_vertices=unreferenced,
         )
+
+    def _proper_edges(self) -> tuple[IntArray, IntArray]:
+        """Edges and their numbers of faces; faces that repeat a vertex are lines and do not count."""
+        return self._edges_of(self.faces[~has_repeats(self.faces)])
 
     def _edges_of(self, faces: IntArray) -> tuple[IntArray, IntArray]:
         """Edges (k, 2) of some faces, lower vertex first, and the number of these faces at each (k,)."""
@@ -652,3 +638,9 @@ class TriangleMesh:
 def _count(number: int, one: str, many: str | None = None) -> str:
     """Write a number with its noun, in singular or plural."""
     return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def barycentric_weights(mesh: TriangleMesh, places: MeshSample) -> Any:
+    """Share of each vertex in points of the surface: CSR (q, n_vertices), rows sum to 1."""
+    indptr = 3 * np.arange(len(places.points) + 1)
+    return make_csr(places.barycentric.ravel(), mesh.faces[places.faces].ravel(), indptr, mesh.n_vertices)

@@ -1,5 +1,10 @@
-"""Nearest nodes in Euclidean space or in a manifold's own distance, exact unless stated."""
+"""Nearest nodes, and nodes within a radius: in space, along a manifold, along the surface of a mesh.
 
+Searches are exact, except for large clouds in many dimensions. Within a radius, in at most three dimensions, nodes
+are sorted into cells of that size; the compiled loops over cells are at the end.
+"""
+
+import heapq
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -16,55 +21,25 @@ from manifoldrf._codec import THREADS
 from manifoldrf._compiling import compiled
 from manifoldrf._runtime import asked_search_jobs, available, map_threads, require, thread_pool
 from manifoldrf._validation import FloatArray, IntArray, check_jobs, check_points, check_spread, reject
-from manifoldrf.geometry.cells import Cells, collect, make_cells, room_for, visit_cells
-from manifoldrf.geometry.loops import ball_along_edges, check_shape, sort_entries, symmetric
+from manifoldrf.geometry.csr import check_shape, sort_entries, symmetric
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 
+_FEW = 2048  # neighbours that are found sooner than threads can be started
 # Above these, an inverted-file index is 7x faster than a k-d tree (200k x 15: 5.8 s against 40 s with a
 # twelfth of the lists probed). An eighth finds .987 of the neighbours among 60k Gaussian points in 12 dimensions,
 # the hardest cloud tried, where a twelfth finds .967; points on a manifold are easier.
-_FEW = 2048  # neighbours that are found sooner than threads can be started
 _ANN_MIN_DIM = 11
 _ANN_MIN_POINTS = 50_001
 _ANN_SHARE = 8
+_CHUNK = 65_536  # queries handled at once, to bound memory
+_QUERIES_AT_ONCE, _ROWS_AT_ONCE = 256, 4096  # handled by one task
+_MOST_THREADS = 4096  # that a stored search may ask for
+_MOST_CELLS = 2**60  # of the box around the nodes: cell numbers are 64-bit integers
 _SOURCES = 2000  # vertices searched from by one task
 # Paths along mesh edges zigzag: they are up to about this much longer than the shortest paths of the surface.
 # On an even sphere mesh 1.4 loses nothing and 1.3 a third of the accuracy; larger values let folds leak.
 _DETOUR = 1.4
-_MOST_THREADS = 4096  # that a stored search may ask for
-_QUERIES_AT_ONCE = 256  # handled by one task
-_CHUNK = 65_536  # queries handled at once, so that memory stays bounded
-
-
-def check_cloud(points: ArrayLike, metric: AbstractManifold | None, *, min_rows: int) -> FloatArray:
-    """Return a copy of valid points, on the manifold where one is given (the caller may change his later)."""
-    cloud = np.array(check_points(points, min_rows=min_rows), order="C")
-    check_spread(cloud, "points")
-    if metric is None:
-        return cloud
-    if not isinstance(metric, AbstractManifold):
-        reject("metric", "None or a manifold", repr(metric), TypeError)
-    return metric.check(cloud, "points")
-
-
-def search_of(
-    points: "ArrayLike | NeighborSearch", metric: AbstractManifold | None, n_jobs: int | None, *, min_rows: int
-) -> "NeighborSearch":
-    """Return a search over a checked copy of the points; one that is given already is used as it is."""
-    if isinstance(points, NeighborSearch):
-        return points
-    return NeighborSearch(check_cloud(points, metric, min_rows=min_rows), metric, n_jobs)
-
-
-def check_on_metric(points: FloatArray, metric: AbstractManifold | None) -> None:
-    """Raise unless points are finite and, where there is a metric, on it."""
-    check_points(points, "points")
-    if metric is None:
-        return
-    if metric.ambient_dim != points.shape[1]:
-        reject("metric", f"of points with {points.shape[1]} coordinates", repr(metric)[:100])
-    metric.check(points, "points")
 
 
 class Pairs(NamedTuple):
@@ -73,6 +48,17 @@ class Pairs(NamedTuple):
     rows: IntArray
     columns: IntArray
     distances: FloatArray
+
+
+class Cells(NamedTuple):
+    """Nodes sorted by the cell they lie in, those of a row of cells one after the other."""
+
+    points: FloatArray  # (N, 3), in the order of ``nodes``; missing coordinates are zero
+    nodes: IntArray  # (N,)
+    keys: IntArray  # (N,), ascending
+    origin: FloatArray  # (3,)
+    shape: IntArray  # (3,), number of cells along each axis
+    size: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +72,7 @@ class NeighborSearch:
     metric : AbstractManifold, optional
         Measure distances along this manifold instead of in the ambient space.
     n_jobs : int, optional
-        Threads of the search, -1 for all cores; the caller's alone by default. Results do not depend on it.
+        Threads of the search, -1 for all cores; one by default. Results do not depend on it.
     """
 
     points: FloatArray
@@ -102,7 +88,7 @@ class NeighborSearch:
 
     @property
     def threads(self) -> int:
-        """How many there are, at least 1: those of the caller, if he says so, else the search's own."""
+        """Number of threads: the one set by the caller, else that of the search; at least 1."""
         asked = asked_search_jobs()
         n_jobs = self.n_jobs if asked is None else asked
         return 1 if n_jobs is None else check_jobs(n_jobs)
@@ -112,7 +98,7 @@ class NeighborSearch:
         """The k-d tree of the points, in their coordinates."""
         if self.metric is None or self.metric.box is None:
             return cKDTree(self.points)
-        # Wrapped coordinates can round up to the side itself, which the tree refuses.
+        # Wrapped coordinates can round up to the side itself, which the tree rejects.
         box = np.asarray(self.metric.box)
         return cKDTree(np.minimum(np.mod(self.points, box), np.nextafter(box, 0.0)), boxsize=box)
 
@@ -188,15 +174,15 @@ class NeighborSearch:
             return _pairs_in_cells(np.ascontiguousarray(queries), cells, self.threads)
         parts = map_threads(
             lambda start: self._within_chunk(queries[start : start + _CHUNK], radius, start),
-            range(0, len(queries), _CHUNK),  # whatever the number of threads: the order within a row follows it
-            self.threads if self.metric is None else 1,  # with a metric the tree has threads of its own
+            range(0, len(queries), _CHUNK),  # for any number of threads: the order within a row depends on it
+            self.threads if self.metric is None else 1,  # with a metric the tree itself uses threads
         )
         rows, columns, distances = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.argsort(rows, kind="stable")
         return Pairs(rows[order], columns[order], distances[order])
 
     def cells(self, radius: float) -> Cells | None:
-        """Cells of the size of the radius, kept for the next call: queries come with the same radius again."""
+        """Cells of the size of the radius, kept for the next call, which usually has the same radius."""
         kept: tuple[float, Cells | None] | None = self.__dict__.get("_kept_cells")
         if kept is None or kept[0] != radius:
             kept = radius, make_cells(self.points, radius) if radius > 0 else None
@@ -208,30 +194,44 @@ class NeighborSearch:
             found = cKDTree(queries).sparse_distance_matrix(self.tree, radius, output_type="coo_matrix")
             return Pairs(found.row.astype(np.int64) + offset, found.col.astype(np.int64), found.data)
         reach = self.metric.reach(queries, np.full(len(queries), radius))
-        # The ball in coordinates only bounds the candidates: a hair more costs nothing, a hair less does.
+        # The ball only bounds the candidates, so it may be slightly too large but not too small.
         lists = self.tree.query_ball_point(queries, reach * (1 + 1e-12), workers=self.threads)
         rows = np.repeat(np.arange(len(queries)), [len(found) for found in lists])
         columns = np.concatenate([np.asarray(found, dtype=np.int64) for found in lists])
-        # Both are valid points already; to check every pair again would take half of the time.
+        # Both are valid points; checking every pair again would take half of the time.
         distances = self.metric._distance(queries[rows], self.points[columns])
         keep = distances <= radius
         return Pairs(rows[keep] + offset, columns[keep], distances[keep])
 
 
-def _pairs_in_cells(queries: FloatArray, cells: Cells, n_jobs: int) -> Pairs:
-    """Pairs by cells: counted first, then listed, a few queries per task."""
-    n = len(queries)
-    found, columns, distances = np.zeros(n, np.int64), np.zeros(0, np.int64), np.zeros(0)
-    spans = list(pairwise([*range(0, n, _QUERIES_AT_ONCE), n]))
-    with thread_pool(min(n_jobs, len(spans))) as pool:
-        list(pool.map(lambda span: visit_cells(queries, cells, span, found, columns, distances), spans))
-        counts = found.copy()
-        total = int(counts.sum())
-        if total:
-            found = np.cumsum(counts) - counts
-            columns, distances = np.zeros(total, np.int64), np.zeros(total)
-            list(pool.map(lambda span: visit_cells(queries, cells, span, found, columns, distances), spans))
-    return Pairs(np.repeat(np.arange(n), counts), columns, distances)
+def search_of(
+    points: "ArrayLike | NeighborSearch", metric: AbstractManifold | None, n_jobs: int | None, *, min_rows: int
+) -> "NeighborSearch":
+    """Return a search over a checked copy of the points; one that is given already is used as it is."""
+    if isinstance(points, NeighborSearch):
+        return points
+    return NeighborSearch(check_cloud(points, metric, min_rows=min_rows), metric, n_jobs)
+
+
+def check_cloud(points: ArrayLike, metric: AbstractManifold | None, *, min_rows: int) -> FloatArray:
+    """Return a checked copy of the points; they must lie on the metric if there is one."""
+    cloud = np.array(check_points(points, min_rows=min_rows), order="C")
+    check_spread(cloud, "points")
+    if metric is None:
+        return cloud
+    if not isinstance(metric, AbstractManifold):
+        reject("metric", "None or a manifold", repr(metric), TypeError)
+    return metric.check(cloud, "points")
+
+
+def check_on_metric(points: FloatArray, metric: AbstractManifold | None) -> None:
+    """Raise unless points are finite and lie on the metric if there is one."""
+    check_points(points, "points")
+    if metric is None:
+        return
+    if metric.ambient_dim != points.shape[1]:
+        reject("metric", f"of points with {points.shape[1]} coordinates", repr(metric)[:100])
+    metric.check(points, "points")
 
 
 def without_self(distances: FloatArray, columns: IntArray) -> tuple[FloatArray, IntArray]:
@@ -245,11 +245,81 @@ def without_self(distances: FloatArray, columns: IntArray) -> tuple[FloatArray, 
     return distances[~own].reshape(n, width - 1), columns[~own].reshape(n, width - 1)
 
 
+def distances_between(points: FloatArray, others: FloatArray, metric: AbstractManifold | None) -> FloatArray:
+    """Distances between two sets of points, in a straight line or along a metric, shape (n, m)."""
+    return np.asarray(cdist(points, others) if metric is None else metric.distance(points, others))
+
+
+def _pairs_in_cells(queries: FloatArray, cells: Cells, n_jobs: int) -> Pairs:
+    """Pairs by cells: counted first, then listed, a few queries per task."""
+    n = len(queries)
+    found, columns, distances = np.zeros(n, np.int64), np.zeros(0, np.int64), np.zeros(0)
+    spans = list(pairwise([*range(0, n, _QUERIES_AT_ONCE), n]))
+    with thread_pool(min(n_jobs, len(spans))) as pool:
+        list(pool.map(lambda span: _list_neighbors(queries, cells, span, found, columns, distances), spans))
+        counts = found.copy()
+        total = int(counts.sum())
+        if total:
+            found = np.cumsum(counts) - counts
+            columns, distances = np.zeros(total, np.int64), np.zeros(total)
+            list(pool.map(lambda span: _list_neighbors(queries, cells, span, found, columns, distances), spans))
+    return Pairs(np.repeat(np.arange(n), counts), columns, distances)
+
+
+def make_cells(points: FloatArray, size: float) -> Cells | None:
+    """Sort nodes into cells; None for more than three axes or too many cells."""
+    n, dim = points.shape
+    if dim > 3:
+        return None
+    padded = np.zeros((n, 3))
+    padded[:, :dim] = points
+    origin = padded.min(axis=0)
+    extent = (padded.max(axis=0) - origin) / size
+    if not (extent < 2**20).all() or np.prod(extent + 1) > _MOST_CELLS:
+        return None
+    place = np.floor((padded - origin) / size).astype(np.int64)
+    shape = place.max(axis=0) + 1
+    keys = (place[:, 0] * shape[1] + place[:, 1]) * shape[2] + place[:, 2]
+    nodes = np.argsort(keys, kind="stable")
+    return Cells(np.ascontiguousarray(padded[nodes]), nodes.astype(np.int64), keys[nodes], origin, shape, size)
+
+
+def visiting_order(queries: FloatArray, cells: Cells) -> IntArray:
+    """An order of the queries by coarse cells, in which neighbours follow each other."""
+    axes = queries.shape[1]
+    place = np.clip((queries - cells.origin[:axes]) / (2 * cells.size), -1.0, 2.0**20).astype(np.int64)
+    return np.lexsort(place.T)
+
+
+def gaussian_in_cells(cells: Cells, s2: float, n_jobs: int) -> Any:
+    """G_ij = exp(-|x_i - x_j|^2 / s2) between all nodes within the size of a cell, self-loops included.
+
+    CSR array of shape (N, N), exactly symmetric, columns sorted; no larger array is made on the way.
+    """
+    n = len(cells.nodes)
+    spans = list(pairwise([*range(0, n, _ROWS_AT_ONCE), n]))
+    found, empty = np.zeros(n, np.int64), np.zeros(0, np.int64)
+    with thread_pool(min(n_jobs, len(spans))) as pool:
+        list(pool.map(lambda span: _list_neighbors(cells.points, cells, span, found, empty, np.zeros(0)), spans))
+        ends = np.zeros(n + 1, dtype=np.int64)
+        ends[cells.nodes + 1] = found
+        ends = np.cumsum(ends)
+        index = np.int32 if max(ends[-1], n) < 2**31 else np.int64
+        columns, values = np.zeros(ends[-1], index), np.zeros(ends[-1])
+        list(pool.map(lambda span: _fill_gaussian(cells, s2, span, ends, columns, values), spans))
+    return sparse.csr_array((values, columns, ends.astype(index)), shape=(n, n))
+
+
+def matrix_of_pairs(values: FloatArray, pairs: Pairs, n: int) -> Any:
+    """CSR array of shape (n, n) with one value per pair."""
+    return sparse.coo_array((values, (pairs.rows, pairs.columns)), shape=(n, n)).tocsr()
+
+
 def pairs_along_surface(mesh: TriangleMesh, radius: float, *, n_jobs: int = 1) -> Pairs:
     """All pairs of vertices within the radius along the surface, both directions and each vertex with itself.
 
-    The distance is the one in space, unless the path along edges is so much longer, even after its detours, that
-    the straight line must be a short cut between folds: then it is that path less the detour.
+    The distance is the straight line, unless the path along edges is so much longer that the line must be a short
+    cut between folds: then it is the length of that path over _DETOUR.
     """
     edges = edge_lengths(mesh)
     indptr, indices = edges.indptr.astype(np.int64), edges.indices.astype(np.int64)
@@ -273,7 +343,7 @@ def pairs_along_surface(mesh: TriangleMesh, radius: float, *, n_jobs: int = 1) -
 
 
 def distance_to_boundary(mesh: TriangleMesh) -> FloatArray:
-    """Distance of every vertex to the boundary vertex nearest along the edges; infinite where there is none."""
+    """Distance of every vertex to the boundary vertex nearest along the edges; infinite if there is none."""
     boundary = mesh.boundary_vertices
     distances = np.full(mesh.n_vertices, np.inf)
     if len(boundary):
@@ -291,49 +361,87 @@ def edge_lengths(mesh: TriangleMesh) -> Any:
     return symmetric(mesh.edge_lengths(), mesh.edges[:, 0], mesh.edges[:, 1], mesh.n_vertices)
 
 
-def distances_between(points: FloatArray, others: FloatArray, metric: AbstractManifold | None) -> FloatArray:
-    """Distances of some points to others, in a straight line or along a metric, shape (n, m)."""
-    return np.asarray(cdist(points, others) if metric is None else metric.distance(points, others))
-
-
-_ROWS_AT_ONCE = 4096  # handled by one task
-
-
-def gaussian_in_cells(cells: Cells, s2: float, n_jobs: int) -> Any:
-    """G_ij = exp(-|x_i - x_j|^2 / s2) between all nodes within the size of a cell, self-loops included.
-
-    CSR array of shape (N, N), symmetric to the bit, columns sorted. Nothing larger is made on the way.
-    """
-    n = len(cells.nodes)
-    spans = list(pairwise([*range(0, n, _ROWS_AT_ONCE), n]))
-    counts = np.zeros(n + 1, dtype=np.int64)
-    with thread_pool(min(n_jobs, len(spans))) as pool:
-        list(pool.map(lambda span: _count_neighbors(cells, span, counts), spans))
-        ends = np.cumsum(counts)
-        index = np.int32 if max(ends[-1], n) < 2**31 else np.int64
-        columns, values = np.zeros(ends[-1], index), np.zeros(ends[-1])
-        list(pool.map(lambda span: _fill_gaussian(cells, s2, span, ends, columns, values), spans))
-    return sparse.csr_array((values, columns, ends.astype(index)), shape=(n, n))
-
-
-def matrix_of_pairs(values: FloatArray, pairs: Pairs, n: int) -> Any:
-    """CSR array of shape (n, n) with one value per pair."""
-    return sparse.coo_array((values, (pairs.rows, pairs.columns)), shape=(n, n)).tocsr()
+@compiled()
+def _near_rows(query, cells, ranges):  # type: ignore[no-untyped-def]
+    """Ranges of nodes in the 9 rows of cells around a query; their number."""
+    cell = np.zeros(3, np.int64)
+    for axis in range(len(query)):
+        # Far outside the box no cell is near; a floor of huge numbers would overflow.
+        offset = min(max((query[axis] - cells.origin[axis]) / cells.size, -2.0), cells.shape[axis] + 1.0)
+        cell[axis] = np.int64(np.floor(offset))
+    low, high = max(cell[2] - 1, 0), min(cell[2] + 1, cells.shape[2] - 1)
+    n = 0
+    for first in range(max(cell[0] - 1, 0), min(cell[0] + 2, cells.shape[0])):
+        for second in range(max(cell[1] - 1, 0), min(cell[1] + 2, cells.shape[1])):
+            row = (first * cells.shape[1] + second) * cells.shape[2]
+            begin = np.searchsorted(cells.keys, row + low)
+            end = begin
+            while low <= high and end < len(cells.keys) and cells.keys[end] <= row + high:
+                end += 1
+            ranges[n, 0], ranges[n, 1] = begin, end
+            n += 1
+    return n
 
 
 @compiled()
-def _count_neighbors(cells, span, counts):  # type: ignore[no-untyped-def]
-    """counts[i + 1] = number of nodes within reach of node i."""
-    columns, squares = room_for(64)
+def _squared_distance(spot, cells, p):  # type: ignore[no-untyped-def]
+    x = spot[0] - cells.points[p, 0]
+    y = spot[1] - cells.points[p, 1]
+    z = spot[2] - cells.points[p, 2]
+    return x * x + y * y + z * z
+
+
+@compiled()
+def room_for(n):  # type: ignore[no-untyped-def]
+    """Arrays for the columns and squared distances of n nodes."""
+    return np.zeros(n, np.int64), np.zeros(n)
+
+
+@compiled()
+def collect(query, cells, ranges, columns, squares):  # type: ignore[no-untyped-def]
+    """List the nodes within a cell's size of one query: their number, columns and squared distances.
+
+    The given arrays are filled, or replaced by larger ones.
+    """
+    limit = cells.size * cells.size
+    spot = np.zeros(3)
+    spot[: len(query)] = query
+    n_rows = _near_rows(query, cells, ranges)
+    room = 0
+    for r in range(n_rows):
+        room += ranges[r, 1] - ranges[r, 0]
+    if room > len(columns):
+        columns, squares = room_for(2 * room)
+    found = 0
+    for r in range(n_rows):
+        for p in range(ranges[r, 0], ranges[r, 1]):
+            square = _squared_distance(spot, cells, p)
+            if square <= limit:
+                columns[found] = cells.nodes[p]
+                squares[found] = square
+                found += 1
+    return found, columns, squares
+
+
+@compiled()
+def _list_neighbors(queries, cells, span, found, columns, distances):  # type: ignore[no-untyped-def]
+    """List the nodes within a cell's size of each query; only count them if ``columns`` is empty.
+
+    ``found[i]`` is where the list of query i begins, and afterwards where it ends.
+    """
+    near, squares = room_for(64)
     ranges = np.zeros((9, 2), np.int64)
-    for q in range(span[0], span[1]):
-        found, columns, squares = collect(cells.points[q], cells, ranges, columns, squares)
-        counts[cells.nodes[q] + 1] = found
+    for i in range(span[0], span[1]):
+        n, near, squares = collect(queries[i], cells, ranges, near, squares)
+        if len(columns) > 0:
+            columns[found[i] : found[i] + n] = near[:n]
+            distances[found[i] : found[i] + n] = np.sqrt(squares[:n])
+        found[i] += n
 
 
 @compiled()
 def _fill_gaussian(cells, s2, span, ends, columns, values):  # type: ignore[no-untyped-def]
-    """Rows of the nodes in a range of the cells, which are close together, so that what they read is cached."""
+    """Fill the rows of the nodes in a range of cells: close together, so they share cached memory."""
     near, squares = room_for(64)
     ranges = np.zeros((9, 2), np.int64)
     for q in range(span[0], span[1]):
@@ -343,3 +451,46 @@ def _fill_gaussian(cells, s2, span, ends, columns, values):  # type: ignore[no-u
         for p in range(found):
             columns[begin + p] = near[p]
             values[begin + p] = np.exp(-squares[p] / s2)
+
+
+@compiled()
+def ball_along_edges(indptr, indices, lengths, sources, limit):  # type: ignore[no-untyped-def]
+    """All nodes within ``limit`` of each source along the edges (Dijkstra cut at the limit).
+
+    Returns
+    -------
+    counts : int64 (len(sources),)
+    nodes : int64 (sum of counts,), the nodes of one source after the other, itself first
+    distances : float64 (sum of counts,)
+    """
+    best = np.full(indptr.shape[0] - 1, np.inf)
+    counts = np.zeros(sources.shape[0], np.int64)
+    # Empty, but of a type the compiler can see. (numba 0.68 miscompiles empty comprehensions in longer functions.)
+    nodes = [np.int64(0)][:0]
+    distances = [0.0][:0]
+    for s in range(sources.shape[0]):
+        begin = len(nodes)
+        _settle(indptr, indices, lengths, limit, np.int64(sources[s]), best, nodes, distances)
+        counts[s] = len(nodes) - begin
+        for position in range(begin, len(nodes)):
+            best[nodes[position]] = np.inf
+    return counts, np.array(nodes), np.array(distances)
+
+
+@compiled()
+def _settle(indptr, indices, lengths, limit, source, best, nodes, distances):  # type: ignore[no-untyped-def]
+    """Append the nodes around one source, nearest first; ``best`` keeps their distances until it is reset."""
+    best[source] = 0.0
+    heap = [(0.0, source)]
+    while len(heap) > 0:
+        distance, v = heapq.heappop(heap)
+        if distance > best[v]:
+            continue  # an older, longer entry of a node already settled
+        nodes.append(v)
+        distances.append(distance)
+        for e in range(indptr[v], indptr[v + 1]):
+            reached = distance + lengths[e]
+            w = np.int64(indices[e])
+            if reached <= limit and reached < best[w]:
+                best[w] = reached
+                heapq.heappush(heap, (reached, w))

@@ -1,13 +1,14 @@
-"""Thinning a cloud: farthest points, the most even subset there is."""
+"""Samples of a space: thinning to farthest points, dimension, density, and graded nodes in a ball."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 from scipy.special import gammaln
 
+from manifoldrf._compiling import compiled
 from manifoldrf._random import SeedLike, generator
 from manifoldrf._validation import (
     NONNEGATIVE,
@@ -21,7 +22,6 @@ from manifoldrf._validation import (
     check_spread,
     reject,
 )
-from manifoldrf.geometry.loops import farthest_points
 from manifoldrf.geometry.manifolds import AbstractManifold, norm, shifted_sobol, sobol
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.model_spaces import AbstractBall
@@ -29,9 +29,19 @@ from manifoldrf.geometry.neighbors import NeighborSearch, search_of
 
 __all__ = ["GradedPoints", "estimate_dimension", "graded_points", "thin"]
 
-
-_ROWS = 2**15  # of a cloud that are looked at at once
-_LEAF = 32  # points per leaf of the search pyramid; 16 to 64 cost the same within 10 %
+_ROWS = 2**15  # of a cloud, handled at once
+_LEAF = 32  # points per leaf of the box tree; 16 to 64 cost the same within 10 %
+_NEAR, _FAR = 6, 24  # neighbourhoods compared: small enough to be flat, large enough to be quiet
+_SAMPLE = 2000  # nodes used; the mean over more changes nothing
+_OUTLIER = 20.0  # a node that stands for more than this many median volumes is no sign of low density
+_DENSITY_NEIGHBORS = 48  # densities are then good to 15 %
+_VOLUMES = 1e-300, 1e300  # of one node: their sum and their inverses stay finite
+# Neighbours farther than this many spacings do not push. A close-packed lattice has its nearest at 1.12 in three
+# dimensions and 1.07 in two.
+_PUSH_REACH = 1.6
+_PUSH = 0.1  # spacings a node moves for a unit of force
+_LONGEST_PUSH = 0.3  # spacings per round; longer ones would leap over neighbours
+_PUSHED_BY = 20  # nearest neighbours that push: all within reach up to H^3, the nearest two thirds of them on H^4
 
 
 def thin(points: ArrayLike, n: int) -> IntArray:
@@ -77,10 +87,6 @@ def _outermost(cloud: FloatArray) -> int:
     centre = cloud.mean(axis=0)
     gaps = [np.linalg.norm(cloud[k : k + _ROWS] - centre, axis=1) for k in range(0, len(cloud), _ROWS)]
     return int(np.argmax(np.concatenate(gaps)))
-
-
-_NEAR, _FAR = 6, 24  # neighbourhoods compared: small enough to be flat, large enough to be quiet
-_SAMPLE = 2000  # nodes looked at; the mean over more changes nothing
 
 
 def estimate_dimension(points: ArrayLike | NeighborSearch, *, metric: AbstractManifold | None = None) -> int:
@@ -131,11 +137,6 @@ def _radii(search: NeighborSearch) -> tuple[FloatArray, FloatArray, float]:
     return radii[:, near], radii[:, far], far / near
 
 
-_OUTLIER = 20.0  # a node that stands for more than so many median volumes is no sign of low density
-_DENSITY_NEIGHBORS = 48  # densities are then good to 15 %
-_VOLUMES = 1e-300, 1e300  # of one node: those of all, and their inverse, stay numbers
-
-
 @dataclass(frozen=True)
 class Sampling:
     """How densely and how evenly the nodes are spread.
@@ -173,7 +174,7 @@ class Sampling:
     @classmethod
     def _of(cls, n: int, dim: int, volume: FloatArray, nearest: FloatArray) -> "Sampling":
         evenness = float(np.mean(nearest * (ball_volume(dim) / volume) ** (1 / dim)))
-        # One far outlier stands for a huge volume and says nothing about the rest.
+        # A far outlier stands for a huge volume and tells nothing about the rest.
         volume = np.minimum(volume, _OUTLIER * np.median(volume))
         # The quarter of the volume where nodes are sparsest decides: an average would starve it, and a smaller
         # share would be decided by the cut-off neighbourhoods along a boundary.
@@ -184,14 +185,14 @@ class Sampling:
 
 
 def _cloud_spacing(search: NeighborSearch, dim: int, name: str) -> tuple[FloatArray, FloatArray]:
-    """The volume that nodes stand for and the distance to their nearest neighbour, by nearest neighbours."""
+    """The volume that nodes stand for, and the distance to their nearest neighbour."""
     n = len(search.points)
     k = min(_DENSITY_NEIGHBORS, n - 1)
     distances = search.knn(search.points[:: max(1, n // 4000)], k + 1)[0]  # the node itself first
     distances = distances[distances[:, k] > 0]
     if not len(distances):
         reject(name, "at distinct positions, most of them", "duplicates only")
-    with np.errstate(over="ignore", under="ignore"):  # reported below, by name
+    with np.errstate(over="ignore", under="ignore"):  # reported below
         volume = ball_volume(dim) * distances[:, k] ** dim / k
     bad = ~((volume > _VOLUMES[0]) & (volume < _VOLUMES[1]))
     if bad.any():
@@ -220,15 +221,6 @@ def _mesh_spacing(mesh: TriangleMesh, name: str) -> tuple[FloatArray, FloatArray
 def ball_volume(dim: int) -> float:
     """Volume of the unit ball."""
     return float(np.exp(dim / 2 * np.log(np.pi) - gammaln(dim / 2 + 1)))
-
-
-SCATTERS = ("even", "random")
-# Neighbours farther than this many spacings do not push. A close-packed lattice has its nearest at 1.12 in three
-# dimensions and 1.07 in two.
-_PUSH_REACH = 1.6
-_PUSH = 0.1  # spacings a node moves for a unit of force
-_LONGEST_PUSH = 0.3  # spacings per round; longer ones would leap over neighbours
-_PUSHED_BY = 20  # nearest neighbours that push: all within reach up to H^3, the nearest two thirds of them on H^4
 
 
 class GradedPoints(NamedTuple):
@@ -313,19 +305,17 @@ def graded_points(
     n, relaxation = check_integer(n, "n", 2), check_integer(relaxation, "relaxation", 0)
     inner = check_real(inner, "inner", Interval(0.0, space.radius, low_open=True))
     decay = space._decay(inner) if decay is None else check_real(decay, "decay", NONNEGATIVE)
-    points = _scatter(space, n, inner, decay, check_option(scatter, "scatter", SCATTERS), seed)
+    rng = generator(seed, "graded points")
+    if check_option(scatter, "scatter", ("even", "random")) == "random":
+        points = space._random(n, inner, decay, rng)
+    else:
+        u = sobol(n, space.dim) if seed is None else shifted_sobol(n, space.dim, rng)
+        points = space._even(u, inner, decay)
     density = n / space._volume_of(inner, decay)
     for _ in range(relaxation):
         points = push_apart(space, points, _weights(space, points, inner, decay, density))
         points = _restore_radii(space, points, inner, decay)
     return GradedPoints(points, _weights(space, points, inner, decay, density), density)
-
-
-def _scatter(space: AbstractBall, n: int, inner: float, decay: float, scatter: str, seed: SeedLike) -> FloatArray:
-    if scatter == "random":
-        return space._random(n, inner, decay, generator(seed, "graded points"))
-    u = sobol(n, space.dim) if seed is None else shifted_sobol(n, space.dim, generator(seed, "graded points"))
-    return space._even(u, inner, decay)
 
 
 def _weights(space: AbstractBall, points: FloatArray, inner: float, decay: float, density: float) -> FloatArray:
@@ -347,9 +337,138 @@ def push_apart(space: AbstractBall, points: FloatArray, weights: FloatArray) -> 
 
 
 def _restore_radii(space: AbstractBall, points: FloatArray, inner: float, decay: float) -> FloatArray:
-    """The same directions and order of radii, with the radii that the intensity asks for."""
+    """The same directions and order of radii, with the radii of the stated intensity."""
     n = len(points)
     order = np.argsort(space._depth(points), kind="stable")
     radii = np.zeros(n)
     radii[order] = space._radii((np.arange(n) + 0.5) / n, inner, decay)
     return space._place(radii, points / np.maximum(norm(points), 1e-300)[:, None])
+
+
+class _Pyramid(NamedTuple):
+    """Boxes over a k-d tree's leaf order: a heap of nodes, leaves last, the root at position 1."""
+
+    low: Any  # (2 width, d) corners of the boxes
+    high: Any  # (2 width, d)
+    far: Any  # (2 width,) largest squared distance to the selection inside the box
+    who: Any  # (2 width,) the point at that distance
+    nearest: Any  # (N,) squared distance of each point to the selection
+
+
+@compiled()
+def farthest_points(points, order, leaf, n_select, first):  # type: ignore[no-untyped-def]
+    """Greedy farthest points, exact, with a pyramid of bounding boxes.
+
+    A point can only come closer to the selection if its box lies nearer to the new point than the farthest
+    of its members lies to the selection, so most boxes are skipped: O(log N) boxes per selected point.
+
+    Parameters
+    ----------
+    points : float64 (N, d)
+    order : int64 (N,), positions sorted so that neighbours in space stand close together
+    leaf : int, points per leaf
+    n_select : int, at most N
+    first : int, position of the first selected point
+
+    Returns
+    -------
+    selected : int64 (n_select,), in order of selection
+    radii : float64 (n_select,), distance of each to those selected before it (inf for the first)
+    """
+    pyramid = _build_pyramid(points, order, leaf)
+    selected = np.zeros(n_select, np.int64)
+    radii = np.zeros(n_select)
+    stack = np.zeros(192, np.int64)  # three entries a level; 64 levels hold any array
+    current, current_far = first, np.inf
+    for step in range(n_select):
+        selected[step] = current
+        radii[step] = np.sqrt(current_far)
+        _select(points, order, leaf, current, pyramid, stack)
+        current, current_far = pyramid.who[1], pyramid.far[1]
+    return selected, radii
+
+
+@compiled()
+def _build_pyramid(points, order, leaf):  # type: ignore[no-untyped-def]
+    """Bounding boxes of the leaves and of all pairs above them, every distance still infinite."""
+    n, d = points.shape
+    n_leaves = (n + leaf - 1) // leaf
+    width = 1
+    while width < n_leaves:
+        width *= 2
+    low = np.full((2 * width, d), np.inf)
+    high = np.full((2 * width, d), -np.inf)
+    far = np.full(2 * width, -1.0)  # boxes without points are never farthest
+    who = np.zeros(2 * width, np.int64)
+    for s in range(n):
+        node = width + s // leaf
+        far[node] = np.inf
+        for c in range(d):
+            low[node, c] = min(low[node, c], points[order[s], c])
+            high[node, c] = max(high[node, c], points[order[s], c])
+    for node in range(width - 1, 0, -1):
+        for c in range(d):
+            low[node, c] = min(low[2 * node, c], low[2 * node + 1, c])
+            high[node, c] = max(high[2 * node, c], high[2 * node + 1, c])
+        far[node] = max(far[2 * node], far[2 * node + 1])
+    return _Pyramid(low, high, far, who, np.full(n, np.inf))
+
+
+@compiled()
+def _select(points, order, leaf, new, pyramid, stack):  # type: ignore[no-untyped-def]
+    """Lower the distances that the new point improves, and repair the pyramid above them."""
+    width = pyramid.far.shape[0] // 2
+    stack[0] = 1
+    top = 1
+    while top > 0:
+        top -= 1
+        node = stack[top]
+        if node < 0:  # on the way up: both children are done
+            _pull(-node, pyramid.far, pyramid.who)
+        elif _box_distance(points[new], node, pyramid) > pyramid.far[node]:
+            continue
+        elif node < width:
+            stack[top] = -node
+            stack[top + 1] = 2 * node
+            stack[top + 2] = 2 * node + 1
+            top += 3
+        else:
+            _scan_leaf(points, order[(node - width) * leaf : (node - width + 1) * leaf], node, new, pyramid)
+
+
+@compiled()
+def _pull(node, far, who):  # type: ignore[no-untyped-def]
+    """Largest distance and its owner from the children; ties go to the smaller index."""
+    left, right = 2 * node, 2 * node + 1
+    take_left = far[left] > far[right] or (far[left] == far[right] and who[left] < who[right])
+    child = left if take_left else right
+    far[node] = far[child]
+    who[node] = who[child]
+
+
+@compiled()
+def _box_distance(x, node, pyramid):  # type: ignore[no-untyped-def]
+    """Squared distance from a point to a box."""
+    total = 0.0
+    for c in range(x.shape[0]):
+        gap = max(pyramid.low[node, c] - x[c], x[c] - pyramid.high[node, c], 0.0)
+        total += gap * gap
+    return total
+
+
+@compiled()
+def _scan_leaf(points, members, node, new, pyramid):  # type: ignore[no-untyped-def]
+    """Distances of one leaf's points to the selection, and the farthest of them."""
+    best, owner = -2.0, -1
+    for i in members:
+        distance = 0.0
+        for c in range(points.shape[1]):
+            gap = points[i, c] - points[new, c]
+            distance += gap * gap
+        pyramid.nearest[i] = min(pyramid.nearest[i], distance)
+        if i == new:
+            pyramid.nearest[i] = -1.0  # selected: never again, even among equal points
+        if pyramid.nearest[i] > best or (pyramid.nearest[i] == best and i < owner):
+            best, owner = pyramid.nearest[i], i
+    pyramid.far[node] = best
+    pyramid.who[node] = owner

@@ -37,12 +37,12 @@ def spd_to_vectors(matrices: ArrayLike, *, ridge: float = 0.0) -> FloatArray:
     Returns
     -------
     vectors : ndarray of shape (n, d (d + 1) / 2)
-        The entries (0, 0), (0, 1), ..., (0, d - 1), (1, 1), ... of the logarithm, scaled as said above.
+        The entries (0, 0), (0, 1), ..., (0, d - 1), (1, 1), ... of the logarithm, scaled as above.
 
     Raises
     ------
     ValueError
-        If a matrix is not square, not finite, not symmetric or not positive definite; the first such is named.
+        If a matrix is not square, not finite, not symmetric or not positive definite; names the first.
 
     See Also
     --------
@@ -153,4 +153,4 @@ def _check_positive(values: FloatArray) -> None:
     if len(bad):
         low, high = values[bad[0], 0], values[bad[0], -1]
         text = f"a smallest eigenvalue of {low:.3g} (the largest is {high:.3g}) in matrix {bad[0]}"
-        reject("matrices", "positive definite; `ridge` helps where they are singular", text)
+        reject("matrices", "positive definite; `ridge` helps if they are singular", text)

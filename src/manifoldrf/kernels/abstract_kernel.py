@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
 from typing import Any, Self
@@ -331,8 +330,7 @@ class AbstractKernel(FrozenParams, ABC):
             return ProductKernel(self, other)
         return ScaledKernel(self, float(other)) if isinstance(other, Real) else NotImplemented
 
-    def __rmul__(self, factor: Any) -> "AbstractKernel":
-        return self.__mul__(factor)
+    __rmul__ = __mul__
 
     def _check_radius(self, radius: float) -> None:
         if not radius < self.convergence and self.convergence < np.inf:
@@ -350,8 +348,7 @@ def _per_volume(values: FloatArray, graph: AnyGraph, rows: IntArray, cols: IntAr
         if not graph.weights[nodes].all():
             reject(name, "nodes of positive weight, with per_volume=True", "nodes of weight zero")
     roots = np.sqrt(graph.weights)
-    result: FloatArray = values / roots[rows][:, None] / roots[cols]
-    return result
+    return np.asarray(values / roots[rows][:, None] / roots[cols])
 
 
 @functools.lru_cache(maxsize=256)
@@ -369,7 +366,7 @@ def _root_coefficients(kernel: AbstractKernel, order: int, n: int) -> FloatArray
     return f
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class RootKernel(AbstractKernel):
     """The kernel whose ``order``-th power is the given one; coefficients by high-precision deconvolution."""
 
@@ -405,7 +402,7 @@ class RootKernel(AbstractKernel):
         return float(self.kernel._value_at(radius) ** (1 / self.order))
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class ScaledKernel(AbstractKernel):
     """A kernel times a number."""
 
@@ -456,7 +453,7 @@ class ScaledKernel(AbstractKernel):
         return self if kernel is self.kernel else ScaledKernel(kernel, self.factor)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class _PairKernel(AbstractKernel):
     """A sum or product of two kernels."""
 
@@ -485,7 +482,7 @@ class _PairKernel(AbstractKernel):
         return self if left is self.left and right is self.right else type(self)(left, right)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class SumKernel(_PairKernel):
     """Sum of two kernels."""
 
@@ -508,7 +505,7 @@ class SumKernel(_PairKernel):
         return None if self._lengths is None else max(self._lengths)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class ProductKernel(_PairKernel):
     """Matrix product of two kernels; functions of the same W commute."""
 

@@ -5,7 +5,7 @@ of both recurrences are at the end of the file.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,10 +17,11 @@ from scipy import fft
 from manifoldrf._compiling import compiled
 from manifoldrf._runtime import thread_pool
 from manifoldrf._validation import FloatArray, IntArray, Interval, check_real
+from manifoldrf.geometry.csr import LocalForm
 from manifoldrf.geometry.graphs import GeneralizedAdjacency, Graph
-from manifoldrf.geometry.loops import LocalForm
 
 AnyGraph: TypeAlias = Graph | GeneralizedAdjacency
+_Threads: TypeAlias = tuple[ThreadPoolExecutor, int]  # a pool and its number of threads
 
 TOLERANCES = Interval(1e-14, 1.0, high_open=True)  # double precision cannot promise less
 
@@ -99,7 +100,7 @@ def apply_expansion(expansion: Expansion, matrix: Any, block: FloatArray, n_jobs
     if isinstance(matrix, LocalForm):
         return apply_expansion(expansion, matrix.matrix, block[matrix.order], n_jobs)[matrix.place]
     result = np.zeros_like(block)
-    spans = list(_column_blocks(block.shape[1]))
+    spans = _column_blocks(block.shape[1])
     busy = matrix.nnz * block.shape[1] >= _WORTH_A_THREAD
     with thread_pool(n_jobs if busy else 1) as pool:
         if len(spans) >= 2 * n_jobs or not busy:  # threads take columns
@@ -108,7 +109,7 @@ def apply_expansion(expansion: Expansion, matrix: Any, block: FloatArray, n_jobs
                 result[:, start:stop] = job.result()
         else:  # too few columns: threads share the rows
             for start, stop in spans:
-                result[:, start:stop] = _recurrence(expansion, matrix, block, (start, stop), pool, n_jobs)
+                result[:, start:stop] = _recurrence(expansion, matrix, block, (start, stop), (pool, n_jobs))
     return result
 
 
@@ -134,20 +135,14 @@ def rows_of_expansion(
     return result
 
 
-def _column_blocks(n_columns: int) -> Iterator[tuple[int, int]]:
-    for start in range(0, n_columns, _WIDTH):
-        yield start, min(start + _WIDTH, n_columns)
+def _column_blocks(n_columns: int) -> list[tuple[int, int]]:
+    return [(start, min(start + _WIDTH, n_columns)) for start in range(0, n_columns, _WIDTH)]
 
 
 def _recurrence(
-    expansion: Expansion,
-    matrix: Any,
-    block: FloatArray,
-    span: tuple[int, int],
-    pool: ThreadPoolExecutor | None = None,
-    n_jobs: int = 1,
+    expansion: Expansion, matrix: Any, block: FloatArray, span: tuple[int, int], threads: _Threads | None = None
 ) -> FloatArray:
-    """The polynomial of M times X, for a range of columns."""
+    """The polynomial of M times X, for a range of columns; threads share the rows if given."""
     coefficients, width = expansion.coefficients, span[1] - span[0]
     padded = max(4, width)
     start = np.zeros((block.shape[0], padded))
@@ -156,7 +151,7 @@ def _recurrence(
     if expansion.degree == 0 or expansion.radius == 0:
         return total[:, :width]
     step = _step_four_columns if padded == 4 else _step_columns
-    run = functools.partial(_over_rows, step, block.shape[0], pool, n_jobs)
+    run = functools.partial(_over_rows, step, block.shape[0], threads)
     csr = matrix.indptr, matrix.indices, matrix.data
     if expansion.of_powers:
         power, product = start, np.zeros_like(start)
@@ -174,11 +169,11 @@ def _recurrence(
     return total[:, :width]
 
 
-def _over_rows(step: Any, n: int, pool: ThreadPoolExecutor | None, n_jobs: int, *arguments: Any) -> None:
-    """One step for all rows, which threads share if there is a pool."""
-    if pool is None or n_jobs == 1:
+def _over_rows(step: Any, n: int, threads: _Threads | None, *arguments: Any) -> None:
+    if threads is None or threads[1] == 1:
         step(*arguments, (0, n))
         return
+    pool, n_jobs = threads
     edges = np.linspace(0, n, n_jobs + 1).astype(np.int64)
     jobs = [pool.submit(functools.partial(step, *arguments, (int(a), int(b)))) for a, b in pairwise(edges)]
     for job in jobs:

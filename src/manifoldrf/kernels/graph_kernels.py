@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import accumulate
 
 import numpy as np
 from scipy.special import gammaln, xlogy
@@ -70,10 +71,8 @@ class DiffusionKernel(AbstractKernel):
 
     def _exact(self, n: int) -> list[Decimal]:
         tau = Decimal(float(self.tau))
-        terms = [(-tau).exp() if self.normalized else Decimal(1)]
-        for k in range(1, n):
-            terms.append(terms[-1] * tau / k)
-        return terms
+        first = (-tau).exp() if self.normalized else Decimal(1)
+        return list(accumulate(range(1, n), lambda term, k: term * tau / k, initial=first))
 
     def _root(self, order: int) -> AbstractKernel:
         return DiffusionKernel(self.tau / order, self.normalized)
@@ -223,10 +222,7 @@ class RandomWalkKernel(AbstractKernel):
 
     def _exact(self, n: int) -> list[Decimal]:
         base, p = Decimal(float(self.a)) - 1, Decimal(float(self.p))
-        terms = [base**p]
-        for k in range(1, n):
-            terms.append(terms[-1] * (p - (k - 1)) / (k * base))
-        return terms
+        return list(accumulate(range(1, n), lambda term, k: term * (p - (k - 1)) / (k * base), initial=base**p))
 
     def _root(self, order: int) -> AbstractKernel:
         return RandomWalkKernel(self.a, self.p / order)
@@ -272,11 +268,8 @@ class CosineKernel(AbstractKernel):
         return np.asarray(signs * np.exp(k * math.log(np.pi / 4) - gammaln(k + 1)) * math.sqrt(0.5))
 
     def _exact(self, n: int) -> list[Decimal]:
-        quarter = pi() / 4
-        terms = [(Decimal(1) / 2).sqrt()]
-        for k in range(1, n):
-            terms.append(terms[-1] * quarter / k * (-1 if k % 2 == 0 else 1))
-        return terms
+        quarter, first = pi() / 4, (Decimal(1) / 2).sqrt()
+        return list(accumulate(range(1, n), lambda term, k: term * quarter / k * (-1) ** (k + 1), initial=first))
 
 
 def shifted(kernel: AbstractKernel) -> AbstractKernel:

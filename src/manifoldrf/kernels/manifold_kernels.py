@@ -29,7 +29,6 @@ __all__ = ["HeatKernel", "MaternKernel"]
 
 # Times that differ by less than this share are equal.
 _SAME_TIME = 1e-6
-CLOCKS = ("graph", "manifold")
 # Below, the series of a polylogarithm converges as .25^k; above, its expansion around 1 as (1.4 / 2 pi)^k.
 _SMALL = 0.25
 _FEW_TERMS = 80
@@ -61,7 +60,7 @@ class HeatKernel(AbstractKernel):
     """
 
     t: float
-    is_positive = True
+    is_positive = True  # the root is no HeatKernel(t / 2), which may take an odd number of steps
 
     def __post_init__(self) -> None:
         self._keep_real("t", POSITIVE)
@@ -86,12 +85,8 @@ class HeatKernel(AbstractKernel):
         n = 2 * round(self.t / step / 2)
         if n == 0 or abs(n * step - self.t) > _SAME_TIME * self.t:
             low = max(2, 2 * math.floor(self.t / step / 2))
-            reject(
-                "t",
-                "an even number of steps of the heat graph, each lasting "
-                f"{step:g}: for example {low * step:g} or {(low + 2) * step:g}; or build heat_graph(points, t)",
-                self.t,
-            )
+            times = f"{step:g}: for example {low * step:g} or {(low + 2) * step:g}; or build heat_graph(points, t)"
+            reject("t", f"an even number of steps of the heat graph, each lasting {times}", self.t)
         return PowerKernel(n)
 
     def describe(self, graph: AnyGraph, dim: int | None = None) -> str:
@@ -111,9 +106,6 @@ class HeatKernel(AbstractKernel):
 
     def _exact(self, n: int) -> list[Decimal]:
         _unresolved(self)
-
-    def _root(self, order: int) -> AbstractKernel:
-        return RootKernel(self, order)  # not HeatKernel(t / order), which may take an odd number of steps
 
 
 @dataclass(frozen=True)
@@ -149,15 +141,14 @@ class MaternKernel(AbstractKernel):
 
     def __post_init__(self) -> None:
         nu, length = self._keep_real("nu", POWERS), self._keep_real("lengthscale", _LENGTHS)
-        check_option(self.clock, "clock", CLOCKS)
+        check_option(self.clock, "clock", ("graph", "manifold"))
         if self.rate < _SMALLEST_RATE:
             longest = math.sqrt(2 * nu) / math.sqrt(_SMALLEST_RATE)
             rule = f"at most {longest:.3g} for nu = {nu:g}, or 2 nu / lengthscale^2 vanishes"
             reject("lengthscale", rule, length)
         if not nu * abs(math.log(self.rate)) < 600:
-            reject(
-                "nu", f"at most {600 / abs(math.log(self.rate)):.0f}, or (2 nu / lengthscale^2)^-nu overflows", nu
-            )
+            most = 600 / abs(math.log(self.rate))
+            reject("nu", f"at most {most:.0f}, or (2 nu / lengthscale^2)^-nu overflows", nu)
 
     @property
     def rate(self) -> float:
@@ -171,11 +162,8 @@ class MaternKernel(AbstractKernel):
         step = _step_time(graph, dim)
         power = self.nu + _dimension(graph, dim) / 2
         if self.rate * step > 1:
-            reject(
-                "lengthscale",
-                f"at least {math.sqrt(2 * self.nu * step):.3g} on this graph, whose steps last {step:g}",
-                self.lengthscale,
-            )
+            rule = f"at least {math.sqrt(2 * self.nu * step):.3g} on this graph, whose steps last {step:g}"
+            reject("lengthscale", rule, self.lengthscale)
         if graph.n_steps is not None:
             root = GammaMixtureKernel(self.rate * step, power / 2, step)
             return ProductKernel(root, root)

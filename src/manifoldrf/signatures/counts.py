@@ -1,10 +1,10 @@
-"""Walkers counted per node: rows of sum_k f_k W^k by integer counts spread with systematic sampling.
+"""Walkers counted per node: rows of sum_k f_k W^k by integer counts and systematic sampling.
 
-A walker at v moves to j with probability P_vj = A_vj / d_v. The product of the W_vj / P_vj along its way telescopes
-to sqrt(d_start / d_now) whatever the way was, so all walkers at a node are alike and only their number c_v matters.
-A step thins the numbers and splits each over the neighbours, rounded at random but evenly (systematic sampling):
-every rounding is unbiased and off by less than one walker, so the error falls like 1 / n_walkers, where independent
-walkers reach 1 / sqrt(n_walkers), and a step costs one visit per occupied edge however many walkers there are.
+A walker at v moves to j with probability P_vj = A_vj / d_v. The product of W_vj / P_vj along its path is
+sqrt(d_start / d_now) for every path, so all walkers at a node are equal and only their number c_v matters. A step
+thins the numbers and splits each over the neighbours, with systematic rounding. Every rounding is unbiased and off
+by less than one walker, so the error falls like 1 / n_walkers instead of 1 / sqrt(n_walkers). A step costs one
+visit per occupied edge for any number of walkers.
 
 Compiled functions on contiguous arrays; the callers validate.
 """
@@ -21,7 +21,7 @@ _SHORT_ROW = 16  # up to this degree a scan is never slower than a search
 
 
 class CountTable(NamedTuple):
-    """A graph as the walkers need it, made by :func:`build_count_table`."""
+    """A graph prepared for counting, made by :func:`build_count_table`."""
 
     indptr: Any  # (N + 1,)
     indices: Any  # (n_edges,)
@@ -30,22 +30,14 @@ class CountTable(NamedTuple):
 
 
 class CountLaw(NamedTuple):
-    """How many walkers survive to each length, and what one deposits there."""
+    """How many walkers survive to each length, and what each deposits there."""
 
     deposit: Any  # (L,) f_k / s_k, s_k the share of walkers that reach length k, s_0 = 1
     keep: Any  # (L,) s_{k+1} / s_k in [0, 1]; the last is taken as 0
 
 
-class _Batch(NamedTuple):
-    """What one batch of walkers is asked to do."""
-
-    start: Any
-    n_walkers: Any
-    stride: Any
-
-
-class _Desk(NamedTuple):
-    """Working memory over all nodes, zero between batches, because each batch clears what it used."""
+class _Workspace(NamedTuple):
+    """Working memory over all nodes; each batch clears what it used, so it is zero between batches."""
 
     counts: Any  # int64 (2, N) walkers at each node, now and after the step
     nodes: Any  # int64 (2, N) the occupied nodes in the order they were reached
@@ -70,7 +62,7 @@ def build_count_table(indptr, indices, data):  # type: ignore[no-untyped-def]
     """
     n_nodes = indptr.shape[0] - 1
     cumulative = np.zeros(data.shape[0])
-    root_degrees = np.ones(n_nodes)  # an isolated node is met as the start only, where the ratio of roots is 1
+    root_degrees = np.ones(n_nodes)  # walkers at an isolated node started there, so the ratio of roots is 1
     for v in range(n_nodes):
         total = 0.0
         for e in range(indptr[v], indptr[v + 1]):
@@ -87,13 +79,13 @@ def build_count_table(indptr, indices, data):  # type: ignore[no-untyped-def]
 def propagate_counts(table, law, starts, n_walkers, n_batches, stride, key):  # type: ignore[no-untyped-def]
     """Unbiased estimates of the rows ``starts`` of sum_k f_k W^k.
 
-    A start is run in ``n_batches`` independent batches of n_walkers / n_batches walkers, as equal as possible (with
-    fewer walkers than batches, each walker is a batch). The estimate is the plain mean of the batches. That keeps
-    the variance below unbiased even where batches differ by a walker, but as the error of a batch falls like the
-    inverse of its size, B batches have up to sqrt(B) times the error of one with all the walkers.
+    Each start runs ``n_batches`` independent batches of nearly equal size (with fewer walkers than batches, each
+    walker is a batch). The estimate is the plain mean of the batches, so its variance is estimated without bias
+    even if batches differ by a walker. The error of a batch falls like the inverse of its size, so B batches have
+    up to sqrt(B) times the error of one batch with all walkers.
 
-    Nothing is done per start that grows with the number of nodes N; the working memory of 49 N bytes is taken once.
-    The bits depend on (key, start) only: not on the other starts.
+    The work per start does not grow with the number of nodes N; the working memory of 49 N bytes is allocated once.
+    The bits of a row depend on the key and its start, not on the other starts.
 
     Parameters
     ----------
@@ -103,24 +95,24 @@ def propagate_counts(table, law, starts, n_walkers, n_batches, stride, key):  # 
     n_walkers : int, at least 1, per start
     n_batches : int, at least 1
     stride : int
-        The deposit of length k at node v goes to slot k * stride + v: 0 sums over the lengths, N keeps them apart.
-        With one batch, the estimates of the lengths, added in order of length, are bit for bit the estimate with
-        stride 0; with more batches they are equal up to rounding.
+        The deposit of length k at node v goes to slot k * stride + v: 0 sums over the lengths, N separates them.
+        With one batch, the sum of the estimates in order of length has the bits of the estimate with stride 0; with
+        more batches they are equal up to rounding.
     key : uint32 (2,)
 
     Returns
     -------
     counts : int64 (n_starts,), the number of slots of each start
-    slots : int64 (sum of counts,), those of one start after the other, ascending within each
+    slots : int64 (sum of counts,), one start after the other, ascending within each
     sums : float64 (sum of counts,), the estimates
     variances : float64 (sum of counts,), unbiased estimates of the variances of ``sums``; NaN with one batch
     n_steps : int64, moves of single walkers, over all starts
-    n_pushes : int64, visits to neighbours, over all starts: what the time depends on
+    n_pushes : int64, visits to neighbours, over all starts: they determine the time
     """
-    desk = _make_desk(table.root_degrees.shape[0])
+    space = _make_workspace(table.root_degrees.shape[0])
     n_batches = min(n_batches, n_walkers)
     counts = np.zeros(starts.shape[0], np.int64)
-    # Empty, but of a type the compiler can see. (Numba 0.68 mixes the constants of a comprehension up with others.)
+    # Empty lists whose type the compiler can infer. (Numba 0.68 confuses the constants of a comprehension.)
     slots = [np.int64(0)][:0]
     sums = [0.0][:0]
     variances = [0.0][:0]
@@ -131,8 +123,8 @@ def propagate_counts(table, law, starts, n_walkers, n_batches, stride, key):  # 
         ends = np.zeros(n_batches + 1, np.int64)
         for b in range(n_batches):
             share = n_walkers // n_batches + (1 if b < n_walkers % n_batches else 0)
-            batch = _Batch(np.int64(starts[i]), np.int64(share), np.int64(stride))
-            moved, visited = _run(table, law, batch, open_stream(starts[i], b, key), desk, found, values)
+            batch = (np.int64(starts[i]), np.int64(share), np.int64(stride))
+            moved, visited = _run(table, law, batch, open_stream(starts[i], b, key), space, found, values)
             ends[b + 1] = len(found)
             n_steps += moved
             n_pushes += visited
@@ -143,37 +135,36 @@ def propagate_counts(table, law, starts, n_walkers, n_batches, stride, key):  # 
 
 
 @compiled()
-def _make_desk(n_nodes):  # type: ignore[no-untyped-def]
-    """Working memory for N nodes."""
-    return _Desk(
-        np.zeros((2, n_nodes), np.int64),
-        np.zeros((2, n_nodes), np.int64),
-        np.zeros(n_nodes),
-        np.zeros(n_nodes, np.bool_),
-        np.zeros(n_nodes, np.int64),
-    )
+def _make_workspace(n):  # type: ignore[no-untyped-def]
+    counts, nodes, touched = np.zeros((2, n), np.int64), np.zeros((2, n), np.int64), np.zeros(n, np.int64)
+    return _Workspace(counts, nodes, np.zeros(n), np.zeros(n, np.bool_), touched)
 
 
 @compiled()
-def _run(table, law, batch, stream, desk, found, values):  # type: ignore[no-untyped-def]
-    """Append one batch's estimates to ``found`` (slots, ascending) and ``values``; return its moves and visits."""
+def _run(table, law, batch, stream, space, found, values):  # type: ignore[no-untyped-def]
+    """Append the estimates of one batch to ``found`` (slots, ascending) and ``values``; return moves and visits.
+
+    ``batch`` is (start, n_walkers, stride).
+    """
+    start, n_walkers, stride = batch
     s0, s1 = stream
     side, n_occupied, n_touched = 0, 1, 0
     n_steps, n_pushes = np.int64(0), np.int64(0)
-    desk.counts[0, batch.start] = batch.n_walkers
-    desk.nodes[0, 0] = batch.start
+    space.counts[0, start] = n_walkers
+    space.nodes[0, 0] = start
     last = law.deposit.shape[0] - 1
     for k in range(last + 1):
         if law.deposit[k] != 0.0:
-            n_touched = _deposit(table, law.deposit[k], batch, desk, side, n_occupied, n_touched)
-        if batch.stride > 0 or k == last:
-            _flush(desk, n_touched, k * batch.stride, found, values)
+            weight = law.deposit[k] / n_walkers
+            n_touched = _deposit(table.root_degrees, weight, start, space, side, n_occupied, n_touched)
+        if stride > 0 or k == last:
+            _flush(space, n_touched, k * stride, found, values)
             n_touched = 0
         word, s0, s1 = next_word(s0, s1)
         other, s0, s1 = next_word(s0, s1)
         phases = (as_unit(word), as_unit(other))
-        ratio = law.keep[k] if k < last else 0.0  # the last step takes all walkers away
-        n_occupied, moved, visited = _step(table, ratio, phases, desk, side, n_occupied)
+        ratio = law.keep[k] if k < last else 0.0  # the last step removes all walkers
+        n_occupied, moved, visited = _step(table, ratio, phases, space, side, n_occupied)
         n_steps += moved
         n_pushes += visited
         side = 1 - side
@@ -181,29 +172,28 @@ def _run(table, law, batch, stream, desk, found, values):  # type: ignore[no-unt
 
 
 @compiled()
-def _deposit(table, amount, batch, desk, side, n_occupied, n_touched):  # type: ignore[no-untyped-def]
-    """Add what the walkers leave at the occupied nodes; return the number of nodes touched.
+def _deposit(roots, weight, start, space, side, n_occupied, n_touched):  # type: ignore[no-untyped-def]
+    """Add the deposits at the occupied nodes; return the number of nodes touched.
 
-    Each term is scaled at once, not the sum at the end: only then do the estimates of single lengths, which are
-    such terms, add up to the same bits.
+    Each term is scaled here instead of the sum at the end, so that the estimates of single lengths add up to the
+    same bits.
     """
-    counts, nodes, sums, seen, touched = desk.counts[side], desk.nodes[side], desk.sums, desk.seen, desk.touched
-    roots = table.root_degrees
-    weight = amount / batch.n_walkers
+    counts, nodes, sums = space.counts[side], space.nodes[side], space.sums
+    seen, touched = space.seen, space.touched
     for q in range(n_occupied):
         v = nodes[q]
         if not seen[v]:
             seen[v] = True
             touched[n_touched] = v
             n_touched += 1
-        sums[v] += counts[v] * weight * (roots[batch.start] / roots[v])
+        sums[v] += counts[v] * weight * (roots[start] / roots[v])
     return n_touched
 
 
 @compiled()
-def _flush(desk, n_touched, shift, found, values):  # type: ignore[no-untyped-def]
-    """Append the deposits in order of nodes, and clear them."""
-    sums, seen, touched = desk.sums, desk.seen, desk.touched[:n_touched]
+def _flush(space, n_touched, shift, found, values):  # type: ignore[no-untyped-def]
+    """Append the deposits in order of nodes and clear them."""
+    sums, seen, touched = space.sums, space.seen, space.touched[:n_touched]
     touched.sort()
     for v in touched:
         found.append(shift + v)
@@ -213,19 +203,19 @@ def _flush(desk, n_touched, shift, found, values):  # type: ignore[no-untyped-de
 
 
 @compiled()
-def _step(table, ratio, phases, desk, side, n_occupied):  # type: ignore[no-untyped-def]
+def _step(table, ratio, phases, space, side, n_occupied):  # type: ignore[no-untyped-def]
     """Thin the walkers to ``ratio`` of their number and move them; return nodes occupied, moves and visits.
 
-    The thinning is one systematic sample over the occupied nodes in order, at phase ``phases[0]``: the number that
-    survives is off by less than one at every node and in total, and with ratio 1 no walker is lost or made.
+    The thinning is one systematic sample over the occupied nodes in order, with phase ``phases[0]``. The number of
+    survivors is off by less than one at every node and in total; with ratio 1 it does not change.
 
-    The offsets of the nodes start at ``phases[1]`` and turn by the golden ratio from node to node. Each is uniform,
-    so that each split is unbiased. Carrying one offset on unchanged sends the single walkers of all nodes in the
-    same direction: sums over many nodes are then up to four times less accurate. The turn spreads the directions
-    more evenly than independent offsets do: such sums come out 5 to 15 per cent more accurate.
+    The offsets of the nodes start at ``phases[1]`` and advance by the golden ratio from node to node. Each is
+    uniform, so each split is unbiased. A constant offset would send the single walkers of all nodes in the same
+    direction, and sums over many nodes would be up to four times less accurate. The golden ratio spreads directions
+    more evenly than independent offsets: such sums are 5 to 15 per cent more accurate.
     """
-    counts, nodes = desk.counts[side], desk.nodes[side]
-    arrivals, reached = desk.counts[1 - side], desk.nodes[1 - side]
+    counts, nodes = space.counts[side], space.nodes[side]
+    arrivals, reached = space.counts[1 - side], space.nodes[1 - side]
     indptr, indices, cumulative = table.indptr, table.indices, table.cumulative
     phase, offset = phases
     n_before, n_kept, n_reached = np.int64(0), np.int64(0), np.int64(0)
@@ -233,7 +223,7 @@ def _step(table, ratio, phases, desk, side, n_occupied):  # type: ignore[no-unty
     for q in range(n_occupied):
         v = nodes[q]
         n_before += counts[v]
-        # Rounding can lift n_before * ratio + phase to the next integer: no node may keep more than it has.
+        # n_before * ratio + phase may round up to the next integer, but no node may keep more than it has.
         kept = min(np.int64(n_before * ratio + phase) - n_kept, counts[v])
         counts[v] = 0
         n_kept += kept
@@ -243,7 +233,7 @@ def _step(table, ratio, phases, desk, side, n_occupied):  # type: ignore[no-unty
         offset += _GOLDEN
         offset -= np.floor(offset)
         n_steps += kept
-        # A few walkers on a long row look their neighbours up: on a hub, each costs only log2(degree).
+        # A few walkers on a long row find their neighbours by bisection: on a hub, each costs only log2(degree).
         if end - begin > _SHORT_ROW and kept * np.log2(end - begin) < end - begin:
             row = (begin, end)
             found = _search_row(indices, cumulative, row, kept, offset, arrivals, reached, n_reached)
@@ -266,9 +256,9 @@ def _step(table, ratio, phases, desk, side, n_occupied):  # type: ignore[no-unty
 
 @compiled()
 def _up_to(n_walkers, probability, offset):  # type: ignore[no-untyped-def]
-    """Walkers that go to the neighbours up to a cumulative probability; all of them at probability 1.
+    """Number of walkers that go to the neighbours up to a cumulative probability; all at probability 1.
 
-    It never falls along a row, however it is rounded: scan and search therefore agree to the bit.
+    It never decreases along a row, even after rounding, so scan and search agree to the bit.
     """
     return min(np.int64(n_walkers * probability + offset), n_walkers)
 
@@ -283,7 +273,7 @@ def _search_row(indices, cumulative, row, n_walkers, offset, arrivals, reached, 
     n_placed, n_visits = np.int64(0), np.int64(0)
     while n_placed < n_walkers:
         high = end - 1
-        while low < high:  # the first neighbour that the next walker may go to
+        while low < high:  # find the first neighbour that the next walker may go to
             middle = (low + high) // 2
             if _up_to(n_walkers, cumulative[middle], offset) > n_placed:
                 high = middle
@@ -305,8 +295,8 @@ def _search_row(indices, cumulative, row, n_walkers, offset, arrivals, reached, 
 def _average(found, values, ends, slots, sums, variances):  # type: ignore[no-untyped-def]
     """Merge the ascending slots of the batches, and append the mean and its variance for each slot.
 
-    Batch b stands from ``ends[b]`` to ``ends[b + 1]``; where it lacks a slot, its estimate is zero. Deviations are
-    taken from the first estimate of a slot: where all batches agree the variance is exactly zero.
+    Batch b occupies ``ends[b]`` to ``ends[b + 1]``; its estimate of a missing slot is zero. Deviations are taken
+    from the first estimate of a slot, so the variance is exactly zero if all batches agree.
     """
     n_batches = ends.shape[0] - 1
     heads = ends[:-1].copy()
@@ -333,7 +323,7 @@ def _average(found, values, ends, slots, sums, variances):  # type: ignore[no-un
 
 @compiled()
 def _smallest_head(found, heads, ends):  # type: ignore[no-untyped-def]
-    """The smallest slot that is not yet merged; -1 when there is none."""
+    """The smallest slot that is not yet merged, or -1."""
     slot = np.int64(-1)
     for b in range(heads.shape[0]):
         if heads[b] < ends[b + 1] and (slot < 0 or found[heads[b]] < slot):

@@ -1,4 +1,4 @@
-"""The compiled teachers behind one interface, the threads that run them, and the choice of a teacher.
+"""How the teachers compute rows, with which threads, and how one is chosen.
 
 A recipe says what to compute and can be sent to other machines; a runner says where. A recipe makes a worker from a
 graph, and a worker makes a part of the result from start nodes. No bit of a part depends on which other nodes are
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from manifoldrf._random import Streams
 from manifoldrf._runtime import thread_pool
 from manifoldrf._validation import FloatArray, IntArray, reject
 from manifoldrf.geometry.graphs import Graph
@@ -22,10 +23,20 @@ from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.action import TOLERANCES, AnyGraph, Expansion, best_matrix, rows_of_expansion
 from manifoldrf.signatures.counts import CountLaw, build_count_table, propagate_counts
 from manifoldrf.signatures.frontier import push_frontier, rename_slots
-from manifoldrf.signatures.options import CountOptions, ExactOptions, FrontierOptions, SurvivalLaw, WalkOptions
+from manifoldrf.signatures.options import (
+    CountOptions,
+    ExactOptions,
+    FrontierOptions,
+    SurvivalLaw,
+    WalkOptions,
+    coefficients_of,
+    refuse_unreached,
+    survival_law,
+)
 from manifoldrf.signatures.walks import Coupling, Law, coupled_walks, independent_walks, pack_uniform, pack_weighted
 
 ROW_MEMORY = 2**31  # limit for the rows, in bytes
+_MISSING = 1e-6  # lengths that are not stored may hold at most this share of a series
 
 # Starts per chunk: enough to pay for a workspace over all nodes, few enough to share among threads and to show
 # progress.
@@ -65,7 +76,7 @@ Runner = Callable[[Recipe, AnyGraph, IntArray, str], list[Any]]  # (..., stage):
 
 
 def silent(what: str, done: int, total: int) -> None:
-    """Progress that nobody asked for."""
+    """Report no progress."""
 
 
 @contextmanager
@@ -222,6 +233,144 @@ def frontier_engine(graph: AnyGraph, coefficients: FloatArray, tol: float, *, ke
         return Chunk(counts, slots, values, int(n_pushes), None, float(bounds.max()), int(touched.max()))
 
     return run
+
+
+@dataclass(frozen=True)
+class Task:
+    """The rows to compute: rows ``nodes`` of the series of the kernel."""
+
+    graph: AnyGraph
+    kernel: AbstractKernel
+    series: AbstractKernel
+    nodes: IntArray
+
+    @property
+    def stretch(self) -> float:
+        """Largest factor by which powers of a matrix diag(1/s) S diag(s) with |S| <= 1 can stretch a row."""
+        scaling = self.graph.scaling
+        return 1.0 if scaling is None else float(scaling.max() / scaling.min())
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a teacher computed."""
+
+    rows: Any
+    n_steps: int
+    stderr: Any = None
+    lengths: Any = None
+    bound: float | None = None
+    n_touched: int | None = None
+
+
+def teach(teacher: str, task: Task, options: Any, streams: Streams, run: Runner) -> Result:
+    """Rows by a teacher of the library."""
+    if teacher in ("walks", "counts"):
+        return _monte_carlo(walk_engine if teacher == "walks" else count_engine, task, options, streams, run)
+    tol = options.tol
+    if options.keep_lengths:  # plain powers; the exact teacher drops no entry
+        coefficients, tol = np.ones(options.max_length + 1), 0.0 if teacher == "exact" else tol
+    elif teacher == "exact":
+        return _teach_exact(task, tol, run)
+    else:
+        coefficients = frontier_coefficients(task.graph, task.series, tol)
+    make = functools.partial(frontier_engine, coefficients=coefficients, tol=tol, keep_lengths=options.keep_lengths)
+    return _from_chunks(task, _chunks(run, make, task.graph, task.nodes), coefficients, options)
+
+
+def teach_own(task: Task, teacher: Callable[..., Any], options: dict[str, Any], run: Runner) -> Result:
+    """Rows by a function of the user, checked to be finite."""
+    recipe = functools.partial(own_worker, functools.partial(teacher, **options), task.series)
+    found = stacked(run(recipe, task.graph, task.nodes, "signatures"))
+    if not np.isfinite(found.data if sparse.issparse(found) else found).all():
+        reject("teacher", "a function that returns finite rows", "one that does not")
+    return Result(found, 0)
+
+
+def _teach_exact(task: Task, tol: float, run: Runner) -> Result:
+    """Dense rows by polynomials."""
+    radius, scaling = task.graph.radius, task.graph.scaling
+    expansion = task.series.expansion(radius, tol)
+    try:
+        rows = stacked(run(functools.partial(exact_worker, expansion), task.graph, task.nodes, "signatures"))
+    except MemoryError:
+        size = 8e-9 * len(task.nodes) * task.graph.n_nodes
+        raise MemoryError(
+            f"Dense rows take {size:.0f} GB; teacher='frontier' or 'counts' has sparse ones."
+        ) from None
+    bound = tol * float(np.abs(task.series.spectral(np.linspace(-radius, radius, 513))).max())
+    if isinstance(task.graph, Graph) and task.series.series_is_nonnegative:
+        # The rows are sums of nonnegative terms, so negative entries are rounding. A root may also have noise of
+        # 1e-6, but small negative terms of the kernel itself are intended.
+        rounded = rows >= -bound if task.series is task.kernel else True
+        np.maximum(rows, 0.0, out=rows, where=rounded)
+    if scaling is not None:
+        rows *= scaling / scaling[task.nodes][:, None]
+    n_steps = expansion.degree * task.graph.symmetric.nnz * len(task.nodes)
+    return Result(rows, n_steps, bound=bound * task.stretch)
+
+
+def _monte_carlo(engine: Any, task: Task, options: Any, streams: Streams, run: Runner) -> Result:
+    """Rows by walks of the series, or by stitched walks of its root of order ``n_stitches``."""
+    series = task.series.root(options.n_stitches) if options.n_stitches > 1 else task.series
+    law = survival_law(None if options.keep_lengths else series, options, task.graph.radius)
+    if not options.keep_lengths:
+        refuse_unreached(law, options.n_walks, options.p_halt)
+    makes: list[MakeEngine] = [
+        functools.partial(engine, law=law, options=options, key=streams.key(f"signatures.walks {k}"))
+        for k in range(options.n_stitches)
+    ]
+    chunks = _chunks(run, makes[0], task.graph, task.nodes)
+    result = _from_chunks(task, chunks, law.coefficients, options)
+    for k, make in enumerate(makes[1:], 2):  # new walks continue from every node that was reached
+        reached = np.unique(result.rows.indices).astype(np.int64)
+        chunks = _chunks(run, make, task.graph, reached, f"signatures, stitch {k} of {len(makes)}")
+        rows = result.rows[:, reached] @ assemble(chunks, task.graph.n_nodes)[0]
+        rows.sort_indices()
+        result = Result(rows, result.n_steps + sum(chunk.n_steps for chunk in chunks))
+    return result
+
+
+def _chunks(
+    run: Runner, make: MakeEngine, graph: AnyGraph, nodes: IntArray, stage: str = "signatures"
+) -> list[Chunk]:
+    """Chunks of rows in the order of the start nodes."""
+    parts: list[list[Chunk]] = run(functools.partial(chunk_worker, make), graph, nodes, stage)
+    return [chunk for part in parts for chunk in part]
+
+
+def _from_chunks(task: Task, chunks: list[Chunk], coefficients: Any, options: Any) -> Result:
+    n_steps, radius = sum(chunk.n_steps for chunk in chunks), task.graph.radius
+    touched = max((chunk.n_touched or 0 for chunk in chunks), default=0) or None
+    if options.keep_lengths:
+        lengths = assemble(chunks, task.graph.n_nodes, len(coefficients))[0]
+        rows = weighted_lengths(lengths, len(task.nodes), task.series, radius)
+        return Result(rows, n_steps, None, lengths, None, touched)
+    bounds = [chunk.bound for chunk in chunks if chunk.bound is not None]
+    bound = None
+    if bounds and radius <= 1 + 1e-12:  # 1, up to rounding of row sums
+        # What the frontier dropped, and what the series left out.
+        whole = float(np.abs(coefficients) @ radius ** np.arange(len(coefficients)))
+        bound = task.stretch * (max(bounds) + options.tol / 2 * whole / (1 - options.tol / 2))
+    rows, stderr = assemble(chunks, task.graph.n_nodes)
+    return Result(rows, n_steps, stderr, None, bound, touched)
+
+
+def weighted_lengths(lengths: Any, n_starts: int, series: AbstractKernel, radius: float) -> Any:
+    """CSR array (n_starts, N) of sum_k f_k times the stored powers."""
+    n_lengths = lengths.shape[0] // n_starts
+    needed = series.truncation(_MISSING, radius)
+    if needed > n_lengths:
+        raise ValueError(
+            f"The rows for this kernel are those of {series}, which needs powers up to {needed - 1}, and only "
+            f"those up to {n_lengths - 1} are kept; compute with max_length={needed - 1} or more."
+        )
+    f = np.tile(coefficients_of(series, n_lengths, radius), n_starts)
+    ends = np.arange(n_starts + 1) * n_lengths
+    selection = sparse.csr_array((f, np.arange(len(f)), ends), shape=(n_starts, len(f)))
+    rows = selection @ lengths
+    rows.sort_indices()
+    return rows
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""Rows of sum_k f_k W^k evaluated on the nodes they reach: exact, or cut off with a bound of the error.
+"""Rows of sum_k f_k W^k evaluated on the nodes they reach: exact, or truncated with a bound of the error.
 
-x_0 = e_i, x_{k+1} = W x_k, and entries below a threshold are dropped as soon as they appear. The cost of a row then
-depends on how far the walk spreads above the threshold, and not on the number of nodes.
+x_0 = e_i, x_{k+1} = W x_k, and entries below a threshold are dropped at once. The cost of a row depends on how far
+the walk spreads above the threshold, not on the number of nodes.
 
 Compiled functions on contiguous arrays; the callers validate.
 """
@@ -11,25 +11,25 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manifoldrf._compiling import compiled
-from manifoldrf.geometry.loops import sort_entries
+from manifoldrf.geometry.csr import sort_entries
 
 
-class _Desk(NamedTuple):
-    """Working memory over all nodes, zero between starts, because each start clears what it used."""
+class _Workspace(NamedTuple):
+    """Working memory over all nodes; each start clears what it used, so it is zero between starts."""
 
     x: Any  # float64 (2, N) x_k and x_{k+1}
     nodes: Any  # int64 (2, N) their nodes, in the order they were reached
-    reached: Any  # bool (N,) whether the node is already in the list of x_{k+1}
+    reached: Any  # bool (N,) whether the node is already a node of x_{k+1}
     sums: Any  # float64 (N,) deposits over all lengths
     seen: Any  # bool (N,) whether the node ever held an entry
-    touched: Any  # int64 (N,) the nodes that did
+    touched: Any  # int64 (N,) those nodes
 
 
 @compiled()
 def push_frontier(indptr, indices, data, coefficients, starts, threshold, stride):  # type: ignore[no-untyped-def]
-    """Rows ``starts`` of sum_k f_k W^k, without what falls below the threshold on the way.
+    """Rows ``starts`` of sum_k f_k W^k, without entries that fall below the threshold.
 
-    Nothing is done per start that grows with the number of nodes N; the working memory of 50 N bytes is taken once.
+    The work per start does not grow with the number of nodes N; the working memory of 50 N bytes is allocated once.
 
     Parameters
     ----------
@@ -39,60 +39,59 @@ def push_frontier(indptr, indices, data, coefficients, starts, threshold, stride
     coefficients : float64 (L,), f_k, of any sign
     starts : int (n_starts,)
     threshold : float
-        Entries of x_k, k >= 1, smaller than this in absolute value are dropped: neither deposited nor pushed on.
-        0 keeps all.
+        Entries of x_k, k >= 1, below this absolute value are dropped: neither deposited nor pushed on. 0 keeps all.
     stride : int
-        f_k x_k[v] goes to slot k * stride + v: 0 sums over the lengths, N keeps them apart. The single lengths,
-        added in order of length, are bit for bit the sums of stride 0. Slots with the value 0 are left out.
+        f_k x_k[v] goes to slot k * stride + v: 0 sums over the lengths, N separates them. The sum of the lengths in
+        order has the bits of the sums with stride 0. Slots with the value 0 are omitted.
 
     Returns
     -------
     counts : int64 (n_starts,), the number of slots of each start
-    slots : int64 (sum of counts,), those of one start after the other, ascending within each
+    slots : int64 (sum of counts,), one start after the other, ascending within each
     values : float64 (sum of counts,)
     bounds : float64 (n_starts,)
-        For |W|_2 <= 1 the 2-norm of the error of the row is at most this, but for the rounding of the sums: what
-        was dropped at length k would have reached the row through the coefficients from k on, never growing, so
-        it counts with its norm times the sum of their absolute values.
+        For |W|_2 <= 1, a bound of the 2-norm of the error of the row, up to rounding of the sums. Entries dropped
+        at length k would have reached the row through the coefficients from k on without growing, so they count
+        with their norm times the sum of the absolute values of these coefficients.
     n_touched : int64 (n_starts,), distinct nodes that ever held an entry
-    n_pushes : int64, products of an edge and an entry, over all starts: what the time depends on
+    n_pushes : int64, products of an edge and an entry, over all starts: they determine the time
     """
-    desk = _make_desk(indptr.shape[0] - 1)
+    n = indptr.shape[0] - 1
+    nodes, touched = np.zeros((2, n), np.int64), np.zeros(n, np.int64)
+    space = _Workspace(np.zeros((2, n)), nodes, np.zeros(n, np.bool_), np.zeros(n), np.zeros(n, np.bool_), touched)
     counts = np.zeros(starts.shape[0], np.int64)
     bounds = np.zeros(starts.shape[0])
     n_touched = np.zeros(starts.shape[0], np.int64)
-    # Empty, but of a type the compiler can see. (Numba 0.68 mixes the constants of a comprehension up with others.)
+    # Empty lists whose type the compiler can infer. (Numba 0.68 confuses the constants of a comprehension.)
     slots = [np.int64(0)][:0]
     values = [0.0][:0]
     n_pushes = np.int64(0)
     onward = np.cumsum(np.abs(coefficients)[::-1])[::-1]  # onward[k] = sum of |f_j| over j >= k
     for i in range(starts.shape[0]):
         begin = len(slots)
-        desk.x[0, starts[i]] = 1.0
-        desk.nodes[0, 0] = starts[i]
+        space.x[0, starts[i]] = 1.0
+        space.nodes[0, 0] = starts[i]
         side, n_active = 0, 1
         for k in range(coefficients.shape[0]):
             if k > 0:
-                n_reached, pushed = _push(indptr, indices, data, desk, side, n_active)
+                n_reached, pushed = _push(indptr, indices, data, space, side, n_active)
                 side = 1 - side
-                n_active, dropped = _drop(desk, side, n_reached, threshold)
+                n_active, dropped = _drop(space, side, n_reached, threshold)
                 bounds[i] += dropped * onward[k]
                 n_pushes += pushed
-            n_touched[i] = _deposit(desk, side, n_active, coefficients[k], n_touched[i])
+            n_touched[i] = _deposit(space, side, n_active, coefficients[k], n_touched[i])
             if stride > 0:
-                _append_length(desk, side, n_active, coefficients[k], k * stride, slots, values)
-        _clear(desk, side, n_active)
-        _append_sums(desk, n_touched[i], stride, slots, values)
+                _append_length(space, side, n_active, coefficients[k], k * stride, slots, values)
+        for q in range(n_active):
+            space.x[side, space.nodes[side, q]] = 0.0
+        _append_sums(space, n_touched[i], stride, slots, values)
         counts[i] = len(slots) - begin
     return counts, np.array(slots), np.array(values), bounds, n_touched, n_pushes
 
 
 @compiled()
 def rename_slots(counts, slots, values, names):  # type: ignore[no-untyped-def]
-    """Give the nodes of slots k N + v other names, and sort the slots of each start again; in place.
-
-    Slots are below 2^31.
-    """
+    """Rename the nodes of slots k N + v and sort the slots of each start again, in place; slots are below 2^31."""
     n_nodes = len(names)
     begin = 0
     for count in counts:
@@ -104,23 +103,10 @@ def rename_slots(counts, slots, values, names):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _make_desk(n_nodes):  # type: ignore[no-untyped-def]
-    """Working memory for N nodes."""
-    return _Desk(
-        np.zeros((2, n_nodes)),
-        np.zeros((2, n_nodes), np.int64),
-        np.zeros(n_nodes, np.bool_),
-        np.zeros(n_nodes),
-        np.zeros(n_nodes, np.bool_),
-        np.zeros(n_nodes, np.int64),
-    )
-
-
-@compiled()
-def _push(indptr, indices, data, desk, side, n_active):  # type: ignore[no-untyped-def]
+def _push(indptr, indices, data, space, side, n_active):  # type: ignore[no-untyped-def]
     """x_{k+1} = W x_k, clearing x_k; return the number of nodes reached and of products."""
-    x, nodes = desk.x[side], desk.nodes[side]
-    after, frontier, reached = desk.x[1 - side], desk.nodes[1 - side], desk.reached
+    x, nodes = space.x[side], space.nodes[side]
+    after, frontier, reached = space.x[1 - side], space.nodes[1 - side], space.reached
     n_reached, n_pushes = 0, np.int64(0)
     for q in range(n_active):
         v = nodes[q]
@@ -128,7 +114,7 @@ def _push(indptr, indices, data, desk, side, n_active):  # type: ignore[no-untyp
         x[v] = 0.0
         for e in range(indptr[v], indptr[v + 1]):
             w = indices[e]
-            if not reached[w]:  # a value of zero does not tell: entries may cancel
+            if not reached[w]:  # a test for zero would fail if entries cancel
                 reached[w] = True
                 frontier[n_reached] = w
                 n_reached += 1
@@ -138,9 +124,9 @@ def _push(indptr, indices, data, desk, side, n_active):  # type: ignore[no-untyp
 
 
 @compiled()
-def _drop(desk, side, n_reached, threshold):  # type: ignore[no-untyped-def]
-    """Drop small entries; return the number that stays and the 2-norm of what went."""
-    x, nodes, reached = desk.x[side], desk.nodes[side], desk.reached
+def _drop(space, side, n_reached, threshold):  # type: ignore[no-untyped-def]
+    """Drop small entries; return the number of the others and the 2-norm of the dropped ones."""
+    x, nodes, reached = space.x[side], space.nodes[side], space.reached
     n_active, squares = 0, 0.0
     for q in range(n_reached):
         v = nodes[q]
@@ -155,9 +141,9 @@ def _drop(desk, side, n_reached, threshold):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _deposit(desk, side, n_active, coefficient, n_touched):  # type: ignore[no-untyped-def]
+def _deposit(space, side, n_active, coefficient, n_touched):  # type: ignore[no-untyped-def]
     """Add f_k x_k to the sums; return the number of nodes touched so far."""
-    x, nodes, sums, seen, touched = desk.x[side], desk.nodes[side], desk.sums, desk.seen, desk.touched
+    x, nodes, sums, seen, touched = space.x[side], space.nodes[side], space.sums, space.seen, space.touched
     for q in range(n_active):
         v = nodes[q]
         if not seen[v]:
@@ -169,10 +155,10 @@ def _deposit(desk, side, n_active, coefficient, n_touched):  # type: ignore[no-u
 
 
 @compiled()
-def _append_length(desk, side, n_active, coefficient, shift, slots, values):  # type: ignore[no-untyped-def]
+def _append_length(space, side, n_active, coefficient, shift, slots, values):  # type: ignore[no-untyped-def]
     """Append f_k x_k, in order of nodes."""
-    x = desk.x[side]
-    for v in np.sort(desk.nodes[side, :n_active]):  # a copy: the frontier keeps its order, and so its bits
+    x = space.x[side]
+    for v in np.sort(space.nodes[side, :n_active]):  # a copy: the order of the frontier affects the bits
         value = coefficient * x[v]
         if value != 0.0:
             slots.append(shift + v)
@@ -180,9 +166,9 @@ def _append_length(desk, side, n_active, coefficient, shift, slots, values):  # 
 
 
 @compiled()
-def _append_sums(desk, n_touched, stride, slots, values):  # type: ignore[no-untyped-def]
-    """Append the sums over all lengths in order of nodes, unless the lengths are kept apart; clear them."""
-    sums, seen, touched = desk.sums, desk.seen, desk.touched[:n_touched]
+def _append_sums(space, n_touched, stride, slots, values):  # type: ignore[no-untyped-def]
+    """Append the sums over all lengths in order of nodes, unless the lengths are separate; clear them."""
+    sums, seen, touched = space.sums, space.seen, space.touched[:n_touched]
     touched.sort()
     for v in touched:
         if stride == 0 and sums[v] != 0.0:
@@ -190,10 +176,3 @@ def _append_sums(desk, n_touched, stride, slots, values):  # type: ignore[no-unt
             values.append(sums[v])
         sums[v] = 0.0
         seen[v] = False
-
-
-@compiled()
-def _clear(desk, side, n_active):  # type: ignore[no-untyped-def]
-    """Clear the last x_k."""
-    for q in range(n_active):
-        desk.x[side, desk.nodes[side, q]] = 0.0

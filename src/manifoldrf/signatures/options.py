@@ -5,7 +5,6 @@ Options are checked when they are made. The comment next to a default gives the 
 
 import dataclasses
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ _WORDS = 2.0**32
 _EXPECTED, _SEEN = 0.01, 0.01
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class ExactOptions:
     """Options of the teacher "exact"."""
 
@@ -40,14 +39,14 @@ class ExactOptions:
         _check_lengths(self)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class FrontierOptions(ExactOptions):
     """Options of the teacher "frontier"."""
 
     tol: float = 1e-8  # error of a row, relative to the largest value of the series
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class WalkOptions:
     """Options of the teacher "walks"; the defaults are Algorithm 1 of the paper."""
 
@@ -69,7 +68,7 @@ class WalkOptions:
             reject("coupling", "independent or antithetic with weighted transitions", repr(self.coupling))
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class CountOptions:
     """Options of the teacher "counts"."""
 
@@ -140,7 +139,7 @@ def _check_lengths(options: Any) -> None:
         reject("n_stitches", "1 when lengths are kept", options.n_stitches)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class SurvivalLaw:
     """Walks of length k continue to k + 1 with probability keep_k; f_k is their coefficient."""
 

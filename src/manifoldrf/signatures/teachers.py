@@ -1,10 +1,8 @@
 """Signatures of nodes: the function that computes them by any teacher, and the object it returns."""
 
 import dataclasses
-import functools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,43 +21,33 @@ from manifoldrf._validation import (
     check_option,
     reject,
 )
-from manifoldrf.geometry.graphs import Graph, as_adjacency
+from manifoldrf.geometry.graphs import as_adjacency
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.action import AnyGraph
 from manifoldrf.kernels.roots import ASYMMETRIC
 from manifoldrf.signatures.engines import (
     Choice,
-    Chunk,
-    MakeEngine,
     Progress,
     Runner,
-    assemble,
+    Task,
     choose_teacher,
-    chunk_worker,
-    count_engine,
-    exact_worker,
-    frontier_coefficients,
-    frontier_engine,
-    own_worker,
     run_here,
     silent,
-    stacked,
-    walk_engine,
+    teach,
+    teach_own,
+    weighted_lengths,
 )
-from manifoldrf.signatures.options import OPTIONS, coefficients_of, make_options, refuse_unreached, survival_law
+from manifoldrf.signatures.options import OPTIONS, make_options
 
 __all__ = ["SignatureInfo", "Signatures", "compute_signature_pair", "compute_signatures"]
 
 TEACHERS = ("auto", *OPTIONS)
 # A teacher of the user: (graph, series, nodes) to rows of the series, dense or sparse, (len(nodes), N).
 OwnTeacher = Callable[..., Any]
-
-# Lengths that are not stored may hold at most this share of a series.
-_MISSING = 1e-6
 _NODES_AT_ONCE = 65_536
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class SignatureInfo:
     """How signatures were computed.
 
@@ -107,7 +95,7 @@ class SignatureInfo:
     compressed: bool = False
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Signatures:
     """Rows of Phi = sum_k f_k W^k, one per start node.
 
@@ -242,44 +230,6 @@ def indicator_rows(nodes: IntArray, n_nodes: int) -> Any:
     return sparse.csr_array((np.ones(n), nodes, np.arange(n + 1)), shape=(n, n_nodes))
 
 
-def check_kernel(kernel: Any) -> AbstractKernel:
-    """Return the kernel, or raise an error if it is none."""
-    if not isinstance(kernel, AbstractKernel):
-        reject(
-            "kernel", "a kernel, such as HeatKernel(0.1) or DiffusionKernel(10.0)", repr(kernel)[:100], TypeError
-        )
-    return kernel
-
-
-def series_of(kernel: AbstractKernel, *, asymmetric: bool) -> AbstractKernel:
-    """The series of signatures: the modulation, or alpha itself for the asymmetric pair."""
-    if check_flag(asymmetric, "asymmetric"):
-        return kernel
-    if not kernel.is_positive:
-        raise ValueError(
-            f"{kernel} has no nonnegative modulation: no series f >= 0 with f * f = alpha, so no signatures >= 0. "
-            f"{ASYMMETRIC}."
-        )
-    return kernel.root()
-
-
-def weighted_lengths(lengths: Any, n_starts: int, series: AbstractKernel, radius: float) -> Any:
-    """CSR array (n_starts, N) of sum_k f_k times the stored powers."""
-    n_lengths = lengths.shape[0] // n_starts
-    needed = series.truncation(_MISSING, radius)
-    if needed > n_lengths:
-        raise ValueError(
-            f"The rows for this kernel are those of {series}, which needs powers up to {needed - 1}, and only "
-            f"those up to {n_lengths - 1} are kept; compute with max_length={needed - 1} or more."
-        )
-    f = np.tile(coefficients_of(series, n_lengths, radius), n_starts)
-    ends = np.arange(n_starts + 1) * n_lengths
-    selection = sparse.csr_array((f, np.arange(len(f)), ends), shape=(n_starts, len(f)))
-    rows = selection @ lengths
-    rows.sort_indices()
-    return rows
-
-
 def compute_signatures(
     graph: AnyGraph,
     kernel: AbstractKernel,
@@ -377,18 +327,18 @@ def signatures_by(
     so that parts cannot disagree.
     """
     start = time.perf_counter()
-    task = _Task.prepare(graph, kernel, nodes, asymmetric=asymmetric)
+    task = _prepare(graph, kernel, nodes, asymmetric=asymmetric)
     asked = check_teacher(teacher)
     if not isinstance(asked, str):
         choice = Choice(str(getattr(asked, "__name__", type(asked).__name__)), "as asked")
-        used, result = dict(options), _teach_own(task, asked, options, run)
+        used, result = dict(options), teach_own(task, asked, options, run)
     else:
         choice = Choice(asked, "as asked")
         if asked == "auto":
             choice = choose_teacher(task.graph, task.series, task.nodes)
         settings = make_options(choice.teacher, options, chosen=asked == "auto")
         used = dataclasses.asdict(settings)
-        result = _teach(choice.teacher, task, settings, Streams.from_seed(seed), run)
+        result = teach(choice.teacher, task, settings, Streams.from_seed(seed), run)
     info = SignatureInfo(
         teacher=choice.teacher,
         reason=choice.reason,
@@ -410,6 +360,36 @@ def check_teacher(teacher: Any) -> str | OwnTeacher:
         own: OwnTeacher = teacher
         return own
     return check_option(teacher, "teacher", TEACHERS)
+
+
+def check_kernel(kernel: Any) -> AbstractKernel:
+    """Return the kernel, or raise an error if it is none."""
+    if not isinstance(kernel, AbstractKernel):
+        rule = "a kernel, such as HeatKernel(0.1) or DiffusionKernel(10.0)"
+        reject("kernel", rule, repr(kernel)[:100], TypeError)
+    return kernel
+
+
+def series_of(kernel: AbstractKernel, *, asymmetric: bool) -> AbstractKernel:
+    """The series of signatures: the modulation, or alpha itself for the asymmetric pair."""
+    if check_flag(asymmetric, "asymmetric"):
+        return kernel
+    if not kernel.is_positive:
+        raise ValueError(
+            f"{kernel} has no nonnegative modulation: no series f >= 0 with f * f = alpha, so no signatures >= 0. "
+            f"{ASYMMETRIC}."
+        )
+    return kernel.root()
+
+
+def _prepare(graph: AnyGraph, kernel: AbstractKernel, nodes: ArrayLike | None, *, asymmetric: bool) -> Task:
+    adjacency = as_adjacency(graph)
+    everything = np.arange(adjacency.n_nodes)
+    # A copy: the caller may change the array later.
+    picked = everything if nodes is None else np.array(check_indices(nodes, "nodes", adjacency.n_nodes))
+    picked.flags.writeable = False
+    resolved = check_kernel(kernel).on(adjacency)
+    return Task(adjacency, resolved, series_of(resolved, asymmetric=asymmetric), picked)
 
 
 def compute_signature_pair(
@@ -449,136 +429,3 @@ def compute_signature_pair(
         return first, Signatures(rows, first.nodes, info)
     second = compute_signatures(graph, kernel, nodes, seed=streams.generator("signatures.second"), **settings)
     return first, second.partner()
-
-
-@dataclass(frozen=True)
-class _Task:
-    """The rows to compute: rows ``nodes`` of the series of the kernel."""
-
-    graph: AnyGraph
-    kernel: AbstractKernel
-    series: AbstractKernel
-    nodes: IntArray
-
-    @classmethod
-    def prepare(
-        cls, graph: AnyGraph, kernel: AbstractKernel, nodes: ArrayLike | None, *, asymmetric: bool
-    ) -> "_Task":
-        adjacency = as_adjacency(graph)
-        everything = np.arange(adjacency.n_nodes)
-        # A copy: the caller may change the array later.
-        picked = everything if nodes is None else np.array(check_indices(nodes, "nodes", adjacency.n_nodes))
-        picked.flags.writeable = False
-        resolved = check_kernel(kernel).on(adjacency)
-        return cls(adjacency, resolved, series_of(resolved, asymmetric=asymmetric), picked)
-
-    @property
-    def stretch(self) -> float:
-        """Largest factor by which powers of a matrix diag(1/s) S diag(s) with |S| <= 1 can stretch a row."""
-        scaling = self.graph.scaling
-        return 1.0 if scaling is None else float(scaling.max() / scaling.min())
-
-
-@dataclass(frozen=True)
-class _Result:
-    rows: Any
-    n_steps: int
-    stderr: Any = None
-    lengths: Any = None
-    bound: float | None = None
-    n_touched: int | None = None
-
-
-def _teach(teacher: str, task: _Task, options: Any, streams: Streams, run: Runner) -> _Result:
-    """Rows by a teacher of the library."""
-    if teacher == "walks":
-        return _monte_carlo(walk_engine, task, options, streams, run)
-    if teacher == "counts":
-        return _monte_carlo(count_engine, task, options, streams, run)
-    tol = options.tol
-    if options.keep_lengths:  # plain powers; the exact teacher drops no entry
-        coefficients, tol = np.ones(options.max_length + 1), 0.0 if teacher == "exact" else tol
-    elif teacher == "exact":
-        return _teach_exact(task, tol, run)
-    else:
-        coefficients = frontier_coefficients(task.graph, task.series, tol)
-    make = functools.partial(frontier_engine, coefficients=coefficients, tol=tol, keep_lengths=options.keep_lengths)
-    return _from_chunks(task, _chunks(run, make, task.graph, task.nodes), coefficients, options)
-
-
-def _teach_own(task: _Task, teacher: OwnTeacher, options: dict[str, Any], run: Runner) -> _Result:
-    """Rows by a function of the user, checked to be finite."""
-    recipe = functools.partial(own_worker, functools.partial(teacher, **options), task.series)
-    found = stacked(run(recipe, task.graph, task.nodes, "signatures"))
-    if not np.isfinite(found.data if sparse.issparse(found) else found).all():
-        reject("teacher", "a function that returns finite rows", "one that does not")
-    return _Result(found, 0)
-
-
-def _teach_exact(task: _Task, tol: float, run: Runner) -> _Result:
-    """Dense rows by polynomials."""
-    radius, scaling = task.graph.radius, task.graph.scaling
-    expansion = task.series.expansion(radius, tol)
-    try:
-        rows = stacked(run(functools.partial(exact_worker, expansion), task.graph, task.nodes, "signatures"))
-    except MemoryError:
-        size = 8e-9 * len(task.nodes) * task.graph.n_nodes
-        raise MemoryError(
-            f"Dense rows take {size:.0f} GB; teacher='frontier' or 'counts' has sparse ones."
-        ) from None
-    bound = tol * float(np.abs(task.series.spectral(np.linspace(-radius, radius, 513))).max())
-    if isinstance(task.graph, Graph) and task.series.series_is_nonnegative:
-        # The rows are sums of nonnegative terms, so negative entries are rounding. A root may also have noise of
-        # 1e-6, but small negative terms of the kernel itself are intended.
-        rounded = rows >= -bound if task.series is task.kernel else True
-        np.maximum(rows, 0.0, out=rows, where=rounded)
-    if scaling is not None:
-        rows *= scaling / scaling[task.nodes][:, None]
-    n_steps = expansion.degree * task.graph.symmetric.nnz * len(task.nodes)
-    return _Result(rows, n_steps, bound=bound * task.stretch)
-
-
-def _monte_carlo(engine: Any, task: _Task, options: Any, streams: Streams, run: Runner) -> _Result:
-    """Rows by walks of the series, or by stitched walks of its root of order ``n_stitches``."""
-    series = task.series.root(options.n_stitches) if options.n_stitches > 1 else task.series
-    law = survival_law(None if options.keep_lengths else series, options, task.graph.radius)
-    if not options.keep_lengths:
-        refuse_unreached(law, options.n_walks, options.p_halt)
-    makes: list[MakeEngine] = [
-        functools.partial(engine, law=law, options=options, key=streams.key(f"signatures.walks {k}"))
-        for k in range(options.n_stitches)
-    ]
-    chunks = _chunks(run, makes[0], task.graph, task.nodes)
-    result = _from_chunks(task, chunks, law.coefficients, options)
-    for k, make in enumerate(makes[1:], 2):  # new walks continue from every node that was reached
-        reached = np.unique(result.rows.indices).astype(np.int64)
-        chunks = _chunks(run, make, task.graph, reached, f"signatures, stitch {k} of {len(makes)}")
-        rows = result.rows[:, reached] @ assemble(chunks, task.graph.n_nodes)[0]
-        rows.sort_indices()
-        result = _Result(rows, result.n_steps + sum(chunk.n_steps for chunk in chunks))
-    return result
-
-
-def _chunks(
-    run: Runner, make: MakeEngine, graph: AnyGraph, nodes: IntArray, stage: str = "signatures"
-) -> list[Chunk]:
-    """Chunks of rows in the order of the start nodes."""
-    parts: list[list[Chunk]] = run(functools.partial(chunk_worker, make), graph, nodes, stage)
-    return [chunk for part in parts for chunk in part]
-
-
-def _from_chunks(task: _Task, chunks: list[Chunk], coefficients: Any, options: Any) -> _Result:
-    n_steps, radius = sum(chunk.n_steps for chunk in chunks), task.graph.radius
-    touched = max((chunk.n_touched or 0 for chunk in chunks), default=0) or None
-    if options.keep_lengths:
-        lengths = assemble(chunks, task.graph.n_nodes, len(coefficients))[0]
-        rows = weighted_lengths(lengths, len(task.nodes), task.series, radius)
-        return _Result(rows, n_steps, None, lengths, None, touched)
-    bounds = [chunk.bound for chunk in chunks if chunk.bound is not None]
-    bound = None
-    if bounds and radius <= 1 + 1e-12:  # 1, up to rounding of row sums
-        # What the frontier dropped, and what the series left out.
-        whole = float(np.abs(coefficients) @ radius ** np.arange(len(coefficients)))
-        bound = task.stretch * (max(bounds) + options.tol / 2 * whole / (1 - options.tol / 2))
-    rows, stderr = assemble(chunks, task.graph.n_nodes)
-    return _Result(rows, n_steps, stderr, None, bound, touched)

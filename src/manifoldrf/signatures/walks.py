@@ -1,8 +1,8 @@
-"""Rows of sum_k f_k W^k by random walks: independent walkers, and walkers that are coupled to lower the variance.
+"""Rows of sum_k f_k W^k by random walks: independent walkers, or walkers that are coupled to lower the variance.
 
-A walk at length k goes on to length k + 1 with probability s_{k+1} / s_k and chooses an entry of its row, either
-uniformly or in proportion to |W|; its load is multiplied by the entry over the probability of the choice, and it
-deposits load * f_k / s_k at every node it stands on, the start included. The mean over walks is unbiased.
+A walk of length k continues to length k + 1 with probability s_{k+1} / s_k. It chooses an entry of its row, either
+uniformly or in proportion to |W|, and its load is multiplied by the entry over the probability of the choice. It
+deposits load * f_k / s_k at every node it visits, including the start. The mean over walks is unbiased.
 
 Plain functions on contiguous arrays; the callers validate.
 """
@@ -16,47 +16,47 @@ from manifoldrf.signatures.streams import next_word, open_stream
 
 _0, _1, _32 = np.uint64(0), np.uint64(1), np.uint64(32)
 _LOW, _HALF = np.uint64(2**32 - 1), np.uint64(2**31)
-_ROOM = 2**20  # entries of results for which addresses are reserved at a time
+_ROOM = 2**20  # entries of results whose memory is reserved at a time
 
-# One step reads one record of 16 bytes: where the entry leads, and where the row of that node begins. The degree of
-# that node stands in the last mantissa bits of the weight, which a double can spare: below degree 16 the weight has
-# 48 bits. A single-precision weight is hardly faster, and 24 bytes a record are slower.
+# One step reads one record of 16 bytes: the target node of the entry, and where the row of that node begins. The
+# degree of that node is stored in the last mantissa bits of the weight: below degree 16 the weight keeps 48 bits. A
+# single-precision weight is hardly faster, and records of 24 bytes are slower.
 _FIELDS: Any = {"target": ("<u4", 0), "row": ("<u4", 4), "weight": ("<f8", 8), "tail": ("<u4", 8)}
 EDGE = np.dtype(_FIELDS)
 
 
 class Table(NamedTuple):
-    """A matrix packed for walking over it."""
+    """A matrix packed for random walks."""
 
     edges: Any  # (nnz,) records EDGE; the weight is the factor by which a step along the entry multiplies the load
     rows: Any  # uint64 (N + 1,), where the rows begin
     mask: Any  # uint64, the bits of ``tail`` that hold a degree
-    alias: Any  # None: uniform choice; else uint64 (nnz,), a threshold in the upper half, another entry below
+    alias: Any  # None: uniform choice; else uint64 (nnz,), upper half a threshold, lower half another entry
 
 
 class Law(NamedTuple):
-    """How walks deposit and end."""
+    """What walks deposit and when they end."""
 
     deposit: Any  # float64 (L,), f_k / s_k
-    go_on: Any  # uint64 (L,), length k goes on to k + 1 if 32 random bits lie below it; the last one must be 0
+    go_on: Any  # uint64 (L,), length k continues to k + 1 if 32 random bits are below it; the last must be 0
 
 
 class Coupling(NamedTuple):
-    """How the walkers of a group, which move in lock-step, depend on each other."""
+    """How the walkers of a group depend on each other; they move in lock-step."""
 
     group_size: int
     antithetic: bool  # walkers 2j and 2j + 1 survive by the random numbers t and t + 1/2 modulo 1, while both live
-    repelling: bool  # walkers on the same node leave it by different entries, until all entries are taken
+    repelling: bool  # walkers on the same node choose different entries until all entries are taken
 
 
 class _Space(NamedTuple):
-    """Accumulators of one start node; all but the lists are zero again after use."""
+    """Accumulators of one start node; all but the lists are reset to zero after use."""
 
     stride: Any  # uint64, slot = length * stride + node
     batch: Any  # float64 (S,), sums of the current batch
     seen: Any  # uint8 (S,), 1 where the batch has a deposit
     listed: Any  # uint64 (S + 1,), the slots of the batch in order of the first deposit
-    moments: Any  # float64 (S, 2), sums over batches of the sums, and of their squares over the batch's size
+    moments: Any  # float64 (S, 2), sums over batches of the sums, and of their squares over the batch size
     known: Any  # uint8 (S,), 1 where the start has a deposit
     touched: Any  # int64 (S + 1,), the slots of the start
 
@@ -68,17 +68,17 @@ class _Group(NamedTuple):
     degree: Any  # uint64 (g,)
     load: Any  # float64 (g,)
     entry: Any  # uint64 (g,), chosen for the next step
-    live: Any  # int64 (g,), the walkers that still walk, ascending
+    live: Any  # int64 (g,), the walkers that have not ended, ascending
     cards: Any  # uint64 (largest degree,), 0, 1, 2, ... between uses
-    swaps: Any  # uint64 (g,), how to put the cards back
+    swaps: Any  # uint64 (g,), to restore the order of the cards
     coupling: Any
 
 
 def pack_uniform(indptr: Any, indices: Any, data: Any) -> Table:
-    """Table of a CSR matrix for walks that choose among the stored entries of a row with equal probability."""
+    """Table of a CSR matrix for walks that choose uniformly among the stored entries of a row."""
     rows = np.ascontiguousarray(indptr, np.uint64)
     if max(len(data), rows.size) >= 2**32:
-        raise ValueError(f"walks need fewer than 2^32 nodes and entries, got {rows.size - 1} and {len(data)}")
+        raise ValueError(f"Walks need fewer than 2^32 nodes and entries, got {rows.size - 1} and {len(data)}.")
     mask = np.uint64(2 ** int(np.diff(rows).max(initial=_0)).bit_length() - 1)
     edges = np.zeros(len(data), EDGE)
     _fill_edges(rows, np.ascontiguousarray(indices, np.int64), np.ascontiguousarray(data, np.float64), mask, edges)
@@ -96,7 +96,7 @@ def pack_weighted(indptr: Any, indices: Any, data: Any) -> Table:
 
 @compiled()
 def _fill_edges(rows, indices, data, mask, edges):  # type: ignore[no-untyped-def]
-    """Write the records; the load's factor is W over the probability of the choice."""
+    """Write the records; the weight is W over the probability of the choice."""
     keep = np.uint32(~mask & _LOW)
     for v in range(rows.shape[0] - 1):
         for e in range(rows[v], rows[v + 1]):
@@ -110,14 +110,14 @@ def _fill_edges(rows, indices, data, mask, edges):  # type: ignore[no-untyped-de
 
 @compiled()
 def _alias_entries(rows, data):  # type: ignore[no-untyped-def]
-    """Vose's alias table of every row, and its entries made equal in size, their sum kept."""
+    """Vose's alias table of every row, and its entries replaced by their mean size."""
     alias, even = np.zeros(data.shape[0], np.uint64), np.zeros(data.shape[0])
     for v in range(rows.shape[0] - 1):
         begin, end = rows[v], rows[v + 1]
         mean = np.abs(data[begin:end]).sum() / np.float64(max(end - begin, _1))
         share = np.ones(end - begin)
         for e in range(begin, end):
-            alias[e] = (_LOW << _32) | e  # a full column: both halves are the entry itself
+            alias[e] = (_LOW << _32) | e  # a full column leads to the entry itself
             even[e] = np.sign(data[e]) * mean
             if mean > 0.0:
                 share[e - begin] = abs(data[e]) / mean
@@ -127,7 +127,7 @@ def _alias_entries(rows, data):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _pair_columns(share, begin, alias):  # type: ignore[no-untyped-def]
-    """Fill each column below 1 from one above 1; the small ones wait at the stack's front, the large at its end."""
+    """Fill each column below 1 from one above 1; the stack holds small ones in front and large ones at its end."""
     n = share.shape[0]
     stack, small, large = np.zeros(n, np.uint64), 0, n
     for j in range(n):
@@ -149,18 +149,20 @@ def _pair_columns(share, begin, alias):  # type: ignore[no-untyped-def]
 
 
 def independent_walks(
-    table: Table, starts: Any, law: Law, n_walks: int, n_batches: int, stride: int, key: Any
-) -> tuple[Any, Any, Any, Any, int]:
+    table: Table, starts: Any, law: Law, n_walks: int, n_batches: int, stride: int, key: Any, group: Any = None
+) -> Any:
     """Estimate rows of sum_k f_k W^k with independent walks.
+
+    Memory is reserved for all slots, but the system provides only the pages that are touched.
 
     Parameters
     ----------
-    starts : int64 (n,), the rows; the random words of a row depend on its node and the key alone
+    starts : int64 (n,), the rows; the random words of a row depend only on its node and the key
     n_walks : int, walks per row
-    n_batches : int, parts of nearly equal size for the variance; at most ``n_walks`` are made
-    stride : int, slot = length * stride + node: 0 gives the row, N keeps the lengths apart. The addresses reserved
-        are O((L - 1) stride + N), but only pages with touched slots cost memory, only touched slots cost time
+    n_batches : int, parts of nearly equal size for the variance; at most ``n_walks``
+    stride : int, slot = length * stride + node: 0 gives the row, N separates the lengths
     key : uint32 (2,)
+    group : state of coupled walkers, set by ``coupled_walks``
 
     Returns
     -------
@@ -168,36 +170,11 @@ def independent_walks(
     slots : int64 (sum of counts,), ascending within a start
     sums, variances : float64 (sum of counts,), the estimates and unbiased estimates of their variances (NaN for a
         single batch)
-    n_steps : int, the steps of all walks
+    n_steps : int, steps of all walks
     """
-    return _run(table, starts, law, n_walks, n_batches, stride, key, None)
-
-
-def coupled_walks(
-    table: Table, starts: Any, law: Law, n_walks: int, n_batches: int, stride: int, key: Any, coupling: Coupling
-) -> tuple[Any, Any, Any, Any, int]:
-    """Estimate rows as ``independent_walks`` does, with the walkers of each group coupled.
-
-    Every single walk keeps its law, so the estimates stay unbiased. The batches consist of whole groups. If the
-    group size does not divide ``n_walks``, the last group is smaller, and its variance per walk is taken to be that
-    of the others. Repelling walkers need a uniform table.
-    """
-    if coupling.repelling and table.alias is not None:
-        raise ValueError("repelling walkers choose uniformly: they need a table of pack_uniform")
-    g = coupling.group_size
-    words, live = np.zeros((4, g), np.uint64), np.zeros(g, np.int64)
-    cards = np.arange(np.diff(table.rows).max(initial=_0), dtype=np.uint64)
-    group = _Group(words[0], words[1], np.zeros(g), words[2], live, cards, words[3], coupling)
-    return _run(table, starts, law, n_walks, n_batches, stride, key, group)
-
-
-def _run(
-    table: Table, starts: Any, law: Law, n_walks: int, n_batches: int, stride: int, key: Any, group: _Group | None
-) -> tuple[Any, Any, Any, Any, int]:
-    """Reserve memory, which the system provides page by page where it is touched, and walk."""
     starts = np.ascontiguousarray(starts, np.int64)
     unit = 1 if group is None else group.live.size
-    n_units = -(-n_walks // unit)  # whole units to a batch; only the last unit may be incomplete
+    n_units = -(-n_walks // unit)  # a batch has whole units; only the last unit may be incomplete
     n_batches = min(n_batches, n_units)
     sizes = np.diff(np.minimum(np.arange(n_batches + 1) * n_units // n_batches * unit, n_walks))
     n = (law.deposit.size - 1) * stride + table.rows.size - 1
@@ -215,12 +192,30 @@ def _run(
         parts = (values[:n_found] for values in found[1:])
         results.append((found[0], *(p.copy() if 4 * n_found < room else p for p in parts)))
     columns = results[0] if len(results) == 1 else [np.concatenate(c) for c in zip(*results, strict=True)]
-    return columns[0], columns[1], columns[2], columns[3], n_steps
+    return *columns, n_steps
+
+
+def coupled_walks(
+    table: Table, starts: Any, law: Law, n_walks: int, n_batches: int, stride: int, key: Any, coupling: Coupling
+) -> Any:
+    """Estimate rows as in ``independent_walks``, with the walkers of each group coupled.
+
+    The law of a single walk does not change, so the estimates stay unbiased. Batches consist of whole groups. If
+    the group size does not divide ``n_walks``, the last group is smaller; its variance per walk is assumed to be
+    that of the others. Repelling walkers need a uniform table.
+    """
+    if coupling.repelling and table.alias is not None:
+        raise ValueError("Repelling walkers choose uniformly: they need a table of pack_uniform.")
+    g = coupling.group_size
+    words, live = np.zeros((4, g), np.uint64), np.zeros(g, np.int64)
+    cards = np.arange(np.diff(table.rows).max(initial=_0), dtype=np.uint64)
+    group = _Group(words[0], words[1], np.zeros(g), words[2], live, cards, words[3], coupling)
+    return independent_walks(table, starts, law, n_walks, n_batches, stride, key, group)
 
 
 @compiled()
 def _estimate(table, starts, law, sizes, space, key, found, group):  # type: ignore[no-untyped-def]
-    """Rows of all starts, in batches of the given sizes, written to ``found``; the number of steps."""
+    """Write the rows of all starts to ``found``, in batches of the given sizes; return the number of steps."""
     n_found, n_steps = 0, 0
     for s in range(starts.shape[0]):
         start = np.uint64(starts[s])
@@ -243,10 +238,10 @@ def _estimate(table, starts, law, sizes, space, key, found, group):  # type: ign
 
 @compiled()
 def _walk_two(table, start, law, space, n_walks, streams, n_listed):  # type: ignore[no-untyped-def]
-    """Independent walks on two walkers in turn: while the memory answers one of them, the other computes.
+    """Independent walks by two walkers in turn: one computes while the other waits for memory.
 
-    A walker is (where its row begins, degree, load, length), held in registers; when its walk ends it takes the
-    next of those not yet begun.
+    A walker is (begin of its row, degree, load, length), held in registers. When its walk ends, it starts the next
+    one.
     """
     a0, a1, b0, b1 = streams
     home = (table.rows[start], table.rows[start + _1] - table.rows[start], 1.0, _0)
@@ -272,7 +267,7 @@ def _walk_two(table, start, law, space, n_walks, streams, n_listed):  # type: ig
                 break
             waiting -= 1
             b = home
-    if a_ended:  # b takes the place of a
+    if a_ended:  # b replaces a
         a, a0, a1, b0, b1 = b, b0, b1, a0, a1
     a, a0, a1, n_listed = _finish(table, law, space, a, a0, a1, n_listed)
     return (a0, a1, b0, b1), n_listed, np.int64(n_steps + a[3])
@@ -280,7 +275,7 @@ def _walk_two(table, start, law, space, n_walks, streams, n_listed):  # type: ig
 
 @compiled()
 def _finish(table, law, space, walker, s0, s1, n_listed):  # type: ignore[no-untyped-def]
-    """The rest of one walk; a function of its own, so that the loop above has the registers to itself."""
+    """The rest of one walk; a separate function leaves the registers to the loop above."""
     word, s0, s1 = next_word(s0, s1)
     while (word & _LOW) < law.go_on[walker[3]] and walker[1] > _0:
         walker, n_listed = _step(table, law, space, word, walker, n_listed)
@@ -290,7 +285,7 @@ def _finish(table, law, space, walker, s0, s1, n_listed):  # type: ignore[no-unt
 
 @compiled()
 def _step(table, law, space, word, walker, n_listed):  # type: ignore[no-untyped-def]
-    """One step of a walker, with its deposit."""
+    """One step of a walker and its deposit."""
     row, degree, load, length = walker
     edge = table.edges[_choose(table.alias, row, degree, word)]
     target, row, degree = np.uint64(edge["target"]), np.uint64(edge["row"]), np.uint64(edge["tail"]) & table.mask
@@ -302,7 +297,7 @@ def _step(table, law, space, word, walker, n_listed):  # type: ignore[no-untyped
 
 @compiled()
 def _choose(alias, row, degree, word):  # type: ignore[no-untyped-def]
-    """An entry of a row by the upper half of a word: uniform, or by the alias table."""
+    """Choose an entry of a row by the upper half of a word: uniformly, or by the alias table."""
     column = (word >> _32) * degree
     entry = row + (column >> _32)
     if alias is None:
@@ -313,7 +308,7 @@ def _choose(alias, row, degree, word):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _deposit(space, slot, value, n_listed):  # type: ignore[no-untyped-def]
-    """Add to a slot, and list it if it is new; without a branch, as no processor could foresee it."""
+    """Add to a slot and list it if it is new; without a branch, which could not be predicted."""
     space.batch[slot] += value
     space.listed[n_listed] = slot
     n_listed += _1 - np.uint64(space.seen[slot])
@@ -323,7 +318,7 @@ def _deposit(space, slot, value, n_listed):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _close_batch(space, n_listed, n_touched, size):  # type: ignore[no-untyped-def]
-    """Move the sums of a batch of ``size`` walks to the moments; the number of slots touched so far."""
+    """Move the sums of a batch of ``size`` walks to the moments; return the number of slots touched so far."""
     weight = 1.0 / size
     for i in range(n_listed):
         slot = space.listed[i]
@@ -339,7 +334,7 @@ def _close_batch(space, n_listed, n_touched, size):  # type: ignore[no-untyped-d
 
 @compiled()
 def _sort_touched(space, n_touched):  # type: ignore[no-untyped-def]
-    """Bring the touched slots into ascending order: by a scan of all slots if many of them are touched."""
+    """Sort the touched slots; by a scan of all slots if many of them are touched."""
     if n_touched < space.known.shape[0] // 16:
         space.touched[:n_touched].sort()
         return
@@ -351,10 +346,10 @@ def _sort_touched(space, n_touched):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _close_start(space, n_touched, found, n_found, sizes):  # type: ignore[no-untyped-def]
-    """Write the estimates of a start and clean its slots.
+    """Write the estimates of a start and reset its slots.
 
-    With batch sums S_b of n_b walks, sum_b S_b^2 / n_b - (sum_b S_b)^2 / n has as mean (n_batches - 1) times the
-    variance of one walk, whatever the sizes; a batch that never came to the slot counts as S_b = 0.
+    With batch sums S_b of n_b walks, the mean of sum_b S_b^2 / n_b - (sum_b S_b)^2 / n is (n_batches - 1) times the
+    variance of one walk for any sizes; a batch that never reached the slot has S_b = 0.
     """
     _, slots, sums, variances = found
     n_batches, share = sizes.shape[0], 1.0 / sizes.sum()
@@ -370,7 +365,7 @@ def _close_start(space, n_touched, found, n_found, sizes):  # type: ignore[no-un
 
 @compiled()
 def _walk_groups(table, start, law, space, n_walks, streams, n_listed, group):  # type: ignore[no-untyped-def]
-    """Groups of walkers in lock-step; all words come from the first stream."""
+    """Groups of walkers in lock-step; all random words come from the first stream."""
     s0, s1, n_steps = streams[0], streams[1], 0
     for begun in range(0, n_walks, group.live.shape[0]):
         n_live = min(group.live.shape[0], n_walks - begun)
@@ -390,7 +385,7 @@ def _walk_groups(table, start, law, space, n_walks, streams, n_listed, group):  
 
 @compiled()
 def _survivors(table, threshold, group, n_live, s0, s1):  # type: ignore[no-untyped-def]
-    """Keep the walkers that go on, in order, so that pairs stay side by side, and choose their entries."""
+    """Keep the walkers that continue, in order, so that pairs stay adjacent, and choose their entries."""
     kept, before, ticket = 0, -1, _0
     for i in range(n_live):
         w = group.live[i]
@@ -406,9 +401,9 @@ def _survivors(table, threshold, group, n_live, s0, s1):  # type: ignore[no-unty
 
 @compiled()
 def _choose_apart(group, n_live, s0, s1):  # type: ignore[no-untyped-def]
-    """Other entries instead, without replacement among the walkers on a node, in blocks of its degree."""
+    """Choose the entries again, without replacement among the walkers on a node, in blocks of its degree."""
     walkers = group.live[:n_live]
-    walkers = walkers[np.argsort(group.row[walkers], kind="mergesort")]  # a node is known by where its row begins
+    walkers = walkers[np.argsort(group.row[walkers], kind="mergesort")]  # the begin of its row identifies a node
     begin = 0
     while begin < n_live:
         first = walkers[begin]
@@ -423,7 +418,7 @@ def _choose_apart(group, n_live, s0, s1):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _deal(group, walkers, s0, s1):  # type: ignore[no-untyped-def]
-    """Deal different entries of one row: a partial shuffle, undone afterwards, so that it costs O(walkers)."""
+    """Deal different entries of one row: a partial shuffle, undone afterwards, which costs O(walkers)."""
     cards, swaps, row, degree = group.cards, group.swaps, group.row[walkers[0]], group.degree[walkers[0]]
     for r in range(walkers.shape[0]):
         word, s0, s1 = next_word(s0, s1)
@@ -438,7 +433,7 @@ def _deal(group, walkers, s0, s1):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _move(table, law, space, group, n_live, length, n_listed):  # type: ignore[no-untyped-def]
-    """Take the chosen entries and deposit."""
+    """Move along the chosen entries and deposit."""
     for w in group.live[:n_live]:
         edge = table.edges[group.entry[w]]
         group.load[w] *= edge["weight"]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from reproduction.ambient import PAPER, PAPER_COLUMNS
 from reproduction.record import Record
 from reproduction.report import ambient

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from reproduction._token_methods import METHODS
+
+from reproduction.attention import METHODS
 from reproduction.record import Record
 from reproduction.report import attention
-from reproduction.report._palette import NAMES
 from reproduction.report.attention import draw_attention, draw_tokens
+from reproduction.report.style import NAMES
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
 SHOWN = [NAMES.get(method, method) for method in METHODS]

@@ -1,6 +1,7 @@
 """The figure of textures is drawn from the record alone."""
 
 import pytest
+
 from reproduction.record import Record
 from reproduction.report import brodatz
 from reproduction.report.brodatz import draw_brodatz

@@ -1,6 +1,7 @@
 """The figures of few labels are drawn from the record alone."""
 
 import pytest
+
 from reproduction.record import Record
 from reproduction.report import few_labels
 from reproduction.report.few_labels import draw_accuracy, draw_damage

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from reproduction.record import Record
 from reproduction.report import figures
 from reproduction.report.figures import draw_graph_convergence, draw_surface_graphs, draw_teachers

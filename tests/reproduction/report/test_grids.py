@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from reproduction.gaussian_grid import Config, run
 from reproduction.report import grids
 from reproduction.report.grids import draw_grid_convergence, draw_grid_errors, draw_grid_signatures, draw_saddle

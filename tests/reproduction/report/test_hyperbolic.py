@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from reproduction.record import Record
 from reproduction.report import hyperbolic
 from reproduction.report.hyperbolic import draw_estimate, draw_radii, draw_slice

@@ -5,10 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 from matplotlib import pyplot
-from reproduction._growth import EPOCHS_EXTRAPOLATED
+
 from reproduction.record import Record
 from reproduction.report import interpolation
 from reproduction.report.interpolation import draw_cosines, draw_methods, draw_times
+from reproduction.smoothers import EPOCHS_EXTRAPOLATED
 
 METHODS = ["exact kernel, Gaussian weights", "biharmonic, unit weights", "RFF 1024", "full kernel, dense"]
 

@@ -5,11 +5,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from reproduction.record import Record
-from reproduction.report._drawing import common_limits, draw_field, view_from, view_of_peak
-from reproduction.report._palette import CYCLE, METHODS
-from reproduction.report._style import FORMATS, WIDTH, fitted_exponent, save_figure, size_ticks, styled
+from reproduction.report.drawing import common_limits, draw_field, view_from, view_of_peak
 from reproduction.report.figures import draw_teachers
+from reproduction.report.style import (
+    CYCLE,
+    FORMATS,
+    METHODS,
+    WIDTH,
+    fitted_exponent,
+    save_figure,
+    size_ticks,
+    styled,
+)
 from reproduction.report.surfaces import draw_diagnostics
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
@@ -70,7 +79,7 @@ def test_every_figure_has_the_common_look_and_width():
     """A function that draws and is not styled would look different; so would a width of its own."""
     for path in REPORT.glob("*.py"):
         text = path.read_text()
-        for part in text.split("\ndef draw_")[1:] if path.stem not in ("_drawing", "html_page") else []:
+        for part in text.split("\ndef draw_")[1:] if path.stem not in ("drawing", "html_page") else []:
             before = text.split(f"\ndef draw_{part}")[0]
             assert before.endswith("@styled"), (path.name, part[:30])
         assert text.count("figsize=(") == text.count("figsize=(WIDTH,"), path.name

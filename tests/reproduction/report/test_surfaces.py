@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+
+from manifoldrf import Sphere
 from reproduction.record import Record
 from reproduction.report import surfaces
 from reproduction.report.surfaces import draw_diagnostics, draw_fields, draw_kernels
-
-from manifoldrf import Sphere
 
 matplotlib = pytest.importorskip("matplotlib.pyplot")
 

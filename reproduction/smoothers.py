@@ -1,0 +1,447 @@
+"""Smoothers that fill in values on meshes, the paper's learned recipe, and power laws of their times."""
+
+import functools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import numpy as np
+from scipy import sparse
+
+from manifoldrf._random import Streams, generator
+from manifoldrf._runtime import without_warnings
+from manifoldrf._validation import FloatArray, IntArray, Interval, check_integer, check_option, check_real, reject
+from manifoldrf.applications.filling import (
+    Action,
+    BoolArray,
+    feature_action,
+    make_folds,
+    nearest_known,
+    smooth,
+    without_small,
+)
+from manifoldrf.applications.interpolation import InterpolationWarning
+from manifoldrf.baselines.random_features import ORF, PORF, PRF, RFF
+from manifoldrf.features.fitting import FeatureWarning
+from manifoldrf.features.options import FitOptions
+from manifoldrf.features.problem import make_problem
+from manifoldrf.fields.anchors import farthest_anchors, iid_anchors, voronoi_weights
+from manifoldrf.fields.data import SignatureOptions, signature_table
+from manifoldrf.fields.mlp import MlpField, fit_mlp
+from manifoldrf.fields.training import MlpOptions, TrainingInfo
+from manifoldrf.geometry.builders import knn_graph
+from manifoldrf.geometry.graphs import Graph, GraphWarning
+from manifoldrf.geometry.neighbors import NeighborSearch
+from manifoldrf.kernels.graph_kernels import DiffusionKernel
+from manifoldrf.kernels.series import SeriesKernel
+from manifoldrf.signatures.engines import Progress
+from manifoldrf.signatures.teachers import compute_signatures
+
+# -------------------------------------------------------------------------------------------------- growth of times
+MEASURED, EXTRAPOLATED = "measured", "extrapolated"
+EPOCHS_EXTRAPOLATED = "epochs extrapolated"  # run at this size, with fewer epochs than are counted
+_LONG = 1.0  # seconds after which work is not repeated: a hitch is a small share of it
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """seconds = factor * n^exponent, by least squares of the logarithms.
+
+    Examples
+    --------
+    >>> from reproduction.smoothers import fit_power
+    >>> round(fit_power([10, 100, 1000], [2e-3, 2e-2, 2e-1]).exponent, 6)
+    1.0
+    """
+
+    exponent: float
+    factor: float
+
+    def at(self, n: float) -> float:
+        """Seconds at a size."""
+        return float(self.factor * n**self.exponent)
+
+
+def fit_power(sizes: Sequence[float], seconds: Sequence[float]) -> PowerLaw | None:
+    """Fit a power law to times; None for fewer than two sizes."""
+    if len(set(sizes)) < 2:
+        return None
+    slope, level = np.polyfit(np.log(sizes), np.log(np.maximum(seconds, 1e-9)), 1)
+    return PowerLaw(float(slope), float(np.exp(level)))
+
+
+def timed(work: Callable[[], Result], repeats: int = 1) -> tuple[Result, float]:
+    """Return the result of a function and the shortest of its wall times.
+
+    What takes longer than a second is not repeated.
+    """
+    times: list[float] = []
+    while len(times) < max(repeats, 1) and sum(times) < _LONG:
+        start = time.perf_counter()
+        found = work()
+        times.append(time.perf_counter() - start)
+    return found, min(times)
+
+
+def growth_table(rows: Sequence[dict[str, Any]], published: dict[str, float]) -> list[dict[str, Any]]:
+    """Exponents of every method, beside those of the paper.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        With method, vertices, prepare_s, interpolate_s and how; extrapolated rows do not count, nor do times of
+        nothing.
+    published : dict
+        The paper's exponents by method.
+    """
+    table = []
+    for method in dict.fromkeys(row["method"] for row in rows):
+        own = [row for row in rows if row["method"] == method and row["how"] != EXTRAPOLATED]
+        laws = {name: _law(own, f"{name}_s") for name in ("prepare", "interpolate")}
+        sizes = [row["vertices"] for row in own]
+        table.append(
+            {"method": method, "sizes": len(set(sizes)), "largest": max(sizes, default=None)}
+            | {name: None if law is None else law.exponent for name, law in laws.items()}
+            | {"paper_interpolate": published.get(method)}
+        )
+    return table
+
+
+def _law(rows: Sequence[dict[str, Any]], column: str) -> PowerLaw | None:
+    there = [row for row in rows if row[column]]
+    return fit_power([row["vertices"] for row in there], [row[column] for row in there])
+
+
+def extrapolated(rows: Sequence[dict[str, Any]], method: str, sizes: Sequence[int]) -> list[dict[str, Any]]:
+    """Extrapolate a method to larger sizes, by the power law of its last two rows."""
+    own = sorted((row for row in rows if row["method"] == method), key=lambda row: row["vertices"])
+    laws = {column: _law(own[-2:], column) for column in ("prepare_s", "interpolate_s")}
+    if not own or any(law is None for law in laws.values()):
+        return []
+    return [
+        {"vertices": n, "method": method}
+        | {column: law.at(n) for column, law in laws.items() if law is not None}
+        | {"how": EXTRAPOLATED}
+        for n in sizes
+        if n > own[-1]["vertices"]
+    ]
+
+
+# -------------------------------------------------------------------------------------------------------- smoothers
+# How good predictions are, given beside the truth, both of shape (q, c): larger is better, rows of NaN are misses.
+Score = Callable[[FloatArray, FloatArray], float]
+
+AMBIENT: Mapping[str, Callable[..., Any]] = MappingProxyType({"RFF": RFF, "ORF": ORF, "PRF": PRF, "PORF": PORF})
+# Bandwidths of ambient kernels over the diagonal of the box around the nodes: eight, evenly in the logarithm. The
+# narrowest is about an edge of 10,000 vertices, the widest blurs half the shape.
+SIGMAS = tuple(float(share) for share in np.geomspace(0.003, 0.4, 8))
+# Widths of the Gaussian of a mean over neighbours, in median distances of a known node to the next known one.
+_NEIGHBOUR_SIGMAS = (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0)
+_ENOUGH_NEIGHBOURS = 32
+_CUT = 1e-3  # of the largest entry of a signature: about 15 entries are left for a node, with N / 8 anchors
+_TIGHTEST = 1e-14  # tolerance of signatures with all their tails: row normalisation brings the smallest ones up
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Suppress warnings about disconnected graphs, holes and few features; the tables show them."""
+    with without_warnings(FeatureWarning, GraphWarning, InterpolationWarning):
+        yield
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Values to be found at the nodes where they are not known.
+
+    Attributes
+    ----------
+    points : array of shape (n, d)
+    values : array of shape (n, c)
+        The truth everywhere, finite; what is not known is used to judge only. Several fields stand side by side.
+    known : bool array of shape (n,)
+    score : callable
+        Of predictions and truth, both (q, c): larger is better.
+    counted : bool array of shape (n,), optional
+        Nodes that count in the score; by default all that are not known.
+    directions : bool
+        Whether only directions count, as of unit vectors: sums K(m u) then take the place of means, as in the
+        paper. They differ where features of both signs give a negative K m.
+    seed : int
+    """
+
+    points: FloatArray
+    values: FloatArray
+    known: BoolArray
+    score: Score
+    counted: BoolArray | None = None
+    directions: bool = False
+    seed: int = 0
+
+    @cached_property
+    def judged(self) -> BoolArray:
+        """Nodes at which predictions are scored."""
+        return ~self.known if self.counted is None else self.counted & ~self.known
+
+    def fill(self, action: Action, known: BoolArray | None = None) -> FloatArray:
+        """The weighted mean of known values at every node, NaN where nothing known has weight."""
+        share = self.known if known is None else known
+        found = smooth(action, self.values, share.astype(np.float64))
+        return found.values * np.sign(found.mass)[:, None] if self.directions else found.values
+
+    def judge(self, predicted: FloatArray) -> float:
+        """Score at the unknown nodes."""
+        return self.score(predicted[self.judged], self.values[self.judged])
+
+    @cached_property
+    def folds(self) -> BoolArray:
+        """Masks of the nodes that stay known in each fold, shape (folds, n)."""
+        return make_folds(self.known, generator(self.seed, "folds of known nodes"))
+
+    def cross_validate(self, fill: Callable[[BoolArray], FloatArray]) -> float:
+        """Mean cross-validated score at the known nodes."""
+        left_out = [self.known & ~stays for stays in self.folds]
+        scores = [
+            self.score(fill(stays)[out], self.values[out]) for stays, out in zip(self.folds, left_out, strict=True)
+        ]
+        return float(np.mean(scores))
+
+
+# ------------------------------------------------------------------------------------------------ ambient features
+@dataclass(frozen=True)
+class Tuned:
+    """One method at several bandwidths.
+
+    Attributes
+    ----------
+    best : float
+        Score with the bandwidth that is best on the unknown nodes themselves, as the paper reports it.
+    chosen : float
+        Score with the bandwidth that is best on the known nodes, by cross-validation: what a user gets.
+    best_sigma, chosen_sigma : float
+        Over the diagonal of the box.
+    """
+
+    best: float
+    chosen: float
+    best_sigma: float
+    chosen_sigma: float
+
+
+def box_diagonal(points: FloatArray) -> float:
+    """Diagonal of the box around points."""
+    return float(np.linalg.norm(np.ptp(points, axis=0)))
+
+
+def ambient_features(points: FloatArray, method: str, n_features: int, sigma: float, seed: int) -> FloatArray:
+    """Random features (n, m) of the Gaussian kernel of the space around; the points are centred first.
+
+    Positive features of points far from the origin underflow; the kernel does not depend on where the origin is.
+    """
+    check_option(method, "method", AMBIENT)
+    features = AMBIENT[method](n_features=n_features, sigma=sigma, random_state=seed)
+    centred = points - (points.min(axis=0) + points.max(axis=0)) / 2
+    return np.asarray(features.fit_transform(centred))
+
+
+def tune_ambient(task: Task, method: str, n_features: int, sigmas: tuple[float, ...] = SIGMAS) -> Tuned:
+    """Score an ambient method at every bandwidth, chosen both ways."""
+    rows = []
+    for share in sigmas:
+        sigma = share * box_diagonal(task.points)
+        features = ambient_features(task.points, method, n_features, sigma, task.seed)
+        fill = functools.partial(task.fill, feature_action(features, features))
+        rows.append((task.judge(fill(task.known)), task.cross_validate(fill), share))
+    best = max(rows, key=lambda row: row[0])
+    chosen = max(rows, key=lambda row: row[1])
+    return Tuned(best[0], chosen[0], best[2], chosen[2])
+
+
+# --------------------------------------------------------------------------------------------------- plain lookups
+def nearest_in_space(points: FloatArray, values: FloatArray, known: BoolArray) -> FloatArray:
+    """The value of the nearest known node, by distance in space, (n, c)."""
+    sources = np.flatnonzero(known)
+    nearest = NeighborSearch(points[sources]).knn(points, 1)[1][:, 0]
+    return np.asarray(values[sources[nearest]])
+
+
+def nearest_on_edges(graph: Graph, values: FloatArray, known: BoolArray) -> FloatArray:
+    """The value of the nearest known node along the edges, (n, c); NaN where none is in reach."""
+    owners = nearest_known(graph, known)
+    return np.where((owners >= 0)[:, None], values[owners], np.nan)
+
+
+def average_neighbours(task: Task, k: int = _ENOUGH_NEIGHBOURS) -> FloatArray:
+    """Gaussian mean of the nearest known values in space, (n, c), its width by cross-validation."""
+    sources = np.flatnonzero(task.known)
+    gaps = NeighborSearch(task.points[sources]).knn(task.points[sources], 2)[0][:, 1]
+    unit = float(np.median(gaps[gaps > 0])) if (gaps > 0).any() else 1.0
+
+    def fill(known: BoolArray, width: float) -> FloatArray:
+        return task.fill(_neighbour_action(task.points, known, k, width * unit), known)
+
+    def error_of(width: float) -> float:
+        return -task.cross_validate(lambda known: fill(known, width))
+
+    return fill(task.known, min(_NEIGHBOUR_SIGMAS, key=error_of))
+
+
+def _neighbour_action(points: FloatArray, known: BoolArray, k: int, sigma: float) -> Action:
+    """K X with K the Gaussian of the k nearest known nodes in space."""
+    sources = np.flatnonzero(known)
+    distances, columns = NeighborSearch(points[sources]).knn(points, min(k, len(sources)))
+    squares = (distances / sigma) ** 2
+    # Relative to the nearest: a common factor of a row cancels, and nothing underflows.
+    weights = np.exp(-(squares - squares[:, :1]) / 2)
+    ends = columns.shape[1] * np.arange(len(points) + 1)
+    shape = (len(points), len(points))
+    kernel = sparse.csr_array((weights.ravel(), sources[columns].ravel(), ends), shape=shape)
+    return lambda X: np.asarray(kernel @ X)
+
+
+# -------------------------------------------------------------------------------------- exact kernel and signatures
+def exact_action(graph: Graph, tau: float) -> Action:
+    """K X with K = exp(-tau L), without K."""
+    kernel = DiffusionKernel(tau)
+    return lambda X: kernel.apply(graph, X)
+
+
+def dense_action(graph: Graph, tau: float) -> Action:
+    """The same with K formed by eigendecomposition: the paper's full kernel."""
+    kernel = DiffusionKernel(tau).dense(graph)
+    return lambda X: np.asarray(kernel @ X)
+
+
+def anchored_features(graph: Graph, tau: float, n_features: int, anchors: str, seed: int) -> FloatArray:
+    """Signatures, exact to their last tails, at anchors: what a perfect field would give at the nodes, (n, m).
+
+    Parameters
+    ----------
+    graph : Graph
+    tau : float
+    n_features : int
+    anchors : {"iid", "farthest"}
+        The paper's uniform draws with equal weights; or farthest nodes along the edges, weighted by the number of
+        nodes nearest to each.
+    seed : int
+    """
+    check_option(anchors, "anchors", ("iid", "farthest"))
+    if anchors == "iid":
+        nodes = iid_anchors(graph.n_nodes, n_features, None, generator(seed, "uniform anchors"))
+        weights = np.full(n_features, 1 / n_features)
+    else:
+        nodes = farthest_anchors(graph, min(n_features, graph.n_nodes))
+        weights = voronoi_weights(graph, np.ones(graph.n_nodes), nodes)
+    rows = compute_signatures(
+        graph, _powers(tau / 2), nodes, teacher="exact", asymmetric=True, tol=_TIGHTEST, n_jobs=-1
+    ).rows
+    return np.asarray(rows.T * np.sqrt(weights))
+
+
+def _powers(tau: float) -> SeriesKernel:
+    """exp(-tau L) as a sum of powers with nonnegative terms: every entry is accurate relative to itself.
+
+    Twice as many terms as Chebyshev polynomials would take: more are not summed as powers.
+    """
+    kernel = DiffusionKernel(tau)
+    return SeriesKernel(tuple(kernel.coefficients(2 * kernel.expansion(1.0, _TIGHTEST).degree + 1)))
+
+
+def sparse_features(graph: Graph, tau: float, share: int, seed: int) -> Any:
+    """Signatures at every ``share``-th node, drawn at random, without their small entries: CSR of shape (n, m)."""
+    n = graph.n_nodes
+    count = max(1, n // check_integer(share, "share", 1))
+    nodes = np.sort(generator(seed, "sparse anchors").choice(n, count, replace=False))
+    rows = compute_signatures(
+        graph, DiffusionKernel(tau), nodes, teacher="frontier", tol=_CUT / 100, n_jobs=-1
+    ).rows.tocsr()
+    return without_small(rows, _CUT).T.tocsr()
+
+
+# ----------------------------------------------------------------------------------------------- the paper's recipe
+@dataclass(frozen=True)
+class Recipe:
+    """The paper's learned features of a mesh; all numbers without another reason are its own."""
+
+    tau: float = 20.0
+    n_dense: int = 5000  # nodes at least: vertices, and points drawn by area where there are fewer
+    n_neighbors: int = 16
+    n_starts: int = 1000
+    n_walks: int = 10_000
+    p_halt: float = 0.01
+    epochs: int = 1000
+    batch: int = 32_768
+    n_features: int = 256
+    # Nodes that pairs are drawn from; the paper says "uniformly". More than so many cost memory, N x N, and bring
+    # no more pairs than training gets through.
+    n_candidates: int = 5000
+
+    def __post_init__(self) -> None:
+        counts = ("n_neighbors", "n_walks", "epochs", "batch", "n_features", "n_candidates")
+        for name in (*counts, "n_dense"):
+            check_integer(getattr(self, name), name, 1)
+        check_integer(self.n_starts, "n_starts", 2)
+        check_real(self.tau, "tau", Interval(0.0, low_open=True))
+        check_real(self.p_halt, "p_halt", Interval(0.0, 1.0, low_open=True, high_open=True))
+        if self.n_features > self.n_candidates:
+            reject("n_features", f"at most `n_candidates`, {self.n_candidates}", self.n_features)
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedField:
+    """A trained network and where it may be read.
+
+    Attributes
+    ----------
+    field : MlpField
+        With all candidates as anchors.
+    nodes : int array
+        The candidates.
+    recipe : Recipe
+    training : TrainingInfo
+    """
+
+    field: MlpField
+    nodes: IntArray
+    recipe: Recipe
+    training: TrainingInfo
+
+    def features(self, places: FloatArray, seed: int) -> FloatArray:
+        """Phi = g / sqrt(m) at places, with anchors drawn uniformly from the nodes, (q, m)."""
+        rng = generator(seed, "learned anchors")
+        count = len(self.nodes)
+        columns = rng.choice(count, min(self.recipe.n_features, count), replace=False)
+        values = self.field.at_anchors(columns).values(places, n_jobs=-1)
+        return np.asarray(values / np.sqrt(len(columns)))
+
+
+def learn_field(
+    points: FloatArray,
+    n_vertices: int,
+    recipe: Recipe,
+    seed: int,
+    progress: Progress = lambda what, done, total: None,
+) -> LearnedField:
+    """Walk and train on points of which the first ``n_vertices`` are vertices; walks begin at those only.
+
+    The points are the dense set: vertices, then samples on the faces. Its graph joins the nearest neighbours.
+    """
+    streams = Streams.from_seed(seed)
+    graph = knn_graph(points, n_neighbors=min(recipe.n_neighbors, len(points) - 1))
+    problem = make_problem(graph, DiffusionKernel(recipe.tau), FitOptions(streams))
+    starts = _some(streams, "starts", n_vertices, recipe.n_starts)
+    candidates = _some(streams, "candidates", len(points), recipe.n_candidates)
+    walks = (("n_walks", recipe.n_walks), ("p_halt", recipe.p_halt))
+    data = signature_table(problem, starts, candidates, SignatureOptions("walks", walks, seed, -1, progress))
+    options = MlpOptions(network="paper", loss="relative", epochs=recipe.epochs, batch=recipe.batch, device="cpu")
+    field, training = fit_mlp(data, options, seed=seed, progress=progress, n_jobs=-1)
+    return LearnedField(field, candidates, recipe, training)
+
+
+def _some(streams: Streams, name: str, n: int, count: int) -> IntArray:
+    """Choose some of n indices at random, sorted; all if there are not more."""
+    return np.sort(streams.generator(f"recipe {name}").choice(n, min(n, count), replace=False))

@@ -1,0 +1,380 @@
+"""Output of the commands: results go to stdout as text, tables or JSON; progress and notes go to stderr."""
+
+import functools
+import importlib.metadata
+import json
+import os
+import platform
+import select
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import rich.box
+import rich.console
+import rich.measure
+import rich.progress
+import rich.table
+import rich.text
+
+from manifoldrf.cli.options import Output
+
+Report = Callable[[str, int, int], None]
+Row = Mapping[str, Any]
+
+_EVERY = 30.0  # seconds between two lines of progress if stderr is not a terminal
+_NARROWEST = 24  # long texts may wrap to this width, so that the numbers beside them fit into 80 columns
+_UNLIMITED = 10_000  # columns, more than any table has
+
+
+def open_streams() -> None:
+    """Make both streams accept any text: escape what an encoding lacks, discard what a closed stream gets."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # otherwise a file opened later gets its descriptor, and the output
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays open
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    if os.environ.get("COLUMNS", "").strip("0 ") == "":
+        os.environ.pop("COLUMNS", None)  # 0 means unknown; rich would print nothing
+
+
+def close_output() -> None:
+    """Flush stdout; if the disk is full or the pipe is closed, drop the rest.
+
+    Without this, the flush at exit would fail again, with a traceback.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError), Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+def is_pipe_closed() -> bool:
+    """Whether stdout is a pipe whose reader is gone."""
+    try:
+        sys.stdout.flush()
+        waiting = select.poll()  # the flush may have had nothing to write
+        waiting.register(sys.stdout.fileno(), 0)
+        return any(event & select.POLLERR for _, event in waiting.poll(0))
+    except BrokenPipeError:
+        return True
+    except (OSError, ValueError, AttributeError):  # a full disk, not a real file, or no poll on this system
+        return False
+
+
+def print_json(value: Any) -> None:
+    """Print a value as one line of JSON."""
+    sys.stdout.write(json.dumps(value) + "\n")
+
+
+def show(output: Output, facts: Mapping[str, Any], text: Any) -> None:
+    """Print the result of a command: facts as JSON, or a text."""
+    if output.as_json:
+        print_json(facts)
+    plain = rich.text.Text(text) if isinstance(text, str) else text  # file names are not markup
+    rich.console.Console(quiet=output.silent).print(plain, soft_wrap=True, highlight=False)
+
+
+@contextmanager
+def notices(*, quiet: bool) -> Iterator[None]:
+    """Print each warning of the library once, as a note without the place in the code.
+
+    Notes appear when the block ends, so that they do not break a progress bar.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield
+        finally:
+            texts = dict.fromkeys(str(warning.message) for warning in caught)
+            note(*texts, quiet=quiet)
+
+
+def note(*texts: str, quiet: bool) -> None:
+    """Print notes to stderr."""
+    console = rich.console.Console(stderr=True, quiet=quiet)
+    for text in texts:
+        console.print(rich.text.Text(f"Note: {text}", style="yellow"), soft_wrap=True)
+
+
+# ---------------------------------------------------------------------------------------------------- progress
+@contextmanager
+def progress(name: str, *, quiet: bool, stages: bool = False) -> Iterator[Report]:
+    """Give a function that reports progress: it moves a bar, or prints lines if stderr is not a terminal.
+
+    ``stages``: the work has several stages of unknown length, so the time left is that of the current stage.
+    """
+    pace = _Pace("left of this stage" if stages else "left")
+    console = rich.console.Console(stderr=True)  # keeps piped output clean
+    if quiet:
+        yield lambda what, done, total: None
+    elif console.is_terminal:
+        with _bar(name, pace, console) as report:
+            yield report
+    else:
+        with _lines(name, pace) as report:
+            yield report
+
+
+class _Pace:
+    """Estimate the time left from the steps after the first, which may include a compilation.
+
+    A new total, or a smaller number of steps than before, starts a new stage with its own pace.
+    """
+
+    def __init__(self, words: str = "left") -> None:
+        self._words = words
+        # End of the first step, steps done then, steps done now, total. One tuple, because another thread reads it.
+        self._state: tuple[float, int, int, int] | None = None
+
+    def update(self, done: int, total: int) -> None:
+        """Record the number of steps done."""
+        state = self._state
+        if state is None or total != state[3] or done < state[2]:
+            self._state = (time.monotonic(), done, done, total) if done > 0 else None
+        else:
+            self._state = (*state[:2], done, total)
+
+    def left(self) -> str:
+        """The time left at the present pace; empty until the second step is done."""
+        state = self._state
+        if state is None or not state[1] < state[2] < state[3]:
+            return ""
+        start, before, done, total = state
+        seconds = (time.monotonic() - start) * (total - done) / (done - before)
+        return f"about {duration(seconds)} {self._words}"
+
+
+class _Elapsed(rich.progress.ProgressColumn):
+    """The time since the start; the column of rich stops when all steps of a stage are done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._start = time.monotonic()
+
+    def render(self, task: rich.progress.Task) -> rich.text.Text:
+        """Hours, minutes and seconds."""
+        del task
+        return rich.text.Text(str(timedelta(seconds=int(time.monotonic() - self._start))), "progress.elapsed")
+
+
+class _Remaining(rich.progress.ProgressColumn):
+    """The time left; the estimate of rich forgets steps longer than half a minute."""
+
+    def __init__(self, pace: _Pace) -> None:
+        super().__init__()
+        self._pace = pace
+
+    def render(self, task: rich.progress.Task) -> rich.text.Text:
+        """The text after the bar."""
+        del task
+        return rich.text.Text(self._pace.left())
+
+
+@contextmanager
+def _bar(name: str, pace: _Pace, console: rich.console.Console) -> Iterator[Report]:
+    """A progress bar that disappears at the end."""
+    words, bar = rich.progress.TextColumn("{task.description}"), rich.progress.BarColumn()
+    shown = (words, bar, _Elapsed(), _Remaining(pace))
+    with rich.progress.Progress(*shown, console=console, transient=True) as moving:
+        task = moving.add_task(f"{name}: starting", total=None)
+
+        def report(what: str, done: int, total: int) -> None:
+            pace.update(done, total)
+            # Before the first step the bar pulses: an empty bar looks as if nothing happened.
+            moving.update(task, description=f"{name}: {what}", completed=done, total=total if done else None)
+
+        yield report
+
+
+@contextmanager
+def _lines(name: str, pace: _Pace) -> Iterator[Report]:
+    """Print a line now and then, from a separate thread because one step may take minutes."""
+    start = time.monotonic()
+    latest = "starting"
+    finished = threading.Event()
+
+    def report(what: str, done: int, total: int) -> None:
+        nonlocal latest
+        latest = what
+        pace.update(done, total)
+
+    def print_lines() -> None:
+        while not finished.wait(_EVERY):
+            parts = [f"{name}: {latest}", f"{duration(time.monotonic() - start)} so far", pace.left()]
+            sys.stderr.write(", ".join(part for part in parts if part) + "\n")
+            sys.stderr.flush()
+
+    thread = threading.Thread(target=print_lines, daemon=True)
+    thread.start()
+    try:
+        yield report
+    finally:
+        finished.set()
+        thread.join()
+
+
+# ------------------------------------------------------------------------------------------------------ tables
+_HEADINGS = {
+    "r2": "R²",
+    "re": "mean RE",
+    "mse": "MSE",
+    "rmse": "RMSE",
+    "mae": "MAE",
+    "mean_re": "mean RE",
+    "median_re": "median RE",
+    "fit_s": "fit, s",
+    "kernel_ms": "kernel, ms",
+    "speed_up": "speed-up",
+    "ms_per_start": "ms per start",
+}
+
+
+def cell(value: object) -> str:
+    """Format a value with the digits that a reader needs.
+
+    Examples
+    --------
+    >>> [cell(value) for value in (0.012345, 0.99987, 12.3456, 12345.6, 4000, 16000, True, None)]
+    ['0.0123', '0.9999', '12.35', '12,346', '4000', '16,000', 'yes', '']
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}" if abs(value) >= 10_000 else str(value)
+    if isinstance(value, float):
+        return _decimals(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(cell(item) for item in value)
+    return str(value)
+
+
+def _decimals(value: float) -> str:
+    size = abs(value)
+    if 1000 <= size < float("inf"):
+        return f"{value:,.0f}" if size >= 10_000 else f"{value:.0f}"
+    return f"{value:.4g}" if size >= 0.9 else f"{value:.3g}"  # values just below 1 need the fourth digit
+
+
+def columns(rows: Sequence[Row]) -> list[str]:
+    """All columns of a table, in order of appearance.
+
+    Examples
+    --------
+    >>> columns([{"a": 1}, {"a": 2, "b": 3}])
+    ['a', 'b']
+    """
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def heading(column: str) -> str:
+    """Heading of a column.
+
+    Examples
+    --------
+    >>> heading("new_points"), heading("r2")
+    ('new points', 'R²')
+    """
+    return _HEADINGS.get(column, column.replace("_", " "))
+
+
+def is_text(rows: Sequence[Row], column: str) -> bool:
+    """Whether a column holds text, which is left-aligned.
+
+    Examples
+    --------
+    >>> is_text([{"surface": "torus", "error": 0.1}], "error")
+    False
+    """
+    return any(isinstance(row.get(column), str) for row in rows)
+
+
+def duration(seconds: float) -> str:
+    """Format a time in seconds.
+
+    Examples
+    --------
+    >>> duration(42.3), duration(150), duration(7260)
+    ('42 s', '2 min 30 s', '2 h 1 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def print_table(console: rich.console.Console, title: str, rows: Sequence[Mapping[str, object]]) -> None:
+    """Print a table. In a narrow terminal its lines are too long rather than cut, because a cut number is wrong."""
+    table = rich.table.Table(
+        title=rich.text.Text(title), box=rich.box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0)
+    )
+    for name in columns(rows):
+        left = is_text(rows, name)
+        longest = max(len(cell(row.get(name))) for row in rows)
+        justify: Literal["left", "right"] = "left" if left else "right"
+        table.add_column(rich.text.Text(heading(name)), justify=justify, min_width=min(longest, _NARROWEST))
+    for row in rows:
+        table.add_row(*(rich.text.Text(cell(row.get(name))) for name in columns(rows)))
+    unlimited = console.options.update(width=_UNLIMITED)
+    needed = rich.measure.Measurement.get(console, unlimited, table).minimum
+    table.width = needed if needed > console.width else None
+    console.print(table, crop=False)
+
+
+def show_facts(output: Output, title: str, facts: Mapping[str, object]) -> None:
+    """Print the result of a command as a table of names and values."""
+    if output.as_json:
+        print_json(facts)
+    rows = [{"what": name, "value": value} for name, value in facts.items()]
+    print_table(rich.console.Console(quiet=output.silent), title, rows)
+
+
+# ------------------------------------------------------------------------------------------------- environment
+_PACKAGES = ("manifoldrf", "numba", "numpy", "scikit-learn", "scipy", "torch")
+
+
+def environment() -> dict[str, str]:
+    """Versions, commit and machine, so that a number can be traced.
+
+    The first call fixes the result: files of a checkout may change during a long run, the running code does not.
+    """
+    return dict(_first_environment())
+
+
+@functools.cache
+def _first_environment() -> dict[str, str]:
+    return {name: _version(name) for name in _PACKAGES} | {
+        "python": platform.python_version(),
+        "commit": _commit(),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _commit() -> str:
+    """The commit of the running package, or "unknown" outside a checkout."""
+    git = ["git", "describe", "--always", "--dirty"]
+    try:
+        done = subprocess.run(git, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return done.stdout.strip()

@@ -1,0 +1,237 @@
+"""Sparse matrices in CSR form: products by threads, other orders of nodes, read-only copies, checks.
+
+Results do not depend on the number of threads. The compiled loops at the end trust their arguments.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from manifoldrf._compiling import compiled
+from manifoldrf._runtime import quick_map
+from manifoldrf._validation import FloatArray, IntArray, check_finite, check_points, reject
+
+_WORTH_A_THREAD = 2**17  # products; with fewer a second thread costs more than it saves
+_TASKS_PER_THREAD = 4  # so that one slow task does not hold up the others
+_LARGEST_DEGREE = 10_000  # the time of Cuthill-McKee is quadratic in the degree of a node
+_HALF, _LOWER = 32, 2**32 - 1
+
+
+def make_csr(values: FloatArray, columns: Any, indptr: Any, n_nodes: int) -> Any:
+    """CSR array of shape (len(indptr) - 1, n_nodes) with sorted columns and no stored zeros."""
+    matrix = sparse.csr_array((values, columns, indptr), shape=(len(indptr) - 1, n_nodes))
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    return matrix
+
+
+def symmetric(values: FloatArray, start: IntArray, end: IntArray, n: int) -> Any:
+    """CSR array of shape (n, n) with the values at (start, end) and (end, start)."""
+    rows, columns = np.concatenate([start, end]), np.concatenate([end, start])
+    return sparse.coo_array((np.concatenate([values, values]), (rows, columns)), shape=(n, n)).tocsr()
+
+
+def times(matrix: Any, table: FloatArray, n_jobs: int) -> FloatArray:
+    """A CSR array times a vector (N,) or a table (N, c), by threads."""
+    dense = np.ascontiguousarray(table, dtype=np.float64)
+    out = np.zeros((matrix.shape[0], *dense.shape[1:]))
+    multiply = times_vector if dense.ndim == 1 else times_columns
+    _over_rows(lambda parts, span: multiply(parts, dense, out, span), matrix, dense.size // len(dense), n_jobs)
+    return out
+
+
+def scaled_both_ends(matrix: Any, scale: FloatArray, n_jobs: int = 1) -> FloatArray:
+    """The stored values of M_ij scale_i scale_j, in the order of ``matrix.data``."""
+    out = np.zeros(matrix.nnz)
+    _over_rows(lambda parts, span: scale_both_ends(parts, scale, out, span), matrix, 1, n_jobs)
+    return out
+
+
+def renumbered(matrix: Any, order: IntArray, n_jobs: int) -> Any:
+    """The square CSR array whose entry (order[i], order[j]) is entry (i, j) of the given one; columns sorted."""
+    ends = np.zeros(matrix.shape[0] + 1, dtype=matrix.indptr.dtype)
+    ends[order + 1] = np.diff(matrix.indptr)
+    ends = np.cumsum(ends, dtype=ends.dtype)
+    columns, values = np.zeros_like(matrix.indices), np.zeros_like(matrix.data)
+    _over_rows(lambda parts, span: renumber_rows(parts, order, ends, columns, values, span), matrix, 8, n_jobs)
+    return sparse.csr_array((values, columns, ends), shape=matrix.shape)
+
+
+class LocalForm(NamedTuple):
+    """A symmetric CSR array with its nodes in another order."""
+
+    order: IntArray  # (N,), the node at each position
+    place: IntArray  # (N,), the position of each node
+    matrix: Any
+
+
+def local_form(matrix: Any) -> LocalForm | None:
+    """A symmetric CSR array with neighbours close together, by reverse Cuthill-McKee; None if it has hubs."""
+    if matrix.nnz and int(np.diff(matrix.indptr).max()) > _LARGEST_DEGREE:
+        return None
+    found = csgraph.reverse_cuthill_mckee(sparse.csr_array(matrix), symmetric_mode=True)
+    order = np.asarray(found, dtype=np.int64)
+    place = np.argsort(order)
+    parts = read_only_view(order), read_only_view(place)
+    return LocalForm(*parts, read_only(renumbered(matrix, place, 1)))
+
+
+def _over_rows(work: Callable[[Any, tuple[int, int]], None], matrix: Any, width: int, n_jobs: int) -> None:
+    """Call ``work`` on ranges of rows with about the same number of entries, by threads if there are enough."""
+    parts, n = (matrix.indptr, matrix.indices, matrix.data), matrix.shape[0]
+    if n_jobs == 1 or matrix.nnz * width < _WORTH_A_THREAD:
+        work(parts, (0, n))
+        return
+    shares = np.linspace(0, matrix.nnz, _TASKS_PER_THREAD * n_jobs + 1)
+    edges = [0, *np.searchsorted(matrix.indptr, shares[1:-1]).tolist(), n]
+    quick_map(lambda span: work(parts, span), pairwise(edges), n_jobs)
+
+
+def components_of(matrix: Any) -> IntArray:
+    """Connected component of every node of a symmetric CSR array, numbered from 0 by their smallest node."""
+    # As of a directed graph: this needs no transpose, and the components of a symmetric one are the same.
+    labels = csgraph.connected_components(matrix, connection="strong")[1]
+    _, first, labels = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[labels]
+
+
+def reciprocal(values: FloatArray) -> FloatArray:
+    """1 / x, or zero where x is zero."""
+    return np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
+
+
+def read_only(matrix: Any) -> Any:
+    """Read-only CSR array on the same memory, with 32-bit indices if they fit."""
+    index = np.int32 if max(matrix.nnz, *matrix.shape) < 2**31 else np.int64
+    parts = matrix.data, matrix.indices.astype(index, copy=False), matrix.indptr.astype(index, copy=False)
+    return sparse.csr_array(tuple(read_only_view(part) for part in parts), shape=matrix.shape)
+
+
+def read_only_view(array: Any) -> Any:
+    """The same array, not writable through this view."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def check_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:
+    """Raise unless an array has this shape."""
+    if tuple(getattr(array, "shape", ())) != shape:
+        reject(name, f"of shape {shape}", f"shape {getattr(array, 'shape', None)}")
+
+
+def check_numbers(name: str, array: Any, *, signed: bool = True) -> None:
+    """Raise if entries are not finite or, unless ``signed``, below 0."""
+    if not (np.isfinite(array) & (signed | (array >= 0))).all():
+        reject(name, "finite" if signed else "finite and at least 0", "others")
+
+
+def check_amounts(name: str, array: Any, n: int) -> None:
+    """Raise unless it is a vector of n finite numbers >= 0; volumes may be larger than any coordinate."""
+    check_shape(name, array, (n,))
+    check_numbers(name, array, signed=False)
+
+
+def check_csr(name: str, matrix: Any, shape: tuple[int, ...], *, signed: bool = False) -> None:
+    """Raise unless it is a CSR array of this shape with finite float64 values, >= 0 unless ``signed``."""
+    if not isinstance(matrix, sparse.csr_array):
+        reject(name, "a CSR array", type(matrix).__name__, TypeError)
+    check_shape(name, matrix, shape)
+    if matrix.dtype != np.float64:
+        reject(name, "an array of float64", matrix.dtype, TypeError)
+    check_numbers(name, matrix.data, signed=signed)
+
+
+def check_symmetric(values: Any, name: str) -> Any:
+    """CSR copy of a user's dense or sparse matrix: square, real, finite, exactly symmetric, without zeros."""
+    if sparse.issparse(values):
+        if values.dtype.kind not in "biuf":
+            reject(name, "a matrix of real numbers", f"dtype {values.dtype}", TypeError)
+        matrix = sparse.csr_array(values, dtype=np.float64, copy=True)
+    else:
+        matrix = sparse.csr_array(check_points(values, name))
+    if matrix.shape[0] != matrix.shape[1] or not matrix.shape[0]:
+        reject(name, "a square matrix of at least one row", f"shape {matrix.shape}")
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    check_finite(matrix, name)
+    asymmetry = abs(matrix - matrix.T)
+    worst = float(asymmetry.max()) if asymmetry.nnz else 0.0
+    if worst > 1e-12 * float(abs(matrix).max() if matrix.nnz else 1.0):
+        reject(name, "symmetric", f"a difference of {worst:g} between it and its transpose")
+    even = ((matrix + matrix.T) / 2).tocsr()
+    even.eliminate_zeros()  # half of the smallest number is zero
+    return even
+
+
+@compiled()
+def times_vector(matrix, vector, out, span):  # type: ignore[no-untyped-def]
+    """out[i] = row i of a CSR matrix (indptr, indices, data) times a vector, for i in the span."""
+    indptr, indices, data = matrix
+    for i in range(span[0], span[1]):
+        total = 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            total += data[e] * vector[np.uint64(indices[e])]
+        out[i] = total
+
+
+@compiled()
+def times_columns(matrix, table, out, span):  # type: ignore[no-untyped-def]
+    """The same times a table (N, c)."""
+    indptr, indices, data = matrix
+    total = np.zeros(table.shape[1])
+    for i in range(span[0], span[1]):
+        total[:] = 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            value = data[e]
+            row = table[np.uint64(indices[e])]
+            for c in range(len(total)):
+                total[c] += value * row[c]
+        out[i] = total
+
+
+@compiled()
+def scale_both_ends(matrix, scale, out, span):  # type: ignore[no-untyped-def]
+    """out[e] = M_ij scale_i scale_j for the entries e of the rows in the span."""
+    indptr, indices, data = matrix
+    for i in range(span[0], span[1]):
+        for e in range(indptr[i], indptr[i + 1]):
+            other = scale[np.uint64(indices[e])]
+            # The larger factor first: exactly symmetric, and the product of two large ones never overflows.
+            out[e] = data[e] * max(scale[i], other) * min(scale[i], other)
+
+
+@compiled()
+def renumber_rows(matrix, order, ends, columns, values, span):  # type: ignore[no-untyped-def]
+    """Row q of a CSR matrix becomes row order[q] of another, its column c column order[c], for q in the span."""
+    indptr, indices, data = matrix
+    for q in range(span[0], span[1]):
+        begin = ends[order[q]]
+        renumbered = order[indices[indptr[q] : indptr[q + 1]]]
+        moved = data[indptr[q] : indptr[q + 1]].copy()
+        sort_entries(renumbered, moved)
+        for p in range(len(moved)):
+            columns[begin + p] = renumbered[p]
+            values[begin + p] = moved[p]
+
+
+@compiled()
+def sort_entries(columns, values):  # type: ignore[no-untyped-def]
+    """Sort int64 columns below 2^31 and their values, in place."""
+    ascending = True
+    for p in range(1, len(columns)):
+        ascending &= columns[p - 1] <= columns[p]
+    if ascending:
+        return
+    # Sorting numbers is twice as fast as an argsort: each column carries its position in its lower half.
+    for p in range(len(columns)):
+        columns[p] = (columns[p] << _HALF) | p
+    columns.sort()
+    before = values.copy()
+    for p in range(len(columns)):
+        values[p] = before[columns[p] & _LOWER]
+        columns[p] >>= _HALF

@@ -1,0 +1,101 @@
+"""Gaussian affinities in cells and products by threads, against plain numpy and scipy."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.sparse import csgraph
+from scipy.spatial.distance import cdist
+
+from manifoldrf.geometry import csr, neighbors
+from manifoldrf.geometry.csr import components_of, local_form, renumbered, scaled_both_ends, sort_entries, times
+from manifoldrf.geometry.neighbors import gaussian_in_cells, make_cells
+
+
+@pytest.fixture
+def rng(global_seed):
+    return np.random.default_rng(global_seed)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_affinities_equal_those_of_all_pairs_cut_at_the_reach(rng, monkeypatch, dim, n_jobs):
+    monkeypatch.setattr(neighbors, "_ROWS_AT_ONCE", 100)  # several tasks
+    points = rng.random((700, dim))
+    points[600:] = points[:100] + 1e-3 * rng.standard_normal((100, dim))  # crowded cells
+    reach, s2 = 0.2, 0.01
+    found = gaussian_in_cells(make_cells(points, reach), s2, n_jobs)
+    gaps = cdist(points, points)
+    expected = np.where(gaps <= reach, np.exp(-(gaps**2) / s2), 0.0)
+    np.testing.assert_allclose(found.toarray(), expected, rtol=1e-13)
+    assert found.nnz == np.count_nonzero(expected)
+    assert found.has_canonical_format
+    assert (found != found.T).nnz == 0  # to the bit
+
+
+def random_csr(rng, n, density):
+    matrix = sparse.random_array((n, n), density=density, rng=rng, format="csr")
+    return sparse.csr_array(matrix + matrix.T)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (4,), (11,)])
+def test_products_are_those_of_scipy_and_do_not_depend_on_threads(rng, monkeypatch, shape):
+    monkeypatch.setattr(csr, "_WORTH_A_THREAD", 0)
+    matrix, table = random_csr(rng, 500, 0.02), rng.standard_normal((500, *shape))
+    one, three = (times(matrix, table, n_jobs) for n_jobs in (1, 3))
+    np.testing.assert_array_equal(one, three)
+    np.testing.assert_allclose(one, matrix @ table, atol=1e-13 * np.abs(one).max())
+
+
+def test_values_scaled_at_both_ends_are_symmetric_to_the_bit(rng, monkeypatch):
+    monkeypatch.setattr(csr, "_WORTH_A_THREAD", 0)
+    matrix, scale = random_csr(rng, 500, 0.02), 10 ** rng.uniform(-150, 150, 500)
+    one, three = (scaled_both_ends(matrix, scale, n_jobs) for n_jobs in (1, 3))
+    np.testing.assert_array_equal(one, three)
+    result = sparse.csr_array((one, matrix.indices, matrix.indptr), shape=matrix.shape)
+    assert (result != result.T).nnz == 0
+    assert np.isfinite(one).all()
+    expected = sparse.diags_array(scale) @ matrix @ sparse.diags_array(scale)
+    np.testing.assert_allclose(result.toarray(), expected.toarray(), rtol=1e-15)
+
+
+@pytest.mark.parametrize("density", [0.0, 0.001, 0.003, 0.02])
+def test_components_are_those_of_scipy(rng, density):
+    matrix = random_csr(rng, 400, density)
+    expected = csgraph.connected_components(matrix, directed=False)[1]
+    np.testing.assert_array_equal(components_of(matrix), expected)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_renumbered_matrices_are_sorted_and_hold_the_same_entries(rng, monkeypatch, n_jobs):
+    monkeypatch.setattr(csr, "_WORTH_A_THREAD", 0)
+    matrix, order = random_csr(rng, 300, 0.03), rng.permutation(300)
+    found = renumbered(matrix, order, n_jobs)
+    assert found.has_canonical_format
+    np.testing.assert_array_equal(found.toarray()[np.ix_(order, order)], matrix.toarray())
+
+
+def test_a_local_order_brings_neighbours_together(rng):
+    points = rng.random((2000, 1))
+    matrix = gaussian_in_cells(make_cells(points, 0.01), 1e-4, 1)  # a line in random order
+    local = local_form(matrix)
+    np.testing.assert_array_equal(local.order[local.place], np.arange(2000))
+    np.testing.assert_array_equal(local.matrix[local.place][:, local.place].toarray(), matrix.toarray())
+    rows, columns = local.matrix.nonzero()
+    assert np.abs(rows - columns).max() < 200  # 40 on average; in random order up to 2000
+
+
+def test_a_matrix_with_a_hub_stays_as_it_is():
+    """To order the neighbours of a hub would take time quadratic in their number."""
+    n = 10_002
+    rows, columns = np.zeros(n, int), np.arange(n)
+    star = sparse.coo_array((np.ones(n), (rows, columns)), shape=(n, n)).tocsr()
+    assert local_form(sparse.csr_array(star + star.T)) is None
+
+
+@pytest.mark.parametrize("top", [10, 2**31 - 1])
+def test_entries_are_sorted_with_their_values(rng, top):
+    columns = rng.integers(0, top, 500) if top == 10 else top - rng.permutation(500)
+    values = columns / 7
+    sort_entries(columns, values)
+    assert (np.diff(columns) >= 0).all()
+    np.testing.assert_array_equal(values, columns / 7)

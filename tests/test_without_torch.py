@@ -1,0 +1,84 @@
+"""Without torch everything works except networks and attention, whose errors name the extra."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+NO_TORCH = """
+import sys
+
+class NoTorch:
+    # scipy looks into sys.modules, so an entry None there would break it
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, NoTorch)
+"""
+
+WORK = """
+import numpy as np
+import manifoldrf as m
+points = m.Sphere().sample(300, seed=0)
+new = m.Sphere().sample(20, seed=1)
+heights = points[:, 2]
+
+features = m.ManifoldRandomFeatures(m.HeatKernel(0.3), n_features=64, random_state=0).fit(points)
+rows = features.transform(new)
+assert rows.shape == (20, 64)
+features.save("model.safetensors")
+np.testing.assert_array_equal(m.load("model.safetensors").transform(new), rows)
+
+process = m.ManifoldGaussianProcess(space=points, random_state=0).fit(points[:60], heights[:60])
+mean, std = process.predict(new, return_std=True)
+assert np.abs(mean - new[:, 2]).max() < 0.2 and (std > 0).all()
+ridge = m.ManifoldRidge(space=points, random_state=0).fit(points[:60], heights[:60])
+assert np.abs(ridge.predict(new) - new[:, 2]).max() < 0.2
+
+known = np.arange(300) % 4 == 0
+for method in ("auto", "features"):
+    field = m.FieldInterpolator(method, random_state=0).fit(points, heights, known)
+    assert np.abs(field.predict() - heights).max() < 0.5, method
+
+assert m.KernelNeighborsClassifier().fit(rows, new[:, 2] > 0).score(rows, new[:, 2] > 0) == 1
+assert m.explore(features, "page.html", n_points=200).n_points == 200
+
+from manifoldrf import baselines
+for name in ("RFF", "GERF", "Nystrom", "SpectralFeatures", "DiffusionMap"):
+    found = getattr(baselines, name)(n_features=32, random_state=0).fit(points).kernel_matrix(new)
+    assert np.isfinite(found).all(), name
+
+import manifoldrf.distributed.cluster
+assert not any(name.split(".")[0] == "torch" for name in sys.modules)
+print("works")
+"""
+
+ATTENTION = """
+for module in ("attention", "positions"):
+    try:
+        __import__(f"manifoldrf.applications.{module}")
+    except ModuleNotFoundError as error:
+        assert "pip install 'manifoldrf[torch]'" in str(error), error
+        assert error.name == "torch"
+    else:
+        raise AssertionError(f"{module} was imported without torch")
+print("works")
+"""
+
+
+def run(code, folder):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-W", "ignore", "-c", NO_TORCH + code]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["works"]
+
+
+def test_features_and_applications_work(tmp_path: Path):
+    run(WORK, tmp_path)
+
+
+def test_attention_names_the_extra(tmp_path: Path):
+    run(ATTENTION, tmp_path)
