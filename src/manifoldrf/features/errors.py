@@ -54,8 +54,8 @@ class ErrorEstimate:
     graph : float, optional
         Share of the graph, for :class:`HeatKernel`: the change of the kernel if steps are twice as long or, if the
         graph is not a heat graph, the difference to a heat graph, between random points of the space. In a ball of
-        an unbounded space only points that are 3 sqrt(t) away from the rim count. For clouds with a boundary, half a
-        spacing along it is added. For a function given as kernel, the error of its series on held-out pairs. None
+        an unbounded space only points that are 3 sqrt(t) away from the rim count. For clouds with a boundary, half
+        a spacing along it is added. For a function given as kernel, the error of its series on held-out pairs. None
         in the graph clock, for other kernels, and above five dimensions.
     signatures : float
         Error of the values of the field at the anchors.
@@ -103,7 +103,7 @@ def brief(error: float | None) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Places:
-    """Where two graphs are compared, as if at random points of the problem.
+    """Places at which two graphs are compared, weighted as if they were random points of the space.
 
     Attributes
     ----------
@@ -133,8 +133,8 @@ def graph_error(problem: Problem, streams: Streams, n_jobs: int) -> float | None
     """Estimate how far the heat kernel of a graph is from that of the space, by comparison with another graph.
 
     A heat graph is compared with one whose steps are twice as long. The error is of first order in the time of a
-    step, so that of the other graph is twice as large, and the change equals the error. (On random points the change
-    is .8 to 1.2 of the error, half of which is noise.) Other graphs are compared with a heat graph.
+    step, so that of the other graph is twice as large, and the change equals the error. (On random points the
+    change is .8 to 1.2 of the error, half of which is noise.) Other graphs are compared with a heat graph.
     """
     if problem.series_error is not None:
         return problem.series_error

@@ -44,8 +44,8 @@ COUPLINGS = ("shared", "independent", "asymmetric")
 class GraphRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Classical graph random features: sparse vectors of the nodes of a graph, whose inner products are the kernel.
 
-    K ~ K_1 K_2^T, where K_1 and K_2 are signatures of the nodes. K x = K_1 (K_2^T x) then takes time proportional to
-    their number of entries, not to the square of the number of nodes.
+    K ~ K_1 K_2^T, where K_1 and K_2 are signatures of the nodes. K x = K_1 (K_2^T x) then takes time proportional
+    to their number of entries, not to the square of the number of nodes.
 
     Parameters
     ----------

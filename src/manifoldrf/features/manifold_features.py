@@ -52,12 +52,14 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     kernel : AbstractKernel, callable or None, default=None
         None: the heat kernel at a time estimated from the points. In the manifold clock (``HeatKernel``) features
         approximate the kernel of the space per unit of volume; in the graph clock (``DiffusionKernel``, ...) the
-        kernel of the graph, as if a point were a node. A function F(X, Y) is approximated by a series of heat steps.
+        kernel of the graph, as if a point were a node. A function F(X, Y) is approximated by a series of heat
+        steps.
     n_features : int or {"auto", "all"}, default="auto"
         "auto": as many as the width of the kernel requires. "all": every node of the graph is an anchor.
     field : {"auto", "step", "interpolated", "local", "mlp"} or callable, default="auto"
         How signatures are extended to new points. "auto" takes the field that is best at held-out nodes, and never
-        trains the network. A function of :class:`FieldData` that returns an :class:`AbstractField` is your own field.
+        trains the network. A function of :class:`FieldData` that returns an :class:`AbstractField` is your own
+        field.
     anchors : {"farthest", "iid", "all"}, default="farthest"
     weights : {"auto", "nnls", "unity", "voronoi", "uniform"}, default="auto"
         Quadrature weights of the anchors. "auto" takes those that are best at held-out nodes. "uniform" are the
@@ -72,10 +74,10 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     graph : GraphOptions, callable, Graph or None, default=None
         How the graph is built; a callable takes the points (or the mesh) and returns a :class:`Graph`.
     n_starts : int, optional
-        Number of random nodes whose signatures a field is fitted to; by default all nodes, and 1000 for the network.
+        Number of random nodes whose signatures a field is fitted to; all nodes by default, 1000 for the network.
     anchor_density : callable or array-like of shape (n_nodes,), optional
-        Density on the nodes that ``anchors="iid"`` draws from, as positive numbers or as a function of the positions
-        of the nodes; uniform by default.
+        Density on the nodes that ``anchors="iid"`` draws from, as positive numbers or as a function of the
+        positions of the nodes; uniform by default.
     loss : {"relative", "l2"}, optional
         Loss of the network; its own default if None.
     random_state : None, int, Generator or RandomState, default=None
@@ -334,7 +336,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             size = check_integer(n_rows, "n_rows", 1)
         shape = getattr(X, "shape", None)
         if shape is None:
-            reject("X", "an array of shape (q, d); `transform` takes other inputs", type(X).__name__, TypeError)
+            reject("X", "an array of shape (q, d); `transform` takes other things", type(X).__name__, TypeError)
         if len(shape) != 2:
             reject("X", "an array of shape (q, d)", f"shape {shape}")
         return (self.transform(X[start : start + size], chosen) for start in range(0, X.shape[0], size))

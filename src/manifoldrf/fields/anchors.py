@@ -546,13 +546,7 @@ def unity_weights(values: Any, base: FloatArray, total: float) -> FloatArray:
     return weights
 
 
-def nnls_weights(
-    values: Any,
-    kernel: FloatArray,
-    base: FloatArray,
-    *,
-    ridge: float = _RIDGE,
-) -> FloatArray:
+def nnls_weights(values: Any, kernel: FloatArray, base: FloatArray, *, ridge: float = _RIDGE) -> FloatArray:
     """Nonnegative least squares: the w >= 0 with the least |K - H diag(w) H^T|_F^2 + ridge |w - base|^2.
 
     All pairs of samples count, without being listed: the normal matrix is the entrywise square of H^T H, and the

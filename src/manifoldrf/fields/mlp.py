@@ -214,12 +214,7 @@ class MlpField(AbstractField):
 
 
 def fit_mlp(
-    data: FieldData,
-    options: MlpOptions,
-    *,
-    seed: SeedLike = None,
-    progress: Progress = silent,
-    n_jobs: int = 1,
+    data: FieldData, options: MlpOptions, *, seed: SeedLike = None, progress: Progress = silent, n_jobs: int = 1
 ) -> tuple[MlpField, TrainingInfo]:
     """Train a network on known values of a field.
 

@@ -19,15 +19,7 @@ from manifoldrf._codec import ModelFileError, read_container, write_container
 from manifoldrf._files import as_path
 from manifoldrf._random import Streams
 from manifoldrf._runtime import SharedLimit, require, thread_pool
-from manifoldrf._validation import (
-    POSITIVE,
-    FloatArray,
-    IntArray,
-    check_integer,
-    check_option,
-    check_real,
-    reject,
-)
+from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_integer, check_option, check_real, reject
 from manifoldrf.fields.data import DEVICES, FieldData, pick_device
 from manifoldrf.fields.geodesics import GraphDistances
 from manifoldrf.fields.network import TOP, Floats, Frame, joint_inputs, n_inputs, start_weights, upper_layers
@@ -43,13 +35,7 @@ SCHEDULES = ("constant", "one-cycle")
 # Default options by network. Those of "paper" are from its appendix. Those of "log" were not tuned: kernel errors
 # are .008 to .019 on the four surfaces, with 4000 nodes and one seed. Smaller batches mean more steps in an epoch.
 _DEFAULTS: dict[str, dict[str, Any]] = {
-    "paper": {
-        "loss": "relative",
-        "schedule": "constant",
-        "epochs": 1000,
-        "batch": 32_768,
-        "learning_rate": 1e-3,
-    },
+    "paper": {"loss": "relative", "schedule": "constant", "epochs": 1000, "batch": 32_768, "learning_rate": 1e-3},
     "log": {"loss": "weighted", "schedule": "one-cycle", "epochs": 60, "batch": 4096, "learning_rate": 1e-2},
 }
 
