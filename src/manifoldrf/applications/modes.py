@@ -27,13 +27,7 @@ from manifoldrf._validation import FloatArray, IntArray, check_jobs
 from manifoldrf.features.feature_map import product
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.options import FitOptions
-from manifoldrf.fields.anchors import (
-    all_anchors,
-    anchors_needed,
-    farthest_anchors,
-    spacing_of,
-    voronoi_weights,
-)
+from manifoldrf.fields.anchors import all_anchors, anchors_needed, farthest_anchors, spacing_of, voronoi_weights
 from manifoldrf.fields.data import Problem, SignatureOptions
 from manifoldrf.fields.interpolated import interpolation_weights
 from manifoldrf.geometry.csr import reciprocal

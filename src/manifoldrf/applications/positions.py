@@ -105,9 +105,9 @@ class AbstractPositions(ABC):
     """Features of positions, up to a common factor, which cancels in attention."""
 
     @property
-    @abstractmethod
     def network(self) -> MlpField | None:
         """The field, if it is a network."""
+        return None
 
     @abstractmethod
     def rows(self, points: FloatArray) -> tuple[Any, FloatArray]:
@@ -142,10 +142,6 @@ class TransformerPositions(AbstractPositions):
     """Features of any fitted transformer, without gradients."""
 
     transformer: Any
-
-    @property
-    def network(self) -> None:
-        """None."""
 
     def rows(self, points: FloatArray) -> tuple[Any, FloatArray]:
         """Features of points, dense or CSR of shape (q, m), and a window of 1."""

@@ -645,6 +645,7 @@ class _Task:
     n_losses: int = 0
 
 
+@dataclass(eq=False)
 class Flow:
     """Results of ``function(shared, item)`` for many items.
 
@@ -660,24 +661,17 @@ class Flow:
         Limit on running tasks plus results that wait for their turn.
     """
 
-    def __init__(
-        self,
-        client: Any,
-        function: Callable[[Any, Any], Any],
-        shared: Sent,
-        finished: Callable[[Any], None] = lambda item: None,
-        *,
-        most: int | None = None,
-    ) -> None:
+    client: Any
+    function: Callable[[Any, Any], Any]
+    shared: Sent
+    finished: Callable[[Any], None] = lambda item: None
+    most: int | None = None
+    _pending: dict[Any, _Task] = field(default_factory=dict, init=False)
+    _ready: dict[int, Any] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
         distributed = require("distributed", "dask")
-        self._client = client
-        self._function = function
-        self._shared = shared
-        self._finished = finished
-        self._most = most
-        self._pending: dict[Any, _Task] = {}
-        self._ready: dict[int, Any] = {}
-        self._completed = distributed.as_completed(loop=client.loop)
+        self._completed = distributed.as_completed(loop=self.client.loop)
         self._closed = distributed.comm.CommClosedError
         self._killed = distributed.KilledWorker
 
@@ -703,21 +697,21 @@ class Flow:
             if pending:
                 # An error of a lost connection must not hide the original error.
                 with contextlib.suppress(Exception):
-                    self._client.cancel(pending, force=True)
+                    self.client.cancel(pending, force=True)
 
     def _fill(self, numbered: Iterator[tuple[int, Any]]) -> None:
-        room = _AHEAD * n_threads(self._client) - len(self._pending)
-        if self._most is not None:
-            room = min(room, self._most - len(self._pending) - len(self._ready))
+        room = _AHEAD * n_threads(self.client) - len(self._pending)
+        if self.most is not None:
+            room = min(room, self.most - len(self._pending) - len(self._ready))
         for _ in range(room):
             number, item = next(numbered, (-1, None))
             if number < 0:
                 return
-            self._submit(_Task(number, item, self._shared.future()))
+            self._submit(_Task(number, item, self.shared.future()))
 
     def _submit(self, task: _Task) -> None:
-        with _reaching(self._client):
-            future = self._client.submit(self._function, task.shared, task.item, pure=False)
+        with _reaching(self.client):
+            future = self.client.submit(self.function, task.shared, task.item, pure=False)
         self._pending[future] = task
         self._completed.add(future)
 
@@ -730,17 +724,17 @@ class Flow:
         except self._killed as error:  # Dask itself already tried several workers
             _give_up("A task", error.allowed_failures + 1, error)
         except (CancelledError, self._closed) as error:  # it was lost with its worker or its data
-            _check_running(self._client, error)
+            _check_running(self.client, error)
             n_losses = task.n_losses + 1
             if n_losses >= _MOST_LOSSES:
                 _give_up("A task", n_losses, error)
             # A task is cancelled if its data are gone. If only the connection failed, they are still there.
             lost = task.shared if isinstance(error, CancelledError) else None
-            self._submit(dataclasses.replace(task, shared=self._shared.future(lost), n_losses=n_losses))
+            self._submit(dataclasses.replace(task, shared=self.shared.future(lost), n_losses=n_losses))
             return
         finally:
             # A future keeps the error of its task, whose traceback keeps the future: without this the shared data
             # would stay on the workers.
             future.release()
         self._ready[task.number] = result
-        self._finished(task.item)
+        self.finished(task.item)
