@@ -7,9 +7,10 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from manifoldrf._files import as_path, files_in
+from manifoldrf._files import as_path
 from manifoldrf._validation import reject
 from manifoldrf.cli.console import Row, cell, columns, duration, heading, is_text
+from reproduction.files import files_in
 from reproduction.record import Record
 from reproduction.report.catalogue import CATALOGUE, WITH_DATA, Entry
 from reproduction.report.comparison import PUBLISHED, ours_of, pairs
