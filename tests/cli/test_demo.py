@@ -85,7 +85,7 @@ def test_json_has_the_table_and_the_files(found, tmp_path):
 
 
 def test_missing_extras_are_named(found, monkeypatch, tmp_path):
-    monkeypatch.setattr("manifoldrf._runtime.available", lambda package: False)
+    monkeypatch.setattr("manifoldrf.cli.demo.available", lambda package: False)
     result = invoke("demo", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     text = " ".join(result.stdout.split())

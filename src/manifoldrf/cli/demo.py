@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import rich.console
 import rich.text
 import typer
 
+from manifoldrf._files import atomic_path, escaped, folder_for_results
+from manifoldrf._runtime import available, require, without_warnings
 from manifoldrf.cli.console import Report, cell, print_json, print_table, progress
 from manifoldrf.cli.options import Output
 
@@ -62,8 +65,6 @@ def demo(
 
     Example: manifoldrf demo --out results
     """
-    from manifoldrf._files import folder_for_results
-    from manifoldrf._runtime import available
     from manifoldrf.explorer.page import explore
 
     with folder_for_results(out, "out") as folder, progress("demo", quiet=output.silent) as report:
@@ -89,7 +90,6 @@ def demo(
 def measure(report: Report) -> list[Surface]:
     """Fit and compare on all four surfaces, with the paper's numbers of neighbours."""
     from manifoldrf import Ellipsoid, FeatureWarning, GraphWarning, MobiusStrip, Sphere, Torus
-    from manifoldrf._runtime import without_warnings
 
     spaces: list[tuple[str, Any, int]] = [("sphere", Sphere(), 8), ("ellipsoid", Ellipsoid(), 8)]
     spaces += [("Möbius strip", MobiusStrip(), 24), ("torus", Torus(), 8)]
@@ -105,11 +105,9 @@ def measure(report: Report) -> list[Surface]:
 
 def _compare(name: str, manifold: Any, n_neighbors: int, n_nodes: int) -> Surface:
     """Fit the default and the paper's recipe on one surface, and compare their kernels with the reference."""
-    import numpy as np
     from scipy import linalg
 
     from manifoldrf import DiffusionKernel, HeatKernel, ManifoldRandomFeatures, knn_graph, relative_error
-    from manifoldrf._runtime import available
 
     graph = knn_graph(manifold.grid(n_nodes), n_neighbors=n_neighbors)
     t = graph.time(_TAU, dim=2)  # the heat time of the paper's diffusion: both methods have the same target
@@ -165,11 +163,6 @@ def _seconds(work: Callable[[], Any]) -> float:
 
 def _draw(surfaces: list[Surface], path: Path) -> Path:
     """Draw the kernel of one point on each surface, one row for each method."""
-    import numpy as np
-
-    from manifoldrf._files import atomic_path
-    from manifoldrf._runtime import require
-
     methods = list(surfaces[0].drawn)
     figure = require("matplotlib.figure", "viz").Figure(figsize=(11, 2.9 * len(methods)), layout="constrained")
     panels = figure.subplots(len(methods), len(surfaces), squeeze=False, subplot_kw={"projection": "3d"})
@@ -189,8 +182,6 @@ def _draw(surfaces: list[Surface], path: Path) -> Path:
 
 def _write_report(files: dict[str, Path], rows: list[dict[str, Any]], notes: list[str]) -> None:
     """Write the table, the notes and the picture as one HTML page that loads nothing."""
-    from manifoldrf._files import atomic_path, escaped
-
     lines = [f"<tr>{''.join(f'<th>{escaped(name)}</th>' for name in rows[0])}</tr>"]
     lines += [f"<tr>{''.join(f'<td>{escaped(cell(value))}</td>' for value in row.values())}</tr>" for row in rows]
     parts = [f"<h1>{_TITLE}</h1>", "<table>", *lines, "</table>", *(f"<p>{escaped(note)}</p>" for note in notes)]

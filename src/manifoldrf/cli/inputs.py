@@ -6,8 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
+from manifoldrf._files import check_suffix, existing_file
+from manifoldrf._validation import reject
 from manifoldrf.cli.options import BuiltGraph, usage
 
 MODEL = (".safetensors",)
@@ -48,7 +51,6 @@ def read_space(path: str, name: str = "INPUT") -> Any:
     """Read a mesh, a graph, or points."""
     from manifoldrf import Graph, TriangleMesh
     from manifoldrf._arrays import ARRAY_SUFFIXES, read_points
-    from manifoldrf._files import check_suffix, existing_file
     from manifoldrf.geometry.mesh_files import MESH_FORMATS
 
     meshes = tuple(f".{form}" for form in MESH_FORMATS)
@@ -73,8 +75,6 @@ def read_model(path: str) -> Any:
 
 def read_saved(path: str, kind: type, name: str) -> Any:
     """Read a saved object, which must be of the given kind."""
-    from manifoldrf._validation import reject
-
     command = "graph" if kind.__name__ == "Graph" else "fit"
     model = read_any(path, name, f"`manifoldrf {command}`")
     if not isinstance(model, kind):
@@ -85,8 +85,6 @@ def read_saved(path: str, kind: type, name: str) -> Any:
 def read_any(path: str, name: str, commands: str = "`manifoldrf fit` or `manifoldrf graph`") -> Any:
     """Read a saved model or graph."""
     from manifoldrf import load
-    from manifoldrf._files import existing_file
-    from manifoldrf._validation import reject
 
     if Path(path).suffix.lower() not in MODEL:
         reject(name, f"a .safetensors file written by {commands}", path)
@@ -95,26 +93,18 @@ def read_any(path: str, name: str, commands: str = "`manifoldrf fit` or `manifol
 
 def check_columns(n_columns: int, model: Any, name: str, path: str) -> None:
     """Check that points have as many coordinates as the model."""
-    from manifoldrf._validation import reject
-
     if n_columns != model.n_features_in_:
         reject(name, f"points with {model.n_features_in_} columns, as MODEL has", f"{n_columns} in {path}")
 
 
 def refuse_empty(n_rows: int, name: str, path: str) -> None:
     """Refuse a file without rows."""
-    from manifoldrf._validation import reject
-
     if not n_rows:
         reject(name, "a file with at least one row", path)
 
 
 def check_rows(block: Any, name: str, path: str, begin: int = 0) -> None:
     """Check that points are finite; the error names the first bad row of the file."""
-    import numpy as np
-
-    from manifoldrf._validation import reject
-
     refuse_empty(len(block), name, path)
     finite = np.isfinite(block)
     if not finite.all():
@@ -134,13 +124,13 @@ def build_graph(choice: BuiltGraph, space: Any, t: float | None, n_jobs: int, *,
     own = None if shared_t else t
     if isinstance(space, Graph):
         with usage():
-            _given_options(choice, None, own)
+            given_options(choice, None, own)
         return space
     is_mesh = isinstance(space, TriangleMesh)
     with usage():
         check_steps(choice.n_steps, "--n-steps")
         kind = _kind(choice, t, is_mesh=is_mesh)
-        given = _given_options(choice, kind, t if kind == "heat" else own)
+        given = given_options(choice, kind, t if kind == "heat" else own)
     with errors_about("INPUT"):
         if kind == "heat":
             return heat_graph(space, n_jobs=n_jobs, **given)
@@ -149,15 +139,8 @@ def build_graph(choice: BuiltGraph, space: Any, t: float | None, n_jobs: int, *,
         return mesh_graph(space, **given)
 
 
-def refuse_on_graph(choice: Any) -> None:
-    """Refuse options of graphs if INPUT is a graph already."""
-    _given_options(choice, None, None)
-
-
 def _kind(choice: BuiltGraph, t: float | None, *, is_mesh: bool) -> str:
     """The kind of graph to build."""
-    from manifoldrf._validation import reject
-
     if choice.kind == "auto":
         usual = "mesh" if is_mesh else "knn"
         return usual if t is None else "heat"
@@ -168,10 +151,11 @@ def _kind(choice: BuiltGraph, t: float | None, *, is_mesh: bool) -> str:
     return str(choice.kind)
 
 
-def _given_options(choice: Any, kind: str | None, t: float | None) -> dict[str, Any]:
-    """The options that differ from their default; one without effect is refused."""
-    from manifoldrf._validation import reject
+def given_options(choice: Any, kind: str | None, t: float | None) -> dict[str, Any]:
+    """The options that differ from their default; one without effect is refused.
 
+    ``kind``: the kind of graph to build, or None if INPUT is a graph already.
+    """
     given = {
         field.name: getattr(choice, field.name)
         for field in dataclasses.fields(choice)

@@ -3,7 +3,7 @@
 import dataclasses
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,6 +11,9 @@ from typing import Annotated, Any, Literal
 import rich.text
 import typer
 
+from manifoldrf._files import check_output
+from manifoldrf._runtime import available
+from manifoldrf._validation import check_integer, check_jobs, reject
 from manifoldrf.cli.console import environment, note, notices, progress, show, show_facts
 from manifoldrf.cli.inputs import (
     MODEL,
@@ -19,11 +22,11 @@ from manifoldrf.cli.inputs import (
     check_columns,
     check_rows,
     errors_about,
+    given_options,
     read_any,
     read_model,
     read_space,
     refuse_empty,
-    refuse_on_graph,
 )
 from manifoldrf.cli.options import (
     FeatureChoice,
@@ -76,7 +79,7 @@ def fit(
     manifoldrf fit points.csv -o model.safetensors --n-features 512 --random-state 1
     """
     from manifoldrf import Graph, ManifoldRandomFeatures
-    from manifoldrf._files import check_output
+    from manifoldrf.features.options import fit_options
 
     start = time.perf_counter()
     with usage():
@@ -87,7 +90,7 @@ def fit(
         given |= {"random_state": run.random_state, "n_jobs": run.n_jobs}
         make = ManifoldRandomFeatures.paper if paper else ManifoldRandomFeatures
         features = make(**given)
-        _check_parameters(features)
+        fit_options(features.get_params(deep=False))  # an error for a wrong option, before any work
     with (
         machines.cluster() as cluster,
         notices(quiet=output.quiet),
@@ -97,7 +100,7 @@ def fit(
         space = read_space(source)
         with usage():
             if isinstance(space, Graph):
-                refuse_on_graph(graph)
+                given_options(graph, None, None)
         features.set_params(verbose=report)
         with errors_about("INPUT"):
             if cluster is None:
@@ -134,7 +137,6 @@ def transform(
     Example: manifoldrf transform bunny.safetensors points.npy -o features.npz
     """
     from manifoldrf._arrays import ARRAY_SUFFIXES, open_rows, row_writer
-    from manifoldrf._files import check_output
 
     with usage():
         target = check_output(features, "--output", ARRAY_SUFFIXES, [source, points])
@@ -154,8 +156,7 @@ def transform(
         row_writer(target, model.n_features_out_, rows.dtype, sparse=sparse) as writer,
     ):
         report("0 points done", 0, rows.n_rows or 0)
-        for found, messages in _transformed(cluster, model, _checked(rows, points), side):
-            far.add(found.shape[0], messages)
+        for found in _transformed(cluster, model, _checked(rows, points), side, far):
             writer.append(found)
             report(f"{writer.n_rows} points done", writer.n_rows, rows.n_rows or 0)
         refuse_empty(writer.n_rows, "POINTS", points)
@@ -177,9 +178,7 @@ def kernel(
 
     Example: manifoldrf kernel bunny.safetensors a.npy b.npy -o K.npy
     """
-    from manifoldrf._arrays import ARRAY_SUFFIXES, open_rows, row_writer
-    from manifoldrf._files import check_output
-    from manifoldrf._validation import check_jobs
+    from manifoldrf._arrays import ARRAY_SUFFIXES, open_rows, read_points, row_writer
     from manifoldrf.features.feature_map import product
 
     with usage():
@@ -188,7 +187,10 @@ def kernel(
     model = read_model(source).set_params(sparse_output=True, n_jobs=threads.n_jobs)
     left, right = ("left", "right") if model.asymmetric_ else (None, None)
     far = _Far()
-    others = _other_points(model, second or first, "B" if second else "A")
+    other, name = (second, "B") if second else (first, "A")
+    others = read_points(other, name).astype("float64")
+    check_columns(others.shape[1], model, name, other)
+    check_rows(others, name, other)
     with far.counted(len(others)):
         theirs = model.transform(others, right)
     rows = open_rows(first, "A", _chunk(len(others)))
@@ -226,8 +228,6 @@ def explore(
 
     Example: manifoldrf explore bunny.safetensors -o bunny.html
     """
-    from manifoldrf._files import check_output
-    from manifoldrf._validation import check_integer, reject
     from manifoldrf.explorer.page import explore as write_page
 
     with usage():
@@ -255,17 +255,21 @@ def info(output: Output, source: Annotated[str | None, _SAVED] = None) -> None:
     if source is None:
         show_facts(output, "manifoldrf", _installed())
         return
+    from safetensors import safe_open
+
     from manifoldrf import Graph
 
     saved = read_any(source, "MODEL")
-    facts = _file_facts(source, saved)
+    with safe_open(source, "numpy") as file:
+        version = int(file.metadata()["format_version"])
+    size = Path(source).stat().st_size
+    facts: dict[str, Any] = {"file": source, "kind": type(saved).__name__, "bytes": size, "format": version}
     if isinstance(saved, Graph):
         show_facts(output, "graph", facts | graph_facts(saved))
         return
     facts |= {"coordinates": saved.n_features_in_, "dimension": saved.map_.space.setting.dim} | model_facts(saved)
-    size = f"{facts['bytes'] / 1e6:.2f} MB, format {facts['format']}"
-    head = f"{source}: {facts['kind']} of points with {facts['coordinates']} coordinates, {size}"
-    show(output, facts, f"{head}\n{saved.summary()}")
+    head = f"{source}: {facts['kind']} of points with {saved.n_features_in_} coordinates"
+    show(output, facts, f"{head}, {size / 1e6:.2f} MB, format {version}\n{saved.summary()}")
 
 
 class _Far:
@@ -312,20 +316,19 @@ def _checked(rows: Any, path: str) -> Iterator[Any]:
         yield block
 
 
-def _transformed(
-    cluster: Any, model: Any, blocks: Iterator[Any], side: str | None
-) -> Iterator[tuple[Any, Sequence[Warning | str]]]:
-    """Features of each block of points, with the warnings about it."""
-    if cluster is not None:
-        from manifoldrf.distributed.cluster import transform_blocks
-
-        yield from transform_blocks(cluster, model, blocks, side)
+def _transformed(cluster: Any, model: Any, blocks: Iterator[Any], side: str | None, far: _Far) -> Iterator[Any]:
+    """Features of each block of points; warnings are counted."""
+    if cluster is None:
+        for block in blocks:
+            with far.counted(len(block)):
+                found = model.transform(block, side)
+            yield found
         return
-    for block in blocks:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            found = model.transform(block, side)
-        yield found, [item.message for item in caught]
+    from manifoldrf.distributed.cluster import transform_blocks
+
+    for found, messages in transform_blocks(cluster, model, blocks, side):
+        far.add(found.shape[0], messages)
+        yield found
 
 
 def _is_given(context: typer.Context, parameter: str) -> bool:
@@ -334,23 +337,6 @@ def _is_given(context: typer.Context, parameter: str) -> bool:
     names = [field.name for field in dataclasses.fields(parts[parameter])] if parameter in parts else [parameter]
     sources = [context.get_parameter_source(name) for name in names]
     return any(source is not None and source.name == "COMMANDLINE" for source in sources)
-
-
-def _check_parameters(features: Any) -> None:
-    """Raise an error for a wrong option before any work."""
-    from manifoldrf.features.options import fit_options
-
-    fit_options(features.get_params(deep=False))
-
-
-def _other_points(model: Any, path: str, name: str) -> Any:
-    """Read and check all points of a file."""
-    from manifoldrf._arrays import read_points
-
-    points = read_points(path, name).astype("float64")
-    check_columns(points.shape[1], model, name, path)
-    check_rows(points, name, path)
-    return points
 
 
 def _chunk(n_columns: int) -> int:
@@ -391,31 +377,13 @@ def graph_facts(graph: Any) -> dict[str, Any]:
     }
 
 
-def _file_facts(source: str, saved: Any) -> dict[str, Any]:
-    """Size and format version of a loaded file."""
-    from safetensors import safe_open
-
-    with safe_open(source, "numpy") as file:
-        version = int(file.metadata()["format_version"])
-    return {"file": source, "kind": type(saved).__name__, "bytes": Path(source).stat().st_size, "format": version}
-
-
 def _installed() -> dict[str, str]:
-    """Versions, threads, devices and extras."""
-    from manifoldrf._runtime import available
-    from manifoldrf._validation import check_jobs
+    """Versions, threads, devices for networks and attention, and extras."""
+    devices = ["cpu"]
+    if available("torch"):
+        import torch
 
-    facts = environment() | {"threads": str(check_jobs(-1)), "devices": ", ".join(_devices())}
+        cuda: Any = torch.cuda
+        devices += [f"cuda:{k} {cuda.get_device_name(k)}" for k in range(cuda.device_count())]
+    facts = environment() | {"threads": str(check_jobs(-1)), "devices": ", ".join(devices)}
     return facts | {f"extra {name}": "yes" if available(package) else "no" for name, package in _EXTRAS.items()}
-
-
-def _devices() -> list[str]:
-    """Devices for networks and attention."""
-    from manifoldrf._runtime import available
-
-    if not available("torch"):
-        return ["cpu"]
-    import torch
-
-    cuda: Any = torch.cuda
-    return ["cpu", *(f"cuda:{k} {cuda.get_device_name(k)}" for k in range(cuda.device_count()))]

@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from manifoldrf._validation import check_integer, check_jobs, check_option, reject
+
 
 # ------------------------------------------------------------------------------------------------ usage errors
 class UsageError(typer.BadParameter):
@@ -36,8 +38,6 @@ def usage() -> Iterator[None]:
 # ---------------------------------------------------------------------------------------------- values of texts
 def split(text: str, option: str) -> tuple[str, str]:
     """Name and value of a text "field=value"."""
-    from manifoldrf._validation import reject
-
     name, sign, value = text.partition("=")
     if not sign or not name:
         reject(option, "field=value", repr(text))
@@ -46,8 +46,6 @@ def split(text: str, option: str) -> tuple[str, str]:
 
 def parse(text: str, kind: Any, name: str) -> Any:
     """Convert a text to the type of a field; entries of a tuple are separated by commas."""
-    from manifoldrf._validation import check_option, reject
-
     origin, options = typing.get_origin(kind), typing.get_args(kind)
     if origin is tuple and options[-1] is ...:
         return tuple(parse(part, options[0], name) for part in text.removesuffix(",").split(","))
@@ -153,8 +151,6 @@ def _format_number_option(name: str, hint: Any) -> Any:
 
 def _number(kind: type, name: str, low: int | None, text: Any) -> Any:
     """Read a number of the command line, or report wrong usage."""
-    from manifoldrf._validation import check_integer
-
     with usage():
         number = parse(str(text), kind, name)
         return number if low is None else check_integer(number, name, low)
@@ -225,7 +221,6 @@ class KernelChoice:
     def build(self) -> Any:
         """The kernel, or None if no option names one."""
         import manifoldrf
-        from manifoldrf._validation import reject
 
         fields = [field.name for field in dataclasses.fields(self) if field.name != "kernel"]
         given = {name: getattr(self, name) for name in fields if getattr(self, name) is not None}
@@ -380,8 +375,6 @@ class Threads:
 
     def check(self) -> None:
         """Check the number of threads before any work."""
-        from manifoldrf._validation import check_jobs
-
         check_jobs(self.n_jobs)
 
 

@@ -5,9 +5,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import rich.console
 import typer
 
+from manifoldrf._files import atomic_path, check_output
+from manifoldrf._validation import check_indices, check_integer, reject
 from manifoldrf.cli.console import note, notices, print_table, progress, show, show_facts
 from manifoldrf.cli.inputs import MODEL, InputFile, build_graph, read_space
 from manifoldrf.cli.models import graph_facts
@@ -58,7 +61,6 @@ def graph(
     manifoldrf graph bunny.ply -o affinity.npz --weights cotangent
     """
     from manifoldrf._arrays import write_matrix
-    from manifoldrf._files import check_output
 
     with usage():
         path = check_output(target, "--output", (*MODEL, ".npz"), [source])
@@ -105,15 +107,20 @@ def signatures(
     """
     from manifoldrf import compute_signatures
     from manifoldrf._arrays import ARRAY_SUFFIXES, write_matrix
-    from manifoldrf._files import check_output
-    from manifoldrf._validation import check_indices
+    from manifoldrf.signatures.options import make_options
 
     start = time.perf_counter()
     with usage():
         path = check_output(target, "--output", ARRAY_SUFFIXES, [source])
-        wanted = _wanted(kernel)
+        wanted = kernel.build()
+        if wanted is None:
+            reject("--kernel", "given, or --t, or --tau", "none")
         starts = None if nodes is None else parse(nodes, tuple[int, ...], "--nodes")
-        options = _teacher_options(teacher, teacher_options)
+        options = read_options(teacher_options, "--teacher-options") or {}
+        if teacher != "auto":
+            make_options(teacher, options)
+        elif options:  # the teacher is chosen later
+            reject("--teacher-options", "left out with --teacher auto", options)
         threads.check()
     with (
         machines.cluster() as cluster,
@@ -132,47 +139,19 @@ def signatures(
         else:
             rows = cluster.signatures(built, wanted, starts, **run, **options)
     write_matrix(path, rows.rows)
-    facts = _signature_facts(rows) | {"seconds": time.perf_counter() - start, "output": str(path)}
-    show_facts(output, "signatures", facts)
-
-
-def _wanted(kernel: KernelChoice) -> Any:
-    """The kernel, which is required."""
-    from manifoldrf._validation import reject
-
-    wanted = kernel.build()
-    if wanted is None:
-        reject("--kernel", "given, or --t, or --tau", "none")
-    return wanted
-
-
-def _teacher_options(teacher: str, texts: list[str] | None) -> dict[str, Any]:
-    """Options of the teacher; "auto" takes none, because it chooses the teacher later."""
-    from manifoldrf._validation import reject
-    from manifoldrf.signatures.options import make_options
-
-    options = read_options(texts, "--teacher-options") or {}
-    if options and teacher == "auto":
-        reject("--teacher-options", "left out with --teacher auto", options)
-    if teacher != "auto":
-        make_options(teacher, options)
-    return options
-
-
-def _signature_facts(rows: Any) -> dict[str, Any]:
-    """Facts about signatures."""
-    info = rows.info
-    n_rows, n_columns = rows.rows.shape
-    return {
-        "rows": n_rows,
-        "columns": n_columns,
-        "teacher": info.teacher,
-        "reason": info.reason,
-        "kernel on the graph": info.kernel,
-        "steps": info.n_steps,
-        "bound of the error": info.error_bound,
+    facts = {
+        "rows": rows.rows.shape[0],
+        "columns": rows.rows.shape[1],
+        "teacher": rows.info.teacher,
+        "reason": rows.info.reason,
+        "kernel on the graph": rows.info.kernel,
+        "steps": rows.info.n_steps,
+        "bound of the error": rows.info.error_bound,
         "estimated relative error": None if rows.stderr is None else rows.relative_stderr,
+        "seconds": time.perf_counter() - start,
+        "output": str(path),
     }
+    show_facts(output, "signatures", facts)
 
 
 def interpolate(
@@ -211,7 +190,6 @@ def interpolate(
     """
     from manifoldrf import FieldInterpolator, Graph, TriangleMesh
     from manifoldrf._arrays import read_values
-    from manifoldrf._validation import check_integer, reject
 
     options = {"tau": tau, "normalize": normalize, "noise": noise, "n_features": n_features}
     options |= {"weights": weights or "unit", "random_state": run.random_state, "n_jobs": run.n_jobs}
@@ -221,7 +199,7 @@ def interpolate(
         run.check()
         model._check_options()
     space = read_space(mesh, "MESH")
-    points = _points_of(space)
+    points = space.positions if isinstance(space, Graph) else getattr(space, "vertices", space)
     known_values, known = read_values(values, len(points))
     with usage():
         check_integer(column, "--column", 0, known_values.shape[1] - 1)
@@ -237,40 +215,20 @@ def interpolate(
     if points.shape[1] > _AXES:
         note(f"no coloured ply: the points have {points.shape[1]} coordinates", quiet=output.quiet)
         picture = None
-    _write(table, picture, (space, points), (filled, known), column)
+    with ExitStack() as files:  # both files or neither
+        _write_table(files.enter_context(atomic_path(table)), filled, known)
+        if picture is not None:
+            _write_picture(files.enter_context(atomic_path(picture)), space, points, filled[:, column])
     _show_choice(model, _graph_text(space), [table] if picture is None else [table, picture], output)
 
 
 def _targets(target: str, inputs: list[str]) -> tuple[Path, Path | None]:
     """Paths of both files; the suffix of the name is optional."""
-    from manifoldrf._files import check_output
-
     path = Path(target)
     stem = path.with_suffix("") if path.suffix.lower() in _SUFFIXES else path
     table, picture = (stem.with_name(stem.name + suffix) for suffix in _SUFFIXES)
-    return (
-        check_output(table, "--output", _SUFFIXES, inputs),
-        check_output(picture, "--output", _SUFFIXES, inputs),
-    )
-
-
-def _points_of(space: Any) -> Any:
-    from manifoldrf import Graph, TriangleMesh
-
-    if isinstance(space, Graph):
-        return space.positions
-    return space.vertices if isinstance(space, TriangleMesh) else space
-
-
-def _write(table: Path, picture: Path | None, where: tuple[Any, Any], what: tuple[Any, Any], column: int) -> None:
-    """Write the table and the picture, both or neither."""
-    from manifoldrf._files import atomic_path
-
-    filled, known = what
-    with ExitStack() as files:
-        _write_table(files.enter_context(atomic_path(table)), filled, known)
-        if picture is not None:
-            _write_picture(files.enter_context(atomic_path(picture)), *where, filled[:, column])
+    check_output(table, "--output", _SUFFIXES, inputs)
+    return table, check_output(picture, "--output", _SUFFIXES, inputs)
 
 
 def _write_table(path: Path, filled: Any, known: Any) -> None:
@@ -284,8 +242,6 @@ def _write_table(path: Path, filled: Any, known: Any) -> None:
 
 def _write_picture(path: Path, space: Any, points: Any, values: Any) -> None:
     """Write the vertices, coloured by the field from its smallest to its largest value."""
-    import numpy as np
-
     from manifoldrf import TriangleMesh
     from manifoldrf._colours import colours_of
     from manifoldrf.geometry.mesh_files import write_cloud_ply
