@@ -196,10 +196,7 @@ def kernel(
     rows = open_rows(first, "A", _chunk(len(others)))
     check_columns(rows.n_columns, model, "A", first)
     far = far if second else _Far()  # the points of A are counted below
-    with (
-        progress("kernel", quiet=output.silent) as report,
-        row_writer(target, len(others), rows.dtype) as writer,
-    ):
+    with progress("kernel", quiet=output.silent) as report, row_writer(target, len(others), rows.dtype) as writer:
         for begin, block in rows:
             report(f"{begin} rows done", begin, rows.n_rows or 0)
             check_rows(block, "A", first, begin)

@@ -208,10 +208,7 @@ class KernelChoice:
     tau: Annotated[float | None, _kernel("--tau", help="diffusion: steps of the walk.")] = None
     nu: Annotated[float | None, _kernel("--nu", help="matern: smoothness.")] = None
     lengthscale: Annotated[float | None, _kernel("--lengthscale", help="matern: length scale.")] = None
-    clock: Annotated[
-        Literal["graph", "manifold"] | None,
-        _kernel("--clock", help="matern: unit of time."),
-    ] = None
+    clock: Annotated[Literal["graph", "manifold"] | None, _kernel("--clock", help="matern: unit of time.")] = None
     n: Annotated[int | None, _kernel("--n", help="power: number of steps.")] = None
     scale: Annotated[float | None, _kernel("--scale", help="regularized-laplacian: scale.")] = None
     power: Annotated[float | None, _kernel("--power", help="regularized-laplacian: power.")] = None
@@ -258,37 +255,28 @@ class FeatureChoice:
         Literal["auto", "step", "interpolated", "local", "mlp"],
         _features(help="How signatures are extended to new points; mlp is the paper's network."),
     ] = "auto"
-    anchors: Annotated[
-        Literal["farthest", "iid", "all"],
-        _features(help="How the anchors are chosen."),
-    ] = "farthest"
+    anchors: Annotated[Literal["farthest", "iid", "all"], _features(help="How the anchors are chosen.")] = (
+        "farthest"
+    )
     weights: Annotated[
-        Literal["auto", "nnls", "unity", "voronoi", "uniform"],
-        _features(help="Quadrature weights of the anchors."),
+        Literal["auto", "nnls", "unity", "voronoi", "uniform"], _features(help="Quadrature weights of the anchors.")
     ] = "auto"
     teacher: Annotated[
         Literal["auto", "exact", "frontier", "walks", "counts"],
         _features(help="Method that computes the signatures."),
     ] = "auto"
     teacher_options: Annotated[
-        list[str] | None,
-        _features(metavar="NAME=VALUE", help="For example n_walks=10000; repeatable."),
+        list[str] | None, _features(metavar="NAME=VALUE", help="For example n_walks=10000; repeatable.")
     ] = None
     field_options: Annotated[
-        list[str] | None,
-        _features(metavar="NAME=VALUE", help="For example epochs=20; repeatable."),
+        list[str] | None, _features(metavar="NAME=VALUE", help="For example epochs=20; repeatable.")
     ] = None
-    n_starts: Annotated[
-        int | None,
-        _features(help="Number of nodes whose signatures the field is fitted to."),
-    ] = None
-    loss: Annotated[
-        Literal["relative", "l2"] | None,
-        _features(help="Loss of the network."),
-    ] = None
+    n_starts: Annotated[int | None, _features(help="Number of nodes whose signatures the field is fitted to.")] = (
+        None
+    )
+    loss: Annotated[Literal["relative", "l2"] | None, _features(help="Loss of the network.")] = None
     device: Annotated[
-        Literal["auto", "cpu", "cuda"],
-        _features(help="Device for training the network and evaluating fields."),
+        Literal["auto", "cpu", "cuda"], _features(help="Device for training the network and evaluating fields.")
     ] = "auto"
 
     def parameters(self) -> dict[str, Any]:
@@ -314,8 +302,7 @@ class GraphChoice:
         _graph(help="heat (heat steps), knn (nearest neighbours), or mesh (edges of the mesh)."),
     ] = "auto"
     n_steps: Annotated[
-        Any,
-        _graph(parser=number_or_word, metavar="INTEGER|auto", help="heat: number of steps."),
+        Any, _graph(parser=number_or_word, metavar="INTEGER|auto", help="heat: number of steps.")
     ] = "auto"
     n_neighbors: Annotated[int | None, _graph(help="knn: number of neighbours, 8 by default.")] = None
     bandwidth: Annotated[
@@ -328,8 +315,7 @@ class GraphChoice:
         ),
     ] = None
     density_correction: Annotated[
-        float | None,
-        _graph(help="knn: exponent of the density correction, from 0 to 1."),
+        float | None, _graph(help="knn: exponent of the density correction, from 0 to 1.")
     ] = None
     dim: Annotated[int | None, _graph(help="Dimension of the space; estimated by default.")] = None
 
@@ -361,10 +347,7 @@ class BuiltGraph(GraphChoice):
         Literal["gaussian", "unit", "cotangent"] | None,
         _graph(help="mesh: weights of the edges, gaussian by default."),
     ] = None
-    self_loops: Annotated[
-        bool,
-        _graph("--self-loops", help="knn: connect each point to itself."),
-    ] = False
+    self_loops: Annotated[bool, _graph("--self-loops", help="knn: connect each point to itself.")] = False
 
 
 @dataclass(frozen=True)

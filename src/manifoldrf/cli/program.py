@@ -19,10 +19,7 @@ from manifoldrf.cli.models import explore, fit, info, kernel, transform
 from manifoldrf.cli.options import spread
 from manifoldrf.cli.stages import graph, interpolate, signatures
 
-app = typer.Typer(
-    help="Kernels on curved spaces as plain feature vectors.",
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(help="Kernels on curved spaces as plain feature vectors.", pretty_exceptions_enable=False)
 for _command in (demo, fit, transform, kernel, explore, interpolate, graph, signatures, info):
     app.command()(spread(_command))
 # `python -m reproduction` reads all arguments, --help included.
