@@ -217,10 +217,13 @@ def _pictures(entry: Entry, record: Any, folder: Any, form: str, *, quiet: bool)
 
 def _show(entry: Entry, record: Any, console: rich.console.Console) -> None:
     """Print the tables of a record, their explanation, and the run time."""
+    from reproduction.report.pages import heading
+
     tables: Mapping[str, Any] = record.tables
     for title, rows in tables.items():
         if title not in entry.drawn:
             hidden = entry.hidden.get(title, ())
-            print_table(console, title, [{k: v for k, v in row.items() if k not in hidden} for row in rows])
+            shown = [{heading(k): v for k, v in row.items() if k not in hidden} for row in rows]
+            print_table(console, title, shown)
     console.print(rich.text.Text(entry.columns))
     console.print(f"{entry.name} took {duration(record.seconds)}.")

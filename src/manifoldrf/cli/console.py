@@ -218,21 +218,6 @@ def _lines(name: str, pace: _Pace) -> Iterator[Report]:
 
 
 # ------------------------------------------------------------------------------------------------------ tables
-_HEADINGS = {
-    "r2": "R²",
-    "re": "mean RE",
-    "mse": "MSE",
-    "rmse": "RMSE",
-    "mae": "MAE",
-    "mean_re": "mean RE",
-    "median_re": "median RE",
-    "fit_s": "fit, s",
-    "kernel_ms": "kernel, ms",
-    "speed_up": "speed-up",
-    "ms_per_start": "ms per start",
-}
-
-
 def cell(value: object) -> str:
     """Format a value with the digits that a reader needs.
 
@@ -247,14 +232,10 @@ def cell(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}" if abs(value) >= 10_000 else str(value)
-    if isinstance(value, float):
-        return _decimals(value)
     if isinstance(value, list | tuple):
         return ", ".join(cell(item) for item in value)
-    return str(value)
-
-
-def _decimals(value: float) -> str:
+    if not isinstance(value, float):
+        return str(value)
     size = abs(value)
     if 1000 <= size < float("inf"):
         return f"{value:,.0f}" if size >= 10_000 else f"{value:.0f}"
@@ -270,17 +251,6 @@ def columns(rows: Sequence[Row]) -> list[str]:
     ['a', 'b']
     """
     return list(dict.fromkeys(name for row in rows for name in row))
-
-
-def heading(column: str) -> str:
-    """Heading of a column.
-
-    Examples
-    --------
-    >>> heading("new_points"), heading("r2")
-    ('new points', 'R²')
-    """
-    return _HEADINGS.get(column, column.replace("_", " "))
 
 
 def is_text(rows: Sequence[Row], column: str) -> bool:
@@ -319,7 +289,9 @@ def print_table(console: rich.console.Console, title: str, rows: Sequence[Mappin
         left = is_text(rows, name)
         longest = max(len(cell(row.get(name))) for row in rows)
         justify: Literal["left", "right"] = "left" if left else "right"
-        table.add_column(rich.text.Text(heading(name)), justify=justify, min_width=min(longest, _NARROWEST))
+        table.add_column(
+            rich.text.Text(name.replace("_", " ")), justify=justify, min_width=min(longest, _NARROWEST)
+        )
     for row in rows:
         table.add_row(*(rich.text.Text(cell(row.get(name))) for name in columns(rows)))
     unlimited = console.options.update(width=_UNLIMITED)

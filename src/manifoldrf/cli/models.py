@@ -1,4 +1,4 @@
-"""Commands for fitted features: fit, transform, kernel, explore, info."""
+"""Commands for fitted features (fit, transform, kernel, explore, info), and how commands read their input files."""
 
 import dataclasses
 import time
@@ -8,26 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import rich.text
 import typer
 
-from manifoldrf._files import check_output
+from manifoldrf._files import check_output, check_suffix, existing_file
 from manifoldrf._runtime import available
 from manifoldrf._validation import check_integer, check_jobs, reject
 from manifoldrf.cli.console import environment, note, notices, progress, show, show_facts
-from manifoldrf.cli.inputs import (
-    MODEL,
-    InputFile,
-    ModelFile,
-    check_columns,
-    check_rows,
-    errors_about,
-    given_options,
-    read_any,
-    read_model,
-    read_space,
-    refuse_empty,
-)
 from manifoldrf.cli.options import (
     FeatureChoice,
     FittedGraph,
@@ -41,6 +29,22 @@ from manifoldrf.cli.options import (
     usage,
 )
 
+MODEL = (".safetensors",)
+
+InputFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="INPUT", help="A mesh (ply, obj, stl, off, glb), points (npy, npz, csv) or a graph (safetensors)."
+    ),
+]
+ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model written by `manifoldrf fit`.")]
+
+# Kind of graph -> its options.
+_OPTIONS_OF = {
+    "heat": ("t", "n_steps", "dim"),
+    "knn": ("n_neighbors", "bandwidth", "density_correction", "self_loops"),
+    "mesh": ("weights",),
+}
 _ENTRIES_AT_ONCE = 2**23  # entries of features or of a kernel in memory at once: 64 MB
 _SMALLER = 8  # chunks for a cluster are this much smaller, because up to 64 of them are in flight
 _ARRAYS = "npy, npz or csv"
@@ -269,6 +273,104 @@ def info(output: Output, source: Annotated[str | None, _SAVED] = None) -> None:
     show(output, facts, f"{head}, {size / 1e6:.2f} MB, format {version}\n{saved.summary()}")
 
 
+# ------------------------------------------------------------------------------------------------- input files
+@contextmanager
+def errors_about(name: str) -> Iterator[None]:
+    """Say which input an error of the library is about; the library knows it under the name of a parameter."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        if type(error) not in (ValueError, TypeError):
+            raise  # errors of other kinds, such as usage errors, say it themselves
+        raise type(error)(f"{name}: {error}") from error
+
+
+def read_space(path: str, name: str = "INPUT") -> Any:
+    """Read a mesh, a graph, or points."""
+    from manifoldrf import Graph, TriangleMesh
+    from manifoldrf._arrays import ARRAY_SUFFIXES, read_points
+    from manifoldrf.geometry.mesh_files import MESH_FORMATS
+
+    meshes = tuple(f".{form}" for form in MESH_FORMATS)
+    suffix = check_suffix(Path(path), name, (*ARRAY_SUFFIXES, *meshes, *MODEL))
+    if suffix in ARRAY_SUFFIXES:
+        points = read_points(path, name)
+        check_rows(points, name, path)
+        return points
+    existing_file(path, name)
+    if suffix in MODEL:
+        return read_saved(path, Graph, name)
+    with errors_about(name):
+        return TriangleMesh.load(path)
+
+
+def read_model(path: str) -> Any:
+    """Read fitted features."""
+    from manifoldrf import ManifoldRandomFeatures
+
+    return read_saved(path, ManifoldRandomFeatures, "MODEL")
+
+
+def read_saved(path: str, kind: type, name: str) -> Any:
+    """Read a saved object, which must be of the given kind."""
+    command = "graph" if kind.__name__ == "Graph" else "fit"
+    model = read_any(path, name, f"`manifoldrf {command}`")
+    if not isinstance(model, kind):
+        reject(name, f"a file written by `manifoldrf {command}`", f"{path}, with a {type(model).__name__}")
+    return model
+
+
+def read_any(path: str, name: str, commands: str = "`manifoldrf fit` or `manifoldrf graph`") -> Any:
+    """Read a saved model or graph."""
+    from manifoldrf import load
+
+    if Path(path).suffix.lower() not in MODEL:
+        reject(name, f"a .safetensors file written by {commands}", path)
+    return load(existing_file(path, name))
+
+
+def check_columns(n_columns: int, model: Any, name: str, path: str) -> None:
+    """Check that points have as many coordinates as the model."""
+    if n_columns != model.n_features_in_:
+        reject(name, f"points with {model.n_features_in_} columns, as MODEL has", f"{n_columns} in {path}")
+
+
+def refuse_empty(n_rows: int, name: str, path: str) -> None:
+    """Refuse a file without rows."""
+    if not n_rows:
+        reject(name, "a file with at least one row", path)
+
+
+def check_rows(block: Any, name: str, path: str, begin: int = 0) -> None:
+    """Check that points are finite; the error names the first bad row of the file."""
+    refuse_empty(len(block), name, path)
+    finite = np.isfinite(block)
+    if not finite.all():
+        row, column = np.argwhere(~finite)[0]
+        found = f"{block[row, column]} in row {begin + row + 1}, column {column + 1} of {path}"
+        reject(name, "a file of finite numbers", found)
+
+
+def given_options(choice: Any, kind: str | None, t: float | None) -> dict[str, Any]:
+    """The options that differ from their default; one without effect is refused.
+
+    ``kind``: the kind of graph to build, or None if INPUT is a graph already.
+    """
+    given = {
+        field.name: getattr(choice, field.name)
+        for field in dataclasses.fields(choice)
+        if getattr(choice, field.name) != field.default and (field.name != "kind" or kind is None)
+    }
+    if t is not None:
+        given["t"] = t
+    for name, value in given.items():
+        if kind is None or name not in _OPTIONS_OF[kind]:
+            what = "an INPUT that is a graph" if kind is None else f"a graph of the kind {kind}"
+            reject(f"--{name.replace('_', '-')}", f"left out for {what}", value)
+    return given
+
+
+# ------------------------------------------------------------------------------------------- parts of the commands
 class _Far:
     """Counts far points over all chunks, so that there is one note for all of them."""
 

@@ -79,16 +79,14 @@ _READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {
 }
 
 
-def number_or_word(text: str) -> int | str:
+def number_or_word(text: str) -> Any:
     """Read an integer, or a word such as "auto"."""
-    number: int | str = parse(text, int | str, "value")
-    return number
+    return parse(text, int | str, "value")
 
 
-def float_or_word(text: str) -> float | str:
+def float_or_word(text: str) -> Any:
     """Read a number, or a word such as "median"."""
-    number: float | str = parse(text, float | str, "value")
-    return number
+    return parse(text, float | str, "value")
 
 
 # --------------------------------------------------------------------------------------- groups become options

@@ -10,10 +10,17 @@ import rich.console
 import typer
 
 from manifoldrf._files import atomic_path, check_output
-from manifoldrf._validation import check_indices, check_integer, reject
+from manifoldrf._validation import (
+    NONNEGATIVE,
+    Interval,
+    check_count,
+    check_indices,
+    check_integer,
+    check_number_or,
+    reject,
+)
 from manifoldrf.cli.console import note, notices, print_table, progress, show, show_facts
-from manifoldrf.cli.inputs import MODEL, InputFile, build_graph, read_space
-from manifoldrf.cli.models import graph_facts
+from manifoldrf.cli.models import MODEL, InputFile, errors_about, given_options, graph_facts, read_space
 from manifoldrf.cli.options import (
     BuiltGraph,
     KernelChoice,
@@ -75,6 +82,44 @@ def graph(
     else:
         write_matrix(path, built.affinity)
     show_facts(output, "graph", graph_facts(built) | {"output": str(path)})
+
+
+def build_graph(choice: BuiltGraph, space: Any, t: float | None, n_jobs: int, *, shared_t: bool = False) -> Any:
+    """Build the graph of a mesh or of points, of the given kind or of the one that suits them.
+
+    ``shared_t``: t belongs to the kernel, so that a graph that does not use it is no error.
+    """
+    from manifoldrf import Graph, TriangleMesh, heat_graph, knn_graph, mesh_graph
+    from manifoldrf.geometry.heat import check_steps
+
+    own = None if shared_t else t
+    if isinstance(space, Graph):
+        with usage():
+            given_options(choice, None, own)
+        return space
+    is_mesh = isinstance(space, TriangleMesh)
+    with usage():
+        check_steps(choice.n_steps, "--n-steps")
+        kind = _kind(choice, t, is_mesh=is_mesh)
+        given = given_options(choice, kind, t if kind == "heat" else own)
+    with errors_about("INPUT"):
+        if kind == "heat":
+            return heat_graph(space, n_jobs=n_jobs, **given)
+        if kind == "knn":
+            return knn_graph(space.vertices if is_mesh else space, n_jobs=n_jobs, **given)
+        return mesh_graph(space, **given)
+
+
+def _kind(choice: BuiltGraph, t: float | None, *, is_mesh: bool) -> str:
+    """The kind of graph to build."""
+    if choice.kind == "auto":
+        usual = "mesh" if is_mesh else "knn"
+        return usual if t is None else "heat"
+    if choice.kind == "heat" and t is None:
+        reject("--t", "given for a heat graph", "none")
+    if choice.kind == "mesh" and not is_mesh:
+        reject("--kind", "heat or knn for points", choice.kind)
+    return str(choice.kind)
 
 
 def signatures(
@@ -190,6 +235,7 @@ def interpolate(
     """
     from manifoldrf import FieldInterpolator, Graph, TriangleMesh
     from manifoldrf._arrays import read_values
+    from manifoldrf.applications.filling import WIDEST
 
     options = {"tau": tau, "normalize": normalize, "noise": noise, "n_features": n_features}
     options |= {"weights": weights or "unit", "random_state": run.random_state, "n_jobs": run.n_jobs}
@@ -197,7 +243,9 @@ def interpolate(
     with usage():
         table, picture = _targets(target, [mesh, values])
         run.check()
-        model._check_options()
+        check_count(n_features, "n_features", 1, ("auto", "all"))
+        check_number_or(tau, "tau", "cv", Interval(0.0, WIDEST, low_open=True))
+        check_number_or(noise, "noise", "cv", NONNEGATIVE)
     space = read_space(mesh, "MESH")
     points = space.positions if isinstance(space, Graph) else getattr(space, "vertices", space)
     known_values, known = read_values(values, len(points))
@@ -257,14 +305,6 @@ def _write_picture(path: Path, space: Any, points: Any, values: Any) -> None:
         write_cloud_ply(path, flat, colours)
 
 
-def _best_of_each(tried: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The best row of each method among those with the most folds, which cover all known vertices."""
-    best: dict[str, dict[str, Any]] = {}
-    for row in sorted(tried, key=lambda row: (-row["folds"], row["error"])):
-        best.setdefault(row["method"], row)
-    return sorted(best.values(), key=lambda row: row["error"])
-
-
 def _print_doubts(model: Any, known: Any, output: Output) -> None:
     """Print a note if there was nothing to fill in, or if the result is no better than the mean."""
     if known.all():
@@ -296,7 +336,11 @@ def _show_choice(model: Any, graph: str, saved: list[Path], output: Output) -> N
     if model.cv_:
         what = "1 - mean cosine" if model.normalize else "mean squared error over the variance"
         title = f"{what}, cross-validated on known vertices; the best of each method"
-        print_table(rich.console.Console(quiet=output.silent), title, _best_of_each(model.cv_))
+        best: dict[str, dict[str, Any]] = {}
+        for row in sorted(model.cv_, key=lambda row: (-row["folds"], row["error"])):
+            best.setdefault(row["method"], row)  # most folds first: those cover all known vertices
+        rows = sorted(best.values(), key=lambda row: row["error"])
+        print_table(rich.console.Console(quiet=output.silent), title, rows)
     settings = ", ".join(f"{name} {value:.3g}" for name, value in chosen.items() if isinstance(value, float))
     files = [str(path) for path in saved]
     method = model.method_ + (f" ({settings})" if settings else "")
