@@ -11,11 +11,12 @@ import rich.text
 import typer
 from typer.core import TyperGroup
 
-from manifoldrf._files import as_path, atomic_path, check_output, existing_folder, folder_for_results
+from manifoldrf._files import as_path, atomic_path, check_output, folder_for_results
 from manifoldrf._runtime import available
 from manifoldrf._validation import check_option
 from manifoldrf.cli.console import duration, environment, note, print_json, print_table, progress, show
 from manifoldrf.cli.options import Output, parse, split, spread, usage
+from reproduction.files import existing_folder
 from reproduction.report.catalogue import CATALOGUE, Entry
 
 PROGRAM = "python -m reproduction"
@@ -216,10 +217,13 @@ def _pictures(entry: Entry, record: Any, folder: Any, form: str, *, quiet: bool)
 
 def _show(entry: Entry, record: Any, console: rich.console.Console) -> None:
     """Print the tables of a record, their explanation, and the run time."""
+    from reproduction.report.pages import heading
+
     tables: Mapping[str, Any] = record.tables
     for title, rows in tables.items():
         if title not in entry.drawn:
             hidden = entry.hidden.get(title, ())
-            print_table(console, title, [{k: v for k, v in row.items() if k not in hidden} for row in rows])
+            shown = [{heading(k): v for k, v in row.items() if k not in hidden} for row in rows]
+            print_table(console, title, shown)
     console.print(rich.text.Text(entry.columns))
     console.print(f"{entry.name} took {duration(record.seconds)}.")

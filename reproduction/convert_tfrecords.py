@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from manifoldrf._files import atomic_path, existing_file, small_text, writable_folder
+from manifoldrf._files import atomic_path, existing_file, writable_folder
 from manifoldrf._validation import reject
+from reproduction.files import small_text
 from reproduction.sequences import Sequence
 
 

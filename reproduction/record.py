@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from manifoldrf._arrays import read_members
-from manifoldrf._files import as_path, atomic_path, existing_file, small_text, writable_folder
+from manifoldrf._files import as_path, atomic_path, existing_file, writable_folder
 from manifoldrf._validation import FloatArray, reject
 from manifoldrf.cli.console import environment
+from reproduction.files import read_members, small_text
 
 _LONGEST_REASON = 500  # characters of an error text
 

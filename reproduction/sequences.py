@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from manifoldrf._arrays import read_members
-from manifoldrf._files import as_path, existing_file, files_in
+from manifoldrf._files import as_path, existing_file
 from manifoldrf._random import generator
 from manifoldrf._validation import (
     POSITIVE,
@@ -22,6 +21,7 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry.meshes import TriangleMesh
+from reproduction.files import files_in, read_members
 
 # -------------------------------------------------------------------------------------------------- simulated cloth
 FRAME = 0.02  # seconds from frame to frame, those of flag_simple

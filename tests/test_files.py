@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from manifoldrf._files import as_path, atomic_path, files_in, folder_for_results, writable_folder
+from manifoldrf._files import as_path, atomic_path, folder_for_results, writable_folder
 
 
 def names(folder):
@@ -158,12 +158,6 @@ def test_results_that_are_complete_stay_when_the_next_ones_fail(tmp_path):
     with pytest.raises(RuntimeError, match="of the second"):
         fail()
     assert names(tmp_path / "a" / "b") == ["first.json"]
-
-
-def test_files_of_a_folder_are_listed_without_what_a_killed_process_left(tmp_path):
-    for name in ("b.json", "a.json", ".hidden.json", f".{'0f' * 16}.json", "a.npz"):
-        (tmp_path / name).touch()
-    assert [path.name for path in files_in(tmp_path, "*.json")] == [".hidden.json", "a.json", "b.json"]
 
 
 def test_a_new_file_has_the_usual_mode_and_an_old_one_keeps_its_own(tmp_path):

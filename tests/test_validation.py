@@ -254,16 +254,6 @@ def test_jobs_are_minus_one_or_positive(value, kind):
     assert v.check_jobs(-1) >= 1
 
 
-def test_errors_name_an_argument_as_the_user_did():
-    with (
-        pytest.raises(ValueError, match=r"^`X` must be an integer in \[1, inf\)\. Got 0\.$"),
-        v.naming("X", "points"),
-    ):
-        v.check_integer(0, "points", 1)
-    with pytest.raises(TypeError, match=r"^`t` must be a number"), v.naming("X", "points", "mesh"):
-        v.check_real("1", "t", v.POSITIVE)
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e200])
 def test_entries_of_sparse_matrices_are_named_by_row_and_column(bad):
     with pytest.raises(ValueError, match=r"`A` must be finite, with.* Got .* at index \(2, 1\)\."):

@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 from manifoldrf._files import as_path, atomic_path, writable_folder
 from manifoldrf._runtime import available
 from manifoldrf._validation import check_option, reject
-from manifoldrf.cli.page import html_page
 from manifoldrf.signatures.engines import silent
 from reproduction.record import Record
+from reproduction.report.markdown_page import html_page
 from reproduction.report.pages import ENTRY_OF, escape, read_records, results
 from reproduction.report.style import FORMATS
 

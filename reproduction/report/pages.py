@@ -7,9 +7,10 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from manifoldrf._files import as_path, files_in
+from manifoldrf._files import as_path
 from manifoldrf._validation import reject
-from manifoldrf.cli.console import Row, cell, columns, duration, heading, is_text
+from manifoldrf.cli.console import Row, cell, columns, duration, is_text
+from reproduction.files import files_in
 from reproduction.record import Record
 from reproduction.report.catalogue import CATALOGUE, WITH_DATA, Entry
 from reproduction.report.comparison import PUBLISHED, ours_of, pairs
@@ -30,6 +31,19 @@ _README_NOTE = (
     "Relative error of the kernel: of the paper's recipe at the nodes of the graph, as in the paper; of the "
     "default between points that no graph contains. Speed-up of the default over a dense eigendecomposition."
 )
+_HEADINGS = {
+    "r2": "R²",
+    "re": "mean RE",
+    "mse": "MSE",
+    "rmse": "RMSE",
+    "mae": "MAE",
+    "mean_re": "mean RE",
+    "median_re": "median RE",
+    "fit_s": "fit, s",
+    "kernel_ms": "kernel, ms",
+    "speed_up": "speed-up",
+    "ms_per_start": "ms per start",
+}
 
 
 # ------------------------------------------------------------------------------------------------------- records
@@ -295,3 +309,14 @@ def _code(text: str) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
+
+
+def heading(column: str) -> str:
+    """Heading of a column.
+
+    Examples
+    --------
+    >>> heading("new_points"), heading("r2")
+    ('new points', 'R²')
+    """
+    return _HEADINGS.get(column, column.replace("_", " "))

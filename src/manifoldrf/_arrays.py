@@ -7,7 +7,7 @@ import math
 import shutil
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -227,38 +227,6 @@ def _indexed_values(file: Path, name: str, n_rows: int) -> FloatArray:
     return values
 
 
-def read_members(file: Path, name: str, wanted: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
-    """Read arrays of an .npz file by name. Pickled objects are refused.
-
-    Parameters
-    ----------
-    file : Path
-    name : str
-        Name of the file in errors.
-    wanted : collection of str, optional
-        Names of the arrays to read, by default all; missing ones are left out.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     np.savez(f"{folder}/two.npz", a=np.arange(3), b="text")
-    ...     read_members(Path(folder) / "two.npz", "path", ["a", "c"])
-    {'a': array([0, 1, 2])}
-    """
-    result: dict[str, NDArray[Any]] = {}
-    with _open_archive(file, name) as archive:
-        members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
-        chosen = {key: member for key, member in members.items() if wanted is None or key in wanted}
-        _check_room(file, name, sum(member.file_size for member in chosen.values()))
-        for key, member in chosen.items():
-            with archive.open(member) as stream:
-                result[key] = _read_whole(stream, _read_header(stream, member.file_size, file, name), file, name)
-                if stream.read(1):  # zipfile compares checksums at the end
-                    _reject_file(file, name, "an array is followed by other bytes")
-    return result
-
-
 def _check_file(path: str | PathLike[str], name: str) -> Path:
     """Return the path of an existing array file that is not empty."""
     check_suffix(as_path(path, name), name, ARRAY_SUFFIXES)
@@ -268,7 +236,7 @@ def _check_file(path: str | PathLike[str], name: str) -> Path:
     return file
 
 
-def _reject_file(file: Path, name: str, reason: object) -> NoReturn:
+def reject_file(file: Path, name: str, reason: object) -> NoReturn:
     """Raise the error for a damaged file or a file of another kind."""
     words = " ".join(str(reason).split()).rstrip(".")[:_LONGEST_REASON] or type(reason).__name__
     reject(name, f"a readable {file.suffix.lower()} file", f"{file.name!r}: {words}")
@@ -298,8 +266,8 @@ def _kept(array: NDArray[Any]) -> Floats:
 def _read_array(file: Path, name: str, wanted: Sequence[str], axes: tuple[int, ...]) -> Floats:
     """Read one array; an .npy file is memory-mapped."""
     with _open_array(file, name, wanted, axes) as (stream, header):
-        _check_room(file, name, math.prod(header.shape) * header.dtype.itemsize)
-        return _kept(_read_whole(stream, header, file, name))
+        check_room(file, name, math.prod(header.shape) * header.dtype.itemsize)
+        return _kept(read_whole(stream, header, file, name))
 
 
 def _binary_blocks(file: Path, name: str, chunk: int) -> Iterator[Floats]:
@@ -307,8 +275,8 @@ def _binary_blocks(file: Path, name: str, chunk: int) -> Iterator[Floats]:
     with _open_array(file, name, _POINTS, (2,)) as (stream, header):
         n_rows, n_columns = header.shape
         n_held = n_rows if header.fortran else min(chunk, n_rows)  # rows in Fortran order are not contiguous
-        _check_room(file, name, n_held * n_columns * header.dtype.itemsize)
-        whole = _read_whole(stream, header, file, name) if header.fortran else None
+        check_room(file, name, n_held * n_columns * header.dtype.itemsize)
+        whole = read_whole(stream, header, file, name) if header.fortran else None
         for start in range(0, n_rows, chunk):
             n = min(chunk, n_rows - start)
             if whole is not None:
@@ -327,26 +295,26 @@ def _open_array(
             stream: IO[bytes] = stack.enter_context(file.open("rb"))
             size = file.stat().st_size
         else:
-            archive = stack.enter_context(_open_archive(file, name))
+            archive = stack.enter_context(open_archive(file, name))
             member = archive.getinfo(_choose_member(archive, wanted, file, name))
             stream, size = stack.enter_context(archive.open(member)), member.file_size
-        header = _read_header(stream, size, file, name)
+        header = read_header(stream, size, file, name)
         _check_numbers(header, axes, file, name)
         yield stream, header
 
 
 @contextmanager
-def _open_archive(file: Path, name: str) -> Iterator[zipfile.ZipFile]:
+def open_archive(file: Path, name: str) -> Iterator[zipfile.ZipFile]:
     """Open an .npz file. Damage that is found while it is open becomes one error."""
     try:
         with zipfile.ZipFile(file) as archive:
             yield archive
     except _UNREADABLE as error:
-        _reject_file(file, name, error)
+        reject_file(file, name, error)
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise  # disk or permissions: the system's own message is better
-        _reject_file(file, name, "its table of contents points elsewhere")
+        reject_file(file, name, "its table of contents points elsewhere")
 
 
 def _choose_member(archive: zipfile.ZipFile, wanted: Sequence[str], file: Path, name: str) -> str:
@@ -361,7 +329,7 @@ def _choose_member(archive: zipfile.ZipFile, wanted: Sequence[str], file: Path, 
     return f"{found[0]}.npy"
 
 
-def _read_header(stream: IO[bytes], size: int, file: Path, name: str) -> _Header:
+def read_header(stream: IO[bytes], size: int, file: Path, name: str) -> _Header:
     """Read the header of an array that has ``size`` bytes with its header, and check that all items fit in."""
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     try:
@@ -371,16 +339,16 @@ def _read_header(stream: IO[bytes], size: int, file: Path, name: str) -> _Header
     except _UNREADABLE:
         raise
     except Exception as error:  # noqa: BLE001 - a damaged header makes the reader fail in many ways
-        _reject_file(file, name, error)
+        reject_file(file, name, error)
     shape, dtype = header.shape, header.dtype
     if dtype.hasobject:
         found = f"dtype {str(dtype)[:_LONGEST_FOUND]} in {file.name!r}: Object arrays cannot be loaded"
         reject(name, "an array of real numbers", found, TypeError)
     # numpy counts empty axes and items without size as one.
     if min(shape, default=0) < 0 or math.prod(max(axis, 1) for axis in shape) * max(dtype.itemsize, 1) >= 2**62:
-        _reject_file(file, name, f"an array of shape {str(shape)[:_LONGEST_FOUND]}")
+        reject_file(file, name, f"an array of shape {str(shape)[:_LONGEST_FOUND]}")
     if header.offset + math.prod(shape) * dtype.itemsize > size:
-        _reject_file(file, name, "it is cut off")
+        reject_file(file, name, "it is cut off")
     return header
 
 
@@ -397,14 +365,14 @@ def _check_numbers(header: _Header, axes: tuple[int, ...], file: Path, name: str
         reject(name, "an array with at least one column", found)
 
 
-def _check_room(file: Path, name: str, size: int) -> None:
+def check_room(file: Path, name: str, size: int) -> None:
     """Refuse to unpack far more bytes than the file has."""
     if size > _ROOM + _ROOM_PER_BYTE * file.stat().st_size:
         text = f"it unpacks to {size} bytes, too many for a file of {file.stat().st_size}; save it uncompressed"
-        _reject_file(file, name, text)
+        reject_file(file, name, text)
 
 
-def _read_whole(stream: IO[bytes], header: _Header, file: Path, name: str) -> NDArray[Any]:
+def read_whole(stream: IO[bytes], header: _Header, file: Path, name: str) -> NDArray[Any]:
     """Return the whole array in the type of the file; an .npy file is memory-mapped."""
     count = math.prod(header.shape)
     order: Any = "F" if header.fortran else "C"
@@ -421,7 +389,7 @@ def _read_numbers(stream: IO[bytes], count: int, header: _Header, file: Path, na
     while filled < len(memory):
         n_read: int = stream.readinto(memory[filled : filled + _PIECE])  # type: ignore[attr-defined]
         if not n_read:
-            _reject_file(file, name, "it is cut off")
+            reject_file(file, name, "it is cut off")
         filled += n_read
     return numbers
 

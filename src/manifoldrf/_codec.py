@@ -312,9 +312,8 @@ class _Decoder:
         if set(tree) == {"class", "fields"}:
             return self._record(tree["class"], self._dict(tree["fields"], depth))
         if set(tree) == {"array", "order"} and tree["order"] == "F":
-            return self._transposed.setdefault(
-                tree["array"], self._array(tree["array"]).T
-            )  # always the same object
+            array = self._array(tree["array"])
+            return self._transposed.setdefault(tree["array"], array.T)  # always the same object
         if len(tree) != 1:
             _refuse_tree()
         ((tag, content),) = tree.items()
@@ -373,11 +372,8 @@ class _Decoder:
         if not _is_valid_csr(data, indices, indptr, shape):
             raise ModelFileError("it holds a sparse array with indices out of range")
         matrix = sparse.csr_array((data, indices, indptr), shape=tuple(shape))
-        matrix.data, matrix.indices, matrix.indptr = (
-            data,
-            indices,
-            indptr,
-        )  # the constructor may have converted them
+        # The constructor may have converted them.
+        matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
         self._instances.append(matrix)
         return matrix
 

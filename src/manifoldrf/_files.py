@@ -19,10 +19,9 @@ from typing import Any
 
 from manifoldrf._validation import reject
 
-_MAX_TEXT = 8_000_000  # bytes; parsed JSON takes up to 27 times the memory of its text
 _NO_PERMISSION = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a full quota, a limit of the size of files
-_TEMPORARY = re.compile(r"\.[0-9a-f]{32}(\.\w+)?")
+TEMPORARY = re.compile(r"\.[0-9a-f]{32}(\.\w+)?")
 _WRITTEN: ContextVar[list[Path] | None] = ContextVar("manifoldrf files", default=None)
 # Control characters, unpaired surrogates, which no file can hold, and characters that change the direction of text.
 _INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -48,26 +47,6 @@ def existing_file(path: Any, name: str = "path") -> Path:
     if not file.is_file():
         reject(name, "an ordinary file, not a pipe or a device", file)
     return file
-
-
-def existing_folder(folder: Any, name: str = "folder") -> Path:
-    """Return the path of an existing folder."""
-    path = as_path(folder, name)
-    if not path.is_dir():
-        reject(name, "an existing folder", path)
-    return path
-
-
-def files_in(folder: Path, pattern: str) -> list[Path]:
-    """Return the files of a folder, sorted by name, without incomplete files of killed processes."""
-    return sorted(path for path in folder.glob(pattern) if not _TEMPORARY.fullmatch(path.name))
-
-
-def small_text(path: Path) -> str:
-    """Read a UTF-8 text that is small enough to be parsed."""
-    if path.stat().st_size > _MAX_TEXT:
-        reject("path", f"a text of at most {_MAX_TEXT} bytes", path.name)
-    return path.read_text(encoding="utf-8")
 
 
 def check_suffix(path: Path, name: str, suffixes: Sequence[str]) -> str:
@@ -229,7 +208,7 @@ def _sync_folder(folder: Path) -> None:
 def _note_written(path: Path) -> None:
     """Add a complete file to the list of :func:`noted_files`, unless it is only a part of another one."""
     written = _WRITTEN.get()
-    if written is not None and path not in written and not _TEMPORARY.fullmatch(path.name):
+    if written is not None and path not in written and not TEMPORARY.fullmatch(path.name):
         written.append(path)
 
 

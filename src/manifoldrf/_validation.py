@@ -6,8 +6,7 @@
 
 import datetime
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, NoReturn
@@ -60,19 +59,6 @@ def reject(name: str, rule: str, value: object, kind: type[Exception] = ValueErr
     if len(text) > _LONGEST_VALUE:
         text = f"{text[:_LONGEST_VALUE]} ..."
     raise kind(f"`{name}` must be {rule}. Got {text}.")
-
-
-@contextmanager
-def naming(outer: str, *inner: str) -> Iterator[None]:
-    """Re-raise errors under the caller's argument name."""
-    try:
-        yield
-    except (ValueError, TypeError) as error:
-        text = str(error)
-        found = next((name for name in inner if text.startswith(f"`{name}` must be")), None)
-        if found is None or type(error) not in (ValueError, TypeError):
-            raise
-        raise type(error)(text.replace(f"`{found}`", f"`{outer}`", 1)) from error
 
 
 # -------------------------------------------------------------------------------------------------------- scalars

@@ -166,7 +166,7 @@ def test_reproduce_runs_the_experiments_of_a_checkout(tmp_path):
 
 def test_reproduce_outside_a_checkout_says_where_to_get_it(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(
-        "manifoldrf.cli.demo.__file__", str(tmp_path / "lib" / "a" / "manifoldrf" / "cli" / "demo.py")
+        "manifoldrf.cli.program.__file__", str(tmp_path / "lib" / "a" / "manifoldrf" / "cli" / "program.py")
     )
     assert main(monkeypatch, "reproduce", "surfaces", "--size", "paper") == 1
     captured = capsys.readouterr()

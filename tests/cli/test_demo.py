@@ -48,7 +48,9 @@ def test_the_answer_is_short_and_all_files_are_there(run):
 
 
 def test_the_errors_are_those_of_the_library(small):
-    found = demo._compare("torus", Torus(), 8, demo.N_NODES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = demo._compare("torus", Torus(), 8, demo.N_NODES)
     graph = knn_graph(Torus().grid(300), n_neighbors=8)
     t = graph.time(20.0, dim=2)
     new = Torus().sample(demo.N_NEW, seed=0)
@@ -68,10 +70,10 @@ def test_the_errors_are_those_of_the_library(small):
 @pytest.fixture
 def found(monkeypatch):
     """Numbers without any work."""
-    surface = demo.Surface("torus", np.eye(3), {"surface": "torus", "error, default": 0.25, "speed-up": 7})
-    surface.drawn["default"] = np.ones(3)
+    row = {"surface": "torus", "error, default": 0.25, "speed-up": 7}
+    surface = demo.Surface(np.eye(3), row, {"default": np.ones(3)}, None)
     monkeypatch.setattr(demo, "measure", lambda report: [surface])
-    monkeypatch.setattr(demo, "_write_explorer", lambda path: path)
+    monkeypatch.setattr("manifoldrf.explorer.page.explore", lambda model, path, title: None)
     return SimpleNamespace(row=surface.row)
 
 
@@ -83,7 +85,7 @@ def test_json_has_the_table_and_the_files(found, tmp_path):
 
 
 def test_missing_extras_are_named(found, monkeypatch, tmp_path):
-    monkeypatch.setattr("manifoldrf._runtime.available", lambda package: False)
+    monkeypatch.setattr("manifoldrf.cli.demo.available", lambda package: False)
     result = invoke("demo", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     text = " ".join(result.stdout.split())

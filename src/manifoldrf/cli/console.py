@@ -133,6 +133,7 @@ class _Pace:
 
     def __init__(self, words: str = "left") -> None:
         self._words = words
+        self._start = time.monotonic()
         # End of the first step, steps done then, steps done now, total. One tuple, because another thread reads it.
         self._state: tuple[float, int, int, int] | None = None
 
@@ -144,6 +145,10 @@ class _Pace:
         else:
             self._state = (*state[:2], done, total)
 
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self._start
+
     def left(self) -> str:
         """The time left at the present pace; empty until the second step is done."""
         state = self._state
@@ -154,21 +159,11 @@ class _Pace:
         return f"about {duration(seconds)} {self._words}"
 
 
-class _Elapsed(rich.progress.ProgressColumn):
-    """The time since the start; the column of rich stops when all steps of a stage are done."""
+class _Clock(rich.progress.ProgressColumn):
+    """The time since the start, and the time left.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._start = time.monotonic()
-
-    def render(self, task: rich.progress.Task) -> rich.text.Text:
-        """Hours, minutes and seconds."""
-        del task
-        return rich.text.Text(str(timedelta(seconds=int(time.monotonic() - self._start))), "progress.elapsed")
-
-
-class _Remaining(rich.progress.ProgressColumn):
-    """The time left; the estimate of rich forgets steps longer than half a minute."""
+    The columns of rich stop when all steps of a stage are done, and forget steps longer than half a minute.
+    """
 
     def __init__(self, pace: _Pace) -> None:
         super().__init__()
@@ -177,14 +172,14 @@ class _Remaining(rich.progress.ProgressColumn):
     def render(self, task: rich.progress.Task) -> rich.text.Text:
         """The text after the bar."""
         del task
-        return rich.text.Text(self._pace.left())
+        elapsed = str(timedelta(seconds=int(self._pace.elapsed())))
+        return rich.text.Text.assemble((elapsed, "progress.elapsed"), " ", self._pace.left())
 
 
 @contextmanager
 def _bar(name: str, pace: _Pace, console: rich.console.Console) -> Iterator[Report]:
     """A progress bar that disappears at the end."""
-    words, bar = rich.progress.TextColumn("{task.description}"), rich.progress.BarColumn()
-    shown = (words, bar, _Elapsed(), _Remaining(pace))
+    shown = (rich.progress.TextColumn("{task.description}"), rich.progress.BarColumn(), _Clock(pace))
     with rich.progress.Progress(*shown, console=console, transient=True) as moving:
         task = moving.add_task(f"{name}: starting", total=None)
 
@@ -199,7 +194,6 @@ def _bar(name: str, pace: _Pace, console: rich.console.Console) -> Iterator[Repo
 @contextmanager
 def _lines(name: str, pace: _Pace) -> Iterator[Report]:
     """Print a line now and then, from a separate thread because one step may take minutes."""
-    start = time.monotonic()
     latest = "starting"
     finished = threading.Event()
 
@@ -210,7 +204,7 @@ def _lines(name: str, pace: _Pace) -> Iterator[Report]:
 
     def print_lines() -> None:
         while not finished.wait(_EVERY):
-            parts = [f"{name}: {latest}", f"{duration(time.monotonic() - start)} so far", pace.left()]
+            parts = [f"{name}: {latest}", f"{duration(pace.elapsed())} so far", pace.left()]
             sys.stderr.write(", ".join(part for part in parts if part) + "\n")
             sys.stderr.flush()
 
@@ -224,21 +218,6 @@ def _lines(name: str, pace: _Pace) -> Iterator[Report]:
 
 
 # ------------------------------------------------------------------------------------------------------ tables
-_HEADINGS = {
-    "r2": "R²",
-    "re": "mean RE",
-    "mse": "MSE",
-    "rmse": "RMSE",
-    "mae": "MAE",
-    "mean_re": "mean RE",
-    "median_re": "median RE",
-    "fit_s": "fit, s",
-    "kernel_ms": "kernel, ms",
-    "speed_up": "speed-up",
-    "ms_per_start": "ms per start",
-}
-
-
 def cell(value: object) -> str:
     """Format a value with the digits that a reader needs.
 
@@ -253,14 +232,10 @@ def cell(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}" if abs(value) >= 10_000 else str(value)
-    if isinstance(value, float):
-        return _decimals(value)
     if isinstance(value, list | tuple):
         return ", ".join(cell(item) for item in value)
-    return str(value)
-
-
-def _decimals(value: float) -> str:
+    if not isinstance(value, float):
+        return str(value)
     size = abs(value)
     if 1000 <= size < float("inf"):
         return f"{value:,.0f}" if size >= 10_000 else f"{value:.0f}"
@@ -276,17 +251,6 @@ def columns(rows: Sequence[Row]) -> list[str]:
     ['a', 'b']
     """
     return list(dict.fromkeys(name for row in rows for name in row))
-
-
-def heading(column: str) -> str:
-    """Heading of a column.
-
-    Examples
-    --------
-    >>> heading("new_points"), heading("r2")
-    ('new points', 'R²')
-    """
-    return _HEADINGS.get(column, column.replace("_", " "))
 
 
 def is_text(rows: Sequence[Row], column: str) -> bool:
@@ -325,7 +289,9 @@ def print_table(console: rich.console.Console, title: str, rows: Sequence[Mappin
         left = is_text(rows, name)
         longest = max(len(cell(row.get(name))) for row in rows)
         justify: Literal["left", "right"] = "left" if left else "right"
-        table.add_column(rich.text.Text(heading(name)), justify=justify, min_width=min(longest, _NARROWEST))
+        table.add_column(
+            rich.text.Text(name.replace("_", " ")), justify=justify, min_width=min(longest, _NARROWEST)
+        )
     for row in rows:
         table.add_row(*(rich.text.Text(cell(row.get(name))) for name in columns(rows)))
     unlimited = console.options.update(width=_UNLIMITED)
@@ -346,16 +312,12 @@ def show_facts(output: Output, title: str, facts: Mapping[str, object]) -> None:
 _PACKAGES = ("manifoldrf", "numba", "numpy", "scikit-learn", "scipy", "torch")
 
 
+@functools.cache
 def environment() -> dict[str, str]:
     """Versions, commit and machine, so that a number can be traced.
 
     The first call fixes the result: files of a checkout may change during a long run, the running code does not.
     """
-    return dict(_first_environment())
-
-
-@functools.cache
-def _first_environment() -> dict[str, str]:
     return {name: _version(name) for name in _PACKAGES} | {
         "python": platform.python_version(),
         "commit": _commit(),

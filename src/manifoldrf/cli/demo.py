@@ -1,113 +1,113 @@
-"""The demo: features on four surfaces in a minute; and the way to the paper's experiments."""
+"""The demo: features on four surfaces in a minute."""
 
-import os
-import sys
+import base64
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
+import numpy as np
 import rich.console
 import rich.text
 import typer
 
-from manifoldrf.cli.console import Report, cell, columns, print_json, print_table, progress
+from manifoldrf._files import atomic_path, escaped, folder_for_results
+from manifoldrf._runtime import available, require, without_warnings
+from manifoldrf.cli.console import Report, cell, print_json, print_table, progress
 from manifoldrf.cli.options import Output
-
-_OUT = typer.Option("--out", help="Folder for the results; created if needed.")
 
 N_NODES = 1000  # of each graph; the paper has 4000
 N_NEW = 256  # points that no graph contains
 _TAU = 20.0  # steps of the paper's diffusion
 _FINER = 2  # nodes of the reference graph over N_NODES, where there is no formula; 4 changes errors by < .005
-_EPOCHS = 16
 # The paper trains on 100,000 walks from each of 1000 nodes for 1000 epochs; these settings take seconds.
 _SMALL_BUDGET: dict[str, Any] = {
     "teacher_options": {"n_walks": 10_000, "p_halt": 0.01},
-    "field_options": {"network": "paper", "batch": 512, "epochs": _EPOCHS},
-    "n_starts": 250,
+    "field_options": {"network": "paper", "batch": 512, "epochs": 16},
 }
-_EXPLORER_TIME = 0.05  # heat time that is easy to see on the torus
+_TITLE = "Heat kernels on four surfaces"
 _NOTE = (
     f"error: relative error of the heat kernel between {N_NEW} new points (0 is exact), against the formula on the "
-    f"sphere and a graph with {_FINER} times the nodes elsewhere. "
+    f"sphere and a graph with {_FINER} times the nodes elsewhere. speed-up: time of a dense eigendecomposition of "
+    f"the {N_NODES} nodes over the time the default needs for the kernel between the new points."
 )
 _PAPER_NOTE = (
-    f"The paper's recipe has a small budget here ({_EPOCHS} training epochs instead of 1000); in a checkout, "
-    "`python -m reproduction surfaces --size paper` runs it in full. "
+    "The paper's recipe has a small budget here (16 training epochs instead of 1000); in a checkout, "
+    "`python -m reproduction surfaces --size paper` runs it in full."
 )
-_SPEED_NOTE = (
-    f"speed-up: time of a dense eigendecomposition of the {N_NODES} nodes over the time the default needs for the "
-    "kernel between the new points."
-)
-_COLUMNS = {"paper": "error, paper's recipe", "default": "error, default"}
-_TITLES = {"paper": "paper's recipe", "default": "default"}
 _NO_TORCH = "Without the paper's recipe, which needs torch: pip install 'manifoldrf[torch]'"
 _NO_PICTURE = "No picture: it needs matplotlib. Install it with: pip install 'manifoldrf[viz]'"
+_NEXT = """
+Open the report and the explorer in a browser. Try next:
+  manifoldrf fit scan.ply -o scan.safetensors       # your own mesh or points
+  manifoldrf explore scan.safetensors -o scan.html  # look at its kernel
+  manifoldrf reproduce                              # the paper's experiments"""
 
 
 @dataclass
 class Surface:
     """What the demo found on one surface."""
 
-    name: str
     points: Any  # (n, 3), where kernels are drawn
     row: dict[str, Any]
-    drawn: dict[str, Any] = field(default_factory=dict)  # method -> kernel of one point
+    drawn: dict[str, Any]  # method -> kernel of one point
+    model: Any  # the default
 
 
-def demo(output: Output, out: Annotated[str, _OUT] = "out") -> None:
+def demo(
+    output: Output,
+    out: Annotated[str, typer.Option("--out", help="Folder for the results; created if needed.")] = "out",
+) -> None:
     """Fit features on four surfaces, compare them with the exact kernel, write a report and an explorer page.
 
     It takes less than a minute.
 
     Example: manifoldrf demo --out results
     """
-    from manifoldrf._files import folder_for_results
-    from manifoldrf._runtime import available
+    from manifoldrf.explorer.page import explore
 
     with folder_for_results(out, "out") as folder, progress("demo", quiet=output.silent) as report:
         surfaces = measure(report)
-        files, notes = {}, []
+        rows = [surface.row for surface in surfaces]
+        report("picture, report and explorer", 4, 5)
+        files = {"report": folder / "report.html", "explorer": folder / "explorer.html"}
+        notes = [_NOTE, _PAPER_NOTE if available("torch") else _NO_TORCH]
         if available("matplotlib"):
-            report("picture", 4, 5)
-            files["picture"] = _draw(surfaces, folder / "demo.png")
+            files = {"picture": _draw(surfaces, folder / "demo.png"), **files}
         else:
             notes.append(_NO_PICTURE)
-        if not available("torch"):
-            notes.append(_NO_TORCH)
-        rows = [surface.row for surface in surfaces]
-        files["report"] = _write_report(folder / "report.html", rows, notes, files.get("picture"))
-        report("explorer", 4, 5)
-        files["explorer"] = _write_explorer(folder / "explorer.html")
+        _write_report(files, rows, notes)
+        explore(surfaces[-1].model, files["explorer"], title="Heat kernel of a torus")
     if output.as_json:
         print_json({"surfaces": rows, "files": {name: str(path) for name, path in files.items()}})
-    _print(rich.console.Console(quiet=output.silent), rows, notes, files)
+    console = rich.console.Console(quiet=output.silent)
+    print_table(console, _TITLE, rows)
+    for line in (*notes, "", *(f"{name:9} {path}" for name, path in files.items()), _NEXT):
+        console.print(rich.text.Text(line), highlight=False)
 
 
-def measure(report: Report = lambda what, done, total: None) -> list[Surface]:
-    """Fit and compare on all four surfaces."""
-    from manifoldrf import Ellipsoid, MobiusStrip, Sphere, Torus
+def measure(report: Report) -> list[Surface]:
+    """Fit and compare on all four surfaces, with the paper's numbers of neighbours."""
+    from manifoldrf import Ellipsoid, FeatureWarning, GraphWarning, MobiusStrip, Sphere, Torus
 
-    report("compiling, up to a minute after a new installation", 0, 5)
-    _compare("sphere", Sphere(), 8, 200)  # so that no time below includes a compilation
-    # With the paper's numbers of neighbours.
     spaces: list[tuple[str, Any, int]] = [("sphere", Sphere(), 8), ("ellipsoid", Ellipsoid(), 8)]
     spaces += [("Möbius strip", MobiusStrip(), 24), ("torus", Torus(), 8)]
     found = []
-    for done, (name, manifold, n_neighbors) in enumerate(spaces):
-        report(name, done, 5)
-        found.append(_compare(name, manifold, n_neighbors, N_NODES))
+    with without_warnings(FeatureWarning, GraphWarning):  # the table shows the errors they are about
+        report("compiling, up to a minute after a new installation", 0, 5)
+        _compare(*spaces[0], 200)  # so that no time below includes a compilation
+        for done, space in enumerate(spaces):
+            report(space[0], done, 5)
+            found.append(_compare(*space, N_NODES))
     return found
 
 
 def _compare(name: str, manifold: Any, n_neighbors: int, n_nodes: int) -> Surface:
     """Fit the default and the paper's recipe on one surface, and compare their kernels with the reference."""
-    import numpy as np
+    from scipy import linalg
 
     from manifoldrf import DiffusionKernel, HeatKernel, ManifoldRandomFeatures, knn_graph, relative_error
-    from manifoldrf._runtime import available
 
     graph = knn_graph(manifold.grid(n_nodes), n_neighbors=n_neighbors)
     t = graph.time(_TAU, dim=2)  # the heat time of the paper's diffusion: both methods have the same target
@@ -119,18 +119,24 @@ def _compare(name: str, manifold: Any, n_neighbors: int, n_nodes: int) -> Surfac
     if available("torch"):
         budget = _SMALL_BUDGET | {"n_starts": n_nodes // 4}
         recipe = ManifoldRandomFeatures.paper(kernel=DiffusionKernel(_TAU), graph=None, random_state=0, **budget)
-        models["paper"] = _quiet_fit(recipe, graph)
-    models["default"] = _quiet_fit(ManifoldRandomFeatures(HeatKernel(t), random_state=0), graph.positions)
-    row: dict[str, Any] = {"surface": name}
-    drawn = {}
+        models["paper's recipe"] = recipe.fit(graph)
+    models["default"] = ManifoldRandomFeatures(HeatKernel(t), random_state=0).fit(graph.positions)
+    surface = Surface(shown, {"surface": name}, {}, models["default"])
     for method, model in models.items():
         found = model.kernel_matrix(new)
-        row[_COLUMNS[method]] = relative_error(found, exact, alignment="frobenius")
+        surface.row[f"error, {method}"] = relative_error(found, exact, alignment="frobenius")
         # The paper's kernel is per node: draw it in the unit of the surface's own.
-        drawn[method] = model.kernel_matrix(shown, source)[:, 0] * (np.linalg.norm(exact) / np.linalg.norm(found))
-    seconds = _seconds(models["default"].kernel_matrix, new)
-    row["speed-up"] = round(_spectral_seconds(graph) / seconds)
-    return Surface(name, shown, row, drawn)
+        unit = np.linalg.norm(exact) / np.linalg.norm(found)
+        surface.drawn[method] = model.kernel_matrix(shown, source)[:, 0] * unit
+    dense = graph.operator.toarray()
+
+    def spectral_kernel() -> Any:
+        values, vectors = linalg.eigh(dense, driver="evd", check_finite=False)  # the faster driver of LAPACK
+        return (vectors * np.exp(_TAU * (values - 1))) @ vectors.T
+
+    seconds = _seconds(lambda: models["default"].kernel_matrix(new))
+    surface.row["speed-up"] = round(_seconds(spectral_kernel) / seconds)
+    return surface
 
 
 def reference(manifold: Any, points: Any, t: float) -> Any:
@@ -142,60 +148,30 @@ def reference(manifold: Any, points: Any, t: float) -> Any:
     n_nodes = _FINER * N_NODES
     options = GraphOptions(weights=manifold.grid_weights(n_nodes))
     features = ManifoldRandomFeatures(HeatKernel(t), n_features="all", graph=options, random_state=0)
-    return _quiet_fit(features, manifold.grid(n_nodes)).kernel_matrix(points)
+    return features.fit(manifold.grid(n_nodes)).kernel_matrix(points)
 
 
-def _quiet_fit(features: Any, space: Any) -> Any:
-    """Fit without warnings: the table shows the errors they are about."""
-    from manifoldrf import FeatureWarning, GraphWarning
-    from manifoldrf._runtime import without_warnings
-
-    with without_warnings(FeatureWarning), without_warnings(GraphWarning):
-        return features.fit(space)
-
-
-def _spectral_seconds(graph: Any) -> float:
-    """Time of the kernel of a graph by a dense eigendecomposition, with the faster driver of LAPACK."""
-    import numpy as np
-    from scipy import linalg
-
-    def kernel(dense: Any) -> Any:
-        values, vectors = linalg.eigh(dense, driver="evd", check_finite=False)
-        return (vectors * np.exp(_TAU * (values - 1))) @ vectors.T
-
-    return _seconds(kernel, graph.operator.toarray(), repeats=2)
-
-
-def _seconds(work: Callable[[Any], Any], argument: Any, repeats: int = 5) -> float:
-    """The shortest of several times, which other work disturbs least."""
+def _seconds(work: Callable[[], Any]) -> float:
+    """The shorter of two times, which other work disturbs less."""
     times = []
-    for _ in range(repeats):
+    for _ in range(2):
         start = time.perf_counter()
-        work(argument)
+        work()
         times.append(time.perf_counter() - start)
     return min(times)
 
 
 def _draw(surfaces: list[Surface], path: Path) -> Path:
     """Draw the kernel of one point on each surface, one row for each method."""
-    import numpy as np
-
-    from manifoldrf._files import atomic_path
-    from manifoldrf._runtime import require
-
-    figures = require("matplotlib.figure", "viz")
     methods = list(surfaces[0].drawn)
-    figure = figures.Figure(figsize=(11, 2.9 * len(methods)), layout="constrained")
+    figure = require("matplotlib.figure", "viz").Figure(figsize=(11, 2.9 * len(methods)), layout="constrained")
     panels = figure.subplots(len(methods), len(surfaces), squeeze=False, subplot_kw={"projection": "3d"})
-    for place, surface in enumerate(surfaces):
-        for axes, method in zip(panels[:, place], methods, strict=True):
-            values = surface.drawn[method] / surface.drawn["default"].max()
-            axes.scatter(
-                *surface.points.T, c=values, cmap="magma_r", vmin=0, vmax=1, s=30, linewidths=0, depthshade=False
-            )
-            axes.set_title(
-                f"{surface.name}, {_TITLES[method]}\nerror {cell(surface.row[_COLUMNS[method]])}", fontsize=10
-            )
+    style = {"cmap": "magma_r", "vmin": 0, "vmax": 1, "s": 30, "linewidths": 0, "depthshade": False}
+    for column, surface in zip(panels.T, surfaces, strict=True):
+        for axes, method in zip(column, methods, strict=True):
+            axes.scatter(*surface.points.T, c=surface.drawn[method] / surface.drawn["default"].max(), **style)
+            error = cell(surface.row[f"error, {method}"])
+            axes.set_title(f"{surface.row['surface']}, {method}\nerror {error}", fontsize=10)
             axes.set_box_aspect(np.ptp(surface.points, axis=0), zoom=1.45)
             axes.view_init(28, 22)
             axes.set_axis_off()
@@ -204,71 +180,16 @@ def _draw(surfaces: list[Surface], path: Path) -> Path:
     return path
 
 
-def _write_report(path: Path, rows: list[dict[str, Any]], notes: list[str], picture: Path | None) -> Path:
-    """Write the table and the picture as one HTML page."""
-    from manifoldrf._files import atomic_path
-    from manifoldrf.cli.page import html_page
-
-    names = columns(rows)
-    lines = [names, ["---", *["---:"] * (len(names) - 1)], *([cell(row[name]) for name in names] for row in rows)]
-    parts = ["# The manifoldrf demo", "\n".join("| " + " | ".join(line) + " |" for line in lines)]
-    parts += [_explanation(rows), *notes]
-    images = {}
-    if picture is not None:
-        parts.append(f"![Heat kernel of one point (dark: large), by each method.]({picture.name})")
-        images[picture.name] = picture.read_bytes()
-    with atomic_path(path) as temporary:
-        temporary.write_text(html_page("\n\n".join(parts), "The manifoldrf demo", images), encoding="utf-8")
-    return path
-
-
-def _write_explorer(path: Path) -> Path:
-    """Write an explorer page of the heat kernel of a torus."""
-    from manifoldrf import HeatKernel, ManifoldRandomFeatures, Torus
-    from manifoldrf.explorer.page import explore
-
-    features = ManifoldRandomFeatures(HeatKernel(_EXPLORER_TIME), random_state=0).fit(Torus())
-    return explore(features, path, title="Heat kernel of a torus").path
-
-
-def _explanation(rows: list[dict[str, Any]]) -> str:
-    """What the columns mean."""
-    return _NOTE + (_PAPER_NOTE if _COLUMNS["paper"] in rows[0] else "") + _SPEED_NOTE
-
-
-def _print(console: Any, rows: list[dict[str, Any]], notes: list[str], files: dict[str, Path]) -> None:
-    """Print the table, the files, and what to try next."""
-    print_table(console, "Heat kernels on four surfaces", rows)
-    lines = [_explanation(rows), *notes, ""]
-    lines += [f"{name:9} {path}" for name, path in files.items()]
-    lines += [
-        "",
-        "Open the report and the explorer in a browser. Try next:",
-        "  manifoldrf fit scan.ply -o scan.safetensors       # your own mesh or points",
-        "  manifoldrf explore scan.safetensors -o scan.html  # look at its kernel",
-        "  manifoldrf reproduce                              # the paper's experiments",
-    ]
-    for line in lines:
-        console.print(rich.text.Text(line), highlight=False)
-
-
-# --------------------------------------------------------------------------------------------- the experiments
-def reproduce(context: typer.Context) -> NoReturn:
-    """Run the paper's experiments, in a checkout: the same as python -m reproduction, with its arguments.
-
-    Example: manifoldrf reproduce surfaces --size smoke
-    """
-    checkout = Path(__file__).parents[3]
-    if not (checkout / "reproduction" / "__main__.py").is_file():
-        raise ModuleNotFoundError(
-            "The paper's experiments are not installed with the package: "
-            "clone the source repository of manifoldrf and run `python -m reproduction` there."
-        )
-    paths = [str(checkout), str(checkout / "src"), os.environ.get("PYTHONPATH", "")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
-    debug = ["--debug"] if "--debug" in sys.argv else []  # the program has taken it from the arguments
-    sys.stdout.flush()
-    # -P: a folder of the same name in the working directory is not meant. The process is replaced, so that signals
-    # and exit codes need no forwarding.
-    called = [sys.executable, "-P", "-m", "reproduction", *context.args, *debug]
-    os.execve(sys.executable, called, environment)
+def _write_report(files: dict[str, Path], rows: list[dict[str, Any]], notes: list[str]) -> None:
+    """Write the table, the notes and the picture as one HTML page that loads nothing."""
+    lines = [f"<tr>{''.join(f'<th>{escaped(name)}</th>' for name in rows[0])}</tr>"]
+    lines += [f"<tr>{''.join(f'<td>{escaped(cell(value))}</td>' for value in row.values())}</tr>" for row in rows]
+    parts = [f"<h1>{_TITLE}</h1>", "<table>", *lines, "</table>", *(f"<p>{escaped(note)}</p>" for note in notes)]
+    if "picture" in files:
+        data = base64.b64encode(files["picture"].read_bytes()).decode("ascii")
+        parts.append(f'<img src="data:image/png;base64,{data}" alt="Heat kernel of one point (dark: large)">')
+    style = "body { font-family: sans-serif; max-width: 76rem } th, td { padding: .3rem .6rem; text-align: left }"
+    head = f'<meta charset="utf-8"><title>{_TITLE}</title><style>{style} img {{ max-width: 100% }}</style>'
+    page = ["<!doctype html>", '<html lang="en">', f"<head>{head}</head>", "<body>", *parts, "</body>", "</html>\n"]
+    with atomic_path(files["report"]) as temporary:
+        temporary.write_text("\n".join(page), encoding="utf-8")

@@ -1,30 +1,21 @@
-"""Commands for fitted features: fit, transform, kernel, explore, info."""
+"""Commands for fitted features (fit, transform, kernel, explore, info), and how commands read their input files."""
 
 import dataclasses
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import rich.text
 import typer
 
+from manifoldrf._files import check_output, check_suffix, existing_file
+from manifoldrf._runtime import available
+from manifoldrf._validation import check_integer, check_jobs, reject
 from manifoldrf.cli.console import environment, note, notices, progress, show, show_facts
-from manifoldrf.cli.inputs import (
-    MODEL,
-    InputFile,
-    ModelFile,
-    check_columns,
-    check_rows,
-    errors_about,
-    read_any,
-    read_model,
-    read_space,
-    refuse_empty,
-    refuse_on_graph,
-)
 from manifoldrf.cli.options import (
     FeatureChoice,
     FittedGraph,
@@ -38,6 +29,22 @@ from manifoldrf.cli.options import (
     usage,
 )
 
+MODEL = (".safetensors",)
+
+InputFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="INPUT", help="A mesh (ply, obj, stl, off, glb), points (npy, npz, csv) or a graph (safetensors)."
+    ),
+]
+ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model written by `manifoldrf fit`.")]
+
+# Kind of graph -> its options.
+_OPTIONS_OF = {
+    "heat": ("t", "n_steps", "dim"),
+    "knn": ("n_neighbors", "bandwidth", "density_correction", "self_loops"),
+    "mesh": ("weights",),
+}
 _ENTRIES_AT_ONCE = 2**23  # entries of features or of a kernel in memory at once: 64 MB
 _SMALLER = 8  # chunks for a cluster are this much smaller, because up to 64 of them are in flight
 _ARRAYS = "npy, npz or csv"
@@ -76,7 +83,7 @@ def fit(
     manifoldrf fit points.csv -o model.safetensors --n-features 512 --random-state 1
     """
     from manifoldrf import Graph, ManifoldRandomFeatures
-    from manifoldrf._files import check_output
+    from manifoldrf.features.options import fit_options
 
     start = time.perf_counter()
     with usage():
@@ -87,7 +94,7 @@ def fit(
         given |= {"random_state": run.random_state, "n_jobs": run.n_jobs}
         make = ManifoldRandomFeatures.paper if paper else ManifoldRandomFeatures
         features = make(**given)
-        _check_parameters(features)
+        fit_options(features.get_params(deep=False))  # an error for a wrong option, before any work
     with (
         machines.cluster() as cluster,
         notices(quiet=output.quiet),
@@ -97,7 +104,7 @@ def fit(
         space = read_space(source)
         with usage():
             if isinstance(space, Graph):
-                refuse_on_graph(graph)
+                given_options(graph, None, None)
         features.set_params(verbose=report)
         with errors_about("INPUT"):
             if cluster is None:
@@ -134,7 +141,6 @@ def transform(
     Example: manifoldrf transform bunny.safetensors points.npy -o features.npz
     """
     from manifoldrf._arrays import ARRAY_SUFFIXES, open_rows, row_writer
-    from manifoldrf._files import check_output
 
     with usage():
         target = check_output(features, "--output", ARRAY_SUFFIXES, [source, points])
@@ -154,8 +160,7 @@ def transform(
         row_writer(target, model.n_features_out_, rows.dtype, sparse=sparse) as writer,
     ):
         report("0 points done", 0, rows.n_rows or 0)
-        for found, messages in _transformed(cluster, model, _checked(rows, points), side):
-            far.add(found.shape[0], messages)
+        for found in _transformed(cluster, model, _checked(rows, points), side, far):
             writer.append(found)
             report(f"{writer.n_rows} points done", writer.n_rows, rows.n_rows or 0)
         refuse_empty(writer.n_rows, "POINTS", points)
@@ -177,9 +182,7 @@ def kernel(
 
     Example: manifoldrf kernel bunny.safetensors a.npy b.npy -o K.npy
     """
-    from manifoldrf._arrays import ARRAY_SUFFIXES, open_rows, row_writer
-    from manifoldrf._files import check_output
-    from manifoldrf._validation import check_jobs
+    from manifoldrf._arrays import ARRAY_SUFFIXES, open_rows, read_points, row_writer
     from manifoldrf.features.feature_map import product
 
     with usage():
@@ -188,16 +191,16 @@ def kernel(
     model = read_model(source).set_params(sparse_output=True, n_jobs=threads.n_jobs)
     left, right = ("left", "right") if model.asymmetric_ else (None, None)
     far = _Far()
-    others = _other_points(model, second or first, "B" if second else "A")
+    other, name = (second, "B") if second else (first, "A")
+    others = read_points(other, name).astype("float64")
+    check_columns(others.shape[1], model, name, other)
+    check_rows(others, name, other)
     with far.counted(len(others)):
         theirs = model.transform(others, right)
     rows = open_rows(first, "A", _chunk(len(others)))
     check_columns(rows.n_columns, model, "A", first)
     far = far if second else _Far()  # the points of A are counted below
-    with (
-        progress("kernel", quiet=output.silent) as report,
-        row_writer(target, len(others), rows.dtype) as writer,
-    ):
+    with progress("kernel", quiet=output.silent) as report, row_writer(target, len(others), rows.dtype) as writer:
         for begin, block in rows:
             report(f"{begin} rows done", begin, rows.n_rows or 0)
             check_rows(block, "A", first, begin)
@@ -226,8 +229,6 @@ def explore(
 
     Example: manifoldrf explore bunny.safetensors -o bunny.html
     """
-    from manifoldrf._files import check_output
-    from manifoldrf._validation import check_integer, reject
     from manifoldrf.explorer.page import explore as write_page
 
     with usage():
@@ -255,19 +256,121 @@ def info(output: Output, source: Annotated[str | None, _SAVED] = None) -> None:
     if source is None:
         show_facts(output, "manifoldrf", _installed())
         return
+    from safetensors import safe_open
+
     from manifoldrf import Graph
 
     saved = read_any(source, "MODEL")
-    facts = _file_facts(source, saved)
+    with safe_open(source, "numpy") as file:
+        version = int(file.metadata()["format_version"])
+    size = Path(source).stat().st_size
+    facts: dict[str, Any] = {"file": source, "kind": type(saved).__name__, "bytes": size, "format": version}
     if isinstance(saved, Graph):
         show_facts(output, "graph", facts | graph_facts(saved))
         return
     facts |= {"coordinates": saved.n_features_in_, "dimension": saved.map_.space.setting.dim} | model_facts(saved)
-    size = f"{facts['bytes'] / 1e6:.2f} MB, format {facts['format']}"
-    head = f"{source}: {facts['kind']} of points with {facts['coordinates']} coordinates, {size}"
-    show(output, facts, f"{head}\n{saved.summary()}")
+    head = f"{source}: {facts['kind']} of points with {saved.n_features_in_} coordinates"
+    show(output, facts, f"{head}, {size / 1e6:.2f} MB, format {version}\n{saved.summary()}")
 
 
+# ------------------------------------------------------------------------------------------------- input files
+@contextmanager
+def errors_about(name: str) -> Iterator[None]:
+    """Say which input an error of the library is about; the library knows it under the name of a parameter."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        if type(error) not in (ValueError, TypeError):
+            raise  # errors of other kinds, such as usage errors, say it themselves
+        raise type(error)(f"{name}: {error}") from error
+
+
+def read_space(path: str, name: str = "INPUT") -> Any:
+    """Read a mesh, a graph, or points."""
+    from manifoldrf import Graph, TriangleMesh
+    from manifoldrf._arrays import ARRAY_SUFFIXES, read_points
+    from manifoldrf.geometry.mesh_files import MESH_FORMATS
+
+    meshes = tuple(f".{form}" for form in MESH_FORMATS)
+    suffix = check_suffix(Path(path), name, (*ARRAY_SUFFIXES, *meshes, *MODEL))
+    if suffix in ARRAY_SUFFIXES:
+        points = read_points(path, name)
+        check_rows(points, name, path)
+        return points
+    existing_file(path, name)
+    if suffix in MODEL:
+        return read_saved(path, Graph, name)
+    with errors_about(name):
+        return TriangleMesh.load(path)
+
+
+def read_model(path: str) -> Any:
+    """Read fitted features."""
+    from manifoldrf import ManifoldRandomFeatures
+
+    return read_saved(path, ManifoldRandomFeatures, "MODEL")
+
+
+def read_saved(path: str, kind: type, name: str) -> Any:
+    """Read a saved object, which must be of the given kind."""
+    command = "graph" if kind.__name__ == "Graph" else "fit"
+    model = read_any(path, name, f"`manifoldrf {command}`")
+    if not isinstance(model, kind):
+        reject(name, f"a file written by `manifoldrf {command}`", f"{path}, with a {type(model).__name__}")
+    return model
+
+
+def read_any(path: str, name: str, commands: str = "`manifoldrf fit` or `manifoldrf graph`") -> Any:
+    """Read a saved model or graph."""
+    from manifoldrf import load
+
+    if Path(path).suffix.lower() not in MODEL:
+        reject(name, f"a .safetensors file written by {commands}", path)
+    return load(existing_file(path, name))
+
+
+def check_columns(n_columns: int, model: Any, name: str, path: str) -> None:
+    """Check that points have as many coordinates as the model."""
+    if n_columns != model.n_features_in_:
+        reject(name, f"points with {model.n_features_in_} columns, as MODEL has", f"{n_columns} in {path}")
+
+
+def refuse_empty(n_rows: int, name: str, path: str) -> None:
+    """Refuse a file without rows."""
+    if not n_rows:
+        reject(name, "a file with at least one row", path)
+
+
+def check_rows(block: Any, name: str, path: str, begin: int = 0) -> None:
+    """Check that points are finite; the error names the first bad row of the file."""
+    refuse_empty(len(block), name, path)
+    finite = np.isfinite(block)
+    if not finite.all():
+        row, column = np.argwhere(~finite)[0]
+        found = f"{block[row, column]} in row {begin + row + 1}, column {column + 1} of {path}"
+        reject(name, "a file of finite numbers", found)
+
+
+def given_options(choice: Any, kind: str | None, t: float | None) -> dict[str, Any]:
+    """The options that differ from their default; one without effect is refused.
+
+    ``kind``: the kind of graph to build, or None if INPUT is a graph already.
+    """
+    given = {
+        field.name: getattr(choice, field.name)
+        for field in dataclasses.fields(choice)
+        if getattr(choice, field.name) != field.default and (field.name != "kind" or kind is None)
+    }
+    if t is not None:
+        given["t"] = t
+    for name, value in given.items():
+        if kind is None or name not in _OPTIONS_OF[kind]:
+            what = "an INPUT that is a graph" if kind is None else f"a graph of the kind {kind}"
+            reject(f"--{name.replace('_', '-')}", f"left out for {what}", value)
+    return given
+
+
+# ------------------------------------------------------------------------------------------- parts of the commands
 class _Far:
     """Counts far points over all chunks, so that there is one note for all of them."""
 
@@ -312,20 +415,19 @@ def _checked(rows: Any, path: str) -> Iterator[Any]:
         yield block
 
 
-def _transformed(
-    cluster: Any, model: Any, blocks: Iterator[Any], side: str | None
-) -> Iterator[tuple[Any, Sequence[Warning | str]]]:
-    """Features of each block of points, with the warnings about it."""
-    if cluster is not None:
-        from manifoldrf.distributed.cluster import transform_blocks
-
-        yield from transform_blocks(cluster, model, blocks, side)
+def _transformed(cluster: Any, model: Any, blocks: Iterator[Any], side: str | None, far: _Far) -> Iterator[Any]:
+    """Features of each block of points; warnings are counted."""
+    if cluster is None:
+        for block in blocks:
+            with far.counted(len(block)):
+                found = model.transform(block, side)
+            yield found
         return
-    for block in blocks:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            found = model.transform(block, side)
-        yield found, [item.message for item in caught]
+    from manifoldrf.distributed.cluster import transform_blocks
+
+    for found, messages in transform_blocks(cluster, model, blocks, side):
+        far.add(found.shape[0], messages)
+        yield found
 
 
 def _is_given(context: typer.Context, parameter: str) -> bool:
@@ -334,23 +436,6 @@ def _is_given(context: typer.Context, parameter: str) -> bool:
     names = [field.name for field in dataclasses.fields(parts[parameter])] if parameter in parts else [parameter]
     sources = [context.get_parameter_source(name) for name in names]
     return any(source is not None and source.name == "COMMANDLINE" for source in sources)
-
-
-def _check_parameters(features: Any) -> None:
-    """Raise an error for a wrong option before any work."""
-    from manifoldrf.features.options import fit_options
-
-    fit_options(features.get_params(deep=False))
-
-
-def _other_points(model: Any, path: str, name: str) -> Any:
-    """Read and check all points of a file."""
-    from manifoldrf._arrays import read_points
-
-    points = read_points(path, name).astype("float64")
-    check_columns(points.shape[1], model, name, path)
-    check_rows(points, name, path)
-    return points
 
 
 def _chunk(n_columns: int) -> int:
@@ -391,31 +476,13 @@ def graph_facts(graph: Any) -> dict[str, Any]:
     }
 
 
-def _file_facts(source: str, saved: Any) -> dict[str, Any]:
-    """Size and format version of a loaded file."""
-    from safetensors import safe_open
-
-    with safe_open(source, "numpy") as file:
-        version = int(file.metadata()["format_version"])
-    return {"file": source, "kind": type(saved).__name__, "bytes": Path(source).stat().st_size, "format": version}
-
-
 def _installed() -> dict[str, str]:
-    """Versions, threads, devices and extras."""
-    from manifoldrf._runtime import available
-    from manifoldrf._validation import check_jobs
+    """Versions, threads, devices for networks and attention, and extras."""
+    devices = ["cpu"]
+    if available("torch"):
+        import torch
 
-    facts = environment() | {"threads": str(check_jobs(-1)), "devices": ", ".join(_devices())}
+        cuda: Any = torch.cuda
+        devices += [f"cuda:{k} {cuda.get_device_name(k)}" for k in range(cuda.device_count())]
+    facts = environment() | {"threads": str(check_jobs(-1)), "devices": ", ".join(devices)}
     return facts | {f"extra {name}": "yes" if available(package) else "no" for name, package in _EXTRAS.items()}
-
-
-def _devices() -> list[str]:
-    """Devices for networks and attention."""
-    from manifoldrf._runtime import available
-
-    if not available("torch"):
-        return ["cpu"]
-    import torch
-
-    cuda: Any = torch.cuda
-    return ["cpu", *(f"cuda:{k} {cuda.get_device_name(k)}" for k in range(cuda.device_count()))]

@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from manifoldrf._validation import check_integer, check_jobs, check_option, reject
+
 
 # ------------------------------------------------------------------------------------------------ usage errors
 class UsageError(typer.BadParameter):
@@ -36,8 +38,6 @@ def usage() -> Iterator[None]:
 # ---------------------------------------------------------------------------------------------- values of texts
 def split(text: str, option: str) -> tuple[str, str]:
     """Name and value of a text "field=value"."""
-    from manifoldrf._validation import reject
-
     name, sign, value = text.partition("=")
     if not sign or not name:
         reject(option, "field=value", repr(text))
@@ -46,8 +46,6 @@ def split(text: str, option: str) -> tuple[str, str]:
 
 def parse(text: str, kind: Any, name: str) -> Any:
     """Convert a text to the type of a field; entries of a tuple are separated by commas."""
-    from manifoldrf._validation import check_option, reject
-
     origin, options = typing.get_origin(kind), typing.get_args(kind)
     if origin is tuple and options[-1] is ...:
         return tuple(parse(part, options[0], name) for part in text.removesuffix(",").split(","))
@@ -81,16 +79,14 @@ _READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {
 }
 
 
-def number_or_word(text: str) -> int | str:
+def number_or_word(text: str) -> Any:
     """Read an integer, or a word such as "auto"."""
-    number: int | str = parse(text, int | str, "value")
-    return number
+    return parse(text, int | str, "value")
 
 
-def float_or_word(text: str) -> float | str:
+def float_or_word(text: str) -> Any:
     """Read a number, or a word such as "median"."""
-    number: float | str = parse(text, float | str, "value")
-    return number
+    return parse(text, float | str, "value")
 
 
 # --------------------------------------------------------------------------------------- groups become options
@@ -153,8 +149,6 @@ def _format_number_option(name: str, hint: Any) -> Any:
 
 def _number(kind: type, name: str, low: int | None, text: Any) -> Any:
     """Read a number of the command line, or report wrong usage."""
-    from manifoldrf._validation import check_integer
-
     with usage():
         number = parse(str(text), kind, name)
         return number if low is None else check_integer(number, name, low)
@@ -212,10 +206,7 @@ class KernelChoice:
     tau: Annotated[float | None, _kernel("--tau", help="diffusion: steps of the walk.")] = None
     nu: Annotated[float | None, _kernel("--nu", help="matern: smoothness.")] = None
     lengthscale: Annotated[float | None, _kernel("--lengthscale", help="matern: length scale.")] = None
-    clock: Annotated[
-        Literal["graph", "manifold"] | None,
-        _kernel("--clock", help="matern: unit of time."),
-    ] = None
+    clock: Annotated[Literal["graph", "manifold"] | None, _kernel("--clock", help="matern: unit of time.")] = None
     n: Annotated[int | None, _kernel("--n", help="power: number of steps.")] = None
     scale: Annotated[float | None, _kernel("--scale", help="regularized-laplacian: scale.")] = None
     power: Annotated[float | None, _kernel("--power", help="regularized-laplacian: power.")] = None
@@ -225,7 +216,6 @@ class KernelChoice:
     def build(self) -> Any:
         """The kernel, or None if no option names one."""
         import manifoldrf
-        from manifoldrf._validation import reject
 
         fields = [field.name for field in dataclasses.fields(self) if field.name != "kernel"]
         given = {name: getattr(self, name) for name in fields if getattr(self, name) is not None}
@@ -263,37 +253,28 @@ class FeatureChoice:
         Literal["auto", "step", "interpolated", "local", "mlp"],
         _features(help="How signatures are extended to new points; mlp is the paper's network."),
     ] = "auto"
-    anchors: Annotated[
-        Literal["farthest", "iid", "all"],
-        _features(help="How the anchors are chosen."),
-    ] = "farthest"
+    anchors: Annotated[Literal["farthest", "iid", "all"], _features(help="How the anchors are chosen.")] = (
+        "farthest"
+    )
     weights: Annotated[
-        Literal["auto", "nnls", "unity", "voronoi", "uniform"],
-        _features(help="Quadrature weights of the anchors."),
+        Literal["auto", "nnls", "unity", "voronoi", "uniform"], _features(help="Quadrature weights of the anchors.")
     ] = "auto"
     teacher: Annotated[
         Literal["auto", "exact", "frontier", "walks", "counts"],
         _features(help="Method that computes the signatures."),
     ] = "auto"
     teacher_options: Annotated[
-        list[str] | None,
-        _features(metavar="NAME=VALUE", help="For example n_walks=10000; repeatable."),
+        list[str] | None, _features(metavar="NAME=VALUE", help="For example n_walks=10000; repeatable.")
     ] = None
     field_options: Annotated[
-        list[str] | None,
-        _features(metavar="NAME=VALUE", help="For example epochs=20; repeatable."),
+        list[str] | None, _features(metavar="NAME=VALUE", help="For example epochs=20; repeatable.")
     ] = None
-    n_starts: Annotated[
-        int | None,
-        _features(help="Number of nodes whose signatures the field is fitted to."),
-    ] = None
-    loss: Annotated[
-        Literal["relative", "l2"] | None,
-        _features(help="Loss of the network."),
-    ] = None
+    n_starts: Annotated[int | None, _features(help="Number of nodes whose signatures the field is fitted to.")] = (
+        None
+    )
+    loss: Annotated[Literal["relative", "l2"] | None, _features(help="Loss of the network.")] = None
     device: Annotated[
-        Literal["auto", "cpu", "cuda"],
-        _features(help="Device for training the network and evaluating fields."),
+        Literal["auto", "cpu", "cuda"], _features(help="Device for training the network and evaluating fields.")
     ] = "auto"
 
     def parameters(self) -> dict[str, Any]:
@@ -319,8 +300,7 @@ class GraphChoice:
         _graph(help="heat (heat steps), knn (nearest neighbours), or mesh (edges of the mesh)."),
     ] = "auto"
     n_steps: Annotated[
-        Any,
-        _graph(parser=number_or_word, metavar="INTEGER|auto", help="heat: number of steps."),
+        Any, _graph(parser=number_or_word, metavar="INTEGER|auto", help="heat: number of steps.")
     ] = "auto"
     n_neighbors: Annotated[int | None, _graph(help="knn: number of neighbours, 8 by default.")] = None
     bandwidth: Annotated[
@@ -333,8 +313,7 @@ class GraphChoice:
         ),
     ] = None
     density_correction: Annotated[
-        float | None,
-        _graph(help="knn: exponent of the density correction, from 0 to 1."),
+        float | None, _graph(help="knn: exponent of the density correction, from 0 to 1.")
     ] = None
     dim: Annotated[int | None, _graph(help="Dimension of the space; estimated by default.")] = None
 
@@ -366,10 +345,7 @@ class BuiltGraph(GraphChoice):
         Literal["gaussian", "unit", "cotangent"] | None,
         _graph(help="mesh: weights of the edges, gaussian by default."),
     ] = None
-    self_loops: Annotated[
-        bool,
-        _graph("--self-loops", help="knn: connect each point to itself."),
-    ] = False
+    self_loops: Annotated[bool, _graph("--self-loops", help="knn: connect each point to itself.")] = False
 
 
 @dataclass(frozen=True)
@@ -380,8 +356,6 @@ class Threads:
 
     def check(self) -> None:
         """Check the number of threads before any work."""
-        from manifoldrf._validation import check_jobs
-
         check_jobs(self.n_jobs)
 
 

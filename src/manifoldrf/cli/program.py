@@ -1,9 +1,11 @@
 """The program: its commands, and how their errors are reported."""
 
+import os
+import signal
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import rich.console
 import rich.text
@@ -11,22 +13,39 @@ import typer
 
 import manifoldrf
 from manifoldrf._files import noted_files
-from manifoldrf.cli import INTERRUPTED
 from manifoldrf.cli.console import close_output, is_pipe_closed, note, open_streams
-from manifoldrf.cli.demo import demo, reproduce
+from manifoldrf.cli.demo import demo
 from manifoldrf.cli.models import explore, fit, info, kernel, transform
 from manifoldrf.cli.options import spread
 from manifoldrf.cli.stages import graph, interpolate, signatures
 
-app = typer.Typer(
-    help="Kernels on curved spaces as plain feature vectors.",
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(help="Kernels on curved spaces as plain feature vectors.", pretty_exceptions_enable=False)
 for _command in (demo, fit, transform, kernel, explore, interpolate, graph, signatures, info):
     app.command()(spread(_command))
 # `python -m reproduction` reads all arguments, --help included.
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-app.command(context_settings=_PASSED_ON)(reproduce)
+
+
+@app.command(context_settings=_PASSED_ON)
+def reproduce(context: typer.Context) -> NoReturn:
+    """Run the paper's experiments, in a checkout: the same as python -m reproduction, with its arguments.
+
+    Example: manifoldrf reproduce surfaces --size smoke
+    """
+    checkout = Path(__file__).parents[3]
+    if not (checkout / "reproduction" / "__main__.py").is_file():
+        raise ModuleNotFoundError(
+            "The paper's experiments are not installed with the package: "
+            "clone the source repository of manifoldrf and run `python -m reproduction` there."
+        )
+    paths = [str(checkout), str(checkout / "src"), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+    debug = ["--debug"] if "--debug" in sys.argv else []  # the program has taken it from the arguments
+    sys.stdout.flush()
+    # -P: a folder of the same name in the working directory is not meant. The process is replaced, so that signals
+    # and exit codes need no forwarding.
+    called = [sys.executable, "-P", "-m", "reproduction", *context.args, *debug]
+    os.execve(sys.executable, called, environment)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - the signature of an option's callback
@@ -62,7 +81,7 @@ def run(app: typer.Typer, name: str, written: list[Path]) -> None:
     try:
         with noted_files(written):
             code = app(args=arguments, prog_name=name, standalone_mode=False)
-        if code == INTERRUPTED:  # typer returns it for Ctrl-C
+        if code == 128 + signal.SIGINT:  # typer returns it for Ctrl-C
             raise KeyboardInterrupt
         sys.stdout.flush()  # an error here is still reported; at exit it would be a traceback
     except _UsageError as error:

@@ -5,12 +5,22 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import rich.console
 import typer
 
+from manifoldrf._files import atomic_path, check_output
+from manifoldrf._validation import (
+    NONNEGATIVE,
+    Interval,
+    check_count,
+    check_indices,
+    check_integer,
+    check_number_or,
+    reject,
+)
 from manifoldrf.cli.console import note, notices, print_table, progress, show, show_facts
-from manifoldrf.cli.inputs import MODEL, InputFile, build_graph, read_space
-from manifoldrf.cli.models import graph_facts
+from manifoldrf.cli.models import MODEL, InputFile, errors_about, given_options, graph_facts, read_space
 from manifoldrf.cli.options import (
     BuiltGraph,
     KernelChoice,
@@ -58,7 +68,6 @@ def graph(
     manifoldrf graph bunny.ply -o affinity.npz --weights cotangent
     """
     from manifoldrf._arrays import write_matrix
-    from manifoldrf._files import check_output
 
     with usage():
         path = check_output(target, "--output", (*MODEL, ".npz"), [source])
@@ -73,6 +82,44 @@ def graph(
     else:
         write_matrix(path, built.affinity)
     show_facts(output, "graph", graph_facts(built) | {"output": str(path)})
+
+
+def build_graph(choice: BuiltGraph, space: Any, t: float | None, n_jobs: int, *, shared_t: bool = False) -> Any:
+    """Build the graph of a mesh or of points, of the given kind or of the one that suits them.
+
+    ``shared_t``: t belongs to the kernel, so that a graph that does not use it is no error.
+    """
+    from manifoldrf import Graph, TriangleMesh, heat_graph, knn_graph, mesh_graph
+    from manifoldrf.geometry.heat import check_steps
+
+    own = None if shared_t else t
+    if isinstance(space, Graph):
+        with usage():
+            given_options(choice, None, own)
+        return space
+    is_mesh = isinstance(space, TriangleMesh)
+    with usage():
+        check_steps(choice.n_steps, "--n-steps")
+        kind = _kind(choice, t, is_mesh=is_mesh)
+        given = given_options(choice, kind, t if kind == "heat" else own)
+    with errors_about("INPUT"):
+        if kind == "heat":
+            return heat_graph(space, n_jobs=n_jobs, **given)
+        if kind == "knn":
+            return knn_graph(space.vertices if is_mesh else space, n_jobs=n_jobs, **given)
+        return mesh_graph(space, **given)
+
+
+def _kind(choice: BuiltGraph, t: float | None, *, is_mesh: bool) -> str:
+    """The kind of graph to build."""
+    if choice.kind == "auto":
+        usual = "mesh" if is_mesh else "knn"
+        return usual if t is None else "heat"
+    if choice.kind == "heat" and t is None:
+        reject("--t", "given for a heat graph", "none")
+    if choice.kind == "mesh" and not is_mesh:
+        reject("--kind", "heat or knn for points", choice.kind)
+    return str(choice.kind)
 
 
 def signatures(
@@ -105,15 +152,20 @@ def signatures(
     """
     from manifoldrf import compute_signatures
     from manifoldrf._arrays import ARRAY_SUFFIXES, write_matrix
-    from manifoldrf._files import check_output
-    from manifoldrf._validation import check_indices
+    from manifoldrf.signatures.options import make_options
 
     start = time.perf_counter()
     with usage():
         path = check_output(target, "--output", ARRAY_SUFFIXES, [source])
-        wanted = _wanted(kernel)
+        wanted = kernel.build()
+        if wanted is None:
+            reject("--kernel", "given, or --t, or --tau", "none")
         starts = None if nodes is None else parse(nodes, tuple[int, ...], "--nodes")
-        options = _teacher_options(teacher, teacher_options)
+        options = read_options(teacher_options, "--teacher-options") or {}
+        if teacher != "auto":
+            make_options(teacher, options)
+        elif options:  # the teacher is chosen later
+            reject("--teacher-options", "left out with --teacher auto", options)
         threads.check()
     with (
         machines.cluster() as cluster,
@@ -132,47 +184,19 @@ def signatures(
         else:
             rows = cluster.signatures(built, wanted, starts, **run, **options)
     write_matrix(path, rows.rows)
-    facts = _signature_facts(rows) | {"seconds": time.perf_counter() - start, "output": str(path)}
-    show_facts(output, "signatures", facts)
-
-
-def _wanted(kernel: KernelChoice) -> Any:
-    """The kernel, which is required."""
-    from manifoldrf._validation import reject
-
-    wanted = kernel.build()
-    if wanted is None:
-        reject("--kernel", "given, or --t, or --tau", "none")
-    return wanted
-
-
-def _teacher_options(teacher: str, texts: list[str] | None) -> dict[str, Any]:
-    """Options of the teacher; "auto" takes none, because it chooses the teacher later."""
-    from manifoldrf._validation import reject
-    from manifoldrf.signatures.options import make_options
-
-    options = read_options(texts, "--teacher-options") or {}
-    if options and teacher == "auto":
-        reject("--teacher-options", "left out with --teacher auto", options)
-    if teacher != "auto":
-        make_options(teacher, options)
-    return options
-
-
-def _signature_facts(rows: Any) -> dict[str, Any]:
-    """Facts about signatures."""
-    info = rows.info
-    n_rows, n_columns = rows.rows.shape
-    return {
-        "rows": n_rows,
-        "columns": n_columns,
-        "teacher": info.teacher,
-        "reason": info.reason,
-        "kernel on the graph": info.kernel,
-        "steps": info.n_steps,
-        "bound of the error": info.error_bound,
+    facts = {
+        "rows": rows.rows.shape[0],
+        "columns": rows.rows.shape[1],
+        "teacher": rows.info.teacher,
+        "reason": rows.info.reason,
+        "kernel on the graph": rows.info.kernel,
+        "steps": rows.info.n_steps,
+        "bound of the error": rows.info.error_bound,
         "estimated relative error": None if rows.stderr is None else rows.relative_stderr,
+        "seconds": time.perf_counter() - start,
+        "output": str(path),
     }
+    show_facts(output, "signatures", facts)
 
 
 def interpolate(
@@ -211,7 +235,7 @@ def interpolate(
     """
     from manifoldrf import FieldInterpolator, Graph, TriangleMesh
     from manifoldrf._arrays import read_values
-    from manifoldrf._validation import check_integer, reject
+    from manifoldrf.applications.filling import WIDEST
 
     options = {"tau": tau, "normalize": normalize, "noise": noise, "n_features": n_features}
     options |= {"weights": weights or "unit", "random_state": run.random_state, "n_jobs": run.n_jobs}
@@ -219,9 +243,11 @@ def interpolate(
     with usage():
         table, picture = _targets(target, [mesh, values])
         run.check()
-        model._check_options()
+        check_count(n_features, "n_features", 1, ("auto", "all"))
+        check_number_or(tau, "tau", "cv", Interval(0.0, WIDEST, low_open=True))
+        check_number_or(noise, "noise", "cv", NONNEGATIVE)
     space = read_space(mesh, "MESH")
-    points = _points_of(space)
+    points = space.positions if isinstance(space, Graph) else getattr(space, "vertices", space)
     known_values, known = read_values(values, len(points))
     with usage():
         check_integer(column, "--column", 0, known_values.shape[1] - 1)
@@ -237,40 +263,20 @@ def interpolate(
     if points.shape[1] > _AXES:
         note(f"no coloured ply: the points have {points.shape[1]} coordinates", quiet=output.quiet)
         picture = None
-    _write(table, picture, (space, points), (filled, known), column)
+    with ExitStack() as files:  # both files or neither
+        _write_table(files.enter_context(atomic_path(table)), filled, known)
+        if picture is not None:
+            _write_picture(files.enter_context(atomic_path(picture)), space, points, filled[:, column])
     _show_choice(model, _graph_text(space), [table] if picture is None else [table, picture], output)
 
 
 def _targets(target: str, inputs: list[str]) -> tuple[Path, Path | None]:
     """Paths of both files; the suffix of the name is optional."""
-    from manifoldrf._files import check_output
-
     path = Path(target)
     stem = path.with_suffix("") if path.suffix.lower() in _SUFFIXES else path
     table, picture = (stem.with_name(stem.name + suffix) for suffix in _SUFFIXES)
-    return (
-        check_output(table, "--output", _SUFFIXES, inputs),
-        check_output(picture, "--output", _SUFFIXES, inputs),
-    )
-
-
-def _points_of(space: Any) -> Any:
-    from manifoldrf import Graph, TriangleMesh
-
-    if isinstance(space, Graph):
-        return space.positions
-    return space.vertices if isinstance(space, TriangleMesh) else space
-
-
-def _write(table: Path, picture: Path | None, where: tuple[Any, Any], what: tuple[Any, Any], column: int) -> None:
-    """Write the table and the picture, both or neither."""
-    from manifoldrf._files import atomic_path
-
-    filled, known = what
-    with ExitStack() as files:
-        _write_table(files.enter_context(atomic_path(table)), filled, known)
-        if picture is not None:
-            _write_picture(files.enter_context(atomic_path(picture)), *where, filled[:, column])
+    check_output(table, "--output", _SUFFIXES, inputs)
+    return table, check_output(picture, "--output", _SUFFIXES, inputs)
 
 
 def _write_table(path: Path, filled: Any, known: Any) -> None:
@@ -284,8 +290,6 @@ def _write_table(path: Path, filled: Any, known: Any) -> None:
 
 def _write_picture(path: Path, space: Any, points: Any, values: Any) -> None:
     """Write the vertices, coloured by the field from its smallest to its largest value."""
-    import numpy as np
-
     from manifoldrf import TriangleMesh
     from manifoldrf._colours import colours_of
     from manifoldrf.geometry.mesh_files import write_cloud_ply
@@ -299,14 +303,6 @@ def _write_picture(path: Path, space: Any, points: Any, values: Any) -> None:
         flat = np.zeros((len(points), _AXES))
         flat[:, : points.shape[1]] = points
         write_cloud_ply(path, flat, colours)
-
-
-def _best_of_each(tried: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The best row of each method among those with the most folds, which cover all known vertices."""
-    best: dict[str, dict[str, Any]] = {}
-    for row in sorted(tried, key=lambda row: (-row["folds"], row["error"])):
-        best.setdefault(row["method"], row)
-    return sorted(best.values(), key=lambda row: row["error"])
 
 
 def _print_doubts(model: Any, known: Any, output: Output) -> None:
@@ -340,7 +336,11 @@ def _show_choice(model: Any, graph: str, saved: list[Path], output: Output) -> N
     if model.cv_:
         what = "1 - mean cosine" if model.normalize else "mean squared error over the variance"
         title = f"{what}, cross-validated on known vertices; the best of each method"
-        print_table(rich.console.Console(quiet=output.silent), title, _best_of_each(model.cv_))
+        best: dict[str, dict[str, Any]] = {}
+        for row in sorted(model.cv_, key=lambda row: (-row["folds"], row["error"])):
+            best.setdefault(row["method"], row)  # most folds first: those cover all known vertices
+        rows = sorted(best.values(), key=lambda row: row["error"])
+        print_table(rich.console.Console(quiet=output.silent), title, rows)
     settings = ", ".join(f"{name} {value:.3g}" for name, value in chosen.items() if isinstance(value, float))
     files = [str(path) for path in saved]
     method = model.method_ + (f" ({settings})" if settings else "")

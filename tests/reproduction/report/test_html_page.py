@@ -7,10 +7,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from manifoldrf.cli.page import html_page as as_html
 from reproduction.record import Record
 from reproduction.report import html_page
 from reproduction.report.html_page import draw_all, write_report
+from reproduction.report.markdown_page import html_page as as_html
 from reproduction.report.pages import results_page
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=y> & \u202eback \x00 \ud800 [a](http://b.c)"

@@ -1,4 +1,4 @@
-"""One self-contained HTML page from a Markdown text: the report of the demo and of the experiments."""
+"""One self-contained HTML page from a Markdown text: the report of the experiments."""
 
 import base64
 import html
