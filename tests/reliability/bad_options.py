@@ -705,7 +705,7 @@ FILE_CASES = (
             (
                 "csv with 1e300",
                 text_file("p.csv", f"{_TABLE}\n1e300,0,0"),
-                "INPUT: `points` must be finite, with entries below 1e+150 in size. Got 1e+300 at index (60, 0).",
+                "`INPUT` must be finite, with entries below 1e+150 in size. Got 1e+300 at index (60, 0).",
             ),
             (
                 "npy with NaN",
@@ -715,7 +715,7 @@ FILE_CASES = (
             (
                 "npy with 1e300",
                 array_file(spoilt(1e300)),
-                "INPUT: `points` must be finite, with entries below 1e+150 in size. Got 1e+300 at index (3, 1).",
+                "`INPUT` must be finite, with entries below 1e+150 in size. Got 1e+300 at index (3, 1).",
             ),
             (
                 "npy without rows",
@@ -730,7 +730,8 @@ FILE_CASES = (
             (
                 "npy of equal points",
                 array_file(np.ones((9, 3))),
-                "`bandwidth` must be a positive number where most neighbours coincide. Got a median distance of 0.",
+                "INPUT: `bandwidth` must be a positive number where most neighbours coincide. "
+                "Got a median distance of 0.",
             ),
             (
                 "a mesh with an index out of range",
@@ -791,7 +792,7 @@ FILE_CASES = (
         "npy of one point",
         array_file(cloud()[:1]),
         (CLI_GRAPH,),
-        Refused("INPUT: `points` must be an array with at least 2 row(s) and one column. Got shape (1, 3)."),
+        Refused("`INPUT` must be an array with at least 2 row(s) and one column. Got shape (1, 3)."),
     ),
     *(
         Case(_FILES, name, make, COMMANDS, FINITE)

@@ -68,7 +68,7 @@ FAILURES = ("This graph has no points;", "No value is known:", "The kernel is to
 
 def is_clear(words):
     """Whether a text names argument, rule and value, or is one of the listed exceptions."""
-    ours = words.startswith("`") and "` must be " in words and ". Got " in words
+    ours = words.removeprefix("INPUT: ").startswith("`") and "` must be " in words and ". Got " in words
     return ours or words.startswith((*SKLEARN, *FAILURES))
 
 

@@ -14,7 +14,7 @@ import typer
 
 from manifoldrf._files import check_output, check_suffix, existing_file
 from manifoldrf._runtime import available
-from manifoldrf._validation import check_integer, check_jobs, reject
+from manifoldrf._validation import check_integer, check_jobs, check_points, reject
 from manifoldrf.cli.console import environment, note, notices, progress, show, show_facts
 from manifoldrf.cli.options import (
     FeatureChoice,
@@ -268,7 +268,7 @@ def info(output: Output, source: Annotated[str | None, _SAVED] = None) -> None:
     if isinstance(saved, Graph):
         show_facts(output, "graph", facts | graph_facts(saved))
         return
-    facts |= {"coordinates": saved.n_features_in_, "dimension": saved.map_.space.setting.dim} | model_facts(saved)
+    facts |= {"coordinates": saved.n_features_in_, "dimension": saved.map_.problem.dim} | model_facts(saved)
     head = f"{source}: {facts['kind']} of points with {saved.n_features_in_} coordinates"
     show(output, facts, f"{head}, {size / 1e6:.2f} MB, format {version}\n{saved.summary()}")
 
@@ -296,6 +296,7 @@ def read_space(path: str, name: str = "INPUT") -> Any:
     if suffix in ARRAY_SUFFIXES:
         points = read_points(path, name)
         check_rows(points, name, path)
+        check_points(points, name, min_rows=2)
         return points
     existing_file(path, name)
     if suffix in MODEL:
