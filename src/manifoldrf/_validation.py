@@ -26,7 +26,6 @@ _READERS = {
     **dict.fromkeys((".ply", ".obj", ".stl", ".off", ".glb"), "TriangleMesh.load(path)"),
 }
 _NOT_NUMBERS = (str, bytes, datetime.date, datetime.timedelta, np.datetime64, np.timedelta64)
-_SMALLEST_NORM = 1e-140  # squares of smaller numbers underflow
 
 
 @dataclass(frozen=True)
@@ -305,13 +304,3 @@ def _check_range(array: NDArray[Any], name: str, n_items: int) -> IntArray:
         index = tuple(int(i) for i in np.argwhere(bad)[0])
         reject(name, rule, f"{array[index]} at index {index}")
     return array.astype(np.int64, copy=False)
-
-
-def frobenius(matrix: FloatArray) -> float:
-    """Frobenius norm, also of a matrix whose squares are beyond the range of doubles."""
-    with np.errstate(over="ignore"):
-        norm = float(np.linalg.norm(matrix))
-    if _SMALLEST_NORM < norm < np.inf:
-        return norm
-    largest = float(np.abs(matrix).max(initial=0.0))
-    return largest * float(np.linalg.norm(matrix / largest)) if 0 < largest < np.inf else largest

@@ -5,11 +5,12 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manifoldrf._validation import POSITIVE, FloatArray, check_option, check_points, check_real, frobenius, reject
+from manifoldrf._validation import POSITIVE, FloatArray, check_option, check_points, check_real, reject
 
 __all__ = ["Errors", "align", "errors_of", "relative_error"]
 
 ALIGNMENTS = ("frobenius", "least squares")
+_SMALLEST_NORM = 1e-140  # squares of smaller numbers underflow
 
 
 def align(K: ArrayLike, reference: ArrayLike, method: str = "frobenius") -> FloatArray:
@@ -137,6 +138,16 @@ def errors_of(K: ArrayLike, reference: ArrayLike, *, alignment: str | None = Non
         median_re=float(np.median(relative)),
         frobenius=_relative(difference, exact),
     )
+
+
+def frobenius(matrix: FloatArray) -> float:
+    """Frobenius norm, also of a matrix whose squares are beyond the range of doubles."""
+    with np.errstate(over="ignore"):
+        norm = float(np.linalg.norm(matrix))
+    if _SMALLEST_NORM < norm < np.inf:
+        return norm
+    largest = float(np.abs(matrix).max(initial=0.0))
+    return largest * float(np.linalg.norm(matrix / largest)) if 0 < largest < np.inf else largest
 
 
 def _aligned_pair(K: ArrayLike, reference: ArrayLike, alignment: str | None) -> tuple[FloatArray, FloatArray]:

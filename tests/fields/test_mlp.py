@@ -68,6 +68,12 @@ def same_weights(first, second):
 # What the networks compute
 
 
+def test_a_missing_torch_is_named_with_its_extra(data, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'manifoldrf\[torch\]'"):
+        fit_mlp(data, MlpOptions(epochs=1), seed=0)
+
+
 def test_compiled_layers_match_plain_products():
     rng = np.random.default_rng(0)
     shapes = [(7,), (5, 7), (5, 3), (3, 7), (7, 7), (7,), (7,)]

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from manifoldrf._runtime import quick_map, warn_user, without_warnings
-from manifoldrf._validation import FloatArray, IntArray, frobenius, reject
+from manifoldrf._validation import FloatArray, IntArray, reject
 from manifoldrf.features.errors import ErrorEstimate
 from manifoldrf.features.feature_map import FeatureMap, row_spans, symmetric_product
 from manifoldrf.features.options import FitOptions
@@ -34,7 +34,7 @@ from manifoldrf.fields.mlp import fit_mlp
 from manifoldrf.fields.step import fit_step
 from manifoldrf.fields.training import MlpOptions, TrainingInfo
 from manifoldrf.geometry.sampling import thin
-from manifoldrf.metrics import relative_error
+from manifoldrf.metrics import frobenius, relative_error
 from manifoldrf.signatures.engines import row_memory, stage_of
 
 __all__ = ["FeatureWarning"]

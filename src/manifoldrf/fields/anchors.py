@@ -25,11 +25,11 @@ from manifoldrf._validation import (
     check_option,
     check_real,
     check_vector,
-    frobenius,
     reject,
 )
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.sampling import _build_pyramid, _select, thin
+from manifoldrf.metrics import frobenius
 
 METHODS = ("auto", "nnls", "unity", "voronoi", "uniform")
 
