@@ -203,7 +203,11 @@ class Cluster:
                 # A CSR array has 12 bytes per entry.
                 return min(most, row_memory(graph, series) / 12 * _ENTRY_BYTES * n_powers)
 
-            size = self._batch_size(len(nodes), row_bytes)
+            size: Any = self.batch
+            if size == "auto":
+                share = -(-len(nodes) // (_SHARES * n_threads(self.client)))
+                fitting = min(share, int(_BATCH_BYTES / row_bytes(share)))
+                size = max(_BATCH_UNIT, fitting // _BATCH_UNIT * _BATCH_UNIT)
             batches = [nodes[k : k + size] for k in range(0, max(1, len(nodes)), size)]
             task = functools.partial(rows_of_batch, uuid.uuid4().hex, recipe, n_jobs)
             count = Counter(progress, stage, len(nodes))
@@ -328,14 +332,6 @@ class Cluster:
         found = [warning for part in flow.results(missing) for warning in part]
         _warn_once(found, sum(piece.end - piece.begin for piece in missing))
         return paths
-
-    def _batch_size(self, n: int, row_bytes: Callable[[int], float]) -> int:
-        """Number of start nodes of one task."""
-        if not isinstance(self.batch, str):
-            return int(self.batch)
-        share = -(-n // (_SHARES * n_threads(self.client)))
-        size = min(share, int(_BATCH_BYTES / row_bytes(share)))
-        return max(_BATCH_UNIT, size // _BATCH_UNIT * _BATCH_UNIT)
 
 
 def transform_blocks(
