@@ -591,12 +591,12 @@ def _check_dense(tensor: Tensor, name: str) -> None:
 
 
 def _check_layout(phi_q: Tensor, phi_k: Tensor, *, causal: bool) -> None:
-    sparse = is_sparse(phi_q), is_sparse(phi_k)
-    if sparse[0] != sparse[1]:
-        reject("phi_k", f"{'sparse' if sparse[0] else 'dense'}, as `phi_q` is", f"layout {phi_k.layout}")
-    if sparse[0] and causal:
+    sparse = is_sparse(phi_q)
+    if sparse != is_sparse(phi_k):
+        reject("phi_k", f"{'sparse' if sparse else 'dense'}, as `phi_q` is", f"layout {phi_k.layout}")
+    if sparse and causal:
         reject("causal", "False for sparse features, whose prefix sums would be dense", causal)
-    if sparse[0] and (phi_q.ndim, phi_k.ndim) != (2, 2):
+    if sparse and (phi_q.ndim, phi_k.ndim) != (2, 2):
         reject("phi_q and phi_k", "of two dimensions where they are sparse", f"{phi_q.ndim} and {phi_k.ndim}")
 
 

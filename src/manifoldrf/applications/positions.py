@@ -196,9 +196,8 @@ class FieldPositions(AbstractPositions):
         values = torch.cat(
             [torch.utils.checkpoint.checkpoint(trained.torch_values, part, use_reentrant=False) for part in parts]
         )
-        columns, bound = (
-            points.new_tensor(self._factor * part) for part in (self.map.column_factors, self.map.bound)
-        )
+        columns = points.new_tensor(self._factor * self.map.column_factors)
+        bound = points.new_tensor(self._factor * self.map.bound)
         own = self._probed(
             points, lambda places: (self.map.problem.window(places) * self.map.own(places, self.n_jobs))[:, None]
         )
