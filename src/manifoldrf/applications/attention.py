@@ -13,14 +13,7 @@ import numpy as np
 from manifoldrf._random import SeedLike
 from manifoldrf._runtime import in_a_copy, require
 from manifoldrf._validation import Interval, check_flag, check_integer, check_option, check_real, reject
-from manifoldrf.applications.positions import (
-    PRECISIONS,
-    check_positions,
-    check_tensor,
-    features_at,
-    field_parameters,
-    positions_of,
-)
+from manifoldrf.applications.positions import PRECISIONS, check_tensor, features_at, field_parameters, positions_of
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 
@@ -332,7 +325,6 @@ class ManifoldAttention(nn.Module):
 
     def _at(self, positions: Tensor) -> PositionFeatures:
         keep_to_own_threads()
-        check_positions(positions, self.mode)
         weights: list[Any] = [None] * len(self._positions)
         if self.field_weights is not None:
             weights = [list(each.parameters()) for each in self.field_weights]

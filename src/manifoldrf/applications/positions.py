@@ -225,17 +225,6 @@ def positions_of(features: Any, name: str) -> AbstractPositions:
     return FieldPositions(features.map_, check_jobs(features.n_jobs), features.device)
 
 
-def check_positions(positions: Any, mode: str) -> None:
-    """Refuse positions of the wrong kind or shape, or that the mode does not support."""
-    check_tensor(positions, "positions", 1)
-    given = f"shape {tuple(positions.shape)}"
-    if positions.ndim < 2 or not positions.numel():
-        reject("positions", "a tensor of shape (..., L, d) with L >= 1", given)
-    if mode == "sparse" and (positions.ndim != 2 or positions.requires_grad):
-        rule = "of shape (L, d) and without gradients in the sparse mode"
-        reject("positions", rule, f"{given}, requires_grad={positions.requires_grad}")
-
-
 def features_at(
     parts: Sequence[AbstractPositions],
     positions: Tensor,
@@ -244,6 +233,13 @@ def features_at(
     cut: float | None,
 ) -> tuple[Tensor, ...]:
     """Features of positions (..., L, d), one tensor per part, sparse if ``cut`` is given; one warning for all."""
+    check_tensor(positions, "positions", 1)
+    given = f"shape {tuple(positions.shape)}"
+    if positions.ndim < 2 or not positions.numel():
+        reject("positions", "a tensor of shape (..., L, d) with L >= 1", given)
+    if cut is not None and (positions.ndim != 2 or positions.requires_grad):
+        rule = "of shape (L, d) and without gradients in the sparse mode"
+        reject("positions", rule, f"{given}, requires_grad={positions.requires_grad}")
     found, windows = [], []
     for part, own in zip(parts, weights, strict=True):
         if cut is None:
