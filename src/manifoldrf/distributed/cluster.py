@@ -599,16 +599,18 @@ class Sent:
 
     def future(self, lost: Any = None) -> Any:
         """The future of the object; a new one if the current is lost."""
-        if self.place is not None and self.place is not lost and self.place.status == "finished":
-            return self.place
+        if self.place is None or self.place is lost or self.place.status != "finished":
+            self.place = self._scatter()
+        return self.place
+
+    def _scatter(self) -> Any:
         held = Held(self._value, size_of(self._value))
         n_losses = 0
         while True:
             try:
                 self._client.wait_for_workers(1, _ARRIVAL)
                 # To one worker, from which others copy it: a broadcast would hang if a worker died meanwhile.
-                self.place = self._client.scatter(held, hash=False, timeout=_ARRIVAL)
-                return self.place
+                return self._client.scatter(held, hash=False, timeout=_ARRIVAL)
             except TimeoutError as error:
                 where = self._client.scheduler.address
                 text = f"No worker connected to the scheduler at {where} within {_ARRIVAL} seconds."
