@@ -39,7 +39,7 @@ from manifoldrf.applications.regression import ManifoldGaussianProcess, Manifold
 from manifoldrf.features.options import fit_options
 from manifoldrf.features.problem import make_problem
 from manifoldrf.fields.anchors import farthest_anchors, voronoi_weights
-from manifoldrf.signatures import teachers
+from manifoldrf.signatures import engines
 
 N, T = 300, 0.1
 NODES = Sphere().grid(N)
@@ -237,7 +237,7 @@ def test_walked_blocks_agree_with_exact_ones_and_the_search_walks_once(monkeypat
     weights = GRAPH.weights
     load = np.sqrt(weights.max()) / weights.min() / 0.99**2
     assert np.linalg.norm(a - b) < 1.2 * np.sqrt(load * b.sum() / 4000)
-    monkeypatch.setattr(teachers, "teach", None)  # any teacher would be an error from here on
+    monkeypatch.setattr(engines, "teach", None)  # any teacher would be an error from here on
     centred = (Y - Y.mean())[:, None]
     found = search_time(
         space, walked, lambda rows: find_levels(decompose(rows, centred), None, None).log_likelihood

@@ -13,14 +13,7 @@ import numpy as np
 from manifoldrf._random import SeedLike
 from manifoldrf._runtime import in_a_copy, require
 from manifoldrf._validation import Interval, check_flag, check_integer, check_option, check_real, reject
-from manifoldrf.applications.positions import (
-    PRECISIONS,
-    check_positions,
-    check_tensor,
-    features_at,
-    field_parameters,
-    positions_of,
-)
+from manifoldrf.applications.positions import PRECISIONS, check_tensor, features_at, field_parameters, positions_of
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 
@@ -332,7 +325,6 @@ class ManifoldAttention(nn.Module):
 
     def _at(self, positions: Tensor) -> PositionFeatures:
         keep_to_own_threads()
-        check_positions(positions, self.mode)
         weights: list[Any] = [None] * len(self._positions)
         if self.field_weights is not None:
             weights = [list(each.parameters()) for each in self.field_weights]
@@ -591,12 +583,12 @@ def _check_dense(tensor: Tensor, name: str) -> None:
 
 
 def _check_layout(phi_q: Tensor, phi_k: Tensor, *, causal: bool) -> None:
-    sparse = is_sparse(phi_q), is_sparse(phi_k)
-    if sparse[0] != sparse[1]:
-        reject("phi_k", f"{'sparse' if sparse[0] else 'dense'}, as `phi_q` is", f"layout {phi_k.layout}")
-    if sparse[0] and causal:
+    sparse = is_sparse(phi_q)
+    if sparse != is_sparse(phi_k):
+        reject("phi_k", f"{'sparse' if sparse else 'dense'}, as `phi_q` is", f"layout {phi_k.layout}")
+    if sparse and causal:
         reject("causal", "False for sparse features, whose prefix sums would be dense", causal)
-    if sparse[0] and (phi_q.ndim, phi_k.ndim) != (2, 2):
+    if sparse and (phi_q.ndim, phi_k.ndim) != (2, 2):
         reject("phi_q and phi_k", "of two dimensions where they are sparse", f"{phi_q.ndim} and {phi_k.ndim}")
 
 

@@ -208,7 +208,7 @@ def nearest_known(graph: Graph, mask: BoolArray) -> IntArray:
     else:
         edges = graph.lengths
     sources = np.flatnonzero(mask)
-    found = csgraph.dijkstra(edges, directed=True, indices=sources, min_only=True, return_predecessors=True)[2]
+    found = csgraph.dijkstra(edges, indices=sources, min_only=True, return_predecessors=True)[2]
     return np.where(found < 0, -1, found).astype(np.int64)
 
 

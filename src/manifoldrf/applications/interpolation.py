@@ -489,11 +489,11 @@ class CrossValidation:
         """Whether a choice is better than the mean of all known values; None if it was not measured."""
         if choice.error is None or np.isnan(choice.error):
             return None
-        mean_error = 1.0  # over the variance
-        if self.normalize:
-            known = self.problem.known.values[self.problem.known.mask]
-            found = directions(known, float(row_lengths(known).max()))
-            mean_error = 1.0 - float(np.linalg.norm(np.nanmean(found, axis=0)))
+        if not self.normalize:
+            return bool(choice.error < 1.0)  # over the variance
+        known = self.problem.known.values[self.problem.known.mask]
+        found = directions(known, float(row_lengths(known).max()))
+        mean_error = 1.0 - float(np.linalg.norm(np.nanmean(found, axis=0)))
         return bool(choice.error < max(mean_error, _ROUNDING))
 
     def kernel(self, tau: float | None) -> list[Choice]:

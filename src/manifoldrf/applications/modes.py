@@ -193,14 +193,12 @@ def find_levels(spectrum: Spectrum, variance: float | None, noise: float | None)
     tried = [levels(float(log_ratio)).log_likelihood for log_ratio in grid]
     best = int(np.argmax(tried))
     bounds = grid[max(best - 1, 0)], grid[min(best + 1, _TRIES - 1)]
-    found = minimize_scalar(
-        lambda log_ratio: -levels(float(log_ratio)).log_likelihood,
-        bounds=bounds,
-        method="bounded",
-        options={"xatol": 1e-6},
-    )
-    ends = (levels(float(grid[best])), levels(float(found.x)))
-    return max(ends, key=lambda level: level.log_likelihood)
+
+    def loss(log_ratio: float) -> float:
+        return -levels(float(log_ratio)).log_likelihood
+
+    found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-6})
+    return max(levels(float(grid[best])), levels(float(found.x)), key=lambda level: level.log_likelihood)
 
 
 @dataclass(frozen=True, eq=False)

@@ -195,7 +195,15 @@ def cloud_weights(values: NDArray[Any], *, balanced: bool) -> FloatArray:
     inverse = inverse_or_zero(np.where(largest > _SMALLEST, largest, 0.0))
     scaled = np.maximum(values * inverse, 0.0)
     weights = inverse_or_zero(scaled.mean(axis=0))
-    return np.asarray(inverse * (balanced_weights(scaled, weights) if balanced else weights))
+    # Balanced: the shares w_l C_ul / sum_m w_m C_um add up to the same for all l, by Sinkhorn's scaling.
+    seen = scaled + _FLOOR * scaled.mean(axis=0)
+    target = len(seen) / max(1, int(np.count_nonzero(weights)))
+    for _ in range(_ROUNDS if balanced else 0):
+        shares = weights * (seen.T @ inverse_or_zero(seen @ weights))
+        if np.abs(shares[weights > 0] / target - 1.0).max(initial=0.0) <= _EVEN:
+            break
+        weights = weights * target * inverse_or_zero(shares)
+    return np.asarray(inverse * weights)
 
 
 def weighted(values: NDArray[Any], weights: FloatArray) -> NDArray[Any]:
@@ -206,18 +214,6 @@ def weighted(values: NDArray[Any], weights: FloatArray) -> NDArray[Any]:
 def inverse_or_zero(values: FloatArray) -> FloatArray:
     """1 / values, and zero for zero."""
     return np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
-
-
-def balanced_weights(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """Weights w for which the shares w_l C_ul / sum_m w_m C_um add up to the same for all l: Sinkhorn's scaling."""
-    seen = values + _FLOOR * values.mean(axis=0)
-    target = len(seen) / max(1, int(np.count_nonzero(weights)))
-    for _ in range(_ROUNDS):
-        shares = weights * (seen.T @ inverse_or_zero(seen @ weights))
-        if np.abs(shares[weights > 0] / target - 1.0).max(initial=0.0) <= _EVEN:
-            break
-        weights = weights * target * inverse_or_zero(shares)
-    return weights
 
 
 def largest_columns(ranks: FloatArray, count: int) -> IntArray:

@@ -196,9 +196,8 @@ class FieldPositions(AbstractPositions):
         values = torch.cat(
             [torch.utils.checkpoint.checkpoint(trained.torch_values, part, use_reentrant=False) for part in parts]
         )
-        columns, bound = (
-            points.new_tensor(self._factor * part) for part in (self.map.column_factors, self.map.bound)
-        )
+        columns = points.new_tensor(self._factor * self.map.column_factors)
+        bound = points.new_tensor(self._factor * self.map.bound)
         own = self._probed(
             points, lambda places: (self.map.problem.window(places) * self.map.own(places, self.n_jobs))[:, None]
         )
@@ -226,17 +225,6 @@ def positions_of(features: Any, name: str) -> AbstractPositions:
     return FieldPositions(features.map_, check_jobs(features.n_jobs), features.device)
 
 
-def check_positions(positions: Any, mode: str) -> None:
-    """Refuse positions of the wrong kind or shape, or that the mode does not support."""
-    check_tensor(positions, "positions", 1)
-    given = f"shape {tuple(positions.shape)}"
-    if positions.ndim < 2 or not positions.numel():
-        reject("positions", "a tensor of shape (..., L, d) with L >= 1", given)
-    if mode == "sparse" and (positions.ndim != 2 or positions.requires_grad):
-        rule = "of shape (L, d) and without gradients in the sparse mode"
-        reject("positions", rule, f"{given}, requires_grad={positions.requires_grad}")
-
-
 def features_at(
     parts: Sequence[AbstractPositions],
     positions: Tensor,
@@ -245,6 +233,13 @@ def features_at(
     cut: float | None,
 ) -> tuple[Tensor, ...]:
     """Features of positions (..., L, d), one tensor per part, sparse if ``cut`` is given; one warning for all."""
+    check_tensor(positions, "positions", 1)
+    given = f"shape {tuple(positions.shape)}"
+    if positions.ndim < 2 or not positions.numel():
+        reject("positions", "a tensor of shape (..., L, d) with L >= 1", given)
+    if cut is not None and (positions.ndim != 2 or positions.requires_grad):
+        rule = "of shape (L, d) and without gradients in the sparse mode"
+        reject("positions", rule, f"{given}, requires_grad={positions.requires_grad}")
     found, windows = [], []
     for part, own in zip(parts, weights, strict=True):
         if cut is None:

@@ -203,7 +203,11 @@ class Cluster:
                 # A CSR array has 12 bytes per entry.
                 return min(most, row_memory(graph, series) / 12 * _ENTRY_BYTES * n_powers)
 
-            size = self._batch_size(len(nodes), row_bytes)
+            size: Any = self.batch
+            if size == "auto":
+                share = -(-len(nodes) // (_SHARES * n_threads(self.client)))
+                fitting = min(share, int(_BATCH_BYTES / row_bytes(share)))
+                size = max(_BATCH_UNIT, fitting // _BATCH_UNIT * _BATCH_UNIT)
             batches = [nodes[k : k + size] for k in range(0, max(1, len(nodes)), size)]
             task = functools.partial(rows_of_batch, uuid.uuid4().hex, recipe, n_jobs)
             count = Counter(progress, stage, len(nodes))
@@ -328,14 +332,6 @@ class Cluster:
         found = [warning for part in flow.results(missing) for warning in part]
         _warn_once(found, sum(piece.end - piece.begin for piece in missing))
         return paths
-
-    def _batch_size(self, n: int, row_bytes: Callable[[int], float]) -> int:
-        """Number of start nodes of one task."""
-        if not isinstance(self.batch, str):
-            return int(self.batch)
-        share = -(-n // (_SHARES * n_threads(self.client)))
-        size = min(share, int(_BATCH_BYTES / row_bytes(share)))
-        return max(_BATCH_UNIT, size // _BATCH_UNIT * _BATCH_UNIT)
 
 
 def transform_blocks(
@@ -603,16 +599,18 @@ class Sent:
 
     def future(self, lost: Any = None) -> Any:
         """The future of the object; a new one if the current is lost."""
-        if self.place is not None and self.place is not lost and self.place.status == "finished":
-            return self.place
+        if self.place is None or self.place is lost or self.place.status != "finished":
+            self.place = self._scatter()
+        return self.place
+
+    def _scatter(self) -> Any:
         held = Held(self._value, size_of(self._value))
         n_losses = 0
         while True:
             try:
                 self._client.wait_for_workers(1, _ARRIVAL)
                 # To one worker, from which others copy it: a broadcast would hang if a worker died meanwhile.
-                self.place = self._client.scatter(held, hash=False, timeout=_ARRIVAL)
-                return self.place
+                return self._client.scatter(held, hash=False, timeout=_ARRIVAL)
             except TimeoutError as error:
                 where = self._client.scheduler.address
                 text = f"No worker connected to the scheduler at {where} within {_ARRIVAL} seconds."

@@ -150,30 +150,24 @@ def explore(
     limit = check_integer(max_bytes, "max_bytes", 1)
     most = _POINTS_BY_DEFAULT if n_points == "auto" else check_integer(n_points, "n_points", 2)
     fields = fields_of(features, surface, most)
-    plan, error, text = _page_within(features, fields, title, limit)
-    with atomic_path(target) as temporary:
-        temporary.write_bytes(text)
-    size = (plan.n_points, plan.n_features, plan.n_exact, plan.bits)
-    return ExplorerPage(target, len(text), *size, error.largest, _left_out(fields, plan))
-
-
-def _page_within(
-    features: ManifoldRandomFeatures, fields: Fields, title: str, limit: int
-) -> tuple[Plan, KernelError, bytes]:
-    """Return the largest page within the limit."""
     n, m = fields.values.shape
     plan = Plan(n, m, 16, 0 if fields.difference is None else m)
     fewest = functools.cache(lambda: fewest_features(fields))
     unknown = KernelError(0.00012345, 0, n)  # placeholder as long as any other
-    while True:
+    while True:  # until the page is small enough
         contents = contents_of(fields, plan)
         size = len(_html(features, fields, contents, unknown, title).encode("utf-8"))
         if size <= limit:
             error = kernel_error(fields, plan)
             if error.largest <= WORST:
-                return plan, error, _html(features, fields, contents, error, title).encode("utf-8")
+                break
             size = limit + 1  # small enough, but too inaccurate
         plan = plan.smaller(size, limit, fewest)
+    text = _html(features, fields, contents, error, title).encode("utf-8")
+    with atomic_path(target) as temporary:
+        temporary.write_bytes(text)
+    sizes = (plan.n_points, plan.n_features, plan.n_exact, plan.bits)
+    return ExplorerPage(target, len(text), *sizes, error.largest, _left_out(fields, plan))
 
 
 def _left_out(fields: Fields, plan: Plan) -> tuple[str, ...]:
@@ -212,6 +206,10 @@ def _html(
         ("exact signatures", f"of {_count(n_exact, 'anchor')}" if n_exact else "not in this page"),
         ("error of this page", error_text),
     ]
+    # Number of decades that the values of each layer resolve.
+    whole = _DECADES[contents.plan.bits]
+    apart = whole if "differenceHigh" in contents.arrays else _DECADES[8]
+    exact = min(whole, _DECADES_OF_SMALL) if apart < whole else whole
     notices = _left_out(fields, contents.plan)
     if view.projects:
         axes = f"Drawn along the first three principal axes: {view.share:.0%} of the variance."
@@ -228,7 +226,7 @@ def _html(
         "dimensions": min(features.graph_.positions.shape[1], 3),
         "projected": view.projects,
         "unit": _unit(features),
-        "decades": _decades(contents),
+        "decades": {"kernel": whole, "feature": whole, "exact": exact, "difference": apart},
         "sequential": SEQUENTIAL.round(4).tolist(),
         "diverging": DIVERGING.round(4).tolist(),
     }
@@ -258,14 +256,6 @@ def _unit(features: ManifoldRandomFeatures) -> str:
     if features.map_.problem.clock == "graph":
         return "of the graph"
     return "" if isinstance(features.kernel_, ScaledKernel) else "per unit of volume"
-
-
-def _decades(contents: Contents) -> dict[str, int]:
-    """Number of decades that the values of each layer resolve."""
-    whole = _DECADES[contents.plan.bits]
-    apart = whole if "differenceHigh" in contents.arrays else _DECADES[8]
-    exact = min(whole, _DECADES_OF_SMALL) if apart < whole else whole
-    return {"kernel": whole, "feature": whole, "exact": exact, "difference": apart}
 
 
 def _count(number: int, what: str) -> str:

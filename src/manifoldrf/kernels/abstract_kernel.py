@@ -26,24 +26,8 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry.graphs import Graph, as_adjacency
-from manifoldrf.kernels.action import (
-    TOLERANCES,
-    AnyGraph,
-    Expansion,
-    apply_expansion,
-    best_matrix,
-    expand,
-    indicator_columns,
-)
-from manifoldrf.kernels.roots import (
-    ASYMMETRIC,
-    ROUNDING_SHARE,
-    convolved,
-    decimals,
-    is_nonnegative,
-    series_root,
-    truncation_of,
-)
+from manifoldrf.kernels import action, roots
+from manifoldrf.kernels.action import AnyGraph, Expansion
 
 __all__ = ["AbstractKernel"]
 
@@ -196,7 +180,7 @@ class AbstractKernel(FrozenParams, ABC):
     @property
     def series_is_nonnegative(self) -> bool:
         """Whether no coefficient is negative, beyond rounding."""
-        return is_nonnegative(self.coefficients, self._value_at(1.0), self._most_terms)
+        return roots.is_nonnegative(self.coefficients, self._value_at(1.0), self._most_terms)
 
     def truncation(self, tol: float = 1e-10, radius: float = 1.0) -> int:
         """Number n of terms after which at most ``tol`` of the series is left, for spectra in [-radius, radius].
@@ -209,9 +193,9 @@ class AbstractKernel(FrozenParams, ABC):
         >>> DiffusionKernel(20.0).truncation(1e-6)
         46
         """
-        check_real(tol, "tol", TOLERANCES)
+        check_real(tol, "tol", action.TOLERANCES)
         self._check_radius(check_real(radius, "radius", NONNEGATIVE))
-        return truncation_of(self, float(tol), float(radius))
+        return roots.truncation_of(self, float(tol), float(radius))
 
     def resolve(self, graph: AnyGraph, dim: int | None = None) -> "AbstractKernel":
         """Return the kernel in steps of this graph: itself, unless its units are those of the manifold clock."""
@@ -229,7 +213,7 @@ class AbstractKernel(FrozenParams, ABC):
 
         The powers themselves are used if there are finitely many, not too many, and none is negative.
         """
-        chebyshev = expand(self.spectral, radius, tol)
+        chebyshev = action.expand(self.spectral, radius, tol)
         if self.n_terms is None or self.n_terms - 1 > _LONGER_FOR_POWERS * chebyshev.degree:
             return chebyshev
         alpha = self._coefficients(self.n_terms)
@@ -272,8 +256,8 @@ class AbstractKernel(FrozenParams, ABC):
         columns = check_columns(X, "X", graph.n_nodes)
         expansion = kernel.expansion(graph.radius, tol)
         scaling = 1.0 if graph.scaling is None else graph.scaling[:, None]
-        matrix = best_matrix(expansion, graph)
-        result = apply_expansion(expansion, matrix, columns * scaling, check_jobs(n_jobs)) / scaling
+        matrix = action.best_matrix(expansion, graph)
+        result = action.apply_expansion(expansion, matrix, columns * scaling, check_jobs(n_jobs)) / scaling
         return result[:, 0] if np.ndim(X) == 1 else result
 
     def matrix(
@@ -314,8 +298,10 @@ class AbstractKernel(FrozenParams, ABC):
         expansion = self.on(adjacency).expansion(adjacency.radius, tol)
         swap = len(first) < len(second)  # the fewer nodes give the columns to multiply
         sources, targets = (first, second) if swap else (second, first)
-        columns = indicator_columns(adjacency.n_nodes, sources)
-        found = apply_expansion(expansion, best_matrix(expansion, adjacency), columns, check_jobs(n_jobs))[targets]
+        columns = action.indicator_columns(adjacency.n_nodes, sources)
+        found = action.apply_expansion(
+            expansion, action.best_matrix(expansion, adjacency), columns, check_jobs(n_jobs)
+        )[targets]
         result = found.T if swap else found
         if adjacency.scaling is not None:
             result = result * adjacency.scaling[second] / adjacency.scaling[first][:, None]
@@ -346,20 +332,20 @@ def _per_volume(values: FloatArray, graph: AnyGraph, rows: IntArray, cols: IntAr
     for name, nodes in (("rows", rows), ("cols", cols)):
         if not graph.weights[nodes].all():
             reject(name, "nodes of positive weight, with per_volume=True", "nodes of weight zero")
-    roots = np.sqrt(graph.weights)
-    return np.asarray(values / roots[rows][:, None] / roots[cols])
+    sizes = np.sqrt(graph.weights)
+    return np.asarray(values / sizes[rows][:, None] / sizes[cols])
 
 
 @functools.lru_cache(maxsize=256)
 def _root_coefficients(kernel: AbstractKernel, order: int, n: int) -> FloatArray:
-    f = series_root(kernel._exact, order, n)
+    f = roots.series_root(kernel._exact, order, n)
     if f is None:
         raise ValueError(
             f"{kernel} has no real root of order {order}: its series starts with a negative coefficient, or with "
-            f"a number of zeros that {order} does not divide. {ASYMMETRIC}."
+            f"a number of zeros that {order} does not divide. {roots.ASYMMETRIC}."
         )
     root_value = kernel._value_at(1.0) ** (1 / order)
-    if -f[f < 0].sum() <= ROUNDING_SHARE * max(np.abs(f).sum(), root_value):
+    if -f[f < 0].sum() <= roots.ROUNDING_SHARE * max(np.abs(f).sum(), root_value):
         f = np.maximum(f, 0.0)
     f.flags.writeable = False
     return f
@@ -384,7 +370,7 @@ class RootKernel(AbstractKernel):
         return _root_coefficients(self.kernel, self.order, n)
 
     def _exact(self, n: int) -> list[Decimal]:
-        return decimals(self._coefficients(n))
+        return roots.decimals(self._coefficients(n))
 
     def _root(self, order: int) -> AbstractKernel:
         return RootKernel(self.kernel, self.order * order)
@@ -513,7 +499,7 @@ class ProductKernel(_PairKernel):
         return self.left.spectral(w) * self.right.spectral(w)
 
     def _coefficients(self, n: int) -> FloatArray:
-        return convolved(self.left._coefficients(n), self.right._coefficients(n))
+        return roots.convolved(self.left._coefficients(n), self.right._coefficients(n))
 
     def _exact(self, n: int) -> list[Decimal]:
         left, right = self.left._exact(n), self.right._exact(n)

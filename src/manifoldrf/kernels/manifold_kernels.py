@@ -14,13 +14,7 @@ from scipy.special import gammaln, zeta
 from manifoldrf._validation import POSITIVE, FloatArray, Interval, check_integer, check_option, reject
 from manifoldrf.geometry.graphs import Graph, as_adjacency
 from manifoldrf.geometry.sampling import estimate_dimension
-from manifoldrf.kernels.abstract_kernel import (
-    AbstractKernel,
-    ProductKernel,
-    RootKernel,
-    ScaledKernel,
-    UnresolvedKernelError,
-)
+from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, ScaledKernel, UnresolvedKernelError
 from manifoldrf.kernels.action import AnyGraph
 from manifoldrf.kernels.graph_kernels import POWERS, DiffusionKernel, PowerKernel, RegularizedLaplacianKernel
 from manifoldrf.kernels.roots import decimals
@@ -180,7 +174,7 @@ class MaternKernel(AbstractKernel):
         return self._in_steps()._exact(n)
 
     def _root(self, order: int) -> AbstractKernel:
-        return RootKernel(self, order) if self.clock == "manifold" else self._in_steps().root(order)
+        return super()._root(order) if self.clock == "manifold" else self._in_steps().root(order)
 
     def _in_steps(self) -> ScaledKernel:
         if self.clock == "manifold":

@@ -151,7 +151,10 @@ def series_root(alpha: Exact, order: int, n: int) -> FloatArray | None:
     while coarse is not None and digits < _MOST_DIGITS:
         digits *= 2
         fine = _root(alpha, order, n, digits)
-        if fine is None or _agree(coarse, fine):
+        if fine is None:
+            break
+        least, pairs = _NOTHING * sum(abs(value) for value in fine), zip(coarse, fine, strict=True)
+        if all(abs(a - b) <= _AGREEMENT * abs(b) + least for a, b in pairs):
             break
         coarse = fine
     return None if coarse is None else np.array([float(value) for value in coarse])
@@ -177,9 +180,3 @@ def _root(alpha: Exact, order: int, n: int, digits: int) -> list[Decimal] | None
             total = sum((j * exponent - (k - j)) * terms[j] * result[k - j] for j in range(1, k + 1) if terms[j])
             result.append(total / (k * terms[0]))
         return ([Decimal(0)] * shift + result)[:n]
-
-
-def _agree(coarse: list[Decimal], fine: list[Decimal]) -> bool:
-    scale = sum(abs(value) for value in fine)
-    pairs = zip(coarse, fine, strict=True)
-    return all(abs(a - b) <= _AGREEMENT * abs(b) + _NOTHING * scale for a, b in pairs)

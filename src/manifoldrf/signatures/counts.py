@@ -158,7 +158,12 @@ def _run(table, law, batch, stream, space, found, values):  # type: ignore[no-un
             weight = law.deposit[k] / n_walkers
             n_touched = _deposit(table.root_degrees, weight, start, space, side, n_occupied, n_touched)
         if stride > 0 or k == last:
-            _flush(space, n_touched, k * stride, found, values)
+            touched = space.touched[:n_touched]
+            touched.sort()
+            for v in touched:
+                found.append(k * stride + v)
+                values.append(space.sums[v])
+                space.sums[v], space.seen[v] = 0.0, False
             n_touched = 0
         word, s0, s1 = next_word(s0, s1)
         other, s0, s1 = next_word(s0, s1)
@@ -188,18 +193,6 @@ def _deposit(roots, weight, start, space, side, n_occupied, n_touched):  # type:
             n_touched += 1
         sums[v] += counts[v] * weight * (roots[start] / roots[v])
     return n_touched
-
-
-@compiled()
-def _flush(space, n_touched, shift, found, values):  # type: ignore[no-untyped-def]
-    """Append the deposits in order of nodes and clear them."""
-    sums, seen, touched = space.sums, space.seen, space.touched[:n_touched]
-    touched.sort()
-    for v in touched:
-        found.append(shift + v)
-        values.append(sums[v])
-        sums[v] = 0.0
-        seen[v] = False
 
 
 @compiled()
@@ -301,7 +294,10 @@ def _average(found, values, ends, slots, sums, variances):  # type: ignore[no-un
     n_batches = ends.shape[0] - 1
     heads = ends[:-1].copy()
     while True:
-        slot = _smallest_head(found, heads, ends)
+        slot = np.int64(-1)  # the smallest that is not yet merged
+        for b in range(n_batches):
+            if heads[b] < ends[b + 1] and (slot < 0 or found[heads[b]] < slot):
+                slot = found[heads[b]]
         if slot < 0:
             return
         first, total, squares, n_seen = 0.0, 0.0, 0.0, 0
@@ -319,13 +315,3 @@ def _average(found, values, ends, slots, sums, variances):  # type: ignore[no-un
         sums.append(first + total / n_batches)
         spread = max(squares - total**2 / n_batches, 0.0)
         variances.append(spread / (n_batches * (n_batches - 1)) if n_batches > 1 else np.nan)
-
-
-@compiled()
-def _smallest_head(found, heads, ends):  # type: ignore[no-untyped-def]
-    """The smallest slot that is not yet merged, or -1."""
-    slot = np.int64(-1)
-    for b in range(heads.shape[0]):
-        if heads[b] < ends[b + 1] and (slot < 0 or found[heads[b]] < slot):
-            slot = found[heads[b]]
-    return slot

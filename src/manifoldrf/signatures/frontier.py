@@ -81,7 +81,13 @@ def push_frontier(indptr, indices, data, coefficients, starts, threshold, stride
                 n_pushes += pushed
             n_touched[i] = _deposit(space, side, n_active, coefficients[k], n_touched[i])
             if stride > 0:
-                _append_length(space, side, n_active, coefficients[k], k * stride, slots, values)
+                for v in np.sort(
+                    space.nodes[side, :n_active]
+                ):  # a copy: the order of the frontier affects the bits
+                    value = coefficients[k] * space.x[side, v]
+                    if value != 0.0:
+                        slots.append(k * stride + v)
+                        values.append(value)
         for q in range(n_active):
             space.x[side, space.nodes[side, q]] = 0.0
         _append_sums(space, n_touched[i], stride, slots, values)
@@ -152,17 +158,6 @@ def _deposit(space, side, n_active, coefficient, n_touched):  # type: ignore[no-
             n_touched += 1
         sums[v] += coefficient * x[v]
     return n_touched
-
-
-@compiled()
-def _append_length(space, side, n_active, coefficient, shift, slots, values):  # type: ignore[no-untyped-def]
-    """Append f_k x_k, in order of nodes."""
-    x = space.x[side]
-    for v in np.sort(space.nodes[side, :n_active]):  # a copy: the order of the frontier affects the bits
-        value = coefficient * x[v]
-        if value != 0.0:
-            slots.append(shift + v)
-            values.append(value)
 
 
 @compiled()

@@ -174,10 +174,14 @@ def survival_law(series: AbstractKernel | None, options: Any, radius: float) -> 
     p_halt = 0.0 if options.survival == "matched" or options.p_halt is None else options.p_halt
     n = _n_lengths(series, p_halt, options.max_length, radius)
     f = np.ones(n) if series is None else coefficients_of(series, n, radius)
-    geometric = np.full(n, max(1.0 - p_halt, 1 / _WORDS))
-    logs = log_sizes(f, radius)
-    sizes = np.exp(logs - max(float(logs.max()), -1e300))  # |f_k| radius^k up to a factor; all may be zero
-    keep = _matched(np.asarray(sizes)) if options.survival == "matched" else geometric
+    keep = np.full(n, max(1.0 - p_halt, 1 / _WORDS))
+    if options.survival == "matched":  # s_k = sqrt(sum_{j >= k} |f_j| / sum_j |f_j|)
+        logs = log_sizes(f, radius)
+        sizes = np.exp(logs - max(float(logs.max()), -1e300))  # |f_k| radius^k up to a factor; all may be zero
+        rest = np.cumsum(sizes[::-1])[::-1]
+        ratios = np.divide(rest[1:], rest[:-1], out=np.zeros(n - 1), where=rest[:-1] > 0)
+        # A walk that can still deposit something must have a chance to continue.
+        keep[:-1] = np.where(rest[1:] > 0, np.maximum(np.sqrt(ratios), 1 / _WORDS), 0.0)
     keep = np.round(keep * _WORDS) / _WORDS  # the resolution of 32 random bits: unbiased to the last bit
     keep[-1] = 0.0
     return SurvivalLaw(f, keep)
@@ -208,12 +212,3 @@ def _n_lengths(series: AbstractKernel | None, p_halt: float, max_length: int | s
     if max_length == "auto" or p_halt == 0:
         return negligible
     return max(negligible, math.ceil(min(math.log(_SURVIVORS) / math.log1p(-p_halt), _MOST_LENGTH)))
-
-
-def _matched(sizes: FloatArray) -> FloatArray:
-    """Chances to continue such that s_k = sqrt(sum_{j >= k} |f_j| / sum_j |f_j|)."""
-    rest = np.cumsum(sizes[::-1])[::-1]
-    ratios = np.divide(rest[1:], rest[:-1], out=np.zeros(len(rest) - 1), where=rest[:-1] > 0)
-    # A walk that can still deposit something must have a chance to continue.
-    chances = np.where(rest[1:] > 0, np.maximum(np.sqrt(ratios), 1 / _WORDS), 0.0)
-    return np.concatenate([chances, [0.0]])

@@ -229,7 +229,6 @@ def _estimate(table, starts, law, sizes, space, key, found, group):  # type: ign
                 streams, n_listed, steps = _walk_groups(table, start, law, space, size, streams, n_listed, group)
             n_steps += steps
             n_touched = _close_batch(space, n_listed, n_touched, size)
-        _sort_touched(space, n_touched)
         _close_start(space, n_touched, found, n_found, sizes)
         found[0][s] = n_touched
         n_found += n_touched
@@ -333,34 +332,29 @@ def _close_batch(space, n_listed, n_touched, size):  # type: ignore[no-untyped-d
 
 
 @compiled()
-def _sort_touched(space, n_touched):  # type: ignore[no-untyped-def]
-    """Sort the touched slots; by a scan of all slots if many of them are touched."""
-    if n_touched < space.known.shape[0] // 16:
-        space.touched[:n_touched].sort()
-        return
-    position = np.int64(0)
-    for slot in range(space.known.shape[0]):
-        space.touched[position] = slot
-        position += np.int64(space.known[slot])
-
-
-@compiled()
 def _close_start(space, n_touched, found, n_found, sizes):  # type: ignore[no-untyped-def]
-    """Write the estimates of a start and reset its slots.
+    """Sort the slots of a start, write its estimates and reset the slots.
 
     With batch sums S_b of n_b walks, the mean of sum_b S_b^2 / n_b - (sum_b S_b)^2 / n is (n_batches - 1) times the
     variance of one walk for any sizes; a batch that never reached the slot has S_b = 0.
     """
     _, slots, sums, variances = found
+    if n_touched < space.known.shape[0] // 16:
+        space.touched[:n_touched].sort()
+    else:  # many slots are touched, so a scan of all is faster
+        position = np.int64(0)
+        for slot in range(space.known.shape[0]):
+            space.touched[position] = slot
+            position += np.int64(space.known[slot])
     n_batches, share = sizes.shape[0], 1.0 / sizes.sum()
     scale = share / (n_batches - 1) if n_batches > 1 else np.nan
     for i in range(n_touched):
-        slot = np.uint64(space.touched[i])
-        total = space.moments[slot, 0]
+        at = np.uint64(space.touched[i])
+        total = space.moments[at, 0]
         slots[n_found + i] = space.touched[i]
         sums[n_found + i] = total * share
-        variances[n_found + i] = max(space.moments[slot, 1] - total * total * share, 0.0) * scale
-        space.moments[slot, 0], space.moments[slot, 1], space.known[slot] = 0.0, 0.0, 0
+        variances[n_found + i] = max(space.moments[at, 1] - total * total * share, 0.0) * scale
+        space.moments[at, 0], space.moments[at, 1], space.known[at] = 0.0, 0.0, 0
 
 
 @compiled()
