@@ -49,7 +49,7 @@ _CLASSES: tuple[type, ...] = (
     *(Frame, GraphDistances, InterpolatedField, LocalField, MlpField, StepField, SurfaceInterpolation),
     *(ErrorEstimate, GraphOptions, TangentInterpolation, TrainingInfo),
 )
-REGISTRY: Registry = {kind.__name__: kind for kind in _CLASSES} | RECORDS
+REGISTRY: Registry = {**{kind.__name__: kind for kind in _CLASSES}, **RECORDS}
 
 
 def _graph_of(state: dict[str, Any]) -> Graph:

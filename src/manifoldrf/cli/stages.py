@@ -28,8 +28,6 @@ from manifoldrf.cli.options import (
     Output,
     Running,
     Threads,
-    float_or_word,
-    number_or_word,
     parse,
     read_options,
     usage,
@@ -100,7 +98,15 @@ def build_graph(choice: BuiltGraph, space: Any, t: float | None, n_jobs: int, *,
     is_mesh = isinstance(space, TriangleMesh)
     with usage():
         check_steps(choice.n_steps, "--n-steps")
-        kind = _kind(choice, t, is_mesh=is_mesh)
+        kind: str = choice.kind
+        if kind == "auto" and t is None:
+            kind = "mesh" if is_mesh else "knn"
+        elif kind == "auto":
+            kind = "heat"
+        elif kind == "heat" and t is None:
+            reject("--t", "given for a heat graph", "none")
+        elif kind == "mesh" and not is_mesh:
+            reject("--kind", "heat or knn for points", kind)
         given = given_options(choice, kind, t if kind == "heat" else own)
     with errors_about("INPUT"):
         if kind == "heat":
@@ -108,18 +114,6 @@ def build_graph(choice: BuiltGraph, space: Any, t: float | None, n_jobs: int, *,
         if kind == "knn":
             return knn_graph(space.vertices if is_mesh else space, n_jobs=n_jobs, **given)
         return mesh_graph(space, **given)
-
-
-def _kind(choice: BuiltGraph, t: float | None, *, is_mesh: bool) -> str:
-    """The kind of graph to build."""
-    if choice.kind == "auto":
-        usual = "mesh" if is_mesh else "knn"
-        return usual if t is None else "heat"
-    if choice.kind == "heat" and t is None:
-        reject("--t", "given for a heat graph", "none")
-    if choice.kind == "mesh" and not is_mesh:
-        reject("--kind", "heat or knn for points", choice.kind)
-    return str(choice.kind)
 
 
 def signatures(
@@ -209,23 +203,16 @@ def interpolate(
         Literal["auto", "kernel", "features", "gp", "harmonic", "biharmonic"],
         typer.Option(help="auto chooses by cross-validation on the known vertices."),
     ] = "auto",
-    tau: Annotated[
-        Any, typer.Option(parser=float_or_word, metavar="FLOAT|cv", help="Diffusion time in steps.")
-    ] = "cv",
+    tau: Annotated[float | str, typer.Option(metavar="FLOAT|cv", help="Diffusion time in steps.")] = "cv",
     weights: Annotated[
         Literal["unit", "gaussian", "cotangent"] | None, typer.Option(help="Edge weights, unit by default.")
     ] = None,
     normalize: Annotated[
         bool, typer.Option("--normalize", help="Values are directions: normalise the result.")
     ] = False,
-    noise: Annotated[
-        Any, typer.Option(parser=float_or_word, metavar="FLOAT|cv", help="Noise of the method gp.")
-    ] = "cv",
+    noise: Annotated[float | str, typer.Option(metavar="FLOAT|cv", help="Noise of the method gp.")] = "cv",
     n_features: Annotated[
-        Any,
-        typer.Option(
-            parser=number_or_word, metavar="INTEGER|auto|all", help="Number of features of the method features."
-        ),
+        int | str, typer.Option(metavar="INTEGER|auto|all", help="Number of features of the method features.")
     ] = "auto",
     column: Annotated[int, typer.Option(help="Column of the values that colours show, counted from 0.")] = 0,
 ) -> None:
