@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import rich.text
 import typer
 
 from manifoldrf._files import check_output, check_suffix, existing_file
@@ -105,7 +104,7 @@ def fit(
         report("writing MODEL", 0, 1)
         features.set_params(verbose=False).save(target)  # the file cannot hold a function
     facts = {"output": str(target)} | model_facts(features) | {"seconds": time.perf_counter() - start}
-    show(output, facts, rich.text.Text(f"{summary}\nSaved: {target}"))
+    show(output, facts, f"{summary}\nSaved: {target}")
 
 
 def transform(
@@ -258,7 +257,7 @@ def info(output: Output, source: Annotated[str | None, _SAVED] = None) -> None:
     if isinstance(saved, Graph):
         show_facts(output, "graph", facts | graph_facts(saved))
         return
-    facts |= {"coordinates": saved.n_features_in_, "dimension": saved.map_.space.setting.dim} | model_facts(saved)
+    facts |= {"coordinates": saved.n_features_in_, "dimension": saved.map_.problem.dim} | model_facts(saved)
     head = f"{source}: {facts['kind']} of points with {saved.n_features_in_} coordinates"
     show(output, facts, f"{head}, {size / 1e6:.2f} MB, format {version}\n{saved.summary()}")
 

@@ -228,7 +228,11 @@ def interpolate(
     options |= {"weights": weights or "unit", "random_state": run.random_state, "n_jobs": run.n_jobs}
     model = FieldInterpolator(method, **options)
     with usage():
-        table, picture = _targets(target, [mesh, values])
+        stem = Path(target).with_suffix("") if Path(target).suffix.lower() in _SUFFIXES else Path(target)
+        table, picture = (
+            check_output(stem.with_name(stem.name + suffix), "--output", _SUFFIXES, [mesh, values])
+            for suffix in _SUFFIXES
+        )
         run.check()
         check_count(n_features, "n_features", 1, ("auto", "all"))
         check_number_or(tau, "tau", "cv", Interval(0.0, WIDEST, low_open=True))
@@ -247,23 +251,14 @@ def interpolate(
         model.fit(space, known_values, known)
         filled = model.predict()
     _print_doubts(model, known, output)
-    if points.shape[1] > _AXES:
+    is_drawn = points.shape[1] <= _AXES
+    if not is_drawn:
         note(f"no coloured ply: the points have {points.shape[1]} coordinates", quiet=output.quiet)
-        picture = None
     with ExitStack() as files:  # both files or neither
         _write_table(files.enter_context(atomic_path(table)), filled, known)
-        if picture is not None:
+        if is_drawn:
             _write_picture(files.enter_context(atomic_path(picture)), space, points, filled[:, column])
-    _show_choice(model, _graph_text(space), [table] if picture is None else [table, picture], output)
-
-
-def _targets(target: str, inputs: list[str]) -> tuple[Path, Path | None]:
-    """Paths of both files; the suffix of the name is optional."""
-    path = Path(target)
-    stem = path.with_suffix("") if path.suffix.lower() in _SUFFIXES else path
-    table, picture = (stem.with_name(stem.name + suffix) for suffix in _SUFFIXES)
-    check_output(table, "--output", _SUFFIXES, inputs)
-    return table, check_output(picture, "--output", _SUFFIXES, inputs)
+    _show_choice(model, _graph_text(space), [table, picture] if is_drawn else [table], output)
 
 
 def _write_table(path: Path, filled: Any, known: Any) -> None:
