@@ -229,7 +229,7 @@ def test_walked_blocks_agree_with_exact_ones_and_the_search_walks_once(monkeypat
     space, plan = space_and_plan(HeatKernel(T), **options)
     walked = compute_modes(space, X, N, plan.signatures)
     assert calls == ["walks"]  # one batch of starts
-    exact = compute_modes(space, X, N, space_and_plan(HeatKernel(T))[1].teaching)
+    exact = compute_modes(space, X, N, space_and_plan(HeatKernel(T))[1].signatures)
     kernel = HeatKernel(4 * GRAPH.step_time).resolve(GRAPH)
     a, b = walked.features(kernel), exact.features(kernel)
     # An entry is a mean over walks that land there, p of them, each with the load F at most: its variance is below

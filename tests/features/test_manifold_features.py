@@ -88,7 +88,7 @@ def test_moons_are_told_apart_with_defaults_in_two_lines():
 def test_ridge_on_the_features_is_kernel_ridge_regression():
     target = NEW[:, 2] + NEW[:, 0] * NEW[:, 1]
     model = make_pipeline(features(), Ridge(0.1, fit_intercept=False)).fit(NODES, NODES[:, 2])
-    kernel = model[0].kernel
+    kernel = model[0].kernel_matrix
     weights = np.linalg.solve(kernel(NODES) + 0.1 * np.eye(len(NODES)), NODES[:, 2])
     # The two are equal; the systems have condition numbers below 1e4.
     np.testing.assert_allclose(model.predict(NEW), kernel(NEW, NODES) @ weights, atol=1e-9)
@@ -407,7 +407,7 @@ def test_every_method_warns_once(fitted):
     assert counts(caught) == [5, 310, gone]
 
 
-@pytest.mark.parametrize("method", ["transform", "kernel", "kernel_matrix"])
+@pytest.mark.parametrize("method", ["transform", "kernel_matrix"])
 def test_warnings_point_at_the_line_of_the_caller(fitted, method):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -24,7 +24,7 @@ from manifoldrf import (
 )
 from manifoldrf._codec import read_container, save_state, write_container
 from manifoldrf._validation import check_jobs
-from manifoldrf.features.feature_map import FeatureMap
+from manifoldrf.fields.data import Problem
 
 HEAT = HeatKernel(0.2)
 STEPS = DiffusionKernel(20.0)
@@ -127,13 +127,13 @@ def test_files_do_not_depend_on_the_number_of_threads(tmp_path, settings):
 
 def test_searches_use_the_threads_of_the_model_that_asks(tmp_path, monkeypatch):
     """Not those of the fit, nor those that a file was loaded with."""
-    model, seen, original = load(made("step").save(tmp_path / "m")), [], FeatureMap.rows
+    model, seen, original = load(made("step").save(tmp_path / "m")), [], Problem.window
 
-    def rows(self, *arguments, **options):
-        seen.append(self.space.graph.extension.search.threads)
-        return original(self, *arguments, **options)
+    def window(self, queries):
+        seen.append(self.graph.extension.search.threads)
+        return original(self, queries)
 
-    monkeypatch.setattr(FeatureMap, "rows", rows)
+    monkeypatch.setattr(Problem, "window", window)
     for n_jobs in (1, 3):
         model.set_params(n_jobs=n_jobs).transform(NEW)
     assert seen == [1, 3]
@@ -248,8 +248,8 @@ def shorten(part):
         (set_entry("anchors", -1), "`anchors` must be integers in"),
         (set_entry("weights", -1.0), "`weights` must be"),
         (set_entry("weights", np.nan), "`weights` must be finite"),
-        (shorten("weights"), "`weights` must be a vector of shape"),
-        (shorten("anchors"), "must be a vector of shape"),
+        (shorten("weights"), "`weights` must be of shape"),
+        (shorten("anchors"), "must be of shape"),
         (lambda arrays, fields: fields.update(root="xyz"), "hexadecimal"),
         (lambda arrays, fields: fields.update(n_features_in=0), "`n_features_in` must be"),
         (lambda arrays, fields: fields.update(error=None), "it has no feature map"),

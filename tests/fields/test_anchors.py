@@ -227,5 +227,5 @@ def test_anchors_needed_are_the_fewest_that_are_dense_enough(dim, ratio):
 
 
 def test_widths_that_no_anchors_resolve_are_refused():
-    with pytest.raises(ValueError, match="`width` must be wide enough"):
+    with pytest.raises(ValueError, match="`width` must be large enough"):
         anchors_needed(1.0, 1e-200, 3)

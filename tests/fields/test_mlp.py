@@ -434,7 +434,7 @@ def test_two_starts_of_which_one_shows_nothing_are_too_few(data):
     values = few.values[:, :1].tolil()
     values[1, 0] = 0.0
     few = dataclasses.replace(few, anchors=data.anchors[:1], values=values.tocsr())
-    with pytest.raises(ValueError, match="`data` must be positive at starts enough to hold some out"):
+    with pytest.raises(ValueError, match="`data` must be positive at enough starts to hold some out"):
         fit_mlp(few, MlpOptions(), seed=0)
 
 

@@ -1,5 +1,6 @@
 """Graphs: matrices of one's own, the two clocks, paths, new points, and what a graph warns of."""
 
+import dataclasses
 import re
 from dataclasses import FrozenInstanceError
 
@@ -16,6 +17,8 @@ from manifoldrf.geometry import graphs
 from manifoldrf.geometry.builders import grid_graph, knn_graph, mesh_graph
 from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.heat import heat_graph
+from manifoldrf.geometry.neighbors import NeighborSearch, search_of
+from manifoldrf.geometry.sampling import Sampling, estimate_dimension
 
 EPS = np.finfo(np.float64).eps
 PATH = np.array([[0, 1, 0, 0], [1, 0, 2, 0], [0, 2, 0, 3], [0, 0, 3, 0]])  # 0 - 1 - 2 - 3
@@ -369,9 +372,7 @@ def test_bad_queries_are_named():
 @pytest.mark.parametrize("correction", [0.0, 1.0])
 def test_an_outlier_becomes_an_isolated_node_with_a_warning(correction):
     points = np.concatenate([cloud(60), [[1e3, 0.0, 0.0]]])
-    text = (
-        "Graph of 61 nodes: 1 nodes are isolated, without an edge to another (remedy: more neighbours or a larger"
-    )
+    text = "61 nodes: 1 nodes are isolated, without an edge to another (remedy: more neighbours or a larger"
     with pytest.warns(GraphWarning, match=re.escape(text)):
         graph = knn_graph(points, density_correction=correction)
     assert graph.degrees[-1] == 0
@@ -423,3 +424,42 @@ def test_points_are_copied_and_left_alone():
     points[:] = 0.0
     assert np.array_equal(graph.points, cloud(60))
     assert np.array_equal(graph.extend([[0.0, 0.0, 0.0]]).toarray(), before)
+
+
+# Checks and shared searches
+
+WHOLE = knn_graph(Sphere().grid(60), n_neighbors=6, metric=Sphere())
+BAD_PARTS = {
+    "affinity with nan": ({"affinity": WHOLE.affinity * np.nan}, r"`affinity` must be finite and at least 0"),
+    "negative affinity": ({"affinity": -WHOLE.affinity}, r"`affinity` must be finite and at least 0"),
+    "fewer points": ({"points": WHOLE.points[1:]}, r"`points` must be of shape \(60, 3\)"),
+    "points off the metric": ({"points": 2 * WHOLE.points}, r"`points` must be points of Sphere"),
+    "a metric of other dimension": ({"metric": Sphere(dim=3)}, r"`metric` must be of points with 3 coordinates"),
+    "a weight too few": ({"weights": np.ones(59)}, r"`weights` must be of shape \(60,\)"),
+    "infinite weights": ({"weights": np.full(60, np.inf)}, r"`weights` must be finite"),
+    "no steps": ({"n_steps": 0}, r"`n_steps` must be"),
+    "the extension of another graph": (
+        {"extension": knn_graph(Sphere().grid(50)).extension},
+        r"`points` must be of shape \(60, 3\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_PARTS)
+def test_a_graph_of_parts_that_do_not_fit_is_refused(name):
+    changes, text = BAD_PARTS[name]
+    with pytest.raises(ValueError, match=text):
+        dataclasses.replace(WHOLE, **changes)
+
+
+def test_one_search_serves_dimension_density_and_graphs(monkeypatch):
+    points = Sphere().sample(500, seed=0)
+    expected = {"knn": knn_graph(points), "heat": heat_graph(points, 0.2)}
+    search = search_of(points, None, 1, min_rows=3)
+    monkeypatch.setattr(NeighborSearch, "__init__", None)  # no other can be made
+    assert estimate_dimension(search) == 2
+    assert Sampling.of_cloud(search, 2).n == 500
+    for name, graph in {"knn": knn_graph(search), "heat": heat_graph(search, 0.2)}.items():
+        assert graph._search is search
+        assert graph._dimension == 2
+        np.testing.assert_array_equal(graph.affinity.toarray(), expected[name].affinity.toarray())

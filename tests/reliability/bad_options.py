@@ -705,7 +705,7 @@ FILE_CASES = (
             (
                 "csv with 1e300",
                 text_file("p.csv", f"{_TABLE}\n1e300,0,0"),
-                "`INPUT` must be finite, with entries below 1e+150 in size. Got 1e+300 at index (60, 0).",
+                "INPUT: `points` must be finite, with entries below 1e+150 in size. Got 1e+300 at index (60, 0).",
             ),
             (
                 "npy with NaN",
@@ -715,7 +715,7 @@ FILE_CASES = (
             (
                 "npy with 1e300",
                 array_file(spoilt(1e300)),
-                "`INPUT` must be finite, with entries below 1e+150 in size. Got 1e+300 at index (3, 1).",
+                "INPUT: `points` must be finite, with entries below 1e+150 in size. Got 1e+300 at index (3, 1).",
             ),
             (
                 "npy without rows",
@@ -735,22 +735,22 @@ FILE_CASES = (
             (
                 "a mesh with an index out of range",
                 text_file("m.off", _OFF.format(7)),
-                "`INPUT` must be a readable triangle mesh. Got m.off: …",
+                "INPUT: `path` must be a readable triangle mesh. Got m.off: …",
             ),
             (
                 "a mesh with a negative index",
                 text_file("m.off", _OFF.format(-1)),
-                "`INPUT` must be a readable triangle mesh. Got m.off: …",
+                "INPUT: `path` must be a readable triangle mesh. Got m.off: …",
             ),
             (
                 "a mesh with a NaN",
                 text_file("m.off", _OFF.format(2).replace("0 1 0", "0 nan 0")),
-                "`INPUT` must be a readable triangle mesh. Got m.off: …",
+                "INPUT: `path` must be a readable triangle mesh. Got m.off: …",
             ),
             (
                 "a mesh without faces",
                 text_file("m.off", "OFF\n3 0 0\n0 0 0\n1 0 0\n0 1 0\n"),
-                "`INPUT` must be a readable triangle mesh. Got m.off: it has no faces; points alone are given as "
+                "INPUT: `path` must be a readable triangle mesh. Got m.off: it has no faces; pass points as "
                 "an array, or in an npy, npz or csv file.",
             ),
             (
@@ -791,7 +791,7 @@ FILE_CASES = (
         "npy of one point",
         array_file(cloud()[:1]),
         (CLI_GRAPH,),
-        Refused("`INPUT` must be an array with at least 2 row(s) and one column. Got shape (1, 3)."),
+        Refused("INPUT: `points` must be an array with at least 2 row(s) and one column. Got shape (1, 3)."),
     ),
     *(
         Case(_FILES, name, make, COMMANDS, FINITE)

@@ -358,7 +358,12 @@ class ManifoldAttention(nn.Module):
         result : tensor of shape (..., L, dim)
         """
         keep_to_own_threads()
-        check_tokens(tokens, self.dim, self._like)
+        if self._like.dtype not in PRECISIONS:
+            reject("ManifoldAttention", "a module of torch.float32 or torch.float64", self._like.dtype, TypeError)
+        check_tensor(tokens, "tokens", 1)
+        _check_dense(tokens, "tokens")
+        if tokens.ndim < 2 or tokens.shape[-1] != self.dim or not tokens.shape[-2]:
+            reject("tokens", f"a tensor of shape (..., L, {self.dim}) with L >= 1", _shape(tokens))
         found = positions if isinstance(positions, PositionFeatures) else self._at(positions)
         check_fit(found.groups, tokens, key_mask, n_groups=len(self.features), mode=self.mode)
         weights = None if key_mask is None else key_mask.to(tokens)[..., None, :]  # (..., 1, L)
@@ -390,8 +395,10 @@ class ManifoldAttention(nn.Module):
             return linear_attention(left, right, values, self.causal, weights=weights, empty=self.empty)
         if query is None or key is None:
             return linear_attention(phi, phi, values, weights=weights, empty=self.empty)
-        sums = content_sums(phi, (query, key), values, weights)
-        return means(sums, values, weights, causal=False, empty=self.empty)
+        columns = products(key, _with_ones(values, weights))  # (..., L, r (d + 1))
+        found = _sparse_product(phi, phi, columns).reshape(*query.shape, values.shape[-1] + 1)
+        sums = (query[..., None] * found).sum(dim=-2)
+        return means((sums[..., :-1], sums[..., -1]), values, weights, causal=False, empty=self.empty)
 
 
 def _linear(n_in: int, n_out: int, generator: torch.Generator | None) -> nn.Linear | None:
@@ -414,12 +421,6 @@ def keep_to_own_threads() -> None:
         torch.set_num_threads(1)
 
 
-def smallest_mass(dtype: torch.dtype) -> float:
-    """Threshold for sums of weights: below it, products of features have lost digits to underflow."""
-    limits = torch.finfo(dtype)
-    return float(limits.tiny / limits.eps)
-
-
 def is_sparse(features: Tensor) -> bool:
     """Whether a tensor is stored without zeros."""
     return features.layout != torch.strided
@@ -431,28 +432,14 @@ def weighted(v: Tensor, weights: Tensor | None) -> Tensor:
 
 
 def whole_sums(phi_q: Tensor, phi_k: Tensor, v: Tensor, weights: Tensor | None) -> Sums:
-    """Sums over all keys."""
+    """Sums over all keys; sparse features have the shapes (L, m) and (S, m)."""
     if is_sparse(phi_k):
-        return _sparse_sums(phi_q, phi_k, v, weights)
+        found = _sparse_product(phi_q, phi_k, _with_ones(v, weights))
+        return found[..., :-1], found[..., -1]
     # Adding a column of ones to v instead would cost 10 % more: a copy of v and an odd number of columns.
     total = phi_k.sum(dim=-2) if weights is None else (weights[..., None, :] @ phi_k)[..., 0, :]  # (..., m)
     state = phi_k.transpose(-1, -2) @ weighted(v, weights)  # (..., m, d)
     return phi_q @ state, (phi_q @ total[..., None])[..., 0]
-
-
-def _sparse_sums(phi_q: Tensor, phi_k: Tensor, v: Tensor, weights: Tensor | None) -> Sums:
-    """The same for sparse features of shapes (L, m) and (S, m); values may have batch dimensions."""
-    found = _sparse_product(phi_q, phi_k, _with_ones(v, weights))
-    return found[..., :-1], found[..., -1]
-
-
-def content_sums(phi: Tensor, content: tuple[Tensor, Tensor], v: Tensor, weights: Tensor | None) -> Sums:
-    """Sums for the products of sparse features (L, m) with dense ones of queries and keys (..., L, r)."""
-    query, key = content
-    columns = products(key, _with_ones(v, weights))  # (..., L, r (d + 1))
-    found = _sparse_product(phi, phi, columns)
-    summed = (query[..., None] * found.reshape(*query.shape, v.shape[-1] + 1)).sum(dim=-2)
-    return summed[..., :-1], summed[..., -1]
 
 
 def products(first: Tensor, second: Tensor) -> Tensor:
@@ -505,7 +492,9 @@ def quotient(sums: Tensor, mass: Tensor, fallback: Tensor | None) -> Tensor:
     """Sums / mass; the fallback, by default 0, where the mass vanishes. Gradients are 0 there."""
     if mass.dtype not in PRECISIONS:  # the arguments were checked, so autocast changed the type
         reject("torch.autocast", "off for attention, which sums in full precision", mass.dtype, TypeError)
-    gone = mass.abs() <= smallest_mass(mass.dtype)  # False for NaN, which is kept
+    limits = torch.finfo(mass.dtype)
+    # Below this, products of features have lost digits to underflow. False for NaN, which is kept.
+    gone = mass.abs() <= float(limits.tiny / limits.eps)
     # Division by infinity makes the value and both derivatives 0, without 0 / 0.
     found = sums / torch.where(gone, torch.inf, mass)[..., None]
     return found if fallback is None else torch.where(gone[..., None], fallback, found)
@@ -513,16 +502,15 @@ def quotient(sums: Tensor, mass: Tensor, fallback: Tensor | None) -> Tensor:
 
 def means(sums: Sums, v: Tensor, weights: Tensor | None, *, causal: bool, empty: str) -> Tensor:
     """Weighted means of the values; where nothing has weight, 0 or the mean of the visible values."""
-    return quotient(*sums, visible_mean(v, weights, causal=causal) if empty == "mean" else None)
-
-
-def visible_mean(v: Tensor, weights: Tensor | None, *, causal: bool) -> Tensor:
-    """Mean of the visible values: of all, shape (..., 1, d), or up to each query, shape (..., L, d)."""
+    if empty == "zero":
+        return quotient(*sums, None)
     ones = v.new_ones(v.shape[-2]) if weights is None else weights
     values = weighted(v, weights)
     if causal:
-        return quotient(values.cumsum(dim=-2), ones.cumsum(dim=-1), None)
-    return quotient(values.sum(dim=-2, keepdim=True), ones.sum(dim=-1, keepdim=True), None)
+        totals = values.cumsum(dim=-2), ones.cumsum(dim=-1)
+    else:
+        totals = values.sum(dim=-2, keepdim=True), ones.sum(dim=-1, keepdim=True)
+    return quotient(*sums, quotient(*totals, None))
 
 
 def check_attention(phi_q: Any, phi_k: Any, v: Any, weights: Any, *, causal: bool) -> None:
@@ -563,16 +551,6 @@ def check_step(phi_q: Any, phi_k: Any, v: Any, sums: Tensor | None) -> None:
             reject("phi_k and v", rule, "{} and {}".format(*size))
         batches["sums"] = sums.shape[:-2]
     _check_batches(batches)
-
-
-def check_tokens(tokens: Any, dim: int, like: Tensor) -> None:
-    """Check tokens, and the precision of the module, given by one of its tensors."""
-    if like.dtype not in PRECISIONS:
-        reject("ManifoldAttention", "a module of torch.float32 or torch.float64", like.dtype, TypeError)
-    check_tensor(tokens, "tokens", 1)
-    _check_dense(tokens, "tokens")
-    if tokens.ndim < 2 or tokens.shape[-1] != dim or not tokens.shape[-2]:
-        reject("tokens", f"a tensor of shape (..., L, {dim}) with L >= 1", _shape(tokens))
 
 
 def check_fit(groups: Sequence[Tensor], tokens: Tensor, key_mask: Any, *, n_groups: int, mode: str) -> None:

@@ -216,7 +216,8 @@ def exhaustion(
     streams = Streams.from_seed(seed)
     queries = space.ball(inner).sample(n_queries, seed=streams.generator("exhaustion.queries"))
     rows: list[ExhaustionRow] = []
-    best, before = None, None
+    best: Any = None
+    before = None
     for radius in sizes:
         ball = space.ball(radius)
         n = max(_FEWEST_NODES, round(density * ball._volume_of(inner, ball._decay(inner))))
@@ -228,8 +229,6 @@ def exhaustion(
         before = kernel
         if row.error <= tolerance:
             break
-    if best is None:
-        raise RuntimeError("no ball was tried")
     return Exhaustion(tuple(rows), best, queries, tolerance)
 
 
@@ -278,14 +277,12 @@ def _check(space: Any, radii: Sequence[float], inner: float) -> list[float]:
 
 def _steps(ball: AbstractBall, t: float) -> int:
     """Few wide steps, but not so wide that curvature changes their time: more nodes would not reveal that error."""
-    steps = STEPS
-    while steps < _MOST_STEPS:
+    for steps in range(STEPS, _MOST_STEPS, 2):
         s2 = 4 * t / steps
         lasts = ball._gaussian_step(s2, step_reach(s2, ball.dim))[1]
         if abs(4 * lasts / s2 - 1) <= _BENT:
-            break
-        steps += 2
-    return steps
+            return steps
+    return _MOST_STEPS
 
 
 def _density(largest: AbstractBall, inner: float, t: float, n_nodes: int | str) -> float:
@@ -297,10 +294,8 @@ def _density(largest: AbstractBall, inner: float, t: float, n_nodes: int | str) 
         reject("n_nodes", "'auto' or an integer", repr(n_nodes))
     density = _FOOTPRINT * (_steps(largest, t) / (4 * np.pi * t)) ** (largest.dim / 2)
     if density * held > _MOST_NODES:
-        rule = (
-            f"a number, because 'auto' would take {density * held:.2g} (or use a larger t or a smaller inner ball)"
-        )
-        reject("n_nodes", rule, "'auto'")
+        rule = f"a number, because 'auto' would take {density * held:.2g}"
+        reject("n_nodes", f"{rule} (or use a larger t or a smaller inner ball)", "'auto'")
     return float(density)
 
 

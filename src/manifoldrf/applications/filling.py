@@ -62,11 +62,6 @@ class Known:
     mask: BoolArray
     is_vector: bool
 
-    @property
-    def nodes(self) -> IntArray:
-        """The known nodes, sorted."""
-        return np.flatnonzero(self.mask)
-
     def within(self, field: FloatArray, graph: Graph, mask: BoolArray) -> FloatArray:
         """Clip a field of shape (n_nodes, c) to the range of the values inside the mask, component by component."""
         shape, at = (graph.n_components, self.values.shape[1]), graph.components[mask]
@@ -220,8 +215,15 @@ def nearest_known(graph: Graph, mask: BoolArray) -> IntArray:
 def fill_by_kernel(problem: Problem, stays: BoolArray, tau: float) -> list[Filled]:
     """K(m u) / (K m) for every mask m of ``stays`` (folds, n_nodes), all in one action of the kernel."""
     values, (n_folds, n) = problem.known.values, stays.shape
-    action = side_by_side(problem.kernel_action(tau), n_folds)
-    found = smooth(action, np.tile(values, (n_folds, 1)), stays.ravel().astype(np.float64))
+    action = problem.kernel_action(tau)
+
+    def stacked(columns: FloatArray) -> FloatArray:
+        """Apply the action to folds stacked below each other, (folds n, c), as one action on (n, folds c)."""
+        width = columns.shape[1]
+        wide = columns.reshape(n_folds, -1, width).swapaxes(0, 1).reshape(-1, n_folds * width)
+        return action(wide).reshape(-1, n_folds, width).swapaxes(0, 1).reshape(-1, width)
+
+    found = smooth(stacked, np.tile(values, (n_folds, 1)), stays.ravel().astype(np.float64))
     means, masses = found.values.reshape(n_folds, n, -1), found.mass.reshape(n_folds, n)
     floors = _RESOLVED * _tolerance(tau) * np.sqrt(stays.sum(axis=1))
     return [finish_means(problem, *parts) for parts in zip(stays, means, masses, floors, strict=True)]
@@ -230,17 +232,6 @@ def fill_by_kernel(problem: Problem, stays: BoolArray, tau: float) -> list[Fille
 def _tolerance(tau: float) -> float:
     """Tolerance of the kernel's action."""
     return _ACTION_TOL if tau <= _WIDE else _WIDE_ACTION_TOL
-
-
-def side_by_side(action: Action, n_folds: int) -> Action:
-    """Apply an action to folds stacked below each other, (folds n, c), as one action on (n, folds c)."""
-
-    def stacked(columns: FloatArray) -> FloatArray:
-        width = columns.shape[1]
-        wide = columns.reshape(n_folds, -1, width).swapaxes(0, 1).reshape(-1, n_folds * width)
-        return action(wide).reshape(-1, n_folds, width).swapaxes(0, 1).reshape(-1, width)
-
-    return stacked
 
 
 def finish_means(problem: Problem, mask: BoolArray, means: FloatArray, mass: FloatArray, floor: float) -> Filled:
@@ -412,28 +403,18 @@ def laplacian(graph: Graph) -> Any:
     return (sparse.diags_array(degrees) - off).tocsr()
 
 
-def bilaplacian(graph: Graph) -> Any:
-    """L M^-1 L, CSR; M is the mass of the nodes if the graph has weights, else 1."""
-    first = laplacian(graph)
-    return (first @ sparse.diags_array(_inverse_mass(graph)) @ first).tocsr()
-
-
 def harmonic(graph: Graph) -> System:
     """The system whose solutions are the mean of their neighbours."""
     return System(laplacian(graph), _differences(graph))
 
 
 def biharmonic(graph: Graph) -> System:
-    """The system of fields whose Laplacian is harmonic."""
-    first, inverse = _differences(graph), _inverse_mass(graph)[:, None]
-    return System(bilaplacian(graph), lambda field: first(inverse * first(field)))
-
-
-def _inverse_mass(graph: Graph) -> FloatArray:
-    if graph.weights is None:
-        return np.ones(graph.n_nodes)
-    # In units of the mean: masses of a tiny mesh would overflow the product.
-    return reciprocal(graph.weights / graph.weights[graph.weights > 0].mean())
+    """The system L M^-1 L of fields whose Laplacian is harmonic; M is the mass of the nodes, 1 without weights."""
+    first, matrix, inverse = _differences(graph), laplacian(graph), np.ones(graph.n_nodes)
+    if graph.weights is not None:  # in units of the mean: masses of a tiny mesh would overflow the product
+        inverse = reciprocal(graph.weights / graph.weights[graph.weights > 0].mean())
+    product = (matrix @ sparse.diags_array(inverse) @ matrix).tocsr()
+    return System(product, lambda field: first(inverse[:, None] * first(field)))
 
 
 def _differences(graph: Graph) -> Action:

@@ -248,7 +248,14 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
         jobs, streams = check_jobs(self.n_jobs), Streams.from_seed(self.random_state, "random_state")
         graph = graph_of(space, self.weights, jobs)
         problem = self._problem(graph, values, known, jobs)
-        self._choose(problem, Choice(self.method, tau, noise), streams)
+        folds = filling.make_folds(problem.known.mask, streams.generator("interpolation.folds"))
+        validation = CrossValidation(problem, folds, bool(self.normalize))
+        chosen, tried = choose(validation, Choice(self.method, tau, noise))
+        self.method_ = chosen.method
+        self.tau_: Any = chosen.tau  # None if the method has none
+        self.noise_: Any = chosen.noise
+        self.cv_ = [dataclasses.asdict(choice) for choice in tried]
+        self.beats_mean_ = validation.beats_mean(chosen)
         self.graph_ = graph
         self.features_: Any = self._fit_features(graph, streams, jobs) if self.method_ == "features" else None
         self._fill(problem)
@@ -289,11 +296,14 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "graph_")
         if Z is None:
             return self._output(self._filled.values)
-        positions = self.graph_.positions
-        queries = check_points(Z, "Z", n_columns=positions.shape[1])
-        if self.features_ is not None:
-            return self._output(self._by_features(queries))
-        return self._output(self._by_nodes(queries))
+        queries = check_points(Z, "Z", n_columns=self.graph_.positions.shape[1])
+        if self.features_ is None:
+            return self._output(self._by_nodes(queries))
+        found = self._means(self._rows(self.features_, queries), self._known)
+        lost = ~(found.mass > 0)  # no known value has weight there
+        if lost.any():
+            found.values[lost] = self._by_nodes(queries[lost])
+        return self._output(found.values)
 
     @property
     def preserves_range_(self) -> bool:
@@ -306,17 +316,6 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
         if self.normalize and checked.values.shape[1] < 2:
             reject("normalize", "False for values of one column, which have no direction", self.normalize)
         return Problem(graph, checked, jobs)
-
-    def _choose(self, problem: Problem, options: Choice, streams: Streams) -> None:
-        """Choose method, tau and noise."""
-        folds = filling.make_folds(problem.known.mask, streams.generator("interpolation.folds"))
-        validation = CrossValidation(problem, folds, bool(self.normalize))
-        chosen, tried = choose(validation, options)
-        self.method_ = chosen.method
-        self.tau_: Any = chosen.tau  # None if the method has none
-        self.noise_: Any = chosen.noise
-        self.cv_ = [dataclasses.asdict(choice) for choice in tried]
-        self.beats_mean_ = validation.beats_mean(chosen)
 
     def _fit_features(self, graph: Graph, streams: Streams, jobs: int) -> ManifoldRandomFeatures:
         count: Any = self.n_features
@@ -358,7 +357,13 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
             (regressed,) = filling.fill_by_gp(problem, everything, self.tau_, (self.noise_,))
             field, solver = regressed.folds[0], regressed.report
         else:
-            field = _solved_or_explained(problem, self.method_)
+            try:
+                (field,) = filling.fill_by_solve(problem, everything, self.method_)
+            except ArithmeticError as error:
+                others = " or ".join(f"method={name!r}" for name in ("harmonic", "kernel") if name != self.method_)
+                powers = "fourteen" if self.method_ == "harmonic" else "eight"
+                text = _ILL_CONDITIONED.format(method=self.method_, powers=powers, others=others)
+                raise ValueError(text) from error
         self._filled, self._known = field, known
         empty = field.mass == 0
         self.info_ = InterpolationInfo(
@@ -375,22 +380,13 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
 
     def _means(self, rows: Any, known: Known) -> Smoothed:
         """Average the known values with the features of some points."""
-        return filling.smooth(
-            filling.feature_action(rows, self._node_features[known.nodes]), known.values[known.nodes]
-        )
+        action = filling.feature_action(rows, self._node_features[known.mask])
+        return filling.smooth(action, known.values[known.mask])
 
     def _by_nodes(self, queries: FloatArray) -> FloatArray:
         """Average the field over the nodes around each query, shape (q, c)."""
         views, field = views_of(self.graph_, queries), self._filled
         return filling.smooth(lambda X: views @ X, np.nan_to_num(field.values), field.mass).values
-
-    def _by_features(self, queries: FloatArray) -> FloatArray:
-        """Average with the features of the queries; use the nodes around a query if no known value has weight."""
-        found = self._means(self._rows(self.features_, queries), self._known)
-        lost = ~(found.mass > 0)
-        if lost.any():
-            found.values[lost] = self._by_nodes(queries[lost])
-        return found.values
 
     def _output(self, rows: FloatArray) -> FloatArray:
         """Return rows in the shape of the given values, normalized if asked for."""
@@ -419,11 +415,9 @@ def graph_of(space: Any, weights: str, n_jobs: int) -> Graph:
     points = check_points(space, "space", min_rows=2)
     check_spread(points, "space")
     graph = knn_graph(points, n_jobs=n_jobs)
-    return graph if weights == "gaussian" else _with_unit_affinities(graph)
-
-
-def _with_unit_affinities(graph: Graph) -> Graph:
-    """The same edges with affinity 1; new points are joined to their neighbours with affinity 1."""
+    if weights == "gaussian":
+        return graph
+    # The same edges with affinity 1; new points are joined to their neighbours with affinity 1.
     affinity, extension = graph.affinity, graph.extension
     ones = sparse.csr_array((np.ones(affinity.nnz), affinity.indices, affinity.indptr), shape=affinity.shape)
     if isinstance(extension, NeighborExtension):
@@ -480,20 +474,16 @@ class CrossValidation:
             out = known.mask & ~mask & (field.mass > 0)
             found.append(field.values[out])
             true.append(known.values[out])
-        return self._compare(np.concatenate(found), np.concatenate(true)) if found else np.nan
-
-    def _compare(self, found: FloatArray, true: FloatArray) -> float:
-        if not len(true):
+        if not sum(map(len, true)):
             return np.nan
-        known = self.problem.known.values[self.problem.known.mask]
+        left, right = np.concatenate(found), np.concatenate(true)
         if self.normalize:
-            longest = float(row_lengths(known).max())
-            right = directions(true, longest)
-            cosines = (np.nan_to_num(directions(found, longest)) * right).sum(axis=1)
+            longest = float(row_lengths(known.values[known.mask]).max())
+            cosines = (np.nan_to_num(directions(left, longest)) * directions(right, longest)).sum(axis=1)
             cosines = cosines[~np.isnan(cosines)]  # skip known rows without a direction
             return float(1.0 - cosines.mean()) if len(cosines) else np.nan
-        spread = float(known.var(axis=0).sum())
-        return float(((found - true) ** 2).sum(axis=1).mean() / (spread or 1.0))
+        spread = float(known.values[known.mask].var(axis=0).sum())
+        return float(((left - right) ** 2).sum(axis=1).mean() / (spread or 1.0))
 
     def beats_mean(self, choice: Choice) -> bool | None:
         """Whether a choice is better than the mean of all known values; None if it was not measured."""
@@ -524,12 +514,6 @@ class CrossValidation:
             return [Choice("gp", trial, found.noise, self.error(found.folds), 1) for found in tried]
 
         return _scan(measure, _GP_TAUS) if tau is None else measure(tau)
-
-    def gp_on_all_folds(self, choice: Choice) -> Choice:
-        """The same choice with its error over all folds."""
-        tau, noise = choice.tau or _ANY_TAU, choice.noise or 0.0
-        (found,) = filling.fill_by_gp(self.problem, self.stays, tau, (noise,))
-        return Choice("gp", tau, noise, self.error(found.folds), len(found.folds))
 
     def solve(self, method: str) -> Choice:
         """Error of a harmonic or biharmonic field; infinite if the system cannot be solved."""
@@ -609,19 +593,14 @@ def _choose_method(
     finals.append(best_of(tried[: -len(finals)], Choice("kernel", tau)))
     if validation.stays.shape[1] <= GP_NODES:
         trials = validation.gp(tau, noise)
-        finals.append(validation.gp_on_all_folds(best_of(trials, Choice("gp", tau, noise))))
+        best = best_of(trials, Choice("gp", tau, noise))
+        (found,) = filling.fill_by_gp(
+            validation.problem, validation.stays, best.tau or _ANY_TAU, (best.noise or 0.0,)
+        )
+        error = validation.error(found.folds)
+        finals.append(Choice("gp", best.tau or _ANY_TAU, best.noise or 0.0, error, len(found.folds)))
         tried += [*trials, finals[-1]]
     return best_of(finals), tried
-
-
-def _solved_or_explained(problem: Problem, method: str) -> Filled:
-    """Solve a sparse system, or raise an error that names causes and remedies."""
-    try:
-        return filling.fill_by_solve(problem, problem.known.mask[None], method)[0]
-    except ArithmeticError as error:
-        others = " or ".join(f"method={name!r}" for name in ("harmonic", "kernel") if name != method)
-        powers = "fourteen" if method == "harmonic" else "eight"
-        raise ValueError(_ILL_CONDITIONED.format(method=method, powers=powers, others=others)) from error
 
 
 def _warn_of(info: InterpolationInfo, n_nodes: int) -> None:

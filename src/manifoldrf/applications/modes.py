@@ -13,7 +13,7 @@ a polynomial). Features for another time are weighted sums of the same blocks.
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -27,13 +27,7 @@ from manifoldrf._validation import FloatArray, IntArray, check_jobs
 from manifoldrf.features.feature_map import product
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.options import FitOptions
-from manifoldrf.fields.anchors import (
-    all_anchors,
-    anchors_needed,
-    farthest_anchors,
-    spacing_of,
-    voronoi_weights,
-)
+from manifoldrf.fields.anchors import all_anchors, anchors_needed, farthest_anchors, spacing_of, voronoi_weights
 from manifoldrf.fields.data import Problem, SignatureOptions
 from manifoldrf.fields.interpolated import interpolation_weights
 from manifoldrf.geometry.csr import reciprocal
@@ -166,11 +160,6 @@ class Levels:
     variance: FloatArray
     ratio: float
     log_likelihood: float
-
-    @property
-    def noise(self) -> FloatArray:
-        """Variance of the noise, shape (c,)."""
-        return np.asarray(self.ratio * self.variance)
 
 
 def find_levels(spectrum: Spectrum, variance: float | None, noise: float | None) -> Levels:
@@ -316,20 +305,17 @@ class Modes:
 
     def features(self, kernel: AbstractKernel) -> FloatArray | None:
         """Features of the data for a resolved kernel, shape (n, m); None if it needs more lengths."""
-        coefficients = self._coefficients(kernel.root())
-        if coefficients is None:
-            return None
-        return np.asarray(np.tensordot(coefficients, self.blocks[: len(coefficients)], 1))
-
-    def _coefficients(self, series: AbstractKernel) -> FloatArray | None:
+        series = kernel.root()
         try:
             if self.of_powers:
-                needed = series.truncation(_TOLERANCE)
-                return None if needed > len(self.blocks) else coefficients_of(series, needed, 1.0)
-            found = expand(series.spectral, 1.0, _TOLERANCE).coefficients
+                found = coefficients_of(series, series.truncation(_TOLERANCE), 1.0)
+            else:
+                found = expand(series.spectral, 1.0, _TOLERANCE).coefficients
         except ValueError:  # a series that does not converge, or not soon enough
             return None
-        return None if len(found) > len(self.blocks) else found
+        if len(found) > len(self.blocks):
+            return None
+        return np.asarray(np.tensordot(found, self.blocks[: len(found)], 1))
 
 
 def compute_modes(
@@ -356,8 +342,9 @@ def compute_modes(
     walked = signatures.teacher in ("walks", "counts")
     n_blocks = (_WALK_LENGTHS if walked else n_lengths) + 1
     room = MOST_ENTRIES // (n_blocks * len(places))
-    anchors = _anchors(graph, max(1, min(most_anchors, room)))
-    everything = len(anchors) == graph.n_nodes
+    m = max(1, min(most_anchors, room))
+    everything = m >= graph.n_nodes
+    anchors = all_anchors(graph.n_nodes) if everything else farthest_anchors(graph, m)
     weights = measure if everything else voronoi_weights(graph, measure, anchors)
     reach = _reach(problem, places, signatures.n_jobs)
     blocks = np.zeros((n_blocks, len(places), len(anchors)))
@@ -367,10 +354,6 @@ def compute_modes(
     spacing = spacing_of(problem.volume, len(anchors), problem.dim)
     narrowest = 0.0 if everything else (spacing / (_WIDEST_SPACING * problem.width)) ** 2
     return Modes(blocks, walked, narrowest)
-
-
-def _anchors(graph: Graph, m: int) -> IntArray:
-    return all_anchors(graph.n_nodes) if m >= graph.n_nodes else farthest_anchors(graph, m)
 
 
 def _reach(problem: Problem, places: FloatArray, n_jobs: int) -> Any:
@@ -389,6 +372,7 @@ def _propagate(
     """Fill block k with T_k(W), starting from the side with fewer columns; W is symmetric."""
     from_anchors = len(anchors) < reach.shape[0]
     total = len(anchors) if from_anchors else reach.shape[0]
+    step = functools.partial(apply_expansion, _ONE_STEP, graph.operator, n_jobs=signatures.n_jobs)
     for start in range(0, total, _AT_ONCE):
         stop = min(start + _AT_ONCE, total)
         signatures.progress("lengths", start, total)
@@ -396,22 +380,14 @@ def _propagate(
             first = indicator_columns(graph.n_nodes, anchors[start:stop])
         else:
             first = reach[start:stop].toarray().T.copy()
-        for k, columns in enumerate(_polynomials(graph, first, len(blocks), signatures.n_jobs)):
+        current, after = first, step(first)
+        for block in blocks:
             if from_anchors:
-                blocks[k, :, start:stop] = reach @ columns
+                block[:, start:stop] = reach @ current
             else:
-                blocks[k, start:stop] = columns[anchors].T
+                block[start:stop] = current[anchors].T
+            current, after = after, 2 * step(after) - current  # T_{k+1} = 2 W T_k - T_{k-1}
     signatures.progress("lengths", total, total)
-
-
-def _polynomials(graph: Graph, first: FloatArray, n: int, n_jobs: int) -> Iterator[FloatArray]:
-    """T_0(W) X, T_1(W) X, ..., T_{n-1}(W) X, by T_{k+1} = 2 W T_k - T_{k-1}."""
-    step = functools.partial(apply_expansion, _ONE_STEP, graph.operator, n_jobs=n_jobs)
-    before, current = first, step(first)
-    yield before
-    for _ in range(n - 1):
-        yield current
-        before, current = current, 2 * step(current) - before
 
 
 def _walk(graph: Graph, reach: Any, anchors: IntArray, blocks: FloatArray, signatures: SignatureOptions) -> None:
@@ -514,7 +490,10 @@ def search_time(problem: Problem, modes: Modes, score: Callable[[FloatArray], fl
         if candidate is None or factor < modes.narrowest:
             return -np.inf
         if candidate not in tried:
-            rows = _features_of(candidate, problem, modes)
+            try:
+                rows = modes.features(_on_graph(candidate, problem))
+            except ValueError:  # it cannot be resolved on the graph
+                return -np.inf
             if rows is None:
                 return -np.inf
             tried[candidate], stretches[candidate] = score(rows), factor
@@ -566,15 +545,6 @@ def warn_of_another(found: Search, likelihood: float, n: int) -> None:
 
 def _on_graph(kernel: AbstractKernel, problem: Problem) -> AbstractKernel:
     return kernel.resolve(problem.graph, problem.dim).on(problem.graph)
-
-
-def _features_of(kernel: AbstractKernel, problem: Problem, modes: Modes) -> FloatArray | None:
-    """Features for a kernel; None if it cannot be resolved on the graph."""
-    try:
-        resolved = _on_graph(kernel, problem)
-    except ValueError:
-        return None
-    return modes.features(resolved)
 
 
 def find_kernel(problem: Problem, options: FitOptions, data: tuple[FloatArray, FloatArray], levels: Any) -> Search:

@@ -111,32 +111,24 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         as_array(y, "y")  # and drops masks
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
         check_finite(X, "X", columns=names)
-        with filtered(
-            "ignore", "The number of unique classes", UserWarning
-        ):  # one label per class does not mean regression
+        with filtered("ignore", "The number of unique classes", UserWarning):  # one label each is no regression
             check_classification_targets(y)
         check_integer(self.n_neighbors, "n_neighbors", 1, len(y))
         self.classes_, self._labels = np.unique(y, return_inverse=True)
-        self._warn_of_unlabelled()
-        self._rows = X
-        self._norms2 = _squares(X)
-        self.weights_ = self._weigh(X if cloud is None else _check_cloud(cloud, X.shape[1]))
-        return self
-
-    def _warn_of_unlabelled(self) -> None:
-        """In other classifiers of scikit-learn -1 marks unlabelled points."""
         counts = np.bincount(self._labels)
         if len(counts) > 2 and self.classes_[0] == -1 and 2 * counts[0] > len(self._labels):
+            # In other classifiers of scikit-learn -1 marks unlabelled points.
             warn_user("-1 is an ordinary class here: pass unlabelled points as `cloud`.", UserWarning)
-
-    def _weigh(self, cloud: Any) -> FloatArray:
-        """Weights of the labelled points, with mean 1."""
-        if self.ranking not in _OF_CLOUD:
-            return np.ones(len(self._labels))
-        weights = cloud_weights(self._values(cloud), balanced=self.ranking == "balanced")
-        if not weights.any():
-            reject("cloud", "points within reach of the labelled ones", "a kernel of zero between all of them")
-        return np.asarray(weights / weights.mean())
+        self._rows = X
+        self._norms2 = _squares(X)
+        given = X if cloud is None else _check_cloud(cloud, X.shape[1])
+        self.weights_ = np.ones(len(self._labels))
+        if self.ranking in _OF_CLOUD:
+            weights = cloud_weights(self._values(given), balanced=self.ranking == "balanced")
+            if not weights.any():
+                reject("cloud", "points within reach of the labelled ones", "a kernel of zero between all of them")
+            self.weights_ = np.asarray(weights / weights.mean())
+        return self
 
     def _values(self, X: Any) -> FloatArray:
         """Kernel values (n, n_labelled); the bits do not depend on threads or on other rows."""

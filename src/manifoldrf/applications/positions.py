@@ -29,7 +29,6 @@ else:  # without torch the error names the extra
 
 # In half precision sums over many tokens lose their digits.
 PRECISIONS = (torch.float32, torch.float64)
-_PRECISION_RULE = "a tensor of torch.float32 or torch.float64"
 _ENTRIES_AT_ONCE = 2**24  # dense features before they are made sparse: 128 MB
 _PAIRS_AT_ONCE = 2**15  # pairs of a network, whose hidden layers take about 2 kB each: 64 MB
 # Step of central differences, relative to the kernel's width: its square and the rounding error over it are 4e-11.
@@ -44,10 +43,9 @@ Weights = list[Tensor] | None  # of a network that is trained
 
 def check_tensor(tensor: Any, name: str, n_dimensions: int) -> None:
     """Refuse all but tensors in single or double precision with at least ``n_dimensions`` dimensions."""
-    if not isinstance(tensor, Tensor):
-        reject(name, _PRECISION_RULE, type(tensor).__name__, TypeError)
-    if tensor.dtype not in PRECISIONS:
-        reject(name, _PRECISION_RULE, tensor.dtype, TypeError)
+    if not isinstance(tensor, Tensor) or tensor.dtype not in PRECISIONS:
+        given = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+        reject(name, "a tensor of torch.float32 or torch.float64", given, TypeError)
     if tensor.ndim < n_dimensions:
         reject(name, f"a tensor of at least {n_dimensions} dimension(s)", f"shape {tuple(tensor.shape)}")
 
@@ -107,9 +105,9 @@ class AbstractPositions(ABC):
     """Features of positions, up to a common factor, which cancels in attention."""
 
     @property
-    @abstractmethod
     def network(self) -> MlpField | None:
         """The field, if it is a network."""
+        return None
 
     @abstractmethod
     def rows(self, points: FloatArray) -> tuple[Any, FloatArray]:
@@ -144,10 +142,6 @@ class TransformerPositions(AbstractPositions):
     """Features of any fitted transformer, without gradients."""
 
     transformer: Any
-
-    @property
-    def network(self) -> None:
-        """None."""
 
     def rows(self, points: FloatArray) -> tuple[Any, FloatArray]:
         """Features of points, dense or CSR of shape (q, m), and a window of 1."""
@@ -192,7 +186,9 @@ class FieldPositions(AbstractPositions):
         self._checked(as_places(points))
         field = self.network
         if field is None:
-            return self._probed(points, self._plain_rows)
+            return self._probed(
+                points, lambda places: _filled(self.map.rows(places, self.n_jobs, absolute=False)[0]) * self._factor
+            )
         trained = field if weights is None else dataclasses.replace(field, weights=cast(Any, tuple(weights)))
         # Some points at a time; checkpoints compute the layers again in the backward pass.
         size = max(1, _PAIRS_AT_ONCE // field.n_anchors)
@@ -203,19 +199,14 @@ class FieldPositions(AbstractPositions):
         columns, bound = (
             points.new_tensor(self._factor * part) for part in (self.map.column_factors, self.map.bound)
         )
-        return torch.minimum(values * columns * self._probed(points, self._row_factors), bound)
+        own = self._probed(
+            points, lambda places: (self.map.problem.window(places) * self.map.own(places, self.n_jobs))[:, None]
+        )
+        return torch.minimum(values * columns * own, bound)
 
     def _probed(self, points: Tensor, function: Function) -> Tensor:
         values: Tensor = Probed.apply(points, Probe(function, self.map.problem.width))  # type: ignore[no-untyped-call]
         return values
-
-    def _plain_rows(self, places: FloatArray) -> FloatArray:
-        """Dense features, without the warning about far points."""
-        return _filled(self.map.rows(places, self.n_jobs, absolute=False)[0]) * self._factor
-
-    def _row_factors(self, places: FloatArray) -> FloatArray:
-        """Factors of the rows of the field, shape (q, 1)."""
-        return np.asarray(self.map.problem.window(places) * self.map.own(places, self.n_jobs))[:, None]
 
 
 def _filled(rows: Any) -> FloatArray:
@@ -274,10 +265,7 @@ def field_parameters(positions: list[AbstractPositions], mode: str) -> nn.Module
     lists = []
     for each in positions:
         if each.network is None:
-            reject(
-                "trainable_field",
-                'False unless the features have field="mlp", whose network has parameters',
-                value=True,
-            )
+            rule = 'False unless the features have field="mlp", whose network has parameters'
+            reject("trainable_field", rule, value=True)
         lists.append(nn.ParameterList(nn.Parameter(torch.tensor(array)) for array in each.network.weights))
     return nn.ModuleList(lists)

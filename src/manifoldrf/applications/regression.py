@@ -22,20 +22,7 @@ from manifoldrf._validation import (
     refuse_text,
     reject,
 )
-from manifoldrf.applications.modes import (
-    Search,
-    Spectrum,
-    decompose,
-    decompose_parts,
-    enough_anchors,
-    field_of,
-    find_kernel,
-    find_levels,
-    leave_one_out,
-    posterior_of,
-    singular_parts,
-    warn_of_another,
-)
+from manifoldrf.applications import modes
 from manifoldrf.features.feature_map import product
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.options import FrozenParamsMixin, GraphOptions, estimator_points, fit_options
@@ -123,9 +110,9 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEst
         rows = dense_rows(self.features_.transform(points))
         check_on_space(float(np.square(rows).mean()), len(rows))
         offset, middle = targets.mean(axis=0), rows.mean(axis=0)
-        left, singular, right = singular_parts(rows - middle, check_jobs(self.n_jobs))
+        left, singular, right = modes.singular_parts(rows - middle, check_jobs(self.n_jobs))
         shares = left.T @ (targets - offset)  # (r, c)
-        self.alpha_, self.loo_error_ = leave_one_out(left, singular**2, shares, targets - offset, alpha)
+        self.alpha_, self.loo_error_ = modes.leave_one_out(left, singular**2, shares, targets - offset, alpha)
         inverse = np.divide(singular, singular**2 + self.alpha_, out=0 * singular, where=singular > 0)
         coef = right.T @ (inverse[:, None] * shares)
         self.coef_ = coef[:, 0] if self._is_vector else coef
@@ -136,10 +123,8 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEst
     def predict(self, X: Any) -> FloatArray:
         """Values at points of the space, shape (q,) or (q, c)."""
         points = check_queries(self, X)
-        parts = [
-            dense_rows(self.features_.transform(part)) @ self.coef_ for part in parts_of(points, len(self.coef_))
-        ]
-        return np.asarray(np.concatenate(parts) + self.intercept_)
+        rows = (dense_rows(self.features_.transform(part)) for part in parts_of(points, len(self.coef_)))
+        return np.asarray(np.concatenate([part @ self.coef_ for part in rows]) + self.intercept_)
 
 
 class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -283,42 +268,36 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         problem = make_problem(space_of(self, points), self.kernel, options)
         if problem.asymmetric:
             reject("kernel", "one with nonnegative features", f"{problem.kernel}. {ASYMMETRIC}")
-        found = Search(problem.kernel)
-        if optimize:
-            found = find_kernel(problem, options, (points, targets - offset), levels)
+        data = points, targets - offset
+        found = modes.find_kernel(problem, options, data, levels) if optimize else modes.Search(problem.kernel)
         self.trials_ = found.trials
         n_features = options.n_features
         if n_features == "auto":
-            n_features = enough_anchors(problem, found, len(points))
+            n_features = modes.enough_anchors(problem, found, len(points))
         self.features_ = features.set_params(
             kernel=self.kernel if callable(self.kernel) else found.kernel,  # a function is fitted again
             n_features=n_features,
             graph=GraphOptions(dim=problem.dim),
-            field=field_of(options.field, problem, problem.kernel if callable(self.kernel) else found.kernel),
+            field=modes.field_of(options.field, problem, problem.kernel if callable(self.kernel) else found.kernel),
         ).fit(problem.graph)
-        self._condition(points, targets, levels)
-        warn_of_another(found, self.log_marginal_likelihood_, len(points))
-        return self
-
-    def _condition(self, points: FloatArray, targets: FloatArray, given: tuple[float | None, float | None]) -> None:
-        """Compute the levels and the posterior from the features."""
-        offset = targets.mean(axis=0)
         spectrum = self._decompose(points, targets - offset)
         check_on_space(spectrum.height, len(points))
-        self._levels = find_levels(spectrum, *given)
-        self._posterior = posterior_of(spectrum, self._levels.ratio)
+        self._levels = modes.find_levels(spectrum, *levels)
+        self._posterior = modes.posterior_of(spectrum, self._levels.ratio)
         self._height = spectrum.height
         self.log_marginal_likelihood_ = self._levels.log_likelihood
         self.offset_ = self._shaped(offset)
         self.variance_ = self._shaped(self._levels.variance)
-        self.noise_ = self._shaped(self._levels.noise)
+        self.noise_ = self._shaped(self._levels.ratio * self._levels.variance)
+        modes.warn_of_another(found, self.log_marginal_likelihood_, len(points))
+        return self
 
-    def _decompose(self, points: FloatArray, targets: FloatArray) -> Spectrum:
+    def _decompose(self, points: FloatArray, targets: FloatArray) -> modes.Spectrum:
         m = self.features_.n_features_out_
         if len(points) <= m:
-            return decompose(self.features_.transform(points), targets, directions=True)
+            return modes.decompose(self.features_.transform(points), targets, directions=True)
         parts = zip(parts_of(points, m), parts_of(targets, m), strict=True)
-        return decompose_parts(((self.features_.transform(part), values) for part, values in parts), m)
+        return modes.decompose_parts(((self.features_.transform(part), values) for part, values in parts), m)
 
     @property
     def kernel_(self) -> Any:

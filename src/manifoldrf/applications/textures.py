@@ -178,9 +178,8 @@ def check_image(image: ArrayLike) -> FloatArray:
     pixels = check_points(array, "image")
     for value in (pixels.min(), pixels.max()):
         if not -_SLACK <= value <= 1 + _SLACK:
-            reject(
-                "image", "unsigned integers, or intensities in [0, 1]", f"{array.dtype} with the value {value:g}"
-            )
+            given = f"{array.dtype} with the value {value:g}"
+            reject("image", "unsigned integers, or intensities in [0, 1]", given)
     return pixels
 
 

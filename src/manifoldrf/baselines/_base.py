@@ -112,10 +112,8 @@ class AbstractBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         for span in spans:
             rows = self._rows(points[span])
             total += rows.T @ columns[span]
-        if len(spans) == 1:
-            result = rows @ total
-        else:
-            result = np.concatenate([self._rows(points[span]) @ total for span in spans])
+        parts = [rows] if len(spans) == 1 else (self._rows(points[span]) for span in spans)
+        result = np.concatenate([part @ total for part in parts])
         return np.asarray(result[:, 0] if np.ndim(v) == 1 else result, dtype=dtype)
 
     def __sklearn_tags__(self) -> Any:

@@ -78,11 +78,10 @@ class Nystrom(AbstractBaseline):
 
     def _fit(self, points: Any, streams: Streams) -> None:
         count = min(check_integer(self.n_features, "n_features", 1), len(points))
-        function = self.kernel
-        own = function is not None
+        own = self.kernel is not None
         self.sigma_ = check_real(self.sigma, "sigma", POSITIVE) if own else check_sigma(self.sigma, points)
-        if function is not None and not callable(function):
-            reject("kernel", "None or a function of two arrays of points", repr(function), TypeError)
+        if own and not callable(self.kernel):
+            reject("kernel", "None or a function of two arrays of points", repr(self.kernel), TypeError)
         if check_option(self.landmarks, "landmarks", LANDMARKS) == "farthest":
             chosen = thin(points, count)
         else:
@@ -99,10 +98,9 @@ class Nystrom(AbstractBaseline):
         return rowwise_product(self._exact(points, self.landmarks_), self.whitening_)
 
     def _exact(self, points: FloatArray, others: FloatArray) -> FloatArray:
-        function = self.kernel
-        if function is None:
+        if self.kernel is None:
             return gaussian_kernel(points, others, self.sigma_)
-        values = np.asarray(function(points, others), dtype=np.float64)
+        values = np.asarray(self.kernel(points, others), dtype=np.float64)
         if values.shape != (len(points), len(others)):
             reject("kernel", f"a function whose result has shape {(len(points), len(others))}", values.shape)
         if not np.isfinite(values).all():

@@ -51,8 +51,7 @@ class _FourierFeatures(AbstractGaussianBaseline):
         if n_features % 2:
             reject("n_features", "even: each frequency has a cosine and a sine", n_features)
         rng = streams.generator("baselines.frequencies")
-        dim = points.shape[1]
-        self.frequencies_ = draw_frequencies(n_features // 2, dim, rng, orthogonal=self._orthogonal)
+        self.frequencies_ = draw_frequencies(n_features // 2, points.shape[1], rng, orthogonal=self._orthogonal)
 
     @property
     def n_features_out_(self) -> int:
@@ -139,7 +138,7 @@ class ORF(_FourierFeatures):
 class _ExponentialFeatures(AbstractGaussianBaseline):
     """D exp(A |w|^2 + B w . x - |x|^2) / sqrt(m), x in units of sigma; B = sqrt(1 - 4 A), D = (1 - 4 A)^(d / 4)."""
 
-    _orthogonal: ClassVar[bool] = False
+    _orthogonal: bool = False
     _a: float = 0.0
 
     def __init__(
@@ -151,15 +150,11 @@ class _ExponentialFeatures(AbstractGaussianBaseline):
         self.random_state = random_state
 
     def _draw(self, points: FloatArray, streams: Streams) -> None:
-        self._draw_exponents(points, streams, orthogonal=self._orthogonal)
-
-    def _draw_exponents(self, points: FloatArray, streams: Streams, *, orthogonal: bool) -> None:
-        """Draw the frequencies and set the origin."""
         n_features = check_integer(self.n_features, "n_features", 1)
         # The kernel does not depend on the origin, but the variance grows as exp(2 |x + y|^2 / sigma^2).
         self.origin_ = points.mean(axis=0) * float(check_flag(self.center, "center"))
         rng = streams.generator("baselines.frequencies")
-        self.frequencies_ = draw_frequencies(n_features, points.shape[1], rng, orthogonal=orthogonal)
+        self.frequencies_ = draw_frequencies(n_features, points.shape[1], rng, orthogonal=self._orthogonal)
 
     @property
     def n_features_out_(self) -> int:
@@ -332,10 +327,10 @@ class GERF(_ExponentialFeatures):
         self.random_state = random_state
 
     def _draw(self, points: FloatArray, streams: Streams) -> None:
-        self._draw_exponents(points, streams, orthogonal=check_flag(self.orthogonal, "orthogonal"))
+        self._orthogonal = check_flag(self.orthogonal, "orthogonal")
+        super()._draw(points, streams)
         given = check_number_or(self.A, "A", "auto", _NOT_POSITIVE)
-        self.A_ = best_exponent((points - self.origin_) / self.sigma_) if given is None else given
-        self._a = self.A_
+        self._a = self.A_ = best_exponent((points - self.origin_) / self.sigma_) if given is None else given
 
 
 def best_exponent(points: FloatArray) -> float:
@@ -406,21 +401,21 @@ class GaussianFeatures(AbstractGaussianBaseline):
 
     def _draw(self, points: FloatArray, streams: Streams) -> None:
         n_features = check_integer(self.n_features, "n_features", 1)
-        kind = check_option(self.anchors, "anchors", ANCHORS)
+        check_option(self.anchors, "anchors", ANCHORS)
         pad = _PAD * self.sigma_
         lowest, highest = points.min(axis=0), points.max(axis=0)
         if (highest + pad <= lowest - pad).any():
             reject("sigma", "large enough to change the coordinates when added to them", self.sigma_)
         self.box_ = np.stack([lowest - pad, highest + pad])
         low, sides = self.box_[0], np.ptp(self.box_, axis=0)
-        if kind == "grid":
+        if self.anchors == "grid":
             self.shape_ = grid_shape(sides, n_features)
             _warn_of_coarse(sides / self.sigma_, self.shape_)
             cells = np.stack(np.unravel_index(np.arange(self.shape_.prod()), tuple(self.shape_)), axis=1)
             self.anchors_ = low + (cells + 0.5) * (sides / self.shape_)
         else:
-            rng = streams.generator("baselines.anchors")
-            self.anchors_ = low + sides * rng.random((n_features, len(sides)))
+            places = streams.generator("baselines.anchors").random((n_features, len(sides)))
+            self.anchors_ = low + sides * places
 
     @property
     def n_features_out_(self) -> int:

@@ -52,22 +52,20 @@ _SMALLEST = 0.1
 _ROUNDING = 1e-10
 
 
-@dataclass(frozen=True, eq=False)
-class Eigenpairs:
-    """Eigenvalues of the walk operator, shape (m,), and eigenvectors, shape (n_nodes, m)."""
-
-    values: FloatArray
-    vectors: FloatArray
-
-
-def eigenpairs(graph: Graph, spectrum: Spectrum, count: int) -> Eigenpairs:
-    """The ``count`` eigenpairs of W with the largest values of h, largest first.
+def eigenpairs(graph: Graph, spectrum: Spectrum, count: int) -> tuple[FloatArray, FloatArray]:
+    """The ``count`` eigenvalues of W with the largest values of h, largest first, and their eigenvectors.
 
     A small share of the eigenpairs is computed by Lanczos iterations, at the upper end of the spectrum or, if h is
     even and grows to both ends, at both. For other functions all eigenpairs are computed.
     """
     n = graph.n_nodes
-    end = _largest_end(spectrum)
+    end = None  # ARPACK's name for the end of [-1, 1] where h is largest
+    heights = spectrum(np.linspace(-1.0, 1.0, 201))
+    slack = _ROUNDING * float(np.abs(heights).max())
+    if (np.diff(heights) >= -slack).all():
+        end = "LA"
+    elif np.abs(heights - heights[::-1]).max() <= slack and (np.diff(heights[100:]) >= -slack).all():
+        end = "LM"
     if end is None or count >= n or n <= _DENSE_NODES or count > _DENSE_SHARE * n:
         if n > _LARGEST_DENSE:
             rule = f"at most {int(_DENSE_SHARE * n)} for {n} nodes; all eigenpairs fit in memory up to"
@@ -81,17 +79,7 @@ def eigenpairs(graph: Graph, spectrum: Spectrum, count: int) -> Eigenpairs:
     values, vectors = values[order], vectors[:, order]
     # Fix the arbitrary sign of each eigenvector: its largest entry is positive.
     peaks = np.abs(vectors).argmax(axis=0)
-    return Eigenpairs(values, vectors * np.where(vectors[peaks, np.arange(len(peaks))] < 0, -1.0, 1.0))
-
-
-def _largest_end(spectrum: Spectrum) -> str | None:
-    """ARPACK's name for the end of [-1, 1] where h is largest; None if h is neither increasing nor even."""
-    heights = spectrum(np.linspace(-1.0, 1.0, 201))
-    slack = _ROUNDING * float(np.abs(heights).max())
-    if (np.diff(heights) >= -slack).all():
-        return "LA"
-    is_even = np.abs(heights - heights[::-1]).max() <= slack
-    return "LM" if is_even and (np.diff(heights[100:]) >= -slack).all() else None
+    return values, vectors * np.where(vectors[peaks, np.arange(len(peaks))] < 0, -1.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,31 +91,31 @@ class SpectralMap:
     Attributes
     ----------
     problem : Problem
-    pairs : Eigenpairs
+    values : array of shape (m,)
+        Eigenvalues of the walk operator.
+    vectors : array of shape (n_nodes, m)
+        Its eigenvectors.
     heights : array of shape (m,)
         h at the eigenvalues, nonnegative.
     """
 
     problem: Problem
-    pairs: Eigenpairs
+    values: FloatArray
+    vectors: FloatArray
     heights: FloatArray
 
     @classmethod
     @one_blas_thread()
     def fit(cls, problem: Problem, spectrum: Spectrum, count: int, skip: int = 0) -> "SpectralMap":
         """Map of the next ``count`` eigenpairs, or of all, after the first ``skip``."""
-        found = eigenpairs(problem.graph, spectrum, min(count + skip, problem.graph.n_nodes))
-        heights = spectrum(found.values)
+        values, vectors = eigenpairs(problem.graph, spectrum, min(count + skip, problem.graph.n_nodes))
+        heights = spectrum(values)
         if heights.max() == 0 == heights.min():
             reject("kernel", "one that does not vanish on the graph; use a shorter time", "eigenvalues of 0 only")
         if heights.min() < -_ROUNDING * max(heights.max(), 0.0) or not heights.max() > 0:
-            reject(
-                "kernel",
-                "positive semi-definite, or it has no real features",
-                f"an eigenvalue of {heights.min():.2g}",
-            )
-        pairs = Eigenpairs(found.values[skip:], found.vectors[:, skip:])
-        return cls(problem, pairs, np.maximum(heights[skip:], 0.0))
+            found = f"an eigenvalue of {heights.min():.2g}"
+            reject("kernel", "positive semi-definite, or it has no real features", found)
+        return cls(problem, values[skip:], vectors[:, skip:], np.maximum(heights[skip:], 0.0))
 
     @property
     def n_features(self) -> int:
@@ -137,7 +125,7 @@ class SpectralMap:
     @cached_property
     def nodes(self) -> FloatArray:
         """Features of the nodes, shape (n_nodes, m)."""
-        return np.asarray(self.pairs.vectors * np.sqrt(self.heights) * self.node_units[:, None])
+        return np.asarray(self.vectors * np.sqrt(self.heights) * self.node_units[:, None])
 
     @property
     def node_units(self) -> FloatArray:
@@ -153,9 +141,8 @@ class SpectralMap:
     @cached_property
     def units(self) -> FeatureMap:
         """Feature map that scales features of points by the clock and fades them out off the space."""
-        values = self.pairs.values
-        factors = np.sqrt(self.heights) * values / np.maximum(values**2, _SMALLEST**2)
-        table = sparse.csr_array(self._inverse_roots[:, None] * self.pairs.vectors * factors)
+        factors = np.sqrt(self.heights) * self.values / np.maximum(self.values**2, _SMALLEST**2)
+        table = sparse.csr_array(self._inverse_roots[:, None] * self.vectors * factors)
         everything = np.arange(self.n_features)
         return FeatureMap(self.problem, StepField(self.problem.graph, table), everything, np.ones(self.n_features))
 
@@ -192,6 +179,7 @@ class _AbstractSpectral(AbstractBaseline):
 
     n_features: int | str
     graph: Any
+    map_: SpectralMap
 
     def _check_data(self, X: Any) -> Any:
         return check_space(self, X)
@@ -219,15 +207,13 @@ class _AbstractSpectral(AbstractBaseline):
     def graph_(self) -> Graph:
         """The graph that discretises the space."""
         check_is_fitted(self, "map_")
-        graph: Graph = self.map_.problem.graph
-        return graph
+        return self.map_.problem.graph
 
     @property
     def eigenvalues_(self) -> FloatArray:
         """Eigenvalues of the walk operator, shape (m,)."""
         check_is_fitted(self, "map_")
-        values: FloatArray = self.map_.pairs.values
-        return values
+        return self.map_.values
 
     @property
     def embedding_(self) -> FloatArray:
@@ -239,7 +225,7 @@ class _AbstractSpectral(AbstractBaseline):
     def n_features_out_(self) -> int:
         """Number of features."""
         check_is_fitted(self, "map_")
-        return int(self.map_.n_features)
+        return self.map_.n_features
 
     def _inspect(self, points: FloatArray, name: str) -> FloatArray:
         metric = self.graph_.metric
@@ -251,12 +237,10 @@ class _AbstractSpectral(AbstractBaseline):
         """Distance of points to the nearest node or, on a mesh, to its surface, shape (q,)."""
         check_is_fitted(self, "map_")
         points = estimator_points(self, Z, "Z", reset=False)[0]
-        distances: FloatArray = self.map_.units.problem.distance(points)
-        return distances
+        return self.map_.units.problem.distance(points)
 
     def _rows(self, points: FloatArray) -> FloatArray:
-        rows: FloatArray = self.map_.rows(points, check_jobs(-1))
-        return rows
+        return self.map_.rows(points, check_jobs(-1))
 
     def _by_all(self, points: FloatArray, others: FloatArray) -> FloatArray:
         """The kernel with all eigenpairs, which are computed on first use."""

@@ -80,20 +80,20 @@ class Kept:
         """The graph on the workers, without its points unless ``whole``."""
         if self._graph is None or self._graph() is not graph or self._whole != whole:
             self.forget()
-        found = Sent(client, graph if whole else _bare(graph), self._future)
+        bare = graph
+        if isinstance(graph, Graph) and not whole:  # rows of a series only need the matrix
+            bare = dataclasses.replace(graph, points=None, metric=None, extension=None, weights=None)
+        found = Sent(client, bare, self._future)
         yield found
-        self._graph, self._whole, self._future = self._watch(graph), whole, found.place
-
-    def _watch(self, graph: AnyGraph) -> "weakref.ref[AnyGraph]":
-        """A weak reference that removes the graph from the workers when it is garbage collected here."""
         me = weakref.ref(self)
 
         def gone(reference: "weakref.ref[AnyGraph]") -> None:
+            """Remove the graph from the workers when it is garbage collected here."""
             kept = me()
             if kept is not None and kept._graph is reference:
                 kept.forget()
 
-        return weakref.ref(graph, gone)
+        self._graph, self._whole, self._future = weakref.ref(graph, gone), whole, found.place
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,17 +189,25 @@ class Cluster:
         """
         check_jobs(n_jobs)
 
-        def run(recipe: Recipe, graph: AnyGraph, nodes: Any, stage: str) -> list[Any]:
+        def run(recipe: Any, graph: AnyGraph, nodes: Any, stage: str) -> list[Any]:
+            is_sparse = recipe.func is chunk_worker
             # Options are already checked; those of a custom teacher may mean anything.
-            lengths = options.get("keep_lengths") and _kind_of(recipe) is chunk_worker
-            n_powers = int(options["max_length"]) + 1 if lengths else 1
-            wanted = functools.partial(_row_bytes, recipe, graph, kernel, n_powers, asymmetric=asymmetric)
-            size = self._batch_size(len(nodes), wanted)
+            n_powers = int(options["max_length"]) + 1 if options.get("keep_lengths") and is_sparse else 1
+
+            def row_bytes(n: int) -> float:
+                """Bytes of the rows of a start; their reach is estimated only if n full rows could be too many."""
+                most = float(_ENTRY_BYTES if is_sparse else 8) * graph.n_nodes * n_powers
+                if not is_sparse or n * most <= _BATCH_BYTES:
+                    return most
+                series = series_of(check_kernel(kernel).on(graph), asymmetric=asymmetric)
+                # A CSR array has 12 bytes per entry.
+                return min(most, row_memory(graph, series) / 12 * _ENTRY_BYTES * n_powers)
+
+            size = self._batch_size(len(nodes), row_bytes)
             batches = [nodes[k : k + size] for k in range(0, max(1, len(nodes)), size)]
             task = functools.partial(rows_of_batch, uuid.uuid4().hex, recipe, n_jobs)
             count = Counter(progress, stage, len(nodes))
-            whole = _kind_of(recipe) is own_worker
-            with self._kept.sent(self.client, graph, whole=whole) as sent:
+            with self._kept.sent(self.client, graph, whole=recipe.func is own_worker) as sent:
                 flow = Flow(self.client, task, sent, lambda batch: count.add(len(batch)))
                 return list(flow.results(batches))
 
@@ -223,12 +231,8 @@ class Cluster:
         del y
         if isinstance(_check_features(features), GraphRandomFeatures):
             return features.fit(X)
-        return features._fit(X, self._compute)
-
-    def _compute(self, *given: Any, n_jobs: int, **named: Any) -> Signatures:
-        """Signatures for a fit; its number of threads applies to this machine only."""
-        del n_jobs
-        return self.signatures(*given, **named)
+        # The number of threads of a fit applies to this machine only.
+        return features._fit(X, lambda *given, n_jobs, **named: self.signatures(*given, **named))
 
     def transform(self, features: Any, X: Any, side: str | None = None) -> Any:
         """Features of the rows of a dask array, as a lazy dask array with the same blocks.
@@ -341,23 +345,6 @@ def transform_blocks(
     sent = Sent(cluster.client, travelling(features))
     task = functools.partial(rows_of_block, side)
     yield from Flow(cluster.client, task, sent, most=_MOST_BLOCKS).results(blocks)
-
-
-def _row_bytes(
-    recipe: Recipe, graph: AnyGraph, kernel: AbstractKernel, n_powers: int, n: int, *, asymmetric: bool
-) -> float:
-    """Bytes of the rows of one start node; their reach is estimated only if n full rows could be too many."""
-    is_sparse = _kind_of(recipe) is chunk_worker
-    most = float(_ENTRY_BYTES if is_sparse else 8) * graph.n_nodes * n_powers
-    if not is_sparse or n * most <= _BATCH_BYTES:
-        return most
-    series = series_of(check_kernel(kernel).on(graph), asymmetric=asymmetric)
-    return min(most, row_memory(graph, series) / 12 * _ENTRY_BYTES * n_powers)  # 12 bytes per entry of a CSR array
-
-
-def _kind_of(recipe: Any) -> Any:
-    """The function behind a recipe, which determines the form of its parts."""
-    return recipe.func
 
 
 def _check_features(features: Any) -> Any:
@@ -526,17 +513,10 @@ def _transformed(features: Any, block: Any, side: str | None) -> Any:
     return features.transform(block) if side is None else features.transform(block, side)
 
 
-@contextlib.contextmanager
-def _recorded(features: Any) -> Iterator[list[Warning]]:
-    """Record warnings and use all threads of the worker."""
-    with _ALL_THREADS, recorded_warnings() as found:
-        features.n_jobs = require("distributed", "dask").get_worker().state.nthreads
-        yield found
-
-
 def rows_of_block(side: str | None, held: Held, block: Any) -> tuple[Any, list[Warning]]:
-    """Features of a block of points, and the warnings."""
-    with _recorded(held.value) as found:
+    """Features of a block of points by all threads of the worker, and the warnings."""
+    with _ALL_THREADS, recorded_warnings() as found:
+        held.value.n_jobs = require("distributed", "dask").get_worker().state.nthreads
         rows = _transformed(held.value, block, side)
     return rows, found
 
@@ -623,18 +603,16 @@ class Sent:
 
     def future(self, lost: Any = None) -> Any:
         """The future of the object; a new one if the current is lost."""
-        if self.place is None or self.place is lost or self.place.status != "finished":
-            self.place = self._scatter()
-        return self.place
-
-    def _scatter(self) -> Any:
+        if self.place is not None and self.place is not lost and self.place.status == "finished":
+            return self.place
         held = Held(self._value, size_of(self._value))
         n_losses = 0
         while True:
             try:
                 self._client.wait_for_workers(1, _ARRIVAL)
                 # To one worker, from which others copy it: a broadcast would hang if a worker died meanwhile.
-                return self._client.scatter(held, hash=False, timeout=_ARRIVAL)
+                self.place = self._client.scatter(held, hash=False, timeout=_ARRIVAL)
+                return self.place
             except TimeoutError as error:
                 where = self._client.scheduler.address
                 text = f"No worker connected to the scheduler at {where} within {_ARRIVAL} seconds."
@@ -645,13 +623,6 @@ class Sent:
                 if n_losses >= _MOST_LOSSES:
                     _give_up("The shared object", n_losses, error)
             time.sleep(_PAUSE)
-
-
-def _bare(graph: AnyGraph) -> AnyGraph:
-    """The graph without points: rows of a series only need the matrix."""
-    if not isinstance(graph, Graph):
-        return graph
-    return dataclasses.replace(graph, points=None, metric=None, extension=None, weights=None)
 
 
 class Counter:
@@ -674,6 +645,7 @@ class _Task:
     n_losses: int = 0
 
 
+@dataclass(eq=False)
 class Flow:
     """Results of ``function(shared, item)`` for many items.
 
@@ -689,24 +661,17 @@ class Flow:
         Limit on running tasks plus results that wait for their turn.
     """
 
-    def __init__(
-        self,
-        client: Any,
-        function: Callable[[Any, Any], Any],
-        shared: Sent,
-        finished: Callable[[Any], None] = lambda item: None,
-        *,
-        most: int | None = None,
-    ) -> None:
+    client: Any
+    function: Callable[[Any, Any], Any]
+    shared: Sent
+    finished: Callable[[Any], None] = lambda item: None
+    most: int | None = None
+    _pending: dict[Any, _Task] = field(default_factory=dict, init=False)
+    _ready: dict[int, Any] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
         distributed = require("distributed", "dask")
-        self._client = client
-        self._function = function
-        self._shared = shared
-        self._finished = finished
-        self._most = most
-        self._pending: dict[Any, _Task] = {}
-        self._ready: dict[int, Any] = {}
-        self._completed = distributed.as_completed(loop=client.loop)
+        self._completed = distributed.as_completed(loop=self.client.loop)
         self._closed = distributed.comm.CommClosedError
         self._killed = distributed.KilledWorker
 
@@ -727,21 +692,26 @@ class Flow:
         except self._closed as error:
             raise ConnectionError(_NO_SCHEDULER) from error
         finally:
-            self._drop()
+            pending, self._pending = list(self._pending), {}
+            self._ready.clear()
+            if pending:
+                # An error of a lost connection must not hide the original error.
+                with contextlib.suppress(Exception):
+                    self.client.cancel(pending, force=True)
 
     def _fill(self, numbered: Iterator[tuple[int, Any]]) -> None:
-        room = _AHEAD * n_threads(self._client) - len(self._pending)
-        if self._most is not None:
-            room = min(room, self._most - len(self._pending) - len(self._ready))
+        room = _AHEAD * n_threads(self.client) - len(self._pending)
+        if self.most is not None:
+            room = min(room, self.most - len(self._pending) - len(self._ready))
         for _ in range(room):
             number, item = next(numbered, (-1, None))
             if number < 0:
                 return
-            self._submit(_Task(number, item, self._shared.future()))
+            self._submit(_Task(number, item, self.shared.future()))
 
     def _submit(self, task: _Task) -> None:
-        with _reaching(self._client):
-            future = self._client.submit(self._function, task.shared, task.item, pure=False)
+        with _reaching(self.client):
+            future = self.client.submit(self.function, task.shared, task.item, pure=False)
         self._pending[future] = task
         self._completed.add(future)
 
@@ -753,30 +723,18 @@ class Flow:
             result = future.result()
         except self._killed as error:  # Dask itself already tried several workers
             _give_up("A task", error.allowed_failures + 1, error)
-        except (CancelledError, self._closed) as error:
-            self._again(task, error)
+        except (CancelledError, self._closed) as error:  # it was lost with its worker or its data
+            _check_running(self.client, error)
+            n_losses = task.n_losses + 1
+            if n_losses >= _MOST_LOSSES:
+                _give_up("A task", n_losses, error)
+            # A task is cancelled if its data are gone. If only the connection failed, they are still there.
+            lost = task.shared if isinstance(error, CancelledError) else None
+            self._submit(dataclasses.replace(task, shared=self.shared.future(lost), n_losses=n_losses))
             return
         finally:
             # A future keeps the error of its task, whose traceback keeps the future: without this the shared data
             # would stay on the workers.
             future.release()
         self._ready[task.number] = result
-        self._finished(task.item)
-
-    def _again(self, task: _Task, error: BaseException) -> None:
-        """Submit a task again that was lost with its worker or its data."""
-        _check_running(self._client, error)
-        n_losses = task.n_losses + 1
-        if n_losses >= _MOST_LOSSES:
-            _give_up("A task", n_losses, error)
-        # A task is cancelled if its data are gone. If only the connection failed, they are still there.
-        lost = task.shared if isinstance(error, CancelledError) else None
-        self._submit(dataclasses.replace(task, shared=self._shared.future(lost), n_losses=n_losses))
-
-    def _drop(self) -> None:
-        pending, self._pending = list(self._pending), {}
-        self._ready.clear()
-        if pending:
-            # An error of a lost connection must not hide the original error.
-            with contextlib.suppress(Exception):
-                self._client.cancel(pending, force=True)
+        self.finished(task.item)

@@ -139,15 +139,15 @@ class QuantisedColumns:
         first = self.starts[:-1][counts > 0]
         steps[first] = self.rows[first] + 1  # counted from -1
         coded = np.where(self.numbers < 0, -2 * self.numbers - 1, 2 * self.numbers) if self.signed else self.numbers
-        planes: dict[str, NDArray[Any]] = {"Low": (coded & 255).astype(np.uint8)}
-        if self.bits == 16:
-            planes["High"] = (coded >> 8).astype(np.uint8)
-        counted: dict[str, NDArray[Any]] = {
+        arrays: dict[str, NDArray[Any]] = {
             "Counts": counts.astype(np.uint32),
             "Steps": chained(steps),
             "Scales": self.scales,
+            "Low": (coded & 255).astype(np.uint8),
         }
-        return counted | planes
+        if self.bits == 16:
+            arrays["High"] = (coded >> 8).astype(np.uint8)
+        return arrays
 
 
 def chained(numbers: IntArray) -> NDArray[np.uint8]:
@@ -251,11 +251,6 @@ class View:
     def origin(self) -> list[float]:
         """Offset from coordinates of the picture to those of the space; zeros for principal axes."""
         return [0.0] * _AXES if self.projects else [*self.centre.tolist(), 0.0, 0.0][:_AXES]
-
-
-def order_in_space(points: FloatArray) -> IntArray:
-    """An order in which points close in space are close to each other, shape (n,)."""
-    return np.asarray(cKDTree(points, leafsize=_LEAF).indices, dtype=np.int64)
 
 
 def spacing_of(points: FloatArray) -> float:
@@ -406,7 +401,9 @@ def fields_of(features: ManifoldRandomFeatures, surface: Any, n_points: int) -> 
     on_nodes = points.shape == positions.shape and np.array_equal(points, positions)
     difference = None
     if on_nodes:
-        difference = _without_noise(values - _exact(fitted, chosen, jobs)[:, order], values)
+        # Without the truncation error of signatures.
+        apart = sparse.csr_array(values - _exact(fitted, chosen, jobs)[:, order])
+        difference = _above(apart, NO_DIFFERENCE * peaks_of(values)).tocsc()
     return Fields(
         points=points[chosen],
         ids=chosen,
@@ -428,9 +425,8 @@ def _points_of(fitted: FeatureMap, surface: Any) -> tuple[FloatArray, TriangleMe
     mesh = surface if isinstance(surface, TriangleMesh) else None
     n_columns = graph.positions.shape[1]
     if mesh is not None and n_columns != mesh.vertices.shape[1]:
-        reject(
-            "surface", f"an array of points of shape (n, {n_columns}), like those of the model", f"a mesh: {mesh}"
-        )
+        rule = f"an array of points of shape (n, {n_columns}), like those of the model"
+        reject("surface", rule, f"a mesh: {mesh}")
     points = check_points(surface if mesh is None else mesh.vertices, "surface", n_columns=n_columns)
     return (points if graph.metric is None else graph.metric.check(points, "surface")), mesh
 
@@ -440,9 +436,8 @@ def _values(fitted: FeatureMap, points: FloatArray, jobs: int) -> tuple[Any, Flo
     bare = dataclasses.replace(fitted, weights=np.ones_like(fitted.weights))
     size = max(1, _ENTRIES_AT_ONCE // len(fitted.anchors))
     window = np.ones(len(points))
-    peaks = np.zeros(
-        len(fitted.anchors)
-    )  # of the points so far: never above the final peaks, so nothing too large is cut
+    # Of the points so far: never above the final peaks, so nothing too large is cut.
+    peaks = np.zeros(len(fitted.anchors))
     parts = []
     for start in range(0, len(points), size):
         stop = start + size
@@ -465,13 +460,7 @@ def _exact(fitted: FeatureMap, nodes: IntArray, jobs: int) -> Any:
     problem = fitted.problem
     known = signature_table(problem, nodes, fitted.anchors, SignatureOptions(n_jobs=jobs)).values.tocsr()
     own = np.sqrt(problem.measure[nodes]) if problem.clock == "graph" else np.ones(len(nodes))
-    factors = own * fitted.scale**2
-    return sparse.csc_array(sparse.diags_array(factors) @ known)
-
-
-def _without_noise(difference: Any, values: Any) -> Any:
-    """Differences above the truncation error of signatures, CSC."""
-    return _above(sparse.csr_array(difference), NO_DIFFERENCE * peaks_of(values)).tocsc()
+    return sparse.csc_array(sparse.diags_array(own * fitted.scale**2) @ known)
 
 
 def peaks_of(columns: Any) -> FloatArray:
@@ -568,24 +557,29 @@ def contents_of(fields: Fields, plan: Plan) -> Contents:
     n, m = plan.n_points, plan.n_features
     view = View.of(fields.points)
     shown = view.shown(fields.points[:n])
-    order = order_in_space(shown)
+    order = np.asarray(cKDTree(shown, leafsize=_LEAF).indices, dtype=np.int64)  # close in space, close in the file
     values = QuantisedColumns.of(fields.values[:n][order][:, :m], plan.bits)
-    share = _share(fields.weights, m)
-    weights = fields.weights[:m]
+    # For a mesh the browser computes normals of the triangles.
+    normals = normals_of(shown[order]) if fields.mesh is None else np.zeros((0, 3))
+    radii = radii_of(shown[order], normals) if fields.mesh is None else np.zeros(0)
     arrays: dict[str, NDArray[Any]] = {
         "positions": shown[order].astype(np.float32),
         "ids": fields.ids[:n][order].astype(np.uint32),
         "faces": _faces(fields, order).astype(np.uint32),
-        **_discs(fields, shown[order]),
+        "normals": np.rint(127 * normals).astype(np.int8),
+        "radii": radii.astype(np.float32),
         "anchors": view.shown(fields.places[:m]).astype(np.float32),
         "anchorIds": fields.anchors[:m].astype(np.uint32),
-        "weights": weights,
+        "weights": fields.weights[:m],
         "nearest": _nearest(fields, order, plan.n_exact or m).astype(np.uint32),
         **_prefixed("field", values),
     }
     if plan.n_exact > 0 and fields.difference is not None:
-        arrays |= _prefixed("difference", _difference(fields, order, plan))
-    return Contents(arrays, plan, view, spacing_of(shown), share)
+        some = fields.difference[:n][order][:, : plan.n_exact]
+        small = peaks_of(some) <= _SMALL_DIFFERENCE * peaks_of(fields.values[:, : plan.n_exact])
+        bits = 8 if small.all() else plan.bits
+        arrays |= _prefixed("difference", QuantisedColumns.of(some, bits, signed=True))
+    return Contents(arrays, plan, view, spacing_of(shown), _share(fields.weights, m))
 
 
 def _share(weights: FloatArray, m: int) -> float:
@@ -596,14 +590,6 @@ def _share(weights: FloatArray, m: int) -> float:
 
 def _prefixed(name: str, columns: QuantisedColumns) -> dict[str, NDArray[Any]]:
     return {f"{name}{part}": array for part, array in columns.arrays().items()}
-
-
-def _difference(fields: Fields, order: IntArray, plan: Plan) -> QuantisedColumns:
-    """Model minus exact for the first anchors, with 8 bits if that is enough."""
-    some: Any = fields.difference
-    some = some[: len(order)][order][:, : plan.n_exact]
-    small = peaks_of(some) <= _SMALL_DIFFERENCE * peaks_of(fields.values[:, : plan.n_exact])
-    return QuantisedColumns.of(some, 8 if small.all() else plan.bits, signed=True)
 
 
 def _faces(fields: Fields, order: IntArray) -> IntArray:
@@ -617,13 +603,6 @@ def _faces(fields: Fields, order: IntArray) -> IntArray:
     place[kept] = np.arange(len(kept))
     faces = place[fields.mesh.faces]
     return np.asarray(faces[np.argsort(faces.min(axis=1), kind="stable")])  # compresses to half the size
-
-
-def _discs(fields: Fields, shown: FloatArray) -> dict[str, NDArray[Any]]:
-    """Normals and radii of the points of a cloud; for a mesh the browser computes normals of the triangles."""
-    normals = normals_of(shown) if fields.mesh is None else np.zeros((0, 3))
-    radii = radii_of(shown, normals) if fields.mesh is None else np.zeros(0)
-    return {"normals": np.rint(127 * normals).astype(np.int8), "radii": radii.astype(np.float32)}
 
 
 def _nearest(fields: Fields, order: IntArray, m: int) -> IntArray:

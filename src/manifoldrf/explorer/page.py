@@ -84,10 +84,9 @@ class ExplorerPage:
     left_out: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        size = (
-            f"{_count(self.n_points, 'point')}, {_count(self.n_features, 'feature')}, {self.n_bytes / 1e6:.2f} MB"
-        )
-        return " ".join([f"{self.path}: {size}, kernel within {self.error:.1g}.", *self.left_out])
+        size = f"{_count(self.n_points, 'point')}, {_count(self.n_features, 'feature')}"
+        facts = f"{self.path}: {size}, {self.n_bytes / 1e6:.2f} MB, kernel within {self.error:.1g}."
+        return " ".join([facts, *self.left_out])
 
 
 def explore(
@@ -140,7 +139,12 @@ def explore(
     (128, True, True)
     """
     target = as_path(path)
-    _check_features(features)
+    if not isinstance(features, ManifoldRandomFeatures):
+        reject("features", "a fitted ManifoldRandomFeatures", type(features).__name__, TypeError)
+    check_is_fitted(features, "map_")
+    if features.asymmetric_:
+        rule = "a model with nonnegative features, which are the same on both sides"
+        reject("features", rule, f"a {type(features.kernel_).__name__} with two sides")
     if not isinstance(title, str):
         reject("title", "a string", repr(title), TypeError)
     limit = check_integer(max_bytes, "max_bytes", 1)
@@ -151,15 +155,6 @@ def explore(
         temporary.write_bytes(text)
     size = (plan.n_points, plan.n_features, plan.n_exact, plan.bits)
     return ExplorerPage(target, len(text), *size, error.largest, _left_out(fields, plan))
-
-
-def _check_features(features: Any) -> None:
-    if not isinstance(features, ManifoldRandomFeatures):
-        reject("features", "a fitted ManifoldRandomFeatures", type(features).__name__, TypeError)
-    check_is_fitted(features, "map_")
-    if features.asymmetric_:
-        rule = "a model with nonnegative features, which are the same on both sides"
-        reject("features", rule, f"a {type(features.kernel_).__name__} with two sides")
 
 
 def _page_within(
@@ -207,13 +202,26 @@ def _html(
     """The page as a string; the same model gives the same bytes."""
     data, table = contents.packed
     view = contents.view
-    error_text = _error_text(contents, error)
+    fewer = " and fewer features" if contents.share != 1 else ""
+    error_text = f"Error of K from rounding{fewer}: {error}."
+    n_exact = contents.plan.n_exact
+    facts = [
+        *_summary(features),
+        ("points drawn", str(contents.plan.n_points)),
+        ("features in this page", f"{contents.plan.n_features}, rounded to {contents.plan.bits} bits"),
+        ("exact signatures", f"of {_count(n_exact, 'anchor')}" if n_exact else "not in this page"),
+        ("error of this page", error_text),
+    ]
+    notices = _left_out(fields, contents.plan)
+    if view.projects:
+        axes = f"Drawn along the first three principal axes: {view.share:.0%} of the variance."
+        notices = (axes, *notices)
     meta = {
         "arrays": table,
         "total": fields.total,
         "modelFeatures": len(fields.weights),
         "share": contents.share,
-        "nExact": contents.plan.n_exact,
+        "nExact": n_exact,
         "noDifference": NO_DIFFERENCE,
         "spacing": contents.spacing,
         "origin": view.origin,
@@ -230,10 +238,10 @@ def _html(
         title=escaped(title),
         style=(assets / "page.css").read_text("utf-8"),
         script="(() => {\n'use strict';\n" + "\n".join(scripts) + "})();",
-        kernel=escaped(_summary(features)[0][1]),
-        notice=_notice(view.share if view.projects else None, _left_out(fields, contents.plan)),
+        kernel=escaped(facts[0][1]),
+        notice=escaped(" ".join(notices)),
         error=escaped(error_text),
-        facts=_facts(_summary(features) + _page_facts(contents.plan, error_text)),
+        facts="".join(f"<dt>{escaped(name)}</dt><dd>{escaped(text)}</dd>" for name, text in facts),
         meta=json.dumps(meta, separators=(",", ":")).replace("<", "\\u003c"),
         data=data,
     )
@@ -260,30 +268,5 @@ def _decades(contents: Contents) -> dict[str, int]:
     return {"kernel": whole, "feature": whole, "exact": exact, "difference": apart}
 
 
-def _page_facts(plan: Plan, error: str) -> list[tuple[str, str]]:
-    return [
-        ("points drawn", str(plan.n_points)),
-        ("features in this page", f"{plan.n_features}, rounded to {plan.bits} bits"),
-        ("exact signatures", f"of {_count(plan.n_exact, 'anchor')}" if plan.n_exact else "not in this page"),
-        ("error of this page", error),
-    ]
-
-
-def _error_text(contents: Contents, error: KernelError) -> str:
-    """Error of the page in one sentence."""
-    fewer = " and fewer features" if contents.share != 1 else ""
-    return f"Error of K from rounding{fewer}: {error}."
-
-
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" + "s" * (number != 1)
-
-
-def _facts(pairs: list[tuple[str, str]]) -> str:
-    return "".join(f"<dt>{escaped(name)}</dt><dd>{escaped(text)}</dd>" for name, text in pairs)
-
-
-def _notice(share: float | None, left_out: tuple[str, ...]) -> str:
-    """What a reader must know about the picture."""
-    axes = [] if share is None else [f"Drawn along the first three principal axes: {share:.0%} of the variance."]
-    return escaped(" ".join([*axes, *left_out]))

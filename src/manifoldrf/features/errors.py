@@ -1,4 +1,4 @@
-"""How far the kernel of the features is from the one that was asked for, measured on nodes kept from the fit."""
+"""Estimated errors of features: the record of all shares, and the error of the graph."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -23,47 +23,46 @@ from manifoldrf.metrics import relative_error
 
 __all__ = ["ErrorEstimate"]
 
-_ROUNDING = 1e-5  # what is below comes from leaving out the smallest entries of signatures
+_ROUNDING = 1e-5  # smaller errors come from dropping the smallest entries of signatures
 _PROBES = 200  # nodes at which graphs are compared
-_SURFACE_PROBES = 300  # points of a mesh with a rim; with 160, those next to corners made estimates differ by 3
-_FROM_RIM = 3.0  # roots of t: heat that reaches the rim from there and comes back has a share of e^-9
-_SMALL_PART = 0.1  # of a change, which is not known better
-_TAIL_NODES = 50  # at which it is measured what steps lose beyond their reach
-_FEWEST_INSIDE = 20  # nodes of a ball so far from its rim; with fewer all are compared
+_SURFACE_PROBES = 300  # points on a mesh with a boundary; with 160, estimates varied by a factor of 3
+_FROM_RIM = 3.0  # in units of sqrt(t): a share of e^-9 of the heat from there comes back from the rim
+_SMALL_PART = 0.1  # of a change, whose accuracy is no better
+_TAIL_NODES = 50  # nodes at which the loss of steps beyond their reach is measured
+_FEWEST_INSIDE = 20  # nodes of a ball that far from its rim; with fewer, all nodes are compared
 _RESOLVED = 4.0  # nodes under a kernel that a graph can follow
-_DOUBTFUL = 0.15  # a change of the kernel that may come from steps that are too wide for the space
-# Where a scaling is 1.12 times the usual, a fifth of the Gaussian is cut off: the rim is .84 deviations away.
+_DOUBTFUL = 0.15  # larger changes of the kernel may come from steps that are too wide for the space
+# A scaling of 1.12 times the median means that a fifth of the Gaussian is cut off: the rim is .84 deviations away.
 _CUT_OFF, _RIM_DEPTH = 1.12, 0.84
-_DENSE_HEAT = 10_000_000  # entries of rows whose spread is measured: 80 MB
+_DENSE_HEAT = 10_000_000  # entries of the rows whose spread is measured: 80 MB
 
 
 @dataclass(frozen=True)
 class ErrorEstimate:
-    """Relative errors of the kernel, as Frobenius norms over pairs of nodes that took no part in the fit.
+    """Relative errors of the kernel, in Frobenius norms over pairs of held-out nodes.
 
     ``float(error)`` is :attr:`kernel`, the whole error.
 
     Attributes
     ----------
     kernel : float
-        Of the features' kernel: that of the field and its quadrature together, and of the graph where it is known.
+        Total error of the features' kernel: field and quadrature, and the graph if its share is known.
     field : float
-        Share of the field: features by the field against features by exact signatures, at the same anchors.
+        Share of the field: features of the field against features of exact signatures, at the same anchors.
     quadrature : float
         Share of the anchors: their weighted sum against the sum over all nodes.
     graph : float, optional
-        Share of the graph, for :class:`HeatKernel`: the change of the kernel with steps twice as long or, if the
-        graph is no heat graph, the difference to one, as if between random points of the space; of a ball in a
-        space without end those that are 3 sqrt(t) off its rim. For clouds with a boundary also half a spacing
-        along it.
-        For a function that was given as kernel, the error of its series on held-out pairs. None where the kernel of
-        the graph itself is asked for, for other kernels, and above five dimensions.
+        Share of the graph, for :class:`HeatKernel`: the change of the kernel if steps are twice as long or, if the
+        graph is not a heat graph, the difference to a heat graph, between random points of the space. In a ball of
+        an unbounded space only points that are 3 sqrt(t) away from the rim count. For clouds with a boundary, half
+        a spacing along it is added. For a function given as kernel, the error of its series on held-out pairs. None
+        in the graph clock, for other kernels, and above five dimensions.
     signatures : float
-        Of the values of the field at the anchors.
+        Error of the values of the field at the anchors.
     candidates : tuple of (str, float)
-        Error of the features' kernel by field, for all fields that were tried.
+        Error of the features' kernel, by field tried.
     weights : tuple of (str, float)
-        Error of the quadrature by rule, for all rules that were tried.
+        Error of the quadrature, by rule tried.
 
     Examples
     --------
@@ -89,14 +88,14 @@ class ErrorEstimate:
         return f"{brief(self.kernel)} ({', '.join(f'{name} {brief(share)}' for name, share in shares.items())})"
 
     def with_graph(self, graph: float | None) -> "ErrorEstimate":
-        """The same with the share of the graph, which is independent of the others."""
+        """Return the estimate with the share of the graph, which is independent of the others."""
         if graph is None:
             return self
         return dataclasses.replace(self, graph=graph, kernel=float(np.hypot(self.kernel, graph)))
 
 
 def brief(error: float | None) -> str:
-    """An error with the digits that mean something."""
+    """An error with its significant digits."""
     if error is None:
         return "not estimated"
     return f"{error:.2g}" if error >= _ROUNDING else f"below {_ROUNDING:g}"
@@ -104,16 +103,16 @@ def brief(error: float | None) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Places:
-    """Where two graphs are compared, as if at random points of the problem.
+    """Places at which two graphs are compared, weighted as if they were random points of the space.
 
     Attributes
     ----------
     nodes : int array of shape (s,)
         Nodes at which both kernels are evaluated.
     mix : sparse array of shape (p, s)
-        Values at places from those at nodes.
+        Interpolates values at places from values at nodes.
     volumes : array of shape (p,)
-        How many random points a place stands for, one on average.
+        Number of random points that each place represents, one on average.
     """
 
     nodes: IntArray
@@ -131,11 +130,11 @@ class _Places:
 
 @one_blas_thread()
 def graph_error(problem: Problem, streams: Streams, n_jobs: int) -> float | None:
-    """How far the heat kernel of a graph is from that of the space: its change with another graph of the points.
+    """Estimate how far the heat kernel of a graph is from that of the space, by comparison with another graph.
 
-    A heat graph is compared with one of steps that last twice as long. Its error is of the first order in the time
-    of a step: twice that of the graph itself, so that the change is the error. (On random points it is .8 to 1.2
-    of it, where half of the error is noise.) Another graph is compared with a heat graph.
+    A heat graph is compared with one whose steps are twice as long. The error is of first order in the time of a
+    step, so that of the other graph is twice as large, and the change equals the error. (On random points the
+    change is .8 to 1.2 of the error, half of which is noise.) Other graphs are compared with a heat graph.
     """
     if problem.series_error is not None:
         return problem.series_error
@@ -149,25 +148,25 @@ def graph_error(problem: Problem, streams: Streams, n_jobs: int) -> float | None
     places = _places(problem, kernel.t, usable, streams.generator("features.graph error"))
     here = _per_volume(kernel, (problem.graph, problem.measure), places.nodes, n_jobs)
     change = _change(problem, other, kernel, here, places, n_jobs)
-    if change > _DOUBTFUL and problem.graph.n_steps is not None:  # steps as wide as the space see nothing of it
+    if change > _DOUBTFUL and problem.graph.n_steps is not None:  # steps may be as wide as the space
         narrower = _other_graph(problem, kernel.t, n_jobs, longer=0.5)
         if narrower is not None:
             change = min(change, _change(problem, narrower, kernel, here, places, n_jobs))
     missing = _missing_heat(problem, kernel, places.nodes[:_PROBES], n_jobs)
-    return max(float(np.hypot(change, _doubt_of_rim(problem))), missing)
+    return max(float(np.hypot(change, _boundary_error(problem))), missing)
 
 
 def _places(problem: Problem, t: float, usable: Any, rng: np.random.Generator) -> _Places:
-    """Some nodes, each with its volume; on a mesh with a rim points of the surface, hardly any of which lie on it.
+    """Random nodes, weighted by volume; on a mesh with a boundary random points of the surface, few of them on it.
 
-    In a space without end only the inside of the ball counts: near the rim heat comes back that should not.
+    In an unbounded space only the inside of the ball counts: near the rim, heat is reflected.
     """
     mesh, measure = problem.graph.mesh, problem.measure
     if mesh is not None and len(mesh.boundary_vertices):
         found = mesh.sample(_SURFACE_PROBES, seed=rng)
         corners = barycentric_weights(mesh, found)[usable[mesh.faces[found.faces]].all(axis=1)]
         if corners.shape[0]:
-            nodes = rng.permutation(np.unique(corners.indices))  # the first of them are taken for random ones
+            nodes = rng.permutation(np.unique(corners.indices))  # the first of them are used as random nodes
             return _Places(nodes, corners[:, nodes], np.ones(corners.shape[0]))
     if problem.ball is not None:
         depth = problem.ball._depth(problem.graph.positions)
@@ -181,9 +180,9 @@ def _places(problem: Problem, t: float, usable: Any, rng: np.random.Generator) -
 def _change(
     problem: Problem, other: Graph, kernel: HeatKernel, here: FloatArray, places: _Places, n_jobs: int
 ) -> float:
-    """Relative difference to the kernel of another graph, or more with what neither has.
+    """Relative difference to the kernel of another graph, increased by the loss that both graphs have.
 
-    Steps lose what lies beyond their reach. Longer ones lose the same share, and a comparison shows nothing of it.
+    Steps lose the heat beyond their reach. Longer steps lose the same share, so the comparison does not show it.
     """
     same: AbstractKernel = kernel
     if problem.graph.n_steps is not None:  # the same time in steps that last longer or shorter
@@ -192,37 +191,37 @@ def _change(
     there = _per_volume(same, (other, weights / problem.unit), places.nodes, n_jobs)
     change = places.difference(here, there)
     lost, dim = _lost_time(problem), problem.dim
-    # In flat space t times the derivative of the heat kernel by t is so many times as large as the kernel.
+    # The factor is the norm of t dK/dt over that of K, in flat space.
     if lost * np.sqrt(dim**2 / 16 + dim / 8) < _SMALL_PART * change:
         return change
     n_steps = int(problem.graph.n_steps or 0)
     more = _per_volume(PowerKernel(n_steps + 1), (problem.graph, problem.measure), places.nodes, n_jobs)
-    # The two may cancel, but it is not known well enough how far.
+    # The two errors may cancel, but it is not known how far.
     return max(change, places.difference(here, there - lost * n_steps * (more - here)))
 
 
 def _lost_time(problem: Problem) -> float:
-    """Share of the time of a step that lies beyond its reach, as the nodes happen to lie: of its squared length."""
+    """Share of the time of a step (its mean squared length) that lies beyond its reach, for the given nodes."""
     graph, extension = problem.graph, problem.graph.extension
     if not isinstance(extension, HeatExtension):
         return 0.0
     s2, dim = extension.bandwidth, problem.dim
     if graph.metric is not None and graph.metric._gaussian_step(s2, extension.radius)[1] != s2 / 4:
-        return 0.0  # the bandwidth was found for a step that ends there
+        return 0.0  # the bandwidth accounts for the reach already
     counted = np.flatnonzero(problem.measure > 0)
     some = counted[:: max(1, len(counted) // _TAIL_NODES, len(counted) * graph.n_nodes // _DENSE_HEAT)]
     gaps = distances_between(graph.positions[some], graph.positions, graph.metric)
     lengths = (gaps / np.sqrt(s2)) ** 2  # (s, N)
     beyond = np.where(gaps > extension.radius, np.exp(-lengths) * (2 / dim * lengths - 1), 0.0)
-    footprint = (np.pi * s2 * problem.unit ** (-2 / dim)) ** (dim / 2)  # in nodes: volumes may leave the range
+    footprint = (np.pi * s2 * problem.unit ** (-2 / dim)) ** (dim / 2)  # in nodes, because volumes may overflow
     return float((beyond @ problem.measure).mean() / footprint)
 
 
-def _doubt_of_rim(problem: Problem) -> float:
-    """Share of the volume that nobody knows where the rim of a cloud is guessed: half a spacing all along it.
+def _boundary_error(problem: Problem) -> float:
+    """Uncertain share of the volume if the boundary of a cloud is estimated: half a spacing along the boundary.
 
-    Nodes may lie on the rim, as those of many grids do, or half a spacing inside. Close to it, Gaussians are cut
-    off, and their scaling is larger.
+    Nodes may lie on the boundary, as those of many grids do, or half a spacing inside. Close to it, Gaussians are
+    cut off, so their scaling is larger.
     """
     graph, extension = problem.graph, problem.graph.extension
     guessed = graph.mesh is None and graph.metric is None and not problem.weights_known
@@ -236,10 +235,10 @@ def _doubt_of_rim(problem: Problem) -> float:
 
 
 def _missing_heat(problem: Problem, kernel: HeatKernel, probes: IntArray, n_jobs: int) -> float:
-    """How much less heat spreads than in flat space, where nodes are too sparse for the kernel.
+    """How much less heat spreads than in flat space, if nodes are too sparse for the kernel.
 
-    Two graphs whose steps reach no neighbours agree with each other, and are both wrong: the heat of a node stays
-    there. On a kernel of several nodes curvature may hold heat back, and nothing is said.
+    Two graphs whose steps reach no neighbours agree, and both are wrong: the heat of a node stays there. If several
+    nodes are under the kernel, curvature may hold heat back, and the result is 0.
     """
     graph = problem.graph
     n_nodes = (4 * np.pi * kernel.t) ** (problem.dim / 2) / (problem.unit * problem.measure[probes])
@@ -265,7 +264,7 @@ def _per_volume(
 
 
 def _other_graph(problem: Problem, t: float, n_jobs: int, *, longer: float = 2.0) -> Graph | None:
-    """A heat graph of the same nodes, with steps twice as long; None where it does not fit into memory."""
+    """A heat graph of the same nodes with steps twice as long; None if it does not fit into memory."""
     graph, mesh = problem.graph, problem.graph.mesh
     step = None if graph.n_steps is None else graph.time(longer)
     with without_warnings(GraphWarning):
@@ -284,10 +283,10 @@ def _other_graph(problem: Problem, t: float, n_jobs: int, *, longer: float = 2.0
 
 
 def _other_weights(problem: Problem) -> Any:
-    """Node weights that do not come from where those of the graph do, if there are any.
+    """Node weights from another source than those of the graph, if possible.
 
-    Estimated weights differ with the steps. Those of an open mesh lean on a model of its rim, which its areas do
-    not know. Those of a grid are believed; inside a ball they can be estimated, as no rim has to be guessed there.
+    Estimated weights change with the steps. Those of an open mesh depend on a model of its boundary, its areas do
+    not. Weights of a grid are trusted; inside a ball they are estimated, since no boundary matters there.
     """
     graph, mesh = problem.graph, problem.graph.mesh
     if mesh is not None:

@@ -42,24 +42,24 @@ COUPLINGS = ("shared", "independent", "asymmetric")
 
 
 class GraphRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Classical graph random features: nodes of a graph become sparse vectors whose inner products are the kernel.
+    """Classical graph random features: sparse vectors of the nodes of a graph, whose inner products are the kernel.
 
-    K ~ K_1 K_2^T with K_1 and K_2 the signatures of the nodes; K x = K_1 (K_2^T x) then takes time proportional to
-    their entries, not to the square of the number of nodes.
+    K ~ K_1 K_2^T, where K_1 and K_2 are signatures of the nodes. K x = K_1 (K_2^T x) then takes time proportional
+    to their number of entries, not to the square of the number of nodes.
 
     Parameters
     ----------
     graph : Graph or GeneralizedAdjacency
     kernel : AbstractKernel
     teacher : str, default="auto"
-        As in :func:`compute_signatures`; "auto" is "exact" or "frontier" here, whichever costs less per node.
+        As in :func:`compute_signatures`; "auto" is "exact" or "frontier", whichever costs less per node.
     coupling : {"shared", "independent", "asymmetric"}, default="shared"
-        "shared": one set of signatures for both factors; positive semi-definite, and with walks the diagonal is too
+        "shared": one set of signatures for both factors; positive semi-definite, but with walks the diagonal is too
         large on average. "independent": two sets, unbiased. "asymmetric": K_1 holds rows of the kernel and K_2
-        indicators; for kernels without a nonnegative modulation. A linear model in a pipeline sees K_1 alone, so
-        its kernel is K_1 K_1^T: K itself only where the coupling is shared. :meth:`apply` uses both.
+        indicators, for kernels without a nonnegative modulation. A linear model in a pipeline sees K_1 alone, so
+        its kernel is K_1 K_1^T, which is K only if the coupling is shared. :meth:`apply` uses both factors.
     n_components : int, optional
-        Compress to this many columns (Johnson-Lindenstrauss); the features are then dense and not nonnegative.
+        Compress to this many columns (Johnson-Lindenstrauss); features are then dense and may be negative.
     options : dict, optional
         Options of the teacher, such as ``{"n_walks": 1000}``.
     random_state : None, int, Generator or RandomState
@@ -110,7 +110,7 @@ class GraphRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  
         self.n_jobs = n_jobs
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Resolve the kernel and fix the random streams; signatures are computed when they are asked for.
+        """Resolve the kernel and fix the random streams; signatures are computed on demand.
 
         Parameters
         ----------
@@ -126,8 +126,10 @@ class GraphRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  
         if self.n_components is not None:
             check_integer(self.n_components, "n_components", 1)
         self.kernel_ = check_kernel(self.kernel).on(graph)
-        series = series_of(self.kernel_, asymmetric=self.coupling == "asymmetric")  # refuses what has no features
-        # Chosen once: a node must have the same features whatever others it is transformed with.
+        series = series_of(
+            self.kernel_, asymmetric=self.coupling == "asymmetric"
+        )  # raises if there are no features
+        # Chosen once: features of a node must not depend on the nodes it is transformed with.
         self.teacher_ = choose_exact_teacher(graph, series) if self.teacher == "auto" else self.teacher
         make_options(self.teacher_, _check_options(self.options), chosen=self.teacher == "auto")
         if X is not None:
@@ -151,12 +153,12 @@ class GraphRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  
         return self._features(X, "first")
 
     def transform_second(self, X: Any) -> Any:
-        """Rows of K_2 for some nodes: those of K_1 where the coupling is shared and the matrix symmetric."""
+        """Rows of K_2 for some nodes; the same as K_1 if the coupling is shared and the matrix is symmetric."""
         return self._features(X, "first" if self.coupling == "shared" else "second", partner=True)
 
     @one_blas_thread()
     def apply(self, x: ArrayLike) -> FloatArray:
-        """K x = K_1 (K_2^T x), without ever forming K.
+        """K x = K_1 (K_2^T x), without forming K.
 
         Parameters
         ----------
@@ -208,7 +210,7 @@ def _check_options(options: Any) -> dict[str, Any]:
 
 
 def _check_nodes(X: Any, n_nodes: int) -> IntArray:
-    """Node indices from a vector or a column, also from a column of whole floats, as pipelines make them."""
+    """Node indices from a vector or a column, also of whole floats, which pipelines may produce."""
     array = as_array(X, "X")
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]

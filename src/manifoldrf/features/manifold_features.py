@@ -1,4 +1,4 @@
-"""Features of points on a space, seen or not, as a scikit-learn transformer."""
+"""Features of points of a curved space, as a scikit-learn transformer."""
 
 import functools
 from collections.abc import Iterator
@@ -41,61 +41,62 @@ _SIDES = ("left", "right")
 
 
 class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Points of a curved space become nonnegative vectors whose inner products are a kernel of the space.
+    """Nonnegative feature vectors of points of a curved space, whose inner products are a kernel of the space.
 
-    phi(x) . phi(y) ~ K(x, y), with phi(z)_l = sqrt(w_l) g(z, omega_l): a field g, learnt from signatures of a
-    graph that discretises the space, read at anchors omega_l. phi is defined for every z, nonnegative and bounded.
+    phi(x) . phi(y) ~ K(x, y), with phi(z)_l = sqrt(w_l) g(z, omega_l). The field g is learnt from signatures of a
+    graph that discretises the space, and evaluated at anchors omega_l. phi is defined for every z, nonnegative and
+    bounded.
 
     Parameters
     ----------
     kernel : AbstractKernel, callable or None, default=None
         None: the heat kernel at a time estimated from the points. In the manifold clock (``HeatKernel``) features
-        stand for the kernel of the space, volume factor included; in the graph clock (``DiffusionKernel``, ...)
-        for that of the graph, as if a point were a node. A function F(X, Y) is approximated by a series of
-        heat steps.
+        approximate the kernel of the space per unit of volume; in the graph clock (``DiffusionKernel``, ...) the
+        kernel of the graph, as if a point were a node. A function F(X, Y) is approximated by a series of heat
+        steps.
     n_features : int or {"auto", "all"}, default="auto"
-        "auto": as many as the width of the kernel asks for. "all": every node of the graph is an anchor.
+        "auto": as many as the width of the kernel requires. "all": every node of the graph is an anchor.
     field : {"auto", "step", "interpolated", "local", "mlp"} or callable, default="auto"
-        How signatures are carried to new points. "auto" never trains the network; it takes what is best at nodes
-        kept from the fit. A function of :class:`FieldData` that returns an :class:`AbstractField` is one's own.
+        How signatures are extended to new points. "auto" takes the field that is best at held-out nodes, and never
+        trains the network. A function of :class:`FieldData` that returns an :class:`AbstractField` is your own
+        field.
     anchors : {"farthest", "iid", "all"}, default="farthest"
     weights : {"auto", "nnls", "unity", "voronoi", "uniform"}, default="auto"
-        Quadrature weights of the anchors; "auto" takes those that are best at nodes kept from the fit. "uniform"
-        are the paper's: the plain sum over all nodes, or its unbiased estimate from i.i.d. anchors, which "auto"
-        means too where all nodes or i.i.d. ones are anchors. "nnls" is kept only where it is better than both other
-        fits.
+        Quadrature weights of the anchors. "auto" takes those that are best at held-out nodes. "uniform" are the
+        paper's: the plain sum over all nodes, or its unbiased estimate from i.i.d. anchors; "auto" uses them if all
+        nodes are anchors or anchors are i.i.d. "nnls" is kept only if it is better than "voronoi" and "unity".
     teacher : str or callable, default="auto"
-        Of signatures, as in :func:`compute_signatures`.
+        Method that computes signatures, as in :func:`compute_signatures`.
     teacher_options : dict, optional
-        Such as ``{"n_walks": 10_000}``.
+        Options of the teacher, such as ``{"n_walks": 10_000}``.
     field_options : dict, optional
-        Of "local" and "mlp", such as ``{"epochs": 20, "checkpoint": "run.safetensors"}``.
+        Options of "local" and "mlp", such as ``{"epochs": 20, "checkpoint": "run.safetensors"}``.
     graph : GraphOptions, callable, Graph or None, default=None
         How the graph is built; a callable takes the points (or the mesh) and returns a :class:`Graph`.
     n_starts : int, optional
-        Number of random nodes whose signatures a field is fitted to: by default all, and 1000 for the network.
+        Number of random nodes whose signatures a field is fitted to; all nodes by default, 1000 for the network.
     anchor_density : callable or array-like of shape (n_nodes,), optional
-        Density on the nodes that ``anchors="iid"`` draws from, positive, as numbers or as a function of their
-        positions; uniform by default.
+        Density on the nodes that ``anchors="iid"`` draws from, as positive numbers or as a function of the
+        positions of the nodes; uniform by default.
     loss : {"relative", "l2"}, optional
-        Of the network; by default the one that suits it.
+        Loss of the network; its own default if None.
     random_state : None, int, Generator or RandomState, default=None
     sparse_output : bool, default=False
         Whether :meth:`transform` returns CSR arrays.
     n_jobs : int, default=-1
-        Threads, -1 for all cores; results do not depend on it.
+        Number of threads, -1 for all cores; it does not change the results.
     device : {"auto", "cpu", "cuda"}, default="auto"
-        Where the network is trained and where fields are read: "auto" takes a CUDA device, where there is one, for
+        Where the network is trained and fields are evaluated. "auto" uses a CUDA device, if there is one, for
         networks only; "cuda" also for the products of the fields "step" and "interpolated". Graphs, signatures,
-        searches for neighbours and the field "local" stay on the processor. Tested on the processor only.
+        neighbour searches and the field "local" stay on the CPU. Tested on the CPU only.
     verbose : bool or callable, default=False
-        Whether progress is shown; a callable takes (what, done, total), with what the name of the stage that runs.
+        Whether progress is shown; a callable takes (what, done, total), where ``what`` names the current stage.
 
     Attributes
     ----------
     graph_ : Graph
     kernel_ : AbstractKernel
-        As stated or chosen.
+        As given or chosen.
     field_ : str
         The field in use.
     anchors_ : int array of shape (m,)
@@ -104,18 +105,18 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     starts_ : int array
         Nodes whose signatures the field was fitted to.
     bound_ : array of shape (m,)
-        Largest value that each feature can take (of the left side, where there are two).
+        Largest value that each feature can take (of the left side, if there are two).
     error_ : ErrorEstimate
-        Measured at nodes kept from the fit; the share of the graph is found when it is first asked for.
+        Measured at held-out nodes; the share of the graph is computed on first access.
     training_ : TrainingInfo or None
-        Of the network.
+        Record of the training of a network.
     asymmetric_ : bool
-        Whether points have two sides, for kernels without nonnegative features.
+        Whether features have two sides, for kernels without nonnegative features.
     n_features_in_, n_features_out_ : int
 
     See Also
     --------
-    GraphRandomFeatures : features of the nodes alone.
+    GraphRandomFeatures : features of the nodes of a graph.
 
     Examples
     --------
@@ -171,14 +172,14 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     def paper(cls, **changes: Any) -> Self:
         """Return the paper's recipe: walks, its network, all nodes as anchors.
 
-        exp(-20 L) on the graph of 8 nearest neighbours (24 on the Mobius strip); 100,000 walks from each of 1000
-        nodes, halting with probability .01; three layers of 128 trained on the relative error for 1000 epochs; the
-        plain sum over all nodes.
+        The kernel exp(-20 L) on the graph of 8 nearest neighbours (24 on the Mobius strip), 100,000 walks from each
+        of 1000 nodes that halt with probability .01, three layers of 128 units trained on the relative error for
+        1000 epochs, and the plain sum over all nodes.
 
         Parameters
         ----------
         **changes
-            Parameters that are to be others.
+            Parameters with other values.
 
         Examples
         --------
@@ -203,12 +204,12 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         return cls(**(recipe | changes))
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Discretise the space, compute signatures, and make the field.
+        """Discretise the space, compute signatures and fit the field.
 
         Parameters
         ----------
         X : array-like of shape (n, d), TriangleMesh, AbstractManifold or Graph
-            The space: points on it, its surface, itself, or a graph with points.
+            The space: points on it, its mesh, the manifold itself, or a graph with points.
         y : ignored
         """
         del y
@@ -240,12 +241,12 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
 
     @property
     def kernel_(self) -> Any:
-        """The kernel, as stated or chosen."""
+        """The kernel, as given or chosen."""
         return self._map().problem.kernel
 
     @property
     def anchors_(self) -> Any:
-        """Nodes at which the field is read."""
+        """Nodes at which the field is evaluated."""
         return self._map().anchors
 
     @property
@@ -267,7 +268,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
 
     @property
     def error_(self) -> ErrorEstimate:
-        """Error of the kernel, measured at nodes kept from the fit."""
+        """Error of the kernel, measured at held-out nodes."""
         problem = self._map().problem
         error, whole = self._error  # read once: of several threads each adds the share of the graph
         if not whole:
@@ -285,22 +286,23 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     def transform(self, X: Any, side: str | None = None) -> Any:
         """Features of points.
 
-        Points away from the space have features that fade to zero; one warning says how many.
+        Features of points away from the space fade to zero; one warning says how many there are.
 
         Parameters
         ----------
         X : array-like of shape (q, d)
         side : {"left", "right"}, optional
-            For kernels without nonnegative features, where K(x, y) = left(x) . right(y); needed there.
+            Required for kernels without nonnegative features, where K(x, y) = left(x) . right(y).
 
         Returns
         -------
         features : array, or CSR array with ``sparse_output``, of shape (q, m)
-            m features of each point, of the float type of ``X``.
+            In the float type of ``X``.
         """
         points, dtype = self._check_queries(X, "X")
-        options = {"side": self._check_side(side), "device": self.device, "as_sparse": self.sparse_output}
-        return self._map().features(points, dtype, check_jobs(self.n_jobs), **options)
+        options = {"side": self._check_side(side), "device": self.device}
+        jobs = check_jobs(self.n_jobs)
+        return self._map().features(points, dtype, jobs, as_sparse=self.sparse_output, **options)
 
     def transform_blocks(self, X: Any, *, side: str | None = None, n_rows: int | None = None) -> Iterator[Any]:
         """Features of more points than memory holds, a block at a time.
@@ -308,17 +310,17 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         Parameters
         ----------
         X : array of shape (q, d)
-            Anything with a shape that gives rows by slices, such as ``numpy.load(file, mmap_mode="r")``: only one
-            block of it is read at a time, and checked then.
+            Anything with a shape and slices of rows, such as ``numpy.load(file, mmap_mode="r")``: one block is read
+            and checked at a time.
         side : {"left", "right"}, optional
-            As of :meth:`transform`.
+            As in :meth:`transform`.
         n_rows : int, optional
-            Points in a block; by default those of 256 MB of features, sparse ones of 100 MB, at most 32,768.
+            Points in a block; by default 256 MB of features, 100 MB of sparse ones, and at most 32,768 points.
 
         Yields
         ------
         features : array, or CSR array with ``sparse_output``, of shape (rows of the block, m)
-            The bits of the rows of :meth:`transform`, on the processor. A warning counts far points block by block.
+            With the same bits as :meth:`transform` on the CPU. Warnings count far points block by block.
 
         Examples
         --------
@@ -388,15 +390,15 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     def save(self, path: Any) -> Path:
         """Write the fitted features to one file; :func:`manifoldrf.load` reads it, on any machine.
 
-        The file holds arrays and plain text, no code. A function given as ``kernel`` or ``graph`` is not kept: it
-        has done its work. Nor is ``n_jobs``: what is loaded has the default, and the file is the same for any.
+        The file holds arrays and plain text, no code. Functions given as ``kernel`` or ``graph`` are not stored,
+        because they are not needed after the fit. Neither is ``n_jobs``: a loaded model has the default.
         """
         self._map()
         return save_state(path, KIND, state_of(self))
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
-        """The estimator of a file; raises where the state is not one that :meth:`save` writes."""
+        """The estimator of a file; raises if the state is not one that :meth:`save` writes."""
         return restore(cls(**state["params"]), state)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:

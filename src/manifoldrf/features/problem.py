@@ -422,7 +422,7 @@ def _plain_graph(nodes: Nodes, kernel: Any, n_jobs: int, notes: dict[str, str]) 
     # In many dimensions the density varies over orders of magnitude, and one width isolates a quarter of the nodes.
     bandwidth = options.bandwidth or ("local" if nodes.dim > FEW_DIMS else "median")
     graph = knn_graph(
-        nodes.places if mesh is None else mesh.vertices,
+        nodes.places if isinstance(nodes.places, NeighborSearch) else nodes.places.vertices,
         n_neighbors=options.n_neighbors,
         bandwidth=bandwidth,
         density_correction=correction,

@@ -1,6 +1,7 @@
 """The fitted state of :class:`ManifoldRandomFeatures`, as values for a file and as text for a reader."""
 
 import os
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -88,7 +89,7 @@ def _read_space(  # noqa: PLR0913  (the fields of the record)
     series_error: float | None = None,
     ball: AbstractBall | None = None,
 ) -> Problem:
-    rest = {"clock": clock, "volume": volume, "notes": notes, "unit": unit}
+    rest: dict[str, Any] = {"clock": clock, "volume": volume, "notes": notes, "unit": unit}
     rest |= {"weights_known": weights_known, "series_error": series_error, "ball": ball}
     return Problem(**setting, stated=kernel, **rest)
 
@@ -98,7 +99,7 @@ def _read_map(space: Problem, field: AbstractField, anchors: IntArray, weights: 
 
 
 # Records of format 1 that are no longer classes of this name, and the functions that read them.
-RECORDS = {"Setting": _read_setting, "Space": _read_space, "FeatureMap": _read_map}
+RECORDS: dict[str, Callable[..., Any]] = {"Setting": _read_setting, "Space": _read_space, "FeatureMap": _read_map}
 
 
 def restore(features: Estimator, state: dict[str, Any]) -> Estimator:

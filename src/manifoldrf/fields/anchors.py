@@ -35,7 +35,7 @@ METHODS = ("auto", "nnls", "unity", "voronoi", "uniform")
 
 # Squares of an m x m matrix: 4096 anchors take 128 MiB and some seconds.
 LARGEST_NNLS = 4096
-# Least squares are refused where anchors are sparser than this many widths: the fit then follows the samples, not
+# Least squares are not tried if anchors are more than this many widths apart: the fit then follows the samples, not
 # the kernel (torus, 1.75 widths, 1000 random samples: .21 at new points where Voronoi cells give .17). With evenly
 # spread samples it still gains at 1.24 widths (torus, 512 anchors: .042, unity .050, Voronoi .081).
 WIDEST_NNLS = 1.6
@@ -46,22 +46,22 @@ _RIDGE = 3e-4
 # The multiplicative fit of unity gains slowly (sphere, 512 anchors: .045 after 5 rounds, .038 after 20, .031 after
 # 100, .029 after 200, .026 after 1000); a round costs two sparse products.
 _UNITY_ROUNDS = 200
-_PATIENCE = 5  # exchanges of blocks that may fail to reduce the violations, one after the other
-# So many are exact farthest points; the others come from greedy sweeps, which need no search for the farthest node.
+_PATIENCE = 5  # consecutive exchanges of blocks that may fail to reduce the violations
+# This many are exact farthest points. The others come from greedy sweeps, which do not search the farthest node.
 _EXACT = 10_000
 # Radius of a sweep over the distance of the farthest node before it, and so the least distance of two anchors over
 # the largest gap: .95 with .95, .90 with .9, .80 with .8, measured; exact farthest points have 1. On 20,000 random
 # points of the sphere all of these cost the same.
 _SHRINK = 0.95
 _LEAF = 32  # points per leaf of the search pyramid; 16 to 64 cost the same within 10 %
-# Sweeps in space look at so many neighbours before they turn to another place. At a million points that takes a
-# third less time than leaps from point to point: what they read is at hand. Gaps are the same to three digits.
+# Sweeps in space visit this many neighbours before they turn to another place. At a million points that takes a
+# third less time than visits in random order, because the data are in the cache. Gaps agree to three digits.
 _PATCH = 1024
-_TAKEN = -1.0  # stands for the distance of a node that is chosen already: never again the farthest
+_TAKEN = -1.0  # marks the distance of a node that is chosen already
 
 
 class Edges(NamedTuple):
-    """A graph as the searches need it: CSR with lengths for values."""
+    """The edges of a graph for compiled searches: CSR with lengths as values."""
 
     indptr: Any  # (N + 1,)
     indices: Any  # (n_edges,)
@@ -71,23 +71,23 @@ class Edges(NamedTuple):
 class Sweep(NamedTuple):
     """How many nodes to choose, and how."""
 
-    n_select: Any  # how many in all
-    n_exact: Any  # the first so many are exact farthest points
-    visits: Any  # (N,) all nodes in the order in which the sweeps look at them
+    n_select: Any  # number of nodes to choose
+    n_exact: Any  # number of exact farthest points, which come first
+    visits: Any  # (N,) all nodes in the order in which the sweeps visit them
     shrink: Any  # radius of a sweep over the distance of the farthest node before it, below 1
 
 
 def farthest_anchors(graph: Graph, m: int) -> IntArray:
     """Choose ``m`` nodes, each the one farthest from those chosen before it.
 
-    Distances are Euclidean in a cloud in one piece. On a mesh, with a metric and where the graph falls into pieces
-    they are shortest paths along the edges: nodes of another piece are infinitely far, so every piece gets an
-    anchor (the larger pieces first, if there are more pieces than anchors).
+    Distances are Euclidean in a connected cloud. On a mesh, with a metric and in a graph with several components
+    they are shortest paths along the edges. Nodes of other components are infinitely far away, so every component
+    gets an anchor (the largest first, if there are more components than anchors).
 
-    Up to 10,000 anchors the choice is exact: no two anchors are nearer to each other than the farthest node is to
-    its anchor. Those after are found by sweeps over all nodes in a fixed order that looks random. A sweep keeps
-    every node farther than r from all kept ones, with r = .95 times the largest distance before the sweep. No two
-    anchors are then nearer to each other than .95 times the distance of the farthest node to its anchor.
+    Up to 10,000 anchors the choice is exact: no two anchors are closer to each other than the farthest node is to
+    its anchor. Further anchors are found by sweeps over all nodes in a fixed, pseudorandom order. A sweep keeps
+    every node that is farther than r from all kept ones, with r = .95 times the largest distance before the sweep.
+    No two anchors are then closer to each other than .95 times the distance of the farthest node to its anchor.
 
     Parameters
     ----------
@@ -99,10 +99,9 @@ def farthest_anchors(graph: Graph, m: int) -> IntArray:
     Returns
     -------
     anchors : int64 array of shape (m,)
-        Different nodes, in order of choice: every prefix is itself such a choice.
-        The first is the node farthest from the centroid of its piece; ties go to the smaller index, or where there
-        are more than 10,000 anchors to the first in a spatial order. Nodes without
-        any edge come last, where all others are chosen already.
+        Different nodes in order of choice, so that every prefix is itself such a choice. The first is the node
+        farthest from the centroid of its component. Ties go to the smaller index or, with more than 10,000 anchors,
+        to the first in a spatial order. Nodes without edges come last.
 
     Examples
     --------
@@ -116,7 +115,7 @@ def farthest_anchors(graph: Graph, m: int) -> IntArray:
 
 
 def _farthest(graph: Graph, m: int, n_exact: int) -> IntArray:
-    """The same, with the number of exact farthest points to choose."""
+    """Farthest nodes, of which the first ``n_exact`` are exact."""
     joined = np.flatnonzero(graph.degrees > 0)
     count = min(m, len(joined))
     chosen = joined[:0]
@@ -127,14 +126,14 @@ def _farthest(graph: Graph, m: int, n_exact: int) -> IntArray:
 
 
 def follows_edges(graph: Graph) -> bool:
-    """Whether distances between nodes are those along the edges: on meshes, with a metric, between pieces."""
+    """Whether distances are measured along the edges: on meshes, with a metric, with several components."""
     if graph.mesh is not None or graph.metric is not None:
         return True
     return len(np.unique(graph.components[graph.degrees > 0])) > 1
 
 
 def edges_of(graph: Graph) -> Edges:
-    """The edges of a graph with their lengths, for compiled searches."""
+    """The edges of a graph with their lengths."""
     lengths = graph.lengths
     return Edges(lengths.indptr.astype(np.int64), lengths.indices.astype(np.int64), lengths.data)
 
@@ -145,8 +144,8 @@ def _in_space(graph: Graph, joined: IntArray, count: int, n_exact: int) -> IntAr
     if count <= n_exact:
         return joined[thin(cloud, count)]
     gaps = np.linalg.norm(cloud - cloud.mean(axis=0), axis=1)
-    # Points that are neighbours in space are looked at together: in memory, too, they stand side by side.
-    # A tree without medians is built in a third of the time, and its order serves as well.
+    # Neighbours in space are stored next to each other. A tree without medians is built in a third of the time, and
+    # its order is as good.
     tree = cKDTree(cloud, leafsize=_LEAF, balanced_tree=False, compact_nodes=False)
     order = tree.indices.astype(np.int64)
     first = int(np.flatnonzero(order == np.argmax(gaps))[0])
@@ -167,7 +166,7 @@ def _along_edges(graph: Graph, joined: IntArray, count: int, n_exact: int) -> In
 
 
 def _visits(n: int, patch: int) -> IntArray:
-    """All positions, patch by patch, patches and positions in an order that looks random, always the same."""
+    """All positions, patch by patch, in a fixed pseudorandom order of patches and of positions in them."""
     rng = generator(0, "anchor sweeps")
     whole = n - n % patch
     patches = rng.permuted(np.arange(whole, dtype=np.int64).reshape(-1, patch), axis=1)
@@ -175,15 +174,15 @@ def _visits(n: int, patch: int) -> IntArray:
 
 
 def _seeds(graph: Graph, joined: IntArray) -> IntArray:
-    """In every piece the node farthest from the centroid of the piece; those of large pieces first."""
+    """For every component the node farthest from its centroid; large components first."""
     points = _points(graph)[joined]
     pieces = np.unique(graph.components[joined], return_inverse=True)[1]
     sizes = np.bincount(pieces)
     centroids = np.stack([np.bincount(pieces, weights=column) for column in points.T], axis=1) / sizes[:, None]
     gaps = np.linalg.norm(points - centroids[pieces], axis=1)
-    order = np.lexsort((joined, -gaps, pieces))  # within a piece the farthest first
+    order = np.lexsort((joined, -gaps, pieces))  # within a component the farthest first
     heads = joined[order[np.searchsorted(pieces[order], np.arange(len(sizes)))]]
-    seeds: IntArray = heads[np.argsort(-sizes, kind="stable")]  # pieces are numbered by their smallest node
+    seeds: IntArray = heads[np.argsort(-sizes, kind="stable")]  # components are numbered by their smallest node
     return seeds
 
 
@@ -200,9 +199,9 @@ def iid_anchors(n_nodes: int, m: int, density: ArrayLike | None, rng: np.random.
     ----------
     n_nodes : int
     m : int
-        Number of draws, at least 1; it may exceed the number of nodes.
+        Number of draws, at least 1, possibly more than there are nodes.
     density : array-like of shape (n_nodes,), optional
-        Nonnegative, not all zero; divided by its sum. None: all nodes alike.
+        Nonnegative, not all zero; divided by its sum. Uniform by default.
     rng : numpy Generator
 
     Returns
@@ -240,7 +239,7 @@ def all_anchors(n_nodes: int) -> IntArray:
 
 
 def spacing_of(volume: float, m: int, dim: int) -> float:
-    """Distance between neighbours among ``m`` even anchors: (volume / m)^(1 / dim).
+    """Distance between neighbouring anchors, if ``m`` of them are evenly spread: (volume / m)^(1 / dim).
 
     Examples
     --------
@@ -253,18 +252,18 @@ def spacing_of(volume: float, m: int, dim: int) -> float:
 
 
 def anchors_needed(volume: float, width: float, dim: int, ratio: float = 1.0) -> int:
-    """Fewest anchors whose spacing is at most ``ratio`` widths.
+    """Smallest number of anchors whose spacing is at most ``ratio`` widths.
 
     Parameters
     ----------
     volume : float
-        Of the space, as :func:`spacing_of` takes it.
+        Of the space, as in :func:`spacing_of`.
     width : float
-        Of a signature: its standard deviation along one axis.
+        Standard deviation of a signature along one axis.
     dim : int
         Intrinsic dimension.
     ratio : float, default=1.0
-        Features of the heat kernel on surfaces are 5 % off at 1 (2 % with fitted weights), 12 % at 1.5.
+        On surfaces, features of the heat kernel are 5 % off at 1 (2 % with fitted weights) and 12 % at 1.5.
 
     Examples
     --------
@@ -278,8 +277,8 @@ def anchors_needed(volume: float, width: float, dim: int, ratio: float = 1.0) ->
     with np.errstate(over="ignore", divide="ignore"):
         wanted = float(np.float64(total ** (1 / dim) / reach) ** dim)
     if not wanted < 2**62:
-        reject("width", "wide enough that a countable number of anchors resolves it", width)
-    return max(1, int(np.ceil(wanted * (1 - 1e-12))))  # rounding asks for no anchor more
+        reject("width", "large enough for a finite number of anchors", width)
+    return max(1, int(np.ceil(wanted * (1 - 1e-12))))  # rounding adds no anchor
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,9 +290,9 @@ class Quadrature:
     weights : array of shape (m,)
         Nonnegative.
     method : str
-        The one whose weights these are.
+        The method of these weights.
     table : tuple of (str, float)
-        Relative Frobenius error of the kernel between held-out nodes, for every method that was tried.
+        Relative Frobenius error of the kernel between held-out nodes, by method tried.
     """
 
     weights: FloatArray
@@ -310,7 +309,7 @@ class Quadrature:
 class QuadratureSamples:
     """Nodes at which weights are fitted and compared.
 
-    Evenly spread nodes serve best: with farthest points 500 do what takes 2000 random ones.
+    Evenly spread nodes work best: 500 farthest points are as good as 2000 random ones.
 
     Attributes
     ----------
@@ -319,26 +318,20 @@ class QuadratureSamples:
     kernel : array of shape (s, s)
         sum over all nodes j of mu_j h(x, j) h(y, j) between the samples.
     held_out : int array
-        Positions of the samples kept from the fit, to compare methods on.
+        Positions of the held-out samples, on which methods are compared.
     total : float
-        sum over all nodes j of mu_j h(x, j), the same for all x: the sum of the coefficients of the signature.
-    importance : array of shape (s,), optional
-        Weight of each sample in the fit, nonnegative; a pair has the product of both. All alike by default.
+        sum over all nodes j of mu_j h(x, j), which is the same for all x: the sum of the signature's coefficients.
     """
 
     values: Any
     kernel: FloatArray
     held_out: IntArray
     total: float
-    importance: FloatArray | None = None
 
     def fitting(self) -> "QuadratureSamples":
         """The samples that are not held out."""
         keep = np.setdiff1d(np.arange(self.values.shape[0]), self.held_out)
-        importance = None if self.importance is None else self.importance[keep]
-        return QuadratureSamples(
-            self.values[keep], self.kernel[np.ix_(keep, keep)], keep[:0], self.total, importance
-        )
+        return QuadratureSamples(self.values[keep], self.kernel[np.ix_(keep, keep)], keep[:0], self.total)
 
     def error(self, weights: FloatArray) -> float:
         """Relative Frobenius error of the kernel between held-out samples."""
@@ -346,7 +339,7 @@ class QuadratureSamples:
         exact = self.kernel[np.ix_(self.held_out, self.held_out)]
         size = frobenius(exact)
         if size == 0:
-            reject("held_out", "samples that have a positive kernel", f"{len(self.held_out)} that have none")
+            reject("held_out", "samples with a positive kernel", f"{len(self.held_out)} without one")
         return frobenius((rows * weights) @ rows.T - exact) / size
 
 
@@ -358,18 +351,17 @@ def compare_weights(
     ratio: float = 1.0,
     uniform: FloatArray | None = None,
 ) -> Quadrature:
-    """Weights by the method asked for or, with "auto", by the one that is best on held-out samples.
+    """Weights by the given method or, with "auto", by the best one on held-out samples.
 
     Parameters
     ----------
     method : {"auto", "nnls", "unity", "voronoi", "uniform"}
-        "auto" tries "voronoi", "unity" and, up to 4096 anchors at most 1.6 widths apart, "nnls". "nnls" is kept
-        only where it is better on held-out samples than both others; the better of these takes its place. The
-        others are done as asked.
+        "auto" tries "voronoi", "unity" and, for up to 4096 anchors at most 1.6 widths apart, "nnls". "nnls" also
+        tries the two others and is kept only if it is better than both on held-out samples.
     base : array of shape (m,)
         Weights of the Voronoi cells.
     samples : QuadratureSamples, optional
-        Needed for all but "voronoi" and "uniform", which only gain an entry in the table by it.
+        Required except for "voronoi" and "uniform", which use them only for the table of errors.
     ratio : float, default=1.0
         Spacing of the anchors over the width of a signature.
     uniform : array of shape (m,), optional
@@ -397,12 +389,12 @@ def compare_weights(
         return Quadrature(base, "voronoi")
     tried = {name: _weights(name, base, samples) for name in _tried(method, samples, ratio)}
     table = _table(tried, samples)
-    kept = min(table, key=lambda entry: entry[1])[0]  # the plainest of equals
+    kept = min(table, key=lambda entry: entry[1])[0]  # of equals the simplest
     return Quadrature(tried[kept], kept, table)
 
 
 def _tried(method: str, samples: QuadratureSamples, ratio: float) -> list[str]:
-    """Methods to compare, the plain ones first."""
+    """Methods to compare, the simple ones first."""
     if method in ("voronoi", "unity"):
         return [method]
     m = samples.values.shape[1]
@@ -417,7 +409,7 @@ def _tried(method: str, samples: QuadratureSamples, ratio: float) -> list[str]:
 
 
 def _can_be_unity(values: Any, total: float) -> bool:
-    """Whether multiplicative rounds make sense: nothing is negative."""
+    """Whether multiplicative rounds are possible: nothing is negative."""
     return total > 0 and (values.nnz == 0 or values.data.min() >= 0)
 
 
@@ -426,8 +418,8 @@ def _weights(method: str, base: FloatArray, samples: QuadratureSamples) -> Float
         return base
     fitting = samples.fitting()
     if method == "unity":
-        return unity_weights(fitting.values, base, fitting.total, importance=fitting.importance)
-    return nnls_weights(fitting.values, fitting.kernel, base, importance=fitting.importance)
+        return unity_weights(fitting.values, base, fitting.total)
+    return nnls_weights(fitting.values, fitting.kernel, base)
 
 
 def _table(tried: dict[str, FloatArray], samples: QuadratureSamples | None) -> tuple[tuple[str, float], ...]:
@@ -440,8 +432,8 @@ def _table(tried: dict[str, FloatArray], samples: QuadratureSamples | None) -> t
 def voronoi_weights(graph: Graph, measure: FloatArray, anchors: IntArray) -> FloatArray:
     """Measure of the nodes nearest to each anchor.
 
-    Nearest is meant as in :func:`farthest_anchors`: a node never counts for an anchor of
-    another piece of the graph. The weights sum to the measure of the pieces that have an anchor.
+    Distances are those of :func:`farthest_anchors`, so a node never counts for an anchor of another component. The
+    weights sum to the measure of the components that have an anchor.
 
     Parameters
     ----------
@@ -449,7 +441,7 @@ def voronoi_weights(graph: Graph, measure: FloatArray, anchors: IntArray) -> Flo
         With points.
     measure : array of shape (n_nodes,)
     anchors : int array of shape (m,)
-        Anchors that occur several times share their cell.
+        Repeated anchors share their cell.
 
     Returns
     -------
@@ -473,7 +465,7 @@ def voronoi_weights(graph: Graph, measure: FloatArray, anchors: IntArray) -> Flo
 
 
 def _owners(graph: Graph, anchors: IntArray) -> IntArray:
-    """Position of the anchor nearest to every node; -1 where none is in reach."""
+    """Position of the anchor nearest to every node; -1 if none is reachable."""
     if graph.points is None:
         reject("graph", "a graph with points", graph)
     if follows_edges(graph):
@@ -484,9 +476,9 @@ def _owners(graph: Graph, anchors: IntArray) -> IntArray:
 
 
 def uniform_weights(measure: FloatArray, anchors: IntArray, density: ArrayLike | None = None) -> FloatArray:
-    """mu_l / (m p_l): unbiased for the sum over all nodes where anchors are drawn from the density p.
+    """mu_l / (m p_l): gives unbiased sums over all nodes if anchors are drawn from the density p.
 
-    With every node an anchor once, and no density, this is the measure itself: the sum over all nodes.
+    If every node is an anchor once, and without a density, this is the measure itself.
 
     Parameters
     ----------
@@ -512,29 +504,25 @@ def uniform_weights(measure: FloatArray, anchors: IntArray, density: ArrayLike |
     return weights
 
 
-def unity_weights(
-    values: Any, base: FloatArray, total: float, *, importance: FloatArray | None = None
-) -> FloatArray:
+def unity_weights(values: Any, base: FloatArray, total: float) -> FloatArray:
     """Fit sum_l w_l h(x, w_l) = total at all samples x by multiplicative rounds (Richardson-Lucy).
 
-    The sum over all nodes of mu_j h(x, j) is the same number at every node x, because W sqrt(mu) = sqrt(mu). Each
-    round multiplies a weight by a mean of total / (sum at x), so that positive weights stay positive.
+    The sum over all nodes of mu_j h(x, j) is the same at every node x, because W sqrt(mu) = sqrt(mu). Each round
+    multiplies a weight by a mean of total / (sum at x), so positive weights stay positive.
 
     Parameters
     ----------
     values : CSR array of shape (s, m)
         h(sample, anchor), nonnegative.
     base : array of shape (m,)
-        Where the rounds start.
+        Initial weights.
     total : float
         Positive.
-    importance : array of shape (s,), optional
-        Weight of each sample; all alike by default.
 
     Returns
     -------
     weights : array of shape (m,)
-        Those of anchors that no sample sees are not changed.
+        Weights of anchors that no sample sees stay as they are.
 
     Examples
     --------
@@ -546,7 +534,7 @@ def unity_weights(
     """
     if not _can_be_unity(values, total):
         reject("values", "nonnegative, with a positive total, for the method 'unity'", f"a total of {total}")
-    given = np.ones(values.shape[0]) if importance is None else importance
+    given = np.ones(values.shape[0])
     backward = values.T.tocsr()
     seen = backward @ given  # (m,)
     weights = base.astype(np.float64)
@@ -558,18 +546,11 @@ def unity_weights(
     return weights
 
 
-def nnls_weights(
-    values: Any,
-    kernel: FloatArray,
-    base: FloatArray,
-    *,
-    importance: FloatArray | None = None,
-    ridge: float = _RIDGE,
-) -> FloatArray:
+def nnls_weights(values: Any, kernel: FloatArray, base: FloatArray, *, ridge: float = _RIDGE) -> FloatArray:
     """Nonnegative least squares: the w >= 0 with the least |K - H diag(w) H^T|_F^2 + ridge |w - base|^2.
 
-    All pairs of samples count, and none is listed: the normal matrix is the entrywise square of H^T H, the right
-    side the diagonal of H^T K H.
+    All pairs of samples count, without being listed: the normal matrix is the entrywise square of H^T H, and the
+    right side is the diagonal of H^T K H.
 
     Parameters
     ----------
@@ -578,9 +559,7 @@ def nnls_weights(
     kernel : array of shape (s, s)
         K, exact between the samples.
     base : array of shape (m,)
-        What weights are drawn to where the samples do not determine them.
-    importance : array of shape (s,), optional
-        Weight of each sample; a pair has the product of both. All alike by default.
+        Weights that the ridge pulls towards where the samples do not determine them.
     ridge : float
         In units of the mean diagonal of the normal matrix.
 
@@ -598,12 +577,9 @@ def nnls_weights(
     [2.0, 3.0]
     """
     rows = values.toarray()  # (s, m)
-    if importance is not None:
-        root = np.sqrt(importance)
-        rows, kernel = rows * root[:, None], kernel * np.outer(root, root)
     normal = np.square(rows.T @ rows)  # (m, m)
     right = np.einsum("sl,sl->l", rows, kernel @ rows)
-    # An anchor that no sample sees has a zero row: the ridge alone decides, whatever its size.
+    # An anchor that no sample sees has a zero row, so the ridge alone determines its weight.
     strength = np.where(normal.diagonal() > 0, ridge, 1.0) * float(normal.diagonal().mean() or 1.0)
     normal[np.diag_indices_from(normal)] += strength
     return nonnegative_minimum(normal, right + strength * base)
@@ -613,11 +589,11 @@ def nonnegative_minimum(matrix: FloatArray, right: FloatArray) -> FloatArray:
     """The w >= 0 with the least w^T A w / 2 - b^T w, for a positive definite A.
 
     Block principal pivoting (Portugal, Judice, Vicente, Mathematics of Computation 63, 1994): solve for the free
-    entries, set those that come out negative to zero and free those at zero whose gradient is negative. That takes
-    1 to 6 solves as a rule; where it does not settle, the slower method of Lawson and Hanson does.
+    entries, set negative ones to zero, and free those at zero whose gradient is negative. This usually takes 1 to 6
+    solves. If it does not converge, the slower method of Lawson and Hanson is used.
     """
     scale = np.sqrt(matrix.diagonal())
-    # With a unit diagonal, entries and gradients share one scale, and one tolerance serves both.
+    # With a unit diagonal, entries and gradients have the same scale, so one tolerance is enough.
     unit = matrix / np.outer(scale, scale)
     target = right / scale
     slack = 1e-12 * float(np.abs(target).max())
@@ -631,13 +607,13 @@ def nonnegative_minimum(matrix: FloatArray, right: FloatArray) -> FloatArray:
             return np.maximum(solution, 0.0) / scale
         fewest, patience = (count, _PATIENCE) if count < fewest else (fewest, patience - 1)
         free ^= wrong
-    root = linalg.cholesky(unit)  # A = root^T root: the same minimum as of |root w - root^-T b|
+    root = linalg.cholesky(unit)  # A = root^T root, so this is the minimum of |root w - root^-T b|
     minimum: FloatArray = optimize.nnls(root, linalg.solve_triangular(root, target, trans="T"))[0] / scale
     return minimum
 
 
 def _solve_free(matrix: FloatArray, right: FloatArray, free: Any) -> FloatArray:
-    """Solution of the equations of the free entries, zero elsewhere."""
+    """Solve the equations of the free entries; zero elsewhere."""
     solution = np.zeros(len(right))
     if free.any():
         part = matrix if free.all() else matrix[np.ix_(free, free)]
@@ -649,15 +625,15 @@ def _solve_free(matrix: FloatArray, right: FloatArray, free: Any) -> FloatArray:
 def select_along_edges(edges, nearest, seeds, plan):  # type: ignore[no-untyped-def]
     """Choose the seeds, then farthest nodes along the edges, then greedy independent sets of shrinking radius.
 
-    A search from a new node enters only nodes that come closer to the selection by it. The farthest node is the top
-    of a heap whose entries are corrected when they come up: distances only fall.
+    A search from a new node visits only nodes whose distance to the selection it reduces. The farthest node is the
+    top of a heap, whose entries are updated when they are popped: distances only decrease.
 
     Parameters
     ----------
     edges : Edges
     nearest : float64 (N,)
-        Infinite; -1 for nodes that must not be chosen. Changed: distance of each node to the selection, -1 for
-        chosen ones.
+        Infinite; -1 for nodes that must not be chosen. Overwritten with the distance of each node to the
+        selection, -1 for chosen nodes.
     seeds : int64 (n_seeds,), one in every component that has nodes to choose, at most n_select
     plan : Sweep, with n_select at most the number of nodes to choose from
 
@@ -685,7 +661,7 @@ def select_along_edges(edges, nearest, seeds, plan):  # type: ignore[no-untyped-
 @compiled()
 def _add_farthest(edges, nearest, selected, count, wanted):  # type: ignore[no-untyped-def]
     """Append farthest nodes to the first ``count`` selected ones up to ``wanted``; return their number."""
-    # Empty, but of a type the compiler can see. (numba 0.68 miscompiles empty comprehensions in longer functions.)
+    # An empty list of a known type. (numba 0.68 miscompiles empty comprehensions in longer functions.)
     heap = [(0.0, np.int64(0))][:0]
     for v in range(nearest.shape[0]):
         if nearest[v] != _TAKEN:
@@ -705,13 +681,13 @@ def _add_farthest(edges, nearest, selected, count, wanted):  # type: ignore[no-u
 
 @compiled()
 def _sweep_radius(farthest, shrink):  # type: ignore[no-untyped-def]
-    """A share of the largest distance; below zero where all nodes left coincide with chosen ones."""
+    """A share of the largest distance; negative if all remaining nodes coincide with chosen ones."""
     return shrink * farthest if farthest > 0.0 else 0.5 * _TAKEN
 
 
 @compiled()
 def _approach(edges, nearest, source):  # type: ignore[no-untyped-def]
-    """Lower the distances that a new node improves: Dijkstra that enters no other nodes."""
+    """Lower the distances that a new node improves: Dijkstra that visits no other nodes."""
     nearest[source] = _TAKEN
     heap = [(0.0, np.int64(source))]
     while len(heap) > 0:
@@ -743,7 +719,7 @@ def select_in_space(points, order, leaf, first, plan):  # type: ignore[no-untype
     Parameters
     ----------
     points : float64 (N, d)
-    order : int64 (N,), positions sorted so that neighbours in space stand close together
+    order : int64 (N,), positions sorted so that neighbours in space are close together
     leaf : int, points per leaf of the search pyramid
     first : int, position of the first point
     plan : Sweep, with n_select at most N
@@ -783,7 +759,7 @@ def nearest_along_edges(edges, sources):  # type: ignore[no-untyped-def]
 
     Returns
     -------
-    owners : int64 (N,), positions in ``sources``, the smaller of equally near ones; -1 where no source is in reach
+    owners : int64 (N,), positions in ``sources``, the smallest of equally near ones; -1 if no source is reachable
     distances : float64 (N,), infinite there
     """
     n_nodes = edges.indptr.shape[0] - 1

@@ -18,15 +18,7 @@ from scipy import sparse
 
 from manifoldrf._random import SeedLike
 from manifoldrf._runtime import filtered, require
-from manifoldrf._validation import (
-    POSITIVE,
-    FloatArray,
-    IntArray,
-    check_integer,
-    check_option,
-    check_real,
-    reject,
-)
+from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_integer, check_option, check_real, reject
 from manifoldrf.geometry.csr import check_amounts
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import HeatExtension

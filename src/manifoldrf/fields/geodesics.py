@@ -15,10 +15,10 @@ from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.neighbors import NeighborSearch
 
-_NEAREST = 8  # nodes that a path may begin at: the paper's number of neighbours in a graph
-_ANCHORS_AT_ONCE = 16  # in a task of a thread
+_NEAREST = 8  # nodes that a path may start at: the paper's number of neighbours
+_ANCHORS_AT_ONCE = 16  # per task
 _ENTRIES_AT_ONCE = 4_000_000  # distances that a task holds in double precision, 32 MB
-_BEYOND = 2.0  # what cannot be reached counts as this many times the largest distance
+_BEYOND = 2.0  # distance of unreachable nodes over the largest distance
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,11 +29,11 @@ class GraphDistances:
     ----------
     points : array of shape (n_nodes, d)
     paths : float32 array of shape (n_nodes, m)
-        Shortest paths from the nodes to the anchors; ``far`` where there is none.
+        Lengths of the shortest paths from the nodes to the anchors; ``far`` if there is none.
     far : float
-        Largest value: what cannot be reached is twice as far as the farthest that can.
+        Largest value, for unreachable anchors: twice the largest distance of reachable ones.
     metric : AbstractManifold, optional
-        Along which |z - x_j| is measured; in ambient space by default.
+        Manifold along which |z - x_j| is measured; straight lines by default.
 
     Examples
     --------
@@ -66,13 +66,13 @@ class GraphDistances:
         k = min(_NEAREST, len(self.points))
         if self.metric is not None:
             return self._search.knn(queries, k)
-        # The tree itself: an approximate search finds other nodes when other queries are in the batch.
+        # The exact tree: results of an approximate search depend on the other queries.
         steps, nodes = self._search.tree.query(queries, k=k)
         return steps.reshape(len(queries), k), nodes.reshape(len(queries), k)
 
     def through(self, steps: FloatArray, nodes: IntArray) -> NDArray[np.float32]:
-        """Distances to all anchors of one query whose nearest nodes are known: shape (m,)."""
-        # Cut before they are rounded: single precision holds no step from 1e40 away.
+        """Distances of one query to all anchors from its nearest nodes, shape (m,)."""
+        # Clip before rounding: single precision cannot represent steps from 1e40 away.
         lengths = self.paths[nodes] + np.minimum(steps, self.far)[:, None].astype(np.float32)  # (k, m)
         result: NDArray[np.float32] = np.minimum(lengths.min(axis=0), np.float32(self.far))
         return result
@@ -86,9 +86,9 @@ class GraphDistances:
         return result
 
     def torch_through(self, paths: Any, steps: FloatArray, nodes: IntArray) -> Any:
-        """Distances of many queries whose nearest nodes are known, shape (q, m), on the device of ``paths``.
+        """Distances of many queries from their nearest nodes, shape (q, m), on the device of ``paths``.
 
-        ``paths`` are those of the nodes, as a tensor; the bits are those of :meth:`through`.
+        ``paths`` are those of the nodes, as a tensor. The bits are those of :meth:`through`.
         """
         torch = require("torch", "torch")
         cut = torch.as_tensor(np.minimum(steps, self.far).astype(np.float32), device=paths.device)  # (q, k)
@@ -96,7 +96,7 @@ class GraphDistances:
         return lengths.amin(dim=1).clamp_max(self.far)
 
     def torch_at(self, queries: Any) -> Any:
-        """The same as a tensor in the queries' own precision, with a gradient wherever z is not a node."""
+        """d(z, w_l) as a tensor in the precision of the queries, with a gradient except at nodes."""
         torch = require("torch", "torch")
         places = queries.detach().cpu().double().numpy()
         steps, nodes = self.nearest(places)
@@ -107,7 +107,7 @@ class GraphDistances:
             gaps = gaps - box * torch.round(gaps / box)  # to the nearest image
         straight = _norms(gaps)
         if self.metric is not None:
-            # Along a metric the length is its own; its gradient is that of the straight line, stretched as much.
+            # Use the length along the metric, with the gradient of the straight line scaled accordingly.
             measured = queries.new_tensor(steps)
             plain = straight.detach()
             stretch = torch.where(plain > 0, measured / plain.clamp_min(1e-300), 1.0)
@@ -117,9 +117,9 @@ class GraphDistances:
 
 
 def graph_distances(graph: Graph, anchors: IntArray, n_jobs: int = 1) -> GraphDistances:
-    """Shortest paths from every node to the anchors: one search per anchor, some of them in a task of a thread.
+    """Shortest paths from every node to the anchors, by one search per anchor.
 
-    Results do not depend on ``n_jobs``.
+    ``n_jobs`` is the number of threads, which does not change the result.
     """
     n = graph.n_nodes
     paths = np.full((n, len(anchors)), np.inf, dtype=np.float32)
@@ -132,7 +132,7 @@ def graph_distances(graph: Graph, anchors: IntArray, n_jobs: int = 1) -> GraphDi
 
     map_threads(search, range(0, len(anchors), size), check_jobs(n_jobs))
     reached = np.isfinite(paths)
-    far = _BEYOND * float(paths[reached].max()) or 1.0  # anchors reach themselves at least
+    far = _BEYOND * float(paths[reached].max()) or 1.0  # at least, anchors reach themselves
     paths[~reached] = far
     points = graph.points
     if points is None:
@@ -141,7 +141,7 @@ def graph_distances(graph: Graph, anchors: IntArray, n_jobs: int = 1) -> GraphDi
 
 
 def _norms(gaps: Any) -> Any:
-    """Lengths of the last axis of a tensor; the gradient at zero is zero, not undefined."""
+    """Norms along the last axis of a tensor, with a zero gradient at zero."""
     torch = require("torch", "torch")
     squares = (gaps * gaps).sum(dim=-1)
     zero = squares == 0

@@ -1,7 +1,7 @@
-"""Compiled loops of local coordinates: wrapped offsets, principal axes, quadratic interpolation weights.
+"""A field that interpolates known signatures, and the interpolation rules.
 
-Plain functions on contiguous arrays (int64 indices, float64 values); the callers validate. Everything is summed in
-plain loops, in the order of the neighbours: no bit depends on the other queries or on a library's threads.
+The compiled loops work on contiguous arrays (int64 indices, float64 values) and rely on their callers for checks.
+They sum in the order of the neighbours, so results depend neither on the other queries nor on threads.
 """
 
 from abc import ABC, abstractmethod
@@ -29,20 +29,20 @@ from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
 from manifoldrf.geometry.neighbors import NeighborSearch
 
-# Relative to the sum of the weights, on coordinates of size at most 1: resolves all that float64 resolves in a
-# squared system, and leaves alone what the neighbours do not determine.
+# Relative to the sum of the weights, for coordinates of at most 1: small enough for the precision of a squared
+# system in float64, and large enough to suppress directions that the neighbours do not determine.
 _RIDGE = 1e-10
-_SWEEPS = 30  # of Jacobi rotations at most; convergence is quadratic
-# A combination whose weights sum to this in size magnifies errors as much; at held-out nodes of four surfaces the
-# sum is at most 2.6.
+_SWEEPS = 30  # most sweeps of Jacobi rotations; convergence is quadratic
+# Largest sum of absolute weights, which is the factor by which errors are amplified; at held-out nodes of four
+# surfaces the sum is at most 2.6.
 _LARGEST_SUM = 4.0
-# Less than one, so that neighbours all at the same distance keep some weight.
+# Less than one, so that neighbours at equal distances keep some weight.
 _RIM = 0.999
 
 
 @compiled()
 def take_offset(point, origin, box, out):  # type: ignore[no-untyped-def]
-    """Write point - origin to ``out``, the shortest way around where the side of the box is not zero."""
+    """Write point - origin to ``out``; along sides of a periodic box that are not zero, the shortest way around."""
     for a in range(point.shape[0]):
         gap = point[a] - origin[a]
         if box[a] > 0.0:
@@ -52,9 +52,9 @@ def take_offset(point, origin, box, out):  # type: ignore[no-untyped-def]
 
 @compiled()
 def principal_axes(rows, n_axes):  # type: ignore[no-untyped-def]
-    """Orthonormal directions of largest second moment of the rows, (n_axes, d); zero where there is none.
+    """Orthonormal directions of largest second moment of the rows, (n_axes, d); zero if there are fewer.
 
-    The smaller of the matrices rows' rows and rows rows' is diagonalised.
+    The smaller of rows' rows and rows rows' is diagonalised.
     """
     k, d = rows.shape
     axes = np.zeros((n_axes, d))
@@ -64,7 +64,7 @@ def principal_axes(rows, n_axes):  # type: ignore[no-untyped-def]
         vector, size = vectors[:, order[i]], values[order[i]]
         if k >= d:
             axes[i] = vector
-        elif size > 1e-14 * values[order[0]]:  # the rest is rounding
+        elif size > 1e-14 * values[order[0]]:  # smaller ones are rounding errors
             for j in range(k):
                 axes[i] += rows[j] * (vector[j] / np.sqrt(size))
     return axes
@@ -72,7 +72,7 @@ def principal_axes(rows, n_axes):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _products(rows):  # type: ignore[no-untyped-def]
-    """Lower half of the matrix of scalar products of the rows."""
+    """Lower half of the Gram matrix of the rows."""
     n, d = rows.shape
     products = np.zeros((n, n))
     for i in range(n):
@@ -84,7 +84,7 @@ def _products(rows):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _diagonalise(lower):  # type: ignore[no-untyped-def]
-    """Eigenvalues and eigenvectors (columns) of a small symmetric matrix given by its lower half: cyclic Jacobi."""
+    """Eigenvalues and eigenvectors (columns) of a small symmetric matrix, from its lower half, by cyclic Jacobi."""
     n = lower.shape[0]
     matrix = np.zeros((n, n))
     vectors = np.zeros((n, n))
@@ -107,7 +107,7 @@ def _diagonalise(lower):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _rotate(matrix, vectors, p, q):  # type: ignore[no-untyped-def]
-    """One Jacobi rotation, which makes the entry (p, q) vanish."""
+    """Apply the Jacobi rotation that makes the entry (p, q) vanish."""
     n = matrix.shape[0]
     theta = (matrix[q, q] - matrix[p, p]) / (2.0 * matrix[p, q])
     tangent = 1.0 / (abs(theta) + np.hypot(theta, 1.0))
@@ -164,7 +164,7 @@ def interpolate_rows(points, queries, neighbors, box, n_axes):  # type: ignore[n
     queries : float64 (q, d)
     neighbors : int64 (q, k), nodes near each query
     box : float64 (d,), sides of a periodic box, zero along axes that are not periodic
-    n_axes : int, principal axes of the neighbours that are used as coordinates; 0 for a weighted mean
+    n_axes : int, number of principal axes of the neighbours used as coordinates; 0 for a weighted mean
 
     Returns
     -------
@@ -210,7 +210,7 @@ def _scale(gaps, distances):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _inverse_distance(distances, out):  # type: ignore[no-untyped-def]
-    """Positive weights 1 / distance^2, to be used where nothing better is; equal shares at distance zero."""
+    """Positive weights 1 / distance^2, as a fallback; equal weights for neighbours at distance zero."""
     here = 0
     for j in range(distances.shape[0]):
         here += distances[j] == 0.0
@@ -224,7 +224,7 @@ def _inverse_distance(distances, out):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _polynomial(gaps, distances, n_axes, out):  # type: ignore[no-untyped-def]
-    """Replace the weights by those of the linear, then of the quadratic polynomial where the nodes determine it."""
+    """Replace the weights by those of the linear and then the quadratic polynomial, if there are enough nodes."""
     k, d = gaps.shape
     centred = np.zeros((k, d))
     for a in range(d):
@@ -237,7 +237,7 @@ def _polynomial(gaps, distances, n_axes, out):  # type: ignore[no-untyped-def]
                 places[j, c] += gaps[j, a] * axes[c, a]
     weights = np.zeros(k)
     for j in range(k):
-        # Infinite at a node, so that the node's own value is taken, and zero where the next neighbour enters.
+        # Infinite at a node, so that its own value is returned, and zero where the next neighbour enters.
         weights[j] = 1.0 / (distances[j] * distances[j]) - _RIM
     for degree in (1, 2):
         columns = _columns(places, degree)
@@ -266,14 +266,14 @@ def _columns(places, degree):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _blend(columns, weights, out):  # type: ignore[no-untyped-def]
-    """Least squares weights at the origin, mixed with those in ``out`` where they grow too large."""
+    """Least squares weights at the origin, blended with those in ``out`` if they are too large."""
     found = _least_squares(columns, weights)
     total = found.sum()
-    if not abs(total - 1.0) < 1e-3:  # far outside, where rounding is all that is left
+    if not abs(total - 1.0) < 1e-3:  # far outside, where rounding dominates
         return
     found /= total
     size = np.abs(found).sum()
-    # Continuous, at most _LARGEST_SUM in total, and gone far outside.
+    # Continuous, at most _LARGEST_SUM in total, and vanishing far outside.
     share = 1.0 if size <= _LARGEST_SUM else ((_LARGEST_SUM - 1.0) / (size - 1.0)) ** 2
     for j in range(out.shape[0]):
         out[j] += share * (found[j] - out[j])
@@ -281,7 +281,7 @@ def _blend(columns, weights, out):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _least_squares(columns, weights):  # type: ignore[no-untyped-def]
-    """Weights b with sum_j b_j value_j = the fitted coefficient of the first column, (k,)."""
+    """Weights b (k,) such that sum_j b_j value_j is the fitted coefficient of the first column."""
     k, n = columns.shape
     system, right = np.zeros((n, n)), np.zeros(n)
     for j in range(k):
@@ -300,24 +300,24 @@ def _least_squares(columns, weights):  # type: ignore[no-untyped-def]
 
 @compiled()
 def add_row(row, weight, system):  # type: ignore[no-untyped-def]
-    """Add weight row' row to the lower half of a system."""
+    """Add weight * row' row to the lower half of a system."""
     for a in range(row.shape[0]):
         scaled = weight * row[a]
         for b in range(a + 1):
             system[a, b] += scaled * row[b]
 
 
-# Neighbours for each coefficient of the quadratic. Relative error of the kernel of exp(-20 L) at held-out nodes of
+# Neighbours per coefficient of the quadratic. Relative error of the kernel of exp(-20 L) at held-out nodes of
 # 4000 on sphere, ellipsoid, Moebius strip and torus: .0048 .0083 .0035 .0025 with 3; .0051 .0087 .0036 .0028 with
 # 2.3; .0051 .0089 .0039 .0029 with 4; equal weights on twice as many neighbours as coefficients give .0049 .0083
 # .0042 .0043. On three-dimensional spheres 4 is better than 3: .038 against .041 on even nodes, .092 against .14 on
 # uneven ones.
 _NODES_PER_COEFFICIENT = 3
 _NODES_PER_COEFFICIENT_FROM_DIM_3 = 4
-# Above this dimension a quadratic would need more than a hundred neighbours, most of them far away: values are
-# averaged there with weights 1 / distance^2.
+# Above this dimension a quadratic would need more than a hundred neighbours, most of them far away. Values are
+# averaged there, with weights 1 / distance^2.
 _QUADRATIC_DIM, _NODES_PER_AXIS = 5, 2
-_QUERIES_AT_ONCE = 1024  # handled by one task
+_QUERIES_AT_ONCE = 1024  # per task
 
 
 class AbstractInterpolation(ABC):
@@ -334,7 +334,7 @@ class AbstractInterpolation(ABC):
 
     @abstractmethod
     def weights(self, queries: FloatArray) -> Any:
-        """b(z), CSR array of shape (len(queries), n_known); rows sum to 1, none depends on the others."""
+        """b(z), CSR array of shape (len(queries), n_known); rows sum to 1 and are independent of each other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,9 +346,9 @@ class TangentInterpolation(AbstractInterpolation):
     search : NeighborSearch
         The known nodes.
     n_axes : int
-        Coordinates that the quadratic is a function of; 0 for a weighted mean.
+        Number of coordinates of the quadratic; 0 for a weighted mean.
     n_neighbors : int
-        Nodes that it is fitted to.
+        Number of nodes it is fitted to.
     """
 
     search: NeighborSearch
@@ -414,7 +414,7 @@ class SurfaceInterpolation(AbstractInterpolation):
 def make_interpolation(
     graph: Graph, nodes: IntArray, dim: int, search: NeighborSearch | None = None
 ) -> AbstractInterpolation:
-    """The rule that fits a graph: barycentric on a mesh whose vertices are all known, else tangent planes.
+    """The rule for a graph: barycentric on a mesh if all vertices are known, else tangent planes.
 
     Parameters
     ----------
@@ -432,8 +432,8 @@ def make_interpolation(
         return SurfaceInterpolation(mesh, np.argsort(nodes))
     search = search or search_nodes(graph, nodes)
     n_known, d = search.points.shape
-    # From dimension 3 on, one axis more than the dimension: a cloud of affordable size is too coarse for its
-    # tangent spaces, and the offset along the main normal carries the curvature.
+    # From dimension 3 on, use one axis more than the dimension: clouds of affordable size are too coarse for
+    # tangent spaces alone, and the offset along the main normal captures the curvature.
     n_axes, per_coefficient = min(dim, d), _NODES_PER_COEFFICIENT
     if dim > 2:
         n_axes, per_coefficient = min(dim + 1, d), _NODES_PER_COEFFICIENT_FROM_DIM_3
@@ -444,7 +444,7 @@ def make_interpolation(
 
 
 def interpolation_weights(graph: Graph, nodes: IntArray, queries: FloatArray, dim: int, n_jobs: int = 1) -> Any:
-    """Weights b with value(z) = sum_j b_j(z) value(x_j) for values known at some nodes.
+    """Weights b such that value(z) = sum_j b_j(z) value(x_j) for values known at some nodes.
 
     Parameters
     ----------
@@ -457,7 +457,7 @@ def interpolation_weights(graph: Graph, nodes: IntArray, queries: FloatArray, di
     dim : int
         Intrinsic dimension.
     n_jobs : int, default=1
-        Threads. Results do not depend on it.
+        Number of threads, which does not change the result.
 
     Returns
     -------
@@ -481,8 +481,8 @@ def interpolation_weights(graph: Graph, nodes: IntArray, queries: FloatArray, di
 
 
 def stack_rows(rows_of: Callable[[FloatArray], Any], queries: FloatArray, n_columns: int, n_jobs: int) -> Any:
-    """CSR rows of all queries, some at a time over threads: no row depends on how they are shared out."""
-    queries = np.array(queries, dtype=np.float64, order="C")  # a writable copy: loops are compiled for one kind
+    """CSR rows of all queries, computed in blocks by threads; the rows do not depend on the blocks."""
+    queries = np.array(queries, dtype=np.float64, order="C")  # writable: loops are compiled for one type
     parts = [queries[k : k + _QUERIES_AT_ONCE] for k in range(0, len(queries), _QUERIES_AT_ONCE)]
     if not parts:
         return sparse.csr_array((0, n_columns))
@@ -491,25 +491,25 @@ def stack_rows(rows_of: Callable[[FloatArray], Any], queries: FloatArray, n_colu
 
 
 def periods(search: NeighborSearch) -> FloatArray:
-    """Sides of the periodic box of the coordinates, shape (d,); zero where they are not periodic."""
+    """Sides of the periodic box of the coordinates, shape (d,); zero if they are not periodic."""
     box = None if search.metric is None else search.metric.box
     return np.zeros(search.points.shape[1]) if box is None else np.asarray(box, dtype=np.float64)
 
 
-# Missing values count as the smallest known value of their column, but as no more than this share of the largest:
-# a column with few values still decays.
+# Missing values are replaced by the smallest known value of their column, but by no more than this share of the
+# largest, so that a column with few values still decays.
 _LARGEST_FLOOR = 1e-3
-# By so little less, so that the smallest known value itself is above its floor and not left out.
+# Factor that keeps the smallest known value just above its floor, so that it is not dropped.
 _BELOW = 1 - 1e-9
-# Values are at most so many times the largest known one of their column. At held-out nodes of four surfaces with
-# 4000 nodes values reach 1.12 times it for exp(-20 L) and 1.03 for exp(-80 L), at anchors that are not known.
+# Largest value over the largest known one of its column. At held-out nodes of four surfaces with
+# 4000 nodes values reach 1.12 times that for exp(-20 L) and 1.03 for exp(-80 L), at anchors that are not known.
 _LARGEST_GROWTH = 2.0
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class InterpolatedField(AbstractField):
-    """Interpolated signatures. Made by :func:`fit_interpolated`.
+    """Interpolated signatures, made by :func:`fit_interpolated`.
 
     Attributes
     ----------
@@ -518,11 +518,11 @@ class InterpolatedField(AbstractField):
     table : CSR array of shape (s, m)
         Known values or, for ``combine="logarithms"``, the logarithm of known value over floor, at least 0.
     floors : array of shape (m,)
-        What missing values count as, and below which values are left out.
+        Values used for missing ones; smaller values are dropped.
     largest : array of shape (m,)
         Bounds of the columns.
     combine : {"logarithms", "values"}
-        What is interpolated. Values, where the weights are barycentric or the field has both signs.
+        What is interpolated: values if the weights are barycentric or the field has both signs.
     signed : bool
         Whether the field has both signs.
     """
@@ -564,7 +564,7 @@ class InterpolatedField(AbstractField):
         return self._finished((self.interpolation.weights(queries) @ self.table).tocsr())
 
     def values_on(self, device: str, queries: FloatArray, n_jobs: int = 1) -> Any:
-        """The same with the product of weights and table on a device."""
+        """h(z, w_l) with the product of weights and table on a device."""
         jobs = check_jobs(n_jobs)
         weights = stack_rows(self.interpolation.weights, queries, self.table.shape[0], jobs)
         return self._finished(sparse_product(weights, self.table, device))
@@ -573,7 +573,7 @@ class InterpolatedField(AbstractField):
         """From interpolated values or logarithms, CSR, to values of the field."""
         largest, low = self.largest[rows.indices], self.floors[rows.indices]
         if self.combine == "logarithms":
-            # The weights sum to 1, so the logarithm of the floor need not be carried along.
+            # The weights sum to 1, so the logarithm of the floor can be added afterwards.
             with np.errstate(over="ignore"):
                 data = np.where(rows.data > 0, low * np.exp(rows.data), 0.0)
             data = np.minimum(data, largest)
@@ -589,8 +589,8 @@ class InterpolatedField(AbstractField):
 def fit_interpolated(data: FieldData) -> InterpolatedField:
     """Make a field that interpolates its known values.
 
-    In the logarithm, with local quadratic weights; on a mesh all of whose vertices are known, the values themselves
-    with barycentric weights. Known values of both signs have no logarithm: the values themselves are combined.
+    It interpolates logarithms with local quadratic weights. On a mesh whose vertices are all known it interpolates
+    values with barycentric weights. Values of both signs have no logarithm and are interpolated themselves.
 
     Parameters
     ----------
@@ -627,7 +627,7 @@ def fit_interpolated(data: FieldData) -> InterpolatedField:
     known = size > 0
     np.minimum.at(floors, table.indices[known], size[known])
     floors *= _BELOW
-    # Subnormal floors would make infinite quotients.
+    # Subnormal floors would give infinite quotients.
     floors = np.where(largest > 0, np.maximum(floors, 1e-300), 0.0)
     quotients = np.where(known, size / np.where(known, floors[table.indices], 1.0), 1.0)
     logs = sparse.csr_array((np.log(np.maximum(quotients, 1.0)), table.indices, table.indptr), shape=table.shape)

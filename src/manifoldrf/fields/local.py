@@ -1,7 +1,8 @@
-"""Compiled loops of the local field: one weighted polynomial fit for each anchor, and its evaluation.
+"""A field with one polynomial per anchor, fitted to the logarithm of the known values.
 
-Plain functions on contiguous arrays (int64 indices, float64 values); the callers validate. Monomials are ordered by
-degree, where a normal coordinate counts twice; each is the product of an earlier one and one coordinate.
+The compiled loops work on contiguous arrays (int64 indices, float64 values) and rely on their callers for checks.
+Monomials are ordered by degree, where a normal coordinate counts twice; each is the product of an earlier one and
+one coordinate.
 """
 
 from dataclasses import dataclass
@@ -15,33 +16,26 @@ from manifoldrf._compiling import compiled
 from manifoldrf._runtime import map_threads
 from manifoldrf._validation import FloatArray, IntArray, check_integer, check_jobs, reject
 from manifoldrf.fields.data import AbstractField, FieldData, Problem, select_entries
-from manifoldrf.fields.interpolated import (
-    add_row,
-    periods,
-    principal_axes,
-    solve_positive,
-    stack_rows,
-    take_offset,
-)
+from manifoldrf.fields.interpolated import add_row, periods, principal_axes, solve_positive, stack_rows, take_offset
 from manifoldrf.geometry.csr import check_numbers, check_shape
 from manifoldrf.geometry.neighbors import NeighborSearch
 
-_RIDGE = 1e-8  # of columns of norm 1: what nodes and rounding leave open stays small
-_NODES_PER_COEFFICIENT = 3  # with fewer, the fit follows the nodes and not the field between them
-_WINDOW = 0.9  # of the radius: where a field begins to fade out
-_LARGEST_GROWTH = np.log(2.0)  # above the largest known value, which the polynomial may exceed at the anchor itself
-# Nodes that a frame is made of where there are more coordinates than this: the heaviest, so that the matrix to be
-# diagonalised stays small.
+_RIDGE = 1e-8  # for columns of norm 1: keeps undetermined coefficients small
+_NODES_PER_COEFFICIENT = 3  # with fewer, the fit oscillates between the nodes
+_WINDOW = 0.9  # share of the radius at which a field begins to fade out
+_LARGEST_GROWTH = np.log(2.0)  # by which the polynomial may exceed the largest known logarithm, at the anchor
+# With more coordinates than this, a frame is made from this many nodes, those of largest weight, so that the matrix
+# to be diagonalised stays small.
 _FRAME_NODES = 32
-# Distances at which a cap is kept. The fit has little weight near its rim and may swing up there between the nodes:
-# without caps, degree 6 has an error of .0179 on the ellipsoid at exp(-20 L), with them .0111. Twice as many caps
-# bind too early: .0006 instead of .0003 on the torus.
+# Distances with a cap. The fit has little weight near its rim and may grow there between the nodes: without caps,
+# degree 6 has an error of .0179 on the ellipsoid at exp(-20 L), with them .0111. Twice as many caps are too tight:
+# .0006 instead of .0003 on the torus.
 _N_CAPS = 9
 _REACH = np.sqrt(2 * np.log(1e4))  # in standard deviations: where a Gaussian falls to 1e-4
 
 
 class Known(NamedTuple):
-    """Known values, one column per anchor: those above the threshold, all positive."""
+    """Known values above the threshold, one column per anchor, all positive."""
 
     points: Any  # (s, d) places of the starts
     box: Any  # (d,) periods, zero where there is none
@@ -49,7 +43,7 @@ class Known(NamedTuple):
     indptr: Any  # (m + 1,)
     starts: Any  # int64, positions in ``points``
     values: Any  # float64
-    width: Any  # float, standard deviation to be assumed where nothing is known
+    width: Any  # float, standard deviation to assume where the data do not tell
 
 
 class Basis(NamedTuple):
@@ -57,8 +51,8 @@ class Basis(NamedTuple):
 
     parents: Any  # (c,) the monomial that each extends
     factors: Any  # (c,) the coordinate it is extended by
-    sizes: Any  # (degree + 1,) how many monomials there are up to each degree
-    n_tangent: Any  # coordinates that count once
+    sizes: Any  # (degree + 1,) number of monomials up to each degree
+    n_tangent: Any  # number of coordinates that count once
 
 
 class Fits(NamedTuple):
@@ -66,10 +60,10 @@ class Fits(NamedTuple):
 
     frames: Any  # (m, a, d) axes, divided by the radius
     coefficients: Any  # (m, c)
-    sizes: Any  # (m,) coefficients used; 0 for a Gaussian of the distance, -1 where nothing is known
-    radii: Any  # (m,) zero beyond
+    sizes: Any  # (m,) number of coefficients; 0 for a Gaussian of the distance, -1 without data
+    radii: Any  # (m,) the field is zero beyond
     caps: Any  # (m, b) largest logarithm at distances from 0 to the radius, at equal steps
-    ranges: Any  # (m, 2, a) smallest and largest coordinates met
+    ranges: Any  # (m, 2, a) smallest and largest coordinates of the data
 
 
 @compiled()
@@ -125,7 +119,7 @@ def _fit_anchor(gaps, values, basis, fits, i, width):  # type: ignore[no-untyped
 
 @compiled()
 def _frame(gaps, weights, n_axes):  # type: ignore[no-untyped-def]
-    """Principal axes around the anchor, of nodes weighted with the square of their values."""
+    """Principal axes around the anchor, with nodes weighted by the square of their values."""
     n, d = gaps.shape
     rows = np.zeros((n, d))
     for j in range(n):
@@ -157,7 +151,7 @@ def _expand(place, basis, out):  # type: ignore[no-untyped-def]
 def _solve(places, logs, weights, basis, out):  # type: ignore[no-untyped-def]
     """Weighted least squares coefficients of the logarithms."""
     c = out.shape[0]
-    shift = logs.max()  # so that the ridge pulls towards the peak and rounding is relative to the variation
+    shift = logs.max()  # the ridge then pulls towards the peak, and rounding is relative to the variation
     system = np.zeros((c, c))
     right = np.zeros(c)
     row = np.zeros(c)
@@ -168,7 +162,7 @@ def _solve(places, logs, weights, basis, out):  # type: ignore[no-untyped-def]
             right[a] += weights[j] * (logs[j] - shift) * row[a]
     scales = np.zeros(c)
     for a in range(c):
-        # Coordinates that do not vary, such as the normal of a plane, are left out.
+        # Coordinates that do not vary, such as the normal of a plane, are ignored.
         if system[a, a] > 1e-20 * system[0, 0]:
             scales[a] = 1.0 / np.sqrt(system[a, a])
     for a in range(c):
@@ -184,7 +178,7 @@ def _solve(places, logs, weights, basis, out):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _set_caps(squares, logs, fits, i):  # type: ignore[no-untyped-def]
-    """Largest known logarithms beyond each distance, with one step to spare; at the anchor, what the fit says."""
+    """Largest known logarithm beyond each distance, with a margin of one step; at the anchor that of the fit."""
     caps, step = fits.caps[i], fits.radii[i] / (_N_CAPS - 1)
     top = logs.max()
     caps[:] = logs.min()
@@ -205,14 +199,14 @@ def _cap(caps, share):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _fit_gaussian(squares, logs, weights, fits, i, width):  # type: ignore[no-untyped-def]
-    """exp(c - p r^2), where there are too few nodes for a polynomial."""
+    """Fit exp(c - p r^2) if there are too few nodes for a polynomial."""
     total = weights.sum()
     middle, height = (weights * squares).sum() / total, (weights * logs).sum() / total
     spread = (weights * (squares - middle) ** 2).sum()
     precision = 0.5 / (width * width)
     if squares.shape[0] > 2 and spread > 1e-12 * total * middle * middle:
         found = -(weights * (squares - middle) * (logs - height)).sum() / spread
-        # Few nodes at nearly equal distances say little: stay near what the kernel's width says.
+        # A few nodes at nearly equal distances tell little: stay close to the width of the kernel.
         precision = min(max(found, 0.25 * precision), 4.0 * precision)
     fits.sizes[i] = 0
     fits.coefficients[i, 0] = height + precision * middle
@@ -223,7 +217,7 @@ def _fit_gaussian(squares, logs, weights, fits, i, width):  # type: ignore[no-un
 
 @compiled()
 def evaluate_lists(queries, indptr, columns, centres, box, basis, fits):  # type: ignore[no-untyped-def]
-    """Values of the listed fields at each query: those of query i stand from ``indptr[i]`` to ``indptr[i + 1]``."""
+    """Values of the listed fields at each query; those of query i are at ``indptr[i]`` to ``indptr[i + 1]``."""
     result = np.zeros(columns.shape[0])
     gap = np.zeros(centres.shape[1])
     place = np.zeros(fits.frames.shape[1])
@@ -242,7 +236,7 @@ def evaluate_lists(queries, indptr, columns, centres, box, basis, fits):  # type
                 level = fits.coefficients[anchor, 0] - fits.coefficients[anchor, 1] * square
             else:
                 _locate(gap, fits.frames[anchor], place)
-                # Off the surface, the normal coordinates stay where the polynomial was fitted.
+                # Off the surface, normal coordinates are clipped to the range of the fit.
                 for a in range(basis.n_tangent, place.shape[0]):
                     place[a] = min(max(place[a], fits.ranges[anchor, 0, a]), fits.ranges[anchor, 1, a])
                 _expand(place, basis, row[:size])
@@ -250,19 +244,19 @@ def evaluate_lists(queries, indptr, columns, centres, box, basis, fits):  # type
                 for c in range(size):
                     level += row[c] * fits.coefficients[anchor, c]
             cap = _cap(fits.caps[anchor], distance / radius)
-            # Of a polynomial that overflowed, or is no number, the cap as well.
+            # The cap also replaces a polynomial that overflowed or is NaN.
             result[e] = _fade(distance / radius) * np.exp(level if level <= cap else cap)
     return result
 
 
 @compiled()
 def _fade(share):  # type: ignore[no-untyped-def]
-    """One up to most of the radius, then smoothly to zero."""
+    """One up to most of the radius, then falling smoothly to zero."""
     t = min((1.0 - share) / (1.0 - _WINDOW), 1.0)
     return t * t * (3.0 - 2.0 * t)
 
 
-# Values below this share of the largest in their column are not fitted, and neither returned.
+# Values below this share of the largest in their column are neither fitted nor returned.
 _THRESHOLD = 1e-4
 _LARGEST_DEGREE = 6
 _LARGEST_LOGARITHM = 700.0  # of a float64
@@ -271,23 +265,23 @@ _LARGEST_LOGARITHM = 700.0  # of a float64
 # sphere 6 has 130 coefficients: .043 against .048 with 4 on even nodes, but .36 against .21 on a rough graph.
 _AUTO_DEGREE = 6
 _AUTO_DEGREE_FROM_DIM_3 = 4
-_ANCHORS_AT_ONCE = 32  # fitted by one task
-# Normal coordinates. Two hold every surface in four dimensions; from dimension 3 on each costs as many coefficients
-# as clouds of affordable size have nodes for.
+_ANCHORS_AT_ONCE = 32  # per task
+# Number of normal coordinates of surfaces, enough in four dimensions. From dimension 3 on there is one: each costs
+# as many coefficients as clouds of affordable size can determine.
 _NORMALS_OF_SURFACES = 2
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class LocalField(AbstractField):
-    """One polynomial in tangent coordinates for each anchor. Made by :func:`fit_local`.
+    """One polynomial in tangent coordinates per anchor, made by :func:`fit_local`.
 
     Attributes
     ----------
     search : NeighborSearch
         The start nodes.
     lists : CSR array of shape (s, m)
-        Stored for the anchors whose field reaches each start node.
+        Has an entry for each start node and each anchor whose field reaches it.
     centres : array of shape (m, d)
         Places of the anchors.
     dim : int
@@ -299,13 +293,13 @@ class LocalField(AbstractField):
     coefficients : array of shape (m, c)
         Of the monomials, ordered by degree.
     sizes : int array of shape (m,)
-        Number of coefficients used; 0 for a Gaussian of the distance, -1 where nothing is known.
+        Number of coefficients; 0 for a Gaussian of the distance, -1 for anchors without data.
     radii : array of shape (m,)
         Distance at which each field ends.
     caps : array of shape (m, b)
         Largest logarithm of each field at distances from 0 to the radius, at equal steps.
     ranges : array of shape (m, 2, a)
-        Smallest and largest coordinates of the nodes each was fitted to.
+        Smallest and largest coordinates of the fitted nodes.
     """
 
     search: NeighborSearch
@@ -380,17 +374,17 @@ class LocalField(AbstractField):
 def fit_local(data: FieldData, degree: int | str = "auto", n_jobs: int = 1) -> LocalField:
     """Fit one polynomial per anchor to the logarithm of the field.
 
-    Least squares weighted with the values, over the nodes where the field is above 1e-4 of its largest value.
+    Least squares weighted by the values, over the nodes where the field is above 1e-4 of its largest value.
 
     Parameters
     ----------
     data : FieldData
         Known values of the field, nonnegative.
     degree : int or "auto", default="auto"
-        Largest degree, from 2 to 6. "auto" is 6, from dimension 3 on 4. Anchors with fewer than three nodes for
-        each coefficient use a lower degree, those with very few a Gaussian of the distance.
+        Largest degree, from 2 to 6. "auto" is 6, and 4 from dimension 3 on. Anchors with fewer than three nodes per
+        coefficient use a lower degree, and those with very few nodes a Gaussian of the distance.
     n_jobs : int, default=1
-        Threads. Results do not depend on it.
+        Number of threads, which does not change the result.
 
     Returns
     -------
@@ -434,7 +428,7 @@ def fit_local(data: FieldData, degree: int | str = "auto", n_jobs: int = 1) -> L
 
 
 def make_basis(n_tangent: int, n_normal: int, degree: int) -> Basis:
-    """Monomials up to a degree, ordered by it; normal coordinates are small of second order and count twice."""
+    """Monomials up to a degree, in order of degree; normal coordinates are of second order and count twice."""
     costs = [1] * n_tangent + [2] * n_normal
     found: dict[tuple[int, ...], tuple[int, int]] = {(): (0, 0)}
     sizes = [1]
@@ -451,7 +445,7 @@ def make_basis(n_tangent: int, n_normal: int, degree: int) -> Basis:
 
 
 def _fit_all(known: Known, basis: Basis, n_axes: int, n_jobs: int) -> Fits:
-    """Fit all anchors, some at a time over threads."""
+    """Fit all anchors in blocks, by threads."""
     m = len(known.centres)
     starts = range(0, m, _ANCHORS_AT_ONCE)
     parts = map_threads(
@@ -461,7 +455,7 @@ def _fit_all(known: Known, basis: Basis, n_axes: int, n_jobs: int) -> Fits:
 
 
 def _above_threshold(values: Any) -> Any:
-    """Copy without what is too small to be fitted: CSR with sorted columns."""
+    """Drop values that are too small to be fitted; CSR with sorted columns."""
     table = sparse.csr_array(values)
     if table.nnz and table.data.min() < 0:
         reject("values", "nonnegative: the local field fits their logarithm", f"an entry of {table.data.min():g}")

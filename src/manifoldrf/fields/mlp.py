@@ -1,4 +1,4 @@
-"""Fields that a small network is trained for: the paper's, and one that predicts the logarithm."""
+"""Fields given by a small trained network: the paper's, and one that predicts the logarithm."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -49,8 +49,8 @@ from manifoldrf.signatures.engines import Progress, silent
 
 __all__ = ["MlpField", "fit_mlp"]
 
-_QUERIES_AT_ONCE = 16  # in a task of a thread
-_PAIRS_ON_DEVICE = 2**18  # at a time, whose hidden layers take about 2 kB each: 512 MB
+_QUERIES_AT_ONCE = 16  # per task
+_PAIRS_ON_DEVICE = 2**18  # at a time: hidden layers take about 2 kB per pair, 512 MB in all
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,13 +65,13 @@ class MlpField(AbstractField):
     frame : Frame
         How positions become inputs.
     distances : GraphDistances
-        The network's last input.
+        Distances along the graph, the last input of the network.
     anchors : float32 array of shape (m, d')
         Inputs of the anchors.
     scale : float
-        What predictions are divided by.
+        Divisor of the predictions.
     largest : float
-        Values are clipped here.
+        Largest value; values are clipped.
     raw : bool
         Whether values are signatures Phi(z, w) of the graph, as for the network "paper"; else h(z, w).
 
@@ -142,9 +142,9 @@ class MlpField(AbstractField):
         places = check_points(queries, "queries", n_columns=len(self.frame.centre), min_rows=0)
         return places if self.distances.metric is None else self.distances.metric.check(places, "queries")
 
-    @np.errstate(over="ignore", invalid="ignore")  # numbers of a made-up file may overflow
+    @np.errstate(over="ignore", invalid="ignore")  # numbers from a manipulated file may overflow
     def _block(self, places: FloatArray, anchors: Floats) -> FloatArray:
-        """Values of a few queries, one after the other."""
+        """Values of a few queries, computed one after the other."""
         inputs = self.frame.coordinates(np, places).astype(np.float32)
         steps, nodes = self.distances.nearest(places)
         matrix, _, of_pair = first_layer(self.network, self.weights, inputs.shape[1])
@@ -159,7 +159,7 @@ class MlpField(AbstractField):
         return np.clip(np.nan_to_num(result / self.scale), 0.0, self.largest)
 
     def at_anchors(self, columns: IntArray) -> "MlpField":
-        """The same network read at some of its anchors, given by their positions."""
+        """Return the same network for some of its anchors, given by their positions."""
         distances = dataclasses.replace(
             self.distances, paths=np.ascontiguousarray(self.distances.paths[:, columns])
         )
@@ -167,20 +167,20 @@ class MlpField(AbstractField):
 
     @property
     def is_network(self) -> bool:
-        """It is one."""
+        """True: evaluation is costly."""
         return True
 
     def values_on(self, device: str, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
         """Dense values of shape (len(queries), m) by torch on a device, in single precision as on the processor."""
         torch = require("torch", "torch")
-        del n_jobs  # the device has threads of its own
+        del n_jobs  # the device has its own threads
         places = self._checked(queries)
         result = np.zeros((len(places), len(self.anchors)))
         paths = torch.as_tensor(self.distances.paths, device=device)
         size = max(1, _PAIRS_ON_DEVICE // len(self.anchors))
         for start in range(0, len(places), size):
             some = places[start : start + size]
-            # As in `_block`, positions meet in double precision before they are rounded.
+            # As in `_block`, inputs are computed in double precision and then rounded.
             inputs = self.frame.coordinates(np, some).astype(np.float32)
             with torch.no_grad():
                 reached = self.distances.torch_through(paths, *self.distances.nearest(some))
@@ -191,20 +191,20 @@ class MlpField(AbstractField):
     def torch_values(self, queries: Any) -> Any:
         """Values as a tensor of shape (q, m) in the queries' precision and on their device, with gradients.
 
-        All pairs are held at once with their hidden layers, about 2 kB each: ask for a few queries at a time.
-        Distances along the graph are piecewise smooth; where the nearest path changes, the gradient is that of
-        one of both.
+        All pairs are held in memory with their hidden layers, about 2 kB each, so pass a few queries at a time.
+        Distances along the graph are piecewise smooth. Where the nearest path changes, the gradient is that of one
+        of the two paths.
         """
         torch = require("torch", "torch")
         found = self._meet(self.frame.coordinates(torch, queries), self.distances.torch_at(queries))
         return (found / self.scale).clamp(0.0, self.largest)
 
     def _meet(self, points: Any, paths: Any) -> Any:
-        """What the network makes of inputs (q, d') and distances (q, m), tensors: (q, m), before it is scaled."""
+        """Output of the network for inputs (q, d') and distances (q, m), tensors: (q, m), before scaling."""
         torch = require("torch", "torch")
         inputs = points[:, None, :]  # (q, 1, d')
         anchors = torch.as_tensor(self.anchors, dtype=points.dtype, device=points.device)[None]
-        # Parameters of a module, where the network is trained along.
+        # The weights are parameters of a module if the network is trained further.
         weights = [torch.as_tensor(weight, dtype=points.dtype, device=points.device) for weight in self.weights]
         pair = (inputs, anchors, paths)
         both, squared = pair_inputs(torch, self.network, self.frame, pair)
@@ -214,28 +214,23 @@ class MlpField(AbstractField):
 
 
 def fit_mlp(
-    data: FieldData,
-    options: MlpOptions,
-    *,
-    seed: SeedLike = None,
-    progress: Progress = silent,
-    n_jobs: int = 1,
+    data: FieldData, options: MlpOptions, *, seed: SeedLike = None, progress: Progress = silent, n_jobs: int = 1
 ) -> tuple[MlpField, TrainingInfo]:
     """Train a network on known values of a field.
 
     The network "paper" learns signatures Phi(x, w) from (x, w, d(x, w)), as published. The network "log" learns
-    log h(x, w) = c + a |x - w|^2 + MLP(...), which is positive and smooth, and needs far fewer epochs.
+    log h(x, w) = c + a |x - w|^2 + MLP(...). Its values are positive and smooth, and it needs far fewer epochs.
 
     Parameters
     ----------
     data : FieldData
     options : MlpOptions
     seed : None, int, Generator or RandomState
-        With None, an existing checkpoint is taken up with the seed it began with.
+        With None, an existing checkpoint is resumed with its own seed.
     progress : callable
-        Called with what is done, how much of it, and the total.
+        Called with (what, done, total).
     n_jobs : int, default=1
-        Threads, -1 for all cores; on the CPU the weights do not depend on it.
+        Number of threads, -1 for all cores; on the CPU it does not change the weights.
 
     Returns
     -------

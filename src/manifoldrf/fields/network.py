@@ -1,10 +1,7 @@
-"""Layers of a small network in single precision, compiled.
+"""The network of a field: its inputs, and its layers as compiled loops in single precision.
 
-A library's matrix product rounds otherwise for other shapes and other numbers of threads. Here every pair is
-computed by itself, always in the same order; units that are off, about half of them, are skipped, which makes up
-for it.
-
-Compiled functions on contiguous arrays; the callers validate.
+The rounding of a library's matrix product depends on shapes and on the number of threads. These loops compute every
+pair on its own, always in the same order, and skip inactive units (about half), which makes up for the lost speed.
 """
 
 import math
@@ -39,7 +36,7 @@ def affine(inputs, matrix, bias):  # type: ignore[no-untyped-def]
 
 @compiled(fastmath=_ANY_ORDER)
 def _relu_dot(values, factors):  # type: ignore[no-untyped-def]
-    """Sum of max(value, 0) times factor, in the order that the compiler likes, always the same."""
+    """Sum of max(value, 0) times factor, in an order chosen once by the compiler."""
     total = np.float32(0.0)
     for j in range(len(values)):
         total += max(values[j], np.float32(0.0)) * factors[j]
@@ -48,7 +45,7 @@ def _relu_dot(values, factors):  # type: ignore[no-untyped-def]
 
 @compiled(fastmath=_FUSED)
 def _list_active(hidden, active, values):  # type: ignore[no-untyped-def]
-    """Positions and values of the units that are on, filled up with zeros to a multiple of four; their number."""
+    """List positions and values of active units, padded with zeros to a multiple of four; return their number."""
     n_active = 0
     for k in range(len(hidden)):
         if hidden[k] > 0:
@@ -63,7 +60,7 @@ def _list_active(hidden, active, values):  # type: ignore[no-untyped-def]
 
 @compiled(fastmath=_FUSED)
 def _add_rows(upper, second, active, values, n_active):  # type: ignore[no-untyped-def]
-    """Add the rows of the active units times their values, four at a time: fewer passes over the sum."""
+    """Add the rows of the active units times their values, four at a time to save passes over the sum."""
     for k in range(0, n_active, 4):
         a, b, c, d = second[active[k]], second[active[k + 1]], second[active[k + 2]], second[active[k + 3]]
         p, q, r, s = values[k], values[k + 1], values[k + 2], values[k + 3]
@@ -73,7 +70,7 @@ def _add_rows(upper, second, active, values, n_active):  # type: ignore[no-untyp
 
 @compiled(fastmath=_FUSED)
 def meet(point, anchors, both, matrix, second, bias, last):  # type: ignore[no-untyped-def]
-    """The last layer, without its bias, of one point with all anchors: float32 (m,).
+    """The last layer, without its bias, for one point and all anchors: float32 (m,).
 
     The first layer is point + anchors + both @ matrix: shapes (h,), (m, h), (m, p) and (p, h).
     """
@@ -99,34 +96,34 @@ def meet(point, anchors, both, matrix, second, bias, last):  # type: ignore[no-u
 
 Floats = NDArray[np.float32]
 
-TOP = 600.0  # largest target of the network "log": about the paper's, exp(10 W) on its graphs
-MARGIN = 1.5  # predictions stop at so many times the largest target
+TOP = 600.0  # largest target of the network "log", about that of the paper, exp(10 W) on its graphs
+MARGIN = 1.5  # largest prediction over the largest target
 _SATURATION = 8.0  # squared width at which differences are half saturated; the signature is e^-4 there
-_LONGEST = 12.0  # widths at which distances saturate; the signature is long negligible
-_MOST_AXES = 6  # coordinates whose products are inputs: 21 of them
-_LOWEST = -60.0  # log g: e^-60 of the unit, which single precision still holds
+_LONGEST = 12.0  # widths at which distances saturate; signatures are negligible there
+_MOST_AXES = 6  # coordinates whose products are inputs: 21 products
+_LOWEST = -60.0  # smallest log g: single precision can still represent e^-60
 
 
 @dataclass(frozen=True, eq=False)
 class Frame:
     """How positions become inputs.
 
-    The paper does not say that inputs are scaled. On the unit sphere these are the plain coordinates and distances;
-    in other units plain inputs could have any size.
+    The paper does not mention scaling. On the unit sphere the inputs are the plain coordinates and distances; in
+    other units plain inputs could have any size.
 
     Attributes
     ----------
     centre : array of shape (d,)
     unit : float
-        Half the extent of the cloud: inputs are about in [-1, 1], whatever the user's units.
+        Half the extent of the cloud, so that inputs are about in [-1, 1] in any unit.
     low, high : arrays of shape (d,)
-        Positions are moved into this box, twice as wide as the cloud: far away, the field is that of its wall.
+        Positions are clipped to this box, which is twice as wide as the cloud.
     width : float
-        Of a signature.
+        Width of a signature.
     axes : array of shape (d', p) or None
-        Main axes of the cloud, where it has too many coordinates for all their products.
+        Main axes of the cloud, if it has too many coordinates for all their products.
     box : array of shape (d,) or None
-        Sides of a periodic box. Its coordinates are put on circles, which keeps lengths and has no seam.
+        Sides of a periodic box. Its coordinates are mapped to circles, which keeps lengths and has no seam.
     """
 
     centre: FloatArray
@@ -186,18 +183,18 @@ def n_inputs(network: str, frame: Frame, dim: int) -> int:
 
 
 def start_weights(network: str, first: int, hidden: int, rng: np.random.Generator) -> list[Floats]:
-    """Three layers to begin with: uniform in +-1/sqrt(inputs), as torch does, but for the last of "log"."""
+    """Initial weights: uniform in +-1/sqrt(inputs), as in torch, except for the last layer of "log"."""
     sizes = [(first, (first, hidden)), (first, (hidden,)), (hidden, (hidden, hidden)), (hidden, (hidden,))]
     sizes += [(hidden, (hidden, 1)), (hidden, (1,))]
     weights = [(rng.uniform(-1.0, 1.0, shape) / math.sqrt(n)).astype(np.float32) for n, shape in sizes]
     if network == "log":
-        weights[-2] *= np.float32(0.1)  # begin near the Gaussian of the known width
+        weights[-2] *= np.float32(0.1)  # start near the Gaussian of the known width
         weights[-1] = np.array([math.log(TOP), -0.5], dtype=np.float32)  # c and a
     return weights
 
 
 def pair_inputs(xp: Any, network: str, frame: Frame, pair: tuple[Any, Any, Any]) -> tuple[Any, Any]:
-    """Inputs that belong to no end alone, shape (..., p), and |x - w|^2 in squared widths, shape (...).
+    """Inputs that depend on both ends, shape (..., p), and |x - w|^2 in squared widths, shape (...).
 
     ``pair`` is (x, w, d(x, w)) with shapes that broadcast.
     """
@@ -207,7 +204,7 @@ def pair_inputs(xp: Any, network: str, frame: Frame, pair: tuple[Any, Any, Any])
     gap = (point - anchor) * (frame.unit / frame.width)
     squared = (gap * gap).sum(-1)
     if frame.axes is not None:
-        # No matrix product of a library: its bits depend on the number of threads.
+        # Not a matrix product of a library, whose bits depend on the number of threads.
         gap = xp.einsum("...i,ij->...j", gap, _like(gap, frame.axes))
     bounded = gap / xp.sqrt(_SATURATION * (1 + squared / _SATURATION))[..., None]
     first, second = np.triu_indices(gap.shape[-1])
@@ -224,7 +221,7 @@ def joint_inputs(xp: Any, network: str, frame: Frame, pair: tuple[Any, Any, Any]
 
 
 def first_layer(network: str, weights: Any, dim: int) -> tuple[Any, Any, Any]:
-    """The first matrix in three parts: for the point, for the anchor and for the inputs of the pair."""
+    """The first matrix in three parts: for the point, the anchor and the inputs of the pair."""
     matrix = weights[0]
     if network == "paper":
         return matrix[:dim], matrix[dim : 2 * dim], matrix[2 * dim :]
@@ -232,21 +229,21 @@ def first_layer(network: str, weights: Any, dim: int) -> tuple[Any, Any, Any]:
 
 
 def upper_layers(xp: Any, network: str, weights: Any, hidden: Any, squared: Any) -> Any:
-    """From the first hidden layer, before its ReLU, to the values."""
+    """Values from the first hidden layer before its ReLU."""
     _, _, second, bias, last, ends = weights
     top = (xp.relu(xp.relu(hidden) @ second + bias) @ last)[..., 0]
     return finish(xp, network, ends, top, squared)
 
 
 def finish(xp: Any, network: str, ends: Any, top: Any, squared: Any) -> Any:
-    """From the output of the last layer to the values, in the network's unit."""
+    """Values from the output of the last layer, in the network's unit."""
     if network == "paper":
         return top + ends[0]
     return xp.exp(xp.clip(ends[0] + ends[1] * squared + top, _LOWEST, math.log(TOP) + 3))
 
 
 def _bounded_length(xp: Any, squared: Any) -> Any:
-    """Length in widths, saturated; smooth at zero as far as single precision is concerned."""
+    """Saturated length in widths, smooth at zero in single precision."""
     return xp.sqrt((squared + 1e-12) / (1 + squared / _LONGEST**2))
 
 

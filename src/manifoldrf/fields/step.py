@@ -1,4 +1,7 @@
-"""Products of sparse rows with a sparse table, compiled."""
+"""A field that takes one step of the walk from a point, and reads the rest of the series from a table of the nodes.
+
+The series of a walk that always takes a step is P(z, .) T: P(z, .) is one step from z and T sums the other steps.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,25 +38,25 @@ def add_product(rows, table, out, span):  # type: ignore[no-untyped-def]
                 target[table_columns[q]] += weight * table_values[q]
 
 
-# Columns of a block that are not zero, on average, or blocks of large tables take more memory than they save time.
+# Fewest nonzero columns of a block, on average: with fewer, blocks of large tables take too much memory.
 _FEWEST_OF_A_BLOCK, _LARGE_TABLE = 2, 2**22
 BLOCK = 8  # columns of a table added at a time: two registers of four doubles
 _SHIFT = np.uint32(BLOCK.bit_length() - 1)  # from a column to its block
-# Sums of unsigned numbers cannot be negative: the compiler need not look for indices that count from the end.
+# Unsigned indices cannot be negative, so the compiler omits the check for indices that count from the end.
 _1, _2, _3, _4, _5, _6, _7, _8 = (np.uint64(k) for k in range(1, 9))
 
 
 class Blocks(NamedTuple):
-    """A table (N, m) in blocks of columns, in another order."""
+    """A table (N, m) in blocks of reordered columns."""
 
     ends: Any  # uint64 (N + 1,): blocks of row i are ends[i] up to ends[i + 1]
     starts: Any  # uint32 (n_blocks,): first column of each, in the order of ``order``
     values: Any  # (8 n_blocks,)
-    order: Any  # int64 (m,): which column of the table stands where
+    order: Any  # int64 (m,): columns of the table in their new order
 
 
 def make_blocks(table: Any, order: IntArray) -> Blocks | None:
-    """Cut a CSR table into blocks of columns, taken in a given order; None where blocks would be all but empty."""
+    """Cut a CSR table into blocks of columns in a given order; None if blocks would be nearly empty."""
     place = np.argsort(order, kind="stable")
     counts = np.zeros(table.shape[0] + 1, np.int64)
     parts = table.indptr, table.indices, table.data
@@ -89,7 +92,7 @@ def _fill_blocks(table, place, ends, starts, values):  # type: ignore[no-untyped
         q = np.int64(ends[i])
         for p in entries:
             b = columns[p] // BLOCK
-            if where[b] < np.int64(ends[i]):  # a block of another row, all of which come before
+            if where[b] < np.int64(ends[i]):  # a block of an earlier row
                 where[b] = q
                 starts[q] = BLOCK * b
                 q += 1
@@ -98,10 +101,10 @@ def _fill_blocks(table, place, ends, starts, values):  # type: ignore[no-untyped
 
 @compiled()
 def heat_step_rows(queries, visits, cells, heat, blocks, out, span):  # type: ignore[no-untyped-def]
-    """out[i] = one heat step from query i, times a table: all at once, without a matrix of steps in between.
+    """out[i] = one heat step from query i times a table, without forming the matrix of steps.
 
-    Queries are visited in an order in which those that follow each other are close, so that rows of the table are
-    still in the cache. ``heat`` are the Sinkhorn factors of the nodes and the bandwidth of a step.
+    Consecutive queries are close to each other, so rows of the table are still in the cache. ``heat`` holds the
+    Sinkhorn factors of the nodes and the bandwidth of a step.
     """
     row = _workspace(blocks)[0]
     ranges = np.zeros((9, 2), np.int64)
@@ -118,7 +121,7 @@ def heat_step_rows(queries, visits, cells, heat, blocks, out, span):  # type: ig
 
 @compiled()
 def sparse_heat_step_rows(queries, cells, heat, blocks, span):  # type: ignore[no-untyped-def]
-    """The same for the queries in a range, as sparse rows: how many entries each has, their columns and values."""
+    """The same for a range of queries as sparse rows: numbers of entries, columns and values."""
     workspace = _workspace(blocks)
     ranges = np.zeros((9, 2), np.int64)
     near, squares = room_for(256)
@@ -168,10 +171,10 @@ def place_rows(rows, where, ends, columns, values):  # type: ignore[no-untyped-d
 
 @compiled()
 def _append(i, step, blocks, workspace, columns, values, used):  # type: ignore[no-untyped-def]
-    """Append sum_p shares[p] table[nodes[p]] to lists of columns and values; the lists, and where they end now.
+    """Append sum_p shares[p] table[nodes[p]] to lists of columns and values; return the lists and their new end.
 
-    The workspace is a row, zero before and afterwards; the last query that reached each block; a list of the first
-    columns of blocks.
+    The workspace is a row, which is zero before and after, the last query that reached each block, and a list of
+    first columns of blocks.
     """
     nodes, shares = step
     row, seen, touched = workspace
@@ -203,7 +206,7 @@ def _workspace(blocks):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _move(row, first, order, columns, values, used):  # type: ignore[no-untyped-def]
-    """Move what one block of a row holds to the end of the lists."""
+    """Move the entries of one block of a row to the end of the lists."""
     for c in range(first, min(first + BLOCK, len(order))):
         if row[c] != 0.0:
             columns[used] = order[c]
@@ -222,7 +225,7 @@ def _add_blocks(row, blocks, node, share):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _add_block(row, b, values, v, share):  # type: ignore[no-untyped-def]
-    """Add a block. All is loaded before any is stored: the compiler cannot know they are apart."""
+    """Add a block. All loads come before all stores, because the compiler cannot rule out that arrays overlap."""
     r0, r1, r2, r3 = row[b], row[b + _1], row[b + _2], row[b + _3]
     r4, r5, r6, r7 = row[b + _4], row[b + _5], row[b + _6], row[b + _7]
     r0 += share * values[v]
@@ -237,13 +240,13 @@ def _add_block(row, b, values, v, share):  # type: ignore[no-untyped-def]
     row[b + _4], row[b + _5], row[b + _6], row[b + _7] = r4, r5, r6, r7
 
 
-# Entries below this share of the largest in their column are left out: the kernel changes by as little, and a
-# quarter of the table is saved.
+# Entries below this share of the largest in their column are dropped: the kernel changes as little, and the table
+# becomes a quarter smaller.
 _NEGLIGIBLE = 3e-6
 _DENSE_SHARE = 0.01  # above this share of nonzeros in the table, results are dense
-_QUERIES_AT_ONCE = 128  # per task: enough to keep threads busy
-_SPARSE_AT_ONCE = 512  # of sparse rows: each task clears a row of all anchors first
-_PRODUCTS_AT_ONCE = 4096  # of rows that scipy multiplies: it clears a row of all anchors for each call, too
+_QUERIES_AT_ONCE = 128  # per task
+_SPARSE_AT_ONCE = 512  # the same for sparse rows, because each task first clears a row of all anchors
+_PRODUCTS_AT_ONCE = 4096  # the same for products by scipy, which clears such a row in each call
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,7 +302,7 @@ class StepField(AbstractField):
         )
 
     def sparse_values(self, queries: FloatArray, n_jobs: int = 1) -> Any:
-        """The same, CSR: zeros are never stored, and no dense row outlives its query."""
+        """h(z, w_l) as a CSR array without stored zeros, computed without a dense result."""
         if not len(queries):
             return sparse.csr_array((0, self.n_anchors))
         cells, blocks = _cells_of(self.graph), self._blocks
@@ -313,9 +316,9 @@ class StepField(AbstractField):
 
     @property
     def row_entries(self) -> int:
-        """About so many features of a point are not zero."""
+        """Approximate number of nonzero features of a point."""
         n_nodes = self.table.shape[0]
-        # Rows of the nodes that a step reaches overlap: together on surfaces about three times as many as one has.
+        # The rows of the nodes that a step reaches overlap; on surfaces their union is about three times as large.
         reached = self.graph.affinity.nnz // n_nodes + 4 * self.table.nnz // n_nodes
         return int(min(self.n_anchors, 1 + reached))
 
@@ -326,7 +329,7 @@ class StepField(AbstractField):
         return extension.factors, extension.bandwidth
 
     def values_on(self, device: str, queries: FloatArray, n_jobs: int = 1) -> Any:
-        """The same, CSR, with the product of the first step and the table on a device."""
+        """h(z, w_l) as a CSR array, with the product of the first step and the table on a device."""
         if not len(queries):
             return self.values(queries, n_jobs)
         return sparse_product(one_step(self.graph, queries), self.table, device)
@@ -338,13 +341,13 @@ class StepField(AbstractField):
 
     @cached_property
     def _blocks(self) -> Blocks | None:
-        """The table in blocks of neighbouring columns, where neighbours are seen together."""
-        peaks = np.asarray(self.table.argmax(axis=0)).ravel()  # where each anchor lies, or near it
+        """The table in blocks of columns whose anchors are neighbours."""
+        peaks = np.asarray(self.table.argmax(axis=0)).ravel()  # a node at or near each anchor
         order = cKDTree(self.graph.positions[peaks], leafsize=BLOCK).indices.astype(np.int64)
         return make_blocks(self.table, order)
 
     def rows_of(self, steps: Any, n_jobs: int = 1) -> Any:
-        """The same after a given first step: CSR array of shape (q, n_nodes), rows that sum to one."""
+        """h(z, w_l) after a given first step, a CSR array of shape (q, n_nodes) whose rows sum to one."""
         if self._is_sparse:
             return self._sparse_rows(steps, n_jobs)
         left = (steps.indptr, steps.indices, steps.data)
@@ -366,7 +369,7 @@ class StepField(AbstractField):
 
 
 def _assembled(work: Callable[[tuple[int, int]], Any], visits: IntArray, n_columns: int, n_jobs: int) -> Any:
-    """CSR array of rows that work makes, some per task, for queries in the order of the visits."""
+    """CSR array of the rows that ``work`` computes, a block per task, for queries in the order of the visits."""
     n = len(visits)
     spans = list(pairwise([*range(0, n, _SPARSE_AT_ONCE), n]))
     parts = quick_map(work, spans, n_jobs)
@@ -386,7 +389,7 @@ def _assembled(work: Callable[[tuple[int, int]], Any], visits: IntArray, n_colum
 
 
 def _over_queries(work: Callable[[FloatArray, tuple[int, int]], None], shape: Any, n_jobs: int) -> FloatArray:
-    """An array of zeros that work fills, some rows per task."""
+    """An array that ``work`` fills, a block of rows per task."""
     out = np.zeros(shape)
     edges = [*range(0, shape[0], _QUERIES_AT_ONCE), shape[0]]
     quick_map(lambda span: work(out, span), pairwise(edges), n_jobs)
@@ -394,7 +397,7 @@ def _over_queries(work: Callable[[FloatArray, tuple[int, int]], None], shape: An
 
 
 def _cells_of(graph: Graph) -> Cells | None:
-    """Cells of the nodes of a heat graph in a flat space of few axes; None elsewhere."""
+    """Cells of the nodes of a heat graph in a flat space of few dimensions; None for other graphs."""
     extension = graph.extension
     if not isinstance(extension, HeatExtension) or extension.surface is not None or graph.metric is not None:
         return None
@@ -409,7 +412,7 @@ def fit_step(problem: Problem, anchors: IntArray, options: SignatureOptions) -> 
 
 
 def one_step(graph: Graph, queries: FloatArray) -> Any:
-    """One step of the walk from new points, CSR (q, n_nodes): rows sum to one or, out of reach, to zero."""
+    """One step of the walk from new points, CSR (q, n_nodes); rows sum to one, or to zero out of reach."""
     steps = graph.extend(queries)
     totals = np.repeat(np.asarray(steps.sum(axis=1)).ravel(), np.diff(steps.indptr))
     steps.data = np.divide(steps.data, totals, out=np.zeros_like(steps.data), where=totals > 0)

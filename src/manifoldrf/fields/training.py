@@ -1,4 +1,4 @@
-"""Training pairs of a field: which (start, anchor) are shown to the network, and what is held out."""
+"""Training of the network: its options, the pairs it is trained on, and checkpoints."""
 
 import dataclasses
 import functools
@@ -19,15 +19,7 @@ from manifoldrf._codec import ModelFileError, read_container, write_container
 from manifoldrf._files import as_path
 from manifoldrf._random import Streams
 from manifoldrf._runtime import SharedLimit, require, thread_pool
-from manifoldrf._validation import (
-    POSITIVE,
-    FloatArray,
-    IntArray,
-    check_integer,
-    check_option,
-    check_real,
-    reject,
-)
+from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_integer, check_option, check_real, reject
 from manifoldrf.fields.data import DEVICES, FieldData, pick_device
 from manifoldrf.fields.geodesics import GraphDistances
 from manifoldrf.fields.network import TOP, Floats, Frame, joint_inputs, n_inputs, start_weights, upper_layers
@@ -40,21 +32,14 @@ NETWORKS = ("log", "paper")
 LOSSES = ("relative", "l2", "weighted")
 SCHEDULES = ("constant", "one-cycle")
 
-# What the options are where they are left out, by network. The paper's: its appendix. Those of "log" were not
-# compared with others: kernel errors of .008 to .019 on the four surfaces, 4000 nodes, one seed. Smaller batches
-# than the paper's take more steps in an epoch.
+# Default options by network. Those of "paper" are from its appendix. Those of "log" were not tuned: kernel errors
+# are .008 to .019 on the four surfaces, with 4000 nodes and one seed. Smaller batches mean more steps in an epoch.
 _DEFAULTS: dict[str, dict[str, Any]] = {
-    "paper": {
-        "loss": "relative",
-        "schedule": "constant",
-        "epochs": 1000,
-        "batch": 32_768,
-        "learning_rate": 1e-3,
-    },
+    "paper": {"loss": "relative", "schedule": "constant", "epochs": 1000, "batch": 32_768, "learning_rate": 1e-3},
     "log": {"loss": "weighted", "schedule": "one-cycle", "epochs": 60, "batch": 4096, "learning_rate": 1e-2},
 }
 
-# The paper's: all pairs from this value on, in its unit, and a share of the smaller ones, zeros included.
+# The paper trains on all pairs from this value on, in its unit, and on a share of the smaller ones, zeros included.
 SMALL = 0.1
 SMALL_SHARE = 0.025
 _HELD_OUT = 0.2  # share of the starts
@@ -70,7 +55,7 @@ _KIND = "checkpoint"  # kind of a checkpoint file
 
 @dataclass(frozen=True)
 class MlpOptions:
-    """Options of :func:`fit_mlp`; what is None follows from the network.
+    """Options of :func:`fit_mlp`; None stands for the default of the network.
 
     Examples
     --------
@@ -85,8 +70,8 @@ class MlpOptions:
     batch: int | None = None  # pairs in a step
     learning_rate: float | None = None  # the largest of a schedule
     schedule: str | None = None  # "constant", the paper's; "one-cycle", up and down again
-    patience: int | None = None  # epochs without a lower validation loss before training stops; None: it does not
-    checkpoint: str | os.PathLike[str] | None = None  # a file that training goes on from when it was interrupted
+    patience: int | None = None  # epochs without a lower validation loss before training stops; None: no early stop
+    checkpoint: str | os.PathLike[str] | None = None  # file from which an interrupted training is resumed
     device: str = "auto"  # "cpu", "cuda"; "auto" takes "cuda" where there is one
     hidden: int = 128  # the paper's
 
@@ -101,7 +86,7 @@ class MlpOptions:
         check_real(self.learning_rate, "learning_rate", POSITIVE)
         for name in ("epochs", "batch", "hidden", "patience"):
             value = getattr(self, name)
-            if value is not None:  # kept as an int: an integer of numpy is none to `isinstance`
+            if value is not None:  # stored as an int: numpy integers are not instances of int
                 object.__setattr__(self, name, check_integer(value, name, 1))
         if self.checkpoint is not None:
             as_path(self.checkpoint, "checkpoint")
@@ -109,12 +94,12 @@ class MlpOptions:
 
 @dataclass(frozen=True)
 class TrainingInfo:
-    """What happened in training; figures over the kept pairs of the held-out starts, in the paper's unit.
+    """Record of a training; errors are those of pairs of held-out starts, in the paper's unit.
 
     Attributes
     ----------
     epochs : int
-        How many were run; the weights are those of the epoch with the lowest validation loss.
+        Number of epochs; the weights are those of the epoch with the lowest validation loss.
     stopped_by : str
         "epochs" or "patience".
     best_epoch : int
@@ -163,7 +148,7 @@ class Pairs:
     targets : float32 array of shape (n,)
         In the network's unit.
     factors : float32 array of shape (n,)
-        What a prediction is multiplied by to be a raw signature in the paper's unit.
+        Factors from predictions to signatures in the paper's unit.
     """
 
     rows: IntArray
@@ -173,7 +158,7 @@ class Pairs:
     factors: Floats
 
     def subset(self, mask: NDArray[np.bool_]) -> "Pairs":
-        """Those of the mask, in the same order."""
+        """The pairs of the mask, in the same order."""
         return Pairs(self.rows[mask], self.columns[mask], self.paths[mask], self.targets[mask], self.factors[mask])
 
 
@@ -203,8 +188,8 @@ class TrainingData:
 def paper_unit(data: FieldData) -> float:
     """Factor from raw signatures to the paper's unit.
 
-    A series without a term f_0 has no such unit, and all its values may be below the paper's threshold: its
-    largest value becomes that of the paper's surfaces then.
+    A series without a term f_0 has no such unit, and all its values may be below the paper's threshold. Its largest
+    value is then scaled to that of the paper's surfaces.
     """
     largest = float(_raw(data).max()) if data.values.nnz else 0.0
     if largest <= 0:
@@ -213,7 +198,7 @@ def paper_unit(data: FieldData) -> float:
 
 
 def network_scale(data: FieldData, network: str, unit: float) -> float:
-    """What the field is multiplied by to be in the network's unit: raw for "paper", h for "log"."""
+    """Factor from the field to the network's unit: from signatures for "paper", from h for "log"."""
     return unit if network == "paper" else TOP / float(data.values.data.max())
 
 
@@ -231,12 +216,12 @@ def make_training_data(
     inputs = [frame.coordinates(np, data.points[nodes]).astype(np.float32) for nodes in (data.starts, data.anchors)]
     inside = held_out[pairs.rows]
     if inside.all() or not inside.any():
-        reject("data", "positive at starts enough to hold some out", f"{n} starts with {len(inside)} pairs to show")
+        reject("data", "positive at enough starts to hold some out", f"{n} starts with {len(inside)} pairs")
     return TrainingData(network, frame, inputs[0], inputs[1], pairs.subset(~inside), pairs.subset(inside))
 
 
 def _choose(data: FieldData, distances: GraphDistances, network: str, rng: np.random.Generator) -> Pairs:
-    """All large values and a share of the others, a block of starts at a time."""
+    """Choose all large values and a share of the others, a block of starts at a time."""
     unit = paper_unit(data)
     scale = network_scale(data, network, unit)
     roots = np.sqrt(data.measure)
@@ -256,7 +241,7 @@ def _choose(data: FieldData, distances: GraphDistances, network: str, rng: np.ra
 
 
 def _raw(data: FieldData) -> FloatArray:
-    """Signatures: h times the roots of the measure, the stored entries only."""
+    """The stored entries of the signatures: h times the roots of the measure."""
     entries = data.values.tocoo()
     roots = np.sqrt(data.measure)
     result: FloatArray = entries.data * roots[data.starts[entries.row]] * roots[data.anchors[entries.col]]
@@ -265,7 +250,7 @@ def _raw(data: FieldData) -> FloatArray:
 
 @dataclass
 class _State:
-    """What changes during training."""
+    """The state that changes during training."""
 
     weights: list[Any]
     optimizer: Any
@@ -287,7 +272,7 @@ _Map = Callable[[Callable[[Any], Any], Any], Any]
 def train(
     dataset: TrainingData, options: MlpOptions, streams: Streams, progress: Progress, n_jobs: int = 1
 ) -> tuple[list[Floats], TrainingInfo]:
-    """Best weights and the record of the training."""
+    """Train, and return the best weights and the record of the training."""
     device = pick_device(options.device)
     state = _begin(dataset, options, streams, device)
     fingerprint = "" if options.checkpoint is None else _fingerprint(dataset, options, streams)
@@ -300,12 +285,12 @@ def train(
     total = int(options.epochs or 0)
     with _threads(n_jobs, device) as each:
         epoch = _Epoch(dataset, options, data["train"], data["validation"], each)
-        while state.epoch < total and not _tired(state, options):
+        while state.epoch < total and not _should_stop(state, options):
             progress("training epochs", state.epoch, total)
             began = time.perf_counter()
             epoch.run(state, streams.generator(f"order of epoch {state.epoch}"))
             state.seconds += time.perf_counter() - began
-            last = state.epoch == total or _tired(state, options)
+            last = state.epoch == total or _should_stop(state, options)
             if path is not None and (last or state.epoch % _EPOCHS_BETWEEN == 0):
                 _save(state, path, fingerprint, streams)
         progress("training epochs", total, total)
@@ -314,10 +299,10 @@ def train(
 
 @contextmanager
 def _threads(n_jobs: int, device: str) -> Iterator[_Map]:
-    """Threads of our own, one for each part; those that torch would share a product among wait for each other.
+    """Own threads, one per part: torch's threads wait for each other in every product.
 
-    On a busy machine that waiting made trainings thirty times slower. A new thread heeds the number of torch's
-    threads only once something asked for it there: else its first product is shared by two, and rounded otherwise.
+    On a busy machine this waiting made trainings thirty times slower. A new thread applies the limit of torch's
+    threads only after it was queried there; without that, its first product uses two threads, with other bits.
     """
     jobs = n_jobs if device == "cpu" else 1
     with _torch_limit(os.getpid()).held(), thread_pool(jobs, _torch().get_num_threads) as pool:
@@ -326,8 +311,8 @@ def _threads(n_jobs: int, device: str) -> Iterator[_Map]:
 
 @functools.cache
 def _torch_limit(process: int) -> SharedLimit:
-    """One thread, a setting of the whole process, until the last of the trainings that overlap has ended."""
-    del process  # in a copy of it nobody trains yet
+    """One torch thread for the whole process, until the last of overlapping trainings has ended."""
+    del process  # a forked process has no training yet
 
     def change() -> Callable[[], None]:
         torch = _torch()
@@ -339,7 +324,7 @@ def _torch_limit(process: int) -> SharedLimit:
 
 
 def saved_streams(checkpoint: Any) -> Streams | None:
-    """Streams of an existing checkpoint: a training without a seed goes on with those it began with."""
+    """Streams of an existing checkpoint, with which a training without a seed is resumed."""
     if checkpoint is None or not Path(checkpoint).exists():
         return None
     path = Path(checkpoint)
@@ -399,7 +384,7 @@ class _Epoch:
     each: _Map
 
     def run(self, state: _State, rng: np.random.Generator) -> None:
-        """Change the state."""
+        """Train for one epoch, and update the state."""
         torch = _torch()
         batch = int(self.options.batch or 0)
         order = torch.as_tensor(rng.permutation(len(self.train)), device=self.train.targets.device)
@@ -418,7 +403,7 @@ class _Epoch:
             state.best = [weight.detach().cpu().numpy().copy() for weight in state.weights]
 
     def _step(self, state: _State, chosen: Any) -> float:
-        """One step of Adam on the mean loss of a batch, its gradient summed over parts; returns the summed loss."""
+        """One step of Adam on the mean loss of a batch, with gradients summed over parts; return the total loss."""
         torch, weights = _torch(), state.weights
 
         def gradient(part: Any) -> tuple[Any, Any]:
@@ -437,7 +422,7 @@ class _Epoch:
         torch, data = _torch(), self.validation
 
         def predict(part: Any) -> Any:
-            with torch.no_grad():  # holds in the thread that says so
+            with torch.no_grad():  # a setting of the current thread
                 return data.values(self.dataset.network, weights, part)
 
         parts = torch.arange(len(data), device=data.targets.device).split(self._part)
@@ -445,7 +430,7 @@ class _Epoch:
 
     @property
     def _part(self) -> int:
-        """Rows that are handled together: on another device all of a batch."""
+        """Rows per part; on other devices than the CPU the whole batch."""
         return _ROWS_AT_ONCE if self.train.targets.device.type == "cpu" else int(self.options.batch or 0)
 
     def _losses(self, values: Any, targets: Any) -> Any:
@@ -457,12 +442,12 @@ def _losses(kind: str | None, values: Any, targets: Any) -> Any:
     if kind == "relative":
         return (values - targets).abs() / targets.clamp_min(SMALL)
     squares = (values - targets) ** 2
-    # The noise of a walk's estimate grows like the square root of its value.
+    # The noise of an estimate from walks grows like the square root of its value.
     return squares if kind == "l2" else squares / (targets + 1)
 
 
 def _set_rate(optimizer: Any, options: MlpOptions, epoch: float) -> None:
-    """Learning rate at a time, in epochs."""
+    """Set the learning rate at a time given in epochs."""
     rate = float(options.learning_rate or 0)
     if options.schedule == "one-cycle":
         share = epoch / float(options.epochs or 1)
@@ -475,13 +460,13 @@ def _set_rate(optimizer: Any, options: MlpOptions, epoch: float) -> None:
         group["lr"] = rate
 
 
-def _tired(state: _State, options: MlpOptions) -> bool:
+def _should_stop(state: _State, options: MlpOptions) -> bool:
     """Whether the validation loss has not fallen for too long."""
     return options.patience is not None and state.epoch - state.best_epoch >= options.patience
 
 
 def _report(state: _State, epoch: _Epoch) -> TrainingInfo:
-    """Figures of the best weights at the held-out starts, in the paper's unit."""
+    """Record of the training, with the errors of the best weights at held-out starts."""
     torch, data = _torch(), epoch.validation
     weights = [torch.as_tensor(array, device=data.targets.device) for array in state.best]
     factors = data.factors.double()
@@ -504,7 +489,7 @@ def _report(state: _State, epoch: _Epoch) -> TrainingInfo:
 
 
 def _fingerprint(dataset: TrainingData, options: MlpOptions, streams: Streams) -> str:
-    """Hash of all that the weights follow from: data, options and seed."""
+    """Hash of everything that determines the weights: data, options and seed."""
     digest = hashlib.blake2b(streams.root, digest_size=16)
     settings = {name: value for name, value in vars(options).items() if name not in ("checkpoint", "device")}
     digest.update(repr(sorted(settings.items())).encode())
@@ -520,7 +505,7 @@ def _fingerprint(dataset: TrainingData, options: MlpOptions, streams: Streams) -
 
 
 def _save(state: _State, path: Path, fingerprint: str, streams: Streams) -> None:
-    """Write the complete state; an interrupt leaves the one before."""
+    """Write the complete state; an interrupted write leaves the previous file."""
     arrays: dict[str, NDArray[Any]] = {
         "train_loss": np.array(state.train_loss),
         "validation_loss": np.array(state.validation_loss),
@@ -537,7 +522,7 @@ def _save(state: _State, path: Path, fingerprint: str, streams: Streams) -> None
 
 
 def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    """Arrays and notes of a checkpoint, unaltered, or one clear sentence."""
+    """Read arrays and metadata of a checkpoint, or raise a clear error."""
     try:
         arrays, meta = read_container(path)
     except (ModelFileError, OSError) as error:
@@ -548,7 +533,7 @@ def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
 
 
 def _restore(state: _State, path: Path, fingerprint: str, device: str) -> None:
-    """Take up the state of a checkpoint."""
+    """Restore the state from a checkpoint."""
     arrays, metadata = _read(path)
     if metadata["fingerprint"] != fingerprint:
         reject("checkpoint", "of the same data, options and seed, or a new name", f"{path}, of another training")
@@ -571,18 +556,18 @@ def _restore(state: _State, path: Path, fingerprint: str, device: str) -> None:
 
 
 def _check_shapes(state: _State, arrays: dict[str, NDArray[Any]]) -> None:
-    """Raise where an array is not as large as the one it takes the place of: torch would spread it."""
+    """Raise if an array has another shape than the one it replaces, which torch would broadcast."""
     for i, weight in enumerate(state.weights):
         for name in ("weight", "best", "adam.exp_avg", "adam.exp_avg_sq"):
             first, _, rest = name.partition(".")
             key = f"{first}.{i}.{rest}" if rest else f"{first}.{i}"
             if arrays[key].shape != tuple(weight.shape) or arrays[key].dtype != np.float32:
-                raise ValueError(f"{key} is of another size or kind")
+                raise ValueError(f"{key} has another shape or dtype")
     for name, axes in (("train_loss", 1), ("validation_loss", 1), ("seconds", 1), ("best_epoch", 1)):
         if arrays[name].ndim != axes:
-            raise ValueError(f"{name} is no list")
+            raise ValueError(f"{name} is not a vector")
     if not len(arrays["train_loss"]) == len(arrays["validation_loss"]) >= int(arrays["best_epoch"][0]) >= 0:
-        raise ValueError("its epochs do not fit together")
+        raise ValueError("its numbers of epochs differ")
 
 
 def _torch() -> Any:

@@ -228,7 +228,8 @@ class NeighborExtension(AbstractExtension):
     def check(self, n: int, d: int) -> None:
         """Raise unless it fits a graph of n nodes with d coordinates."""
         self.search.check(n, d)
-        check_positive_float(self.bandwidth, "bandwidth")
+        if self.bandwidth != np.inf:  # unit affinities
+            check_positive_float(self.bandwidth, "bandwidth")
         for name, values in (("density", self.density), ("local", self.local)):
             if values is not None:
                 check_amounts(name, values, n)

@@ -129,12 +129,8 @@ class Graph:
 
     def __post_init__(self) -> None:
         if not sparse.issparse(self.affinity):
-            reject(
-                "affinity",
-                "a CSR array; Graph.from_affinity takes any matrix",
-                type(self.affinity).__name__,
-                TypeError,
-            )
+            rule = "a CSR array; Graph.from_affinity takes any matrix"
+            reject("affinity", rule, type(self.affinity).__name__, TypeError)
         # Stages share a graph, so none may change it.
         object.__setattr__(self, "affinity", read_only(self.affinity))
         for name in ("points", "weights"):

@@ -262,11 +262,8 @@ def _check_steps(n_steps: int | str, space: _Space, t: float) -> int:
     steps = int(n_steps)
     fewest = fewest_steps(_measure(space), t)
     if steps < fewest:
-        reject(
-            "n_steps",
-            f"at least {fewest} for {len(space.points)} nodes, or the graph would take too much memory",
-            n_steps,
-        )
+        rule = f"at least {fewest} for {len(space.points)} nodes, or the graph would take too much memory"
+        reject("n_steps", rule, n_steps)
     return steps
 
 

@@ -137,17 +137,8 @@ class SurfaceSearch:
         corners = vertices[faces]
         centroids = corners.mean(axis=1)
         radii = row_lengths(corners - centroids[:, None]).max(axis=1)
-        return cls(
-            queries,
-            corners,
-            corners.min(axis=1),
-            corners.max(axis=1),
-            centroids,
-            radii,
-            distance,
-            face,
-            np.eye(3)[place],
-        )
+        shapes = corners, corners.min(axis=1), corners.max(axis=1), centroids, radii
+        return cls(queries, *shapes, distance, face, np.eye(3)[place])
 
     def try_faces(self, members: IntArray) -> None:
         """Improve all queries by the faces of one radius class."""

@@ -36,7 +36,6 @@ _SAMPLE = 2000  # nodes used; the mean over more changes nothing
 _OUTLIER = 20.0  # a node that stands for more than this many median volumes is no sign of low density
 _DENSITY_NEIGHBORS = 48  # densities are then good to 15 %
 _VOLUMES = 1e-300, 1e300  # of one node: their sum and their inverses stay finite
-SCATTERS = ("even", "random")
 # Neighbours farther than this many spacings do not push. A close-packed lattice has its nearest at 1.12 in three
 # dimensions and 1.07 in two.
 _PUSH_REACH = 1.6
@@ -306,19 +305,17 @@ def graded_points(
     n, relaxation = check_integer(n, "n", 2), check_integer(relaxation, "relaxation", 0)
     inner = check_real(inner, "inner", Interval(0.0, space.radius, low_open=True))
     decay = space._decay(inner) if decay is None else check_real(decay, "decay", NONNEGATIVE)
-    points = _scatter(space, n, inner, decay, check_option(scatter, "scatter", SCATTERS), seed)
+    rng = generator(seed, "graded points")
+    if check_option(scatter, "scatter", ("even", "random")) == "random":
+        points = space._random(n, inner, decay, rng)
+    else:
+        u = sobol(n, space.dim) if seed is None else shifted_sobol(n, space.dim, rng)
+        points = space._even(u, inner, decay)
     density = n / space._volume_of(inner, decay)
     for _ in range(relaxation):
         points = push_apart(space, points, _weights(space, points, inner, decay, density))
         points = _restore_radii(space, points, inner, decay)
     return GradedPoints(points, _weights(space, points, inner, decay, density), density)
-
-
-def _scatter(space: AbstractBall, n: int, inner: float, decay: float, scatter: str, seed: SeedLike) -> FloatArray:
-    if scatter == "random":
-        return space._random(n, inner, decay, generator(seed, "graded points"))
-    u = sobol(n, space.dim) if seed is None else shifted_sobol(n, space.dim, generator(seed, "graded points"))
-    return space._even(u, inner, decay)
 
 
 def _weights(space: AbstractBall, points: FloatArray, inner: float, decay: float, density: float) -> FloatArray:

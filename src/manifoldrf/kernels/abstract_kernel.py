@@ -86,9 +86,8 @@ class FrozenParams:
         known = self.get_params()
         for name in changes:
             if name not in known:
-                raise ValueError(
-                    f"{type(self).__name__} has no parameter `{name}`; it has {', '.join(known) or 'none'}."
-                )
+                kind, names = type(self).__name__, ", ".join(known) or "none"
+                raise ValueError(f"{kind} has no parameter `{name}`; it has {names}.")
         own = {name: value for name, value in changes.items() if "__" not in name}
         parts: dict[str, dict[str, Any]] = {}
         for name, value in changes.items():

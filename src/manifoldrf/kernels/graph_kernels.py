@@ -8,15 +8,7 @@ from itertools import accumulate
 import numpy as np
 from scipy.special import gammaln, xlogy
 
-from manifoldrf._validation import (
-    NONNEGATIVE,
-    POSITIVE,
-    FloatArray,
-    Interval,
-    check_flag,
-    check_integer,
-    reject,
-)
+from manifoldrf._validation import NONNEGATIVE, POSITIVE, FloatArray, Interval, check_flag, check_integer, reject
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.roots import ASYMMETRIC, pi
 

@@ -221,7 +221,11 @@ class GammaMixtureKernel(AbstractKernel):
         """Sum of the series: a polylogarithm of e^-rate w, with the first two terms corrected."""
         z = math.exp(-self.rate) * np.asarray(w, np.float64)
         first, second = self._weights(2)
-        whole = _powers_sum(z, self.power) + (first - 1.0) * z + (second - 2.0 ** (self.power - 1)) * z**2
+        size = np.abs(z)
+        # Sum of k^(p-1) z^k over k >= 1: Li_s(z) of order s = 1 - p, with Li_s(-x) = 2^(1-s) Li_s(x^2) - Li_s(x).
+        plain = _positive_powers_sum(size, self.power)
+        sums = np.where(z < 0, 2.0**self.power * _positive_powers_sum(size**2, self.power) - plain, plain)
+        whole = sums + (first - 1.0) * z + (second - 2.0 ** (self.power - 1)) * z**2
         return np.asarray(math.exp(self._log_scale) * whole)
 
     def _coefficients(self, n: int) -> FloatArray:
@@ -251,16 +255,8 @@ class GammaMixtureKernel(AbstractKernel):
         return math.exp(self.rate)
 
 
-def _powers_sum(z: FloatArray, p: float) -> FloatArray:
-    """Sum of k^(p-1) z^k over k >= 1, for -1 < z < 1: the polylogarithm of order 1 - p."""
-    size = np.abs(z)
-    # Li_s(-x) = 2^(1-s) Li_s(x^2) - Li_s(x)
-    plain = _positive_powers_sum(size, p)
-    return np.where(z < 0, 2.0**p * _positive_powers_sum(size**2, p) - plain, plain)
-
-
 def _positive_powers_sum(x: FloatArray, p: float) -> FloatArray:
-    """The same for 0 <= x < 1: the series itself for small x, else the expansion around x = 1."""
+    """Sum of k^(p-1) x^k over k >= 1 for 0 <= x < 1: the series itself for small x, else an expansion around 1."""
     k = np.arange(1.0, _FEW_TERMS)
     small = np.minimum(x, _SMALL)
     result = np.polynomial.polynomial.polyval(small, np.concatenate([[0.0], k ** (p - 1)]))
@@ -283,9 +279,8 @@ def _step_time(graph: AnyGraph, dim: int | None) -> float:
     elif adjacency.step_time is not None:
         step = adjacency.step_time
     else:
-        raise ValueError(
-            "This adjacency has no clock; give `step_time` to GeneralizedAdjacency, or a kernel in steps."
-        )
+        text = "This adjacency has no clock; give `step_time` to GeneralizedAdjacency, or a kernel in steps."
+        raise ValueError(text)
     if step == 0:
         raise ValueError("This graph has steps of length zero, so no number of them lasts a positive time.")
     return step

@@ -169,20 +169,14 @@ def _root(alpha: Exact, order: int, n: int, digits: int) -> list[Decimal] | None
         if terms[0] < 0 and order % 2 == 0:
             return None
         shift = min(zeros // order, n)
-        return [Decimal(0)] * shift + _power(terms, order, n - shift)
-
-
-def _power(terms: list[Decimal], order: int, n: int) -> list[Decimal]:
-    """First n coefficients of (sum_k terms_k x^k)^(1/order), by the recurrence of J. C. P. Miller."""
-    if n == 0:
-        return []
-    exponent = Decimal(1) / order
-    first = abs(terms[0]) ** exponent
-    result = [first if terms[0] > 0 else -first]
-    for k in range(1, n):
-        total = sum((j * exponent - (k - j)) * terms[j] * result[k - j] for j in range(1, k + 1) if terms[j])
-        result.append(total / (k * terms[0]))
-    return result
+        # The recurrence of J. C. P. Miller for (sum_k terms_k x^k)^(1/order).
+        exponent = Decimal(1) / order
+        first = abs(terms[0]) ** exponent
+        result = [first if terms[0] > 0 else -first]
+        for k in range(1, n - shift):
+            total = sum((j * exponent - (k - j)) * terms[j] * result[k - j] for j in range(1, k + 1) if terms[j])
+            result.append(total / (k * terms[0]))
+        return ([Decimal(0)] * shift + result)[:n]
 
 
 def _agree(coarse: list[Decimal], fine: list[Decimal]) -> bool:

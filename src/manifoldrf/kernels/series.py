@@ -137,7 +137,8 @@ class SeriesKernel(AbstractKernel):
         return np.concatenate([given, np.zeros(max(0, n - len(given)))])
 
     def _exact(self, n: int) -> list[Decimal]:
-        given = [_as_decimal(value) for value in self.alpha[:n]]
+        exact = [Fraction(value if isinstance(value, Rational) else float(value)) for value in self.alpha[:n]]
+        given = [Decimal(value.numerator) / Decimal(value.denominator) for value in exact]
         return given + [Decimal(0)] * (n - len(given))
 
     @property
@@ -193,12 +194,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Rational):
         return int(value) if isinstance(value, Integral) else value
     return float(value)
-
-
-def _as_decimal(value: Real) -> Decimal:
-    """The exact value of a number, in the digits of the current context."""
-    exact = Fraction(value) if isinstance(value, Rational) else Fraction(float(value))
-    return Decimal(exact.numerator) / Decimal(exact.denominator)
 
 
 def _powers_at(graph: AnyGraph, i: IntArray, j: IntArray, n: int) -> FloatArray:

@@ -103,8 +103,22 @@ def exact_worker(expansion: Expansion, graph: AnyGraph) -> Worker:
 
 
 def chunk_worker(make: MakeEngine, graph: AnyGraph) -> Worker:
-    """Sparse rows by an engine; a part is a list of chunks."""
-    return functools.partial(_run_chunks, make(graph), graph.n_nodes)
+    """Sparse rows by an engine; a part is a list of chunks in the order of the start nodes."""
+    engine = make(graph)
+    size = int(np.clip(graph.n_nodes // _NODES_PER_START, *_STARTS_AT_ONCE))
+
+    def work(nodes: IntArray, n_jobs: int, progress: Progress) -> list[Chunk]:
+        # Without start nodes there is one empty piece: the second stitch of walks that reached nothing.
+        pieces = [nodes[k : k + size] for k in range(0, max(1, len(nodes)), size)]
+        results, done = [], 0
+        with thread_pool(n_jobs) as pool:
+            for piece, chunk in zip(pieces, pool.map(engine, pieces), strict=True):
+                results.append(chunk)
+                done += len(piece)
+                progress("signatures", done, len(nodes))
+        return results
+
+    return work
 
 
 def own_worker(teacher: Callable[..., Any], series: AbstractKernel, graph: AnyGraph) -> Worker:
@@ -119,20 +133,6 @@ def own_worker(teacher: Callable[..., Any], series: AbstractKernel, graph: AnyGr
         return rows
 
     return work
-
-
-def _run_chunks(engine: Engine, n_nodes: int, nodes: IntArray, n_jobs: int, progress: Progress) -> list[Chunk]:
-    """Chunks of rows in the order of the start nodes; how threads share them changes no bit."""
-    size = int(np.clip(n_nodes // _NODES_PER_START, *_STARTS_AT_ONCE))
-    # Without start nodes there is one empty piece: the second stitch of walks that reached nothing.
-    pieces = [nodes[k : k + size] for k in range(0, max(1, len(nodes)), size)]
-    results, done = [], 0
-    with thread_pool(n_jobs) as pool:
-        for piece, chunk in zip(pieces, pool.map(engine, pieces), strict=True):
-            results.append(chunk)
-            done += len(piece)
-            progress("signatures", done, len(nodes))
-    return results
 
 
 def stacked(parts: list[Any]) -> Any:
@@ -295,9 +295,8 @@ def _teach_exact(task: Task, tol: float, run: Runner) -> Result:
         rows = stacked(run(functools.partial(exact_worker, expansion), task.graph, task.nodes, "signatures"))
     except MemoryError:
         size = 8e-9 * len(task.nodes) * task.graph.n_nodes
-        raise MemoryError(
-            f"Dense rows take {size:.0f} GB; teacher='frontier' or 'counts' has sparse ones."
-        ) from None
+        text = f"Dense rows take {size:.0f} GB; teacher='frontier' or 'counts' has sparse ones."
+        raise MemoryError(text) from None
     bound = tol * float(np.abs(task.series.spectral(np.linspace(-radius, radius, 513))).max())
     if isinstance(task.graph, Graph) and task.series.series_is_nonnegative:
         # The rows are sums of nonnegative terms, so negative entries are rounding. A root may also have noise of
@@ -331,12 +330,9 @@ def _monte_carlo(engine: Any, task: Task, options: Any, streams: Streams, run: R
     return result
 
 
-def _chunks(
-    run: Runner, make: MakeEngine, graph: AnyGraph, nodes: IntArray, stage: str = "signatures"
-) -> list[Chunk]:
+def _chunks(run: Runner, make: MakeEngine, graph: AnyGraph, nodes: Any, stage: str = "signatures") -> list[Chunk]:
     """Chunks of rows in the order of the start nodes."""
-    parts: list[list[Chunk]] = run(functools.partial(chunk_worker, make), graph, nodes, stage)
-    return [chunk for part in parts for chunk in part]
+    return [chunk for part in run(functools.partial(chunk_worker, make), graph, nodes, stage) for chunk in part]
 
 
 def _from_chunks(task: Task, chunks: list[Chunk], coefficients: Any, options: Any) -> Result:
@@ -346,8 +342,7 @@ def _from_chunks(task: Task, chunks: list[Chunk], coefficients: Any, options: An
         lengths = assemble(chunks, task.graph.n_nodes, len(coefficients))[0]
         rows = weighted_lengths(lengths, len(task.nodes), task.series, radius)
         return Result(rows, n_steps, None, lengths, None, touched)
-    bounds = [chunk.bound for chunk in chunks if chunk.bound is not None]
-    bound = None
+    bounds, bound = [chunk.bound for chunk in chunks if chunk.bound is not None], None
     if bounds and radius <= 1 + 1e-12:  # 1, up to rounding of row sums
         # What the frontier dropped, and what the series left out.
         whole = float(np.abs(coefficients) @ radius ** np.arange(len(coefficients)))
@@ -367,8 +362,7 @@ def weighted_lengths(lengths: Any, n_starts: int, series: AbstractKernel, radius
         )
     f = np.tile(coefficients_of(series, n_lengths, radius), n_starts)
     ends = np.arange(n_starts + 1) * n_lengths
-    selection = sparse.csr_array((f, np.arange(len(f)), ends), shape=(n_starts, len(f)))
-    rows = selection @ lengths
+    rows = sparse.csr_array((f, np.arange(len(f)), ends), shape=(n_starts, len(f))) @ lengths
     rows.sort_indices()
     return rows
 

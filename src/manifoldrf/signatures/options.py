@@ -175,7 +175,9 @@ def survival_law(series: AbstractKernel | None, options: Any, radius: float) -> 
     n = _n_lengths(series, p_halt, options.max_length, radius)
     f = np.ones(n) if series is None else coefficients_of(series, n, radius)
     geometric = np.full(n, max(1.0 - p_halt, 1 / _WORDS))
-    keep = _matched(_sizes(f, radius)) if options.survival == "matched" else geometric
+    logs = log_sizes(f, radius)
+    sizes = np.exp(logs - max(float(logs.max()), -1e300))  # |f_k| radius^k up to a factor; all may be zero
+    keep = _matched(np.asarray(sizes)) if options.survival == "matched" else geometric
     keep = np.round(keep * _WORDS) / _WORDS  # the resolution of 32 random bits: unbiased to the last bit
     keep[-1] = 0.0
     return SurvivalLaw(f, keep)
@@ -206,12 +208,6 @@ def _n_lengths(series: AbstractKernel | None, p_halt: float, max_length: int | s
     if max_length == "auto" or p_halt == 0:
         return negligible
     return max(negligible, math.ceil(min(math.log(_SURVIVORS) / math.log1p(-p_halt), _MOST_LENGTH)))
-
-
-def _sizes(f: FloatArray, radius: float) -> FloatArray:
-    """|f_k| radius^k up to a common factor, also if the power alone would overflow."""
-    logs = log_sizes(f, radius)
-    return np.asarray(np.exp(logs - max(float(logs.max()), -1e300)))  # all may be zero
 
 
 def _matched(sizes: FloatArray) -> FloatArray:

@@ -25,18 +25,8 @@ from manifoldrf.geometry.graphs import as_adjacency
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.action import AnyGraph
 from manifoldrf.kernels.roots import ASYMMETRIC
-from manifoldrf.signatures.engines import (
-    Choice,
-    Progress,
-    Runner,
-    Task,
-    choose_teacher,
-    run_here,
-    silent,
-    teach,
-    teach_own,
-    weighted_lengths,
-)
+from manifoldrf.signatures import engines
+from manifoldrf.signatures.engines import Progress, Runner
 from manifoldrf.signatures.options import OPTIONS, make_options
 
 __all__ = ["SignatureInfo", "Signatures", "compute_signature_pair", "compute_signatures"]
@@ -192,7 +182,7 @@ class Signatures:
         if self.lengths is None:
             raise ValueError("These signatures kept no lengths; compute them with keep_lengths=True.")
         series = series_of(check_kernel(kernel), asymmetric=asymmetric)
-        rows = weighted_lengths(self.lengths, len(self.nodes), series, self.info.radius)
+        rows = engines.weighted_lengths(self.lengths, len(self.nodes), series, self.info.radius)
         info = dataclasses.replace(
             self.info, kernel=repr(kernel), asymmetric=asymmetric, n_steps=0, seconds=0.0, error_bound=None
         )
@@ -239,7 +229,7 @@ def compute_signatures(
     asymmetric: bool = False,
     seed: SeedLike = None,
     n_jobs: int = 1,
-    progress: Progress = silent,
+    progress: Progress = engines.silent,
     **options: Any,
 ) -> Signatures:
     """Signature vectors of nodes: rows of Phi = sum_k f_k W^k, so that K = Phi Phi^T.
@@ -306,7 +296,7 @@ def compute_signatures(
     >>> bool(np.linalg.norm(walked.rows - exact.rows) < 0.03 * np.linalg.norm(exact.rows))
     True
     """
-    run = run_here(check_jobs(n_jobs), progress)
+    run = engines.run_here(check_jobs(n_jobs), progress)
     return signatures_by(run, graph, kernel, nodes, options, teacher=teacher, asymmetric=asymmetric, seed=seed)
 
 
@@ -327,18 +317,25 @@ def signatures_by(
     so that parts cannot disagree.
     """
     start = time.perf_counter()
-    task = _prepare(graph, kernel, nodes, asymmetric=asymmetric)
+    adjacency = as_adjacency(graph)
+    everything = np.arange(adjacency.n_nodes)
+    # A copy: the caller may change the array later.
+    picked = everything if nodes is None else np.array(check_indices(nodes, "nodes", adjacency.n_nodes))
+    picked.flags.writeable = False
+    resolved = check_kernel(kernel).on(adjacency)
+    task = engines.Task(adjacency, resolved, series_of(resolved, asymmetric=asymmetric), picked)
     asked = check_teacher(teacher)
     if not isinstance(asked, str):
-        choice = Choice(str(getattr(asked, "__name__", type(asked).__name__)), "as asked")
-        used, result = dict(options), teach_own(task, asked, options, run)
+        choice = engines.Choice(str(getattr(asked, "__name__", type(asked).__name__)), "as asked")
+        used, result = dict(options), engines.teach_own(task, asked, options, run)
     else:
-        choice = Choice(asked, "as asked")
-        if asked == "auto":
-            choice = choose_teacher(task.graph, task.series, task.nodes)
-        settings = make_options(choice.teacher, options, chosen=asked == "auto")
+        auto = asked == "auto"
+        choice = (
+            engines.choose_teacher(task.graph, task.series, picked) if auto else engines.Choice(asked, "as asked")
+        )
+        settings = make_options(choice.teacher, options, chosen=auto)
         used = dataclasses.asdict(settings)
-        result = teach(choice.teacher, task, settings, Streams.from_seed(seed), run)
+        result = engines.teach(choice.teacher, task, settings, Streams.from_seed(seed), run)
     info = SignatureInfo(
         teacher=choice.teacher,
         reason=choice.reason,
@@ -356,7 +353,7 @@ def signatures_by(
 
 def check_teacher(teacher: Any) -> str | OwnTeacher:
     """Return the name of a teacher, or a function that is one."""
-    if callable(teacher) and not isinstance(teacher, str):
+    if callable(teacher):
         own: OwnTeacher = teacher
         return own
     return check_option(teacher, "teacher", TEACHERS)
@@ -380,16 +377,6 @@ def series_of(kernel: AbstractKernel, *, asymmetric: bool) -> AbstractKernel:
             f"{ASYMMETRIC}."
         )
     return kernel.root()
-
-
-def _prepare(graph: AnyGraph, kernel: AbstractKernel, nodes: ArrayLike | None, *, asymmetric: bool) -> Task:
-    adjacency = as_adjacency(graph)
-    everything = np.arange(adjacency.n_nodes)
-    # A copy: the caller may change the array later.
-    picked = everything if nodes is None else np.array(check_indices(nodes, "nodes", adjacency.n_nodes))
-    picked.flags.writeable = False
-    resolved = check_kernel(kernel).on(adjacency)
-    return Task(adjacency, resolved, series_of(resolved, asymmetric=asymmetric), picked)
 
 
 def compute_signature_pair(
