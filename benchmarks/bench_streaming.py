@@ -23,7 +23,7 @@ PROGRAM = """
 import sys
 from table import peak
 from typer.testing import CliRunner
-from manifoldrf.cli import app
+from manifoldrf.cli.program import app
 done = CliRunner().invoke(app, ["transform", *sys.argv[1:]])
 assert done.exit_code == 0, done.output
 print(peak())

@@ -7,13 +7,14 @@ import pytest
 from typer.testing import CliRunner
 
 from manifoldrf import cli
+from manifoldrf.cli import program
 from reproduction import commands
 from reproduction.__main__ import main as run_reproduction
 
 
 def invoke(*arguments):
     """Run a command in this process; its exit code and what it printed."""
-    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+    return CliRunner().invoke(program.app, [str(argument) for argument in arguments])
 
 
 def reproduce(*arguments):

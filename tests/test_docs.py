@@ -17,7 +17,7 @@ import typer
 import manifoldrf
 from manifoldrf import baselines
 from manifoldrf.applications import attention
-from manifoldrf.cli import app
+from manifoldrf.cli.program import app
 from reproduction.commands import app as experiments
 
 ROOT = Path(__file__).parents[1]

@@ -8,7 +8,7 @@ import shutil
 import zipfile
 import zlib
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -537,11 +537,7 @@ class RowWriter:
 
 @contextmanager
 def row_writer(
-    path: str | PathLike[str],
-    n_columns: int,
-    dtype: DTypeLike = np.float64,
-    *,
-    sparse: bool = False,
+    path: str | PathLike[str], n_columns: int, dtype: DTypeLike = np.float64, *, sparse: bool = False
 ) -> Iterator[RowWriter]:
     """Open a .npy, .npz or .csv file for the rows of one array.
 
@@ -583,16 +579,16 @@ def row_writer(
     kind = np.dtype(dtype).newbyteorder("<")
     if kind.kind not in "iuf":
         reject("dtype", "a type of real numbers", kind, TypeError)
-    with atomic_path(path) as temporary:
-        opened: AbstractContextManager[_Append]
-        if suffix == ".npy":
-            opened = _npy_file(temporary, kind, n_columns)
-        elif suffix == ".csv":
-            opened = _csv_file(temporary)
+    with atomic_path(path) as temporary, ExitStack() as stack:
+        if suffix == ".csv":
+            write = stack.enter_context(_csv_file(temporary))
+        elif suffix == ".npz" and sparse:
+            write = stack.enter_context(_sparse_npz(temporary, kind, n_columns))
         else:
-            opened = (_sparse_npz if sparse else _dense_npz)(temporary, kind, n_columns)
-        with opened as write:
-            yield RowWriter(n_columns, kind, write)
+            is_packed = suffix == ".npz"
+            file = stack.enter_context(_zipped_folder(temporary)) / "rows.npy" if is_packed else temporary
+            write = stack.enter_context(_npy_file(file, kind, n_columns))
+        yield RowWriter(n_columns, kind, write)
 
 
 def write_matrix(path: str | PathLike[str], array: Any) -> None:
@@ -656,13 +652,6 @@ def _csv_file(path: Path) -> Iterator[_Append]:
     """Write lines of comma-separated numbers."""
     with path.open("w", encoding="utf-8", newline="\n") as file:
         yield lambda rows: np.savetxt(file, _dense(rows), fmt="%s", delimiter=",")  # the fewest digits
-
-
-@contextmanager
-def _dense_npz(path: Path, dtype: np.dtype[Any], n_columns: int) -> Iterator[_Append]:
-    """Write one dense array named "rows"."""
-    with _zipped_folder(path) as folder, _npy_file(folder / "rows.npy", dtype, n_columns) as append:
-        yield append
 
 
 @contextmanager

@@ -26,6 +26,8 @@ _READERS = {
     **dict.fromkeys((".ply", ".obj", ".stl", ".off", ".glb"), "TriangleMesh.load(path)"),
 }
 _NOT_NUMBERS = (str, bytes, datetime.date, datetime.timedelta, np.datetime64, np.timedelta64)
+_NOT_REAL = (str, bytes, complex)  # text that looks like a number is not one
+_SMALLEST_NORM = 1e-140  # squares of smaller numbers underflow
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,9 @@ def as_floats(values: ArrayLike, name: str) -> FloatArray:
     if array.dtype.kind in "biuf":
         return np.asarray(array, dtype=np.float64, order="C")
     if array.dtype.kind == "O" and array.ndim:
-        _refuse_entries(values, array, name, lambda entry: not _is_number(entry))
+        _refuse_entries(
+            values, array, name, lambda entry: not hasattr(entry, "__float__") or isinstance(entry, _NOT_REAL)
+        )
         try:
             return np.asarray(array, dtype=np.float64, order="C")
         except (TypeError, ValueError, OverflowError):
@@ -183,11 +187,6 @@ def _reject_kind(values: Any, array: NDArray[Any], name: str) -> NoReturn:
     kind = "None" if values is None else type(values).__name__
     found = kind if array.dtype.kind == "O" else f"{kind} of dtype {array.dtype}"
     reject(name, "an array of numbers", found, TypeError)
-
-
-def _is_number(entry: object) -> bool:
-    """Whether an object is a real number; text that looks like one is not."""
-    return hasattr(entry, "__float__") and not isinstance(entry, str | bytes | complex)
 
 
 def _refuse_entries(values: Any, array: NDArray[Any], name: str, is_bad: Callable[[object], bool]) -> None:

@@ -36,7 +36,7 @@ def test_help_names_the_commands_and_unknown_ones_are_usage_errors():
 
 
 def test_no_command_is_left_out_here():
-    assert sorted(COMMANDS) == sorted(entry.callback.__name__ for entry in cli.app.registered_commands)
+    assert sorted(COMMANDS) == sorted(entry.callback.__name__ for entry in program.app.registered_commands)
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "reproduce"])

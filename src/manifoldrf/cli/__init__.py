@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-__all__ = ["app", "main", "run_program"]
+__all__ = ["main", "run_program"]
 
 INTERRUPTED = 128 + signal.SIGINT  # exit codes, as shells define them
 TERMINATED = 128 + signal.SIGTERM
@@ -91,9 +91,3 @@ def _load_app() -> Any:
     from manifoldrf.cli.program import app
 
     return app
-
-
-def __getattr__(name: str) -> Any:
-    if name != "app":
-        raise AttributeError(f"module 'manifoldrf.cli' has no attribute {name!r}")
-    return _load_app()

@@ -76,11 +76,11 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value) + "\n")
 
 
-def show(output: Output, facts: Mapping[str, Any], text: Any) -> None:
+def show(output: Output, facts: Mapping[str, Any], text: str) -> None:
     """Print the result of a command: facts as JSON, or a text."""
     if output.as_json:
         print_json(facts)
-    plain = rich.text.Text(text) if isinstance(text, str) else text  # file names are not markup
+    plain = rich.text.Text(text)  # file names are not markup
     rich.console.Console(quiet=output.silent).print(plain, soft_wrap=True, highlight=False)
 
 

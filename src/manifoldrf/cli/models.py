@@ -9,25 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import rich.text
 import typer
 
 from manifoldrf._files import check_output, check_suffix, existing_file
 from manifoldrf._runtime import available
 from manifoldrf._validation import check_integer, check_jobs, check_points, reject
 from manifoldrf.cli.console import environment, note, notices, progress, show, show_facts
-from manifoldrf.cli.options import (
-    FeatureChoice,
-    FittedGraph,
-    KernelChoice,
-    Machines,
-    Output,
-    Running,
-    Threads,
-    UsageError,
-    number_or_word,
-    usage,
-)
+from manifoldrf.cli.options import Features, FittedGraph, KernelChoice, Machines, Output, Running, Threads, usage
 
 MODEL = (".safetensors",)
 
@@ -66,7 +54,7 @@ def fit(
     source: InputFile,
     output: Output,
     kernel: KernelChoice,
-    choice: FeatureChoice,
+    choice: Features,
     graph: FittedGraph,
     run: Running,
     machines: Machines,
@@ -116,7 +104,7 @@ def fit(
         report("writing MODEL", 0, 1)
         features.set_params(verbose=False).save(target)  # the file cannot hold a function
     facts = {"output": str(target)} | model_facts(features) | {"seconds": time.perf_counter() - start}
-    show(output, facts, rich.text.Text(f"{summary}\nSaved: {target}"))
+    show(output, facts, f"{summary}\nSaved: {target}")
 
 
 def transform(
@@ -147,7 +135,8 @@ def transform(
         threads.check()
     model = read_model(source)
     if model.asymmetric_ and side is None:
-        raise UsageError("`--side` must be left or right for a kernel without nonnegative features. Got none.")
+        with usage():
+            reject("--side", "left or right for a kernel without nonnegative features", "none")
     sparse = target.suffix.lower() == ".npz"
     model.set_params(sparse_output=sparse, n_jobs=threads.n_jobs)
     chunk = chunk_size or _chunk(model.n_features_out_ * (_SMALLER if machines.scheduler else 1))
@@ -160,7 +149,8 @@ def transform(
         row_writer(target, model.n_features_out_, rows.dtype, sparse=sparse) as writer,
     ):
         report("0 points done", 0, rows.n_rows or 0)
-        for found in _transformed(cluster, model, _checked(rows, points), side, far):
+        blocks = (check_rows(block, "POINTS", points, begin) for begin, block in rows)
+        for found in _transformed(cluster, model, blocks, side, far):
             writer.append(found)
             report(f"{writer.n_rows} points done", writer.n_rows, rows.n_rows or 0)
         refuse_empty(writer.n_rows, "POINTS", points)
@@ -203,9 +193,8 @@ def kernel(
     with progress("kernel", quiet=output.silent) as report, row_writer(target, len(others), rows.dtype) as writer:
         for begin, block in rows:
             report(f"{begin} rows done", begin, rows.n_rows or 0)
-            check_rows(block, "A", first, begin)
             with far.counted(len(block)):
-                own = model.transform(block.astype("float64"), left)
+                own = model.transform(check_rows(block, "A", first, begin).astype("float64"), left)
             writer.append(product(own, theirs, check_jobs(threads.n_jobs)))
         refuse_empty(writer.n_rows, "A", first)
     far.print(quiet=output.quiet)
@@ -218,7 +207,7 @@ def explore(
     page: Annotated[str, typer.Option("--output", "-o", metavar="PAGE", help="The page, ending in .html.")],
     title: Annotated[str | None, typer.Option(help="Title of the page; by default the name of the model.")] = None,
     n_points: Annotated[
-        Any, typer.Option(parser=number_or_word, metavar="INTEGER|auto", help="Largest number of points to show.")
+        int | str, typer.Option(metavar="INTEGER|auto", help="Largest number of points to show.")
     ] = "auto",
     surface: Annotated[
         str | None, typer.Option(metavar="FILE", help="Mesh or points to draw instead of the nodes.")
@@ -294,8 +283,7 @@ def read_space(path: str, name: str = "INPUT") -> Any:
     meshes = tuple(f".{form}" for form in MESH_FORMATS)
     suffix = check_suffix(Path(path), name, (*ARRAY_SUFFIXES, *meshes, *MODEL))
     if suffix in ARRAY_SUFFIXES:
-        points = read_points(path, name)
-        check_rows(points, name, path)
+        points = check_rows(read_points(path, name), name, path)
         check_points(points, name, min_rows=2)
         return points
     existing_file(path, name)
@@ -342,14 +330,15 @@ def refuse_empty(n_rows: int, name: str, path: str) -> None:
         reject(name, "a file with at least one row", path)
 
 
-def check_rows(block: Any, name: str, path: str, begin: int = 0) -> None:
-    """Check that points are finite; the error names the first bad row of the file."""
+def check_rows(block: Any, name: str, path: str, begin: int = 0) -> Any:
+    """Return points if they are finite; the error names the first bad row of the file."""
     refuse_empty(len(block), name, path)
     finite = np.isfinite(block)
     if not finite.all():
         row, column = np.argwhere(~finite)[0]
         found = f"{block[row, column]} in row {begin + row + 1}, column {column + 1} of {path}"
         reject(name, "a file of finite numbers", found)
+    return block
 
 
 def given_options(choice: Any, kind: str | None, t: float | None) -> dict[str, Any]:
@@ -407,13 +396,6 @@ class _Far:
         if self._counts:
             fading, gone = (sum(parts) for parts in zip(*self._counts, strict=True))
             note(FarQueryWarning(fading, gone, self._n_points).count, quiet=quiet)
-
-
-def _checked(rows: Any, path: str) -> Iterator[Any]:
-    """Blocks of points, checked to be finite."""
-    for begin, block in rows:
-        check_rows(block, "POINTS", path, begin)
-        yield block
 
 
 def _transformed(cluster: Any, model: Any, blocks: Iterator[Any], side: str | None, far: _Far) -> Iterator[Any]:

@@ -79,16 +79,6 @@ _READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {
 }
 
 
-def number_or_word(text: str) -> Any:
-    """Read an integer, or a word such as "auto"."""
-    return parse(text, int | str, "value")
-
-
-def float_or_word(text: str) -> Any:
-    """Read a number, or a word such as "median"."""
-    return parse(text, float | str, "value")
-
-
 # --------------------------------------------------------------------------------------- groups become options
 _NUMBERS = {int: "INTEGER", float: "FLOAT"}  # types of numbers, and how the help shows them
 
@@ -133,21 +123,25 @@ def _parameters(own: inspect.Parameter, hint: Any) -> Iterator[inspect.Parameter
 
 
 def _format_number_option(name: str, hint: Any) -> Any:
-    """Let our own parser read an option that is a number: typer's errors name neither rule nor value."""
+    """Let our own parser read an option that is a number, or a number or a word such as "auto".
+
+    typer's errors name neither rule nor value, and it knows no options of two types.
+    """
     base, *details = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
     kinds = set(typing.get_args(base) if isinstance(base, types.UnionType) else (base,)) - {types.NoneType}
-    kind = next(iter(kinds))
-    if len(kinds) != 1 or kind not in _NUMBERS or not details or details[0].parser is not None:
+    number = next((kind for kind in _NUMBERS if kind in kinds), None)
+    if number is None or not kinds <= {number, str} or not details:
         return hint
+    kind = number | str if str in kinds else number
     option = copy.copy(details[0])
     names = [text for text in option.param_decls or () if text.startswith("--")]
     option.parser = functools.partial(_number, kind, (names or [f"--{name.replace('_', '-')}"])[0], option.min)
-    option.metavar = option.metavar or _NUMBERS[kind]
+    option.metavar = option.metavar or _NUMBERS[number]
     option.min = None  # the parser checks it
     return Annotated[Any, option]
 
 
-def _number(kind: type, name: str, low: int | None, text: Any) -> Any:
+def _number(kind: Any, name: str, low: int | None, text: Any) -> Any:
     """Read a number of the command line, or report wrong usage."""
     with usage():
         number = parse(str(text), kind, name)
@@ -237,14 +231,13 @@ class KernelChoice:
 
 
 @dataclass(frozen=True)
-class FeatureChoice:
+class Features:
     """Parameters of ManifoldRandomFeatures other than the kernel and the graph."""
 
     n_features: Annotated[
-        Any,
+        int | str,
         _features(
             "--n-features",
-            parser=number_or_word,
             metavar="INTEGER|auto|all",
             help="Number of features: auto (from the width of the kernel), or all (one per node).",
         ),
@@ -299,18 +292,11 @@ class GraphChoice:
         Literal["auto", "heat", "knn", "mesh"],
         _graph(help="heat (heat steps), knn (nearest neighbours), or mesh (edges of the mesh)."),
     ] = "auto"
-    n_steps: Annotated[
-        Any, _graph(parser=number_or_word, metavar="INTEGER|auto", help="heat: number of steps.")
-    ] = "auto"
+    n_steps: Annotated[int | str, _graph(metavar="INTEGER|auto", help="heat: number of steps.")] = "auto"
     n_neighbors: Annotated[int | None, _graph(help="knn: number of neighbours, 8 by default.")] = None
     bandwidth: Annotated[
-        Any,
-        _graph(
-            parser=float_or_word,
-            metavar="FLOAT|median|local",
-            help="knn: width of the edge weights.",
-            show_default=False,
-        ),
+        float | str | None,
+        _graph(metavar="FLOAT|median|local", help="knn: width of the edge weights.", show_default=False),
     ] = None
     density_correction: Annotated[
         float | None, _graph(help="knn: exponent of the density correction, from 0 to 1.")
@@ -323,10 +309,7 @@ class FittedGraph(GraphChoice):
     """The graph that features are fitted on: GraphOptions."""
 
     n_nodes: Annotated[
-        Any,
-        _graph(
-            parser=number_or_word, metavar="INTEGER|auto|all", help="Thin a point cloud to this number of nodes."
-        ),
+        int | str, _graph(metavar="INTEGER|auto|all", help="Thin a point cloud to this number of nodes.")
     ] = "auto"
 
     def build(self) -> Any:

@@ -28,8 +28,6 @@ from manifoldrf.cli.options import (
     Output,
     Running,
     Threads,
-    float_or_word,
-    number_or_word,
     parse,
     read_options,
     usage,
@@ -100,7 +98,15 @@ def build_graph(choice: BuiltGraph, space: Any, t: float | None, n_jobs: int, *,
     is_mesh = isinstance(space, TriangleMesh)
     with usage():
         check_steps(choice.n_steps, "--n-steps")
-        kind = _kind(choice, t, is_mesh=is_mesh)
+        kind: str = choice.kind
+        if kind == "auto" and t is None:
+            kind = "mesh" if is_mesh else "knn"
+        elif kind == "auto":
+            kind = "heat"
+        elif kind == "heat" and t is None:
+            reject("--t", "given for a heat graph", "none")
+        elif kind == "mesh" and not is_mesh:
+            reject("--kind", "heat or knn for points", kind)
         given = given_options(choice, kind, t if kind == "heat" else own)
     with errors_about("INPUT"):
         if kind == "heat":
@@ -108,18 +114,6 @@ def build_graph(choice: BuiltGraph, space: Any, t: float | None, n_jobs: int, *,
         if kind == "knn":
             return knn_graph(space.vertices if is_mesh else space, n_jobs=n_jobs, **given)
         return mesh_graph(space, **given)
-
-
-def _kind(choice: BuiltGraph, t: float | None, *, is_mesh: bool) -> str:
-    """The kind of graph to build."""
-    if choice.kind == "auto":
-        usual = "mesh" if is_mesh else "knn"
-        return usual if t is None else "heat"
-    if choice.kind == "heat" and t is None:
-        reject("--t", "given for a heat graph", "none")
-    if choice.kind == "mesh" and not is_mesh:
-        reject("--kind", "heat or knn for points", choice.kind)
-    return str(choice.kind)
 
 
 def signatures(
@@ -209,23 +203,16 @@ def interpolate(
         Literal["auto", "kernel", "features", "gp", "harmonic", "biharmonic"],
         typer.Option(help="auto chooses by cross-validation on the known vertices."),
     ] = "auto",
-    tau: Annotated[
-        Any, typer.Option(parser=float_or_word, metavar="FLOAT|cv", help="Diffusion time in steps.")
-    ] = "cv",
+    tau: Annotated[float | str, typer.Option(metavar="FLOAT|cv", help="Diffusion time in steps.")] = "cv",
     weights: Annotated[
         Literal["unit", "gaussian", "cotangent"] | None, typer.Option(help="Edge weights, unit by default.")
     ] = None,
     normalize: Annotated[
         bool, typer.Option("--normalize", help="Values are directions: normalise the result.")
     ] = False,
-    noise: Annotated[
-        Any, typer.Option(parser=float_or_word, metavar="FLOAT|cv", help="Noise of the method gp.")
-    ] = "cv",
+    noise: Annotated[float | str, typer.Option(metavar="FLOAT|cv", help="Noise of the method gp.")] = "cv",
     n_features: Annotated[
-        Any,
-        typer.Option(
-            parser=number_or_word, metavar="INTEGER|auto|all", help="Number of features of the method features."
-        ),
+        int | str, typer.Option(metavar="INTEGER|auto|all", help="Number of features of the method features.")
     ] = "auto",
     column: Annotated[int, typer.Option(help="Column of the values that colours show, counted from 0.")] = 0,
 ) -> None:
@@ -241,7 +228,11 @@ def interpolate(
     options |= {"weights": weights or "unit", "random_state": run.random_state, "n_jobs": run.n_jobs}
     model = FieldInterpolator(method, **options)
     with usage():
-        table, picture = _targets(target, [mesh, values])
+        stem = Path(target).with_suffix("") if Path(target).suffix.lower() in _SUFFIXES else Path(target)
+        table, picture = (
+            check_output(stem.with_name(stem.name + suffix), "--output", _SUFFIXES, [mesh, values])
+            for suffix in _SUFFIXES
+        )
         run.check()
         check_count(n_features, "n_features", 1, ("auto", "all"))
         check_number_or(tau, "tau", "cv", Interval(0.0, WIDEST, low_open=True))
@@ -260,23 +251,14 @@ def interpolate(
         model.fit(space, known_values, known)
         filled = model.predict()
     _print_doubts(model, known, output)
-    if points.shape[1] > _AXES:
+    is_drawn = points.shape[1] <= _AXES
+    if not is_drawn:
         note(f"no coloured ply: the points have {points.shape[1]} coordinates", quiet=output.quiet)
-        picture = None
     with ExitStack() as files:  # both files or neither
         _write_table(files.enter_context(atomic_path(table)), filled, known)
-        if picture is not None:
+        if is_drawn:
             _write_picture(files.enter_context(atomic_path(picture)), space, points, filled[:, column])
-    _show_choice(model, _graph_text(space), [table] if picture is None else [table, picture], output)
-
-
-def _targets(target: str, inputs: list[str]) -> tuple[Path, Path | None]:
-    """Paths of both files; the suffix of the name is optional."""
-    path = Path(target)
-    stem = path.with_suffix("") if path.suffix.lower() in _SUFFIXES else path
-    table, picture = (stem.with_name(stem.name + suffix) for suffix in _SUFFIXES)
-    check_output(table, "--output", _SUFFIXES, inputs)
-    return table, check_output(picture, "--output", _SUFFIXES, inputs)
+    _show_choice(model, _graph_text(space), [table, picture] if is_drawn else [table], output)
 
 
 def _write_table(path: Path, filled: Any, known: Any) -> None:
