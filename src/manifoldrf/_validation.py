@@ -27,7 +27,6 @@ _READERS = {
 }
 _NOT_NUMBERS = (str, bytes, datetime.date, datetime.timedelta, np.datetime64, np.timedelta64)
 _NOT_REAL = (str, bytes, complex)  # text that looks like a number is not one
-_SMALLEST_NORM = 1e-140  # squares of smaller numbers underflow
 
 
 @dataclass(frozen=True)
