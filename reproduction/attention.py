@@ -330,9 +330,9 @@ def geodesic_nystrom(task: Task) -> Candidates:
 
 def diffusion_map(task: Task) -> Candidates:
     """Eigenvectors of the graph times the roots of the kernel's eigenvalues: signed."""
-    pairs = eigenpairs(task.graph, DiffusionKernel(1.0).spectral, task.n_features)
+    values, vectors = eigenpairs(task.graph, DiffusionKernel(1.0).spectral, task.n_features)
     for tau in TAUS:
-        yield tau, _of_surface(task, pairs.vectors * np.sqrt(DiffusionKernel(tau).spectral(pairs.values)))
+        yield tau, _of_surface(task, vectors * np.sqrt(DiffusionKernel(tau).spectral(values)))
 
 
 def exact_heat(task: Task) -> Candidates:
