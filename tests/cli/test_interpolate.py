@@ -137,7 +137,7 @@ def test_a_file_that_is_no_mesh_is_called_as_the_command_calls_it(known, tmp_pat
     assert main(monkeypatch, "interpolate", tmp_path / name, values, "-o", tmp_path / "out") == 1
     error = capsys.readouterr().err
     assert error.startswith(f"MESH: `path` must be a readable triangle mesh. Got {name}: ")
-    assert ("points alone are given as an array, or in an npy, npz or csv file" in error) == (name == "cloud.ply")
+    assert ("pass points as an array, or in an npy, npz or csv file" in error) == (name == "cloud.ply")
     assert sorted(tmp_path.iterdir()) == before
 
 
