@@ -210,18 +210,13 @@ def search_of(
     """Return a search over a checked copy of the points; one that is given already is used as it is."""
     if isinstance(points, NeighborSearch):
         return points
-    return NeighborSearch(check_cloud(points, metric, min_rows=min_rows), metric, n_jobs)
-
-
-def check_cloud(points: ArrayLike, metric: AbstractManifold | None, *, min_rows: int) -> FloatArray:
-    """Return a checked copy of the points; they must lie on the metric if there is one."""
     cloud = np.array(check_points(points, min_rows=min_rows), order="C")
     check_spread(cloud, "points")
-    if metric is None:
-        return cloud
-    if not isinstance(metric, AbstractManifold):
-        reject("metric", "None or a manifold", repr(metric), TypeError)
-    return metric.check(cloud, "points")
+    if metric is not None:
+        if not isinstance(metric, AbstractManifold):
+            reject("metric", "None or a manifold", repr(metric), TypeError)
+        cloud = metric.check(cloud, "points")
+    return NeighborSearch(cloud, metric, n_jobs)
 
 
 def check_on_metric(points: FloatArray, metric: AbstractManifold | None) -> None:
@@ -347,9 +342,8 @@ def distance_to_boundary(mesh: TriangleMesh) -> FloatArray:
     boundary = mesh.boundary_vertices
     distances = np.full(mesh.n_vertices, np.inf)
     if len(boundary):
-        _, _, nearest = csgraph.dijkstra(
-            edge_lengths(mesh), indices=boundary, min_only=True, return_predecessors=True
-        )
+        options = {"min_only": True, "return_predecessors": True}
+        nearest = csgraph.dijkstra(edge_lengths(mesh), indices=boundary, **options)[2]
         reached = nearest >= 0
         gaps = mesh.vertices[reached] - mesh.vertices[nearest[reached]]
         distances[reached] = np.linalg.norm(gaps, axis=1)  # paths along edges zigzag, the straight line does not
@@ -384,14 +378,6 @@ def _near_rows(query, cells, ranges):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _squared_distance(spot, cells, p):  # type: ignore[no-untyped-def]
-    x = spot[0] - cells.points[p, 0]
-    y = spot[1] - cells.points[p, 1]
-    z = spot[2] - cells.points[p, 2]
-    return x * x + y * y + z * z
-
-
-@compiled()
 def room_for(n):  # type: ignore[no-untyped-def]
     """Arrays for the columns and squared distances of n nodes."""
     return np.zeros(n, np.int64), np.zeros(n)
@@ -415,7 +401,8 @@ def collect(query, cells, ranges, columns, squares):  # type: ignore[no-untyped-
     found = 0
     for r in range(n_rows):
         for p in range(ranges[r, 0], ranges[r, 1]):
-            square = _squared_distance(spot, cells, p)
+            x, y, z = spot[0] - cells.points[p, 0], spot[1] - cells.points[p, 1], spot[2] - cells.points[p, 2]
+            square = x * x + y * y + z * z
             if square <= limit:
                 columns[found] = cells.nodes[p]
                 squares[found] = square
