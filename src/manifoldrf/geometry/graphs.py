@@ -297,9 +297,7 @@ class Graph(_Immutable):
     @one_blas_thread()
     def step_size(self) -> float:
         """Mean squared length of one step of the stationary walk: the mean of |x_i - x_j|^2 weighted by A."""
-        moment = 0.0
-        for rows, squared in self._squared_lengths():
-            moment += float(self.affinity.data[rows] @ squared)
+        moment = sum(float(self.affinity.data[rows] @ squared) for rows, squared in self._squared_lengths())
         total = float(self.affinity.data.sum())
         return moment / total if total > 0 else 0.0
 
@@ -397,8 +395,7 @@ class Graph(_Immutable):
         """Edge lengths in the sparsity pattern of A; zero lengths are kept as edges."""
         data = np.concatenate([np.sqrt(squared) for _, squared in self._squared_lengths()])
         # Path search treats a stored zero as no edge, so the smallest normal number replaces it.
-        data = np.maximum(data, np.finfo(np.float64).tiny)
-        return self._with_values(data)
+        return self._with_values(np.maximum(data, np.finfo(np.float64).tiny))
 
     def _with_values(self, data: FloatArray) -> Any:
         """Read-only CSR array with the pattern of A and other values."""

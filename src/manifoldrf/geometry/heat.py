@@ -258,22 +258,20 @@ def check_steps(n_steps: Any, name: str = "n_steps") -> None:
 def _check_steps(n_steps: int | str, space: _Space, t: float) -> int:
     """The number of steps, chosen or checked."""
     check_steps(n_steps)
+    sampling = Sampling.of_cloud(space.search, space.dim) if space.mesh is None else Sampling.of_mesh(space.mesh)
+    fewest = fewest_steps(sampling, t)
     if isinstance(n_steps, str):
-        return _choose_steps(space, t)
-    steps = int(n_steps)
-    fewest = fewest_steps(_measure(space), t)
-    if steps < fewest:
+        return _choose_steps(space, sampling, fewest, t)
+    if n_steps < fewest:
         rule = f"at least {fewest} for {len(space.points)} nodes, or the graph would take too much memory"
         reject("n_steps", rule, n_steps)
-    return steps
+    return int(n_steps)
 
 
-def _choose_steps(space: _Space, t: float) -> int:
+def _choose_steps(space: _Space, sampling: Sampling, fewest: int, t: float) -> int:
     """As many steps as the sampling supports, with enough nodes in the footprint of each."""
-    sampling = _measure(space)
     n, extent2 = len(space.points), float((np.ptp(space.points, axis=0) ** 2).sum())
     narrow = 4 * t / (_WIDEST_STEP * extent2)  # steps that still see the shape of the space
-    fewest = fewest_steps(sampling, t)
     if narrow > _TOO_MANY_STEPS:
         reject("t", f"at most {25 * extent2:g} here (heat is spread evenly long before)", f"{t:g}")
     if fewest > _TOO_MANY_STEPS:
@@ -295,17 +293,12 @@ def _choose_steps(space: _Space, t: float) -> int:
         )
     if steps > _MOST_STEPS:
         enough = max(500, int(n * (_MOST_STEPS / steps) ** (space.dim / 2)))
-        remedy = f"points[thin(points, {enough})]" if space.mesh is None else "a coarser mesh"
         if enough < n:
+            remedy = f"points[thin(points, {enough})]" if space.mesh is None else "a coarser mesh"
             text = f"{n} nodes are far finer than t = {t:g} needs: it works, slowly (remedy: {remedy})."
             warn_user(text, GraphWarning)
         steps = min(steps, max(_MOST_STEPS, narrow))
     return max(2, 2 * round(float(steps) / 2), fewest)
-
-
-def _measure(space: _Space) -> Sampling:
-    """How densely the nodes are spread, on a mesh by its areas."""
-    return Sampling.of_cloud(space.search, space.dim) if space.mesh is None else Sampling.of_mesh(space.mesh)
 
 
 def fewest_steps(sampling: Sampling, t: float) -> int:
@@ -344,7 +337,13 @@ def _solve(space: _Space, s2: float, mass: float) -> tuple[FloatArray, FloatArra
     gaussian, pairs = _gaussian(space, s2)
     mu = _node_weights(space, gaussian, s2, mass)
     factors = mu * _sinkhorn(gaussian, mu, space.n_jobs)
-    return mu, factors, _scaled(gaussian, factors, space.n_jobs), pairs
+    # A_ij = G_ij factors_i factors_j, exactly symmetric
+    data = scaled_both_ends(gaussian, factors, space.n_jobs)
+    affinity = sparse.csr_array((data, gaussian.indices, gaussian.indptr), shape=gaussian.shape)
+    if np.count_nonzero(data) < len(data):  # nodes without weight
+        affinity = affinity.copy()  # the pattern is shared
+        affinity.eliminate_zeros()
+    return mu, factors, affinity, pairs
 
 
 def _gaussian(space: _Space, s2: float) -> tuple[Any, Pairs | None]:
@@ -376,7 +375,7 @@ def _node_weights(space: _Space, gaussian: Any, s2: float, mass: float) -> Float
     boundary = None
     # Tangent planes are meaningless in the coordinates of a curved metric.
     if space.search.metric is None and space.dim <= _RELIABLE_DIM:
-        boundary = BoundaryModel.fit(space.points, _gaussian(space, 2 * s2)[0], s2, space.dim, space.n_jobs)
+        boundary = BoundaryModel(space.points, _gaussian(space, 2 * s2)[0], s2, space.dim, space.n_jobs)
     return cloud_weights(gaussian, mass, boundary, space.n_jobs)
 
 
@@ -396,16 +395,6 @@ def _sinkhorn(gaussian: Any, mu: FloatArray, n_jobs: int) -> FloatArray:
         GraphWarning,
     )
     return scaling
-
-
-def _scaled(gaussian: Any, factors: FloatArray, n_jobs: int) -> Any:
-    """A_ij = G_ij factors_i factors_j, exactly symmetric."""
-    data = scaled_both_ends(gaussian, factors, n_jobs)
-    affinity = sparse.csr_array((data, gaussian.indices, gaussian.indptr), shape=gaussian.shape)
-    if np.count_nonzero(data) < len(data):  # nodes without weight
-        affinity = affinity.copy()  # the pattern is shared
-        affinity.eliminate_zeros()
-    return affinity
 
 
 def cloud_weights(gaussian: Any, mass: float, boundary: "BoundaryModel | None", n_jobs: int = 1) -> FloatArray:
@@ -440,7 +429,6 @@ def _correct(gaussian: Any, weights: FloatArray, share: FloatArray, rounds: int,
     return weights
 
 
-@dataclass(frozen=True, eq=False)
 class BoundaryModel:
     """Share of each node's Gaussian inside the space, by a half-space model of the boundary.
 
@@ -448,32 +436,25 @@ class BoundaryModel:
     if a flat boundary is at distance b; inverting this gives b, and the share of the (narrower) step
     Gaussian is cdf(b / s).
 
-    Attributes
+    Parameters
     ----------
     points : array of shape (N, d)
     wide : CSR array of shape (N, N)
         Gaussian affinities at twice the bandwidth of the step: quieter centroids.
     s2 : float
         Bandwidth of one step.
-    frames : array of shape (N, d, dim)
-        Orthonormal tangent frames.
+    dim : int
+        Of the tangent frames, which are local principal components of density-corrected neighbourhoods.
     n_jobs : int
         Threads.
     """
 
-    points: FloatArray
-    wide: Any
-    s2: float
-    frames: FloatArray
-    n_jobs: int = 1
-
-    @classmethod
-    def fit(cls, points: FloatArray, wide: Any, s2: float, dim: int, n_jobs: int = 1) -> "BoundaryModel":
-        """Tangent frames by local principal components of density-corrected neighbourhoods."""
-        centred = points - points.mean(axis=0)  # second moments lose digits far from the origin
+    def __init__(self, points: FloatArray, wide: Any, s2: float, dim: int, n_jobs: int = 1) -> None:
+        self.points = points - points.mean(axis=0)  # second moments lose digits far from the origin
+        self.wide, self.s2, self.n_jobs = wide, s2, n_jobs
         evenly = 1.0 / times(wide, np.ones(len(points)), n_jobs)
         find_frames = _frames_by_moments if points.shape[1] <= _FEW_AXES else _frames_by_offsets
-        return cls(centred, wide, s2, find_frames(centred, wide, evenly, dim, n_jobs), n_jobs)
+        self.frames = find_frames(self.points, wide, evenly, dim, n_jobs)  # (N, d, dim), orthonormal
 
     def inside_share(self, weights: FloatArray) -> FloatArray:
         """Share of each step Gaussian inside the space, shape (N,), in [1/2, 1]."""

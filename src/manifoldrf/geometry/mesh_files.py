@@ -74,12 +74,17 @@ def write_mesh(path: Path, vertices: FloatArray, faces: IntArray) -> None:
     """Write a mesh file in the format of its suffix, atomically."""
     kind = mesh_format(path)
     if kind in ("obj", "off"):
-        data = _encode_text(vertices, faces, kind)
+        # The shortest digits that read back as the same numbers. trimesh writes a fixed number of decimals, which
+        # turns a mesh in small units into zeros.
+        lead, three, first = ("v ", "f ", 1) if kind == "obj" else ("", "3 ", 0)
+        lines = [] if kind == "obj" else ["OFF", f"{len(vertices)} {len(faces)} 0"]
+        lines += [f"{lead}{x!r} {y!r} {z!r}" for x, y, z in vertices.tolist()]
+        lines += [f"{three}{i} {j} {k}" for i, j, k in (faces + first).tolist()]
+        data = ("\n".join(lines) + "\n").encode()
     else:
         if np.abs(vertices).max() > np.finfo(np.float32).max:
             reject("path", "an .obj or .off file for coordinates beyond single precision", path.name)
-        mesh = require("trimesh", "mesh").Trimesh(vertices, faces, process=False)
-        data = mesh.export(file_type=kind)
+        data = require("trimesh", "mesh").Trimesh(vertices, faces, process=False).export(file_type=kind)
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
 
@@ -156,18 +161,6 @@ def reject_mesh(path: Path, reason: object) -> NoReturn:
     """Raise the error for a mesh file that cannot be used."""
     words = " ".join(str(reason).split()).rstrip(".")
     reject("path", "a readable triangle mesh", f"{path.name}: {words or type(reason).__name__}")
-
-
-def _encode_text(vertices: FloatArray, faces: IntArray, kind: str) -> bytes:
-    """Write obj or off with the shortest digits that read back as the same numbers.
-
-    trimesh writes a fixed number of decimals, which turns a mesh in small units into zeros.
-    """
-    lead, three, first = ("v ", "f ", 1) if kind == "obj" else ("", "3 ", 0)
-    lines = [] if kind == "obj" else ["OFF", f"{len(vertices)} {len(faces)} 0"]
-    lines += [f"{lead}{x!r} {y!r} {z!r}" for x, y, z in vertices.tolist()]
-    lines += [f"{three}{i} {j} {k}" for i, j, k in (faces + first).tolist()]
-    return ("\n".join(lines) + "\n").encode()
 
 
 def _merge_equal(vertices: FloatArray, faces: IntArray) -> tuple[FloatArray, IntArray]:
@@ -328,12 +321,10 @@ class Element(NamedTuple):
 def read_ply(data: bytes) -> Mesh:
     """Vertices and faces of a ply file; other properties are ignored."""
     order, elements, start = _header(data)
-    vertices = next((element for element in elements if element.name == "vertex"), None)
-    if vertices is None or not {"x", "y", "z"} <= {prop.name for prop in vertices.properties}:
+    names = {prop.name for element in elements if element.name == "vertex" for prop in element.properties}
+    if not {"x", "y", "z"} <= names:
         raise ValueError("it has no vertices with x, y and z")
-    if order:
-        return _read_bytes(data, start, order, elements)
-    return _read_text(data[start:], elements)
+    return _read_bytes(data, start, order, elements) if order else _read_text(data[start:], elements)
 
 
 def _header(data: bytes) -> tuple[str, list[Element], int]:

@@ -253,8 +253,7 @@ def _pairs_in_cells(queries: FloatArray, cells: Cells, n_jobs: int) -> Pairs:
     with thread_pool(min(n_jobs, len(spans))) as pool:
         list(pool.map(lambda span: _list_neighbors(queries, cells, span, found, columns, distances), spans))
         counts = found.copy()
-        total = int(counts.sum())
-        if total:
+        if total := int(counts.sum()):
             found = np.cumsum(counts) - counts
             columns, distances = np.zeros(total, np.int64), np.zeros(total)
             list(pool.map(lambda span: _list_neighbors(queries, cells, span, found, columns, distances), spans))
@@ -318,23 +317,19 @@ def pairs_along_surface(mesh: TriangleMesh, radius: float, *, n_jobs: int = 1) -
     """
     edges = edge_lengths(mesh)
     indptr, indices = edges.indptr.astype(np.int64), edges.indices.astype(np.int64)
-    blocks = np.array_split(np.arange(mesh.n_vertices), max(1, mesh.n_vertices // _SOURCES))
-    found = map_threads(
-        lambda block: ball_along_edges(indptr, indices, edges.data, block, _DETOUR * radius), blocks, n_jobs
-    )
+    loops = np.arange(mesh.n_vertices)
+    blocks = np.array_split(loops, max(1, len(loops) // _SOURCES))
+    limit = _DETOUR * radius
+    found = map_threads(lambda block: ball_along_edges(indptr, indices, edges.data, block, limit), blocks, n_jobs)
     counts, columns, paths = (np.concatenate(part) for part in zip(*found, strict=True))
-    rows = np.repeat(np.arange(mesh.n_vertices), counts)
+    rows = np.repeat(loops, counts)
     straight = np.linalg.norm(mesh.vertices[rows] - mesh.vertices[columns], axis=1)
     distances = np.maximum(straight, paths / _DETOUR)
     # One direction decides for both: path lengths summed from the other end may differ in the last bit.
     keep = (columns > rows) & (distances <= radius)
     rows, columns, distances = rows[keep], columns[keep], distances[keep]
-    loops = np.arange(mesh.n_vertices)
-    return Pairs(
-        np.concatenate([rows, columns, loops]),
-        np.concatenate([columns, rows, loops]),
-        np.concatenate([distances, distances, np.zeros(mesh.n_vertices)]),
-    )
+    both = np.concatenate([rows, columns, loops]), np.concatenate([columns, rows, loops])
+    return Pairs(*both, np.concatenate([distances, distances, np.zeros(len(loops))]))
 
 
 def distance_to_boundary(mesh: TriangleMesh) -> FloatArray:
