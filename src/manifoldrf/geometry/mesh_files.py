@@ -594,7 +594,8 @@ def _glb_accessor(
         raise ValueError(f"it has positions or corners of an unknown kind {str(entry.get('type'))[:40]!r}")
     view = _item(tree, "bufferViews", entry["bufferView"])
     row = (3 if kind == "VEC3" else 1) * _GLB_SIZES[entry["componentType"]]
-    stride, count, length = view.get("byteStride", row), entry.get("count"), view.get("byteLength")
+    count: Any = entry.get("count")
+    stride, length = view.get("byteStride", row), view.get("byteLength")
     offset, start = view.get("byteOffset", 0), entry.get("byteOffset", 0)
     whole = _item(tree, "buffers", view.get("buffer")).get("byteLength")
     for size in (stride, count, length, offset, start, whole):
