@@ -18,9 +18,9 @@ from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import (
     NeighborSearch,
     ball_along_edges,
-    check_cloud,
     distance_to_boundary,
     pairs_along_surface,
+    search_of,
     without_self,
 )
 
@@ -143,12 +143,12 @@ def test_nodes_are_dropped_from_their_own_lists():
 
 def test_clouds_are_copied_checked_and_wrapped():
     points = cloud(5)
-    assert not np.shares_memory(check_cloud(points, None, min_rows=1), points)
-    assert check_cloud([[-0.25]], FlatTorus(dim=1), min_rows=1).tolist() == [[0.75]]
+    assert not np.shares_memory(search_of(points, None, None, min_rows=1).points, points)
+    assert search_of([[-0.25]], FlatTorus(dim=1), None, min_rows=1).points.tolist() == [[0.75]]
     with pytest.raises(ValueError, match=re.escape("at least 6 row(s) and one column. Got shape (5, 3).")):
-        check_cloud(points, None, min_rows=6)
+        search_of(points, None, None, min_rows=6)
     with pytest.raises(TypeError, match=re.escape("`metric` must be None or a manifold. Got 'euclidean'.")):
-        check_cloud(points, "euclidean", min_rows=1)
+        search_of(points, "euclidean", None, min_rows=1)
 
 
 # Along a surface

@@ -12,7 +12,6 @@ from manifoldrf._runtime import require
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
-    IntArray,
     Interval,
     as_array,
     check_flag,
@@ -31,7 +30,6 @@ from manifoldrf.geometry.graphs import (
     AbstractExtension,
     Graph,
     check_positive_float,
-    describe_duplicates,
     report_problems,
 )
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -97,14 +95,25 @@ def knn_graph(
     """
     search = search_of(points, metric, check_jobs(n_jobs), min_rows=2)
     cloud, metric = search.points, search.metric
-    k = _check_neighbors(n_neighbors, len(cloud))
+    most = len(cloud) - 1
+    k = min(_DEFAULT_NEIGHBORS, most) if n_neighbors is None else check_integer(n_neighbors, "n_neighbors", 1, most)
     distances, columns = without_self(*search.knn(cloud, k + 1))  # (n, k)
     local = None
     if isinstance(bandwidth, str) and bandwidth == "local":
-        bandwidth, local = 1.0, _check_local(distances)
+        bandwidth, local = 1.0, local_widths(distances)
+        if not local.any():
+            reject("bandwidth", "a positive number where most neighbours coincide", "widths of 0")
+        local = np.where(local > 0, local, np.median(local[local > 0]))
         distances = locally_scaled(distances, local, local[columns])
     width = _check_bandwidth(bandwidth, distances)
-    affinity = _gaussian_union(distances, columns, width)
+    with np.errstate(over="ignore"):  # a tiny bandwidth leaves no edge
+        values = np.exp(-(distances**2) / width)
+    values[values < _NO_EDGE] = 0.0
+    ends = k * np.arange(len(cloud) + 1)
+    directed = sparse.csr_array((values.ravel(), columns.ravel(), ends), shape=(len(cloud), len(cloud)))
+    directed.sort_indices()  # the union of sorted rows is faster, and sorted itself, as the operator needs it
+    affinity = directed.maximum(directed.T.tocsr())
+    affinity.eliminate_zeros()  # that underflowed
     if check_flag(self_loops, "self_loops"):
         affinity = (affinity + sparse.eye_array(len(cloud))).tocsr()
     density = _density(affinity, density_correction)
@@ -115,8 +124,7 @@ def knn_graph(
             reject("density_correction", "of a size that keeps affinities finite", f"{density.min():g}")
     extension = NeighborExtension(search, k + int(self_loops), width, density, local)
     graph = Graph(affinity, cloud, metric, extension)
-    duplicates = describe_duplicates(distances[:, 0], DROP_THEM)
-    report_problems(graph, remedy="more neighbours or a larger bandwidth", duplicates=duplicates)
+    report_problems(graph, "more neighbours or a larger bandwidth", distances[:, 0], DROP_THEM)
     return graph
 
 
@@ -154,17 +162,15 @@ def mesh_graph(mesh: TriangleMesh, *, weights: str = "gaussian") -> Graph:
     if weights == "cotangent":
         graph = _cotangent_graph(mesh)
     else:
-        if weights == "unit":
-            values = np.ones(len(lengths))
-        else:
+        values = np.ones(len(lengths))
+        if weights == "gaussian":
             values = np.exp(-(lengths**2) / _check_bandwidth("median", lengths))
         start, end = mesh.edges.T
         affinity = symmetric(np.where(values < _NO_EDGE, 0.0, values), start, end, mesh.n_vertices)
         affinity.eliminate_zeros()
         graph = Graph(affinity, mesh.vertices, extension=MeshExtension(mesh, affinity))
     nearest = graph._search.knn(mesh.vertices, 2)[0][:, 1]
-    duplicates = describe_duplicates(nearest, MERGE_THEM)
-    report_problems(graph, remedy="a mesh whose parts share vertices", duplicates=duplicates)
+    report_problems(graph, "a mesh whose parts share vertices", nearest, MERGE_THEM)
     return graph
 
 
@@ -239,20 +245,17 @@ class NeighborExtension(AbstractExtension):
         """CSR array of shape (len(queries), n_nodes)."""
         distances, columns = self.search.knn(queries, self.n_neighbors)
         if self.local is not None:
-            distances = locally_scaled(distances, self._widths(distances, columns), self.local[columns])
+            # A point at a node has the width of the node.
+            own = np.where(distances[:, 0] > 0, local_widths(distances), self.local[columns[:, 0]])
+            distances = locally_scaled(distances, own, self.local[columns])
         with np.errstate(over="ignore"):  # zero far away or at a tiny bandwidth
             weights = np.exp(-(distances**2) / self.bandwidth)  # (q, k)
         if self.density is not None:
-            local = self.density[columns]
-            own = _divide((weights * local).sum(axis=1), weights.sum(axis=1))  # (q,)
-            weights = _divide(weights, local * own[:, None])
+            density = self.density[columns]
+            here = _divide((weights * density).sum(axis=1), weights.sum(axis=1))  # (q,)
+            weights = _divide(weights, density * here[:, None])
         indptr = np.arange(len(queries) + 1) * self.n_neighbors
         return make_csr(weights.ravel(), columns.ravel(), indptr, len(self.search.points))
-
-    def _widths(self, distances: FloatArray, columns: IntArray) -> FloatArray:
-        """Widths (q,) of new points; at a node, that of the node."""
-        nodes: Any = self.local
-        return np.where(distances[:, 0] > 0, local_widths(distances), nodes[columns[:, 0]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,13 +314,6 @@ class GridExtension(AbstractExtension):
         return (corners @ self.affinity).tocsr()
 
 
-def _check_neighbors(n_neighbors: int | None, n_points: int) -> int:
-    """The number of neighbours; only a default is clipped."""
-    if n_neighbors is None:
-        return min(_DEFAULT_NEIGHBORS, n_points - 1)
-    return check_integer(n_neighbors, "n_neighbors", 1, n_points - 1)
-
-
 def _check_bandwidth(bandwidth: str | float, distances: FloatArray) -> float:
     """The width of the Gaussian affinity."""
     if not isinstance(bandwidth, str):
@@ -328,14 +324,6 @@ def _check_bandwidth(bandwidth: str | float, distances: FloatArray) -> float:
     if median == 0:
         reject("bandwidth", "a positive number where most neighbours coincide", "a median distance of 0")
     return median
-
-
-def _check_local(distances: FloatArray) -> FloatArray:
-    """A width for every point; the median one where it would be zero."""
-    local = local_widths(distances)
-    if not local.any():
-        reject("bandwidth", "a positive number where most neighbours coincide", "widths of 0")
-    return np.where(local > 0, local, np.median(local[local > 0]))
 
 
 def local_widths(distances: FloatArray) -> FloatArray:
@@ -352,19 +340,6 @@ def locally_scaled(distances: FloatArray, own: FloatArray, others: FloatArray) -
 def _divide(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
     """Quotient that is zero where the denominator is."""
     return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)
-
-
-def _gaussian_union(distances: FloatArray, columns: IntArray, width: float) -> Any:
-    """Affinity matrix of the union of the neighbour lists."""
-    n, k = columns.shape
-    with np.errstate(over="ignore"):  # a tiny bandwidth leaves no edge
-        values = np.exp(-(distances**2) / width)
-    values[values < _NO_EDGE] = 0.0
-    directed = sparse.csr_array((values.ravel(), columns.ravel(), k * np.arange(n + 1)), shape=(n, n))
-    directed.sort_indices()  # the union of sorted rows is faster, and sorted itself, as the operator needs it
-    affinity = directed.maximum(directed.T.tocsr())
-    affinity.eliminate_zeros()  # that underflowed
-    return affinity
 
 
 def _density(affinity: Any, correction: float | ArrayLike) -> FloatArray | None:

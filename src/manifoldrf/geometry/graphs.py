@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -84,8 +84,24 @@ class AbstractExtension(abc.ABC):
         return None
 
 
+class _Immutable:
+    """A dataclass that never changes, with a symmetric matrix."""
+
+    def __reduce__(self: Any) -> tuple[Any, tuple[Any, ...]]:
+        # Copies and pickles go through the constructor: read-only again, without cached values.
+        return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self))
+
+    def __sklearn_clone__(self) -> Self:
+        return self
+
+    @cached_property
+    def _local(self: Any) -> LocalForm | None:
+        """The symmetric matrix with its nodes reordered so that neighbours are close in memory."""
+        return local_form(self.symmetric)
+
+
 @dataclass(frozen=True, eq=False)
-class Graph:
+class Graph(_Immutable):
     """A weighted graph on points of a space.
 
     Build it with :func:`knn_graph`, :func:`heat_graph`, :func:`mesh_graph` or :func:`grid_graph`, or from your own
@@ -179,13 +195,12 @@ class Graph:
         matrix = check_symmetric(affinity, "affinity")
         if matrix.nnz and matrix.data.min() < 0:
             reject("affinity", "finite and nonnegative", f"an entry of {matrix.data.min()}")
-        located = None
-        if points is not None:
-            located = np.array(check_points(points))  # the caller may change the original later
-            if len(located) != matrix.shape[0]:
-                reject("points", f"an array of {matrix.shape[0]} rows, one per node", f"{len(located)}")
+        # A copy: the caller may change the original later.
+        located = None if points is None else np.array(check_points(points))
+        if located is not None and len(located) != matrix.shape[0]:
+            reject("points", f"an array of {matrix.shape[0]} rows, one per node", f"{len(located)}")
         graph = cls(matrix, located)
-        report_problems(graph, remedy="affinities that join them")
+        report_problems(graph, "affinities that join them")
         return graph
 
     def save(self, path: Any) -> Path:
@@ -200,13 +215,6 @@ class Graph:
         Graph(500 nodes, 2071 edges, points in R^3)
         """
         return save_state(path, KIND, {"graph": self})
-
-    def __reduce__(self) -> tuple[type["Graph"], tuple[Any, ...]]:
-        # Copies and pickles go through the constructor: read-only again, without cached values.
-        return Graph, tuple(getattr(self, field.name) for field in dataclasses.fields(self))
-
-    def __sklearn_clone__(self) -> "Graph":
-        return self  # immutable
 
     def __repr__(self) -> str:
         loops = int(np.count_nonzero(self.affinity.diagonal()))
@@ -261,11 +269,6 @@ class Graph:
         return None
 
     @cached_property
-    def _local(self) -> LocalForm | None:
-        """W with its nodes reordered so that neighbours are close in memory."""
-        return local_form(self.operator)
-
-    @cached_property
     def _search(self) -> NeighborSearch:
         """Neighbour search over the nodes: that of the extension where it has one."""
         own = getattr(self.extension, "search", None)
@@ -294,9 +297,7 @@ class Graph:
     @one_blas_thread()
     def step_size(self) -> float:
         """Mean squared length of one step of the stationary walk: the mean of |x_i - x_j|^2 weighted by A."""
-        moment = 0.0
-        for rows, squared in self._squared_lengths():
-            moment += float(self.affinity.data[rows] @ squared)
+        moment = sum(float(self.affinity.data[rows] @ squared) for rows, squared in self._squared_lengths())
         total = float(self.affinity.data.sum())
         return moment / total if total > 0 else 0.0
 
@@ -394,8 +395,7 @@ class Graph:
         """Edge lengths in the sparsity pattern of A; zero lengths are kept as edges."""
         data = np.concatenate([np.sqrt(squared) for _, squared in self._squared_lengths()])
         # Path search treats a stored zero as no edge, so the smallest normal number replaces it.
-        data = np.maximum(data, np.finfo(np.float64).tiny)
-        return self._with_values(data)
+        return self._with_values(np.maximum(data, np.finfo(np.float64).tiny))
 
     def _with_values(self, data: FloatArray) -> Any:
         """Read-only CSR array with the pattern of A and other values."""
@@ -417,7 +417,7 @@ class Graph:
 
 
 @dataclass(frozen=True, eq=False)
-class GeneralizedAdjacency:
+class GeneralizedAdjacency(_Immutable):
     """A matrix whose powers a kernel sums, where a :class:`Graph` would give W.
 
     The matrix is diag(1/s) S diag(s) with S symmetric; entries may be negative and the spectrum may leave [-1, 1].
@@ -499,13 +499,6 @@ class GeneralizedAdjacency:
         stay = sparse.diags_array(1 - graph.degrees / largest)
         return cls(stay + graph.affinity / largest, None, 1 / largest)
 
-    def __reduce__(self) -> tuple[type["GeneralizedAdjacency"], tuple[Any, ...]]:
-        # Copies and pickles go through the constructor, and are read-only again.
-        return GeneralizedAdjacency, tuple(getattr(self, field.name) for field in dataclasses.fields(self))
-
-    def __sklearn_clone__(self) -> "GeneralizedAdjacency":
-        return self  # immutable
-
     def __repr__(self) -> str:
         return f"GeneralizedAdjacency({self.n_nodes} nodes, {self.symmetric.nnz} entries)"
 
@@ -521,11 +514,6 @@ class GeneralizedAdjacency:
             return self.symmetric
         scaled = sparse.diags_array(1 / self.scaling) @ self.symmetric @ sparse.diags_array(self.scaling)
         return read_only(scaled.tocsr())
-
-    @cached_property
-    def _local(self) -> LocalForm | None:
-        """S with its rows reordered so that neighbours are close in memory."""
-        return local_form(self.symmetric)
 
     @cached_property
     def radius(self) -> float:
@@ -567,7 +555,7 @@ def check_positive_float(value: Any, name: str) -> None:
     check_real(value, name, POSITIVE)
 
 
-def report_problems(graph: Graph, *, remedy: str, duplicates: str = "") -> None:
+def report_problems(graph: Graph, remedy: str, nearest: FloatArray | None = None, otherwise: str = "") -> None:
     """Warn once about isolated nodes, pieces and duplicates, with counts.
 
     Parameters
@@ -575,10 +563,15 @@ def report_problems(graph: Graph, *, remedy: str, duplicates: str = "") -> None:
     graph : Graph
     remedy : str
         How to join nodes, in terms of the builder's options.
-    duplicates : str
-        Text about coincident nodes; empty if there are none.
+    nearest : array of shape (n_nodes,), optional
+        Distance of each node to its nearest neighbour.
+    otherwise : str
+        What to do about coincident nodes.
     """
-    problems = [duplicates] if duplicates else []
+    problems = []
+    coincident = 0 if nearest is None else int(np.count_nonzero(nearest == 0))
+    if coincident:
+        problems.append(f"{coincident} points coincide with another (remedy: {otherwise})")
     loops = graph.affinity.diagonal() > 0
     isolated = int(np.count_nonzero(np.diff(graph.affinity.indptr) == loops))
     if isolated:
@@ -590,9 +583,3 @@ def report_problems(graph: Graph, *, remedy: str, duplicates: str = "") -> None:
         problems.append(f"it has {pieces} pieces that are not connected (remedy: {remedy}, or one graph per piece)")
     if problems:
         warn_user(f"Graph of {graph.n_nodes} nodes: {'; '.join(problems)}.", GraphWarning)
-
-
-def describe_duplicates(distances: FloatArray, remedy: str) -> str:
-    """Text about coincident nodes, given the distance of each node to its nearest neighbour."""
-    count = int(np.count_nonzero(distances == 0))
-    return f"{count} points coincide with another (remedy: {remedy})" if count else ""

@@ -21,7 +21,6 @@ from manifoldrf._validation import (
     NONNEGATIVE,
     POSITIVE,
     FloatArray,
-    IntArray,
     Interval,
     check_integer,
     check_jobs,
@@ -38,7 +37,6 @@ from manifoldrf.geometry.graphs import (
     Graph,
     GraphWarning,
     check_positive_float,
-    describe_duplicates,
     report_problems,
 )
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -161,16 +159,24 @@ def heat_graph(
         reject("t", f"a time of at most {_LONGEST_TIME:g} that can be divided into {steps} steps", t)
     s2, mass = _calibrated(space, time / steps)
     radius = step_reach(s2, space.dim)
-    cells = space.cells(radius)
-    # Sorted by cells, neighbours are close in memory, and products take half of the time.
-    mu, factors, affinity, pairs = _solve(space if cells is None else space.in_order(cells.nodes), s2, mass)
+    cells, ordered = space.cells(radius), space
+    if cells is not None:  # neighbours are then close in memory, and products take half of the time
+        known = None if space.weights is None else space.weights[cells.nodes]
+        ordered = replace(space, points=space.points[cells.nodes], weights=known)
+    mu, factors, affinity, pairs = _solve(ordered, s2, mass)
     if cells is not None:
         back = np.argsort(cells.nodes)
         mu, factors, affinity = mu[back], factors[back], renumbered(affinity, cells.nodes, space.n_jobs)
-    surface = None if pairs is None or space.mesh is None else SurfaceReach(space.mesh, _detours(space.mesh, pairs))
+    surface = None
+    if pairs is not None and space.mesh is not None:
+        straight = np.linalg.norm(space.points[pairs.rows] - space.points[pairs.columns], axis=1)
+        # How much longer than the straight line each step is: zero, except between folds.
+        detours = matrix_of_pairs(pairs.distances - straight, pairs, len(space.points))
+        surface = SurfaceReach(space.mesh, detours)
     extension = HeatExtension(space.search, radius, s2, factors, mu, surface)
     graph = Graph(affinity, space.points, space.search.metric, extension, mu, time / steps, steps)
-    report_problems(graph, remedy=_REMEDY, duplicates=_duplicates(space))
+    nearest = space.search.knn(space.points, 2)[0][:, 1]
+    report_problems(graph, _REMEDY, nearest, DROP_THEM if space.mesh is None else MERGE_THEM)
     return graph
 
 
@@ -187,11 +193,6 @@ class _Space:
     @property
     def n_jobs(self) -> int:
         return self.search.threads
-
-    def in_order(self, order: IntArray) -> "_Space":
-        """The same nodes in another order."""
-        weights = None if self.weights is None else self.weights[order]
-        return replace(self, points=self.points[order], weights=weights)
 
     def cells(self, radius: float) -> Cells | None:
         """Cells of the size of a radius; None on a mesh, along a metric or in more than three dimensions."""
@@ -257,29 +258,30 @@ def check_steps(n_steps: Any, name: str = "n_steps") -> None:
 def _check_steps(n_steps: int | str, space: _Space, t: float) -> int:
     """The number of steps, chosen or checked."""
     check_steps(n_steps)
+    sampling = Sampling.of_cloud(space.search, space.dim) if space.mesh is None else Sampling.of_mesh(space.mesh)
+    fewest = fewest_steps(sampling, t)
     if isinstance(n_steps, str):
-        return _choose_steps(space, t)
-    steps = int(n_steps)
-    fewest = fewest_steps(_measure(space), t)
-    if steps < fewest:
+        return _choose_steps(space, sampling, fewest, t)
+    if n_steps < fewest:
         rule = f"at least {fewest} for {len(space.points)} nodes, or the graph would take too much memory"
         reject("n_steps", rule, n_steps)
-    return steps
+    return int(n_steps)
 
 
-def _choose_steps(space: _Space, t: float) -> int:
+def _choose_steps(space: _Space, sampling: Sampling, fewest: int, t: float) -> int:
     """As many steps as the sampling supports, with enough nodes in the footprint of each."""
-    sampling = _measure(space)
     n, extent2 = len(space.points), float((np.ptp(space.points, axis=0) ** 2).sum())
     narrow = 4 * t / (_WIDEST_STEP * extent2)  # steps that still see the shape of the space
-    fewest = fewest_steps(sampling, t)
     if narrow > _TOO_MANY_STEPS:
         reject("t", f"at most {25 * extent2:g} here (heat is spread evenly long before)", f"{t:g}")
     if fewest > _TOO_MANY_STEPS:
         rule = f"at most {t * _TOO_MANY_STEPS / fewest:.2g} for {n} nodes (or use points[thin(points, 4000)])"
         reject("t", rule, f"{t:g}")
+    # A step should reach few nodes if they are evenly spread, fewer still if their weights are known.
     estimated = space.weights is None and space.mesh is None
-    wanted = wanted_footprint(sampling, known=not estimated)
+    even = _FOOTPRINT_EVEN if estimated else _FOOTPRINT_KNOWN
+    share = np.clip((sampling.evenness - _EVENNESS_RANDOM) / (_EVENNESS_EVEN - _EVENNESS_RANDOM), 0.0, 1.0)
+    wanted = float(_FOOTPRINT_RANDOM * (even / _FOOTPRINT_RANDOM) ** share)
     # (pi 4 t / n)^(d/2) density = wanted, solved for n
     steps = 4 * np.pi * t * (sampling.sparse_density / wanted) ** (2 / space.dim)
     if steps < 1:
@@ -291,24 +293,12 @@ def _choose_steps(space: _Space, t: float) -> int:
         )
     if steps > _MOST_STEPS:
         enough = max(500, int(n * (_MOST_STEPS / steps) ** (space.dim / 2)))
-        remedy = f"points[thin(points, {enough})]" if space.mesh is None else "a coarser mesh"
         if enough < n:
+            remedy = f"points[thin(points, {enough})]" if space.mesh is None else "a coarser mesh"
             text = f"{n} nodes are far finer than t = {t:g} needs: it works, slowly (remedy: {remedy})."
             warn_user(text, GraphWarning)
         steps = min(steps, max(_MOST_STEPS, narrow))
     return max(2, 2 * round(float(steps) / 2), fewest)
-
-
-def _measure(space: _Space) -> Sampling:
-    """How densely the nodes are spread, on a mesh by its areas."""
-    return Sampling.of_cloud(space.search, space.dim) if space.mesh is None else Sampling.of_mesh(space.mesh)
-
-
-def wanted_footprint(sampling: Sampling, *, known: bool) -> float:
-    """Nodes that a step should reach: few if they are evenly spread, fewer still if their weights are known."""
-    even = _FOOTPRINT_KNOWN if known else _FOOTPRINT_EVEN
-    share = (sampling.evenness - _EVENNESS_RANDOM) / (_EVENNESS_EVEN - _EVENNESS_RANDOM)
-    return float(_FOOTPRINT_RANDOM * (even / _FOOTPRINT_RANDOM) ** np.clip(share, 0.0, 1.0))
 
 
 def fewest_steps(sampling: Sampling, t: float) -> int:
@@ -347,7 +337,13 @@ def _solve(space: _Space, s2: float, mass: float) -> tuple[FloatArray, FloatArra
     gaussian, pairs = _gaussian(space, s2)
     mu = _node_weights(space, gaussian, s2, mass)
     factors = mu * _sinkhorn(gaussian, mu, space.n_jobs)
-    return mu, factors, _scaled(gaussian, factors, space.n_jobs), pairs
+    # A_ij = G_ij factors_i factors_j, exactly symmetric
+    data = scaled_both_ends(gaussian, factors, space.n_jobs)
+    affinity = sparse.csr_array((data, gaussian.indices, gaussian.indptr), shape=gaussian.shape)
+    if np.count_nonzero(data) < len(data):  # nodes without weight
+        affinity = affinity.copy()  # the pattern is shared
+        affinity.eliminate_zeros()
+    return mu, factors, affinity, pairs
 
 
 def _gaussian(space: _Space, s2: float) -> tuple[Any, Pairs | None]:
@@ -367,15 +363,19 @@ def _gaussian(space: _Space, s2: float) -> tuple[Any, Pairs | None]:
 
 
 def _node_weights(space: _Space, gaussian: Any, s2: float, mass: float) -> FloatArray:
-    """The volume that each node stands for: known, or estimated from the cloud."""
+    """The volume that each node stands for: known, the areas of a mesh evened out, or estimated from a cloud."""
     if space.weights is not None:
         return space.weights
     if space.mesh is not None:
-        return surface_weights(space.mesh, gaussian, s2, space.n_jobs)
+        # The boundary of a mesh is known, and so is the share of each Gaussian inside it: that of a half-space.
+        distance, areas = distance_to_boundary(space.mesh), space.mesh.vertex_areas()
+        rounds = _ROUNDS_CLOSED_MESH if np.isinf(distance).all() else _ROUNDS_OPEN_MESH
+        weights = _correct(gaussian, areas, norm.cdf(distance / np.sqrt(s2 / 2)), rounds, space.n_jobs)
+        return np.asarray(weights * (areas.sum() / weights.sum()))
     boundary = None
     # Tangent planes are meaningless in the coordinates of a curved metric.
     if space.search.metric is None and space.dim <= _RELIABLE_DIM:
-        boundary = BoundaryModel.fit(space.points, _gaussian(space, 2 * s2)[0], s2, space.dim, space.n_jobs)
+        boundary = BoundaryModel(space.points, _gaussian(space, 2 * s2)[0], s2, space.dim, space.n_jobs)
     return cloud_weights(gaussian, mass, boundary, space.n_jobs)
 
 
@@ -395,28 +395,6 @@ def _sinkhorn(gaussian: Any, mu: FloatArray, n_jobs: int) -> FloatArray:
         GraphWarning,
     )
     return scaling
-
-
-def _scaled(gaussian: Any, factors: FloatArray, n_jobs: int) -> Any:
-    """A_ij = G_ij factors_i factors_j, exactly symmetric."""
-    data = scaled_both_ends(gaussian, factors, n_jobs)
-    affinity = sparse.csr_array((data, gaussian.indices, gaussian.indptr), shape=gaussian.shape)
-    if np.count_nonzero(data) < len(data):  # nodes without weight
-        affinity = affinity.copy()  # the pattern is shared
-        affinity.eliminate_zeros()
-    return affinity
-
-
-def _detours(mesh: TriangleMesh, pairs: Pairs) -> Any:
-    """How much longer than the straight line each step is: zero, except between folds."""
-    straight = np.linalg.norm(mesh.vertices[pairs.rows] - mesh.vertices[pairs.columns], axis=1)
-    return matrix_of_pairs(pairs.distances - straight, pairs, mesh.n_vertices)
-
-
-def _duplicates(space: _Space) -> str:
-    """Text about nodes at the same position."""
-    nearest = space.search.knn(space.points, 2)[0][:, 1]
-    return describe_duplicates(nearest, DROP_THEM if space.mesh is None else MERGE_THEM)
 
 
 def cloud_weights(gaussian: Any, mass: float, boundary: "BoundaryModel | None", n_jobs: int = 1) -> FloatArray:
@@ -443,19 +421,6 @@ def cloud_weights(gaussian: Any, mass: float, boundary: "BoundaryModel | None", 
     return weights * mass
 
 
-def surface_weights(mesh: TriangleMesh, gaussian: Any, s2: float, n_jobs: int = 1) -> FloatArray:
-    """Weights of a mesh's vertices, shape (N,): its areas, evened out; they sum to the area of the mesh.
-
-    The boundary of a mesh is known, and so is the share of each Gaussian inside it: that of a half-space.
-    """
-    distance = distance_to_boundary(mesh)
-    share = norm.cdf(distance / np.sqrt(s2 / 2))
-    areas = mesh.vertex_areas()
-    rounds = _ROUNDS_CLOSED_MESH if np.isinf(distance).all() else _ROUNDS_OPEN_MESH
-    weights = _correct(gaussian, areas, share, rounds, n_jobs)
-    return np.asarray(weights * (areas.sum() / weights.sum()))
-
-
 def _correct(gaussian: Any, weights: FloatArray, share: FloatArray, rounds: int, n_jobs: int) -> FloatArray:
     """Rounds of mu <- mu m / (G mu); zero weights stay zero."""
     for _ in range(rounds):
@@ -464,7 +429,6 @@ def _correct(gaussian: Any, weights: FloatArray, share: FloatArray, rounds: int,
     return weights
 
 
-@dataclass(frozen=True, eq=False)
 class BoundaryModel:
     """Share of each node's Gaussian inside the space, by a half-space model of the boundary.
 
@@ -472,32 +436,25 @@ class BoundaryModel:
     if a flat boundary is at distance b; inverting this gives b, and the share of the (narrower) step
     Gaussian is cdf(b / s).
 
-    Attributes
+    Parameters
     ----------
     points : array of shape (N, d)
     wide : CSR array of shape (N, N)
         Gaussian affinities at twice the bandwidth of the step: quieter centroids.
     s2 : float
         Bandwidth of one step.
-    frames : array of shape (N, d, dim)
-        Orthonormal tangent frames.
+    dim : int
+        Of the tangent frames, which are local principal components of density-corrected neighbourhoods.
     n_jobs : int
         Threads.
     """
 
-    points: FloatArray
-    wide: Any
-    s2: float
-    frames: FloatArray
-    n_jobs: int = 1
-
-    @classmethod
-    def fit(cls, points: FloatArray, wide: Any, s2: float, dim: int, n_jobs: int = 1) -> "BoundaryModel":
-        """Tangent frames by local principal components of density-corrected neighbourhoods."""
-        centred = points - points.mean(axis=0)  # second moments lose digits far from the origin
+    def __init__(self, points: FloatArray, wide: Any, s2: float, dim: int, n_jobs: int = 1) -> None:
+        self.points = points - points.mean(axis=0)  # second moments lose digits far from the origin
+        self.wide, self.s2, self.n_jobs = wide, s2, n_jobs
         evenly = 1.0 / times(wide, np.ones(len(points)), n_jobs)
         find_frames = _frames_by_moments if points.shape[1] <= _FEW_AXES else _frames_by_offsets
-        return cls(centred, wide, s2, find_frames(centred, wide, evenly, dim, n_jobs), n_jobs)
+        self.frames = find_frames(self.points, wide, evenly, dim, n_jobs)  # (N, d, dim), orthonormal
 
     def inside_share(self, weights: FloatArray) -> FloatArray:
         """Share of each step Gaussian inside the space, shape (N,), in [1/2, 1]."""
@@ -506,7 +463,8 @@ class BoundaryModel:
         width = np.sqrt(self.s2)  # standard deviation of exp(-r^2 / (2 s2))
         relative = np.linalg.norm(tangential, axis=1) / width
         gate = _NOISE_GATE * np.sqrt(self.frames.shape[2] / 2)  # noise grows with the number of axes
-        distance = np.where(relative < gate, np.inf, width * _half_space_distance(relative))
+        half_space = np.interp(relative, _OFFSET[::-1], _GRID[::-1])  # distance to a flat boundary, in widths
+        distance = np.where(relative < gate, np.inf, width * half_space)
         return np.asarray(norm.cdf(distance / np.sqrt(self.s2 / 2)))
 
 
@@ -547,11 +505,6 @@ def _frames_by_offsets(points: FloatArray, wide: Any, weights: FloatArray, dim: 
 
     map_threads(fill, np.array_split(np.arange(len(points)), max(1, len(points) // _MATRICES_AT_ONCE)), n_jobs)
     return frames
-
-
-def _half_space_distance(relative_offset: FloatArray) -> FloatArray:
-    """Distance b >= 0 to a flat boundary, in widths, from the centroid's offset in widths."""
-    return np.interp(relative_offset, _OFFSET[::-1], _GRID[::-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -630,7 +583,9 @@ class SurfaceReach:
         nearest = self.mesh.closest_points(queries)
         corners = barycentric_weights(self.mesh, nearest)
         # In units of the radius: a detour in tiny units of length, added to one, would be lost.
-        reached, longer = (corners @ self._with_data(data) for data in (1.0, 1.0 + self.detours.data / radius))
+        values = np.ones(self.detours.nnz), 1.0 + self.detours.data / radius
+        pattern = self.detours.indices, self.detours.indptr
+        reached, longer = (corners @ sparse.csr_array((v, *pattern), shape=self.detours.shape) for v in values)
         for product in (reached, longer):  # the same pattern: all terms are positive
             product.sort_indices()
         rows = np.repeat(np.arange(len(queries)), np.diff(reached.indptr))
@@ -639,11 +594,6 @@ class SurfaceReach:
         distances = straight + radius * (longer.data - reached.data)  # detours interpolated inside the face
         keep = distances <= radius
         return Pairs(rows[keep], columns[keep], distances[keep])
-
-    def _with_data(self, data: FloatArray | float) -> Any:
-        """The pattern of the detours with other values."""
-        values = np.broadcast_to(data, self.detours.data.shape)
-        return sparse.csr_array((values, self.detours.indices, self.detours.indptr), shape=self.detours.shape)
 
 
 @compiled()

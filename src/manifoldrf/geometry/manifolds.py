@@ -249,8 +249,9 @@ class AbstractManifold(abc.ABC):
     def _wrap(self, points: FloatArray) -> FloatArray:
         return points
 
-    @abc.abstractmethod
-    def _member(self, points: FloatArray) -> BoolArray: ...
+    def _member(self, points: FloatArray) -> BoolArray:
+        """Whether each point lies on the manifold; all coordinates do unless said otherwise."""
+        return np.ones(len(points), dtype=np.bool_)
 
     def _reach(self, points: FloatArray, r: FloatArray) -> FloatArray:
         return r.copy()  # a chord is never longer than the geodesic above it

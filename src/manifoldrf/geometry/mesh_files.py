@@ -10,6 +10,7 @@ import json
 import re
 import struct
 from array import array
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
@@ -43,6 +44,7 @@ _MOST_PROPERTIES = 1000  # a scan with all its measurements has about a hundred
 _GLB_MAGIC, _GLB_JSON = 0x46546C67, 0x4E4F534A
 _GLB_SIZES = {5120: 1, 5121: 1, 5122: 2, 5123: 2, 5125: 4, 5126: 4}  # bytes of a component
 _GLB_INDICES = (5121, 5123, 5125)  # unsigned integers
+_GLB_PLACING = ("children", "matrix", "translation", "rotation", "scale")  # what is kept of a node
 _TRIANGLES, _STRIP = 4, 5
 _LONGEST_JSON = 8_000_000  # bytes; parsed it takes up to 27 times as much
 _BYTES_PER_ITEM = 48  # of a vertex or a face in memory: three numbers of 8 bytes, and their copy
@@ -72,12 +74,17 @@ def write_mesh(path: Path, vertices: FloatArray, faces: IntArray) -> None:
     """Write a mesh file in the format of its suffix, atomically."""
     kind = mesh_format(path)
     if kind in ("obj", "off"):
-        data = _encode_text(vertices, faces, kind)
+        # The shortest digits that read back as the same numbers. trimesh writes a fixed number of decimals, which
+        # turns a mesh in small units into zeros.
+        lead, three, first = ("v ", "f ", 1) if kind == "obj" else ("", "3 ", 0)
+        lines = [] if kind == "obj" else ["OFF", f"{len(vertices)} {len(faces)} 0"]
+        lines += [f"{lead}{x!r} {y!r} {z!r}" for x, y, z in vertices.tolist()]
+        lines += [f"{three}{i} {j} {k}" for i, j, k in (faces + first).tolist()]
+        data = ("\n".join(lines) + "\n").encode()
     else:
         if np.abs(vertices).max() > np.finfo(np.float32).max:
             reject("path", "an .obj or .off file for coordinates beyond single precision", path.name)
-        mesh = require("trimesh", "mesh").Trimesh(vertices, faces, process=False)
-        data = mesh.export(file_type=kind)
+        data = require("trimesh", "mesh").Trimesh(vertices, faces, process=False).export(file_type=kind)
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
 
@@ -108,15 +115,14 @@ def write_coloured_ply(path: Path, points: FloatArray, colors: ArrayLike, faces:
     lines = ["ply", "format binary_little_endian 1.0", f"element vertex {len(rows)}"]
     lines += [f"property double {axis}" for axis in "xyz"]
     lines += [f"property uchar {color}" for color in ("red", "green", "blue")]
-    parts = [rows.tobytes()]
+    content = rows.tobytes()
     if faces is not None:
         corners = np.zeros(len(faces), [("count", "u1"), ("corners", "<i4", 3)])
         corners["count"], corners["corners"] = 3, faces
         lines += [f"element face {len(faces)}", "property list uchar int vertex_indices"]
-        parts.append(corners.tobytes())
-    header = "\n".join([*lines, "end_header"]) + "\n"
+        content += corners.tobytes()
     with atomic_path(path) as temporary:
-        temporary.write_bytes(b"".join([header.encode(), *parts]))
+        temporary.write_bytes("\n".join([*lines, "end_header\n"]).encode() + content)
 
 
 def write_cloud_ply(path: str | PathLike[str], points: ArrayLike, colors: ArrayLike) -> None:
@@ -155,18 +161,6 @@ def reject_mesh(path: Path, reason: object) -> NoReturn:
     """Raise the error for a mesh file that cannot be used."""
     words = " ".join(str(reason).split()).rstrip(".")
     reject("path", "a readable triangle mesh", f"{path.name}: {words or type(reason).__name__}")
-
-
-def _encode_text(vertices: FloatArray, faces: IntArray, kind: str) -> bytes:
-    """Write obj or off with the shortest digits that read back as the same numbers.
-
-    trimesh writes a fixed number of decimals, which turns a mesh in small units into zeros.
-    """
-    lead, three, first = ("v ", "f ", 1) if kind == "obj" else ("", "3 ", 0)
-    lines = [] if kind == "obj" else ["OFF", f"{len(vertices)} {len(faces)} 0"]
-    lines += [f"{lead}{x!r} {y!r} {z!r}" for x, y, z in vertices.tolist()]
-    lines += [f"{three}{i} {j} {k}" for i, j, k in (faces + first).tolist()]
-    return ("\n".join(lines) + "\n").encode()
 
 
 def _merge_equal(vertices: FloatArray, faces: IntArray) -> tuple[FloatArray, IntArray]:
@@ -292,23 +286,19 @@ def read_stl(data: bytes) -> Mesh:
         with np.errstate(invalid="ignore"):  # nan is refused later
             vertices = facets["vertices"].reshape(-1, 3).astype(np.float64)
     else:
-        vertices = _stl_text(data)
+        positions, solids, ended = array("d"), 0, 0
+        for line in text_lines(data, comments=False):
+            word = line.split(None, 1)[0].lower()
+            if word == b"vertex":
+                positions.extend(_numbers(line.split(None, 4)[1:4], line))
+            solids += word == b"solid"
+            ended += word == b"endsolid"
+        if not solids:
+            raise ValueError("it is neither an stl text nor of the length that its header gives")
+        if solids != ended or len(positions) % 9:
+            raise ValueError("it is cut off")
+        vertices = _positions(positions)
     return vertices, np.arange(len(vertices)).reshape(-1, 3)
-
-
-def _stl_text(data: bytes) -> FloatArray:
-    positions, solids, ended = array("d"), 0, 0
-    for line in text_lines(data, comments=False):
-        word = line.split(None, 1)[0].lower()
-        if word == b"vertex":
-            positions.extend(_numbers(line.split(None, 4)[1:4], line))
-        solids += word == b"solid"
-        ended += word == b"endsolid"
-    if not solids:
-        raise ValueError("it is neither an stl text nor of the length that its header gives")
-    if solids != ended or len(positions) % 9:
-        raise ValueError("it is cut off")
-    return _positions(positions)
 
 
 # ------------------------------------------------------------------------------------------------------------- ply
@@ -331,12 +321,10 @@ class Element(NamedTuple):
 def read_ply(data: bytes) -> Mesh:
     """Vertices and faces of a ply file; other properties are ignored."""
     order, elements, start = _header(data)
-    vertices = next((element for element in elements if element.name == "vertex"), None)
-    if vertices is None or not {"x", "y", "z"} <= {prop.name for prop in vertices.properties}:
+    names = {prop.name for element in elements if element.name == "vertex" for prop in element.properties}
+    if not {"x", "y", "z"} <= names:
         raise ValueError("it has no vertices with x, y and z")
-    if order:
-        return _read_bytes(data, start, order, elements)
-    return _read_text(data[start:], elements)
+    return _read_bytes(data, start, order, elements) if order else _read_text(data[start:], elements)
 
 
 def _header(data: bytes) -> tuple[str, list[Element], int]:
@@ -353,7 +341,7 @@ def _header(data: bytes) -> tuple[str, list[Element], int]:
         if word == b"format" and rest:
             order = _PLY_ORDERS.get(rest[0].lower())
         elif word not in (b"", b"comment", b"obj_info"):
-            _declare(elements, word, rest)
+            _declare(elements, word, [_name(part) for part in rest])
     if order is None or sum(len(element.properties) for element in elements) > _MOST_PROPERTIES:
         raise ValueError(f"its header has no known format, or more than {_MOST_PROPERTIES} properties")
     if len({element.name for element in elements}) < len(elements):
@@ -361,24 +349,20 @@ def _header(data: bytes) -> tuple[str, list[Element], int]:
     return order, elements, line_end + 1
 
 
-def _declare(elements: list[Element], word: bytes, rest: list[bytes]) -> None:
+def _declare(elements: list[Element], word: bytes, rest: list[str]) -> None:
     """Add a line of the header: a new element, or a property of the last one."""
     if word == b"element" and len(rest) == 2:
-        elements.append(Element(_name(rest[0]), natural(rest[1]), []))
-    elif word == b"property" and elements:
-        elements[-1].properties.append(_property(rest))
-    else:
+        elements.append(Element(rest[0], natural(rest[1].encode()), []))
+        return
+    if word != b"property" or not elements:
         raise ValueError(f"its header has a line {_name(word[:40])!r}")
-
-
-def _property(words: list[bytes]) -> Property:
-    names = [_name(word) for word in words]
-    kinds = names[1:3] if names[:1] == ["list"] else names[:1]
-    if len(names) != len(kinds) + (2 if len(kinds) == 2 else 1) or not set(kinds) <= set(_PLY_TYPES):
-        raise ValueError(f"its header has a property {' '.join(names)[:60]!r}")
+    kinds = rest[1:3] if rest[:1] == ["list"] else rest[:1]
+    if len(rest) != len(kinds) + (2 if len(kinds) == 2 else 1) or not set(kinds) <= set(_PLY_TYPES):
+        raise ValueError(f"its header has a property {' '.join(rest)[:60]!r}")
     if len(kinds) == 2 and _PLY_TYPES[kinds[0]][0] == "f":
         raise ValueError("its header has a list whose length is no integer")
-    return Property(names[-1], _PLY_TYPES[kinds[-1]], _PLY_TYPES[kinds[0]] if len(kinds) == 2 else None)
+    count_kind = _PLY_TYPES[kinds[0]] if len(kinds) == 2 else None
+    elements[-1].properties.append(Property(rest[-1], _PLY_TYPES[kinds[-1]], count_kind))
 
 
 def _name(word: bytes) -> str:
@@ -405,9 +389,7 @@ def _read_text(text: bytes, elements: list[Element]) -> Mesh:
             positions = _text_positions(some, element)
         elif element.name == "face":
             _text_faces(some, element, polygons)
-        else:
-            for _ in some:
-                pass
+        deque(some, 0)  # skips the rows of other elements
     check_counts((declared["vertex"], declared["face"]), (len(positions), len(polygons.counts)))
     return positions, polygons.triangles(grouped=True)
 
@@ -425,9 +407,7 @@ def _text_positions(rows: Iterator[bytes], element: Element) -> FloatArray:
             raise ValueError("a vertex with too few numbers")
         values.extend([number(words[place]) for place in places])
     positions = np.frombuffer(values, np.float64).reshape(-1, 3).copy()
-    with np.errstate(
-        invalid="ignore", over="ignore"
-    ):  # what the type cannot hold becomes infinite and is refused later
+    with np.errstate(invalid="ignore", over="ignore"):  # what the type cannot hold is refused later, as infinite
         for axis, place in enumerate(places):
             positions[:, axis] = positions[:, axis].astype(element.properties[place].kind)
     return positions
@@ -460,14 +440,14 @@ def _read_bytes(data: bytes, start: int, order: str, elements: list[Element]) ->
         raise ValueError("it is longer than its header says, or its lists differ in length")
     if "vertex" not in found:
         return np.zeros((0, 3)), np.zeros((0, 3), np.int64)
-    names = [prop.name for prop in next(e for e in elements if e.name == "vertex").properties]
+    kinds = {element.name: element for element in elements}
+    names = [prop.name for prop in kinds["vertex"].properties]
     columns = [found["vertex"][f"p{names.index(axis)}"] for axis in "xyz"]
     with np.errstate(invalid="ignore"):  # nan is refused later
         positions = np.column_stack(columns).astype(np.float64)
-    faces = next((e for e in elements if e.name == "face"), None)
-    if faces is None or "face" not in found:
+    if "face" not in found:
         return positions, np.zeros((0, 3), np.int64)
-    return positions, _triangles(found["face"], faces)
+    return positions, _triangles(found["face"], kinds["face"])
 
 
 def _row_kind(data: bytes, start: int, order: str, element: Element) -> np.dtype[Any]:
@@ -516,169 +496,130 @@ def read_glb(data: bytes) -> Mesh:
     gltf = require("trimesh.exchange.gltf", "mesh")
     with np.errstate(all="ignore"):  # vertices that are not finite are refused later
         try:
-            scene = gltf.load_glb(io.BytesIO(_safe_glb(data)), resolver=_NoFiles(), skip_materials=True)
+            scene = gltf.load_glb(io.BytesIO(_safe_glb(data)), skip_materials=True)
         except (AssertionError, IndexError) as error:
             raise ValueError("it has fewer bytes than its buffers declare") from error
         matrices = {scene["base_frame"]: np.eye(4)}
         vertices, faces, n_before = [np.zeros((0, 3))], [np.zeros((0, 3), np.int64)], 0
         for edge in scene["graph"]:  # parents come before their children
             matrix = matrices[edge["frame_to"]] = matrices[edge["frame_from"]] @ edge["matrix"]
-            if "geometry" in edge:
-                part = scene["geometry"][edge["geometry"]]
-                moved, turned = _placed(part["vertices"], part["faces"], matrix)
-                vertices.append(moved)
-                faces.append(turned + n_before)
-                n_before += len(moved)
+            if "geometry" not in edge:
+                continue
+            part = scene["geometry"][edge["geometry"]]
+            points, corners = part["vertices"].astype(np.float64), part["faces"].astype(np.int64)
+            if corners.size and int(corners.max()) >= len(points):
+                raise ValueError(f"it has a face index {int(corners.max())} and {len(points)} vertices")
+            if np.abs(matrix - np.eye(4)).max() >= _SAME:
+                stacked = np.column_stack([points, np.ones(len(points))])
+                points = np.ascontiguousarray(np.dot(matrix, stacked.T).T[:, :3])
+                if np.linalg.det(matrix[:3, :3]) < 0:  # a mirror
+                    corners = corners[:, ::-1]
+            vertices.append(points)
+            faces.append(corners + n_before)
+            n_before += len(points)
     return np.concatenate(vertices), np.concatenate(faces)
-
-
-def _placed(vertices: NDArray[Any], faces: NDArray[Any], matrix: FloatArray) -> Mesh:
-    """Vertices where the matrix puts them; a mirror reverses the corners of the faces."""
-    corners = faces.astype(np.int64)
-    if corners.size and int(corners.max()) >= len(vertices):
-        raise ValueError(f"it has a face index {int(corners.max())} and {len(vertices)} vertices")
-    points = vertices.astype(np.float64)
-    if np.abs(matrix - np.eye(4)).max() < _SAME:
-        return points, corners
-    stacked = np.column_stack([points, np.ones(len(points))])
-    moved = np.ascontiguousarray(np.dot(matrix, stacked.T).T[:, :3])
-    return moved, corners[:, ::-1] if np.linalg.det(matrix[:3, :3]) < 0 else corners
-
-
-class _NoFiles(dict[str, bytes]):
-    """A resolver of file names that opens nothing."""
-
-    def __missing__(self, name: str) -> NoReturn:
-        raise ValueError("it refers to another file, which is not opened")
 
 
 def _safe_glb(data: bytes) -> bytes:
     """The same file with only the positions and triangles of its scene, after all declared sizes are checked."""
-    if len(data) < 20:
-        raise ValueError("it is shorter than any glb file")
     magic, version, _, length, kind = struct.unpack("<5I", data[:20])
     if magic != _GLB_MAGIC or version != 2 or kind != _GLB_JSON:
         raise ValueError("it is no glb file of version 2")
     if length > _LONGEST_JSON:
         raise ValueError(f"its JSON text has {length} bytes, more than {_LONGEST_JSON}")
-    at = 20 + length
-    while at + 8 <= len(data):
-        at += 8 + int.from_bytes(data[at : at + 4], "little")
-    if at > len(data):
-        raise ValueError("it is cut off")
-    layout = _GlbLayout(json.loads(data[20 : 20 + length]), _ROOM + _ROOM_PER_BYTE * len(data))
-    text = json.dumps(layout.reduced()).encode()
-    return (
-        struct.pack("<5I", _GLB_MAGIC, 2, len(data) + len(text), len(text), _GLB_JSON) + text + data[20 + length :]
-    )
+    tree = _reduced_glb(json.loads(data[20 : 20 + length]), _ROOM + _ROOM_PER_BYTE * len(data))
+    text = json.dumps(tree).encode()
+    head = struct.pack("<5I", _GLB_MAGIC, 2, len(data) + len(text), len(text), _GLB_JSON)
+    return head + text + data[20 + length :]
 
 
-class _GlbLayout:
-    """Copies what trimesh needs from the JSON tree of a glb file, and counts the memory that will be taken."""
+def _reduced_glb(tree: Any, room: int) -> dict[str, Any]:
+    """The tree with nodes, triangles and their numbers only; reading it takes at most ``room`` bytes."""
+    n_nodes, buffers = len(tree.get("nodes", [])), tree.get("buffers", [])
+    n_parts = sum(len(mesh.get("primitives", [])) for mesh in tree.get("meshes", []))
+    n_bytes = _BYTES_PER_NODE * (n_nodes + len(buffers) + n_parts)  # that will be allocated
+    if n_bytes > room:
+        raise ValueError("it has too many nodes, parts or buffers for its size")
+    if any("base64," not in entry["uri"] for entry in buffers if "uri" in entry):
+        raise ValueError("it refers to another file, which is not opened")
+    scene = _item(tree, "scenes", tree.get("scene", 0)) if "scenes" in tree else {}
+    order, nodes, meshes = list(scene.get("nodes", [])), dict[int, Any](), dict[int, tuple[dict[str, int], int]]()
+    out: dict[str, list[Any]] = {"scenes": [{"nodes": order.copy()}], "meshes": []}
+    out |= {"buffers": buffers, "accessors": [], "bufferViews": []}
+    for index in order:  # grows by the children of each node
+        node = _item(tree, "nodes", index)
+        if index in nodes:
+            raise ValueError("it has a node at two places")
+        order += node.get("children", [])
+        nodes[index] = {key: node[key] for key in _GLB_PLACING if key in node}
+        if "mesh" in node:
+            if node["mesh"] not in meshes:
+                meshes[node["mesh"]] = _glb_mesh(tree, node["mesh"], out)
+            number, n_copied = meshes[node["mesh"]]
+            nodes[index] |= number
+            n_bytes += n_copied
+    if n_bytes + 2 * sum(view["byteLength"] for view in out["bufferViews"]) > room:
+        raise ValueError("its parts together are too large for its size; a part is shown too many times")
+    return {**out, "nodes": [nodes.get(k, {}) for k in range(n_nodes)]}
 
-    def __init__(self, tree: Any, room: int) -> None:
-        self._tree, self._room = tree, room
-        self._meshes: dict[int, tuple[dict[str, int], int]] = {}  # new number of each mesh, and bytes of a copy
-        self._out: dict[str, list[Any]] = {"meshes": [], "accessors": [], "bufferViews": []}
 
-    def reduced(self) -> dict[str, Any]:
-        """The tree with nodes, triangles and their numbers only: no materials, images, cameras or extensions."""
-        scene = self._item("scenes", self._tree.get("scene", 0)) if "scenes" in self._tree else {}
-        roots = scene.get("nodes", [])
-        order, seen, nodes, children = list[int](), set[int](), [], roots
-        for place in itertools.count():
-            self._take(_BYTES_PER_NODE * len(children))
-            order += children
-            seen.update(children)
-            if len(seen) < len(order):
-                raise ValueError("it has a node at two places")
-            if place == len(order):
-                break
-            node = self._item("nodes", order[place])
-            children = node.get("children", [])
-            placing = ("matrix", "translation", "rotation", "scale")
-            kept: dict[str, Any] = {key: node[key] for key in placing if key in node}
-            kept["children"] = list(range(len(order), len(order) + len(children)))
-            nodes.append(kept | self._mesh_of(node))
-        found = self._tree.get("buffers", [])
-        self._take(_BYTES_PER_NODE * len(found))
-        buffers = [{"uri": entry["uri"]} if "uri" in entry else {} for entry in found]
-        return {"scenes": [{"nodes": list(range(len(roots)))}], "nodes": nodes, "buffers": buffers, **self._out}
-
-    def _mesh_of(self, node: dict[str, Any]) -> dict[str, int]:
-        """The new number of the mesh at a node; empty if it has no triangles."""
-        if "mesh" not in node:
-            return {}
-        index = node["mesh"]
-        if index not in self._meshes:
-            primitives = self._item("meshes", index).get("primitives", [])
-            parts = [
-                self._part(part) for part in primitives if part.get("mode", _TRIANGLES) in (_TRIANGLES, _STRIP)
-            ]
-            number = {"mesh": len(self._out["meshes"])} if parts else {}
-            self._meshes[index] = number, sum(n_bytes for _, n_bytes in parts)
-            self._out["meshes"].append({"primitives": [part for part, _ in parts]})
-        number, n_bytes = self._meshes[index]
-        self._take(n_bytes)
-        return number
-
-    def _part(self, part: dict[str, Any]) -> tuple[dict[str, Any], int]:
-        """Where the positions and corners of some triangles are, and how many bytes a copy of these takes."""
+def _glb_mesh(tree: Any, index: Any, out: dict[str, list[Any]]) -> tuple[dict[str, int], int]:
+    """Copy a mesh: its new number, if it has triangles, and the bytes that each node with it takes."""
+    parts, n_bytes = [], 0
+    for part in _item(tree, "meshes", index).get("primitives", []):
         mode = part.get("mode", _TRIANGLES)
+        if mode not in (_TRIANGLES, _STRIP):
+            continue
         if "POSITION" not in part.get("attributes", {}):
             raise ValueError("it has a part without positions")
-        position, n_vertices = self._accessor(part["attributes"]["POSITION"], "VEC3", tuple(_GLB_SIZES))
+        position, n_vertices = _glb_accessor(tree, part["attributes"]["POSITION"], "VEC3", tuple(_GLB_SIZES), out)
         kept, n_corners = {"attributes": {"POSITION": position}, "mode": mode}, n_vertices
         if "indices" in part:
-            kept["indices"], n_corners = self._accessor(part["indices"], "SCALAR", _GLB_INDICES)
+            kept["indices"], n_corners = _glb_accessor(tree, part["indices"], "SCALAR", _GLB_INDICES, out)
         n_faces = n_corners // 3 if mode == _TRIANGLES else 3 * n_corners  # of a strip, with its working copies
-        self._take(_BYTES_PER_NODE)
-        return kept, _BYTES_PER_NODE + _BYTES_PER_ITEM * (n_vertices + n_faces)
-
-    def _accessor(self, index: Any, kind: str, components: tuple[int, ...]) -> tuple[int, int]:
-        """New number of an accessor, with a view of its own bytes, and its number of rows."""
-        entry = self._item("accessors", index)
-        if "bufferView" not in entry or "sparse" in entry or entry.get("normalized"):
-            raise ValueError("it has numbers that are compressed, sparse or scaled")
-        if entry.get("type") != kind or entry.get("componentType") not in components:
-            raise ValueError(f"it has positions or corners of an unknown kind {str(entry.get('type'))[:40]!r}")
-        view = self._item("bufferViews", entry["bufferView"])
-        buffer = self._item("buffers", view.get("buffer"))
-        row = (3 if kind == "VEC3" else 1) * _GLB_SIZES[entry["componentType"]]
-        stride, count = _size(view.get("byteStride", row)), _size(entry.get("count"))
-        offset, start = _size(view.get("byteOffset", 0)), _size(entry.get("byteOffset", 0))
-        used, length = (count - 1) * stride + row, _size(view.get("byteLength"))
-        beyond = start + used > length or offset + length > _size(buffer.get("byteLength"))
-        if count == 0 or stride < row or beyond:
-            raise ValueError("it has numbers beyond the end of their bytes")
-        self._take(2 * used)
-        self._out["bufferViews"].append(
-            {"buffer": view["buffer"], "byteOffset": offset + start, "byteLength": used, "byteStride": stride}
-        )
-        number = len(self._out["accessors"])
-        self._out["accessors"].append(
-            {"bufferView": number, "componentType": entry["componentType"], "count": count, "type": kind}
-        )
-        return number, count
-
-    def _item(self, name: str, index: Any) -> dict[str, Any]:
-        found = self._tree.get(name, [])
-        if type(index) is not int or not 0 <= index < len(found) or not isinstance(found[index], dict):
-            raise ValueError(f"it refers to {name} that it lacks")
-        item: dict[str, Any] = found[index]
-        return item
-
-    def _take(self, n_bytes: int) -> None:
-        """Count memory before it is allocated."""
-        self._room -= n_bytes
-        if self._room < 0:
-            raise ValueError("its parts together are too large for its size; a part is shown too many times")
+        n_bytes += _BYTES_PER_NODE + _BYTES_PER_ITEM * (n_vertices + n_faces)
+        parts.append(kept)
+    out["meshes"].append({"primitives": parts})
+    return {"mesh": len(out["meshes"]) - 1} if parts else {}, n_bytes
 
 
-def _size(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 2**53:
-        raise ValueError(f"it has a size of {str(value)[:40]}")
-    return value
+def _glb_accessor(
+    tree: Any, index: Any, kind: str, components: tuple[int, ...], out: dict[str, list[Any]]
+) -> tuple[int, int]:
+    """Copy an accessor, with a view of its own bytes: its new number and its number of rows."""
+    entry = _item(tree, "accessors", index)
+    if "bufferView" not in entry or "sparse" in entry or entry.get("normalized"):
+        raise ValueError("it has numbers that are compressed, sparse or scaled")
+    if entry.get("type") != kind or entry.get("componentType") not in components:
+        raise ValueError(f"it has positions or corners of an unknown kind {str(entry.get('type'))[:40]!r}")
+    view = _item(tree, "bufferViews", entry["bufferView"])
+    row = (3 if kind == "VEC3" else 1) * _GLB_SIZES[entry["componentType"]]
+    count: Any = entry.get("count")
+    stride, length = view.get("byteStride", row), view.get("byteLength")
+    offset, start = view.get("byteOffset", 0), entry.get("byteOffset", 0)
+    whole = _item(tree, "buffers", view.get("buffer")).get("byteLength")
+    for size in (stride, count, length, offset, start, whole):
+        if type(size) is not int or not 0 <= size < 2**53:
+            raise ValueError(f"it has a size of {str(size)[:40]}")
+    used = (count - 1) * stride + row
+    if count == 0 or stride < row or start + used > length or offset + length > whole:
+        raise ValueError("it has numbers beyond the end of their bytes")
+    out["bufferViews"].append(
+        {"buffer": view["buffer"], "byteOffset": offset + start, "byteLength": used, "byteStride": stride}
+    )
+    number = len(out["accessors"])
+    out["accessors"].append(
+        {"bufferView": number, "componentType": entry["componentType"], "count": count, "type": kind}
+    )
+    return number, count
+
+
+def _item(tree: Any, name: str, index: Any) -> dict[str, Any]:
+    found = tree.get(name, [])
+    if type(index) is not int or not 0 <= index < len(found) or not isinstance(found[index], dict):
+        raise ValueError(f"it refers to {name} that it lacks")
+    item: dict[str, Any] = found[index]
+    return item
 
 
 # ---------------------------------------------------------------------------------------------------- shared parts

@@ -3,7 +3,6 @@
 Lengths are scaled before they are squared, so results have the same digits in any unit.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -18,14 +17,7 @@ from scipy.spatial import cKDTree
 
 from manifoldrf._files import as_path
 from manifoldrf._random import SeedLike, generator
-from manifoldrf._validation import (
-    FloatArray,
-    IntArray,
-    check_faces,
-    check_integer,
-    check_points,
-    reject,
-)
+from manifoldrf._validation import FloatArray, IntArray, check_faces, check_integer, check_points, reject
 from manifoldrf.geometry.csr import make_csr, read_only_view
 from manifoldrf.geometry.mesh_files import read_mesh, reject_mesh, write_coloured_ply, write_mesh
 
@@ -74,14 +66,6 @@ def has_repeats(faces: IntArray) -> NDArray[np.bool_]:
     return np.asarray((first == second) | (second == third) | (third == first))
 
 
-def is_flat(corners: FloatArray) -> NDArray[np.bool_]:
-    """Whether a face (m, 3, 3) has no area, measured against its longest side: (m,)."""
-    sides = corners - np.roll(corners, 1, axis=1)
-    sides = sides / _or_one(np.abs(sides).max(axis=(1, 2), keepdims=True))  # each face in its own units
-    longest = np.einsum("mcd,mcd->mc", sides, sides).max(axis=1)
-    return np.asarray(row_lengths(np.cross(sides[:, 0], sides[:, 1])) <= _FLAT * longest)
-
-
 def component_labels(pairs: IntArray, n_items: int) -> IntArray:
     """Label each item by its connected group, from zero; pairs (k, 2) join items."""
     graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n_items, n_items))
@@ -112,33 +96,22 @@ def count_boundary_loops(faces: IntArray) -> int:
     return len(np.unique(chain[fan[low[alone]]]))
 
 
-@dataclass(eq=False)
 class SurfaceSearch:
     """The nearest places found so far for all queries; lengths are in units that keep squares finite."""
 
-    queries: FloatArray  # (q, 3)
-    corners: FloatArray  # (m, 3, 3)
-    lowest: FloatArray  # (m, 3) smallest coordinates of each face
-    highest: FloatArray  # (m, 3) largest coordinates of each face
-    centroids: FloatArray  # (m, 3)
-    radii: FloatArray  # (m,) from centroid to farthest corner
-    distance: FloatArray  # (q,)
-    face: IntArray  # (q,)
-    barycentric: FloatArray  # (q, 3)
-
-    @classmethod
-    def on(cls, vertices: FloatArray, faces: IntArray, queries: FloatArray) -> "SurfaceSearch":
-        """Start with the nearest corner of any face."""
+    def __init__(self, vertices: FloatArray, faces: IntArray, queries: FloatArray) -> None:
         scale = _power_of_two(max(float(np.abs(vertices).max()), float(np.abs(queries).max())))
-        vertices, queries = vertices / scale, queries / scale
+        vertices = vertices / scale
+        self.queries = queries / scale  # (q, 3)
+        self.corners = vertices[faces]  # (m, 3, 3)
+        self.lowest, self.highest = self.corners.min(axis=1), self.corners.max(axis=1)  # (m, 3) each
+        self.centroids = self.corners.mean(axis=1)  # (m, 3)
+        self.radii = row_lengths(self.corners - self.centroids[:, None]).max(axis=1)  # (m,) to the farthest corner
+        # Start with the nearest corner of any face.
         used, first = np.unique(faces, return_index=True)
-        distance, nearest = cKDTree(vertices[used]).query(queries)
-        face, place = np.divmod(first[nearest], 3)
-        corners = vertices[faces]
-        centroids = corners.mean(axis=1)
-        radii = row_lengths(corners - centroids[:, None]).max(axis=1)
-        shapes = corners, corners.min(axis=1), corners.max(axis=1), centroids, radii
-        return cls(queries, *shapes, distance, face, np.eye(3)[place])
+        self.distance, nearest = cKDTree(vertices[used]).query(self.queries)  # (q,)
+        self.face, place = np.divmod(first[nearest], 3)  # (q,)
+        self.barycentric = np.eye(3)[place]  # (q, 3)
 
     def try_faces(self, members: IntArray) -> None:
         """Improve all queries by the faces of one radius class."""
@@ -174,49 +147,33 @@ class SurfaceSearch:
         self.barycentric[query[best]] = barycentric[best]
 
 
-def radius_classes(radii: FloatArray) -> Iterator[IntArray]:
-    """Faces grouped by the power of two of their radius, large ones first."""
-    exponents = np.frexp(radii)[1]
-    for exponent in np.unique(exponents)[::-1]:
-        yield np.flatnonzero(exponents == exponent)
-
-
 def _closest_on_triangles(points: FloatArray, corners: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Barycentric coordinates (p, 3) and distance (p,) of the point of each triangle nearest to its point.
 
     Tries the foot of the perpendicular and the three sides; each of the four is a point of the triangle, so
     that a thin or flat triangle costs no accuracy.
     """
-    best, shortest = _foot_on_plane(points, corners), np.full(len(points), np.inf)
-    trials = [best] + [_foot_on_side(points, corners, i, (i + 1) % 3) for i in range(3)]
-    for trial in trials:
-        distance = row_lengths(points - np.einsum("pc,pcd->pd", trial, corners))
-        closer = distance < shortest
-        best = np.where(closer[:, None], trial, best)
-        shortest = np.where(closer, distance, shortest)
-    return best, shortest
-
-
-def _foot_on_plane(points: FloatArray, corners: FloatArray) -> FloatArray:
-    """Barycentric coordinates (p, 3) of the perpendicular's foot, pushed into the triangle if outside."""
     first, second = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
     normal, offset = np.cross(first, second), points - corners[:, 0]
     # Through the normal, not the Gram determinant: that one squares the thinness of the triangle.
     size = _or_one(np.einsum("pd,pd->p", normal, normal))
     u = np.einsum("pd,pd->p", np.cross(offset, second), normal) / size
     v = np.einsum("pd,pd->p", np.cross(first, offset), normal) / size
-    weights = np.maximum(np.column_stack([1.0 - u - v, u, v]), 0.0)  # (p, 3), sum >= 1
-    return np.asarray(weights / weights.sum(axis=1)[:, None])
-
-
-def _foot_on_side(points: FloatArray, corners: FloatArray, start: int, end: int) -> FloatArray:
-    """Barycentric coordinates (p, 3) of the nearest point of one side."""
-    side = corners[:, end] - corners[:, start]
-    along = np.einsum("pd,pd->p", points - corners[:, start], side)
-    part = np.clip(along / _or_one(np.einsum("pd,pd->p", side, side)), 0.0, 1.0)
-    weights = np.zeros((len(points), 3))
-    weights[:, start], weights[:, end] = 1.0 - part, part
-    return weights
+    inside = np.maximum(np.column_stack([1.0 - u - v, u, v]), 0.0)  # (p, 3), sum >= 1: pushed into the triangle
+    best, shortest = inside / inside.sum(axis=1)[:, None], np.full(len(points), np.inf)
+    trials = [best]
+    for start, end in ((0, 1), (1, 2), (2, 0)):
+        side = corners[:, end] - corners[:, start]
+        along = np.einsum("pd,pd->p", points - corners[:, start], side)
+        part = np.clip(along / _or_one(np.einsum("pd,pd->p", side, side)), 0.0, 1.0)
+        trials.append(np.zeros((len(points), 3)))
+        trials[-1][:, start], trials[-1][:, end] = 1.0 - part, part
+    for trial in trials:
+        distance = row_lengths(points - np.einsum("pc,pcd->pd", trial, corners))
+        closer = distance < shortest
+        best = np.where(closer[:, None], trial, best)
+        shortest = np.where(closer, distance, shortest)
+    return best, shortest
 
 
 @dataclass(frozen=True, eq=False)
@@ -582,9 +539,10 @@ class TriangleMesh:
                [0.  , 0.5 , 0.  ]])
         """
         queries = check_points(points, "points", n_columns=3)
-        search = SurfaceSearch.on(self.vertices, self.faces, queries)
-        for members in radius_classes(search.radii):
-            search.try_faces(members)
+        search = SurfaceSearch(self.vertices, self.faces, queries)
+        exponents = np.frexp(search.radii)[1]  # faces grouped by the power of two of their radius, large ones first
+        for exponent in np.unique(exponents)[::-1]:
+            search.try_faces(np.flatnonzero(exponents == exponent))
         return self._at(search.face, search.barycentric)
 
     def report(self) -> MeshReport:
@@ -601,6 +559,11 @@ class TriangleMesh:
         >>> mesh.report().boundary_loops, mesh.report().unreferenced_vertices
         (1, 1)
         """
+        corners = self.vertices[self.faces]
+        sides = corners - np.roll(corners, 1, axis=1)
+        sides = sides / _or_one(np.abs(sides).max(axis=(1, 2), keepdims=True))  # each face in its own units
+        longest = np.einsum("mcd,mcd->mc", sides, sides).max(axis=1)
+        is_flat = row_lengths(np.cross(sides[:, 0], sides[:, 1])) <= _FLAT * longest
         unreferenced = self.n_vertices - len(np.unique(self.faces))
         labels = component_labels(self.edges, self.n_vertices)
         return MeshReport(
@@ -609,7 +572,7 @@ class TriangleMesh:
             components=int(labels.max()) + 1 - unreferenced,
             boundary_loops=count_boundary_loops(self.faces),
             non_manifold_edges=int((self._proper_edges()[1] > 2).sum()),
-            degenerate_faces=int((has_repeats(self.faces) | is_flat(self.vertices[self.faces])).sum()),
+            degenerate_faces=int((has_repeats(self.faces) | is_flat).sum()),
             unreferenced_vertices=unreferenced,
         )
 

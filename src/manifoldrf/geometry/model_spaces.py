@@ -9,7 +9,7 @@ import abc
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, final
+from typing import ClassVar, Self, final
 
 import numpy as np
 from scipy.special import gammaln
@@ -98,12 +98,10 @@ def gegenbauer_series(angle: FloatArray, t: float, dim: int) -> FloatArray:
 
 def _series_weights(t: float, dim: int) -> FloatArray:
     """Weights mult_l e^{-l(l+d-1)t} / volume of the series, cut where the rest is below its share."""
-    degrees = 8
-    log_weights = _log_weights(degrees, t, dim)
+    log_weights = _log_weights(8, t, dim)
     # The logarithms are concave in l, so that beyond this fall the whole rest is beneath float64.
     while log_weights[-1] > log_weights.max() - 3.0 * _NEGLIGIBLE:
-        degrees *= 2
-        log_weights = _log_weights(degrees, t, dim)
+        log_weights = _log_weights(2 * len(log_weights), t, dim)
     weights = np.exp(log_weights)
     rest = np.cumsum(weights[::-1])[::-1]  # rest[l] = sum of the weights from l on
     return np.asarray(weights[: max(1, np.count_nonzero(rest > _TAIL * rest[0]))])
@@ -268,8 +266,7 @@ class AbstractBall(AbstractManifold):
 
     def ball(self, radius: float) -> Self:
         """Return the same space with a ball of another radius."""
-        space: Any = self
-        changed: Self = dataclasses.replace(space, radius=radius)
+        changed: Self = dataclasses.replace(self, radius=radius)  # type: ignore[type-var]
         return changed
 
     # An intensity is radial: 1 up to the radius `inner`, then falling like e^{-decay (r - inner)}. The uniform one
@@ -287,13 +284,13 @@ class AbstractBall(AbstractManifold):
         """Integral of stretch^(dim - 1) times an intensity from 0 to each rho, in two pieces: it has a kink."""
         rho = np.minimum(rho, self._end(inner, decay))
         split = np.minimum(rho, inner)
-        return self._piece(np.zeros_like(rho), split, inner, decay) + self._piece(split, rho, inner, decay)
-
-    def _piece(self, low: FloatArray, high: FloatArray, inner: float, decay: float) -> FloatArray:
-        half = 0.5 * (high - low)
-        s = low[:, None] + half[:, None] * (NODES + 1.0)  # (n, nodes)
-        values = self._stretch(s) ** (self.dim - 1) * self._intensity(s, inner, decay)
-        return np.asarray(half * (values @ WEIGHTS))
+        total = np.zeros_like(rho)
+        for low, high in ((total, split), (split, rho)):
+            half = 0.5 * (high - low)
+            s = low[:, None] + half[:, None] * (NODES + 1.0)  # (n, nodes)
+            values = self._stretch(s) ** (self.dim - 1) * self._intensity(s, inner, decay)
+            total = total + half * (values @ WEIGHTS)
+        return total
 
     def _radii(self, u: FloatArray, inner: float, decay: float) -> FloatArray:
         """Radii below which the ball holds the fractions u of an intensity."""
@@ -497,22 +494,17 @@ class FlatTorus(AbstractManifold):
         wrapped = np.mod(points, self.side)
         return np.where(wrapped < self.side, wrapped, 0.0)  # -1e-20 rounds to the side itself
 
-    def _member(self, points: FloatArray) -> BoolArray:
-        return np.ones(len(points), dtype=np.bool_)
-
     def _offset(self, x: FloatArray, y: FloatArray) -> FloatArray:
         apart = np.abs(x - y)
         return np.minimum(apart, self.side - apart)
 
     def _distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        squares = [self._offset(x[..., k], y[..., k]) ** 2 for k in range(self.dim)]
-        return np.asarray(np.sqrt(sum(squares)))
+        return np.asarray(np.sqrt(sum(self._offset(x[..., k], y[..., k]) ** 2 for k in range(self.dim))))
 
     def _heat(self, x: FloatArray, y: FloatArray, t: float) -> FloatArray:
         unit = 2.0 * np.pi / self.side  # turns a coordinate into an angle of the unit circle
-        factors = [
-            circle_log_kernel(unit * self._offset(x[..., k], y[..., k]), t * unit**2) for k in range(self.dim)
-        ]
+        angles = [unit * self._offset(x[..., k], y[..., k]) for k in range(self.dim)]
+        factors = [circle_log_kernel(angle, t * unit**2) for angle in angles]
         return np.asarray(np.exp(sum(factors) + self.dim * np.log(unit)))
 
 
@@ -571,9 +563,8 @@ class HyperbolicSpace(AbstractBall):
 
     def _move(self, x: FloatArray, v: FloatArray) -> FloatArray:
         length = norm(v)[..., None]
-        return _moebius_sum(
-            x, v * np.divide(np.tanh(0.5 * length), length, out=0.5 + 0.0 * length, where=length > 0)
-        )
+        ratio = np.divide(np.tanh(0.5 * length), length, out=0.5 + 0.0 * length, where=length > 0)
+        return _moebius_sum(x, v * ratio)
 
     def _offset_to(self, x: FloatArray, y: FloatArray) -> FloatArray:
         seen = _moebius_sum(-x[:, None, :], y)
@@ -662,13 +653,9 @@ class EuclideanSpace(AbstractBall):
     def _offset_to(self, x: FloatArray, y: FloatArray) -> FloatArray:
         return y - x[:, None, :]
 
-    def _member(self, points: FloatArray) -> BoolArray:
-        return np.ones(len(points), dtype=np.bool_)
-
     def _distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
         return gap(x, y)
 
     def _heat(self, x: FloatArray, y: FloatArray, t: float) -> FloatArray:
-        return np.asarray(
-            np.exp(-(self._distance(x, y) ** 2) / (4.0 * t) - 0.5 * self.dim * np.log(4.0 * np.pi * t))
-        )
+        log_scale = 0.5 * self.dim * np.log(4.0 * np.pi * t)
+        return np.asarray(np.exp(-(gap(x, y) ** 2) / (4.0 * t) - log_scale))

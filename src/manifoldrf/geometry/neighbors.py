@@ -210,18 +210,13 @@ def search_of(
     """Return a search over a checked copy of the points; one that is given already is used as it is."""
     if isinstance(points, NeighborSearch):
         return points
-    return NeighborSearch(check_cloud(points, metric, min_rows=min_rows), metric, n_jobs)
-
-
-def check_cloud(points: ArrayLike, metric: AbstractManifold | None, *, min_rows: int) -> FloatArray:
-    """Return a checked copy of the points; they must lie on the metric if there is one."""
     cloud = np.array(check_points(points, min_rows=min_rows), order="C")
     check_spread(cloud, "points")
-    if metric is None:
-        return cloud
-    if not isinstance(metric, AbstractManifold):
-        reject("metric", "None or a manifold", repr(metric), TypeError)
-    return metric.check(cloud, "points")
+    if metric is not None:
+        if not isinstance(metric, AbstractManifold):
+            reject("metric", "None or a manifold", repr(metric), TypeError)
+        cloud = metric.check(cloud, "points")
+    return NeighborSearch(cloud, metric, n_jobs)
 
 
 def check_on_metric(points: FloatArray, metric: AbstractManifold | None) -> None:
@@ -258,8 +253,7 @@ def _pairs_in_cells(queries: FloatArray, cells: Cells, n_jobs: int) -> Pairs:
     with thread_pool(min(n_jobs, len(spans))) as pool:
         list(pool.map(lambda span: _list_neighbors(queries, cells, span, found, columns, distances), spans))
         counts = found.copy()
-        total = int(counts.sum())
-        if total:
+        if total := int(counts.sum()):
             found = np.cumsum(counts) - counts
             columns, distances = np.zeros(total, np.int64), np.zeros(total)
             list(pool.map(lambda span: _list_neighbors(queries, cells, span, found, columns, distances), spans))
@@ -323,23 +317,19 @@ def pairs_along_surface(mesh: TriangleMesh, radius: float, *, n_jobs: int = 1) -
     """
     edges = edge_lengths(mesh)
     indptr, indices = edges.indptr.astype(np.int64), edges.indices.astype(np.int64)
-    blocks = np.array_split(np.arange(mesh.n_vertices), max(1, mesh.n_vertices // _SOURCES))
-    found = map_threads(
-        lambda block: ball_along_edges(indptr, indices, edges.data, block, _DETOUR * radius), blocks, n_jobs
-    )
+    loops = np.arange(mesh.n_vertices)
+    blocks = np.array_split(loops, max(1, len(loops) // _SOURCES))
+    limit = _DETOUR * radius
+    found = map_threads(lambda block: ball_along_edges(indptr, indices, edges.data, block, limit), blocks, n_jobs)
     counts, columns, paths = (np.concatenate(part) for part in zip(*found, strict=True))
-    rows = np.repeat(np.arange(mesh.n_vertices), counts)
+    rows = np.repeat(loops, counts)
     straight = np.linalg.norm(mesh.vertices[rows] - mesh.vertices[columns], axis=1)
     distances = np.maximum(straight, paths / _DETOUR)
     # One direction decides for both: path lengths summed from the other end may differ in the last bit.
     keep = (columns > rows) & (distances <= radius)
     rows, columns, distances = rows[keep], columns[keep], distances[keep]
-    loops = np.arange(mesh.n_vertices)
-    return Pairs(
-        np.concatenate([rows, columns, loops]),
-        np.concatenate([columns, rows, loops]),
-        np.concatenate([distances, distances, np.zeros(mesh.n_vertices)]),
-    )
+    both = np.concatenate([rows, columns, loops]), np.concatenate([columns, rows, loops])
+    return Pairs(*both, np.concatenate([distances, distances, np.zeros(len(loops))]))
 
 
 def distance_to_boundary(mesh: TriangleMesh) -> FloatArray:
@@ -347,9 +337,8 @@ def distance_to_boundary(mesh: TriangleMesh) -> FloatArray:
     boundary = mesh.boundary_vertices
     distances = np.full(mesh.n_vertices, np.inf)
     if len(boundary):
-        _, _, nearest = csgraph.dijkstra(
-            edge_lengths(mesh), indices=boundary, min_only=True, return_predecessors=True
-        )
+        options = {"min_only": True, "return_predecessors": True}
+        nearest = csgraph.dijkstra(edge_lengths(mesh), indices=boundary, **options)[2]
         reached = nearest >= 0
         gaps = mesh.vertices[reached] - mesh.vertices[nearest[reached]]
         distances[reached] = np.linalg.norm(gaps, axis=1)  # paths along edges zigzag, the straight line does not
@@ -384,14 +373,6 @@ def _near_rows(query, cells, ranges):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _squared_distance(spot, cells, p):  # type: ignore[no-untyped-def]
-    x = spot[0] - cells.points[p, 0]
-    y = spot[1] - cells.points[p, 1]
-    z = spot[2] - cells.points[p, 2]
-    return x * x + y * y + z * z
-
-
-@compiled()
 def room_for(n):  # type: ignore[no-untyped-def]
     """Arrays for the columns and squared distances of n nodes."""
     return np.zeros(n, np.int64), np.zeros(n)
@@ -415,7 +396,8 @@ def collect(query, cells, ranges, columns, squares):  # type: ignore[no-untyped-
     found = 0
     for r in range(n_rows):
         for p in range(ranges[r, 0], ranges[r, 1]):
-            square = _squared_distance(spot, cells, p)
+            x, y, z = spot[0] - cells.points[p, 0], spot[1] - cells.points[p, 1], spot[2] - cells.points[p, 2]
+            square = x * x + y * y + z * z
             if square <= limit:
                 columns[found] = cells.nodes[p]
                 squares[found] = square

@@ -78,15 +78,12 @@ def thin(points: ArrayLike, n: int) -> IntArray:
     count = check_integer(n, "n", 1, len(cloud))
     cloud = np.ascontiguousarray(cloud)
     order = cKDTree(cloud, leafsize=_LEAF).indices.astype(np.int64)
-    selected: IntArray = farthest_points(cloud, order, _LEAF, count, _outermost(cloud))[0]
-    return selected
-
-
-def _outermost(cloud: FloatArray) -> int:
-    """The point farthest from the centroid; some rows at a time, as a cloud may be as large as memory."""
     centre = cloud.mean(axis=0)
+    # Some rows at a time, as a cloud may be as large as memory.
     gaps = [np.linalg.norm(cloud[k : k + _ROWS] - centre, axis=1) for k in range(0, len(cloud), _ROWS)]
-    return int(np.argmax(np.concatenate(gaps)))
+    outermost = int(np.argmax(np.concatenate(gaps)))
+    selected: IntArray = farthest_points(cloud, order, _LEAF, count, outermost)[0]
+    return selected
 
 
 def estimate_dimension(points: ArrayLike | NeighborSearch, *, metric: AbstractManifold | None = None) -> int:
@@ -164,15 +161,44 @@ class Sampling:
     @classmethod
     def of_cloud(cls, search: NeighborSearch, dim: int, name: str = "points") -> "Sampling":
         """Measure by the neighbourhoods of at most 8000 nodes; errors call the points ``name``."""
-        return cls._of(len(search.points), dim, *_cloud_spacing(search, dim, name))
+        n = len(search.points)
+        k = min(_DENSITY_NEIGHBORS, n - 1)
+        distances = search.knn(search.points[:: max(1, n // 4000)], k + 1)[0]  # the node itself first
+        distances = distances[distances[:, k] > 0]
+        if not len(distances):
+            reject(name, "at distinct positions, most of them", "duplicates only")
+        with np.errstate(over="ignore", under="ignore"):  # reported below
+            volume = ball_volume(dim) * distances[:, k] ** dim / k
+        bad = ~((volume > _VOLUMES[0]) & (volume < _VOLUMES[1]))
+        if bad.any():
+            rule = (
+                f"in a unit in which volumes of dimension {dim} are numbers from {_VOLUMES[0]:g} to {_VOLUMES[1]:g}"
+            )
+            reject(name, rule, f"neighbours {distances[bad][0, k]:.3g} away")
+        return cls._of(n, dim, volume, distances[:, 1])
 
     @classmethod
     def of_mesh(cls, mesh: TriangleMesh, name: str = "points") -> "Sampling":
-        """Measure by areas and edges; errors call the mesh ``name``."""
-        return cls._of(mesh.n_vertices, 2, *_mesh_spacing(mesh, name))
+        """Measure by areas and edges, along the surface; errors call the mesh ``name``."""
+        start, end = mesh.edges.T
+        degree = 1 + np.bincount(mesh.edges.ravel(), minlength=mesh.n_vertices)
+        areas = mesh.vertex_areas()
+        for _ in range(2):  # single areas of a random mesh say little about its density
+            around = np.bincount(start, areas[end], mesh.n_vertices) + np.bincount(
+                end, areas[start], mesh.n_vertices
+            )
+            areas = (areas + around) / degree
+        nearest = np.full(mesh.n_vertices, np.inf)
+        np.minimum.at(nearest, start, mesh.edge_lengths())
+        np.minimum.at(nearest, end, mesh.edge_lengths())
+        counted = (areas > 0) & np.isfinite(nearest)
+        if not counted.any():
+            reject(name, "a mesh with area", "degenerate faces only")
+        return cls._of(mesh.n_vertices, 2, areas[counted], nearest[counted])
 
     @classmethod
     def _of(cls, n: int, dim: int, volume: FloatArray, nearest: FloatArray) -> "Sampling":
+        """From the volume that nodes stand for, and the distance to their nearest neighbour."""
         evenness = float(np.mean(nearest * (ball_volume(dim) / volume) ** (1 / dim)))
         # A far outlier stands for a huge volume and tells nothing about the rest.
         volume = np.minimum(volume, _OUTLIER * np.median(volume))
@@ -182,40 +208,6 @@ class Sampling:
         sparsest = falling[np.searchsorted(np.cumsum(falling), 0.25 * falling.sum())]
         total = n * float(np.mean(volume))
         return cls(n, dim, float(1 / sparsest), float(np.mean(1 / volume)), evenness, total)
-
-
-def _cloud_spacing(search: NeighborSearch, dim: int, name: str) -> tuple[FloatArray, FloatArray]:
-    """The volume that nodes stand for, and the distance to their nearest neighbour."""
-    n = len(search.points)
-    k = min(_DENSITY_NEIGHBORS, n - 1)
-    distances = search.knn(search.points[:: max(1, n // 4000)], k + 1)[0]  # the node itself first
-    distances = distances[distances[:, k] > 0]
-    if not len(distances):
-        reject(name, "at distinct positions, most of them", "duplicates only")
-    with np.errstate(over="ignore", under="ignore"):  # reported below
-        volume = ball_volume(dim) * distances[:, k] ** dim / k
-    bad = ~((volume > _VOLUMES[0]) & (volume < _VOLUMES[1]))
-    if bad.any():
-        rule = f"in a unit in which volumes of dimension {dim} are numbers from {_VOLUMES[0]:g} to {_VOLUMES[1]:g}"
-        reject(name, rule, f"neighbours {distances[bad][0, k]:.3g} away")
-    return volume, distances[:, 1]
-
-
-def _mesh_spacing(mesh: TriangleMesh, name: str) -> tuple[FloatArray, FloatArray]:
-    """The same for a mesh, along its surface: a fold nearby adds nothing."""
-    start, end = mesh.edges.T
-    degree = 1 + np.bincount(mesh.edges.ravel(), minlength=mesh.n_vertices)
-    areas = mesh.vertex_areas()
-    for _ in range(2):  # single areas of a random mesh say little about its density
-        around = np.bincount(start, areas[end], mesh.n_vertices) + np.bincount(end, areas[start], mesh.n_vertices)
-        areas = (areas + around) / degree
-    nearest = np.full(mesh.n_vertices, np.inf)
-    np.minimum.at(nearest, start, mesh.edge_lengths())
-    np.minimum.at(nearest, end, mesh.edge_lengths())
-    counted = (areas > 0) & np.isfinite(nearest)
-    if not counted.any():
-        reject(name, "a mesh with area", "degenerate faces only")
-    return areas[counted], nearest[counted]
 
 
 def ball_volume(dim: int) -> float:
@@ -314,7 +306,12 @@ def graded_points(
     density = n / space._volume_of(inner, decay)
     for _ in range(relaxation):
         points = push_apart(space, points, _weights(space, points, inner, decay, density))
-        points = _restore_radii(space, points, inner, decay)
+        # The same directions and order of radii, with the radii of the stated intensity.
+        radii = np.zeros(n)
+        radii[np.argsort(space._depth(points), kind="stable")] = space._radii(
+            (np.arange(n) + 0.5) / n, inner, decay
+        )
+        points = space._place(radii, points / np.maximum(norm(points), 1e-300)[:, None])
     return GradedPoints(points, _weights(space, points, inner, decay, density), density)
 
 
@@ -334,15 +331,6 @@ def push_apart(space: AbstractBall, points: FloatArray, weights: FloatArray) -> 
     size = np.maximum(norm(pushed), 1e-300)
     scale = spacing * np.minimum(size, _LONGEST_PUSH) / size
     return space._move(points, pushed * scale[:, None])
-
-
-def _restore_radii(space: AbstractBall, points: FloatArray, inner: float, decay: float) -> FloatArray:
-    """The same directions and order of radii, with the radii of the stated intensity."""
-    n = len(points)
-    order = np.argsort(space._depth(points), kind="stable")
-    radii = np.zeros(n)
-    radii[order] = space._radii((np.arange(n) + 0.5) / n, inner, decay)
-    return space._place(radii, points / np.maximum(norm(points), 1e-300)[:, None])
 
 
 class _Pyramid(NamedTuple):

@@ -64,7 +64,12 @@ def spd_to_vectors(matrices: ArrayLike, *, ridge: float = 0.0) -> FloatArray:
     ridge = check_real(ridge, "ridge", NONNEGATIVE)
     values, vectors = np.linalg.eigh((array + array.swapaxes(1, 2)) / 2)
     values += ridge  # the eigenvectors stay
-    _check_positive(values)
+    # Ascending in each row: none may be negative or no more than rounding.
+    bad = np.flatnonzero(values[:, 0] <= values.shape[1] * _ROUNDING * values[:, -1])
+    if len(bad):
+        low, high = values[bad[0], 0], values[bad[0], -1]
+        text = f"a smallest eigenvalue of {low:.3g} (the largest is {high:.3g}) in matrix {bad[0]}"
+        reject("matrices", "positive definite; `ridge` helps if they are singular", text)
     logs = (vectors * np.log(values)[:, None, :]) @ vectors.swapaxes(1, 2)  # (n, d, d)
     return upper_entries(logs)
 
@@ -91,7 +96,10 @@ def vectors_to_spd(vectors: ArrayLike) -> FloatArray:
     True
     """
     points = check_points(vectors, "vectors")
-    d = _side(points.shape[1])
+    length = points.shape[1]
+    d = (math.isqrt(8 * length + 1) - 1) // 2
+    if d * (d + 1) // 2 != length:
+        reject("vectors", "an array of shape (n, d (d + 1) / 2): 1, 3, 6, 10, 15, ... columns", f"{length} columns")
     rows, columns = np.triu_indices(d)
     entries = points / _scales(rows != columns)
     logs = np.zeros((len(points), d, d))
@@ -117,14 +125,6 @@ def _scales(off_diagonal: NDArray[np.bool_]) -> FloatArray:
     return np.where(off_diagonal, math.sqrt(2.0), 1.0)
 
 
-def _side(length: int) -> int:
-    """The d of a vector of d (d + 1) / 2 entries."""
-    d = (math.isqrt(8 * length + 1) - 1) // 2
-    if d * (d + 1) // 2 != length:
-        reject("vectors", "an array of shape (n, d (d + 1) / 2): 1, 3, 6, 10, 15, ... columns", f"{length} columns")
-    return d
-
-
 def _check_matrices(matrices: ArrayLike) -> FloatArray:
     """Square, finite and symmetric float64 matrices."""
     given = as_floats(matrices, "matrices")
@@ -134,23 +134,9 @@ def _check_matrices(matrices: ArrayLike) -> FloatArray:
     flat = check_points(given.reshape(shape[0], -1), "matrices")  # one matrix in each row
     array = flat.reshape(shape)
     skew = np.abs(array - array.swapaxes(1, 2)).max(axis=(1, 2))
-    bad = np.flatnonzero(skew > _asymmetry(matrices) * np.abs(array).max(axis=(1, 2)))
+    allowed = _ASYMMETRY_SINGLE if np.asarray(matrices).dtype in (np.float32, np.float16) else _ASYMMETRY
+    bad = np.flatnonzero(skew > allowed * np.abs(array).max(axis=(1, 2)))
     if len(bad):
         text = f"entries that differ by {skew[bad[0]]:.3g} from their mirror images in matrix {bad[0]}"
         reject("matrices", "symmetric; (A + A.T) / 2 is", text)
     return array
-
-
-def _asymmetry(matrices: ArrayLike) -> float:
-    """How far from symmetric matrices may be: more in single precision."""
-    single = np.asarray(matrices).dtype in (np.float32, np.float16)
-    return _ASYMMETRY_SINGLE if single else _ASYMMETRY
-
-
-def _check_positive(values: FloatArray) -> None:
-    """Refuse eigenvalues, ascending in each row, that are negative or no more than rounding."""
-    bad = np.flatnonzero(values[:, 0] <= values.shape[1] * _ROUNDING * values[:, -1])
-    if len(bad):
-        low, high = values[bad[0], 0], values[bad[0], -1]
-        text = f"a smallest eigenvalue of {low:.3g} (the largest is {high:.3g}) in matrix {bad[0]}"
-        reject("matrices", "positive definite; `ridge` helps if they are singular", text)
