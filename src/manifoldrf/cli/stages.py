@@ -224,7 +224,7 @@ def interpolate(
     from manifoldrf._arrays import read_values
     from manifoldrf.applications.filling import WIDEST
 
-    options = {"tau": tau, "normalize": normalize, "noise": noise, "n_features": n_features}
+    options: dict[str, Any] = {"tau": tau, "normalize": normalize, "noise": noise, "n_features": n_features}
     options |= {"weights": weights or "unit", "random_state": run.random_state, "n_jobs": run.n_jobs}
     model = FieldInterpolator(method, **options)
     with usage():
