@@ -174,7 +174,7 @@ def test_a_file_where_another_is_wanted_is_named(program, models, tmp_path):
     graph, features = (models / f"{name}.safetensors" for name in ("graph", "features"))
     done = program.run("transform", graph, "points.npy", "-o", "new.npy", cwd=tmp_path)
     assert (done.code, done.out) == (1, "")
-    assert re.fullmatch(r"`MODEL` must be a file that `manifoldrf fit` wrote\. Got .*, with a Graph\.\n", done.err)
+    assert re.fullmatch(r"`MODEL` must be a file written by `manifoldrf fit`\. Got .*, with a Graph\.\n", done.err)
     done = program.run("fit", features, "-o", "new.safetensors", cwd=tmp_path)
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith("`INPUT` must be ")
