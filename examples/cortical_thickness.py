@@ -11,10 +11,11 @@ chosen by the same rule, and with the nearest labelled vertex.
 On this field the surface does not win: the process of the ambient space has the higher likelihood, and its error is
 smaller by about a tenth. The table shows the errors, and how often the 90 % intervals contain the true value.
 
-Thickness is measured from the inner boundary of the cortex to the outer, so the surface is the one halfway between
-them, of fsaverage5 (10,242 vertices, from the nilearn wheel). The medial wall, where the hemispheres were cut
-apart, is not cortex. Its thickness is zero, and along its seam between zero and that of its neighbours. Cortex is 1
-to 4.5 mm thick, so vertices below 1 mm are neither labelled nor predicted; they remain part of the surface.
+Thickness is measured from the inner boundary of the cortex to the outer one. The example uses the surface halfway
+between them, of fsaverage5 (10,242 vertices, from the nilearn wheel). The medial wall, where the hemispheres were
+cut apart, is not cortex. Its thickness is zero; along its seam, the thickness is between zero and that of its
+neighbours. Cortex is 1 to 4.5 mm thick, so vertices below 1 mm are neither labelled nor predicted; they remain part
+of the surface.
 
 The arguments are seeds that choose other vertices: ``python examples/cortical_thickness.py 0 1 2``.
 """

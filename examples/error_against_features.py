@@ -3,11 +3,11 @@ Error against the number of features
 ====================================
 
 How many features are enough? The picture shows the error of the kernel at new points, against the exact heat kernel
-of the sphere, for three heat times. While anchors are farther apart than the kernel is wide, the error is large;
-then it falls steeply to the error of the graph.
+of the sphere, for three heat times. The error is large if anchors are farther apart than the kernel is wide. With
+more anchors, it falls steeply to the error of the graph.
 
-The error of random Fourier features of the Gaussian kernel, with a width that corresponds to the time, falls like
-one over the root of their number: half the error needs four times as many.
+For comparison, random Fourier features approximate the Gaussian kernel with the corresponding width. Their error
+falls like one over the root of their number: half the error needs four times as many features.
 """
 
 import warnings

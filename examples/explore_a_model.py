@@ -36,7 +36,7 @@ print(f"{page.n_points} points, {page.n_features} features, {page.n_bytes / 1e6:
 print(f"the kernel in the page is within {page.error:.0e} of that of the model")
 
 # %%
-# The result of three clicks: one product of feature vectors each.
+# The kernels that three clicks show. Each is one product of feature vectors.
 
 corners, normals = vertices[bunny.faces], bunny.face_normals()
 front = np.flatnonzero(normals[:, 1] < 0)  # seen along y

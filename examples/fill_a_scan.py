@@ -4,7 +4,7 @@ Fill in the normals of a scan
 
 80 % of the vertex normals of the Stanford bunny (in the ``pymeshfix`` wheel) are hidden and filled in by every
 method of ``FieldInterpolator``. The table shows the mean cosine between true and filled normals at the hidden
-vertices; the picture shows the bunny shaded by each.
+vertices; the picture shows the bunny shaded by the normals of each method.
 
 The Gaussian process and the biharmonic solver are the best here; for one field on one mesh the solver is faster.
 The paper's kernel with tau = 20 smooths too much; with tau from cross-validation it is much better.

@@ -20,7 +20,8 @@ from matplotlib.collections import PolyCollection
 from manifoldrf import ManifoldGaussianProcess, TriangleMesh, mesh_graph, thin
 
 # %%
-# 50,000 vertices are more than the process needs: 2500 farthest points represent the space. It predicts at all.
+# 50,000 vertices are more than the process needs: 2500 farthest points represent the space. The process predicts
+# at all vertices.
 
 (folder,) = importlib.util.find_spec("pymeshfix").submodule_search_locations
 bunny = TriangleMesh.load(Path(folder) / "examples" / "StanfordBunny.ply")

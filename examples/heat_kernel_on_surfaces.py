@@ -35,7 +35,7 @@ surfaces = {
 }
 
 # %%
-# The part of each surface that faces the viewer: heat starts there, and it is drawn brighter.
+# Heat starts on the part of each surface that faces the viewer. This part is drawn brighter.
 
 VIEW = {"elev": 38, "azim": 39}
 eye = np.array([np.cos(0.66) * np.cos(0.68), np.cos(0.66) * np.sin(0.68), np.sin(0.66)])  # the same in radians

@@ -2,8 +2,8 @@
 Heat in the hyperbolic disc
 ===========================
 
-Hyperbolic space is unbounded, but a graph is finite. The features are fitted to a ball of the hyperbolic plane
-whose radius grows until the kernel inside is accurate enough; ``exhaustion`` estimates the error without the exact
+Hyperbolic space is unbounded, but a graph is finite. The features are fitted to larger and larger balls of the
+hyperbolic plane, until the kernel inside is accurate enough. ``exhaustion`` estimates the error without the exact
 kernel.
 
 The Poincaré disc shows all of hyperbolic space inside a circle, and equal shapes look smaller towards the rim. Heat

@@ -2,9 +2,9 @@
 Random walks against exact signatures
 =====================================
 
-The paper estimates signatures by random walks. This example compares the walks of its Algorithm 1, walks with steps
-proportional to the weights, and counts of walkers that are not followed one by one, with exact signatures of the
-same graph. The error of walks falls like one over the root of the work, that of counts faster.
+The paper estimates signatures by random walks. This example compares three estimates with the exact signatures of
+the same graph: walks of the paper's Algorithm 1, walks with steps in proportion to the weights, and counts of
+walkers per node. The error of walks falls like one over the root of the work; that of counts falls faster.
 """
 
 import matplotlib.pyplot as plt
