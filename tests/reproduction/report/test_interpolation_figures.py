@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from matplotlib import pyplot
+from pictures import shows_something
 
 from reproduction.record import Record
 from reproduction.report import interpolation
@@ -61,7 +62,7 @@ def kept(monkeypatch):
 @pytest.mark.parametrize("draw", [draw_cosines, draw_times, draw_methods])
 def test_pictures_are_written(record, tmp_path, draw):
     path = draw(record, tmp_path / "picture.png")
-    assert path.stat().st_size > 5000
+    assert shows_something(path)
 
 
 def test_lines_of_cosines_hold_the_cells(record, kept, tmp_path):
