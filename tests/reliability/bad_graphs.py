@@ -452,7 +452,7 @@ def uneven():
     return matrix
 
 
-_NO_GRAPH = "`graph` must be a Graph or a GeneralizedAdjacency; Graph.from_affinity makes one of a matrix. Got "
+_NO_GRAPH = "`graph` must be a Graph or a GeneralizedAdjacency; Graph.from_affinity makes one from a matrix. Got "
 _EVERYWHERE = (*TEACHERS, FILL_GRAPH)
 GRAPH_CASES = (
     Case(_GRAPHS, "an isolated node", made(blocks(ring(), 0.0)), _EVERYWHERE, FINITE),
