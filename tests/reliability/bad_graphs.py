@@ -482,7 +482,7 @@ GRAPH_CASES = (
         "one node, or all points equal",
         made(ring(), np.ones((N, 3))),
         (FIT_GRAPH,),
-        Refused("`X` must be at distinct positions, most of them. Got duplicates only."),
+        Refused("`X` must be mostly at distinct positions. Got duplicates only."),
     ),
     Case(_GRAPHS, "two nodes", made(1 - np.eye(2)), (*_EVERYWHERE, FIT_GRAPH), FINITE),
     Case(_GRAPHS, "weights of 1e-300", made(1e-300 * ring()), TEACHERS, FINITE),
