@@ -293,8 +293,8 @@ class TriangleMesh:
         All vertices are kept in their order, also vertices in no face. Polygons are cut into triangles (a binary
         ply may hold triangles or quadrilaterals, not both). Materials, texture coordinates, normals and colours are
         not read. The parts of a glb scene are placed as the scene says and joined. An stl file stores no
-        connections, so vertices at exactly the same position are merged, in the order of first appearance. Other
-        formats are not merged.
+        connections, so vertices at exactly the same position are merged, in the order of first appearance. In other
+        formats, vertices are not merged.
 
         Untrusted files are safe to read: no other file is opened, and the memory taken is at most ten times the
         size of the file plus 200 MB. A glb file is decoded by trimesh (``pip install manifoldrf[mesh]``) after

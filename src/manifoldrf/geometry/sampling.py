@@ -33,7 +33,7 @@ _ROWS = 2**15  # of a cloud, handled at once
 _LEAF = 32  # points per leaf of the box tree; 16 to 64 cost the same within 10 %
 _NEAR, _FAR = 6, 24  # neighbourhoods compared: small enough to be flat, large enough for little noise
 _SAMPLE = 2000  # nodes used; the mean over more changes nothing
-_OUTLIER = 20.0  # nodes that stand for more than this many median volumes are ignored
+_OUTLIER = 20.0  # volumes of nodes are capped at this many median volumes
 _DENSITY_NEIGHBORS = 48  # densities are then good to 15 %
 _VOLUMES = 1e-300, 1e300  # of one node: their sum and their inverses stay finite
 # Neighbours farther than this many spacings do not push. A close-packed lattice has its nearest at 1.12 in three
