@@ -314,7 +314,7 @@ def open_archive(file: Path, name: str) -> Iterator[zipfile.ZipFile]:
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise  # disk or permissions: the message of the system is better
-        reject_file(file, name, "its table of contents points elsewhere")
+        reject_file(file, name, "its table of contents is wrong")
 
 
 def _choose_member(archive: zipfile.ZipFile, wanted: Sequence[str], file: Path, name: str) -> str:

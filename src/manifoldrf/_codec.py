@@ -513,7 +513,7 @@ def write_container(path: Any, arrays: Arrays, meta: dict[str, Any]) -> Path:
     head, body = _sort_header(bytes(content[_LENGTH_BYTES:begin])), content[begin:]
     found = _DIGEST.search(head)
     if found is None:
-        raise RuntimeError("safetensors wrote a header of another form; this version of it is not supported.")
+        raise RuntimeError("safetensors wrote an unknown header; this version of safetensors is not supported.")
     digest = hashlib.blake2b(head, digest_size=_DIGEST_BYTES)
     digest.update(body)
     with atomic_path(target) as temporary, temporary.open("wb") as file:
@@ -633,5 +633,5 @@ def _check_metadata(metadata: Any) -> dict[str, str]:
         reads = f"this version of manifoldrf reads up to {_VERSION}; a newer one made it"
         raise ModelFileError(f"it has format {version}, and {reads}")
     if set(metadata) != _KEYS or not all(isinstance(value, str) for value in metadata.values()):
-        raise ModelFileError("its metadata are not those of a model")
+        raise ModelFileError("its metadata are not valid for a model")
     return metadata

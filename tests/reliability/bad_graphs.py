@@ -133,7 +133,7 @@ VALUE_CASES = (
         "1e-300 everywhere",
         lambda: 1e-300 * level(),
         (DENSITY,),
-        Refused("`{argument}` must be of a size that keeps affinities finite. Got 1.16667e-301."),
+        Refused("`{argument}` must be such that affinities stay finite. Got 1.16667e-301."),
     ),
     Case(
         _VALUES,

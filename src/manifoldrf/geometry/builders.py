@@ -122,7 +122,7 @@ def knn_graph(
         with np.errstate(over="ignore"):  # reported below
             affinity.data = scaled_both_ends(affinity, reciprocal(density))
         if not np.isfinite(affinity.data).all():
-            reject("density_correction", "of a size that keeps affinities finite", f"{density.min():g}")
+            reject("density_correction", "such that affinities stay finite", f"{density.min():g}")
     extension = NeighborExtension(search, k + int(self_loops), width, density, local)
     graph = Graph(affinity, cloud, metric, extension)
     report_problems(graph, "more neighbours or a larger bandwidth", distances[:, 0], DROP_THEM)

@@ -127,7 +127,7 @@ def check_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:
 def check_numbers(name: str, array: Any, *, signed: bool = True) -> None:
     """Raise if an entry is not finite, or if it is negative and ``signed`` is False."""
     if not (np.isfinite(array) & (signed | (array >= 0))).all():
-        reject(name, "finite" if signed else "finite and at least 0", "others")
+        reject(name, "finite" if signed else "finite and at least 0", "other values")
 
 
 def check_amounts(name: str, array: Any, n: int) -> None:

@@ -326,7 +326,7 @@ class Graph(_Immutable):
         step = self._step_time(dim)
         if step == 0:
             raise ValueError(
-                "This graph has steps of length zero, so no number of them lasts a positive time: "
+                "This graph has steps of length zero, so no number of steps takes a positive time: "
                 "it has no edges, or all its points are equal."
             )
         return check_real(t, "t", NONNEGATIVE) / step

@@ -294,7 +294,7 @@ def read_stl(data: bytes) -> Mesh:
             solids += word == b"solid"
             ended += word == b"endsolid"
         if not solids:
-            raise ValueError("it is neither an stl text nor of the length that its header gives")
+            raise ValueError("it is neither a text stl file nor as long as its header says")
         if solids != ended or len(positions) % 9:
             raise ValueError("it is cut off")
         vertices = _positions(positions)
@@ -360,7 +360,7 @@ def _declare(elements: list[Element], word: bytes, rest: list[str]) -> None:
     if len(rest) != len(kinds) + (2 if len(kinds) == 2 else 1) or not set(kinds) <= set(_PLY_TYPES):
         raise ValueError(f"its header has a property {' '.join(rest)[:60]!r}")
     if len(kinds) == 2 and _PLY_TYPES[kinds[0]][0] == "f":
-        raise ValueError("its header has a list whose length is no integer")
+        raise ValueError("its header has a list whose length is not an integer")
     count_kind = _PLY_TYPES[kinds[0]] if len(kinds) == 2 else None
     elements[-1].properties.append(Property(rest[-1], _PLY_TYPES[kinds[-1]], count_kind))
 
@@ -524,7 +524,7 @@ def _safe_glb(data: bytes) -> bytes:
     """The same file with only the positions and triangles of its scene, after all declared sizes are checked."""
     magic, version, _, length, kind = struct.unpack("<5I", data[:20])
     if magic != _GLB_MAGIC or version != 2 or kind != _GLB_JSON:
-        raise ValueError("it is no glb file of version 2")
+        raise ValueError("it is not a glb file of version 2")
     if length > _LONGEST_JSON:
         raise ValueError(f"its JSON text has {length} bytes, more than {_LONGEST_JSON}")
     tree = _reduced_glb(json.loads(data[20 : 20 + length]), _ROOM + _ROOM_PER_BYTE * len(data))
@@ -603,7 +603,7 @@ def _glb_accessor(
             raise ValueError(f"it has a size of {str(size)[:40]}")
     used = (count - 1) * stride + row
     if count == 0 or stride < row or start + used > length or offset + length > whole:
-        raise ValueError("it has numbers beyond the end of their bytes")
+        raise ValueError("it has numbers beyond the end of their buffer")
     out["bufferViews"].append(
         {"buffer": view["buffer"], "byteOffset": offset + start, "byteLength": used, "byteStride": stride}
     )
@@ -659,7 +659,7 @@ def listed(words: Sequence[bytes]) -> list[int]:
 def natural(word: bytes) -> int:
     """A nonnegative integer."""
     if (value := integer(word)) < 0:
-        raise ValueError(f"a number of {value}")
+        raise ValueError(f"a negative number {value}")
     return value
 
 

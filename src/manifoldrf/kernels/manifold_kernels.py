@@ -277,7 +277,7 @@ def _step_time(graph: AnyGraph, dim: int | None) -> float:
         text = "This adjacency has no clock; give `step_time` to GeneralizedAdjacency, or a kernel in steps."
         raise ValueError(text)
     if step == 0:
-        raise ValueError("This graph has steps of length zero, so no number of them lasts a positive time.")
+        raise ValueError("This graph has steps of length zero, so no number of steps takes a positive time.")
     return step
 
 

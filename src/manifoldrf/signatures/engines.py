@@ -357,8 +357,8 @@ def weighted_lengths(lengths: Any, n_starts: int, series: AbstractKernel, radius
     needed = series.truncation(_MISSING, radius)
     if needed > n_lengths:
         raise ValueError(
-            f"The rows for this kernel are those of {series}, which needs powers up to {needed - 1}, and only "
-            f"those up to {n_lengths - 1} are kept; compute with max_length={needed - 1} or more."
+            f"This kernel needs the rows of {series}, which needs powers up to {needed - 1}, but only "
+            f"powers up to {n_lengths - 1} are kept; compute with max_length={needed - 1} or more."
         )
     f = np.tile(coefficients_of(series, n_lengths, radius), n_starts)
     ends = np.arange(n_starts + 1) * n_lengths

@@ -197,7 +197,7 @@ class Signatures:
         """
         n = check_integer(n_components, "n_components", 1)
         if self.scaling is not None and not self.info.asymmetric:
-            raise ValueError("Compress both sets of a pair on a scaled matrix: compute_signature_pair gives them.")
+            raise ValueError("On a scaled matrix, compress both sets of compute_signature_pair.")
         rows = compress_rows(self.rows, n, generator(seed, "signatures.compress"))
         info = dataclasses.replace(self.info, compressed=True)
         return dataclasses.replace(self, rows=rows, info=info, stderr=None, lengths=None)
