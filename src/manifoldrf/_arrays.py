@@ -83,7 +83,7 @@ class RowReader:
 def open_rows(path: str | PathLike[str], name: str = "POINTS", chunk: int = 8192) -> RowReader:
     """Open an array of shape (n, d) in a .npy, .npz or .csv file, to read it in blocks of rows.
 
-    Memory holds one block, whatever the size of the file. Only an .npz file in Fortran order is unpacked whole.
+    Memory holds one block for files of any size. Only an .npz file in Fortran order is unpacked completely.
 
     Parameters
     ----------

@@ -623,7 +623,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check_metadata(metadata: Any) -> dict[str, str]:
-    """Return the metadata, if they are those of this format in this version."""
+    """Return the metadata, if they have this format and version."""
     if not isinstance(metadata, dict) or metadata.get("format") != _FORMAT:
         raise ModelFileError("it is a safetensors file, but not one of manifoldrf")
     version = metadata.get("format_version")

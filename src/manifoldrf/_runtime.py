@@ -81,7 +81,7 @@ def in_a_copy() -> bool:
 
 @contextmanager
 def search_jobs(n_jobs: int) -> Iterator[None]:
-    """Set the number of threads of neighbour searches inside the block, whatever the graph was built with."""
+    """Set the number of threads of neighbour searches inside the block; the setting of the graph is ignored."""
     token = _SEARCH_JOBS.set(n_jobs)
     try:
         yield

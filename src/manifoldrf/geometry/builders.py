@@ -63,7 +63,7 @@ def knn_graph(
     Parameters
     ----------
     points : array-like of shape (n, d)
-        A NeighborSearch over valid points is used as it is, with its own metric and threads.
+        A NeighborSearch over valid points is used unchanged, with its own metric and threads.
     n_neighbors : int, optional
         In [1, n - 1]. By default 8, or n - 1 for fewer than nine points.
     bandwidth : {"median", "local"} or float, default="median"

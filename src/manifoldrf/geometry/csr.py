@@ -16,7 +16,7 @@ from manifoldrf._runtime import quick_map
 from manifoldrf._validation import FloatArray, IntArray, check_finite, check_points, reject
 
 _WORTH_A_THREAD = 2**17  # products; below this, a second thread costs more than it saves
-_TASKS_PER_THREAD = 4  # so that one slow task does not hold up the others
+_TASKS_PER_THREAD = 4  # so that one slow task does not delay the others
 _LARGEST_DEGREE = 10_000  # the time of Cuthill-McKee is quadratic in the degree of a node
 _HALF, _LOWER = 32, 2**32 - 1
 

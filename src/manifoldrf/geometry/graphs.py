@@ -311,7 +311,8 @@ class Graph(_Immutable):
         tau : float
             Number of steps.
         dim : int, optional
-            Intrinsic dimension. By default that of the metric; without a metric, it is estimated from the points.
+            Intrinsic dimension. By default the dimension of the metric; without a metric, estimated from the
+            points.
 
         Examples
         --------
@@ -535,7 +536,7 @@ class GeneralizedAdjacency(_Immutable):
 
 
 def as_adjacency(graph: Any) -> Graph | GeneralizedAdjacency:
-    """Return a Graph or GeneralizedAdjacency as it is; raise for anything else."""
+    """Return a Graph or GeneralizedAdjacency unchanged; raise an error for anything else."""
     if isinstance(graph, Graph | GeneralizedAdjacency):
         return graph
     rule = "a Graph or a GeneralizedAdjacency; Graph.from_affinity makes one from a matrix"

@@ -118,7 +118,7 @@ def heat_graph(
     ----------
     points : array-like of shape (n, d) or TriangleMesh
         The nodes. On a mesh these are its vertices, and steps go along the surface: sheets that nearly touch
-        are not joined. A NeighborSearch over valid points is used as it is, with its own metric and threads.
+        are not joined. A NeighborSearch over valid points is used unchanged, with its own metric and threads.
     t : float
         Heat time, in the square of the unit of the points; the kernel is about sqrt(2 t) wide.
     n_steps : "auto" or even int, default="auto"
@@ -372,7 +372,7 @@ def _node_weights(space: _Space, gaussian: Any, s2: float, mass: float) -> Float
     if space.weights is not None:
         return space.weights
     if space.mesh is not None:
-        # The boundary of a mesh is known. The share of each Gaussian inside it is that of a half-space.
+        # The boundary of a mesh is known. The share of each Gaussian inside it is computed for a half-space.
         distance, areas = distance_to_boundary(space.mesh), space.mesh.vertex_areas()
         rounds = _ROUNDS_CLOSED_MESH if np.isinf(distance).all() else _ROUNDS_OPEN_MESH
         weights = _correct(gaussian, areas, norm.cdf(distance / np.sqrt(s2 / 2)), rounds, space.n_jobs)

@@ -95,7 +95,7 @@ def estimate_dimension(points: ArrayLike | NeighborSearch, *, metric: AbstractMa
     Parameters
     ----------
     points : array-like of shape (n, D)
-        At least three points; a NeighborSearch over them is used as it is.
+        At least three points; a NeighborSearch over them is used unchanged.
     metric : AbstractManifold, optional
         Measure distances along this manifold.
 
@@ -262,7 +262,7 @@ def graded_points(
         Its ``radius`` is the radius of the ball.
     n : int
     inner : float
-        Radius of the inner ball, at most that of the ball.
+        Radius of the inner ball, at most the radius of the ball.
     decay : float, optional
         Rate of the decay, one over a length; 0 gives even nodes everywhere. The default in flat space is 2 / inner.
         In hyperbolic space it is the dimension, one more than the growth rate of volumes.

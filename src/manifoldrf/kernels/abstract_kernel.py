@@ -212,7 +212,7 @@ class AbstractKernel(FrozenParams, ABC):
     def expansion(self, radius: float, tol: float) -> Expansion:
         """Return a polynomial that approximates h on [-radius, radius] to ``tol`` of its largest value.
 
-        A short, finite series without negative coefficients is used as it is.
+        A short, finite series without negative coefficients is used directly.
         """
         chebyshev = action.expand(self.spectral, radius, tol)
         if self.n_terms is None or self.n_terms - 1 > _LONGER_FOR_POWERS * chebyshev.degree:

@@ -201,8 +201,8 @@ def coupled_walks(
     """Estimate rows as in ``independent_walks``, with the walkers of each group coupled.
 
     The law of a single walk does not change, so the estimates stay unbiased. Batches consist of whole groups. If
-    the group size does not divide ``n_walks``, the last group is smaller; its variance per walk is assumed to be
-    that of the others. Repelling walkers need a uniform table.
+    the group size does not divide ``n_walks``, the last group is smaller; its variance per walk is assumed to equal
+    that of the other groups. Repelling walkers need a uniform table.
     """
     if coupling.repelling and table.alias is not None:
         raise ValueError("Repelling walkers choose uniformly: they need a table of pack_uniform.")
