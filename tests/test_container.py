@@ -209,7 +209,7 @@ BAD_TEXTS = {
     "list as metadata": (b'{"__metadata__":[]}', "not one of manifoldrf"),
     "no version": (b'{"__metadata__":{"format":"manifoldrf"}}', "which version"),
     "odd version": (b'{"__metadata__":{"format":"manifoldrf","format_version":1}}', "which version"),
-    "no checksum": (b'{"__metadata__":{"format":"manifoldrf","format_version":"1"}}', "metadata are not those"),
+    "no checksum": (b'{"__metadata__":{"format":"manifoldrf","format_version":"1"}}', "metadata are not valid"),
 }
 
 

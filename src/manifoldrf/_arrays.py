@@ -43,8 +43,8 @@ _UNREADABLE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError),
     *(UnicodeDecodeError, NotImplementedError, RuntimeError),  # names of members, compression methods, passwords
 )
-# The first of these that occurs in the first line separates cells; otherwise spaces do. The comma is last: next to
-# another separator it is a decimal comma, which is refused.
+# The first of these that occurs in the first line is the separator; if none occurs, cells are separated by spaces.
+# The comma is last: next to another separator it is a decimal comma, which is refused.
 _SEPARATORS = (";", "\t", ",")
 _NUMBER_STARTS = "+-.,0123456789"
 _ZIP_LEVEL = 1  # level 6 makes features 1 % and indices 9 % smaller, but takes nine times as long
@@ -60,7 +60,7 @@ class RowReader:
     n_columns : int
         Number of columns.
     n_rows : int or None
-        Number of rows; None for a .csv file, which would have to be read first.
+        Number of rows; None for a .csv file, whose rows are not counted in advance.
     dtype : numpy.dtype
         float64 or float32: the type of the blocks.
     blocks : callable
@@ -83,7 +83,7 @@ class RowReader:
 def open_rows(path: str | PathLike[str], name: str = "POINTS", chunk: int = 8192) -> RowReader:
     """Open an array of shape (n, d) in a .npy, .npz or .csv file, to read it in blocks of rows.
 
-    Memory holds one block, whatever the size of the file. Only an .npz file in Fortran order is unpacked whole.
+    Memory holds one block for files of any size. Only an .npz file in Fortran order is unpacked completely.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def read_points(path: str | PathLike[str], name: str = "POINTS") -> Floats:
     r"""Read one array of shape (n, d) from a .npy, .npz or .csv file.
 
     Single and double precision are kept, integers become double. An .npy file is memory-mapped, not read. NaN and
-    infinite numbers are accepted here; later checks name them.
+    infinite numbers are accepted here; later checks refuse them.
 
     Parameters
     ----------
@@ -313,8 +313,8 @@ def open_archive(file: Path, name: str) -> Iterator[zipfile.ZipFile]:
         reject_file(file, name, error)
     except OSError as error:
         if error.errno != errno.EINVAL:
-            raise  # disk or permissions: the system's own message is better
-        reject_file(file, name, "its table of contents points elsewhere")
+            raise  # disk or permissions: the message of the system is better
+        reject_file(file, name, "its table of contents is wrong")
 
 
 def _choose_member(archive: zipfile.ZipFile, wanted: Sequence[str], file: Path, name: str) -> str:
@@ -330,7 +330,7 @@ def _choose_member(archive: zipfile.ZipFile, wanted: Sequence[str], file: Path, 
 
 
 def read_header(stream: IO[bytes], size: int, file: Path, name: str) -> _Header:
-    """Read the header of an array that has ``size`` bytes with its header, and check that all items fit in."""
+    """Read the header of an array. ``size`` is its number of bytes with the header; all items must fit in."""
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     try:
         with filtered("ignore", "", Warning):  # headers from Python 2, odd escapes
@@ -406,7 +406,7 @@ def _csv_rows(file: Path, name: str, *, numbered: bool = False) -> Generator[tup
     r"""Yield the line number, counted from one, and the numbers of every row.
 
     The first line decides how cells are separated, and it may hold names. NaN and infinite numbers are accepted.
-    With ``numbered``, a first column without a name may hold row numbers, as data frames are saved.
+    With ``numbered``, a first column without a name may hold row numbers, as in saved data frames.
 
     Examples
     --------
@@ -541,8 +541,8 @@ def row_writer(
 ) -> Iterator[RowWriter]:
     """Open a .npy, .npz or .csv file for the rows of one array.
 
-    The file appears when the ``with`` block ends without an exception. After any exception, also an interrupt, no
-    new file is left and an existing one is unchanged. Memory holds one block.
+    The file appears when the ``with`` block ends without an exception. After any exception, including an interrupt,
+    no new file is left and an existing file is unchanged. Memory holds one block.
 
     Parameters
     ----------

@@ -158,7 +158,7 @@ def decode(tree: Any, arrays: Arrays, registry: Registry) -> Any:
     Raises
     ------
     ModelFileError
-        If :func:`encode` does not make such trees, a class is unknown, or a class refuses its fields.
+        If the tree is not one that :func:`encode` makes, a class is unknown, or a class refuses its fields.
 
     Examples
     --------
@@ -170,7 +170,7 @@ def decode(tree: Any, arrays: Arrays, registry: Registry) -> Any:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Record:
-    """A named record, written in place of an object whose class has another layout than the files."""
+    """A named record, stored in place of an object whose class has a different layout in files."""
 
     name: str
     fields: dict[str, Any]
@@ -262,7 +262,7 @@ def is_storable(kind: type) -> bool:
 
 
 def _stored_fields(value: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass as files hold them: numbers of threads are -1."""
+    """Return the fields of a dataclass as they are stored in files: numbers of threads are -1."""
     has_threads = {field.name: field.metadata == THREADS for field in dataclasses.fields(value) if field.init}
     fields = {name: getattr(value, name) for name in has_threads}
     return {name: -1 if has_threads[name] and part is not None else part for name, part in fields.items()}
@@ -285,7 +285,7 @@ _SCALAR_ENCODERS: dict[type, Callable[[Any], Any]] = {
 
 
 class _Decoder:
-    """Decodes one tree. Instances are numbered in the order in which they are complete, as by the encoder."""
+    """Decodes one tree. Instances are numbered in the order in which they are completed, as in the encoder."""
 
     def __init__(self, arrays: Arrays, registry: Registry) -> None:
         self._arrays = arrays
@@ -452,7 +452,7 @@ _NUMBERS: dict[Any, Any] = {float: Real, int: Integral, bool: bool | np.bool_}
 
 
 def _matches(value: Any, hint: Any) -> bool:
-    """Whether a value has an annotated type. Annotations that no field uses match everything."""
+    """Whether a value has an annotated type. Kinds of annotations that no field uses match every value."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return any(_matches(value, part) for part in parts)
@@ -513,7 +513,7 @@ def write_container(path: Any, arrays: Arrays, meta: dict[str, Any]) -> Path:
     head, body = _sort_header(bytes(content[_LENGTH_BYTES:begin])), content[begin:]
     found = _DIGEST.search(head)
     if found is None:
-        raise RuntimeError("safetensors wrote a header of another form; this version of it is not supported.")
+        raise RuntimeError("safetensors wrote an unknown header; this version of safetensors is not supported.")
     digest = hashlib.blake2b(head, digest_size=_DIGEST_BYTES)
     digest.update(body)
     with atomic_path(target) as temporary, temporary.open("wb") as file:
@@ -623,7 +623,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check_metadata(metadata: Any) -> dict[str, str]:
-    """Return the metadata, if they are those of this format in this version."""
+    """Return the metadata, if they have this format and version."""
     if not isinstance(metadata, dict) or metadata.get("format") != _FORMAT:
         raise ModelFileError("it is a safetensors file, but not one of manifoldrf")
     version = metadata.get("format_version")
@@ -633,5 +633,5 @@ def _check_metadata(metadata: Any) -> dict[str, str]:
         reads = f"this version of manifoldrf reads up to {_VERSION}; a newer one made it"
         raise ModelFileError(f"it has format {version}, and {reads}")
     if set(metadata) != _KEYS or not all(isinstance(value, str) for value in metadata.values()):
-        raise ModelFileError("its metadata are not those of a model")
+        raise ModelFileError("its metadata are not valid for a model")
     return metadata

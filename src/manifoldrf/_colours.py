@@ -1,4 +1,4 @@
-"""Colours of numbers, for the explorer and for coloured mesh files. Both scales are those of matplotlib."""
+"""Colours of numbers, for the explorer and for coloured mesh files. Both colour scales are from matplotlib."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray

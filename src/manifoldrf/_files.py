@@ -1,4 +1,4 @@
-"""Paths and files. A write leaves the old file or the new one, never a part of it.
+"""Paths and files. A write leaves either the old file or the complete new file.
 
 Until a file is complete, it has a temporary name: a dot, 32 hexadecimal digits and the suffix of the file. (An .npz
 file also has a folder of that name without the suffix.) Only a killed process leaves such files. Nothing reads
@@ -20,7 +20,7 @@ from typing import Any
 from manifoldrf._validation import reject
 
 _NO_PERMISSION = (errno.EACCES, errno.EPERM, errno.EROFS)
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a full quota, a limit of the size of files
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # full disk, full quota, limit of the file size
 TEMPORARY = re.compile(r"\.[0-9a-f]{32}(\.\w+)?")
 _WRITTEN: ContextVar[list[Path] | None] = ContextVar("manifoldrf files", default=None)
 # Control characters, unpaired surrogates, which no file can hold, and characters that change the direction of text.
@@ -106,7 +106,7 @@ def writable_folder(folder: Any, name: str = "folder") -> Path:
         reject(name, "a folder, or a new name for one", path, NotADirectoryError)
     except OSError as error:
         if error.errno not in _NO_PERMISSION:
-            raise  # a full disk, a name too long: the system's own message is better
+            raise  # a full disk, a name too long: the message of the system is better
         reject(name, "a folder in a place that is writable", path, PermissionError)
     if not _is_writable(path):
         reject(name, "a folder that is writable", path, PermissionError)
@@ -128,7 +128,7 @@ def folder_for_results(folder: Any, name: str = "folder") -> Iterator[Path]:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Whether a file can be created in a folder. It is tried, because permissions do not tell for all disks."""
+    """Whether a file can be created in a folder. Creates one: permissions are not reliable on all disks."""
     if not os.access(folder, os.W_OK | os.X_OK):
         return False
     probe = folder / f".{uuid.uuid4().hex}"
@@ -148,9 +148,9 @@ def _is_writable(folder: Path) -> bool:
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the same folder, which replaces ``path`` when the block succeeds.
 
-    After any exception, also an interrupt, the temporary file is removed and ``path`` is unchanged. The mode of an
-    existing file is kept, and a link is followed. After success the file is on disk and survives a power cut. An
-    OSError without a file name, such as that of a full disk, gets the name ``path``.
+    After any exception, including an interrupt, the temporary file is removed and ``path`` is unchanged. The mode
+    of an existing file is kept, and a link is followed. After success the file is on disk and survives a power cut.
+    An OSError without a file name, for example from a full disk, gets the name ``path``.
 
     Examples
     --------
@@ -192,7 +192,7 @@ def _create(temporary: Path, path: Path) -> None:
     except OSError as error:
         if error.errno in _NO_PERMISSION:
             reject("path", "in a folder that is writable", path, PermissionError)
-        raise  # a full disk, a name too long: the system's own message is better
+        raise  # a full disk, a name too long: the message of the system is better
 
 
 def _sync_folder(folder: Path) -> None:

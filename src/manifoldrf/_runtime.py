@@ -1,6 +1,6 @@
 """Threads, warnings and optional packages.
 
-Compiled code runs in our own threads. Libraries for matrix products must not start threads of their own meanwhile.
+Compiled code runs in threads of this library. Meanwhile, BLAS libraries must not start their own threads.
 """
 
 import functools
@@ -22,7 +22,7 @@ _FIRST_PROCESS = os.getpid()  # the process that imported this module; forks hav
 _LASTING = "manifoldrf-lasting"  # name of threads that are kept
 _SEARCH_JOBS: ContextVar[int | None] = ContextVar("threads of neighbour searches", default=None)
 
-# A handler is offered a warning and returns whether it took it. Innermost handlers come last.
+# A handler receives a warning and returns whether it handled it. Innermost handlers come last.
 _Handler = Callable[[Warning], bool]
 _HANDLERS: ContextVar[tuple[_Handler, ...]] = ContextVar("manifoldrf warnings", default=())
 _FILTERS = threading.RLock()
@@ -33,7 +33,7 @@ _INTERNAL = ("manifoldrf.", "sklearn.", "contextlib", "torch.")
 # -------------------------------------------------------------------------------------------------------- threads
 @contextmanager
 def thread_pool(n_jobs: int, initializer: Callable[[], Any] | None = None) -> Iterator[ThreadPoolExecutor]:
-    """A pool that drops work that has not begun if the block ends with an error or Ctrl-C.
+    """Yield a thread pool. If the block ends with an error or Ctrl-C, work that has not begun is cancelled.
 
     Each thread calls the initializer first.
     """
@@ -47,7 +47,7 @@ def thread_pool(n_jobs: int, initializer: Callable[[], Any] | None = None) -> It
 def map_threads(function: Callable[[Any], Any], items: Sequence[Any], n_jobs: int) -> list[Any]:
     """Apply a function to items in new threads. Results are in the order of the items.
 
-    The caller computes the first, so that compiled code is loaded once, before threads use it.
+    The calling thread computes the first item, so that compiled code is loaded once, before other threads use it.
     """
     results = [function(item) for item in items[:1]]
     if len(items) > 1:
@@ -59,9 +59,9 @@ def map_threads(function: Callable[[Any], Any], items: Sequence[Any], n_jobs: in
 def quick_map(function: Callable[[Any], Any], items: Iterable[Any], n_jobs: int) -> list[Any]:
     """Apply a function to items in threads that are kept, for work of a few milliseconds.
 
-    New threads cost 0.6 ms, a tenth of the time of a kernel between 512 points. A nested call runs in its own
-    thread: otherwise threads would wait for each other. So does a call with one job: a single kept thread would
-    make all callers wait.
+    New threads cost 0.6 ms, a tenth of the time of a kernel between 512 points. A nested call runs in the calling
+    thread; otherwise threads would wait for each other. A call with one job also runs in the calling thread; with a
+    single kept thread, all callers would wait for it.
     """
     if n_jobs == 1 or threading.current_thread().name.startswith(_LASTING):
         return [function(item) for item in items]
@@ -70,18 +70,18 @@ def quick_map(function: Callable[[Any], Any], items: Iterable[Any], n_jobs: int)
 
 @functools.cache
 def _lasting_pool(n_jobs: int, process: int) -> ThreadPoolExecutor:
-    """Threads of one process; a fork does not have them."""
+    """Threads of one process; a forked process does not have them."""
     return ThreadPoolExecutor(n_jobs, thread_name_prefix=f"{_LASTING}-{process}")
 
 
 def in_a_copy() -> bool:
-    """Whether this process is a fork of one that used the library, and so lacks its threads."""
+    """Whether this process was forked from a process that used the library, so that its threads are missing."""
     return os.getpid() != _FIRST_PROCESS
 
 
 @contextmanager
 def search_jobs(n_jobs: int) -> Iterator[None]:
-    """Set the number of threads of neighbour searches inside the block, whatever the graph was built with."""
+    """Set the number of threads of neighbour searches inside the block; the setting of the graph is ignored."""
     token = _SEARCH_JOBS.set(n_jobs)
     try:
         yield
@@ -98,8 +98,8 @@ def asked_search_jobs() -> int | None:
 class SharedLimit:
     """A setting of the whole process that overlapping computations change while they run.
 
-    The first one changes it and the last one restores it. If each restored what it had found, the first to end
-    would take the change from the others, and the last would leave it in place.
+    The first one changes it and the last one restores it. If each computation restored the value it had found, the
+    first to end would undo the change for the others, and the last would leave it in place.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def one_blas_thread() -> Iterator[None]:
 
 @functools.cache
 def _blas_limit(process: int) -> SharedLimit:
-    """The limit of one process; a fork starts without users."""
+    """The limit of one process; in a forked process it is not in use yet."""
     del process
     return SharedLimit(lambda: _limit_threads(_blas_libraries(len(sys.modules))[0]))
 
@@ -155,7 +155,7 @@ def _blas_limit(process: int) -> SharedLimit:
 def _blas_libraries(n_modules: int) -> tuple[list[Any], list[Any]]:
     """Return BLAS libraries with one setting per process, and those with one per thread.
 
-    Modules load them, so the search is repeated after other modules were imported.
+    Imported modules can load more libraries, so the search is repeated after new imports.
     """
     del n_modules
     found = ThreadpoolController().select(user_api="blas").lib_controllers
@@ -172,7 +172,8 @@ def _limit_threads(libraries: list[Any]) -> Callable[[], None]:
 
 def _set_threads(libraries: list[Any], counts: list[int]) -> None:
     for library, count in zip(libraries, counts, strict=True):
-        # Newer versions obey only the first thread that set a number; here another thread may restore it.
+        # Newer versions accept changes only from the first thread that set a number; here another thread may
+        # restore it.
         release = getattr(library, "clear_controlling_thread", lambda *, force: None)
         release(force=True)
         library.set_num_threads(count)
@@ -202,14 +203,14 @@ def _handled_by(handle: _Handler) -> Iterator[None]:
 
 @contextmanager
 def without_warnings(*categories: type[Warning], beginning: str = "") -> Iterator[None]:
-    """Suppress the library's own warnings of some categories whose text begins so, in this thread."""
+    """Suppress warnings of this library by category and beginning of the text, in this thread."""
     with _handled_by(lambda warning: isinstance(warning, categories) and str(warning).startswith(beginning)):
         yield
 
 
 @contextmanager
 def recorded_warnings() -> Iterator[list[Warning]]:
-    """Collect the library's own warnings in a list instead of showing them, in this thread."""
+    """Collect warnings of this library in a list instead of showing them, in this thread."""
     found: list[Warning] = []
 
     def record(warning: Warning) -> bool:

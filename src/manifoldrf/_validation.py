@@ -1,6 +1,6 @@
 """Checks of arguments. Every error names the argument, the rule and the value.
 
-``ValueError`` for a value that breaks the rule, ``TypeError`` for an object of the wrong kind; both read
+``ValueError`` is for a value that breaks the rule, ``TypeError`` for an object of the wrong type. An example:
 "`n_neighbors` must be an integer in [1, 3999]. Got 5000."
 """
 
@@ -211,7 +211,7 @@ def check_finite(array: Any, name: str, largest: float = LARGEST_COORDINATE, col
     """Name the first entry of a dense or CSR array that is NaN, infinite or too large."""
     is_sparse = hasattr(array, "tocoo")
     values = array.data if is_sparse else array
-    if not values.size or (values.min() >= -largest and values.max() <= largest):  # False for NaN as well
+    if not values.size or (values.min() >= -largest and values.max() <= largest):  # False if there is a NaN
         return  # without a copy: an array may be as large as memory, or memory-mapped
     first = index = tuple(int(i) for i in np.argwhere(~(np.abs(values) <= largest))[0])
     if is_sparse:

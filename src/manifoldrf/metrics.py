@@ -49,7 +49,7 @@ def align(K: ArrayLike, reference: ArrayLike, method: str = "frobenius") -> Floa
 
 
 def relative_error(K: ArrayLike, reference: ArrayLike, *, alignment: str | None = None) -> float:
-    """Return the Frobenius norm of the difference, divided by that of the reference.
+    """Return the Frobenius norm of the difference, divided by the norm of the reference.
 
     With ``alignment``, ``K`` is first scaled as :func:`align` does.
 
@@ -72,13 +72,13 @@ class Errors:
     Attributes
     ----------
     r2 : float
-        Explained share of the variance of the reference; nan if the reference is constant.
+        Share of the variance of the reference that is explained; nan if the reference is constant.
     rmse, mae : float
         Root mean squared difference and mean absolute difference.
     mean_re, median_re : float
         Mean and median of |difference| / max(|reference|, clamp).
     frobenius : float
-        Frobenius norm of the difference, divided by that of the reference.
+        Frobenius norm of the difference, divided by the norm of the reference.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def errors_of(K: ArrayLike, reference: ArrayLike, *, alignment: str | None = Non
 
 
 def frobenius(matrix: FloatArray) -> float:
-    """Frobenius norm, also of a matrix whose squares are beyond the range of doubles."""
+    """Frobenius norm, also for matrices whose squared entries overflow or underflow."""
     with np.errstate(over="ignore"):
         norm = float(np.linalg.norm(matrix))
     if _SMALLEST_NORM < norm < np.inf:

@@ -1,4 +1,4 @@
-"""Load models and graphs from files: with the same bits as those saved, or with an error that says why not."""
+"""Load models and graphs from files, bit for bit as saved, or raise an error with the reason."""
 
 from collections.abc import Callable
 from os import PathLike
@@ -39,7 +39,7 @@ from manifoldrf.kernels.series import SeriesKernel
 
 __all__ = ["load"]
 
-# A file names classes, and only these are made again: nothing in a file is ever run.
+# Only these classes can be created from a file; nothing in a file is ever run.
 _CLASSES: tuple[type, ...] = (
     *(CosineKernel, DiffusionKernel, GammaMixtureKernel, HeatKernel, MaternKernel, PowerKernel, ProductKernel),
     *(RandomWalkKernel, RegularizedLaplacianKernel, RootKernel, ScaledKernel, SeriesKernel, ShiftedKernel),
@@ -53,7 +53,7 @@ REGISTRY: Registry = {**{kind.__name__: kind for kind in _CLASSES}, **RECORDS}
 
 
 def _graph_of(state: dict[str, Any]) -> Graph:
-    """The graph of a file; raises if its parts do not fit together."""
+    """The graph in a file; raises an error if its parts do not fit together."""
     graph = state["graph"]
     if not isinstance(graph, Graph):
         raise TypeError("it has no graph")
@@ -61,7 +61,7 @@ def _graph_of(state: dict[str, Any]) -> Graph:
     return graph
 
 
-# Functions that make a model from its state, by the kind that a file names.
+# Functions that make a model from its state, by the kind given in the file.
 LOADERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     manifold_features.KIND: ManifoldRandomFeatures._from_state,
     graphs.KIND: _graph_of,
@@ -71,7 +71,7 @@ LOADERS: dict[str, Callable[[dict[str, Any]], Any]] = {
 def load(path: str | PathLike[str]) -> Any:
     """Load a model or a graph from the file that its ``save`` wrote.
 
-    The arrays have the same bits as those saved, and so have the results of the model. Files contain no code, so it
+    The arrays and the results of the model are the same as before saving, bit for bit. Files contain no code, so it
     is safe to load files from strangers.
 
     Parameters
@@ -111,6 +111,6 @@ def load(path: str | PathLike[str]) -> Any:
     try:
         return LOADERS[kind](state)
     except MemoryError:
-        raise  # the file is not to blame
+        raise  # not the fault of the file
     except Exception as error:
         raise ModelFileError(f"{path} cannot be loaded: its {kind} is not valid: {error}") from error

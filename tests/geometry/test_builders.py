@@ -490,7 +490,7 @@ def test_the_cotangent_graph_does_not_depend_on_the_unit(unit):
 
 
 def test_densities_that_overflow_are_named():
-    with pytest.raises(ValueError, match=r"`density_correction` must be of a size that keeps affinities finite"):
+    with pytest.raises(ValueError, match=r"`density_correction` must be such that affinities stay finite"):
         knn_graph(Sphere().grid(50), density_correction=np.full(50, 1e-200))
 
 

@@ -67,7 +67,7 @@ def test_a_graph_without_edges_is_all_isolated_nodes():
         graph = Graph.from_affinity(np.zeros((2, 2)), [[0.0], [1.0]])
     assert graph.operator.nnz == 0
     assert graph.time(3.0, dim=1) == 0.0
-    with pytest.raises(ValueError, match="no number of them lasts a positive time: it has no edges"):
+    with pytest.raises(ValueError, match="no number of steps takes a positive time: it has no edges"):
         graph.steps(1.0, dim=1)
 
 

@@ -379,7 +379,7 @@ def test_a_seam_that_is_not_welded_is_reported():
         ({"dim": 0}, ValueError, r"`dim` must be an integer in \[1, 3\]\. Got 0\."),
         ({"metric": "sphere"}, TypeError, r"`metric` must be None or a manifold\. Got 'sphere'\."),
         ({"n_jobs": 0}, ValueError, r"`n_jobs` must be -1 or an integer"),
-        ({"points": np.zeros((50, 3))}, ValueError, r"`points` must be at distinct positions"),
+        ({"points": np.zeros((50, 3))}, ValueError, r"`points` must be mostly at distinct positions"),
         ({"points": np.full((50, 3), np.nan)}, ValueError, r"`points` must be finite"),
         ({"points": [[0.0, 1.0]]}, ValueError, r"`points` must be an array with at least 3 row"),
     ],

@@ -133,7 +133,7 @@ VALUE_CASES = (
         "1e-300 everywhere",
         lambda: 1e-300 * level(),
         (DENSITY,),
-        Refused("`{argument}` must be of a size that keeps affinities finite. Got 1.16667e-301."),
+        Refused("`{argument}` must be such that affinities stay finite. Got 1.16667e-301."),
     ),
     Case(
         _VALUES,
@@ -452,7 +452,7 @@ def uneven():
     return matrix
 
 
-_NO_GRAPH = "`graph` must be a Graph or a GeneralizedAdjacency; Graph.from_affinity makes one of a matrix. Got "
+_NO_GRAPH = "`graph` must be a Graph or a GeneralizedAdjacency; Graph.from_affinity makes one from a matrix. Got "
 _EVERYWHERE = (*TEACHERS, FILL_GRAPH)
 GRAPH_CASES = (
     Case(_GRAPHS, "an isolated node", made(blocks(ring(), 0.0)), _EVERYWHERE, FINITE),
@@ -482,7 +482,7 @@ GRAPH_CASES = (
         "one node, or all points equal",
         made(ring(), np.ones((N, 3))),
         (FIT_GRAPH,),
-        Refused("`X` must be at distinct positions, most of them. Got duplicates only."),
+        Refused("`X` must be mostly at distinct positions. Got duplicates only."),
     ),
     Case(_GRAPHS, "two nodes", made(1 - np.eye(2)), (*_EVERYWHERE, FIT_GRAPH), FINITE),
     Case(_GRAPHS, "weights of 1e-300", made(1e-300 * ring()), TEACHERS, FINITE),

@@ -305,7 +305,7 @@ PLACES = (
         "all points equal",
         lambda: np.ones((N, 3)),
         _BY_HEAT,
-        Refused("`{argument}` must be at distinct positions, most of them. Got duplicates only."),
+        Refused("`{argument}` must be mostly at distinct positions. Got duplicates only."),
     ),
     Case(_PLACES, "all points equal", lambda: np.ones((N, 3)), (*_NO_GRAPH, GAUSSIAN), FINITE),
     Case(

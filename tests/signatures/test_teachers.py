@@ -268,7 +268,7 @@ def test_the_choice_is_reported_and_does_not_depend_on_threads(monkeypatch):
 
 def test_lengths_that_are_missing_are_noticed():
     kept = compute(teacher="walks", keep_lengths=True, max_length=20)
-    with pytest.raises(ValueError, match=r"needs powers up to \d+, and only those up to 20 are kept"):
+    with pytest.raises(ValueError, match=r"needs powers up to \d+, but only powers up to 20 are kept"):
         kept.reweight(DiffusionKernel(100.0))
     with pytest.raises(ValueError, match="kept no lengths; compute them with keep_lengths=True"):
         compute().reweight(KERNEL)
@@ -319,7 +319,7 @@ def test_asymmetric_rows_are_entries_of_the_kernel():
     exact = CosineKernel().dense(graph_of("knn"))[np.ix_([4, 9], [4, 9])]
     np.testing.assert_allclose(found.gram(), exact, atol=1e-9)
     assert "asymmetric" in repr(found)
-    with pytest.raises(ValueError, match="need their partner"):
+    with pytest.raises(ValueError, match="need `other`"):
         found.compress(10, seed=0).gram()
 
 

@@ -409,7 +409,7 @@ def _plain_graph(nodes: Nodes, kernel: Any, n_jobs: int, notes: dict[str, str]) 
     options, mesh = nodes.options, nodes.mesh
     if mesh is not None and options.kind != "knn":
         if options.metric is not None:
-            reject("metric", "None on a mesh, whose own edges are followed", repr(options.metric))
+            reject("metric", "None on a mesh, where steps follow the edges", repr(options.metric))
         if not mesh.edge_lengths().any():
             reject("X", "a mesh with an edge of positive length", f"{mesh} without one")
         notes["graph"] = f"edges of the mesh, {mesh.n_vertices} nodes"

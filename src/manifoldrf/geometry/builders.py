@@ -40,8 +40,8 @@ from manifoldrf.geometry.neighbors import NeighborSearch, search_of, without_sel
 __all__ = ["grid_graph", "knn_graph", "mesh_graph"]
 
 _DEFAULT_NEIGHBORS = 8  # the paper's k for closed surfaces
-_LOCAL_NEIGHBOR = 7  # sets the width of a point that has its own (Zelnik-Manor and Perona 2004)
-_NO_EDGE = 1e-300  # smaller affinities are no edges: their inverse, the density correction, would overflow
+_LOCAL_NEIGHBOR = 7  # local width: distance to this neighbour (Zelnik-Manor and Perona 2004)
+_NO_EDGE = 1e-300  # smaller affinities are dropped: the density correction would overflow
 
 
 def knn_graph(
@@ -56,13 +56,14 @@ def knn_graph(
 ) -> Graph:
     """Join every point to its nearest neighbours, with Gaussian affinities.
 
-    A_ij = exp(-|x_i - x_j|^2 / bandwidth) if i is among the nearest neighbours of j or j among those of i. With
-    bandwidth="local" every point has a width of its own, s_i, and the exponent is -|x_i - x_j|^2 / (s_i s_j).
+    A_ij = exp(-|x_i - x_j|^2 / bandwidth) if i is among the nearest neighbours of j, or j is among the nearest
+    neighbours of i. With bandwidth="local" every point has its own width s_i, and the exponent is -|x_i -
+    x_j|^2 / (s_i s_j).
 
     Parameters
     ----------
     points : array-like of shape (n, d)
-        A NeighborSearch over valid points is used as it is, with its own metric and threads.
+        A NeighborSearch over valid points is used unchanged, with its own metric and threads.
     n_neighbors : int, optional
         In [1, n - 1]. By default 8, or n - 1 for fewer than nine points.
     bandwidth : {"median", "local"} or float, default="median"
@@ -74,7 +75,7 @@ def knn_graph(
         Whether a node is also joined to itself (with affinity 1, before the density correction).
     density_correction : float or array-like of shape (n,), default=0.0
         An exponent a in [0, 1] divides A_ij by (q_i q_j)^a, q the row sums: 1 removes the influence of uneven
-        sampling (Coifman and Lafon), 0 leaves it. An array is the known density p: A_ij is divided by p_i p_j.
+        sampling (Coifman and Lafon), 0 keeps it. An array is the known density p: A_ij is divided by p_i p_j.
     metric : AbstractManifold, optional
         Measure distances along this manifold.
     n_jobs : int, default=-1
@@ -111,9 +112,9 @@ def knn_graph(
     values[values < _NO_EDGE] = 0.0
     ends = k * np.arange(len(cloud) + 1)
     directed = sparse.csr_array((values.ravel(), columns.ravel(), ends), shape=(len(cloud), len(cloud)))
-    directed.sort_indices()  # the union of sorted rows is faster, and sorted itself, as the operator needs it
+    directed.sort_indices()  # the union of sorted rows is faster and sorted, as the operator requires
     affinity = directed.maximum(directed.T.tocsr())
-    affinity.eliminate_zeros()  # that underflowed
+    affinity.eliminate_zeros()  # affinities that underflowed
     if check_flag(self_loops, "self_loops"):
         affinity = (affinity + sparse.eye_array(len(cloud))).tocsr()
     density = _density(affinity, density_correction)
@@ -121,7 +122,7 @@ def knn_graph(
         with np.errstate(over="ignore"):  # reported below
             affinity.data = scaled_both_ends(affinity, reciprocal(density))
         if not np.isfinite(affinity.data).all():
-            reject("density_correction", "of a size that keeps affinities finite", f"{density.min():g}")
+            reject("density_correction", "such that affinities stay finite", f"{density.min():g}")
     extension = NeighborExtension(search, k + int(self_loops), width, density, local)
     graph = Graph(affinity, cloud, metric, extension)
     report_problems(graph, "more neighbours or a larger bandwidth", distances[:, 0], DROP_THEM)
@@ -143,7 +144,8 @@ def mesh_graph(mesh: TriangleMesh, *, weights: str = "gaussian") -> Graph:
     Returns
     -------
     Graph
-        With "cotangent" the smallest triangle sets the length of a step: a mesh with tiny triangles needs many.
+        With "cotangent" the smallest triangle sets the length of a step: a mesh with tiny triangles needs many
+        steps.
 
     Examples
     --------
@@ -177,8 +179,8 @@ def mesh_graph(mesh: TriangleMesh, *, weights: str = "gaussian") -> Graph:
 def grid_graph(side: int, dim: int) -> Graph:
     """Build the wrap-around grid with ``side`` nodes along each of ``dim`` axes, on the flat torus of side 1.
 
-    Every node is joined to its two neighbours along every axis with affinity 1 (on two nodes per axis they are
-    the same node, with affinity 2). Nodes are numbered with the last axis running fastest.
+    Every node is joined to its two neighbours along every axis with affinity 1 (with two nodes per axis both
+    neighbours are the same node, with affinity 2). Nodes are numbered with the last axis running fastest.
 
     Parameters
     ----------
@@ -194,7 +196,7 @@ def grid_graph(side: int, dim: int) -> Graph:
     Graph(100 nodes, 200 edges, points in R^2)
     """
     side, dim = check_integer(side, "side", 2), check_integer(dim, "dim", 1)
-    if dim > 26 or side**dim > 10**8:  # 2^27 is too many already, and a huge power takes long
+    if dim > 26 or side**dim > 10**8:  # 2^27 nodes are already too many, and huge powers are slow
         reject("side", "small enough for side^dim <= 10^8 nodes", f"{side}^{dim}")
     nodes = np.arange(side)
     cycle = symmetric(np.ones(side), nodes, (nodes + 1) % side, side)
@@ -209,7 +211,7 @@ def grid_graph(side: int, dim: int) -> Graph:
 
 @dataclass(frozen=True, eq=False)
 class NeighborExtension(AbstractExtension):
-    """Gaussian affinities to the k nearest nodes, corrected for density as those of the graph are.
+    """Gaussian affinities to the k nearest nodes, with the density correction of the graph.
 
     Attributes
     ----------
@@ -220,7 +222,7 @@ class NeighborExtension(AbstractExtension):
     bandwidth : float
         Affinity exp(-distance^2 / bandwidth).
     density : array of shape (n_nodes,), optional
-        The divisor of the graph's affinities at both ends (with the exponent applied).
+        Affinities are divided by the density at both ends. The exponent is already applied.
     local : array of shape (n_nodes,), optional
         Widths s of the nodes, for bandwidth="local": distances are divided by sqrt(s_i s_j).
     """
@@ -232,7 +234,7 @@ class NeighborExtension(AbstractExtension):
     local: FloatArray | None = None
 
     def check(self, n: int, d: int) -> None:
-        """Raise unless it fits a graph of n nodes with d coordinates."""
+        """Raise unless the extension fits a graph of n nodes with d coordinates."""
         self.search.check(n, d)
         if self.bandwidth != np.inf:  # unit affinities
             check_positive_float(self.bandwidth, "bandwidth")
@@ -248,7 +250,7 @@ class NeighborExtension(AbstractExtension):
             # A point at a node has the width of the node.
             own = np.where(distances[:, 0] > 0, local_widths(distances), self.local[columns[:, 0]])
             distances = locally_scaled(distances, own, self.local[columns])
-        with np.errstate(over="ignore"):  # zero far away or at a tiny bandwidth
+        with np.errstate(over="ignore"):  # exp gives zero far away or at a tiny bandwidth
             weights = np.exp(-(distances**2) / self.bandwidth)  # (q, k)
         if self.density is not None:
             density = self.density[columns]
@@ -266,7 +268,7 @@ class MeshExtension(AbstractExtension):
     affinity: Any
 
     def check(self, n: int, d: int) -> None:
-        """Raise unless it fits a graph of n nodes with d coordinates."""
+        """Raise unless the extension fits a graph of n nodes with d coordinates."""
         self.mesh.check_nodes(n, d)
         check_csr("affinity", self.affinity, (n, n))
 
@@ -288,8 +290,8 @@ class GridExtension(AbstractExtension):
     affinity: Any
 
     def check(self, n: int, d: int) -> None:
-        """Raise unless it fits a graph of n nodes with d coordinates."""
-        # Bounds first: the power of a made-up side could take hours.
+        """Raise unless the extension fits a graph of n nodes with d coordinates."""
+        # Check the bounds first: the power of a huge, invalid side could take hours.
         if not (1 <= self.side <= n and (self.side == 1 or d < 64)) or self.side**d != n:
             reject("side", f"one with side^{d} = {n} nodes", self.side)
         check_csr("affinity", self.affinity, (n, n))
@@ -304,7 +306,7 @@ class GridExtension(AbstractExtension):
         share = position - lower
         weights = np.ones((len(queries), 1))
         columns = np.zeros((len(queries), 1), dtype=np.int64)
-        for axis in range(queries.shape[1]):  # twice the corners per axis
+        for axis in range(queries.shape[1]):  # each axis doubles the number of corners
             ends = np.stack([lower[:, axis] % self.side, (lower[:, axis] + 1) % self.side], axis=1)
             parts = np.stack([1 - share[:, axis], share[:, axis]], axis=1)
             columns = (columns[:, :, None] * self.side + ends[:, None, :]).reshape(len(queries), -1)
@@ -338,12 +340,12 @@ def locally_scaled(distances: FloatArray, own: FloatArray, others: FloatArray) -
 
 
 def _divide(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
-    """Quotient that is zero where the denominator is."""
+    """Quotient; zero where the denominator is zero."""
     return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)
 
 
 def _density(affinity: Any, correction: float | ArrayLike) -> FloatArray | None:
-    """The divisor of the affinities at both ends, or None."""
+    """The density that divides the affinities at both ends, or None."""
     if as_array(correction, "density_correction").ndim > 0:
         given = check_vector(correction, "density_correction", affinity.shape[0], POSITIVE)
         return given.copy()  # the caller may change the original later
@@ -360,7 +362,7 @@ def _cotangent_graph(mesh: TriangleMesh) -> Graph:
     used = np.unique(mesh.faces)  # others have no mass and stay isolated nodes
     renumber = np.zeros(mesh.n_vertices, dtype=np.int64)
     renumber[used] = np.arange(len(used))
-    # In units of the mesh itself: areas of huge or tiny coordinates would overflow or vanish.
+    # Scale the mesh to unit size: areas of huge or tiny coordinates would overflow or underflow.
     unit = 2.0 ** np.round(np.log2(np.abs(mesh.vertices[used] - mesh.vertices[used[0]]).max()))
     small = (mesh.vertices[used] - mesh.vertices[used[0]]) / unit
     laplacian, mass_matrix = robust_laplacian.mesh_laplacian(small, renumber[mesh.faces])

@@ -1,6 +1,6 @@
-"""Sparse matrices in CSR form: products by threads, other orders of nodes, read-only copies, checks.
+"""Sparse matrices in CSR form: threaded products, reordered nodes, read-only copies, checks.
 
-Results do not depend on the number of threads. The compiled loops at the end trust their arguments.
+Results do not depend on the number of threads. The compiled loops at the end do not check their arguments.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from manifoldrf._compiling import compiled
 from manifoldrf._runtime import quick_map
 from manifoldrf._validation import FloatArray, IntArray, check_finite, check_points, reject
 
-_WORTH_A_THREAD = 2**17  # products; with fewer a second thread costs more than it saves
-_TASKS_PER_THREAD = 4  # so that one slow task does not hold up the others
+_WORTH_A_THREAD = 2**17  # products; below this, a second thread costs more than it saves
+_TASKS_PER_THREAD = 4  # so that one slow task does not delay the others
 _LARGEST_DEGREE = 10_000  # the time of Cuthill-McKee is quadratic in the degree of a node
 _HALF, _LOWER = 32, 2**32 - 1
 
@@ -36,7 +36,7 @@ def symmetric(values: FloatArray, start: IntArray, end: IntArray, n: int) -> Any
 
 
 def times(matrix: Any, table: FloatArray, n_jobs: int) -> FloatArray:
-    """A CSR array times a vector (N,) or a table (N, c), by threads."""
+    """A CSR array times a vector (N,) or a table (N, c), computed in threads."""
     dense = np.ascontiguousarray(table, dtype=np.float64)
     out = np.zeros((matrix.shape[0], *dense.shape[1:]))
     multiply = times_vector if dense.ndim == 1 else times_columns
@@ -52,7 +52,7 @@ def scaled_both_ends(matrix: Any, scale: FloatArray, n_jobs: int = 1) -> FloatAr
 
 
 def renumbered(matrix: Any, order: IntArray, n_jobs: int) -> Any:
-    """The square CSR array whose entry (order[i], order[j]) is entry (i, j) of the given one; columns sorted."""
+    """Move entry (i, j) of a square CSR array to (order[i], order[j]); the columns of the result are sorted."""
     ends = np.zeros(matrix.shape[0] + 1, dtype=matrix.indptr.dtype)
     ends[order + 1] = np.diff(matrix.indptr)
     ends = np.cumsum(ends, dtype=ends.dtype)
@@ -81,7 +81,7 @@ def local_form(matrix: Any) -> LocalForm | None:
 
 
 def _over_rows(work: Callable[[Any, tuple[int, int]], None], matrix: Any, width: int, n_jobs: int) -> None:
-    """Call ``work`` on ranges of rows with about the same number of entries, by threads if there are enough."""
+    """Call ``work`` on ranges of rows with about the same number of entries, in threads if there are many."""
     parts, n = (matrix.indptr, matrix.indices, matrix.data), matrix.shape[0]
     if n_jobs == 1 or matrix.nnz * width < _WORTH_A_THREAD:
         work(parts, (0, n))
@@ -93,7 +93,7 @@ def _over_rows(work: Callable[[Any, tuple[int, int]], None], matrix: Any, width:
 
 def components_of(matrix: Any) -> IntArray:
     """Connected component of every node of a symmetric CSR array, numbered from 0 by their smallest node."""
-    # As of a directed graph: this needs no transpose, and the components of a symmetric one are the same.
+    # Treat the graph as directed: this needs no transpose, and symmetric graphs have the same components.
     labels = csgraph.connected_components(matrix, connection="strong")[1]
     _, first, labels = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[labels]
@@ -125,19 +125,19 @@ def check_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:
 
 
 def check_numbers(name: str, array: Any, *, signed: bool = True) -> None:
-    """Raise if entries are not finite or, unless ``signed``, below 0."""
+    """Raise if an entry is not finite, or if it is negative and ``signed`` is False."""
     if not (np.isfinite(array) & (signed | (array >= 0))).all():
-        reject(name, "finite" if signed else "finite and at least 0", "others")
+        reject(name, "finite" if signed else "finite and at least 0", "other values")
 
 
 def check_amounts(name: str, array: Any, n: int) -> None:
-    """Raise unless it is a vector of n finite numbers >= 0; volumes may be larger than any coordinate."""
+    """Raise unless the array is a vector of n finite numbers >= 0; volumes may be larger than any coordinate."""
     check_shape(name, array, (n,))
     check_numbers(name, array, signed=False)
 
 
 def check_csr(name: str, matrix: Any, shape: tuple[int, ...], *, signed: bool = False) -> None:
-    """Raise unless it is a CSR array of this shape with finite float64 values, >= 0 unless ``signed``."""
+    """Raise unless the matrix is a CSR array of this shape with finite float64 values, >= 0 unless ``signed``."""
     if not isinstance(matrix, sparse.csr_array):
         reject(name, "a CSR array", type(matrix).__name__, TypeError)
     check_shape(name, matrix, shape)
@@ -181,7 +181,7 @@ def times_vector(matrix, vector, out, span):  # type: ignore[no-untyped-def]
 
 @compiled()
 def times_columns(matrix, table, out, span):  # type: ignore[no-untyped-def]
-    """The same times a table (N, c)."""
+    """out[i] = row i of a CSR matrix times a table (N, c), for i in the span."""
     indptr, indices, data = matrix
     total = np.zeros(table.shape[1])
     for i in range(span[0], span[1]):
@@ -201,13 +201,14 @@ def scale_both_ends(matrix, scale, out, span):  # type: ignore[no-untyped-def]
     for i in range(span[0], span[1]):
         for e in range(indptr[i], indptr[i + 1]):
             other = scale[np.uint64(indices[e])]
-            # The larger factor first: exactly symmetric, and the product of two large ones never overflows.
+            # Multiply by the larger factor first: the result is exactly symmetric, and large factors do not
+            # overflow.
             out[e] = data[e] * max(scale[i], other) * min(scale[i], other)
 
 
 @compiled()
 def renumber_rows(matrix, order, ends, columns, values, span):  # type: ignore[no-untyped-def]
-    """Row q of a CSR matrix becomes row order[q] of another, its column c column order[c], for q in the span."""
+    """Copy row q of a CSR matrix to row order[q] of another, column c to column order[c], for q in the span."""
     indptr, indices, data = matrix
     for q in range(span[0], span[1]):
         begin = ends[order[q]]
@@ -227,7 +228,7 @@ def sort_entries(columns, values):  # type: ignore[no-untyped-def]
         ascending &= columns[p - 1] <= columns[p]
     if ascending:
         return
-    # Sorting numbers is twice as fast as an argsort: each column carries its position in its lower half.
+    # Sorting numbers is twice as fast as an argsort: the lower half of each number holds its position.
     for p in range(len(columns)):
         columns[p] = (columns[p] << _HALF) | p
     columns.sort()

@@ -2,7 +2,7 @@
 
 A graph holds a symmetric, nonnegative affinity A. Its walk operator is W = D^-1/2 A D^-1/2 with D the row
 sums of A, its Laplacian L = I - W. The graph clock counts steps of the walk (tau in exp(-tau L), n in W^n);
-the manifold clock is heat time t in the user's own units of length squared.
+the manifold clock is heat time t, in the user's unit of length squared.
 """
 
 import abc
@@ -53,7 +53,7 @@ from manifoldrf.geometry.sampling import estimate_dimension
 
 __all__ = ["GeneralizedAdjacency", "Graph", "GraphWarning"]
 
-KIND = "Graph"  # of a file
+KIND = "Graph"  # the kind of model in files
 DROP_THEM = "drop them with numpy.unique(points, axis=0)"
 MERGE_THEM = "merge them, or the surface is cut open there"
 _ROWS_AT_ONCE = 65_536  # edges are measured in blocks of rows, to bound memory
@@ -61,11 +61,11 @@ _ROUNDS = 200  # of power iteration
 
 
 class GraphWarning(UserWarning):
-    """A graph that works but is probably not intended: pieces, duplicates, isolated nodes."""
+    """A graph is usable but probably not intended: it has separate pieces, duplicates or isolated nodes."""
 
 
 class AbstractExtension(abc.ABC):
-    """How a graph reaches points that are not its nodes.
+    """The rule that joins new points to the nodes of a graph.
 
     Row z of the affinities is the row that the point z would have if it were a node. Its sum is the degree of z,
     and the row divided by it is one step of the walk from z. A row is zero if no node is in reach.
@@ -77,7 +77,7 @@ class AbstractExtension(abc.ABC):
 
     @abc.abstractmethod
     def check(self, n: int, d: int) -> None:
-        """Raise unless it fits a graph of n nodes with d coordinates: compiled code trusts sizes and indices."""
+        """Raise unless the extension fits a graph of n nodes with d coordinates; compiled code does not check."""
 
     def node_mesh(self) -> TriangleMesh | None:
         """The mesh whose vertices are the nodes, if there is one."""
@@ -85,10 +85,10 @@ class AbstractExtension(abc.ABC):
 
 
 class _Immutable:
-    """A dataclass that never changes, with a symmetric matrix."""
+    """Base class of immutable dataclasses with a symmetric matrix."""
 
     def __reduce__(self: Any) -> tuple[Any, tuple[Any, ...]]:
-        # Copies and pickles go through the constructor: read-only again, without cached values.
+        # Copies and pickles go through the constructor: arrays are read-only again, and cached values are dropped.
         return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self))
 
     def __sklearn_clone__(self) -> Self:
@@ -115,7 +115,7 @@ class Graph(_Immutable):
     points : array of shape (n_nodes, d), optional
         Where the nodes are.
     metric : AbstractManifold, optional
-        Distances between nodes are measured along it; in ambient space by default.
+        Manifold along which distances between nodes are measured; by default they are measured in ambient space.
     extension : AbstractExtension, optional
         How :meth:`extend` reaches new points.
     weights : array of shape (n_nodes,), optional
@@ -147,7 +147,7 @@ class Graph(_Immutable):
         if not sparse.issparse(self.affinity):
             rule = "a CSR array; Graph.from_affinity takes any matrix"
             reject("affinity", rule, type(self.affinity).__name__, TypeError)
-        # Stages share a graph, so none may change it.
+        # Several stages share a graph, so no stage may change it.
         object.__setattr__(self, "affinity", read_only(self.affinity))
         for name in ("points", "weights"):
             if getattr(self, name) is not None:
@@ -204,7 +204,7 @@ class Graph(_Immutable):
         return graph
 
     def save(self, path: Any) -> Path:
-        """Write the graph to one file, which :func:`manifoldrf.load` reads; it holds arrays and text, no code.
+        """Write the graph to one file for :func:`manifoldrf.load`. The file holds arrays and text, no code.
 
         Examples
         --------
@@ -270,13 +270,13 @@ class Graph(_Immutable):
 
     @cached_property
     def _search(self) -> NeighborSearch:
-        """Neighbour search over the nodes: that of the extension where it has one."""
+        """Neighbour search over the nodes, taken from the extension if it has one."""
         own = getattr(self.extension, "search", None)
         return own if isinstance(own, NeighborSearch) else NeighborSearch(self.positions, self.metric)
 
     @cached_property
     def _dimension(self) -> int:
-        """Intrinsic dimension: that of the metric, or estimated from the points (at least three)."""
+        """Intrinsic dimension of the metric; without a metric, estimated from at least three points."""
         if self.metric is not None:
             return self.metric.dim
         check_spread(self.positions, "points")
@@ -290,7 +290,7 @@ class Graph(_Immutable):
 
     @property
     def n_components(self) -> int:
-        """Number of connected components; an isolated node is one of its own."""
+        """Number of connected components; an isolated node counts as one."""
         return int(self.components.max()) + 1
 
     @cached_property
@@ -302,7 +302,7 @@ class Graph(_Immutable):
         return moment / total if total > 0 else 0.0
 
     def time(self, tau: float, dim: int | None = None) -> float:
-        """Heat time t of ``tau`` steps: the graph clock read on the manifold clock.
+        """Convert ``tau`` steps of the graph clock to heat time t of the manifold clock.
 
         t = tau * step_size / (2 dim), or tau * step_time if the graph has a ``step_time``.
 
@@ -311,7 +311,8 @@ class Graph(_Immutable):
         tau : float
             Number of steps.
         dim : int, optional
-            Intrinsic dimension; that of the metric or, without one, estimated from the points when not given.
+            Intrinsic dimension. By default the dimension of the metric; without a metric, estimated from the
+            points.
 
         Examples
         --------
@@ -322,11 +323,11 @@ class Graph(_Immutable):
         return check_real(tau, "tau", NONNEGATIVE) * self._step_time(dim)
 
     def steps(self, t: float, dim: int | None = None) -> float:
-        """Number of steps tau that last the heat time ``t``: the inverse of :meth:`time`."""
+        """Convert heat time ``t`` to a number of steps tau: the inverse of :meth:`time`."""
         step = self._step_time(dim)
         if step == 0:
             raise ValueError(
-                "This graph has steps of length zero, so no number of them lasts a positive time: "
+                "This graph has steps of length zero, so no number of steps takes a positive time: "
                 "it has no edges, or all its points are equal."
             )
         return check_real(t, "t", NONNEGATIVE) / step
@@ -362,8 +363,8 @@ class Graph(_Immutable):
         """Affinities of new points to the nodes.
 
         The row of z divided by its sum is one step of the walk from z; the sum is about the degree that z would
-        have as a node. (Not exactly: other nodes cannot choose z as their neighbour, the density around z is that
-        of its neighbours, and without self-loops a point on a node is still joined to it.) A row is zero where no
+        have as a node. (Not exactly: other nodes cannot choose z as their neighbour, the density at z is estimated
+        from its neighbours, and without self-loops a point on a node is still joined to it.) A row is zero where no
         node is in reach.
 
         Parameters
@@ -383,7 +384,7 @@ class Graph(_Immutable):
         """
         if self.extension is None:
             raise ValueError(
-                "This graph has no rule for new points; knn_graph, heat_graph, mesh_graph and grid_graph do."
+                "This graph has no rule for new points; knn_graph, heat_graph, mesh_graph and grid_graph set one."
             )
         queries = check_points(points, n_columns=self.positions.shape[1])
         if self.metric is not None:
@@ -418,7 +419,7 @@ class Graph(_Immutable):
 
 @dataclass(frozen=True, eq=False)
 class GeneralizedAdjacency(_Immutable):
-    """A matrix whose powers a kernel sums, where a :class:`Graph` would give W.
+    """A matrix that replaces the walk operator W of a :class:`Graph` in the series of kernels.
 
     The matrix is diag(1/s) S diag(s) with S symmetric; entries may be negative and the spectrum may leave [-1, 1].
     Kernels and the teachers "exact", "frontier" and "walks" accept it instead of a graph.
@@ -432,7 +433,7 @@ class GeneralizedAdjacency(_Immutable):
     step_time : float, optional
         Heat time of one step, if there is a manifold clock.
     n_steps : int, optional
-        That of a heat graph, whose powers are the heat operator.
+        As for a heat graph: this power of the matrix is the heat operator.
 
     Examples
     --------
@@ -468,7 +469,7 @@ class GeneralizedAdjacency(_Immutable):
         Parameters
         ----------
         graph : Graph
-            Without isolated nodes.
+            A graph without isolated nodes.
         dim : int, optional
             Intrinsic dimension; gives a manifold clock to graphs without a ``step_time``.
 
@@ -491,7 +492,7 @@ class GeneralizedAdjacency(_Immutable):
     def combinatorial(cls, graph: Graph) -> "GeneralizedAdjacency":
         """I - c (D - A) with c = 1 / max d, the walk of the combinatorial Laplacian; one step lasts c.
 
-        exp(-t (D - A)) is therefore ``HeatKernel(t)`` or ``DiffusionKernel(t / c)`` on it.
+        exp(-t (D - A)) is therefore ``HeatKernel(t)`` or ``DiffusionKernel(t / c)`` on this matrix.
         """
         largest = float(_check_graph(graph).degrees.max())
         if largest == 0:
@@ -517,7 +518,7 @@ class GeneralizedAdjacency(_Immutable):
 
     @cached_property
     def radius(self) -> float:
-        """An upper bound of the size of every eigenvalue, tight to about a per cent.
+        """Upper bound of the absolute value of all eigenvalues, accurate to about one per cent.
 
         For every x > 0 no eigenvalue of S exceeds the largest (|S| x)_i / x_i (Collatz and Wielandt); x is found by
         power iteration.
@@ -525,20 +526,20 @@ class GeneralizedAdjacency(_Immutable):
         size = abs(self.symmetric)
         x = np.ones(self.n_nodes)
         bound = float((size @ x).max())
-        shift = bound / 2  # keeps the iteration from swinging on bipartite graphs
+        shift = bound / 2  # keeps the iteration from oscillating on bipartite graphs
         for _ in range(_ROUNDS):
             product = size @ x
             bound = min(bound, float((product / x).max()))
             x = product + shift * x + np.finfo(np.float64).tiny
             x = np.maximum(x / x.max(), 1e-100)
-        return bound * (1 + 8 * np.finfo(np.float64).eps)  # the rounding of the quotients
+        return bound * (1 + 8 * np.finfo(np.float64).eps)  # covers the rounding of the quotients
 
 
 def as_adjacency(graph: Any) -> Graph | GeneralizedAdjacency:
-    """Return a Graph or GeneralizedAdjacency as it is; raise for anything else."""
+    """Return a Graph or GeneralizedAdjacency unchanged; raise an error for anything else."""
     if isinstance(graph, Graph | GeneralizedAdjacency):
         return graph
-    rule = "a Graph or a GeneralizedAdjacency; Graph.from_affinity makes one of a matrix"
+    rule = "a Graph or a GeneralizedAdjacency; Graph.from_affinity makes one from a matrix"
     reject("graph", rule, type(graph).__name__, TypeError)
 
 
@@ -549,7 +550,7 @@ def _check_graph(graph: Any) -> Graph:
 
 
 def check_positive_float(value: Any, name: str) -> None:
-    """Raise unless it is a positive float: compiled loops would not take a large integer."""
+    """Raise unless the value is a positive float: compiled loops cannot take large integers."""
     if not isinstance(value, float):
         reject(name, "a float", type(value).__name__, TypeError)
     check_real(value, name, POSITIVE)

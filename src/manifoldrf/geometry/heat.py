@@ -56,42 +56,46 @@ from manifoldrf.geometry.sampling import Sampling, ball_volume, estimate_dimensi
 
 __all__ = ["heat_graph"]
 
-_LONGEST_TIME = 1e300  # the square of the largest coordinate; multiples of it stay numbers
+_LONGEST_TIME = 1e300  # the square of the largest coordinate; multiples of it stay finite
 # Share of a Gaussian step beyond the reach of a node: distance^2 > 9 s2 on surfaces. A reach of 6 s2 costs a
-# factor 10 in accuracy on the sphere, one of 16 s2 gains nothing.
+# factor 10 in accuracy on the sphere; a reach of 16 s2 gains nothing.
 _TAIL = float(np.exp(-9.0))
-# Nodes wanted in the footprint (pi s2)^(d/2) of a step: evenly spread points need few, random ones many. Known
-# weights allow the narrowest steps; estimated ones need wider, or boundaries are misjudged (cylinder grid, t = .02:
-# .006 with 8 nodes, .027 with 4.5).
+# Number of nodes required in the footprint (pi s2)^(d/2) of a step: evenly spread points need few, random points
+# need many. Known weights allow the narrowest steps. Estimated weights need wider steps for accurate boundaries
+# (cylinder grid, t = .02: .006 with 8 nodes, .027 with 4.5).
 _FOOTPRINT_KNOWN, _FOOTPRINT_EVEN, _FOOTPRINT_RANDOM = 4.5, 8.0, 20.0
 _EVENNESS_EVEN, _EVENNESS_RANDOM = 1.6, 0.9
-# Above it few thousand nodes are too few: S^5 from 6000 nodes is 6 to 25 % off, S^9 more than 50 %.
+# Above this dimension a few thousand nodes are too few: with 6000 nodes the error is 6 to 25 % on S^5, and more
+# than 50 % on S^9.
 _RELIABLE_DIM = 5
 _TOO_MANY_STEPS = 10_000
-_WIDEST_STEP = 0.01  # s2 over the squared extent of the space: wider steps do not see its shape
-_MOST_STEPS = 72  # beyond it the nodes are far finer than the kernel needs
-# Entries of the affinity matrix: about .8 GB while it is built. Larger clouds get the 200 neighbours that steps
-# between random points need up to 4 GB, which 500,000 of them take; more points get fewer, but 64.
+_WIDEST_STEP = 0.01  # s2 over the squared extent of the space: wider steps do not resolve its shape
+_MOST_STEPS = 72  # with more steps, the nodes are far denser than the kernel needs
+# Limits for the entries of the affinity matrix. The first takes about .8 GB while it is built. Steps between random
+# points need 200 neighbours, and larger clouds get them up to the second limit: 4 GB for 500,000 points. Even
+# larger clouds get fewer neighbours, but at least 64.
 _MOST_ENTRIES, _NEIGHBORS_NEEDED, _MOST_OF_LARGE = 2e7, 200.0, 1e8
 _REMEDY = "a larger t, more points, or on a mesh parts that share vertices"
 # Rounds of s2 <- s2 t / (time of its step): the time is nearly linear in s2. 5 to 15 were needed on H^2 to H^4 and
 # S^2 for steps up to .25, 29 on S^5.
 _CLOCK_ROUNDS, _CLOCK_TOLERANCE = 100, 1e-12
-_SMALLEST_WEIGHT = 1e-307  # quotients by smaller ones overflow
-_LARGEST_VOLUME = 1e300  # sums of some hundred larger weights overflow
+_SMALLEST_WEIGHT = 1e-307  # dividing by smaller weights overflows
+_LARGEST_VOLUME = 1e300  # sums of a few hundred larger weights overflow
 _SINKHORN_ROUNDS, _SINKHORN_TOLERANCE = 1000, 1e-12  # about 35 rounds reach it on every space tried
 # Rounds of mu <- mu m / (G mu). Random sphere clouds gain another factor 2 from 60 to 300 rounds, but with an
-# estimated boundary the half-space model's own error is fitted from about 60 on (cylinder, t = .02: .026 to .033).
+# estimated boundary, more than about 60 rounds fit the error of the half-space model (cylinder, t = .02: .026 to
+# .033).
 _ROUNDS_WITH_BOUNDARY = 60
 _ROUNDS_CLOSED = 240  # if no boundary was found
 # Vertex areas are a good start: in 100 rounds an even sphere mesh goes from .005 to .0007, the cortex from .097 to
-# .075 (t = 30). With a boundary the half-space model is fitted early: a random cylinder mesh is best after 5 to 20.
+# .075 (t = 30). With a boundary, the error of the half-space model is fitted early: a random cylinder mesh is best
+# after 5 to 20 rounds.
 _ROUNDS_CLOSED_MESH, _ROUNDS_OPEN_MESH = 100, 20
-# The boundary distances settle as the weights do; late changes are small.
+# The boundary distances converge together with the weights; late changes are small.
 _REFRESH = (2, 5, 9, 14, 20, 30, 40)
-_FEW_AXES = 16  # up to here local covariances are formed for all nodes at once
+_FEW_AXES = 16  # up to this many axes, local covariances are computed for all nodes at once
 _MATRICES_AT_ONCE = 8192  # decomposed by one task
-_MOST_NEIGHBORS = 128  # looked at for the tangent frame of one node among many axes
+_MOST_NEIGHBORS = 128  # used for the tangent frame of one node if there are many axes
 # Offsets below this many widths (in two dimensions) are sampling noise, not a boundary.
 _NOISE_GATE = 0.25
 _GRID = np.linspace(0.0, 8.0, 4001)
@@ -114,18 +118,19 @@ def heat_graph(
     ----------
     points : array-like of shape (n, d) or TriangleMesh
         The nodes. On a mesh these are its vertices, and steps go along the surface: sheets that nearly touch
-        are not joined. A NeighborSearch over valid points is used as it is, with its own metric and threads.
+        are not joined. A NeighborSearch over valid points is used unchanged, with its own metric and threads.
     t : float
         Heat time, in the square of the unit of the points; the kernel is about sqrt(2 t) wide.
     n_steps : "auto" or even int, default="auto"
-        Number of steps that make up ``t``. More steps are narrower: less error from curvature, but each needs
-        enough nodes around every node. "auto" chooses from the density and evenness of the nodes.
+        Number of steps that make up ``t``. With more steps, each step is narrower. This reduces the error from
+        curvature, but each step needs enough nodes around every node. "auto" chooses from the density and evenness
+        of the nodes.
     weights : "auto" or array-like of shape (n,), default="auto"
         The volume each node stands for. "auto" starts from the vertex areas of a mesh and from the density of a
-        cloud, and evens them out by iterated correction; boundaries are known or detected. Pass them if they are
-        known (:meth:`grid_weights` of a manifold).
+        cloud, and corrects them iteratively. The boundary of a mesh is known, the boundary of a cloud is detected.
+        Pass the weights if they are known (:meth:`grid_weights` of a manifold).
     dim : int, optional
-        Intrinsic dimension; when not given, 2 on a mesh, that of the metric if there is one, else estimated.
+        Intrinsic dimension. By default 2 on a mesh, that of the metric if there is one, and estimated otherwise.
     metric : AbstractManifold, optional
         Measure distances along this manifold (boundaries are not detected then).
     n_jobs : int, default=-1
@@ -185,7 +190,7 @@ class _Space:
     """The nodes: a search over their points, and the mesh if they are its vertices."""
 
     search: NeighborSearch
-    points: FloatArray  # those of the search, or the same in another order
+    points: FloatArray  # the points of the search, possibly in another order
     dim: int
     mesh: TriangleMesh | None
     weights: FloatArray | None  # the volume each node stands for, if it is known
@@ -209,11 +214,11 @@ def _check_space(
     """Validate the nodes and their weights."""
     if isinstance(points, TriangleMesh):
         if metric is not None:
-            reject("metric", "None on a mesh, whose own edges are followed", repr(metric))
+            reject("metric", "None on a mesh, where steps follow the edges", repr(metric))
         if dim not in (None, 2):
             reject("dim", "2 or None on a mesh", dim)
         check_spread(points.vertices, "points")
-        given = _check_weights(weights, points.n_vertices, NONNEGATIVE)  # vertices without faces have none
+        given = _check_weights(weights, points.n_vertices, NONNEGATIVE)  # vertices without faces have weight 0
         return _Space(NeighborSearch(points.vertices, None, n_jobs), points.vertices, 2, points, given)
     search = search_of(points, metric, n_jobs, min_rows=3)
     cloud, metric = search.points, search.metric
@@ -271,7 +276,7 @@ def _check_steps(n_steps: int | str, space: _Space, t: float) -> int:
 def _choose_steps(space: _Space, sampling: Sampling, fewest: int, t: float) -> int:
     """As many steps as the sampling supports, with enough nodes in the footprint of each."""
     n, extent2 = len(space.points), float((np.ptp(space.points, axis=0) ** 2).sum())
-    narrow = 4 * t / (_WIDEST_STEP * extent2)  # steps that still see the shape of the space
+    narrow = 4 * t / (_WIDEST_STEP * extent2)  # steps that still resolve the shape of the space
     if narrow > _TOO_MANY_STEPS:
         reject("t", f"at most {25 * extent2:g} here (heat is spread evenly long before)", f"{t:g}")
     if fewest > _TOO_MANY_STEPS:
@@ -295,7 +300,7 @@ def _choose_steps(space: _Space, sampling: Sampling, fewest: int, t: float) -> i
         enough = max(500, int(n * (_MOST_STEPS / steps) ** (space.dim / 2)))
         if enough < n:
             remedy = f"points[thin(points, {enough})]" if space.mesh is None else "a coarser mesh"
-            text = f"{n} nodes are far finer than t = {t:g} needs: it works, slowly (remedy: {remedy})."
+            text = f"{n} nodes are far finer than t = {t:g} needs: it works, but slowly (remedy: {remedy})."
             warn_user(text, GraphWarning)
         steps = min(steps, max(_MOST_STEPS, narrow))
     return max(2, 2 * round(float(steps) / 2), fewest)
@@ -328,12 +333,12 @@ def _calibrated(space: _Space, step_time: float) -> tuple[float, float]:
         if not 0 < found < np.inf:
             break
         s2 *= step_time / found
-    rule = f"more, of at most a tenth of the squared radius of curvature each, along {metric}"
-    reject("n_steps", rule, f"steps of {step_time:.3g}, which no Gaussian lasts")
+    rule = f"larger, so that a step is at most a tenth of the squared radius of curvature of {metric}"
+    reject("n_steps", rule, f"steps of {step_time:.3g}, too long for any Gaussian")
 
 
 def _solve(space: _Space, s2: float, mass: float) -> tuple[FloatArray, FloatArray, Any, Pairs | None]:
-    """Node weights, Sinkhorn factors times them, affinities, and the pairs that were listed for them, if any."""
+    """Node weights, weights times Sinkhorn factors, affinities, and the list of pairs, if one was made."""
     gaussian, pairs = _gaussian(space, s2)
     mu = _node_weights(space, gaussian, s2, mass)
     factors = mu * _sinkhorn(gaussian, mu, space.n_jobs)
@@ -349,7 +354,7 @@ def _solve(space: _Space, s2: float, mass: float) -> tuple[FloatArray, FloatArra
 def _gaussian(space: _Space, s2: float) -> tuple[Any, Pairs | None]:
     """G_ij = exp(-distance^2 / s2) on the pairs one step joins, self-loops included, as symmetric CSR; the pairs.
 
-    Between nodes sorted into cells no pairs are listed: the matrix is all that is made.
+    If the nodes are sorted into cells, no list of pairs is made.
     """
     radius = step_reach(s2, space.dim)
     cells = space.cells(radius)
@@ -363,11 +368,11 @@ def _gaussian(space: _Space, s2: float) -> tuple[Any, Pairs | None]:
 
 
 def _node_weights(space: _Space, gaussian: Any, s2: float, mass: float) -> FloatArray:
-    """The volume that each node stands for: known, the areas of a mesh evened out, or estimated from a cloud."""
+    """The volume that each node stands for: given, corrected areas of a mesh, or estimated from a cloud."""
     if space.weights is not None:
         return space.weights
     if space.mesh is not None:
-        # The boundary of a mesh is known, and so is the share of each Gaussian inside it: that of a half-space.
+        # The boundary of a mesh is known. The share of each Gaussian inside it is computed for a half-space.
         distance, areas = distance_to_boundary(space.mesh), space.mesh.vertex_areas()
         rounds = _ROUNDS_CLOSED_MESH if np.isinf(distance).all() else _ROUNDS_OPEN_MESH
         weights = _correct(gaussian, areas, norm.cdf(distance / np.sqrt(s2 / 2)), rounds, space.n_jobs)
@@ -440,11 +445,11 @@ class BoundaryModel:
     ----------
     points : array of shape (N, d)
     wide : CSR array of shape (N, N)
-        Gaussian affinities at twice the bandwidth of the step: quieter centroids.
+        Gaussian affinities at twice the bandwidth of the step, for less noisy centroids.
     s2 : float
         Bandwidth of one step.
     dim : int
-        Of the tangent frames, which are local principal components of density-corrected neighbourhoods.
+        Dimension of the tangent frames, which are local principal components of density-corrected neighbourhoods.
     n_jobs : int
         Threads.
     """
@@ -489,7 +494,7 @@ def _frames_by_moments(points: FloatArray, wide: Any, weights: FloatArray, dim: 
 
 
 def _frames_by_offsets(points: FloatArray, wide: Any, weights: FloatArray, dim: int, n_jobs: int) -> FloatArray:
-    """The same for many axes: one node at a time, from its strongest neighbours."""
+    """The same frames for many axes: one node at a time, from its strongest neighbours."""
     frames = np.zeros((*points.shape, dim))
 
     def fill(nodes: Any) -> None:
@@ -522,7 +527,7 @@ class HeatExtension(AbstractExtension):
     factors : array of shape (n_nodes,)
         u mu: Sinkhorn scaling times node weight.
     weights : array of shape (n_nodes,)
-        mu, the node weights; a new point takes the mean of those it steps to.
+        mu, the node weights; a new point gets the mean weight of the nodes it steps to.
     surface : SurfaceReach, optional
         On a mesh: the nodes that a point can step to along the surface.
     """
@@ -535,7 +540,7 @@ class HeatExtension(AbstractExtension):
     surface: "SurfaceReach | None" = None
 
     def check(self, n: int, d: int) -> None:
-        """Raise unless it fits a graph of n nodes with d coordinates."""
+        """Raise unless the extension fits a graph of n nodes with d coordinates."""
         self.search.check(n, d)
         check_positive_float(self.bandwidth, "bandwidth")
         check_positive_float(self.radius, "radius")
@@ -569,7 +574,7 @@ class SurfaceReach:
     ----------
     mesh : TriangleMesh
     detours : CSR array of shape (n_nodes, n_nodes)
-        For each pair of vertices joined by a step: how much longer than the straight line it is.
+        For each pair of vertices joined by a step: how much longer the step is than the straight line.
     """
 
     mesh: TriangleMesh
@@ -582,7 +587,7 @@ class SurfaceReach:
         """
         nearest = self.mesh.closest_points(queries)
         corners = barycentric_weights(self.mesh, nearest)
-        # In units of the radius: a detour in tiny units of length, added to one, would be lost.
+        # In units of the radius: a detour in tiny units of length would be lost when added to one.
         values = np.ones(self.detours.nnz), 1.0 + self.detours.data / radius
         pattern = self.detours.indices, self.detours.indptr
         reached, longer = (corners @ sparse.csr_array((v, *pattern), shape=self.detours.shape) for v in values)
@@ -598,7 +603,7 @@ class SurfaceReach:
 
 @compiled()
 def heat_steps(ends, pairs, nodes, bandwidth, out):  # type: ignore[no-untyped-def]
-    """Affinities of queries to the nodes they step to: the mean weight of these, times the share of each.
+    """Affinities of queries to the nodes they step to: the mean weight of these nodes times the share of each.
 
     ``pairs`` are columns and distances, ``nodes`` Sinkhorn factors and weights.
     """
@@ -613,10 +618,10 @@ def heat_steps(ends, pairs, nodes, bandwidth, out):  # type: ignore[no-untyped-d
         for p in range(begin, end):
             weighted += out[p] * weights[columns[p]]
         square = total * total
-        scale = 0.0  # nodes without weight take no step
+        scale = 0.0  # no step to nodes without weight
         if 0 < square < np.inf and 0 < weighted < np.inf:
             scale = weighted / square
-        elif total > 0:  # volumes whose squares overflow or vanish
+        elif total > 0:  # squares of the volumes overflow or underflow
             for p in range(begin, end):
                 scale += out[p] / total * weights[columns[p]]
             scale /= total

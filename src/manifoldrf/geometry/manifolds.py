@@ -27,7 +27,8 @@ __all__ = ["AbstractManifold"]
 
 BoolArray = NDArray[np.bool_]
 
-# A point this far off (relative to the size of the manifold) still counts as lying on it: single precision.
+# A point this far off (relative to the size of the manifold) still counts as lying on it, to accept single
+# precision.
 TOLERANCE = 1e-6
 # Inside this range no intermediate result of a heat kernel overflows.
 _TIMES = Interval(1e-100, 1e100)
@@ -47,7 +48,7 @@ class AbstractManifold(abc.ABC):
     """
 
     has_boundary: ClassVar[bool] = False
-    _equation: ClassVar[str]  # what membership means, for the error text
+    _equation: ClassVar[str]  # condition for points on the manifold, for errors
 
     @property
     @abc.abstractmethod
@@ -62,11 +63,11 @@ class AbstractManifold(abc.ABC):
     @property
     @abc.abstractmethod
     def volume(self) -> float:
-        """Riemannian volume: length, area, ... of what ``grid`` and ``sample`` cover."""
+        """Riemannian volume (length, area, ...) of the region that ``grid`` and ``sample`` cover."""
 
     @property
     def box(self) -> tuple[float, ...] | None:
-        """Sides of the periodic box the coordinates live in; None if they are not periodic."""
+        """Sides of the periodic box of the coordinates; None if they are not periodic."""
         return None
 
     def grid(self, n: int) -> FloatArray:
@@ -125,8 +126,8 @@ class AbstractManifold(abc.ABC):
     def check(self, points: ArrayLike, name: str = "points") -> FloatArray:
         """Return points as a float64 array of shape (n, ambient_dim); raise if one is off the manifold.
 
-        Points within 1e-6 of the manifold (relative to its size) pass; any points are wrapped into the box of a
-        FlatTorus.
+        Points within 1e-6 of the manifold (relative to its size) pass. A FlatTorus accepts all points and wraps
+        them into its box.
 
         Examples
         --------
@@ -184,10 +185,10 @@ class AbstractManifold(abc.ABC):
     def heat_kernel(self, X: ArrayLike, Y: ArrayLike, t: float) -> FloatArray:
         """Exact kernel of e^{t Delta}, per unit volume, for all pairs; shape (len(X), len(Y)).
 
-        The error is at most 1e-10 of each value, however small, as long as it is above 1e-290: on spheres of
-        dimension 1, 2 and 3, flat tori, H^2 and H^3. On spheres of dimension 4 and more it is at most 1e-10 of
-        the value at coincident points; there, values below about 1e-15 of that are round-off (never negative),
-        and t must be at least 1e-6 radius^2. No other kernel is known in closed form.
+        On spheres of dimension 1, 2 and 3, flat tori, H^2 and H^3, the relative error is at most 1e-10 for all
+        values above 1e-290. On spheres of dimension 4 and more, the error is at most 1e-10 of the value at
+        coincident points. Values below about 1e-15 of that value are round-off there (never negative), and t must
+        be at least 1e-6 radius^2. No other kernel is known in closed form.
 
         Parameters
         ----------
@@ -228,7 +229,7 @@ class AbstractManifold(abc.ABC):
         shape = array.shape
         if not shape or shape[-1] != self.ambient_dim:
             reject(name, f"an array of shape (..., {self.ambient_dim})", f"shape {shape}")
-        # No pairs at all are allowed here.
+        # Empty arrays are allowed here.
         return self._checked(array.reshape(-1, self.ambient_dim), name, min_rows=0).reshape(shape)
 
     def _unknown(self, what: str, instead: str) -> NoReturn:
@@ -243,14 +244,14 @@ class AbstractManifold(abc.ABC):
     def _sample(self, n: int, rng: np.random.Generator) -> FloatArray: ...
 
     def _density(self, n: int) -> FloatArray:
-        """Cell volumes of the grid up to a constant factor; equal cells unless said otherwise."""
+        """Cell volumes of the grid up to a constant factor; equal cells by default."""
         return np.ones(len(self._grid(n)))
 
     def _wrap(self, points: FloatArray) -> FloatArray:
         return points
 
     def _member(self, points: FloatArray) -> BoolArray:
-        """Whether each point lies on the manifold; all coordinates do unless said otherwise."""
+        """Whether each point lies on the manifold; by default all points do."""
         return np.ones(len(points), dtype=np.bool_)
 
     def _reach(self, points: FloatArray, r: FloatArray) -> FloatArray:
@@ -261,7 +262,7 @@ class AbstractManifold(abc.ABC):
 
     def _gaussian_step(self, s2: float, reach: float) -> tuple[float, float]:
         """Integral of exp(-distance^2 / s2), and the heat time that a step with this density lasts."""
-        del reach  # negligible in flat space
+        del reach  # in flat space its effect is negligible
         return (np.pi * s2) ** (self.dim / 2), s2 / 4
 
     def _heat(self, x: FloatArray, y: FloatArray, t: float) -> FloatArray:
@@ -315,7 +316,7 @@ def shifted_sobol(n: int, dim: int, rng: np.random.Generator) -> FloatArray:
 def equal_volume_map(u: FloatArray) -> FloatArray:
     """Map the cube [0, 1)^d one-to-one onto the unit sphere S^d, volumes in proportion: (n, d) to (n, d + 1).
 
-    Normalised Gaussian quantiles would do so only from one dimension more, and send points of one ray to one.
+    Normalised Gaussian quantiles would need a cube of one dimension more, and would map all points of a ray to one.
     """
     angle = 2.0 * np.pi * u[:, 0]
     points = np.stack([np.cos(angle), np.sin(angle)], axis=1)
@@ -337,7 +338,7 @@ def thinned(
     bound: float,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Draw n points of a density by rejection; ``bound`` is its maximum."""
+    """Draw n points from a density by rejection; ``bound`` is its maximum."""
     kept: list[FloatArray] = []
     missing = n
     while missing > 0:

@@ -1,7 +1,7 @@
 """Read and write triangle meshes: ply, obj, stl, off and glb files.
 
-The readers never trust a size that a file declares, so the memory they take follows the size of the file. No other
-file is ever opened. Polygons are cut into triangles.
+The readers never trust a size that a file declares, so their memory is proportional to the size of the file. They
+open no other file. Polygons are cut into triangles.
 """
 
 import io
@@ -131,7 +131,7 @@ def write_cloud_ply(path: str | PathLike[str], points: ArrayLike, colors: ArrayL
     Parameters
     ----------
     path : str or path
-        A file ending in .ply; an existing one is replaced, whole or not at all.
+        A file ending in .ply; an existing one is replaced only when the new one is complete.
     points : array-like of shape (n, 3)
         Positions.
     colors : array-like of shape (n, 3), uint8
@@ -294,7 +294,7 @@ def read_stl(data: bytes) -> Mesh:
             solids += word == b"solid"
             ended += word == b"endsolid"
         if not solids:
-            raise ValueError("it is neither an stl text nor of the length that its header gives")
+            raise ValueError("it is neither a text stl file nor as long as its header says")
         if solids != ended or len(positions) % 9:
             raise ValueError("it is cut off")
         vertices = _positions(positions)
@@ -345,7 +345,7 @@ def _header(data: bytes) -> tuple[str, list[Element], int]:
     if order is None or sum(len(element.properties) for element in elements) > _MOST_PROPERTIES:
         raise ValueError(f"its header has no known format, or more than {_MOST_PROPERTIES} properties")
     if len({element.name for element in elements}) < len(elements):
-        raise ValueError("its header has two elements of one name")
+        raise ValueError("its header has two elements with the same name")
     return order, elements, line_end + 1
 
 
@@ -360,7 +360,7 @@ def _declare(elements: list[Element], word: bytes, rest: list[str]) -> None:
     if len(rest) != len(kinds) + (2 if len(kinds) == 2 else 1) or not set(kinds) <= set(_PLY_TYPES):
         raise ValueError(f"its header has a property {' '.join(rest)[:60]!r}")
     if len(kinds) == 2 and _PLY_TYPES[kinds[0]][0] == "f":
-        raise ValueError("its header has a list whose length is no integer")
+        raise ValueError("its header has a list whose length is not an integer")
     count_kind = _PLY_TYPES[kinds[0]] if len(kinds) == 2 else None
     elements[-1].properties.append(Property(rest[-1], _PLY_TYPES[kinds[-1]], count_kind))
 
@@ -407,7 +407,7 @@ def _text_positions(rows: Iterator[bytes], element: Element) -> FloatArray:
             raise ValueError("a vertex with too few numbers")
         values.extend([number(words[place]) for place in places])
     positions = np.frombuffer(values, np.float64).reshape(-1, 3).copy()
-    with np.errstate(invalid="ignore", over="ignore"):  # what the type cannot hold is refused later, as infinite
+    with np.errstate(invalid="ignore", over="ignore"):  # too large values become infinite and are refused later
         for axis, place in enumerate(places):
             positions[:, axis] = positions[:, axis].astype(element.properties[place].kind)
     return positions
@@ -524,7 +524,7 @@ def _safe_glb(data: bytes) -> bytes:
     """The same file with only the positions and triangles of its scene, after all declared sizes are checked."""
     magic, version, _, length, kind = struct.unpack("<5I", data[:20])
     if magic != _GLB_MAGIC or version != 2 or kind != _GLB_JSON:
-        raise ValueError("it is no glb file of version 2")
+        raise ValueError("it is not a glb file of version 2")
     if length > _LONGEST_JSON:
         raise ValueError(f"its JSON text has {length} bytes, more than {_LONGEST_JSON}")
     tree = _reduced_glb(json.loads(data[20 : 20 + length]), _ROOM + _ROOM_PER_BYTE * len(data))
@@ -537,7 +537,7 @@ def _reduced_glb(tree: Any, room: int) -> dict[str, Any]:
     """The tree with nodes, triangles and their numbers only; reading it takes at most ``room`` bytes."""
     n_nodes, buffers = len(tree.get("nodes", [])), tree.get("buffers", [])
     n_parts = sum(len(mesh.get("primitives", [])) for mesh in tree.get("meshes", []))
-    n_bytes = _BYTES_PER_NODE * (n_nodes + len(buffers) + n_parts)  # that will be allocated
+    n_bytes = _BYTES_PER_NODE * (n_nodes + len(buffers) + n_parts)  # to be allocated
     if n_bytes > room:
         raise ValueError("it has too many nodes, parts or buffers for its size")
     if any("base64," not in entry["uri"] for entry in buffers if "uri" in entry):
@@ -559,12 +559,12 @@ def _reduced_glb(tree: Any, room: int) -> dict[str, Any]:
             nodes[index] |= number
             n_bytes += n_copied
     if n_bytes + 2 * sum(view["byteLength"] for view in out["bufferViews"]) > room:
-        raise ValueError("its parts together are too large for its size; a part is shown too many times")
+        raise ValueError("its parts together are too large for its size; a part is used too many times")
     return {**out, "nodes": [nodes.get(k, {}) for k in range(n_nodes)]}
 
 
 def _glb_mesh(tree: Any, index: Any, out: dict[str, list[Any]]) -> tuple[dict[str, int], int]:
-    """Copy a mesh: its new number, if it has triangles, and the bytes that each node with it takes."""
+    """Copy a mesh. Return its new number, if it has triangles, and the bytes for each node that uses it."""
     parts, n_bytes = [], 0
     for part in _item(tree, "meshes", index).get("primitives", []):
         mode = part.get("mode", _TRIANGLES)
@@ -586,7 +586,7 @@ def _glb_mesh(tree: Any, index: Any, out: dict[str, list[Any]]) -> tuple[dict[st
 def _glb_accessor(
     tree: Any, index: Any, kind: str, components: tuple[int, ...], out: dict[str, list[Any]]
 ) -> tuple[int, int]:
-    """Copy an accessor, with a view of its own bytes: its new number and its number of rows."""
+    """Copy an accessor and its view. Return its new number and its number of rows."""
     entry = _item(tree, "accessors", index)
     if "bufferView" not in entry or "sparse" in entry or entry.get("normalized"):
         raise ValueError("it has numbers that are compressed, sparse or scaled")
@@ -603,7 +603,7 @@ def _glb_accessor(
             raise ValueError(f"it has a size of {str(size)[:40]}")
     used = (count - 1) * stride + row
     if count == 0 or stride < row or start + used > length or offset + length > whole:
-        raise ValueError("it has numbers beyond the end of their bytes")
+        raise ValueError("it has numbers beyond the end of their buffer")
     out["bufferViews"].append(
         {"buffer": view["buffer"], "byteOffset": offset + start, "byteLength": used, "byteStride": stride}
     )
@@ -617,7 +617,7 @@ def _glb_accessor(
 def _item(tree: Any, name: str, index: Any) -> dict[str, Any]:
     found = tree.get(name, [])
     if type(index) is not int or not 0 <= index < len(found) or not isinstance(found[index], dict):
-        raise ValueError(f"it refers to {name} that it lacks")
+        raise ValueError(f"it refers to {name} that do not exist")
     item: dict[str, Any] = found[index]
     return item
 
@@ -659,7 +659,7 @@ def listed(words: Sequence[bytes]) -> list[int]:
 def natural(word: bytes) -> int:
     """A nonnegative integer."""
     if (value := integer(word)) < 0:
-        raise ValueError(f"a number of {value}")
+        raise ValueError(f"a negative number {value}")
     return value
 
 
@@ -675,7 +675,7 @@ def integer(word: bytes) -> int:
 
 
 def number(word: bytes) -> float:
-    """A number; those that are not finite are refused later."""
+    """A number; NaN and infinity are refused later."""
     try:
         if b"_" not in word:
             return float(word)

@@ -32,12 +32,12 @@ _PAIRS = 2**17
 
 
 def _power_of_two(size: float) -> float:
-    """Power of two just above ``size``: dividing by it changes no digit, and keeps later squares finite."""
+    """Power of two just above ``size``. Dividing by it is exact and keeps later squares finite."""
     return float(np.ldexp(1.0, np.frexp(size)[1])) if size > 0.0 else 1.0
 
 
 def scaled_normals(corners: FloatArray) -> tuple[FloatArray, float]:
-    """Cross products of two sides in units of ``scale``: (m, 3), twice the area long."""
+    """Cross products of two sides in units of ``scale``, (m, 3); their length is twice the area."""
     first, second = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
     scale = _power_of_two(max(float(np.abs(first).max()), float(np.abs(second).max())))
     return np.cross(first / scale, second / scale), scale
@@ -56,7 +56,7 @@ def row_lengths(rows: FloatArray) -> FloatArray:
 
 
 def _or_one(values: FloatArray) -> FloatArray:
-    """Values with zeros replaced by one: divisors."""
+    """Values with zeros replaced by one, for use as divisors."""
     return np.where(values > 0.0, values, 1.0)
 
 
@@ -78,7 +78,7 @@ def count_boundary_loops(faces: IntArray) -> int:
     Corners joined across shared edges form the fans around a vertex. Chains run from fan to fan, not from vertex to
     vertex: otherwise two triangles that touch in a corner would have one loop that crosses itself.
     """
-    # A face with a repeated vertex is a line: its neighbours meet through it as if it were not there.
+    # A face with a repeated vertex is a line: its neighbours are joined as if it were missing.
     vertex = faces[~has_repeats(faces)].ravel()
     corner = np.arange(len(vertex))
     following = corner - corner % 3 + (corner + 1) % 3
@@ -86,7 +86,7 @@ def count_boundary_loops(faces: IntArray) -> int:
     low, high = np.where(swap, following, corner), np.where(swap, corner, following)
     order = np.lexsort((vertex[high], vertex[low]))
     low, high = low[order], high[order]  # (s,) corners at the lower and higher vertex of each side, by edge
-    same = (np.diff(vertex[low]) == 0) & (np.diff(vertex[high]) == 0)  # as the side before
+    same = (np.diff(vertex[low]) == 0) & (np.diff(vertex[high]) == 0)  # same edge as the side before
     again = 1 + np.flatnonzero(same)
     fan = component_labels(
         np.concatenate([np.column_stack([ends[again - 1], ends[again]]) for ends in (low, high)]), len(low)
@@ -150,12 +150,12 @@ class SurfaceSearch:
 def _closest_on_triangles(points: FloatArray, corners: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Barycentric coordinates (p, 3) and distance (p,) of the point of each triangle nearest to its point.
 
-    Tries the foot of the perpendicular and the three sides; each of the four is a point of the triangle, so
-    that a thin or flat triangle costs no accuracy.
+    Tries the foot of the perpendicular and the three sides; all four are points of the triangle, so thin or flat
+    triangles lose no accuracy.
     """
     first, second = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
     normal, offset = np.cross(first, second), points - corners[:, 0]
-    # Through the normal, not the Gram determinant: that one squares the thinness of the triangle.
+    # Use the normal. The Gram determinant would lose twice as many digits on thin triangles.
     size = _or_one(np.einsum("pd,pd->p", normal, normal))
     u = np.einsum("pd,pd->p", np.cross(offset, second), normal) / size
     v = np.einsum("pd,pd->p", np.cross(first, offset), normal) / size
@@ -178,7 +178,7 @@ def _closest_on_triangles(points: FloatArray, corners: FloatArray) -> tuple[Floa
 
 @dataclass(frozen=True, eq=False)
 class MeshSample:
-    """Points on a mesh, each known by its face and its place in it.
+    """Points on a mesh, each with its face and its position inside the face.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ class MeshSample:
 
 @dataclass(frozen=True)
 class MeshReport:
-    """What a mesh is made of; its text is one line.
+    """Counts of the parts and defects of a mesh; ``str`` gives one line.
 
     Parameters
     ----------
@@ -288,13 +288,13 @@ class TriangleMesh:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "TriangleMesh":
-        r"""Read a mesh from a ply, obj, stl, off or glb file, the format taken from the name.
+        r"""Read a mesh from a ply, obj, stl, off or glb file; the suffix selects the format.
 
-        Vertices keep their number and order, those in no face included. Polygons are cut into triangles (a
-        binary ply may hold triangles or quadrilaterals, not both). Materials, texture coordinates, normals
-        and colours are not read. The parts of a glb scene are placed as the scene says and joined. An stl
-        file stores no connections: there, and only there, vertices of exactly equal position are merged, in
-        the order of first appearance.
+        All vertices are kept in their order, also vertices in no face. Polygons are cut into triangles (a binary
+        ply may hold triangles or quadrilaterals, not both). Materials, texture coordinates, normals and colours are
+        not read. The parts of a glb scene are placed as the scene says and joined. An stl file stores no
+        connections, so vertices at exactly the same position are merged, in the order of first appearance. In other
+        formats, vertices are not merged.
 
         Untrusted files are safe to read: no other file is opened, and the memory taken is at most ten times the
         size of the file plus 200 MB. A glb file is decoded by trimesh (``pip install manifoldrf[mesh]``) after
@@ -334,10 +334,11 @@ class TriangleMesh:
             reject_mesh(path, error)
 
     def save(self, path: str | PathLike[str], *, colors: ArrayLike | None = None) -> Path:
-        """Write the mesh to a ply, obj, stl, off or glb file, the format taken from the name.
+        """Write the mesh to a ply, obj, stl, off or glb file; the suffix selects the format.
 
         obj and off keep every digit; ply, stl and glb store single precision (7 digits). stl stores loose
-        triangles, so that order and unreferenced vertices are lost. The file appears whole or not at all.
+        triangles, so the order of vertices and unreferenced vertices are lost. The file appears only when it is
+        complete.
 
         Parameters
         ----------
@@ -527,9 +528,9 @@ class TriangleMesh:
 
         Notes
         -----
-        A face whose centroid is farther than the best distance so far plus the radius of the face cannot win,
-        so faces are tried by rising distance of their centroids until all others are out of reach. Faces are
-        grouped by radius, so that one large face does not widen the search among the small ones.
+        A face cannot hold the nearest point if its centroid is farther than the best distance so far plus the
+        radius of the face. So faces are tried in order of the distance of their centroids, until all others are too
+        far. Faces are grouped by radius, so that one large face does not widen the search among the small ones.
 
         Examples
         --------
@@ -581,7 +582,7 @@ class TriangleMesh:
         return self._edges_of(self.faces[~has_repeats(self.faces)])
 
     def _edges_of(self, faces: IntArray) -> tuple[IntArray, IntArray]:
-        """Edges (k, 2) of some faces, lower vertex first, and the number of these faces at each (k,)."""
+        """Edges (k, 2) of some faces, lower vertex first, and the number of these faces at each edge (k,)."""
         pairs = np.sort(faces[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2), axis=1)
         pairs = pairs[pairs[:, 0] < pairs[:, 1]]  # a repeated vertex is no edge
         keys, counts = np.unique(pairs[:, 0] * self.n_vertices + pairs[:, 1], return_counts=True)

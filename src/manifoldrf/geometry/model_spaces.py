@@ -1,8 +1,8 @@
 """Heat kernels of the model spaces as functions of the distance: theta series, image integrals, closed forms.
 
-Everything is for unit size (radius 1, curvature +1 or -1) and for the clock of e^{t Delta}. Each kernel is
-written as a Gaussian, whose exponent may underflow on its own, times a factor without cancellation; so the
-values keep their relative accuracy far into the tails, where the eigenfunction series is all round-off.
+Everything is for unit size (radius 1, curvature +1 or -1) and in the time of e^{t Delta}. Each kernel is written as
+a Gaussian, whose exponent may underflow on its own, times a factor without cancellation, so the values keep their
+relative accuracy far into the tails, where the eigenfunction series is only round-off.
 """
 
 import abc
@@ -35,14 +35,14 @@ __all__ = ["EuclideanSpace", "FlatTorus", "HyperbolicSpace", "Sphere"]
 
 
 # Up to this time the nearest images suffice: the next ones are below e^{-pi^2/t} = 1e-18. At this time the
-# eigenfunction series has lost four digits to cancellation at the antipode (3e-13 is wrong there), later fewer.
+# eigenfunction series has lost four digits to cancellation at the antipode (an error of 3e-13), and fewer later.
 _IMAGES_UNTIL = 0.24
 # The theta function is its own Fourier transform; both of its series converge equally fast at this time.
 _SELF_DUAL_TIME = np.pi
-# Terms below e^-40 = 4e-18 of the largest one are beneath float64.
+# Terms below e^-40 = 4e-18 of the largest one are below float64 precision.
 _NEGLIGIBLE = 40.0
-# With these numbers of nodes the midpoint rules agree with four times as many to 2e-13 (relative), at every
-# angle or distance and every time; the rest is the rounding of exponents of several hundred.
+# With these numbers of nodes the midpoint rules differ from rules with four times as many nodes by 2e-13
+# (relative), at every angle or distance and every time. The difference is rounding of exponents of several hundred.
 _SPHERE_NODES = 20
 _HYPERBOLIC_NODES = 24
 # The integrand on H^2 is analytic for |Im psi| < pi/2: the trapezoidal error is exp(-pi^2/h) = 7e-18.
@@ -67,8 +67,8 @@ def circle_log_kernel(angle: FloatArray, t: float) -> FloatArray:
 def sphere_kernel(angle: FloatArray, t: float, dim: int) -> FloatArray:
     """Heat kernel of the unit sphere S^dim for angles in [0, pi]; never negative.
 
-    Relative to the value itself the error is below 1e-10 for dim <= 3. From dim = 4 on it is relative to the
-    value at coincident points, because the series cancels where t is small and the points are far apart.
+    For dim <= 3 the error is below 1e-10 of the value itself. From dim = 4 on it is relative to the value at
+    coincident points, because the series cancels where t is small and the points are far apart.
     """
     if dim == 1:
         return np.asarray(np.exp(circle_log_kernel(angle, t)))
@@ -97,9 +97,9 @@ def gegenbauer_series(angle: FloatArray, t: float, dim: int) -> FloatArray:
 
 
 def _series_weights(t: float, dim: int) -> FloatArray:
-    """Weights mult_l e^{-l(l+d-1)t} / volume of the series, cut where the rest is below its share."""
+    """Weights mult_l e^{-l(l+d-1)t} / volume of the series, truncated where the rest is negligible."""
     log_weights = _log_weights(8, t, dim)
-    # The logarithms are concave in l, so that beyond this fall the whole rest is beneath float64.
+    # The logarithms are concave in l, so beyond this decrease the sum of the rest is below float64 precision.
     while log_weights[-1] > log_weights.max() - 3.0 * _NEGLIGIBLE:
         log_weights = _log_weights(2 * len(log_weights), t, dim)
     weights = np.exp(log_weights)
@@ -135,7 +135,7 @@ def _two_sphere_images(angle: FloatArray, t: float) -> FloatArray:
     for node in range(_SPHERE_NODES):
         psi = psi_max * ((node + 0.5) / _SPHERE_NODES)
         half_sine = np.sqrt(sine**2 + (cosine * np.sin(psi)) ** 2)  # sin(phi / 2)
-        half = np.arctan2(half_sine, cosine * np.cos(psi))  # phi / 2; an arc cosine would blur small angles
+        half = np.arctan2(half_sine, cosine * np.cos(psi))  # phi / 2; an arc cosine is inaccurate at small angles
         total += half / half_sine * np.exp(np.minimum(0.25 * angle**2 - half**2, 0.0) / t)
     log_scale = np.log(4.0) + 0.25 * t - 1.5 * np.log(4.0 * np.pi * t) - angle**2 / (4.0 * t)
     return np.asarray(np.exp(log_scale) * total * (psi_max / _SPHERE_NODES))
@@ -144,7 +144,7 @@ def _two_sphere_images(angle: FloatArray, t: float) -> FloatArray:
 def _three_sphere_images(angle: FloatArray, t: float) -> FloatArray:
     """Heat kernel of S^3 for small t: e^t (4 pi t)^{-3/2} sum_n (a + 2 pi n)/sin(a) e^{-(a + 2 pi n)^2/(4t)}.
 
-    The sum is taken in pairs around the nearer of the two poles, where it is 0/0.
+    Terms are summed in pairs around the nearer of the two poles, where the formula is 0/0.
     """
     near = angle <= 0.5 * np.pi
     x = np.where(near, angle, np.pi - angle)  # angle to the nearer pole
@@ -200,17 +200,17 @@ def _quotient(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
 def gaussian_step(s2: float, reach: float, dim: int, curvature: float) -> tuple[float, float]:
     """Integral of exp(-distance^2 / s2) over a ball, and the heat time of a step with this density.
 
-    In flat space they are (pi s2)^(dim / 2) and s2 / 4. In a curved one the step sees another volume at the same
-    distance, so that it lasts s2 / 4 (1 - (dim - 1) curvature s2 / 12 + ...). Its time is exact: for heat, cos d
-    (or cosh d), an eigenfunction of the Laplacian, has the mean e^{-dim curvature t}. On such a space the step is a
-    function of the Laplacian, and to second order in s2 it differs from heat by its time alone.
+    In flat space they are (pi s2)^(dim / 2) and s2 / 4. In a curved space, volume grows differently with distance,
+    so the step lasts s2 / 4 (1 - (dim - 1) curvature s2 / 12 + ...). The time is computed exactly: cos d (or cosh
+    d) is an eigenfunction of the Laplacian, and its mean under heat is e^{-dim curvature t}. On such a space the
+    step is a function of the Laplacian, and to second order in s2 it differs from heat only in its time.
 
     Parameters
     ----------
     s2 : float
         Bandwidth.
     reach : float
-        Longer steps are not taken.
+        Length of the longest step.
     dim : int
     curvature : float
         Not zero.
@@ -229,13 +229,13 @@ def gaussian_step(s2: float, reach: float, dim: int, curvature: float) -> tuple[
     return mass, time / (dim * unit**2)
 
 
-_FADED = 60.0  # e^-60 of the intensity inside: no node is there
+_FADED = 60.0  # no nodes where the intensity is e^-60 of the inner one
 
 
 class AbstractBall(AbstractManifold):
-    """A space that looks alike from everywhere and has no end, covered by a geodesic ball around its origin.
+    """A homogeneous, unbounded space with a geodesic ball around its origin, which grid and samples cover.
 
-    Grid, samples and volume are those of the ball; distance and heat kernel are those of the whole space.
+    Grid, samples and volume refer to the ball; distance and heat kernel refer to the whole space.
 
     Examples
     --------
@@ -269,8 +269,8 @@ class AbstractBall(AbstractManifold):
         changed: Self = dataclasses.replace(self, radius=radius)  # type: ignore[type-var]
         return changed
 
-    # An intensity is radial: 1 up to the radius `inner`, then falling like e^{-decay (r - inner)}. The uniform one
-    # has the whole ball inside.
+    # An intensity is radial: 1 up to the radius `inner`, then falling like e^{-decay (r - inner)}. The uniform
+    # intensity has ``inner`` equal to the radius of the ball.
 
     def _intensity(self, rho: FloatArray, inner: float, decay: float) -> FloatArray:
         return np.asarray(np.exp(-decay * np.maximum(rho - inner, 0.0)))
@@ -281,7 +281,7 @@ class AbstractBall(AbstractManifold):
         return unit_sphere_volume(self.dim - 1) * float(whole[0])
 
     def _radial_integral(self, rho: FloatArray, inner: float, decay: float) -> FloatArray:
-        """Integral of stretch^(dim - 1) times an intensity from 0 to each rho, in two pieces: it has a kink."""
+        """Integral of stretch^(dim - 1) times an intensity from 0 to each rho, in two pieces around its kink."""
         rho = np.minimum(rho, self._end(inner, decay))
         split = np.minimum(rho, inner)
         total = np.zeros_like(rho)
@@ -297,7 +297,8 @@ class AbstractBall(AbstractManifold):
         end = self._end(inner, decay)
         table = np.linspace(0.0, end, 1025)[1:]
         held = self._radial_integral(table, inner, decay)
-        # The dim-th root of the volume is almost linear in the radius, so that the table starts Newton close by.
+        # The dim-th root of the volume is almost linear in the radius, so the table gives Newton's method a close
+        # start.
         target, root = u * held[-1], 1.0 / self.dim
         rho = np.interp(target**root, np.append(0.0, held**root), np.append(0.0, table))
         for _ in range(3):
@@ -310,11 +311,11 @@ class AbstractBall(AbstractManifold):
         return self.radius if decay == 0 else min(self.radius, inner + _FADED / decay)
 
     def _even(self, u: FloatArray, inner: float, decay: float) -> FloatArray:
-        """Points of the cube (0, 1)^dim carried to the ball, with an intensity."""
+        """Map points of the cube (0, 1)^dim to points of the ball with an intensity."""
         return self._place(self._radii(u[:, 0], inner, decay), equal_volume_map(u[:, 1:]))
 
     def _random(self, n: int, inner: float, decay: float, rng: np.random.Generator) -> FloatArray:
-        """Draw n independent points of an intensity."""
+        """Draw n independent points with an intensity."""
         radii = self._radii(1.0 - rng.random(n), inner, decay)  # in (0, 1]: Newton divides by the stretch
         return self._place(radii, random_directions(n, self.dim, rng))
 
@@ -327,7 +328,7 @@ class AbstractBall(AbstractManifold):
     def _sample(self, n: int, rng: np.random.Generator) -> FloatArray:
         return self._random(n, self.radius, 0.0, rng)
 
-    # What a space supplies.
+    # Supplied by subclasses.
 
     @abc.abstractmethod
     def _decay(self, inner: float) -> float:
@@ -347,7 +348,7 @@ class AbstractBall(AbstractManifold):
 
     @abc.abstractmethod
     def _move(self, x: FloatArray, v: FloatArray) -> FloatArray:
-        """Points at which geodesics from x with the initial direction and length of v end."""
+        """End points of the geodesics from x with the initial direction and length of v."""
 
     @abc.abstractmethod
     def _offset_to(self, x: FloatArray, y: FloatArray) -> FloatArray:
@@ -415,7 +416,7 @@ class Sphere(AbstractManifold):
 
     def _angle(self, x: FloatArray, y: FloatArray) -> FloatArray:
         x, y = x / norm(x)[..., None], y / norm(y)[..., None]
-        # Kahan's form is accurate at both ends; the arc cosine blurs angles below 1e-8 and near pi.
+        # Kahan's form is accurate at both ends; the arc cosine is inaccurate below 1e-8 and near pi.
         return np.asarray(2.0 * np.arctan2(gap(x, y), gap(x, -y)))
 
     def _distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
@@ -431,7 +432,7 @@ class Sphere(AbstractManifold):
         unit_time = t / self.radius**2
         if self.dim > _LARGEST_SPHERE:
             self._unknown(f"heat kernel for dim > {_LARGEST_SPHERE}", "its values leave the range of floats")
-        if self.dim > 3:  # shorter times would ask for a series of many thousand terms
+        if self.dim > 3:  # shorter times need a series of many thousand terms
             check_real(unit_time, "t / radius^2", Interval(1e-6))
         return sphere_kernel(self._angle(x, y), unit_time, self.dim) / self.radius**self.dim
 
@@ -513,8 +514,8 @@ class FlatTorus(AbstractManifold):
 class HyperbolicSpace(AbstractBall):
     """Hyperbolic space H^dim of curvature -1 in the Poincare ball model: coordinates with |x| < 1.
 
-    Grid, samples and volume are those of the geodesic ball of the given radius around the origin, which is the
-    Euclidean ball of radius tanh(radius / 2); distance and heat kernel are those of the whole space. The grid is an
+    Grid, samples and volume refer to the geodesic ball of the given radius around the origin, which is the
+    Euclidean ball of radius tanh(radius / 2). Distance and heat kernel refer to the whole space. The grid is an
     equal-volume image of Sobol points. The heat kernel is known for H^2 (McKean's integral) and H^3.
 
     Parameters
@@ -522,7 +523,7 @@ class HyperbolicSpace(AbstractBall):
     dim : int
         Dimension, at least 2.
     radius : float
-        Geodesic radius of the ball, at most 20 (farther out, the coordinates of different points round to one)
+        Geodesic radius of the ball, at most 20 (farther out, different points round to the same coordinates)
         and at most 200 / (dim - 1).
 
     Examples
@@ -547,8 +548,8 @@ class HyperbolicSpace(AbstractBall):
         store(self, dim=dim, radius=check_real(self.radius, "radius", Interval(0.0, farthest, low_open=True)))
 
     def _decay(self, inner: float) -> float:
-        # Inside r = 1.5 at t = .5, from as many nodes, the kernel is .007 off with 2 and .009 with 3 on H^2, and
-        # about .014 with both on H^3, where 2 leaves half as many nodes inside.
+        # Errors of the kernel inside r = 1.5 at t = .5, with equal numbers of nodes: .007 with decay 2 and .009
+        # with decay 3 on H^2; about .014 with both on H^3, where decay 2 leaves half as many nodes inside.
         return float(self.dim)
 
     def _stretch(self, rho: FloatArray) -> FloatArray:
@@ -596,7 +597,7 @@ class HyperbolicSpace(AbstractBall):
 
 
 def _moebius_sum(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Where the translation that takes the origin to x takes y; over broadcast leading axes."""
+    """Image of y under the translation that moves the origin to x; broadcasts over leading axes."""
     dot, x2, y2 = ((a * b).sum(axis=-1)[..., None] for a, b in ((x, y), (x, x), (y, y)))
     return np.asarray(((1.0 + 2.0 * dot + y2) * x + (1.0 - x2) * y) / (1.0 + 2.0 * dot + x2 * y2))
 
@@ -606,8 +607,8 @@ def _moebius_sum(x: FloatArray, y: FloatArray) -> FloatArray:
 class EuclideanSpace(AbstractBall):
     """Flat space R^dim, covered by the ball of a given radius around the origin.
 
-    Grid, samples and volume are those of the ball; distance and heat kernel, a Gaussian, are those of the whole
-    space. The grid is an equal-volume image of Sobol points.
+    Grid, samples and volume refer to the ball. Distance and heat kernel, a Gaussian, refer to the whole space. The
+    grid is an equal-volume image of Sobol points.
 
     Parameters
     ----------

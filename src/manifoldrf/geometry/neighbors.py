@@ -25,7 +25,7 @@ from manifoldrf.geometry.csr import check_shape, sort_entries, symmetric
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 
-_FEW = 2048  # neighbours that are found sooner than threads can be started
+_FEW = 2048  # below this many neighbours, starting threads takes longer than the search
 # Above these, an inverted-file index is 7x faster than a k-d tree (200k x 15: 5.8 s against 40 s with a
 # twelfth of the lists probed). An eighth finds .987 of the neighbours among 60k Gaussian points in 12 dimensions,
 # the hardest cloud tried, where a twelfth finds .967; points on a manifold are easier.
@@ -38,7 +38,7 @@ _MOST_THREADS = 4096  # that a stored search may ask for
 _MOST_CELLS = 2**60  # of the box around the nodes: cell numbers are 64-bit integers
 _SOURCES = 2000  # vertices searched from by one task
 # Paths along mesh edges zigzag: they are up to about this much longer than the shortest paths of the surface.
-# On an even sphere mesh 1.4 loses nothing and 1.3 a third of the accuracy; larger values let folds leak.
+# On an even sphere mesh 1.4 loses no accuracy and 1.3 loses a third of it; larger values join neighbouring folds.
 _DETOUR = 1.4
 
 
@@ -51,7 +51,7 @@ class Pairs(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """Nodes sorted by the cell they lie in, those of a row of cells one after the other."""
+    """Nodes sorted by cell; the nodes of a row of cells are contiguous."""
 
     points: FloatArray  # (N, 3), in the order of ``nodes``; missing coordinates are zero
     nodes: IntArray  # (N,)
@@ -88,7 +88,7 @@ class NeighborSearch:
 
     @property
     def threads(self) -> int:
-        """Number of threads: the one set by the caller, else that of the search; at least 1."""
+        """Number of threads: set by the caller, else by the search; at least 1."""
         asked = asked_search_jobs()
         n_jobs = self.n_jobs if asked is None else asked
         return 1 if n_jobs is None else check_jobs(n_jobs)
@@ -156,7 +156,7 @@ class NeighborSearch:
     def _inverted_file(self) -> tuple[Any, FloatArray, float]:
         """The trained index, and the centre and unit of its coordinates."""
         faiss = require("faiss", "ann")
-        # Single precision resolves the cloud only around its centre and in its own unit.
+        # Single precision is accurate only if the cloud is centred and scaled to unit size.
         centre = self.points.mean(axis=0)
         unit = float(np.abs(self.points - centre).max()) or 1.0
         data = ((self.points - centre) / unit).astype(np.float32)
@@ -207,7 +207,7 @@ class NeighborSearch:
 def search_of(
     points: "ArrayLike | NeighborSearch", metric: AbstractManifold | None, n_jobs: int | None, *, min_rows: int
 ) -> "NeighborSearch":
-    """Return a search over a checked copy of the points; one that is given already is used as it is."""
+    """Return a search over a checked copy of the points; a given search is used unchanged."""
     if isinstance(points, NeighborSearch):
         return points
     cloud = np.array(check_points(points, min_rows=min_rows), order="C")
@@ -288,7 +288,7 @@ def visiting_order(queries: FloatArray, cells: Cells) -> IntArray:
 def gaussian_in_cells(cells: Cells, s2: float, n_jobs: int) -> Any:
     """G_ij = exp(-|x_i - x_j|^2 / s2) between all nodes within the size of a cell, self-loops included.
 
-    CSR array of shape (N, N), exactly symmetric, columns sorted; no larger array is made on the way.
+    CSR array of shape (N, N), exactly symmetric, columns sorted; no larger temporary array is made.
     """
     n = len(cells.nodes)
     spans = list(pairwise([*range(0, n, _ROWS_AT_ONCE), n]))
@@ -325,7 +325,7 @@ def pairs_along_surface(mesh: TriangleMesh, radius: float, *, n_jobs: int = 1) -
     rows = np.repeat(loops, counts)
     straight = np.linalg.norm(mesh.vertices[rows] - mesh.vertices[columns], axis=1)
     distances = np.maximum(straight, paths / _DETOUR)
-    # One direction decides for both: path lengths summed from the other end may differ in the last bit.
+    # Use one direction for both: path lengths summed from the other end may differ in the last bit.
     keep = (columns > rows) & (distances <= radius)
     rows, columns, distances = rows[keep], columns[keep], distances[keep]
     both = np.concatenate([rows, columns, loops]), np.concatenate([columns, rows, loops])

@@ -31,9 +31,9 @@ __all__ = ["GradedPoints", "estimate_dimension", "graded_points", "thin"]
 
 _ROWS = 2**15  # of a cloud, handled at once
 _LEAF = 32  # points per leaf of the box tree; 16 to 64 cost the same within 10 %
-_NEAR, _FAR = 6, 24  # neighbourhoods compared: small enough to be flat, large enough to be quiet
+_NEAR, _FAR = 6, 24  # neighbourhoods compared: small enough to be flat, large enough for little noise
 _SAMPLE = 2000  # nodes used; the mean over more changes nothing
-_OUTLIER = 20.0  # a node that stands for more than this many median volumes is no sign of low density
+_OUTLIER = 20.0  # volumes of nodes are capped at this many median volumes
 _DENSITY_NEIGHBORS = 48  # densities are then good to 15 %
 _VOLUMES = 1e-300, 1e300  # of one node: their sum and their inverses stay finite
 # Neighbours farther than this many spacings do not push. A close-packed lattice has its nearest at 1.12 in three
@@ -95,7 +95,7 @@ def estimate_dimension(points: ArrayLike | NeighborSearch, *, metric: AbstractMa
     Parameters
     ----------
     points : array-like of shape (n, D)
-        At least three points; a NeighborSearch over them is used as it is.
+        At least three points; a NeighborSearch over them is used unchanged.
     metric : AbstractManifold, optional
         Measure distances along this manifold.
 
@@ -113,7 +113,7 @@ def estimate_dimension(points: ArrayLike | NeighborSearch, *, metric: AbstractMa
     """
     search = search_of(points, metric, None, min_rows=3)
     inner, outer, growth = _radii(search)
-    if (inner == 0).any():  # copies of a point hide how its neighbourhood grows
+    if (inner == 0).any():  # duplicates hide how a neighbourhood grows
         search = NeighborSearch(np.unique(search.points, axis=0), search.metric)
         if len(search.points) < 3:
             return 1
@@ -160,13 +160,13 @@ class Sampling:
 
     @classmethod
     def of_cloud(cls, search: NeighborSearch, dim: int, name: str = "points") -> "Sampling":
-        """Measure by the neighbourhoods of at most 8000 nodes; errors call the points ``name``."""
+        """Estimate from the neighbourhoods of at most 8000 nodes; errors name the points ``name``."""
         n = len(search.points)
         k = min(_DENSITY_NEIGHBORS, n - 1)
         distances = search.knn(search.points[:: max(1, n // 4000)], k + 1)[0]  # the node itself first
         distances = distances[distances[:, k] > 0]
         if not len(distances):
-            reject(name, "at distinct positions, most of them", "duplicates only")
+            reject(name, "mostly at distinct positions", "duplicates only")
         with np.errstate(over="ignore", under="ignore"):  # reported below
             volume = ball_volume(dim) * distances[:, k] ** dim / k
         bad = ~((volume > _VOLUMES[0]) & (volume < _VOLUMES[1]))
@@ -179,7 +179,7 @@ class Sampling:
 
     @classmethod
     def of_mesh(cls, mesh: TriangleMesh, name: str = "points") -> "Sampling":
-        """Measure by areas and edges, along the surface; errors call the mesh ``name``."""
+        """Estimate from areas and edges, along the surface; errors name the mesh ``name``."""
         start, end = mesh.edges.T
         degree = 1 + np.bincount(mesh.edges.ravel(), minlength=mesh.n_vertices)
         areas = mesh.vertex_areas()
@@ -198,12 +198,12 @@ class Sampling:
 
     @classmethod
     def _of(cls, n: int, dim: int, volume: FloatArray, nearest: FloatArray) -> "Sampling":
-        """From the volume that nodes stand for, and the distance to their nearest neighbour."""
+        """Estimate from the volume that nodes stand for, and the distance to their nearest neighbour."""
         evenness = float(np.mean(nearest * (ball_volume(dim) / volume) ** (1 / dim)))
-        # A far outlier stands for a huge volume and tells nothing about the rest.
+        # A far outlier stands for a huge volume and says nothing about the other nodes.
         volume = np.minimum(volume, _OUTLIER * np.median(volume))
-        # The quarter of the volume where nodes are sparsest decides: an average would starve it, and a smaller
-        # share would be decided by the cut-off neighbourhoods along a boundary.
+        # Use the quarter of the volume where nodes are sparsest. An average would overestimate its density, and a
+        # smaller share would depend on the truncated neighbourhoods along a boundary.
         falling = np.sort(volume)[::-1]
         sparsest = falling[np.searchsorted(np.cumsum(falling), 0.25 * falling.sum())]
         total = n * float(np.mean(volume))
@@ -254,26 +254,26 @@ def graded_points(
 ) -> GradedPoints:
     """Lay out nodes in a ball: evenly up to the radius ``inner``, beyond it with a falling intensity.
 
-    It falls like e^{-decay (r - inner)}.
+    The intensity falls like e^{-decay (r - inner)}.
 
     Parameters
     ----------
     space : HyperbolicSpace or EuclideanSpace
-        Its radius is that of the ball.
+        Its ``radius`` is the radius of the ball.
     n : int
     inner : float
-        Radius of the inner ball, at most that of the ball.
+        Radius of the inner ball, at most the radius of the ball.
     decay : float, optional
-        One over a length; 0 for even nodes everywhere. By default the dimension in hyperbolic space, one more than
-        volumes grow by, and 2 / inner in flat space.
+        Rate of the decay, one over a length; 0 gives even nodes everywhere. The default in flat space is 2 / inner.
+        In hyperbolic space it is the dimension, one more than the growth rate of volumes.
     scatter : {"even", "random"}, default="even"
         "even": Sobol points, shifted at random if there is a seed. "random": independent points.
     relaxation : int, default=0
-        Rounds in which nodes push each other apart, in units of the local spacing (blue noise). After each, radii
-        get back the law they had, in the same order: nodes that push would spread from the middle to the rim, and
-        the intensity would not be the stated one any more.
+        Rounds in which nodes push each other apart, in units of the local spacing (blue noise). After each round
+        the radii are reset to their original distribution, in the same order. Otherwise nodes would spread from the
+        middle to the rim, and the intensity would differ from the stated one.
     seed : optional
-        Of random points and of shifts; even points are always the same without.
+        Seed of random points and of shifts. Without a seed, even points are always the same.
 
     Returns
     -------
@@ -320,7 +320,7 @@ def _weights(space: AbstractBall, points: FloatArray, inner: float, decay: float
 
 
 def push_apart(space: AbstractBall, points: FloatArray, weights: FloatArray) -> FloatArray:
-    """One round: every node moves away from neighbours that are closer than the spacing of both."""
+    """Move every node away from neighbours that are closer than the spacing of both (one round)."""
     near = NeighborSearch(points, space).knn(points, min(_PUSHED_BY, len(points) - 1) + 1)[1][:, 1:]  # (n, k)
     spacing = weights ** (1.0 / space.dim)
     offsets = space._offset_to(points, points[near])  # (n, k, dim)
@@ -378,7 +378,7 @@ def farthest_points(points, order, leaf, n_select, first):  # type: ignore[no-un
 
 @compiled()
 def _build_pyramid(points, order, leaf):  # type: ignore[no-untyped-def]
-    """Bounding boxes of the leaves and of all pairs above them, every distance still infinite."""
+    """Bounding boxes of the leaves and of all pairs above them; all distances are still infinite."""
     n, d = points.shape
     n_leaves = (n + leaf - 1) // leaf
     width = 1

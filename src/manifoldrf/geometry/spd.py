@@ -9,11 +9,12 @@ from manifoldrf._validation import NONNEGATIVE, FloatArray, as_floats, check_poi
 
 __all__ = ["spd_to_vectors", "vectors_to_spd"]
 
-# Rounding of covariances leaves them symmetric to about 1e-15 of the largest entry; matrices of printed numbers
-# to 1e-10 of it or so. More is another matrix.
+# Covariances are symmetric to about 1e-15 of the largest entry, matrices of printed numbers to about 1e-10 of it.
+# Larger differences are an error.
 _ASYMMETRY = 1e-9
 _ASYMMETRY_SINGLE = 1e-5  # a hundred roundings
-# Eigenvalues are found to about d * 2.2e-16 of the largest: a smaller one may as well be 0, and its log is noise.
+# Eigenvalues are found to about d * 2.2e-16 of the largest: a smaller one cannot be distinguished from 0, and its
+# log is noise.
 _ROUNDING = float(np.finfo(np.float64).eps)
 # exp of more than 709 overflows, and of less than -708 loses digits.
 _LARGEST_LOG = 700.0
@@ -42,7 +43,8 @@ def spd_to_vectors(matrices: ArrayLike, *, ridge: float = 0.0) -> FloatArray:
     Raises
     ------
     ValueError
-        If a matrix is not square, not finite, not symmetric or not positive definite; names the first.
+        If a matrix is not square, not finite, not symmetric or not positive definite. The message names the first
+        such matrix.
 
     See Also
     --------
@@ -63,8 +65,8 @@ def spd_to_vectors(matrices: ArrayLike, *, ridge: float = 0.0) -> FloatArray:
     array = _check_matrices(matrices)
     ridge = check_real(ridge, "ridge", NONNEGATIVE)
     values, vectors = np.linalg.eigh((array + array.swapaxes(1, 2)) / 2)
-    values += ridge  # the eigenvectors stay
-    # Ascending in each row: none may be negative or no more than rounding.
+    values += ridge  # the eigenvectors do not change
+    # Eigenvalues ascend in each row. None may be negative or as small as rounding.
     bad = np.flatnonzero(values[:, 0] <= values.shape[1] * _ROUNDING * values[:, -1])
     if len(bad):
         low, high = values[bad[0], 0], values[bad[0], -1]
@@ -115,13 +117,13 @@ def vectors_to_spd(vectors: ArrayLike) -> FloatArray:
 
 
 def upper_entries(matrices: FloatArray) -> FloatArray:
-    """Symmetric matrices (n, d, d) as vectors (n, d (d + 1) / 2) whose distance is that of the Frobenius norm."""
+    """Symmetric matrices (n, d, d) as vectors (n, d (d + 1) / 2) whose distance is the Frobenius norm."""
     rows, columns = np.triu_indices(matrices.shape[1])
     return np.asarray(matrices[:, rows, columns] * _scales(rows != columns), dtype=np.float64)
 
 
 def _scales(off_diagonal: NDArray[np.bool_]) -> FloatArray:
-    """The factor of each entry: one off the diagonal stands for two in the Frobenius norm."""
+    """The factor of each entry: entries off the diagonal count twice in the Frobenius norm."""
     return np.where(off_diagonal, math.sqrt(2.0), 1.0)
 
 
@@ -138,5 +140,5 @@ def _check_matrices(matrices: ArrayLike) -> FloatArray:
     bad = np.flatnonzero(skew > allowed * np.abs(array).max(axis=(1, 2)))
     if len(bad):
         text = f"entries that differ by {skew[bad[0]]:.3g} from their mirror images in matrix {bad[0]}"
-        reject("matrices", "symmetric; (A + A.T) / 2 is", text)
+        reject("matrices", "symmetric; use (A + A.T) / 2", text)
     return array

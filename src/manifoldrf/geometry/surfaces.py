@@ -59,7 +59,7 @@ class Ellipsoid(AbstractManifold):
         return float(4.0 * np.pi * elliprg((a * b) ** 2, (a * c) ** 2, (b * c) ** 2))
 
     def _stretch(self, directions: FloatArray) -> FloatArray:
-        """Area of the ellipsoid over that of the unit sphere at points of the latter."""
+        """Area element of the ellipsoid over that of the unit sphere, at points of the unit sphere."""
         a, b, c = self.axes
         return norm(directions * np.array([b * c, a * c, a * b]))
 
@@ -181,7 +181,7 @@ class MobiusStrip(AbstractManifold):
     @property
     def volume(self) -> float:
         """Surface area, by quadrature to machine precision."""
-        # The trapezoidal rule converges exponentially in u: turning once and flipping v changes nothing.
+        # The trapezoidal rule converges exponentially in u: the integrand is periodic, up to the sign of v.
         u = circle(256)
         element = self._element(product(u, self.half_width * NODES)).reshape(u.size, -1)  # (u, v)
         return float(2.0 * np.pi * self.half_width * np.mean(element @ WEIGHTS))

@@ -113,10 +113,10 @@ class AbstractKernel(FrozenParams, ABC):
 
     @abstractmethod
     def _exact(self, n: int) -> list[Decimal]:
-        """The same as decimals, in the digits of the current context."""
+        """The first n coefficients as decimals, in the precision of the current context."""
 
     def _root(self, order: int) -> "AbstractKernel":
-        """The root of an order; kernels with a closed form override it."""
+        """The root of the given order; kernels with a closed form override this method."""
         return RootKernel(self, order)
 
     @property
@@ -150,7 +150,7 @@ class AbstractKernel(FrozenParams, ABC):
         return self.root().coefficients(n)
 
     def root(self, order: int = 2) -> "AbstractKernel":
-        """Return the kernel whose ``order``-th matrix power is this one; the series of the root of order 2 is f."""
+        """Return the kernel whose ``order``-th matrix power is this kernel. For order 2, its series is f."""
         check_integer(order, "order", 1)
         return self._square_root if order == 2 else self._root(order)
 
@@ -166,9 +166,9 @@ class AbstractKernel(FrozenParams, ABC):
     def is_positive(self) -> bool:
         """Whether f exists with f >= 0: then the features are nonnegative, and the series of f converges.
 
-        Without a closed form, the coefficients decide. Negative ones that sum to less than a millionth of all count
-        as rounding of alpha to doubles, and :meth:`modulation` has zeros there. A root that does not converge
-        within 512 terms counts as not positive.
+        Without a closed form, the coefficients decide. Negative coefficients that sum to less than a millionth of
+        all are treated as rounding of alpha to doubles; :meth:`modulation` sets them to zero. A root that does not
+        converge within 512 terms counts as not positive.
         """
         try:
             return self.root().series_is_nonnegative
@@ -183,9 +183,10 @@ class AbstractKernel(FrozenParams, ABC):
         return roots.is_nonnegative(self.coefficients, self._value_at(1.0), self._most_terms)
 
     def truncation(self, tol: float = 1e-10, radius: float = 1.0) -> int:
-        """Number n of terms after which at most ``tol`` of the series is left, for spectra in [-radius, radius].
+        """Number n of terms that leave out at most ``tol`` of the series, for spectra in [-radius, radius].
 
-        sum_{k >= n} |alpha_k| radius^k <= tol sum_k |alpha_k| radius^k; with a term less, more than tol/2 is left.
+        sum_{k >= n} |alpha_k| radius^k <= tol sum_k |alpha_k| radius^k; with one term less, more than tol/2 is
+        left.
 
         Examples
         --------
@@ -198,7 +199,7 @@ class AbstractKernel(FrozenParams, ABC):
         return roots.truncation_of(self, float(tol), float(radius))
 
     def resolve(self, graph: AnyGraph, dim: int | None = None) -> "AbstractKernel":
-        """Return the kernel in steps of this graph: itself, unless its units are those of the manifold clock."""
+        """Return the kernel in steps of this graph: the same kernel, unless it uses the manifold clock."""
         del graph, dim
         return self
 
@@ -211,7 +212,7 @@ class AbstractKernel(FrozenParams, ABC):
     def expansion(self, radius: float, tol: float) -> Expansion:
         """Return a polynomial that approximates h on [-radius, radius] to ``tol`` of its largest value.
 
-        The powers themselves are used if there are finitely many, not too many, and none is negative.
+        A short, finite series without negative coefficients is used directly.
         """
         chebyshev = action.expand(self.spectral, radius, tol)
         if self.n_terms is None or self.n_terms - 1 > _LONGER_FOR_POWERS * chebyshev.degree:
@@ -296,7 +297,7 @@ class AbstractKernel(FrozenParams, ABC):
         first = everything if rows is None else check_indices(rows, "rows", adjacency.n_nodes)
         second = everything if cols is None else check_indices(cols, "cols", adjacency.n_nodes)
         expansion = self.on(adjacency).expansion(adjacency.radius, tol)
-        swap = len(first) < len(second)  # the fewer nodes give the columns to multiply
+        swap = len(first) < len(second)  # multiply the columns of the smaller set of nodes
         sources, targets = (first, second) if swap else (second, first)
         columns = action.indicator_columns(adjacency.n_nodes, sources)
         found = action.apply_expansion(
@@ -323,11 +324,11 @@ class AbstractKernel(FrozenParams, ABC):
 
 
 def _per_volume(values: FloatArray, graph: AnyGraph, rows: IntArray, cols: IntArray) -> FloatArray:
-    """Entries K_ij / sqrt(mu_i mu_j): the kernel of the space, if the graph knows the volume of its nodes."""
+    """Entries K_ij / sqrt(mu_i mu_j): the kernel of the space, if the graph has the volumes of its nodes."""
     if not isinstance(graph, Graph) or graph.weights is None:
         raise ValueError(
             "`per_volume` needs node weights, which this graph does not have: heat_graph and "
-            "mesh_graph(mesh, weights='cotangent') know them."
+            "mesh_graph(mesh, weights='cotangent') set them."
         )
     for name, nodes in (("rows", rows), ("cols", cols)):
         if not graph.weights[nodes].all():
@@ -359,7 +360,7 @@ class RootKernel(AbstractKernel):
     order: int
 
     def spectral(self, w: FloatArray) -> FloatArray:
-        """Sum the series: the root of the values of h would have to guess its branch where h touches zero."""
+        """Sum the series. A root of the values of h has no known branch where h touches zero."""
         radius = float(np.abs(w).max(initial=0.0))
         terms = self._coefficients(self.truncation(1e-13, max(radius, 1e-3)))
         return np.asarray(np.polynomial.polynomial.polyval(w, terms), np.float64)
@@ -447,7 +448,7 @@ class _PairKernel(AbstractKernel):
 
     @property
     def convergence(self) -> float:
-        """The smaller of the two."""
+        """The smaller radius of the two."""
         return min(self.left.convergence, self.right.convergence)
 
     @property
@@ -514,5 +515,5 @@ class ProductKernel(_PairKernel):
 
     @property
     def n_terms(self) -> int | None:
-        """The degrees add up."""
+        """One more than the sum of both degrees, if both are finite."""
         return None if self._lengths is None else sum(self._lengths) - 1

@@ -1,7 +1,7 @@
 """Functions of a sparse symmetric matrix times columns, as polynomials: the matrix h(M) itself is never formed.
 
-A smooth h becomes a Chebyshev series; a short series of nonnegative powers is summed as it is. The compiled steps
-of both recurrences are at the end of the file.
+A smooth h becomes a Chebyshev series; a short series with nonnegative coefficients is summed directly. The compiled
+steps of both recurrences are at the end of the file.
 """
 
 import functools
@@ -23,7 +23,7 @@ from manifoldrf.geometry.graphs import GeneralizedAdjacency, Graph
 AnyGraph: TypeAlias = Graph | GeneralizedAdjacency
 _Threads: TypeAlias = tuple[ThreadPoolExecutor, int]  # a pool and its number of threads
 
-TOLERANCES = Interval(1e-14, 1.0, high_open=True)  # double precision cannot promise less
+TOLERANCES = Interval(1e-14, 1.0, high_open=True)  # double precision cannot guarantee less
 
 _FIRST_DEGREE = 64
 _LAST_DEGREE = 2**16
@@ -65,7 +65,7 @@ def expand(function: Callable[[FloatArray], FloatArray], radius: float, tol: flo
         coefficients = fft.dct(values, type=1) / degree
         coefficients[[0, -1]] /= 2
         largest = float(np.abs(values).max())
-        coefficients[np.abs(coefficients) < 1e-16 * largest] = 0.0  # rounding of the transform, which would add up
+        coefficients[np.abs(coefficients) < 1e-16 * largest] = 0.0  # rounding errors of the transform would add up
         rest = np.cumsum(np.abs(coefficients[::-1]))[::-1]  # rest[k] = sum of terms k, k + 1, ...
         needed = max(1, int(np.count_nonzero(rest > tol * largest)))
         if needed <= degree // 2:  # the other half shows that the series has converged
@@ -184,7 +184,7 @@ def _over_rows(step: Any, n: int, threads: _Threads | None, *arguments: Any) -> 
 def _step_columns(matrix, current, previous, total, weight, rows):  # type: ignore[no-untyped-def]
     """Advance a range of rows: previous <- scale M current - previous, total += weight previous.
 
-    The new polynomial overwrites the one before the last, of which each entry is needed once, here. Rows are
+    The new polynomial overwrites the one before the last, whose entries are needed only here. Rows are
     independent, so threads may share them in any way without changing a bit.
 
     Parameters
@@ -214,7 +214,7 @@ def _step_columns(matrix, current, previous, total, weight, rows):  # type: igno
 
 @compiled()
 def _step_four_columns(matrix, current, previous, total, weight, rows):  # type: ignore[no-untyped-def]
-    """The same for exactly four columns, whose sums stay in registers: twice as fast."""
+    """The same step for exactly four columns, twice as fast because the sums stay in registers."""
     indptr, indices, data, scale = matrix
     for v in range(rows[0], rows[1]):
         a, b, c, d = 0.0, 0.0, 0.0, 0.0

@@ -26,15 +26,15 @@ _SMALL, _FEW_TERMS = 1e-3, 8
 class DiffusionKernel(AbstractKernel):
     """exp(-tau L) = exp(tau (W - I)): heat after tau steps of the walk on average; the paper's kernel.
 
-    alpha_k = e^-tau tau^k / k!, and f is the same with tau / 2. At an isolated node W is zero and K is e^-tau; with
-    a self-loop, the heat stays there.
+    alpha_k = e^-tau tau^k / k!, and f is the same with tau / 2. At an isolated node W is zero and K is e^-tau; a
+    self-loop keeps the heat at the node.
 
     Parameters
     ----------
     tau : float
         Number of steps, at least 0.
     normalized : bool
-        False omits the factor e^-tau: exp(tau W), the paper's own scale.
+        False omits the factor e^-tau: exp(tau W), as in the paper.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class DiffusionKernel(AbstractKernel):
 class PowerKernel(AbstractKernel):
     """W^n: exactly n steps of the walk; on a heat graph, the heat kernel of the space.
 
-    f is the indicator of n/2; an odd n has none.
+    f is the indicator of n/2; for odd n there is no f.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ class RandomWalkKernel(AbstractKernel):
 
     @property
     def convergence(self) -> float:
-        """For fractional p: a - 1, included up to rounding: h is zero there, and the series converges."""
+        """For fractional p: a - 1 itself, up to rounding, because the series converges there to h = 0."""
         return np.inf if self.n_terms is not None else (self.a - 1.0) * (1 + 1e-12)
 
     @property
@@ -308,5 +308,5 @@ class ShiftedKernel(AbstractKernel):
 
     @property
     def series_is_nonnegative(self) -> bool:
-        """True if it is for the kernel; else the coefficients decide."""
+        """True if the series of the kernel is nonnegative; else the coefficients decide."""
         return self.kernel.series_is_nonnegative or super().series_is_nonnegative

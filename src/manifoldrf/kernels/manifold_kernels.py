@@ -23,11 +23,12 @@ __all__ = ["HeatKernel", "MaternKernel"]
 
 # Times that differ by less than this share are equal.
 _SAME_TIME = 1e-6
-# Below, the series of a polylogarithm converges as .25^k; above, its expansion around 1 as (1.4 / 2 pi)^k.
+# Below this value the series of a polylogarithm converges as .25^k; above it, the expansion around 1 converges as
+# (1.4 / 2 pi)^k.
 _SMALL = 0.25
 _FEW_TERMS = 80
 _LENGTHS = Interval(1e-100, 1e100)  # other squares are outside the range of doubles
-_SMALLEST_RATE = 1e-290  # below, the scale 1 / sqrt(rate) cannot be squared
+_SMALLEST_RATE = 1e-290  # below this, the square of the scale 1 / sqrt(rate) overflows
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,8 @@ class HeatKernel(AbstractKernel):
     """exp(t Delta): the heat kernel of the space at the time t, in units of length squared.
 
     :meth:`resolve` gives the kernel on a graph: W^n on a heat graph, whose n steps last t; otherwise exp(-tau L),
-    whose tau steps last t on average. ``dense``, ``apply``, ``matrix`` and the teachers resolve it themselves, with
-    the graph's own dimension.
+    whose tau steps last t on average. ``dense``, ``apply``, ``matrix`` and the teachers resolve it automatically,
+    with the dimension of the graph.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ class HeatKernel(AbstractKernel):
     """
 
     t: float
-    is_positive = True  # the root is no HeatKernel(t / 2), which may take an odd number of steps
+    is_positive = True  # the root is not HeatKernel(t / 2), which may need an odd number of steps
 
     def __post_init__(self) -> None:
         self._keep_real("t", POSITIVE)
@@ -66,7 +67,7 @@ class HeatKernel(AbstractKernel):
         ----------
         graph : Graph or GeneralizedAdjacency
         dim : int, optional
-            Intrinsic dimension, used if the graph does not know the time of a step; estimated by default.
+            Intrinsic dimension, used if the graph has no ``step_time``; estimated by default.
 
         Raises
         ------
@@ -150,7 +151,7 @@ class MaternKernel(AbstractKernel):
         return 2 * self.nu / self.lengthscale**2
 
     def resolve(self, graph: AnyGraph, dim: int | None = None) -> AbstractKernel:
-        """Return the kernel in steps of this graph; itself in the graph clock."""
+        """Return the kernel in steps of this graph; a kernel in the graph clock is returned unchanged."""
         if self.clock == "graph":
             return self
         step = _step_time(graph, dim)
@@ -234,7 +235,7 @@ class GammaMixtureKernel(AbstractKernel):
         return float(self.power * math.log(self.step) - gammaln(self.power))
 
     def _weights(self, n: int) -> FloatArray:
-        """k^(p-1) for k = 1, ..., n, with the first two changed so that the sum is closer to the integral."""
+        """k^(p-1) for k = 1, ..., n, with the first two corrected, so that the sum is closer to the integral."""
         weights = np.arange(1.0, n + 1) ** (self.power - 1)
         constant, linear = -float(zeta(1 - self.power)), -float(zeta(-self.power))
         second = linear - constant
@@ -276,7 +277,7 @@ def _step_time(graph: AnyGraph, dim: int | None) -> float:
         text = "This adjacency has no clock; give `step_time` to GeneralizedAdjacency, or a kernel in steps."
         raise ValueError(text)
     if step == 0:
-        raise ValueError("This graph has steps of length zero, so no number of them lasts a positive time.")
+        raise ValueError("This graph has steps of length zero, so no number of steps takes a positive time.")
     return step
 
 

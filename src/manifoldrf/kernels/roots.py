@@ -13,7 +13,7 @@ from scipy.special import xlogy
 from manifoldrf._validation import FloatArray
 
 Coefficients = Callable[[int], FloatArray]  # the first n of them
-Exact = Callable[[int], list[Decimal]]  # the first n, in the digits of the current context
+Exact = Callable[[int], list[Decimal]]  # the first n, in the precision of the current context
 
 ASYMMETRIC = (
     "The asymmetric pair works for every kernel: features from alpha on one side, indicators on the other "
@@ -29,7 +29,7 @@ _LONGEST_DIRECT = 4096
 _SHORT = 1e-8
 # Two runs must agree to this many digits, more than a double holds.
 _AGREEMENT = Decimal(10) ** -20
-# Entries this far below the sum of all are zero, up to rounding in any precision.
+# Entries this far below the sum of all are treated as zero: they are rounding in any precision.
 _NOTHING = Decimal(10) ** -40
 _MOST_DIGITS = 20_000
 
@@ -53,7 +53,7 @@ def truncation_of(kernel: Any, tol: float, radius: float) -> int:
 
 
 def is_nonnegative(coefficients: Coefficients, value: float, most: int) -> bool:
-    """Whether a series has no negative terms beyond rounding; stops at the first block that shows some."""
+    """Whether a series has no negative terms beyond rounding; stops at the first block with negative terms."""
     n = _FIRST_BLOCK
     while n <= most:
         f = coefficients(n)
@@ -84,7 +84,7 @@ def _is_complete(rest: FloatArray, tol: float, value: float) -> bool:
     The sizes sum to at least ``value`` = |h(radius)|, so that early zeros are not mistaken for the end.
     """
     n = len(rest)
-    if not np.isfinite(rest[0]):  # terms beyond doubles: a root of a series whose first term is nearly zero
+    if not np.isfinite(rest[0]):  # overflow: a root of a series whose first term is nearly zero
         return False
     before, last = rest[n // 4] - rest[n // 2], rest[n // 2]
     return bool(rest[0] >= (1 - max(tol / 4, _SHORT)) * value and last <= min(tol / 4 * rest[0], before / 2))
@@ -100,7 +100,7 @@ def convolved(first: FloatArray, second: FloatArray) -> FloatArray:
     n = len(first)
     if n <= _LONGEST_DIRECT:
         return np.convolve(first, second)[:n]
-    # Here the rounding is 1e-16 of the largest term instead of each.
+    # Here rounding errors are 1e-16 of the largest term, not of each term.
     return np.asarray(fft.irfft(fft.rfft(first, 2 * n) * fft.rfft(second, 2 * n), 2 * n)[:n])
 
 
@@ -110,7 +110,7 @@ def decimals(values: FloatArray) -> list[Decimal]:
 
 
 def pi() -> Decimal:
-    """The number pi in the digits of the current context (Machin's formula)."""
+    """The number pi in the precision of the current context (Machin's formula)."""
     with decimal.localcontext() as context:
         context.prec += 10
         value = 4 * (4 * _arctan_of_inverse(5) - _arctan_of_inverse(239))

@@ -88,14 +88,14 @@ class SeriesKernel(AbstractKernel):
         nonnegative : bool
             Constrain alpha >= 0, which makes the entries of K nonnegative. Without it the fit is closer.
         square : bool
-            Fit f >= 0 with alpha = f * f: the kernel is a square and has nonnegative features. The fit cannot be
-            closer than that of alpha itself.
+            Fit f >= 0 with alpha = f * f: the kernel is a square and has nonnegative features. This fit cannot be
+            closer than a fit of alpha itself.
 
         Returns
         -------
         fit : SeriesFit
-            The kernel, its relative error on the samples, and the error of a fit without every fifth sample on
-            those samples.
+            The kernel, its relative error on the samples, and the error on every fifth sample of a fit without
+            these samples.
 
         Examples
         --------
@@ -161,11 +161,11 @@ class SeriesFit(NamedTuple):
 
     kernel: AbstractKernel
     error: float  # |K - F| / |F| over the samples
-    held_out_error: float  # the same over every fifth sample, for a fit without them
+    held_out_error: float  # the same on every fifth sample, for a fit without these samples
 
 
 def _check_alpha(alpha: Any) -> tuple[Any, ...]:
-    if isinstance(alpha, bytes) or not isinstance(alpha, Iterable):  # bytes are integers, one by one
+    if isinstance(alpha, bytes) or not isinstance(alpha, Iterable):  # iterating over bytes gives integers
         reject("alpha", "a sequence of numbers", type(alpha).__name__, TypeError)
     values = tuple(alpha)
     if not values:
@@ -190,7 +190,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A number of numpy as one of Python."""
+    """Convert a numpy number to a Python number."""
     if isinstance(value, Rational):
         return int(value) if isinstance(value, Integral) else value
     return float(value)

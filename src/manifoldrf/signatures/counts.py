@@ -6,7 +6,7 @@ thins the numbers and splits each over the neighbours, with systematic rounding.
 by less than one walker, so the error falls like 1 / n_walkers instead of 1 / sqrt(n_walkers). A step costs one
 visit per occupied edge for any number of walkers.
 
-Compiled functions on contiguous arrays; the callers validate.
+Compiled functions on contiguous arrays. The callers validate the arguments.
 """
 
 from typing import Any, NamedTuple
@@ -62,7 +62,7 @@ def build_count_table(indptr, indices, data):  # type: ignore[no-untyped-def]
     """
     n_nodes = indptr.shape[0] - 1
     cumulative = np.zeros(data.shape[0])
-    root_degrees = np.ones(n_nodes)  # walkers at an isolated node started there, so the ratio of roots is 1
+    root_degrees = np.ones(n_nodes)  # walkers at an isolated node started there, so the ratio of the roots is 1
     for v in range(n_nodes):
         total = 0.0
         for e in range(indptr[v], indptr[v + 1]):
@@ -85,7 +85,7 @@ def propagate_counts(table, law, starts, n_walkers, n_batches, stride, key):  # 
     up to sqrt(B) times the error of one batch with all walkers.
 
     The work per start does not grow with the number of nodes N; the working memory of 49 N bytes is allocated once.
-    The bits of a row depend on the key and its start, not on the other starts.
+    A row depends, to the last bit, only on the key and its start, not on the other starts.
 
     Parameters
     ----------
@@ -96,8 +96,8 @@ def propagate_counts(table, law, starts, n_walkers, n_batches, stride, key):  # 
     n_batches : int, at least 1
     stride : int
         The deposit of length k at node v goes to slot k * stride + v: 0 sums over the lengths, N separates them.
-        With one batch, the sum of the estimates in order of length has the bits of the estimate with stride 0; with
-        more batches they are equal up to rounding.
+        With one batch, the sum of the estimates in order of length equals the estimate with stride 0 bit for bit;
+        with more batches they are equal up to rounding.
     key : uint32 (2,)
 
     Returns
@@ -107,7 +107,7 @@ def propagate_counts(table, law, starts, n_walkers, n_batches, stride, key):  # 
     sums : float64 (sum of counts,), the estimates
     variances : float64 (sum of counts,), unbiased estimates of the variances of ``sums``; NaN with one batch
     n_steps : int64, moves of single walkers, over all starts
-    n_pushes : int64, visits to neighbours, over all starts: they determine the time
+    n_pushes : int64, visits to neighbours over all starts; the run time is proportional to it
     """
     space = _make_workspace(table.root_degrees.shape[0])
     n_batches = min(n_batches, n_walkers)
@@ -181,7 +181,7 @@ def _deposit(roots, weight, start, space, side, n_occupied, n_touched):  # type:
     """Add the deposits at the occupied nodes; return the number of nodes touched.
 
     Each term is scaled here instead of the sum at the end, so that the estimates of single lengths add up to the
-    same bits.
+    same result, bit for bit.
     """
     counts, nodes, sums = space.counts[side], space.nodes[side], space.sums
     seen, touched = space.seen, space.touched
@@ -294,7 +294,7 @@ def _average(found, values, ends, slots, sums, variances):  # type: ignore[no-un
     n_batches = ends.shape[0] - 1
     heads = ends[:-1].copy()
     while True:
-        slot = np.int64(-1)  # the smallest that is not yet merged
+        slot = np.int64(-1)  # the smallest slot that is not yet merged
         for b in range(n_batches):
             if heads[b] < ends[b + 1] and (slot < 0 or found[heads[b]] < slot):
                 slot = found[heads[b]]

@@ -1,8 +1,8 @@
-"""How the teachers compute rows, with which threads, and how one is chosen.
+"""How the teachers compute rows, in which threads, and how a teacher is chosen.
 
-A recipe says what to compute and can be sent to other machines; a runner says where. A recipe makes a worker from a
-graph, and a worker makes a part of the result from start nodes. No bit of a part depends on which other nodes are
-computed with it.
+A recipe defines what to compute and can be sent to other machines; a runner defines where. A recipe makes a worker
+from a graph, and a worker makes a part of the result from start nodes. A part does not depend, to the last bit, on
+which other nodes are computed with it.
 """
 
 import functools
@@ -46,7 +46,7 @@ _LARGE = 50_000  # from this many nodes on, their order in memory matters
 _COUPLINGS = {
     "independent": None,
     "antithetic": Coupling(2, antithetic=True, repelling=False),
-    "repelling": Coupling(16, antithetic=False, repelling=True),  # groups of twice the usual degree
+    "repelling": Coupling(16, antithetic=False, repelling=True),  # group size: twice the usual degree
 }
 _PUSH_COST = 6.0  # of the frontier, relative to a product of the exact teacher
 _PROBES = 4
@@ -108,7 +108,7 @@ def chunk_worker(make: MakeEngine, graph: AnyGraph) -> Worker:
     size = int(np.clip(graph.n_nodes // _NODES_PER_START, *_STARTS_AT_ONCE))
 
     def work(nodes: IntArray, n_jobs: int, progress: Progress) -> list[Chunk]:
-        # Without start nodes there is one empty piece: the second stitch of walks that reached nothing.
+        # Without start nodes (a second stitch after walks that reached nothing) there is one empty piece.
         pieces = [nodes[k : k + size] for k in range(0, max(1, len(nodes)), size)]
         results, done = [], 0
         with thread_pool(n_jobs) as pool:
@@ -122,7 +122,7 @@ def chunk_worker(make: MakeEngine, graph: AnyGraph) -> Worker:
 
 
 def own_worker(teacher: Callable[..., Any], series: AbstractKernel, graph: AnyGraph) -> Worker:
-    """Rows by a function of the user; a part is its result, dense or sparse, checked for shape."""
+    """Rows by the user's function; a part is its result, dense or sparse, with a checked shape."""
 
     def work(nodes: IntArray, n_jobs: int, progress: Progress) -> Any:
         del n_jobs, progress
@@ -139,7 +139,7 @@ def stacked(parts: list[Any]) -> Any:
     """Rows of all parts, float64, dense or CSR; empties the list, so that only one part is in memory twice."""
     if any(sparse.issparse(part) for part in parts):
         joined = parts[0] if len(parts) == 1 else sparse.vstack(parts)
-        return sparse.csr_array(joined, dtype=np.float64, copy=len(parts) == 1)  # a teacher may keep its rows
+        return sparse.csr_array(joined, dtype=np.float64, copy=len(parts) == 1)  # a teacher may still use its rows
     arrays = [np.asarray(part, dtype=np.float64) for part in parts]
     if len(arrays) == 1:
         return arrays[0]
@@ -213,8 +213,8 @@ def frontier_coefficients(graph: AnyGraph, series: AbstractKernel, tol: float) -
 
 def frontier_engine(graph: AnyGraph, coefficients: FloatArray, tol: float, *, keep_lengths: bool) -> Engine:
     """Rows evaluated on the nodes they reach; the coefficients are ones if lengths are kept."""
-    # Each length drops about a hundred entries at the rim, whose norm is about ten thresholds. All lengths together
-    # should stay below half the tolerance. The chunk carries a rigorous bound.
+    # At each length about a hundred entries at the rim are dropped; their norm is about ten thresholds. All lengths
+    # together should stay below half the tolerance. The chunk carries a rigorous bound.
     threshold = tol / (20 * len(coefficients)) * min(graph.radius, 1.0) ** (len(coefficients) - 1)
     # A frontier of some thousand nodes spread over the memory of a million takes 1.7 times as long.
     n_slots = graph.n_nodes * (len(coefficients) if keep_lengths else 1)
@@ -264,7 +264,7 @@ class Result:
 
 
 def teach(teacher: str, task: Task, options: Any, streams: Streams, run: Runner) -> Result:
-    """Rows by a teacher of the library."""
+    """Compute rows with a teacher of the library."""
     if teacher in ("walks", "counts"):
         return _monte_carlo(walk_engine if teacher == "walks" else count_engine, task, options, streams, run)
     tol = options.tol
@@ -279,7 +279,7 @@ def teach(teacher: str, task: Task, options: Any, streams: Streams, run: Runner)
 
 
 def teach_own(task: Task, teacher: Callable[..., Any], options: dict[str, Any], run: Runner) -> Result:
-    """Rows by a function of the user, checked to be finite."""
+    """Compute rows with the user's function, and check that they are finite."""
     recipe = functools.partial(own_worker, functools.partial(teacher, **options), task.series)
     found = stacked(run(recipe, task.graph, task.nodes, "signatures"))
     if not np.isfinite(found.data if sparse.issparse(found) else found).all():
@@ -295,7 +295,7 @@ def _teach_exact(task: Task, tol: float, run: Runner) -> Result:
         rows = stacked(run(functools.partial(exact_worker, expansion), task.graph, task.nodes, "signatures"))
     except MemoryError:
         size = 8e-9 * len(task.nodes) * task.graph.n_nodes
-        text = f"Dense rows take {size:.0f} GB; teacher='frontier' or 'counts' has sparse ones."
+        text = f"Dense rows take {size:.0f} GB; teacher='frontier' or 'counts' gives sparse rows."
         raise MemoryError(text) from None
     bound = tol * float(np.abs(task.series.spectral(np.linspace(-radius, radius, 513))).max())
     if isinstance(task.graph, Graph) and task.series.series_is_nonnegative:
@@ -344,7 +344,7 @@ def _from_chunks(task: Task, chunks: list[Chunk], coefficients: Any, options: An
         return Result(rows, n_steps, None, lengths, None, touched)
     bounds, bound = [chunk.bound for chunk in chunks if chunk.bound is not None], None
     if bounds and radius <= 1 + 1e-12:  # 1, up to rounding of row sums
-        # What the frontier dropped, and what the series left out.
+        # Bound of the entries that the frontier dropped and of the terms that the series left out.
         whole = float(np.abs(coefficients) @ radius ** np.arange(len(coefficients)))
         bound = task.stretch * (max(bounds) + options.tol / 2 * whole / (1 - options.tol / 2))
     rows, stderr = assemble(chunks, task.graph.n_nodes)
@@ -357,8 +357,8 @@ def weighted_lengths(lengths: Any, n_starts: int, series: AbstractKernel, radius
     needed = series.truncation(_MISSING, radius)
     if needed > n_lengths:
         raise ValueError(
-            f"The rows for this kernel are those of {series}, which needs powers up to {needed - 1}, and only "
-            f"those up to {n_lengths - 1} are kept; compute with max_length={needed - 1} or more."
+            f"This kernel needs the rows of {series}, which needs powers up to {needed - 1}, but only "
+            f"powers up to {n_lengths - 1} are kept; compute with max_length={needed - 1} or more."
         )
     f = np.tile(coefficients_of(series, n_lengths, radius), n_starts)
     ends = np.arange(n_starts + 1) * n_lengths
@@ -412,7 +412,7 @@ def row_memory(graph: AnyGraph, series: AbstractKernel) -> float:
 
 
 def _exact_cost(graph: AnyGraph, series: AbstractKernel) -> float:
-    """Products that one row takes with the exact teacher."""
+    """Number of products for one row with the exact teacher."""
     return float(series.expansion(graph.radius, ExactOptions().tol).degree * graph.symmetric.nnz)
 
 
@@ -421,7 +421,7 @@ def _probe(
 ) -> tuple[float, float]:
     """Cost and memory of the frontier, estimated from some starts.
 
-    The probe stops at the length at which the cost exceeds the limit or the rows do not fit in memory. To follow a
+    The probe stops at the length at which the cost exceeds the limit or the rows do not fit in memory. Computing a
     slowly converging series to its end would take longer than the rows themselves.
     """
     try:

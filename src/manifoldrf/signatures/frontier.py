@@ -3,7 +3,7 @@
 x_0 = e_i, x_{k+1} = W x_k, and entries below a threshold are dropped at once. The cost of a row depends on how far
 the walk spreads above the threshold, not on the number of nodes.
 
-Compiled functions on contiguous arrays; the callers validate.
+Compiled functions on contiguous arrays. The callers validate the arguments.
 """
 
 from typing import Any, NamedTuple
@@ -41,8 +41,8 @@ def push_frontier(indptr, indices, data, coefficients, starts, threshold, stride
     threshold : float
         Entries of x_k, k >= 1, below this absolute value are dropped: neither deposited nor pushed on. 0 keeps all.
     stride : int
-        f_k x_k[v] goes to slot k * stride + v: 0 sums over the lengths, N separates them. The sum of the lengths in
-        order has the bits of the sums with stride 0. Slots with the value 0 are omitted.
+        f_k x_k[v] goes to slot k * stride + v: 0 sums over the lengths, N separates them. Adding the lengths in
+        order gives the sums with stride 0, bit for bit. Slots with the value 0 are omitted.
 
     Returns
     -------
@@ -51,10 +51,10 @@ def push_frontier(indptr, indices, data, coefficients, starts, threshold, stride
     values : float64 (sum of counts,)
     bounds : float64 (n_starts,)
         For |W|_2 <= 1, a bound of the 2-norm of the error of the row, up to rounding of the sums. Entries dropped
-        at length k would have reached the row through the coefficients from k on without growing, so they count
-        with their norm times the sum of the absolute values of these coefficients.
+        at length k would contribute to the row through the coefficients from k on, and their norm would not grow.
+        So the bound adds their norm times the sum of the absolute values of these coefficients.
     n_touched : int64 (n_starts,), distinct nodes that ever held an entry
-    n_pushes : int64, products of an edge and an entry, over all starts: they determine the time
+    n_pushes : int64, products of an edge and an entry over all starts; the run time is proportional to it
     """
     n = indptr.shape[0] - 1
     nodes, touched = np.zeros((2, n), np.int64), np.zeros(n, np.int64)

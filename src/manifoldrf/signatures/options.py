@@ -1,6 +1,6 @@
-"""Options of the teachers, and the law by which walks survive.
+"""Options of the teachers, and the survival law of walks.
 
-Options are checked when they are made. The comment next to a default gives the reason for it.
+Options are checked when they are created. The comment next to a default gives its reason.
 """
 
 import dataclasses
@@ -16,9 +16,9 @@ from manifoldrf.kernels.roots import log_sizes
 
 # Share of the series that walks of length "auto" leave out; far below any Monte Carlo error.
 NEGLIGIBLE = 1e-10
-_MOST_WALKS = 2**48  # counted in 64 bits, with room for their steps
+_MOST_WALKS = 2**48  # 64-bit integers can then also count their steps
 _MOST_LENGTH = 2**20  # no series is computed to more terms
-_MOST_STITCHES = 1000  # each takes a pass of its own
+_MOST_STITCHES = 1000  # each takes a separate pass
 # Without a cap, walks continue until this share of them is left; the terms beyond are below NEGLIGIBLE anyway.
 _SURVIVORS = 1e-9
 _WORDS = 2.0**32
@@ -51,7 +51,7 @@ class WalkOptions:
     """Options of the teacher "walks"; the defaults are Algorithm 1 of the paper."""
 
     n_walks: int = 10_000  # as in the paper on sphere and ellipsoid
-    p_halt: float | None = None  # with geometric survival .01, as in the paper
+    p_halt: float | None = None  # .01 with geometric survival, as in the paper
     max_length: int | str | None = None  # None: until they halt, as in the paper; "auto": until f_k is negligible
     transitions: str = "uniform"  # as in the paper; "weighted": in proportion to |W|
     survival: str = "geometric"  # as in the paper; "matched": follows the decay of f_k
@@ -73,10 +73,10 @@ class CountOptions:
     """Options of the teacher "counts"."""
 
     n_walks: int = 10_000
-    p_halt: float | None = None  # with geometric survival 0: thinning saves steps of walkers, but no time
+    p_halt: float | None = None  # 0 with geometric survival: thinning saves steps of walkers, but no time
     max_length: int | str | None = "auto"
     survival: str | None = None  # "matched", but "geometric" if lengths are kept
-    n_batches: int = 2  # the fewest that give standard errors; the error grows with the square root
+    n_batches: int = 2  # the fewest that give standard errors; the error grows with their square root
     n_stitches: int = 1
     keep_lengths: bool = False
 
@@ -188,7 +188,7 @@ def survival_law(series: AbstractKernel | None, options: Any, radius: float) -> 
 
 
 def refuse_unreached(law: SurvivalLaw, n_walks: int, p_halt: float | None) -> None:
-    """Raise an error if hardly any walk lives as long as the series needs: the rows would be zero."""
+    """Raise an error if hardly any walk is as long as the series needs: the rows would be zero."""
     sizes = np.abs(law.coefficients)
     seen = n_walks * law.reached >= _EXPECTED
     if sizes[seen].sum() >= _SEEN * sizes.sum():
@@ -200,7 +200,7 @@ def refuse_unreached(law: SurvivalLaw, n_walks: int, p_halt: float | None) -> No
 
 
 def coefficients_of(series: AbstractKernel, n: int, radius: float) -> FloatArray:
-    """First n coefficients; zero beyond the negligible ones if a root without a closed form has fewer than n."""
+    """First n coefficients. A root without a closed form may have fewer; the rest is negligible and set to zero."""
     f = series.coefficients(n if n <= series._most_terms else series.truncation(NEGLIGIBLE, radius))
     return np.concatenate([f, np.zeros(n - len(f))])
 

@@ -32,7 +32,7 @@ from manifoldrf.signatures.options import OPTIONS, make_options
 __all__ = ["SignatureInfo", "Signatures", "compute_signature_pair", "compute_signatures"]
 
 TEACHERS = ("auto", *OPTIONS)
-# A teacher of the user: (graph, series, nodes) to rows of the series, dense or sparse, (len(nodes), N).
+# A user's teacher maps (graph, series, nodes) to rows of the series, dense or sparse, (len(nodes), N).
 OwnTeacher = Callable[..., Any]
 _NODES_AT_ONCE = 65_536
 
@@ -47,20 +47,20 @@ class SignatureInfo:
     reason : str
         Why "auto" chose this teacher.
     kernel : str
-        As resolved on the graph.
+        The kernel as resolved on the graph.
     asymmetric : bool
-        Whether the rows are those of K itself.
+        Whether the rows are rows of K instead of Phi.
     options : dict
         Options of the teacher, with defaults.
     n_steps : int
         Products with entries of W (exact, frontier), or steps of walkers.
     seconds : float
     error_bound : float or None
-        Bound of the error of every row in the 2-norm, if the teacher knows one.
+        Bound of the error of every row in the 2-norm, if the teacher gives one.
     radius : float
         Bound of the spectrum of W.
     n_touched : int or None
-        Most nodes that one start reached, if the teacher counts them.
+        Largest number of nodes that a start reached, if the teacher counts them.
     compressed : bool
         Whether the rows were projected.
 
@@ -146,14 +146,14 @@ class Signatures:
         second = self if other is None else other
         if other is None and self.info.asymmetric:
             if self.info.compressed:
-                raise ValueError("Compressed asymmetric rows need their partner, compressed alike: `other`.")
+                raise ValueError("Compressed asymmetric rows need `other`: the compressed second set.")
             product = self.rows[:, self.nodes]
         else:
             product = self.rows @ second.partner().rows.T
         return np.asarray(product.toarray() if sparse.issparse(product) else product)
 
     def partner(self) -> "Signatures":
-        """Return the second factor of K: these signatures themselves, unless the matrix is scaled."""
+        """Return the second factor of K: the same signatures, unless the matrix is scaled."""
         if self.scaling is None or self.info.asymmetric:
             return self
         # With P = diag(1/s) S diag(s), f(P)^2 = f(P) diag(s^-2) f(P)^T diag(s^2).
@@ -167,7 +167,7 @@ class Signatures:
     def reweight(self, kernel: AbstractKernel, *, asymmetric: bool = False) -> "Signatures":
         """Return the rows for another kernel from the same walks; needs ``keep_lengths=True``.
 
-        The bits are those of a new computation with the same options and seed.
+        The result is the same, bit for bit, as a new computation with the same options and seed.
 
         Examples
         --------
@@ -197,7 +197,7 @@ class Signatures:
         """
         n = check_integer(n_components, "n_components", 1)
         if self.scaling is not None and not self.info.asymmetric:
-            raise ValueError("Compress both sets of a pair on a scaled matrix: compute_signature_pair gives them.")
+            raise ValueError("On a scaled matrix, compress both sets of compute_signature_pair.")
         rows = compress_rows(self.rows, n, generator(seed, "signatures.compress"))
         info = dataclasses.replace(self.info, compressed=True)
         return dataclasses.replace(self, rows=rows, info=info, stderr=None, lengths=None)
@@ -249,7 +249,7 @@ def compute_signatures(
         ``teacher(graph, series, nodes, **options)`` returns rows of the series, (n, N), dense or sparse; ``series``
         is a kernel whose ``coefficients`` are the f_k.
     asymmetric : bool
-        Rows of K itself instead of Phi, for kernels without a nonnegative modulation; their partner in the inner
+        Compute rows of K instead of Phi, for kernels without a nonnegative modulation; their partner in the inner
         product is the indicator of a node.
     seed : None, int, Generator or RandomState
         For walks and counts. The same seed gives the same bits for any ``n_jobs`` and any other nodes.
@@ -311,7 +311,7 @@ def signatures_by(
     asymmetric: bool = False,
     seed: SeedLike = None,
 ) -> Signatures:
-    """Signatures as in :func:`compute_signatures`, with their parts computed wherever the runner does so.
+    """Signatures as in :func:`compute_signatures`, with parts that the runner computes.
 
     The teacher, the key of its random numbers and everything that depends on several parts are decided here, once,
     so that parts cannot disagree.
@@ -352,7 +352,7 @@ def signatures_by(
 
 
 def check_teacher(teacher: Any) -> str | OwnTeacher:
-    """Return the name of a teacher, or a function that is one."""
+    """Return the name of a teacher, or the user's function."""
     if callable(teacher):
         own: OwnTeacher = teacher
         return own
@@ -360,7 +360,7 @@ def check_teacher(teacher: Any) -> str | OwnTeacher:
 
 
 def check_kernel(kernel: Any) -> AbstractKernel:
-    """Return the kernel, or raise an error if it is none."""
+    """Return the kernel, or raise an error if the argument is not a kernel."""
     if not isinstance(kernel, AbstractKernel):
         rule = "a kernel, such as HeatKernel(0.1) or DiffusionKernel(10.0)"
         reject("kernel", rule, repr(kernel)[:100], TypeError)
@@ -394,7 +394,7 @@ def compute_signature_pair(
 
     Monte Carlo teachers draw both sets independently. With ``asymmetric=True`` the first set holds rows of K and
     the second indicators of the nodes, which works for kernels without a nonnegative modulation. The parameters are
-    those of :func:`compute_signatures`.
+    the same as for :func:`compute_signatures`.
 
     Examples
     --------

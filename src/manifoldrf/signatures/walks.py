@@ -4,7 +4,7 @@ A walk of length k continues to length k + 1 with probability s_{k+1} / s_k. It 
 uniformly or in proportion to |W|, and its load is multiplied by the entry over the probability of the choice. It
 deposits load * f_k / s_k at every node it visits, including the start. The mean over walks is unbiased.
 
-Plain functions on contiguous arrays; the callers validate.
+Plain functions on contiguous arrays. The callers validate the arguments.
 """
 
 from typing import Any, NamedTuple
@@ -201,8 +201,8 @@ def coupled_walks(
     """Estimate rows as in ``independent_walks``, with the walkers of each group coupled.
 
     The law of a single walk does not change, so the estimates stay unbiased. Batches consist of whole groups. If
-    the group size does not divide ``n_walks``, the last group is smaller; its variance per walk is assumed to be
-    that of the others. Repelling walkers need a uniform table.
+    the group size does not divide ``n_walks``, the last group is smaller; its variance per walk is assumed to equal
+    that of the other groups. Repelling walkers need a uniform table.
     """
     if coupling.repelling and table.alias is not None:
         raise ValueError("Repelling walkers choose uniformly: they need a table of pack_uniform.")
@@ -274,7 +274,7 @@ def _walk_two(table, start, law, space, n_walks, streams, n_listed):  # type: ig
 
 @compiled()
 def _finish(table, law, space, walker, s0, s1, n_listed):  # type: ignore[no-untyped-def]
-    """The rest of one walk; a separate function leaves the registers to the loop above."""
+    """The rest of one walk; as a separate function, so that the loop above keeps its registers."""
     word, s0, s1 = next_word(s0, s1)
     while (word & _LOW) < law.go_on[walker[3]] and walker[1] > _0:
         walker, n_listed = _step(table, law, space, word, walker, n_listed)
@@ -296,7 +296,7 @@ def _step(table, law, space, word, walker, n_listed):  # type: ignore[no-untyped
 
 @compiled()
 def _choose(alias, row, degree, word):  # type: ignore[no-untyped-def]
-    """Choose an entry of a row by the upper half of a word: uniformly, or by the alias table."""
+    """Choose an entry of a row with the upper half of a word: uniformly, or with the alias table."""
     column = (word >> _32) * degree
     entry = row + (column >> _32)
     if alias is None:
@@ -307,7 +307,7 @@ def _choose(alias, row, degree, word):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _deposit(space, slot, value, n_listed):  # type: ignore[no-untyped-def]
-    """Add to a slot and list it if it is new; without a branch, which could not be predicted."""
+    """Add to a slot and list it if it is new. There is no branch, because it could not be predicted."""
     space.batch[slot] += value
     space.listed[n_listed] = slot
     n_listed += _1 - np.uint64(space.seen[slot])
