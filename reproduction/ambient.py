@@ -267,8 +267,7 @@ class _Surface:
                 yield self.row(method, size, near, kernel)
 
     def fit_own(self, n_features: int | str) -> ManifoldRandomFeatures:
-        """The library's default for the target kernel: the heat kernel of the sphere, or the kernel of the paper's
-        graph."""
+        """The library's default for the target: the heat kernel of the sphere, or that of the paper's graph."""
         is_sphere = self.name == "sphere"
         features = ManifoldRandomFeatures(
             HeatKernel(self.t) if is_sphere else DiffusionKernel(self.config.tau),

@@ -1,5 +1,4 @@
-"""Masked values of tokens on a surface, filled in by linear attention: the paper's task, and where geometry
-matters.
+"""Masked values of tokens on a surface, filled in by linear attention: the paper's task, and where geometry helps.
 
 Claim: where sheets of a surface nearly touch, 64 positive features of the surface have a smaller error than 64
 features of the ambient space of any kind, and than the exact Gaussian kernel of the ambient space. Their error is
@@ -397,8 +396,7 @@ def exact_rbf(task: Task) -> Candidates:
 
 # ------------------------------------------------------------------------------------------------- references
 def solve(task: Task, system_of: Callable[[Graph], System]) -> Filled:
-    """Solve with the visible values fixed. This is not attention, but shows how well the signals can be
-    predicted."""
+    """Solve with the visible values fixed: not attention, but it shows how well signals can be predicted."""
     values = np.zeros((task.graph.n_nodes, task.known.shape[1]))
     values[task.visible] = task.known
     fixed = np.zeros(len(values), dtype=bool)

@@ -372,8 +372,7 @@ def _first_columns(pca: Any, count: int, points: FloatArray) -> Any:
 
 
 def _diffusion_map(stage: Stage) -> Iterator[Setting]:
-    """One decomposition serves all settings: fewer coordinates are the first columns, more steps are higher powers
-    of the eigenvalues."""
+    """One decomposition for all settings: they differ in the number of columns and the powers of eigenvalues."""
     nodes = stage.some(stage.grids.n_diffusion, "diffusion map")
     most = max(stage.grids.coordinates)
     features = DiffusionMap(n_features=most, steps=1.0).fit(nodes)

@@ -68,8 +68,7 @@ def digits(seed: int = 0, largest: int | None = None) -> Cloud:
 
 # ----------------------------------------------------------------------------------------------------- photographs
 def window_covariances() -> tuple[FloatArray, IntArray]:
-    """Covariances of colours and slopes in windows of two photographs, (n, 5, 5), and the field of each window,
-    (n,).
+    """Covariances of colours and slopes in windows of two photographs, (n, 5, 5), and their fields, (n,).
 
     The photographs are those inside scikit-learn, a temple and a flower; each is cut into 3 x 4 fields.
     """

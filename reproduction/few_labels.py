@@ -271,8 +271,7 @@ class Stage:
         return float(np.median(cKDTree(self.seen).query(self.seen, _NEAR + 1)[0][:, -1]))
 
     def linear(self, rows: FloatArray) -> FloatArray:
-        """Inner products of all features with those of points that may be labelled; rows have a mean squared length
-        of one."""
+        """Inner products of all rows with those that may be labelled; rows have a mean squared length of one."""
         size = float((rows[: len(self.seen)] ** 2).sum(axis=1).mean())
         return np.asarray(rows @ rows[self.own].T) / size
 
