@@ -349,9 +349,9 @@ def run(config: Config, progress: Progress = lambda what, done, total: None) -> 
     """Measure every teacher on every grid.
 
     Tables: ``summary`` (some dimensions, coarsest and finest grid), ``errors`` (every dimension, grid and teacher),
-    ``constants`` (how far both limits are from one) and ``claims``. Relative mean squared errors are the paper's, E
-    |x - y|^2 / |y|^2, with their standard errors, the standard deviation between repetitions, and the Monte Carlo
-    part ("noise") that the teachers predict: for psi from the standard errors of the signatures.
+    ``constants`` (how far both limits are from one) and ``claims``. Relative mean squared errors are defined as in
+    the paper, E |x - y|^2 / |y|^2, with their standard errors, the standard deviation between repetitions, and the
+    Monte Carlo part ("noise") that the teachers predict: for psi from the standard errors of the signatures.
     """
     start = time.perf_counter()
     total = len(config.sides) * len(TEACHERS) + 2

@@ -1,9 +1,9 @@
 """Vertex normals from a fifth of them: the paper's first task on meshes, with a fixed and with a tuned tau.
 
-Claim: the order of the methods in the paper's table is reproduced. The table depends on tau = 20, which smooths too
-much. With tau chosen on the known normals the same kernel is far better than any ambient features; as a Gaussian
-process it ties with a biharmonic field, the best method of all. On a folded cortex ambient methods fail, and ours
-do not. None of them needs a matrix that grows with the square of the mesh.
+Claim: the paper's table is reproduced qualitatively. It depends on tau = 20, which smooths too much. With tau
+chosen on the known normals the same kernel is far better than any ambient features; as a Gaussian process it ties
+with a biharmonic field, the best method of all. On a folded cortex ambient methods fail, and ours do not. None of
+them needs a matrix that grows with the square of the mesh.
 """
 
 import dataclasses

@@ -163,7 +163,7 @@ def _all_links(shape: tuple[int, int]) -> Iterator[_Links]:
     steps = {(1, 0): 1.0, (0, 1): 1.0, (1, 1): _SHEAR, (1, -1): _SHEAR, (2, 0): _BENDING, (0, 2): _BENDING}
     for (i, j), stiffness in steps.items():
         length = float(np.hypot(i * spacing[0], j * spacing[1]))
-        # Every other pair along the axis is left for the next group, so that a vertex is in one link only.
+        # Every other pair along the axis is left for the next group, so that a vertex is in one link per group.
         stride, axis = (2 * i, 0) if i else (2 * j, 1)
         for first in range(stride):
             ends = []

@@ -348,7 +348,7 @@ class _Surface:
             "signatures": [self._against_walks(), *signatures],
             "own_kernel": self._own_kernel(own[False], graph_kernel, at_nodes),
         }
-        if dataclasses.replace(self.config, seed=0) == SIZES["paper"]:  # the methods that have targets
+        if dataclasses.replace(self.config, seed=0) == SIZES["paper"]:  # the settings that the targets are for
             tables["targets"] = targets(rows, self.spectral_s)
         return tables
 

@@ -36,7 +36,7 @@ _CONTRASTS = (1.0, 0.75, 0.55)  # each a quarter smaller, about the spread betwe
 _CUTS = ((0.0, 0.0), (0.0, 1.0), (1.0, 0.0))
 
 _WAVES = (0.06, 0.085, 0.12, 0.17)  # cycles per pixel of made textures, half an octave apart
-_GRAINS = (0.0, 0.6)  # ratio of the variation in the two directions
+_GRAINS = (0.0, 0.6)  # additional variation in one direction
 _SPREAD = 0.35  # width of the band of waves, relative to its middle
 
 

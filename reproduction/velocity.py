@@ -1,6 +1,6 @@
 """Velocities of cloth where one in twenty is hidden: the paper's second task on meshes.
 
-Claim: the order of the methods in the paper's table is reproduced, and the graph matters more than the kernel.
+Claim: the paper's table is reproduced qualitatively, and the graph matters more than the kernel.
 Nearest neighbours in space join sheets of folded cloth; the edges of the mesh do not. With 95 % of the values
 known, the narrowest kernel is the best, and tau = 20 is worse than the nearest known node. A biharmonic field on
 the mesh is the best of all.
@@ -174,7 +174,7 @@ def sheet_share(mesh: TriangleMesh, graph: Graph) -> float:
 # --------------------------------------------------------------------------------------------------------- methods
 @dataclass(frozen=True)
 class Method:
-    """How velocities are filled in: the part that depends on the nodes only, and the rest: (n, 3 f)."""
+    """How velocities are filled in: the part that depends on the nodes only, and the rest, of shape (n, 3 f)."""
 
     prepare: Callable[[Scene], Any]
     fill: Callable[[Scene, Any], FloatArray]
