@@ -1,9 +1,10 @@
-"""Features of the surface against features of the space around it: the paper's sweep over tuned baselines.
+"""Features of the surface against features of the ambient space: the paper's sweep over tuned baselines.
 
 Claim: 512 features of the surface are closer to its heat kernel than 16,000 random features of the Gaussian kernel
-of the space around, each method with its best bandwidth. No number of the latter would do on three of the surfaces,
-where the best Gaussian itself is .11 to .21 off. On the sphere it is .0045 off. Nystrom's method, which is not in
-the paper, reaches that with 512 features; there the surface's own are ahead of it from 1024 on only.
+of the ambient space, each method with its best bandwidth. On three of the surfaces no number of ambient features is
+enough, because the best Gaussian kernel itself is .11 to .21 off. On the sphere it is .0045 off. Nystrom's method,
+which is not in the paper, reaches that error with 512 features; on the sphere, features of the surface are only
+better from 1024 features on.
 """
 
 import dataclasses
@@ -37,7 +38,8 @@ from reproduction.surface_graphs import SURFACES, paper_graph
 
 OWN = "MRF"  # the paper's name of features of the surface
 LANDMARKS = "Nystrom"
-# The last two are not in the paper. Farthest landmarks are the better ones, and what the surface's anchors are.
+# The last two are not in the paper. Farthest landmarks are better than uniform ones, and the anchors of the surface
+# are chosen in the same way.
 METHODS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {"RFF": RFF, "ORF": ORF, "PRF": PRF, "PORF": PORF, "GERF": GERF}
     | {LANDMARKS: functools.partial(Nystrom, landmarks="farthest")}
@@ -105,7 +107,7 @@ PAPER: Mapping[tuple[str, str, int], tuple[float, ...]] = MappingProxyType(
 _UNIT = 1e-4  # of rmse and mae, as in the paper
 _CLAMP = 1e-3  # smallest entry that relative errors divide by; it gives the paper's orders of magnitude
 # Bandwidths tried on both sides of the best known one. On the ellipsoid, with 256, 1024 and 4000 features of four
-# methods, the whole grid had no better one.
+# methods, no bandwidth of the whole grid was better.
 _REACH = 2
 
 
@@ -120,9 +122,9 @@ class Config:
     n_evaluated: int = 1000
     fewer: tuple[int, ...] = (64, 128, 256, 512, 1024, 2048)  # numbers of features the paper did not try
     budgets: tuple[int, ...] = (4000, 8000, 16_000)  # the paper's, for ambient features
-    few: int = 512  # of `fewer`, set against the largest budget in the verdict
+    few: int = 512  # one of `fewer`, compared with the largest budget in the verdict
     # Bandwidths in widths sqrt(2 t) of the kernel, 8 % apart: the Gaussian is best at 1, few positive features at 3
-    # and more, and no method at either end.
+    # or more. No method is best at either end.
     widths: tuple[float, ...] = tuple(round(0.5 * 1.08**i, 4) for i in range(42))
     seed: int = 0
 
@@ -142,7 +144,7 @@ class Config:
             reject("widths", "positive numbers", self.widths)
 
 
-# The small size has a quarter of the nodes and the same number of steps: a quarter of the features will do.
+# The small size has a quarter of the nodes and the same number of steps: a quarter of the features is enough.
 SIZES: dict[str, Config] = {
     "smoke": Config(
         n_nodes=1000,
@@ -150,7 +152,7 @@ SIZES: dict[str, Config] = {
         fewer=(64, 128, 256),
         budgets=(1000, 4000),
         few=128,
-        widths=Config.widths[5:33],  # .7 to 5.9: fewer, but as close together, or the Gaussian would look worse
+        widths=Config.widths[5:33],  # .7 to 5.9: a shorter range; a coarser grid would hurt the Gaussian
     ),
     "paper": Config(),
 }
@@ -159,12 +161,12 @@ SIZES: dict[str, Config] = {
 def run(config: Config, progress: Progress = lambda what, done, total: None) -> Record:
     """Tune every method at every number of features on every surface.
 
-    Tables: ``best`` (all errors at the paper's numbers of features and for features of the surface, the paper's
-    beside them), ``curves`` (the relative error at all numbers of features) and ``verdict``. Nystrom's method has
-    no more features than there are nodes, and no rows beyond.
+    Tables: ``best`` (all errors for the paper's numbers of features and for features of the surface, with the
+    paper's errors), ``curves`` (the relative error for all numbers of features) and ``verdict``. Nystrom's method
+    has at most as many features as there are nodes, so it has no rows for larger numbers.
     """
-    # Products have threads of their own. Those of the library would only wait for each other in thousands of small
-    # calls: several times longer on a busy machine.
+    # Matrix products use their own threads. Threads of the library would only wait for each other in thousands of
+    # small calls, which takes several times longer on a busy machine.
     with one_blas_thread():
         return _run(config, progress)
 
@@ -265,7 +267,7 @@ class _Surface:
                 yield self.row(method, size, near, kernel)
 
     def fit_own(self, n_features: int | str) -> ManifoldRandomFeatures:
-        """The library's default for the kernel in question: the sphere's own, or that of the paper's graph."""
+        """The library's default for the target: the heat kernel of the sphere, or that of the paper's graph."""
         is_sphere = self.name == "sphere"
         features = ManifoldRandomFeatures(
             HeatKernel(self.t) if is_sphere else DiffusionKernel(self.config.tau),
@@ -276,11 +278,11 @@ class _Surface:
             return features.fit(self.graph.positions if is_sphere else self.graph)
 
     def tune(self, method: str, size: int, near: float | None) -> BandwidthSearch:
-        """Give a method the bandwidth with the least error: the reported one, on the same nodes.
+        """Choose the bandwidth with the smallest reported error, measured on the same nodes.
 
         Every number of features has its own bandwidth, as in the paper. All bandwidths are tried for the smallest
-        number. A larger one begins near the best of the number before: a window around the best so far is tried
-        until no bandwidth in it is new.
+        number. For a larger number the search starts near the best bandwidth of the previous number: a window
+        around the best so far is tried until it contains no new bandwidth.
         """
         features = METHODS[method](n_features=size, random_state=self.config.seed)
         grid, tried = self.sigmas, set[int]()
@@ -298,7 +300,7 @@ class _Surface:
             near = best.sigma
 
     def row(self, method: str, features: int, sigma: float | None, kernel: FloatArray) -> dict[str, Any]:
-        """All errors of one kernel, the paper's beside them."""
+        """All errors of one kernel, with the paper's errors."""
         found = errors_of(kernel, self.target, alignment="frobenius", clamp=_CLAMP).plain()
         error = found.pop("frobenius")
         scaled = found | {"rmse": found["rmse"] / _UNIT, "mae": found["mae"] / _UNIT}
@@ -306,7 +308,7 @@ class _Surface:
         return key | scaled | {"error": error} | self.paper(method, features)
 
     def paper(self, method: str, features: int) -> dict[str, float | None]:
-        """The paper's numbers of a cell, or None."""
+        """The paper's numbers for one cell of the table, or None."""
         nothing = (None,) * len(PAPER_COLUMNS)
         figures = PAPER.get((self.name, method, features), nothing) if self.is_paper else nothing
         return dict(zip(PAPER_COLUMNS, figures, strict=True))
@@ -317,7 +319,7 @@ class _Surface:
         return (self.config.n_nodes, self.config.tau) == (Config.n_nodes, Config.tau)
 
     def best_gaussian(self) -> tuple[float, FloatArray]:
-        """Bandwidth and values of the best Gaussian of distances in space, which ambient features tend to."""
+        """Bandwidth and values of the best Gaussian kernel in the ambient space, the limit of ambient features."""
 
         def error(sigma: float) -> float:
             kernel = gaussian_kernel(self.points, self.points, sigma)
@@ -334,7 +336,7 @@ def _window(grid: list[float], near: float) -> range:
 
 
 def _judge(surface: _Surface, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Compare few features of the surface with the largest number of ambient ones."""
+    """Compare few features of the surface with the largest number of ambient features."""
     few, most = surface.config.few, surface.config.budgets[-1]
     here = [row for row in rows if row["surface"] == surface.name]
     own = next(row for row in here if row["method"] == OWN and row["features"] == few)
@@ -353,8 +355,8 @@ def _judge(surface: _Surface, rows: list[dict[str, Any]]) -> dict[str, Any]:
         "ambient_method": best["method"],
         "beats_random": own["error"] < best["error"],
         "beats_nystrom": own["error"] < min(row["error"] for row in landmarks),  # however many landmarks
-        "nystrom": as_few["error"],  # with as few features as the surface's own
-        "gaussian": landmarks[-1]["error"],  # the best Gaussian itself: what all ambient features tend to
+        "nystrom": as_few["error"],  # with as few features as for the surface
+        "gaussian": landmarks[-1]["error"],  # the best Gaussian itself: the limit of all ambient features
         "paper_mrf": surface.paper(OWN, surface.config.n_nodes)["paper"],
         "paper_ambient": paper_error,
         "paper_method": paper_method,

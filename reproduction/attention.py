@@ -1,11 +1,13 @@
-"""Masked values of tokens on a surface, filled in by linear attention: the paper's task, and where geometry counts.
+"""Masked values of tokens on a surface, filled in by linear attention: the paper's task, and where geometry helps.
 
-Claim: where sheets of a surface nearly touch, 64 positive features of the surface leave less error than 64 features
-of the space around it, whatever their kind, less than its exact Gaussian kernel, and no more than Nystrom's signed
-features on the same anchors. On the plain Mobius strip, the paper's only surface, features of the space around do
-as well: there it is anchors against random frequencies, not the surface against the space.
+Claim: where sheets of a surface nearly touch, 64 positive features of the surface have a smaller error than 64
+features of the ambient space of any kind, and than the exact Gaussian kernel of the ambient space. Their error is
+no larger than that of Nystrom's signed features on the same anchors. On the plain Mobius strip, the paper's only
+surface, ambient features with anchors are equally good: there, anchors beat random frequencies, and the geometry of
+the surface makes no difference.
 
-The paper leaves its protocol open, the unit of its errors included: only the order of its methods can be compared.
+The paper specifies neither its protocol nor the unit of its errors, so only the order of its methods can be
+compared.
 """
 
 import dataclasses
@@ -41,7 +43,7 @@ from reproduction.record import Record
 from reproduction.token_surfaces import SURFACES, TOUCHING
 
 # ---------------------------------------------------------------------------------------------------------- anchors
-# Rounds in which anchors move into the middle of their cells. 5 are within 2 % of 20; most settle before the last.
+# Rounds in which anchors move to the middle of their cells. 5 rounds are within 2 % of 20; most converge earlier.
 _ROUNDS = 20
 
 
@@ -107,7 +109,7 @@ def in_space(points: FloatArray) -> tuple[Owners, Within]:
 def farthest_along_edges(graph: Graph, m: int) -> IntArray:
     """Farthest points along the edges of a graph in one piece, from the first farthest point in space."""
     n = graph.n_nodes
-    # All of them exact, so that no sweep is made.
+    # All of them are exact, so there is no sweep.
     plan = Sweep(m, m, np.arange(n), 1.0)
     chosen: IntArray = select_along_edges(edges_of(graph), np.full(n, np.inf), farthest_anchors(graph, 1), plan)
     return chosen
@@ -118,8 +120,8 @@ TAUS = tuple(2.0**k for k in range(7))  # steps of the walk, 1 to 64; nine signa
 SIGMAS = (0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.22, 0.32, 0.47, 0.7)  # widths of Gaussians in space
 
 _ROUNDING = 1e-10  # of signatures, whose largest possible entry is 1
-_CUT = 1e-3  # of the largest entry of a sparse signature; what is below would cost more than it brings
-_NOTHING = 1e-200  # sums of features below it are those of no source; their inverse would overflow
+_CUT = 1e-3  # share of the largest entry of a sparse signature; smaller entries cost more than they gain
+_NOTHING = 1e-200  # smaller sums of features mean that there is no source; their inverse would overflow
 _SPARSE_SHARE = 4  # tokens to an anchor of sparse features
 
 
@@ -136,9 +138,9 @@ class Task:
     known : array of shape (v, c)
         Their values; no other value is here.
     folds : int array of shape (v,)
-        Part of the visible tokens that each belongs to, for cross-validation.
+        Fold of each visible token, for cross-validation.
     n_features : int
-        Of methods of low rank.
+        Number of features of low-rank methods.
     streams : Streams
         Of the methods that draw.
     """
@@ -186,8 +188,8 @@ class Weights:
     right : array or CSR array of shape (v, r)
     share : array of shape (v,)
     balanced : bool
-        Whether every feature, nonnegative, is divided by its sum over the sources. An anchor then stands for
-        the mean of the values around it, however many tokens are visible there.
+        Whether every feature, nonnegative, is divided by its sum over the sources. An anchor then represents the
+        mean of the values around it, for any number of visible tokens there.
     """
 
     left: Any
@@ -198,7 +200,7 @@ class Weights:
     def reconstruct(self, known: FloatArray, sources: IntArray, targets: IntArray) -> FloatArray:
         """Values of some tokens from some of the visible ones, shape (len(targets), c).
 
-        Where the weights do not sum to something positive it is the mean of the visible values, which only helps
+        If the sum of the weights is not positive, the result is the mean of the visible values. This only helps
         signed features.
 
         Parameters
@@ -280,7 +282,7 @@ def _positive(task: Task, anchors: Anchors, *, balanced: bool = False) -> Candid
 def mrf(task: Task) -> Candidates:
     """Features of the surface: anchors in the middle of their cells, weighted by the visible tokens around them.
 
-    Weights follow from where tokens are visible, not from their values.
+    Weights depend on where tokens are visible, not on their values.
     """
     return _positive(task, _alike(task.medoids.nodes), balanced=True)
 
@@ -306,7 +308,7 @@ def mrf_uniform(task: Task) -> Candidates:
 
 
 def mrf_sparse(task: Task) -> Candidates:
-    """An anchor to four tokens, weighted by its cell, and signatures without tails: few entries to a token."""
+    """One anchor for four tokens, weighted by its cell, and signatures without tails: few entries per token."""
     start = farthest_along_edges(task.graph, max(1, task.graph.n_nodes // _SPARSE_SHARE))
     anchors = with_cells(start, along_edges(task.graph)[0])
     for tau in TAUS:
@@ -394,7 +396,7 @@ def exact_rbf(task: Task) -> Candidates:
 
 # ------------------------------------------------------------------------------------------------- references
 def solve(task: Task, system_of: Callable[[Graph], System]) -> Filled:
-    """Solve with the visible values fixed; that is no attention, but shows what the signals allow."""
+    """Solve with the visible values fixed: not attention, but it shows how well signals can be predicted."""
     values = np.zeros((task.graph.n_nodes, task.known.shape[1]))
     values[task.visible] = task.known
     fixed = np.zeros(len(values), dtype=bool)
@@ -471,12 +473,12 @@ PAPER: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]] = MappingProxyT
     }
 )
 PAPER_SURFACE = "mobius"
-_PUBLISHED = ("published_mse", "published_l2")  # not beside ours as the same figure: their unit is not known
+_PUBLISHED = ("published_mse", "published_l2")  # in separate columns, because their unit is not known
 
 _SHOWN = {OWN: "mrf", RBF: "rbf"}  # what the picture fills signals in with
 _FOLDS = 5  # parts of the visible tokens for cross-validation
 _SHARES = Interval(0.0, 1.0, low_open=True, high_open=True)
-# Errors closer than this count as equal in words; seeds change a ratio of two methods by a few per cent.
+# The text calls errors closer than this equal; seeds change a ratio of two methods by a few per cent.
 _TIE = 1.1
 
 
@@ -490,7 +492,8 @@ class Config:
 
     surfaces: tuple[str, ...] = tuple(SURFACES)
     n_tokens: int = 3000  # on the plain strip
-    # Where sheets nearly touch: ten neighbours lie within half the gap, and one edge in 60 graphs joins two sheets.
+    # Where sheets nearly touch: ten neighbours lie within half the gap, and only one edge in 60 graphs joins two
+    # sheets.
     n_tokens_touching: int = 4000
     masked: float = 0.8  # on the plain strip
     # Where sheets nearly touch: visible tokens are .19 to .29 apart, about as far as the sheets.
@@ -498,7 +501,7 @@ class Config:
     n_seeds: int = 20  # each with its own tokens, mask and signals
     sources: tuple[int, ...] = PAPER_SOURCES
     n_features: int = 64  # of all methods of low rank
-    n_neighbors: int = 10  # of the graph: with so many all 80 are in one piece
+    n_neighbors: int = 10  # of the graph: with this number, all 80 graphs are connected
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -526,7 +529,7 @@ class Config:
         return n, round((1.0 - masked) * n)
 
 
-# Half the tokens with as many visible ones: the same spacing of what is known.
+# Half the tokens with the same number of visible ones, so that known values have the same spacing.
 SIZES: dict[str, Config] = {
     "smoke": Config(
         n_tokens=1500, n_tokens_touching=2000, masked=0.6, masked_touching=0.94, n_seeds=1, sources=(5, 10)
@@ -584,7 +587,7 @@ class Trial:
     task : Task
         What methods see.
     hidden : array of shape (n - v, c)
-        Values of the masked tokens, which they do not.
+        Values of the masked tokens, which methods do not see.
     """
 
     name: str
@@ -592,7 +595,7 @@ class Trial:
     hidden: FloatArray
 
     def whole(self, filled: FloatArray) -> FloatArray:
-        """The last signal at all tokens, with what a method filled in, shape (n,)."""
+        """The last signal at all tokens, with the values that a method filled in, shape (n,)."""
         values = np.zeros(len(self.task.points))
         values[self.task.visible], values[self.task.masked] = self.task.known[:, -1], filled[:, -1]
         return values
@@ -700,13 +703,13 @@ class _Errors:
         return rows
 
     def _paper(self, method: str) -> dict[str, tuple[float, ...]] | None:
-        """The paper's errors of a method, where it has them."""
+        """The paper's errors of a method, if it reports them."""
         if self.name != PAPER_SURFACE or method not in PAPER:
             return None
         return dict(zip(_PUBLISHED, PAPER[method], strict=True))
 
     def verdict(self) -> dict[str, Any]:
-        """Features of the surface against the best of each kind; ratios above 1 are in their favour."""
+        """Features of the surface against the best of each kind; ratios above 1 favour features of the surface."""
         positive = min(_rivals(positive=True), key=self.ratio)
         ambient = min(_rivals(positive=False), key=self.ratio)
         return {
@@ -732,7 +735,7 @@ class _Errors:
 
 
 def _rivals(*, positive: bool) -> list[str]:
-    """Feature methods of equal budget that are not the library's: all positive ones, or all of the space around."""
+    """Feature methods of equal budget that are not from this library: all positive ones, or all ambient ones."""
     rivals = [name for name, how in METHODS.items() if how.group == AMBIENT]
     return [name for name in rivals if METHODS[name].is_positive] if positive else rivals
 

@@ -1,10 +1,10 @@
 """Textures from six labelled windows each: features of a cloud of 15-dimensional descriptors against others.
 
-Claim: unlabelled windows at other angles say where the descriptors of a texture lie. Features of their cloud use
-this: more groups of turned windows find their texture than by raw descriptors, or by features of the space around.
-The unlabelled windows can be used once more, to weigh the labelled ones. Most methods gain by that, and so blocks
-are kept apart: neighbours as they are ("plain", the paper's protocol), weighted by their mean over the cloud
-("share"), and weighted so that all have the same share of it ("balanced").
+Claim: unlabelled windows at other angles show where the descriptors of a texture lie. Features of their cloud use
+this information: more groups of rotated windows are recognised than with raw descriptors or with ambient features.
+The unlabelled windows can also be used to weight the labelled ones. Most methods gain from this, so the results are
+reported in three blocks: unweighted neighbours ("plain", the paper's protocol), weighted by their mean over the
+cloud ("share"), and weighted so that all have the same share of it ("balanced").
 """
 
 import dataclasses
@@ -45,14 +45,14 @@ from reproduction.texture_views import Protocol, Views, draw_views
 PLAIN = "plain"  # the paper's protocol: neighbours in features
 SHARE = "share"  # values over their mean over the cloud
 BALANCED = "balanced"  # labelled windows share the cloud equally
-# Rules are tried in this order, and the first of equals is taken.
+# Rules are tried in this order; ties go to the first.
 RULES: dict[str, tuple[str, ...]] = {
     PLAIN: ("euclidean", "cosine", "kernel"),
     SHARE: ("share",),
     BALANCED: ("balanced",),
 }
 
-_RANKED_AT_ONCE = 2048  # put in order at a time
+_RANKED_AT_ONCE = 2048  # rows that are sorted at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class Values:
     norms2 : array of shape (l,)
         Squared lengths of the features of labelled windows.
     of_test : callable
-        Returns the values from all test windows, shape (t, l). They are large, and most settings never need them.
+        Returns the values from all test windows, shape (t, l). They are large, and most settings do not need them.
     """
 
     labelled: NDArray[Any]
@@ -78,7 +78,7 @@ class Values:
     def ranks(self, found: NDArray[Any], rule: str, columns: Any = slice(None)) -> NDArray[Any]:
         """How near labelled windows are by a rule, larger is nearer: from values of the same shape (q, some of l).
 
-        Rules are those of :class:`KernelNeighborsClassifier`, up to factors and terms of a whole row.
+        The rules are those of :class:`KernelNeighborsClassifier`, up to a factor and a constant for each row.
         """
         norms2 = self.norms2[columns].astype(np.float64)
         if rule == "euclidean":
@@ -104,7 +104,7 @@ def validate(values: Values, rule: str, views: Views) -> float:
 def group_accuracy(found: IntArray, views: Views) -> float:
     """Share of groups of test windows whose most frequent class is the right one, in percent.
 
-    Of equally frequent classes the first counts.
+    Ties go to the first class.
     """
     n_classes = int(views.labelled_y.max()) + 1
     votes = np.zeros((int(views.test_group[-1]) + 1, n_classes), dtype=np.int64)
@@ -151,7 +151,7 @@ class Choice:
 
 
 def _nearest(ranks: NDArray[Any], count: int) -> IntArray:
-    """Columns of the largest entries of each row, largest first; of equal ones the first."""
+    """Columns of the largest entries of each row, largest first; ties in order of the columns."""
     parts = range(0, len(ranks), _RANKED_AT_ONCE)
     return np.concatenate([largest_columns(ranks[start : start + _RANKED_AT_ONCE], count) for start in parts])
 
@@ -166,11 +166,11 @@ Setting = tuple[str, Values]
 
 @dataclass(frozen=True)
 class Grids:
-    """What is tried: about ten settings of every method, one of raw descriptors.
+    """Settings to try: about ten for every method, one for raw descriptors.
 
-    Grids were laid out on seeds 0 to 3, with their test windows in view, and stand for all later ones. Ranges that
-    recognise fewer windows there were left out, for every method: steps beyond 12 of ours, which lose 1 to 4 points
-    when balanced, and bandwidths below .5, which labelled windows prefer and which lose 3 to 8.
+    The grids were chosen on seeds 0 to 3, using their test windows, and are used unchanged for all later seeds. For
+    every method, ranges that recognise fewer windows were left out: more than 12 steps of our method, which lose 1
+    to 4 points when balanced, and bandwidths below .5, which labelled windows prefer and which lose 3 to 8 points.
     """
 
     neighbors: tuple[int, ...] = (8, 16)  # of the graph
@@ -186,7 +186,7 @@ class Grids:
     coordinates: tuple[int, ...] = (64, 256)  # of a diffusion map
     steps: tuple[float, ...] = (1.0, 2.0, 5.0, 10.0, 20.0, 40.0)
     n_cloud: int = 8000  # unlabelled windows that shares are taken over, and landmarks drawn from
-    n_components_cloud: int = 2000  # of these, for kernel PCA
+    n_components_cloud: int = 2000  # number of these for kernel PCA
     n_diffusion: int = 10_000  # unlabelled windows for the eigenvectors of a diffusion map
 
     def __post_init__(self) -> None:
@@ -197,7 +197,7 @@ class Grids:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The paper's walks and network, with less of everything: its all-node anchors would be 1.5e9 values."""
+    """The paper's walks and network at reduced size: with all nodes as anchors there would be 1.5e9 values."""
 
     n_features: int = 256
     n_starts: int = 500
@@ -209,7 +209,7 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One draw of windows as all methods see it, without labels.
+    """One draw of windows without labels, the input of all methods.
 
     Attributes
     ----------
@@ -274,8 +274,8 @@ def own_settings(stage: Stage) -> Iterator[Setting]:
     """Powers of the walk on graphs with fewer and more neighbours.
 
     Features of W^n with all nodes as anchors are phi_n(z) = phi_2(z) W^(n/2 - 1), so that phi_n(x) . phi_n(l) is
-    phi_2(x) W^(n - 2) phi_2(l): one fit serves all powers, and labelled windows are carried along the graph instead
-    of all.
+    phi_2(x) W^(n - 2) phi_2(l): one fit is enough for all powers, and only labelled windows are propagated along
+    the graph.
     """
     grids, views = stage.grids, stage.views
     for n_neighbors in grids.neighbors:
@@ -335,7 +335,7 @@ def _random(kind: Callable[..., Any], widths: str, stage: Stage) -> Iterator[Set
     for size in stage.grids.sizes:
         for width in getattr(stage.grids, widths):
             features = kind(n_features=size, sigma=width * stage.unit, random_state=stage.views.seed)
-            # Single precision is enough, but for positive features, which are too small for it at outliers.
+            # Single precision is enough except for positive features, which underflow at outliers.
             dtype = np.float64 if kind in (PRF, PORF) else np.float32
             features.fit(stage.centred(stage.cloud, dtype))
             name = f"{size} features, width {width:g}"
@@ -347,7 +347,7 @@ def _transform(features: Any, stage: Stage, dtype: Any, points: FloatArray) -> A
 
 
 def _gaussian(stage: Stage) -> Iterator[Setting]:
-    """The Gaussian kernel itself, which random features and landmarks tend to."""
+    """The Gaussian kernel itself, the limit of random features and landmarks."""
     views = stage.views
     for width in stage.grids.fine:
         kernel = partial(gaussian_kernel, others=views.labelled, sigma=width * stage.unit)
@@ -372,7 +372,7 @@ def _first_columns(pca: Any, count: int, points: FloatArray) -> Any:
 
 
 def _diffusion_map(stage: Stage) -> Iterator[Setting]:
-    """One decomposition: fewer coordinates are the first of them, more steps other powers of the eigenvalues."""
+    """One decomposition for all settings: they differ in the number of columns and the powers of eigenvalues."""
     nodes = stage.some(stage.grids.n_diffusion, "diffusion map")
     most = max(stage.grids.coordinates)
     features = DiffusionMap(n_features=most, steps=1.0).fit(nodes)
@@ -431,13 +431,13 @@ class Config:
     """Settings of the experiment."""
 
     n_seeds: int = 30  # the paper's
-    first_seed: int = 10  # those below were looked at while grids were laid out
-    counts: tuple[int, ...] = (1, 3, 5, 10, 15)  # of neighbours that vote; all settings are chosen for the first
-    n_plates: int | None = None  # so many, evenly over the list; None for all
+    first_seed: int = 10  # smaller seeds were used to choose the grids
+    counts: tuple[int, ...] = (1, 3, 5, 10, 15)  # voting neighbours; settings are chosen for the first
+    n_plates: int | None = None  # this many, spread evenly over the list; None for all
     protocol: Protocol = field(default_factory=Protocol)  # the paper's
     grids: Grids = field(default_factory=Grids)
     recipe: Recipe | None = field(default_factory=Recipe)  # of the network, for the first seed; None leaves it out
-    # Seeds for which every setting is tried on the test windows, to say what the choice without them costs.
+    # Seeds for which every setting is tried on the test windows, to measure what the choice without them costs.
     n_hindsight: int = 3
     cost_setting: tuple[int, int] = (8, 6)  # neighbours and steps of the features whose cost is measured
 
@@ -483,8 +483,9 @@ SIZES: dict[str, Config] = {
 def run(config: Config, progress: Progress = lambda what, done, total: None, data: Path | None = None) -> Record:
     """Recognise turned textures by all methods, for one draw of windows after the other.
 
-    Tables: ``brodatz`` (accuracies with one neighbour), ``by_k`` (with more), ``chosen`` (settings, and what the
-    best ones would have been), ``cost``, ``targets`` and ``seeds`` (all that the others are means of).
+    Tables: ``brodatz`` (accuracies with one neighbour), ``by_k`` (with more), ``chosen`` (the chosen settings, and
+    the best ones in hindsight), ``cost``, ``targets`` and ``seeds`` (the values for each seed, whose means the
+    other tables show).
     """
     start = time.perf_counter()
     plates = _plates(config, data)
@@ -495,7 +496,7 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, dat
         one_blas_thread(),
         quietly(),
         without_warnings(FarQueryWarning),
-    ):  # by windows unlike all others
+    ):  # about windows that differ from all others
         for views in _draws(plates, config, progress):
             rows += _measure(views, config, tried, progress)
             if not cost:
@@ -552,7 +553,7 @@ class Tried:
         self._found[method, block][setting].append(accuracy)
 
     def best(self, method: str, block: str) -> tuple[str, str, float] | None:
-        """Setting, rule and mean accuracy of the one setting for all seeds that the answers would choose."""
+        """Setting, rule and mean accuracy of the single setting that is best for all seeds on the test windows."""
         found = self._found.get((method, block))
         if not found:
             return None
@@ -583,8 +584,9 @@ def choose(
 ) -> tuple[dict[str, Choice], int]:
     """The best setting and rule of a method in every block, and how many settings there were.
 
-    One rule for all methods: labelled windows of one angle are to be recognised by those of the other; the first of
-    equals is taken. Raw descriptors have no kernel of their own: they are compared by distance or angle.
+    The criterion is the same for all methods: how many labelled windows of one angle are recognised from those of
+    the other angle. Ties go to the first setting. Raw descriptors have no kernel and are compared by distance or
+    angle.
     """
     rules = {PLAIN: RULES[PLAIN][:2]} if method == RAW else RULES  # distance or angle
     pairs = [(block, rule) for block, some in rules.items() for rule in some]
@@ -641,7 +643,7 @@ def summarise(
 ) -> list[dict[str, Any]]:
     """Means over seeds for one number of neighbours.
 
-    The gap is that to raw descriptors on the same seeds; a method that was run on fewer has fewer.
+    The gap is the difference to raw descriptors on the same seeds. Some methods were run on fewer seeds.
     """
     column = f"k{count}"
     raw = {row["seed"]: row[column] for row in rows if row["method"] == RAW}

@@ -81,7 +81,7 @@ def run(
         source = None if data is None else existing_folder(data, "--data")
     console = rich.console.Console(quiet=output.silent)
     records = {}
-    with folder_for_results(out, "out") as folder:  # an unusable folder is an error before the work
+    with folder_for_results(out, "out") as folder:  # raises before the work if the folder cannot be used
         for entry, config in plan:
             if text := _about_data(entry, data):
                 note(text, quiet=output.quiet)
@@ -171,7 +171,7 @@ def _plan(names: Sequence[str], size: str, changes: Sequence[str]) -> list[tuple
     """Experiments with their settings, all checked before any work."""
     for name in names:
         check_option(name, "NAME", [*CATALOGUE, "all"])
-    environment()  # records the commit before the work, not after it
+    environment()  # record the commit before the work, not after it
     plan = []
     for entry in CATALOGUE.values():
         if entry.name in names or "all" in names:
@@ -182,7 +182,7 @@ def _plan(names: Sequence[str], size: str, changes: Sequence[str]) -> list[tuple
 
 
 def _changed(config: Any, changes: Sequence[str], experiment: str) -> Any:
-    """Settings with the fields changed that texts "field=value" name."""
+    """Settings after the changes given by texts "field=value"."""
     kinds = typing.get_type_hints(type(config))
     new = {}
     for change in changes:
@@ -200,7 +200,7 @@ def _about_data(entry: Entry, data: str | None) -> str:
 
 
 def _with_command(record: Any, name: str, size: str, changes: Sequence[str]) -> Any:
-    """The record with the command that makes it again; it does not tell where the data were."""
+    """The record with the command that reproduces it, without the path of the data."""
     words = ["python", "-m", "reproduction", name, "--size", size]
     words += [] if record.name == name else ["--data", "DIR"]
     words += [word for change in changes for word in ("--set", change)]

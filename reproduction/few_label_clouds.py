@@ -15,15 +15,15 @@ from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.spd import spd_to_vectors, upper_entries
 from reproduction.mesh_data import builtin_mesh
 
-OUTLIER = -1  # label of a point that belongs to no class, and is not counted
-_NEW = 4  # every fourth point is kept from all methods
+OUTLIER = -1  # label of points that belong to no class and are not counted
+_NEW = 4  # every fourth point is held out
 _WINDOW, _STRIDE = 32, 10  # pixels of a window of a photograph, and between two of them
 _ROWS, _COLUMNS = 3, 4  # fields of a photograph, each a class
 _BLUR = 1.0  # pixels, before derivatives are taken
-# Covariances of windows of sky are 1e-5 and more, those of the photographs' own rounding to 1 / 255 are 1e-6.
+# Covariances of windows of sky are at least 1e-5; covariances that come from rounding to 1 / 255 are 1e-6.
 _RIDGE = 1e-6
 _PARTS = 12  # of a scan, each a class
-_MARGIN = 0.1  # box of the outliers around a scan, over its diagonal
+_MARGIN = 0.1  # margin of the box of outliers around a scan, relative to its diagonal
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Cloud:
     classes : int array of shape (n,)
         0, 1, ...; -1 for outliers.
     new : array of shape (q, d)
-        Points kept from all methods.
+        Held-out points.
     new_classes : int array of shape (q,)
     """
 
@@ -68,7 +68,7 @@ def digits(seed: int = 0, largest: int | None = None) -> Cloud:
 
 # ----------------------------------------------------------------------------------------------------- photographs
 def window_covariances() -> tuple[FloatArray, IntArray]:
-    """Covariances of colour and slopes in windows of two photographs, (n, 5, 5), and the field each is from, (n,).
+    """Covariances of colours and slopes in windows of two photographs, (n, 5, 5), and their fields, (n,).
 
     The photographs are those inside scikit-learn, a temple and a flower; each is cut into 3 x 4 fields.
     """
@@ -106,7 +106,7 @@ def photographs(seed: int = 0, largest: int | None = None) -> Cloud:
 
 
 def plain_photographs(seed: int = 0, largest: int | None = None) -> Cloud:
-    """The same covariances as they are: the distance is that of their entries."""
+    """The same covariances without the log-Euclidean metric: Euclidean distances of their entries."""
     matrices, classes = window_covariances()
     same = _split("photographs", upper_entries(matrices), classes, seed, largest)
     return Cloud("photographs, plain", same.seen, same.classes, same.new, same.new_classes)
@@ -114,21 +114,21 @@ def plain_photographs(seed: int = 0, largest: int | None = None) -> Cloud:
 
 # ----------------------------------------------------------------------------------------------------------- scans
 def parts_of(mesh: TriangleMesh, n_parts: int = _PARTS) -> IntArray:
-    """The part of every vertex, (n,): cells around far seeds, by the shortest way along the edges."""
+    """The part of every vertex, (n,): cells around farthest seeds, by shortest paths along the edges."""
     graph = mesh_graph(mesh, weights="unit")
     return np.asarray(nearest_along_edges(edges_of(graph), farthest_anchors(graph, n_parts))[0])
 
 
 @dataclass(frozen=True)
 class Damage:
-    """What is done to a scan.
+    """Noise and outliers that are added to a scan.
 
     Attributes
     ----------
     noise : float
         Standard deviation in each direction, over the median distance of a point to its nearest.
     outliers : float
-        Their number over that of the points of the surface, evenly in a box around it.
+        Number of outliers relative to the points of the surface; they are uniform in a box around it.
     """
 
     noise: float = 0.0

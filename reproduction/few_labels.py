@@ -1,8 +1,8 @@
-"""Few labels on real clouds: features of the manifold against those of the space around, and against graphs.
+"""Few labels on real clouds: features of the manifold against ambient features and graph methods.
 
-Claim: on digits, a linear classifier on features of the manifold is ahead of all other methods with 1, 2 and 10
-labels for each class, and even with label spreading with 5. It is mostly even with the best others on the cortex,
-and even or behind on photographs and the bunny. The table of losses says where, and by how much.
+Claim: on digits, a linear classifier on features of the manifold is better than all other methods with 1, 2 and 10
+labels for each class, and ties with label spreading with 5. It mostly ties with the best other methods on the
+cortex, and ties or is worse on photographs and the bunny. The table ``losses`` lists the differences.
 """
 
 import dataclasses
@@ -57,18 +57,18 @@ from reproduction.record import Record
 from reproduction.smoothers import quietly
 
 # ------------------------------------------------------------------------------------------------------------ rules
-_FOLDS = 5  # of a cross-validation, or as many as a class has labels
-_SMALLEST = 1e-12  # distances below it count as such: a copy of a labelled point has its class
+_FOLDS = 5  # folds of a cross-validation; fewer if a class has fewer labels
+_SMALLEST = 1e-12  # smaller distances are raised to this: a copy of a labelled point gets its class
 
 
 @dataclass(frozen=True, eq=False)
 class AbstractRule(ABC):
-    """A classifier that sees the points through one matrix.
+    """A classifier whose only input is one matrix.
 
     Attributes
     ----------
     matrix : array of shape (n, l)
-        From all points to the l that may be labelled: a kernel, distances, or an operator.
+        From all points to the l points that may be labelled: a kernel, distances, or an operator.
     own : int array of shape (l,)
         Rows of these points.
     """
@@ -126,8 +126,8 @@ class Nearest(AbstractRule):
 class Spread(AbstractRule):
     """scikit-learn's ``LabelSpreading`` after infinitely many iterations.
 
-    The matrix is (1 - alpha) (I - alpha S)^-1 on the points that it has seen. Others, with rows after those, have
-    the mean of the distributions at their neighbours.
+    The matrix is (1 - alpha) (I - alpha S)^-1 on the points of the fit. New points, whose rows come last, get the
+    mean of the distributions at their neighbours.
 
     Attributes
     ----------
@@ -167,7 +167,7 @@ def spreading_operator(affinity: Any, alpha: float, columns: IntArray) -> FloatA
 # ------------------------------------------------------------------------------------------------------ evaluation
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """Some labelled points, and how they are cut for cross-validation.
+    """Some labelled points and their folds for cross-validation.
 
     Attributes
     ----------
@@ -210,7 +210,7 @@ class Draw:
 OWN, OWN_VOTE = "MRF + ridge", "MRF + vote"
 N_SETTINGS = 24  # of every method
 
-# Graphs and steps of the walk; the first of each are the paper's.
+# Graphs and steps of the walk; the first of each are from the paper.
 _GRAPHS: Mapping[str, GraphOptions] = MappingProxyType(
     {
         "8 neighbours": GraphOptions(kind="knn", n_neighbors=8),
@@ -230,16 +230,16 @@ Setting = tuple[str, AbstractRule]
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """A cloud as all methods see it.
+    """A cloud without classes, the input of all methods.
 
     Attributes
     ----------
     seen : array of shape (n, d)
         Points that may be looked at, labelled or not.
     new : array of shape (q, d)
-        Points that no method sees before it is fitted.
+        Points that are not used in any fit.
     own : int array of shape (l,)
-        Those of ``seen`` that any draw labels.
+        Points of ``seen`` that are labelled in any draw.
     n_features : int
     seed : int
     """
@@ -271,13 +271,13 @@ class Stage:
         return float(np.median(cKDTree(self.seen).query(self.seen, _NEAR + 1)[0][:, -1]))
 
     def linear(self, rows: FloatArray) -> FloatArray:
-        """Inner products of features with those that may be labelled; rows have a mean squared length of one."""
+        """Inner products of all rows with those that may be labelled; rows have a mean squared length of one."""
         size = float((rows[: len(self.seen)] ** 2).sum(axis=1).mean())
         return np.asarray(rows @ rows[self.own].T) / size
 
 
 def unit_rows(rows: FloatArray) -> FloatArray:
-    """Rows of length one; those of zeros stay."""
+    """Scale rows to length one; zero rows are unchanged."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0))
 
@@ -289,7 +289,7 @@ def _own_maps(stage: Stage) -> Iterator[tuple[str, FloatArray]]:
         features = ManifoldRandomFeatures(
             DiffusionKernel(tau),
             n_features=stage.n_features,
-            field="step",  # what "auto" takes at these times, at a quarter of the cost
+            field="step",  # "auto" chooses the same at these times, at four times the cost
             graph=options,
             random_state=stage.seed,
         )
@@ -321,7 +321,7 @@ Maps = Callable[[Stage], Iterable[tuple[str, FloatArray]]]
 
 
 def _linear(maps: Maps, stage: Stage) -> Iterator[Setting]:
-    """Six maps, rows of length one or as they are, two penalties."""
+    """Six maps, rows scaled to length one or unchanged, two penalties."""
     for name, rows in maps(stage):
         for form, kernel in (
             ("unit rows", stage.linear(unit_rows(rows))),
@@ -332,7 +332,7 @@ def _linear(maps: Maps, stage: Stage) -> Iterator[Setting]:
 
 
 def _own_votes(stage: Stage) -> Iterator[Setting]:
-    """Six maps, rows of length one or as they are, all labelled points or the nearest one."""
+    """Six maps, rows scaled to length one or unchanged, all labelled points or the nearest one."""
     for name, rows in stage.own_maps:
         for form, kernel in (
             ("unit rows", stage.linear(unit_rows(rows))),
@@ -345,7 +345,7 @@ def _own_votes(stage: Stage) -> Iterator[Setting]:
 
 # ----------------------------------------------------------------------------------------------------- no features
 def _kernel_ridge(stage: Stage) -> Iterator[Setting]:
-    """The Gaussian itself, on labelled points only: what features of it tend to."""
+    """The Gaussian kernel itself, on labelled points only: the limit of its features."""
     for width in _WIDTHS:
         kernel = gaussian_kernel(stage.everything, stage.seen[stage.own], width * stage.wide)
         for penalty in (_PENALTIES[0], 1e-3, 0.1, _PENALTIES[1]):
@@ -363,7 +363,7 @@ def _raw_neighbors(stage: Stage) -> Iterator[Setting]:
 
 
 def _spreading_neighbors(stage: Stage) -> Iterator[Setting]:
-    """Neighbours as scikit-learn takes them, of each point, and those of either of two."""
+    """The nearest neighbours of each point as in scikit-learn, and the same made symmetric."""
     for both, k in itertools.product((False, True), (7, 15, 30)):
         search = NearestNeighbors(n_neighbors=k).fit(stage.seen)  # whose ties are those of LabelSpreading
         links, step = (sparse.csr_array(search.kneighbors_graph(points)) for points in (stage.seen, stage.new))
@@ -399,10 +399,10 @@ MAIN = (OWN, "LabelSpreading, knn", "kernel ridge, rbf", "kNN")  # where not all
 
 # --------------------------------------------------------------------------------------------------- the experiment
 _OURS = (OWN, OWN_VOTE)
-DRAWS = "draws"  # column of accuracies one by one, which the tables do without
+DRAWS = "draws"  # column with the accuracy of each draw, not part of the tables
 CLOUDS = ("digits", "photographs", "photographs, plain", "bunny", "cortex")
 _SCANS = ("bunny", "cortex")
-_FLAT = "photographs, plain"  # has the main methods only: it shows what the metric does
+_FLAT = "photographs, plain"  # with the main methods only, to show the effect of the metric
 Make = Callable[[], Cloud]
 
 
@@ -412,14 +412,15 @@ class Config:
 
     clouds: tuple[str, ...] = CLOUDS
     labels: tuple[int, ...] = (1, 2, 5, 10)  # of each class
-    n_draws: int = 10  # of labels; the spread over them is that of a single experiment
+    n_draws: int = 10  # draws of labels; their spread is the spread of single experiments
     n_features: int = 512  # of all four kinds of features
-    # Points of the digits, which are fewer, and of the photographs: label spreading takes the cube of their number.
+    # Largest number of points of digits (which have fewer) and photographs: the time of label spreading grows with
+    # the cube of this number.
     largest: int | None = 2000
     n_points: int = 2000  # of a scan
     noise: float = 0.3  # of a scan, over the median distance to the nearest point
     outliers: float = 0.05  # of a scan, over its number of points
-    sweep: str = "cortex"  # the scan with more and more damage
+    sweep: str = "cortex"  # the scan with increasing damage
     sweep_points: int = 1500
     noises: tuple[float, ...] = (0.0, 0.3, 0.6, 1.0, 1.5, 2.5)
     shares: tuple[float, ...] = (0.05, 0.2, 0.5, 1.0)  # of outliers, with the noise above
@@ -534,7 +535,7 @@ class Trial:
     cloud : Cloud
     stage : Stage
     draws : dict of int to list of Draw
-        By number of labels for each class. Those with fewer labels are parts of those with more.
+        By number of labels for each class. Draws with fewer labels are subsets of draws with more.
     """
 
     cloud: Cloud
@@ -568,8 +569,8 @@ class Trial:
     def tune(self, method: str) -> dict[int, dict[str, Any]]:
         """Accuracies of a method, by number of labels.
 
-        Every draw has the setting with the best cross-validation on its own labels, and the first among equals.
-        With one label for each class there is none, and the first setting stands.
+        For every draw, the setting with the best cross-validation on its labels is used; ties go to the first. With
+        one label for each class there is no cross-validation, and the first setting is used.
         """
         scores: dict[int, list[list[float]]] = {k: [] for k in self.draws}
         found: dict[int, list[list[tuple[float, float]]]] = {k: [] for k in self.draws}
@@ -591,7 +592,7 @@ def _measure(config: Config, clouds: list[Cloud], progress: Progress) -> Iterato
 
 
 def summarise(scores: FloatArray, found: FloatArray) -> dict[str, Any]:
-    """Means and standard deviations over draws of what the chosen settings reach.
+    """Means and standard deviations over draws of the accuracies of the chosen settings.
 
     Parameters
     ----------
@@ -614,7 +615,7 @@ def summarise(scores: FloatArray, found: FloatArray) -> dict[str, Any]:
         "seen_spread": float(spread[0]),
         "new": float(own[:, 1].mean()),
         "new_spread": float(spread[1]),
-        "hindsight": float(found[:, :, 1].mean(axis=1).max()),  # one setting for all draws, chosen by the answers
+        "hindsight": float(found[:, :, 1].mean(axis=1).max()),  # the best single setting, chosen on the new points
         DRAWS: own[:, 1].tolist(),
     }
 
@@ -622,8 +623,8 @@ def summarise(scores: FloatArray, found: FloatArray) -> dict[str, Any]:
 def find_losses(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The better of our methods against the best of the others, at new points of every cloud.
 
-    The error of a lead is the standard error of its mean over draws of labels, which all methods share; up to twice
-    that nobody is ahead.
+    The error of a lead is the standard error of its mean over draws of labels, which are the same for all methods.
+    Leads up to twice this error count as ties.
     """
     losses = []
     for cloud, labels in dict.fromkeys((row["cloud"], row["labels"]) for row in rows):

@@ -1,8 +1,8 @@
 """Signatures on ever finer grids become Gaussians: the paper's check of its theory, in 2 to 32 dimensions.
 
 Claim: on the wrap-around grid with n nodes an axis the squared errors of the exact signature against the feature
-g_sigma, and of its inner products against the Gaussian kernel, fall with n in every dimension, at last like n^-4;
-those of random walks fall with them until the walks' own noise is larger.
+g_sigma, and of its inner products against the Gaussian kernel, fall with n in every dimension, finally like n^-4.
+Errors of random walks fall in the same way until the noise of the walks dominates.
 
 Constants. With Phi = exp(-t/2 L_n), t = sigma^2 / 2, a row of Phi sums to one and n^d Phi tends to the heat kernel
 of the torus at time sigma^2 / 4, which is (pi sigma^2)^{-d/2} sum_k exp(-|x - w + k|^2 / sigma^2). The feature
@@ -10,17 +10,17 @@ g_sigma has (2 / (pi sigma^2))^{d/4} before its exponential. So
 
 * (2 pi sigma^2)^{d/4} n^d Phi[x, w] -> g_sigma(x, w), pointwise; and
 * psi = (2 pi sigma^2)^{d/4} n^{d/2} Phi has <psi(x), psi(y)> -> K(x, y) = exp(-|x - y|^2 / (2 sigma^2)): the sum
-  over n^d nodes stands for n^d times the integral.
+over n^d nodes approximates n^d times the integral.
 
-The paper takes the second constant for both. Both limits are periodised (sums over images), not the plain ones.
-All n of the paper are odd, so that (1/2, ..., 1/2) is no node: the centre here is node floor(n/2) of every axis.
+The paper uses the second constant for both. Both limits are periodised (sums over images). All n of the paper are
+odd, so (1/2, ..., 1/2) is not a node; here the centre is node floor(n/2) of every axis.
 
-Method. Diffusion on the grid is a Kronecker product over the axes, each of which diffuses for sigma^2 n^2 steps of
-its own. Estimates on rings are independent for each axis, and norms and inner products of tensor products are
-products over the axes: nothing of size n^d is formed. A ring looks the same from every node, so that walks from all
-its nodes, turned back to the centre, are independent runs from one. Each axis takes a run of its own; mean errors
-are those over all such choices, and spreads those between repetitions that choose at random. In <psi(x), psi(y)>
-the walks from x and y are independent, as they are for any x != y.
+Method. Diffusion on the grid is a Kronecker product over the axes, each of which diffuses for sigma^2 n^2 steps.
+Estimates on rings are independent for each axis, and norms and inner products of tensor products are products over
+the axes, so no array of size n^d is formed. A ring is the same around every node, so walks from all its nodes,
+rotated to the centre, are independent runs from the centre. Each axis uses a different run. Mean errors are means
+over all such choices; spreads are standard deviations between random choices. In <psi(x), psi(y)> the walks from x
+and y are independent, as they are for any x != y.
 """
 
 import dataclasses
@@ -50,13 +50,13 @@ def tensor_errors(factors: FloatArray, target: FloatArray, dims: Sequence[int]) 
     """Relative squared errors of tensor products x_1 x ... x x_d against y x ... x y, without forming them.
 
     |x_1 ... x_d - y ... y|^2 / |y|^{2d} = prod_j a_j - 2 prod_j b_j + 1 with a_j = |x_j|^2 / |y|^2 and
-    b_j = <x_j, y> / |y|^2. Both products are taken by logarithms of one plus a small number: an error of 1e-12
-    would drown in the rounding of numbers near one.
+    b_j = <x_j, y> / |y|^2. Both products are computed with log1p, because an error of 1e-12 would be lost in the
+    rounding of numbers near one.
 
     Parameters
     ----------
     factors : array of shape (r, d_max, n)
-        One tensor product a row.
+        One tensor product per row.
     target : array of shape (n,)
         The vector y, the same along each axis.
     dims : sequence of int
@@ -78,11 +78,11 @@ def tensor_errors(factors: FloatArray, target: FloatArray, dims: Sequence[int]) 
 
 
 def expected_errors(runs: FloatArray, target: FloatArray, dims: Sequence[int]) -> tuple[FloatArray, FloatArray]:
-    """Mean of :func:`tensor_errors` over the ways to give each axis a run of its own, and its standard error.
+    """Mean of :func:`tensor_errors` over all choices of a different run for each axis, and its standard error.
 
-    Axes are independent, so that the mean of a product is the product of means: a^d - 2 b^d + 1. Powers of averages
-    let axes share runs, which is d / m of the noise too much; the jackknife, which leaves out one run at a time,
-    takes that away (in two dimensions exactly) and gives the standard error.
+    Axes are independent, so that the mean of a product is the product of means: a^d - 2 b^d + 1. In powers of
+    averages, axes share runs, which overestimates the noise by a share of d / m. The jackknife, which leaves out
+    one run at a time, removes this bias (in two dimensions exactly) and gives the standard error.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def expected_errors(runs: FloatArray, target: FloatArray, dims: Sequence[int]) -
 
 
 def _moments(factors: FloatArray, target: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Squared norm and inner product with the target, over the target's own squared norm, each minus one."""
+    """Squared norm and inner product with the target, divided by the squared norm of the target, each minus one."""
     gap, size = factors - target, target @ target
     inner = gap @ target / size
     return 2 * inner + (gap * gap).sum(axis=-1) / size, inner
@@ -119,7 +119,7 @@ def _moments(factors: FloatArray, target: FloatArray) -> tuple[FloatArray, Float
 def kernel_rows(first: FloatArray, second: FloatArray) -> FloatArray:
     """<psi(centre), psi(y)> for every node y of a ring, given psi(centre) twice; the last axis runs over the ring.
 
-    The signature of y is that of the centre, turned by y minus the centre.
+    The signature of y is the signature of the centre, rotated by y minus the centre.
     """
     n = first.shape[-1]
     spectrum = np.fft.rfft(first) * np.conj(np.fft.rfft(second))
@@ -160,7 +160,7 @@ class Ring:
 
     @property
     def scale(self) -> tuple[float, float]:
-        """What one axis of a row of Phi is multiplied with: for g, and for inner products that are kernels."""
+        """Factors of one axis of a row of Phi: for g, and for inner products that are kernels."""
         root = (2 * np.pi * self.sigma**2) ** 0.25
         return root * self.side, root * np.sqrt(self.side)
 
@@ -179,7 +179,7 @@ class Ring:
         return field, np.exp(-squares / (2 * variance))
 
     def rows(self, teacher: str, n_copies: int) -> tuple[FloatArray, float]:
-        """Rows of Phi along one axis, (n_copies, n), and the variance that they predict of themselves, summed."""
+        """Rows of Phi along one axis, (n_copies, n), and the sum of their estimated variances."""
         graph = grid_graph(self.side, 1)
         kernel = DiffusionKernel(graph.steps(self.sigma**2 / 2, dim=1))
         if teacher == "exact":
@@ -205,7 +205,8 @@ class Ring:
     def estimates(self, teacher: str) -> tuple[tuple[FloatArray, FloatArray], tuple[float, float]]:
         """Signatures (runs, n) and kernel rows (runs / 2, n) along an axis, and their predicted variances.
 
-        The walks of x and y in a row of the kernel are two runs; its variance is that between rows of other pairs.
+        The walks of x and y in a row of the kernel are two runs. Its variance is estimated from the rows of
+        different pairs.
         """
         to_field, to_kernel = self.scale
         if teacher == "exact":
@@ -222,8 +223,8 @@ class Ring:
         """Rows of a table of relative mean squared errors, one for each dimension.
 
         For psi and for the kernel: the mean against the periodised limit and its standard error; the standard
-        deviation between single repetitions, which take one run for each axis; the Monte Carlo part as it is
-        predicted; and the mean against the plain Gaussian.
+        deviation between single repetitions, which use one run for each axis; the predicted Monte Carlo part; and
+        the mean against the plain Gaussian.
         """
         found, variances = self.estimates(teacher)
         limits, plains, columns = self.periodised(), self.plain(), {}
@@ -249,8 +250,8 @@ class Ring:
     def _noise(self, place: int, limit: FloatArray, variance: float, dims: Sequence[int]) -> FloatArray:
         """Monte Carlo part of the mean squared error, ((|e|^2 + v)^d - |e|^{2d}) / |y|^{2d}, shape (len(dims),).
 
-        Unbiased estimates of e with summed variance v, independent along the axes; the rest of the error is that of
-        e itself, as the mean of the square is the square of the mean plus the variance.
+        The estimates are unbiased with mean error e and total variance v, and independent along the axes. The rest
+        of the error comes from e itself: the mean of a square is the square of the mean plus the variance.
         """
         exact = self.estimates("exact")[0][place][0]
         d, size, of_limit = np.asarray(dims), exact @ exact, limit @ limit
@@ -258,12 +259,12 @@ class Ring:
 
 
 def walk_options(n_walks: int, p_halt: float) -> dict[str, Any]:
-    """Algorithm 1, cut where 1e-10 of the series is left: the same estimate in less than half the steps."""
+    """Algorithm 1, truncated where 1e-10 of the series is left: the same estimate in less than half the steps."""
     return {"n_walks": n_walks, "p_halt": p_halt, "max_length": "auto"}
 
 
 def _centred(found: Signatures) -> FloatArray:
-    """Rows of all nodes of a ring, each turned so that its start stands at floor(n/2)."""
+    """Rows of all nodes of a ring, each rotated so that its start is at floor(n/2)."""
     rows = found.rows.toarray()
     n = len(rows)
     turned = (np.arange(n)[None, :] + np.arange(n)[:, None] - n // 2) % n
@@ -272,7 +273,8 @@ def _centred(found: Signatures) -> FloatArray:
 
 # --------------------------------------------------------------------------------------------------- the experiment
 TEACHERS = ("exact", "walks", "counts")
-# Chance that a right prediction is called wrong, over all dimensions and grids; quantiles of Student's t for it.
+# Probability that a correct prediction is rejected, over all dimensions and grids; gives the quantiles of Student's
+# t.
 _FALSE_ALARM = 1e-3
 _SOURCE = (0.15, 0.2)  # on the saddle; off the middle, where it is not symmetric
 _SAMPLES = ((0.35, 0.45), (-0.2, 0.25), (0.5, -0.15), (-0.45, -0.45))  # from near to far, for the picture
@@ -315,9 +317,9 @@ class Config:
         _check_growing(self.grids, "grids", 3)
         check_real(self.sigma, "sigma", POSITIVE)
         check_real(self.p_halt, "p_halt", Interval(0.0, 1.0, low_open=True, high_open=True))
-        check_integer(self.n_walks, "n_walks", 8)  # standard errors take eight batches
+        check_integer(self.n_walks, "n_walks", 8)  # standard errors need eight batches
         check_integer(self.n_repeats, "n_repeats", 2)
-        check_integer(self.n_runs, "n_runs", max(2 * max(self.dims), 4))  # an axis of the kernel takes two
+        check_integer(self.n_runs, "n_runs", max(2 * max(self.dims), 4))  # an axis of the kernel uses two runs
         check_integer(self.saddle_side, "saddle_side", 11)
         check_real(self.saddle_t, "saddle_t", POSITIVE)
         check_jobs(self.n_jobs)
@@ -347,9 +349,9 @@ def run(config: Config, progress: Progress = lambda what, done, total: None) -> 
     """Measure every teacher on every grid.
 
     Tables: ``summary`` (some dimensions, coarsest and finest grid), ``errors`` (every dimension, grid and teacher),
-    ``constants`` (how far both limits are from one) and ``claims``. Relative mean squared errors are the paper's,
-    E |x - y|^2 / |y|^2, with their standard errors, the standard deviation between repetitions, and the Monte Carlo
-    part ("noise") that the teachers predict: for psi from the standard errors of the signatures.
+    ``constants`` (how far both limits are from one) and ``claims``. Relative mean squared errors are defined as in
+    the paper, E |x - y|^2 / |y|^2, with their standard errors, the standard deviation between repetitions, and the
+    Monte Carlo part ("noise") that the teachers predict: for psi from the standard errors of the signatures.
     """
     start = time.perf_counter()
     total = len(config.sides) * len(TEACHERS) + 2
@@ -375,7 +377,7 @@ def run(config: Config, progress: Progress = lambda what, done, total: None) -> 
 
 
 def _column(errors: list[dict[str, Any]], d: int, teacher: str, name: str) -> FloatArray:
-    """One column for one dimension and teacher, from the coarsest grid to the finest."""
+    """Values of one column for one dimension and teacher, from the coarsest grid to the finest."""
     return np.array([row[name] for row in errors if row["d"] == d and row["teacher"] == teacher])
 
 
@@ -397,7 +399,7 @@ def _summary(errors: list[dict[str, Any]], config: Config) -> list[dict[str, Any
 
 
 def _claims(errors: list[dict[str, Any]], config: Config) -> list[dict[str, Any]]:
-    """What the experiment claims, whether it holds, and the worst case."""
+    """The claims of the experiment, whether they hold, and the worst cases."""
     claims = []
     cases = len(config.dims) * len(config.sides)
     allowed = float(stats.t.isf(_FALSE_ALARM / (2 * cases), config.n_runs // 2 - 1))
@@ -419,7 +421,7 @@ def _claims(errors: list[dict[str, Any]], config: Config) -> list[dict[str, Any]
 
 
 def _constants(config: Config) -> list[dict[str, Any]]:
-    """Both constants on the finest grid, and by which factor exact results miss the limits, by least squares."""
+    """Both constants on the finest grid, and the least-squares factor between exact results and the limits."""
     ring = config.ring(config.sides[-1])
     exact, _ = ring.estimates("exact")
     ratios = [float(f[0] @ y / (y @ y)) for f, y in zip(exact, ring.periodised(), strict=True)]
@@ -439,7 +441,7 @@ def _constants(config: Config) -> list[dict[str, Any]]:
 
 
 def _panels(config: Config) -> dict[str, FloatArray]:
-    """Two dimensions: limits and walks as squares of numbers, (n, n), each axis with a run of its own."""
+    """Two dimensions: limits and walks as arrays of shape (n, n), each axis with a different run."""
     drawn = {}
     for side in config.panels:
         ring = dataclasses.replace(config.ring(side), n_runs=4)

@@ -1,8 +1,8 @@
-"""The heat kernel of hyperbolic space on a fixed ball, from larger and larger balls: local on compacts.
+"""The heat kernel of hyperbolic space on a fixed ball, from larger and larger balls.
 
 Claim: with nodes that thin out from the inner ball to the rim, and heat steps whose time is calibrated along the
-curved metric, the kernel inside is within a few per cent of the exact one on an absolute scale, where the paper is
-.18 off after alignment; and the error is known without the exact kernel.
+curved metric, the kernel inside is within a few per cent of the exact one on an absolute scale (the paper: .18 off
+after alignment). The error can be estimated without the exact kernel.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ from manifoldrf.signatures.engines import Progress
 from reproduction.record import Record
 
 # ---------------------------------------------------------------------------------------------------------- recipes
-NEIGHBORS = 8  # of graphs of neighbours: the paper's, and of 8, 16 and 32 the best on even nodes
+NEIGHBORS = 8  # of knn graphs: the paper's number, which is also the best of 8, 16 and 32 on even nodes
 _UNIT = 1e-3  # of the root mean squared error, as in the paper
 
 
@@ -123,10 +123,11 @@ def neighbor_graph(ball: HyperbolicSpace, nodes: GradedPoints, *, known: bool) -
 
 
 def local_time(graph: Graph, ball: HyperbolicSpace, t: float, inner: float, moment: str = "cosh") -> float:
-    """The time that makes as many steps as last t in the inner ball.
+    """The time that gives the number of steps whose duration in the inner ball is t.
 
-    The clock of a graph of neighbours is the mean over all steps; those between the sparse nodes at the rim are
-    many times longer. By "cosh" steps last log E cosh d / dim, exact for heat; by "square" E d^2 / (2 dim).
+    The clock of a knn graph is the mean over all steps, but steps between the sparse nodes at the rim are many
+    times longer. With "cosh" a step lasts log E cosh d / dim, which is exact for heat; with "square" E d^2 / (2
+    dim).
     """
     starts = np.flatnonzero(ball.distance(np.zeros((1, ball.dim)), graph.positions)[0] <= inner)
     steps = graph.affinity[starts].tocoo()
@@ -176,8 +177,8 @@ PAPER: Mapping[float, tuple[float, float]] = MappingProxyType(
 BEST = Recipe()  # even nodes pushed apart, known weights, heat graph
 _TARGET = 0.06  # error at the largest radius, a third of the paper's
 _SCALE = 0.03  # how far the absolute scale may be from 1 there
-_NOISE = 1.25  # an error may be so many times that of the ball before and still count as not larger
-_FACTOR = 3.0  # within which the estimate is to be of the true error
+_NOISE = 1.25  # largest ratio to the error of the previous ball that does not count as an increase
+_FACTOR = 3.0  # allowed factor between the estimate and the true error
 _SLICE = 161  # points along the drawn line
 
 
@@ -188,9 +189,9 @@ class Config:
     t: float = 0.5  # the paper's
     inner: float = 1.5  # the paper's
     radii: tuple[float, ...] = tuple(PAPER)
-    # Nodes of each ball: about 1000 in the inner ball, and somewhat more the larger the ball.
+    # Nodes of each ball: about 1000 in the inner ball, and a few more for larger balls.
     n_nodes: tuple[int, ...] = (2000, 2500, 3000, 3500, 4000, 4500, 5000)
-    n_fixed: int = 3000  # nodes where the number stays the same
+    n_fixed: int = 3000  # number of nodes if it is the same for all balls
     n_queries: int = 128  # the paper's
     n_seeds: int = 3  # of nodes and queries
     recipe_radii: tuple[float, ...] = (3.0, 5.0)
@@ -198,7 +199,7 @@ class Config:
     # The paper's recipe, reduced: features of all nodes from 500 starts; the paper does not say how many it had.
     n_paper: int = 2000
     n_starts: int = 500
-    n_walks: int = 2000  # at the smallest radius; in proportion to R beyond
+    n_walks: int = 2000  # at the smallest radius; proportional to R for larger ones
     epochs: int = 40
     exhaustion_nodes: tuple[int, int] = (800, 2000)  # on H^2 and H^3
     exhaustion_radii: tuple[float, ...] = (2.0, 2.5, 3.0, 3.5)
@@ -343,14 +344,14 @@ class _Bench:
             }
 
     def recipes(self) -> Iterator[dict[str, Any]]:
-        """All recipes with as many nodes."""
+        """All recipes with the same number of nodes."""
         for radius in self.config.recipe_radii:
             for recipe in RECIPES:
                 row = self.measure(recipe, radius, self.config.n_recipe, 0)
                 yield {"R": radius, **dataclasses.asdict(recipe), "nodes": self.config.n_recipe} | row
 
     def calibration(self) -> Iterator[dict[str, Any]]:
-        """What makes the absolute scale wrong, one cause at a time, in the largest ball."""
+        """Causes of a wrong absolute scale, one at a time, in the largest ball."""
         config, ball = self.config, HyperbolicSpace(3, self.config.radii[-1])
         nodes = BEST.nodes(ball, config.n_recipe, config.inner, None)
         yield self._cause("none: calibrated steps", nodes, self._heat(ball, nodes, STEPS))
@@ -433,12 +434,12 @@ class _Bench:
 
 
 def _gaussian_time(ball: HyperbolicSpace, s2: float) -> float:
-    """How long a Gaussian step of this bandwidth lasts."""
+    """Duration of a Gaussian step of this bandwidth."""
     return ball._gaussian_step(s2, step_reach(s2, ball.dim))[1]
 
 
 def _pushed_outwards(ball: HyperbolicSpace, nodes: GradedPoints, inner: float) -> GradedPoints:
-    """Nodes that pushed each other apart and did not get back their radii, with weights of the stated intensity."""
+    """Nodes after relaxation without restoring their radii, weighted by the intended intensity."""
     points = nodes.points
     for _ in range(RELAXATION):
         points = push_apart(ball, points, nodes.weights)

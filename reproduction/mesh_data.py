@@ -1,4 +1,4 @@
-"""Meshes for experiments: files by name or Thingi10K id, two real scans inside ordinary packages, made shapes."""
+"""Meshes for experiments: files by name or Thingi10K id, two scans from installed packages, generated shapes."""
 
 import importlib.util
 from collections.abc import Callable, Iterable, Mapping
@@ -24,7 +24,7 @@ THINGI10K_IDS = (
     75657, 75665, 75652, 123472, 88855, 444375, 208741, 73877,
 )  # fmt: skip
 
-# Where files are looked for, in this order: the folder itself, and how collections of meshes are unpacked.
+# Where files are searched, in this order: the folder itself, and the usual subfolders of mesh collections.
 _PLACES = (".", "meshes", "raw_meshes", "Thingi10K/raw_meshes")
 _SHEETS, _GAP = 6, 0.12  # of the folded sheet: layers of length 1, and the distance between them
 _WIDTH = 1.0  # of the folded sheet, across the layers
@@ -42,7 +42,7 @@ class NamedMesh:
     mesh : TriangleMesh
         Every vertex is in a face.
     note : str
-        Vertices left out, number of pieces; empty for a mesh in one piece that was taken as it is.
+        Vertices left out, number of pieces; empty for an unchanged mesh in one piece.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class NamedMesh:
 def mesh_files(folder: Path) -> dict[str, Path]:
     """Mesh files of a folder and of ``meshes`` or ``raw_meshes`` inside it, by stem, in order of name.
 
-    Where a stem occurs several times the first place counts, then the first format of ply, obj, stl, off, glb.
+    If a stem occurs several times, the first folder is used, then the first format of ply, obj, stl, off, glb.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def mesh_files(folder: Path) -> dict[str, Path]:
 
 
 def find_meshes(folder: Path, names: Iterable[str | int] | None = None) -> list[Path]:
-    """Files of a folder by name (with or without suffix) or Thingi10K id, as they are asked for; all without names.
+    """Files of a folder by name (with or without suffix) or Thingi10K id, in the given order; all without names.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def find_meshes(folder: Path, names: Iterable[str | int] | None = None) -> list[
     Raises
     ------
     FileNotFoundError
-        If the folder is not there, has no mesh, or lacks one that is asked for: all of these are named.
+        If the folder does not exist, has no mesh, or lacks requested meshes; the error names all of them.
 
     Examples
     --------
@@ -118,21 +118,20 @@ def find_meshes(folder: Path, names: Iterable[str | int] | None = None) -> list[
 
 
 def _stem(name: str | int) -> str:
-    """The stem that a name or an id stands for."""
+    """The stem of a name or an id."""
     text = str(name)
     return Path(text).stem if Path(text).suffix.lower().removeprefix(".") in MESH_FORMATS else text
 
 
 def read_named(path: Path) -> NamedMesh:
-    """Read a mesh file and leave out vertices in no face."""
+    """Read a mesh file and leave out vertices that are in no face."""
     return prepared(path.stem, TriangleMesh.load(path))
 
 
 def prepared(name: str, mesh: TriangleMesh) -> NamedMesh:
-    """A mesh without vertices in no face; the note says how many there were, and how many pieces there are.
+    """Remove vertices that are in no face; the note says how many, and how many pieces the mesh has.
 
-    Pieces stay: values are looked for in each from what is known in it, and a piece without known values does not
-    count.
+    All pieces are kept. Each is filled in from its known values; a piece without known values is not counted.
     """
     used = np.unique(mesh.faces)
     dropped = mesh.n_vertices - len(used)
@@ -145,7 +144,7 @@ def prepared(name: str, mesh: TriangleMesh) -> NamedMesh:
 
 
 def _part(vertices: FloatArray, faces: IntArray, used: IntArray) -> TriangleMesh:
-    """The mesh with these vertices only, which hold all faces."""
+    """The mesh restricted to these vertices, which include the corners of all faces."""
     renumber = np.zeros(len(vertices), dtype=np.int64)
     renumber[used] = np.arange(len(used))
     return TriangleMesh(vertices[used], renumber[faces])
@@ -153,7 +152,7 @@ def _part(vertices: FloatArray, faces: IntArray, used: IntArray) -> TriangleMesh
 
 # ----------------------------------------------------------------------------------------------- other resolutions
 def resized(mesh: TriangleMesh, n_vertices: int) -> TriangleMesh:
-    """The same surface with about so many vertices: coarsened, or coarsened and then subdivided.
+    """The same surface with about this number of vertices: coarsened, or coarsened and then subdivided.
 
     Examples
     --------
@@ -173,9 +172,9 @@ def resized(mesh: TriangleMesh, n_vertices: int) -> TriangleMesh:
 
 
 def coarsened(mesh: TriangleMesh, n_vertices: int) -> TriangleMesh:
-    """A mesh on some of the vertices, each the farthest from those before it along the edges.
+    """A mesh on some of the vertices, which are farthest points along the edges.
 
-    Every vertex moves to the kept one that is nearest along the edges; faces whose corners stay apart remain.
+    Every vertex moves to the nearest kept vertex along the edges. Faces with three different corners remain.
     Vertices that lose all faces are left out.
     """
     if n_vertices >= mesh.n_vertices:
@@ -192,7 +191,7 @@ def coarsened(mesh: TriangleMesh, n_vertices: int) -> TriangleMesh:
 
 
 def subdivided(mesh: TriangleMesh) -> TriangleMesh:
-    """Every face cut into four at the midpoints of its sides."""
+    """Split every face into four at the midpoints of its sides."""
     edges = mesh.edges
     keys = edges[:, 0] * mesh.n_vertices + edges[:, 1]  # sorted, as the edges are
     sides = np.sort(mesh.faces[:, [[0, 1], [1, 2], [2, 0]]], axis=2)  # (m, 3, 2)
@@ -214,7 +213,7 @@ def builtin_mesh(name: str, n_vertices: int | None = None) -> NamedMesh:
         The Stanford bunny inside the package pymeshfix (50k vertices, with holes); the pial surface of fsaverage5
         inside nilearn (10,242); a sheet folded into six layers; the sphere; the torus.
     n_vertices : int, optional
-        About so many; the scans' own by default, and 2500 for the others.
+        Approximate number; by default all vertices of a scan, and 2500 for the others.
 
     Raises
     ------
@@ -255,7 +254,7 @@ def _package_folder(package: str) -> Path:
     """Folder of an installed package, found without importing it."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        return Path(require(package, "test").__file__).parent  # raises, with the sentence that names the extra
+        return Path(require(package, "test").__file__).parent  # raises an error that names the extra
     return Path(spec.submodule_search_locations[0])
 
 
@@ -270,7 +269,7 @@ def _cortex() -> TriangleMesh:
 
 
 def _sphere(n_vertices: int) -> TriangleMesh:
-    """An octahedron with every face cut into k^2, pushed out to the sphere: 4 k^2 + 2 vertices."""
+    """An octahedron with every face split into k^2, projected to the sphere: 4 k^2 + 2 vertices."""
     k = max(1, round(np.sqrt((n_vertices - 2) / 4)))
     vertices: list[FloatArray] = []
     faces: list[IntArray] = []

@@ -1,9 +1,9 @@
-"""Vertex normals from a fifth of them: the paper's first task on meshes, with what its fixed tau hides.
+"""Vertex normals from a fifth of them: the paper's first task on meshes, with a fixed and with a tuned tau.
 
-Claim: the paper's table is reproduced in kind, and it is a table about tau = 20, which smooths too much. With tau
-chosen on the known normals the same kernel is far better than any feature of the space around; as a Gaussian
-process it ties a biharmonic field, the best of all. On a folded cortex methods of the space around fail, ours do
-not. None of them needs a matrix that grows with the square of the mesh.
+Claim: the paper's table is reproduced qualitatively. It depends on tau = 20, which smooths too much. With tau
+chosen on the known normals the same kernel is far better than any ambient features; as a Gaussian process it ties
+with a biharmonic field, the best method of all. On a folded cortex ambient methods fail, and ours do not. None of
+them needs a matrix that grows with the square of the mesh.
 """
 
 import dataclasses
@@ -62,7 +62,7 @@ from reproduction.smoothers import (
 )
 
 # ---------------------------------------------------------------------------------------------------------- methods
-# Names of methods. Those of the paper's table come with its cosine and the growth of its interpolation time.
+# Names of methods. Methods of the paper's table have its cosine and the exponent of its interpolation time.
 FULL, KERNEL, KERNEL_UNIT = "full kernel, dense", "exact kernel, Gaussian weights", "exact kernel, unit weights"
 LEARNED = "MRF, paper's recipe"
 UNIFORM, FARTHEST = "exact features, uniform anchors", "exact features, farthest anchors"
@@ -84,7 +84,7 @@ PUBLISHED_GROWTH: Mapping[str, float] = MappingProxyType(
         "RFF 1024": 1.10, "ORF 1024": 1.07, "PRF 1024": 1.13, "PORF 1024": 1.14,
     }
 )  # fmt: skip
-_TIMED_SIGMA = 0.05  # of the diagonal, where ambient features are timed: the time does not depend on it
+_TIMED_SIGMA = 0.05  # relative to the diagonal, for timing ambient features: the time does not depend on it
 
 
 def mean_cosine(found: FloatArray, truth: FloatArray) -> float:
@@ -105,7 +105,7 @@ class Stage:
         Share of the vertices whose normals are hidden.
     tau : float
     n_anchors, share : int
-        Dense features; one sparse anchor for so many vertices.
+        Number of dense features; number of vertices per sparse anchor.
     seed : int
     """
 
@@ -119,7 +119,7 @@ class Stage:
 
     @cached_property
     def graphs(self) -> dict[str, Graph]:
-        """Graphs by their weights, as far as they were asked for."""
+        """Graphs by their weights, built on first use."""
         return {}
 
     def graph(self, weights: str) -> Graph:
@@ -130,7 +130,7 @@ class Stage:
 
     @cached_property
     def task(self) -> Task:
-        """Known normals, and those that count: vertices with a normal, in pieces with a known one."""
+        """Known normals, and the vertices that are scored: those with a normal, in pieces with a known one."""
         normals = self.mesh.vertex_normals()
         n = len(normals)
         known = np.ones(n, dtype=bool)
@@ -159,9 +159,9 @@ class Method:
     Attributes
     ----------
     prepare : callable
-        Stage -> what depends on the mesh only. It builds its own graph, so that its time is whole.
+        Stage -> results that depend on the mesh only. It builds the graph, so that this time is included.
     fill : callable
-        Stage and what was prepared -> normals of any length, (n, 3).
+        Stage and prepared results -> normals of any length, (n, 3).
     largest : int or None
         Vertices of the largest mesh on which it is timed.
     """
@@ -189,7 +189,7 @@ def interpolator(weights: str, largest: int | None = None, **options: Any) -> Me
 
 
 def _ambient(name: str) -> Method:
-    """Ambient features at one bandwidth: for times only."""
+    """Ambient features at one bandwidth, for timing only."""
     method, _, size = name.partition(" ")
 
     def prepare(stage: Stage) -> FloatArray:
@@ -271,13 +271,13 @@ TUNED: Mapping[str, Method] = MappingProxyType(
         AVERAGE: Method(_no_graph, _average),
     }
 )
-# What is run on large meshes, too.
+# Methods that are also run on large meshes.
 LARGE = (KERNEL, UNIFORM, SPARSE, HARMONIC, BIHARMONIC, NEAREST, NEAREST_EDGES)
 LARGE_AMBIENT = (("RFF", 1024),)
 
 
 def full_kernel(largest: int) -> Method:
-    """The paper's dense kernel, up to so many vertices."""
+    """The paper's dense kernel, up to this number of vertices."""
     return Method(_dense, lambda stage, action: stage.task.fill(action), largest)
 
 
@@ -287,7 +287,7 @@ def ambient_names(budgets: tuple[int, ...]) -> list[tuple[str, int]]:
 
 
 def timed_methods(tau: float, budgets: tuple[int, ...]) -> dict[str, Method]:
-    """Methods whose times are taken, by the name their row has."""
+    """Methods to time, by the name of their row."""
     own = as_paper(tau)
     names = (KERNEL, UNIFORM, FARTHEST, SPARSE, FEATURES)
     found = {f"{name}, tau = {tau:g}" if name == KERNEL else name: own[name] for name in names}
@@ -310,11 +310,12 @@ class Timing:
     largest_dense : int
         Vertices up to which the dense kernel is formed.
     repeats : int
-        Of interpolations, the quickest of which counts.
+        Number of interpolations; the fastest is reported.
     recipe : Recipe or None
         The paper's, with few epochs and few candidates.
     largest_learned : int
-        Vertices up to which that is timed: paths from all candidates to all nodes take minutes beyond.
+        Largest number of vertices at which it is timed: for more, paths from all candidates to all nodes take
+        minutes.
     """
 
     sizes: tuple[int, ...]
@@ -334,7 +335,7 @@ def dense_points(mesh: TriangleMesh, n_dense: int, seed: int) -> FloatArray:
 
 
 def learn_on(stage: Stage, recipe: Recipe, progress: Progress) -> dict[str, Any]:
-    """The paper's recipe on one mesh, and the steps between it and the exact kernel."""
+    """The paper's recipe on one mesh, and intermediate steps from the exact kernel to it."""
     task, n = stage.task, stage.mesh.n_vertices
     points = dense_points(stage.mesh, recipe.n_dense, stage.seed)
 
@@ -366,7 +367,7 @@ def _padded(columns: FloatArray, n: int) -> FloatArray:
 
 
 def _fill_learned(stage: Stage, learned: LearnedField) -> FloatArray:
-    """What the paper times as interpolation: anchors, distances, the network, products."""
+    """The steps that the paper times as interpolation: anchors, distances, the network, products."""
     return stage.fill_by(learned.features(stage.mesh.vertices, stage.seed))
 
 
@@ -376,7 +377,7 @@ def time_methods(
 ) -> tuple[list[dict[str, Any]], str]:
     """Times of all methods on one shape at all sizes, and the name of the shape.
 
-    The shape is the bunny or, where its package is missing, the torus.
+    The shape is the bunny or, if its package is not installed, the torus.
     """
     shape = "bunny" if available("pymeshfix") else "torus"
     methods = timed_methods(timing.tau, timing.ambient) | {FULL: full_kernel(timing.largest_dense)}
@@ -388,7 +389,7 @@ def time_methods(
                 continue
             progress(f"times at {size} vertices: {name}", place, len(timing.sizes))
             if place == 0:
-                _time(stage, name, method, 1)  # compiles what is to be compiled
+                _time(stage, name, method, 1)  # compiles the functions before they are timed
             rows.append(_time(stage, name, method, timing.repeats))
         if timing.recipe is not None and size <= timing.largest_learned:
             progress(f"times at {size} vertices: {LEARNED}", place, len(timing.sizes))
@@ -399,7 +400,7 @@ def time_methods(
 
 def _time(stage: Stage, name: str, method: Method, repeats: int) -> dict[str, Any]:
     """Times of both parts of a method."""
-    _ = stage.task  # the mask and the true normals are nobody's work
+    _ = stage.task  # the mask and the true normals are not part of any method
     ready, prepare_s = timed(functools.partial(method.prepare, stage))
     _, interpolate_s = timed(functools.partial(method.fill, stage, ready), repeats)
     row = {"vertices": stage.mesh.n_vertices, "method": name, "prepare_s": prepare_s}
@@ -423,7 +424,7 @@ def _time_learned(stage: Stage, recipe: Recipe) -> dict[str, Any]:
 BUILTIN_MESHES = (
     "torus-2000", "bunny-2500", "bunny-5000", "sheet-6000", "cortex", "bunny-10000", "bunny-20000", "bunny",
 )  # fmt: skip
-# Of a folder that has all of these, these are taken: models of common collections from 1100 to 153,000 vertices.
+# Used if a folder contains all of these: models of common collections from 1100 to 153,000 vertices.
 COMMON_MESHES = (
     "link", "bird", "spot", "gears", "fertility", "fandisk", "rocker_arm", "camelhead_open", "beetle_open",
     "stanford_bunny", "scorpion", "igea", "cortex_S1_pia_lh",
@@ -462,21 +463,21 @@ class Config:
     share: int = 8  # vertices for each sparse anchor: the spacing of anchors is then below the width of the kernel
     # Of the masks. Five of them gave means of .870 to .878 (kernel, tau = 20) and .961 to .963 (biharmonic).
     seeds: tuple[int, ...] = (0,)
-    # Larger meshes have a shorter list of methods, and do not enter the means: conjugate gradients and all
-    # bandwidths of all ambient features would take most of an hour there.
+    # Larger meshes have a shorter list of methods and are not part of the means: conjugate gradients and all
+    # bandwidths of all ambient features would take most of an hour.
     largest_full: int = 20_000
-    n_learned: int = 1  # smallest meshes that the paper's learned recipe is run on: minutes each
+    n_learned: int = 1  # number of smallest meshes on which the paper's learned recipe is run: minutes each
     n_walks: int = 10_000
     # The paper has 1000, which take half an hour for each mesh on two cores.
     epochs: int = 150
     batch: int = 32_768
-    # Sizes of the bunny, coarsened or subdivided, at which times are taken; not again with files.
+    # Sizes of the bunny, coarsened or subdivided, at which times are measured; not measured for files.
     sizes: tuple[int, ...] = (1500, 3000, 6000, 12_500, 25_000, 50_000, 100_000, 150_000)
     largest_dense: int = 6000  # of the dense kernel: its time grows with the cube, its memory with the square
     timed_epochs: int = 2  # of the learned recipe where it is timed; the others are extrapolated
-    timed_candidates: int = 1000  # anchors it is then trained at: paths to 5000 take minutes on larger meshes
+    timed_candidates: int = 1000  # number of anchors for timing: paths to 5000 take minutes on larger meshes
     largest_learned: int = 50_000  # vertices up to which it is timed; the paper's largest mesh has 47,024
-    repeats: int = 3  # of an interpolation, of which the quickest counts
+    repeats: int = 3  # number of interpolations; the fastest is reported
 
     def __post_init__(self) -> None:
         check_real(self.masked, "masked", Interval(0.0, 1.0, low_open=True, high_open=True))
@@ -532,7 +533,7 @@ SIZES: dict[str, Config] = {
 
 
 def run(config: Config, progress: Progress = lambda what, done, total: None, data: Path | None = None) -> Record:
-    """Hide normals, fill them in by all methods, and time these on meshes of growing size.
+    """Hide normals, fill them in by all methods, and time the methods on meshes of growing size.
 
     Tables: ``normals`` (mean cosines, the paper's beside them), ``meshes`` (by mesh), ``learned`` (the paper's
     recipe step by step), ``cells`` (every mesh and method), ``scaling`` and ``exponents``.
@@ -542,11 +543,11 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, dat
     config : Config
     progress : callable
     data : path, optional
-        A folder of mesh files, or one with them in ``meshes`` or ``raw_meshes``: those of the paper by Thingi10K id
-        (``37384.stl``), or others. Without it, built-in ones.
+        A folder of mesh files, or a folder with the subfolder ``meshes`` or ``raw_meshes``: meshes of the paper by
+        Thingi10K id (``37384.stl``), or others. By default built-in meshes.
     """
     start = time.perf_counter()
-    # Threads of the library of matrix products round otherwise for other numbers of them.
+    # Rounding of matrix products depends on the number of threads.
     with one_blas_thread(), quietly():
         meshes, notes = choose_meshes(config, data)
         cells = list(_measure(config, meshes, progress))
@@ -598,7 +599,7 @@ def choose_meshes(config: Config, data: Path | None) -> tuple[list[NamedMesh], l
 
 
 def _builtin(names: Sequence[str], *, optional: bool) -> tuple[list[NamedMesh], list[str]]:
-    """Built-in meshes; where they are the default, those of a package that is missing are left out."""
+    """Built-in meshes; default meshes whose package is not installed are left out."""
     found, notes = [], []
     for name in names:
         try:
@@ -619,7 +620,7 @@ def _notes(found: list[NamedMesh]) -> list[str]:
 
 
 def _is_paper(config: Config) -> bool:
-    """Whether the paper's numbers have the same setting."""
+    """Whether the settings are those of the paper's numbers."""
     paper = SIZES["paper"]
     return all(getattr(config, name) == getattr(paper, name) for name in ("masked", "tau", "n_anchors"))
 
@@ -658,9 +659,9 @@ def _on_mesh(config: Config, stage: Stage) -> Iterator[tuple[str, str, float]]:
 
 
 def summarise(cells: list[dict[str, Any]], meshes: Sequence[str], *, paper: bool) -> list[dict[str, Any]]:
-    """Mean cosine of every method over the meshes that have them all.
+    """Mean cosine of every method over the meshes on which all methods were run.
 
-    The learned recipe is run on some of them only; its row says on how many.
+    The learned recipe is only run on some of them; its row says on how many.
     """
     rows = []
     for method in dict.fromkeys(cell["method"] for cell in cells):

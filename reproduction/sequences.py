@@ -25,17 +25,17 @@ from reproduction.files import files_in, read_members
 
 # -------------------------------------------------------------------------------------------------- simulated cloth
 FRAME = 0.02  # seconds from frame to frame, those of flag_simple
-_WARM_UP = 50  # frames that are not kept: the flag begins flat and at rest
-# Small steps of one projection each converge better than long ones of many. With 12, edges are 1 % longer than at
-# rest in the median and 6 to 15 % at the 95th percentile in a hard gust; at the corners that hold it, more.
+_WARM_UP = 50  # frames that are discarded, because the flag starts flat and at rest
+# Small steps with one projection each converge better than long steps with many. With 12, edges are 1 % longer than
+# at rest in the median and 6 to 15 % at the 95th percentile in a hard gust; at the two fixed corners, more.
 _SUBSTEPS = 12
-_PER_WIND = 4  # steps in which the wind is the same: it costs as much as eight projections
+_PER_WIND = 4  # steps with the same wind, because computing it costs as much as eight projections
 _SIZE = (2.0, 1.7)  # metres along and across
 _DENSITY = 0.2  # kg per square metre, a light cloth
 _GRAVITY = 9.81
 _DRAG = 0.6  # half the density of air times a coefficient of one: pressure is drag times speed squared
 _DAMPING = 0.4  # share of the velocity lost per second
-# What share of the error of a distance one step removes.
+# Share of the error of a distance that one step removes.
 _SHEAR = 0.3  # of diagonals
 _BENDING = 0.02  # of second neighbours: folds, but no creases
 
@@ -120,7 +120,7 @@ class _Wind:
 
 
 def _wind_force(positions: FloatArray, velocity: FloatArray, faces: IntArray, wind: _Wind) -> FloatArray:
-    """Pressure of the wind on every triangle, a third of it at each corner, (3, along, across)."""
+    """Force of the wind on the vertices, a third of each triangle's force at each corner, (3, along, across)."""
     a, b, c = (positions.reshape(3, -1)[:, corner] for corner in faces.T)  # (3, F) each
     cross = np.cross(b - a, c - a, axis=0)  # twice the area, along the normal
     twice = np.sqrt((cross**2).sum(axis=0)) + 1e-12
@@ -133,11 +133,11 @@ def _wind_force(positions: FloatArray, velocity: FloatArray, faces: IntArray, wi
 
 
 def _keep_lengths(moved: FloatArray, link: _Links, free: FloatArray) -> None:
-    """Move both ends of every pair towards their distance at rest; those that are held stay."""
+    """Move both ends of every pair towards their distance at rest; fixed vertices do not move."""
     start, end = moved[link.start], moved[link.end]
     gap = end - start
     distance = np.sqrt(gap[0] ** 2 + gap[1] ** 2 + gap[2] ** 2) + 1e-12
-    shares = free[link.start] + free[link.end]  # 0 for a pair that is held at both ends
+    shares = free[link.start] + free[link.end]  # 0 for a pair with two fixed ends
     pull = (link.stiffness * (1 - link.length / distance)) / np.maximum(shares, 1.0) * gap
     start += free[link.start] * pull
     end -= free[link.end] * pull
@@ -163,7 +163,7 @@ def _all_links(shape: tuple[int, int]) -> Iterator[_Links]:
     steps = {(1, 0): 1.0, (0, 1): 1.0, (1, 1): _SHEAR, (1, -1): _SHEAR, (2, 0): _BENDING, (0, 2): _BENDING}
     for (i, j), stiffness in steps.items():
         length = float(np.hypot(i * spacing[0], j * spacing[1]))
-        # Along the axis of the step every other pair is left for the next group: a vertex starts or ends a link.
+        # Every other pair along the axis is left for the next group, so that a vertex is in one link per group.
         stride, axis = (2 * i, 0) if i else (2 * j, 1)
         for first in range(stride):
             ends = []
@@ -251,8 +251,8 @@ def read_npz(path: str | PathLike[str]) -> Sequence:
     Parameters
     ----------
     path : str or path
-        A file with ``pos`` (T, V, 3) and ``faces`` (F, 3), and where they are known ``dt``, seconds from frame to
-        frame, and ``source``, a text. Without ``dt`` velocities are per frame.
+        A file with ``pos`` (T, V, 3) and ``faces`` (F, 3), and optionally ``dt``, seconds from frame to frame, and
+        ``source``, a text. Without ``dt`` velocities are per frame.
 
     Returns
     -------
@@ -282,14 +282,14 @@ def read_npz(path: str | PathLike[str]) -> Sequence:
 
 
 def generate_cloth(seed: int = 0, *, n_frames: int = 121, shape: tuple[int, int] = (43, 37)) -> Sequence:
-    """A flag of two metres in gusts, held at two corners; a few seconds of work.
+    """Simulate a flag of two metres in gusts, fixed at two corners; takes a few seconds.
 
     Parameters
     ----------
     seed : int, default=0
         Of the gusts; the same seed gives the same bits.
     n_frames : int, default=121
-        Of 1/50 s, after a second that is not kept.
+        Frames of 1/50 s, after one second that is discarded.
     shape : tuple of two ints, default=(43, 37)
         Vertices along and across: 1591.
 
@@ -316,14 +316,14 @@ def find_sequences(folder: str | PathLike[str] | None, names: tuple[str, ...] = 
     Parameters
     ----------
     folder : str, path or None
-        None has no sequences.
+        None gives an empty list.
     names : tuple of str
-        Names of npz files, without the ending. Where none of them is there, all npz files are taken.
+        Names of npz files, without the suffix. If none of them exists, all npz files are read.
 
     Returns
     -------
     list of Sequence
-        Those of ``names`` in their order.
+        In the order of ``names``.
 
     Examples
     --------

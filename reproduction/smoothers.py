@@ -43,8 +43,8 @@ from manifoldrf.signatures.teachers import compute_signatures
 
 # -------------------------------------------------------------------------------------------------- growth of times
 MEASURED, EXTRAPOLATED = "measured", "extrapolated"
-EPOCHS_EXTRAPOLATED = "epochs extrapolated"  # run at this size, with fewer epochs than are counted
-_LONG = 1.0  # seconds after which work is not repeated: a hitch is a small share of it
+EPOCHS_EXTRAPOLATED = "epochs extrapolated"  # run at this size with fewer epochs, scaled to the full number
+_LONG = 1.0  # seconds after which work is not repeated, because disturbances are then a small share
 Result = TypeVar("Result")
 
 
@@ -78,7 +78,7 @@ def fit_power(sizes: Sequence[float], seconds: Sequence[float]) -> PowerLaw | No
 def timed(work: Callable[[], Result], repeats: int = 1) -> tuple[Result, float]:
     """Return the result of a function and the shortest of its wall times.
 
-    What takes longer than a second is not repeated.
+    Functions that take longer than a second are not repeated.
     """
     times: list[float] = []
     while len(times) < max(repeats, 1) and sum(times) < _LONG:
@@ -94,8 +94,7 @@ def growth_table(rows: Sequence[dict[str, Any]], published: dict[str, float]) ->
     Parameters
     ----------
     rows : sequence of dict
-        With method, vertices, prepare_s, interpolate_s and how; extrapolated rows do not count, nor do times of
-        nothing.
+        With method, vertices, prepare_s, interpolate_s and how; extrapolated rows and zero times are ignored.
     published : dict
         The paper's exponents by method.
     """
@@ -133,18 +132,19 @@ def extrapolated(rows: Sequence[dict[str, Any]], method: str, sizes: Sequence[in
 
 
 # -------------------------------------------------------------------------------------------------------- smoothers
-# How good predictions are, given beside the truth, both of shape (q, c): larger is better, rows of NaN are misses.
+# Score of predictions against the truth, both of shape (q, c): larger is better, rows of NaN count as misses.
 Score = Callable[[FloatArray, FloatArray], float]
 
 AMBIENT: Mapping[str, Callable[..., Any]] = MappingProxyType({"RFF": RFF, "ORF": ORF, "PRF": PRF, "PORF": PORF})
 # Bandwidths of ambient kernels over the diagonal of the box around the nodes: eight, evenly in the logarithm. The
 # narrowest is about an edge of 10,000 vertices, the widest blurs half the shape.
 SIGMAS = tuple(float(share) for share in np.geomspace(0.003, 0.4, 8))
-# Widths of the Gaussian of a mean over neighbours, in median distances of a known node to the next known one.
+# Widths of the Gaussian mean over neighbours, relative to the median distance of a known node to the nearest known
+# one.
 _NEIGHBOUR_SIGMAS = (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0)
 _ENOUGH_NEIGHBOURS = 32
 _CUT = 1e-3  # of the largest entry of a signature: about 15 entries are left for a node, with N / 8 anchors
-_TIGHTEST = 1e-14  # tolerance of signatures with all their tails: row normalisation brings the smallest ones up
+_TIGHTEST = 1e-14  # tolerance of signatures including their tails: row normalisation enlarges the smallest entries
 
 
 @contextmanager
@@ -156,20 +156,21 @@ def quietly() -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Values to be found at the nodes where they are not known.
+    """Values to predict at the nodes where they are not known.
 
     Attributes
     ----------
     points : array of shape (n, d)
     values : array of shape (n, c)
-        The truth everywhere, finite; what is not known is used to judge only. Several fields stand side by side.
+        The true values at all nodes, finite; unknown ones are used for scores only. Several fields are stored side
+        by side.
     known : bool array of shape (n,)
     score : callable
         Of predictions and truth, both (q, c): larger is better.
     counted : bool array of shape (n,), optional
         Nodes that count in the score; by default all that are not known.
     directions : bool
-        Whether only directions count, as of unit vectors: sums K(m u) then take the place of means, as in the
+        Whether only directions matter, as for unit vectors. Sums K(m u) are then used instead of means, as in the
         paper. They differ where features of both signs give a negative K m.
     seed : int
     """
@@ -219,9 +220,9 @@ class Tuned:
     Attributes
     ----------
     best : float
-        Score with the bandwidth that is best on the unknown nodes themselves, as the paper reports it.
+        Score with the bandwidth that is best on the unknown nodes, as in the paper.
     chosen : float
-        Score with the bandwidth that is best on the known nodes, by cross-validation: what a user gets.
+        Score with the bandwidth that is best on the known nodes, by cross-validation, as for a user.
     best_sigma, chosen_sigma : float
         Over the diagonal of the box.
     """
@@ -238,7 +239,7 @@ def box_diagonal(points: FloatArray) -> float:
 
 
 def ambient_features(points: FloatArray, method: str, n_features: int, sigma: float, seed: int) -> FloatArray:
-    """Random features (n, m) of the Gaussian kernel of the space around; the points are centred first.
+    """Random features (n, m) of the Gaussian kernel of the ambient space; the points are centred first.
 
     Positive features of points far from the origin underflow; the kernel does not depend on where the origin is.
     """
@@ -249,7 +250,7 @@ def ambient_features(points: FloatArray, method: str, n_features: int, sigma: fl
 
 
 def tune_ambient(task: Task, method: str, n_features: int, sigmas: tuple[float, ...] = SIGMAS) -> Tuned:
-    """Score an ambient method at every bandwidth, chosen both ways."""
+    """Score an ambient method, with the bandwidth chosen in both ways."""
     rows = []
     for share in sigmas:
         sigma = share * box_diagonal(task.points)
@@ -317,7 +318,7 @@ def dense_action(graph: Graph, tau: float) -> Action:
 
 
 def anchored_features(graph: Graph, tau: float, n_features: int, anchors: str, seed: int) -> FloatArray:
-    """Signatures, exact to their last tails, at anchors: what a perfect field would give at the nodes, (n, m).
+    """Exact signatures including their tails, at anchors: the values of a perfect field at the nodes, (n, m).
 
     Parameters
     ----------
@@ -345,7 +346,7 @@ def anchored_features(graph: Graph, tau: float, n_features: int, anchors: str, s
 def _powers(tau: float) -> SeriesKernel:
     """exp(-tau L) as a sum of powers with nonnegative terms: every entry is accurate relative to itself.
 
-    Twice as many terms as Chebyshev polynomials would take: more are not summed as powers.
+    It has twice as many terms as a Chebyshev expansion. The library does not sum longer series as powers.
     """
     kernel = DiffusionKernel(tau)
     return SeriesKernel(tuple(kernel.coefficients(2 * kernel.expansion(1.0, _TIGHTEST).degree + 1)))
@@ -365,10 +366,10 @@ def sparse_features(graph: Graph, tau: float, share: int, seed: int) -> Any:
 # ----------------------------------------------------------------------------------------------- the paper's recipe
 @dataclass(frozen=True)
 class Recipe:
-    """The paper's learned features of a mesh; all numbers without another reason are its own."""
+    """The paper's learned features of a mesh; numbers without a comment are from the paper."""
 
     tau: float = 20.0
-    n_dense: int = 5000  # nodes at least: vertices, and points drawn by area where there are fewer
+    n_dense: int = 5000  # smallest number of nodes: vertices and, if these are fewer, points drawn by area
     n_neighbors: int = 16
     n_starts: int = 1000
     n_walks: int = 10_000
@@ -376,8 +377,8 @@ class Recipe:
     epochs: int = 1000
     batch: int = 32_768
     n_features: int = 256
-    # Nodes that pairs are drawn from; the paper says "uniformly". More than so many cost memory, N x N, and bring
-    # no more pairs than training gets through.
+    # Nodes that pairs are drawn from; the paper says "uniformly". More candidates take memory, N x N, and give more
+    # pairs than training can use.
     n_candidates: int = 5000
 
     def __post_init__(self) -> None:
@@ -393,7 +394,7 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class LearnedField:
-    """A trained network and where it may be read.
+    """A trained network and the nodes at which it can be evaluated.
 
     Attributes
     ----------
@@ -426,7 +427,7 @@ def learn_field(
     seed: int,
     progress: Progress = lambda what, done, total: None,
 ) -> LearnedField:
-    """Walk and train on points of which the first ``n_vertices`` are vertices; walks begin at those only.
+    """Compute walks and train on points whose first ``n_vertices`` are vertices; walks start at vertices only.
 
     The points are the dense set: vertices, then samples on the faces. Its graph joins the nearest neighbours.
     """
@@ -443,5 +444,5 @@ def learn_field(
 
 
 def _some(streams: Streams, name: str, n: int, count: int) -> IntArray:
-    """Choose some of n indices at random, sorted; all if there are not more."""
+    """Choose some of n indices at random, sorted; all if there are not enough."""
     return np.sort(streams.generator(f"recipe {name}").choice(n, min(n, count), replace=False))

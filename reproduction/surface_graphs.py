@@ -1,8 +1,8 @@
-"""The graphs of the four surfaces, and how close their heat kernels are to the surface's own.
+"""The graphs of the four surfaces, and how close their heat kernels are to those of the surfaces.
 
-Claim: at N = 4000 and t = .02, with the grid's own node weights, the heat graph's kernel is within .002 of the
-analytic kernel of the sphere and within .008 of a four times finer graph on the others, where the paper's graph
-(exp(-tau L), k nearest neighbours) is .03 to .05 off the sphere's.
+Claim: at N = 4000 and t = .02, with the node weights of the grid, the kernel of the heat graph is within .002 of
+the analytic kernel on the sphere, and within .008 of a graph with four times as many nodes on the other surfaces.
+The paper's graph (exp(-tau L), k nearest neighbours) is .03 to .05 off on the sphere.
 """
 
 import dataclasses
@@ -50,7 +50,7 @@ class Config:
     t: float = 0.02  # heat time, close to that of tau on the sphere
     n_queries: int = 300  # new points at which kernels are compared
     sizes: tuple[int, ...] = (1000, 4000, 16_000)  # of the convergence table
-    reference_factor: int = 4  # how much finer the reference of surfaces without a closed form is
+    reference_factor: int = 4  # size of the reference graph relative to n_nodes, for surfaces without a closed form
     reference_steps: int = 36  # of that reference; twice and three times as many agree to .001
     seed: int = 0
 
@@ -128,7 +128,7 @@ def reference_kernel(
 ) -> FloatArray:
     """The heat kernel between points: analytic on the sphere, else from a graph with ``factor`` times the nodes.
 
-    It takes ``n_steps`` steps, by default twice as many as a graph of ``n_nodes`` nodes would.
+    The reference graph has ``n_steps`` steps, by default twice as many as a graph of ``n_nodes`` nodes.
     """
     if isinstance(manifold, Sphere):
         return manifold.heat_kernel(places, places, t)
@@ -159,7 +159,7 @@ def _sphere_errors(size: int, t: float) -> dict[str, Any]:
 
 
 def heat_kernel_at(graph: Graph, queries: FloatArray) -> FloatArray:
-    """Heat kernel between new points: the first step is the extension's, the others the graph's."""
+    """Heat kernel between new points: the first step by the extension, the others on the graph."""
     start = (one_step(graph, queries) @ sparse.diags_array(1 / np.sqrt(_weights(graph)))).T.toarray()  # (N, q)
     half = PowerKernel(int(graph.n_steps or 2) // 2 - 1).apply(graph, start)
     return half.T @ half

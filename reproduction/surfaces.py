@@ -1,9 +1,9 @@
-"""The paper's first table: four surfaces, its recipe and the library's default, at nodes and at new points.
+"""The paper's first table: its recipe and the library's default on four surfaces, at nodes and at new points.
 
 Claim: the paper's recipe (Algorithm 1, its network, all nodes as anchors) reaches the paper's errors, and the
-library's default is within .012 of the same kernel without any training. For the surface's own heat kernel the
-default with all nodes as anchors is within .002 (sphere) and .008 between points that no graph has seen; with 1024
-features it evaluates that kernel a thousand times faster than an eigendecomposition.
+library's default is within .012 of the same kernel without any training. For the heat kernel of the surface the
+default with all nodes as anchors is within .002 (sphere) and .008 between new points; with 1024 features it
+evaluates that kernel a thousand times faster than an eigendecomposition.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ from reproduction.record import Record
 from reproduction.surface_graphs import SURFACES, paper_graph, reference_kernel
 
 # --------------------------------------------------------------------------------------------------------- progress
-# Units of time, as measured at both sizes: a round of quick models, all but the training of a network, a training.
+# Relative times, measured at both sizes: a round of fast models, everything else except the training, the training.
 _QUICK, _BESIDE, _TRAINING = 10, 15, 90
 _PAPER = 1000 * 1000 * 4000  # epochs, starts and nodes of that training
 
@@ -52,10 +52,10 @@ class Rounds:
     Parameters
     ----------
     config : Config
-        Of the surfaces: how long a network is trained, and so which share of the whole the second round is.
+        Determines how long the network is trained, and so the share of the second round.
     progress : callable (what, done, total)
     place, count : int
-        Which surface of how many this is.
+        Index of this surface, and number of surfaces.
     """
 
     def __init__(self, config: Any, progress: Progress = silent, place: int = 0, count: int = 1) -> None:
@@ -73,7 +73,7 @@ class Rounds:
         self._tell_second(text, self._trained)
 
     def training(self, name: str) -> Callable[[str, int, int], None]:
-        """Progress of a fit, most of which is training."""
+        """Progress of a fit, which is mostly training."""
         share = 0.0
 
         def tell(what: str, done: int, total: int) -> None:
@@ -110,25 +110,25 @@ _SHOWN_PAIRS = 3000  # dots of a scatter plot
 class Config:
     """Settings of the experiment."""
 
-    n_nodes: int = 4000  # the paper's, as all without another reason
+    n_nodes: int = 4000  # from the paper, like all values without a comment
     tau: float = 20.0
     n_starts: int = 1000
     n_walks: int = 100_000
     p_halt: float = 0.01
     epochs: int = 1000
     batch: int = 32_768
-    patience: int = 100  # epochs without progress that count as a plateau; the paper says nothing of an early stop
+    patience: int = 100  # epochs without progress before training stops; the paper does not mention early stopping
     n_queries: int = 512  # new points, and nodes that were no starts
-    n_features: int = 1024  # of the default, and of the network where it is read at fewer anchors
-    t: float = 0.02  # of the surface's own heat kernel, close to the time of tau on the sphere
-    reference_factor: int = 4  # how much finer the reference of surfaces without a closed form is
-    repeats: int = 15  # evaluations of a kernel, of which the median counts
+    n_features: int = 1024  # of the default, and of the network if it is evaluated at fewer anchors
+    t: float = 0.02  # of the heat kernel of the surface, close to the time of tau on the sphere
+    reference_factor: int = 4  # size of the reference graph relative to n_nodes, for surfaces without a closed form
+    repeats: int = 15  # number of evaluations of a kernel; the median time is reported
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_integer(self.n_nodes, "n_nodes", 100)
         check_integer(self.n_starts, "n_starts", 10, self.n_nodes // 2)
-        check_integer(self.n_queries, "n_queries", 2, self.n_nodes // 2)  # so many nodes are kept from the starts
+        check_integer(self.n_queries, "n_queries", 2, self.n_nodes // 2)  # this many nodes are not used as starts
         check_integer(self.n_features, "n_features", 1, self.n_nodes)
         for name in ("n_walks", "epochs", "batch", "patience", "reference_factor", "repeats"):
             check_integer(getattr(self, name), name, 1)
@@ -137,7 +137,8 @@ class Config:
         check_real(self.p_halt, "p_halt", Interval(0.0, 1.0, low_open=True, high_open=True))
 
 
-# The small size keeps n_nodes t, and so the number of nodes under a kernel and the number of anchors it needs.
+# The small size has the same n_nodes t, so the number of nodes under a kernel and the number of anchors are the
+# same.
 SIZES = {
     "smoke": Config(
         n_nodes=1000,
@@ -159,8 +160,8 @@ def run(config: Config, progress: Progress = lambda what, done, total: None) -> 
     """Fit all models on all surfaces.
 
     Tables: ``surfaces`` (a row for each surface and method, the published one first), ``signatures``,
-    ``own_kernel`` (the surface's own kernel in the place of the graph's, with the exact kernel of the graph),
-    ``spectral`` and, at the paper's size, ``targets``.
+    ``own_kernel`` (compared with the kernel of the surface instead of the graph, with the exact kernel of the
+    graph), ``spectral`` and, at the paper's size, ``targets``.
     """
     start = time.perf_counter()
     progress("compiling, a minute after a new installation", 0, 1)
@@ -171,7 +172,7 @@ def run(config: Config, progress: Progress = lambda what, done, total: None) -> 
         name: _Surface(name, config, Rounds(config, progress, place, len(SURFACES)))
         for place, name in enumerate(SURFACES)
     }
-    for surface in begun.values():  # timed first, before hours of training heat the machine
+    for surface in begun.values():  # timed first, before the long training heats the machine
         tables.setdefault("spectral", []).append(surface.time_spectral())
         surface.fit_defaults()
     for surface in begun.values():
@@ -210,7 +211,7 @@ class _Model:
     method: str
     kernel: Callable[[FloatArray], FloatArray]
     fit_s: float
-    is_heat: bool = False  # of the surface's own kernel; else of the graph's
+    is_heat: bool = False  # whether the target is the kernel of the surface; otherwise of the graph
     row: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -231,8 +232,8 @@ class _Surface:
     def time_spectral(self) -> dict[str, Any]:
         """The baseline: dense eigendecomposition of the operator, and the kernel formed from it.
 
-        By both methods of LAPACK: that which is called where nothing is said ("evr"), and divide and conquer
-        ("evd"), which is quicker where there is memory for it. Times are compared with the quicker one.
+        Both drivers of LAPACK are used: the default ("evr"), and divide and conquer ("evd"), which is faster if
+        there is enough memory. Times are compared with the faster one.
         """
         self.steps.first(f"{self.name}: dense eigendecomposition")
         times = {}
@@ -249,7 +250,7 @@ class _Surface:
         return {"surface": self.name} | times
 
     def fit_defaults(self) -> None:
-        """The library's default: for the paper's kernel, and for the surface's own."""
+        """The library's default: for the paper's kernel, and for the heat kernel of the surface."""
         config = self.config
         self.steps.first(f"{self.name}: default fields")
         n_starts = config.n_nodes - config.n_queries
@@ -267,7 +268,7 @@ class _Surface:
             self.models.append(model)
 
     def fit_network(self) -> None:
-        """The paper's recipe, read at all nodes and at a few."""
+        """The paper's recipe, evaluated at all nodes and at a few."""
         config = self.config
         training = {name: getattr(config, name) for name in ("batch", "epochs", "patience")}
         paper = ManifoldRandomFeatures.paper(
@@ -321,7 +322,7 @@ class _Surface:
     # ---------------------------------------------------------------------------------------------- measures
     @property
     def nodes(self) -> IntArray:
-        """Nodes that no field was fitted to; some of them helped to choose the default's field."""
+        """Nodes that no field was fitted to; some of them were used to choose the field of the default."""
         used = np.union1d(self.default.starts_, self.network.starts_)
         return np.setdiff1d(np.arange(self.graph.n_nodes), used)
 
@@ -347,7 +348,7 @@ class _Surface:
             "signatures": [self._against_walks(), *signatures],
             "own_kernel": self._own_kernel(own[False], graph_kernel, at_nodes),
         }
-        if dataclasses.replace(self.config, seed=0) == SIZES["paper"]:  # what the targets are for
+        if dataclasses.replace(self.config, seed=0) == SIZES["paper"]:  # the settings that the targets are for
             tables["targets"] = targets(rows, self.spectral_s)
         return tables
 
@@ -356,8 +357,8 @@ class _Surface:
     ) -> dict[str, float]:
         """Errors of a kernel, at the nodes and then between new points.
 
-        Features of the graph's kernel stand for it per node, so that with the surface's own only the shape can be
-        compared.
+        Features of the kernel of the graph are per node, so only their shape can be compared with the kernel of the
+        surface.
         """
         n, new = len(at_nodes), model.kernel(self.queries)
         row = {"own_kernel": relative_error(at_nodes, own[:n, :n], alignment="frobenius")}
@@ -369,14 +370,14 @@ class _Surface:
         return row | {"nodes_plain": relative_error(at_nodes, graph_kernel)}
 
     def _references(self, t: float) -> FloatArray:
-        """The surface's own heat kernel between the nodes, then the new points."""
+        """The heat kernel of the surface between the nodes, then between the new points."""
         places = np.vstack([self.points[self.nodes], self.queries])
         return reference_kernel(self.manifold, places, t, self.config.n_nodes, self.config.reference_factor)
 
     def _own_kernel(
         self, own: FloatArray, graph_kernel: FloatArray, at_nodes: dict[str, FloatArray]
     ) -> list[dict[str, Any]]:
-        """Errors at nodes against the surface's own kernel at the time of tau, by both alignments."""
+        """Errors at nodes against the heat kernel of the surface at the time of tau, with both alignments."""
         exact = own[: len(graph_kernel), : len(graph_kernel)]
         kernels = {"exact kernel of the graph": graph_kernel}
         kernels |= {model.method: at_nodes[model.method] for model in self.models if not model.is_heat}
@@ -388,7 +389,7 @@ class _Surface:
         ]
 
     def _against_walks(self) -> dict[str, Any]:
-        """Errors of the network's signatures as the paper takes them: against walks, at held-out starts."""
+        """Errors of the network's signatures as in the paper: against walks, at held-out starts."""
         info = self.network.training_
         figures = {"r2": info.validation_r2, "re": info.validation_re, "mse": info.validation_mse}
         return {"surface": self.name, "method": "paper's recipe", "against": "walks"} | figures
@@ -417,12 +418,12 @@ class _Surface:
         return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows) * self._unit
 
     def _rows(self, model: ManifoldRandomFeatures, nodes: IntArray) -> FloatArray:
-        """Features of nodes with uniform weights: signatures as they were learnt, in the paper's unit."""
+        """Features of nodes with uniform weights: the learned signatures, in the paper's unit."""
         return np.asarray(model.transform(self.points[nodes])) * self._unit
 
     @property
     def _unit(self) -> float:
-        """The paper leaves the factor e^(-tau / 2) out."""
+        """The paper omits the factor e^(-tau / 2)."""
         return float(np.exp(self.config.tau / 2))
 
     # ----------------------------------------------------------------------------------------------- figures

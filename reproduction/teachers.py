@@ -62,7 +62,7 @@ SIZES = {"smoke": Config(n_nodes=1000, n_starts=16, budgets=(1e4, 1e5)), "paper"
 
 
 def run(config: Config, progress: Progress = lambda what, done, total: None) -> Record:
-    """Run every estimator at every budget; the table ``teachers`` has the largest one, ``budgets`` all."""
+    """Run every estimator at every budget; the table ``teachers`` has the largest budget, ``budgets`` has all."""
     start = time.perf_counter()
     kernel = DiffusionKernel(config.tau)
     rows: list[dict[str, Any]] = []
@@ -99,7 +99,7 @@ class _Teach:
     seed: int
 
     def __call__(self, teacher: str, options: dict[str, Any], budget: float | None) -> dict[str, Any]:
-        """Error against the exact rows, steps, and milliseconds per start on one core, compilation apart."""
+        """Error against the exact rows, steps, and milliseconds per start on one core, without compilation."""
         trial = self._compute(teacher, options | ({"n_walks": 200} if budget else {}))
         if budget:
             per_walk = max(trial.info.n_steps / len(self.nodes) / 200, 1e-9)

@@ -1,4 +1,4 @@
-"""Pictures of textures for experiments: a folder of Brodatz plates, tiles of photographs in a package, made."""
+"""Pictures of textures for experiments: a folder of Brodatz plates, tiles of photographs, or generated noise."""
 
 import importlib.util
 import io
@@ -20,23 +20,23 @@ from manifoldrf.applications.textures import check_image
 
 __all__ = ["Plates", "builtin_plates", "generated_plates", "photo_plates", "read_plates"]
 
-# Where plates are looked for, in this order: the folder itself, and how collections are unpacked.
+# Where plates are searched, in this order: the folder itself, and the usual subfolders of collections.
 _MOST_PIXELS = 16_000_000  # of a picture; those of the album have 0.4 million
 _PLACES = (".", "brodatz", "textures/brodatz")
 _NAME = re.compile(r"d0*(\d+)\.(png|gif)", re.IGNORECASE)
-# The digitisation that most papers use has no D14: 111 classes. Where a folder has it, it stays out.
+# The digitisation that most papers use has no D14: 111 classes. It is ignored if a folder contains it.
 _LEFT_OUT = 14
 
-# Photographs of 512 x 512 pixels inside the wheel of scikit-image, all of one kind of texture.
+# Photographs of 512 x 512 pixels in the wheel of scikit-image, each with a single kind of texture.
 _PHOTOS = ("brick", "grass", "gravel")
-_SIDE = 192  # of a tile; its rotated centre still has room for windows of 32 pixels
+_SIDE = 192  # of a tile; its rotated centre is still large enough for windows of 32 pixels
 _ZOOMS = (1.0, 1.4, 2.0, 2.8)  # half an octave apart: neighbours look alike, but not the same
-_CONTRASTS = (1.0, 0.75, 0.55)  # a quarter less each, about the spread between parts of one photograph
-# Where the tile of each contrast is cut, in parts of the free space: tiles at zoom 1 have no pixel in common.
+_CONTRASTS = (1.0, 0.75, 0.55)  # each a quarter smaller, about the spread between parts of one photograph
+# Position of the tile of each contrast, as shares of the free space: tiles at zoom 1 have no pixel in common.
 _CUTS = ((0.0, 0.0), (0.0, 1.0), (1.0, 0.0))
 
 _WAVES = (0.06, 0.085, 0.12, 0.17)  # cycles per pixel of made textures, half an octave apart
-_GRAINS = (0.0, 0.6)  # how much more they vary in one direction
+_GRAINS = (0.0, 0.6)  # additional variation in one direction
 _SPREAD = 0.35  # width of the band of waves, relative to its middle
 
 
@@ -92,9 +92,9 @@ def read_plates(folder: Path) -> Plates:
     Raises
     ------
     FileNotFoundError
-        If there is no such folder, or no plate in it.
+        If the folder does not exist or has no plate.
     ValueError
-        If a file is damaged, or not grey; it is named.
+        If a file is damaged or not grey; the error names it.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def read_plates(folder: Path) -> Plates:
 
 
 def plate_files(folder: Path) -> dict[int, Path]:
-    """Files of the plates by number, ascending; png counts before gif."""
+    """Files of the plates by number, ascending; png is preferred to gif."""
     root = as_path(folder, "data")
     if not root.is_dir():
         reject("data", "an existing folder", root, FileNotFoundError)
@@ -130,7 +130,7 @@ def plate_files(folder: Path) -> dict[int, Path]:
 
 
 def _read_image(path: Path) -> NDArray[Any]:
-    """Grey levels of a file: 8 bits, or 16 where it has them."""
+    """Grey levels of a file, with 8 or 16 bits."""
     image_module = require("PIL.Image", "viz")
     rule = "a folder of grey png or gif images"
     bombs = (image_module.DecompressionBombError, image_module.DecompressionBombWarning)
@@ -148,15 +148,15 @@ def _read_image(path: Path) -> NDArray[Any]:
 
 
 def _pixels(image_module: Any, path: Path) -> NDArray[Any]:
-    """Grey levels of 16 bits, or the colours that a picture shows, in a further axis."""
-    # Of these two formats only: others start programs (eps), or unpack to what memory cannot hold.
-    # From bytes in memory: of a file as many would be asked for as a chunk declares.
+    """Grey levels of 16 bits, or the colours of a picture in a third axis."""
+    # These two formats only: others start programs (eps) or may unpack to more than memory can hold. From bytes in
+    # memory: for a file, Pillow would request as many bytes as a chunk declares.
     with image_module.open(io.BytesIO(path.read_bytes()), formats=("PNG", "GIF")) as image:
         if image.width * image.height > _MOST_PIXELS:
             raise ValueError(f"{image.width} x {image.height} pixels, more than {_MOST_PIXELS}")
         if image.mode.startswith("I;16"):
             return np.asarray(image).astype(np.uint16)
-        return np.asarray(image.convert("RGB"))  # palettes become what they show
+        return np.asarray(image.convert("RGB"))  # palettes become colours
 
 
 # ------------------------------------------------------------------------------------------------------- built in
@@ -178,7 +178,7 @@ def photo_plates(*, side: int = _SIDE) -> Plates:
     Parameters
     ----------
     side : int, default=192
-        Of a tile in pixels, 256 at most.
+        Side of a tile in pixels, at most 256.
 
     Raises
     ------
@@ -191,10 +191,10 @@ def photo_plates(*, side: int = _SIDE) -> Plates:
     >>> photo_plates(side=64)
     Plates(36 textures, 64 x 64 pixels)
     """
-    side = check_integer(side, "side", 8, 256)  # two tiles side by side in a photograph
+    side = check_integer(side, "side", 8, 256)  # two tiles must fit side by side in a photograph
     folder = _photo_folder()
     if folder is None:
-        require("skimage", "test")  # raises, with the sentence that names the extra
+        require("skimage", "test")  # raises an error that names the extra
         raise FileNotFoundError(f"This version of scikit-image comes without {', '.join(_PHOTOS)}.")
     names: list[str] = []
     images: list[FloatArray] = []
@@ -209,7 +209,7 @@ def photo_plates(*, side: int = _SIDE) -> Plates:
 
 
 def _photo_folder() -> Path | None:
-    """Folder of the photographs in scikit-image, without importing it; None if they are not there."""
+    """Folder of the photographs in scikit-image, without importing it; None if they do not exist."""
     spec = importlib.util.find_spec("skimage")
     places = spec.submodule_search_locations if spec is not None else None
     folder = Path(places[0]) / "data" if places else None
@@ -229,7 +229,7 @@ def _tile(pixels: FloatArray, zoom: float, cut: tuple[float, float], side: int) 
 
 
 def generated_plates(*, side: int = _SIDE, seed: int = 0) -> Plates:
-    """Filtered noise in bands of four scales, even and drawn out, at three contrasts: 24 classes.
+    """Filtered noise in bands of four scales, isotropic and stretched, at three contrasts: 24 classes.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Windows of rotated textures: few with a label, many without, and those of other angles for the test."""
+"""Windows of rotated textures: few with a label, many without, and test windows at other angles."""
 
 import math
 from collections.abc import Sequence
@@ -48,9 +48,9 @@ class Protocol:
     labelled_windows: int = 3  # 6 labels of a class
     unlabelled_windows: int = 75  # 600 of a class, 66,600 of 111
     test_windows: int = 50  # one vote
-    window: int = 32  # the paper does not say; with 32 the raw descriptors do about as well as there
-    sigma: float = 1.0  # rotation blurs, and smoothing hides it: raw descriptors reach 40 %, without it 13
-    ridge: float = 1e-6  # below what 8 bits can tell; from 1e-5 to 1e-11 raw accuracies are within 0.3 points
+    window: int = 32  # not given in the paper; with 32, raw descriptors are about as accurate as in the paper
+    sigma: float = 1.0  # hides the blur of rotations: raw descriptors reach 40 %, without smoothing 13
+    ridge: float = 1e-6  # below the resolution of 8 bits; from 1e-5 to 1e-11 raw accuracies are within 0.3 points
 
     def __post_init__(self) -> None:
         for role in ROLES:
@@ -84,10 +84,10 @@ class Views:
     seed : int
     labelled, unlabelled, test : ndarray of shape (n, 15)
     labelled_y, unlabelled_y, test_y : ndarray of int64 of shape (n,)
-        Places among the plates. Those of unlabelled windows are for diagnosis, not for methods.
+        Indices of the plates. Those of unlabelled windows are for diagnosis only; methods do not use them.
     labelled_angle, unlabelled_angle, test_angle : ndarray of shape (n,)
     test_group : ndarray of int64 of shape (n,)
-        Windows with one number are of one texture at one angle and vote together.
+        Windows with the same number have the same texture and angle and vote together.
 
     Examples
     --------
@@ -126,19 +126,20 @@ def draw_views(
 ) -> list[Views]:
     """Rotate every texture, draw windows at random places and describe them, once for each seed.
 
-    A texture is rotated once for all seeds, straight into the central square that stays inside the picture at every
-    angle. Windows keep away from its border by as much as smoothing and differences reach. Windows may overlap.
+    A texture is rotated once for all seeds, and only the central square is kept, which is inside the picture at
+    every angle. Windows keep a distance from its border, so that smoothing and differences use pixels inside.
+    Windows may overlap.
 
     Parameters
     ----------
     plates : Plates
     protocol : Protocol
     seeds : sequence of int
-        What is drawn for a seed depends neither on the other seeds nor on the other plates.
+        The windows of a seed depend neither on the other seeds nor on the other plates.
     n_jobs : int, default=-1
         Threads; the result is the same for any number.
     progress : callable
-        Called with a text and how many plates of how many are done.
+        Called with a text, the number of plates done and their total.
 
     Returns
     -------
@@ -174,9 +175,9 @@ def draw_views(
 
 
 def rotated_centre(image: FloatArray, angle: float) -> FloatArray:
-    """The central square of an image, turned counterclockwise; as large as it can be to stay inside at every angle.
+    """The largest central square that is inside an image at every angle, rotated counterclockwise.
 
-    Right angles move pixels and change none; others interpolate between four.
+    Right angles permute the pixels; other angles interpolate between four pixels.
 
     Examples
     --------
@@ -188,12 +189,12 @@ def rotated_centre(image: FloatArray, angle: float) -> FloatArray:
     side = min(image.shape)
     centre = centre_side(side)
     if angle % 90 == 0:
-        # Rows and columns to spare: even numbers on a square picture, see `centre_side`.
+        # Rows and columns outside the square: even numbers for a square picture, see `centre_side`.
         top, left = ((length - centre) // 2 for length in image.shape)
         return np.ascontiguousarray(np.rot90(image[top : top + centre, left : left + centre], round(angle / 90)))
     cosine, sine = math.cos(math.radians(angle)), math.sin(math.radians(angle))
-    matrix = np.array([[cosine, sine], [-sine, cosine]])  # from (row, column) of the new to that of the old
-    # The middle of what is cut out at right angles, so that all angles turn about one point.
+    matrix = np.array([[cosine, sine], [-sine, cosine]])  # from (row, column) of the new image to the old one
+    # The centre of the square at right angles, so that all rotations have the same centre.
     middle = np.array([(length - centre) // 2 + (centre - 1) / 2 for length in image.shape])
     offset = middle - matrix @ np.full(2, (centre - 1) / 2)
     turned = ndimage.affine_transform(
@@ -204,12 +205,12 @@ def rotated_centre(image: FloatArray, angle: float) -> FloatArray:
 
 def centre_side(side: int) -> int:
     """Side of the central square whose pixels stay inside a picture at every angle: about side / sqrt(2)."""
-    centre = int((side - 1) / math.sqrt(2)) + 1  # n pixels are n - 1 apart
-    return centre - (side - centre) % 2  # as many pixels left as right of it
+    centre = int((side - 1) / math.sqrt(2)) + 1  # the centres of n pixels span n - 1
+    return centre - (side - centre) % 2  # the same number of pixels on both sides
 
 
 def _span(side: int, protocol: Protocol) -> int:
-    """How many places a window has in one direction; less than 1 if the picture is too small."""
+    """Number of positions of a window in one direction; less than 1 if the picture is too small."""
     return centre_side(side) - 2 * margin_of(protocol.sigma) - protocol.window + 1
 
 
@@ -245,7 +246,7 @@ def _describe(name: str, image: FloatArray, protocol: Protocol, streams: list[St
 
 
 def _views(seed: int, described: dict[str, FloatArray], protocol: Protocol) -> Views:
-    """What belongs to one seed, with classes and angles."""
+    """The descriptors of one seed, with classes and angles."""
     parts: dict[str, Any] = {}
     for role, found in described.items():
         n_classes, per_class, n_columns = found.shape

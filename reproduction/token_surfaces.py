@@ -1,7 +1,7 @@
 """Four surfaces with tokens on them, and signals that are diffused along the surface.
 
-On the plain Mobius strip distances in space and along the surface tell nearly the same. On the other three, sheets
-of the surface pass each other at a distance below that of the tokens whose values are known.
+On the plain Mobius strip, distances in space and along the surface are nearly equal. On the other three, the
+distance between sheets of the surface is smaller than the distance between tokens with known values.
 """
 
 import functools
@@ -29,7 +29,7 @@ HEAT_TIME = 0.3**2 / 2  # of the signals: a source becomes a spot of standard de
 HEAT_STEPS = 8  # implicit Euler steps to that time
 
 _DIFFERENCE = 1e-5  # of unit parameters, for derivatives by central differences: errors of about 1e-10
-_NEWTON_STEPS = 6  # from a start that is off by a few per cent; the fourth changes nothing any more
+_NEWTON_STEPS = 6  # from a start that is off by a few per cent; the fourth has no effect
 
 # Unit parameters (n, 2) in [0, 1]^2 -> points (n, 3).
 Embedding = Callable[[FloatArray], FloatArray]
@@ -89,7 +89,8 @@ class TokenSurface:
     grid : (int, int)
         Vertices along both parameters; cells are about .02 wide.
     seam : {"open", "closed", "flipped"}
-        What the end of the first parameter is: an edge, its beginning, or its beginning turned over.
+        What the end of the first parameter is joined to: nothing, its beginning, or its beginning with the other
+        parameter reversed.
 
     Examples
     --------
@@ -111,7 +112,7 @@ class TokenSurface:
         return columns - (self.seam == "open"), rows - 1
 
     def vertex(self, column: IntArray, row: IntArray) -> IntArray:
-        """Numbers of the vertices at places of the grid; one column after the last is the seam."""
+        """Indices of the vertices at positions of the grid; the column after the last is the seam."""
         columns, rows = self.grid
         if self.seam == "flipped":
             row = np.where(column == columns, rows - 1 - row, row)
@@ -119,7 +120,7 @@ class TokenSurface:
 
     @cached_property
     def mesh(self) -> TriangleMesh:
-        """The grid as triangles, two to a cell."""
+        """The grid as triangles, two per cell."""
         units = product(np.arange(self.grid[0]) / self._steps[0], np.arange(self.grid[1]) / self._steps[1])
         column, row = (axis.ravel() for axis in np.meshgrid(*map(np.arange, self._steps), indexing="ij"))
         a, b = self.vertex(column, row), self.vertex(column + 1, row)
@@ -149,7 +150,7 @@ class TokenSurface:
     def sample(self, n: int, rng: np.random.Generator) -> "Tokens":
         """Tokens that are uniform by area."""
         check_integer(n, "n", 1)
-        bound = 1.05 * float(self._cell_elements.max())  # it changes by less than 2 % within a cell
+        bound = 1.05 * float(self._cell_elements.max())  # the area element changes by less than 2 % within a cell
         units = thinned(n, lambda count: rng.random((count, 2)), self.element, bound, rng)
         return Tokens(units, self.embed(units), self.bilinear(units))
 

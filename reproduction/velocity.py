@@ -1,8 +1,9 @@
 """Velocities of cloth where one in twenty is hidden: the paper's second task on meshes.
 
-Claim: the paper's table is reproduced in kind, and the graph matters more than the kernel. Nearest neighbours in
-space join sheets of folded cloth; the edges of the mesh do not. With 95 % of the values known the best kernel is
-the narrowest, and tau = 20 loses to the nearest known node. A biharmonic field on the mesh is the best of all.
+Claim: the paper's table is reproduced qualitatively, and the graph matters more than the kernel.
+Nearest neighbours in space join sheets of folded cloth; the edges of the mesh do not. With 95 % of the values
+known, the narrowest kernel is the best, and tau = 20 is worse than the nearest known node. A biharmonic field on
+the mesh is the best of all.
 """
 
 import dataclasses
@@ -69,7 +70,8 @@ from reproduction.smoothers import (
 KNN, EDGES = "exact kernel, kNN graph", "exact kernel, mesh edges"
 UNIFORM_EDGES = f"{UNIFORM}, mesh edges"
 _SOURCES = 512  # vertices whose paths are searched at once: 30 MB for 8000
-_LONGER = 4.0  # times as long along the mesh as in space: an edge joins two sheets. On a flat grid no path is 1.5
+# An edge joins two sheets if it is this many times as long along the mesh. On a flat grid the ratio is below 1.5.
+_LONGER = 4.0
 
 
 # ---------------------------------------------------------------------------------------------------------- scenes
@@ -120,12 +122,12 @@ class Scene:
     def errors(self, found: FloatArray) -> dict[str, float]:
         """Mean cosine and relative l2 error at the hidden nodes, over all frames."""
         hidden = self.task.judged
-        clean = np.nan_to_num(found[hidden], posinf=0.0, neginf=0.0)  # what has no prediction counts as still
+        clean = np.nan_to_num(found[hidden], posinf=0.0, neginf=0.0)  # nodes without a prediction count as still
         return {"cosine": self.task.judge(found), "error": relative_error(clean, self.task.values[hidden])}
 
 
 def evaluated_frames(n_frames: int, count: int, first: float) -> IntArray:
-    """Frames at even distances, from a share of the sequence to its end."""
+    """Evenly spaced frames, from a share of the sequence to its end."""
     return np.unique(np.linspace(max(1, int(first * n_frames)), n_frames - 1, count).astype(np.int64))
 
 
@@ -150,7 +152,7 @@ def make_scene(
 
 
 def mean_cosine_of_frames(found: FloatArray, truth: FloatArray) -> float:
-    """Mean cosine over nodes and frames (q, 3 f); what stands still has no direction and does not count."""
+    """Mean cosine over nodes and frames (q, 3 f); nodes at rest have no direction and are ignored."""
     rows, exact = found.reshape(-1, 3), truth.reshape(-1, 3)
     moves = row_lengths(exact) > 0
     return mean_cosine(rows[moves], unit_rows(exact[moves]))
@@ -172,7 +174,7 @@ def sheet_share(mesh: TriangleMesh, graph: Graph) -> float:
 # --------------------------------------------------------------------------------------------------------- methods
 @dataclass(frozen=True)
 class Method:
-    """How velocities are filled in: what depends on the nodes only, and the rest, which gives (n, 3 f)."""
+    """How velocities are filled in: the part that depends on the nodes only, and the rest, of shape (n, 3 f)."""
 
     prepare: Callable[[Scene], Any]
     fill: Callable[[Scene, Any], FloatArray]
@@ -198,7 +200,7 @@ def _anchored(kind: str, anchors: str) -> Method:
 
 
 def _interpolate(options: dict[str, Any], scene: Scene, graph: Graph) -> FloatArray:
-    """The library's interpolation of all frames at once; it is shown the known values only."""
+    """The library's interpolation of all frames at once, from the known values only."""
     task = scene.task
     return FieldInterpolator(random_state=task.seed, **options).fit(graph, task.values, task.known).predict()
 
@@ -224,7 +226,7 @@ def _nearest(scene: Scene, nothing: None) -> FloatArray:
 
 
 FULL_METHOD = Method(lambda scene: dense_action(scene.knn, scene.tau), _apply)
-# With the paper's tau. All but those on edges of the mesh do for nodes on faces, too.
+# With the paper's tau. All methods except those on edges of the mesh also work for nodes on faces.
 AS_PAPER: dict[str, Method] = {
     KNN: _exact("knn"),
     EDGES: _exact("edges"),
@@ -251,7 +253,7 @@ TUNED: dict[str, Method] = {
 
 
 # --------------------------------------------------------------------------------------------------- the experiment
-# Of a folder that has them, these are taken: two flags, two runs of a T-shirt in the wind, three animated bodies.
+# Used if a folder contains them: two flags, two runs of a T-shirt in the wind, three animated bodies.
 SEQUENCES = (
     "flag_mujoco_01", "flag_mujoco_02", "tshirt_wind_iter00", "tshirt_wind_iter03", "elastic_cow", "horse_gallop",
     "samba",
@@ -295,15 +297,15 @@ _TIMED_TUNED = (NEAREST, "harmonic, kNN graph", "biharmonic, kNN graph")
 class Config:
     """Settings of the experiment."""
 
-    sequences: tuple[str, ...] = SEQUENCES  # npz files that are looked for in a folder of data
+    sequences: tuple[str, ...] = SEQUENCES  # npz files to read from a folder of data
     cloths: tuple[int, ...] = (0, 1)  # without such a folder: seeds of generated cloths
     cloth_frames: int = 121
     cloth_shape: tuple[int, int] = (43, 37)  # 1591 vertices; flag_simple has 1579
     masked: float = 0.05  # the paper's
-    # The paper has one "fixed time step". Six, from where a flag at rest has begun to wave to the end.
+    # The paper has one "fixed time step". Six are used here, from the time when the flag moves to the end.
     n_frames: int = 6
     first_frame: float = 0.4
-    n_neighbors: int = 16  # the paper's in its task on normals, as tau; it says nothing here
+    n_neighbors: int = 16  # the paper's value for normals, as for tau; it gives none here
     tau: float = 20.0
     n_anchors: int = 256  # the paper's
     ambient: tuple[int, ...] = (256, 1024)  # the paper's numbers of ambient features
@@ -311,17 +313,17 @@ class Config:
     share: int = 8  # nodes for each sparse anchor: the spacing of anchors is then below the width of the kernel
     # Of the masks. A mask hides 80 vertices of a flag; over three masks cosines differ by .02 and less.
     seeds: tuple[int, ...] = (0, 1, 2)
-    n_learned: int = 1  # first sequences that the paper's learned recipe is run on: minutes each
-    n_dense: int = 5000  # the paper's, as the next: nodes of the set that the network is trained on
+    n_learned: int = 1  # number of sequences on which the paper's learned recipe is run: minutes each
+    n_dense: int = 5000  # from the paper, like the next: nodes of the set on which the network is trained
     n_walks: int = 10_000
-    epochs: int = 100  # a tenth of the paper's: a thousand take an hour on two cores
+    epochs: int = 100  # a tenth of the paper's number: a thousand take an hour on two cores
     batch: int = 32_768
-    # Nodes of denser versions of the first sequence, at which times are taken; none: not at all.
+    # Numbers of nodes of denser versions of the first sequence, at which times are measured; empty for no times.
     sizes: tuple[int, ...] = (2500, 5000, 10_000, 20_000, 50_000, 100_000, 150_000)
     largest_dense: int = 5000  # of the dense kernel: its time grows with the cube, its memory with the square
-    largest_learned: int = 20_000  # of the learned recipe: reading the network at all nodes takes most of its time
+    largest_learned: int = 20_000  # of the learned recipe: most of its time is evaluation at all nodes
     timed_epochs: int = 2  # of the learned recipe where it is timed; the others are extrapolated
-    repeats: int = 3  # of an interpolation, of which the quickest counts
+    repeats: int = 3  # number of interpolations; the fastest is reported
 
     def __post_init__(self) -> None:
         check_real(self.masked, "masked", Interval(0.0, 1.0, low_open=True, high_open=True))
@@ -380,7 +382,7 @@ SIZES: dict[str, Config] = {
 
 
 def run(config: Config, progress: Progress = lambda what, done, total: None, data: Path | None = None) -> Record:
-    """Hide velocities, fill them in by all methods, and time these on denser and denser nodes.
+    """Hide velocities, fill them in by all methods, and time the methods on denser and denser nodes.
 
     Tables: ``velocity`` (means over the sequences, the paper's cosines beside them), ``sequences`` (by sequence),
     ``learned`` (the paper's recipe), ``cells`` (every sequence and method), ``scaling`` and ``exponents``.
@@ -394,7 +396,7 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, dat
         folder ``sequences`` that has them. Without it cloths are generated.
     """
     start = time.perf_counter()
-    # Threads of the library of matrix products round otherwise for other numbers of them.
+    # Rounding of matrix products depends on the number of threads.
     with one_blas_thread(), quietly():
         progress("sequences", 0, 1)
         sequences = find_sequences(data, config.sequences) or [
@@ -454,8 +456,8 @@ def _on_scene(config: Config, scene: Scene) -> Iterator[tuple[str, str, dict[str
 def summarise(cells: list[dict[str, Any]], scaling: list[dict[str, Any]], *, paper: bool) -> list[dict[str, Any]]:
     """Mean cosine and error of every method over the sequences, with the paper's and with chosen parameters.
 
-    ``dense`` is the mean cosine over all sizes of the first sequence, as the paper's are over sizes. The learned
-    recipe is run on some sequences only; its row says on how many.
+    ``dense`` is the mean cosine over all sizes of the first sequence, like the means over sizes in the paper. The
+    learned recipe is only run on some sequences; its row says on how many.
     """
     rows = []
     for method in dict.fromkeys(cell["method"] for cell in cells):
@@ -483,9 +485,9 @@ def _by_sequence(config: Config, sequence: Sequence, cells: list[dict[str, Any]]
 
 # ---------------------------------------------------------------------------------------------- the learned recipe
 def _learn(config: Config, sequence: Sequence, progress: Progress) -> dict[str, Any]:
-    """The paper's recipe on one sequence: a network trained once on a dense set, read at the vertices.
+    """The paper's recipe on one sequence: a network trained once on a dense set, evaluated at the vertices.
 
-    ``dense_cosine`` is that of all nodes of the dense set, with values of their own hidden: the same network.
+    ``dense_cosine`` is the cosine at all nodes of the dense set with the same network and another mask.
     """
     recipe, seed = config.recipe(config.epochs), config.seeds[0]
     scene, dense = config.scene(sequence, seed), config.scene(sequence, seed, config.n_dense)
@@ -528,7 +530,7 @@ def _scale(config: Config, sequence: Sequence, progress: Progress) -> list[dict[
                 continue
             progress(f"times at {size} nodes: {name}", place, len(config.sizes))
             if place == 0:
-                method(scene)  # compiles what is to be compiled
+                method(scene)  # compiles the functions before they are timed
             rows.append(_time(scene, name, method, config.repeats))
         if config.n_learned and size <= config.largest_learned:
             progress(f"times at {size} nodes: {LEARNED}", place, len(config.sizes))
@@ -546,9 +548,9 @@ def _time(scene: Scene, name: str, method: Method, repeats: int) -> dict[str, An
 
 
 def _time_learned(config: Config, scene: Scene) -> dict[str, Any]:
-    """Times of the learned recipe, the network read at all nodes beforehand; those of all epochs follow from a few.
+    """Times of the learned recipe, with the network evaluated in advance; training is extrapolated.
 
-    It has no cosine here: the network is hardly trained.
+    There is no cosine, because the network is hardly trained.
     """
     epochs: dict[str, float] = {}
 

@@ -11,9 +11,9 @@ from reproduction.report.style import TITLES, WIDTH, legend_below, save_figure, 
 
 _OWN, _FOURIER = "MRF", "RFF"
 _LABELS = dict(ink.NAMES) | {_OWN: "MRF: features of the surface"}
-_LOWEST = 1e-4  # errors below it are named, not drawn: at nodes that are all anchors some fields are exact
+_LOWEST = 1e-4  # smaller errors are written as text: some fields are exact if all nodes are anchors
 _GAUSSIAN = {"color": "0.5", "linewidth": 1.1, "linestyle": ":"}
-_RATE_FROM, _RATE_UNTIL = 1.2e-3, 600  # error and number of features: below the lines of few features
+_RATE_FROM, _RATE_UNTIL = 1.2e-3, 600  # error and number of features: below the curves at few features
 _RATE = {"color": "0.5", "linewidth": 1.1, "linestyle": (0, (1, 1, 4, 1))}
 
 
@@ -21,8 +21,8 @@ _RATE = {"color": "0.5", "linewidth": 1.1, "linestyle": (0, (1, 1, 4, 1))}
 def draw_ambient(record: Record, path: str | os.PathLike[str]) -> Path:
     """Four surfaces: error of the kernel against the number of features, a line for every method.
 
-    Hollow stars and squares are the paper's errors of its own and of random Fourier features; the dotted line is
-    the error of the best Gaussian kernel itself, the short dashed one has the slope of independent draws.
+    Hollow stars and squares are the paper's errors for its features and for random Fourier features. The dotted
+    line is the error of the best Gaussian kernel itself; the short dashed line has the slope of independent draws.
     """
     pyplot = require("matplotlib.pyplot", "viz")
     verdicts = record.tables["verdict"]
@@ -56,7 +56,7 @@ def _draw_rate(axes: Any, sizes: list[int]) -> None:
 
 
 def _draw_lines(axes: Any, rows: list[dict[str, Any]]) -> None:
-    """Lines of all methods; where the surface's own leaves the panel, its last error is written."""
+    """Curves of all methods; if the curve of the surface leaves the panel, its last error is written."""
     for method in dict.fromkeys(row["method"] for row in rows):
         line = [row for row in rows if row["method"] == method]
         sizes, errors = [row["features"] for row in line], [max(row["error"], 1e-9) for row in line]
@@ -67,7 +67,7 @@ def _draw_lines(axes: Any, rows: list[dict[str, Any]]) -> None:
 
 
 def _draw_paper(axes: Any, rows: list[dict[str, Any]]) -> None:
-    """The paper's errors of its features and of random Fourier features, where the record has them."""
+    """The paper's errors for its features and for random Fourier features, if the record has them."""
     for method, marker, colour in ((_OWN, "*", ink.BLACK), (_FOURIER, "s", ink.METHODS[_FOURIER]["color"])):
         cells = [(row["features"], row["paper"]) for row in rows if row["method"] == method and row["paper"]]
         if cells:

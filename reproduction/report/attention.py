@@ -19,8 +19,8 @@ _TITLES = dict(TITLES) | {
     "swiss": "swiss roll",
     "folded": "accordion",
 }
-# A colour for each kind of method, a line and a mark for each method of it. Kinds are in the order of the legend,
-# whose columns are two kinds each.
+# Each kind of method has a colour, and each of its methods a line style and a marker. Kinds are in the order of the
+# legend, whose columns are two kinds each.
 _KINDS = {
     "features of the surface, positive": (
         ink.BLACK,
@@ -35,11 +35,11 @@ _KINDS = {
     "random features of the space around": (ink.VERMILION, ("RFF", "ORF", "PRF", "PORF")),
     "solved with the visible values": ("0.6", ("harmonic", "biharmonic")),
 }
-# Rolls and folds are looked at along their axis, or the outer sheet would hide the others.
+# Rolls and folds are viewed along their axis, because the outer sheet would hide the others.
 _CYLINDERS, _END_ON = ("swiss", "folded"), (9.0, 7.0)
-_SIGNALS = "coolwarm_r"  # red below 0, blue above as in all figures; the middle is grey, as white dots are no dots
-_DOT = 3.2  # area of a token, in square points: sheets are seen apart
-# Row -> text on the left, name of the array, and whether the signal is taken off.
+_SIGNALS = "coolwarm_r"  # red below 0, blue above; grey at 0, because white dots are invisible
+_DOT = 3.2  # area of a token, in square points: small enough to separate the sheets
+# Row -> text on the left, name of the array, and whether the signal is subtracted.
 _ROWS = (
     ("signal", "signal", False),
     ("{} features\nof the surface", "mrf", False),
@@ -88,7 +88,7 @@ def _draw_lines(axes: Any, rows: list[dict[str, Any]]) -> None:
 
 
 def _legend(axes: Any) -> tuple[list[Any], list[str]]:
-    """Handles and labels, two kinds to a column, each under its heading; columns are filled up with blanks."""
+    """Handles and labels, two kinds per column, each under its heading; columns are padded with blanks."""
     blank = require("matplotlib.lines", "viz").Line2D([], [], linestyle="none")
     drawn = {line.get_label(): line for line in axes.get_lines()}
     blocks = []
@@ -142,13 +142,13 @@ def _part(record: Record, surfaces: list[str], *, taken: bool) -> dict[tuple[str
 
 
 def _limits(fields: list[FloatArray]) -> tuple[float, float]:
-    """Symmetric limits; one value in fifty is beyond, so that peaks do not make all others pale."""
+    """Symmetric limits; one value in fifty is beyond them, so that peaks do not make all other values pale."""
     top = float(np.quantile(np.abs(np.concatenate(fields)), 0.98))
     return -top, top
 
 
 def _note(record: Record, surface: str, name: str, values: FloatArray, *, taken: bool) -> str:
-    """What stands below a picture."""
+    """The text below a picture."""
     visible = record.arrays[f"{surface}_visible"]
     if taken:
         hidden = np.setdiff1d(np.arange(len(values)), visible)
@@ -173,6 +173,6 @@ def _draw_tokens(axes: Any, record: Record, surface: str, values: FloatArray, li
 
 
 def _rim(axes: Any, flat: FloatArray) -> None:
-    """Black rims, in front of everything so that all visible tokens are seen."""
+    """Black rims in front of everything, so that all visible tokens can be seen."""
     width = 0.6 if len(flat) < 300 else 0.25  # many rims would hide the signal
     axes.scatter(*flat.T, s=2 * _DOT, facecolors="none", edgecolors="black", linewidths=width, rasterized=True)

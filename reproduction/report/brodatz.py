@@ -31,8 +31,8 @@ _LABELS = dict(ink.NAMES) | {"Gaussian": "Gaussian kernel itself", "MRF learned"
 def draw_brodatz(record: Record, path: str | os.PathLike[str]) -> Path:
     """A panel for each block: group accuracy against the number of neighbours, a line for each method.
 
-    Bands are one standard deviation over seeds, of the first method and of raw descriptors. Dotted lines are the
-    paper's of these two, where the record has them.
+    Bands show one standard deviation over seeds, for the first method and for raw descriptors. Dotted lines are the
+    paper's results for these two, if the record has them.
     """
     pyplot = require("matplotlib.pyplot", "viz")
     rows = record.tables["by_k"]
@@ -42,7 +42,7 @@ def draw_brodatz(record: Record, path: str | os.PathLike[str]) -> Path:
     raw = [row for row in rows if row["method"] == _RAW]
     for axes, block in zip(panels[0], blocks, strict=True):
         here = [row for row in rows if row["block"] == block]
-        # Raw descriptors cannot be weighted; they are in every panel to be compared with.
+        # Raw descriptors cannot be weighted; they are in every panel for comparison.
         _draw_lines(axes, here if any(row["method"] == _RAW for row in here) else here + raw)
         axes.set_xlabel("neighbours that vote")
         axes.set_xticks(counts)
@@ -68,7 +68,7 @@ def _draw_lines(axes: Any, rows: list[dict[str, Any]]) -> None:
 
 
 def _draw_paper(axes: Any, rows: list[dict[str, Any]]) -> None:
-    """The paper's lines of its own features and of raw descriptors."""
+    """The paper's results for its features and for raw descriptors."""
     for method in (_OWN, _RAW):
         line = [
             (row["k"], row["paper_accuracy"]) for row in rows if row["method"] == method and row["paper_accuracy"]

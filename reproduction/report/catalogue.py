@@ -29,7 +29,7 @@ class Entry:
     module : str
         Its file in ``reproduction``, with ``Config``, ``SIZES`` and ``run``.
     claim : str
-        What it shows, in one line. Measured numbers belong into records, not here.
+        What it shows, in one line. Measured numbers belong in records, not here.
     about : str
         What it does, in two or three sentences.
     columns : str
@@ -113,21 +113,22 @@ ENTRIES = (
     Entry(
         name="surfaces",
         module="surfaces",
-        claim="The kernel at points never seen: the paper's recipe and the library's default on four surfaces.",
+        claim="The kernel at new points: the paper's recipe and the library's default on four surfaces.",
         about=(
             "The paper's first table: features are fitted on the sphere, the ellipsoid, the Möbius strip and the "
-            "torus, by the paper's recipe (Algorithm 1, its network) and by the library's default, which trains "
-            "nothing. Errors are taken at the nodes, as in the paper, and between points that no graph has seen; "
-            "times are compared with a dense eigendecomposition in the same run."
+            "torus, by the paper's recipe (Algorithm 1, its network) and by the library's default, which needs no "
+            "training. Errors are measured at the nodes, as in the paper, and between points that no graph "
+            "contains; times are compared with a dense eigendecomposition in the same run."
         ),
         columns=(
-            "r2, re, mse: of signatures, ours against exact ones at nodes that no field was fitted to, the paper's "
-            "against walks at held-out starts (our network's are in the table signatures). Relative Frobenius "
-            "errors after alignment: nodes, against the kernel of the graph at those nodes; own kernel, against "
-            "that of the surface at the same nodes, the paper's target on the sphere; new points, against that of "
-            "the surface between points that no graph has seen. plain: without alignment. kernel ms: of a kernel "
-            "between new points; speed up: time of the quicker eigendecomposition over that. targets: what the "
-            "library promises, what was seen, whether it holds."
+            "r2, re, mse: errors of signatures. Ours are compared with exact signatures at nodes that no field was "
+            "fitted to, the paper's with walks at held-out starts (for our network these are in the table "
+            "signatures). nodes, own kernel, new points: relative Frobenius errors of the kernel after alignment. "
+            "nodes: against the kernel of the graph at the nodes; own kernel: against the kernel of the surface at "
+            "the same nodes, which is the paper's target on the sphere; new points: against the kernel of the "
+            "surface between points that no graph contains. plain: without alignment. kernel ms: time of a kernel "
+            "between new points; speed up: time of the faster eigendecomposition over that time. targets: the "
+            "limit, the measured value, and whether the limit is met."
         ),
         figures={
             "surfaces_fields": "surfaces:draw_fields",
@@ -139,20 +140,20 @@ ENTRIES = (
     Entry(
         name="ambient",
         module="ambient",
-        claim="A few hundred features of the surface against thousands of the space around it, tuned.",
+        claim="A few hundred features of the surface against thousands of tuned features of the ambient space.",
         about=(
-            "Features of the Gaussian kernel of the space around (random Fourier, orthogonal, positive and more), "
-            "each with its best bandwidth, approximate the heat kernel of the four surfaces. Features of the "
-            "surface are set against them, from few to one for every node. The paper has neither Nystrom's "
-            "features nor GERF; they are here as well."
+            "Features of the Gaussian kernel of the ambient space (random Fourier, orthogonal, positive and more), "
+            "each with its best bandwidth, approximate the heat kernel of the four surfaces. They are compared "
+            "with features of the surface, from a few to one for every node. Nystrom's features and GERF are not "
+            "in the paper and were added."
         ),
         columns=(
             "best: every method at its best sigma; rmse and mae in units of 1e-4, error: relative Frobenius after "
-            "alignment, paper: the same in the paper. Kernels are compared at nodes, as in the paper, where "
-            "features of the surface have no error but that of too few anchors; the experiment surfaces has new "
-            "points. verdict: few features of the surface (mrf) against the best random ones of the space around "
-            "(ambient); nystrom: as few landmarks; gaussian: the best Gaussian itself, which no number of ambient "
-            "features can beat."
+            "alignment, paper: the same in the paper. Kernels are compared at nodes, as in the paper; there, the "
+            "only error of features of the surface comes from too few anchors. For new points see the experiment "
+            "surfaces. verdict: few features of the surface (mrf) against the best random features of the ambient "
+            "space (ambient); nystrom: the same number of landmarks; gaussian: the best Gaussian kernel itself, "
+            "which no number of ambient features can beat."
         ),
         figures={"ambient": "ambient:draw_ambient"},
         hidden={
@@ -167,17 +168,17 @@ ENTRIES = (
     Entry(
         name="gaussian_grid",
         module="gaussian_grid",
-        claim="Signatures on ever finer grids become Gaussian features, in 2 to 32 dimensions.",
+        claim="Signatures on finer and finer grids converge to Gaussian features, in 2 to 32 dimensions.",
         about=(
-            "The paper's check of its theory: on wrap-around grids the signature of a node tends to the feature of "
-            "the Gaussian kernel, and inner products to the kernel itself. Exact signatures show the error of the "
-            "grid alone, random walks add their noise. Limits are periodised, as the grid is."
+            "The paper's check of its theory: on periodic grids the signature of a node converges to the feature "
+            "of the Gaussian kernel, and inner products converge to the kernel itself. Exact signatures show the "
+            "error of the grid alone; random walks add noise. The limits are periodised, like the grid."
         ),
         columns=(
-            "summary: relative mean squared error of psi and of the kernel on the coarsest and the finest grid "
-            "(n nodes an axis, d dimensions), exact, by walks and by counts; noise: what walks predict; plain: "
-            "against limits that are not periodised. constants: the factors before both limits, and how well they "
-            "fit."
+            "summary: relative mean squared error of psi and of the kernel on the coarsest and the finest grid (n "
+            "nodes per axis, d dimensions), exact, by walks and by counts; noise: the error that walks predict; "
+            "plain: against limits that are not periodised. constants: the factors of both limits, and how well "
+            "they fit."
         ),
         figures={
             "gaussian_grid_errors": "grids:draw_grid_errors",
@@ -194,16 +195,16 @@ ENTRIES = (
         claim="Vertex normals from a fifth of them: the paper's kernel, ambient features, sparse solves.",
         about=(
             "Four of five normals of a mesh are hidden and filled in. The paper's setting (tau = 20, ambient "
-            "bandwidths chosen on the hidden normals) stands beside parameters chosen on the known ones. Large "
-            "meshes have a shorter list and do not enter the means. Times are taken on one shape from 1500 to "
-            "150,000 vertices."
+            "bandwidths chosen on the hidden normals) is compared with parameters chosen on the known normals. "
+            "Large meshes have a shorter list of methods and are not part of the means. Times are measured on one "
+            "shape with 1500 to 150,000 vertices."
         ),
         columns=(
             "normals: mean cosine over meshes of at most 20,000 vertices; as paper: tau = 20, or the bandwidth "
-            "best on the hidden normals; tuned: chosen by cross-validation on known normals, or nothing to "
-            "choose; paper: its value on other meshes, beside exact features that of its learned network. learned: "
-            "from the exact kernel to the trained network, with the epochs run. exponents: of power laws fitted to "
-            "times, the paper's for interpolation."
+            "that is best on the hidden normals; tuned: parameters chosen by cross-validation on known normals, or "
+            "no parameters; paper: the paper's value on other meshes; for exact features, the value of its learned "
+            "network. learned: steps from the exact kernel to the trained network, with the number of epochs. "
+            "exponents: of power laws fitted to times; the paper's are for interpolation."
         ),
         figures={
             "normals_methods": "interpolation:draw_methods",
@@ -227,14 +228,14 @@ ENTRIES = (
         about=(
             "One velocity in twenty is hidden in six frames of moving meshes and filled in by K(mU)/(Km), by "
             "features, by sparse solves and by ambient features. Nearest neighbours in space join sheets of folded "
-            "cloth; mesh edges do not. Times are taken on denser and denser nodes of the first sequence."
+            "cloth; mesh edges do not. Times are measured on denser and denser nodes of the first sequence."
         ),
         columns=(
             "as paper: mean cosine with tau = 20, or for ambient features with the bandwidth that is best on the "
             "hidden nodes; tuned: parameters chosen on known nodes, or none; error: relative l2; dense: mean "
             "cosine over all sizes of the first sequence. sheets: share of edges between nearest neighbours that "
-            "are more than four times as long along the mesh. exponents: of power laws fitted to times, the "
-            "paper's for interpolation."
+            "are more than four times as long along the mesh. exponents: of power laws fitted to times; the "
+            "paper's are for interpolation."
         ),
         figures={
             "velocity_methods": "interpolation:draw_methods",
@@ -256,20 +257,20 @@ ENTRIES = (
     Entry(
         name="attention",
         module="attention",
-        claim="Masked tokens filled in by linear attention: geometry pays where sheets nearly touch.",
+        claim="Masked tokens filled in by linear attention: geometry helps where sheets nearly touch.",
         about=(
             "Values of most tokens on a surface are masked and filled in by attention with 64 features of many "
             "kinds, exact kernels and sparse solves, each tuned on the visible tokens of that signal. The paper's "
-            "Möbius strip is one of four surfaces; on the others sheets pass each other closely. The paper leaves "
-            "its protocol and unit open, so that only the order of its methods compares."
+            "Möbius strip is one of four surfaces; on the others, sheets pass each other closely. The paper "
+            "specifies neither its protocol nor its unit, so only the order of its methods can be compared."
         ),
         columns=(
             "attention: median, mean and geometric mean (mse) of squared errors over all signals, which have "
             "variance 1; ratio: geometric mean of the error over that of MRF on the same signal; l2: median "
             "relative error; published: means over the paper's numbers of sources, in its unknown unit. MRF and "
             "linear RBF have anchors in the middle of their cells, weighted by the visible tokens around them; "
-            "cells: weighted by all tokens of the cell. verdict: errors of others over those of MRF, above 1 in "
-            "its favour, and whether geometry helps."
+            "cells: weighted by all tokens of the cell. verdict: errors of other methods over errors of MRF (above "
+            "1: MRF is better), and whether geometry helps."
         ),
         figures={"attention": "attention:draw_attention", "attention_tokens": "attention:draw_tokens"},
         hidden={
@@ -281,20 +282,20 @@ ENTRIES = (
     Entry(
         name="brodatz",
         module="brodatz",
-        claim="Turned textures from six labelled windows: features of the cloud of descriptors against others.",
+        claim="Rotated textures from six labelled windows: features of the cloud of descriptors against others.",
         about=(
             "Windows of textures become 15-dimensional descriptors. Six of each texture have a label, at 0 and 90 "
-            "degrees; groups at other angles are recognised by nearest labelled windows. Settings and rules of "
-            "all methods are chosen alike, on labelled windows only. Without files, tiles of photographs take the "
-            "place of the Brodatz album."
+            "degrees; groups at other angles are recognised by the nearest labelled windows. Settings and rules of "
+            "all methods are chosen in the same way, on labelled windows only. Without files, tiles of photographs "
+            "replace the Brodatz album."
         ),
         columns=(
-            "accuracy: groups recognised with one neighbour, percent, mean over seeds; gap: to raw descriptors on "
-            "the same seeds; window: single windows; hindsight: the one best setting by the test windows, on the "
-            "first seeds, no result. plain: neighbours in features, as in the paper; share: values over their "
-            "mean over unlabelled windows; balanced: labelled windows weighted to share the unlabelled ones "
-            "equally. Ranges of all grids were laid out with the test windows of four other seeds in view; "
-            "windows of all seeds come from the same plates."
+            "accuracy: groups recognised with one neighbour, percent, mean over seeds; gap: difference to raw "
+            "descriptors on the same seeds; window: accuracy of single windows; hindsight: the single setting that "
+            "is best on the test windows of the first seeds, which is not a valid result. plain: neighbours in "
+            "features, as in the paper; share: values over their mean over unlabelled windows; balanced: labelled "
+            "windows weighted to share the unlabelled ones equally. The ranges of all grids were chosen on the "
+            "test windows of four other seeds; windows of all seeds come from the same plates."
         ),
         figures={"brodatz": "brodatz:draw_brodatz"},
         hidden={"chosen": frozenset({"in_hindsight"}), "brodatz": frozenset({"seeds"})},
@@ -310,16 +311,16 @@ ENTRIES = (
         claim="The heat kernel of hyperbolic space on a fixed ball, from larger and larger balls.",
         about=(
             "The paper's exhaustion of H^3: features are fitted on balls of radius 2 to 5 and compared with the "
-            "analytic kernel inside radius 1.5. Nodes are even inside and thin out to the rim; steps are "
-            "calibrated along the curved metric. Sixteen recipes, the causes of a wrong scale and the paper's own "
-            "recipe stand beside."
+            "analytic kernel inside radius 1.5. Nodes are evenly spread inside and become sparser towards the rim; "
+            "steps are calibrated along the curved metric. Sixteen recipes, the causes of a wrong scale and the "
+            "paper's recipe are compared."
         ),
         columns=(
             "error: relative Frobenius error after least-squares alignment, at nodes, mean over seeds; unaligned: "
-            "without; scale: the factor of the alignment; new points: at points that are no nodes; rmse: in 1e-3; "
-            "fixed nodes, iid: other layouts; walks: the paper's recipe, reduced. calibration: time of a step "
-            "over the right one, weight of the inner ball over its volume. exhaustion: resolution and truncation "
-            "add up to the estimate."
+            "without alignment; scale: the factor of the alignment; new points: at points that are not nodes; "
+            "rmse: in 1e-3; fixed nodes, iid: other layouts; walks: the paper's recipe at reduced size. "
+            "calibration: time of a step over the correct time, weight of the inner ball over its volume. "
+            "exhaustion: the estimate is the sum of resolution and truncation."
         ),
         figures={
             "hyperbolic_radii": "hyperbolic:draw_radii",
@@ -338,17 +339,17 @@ ENTRIES = (
         module="few_labels",
         claim="Few labels on real clouds: features of the manifold against seven others, and where they lose.",
         about=(
-            "Digits, covariances of photographs, and two scans with noise and outliers are classified from 1 to "
-            "10 labels for each class. Every method has 24 settings, chosen by cross-validation on the labels "
-            "alone; with one label defaults stand. A scan is then damaged until all methods fail."
+            "Digits, covariances of photographs, and two scans with noise and outliers are classified from 1 to 10 "
+            "labels for each class. Every method has 24 settings, chosen by cross-validation on the labels alone; "
+            "with one label the defaults are used. A scan is then damaged until all methods fail."
         ),
         columns=(
-            "losses: accuracy of the better of ours and of the best other method at points kept from all of them, "
-            "the lead, and its standard error over draws of labels; even: within two of them. clouds: numbers of "
-            "points seen in the fit and kept, of classes, settings tried. accuracy and sweep (drawn, and in the "
-            "record): seen and new: accuracies at points of the fit without a label and at kept ones; hindsight: "
-            "the best single setting at new points, chosen by the answers; noise over the spacing of the points, "
-            "outliers for each point."
+            "losses: accuracy of our better method and of the best other method at held-out points, the lead, and "
+            "its standard error over draws of labels; even: the lead is within two standard errors. clouds: number "
+            "of points in the fit, of held-out points, of classes, and of settings tried. accuracy and sweep (in "
+            "the pictures and the record): seen and new: accuracies at points of the fit without a label and at "
+            "held-out points; hindsight: the single setting that is best at new points; noise: relative to the "
+            "spacing of the points; outliers: per point."
         ),
         figures={"few_labels": "few_labels:draw_accuracy", "few_labels_damage": "few_labels:draw_damage"},
         hidden={"accuracy": frozenset({"seen_spread"}), "sweep": frozenset({"seen_spread"})},
@@ -357,11 +358,11 @@ ENTRIES = (
     Entry(
         name="surface_graphs",
         module="surface_graphs",
-        claim="The graphs below the features: how close their heat kernel is to that of the surface.",
+        claim="The graphs of the features: how close their heat kernel is to that of the surface.",
         about=(
-            "Heat graphs of the four surfaces are compared with the surface's own heat kernel, analytic on the "
-            "sphere and from a finer graph elsewhere. On the sphere the paper's neighbour graph is compared too, "
-            "with more and more nodes."
+            "Heat graphs of the four surfaces are compared with the heat kernel of the surface, which is analytic "
+            "on the sphere and computed from a finer graph elsewhere. On the sphere the paper's knn graph is also "
+            "compared, with more and more nodes."
         ),
         columns=(
             "surfaces: error of the heat kernel at new points, with known node weights and from the points only "
@@ -383,9 +384,9 @@ ENTRIES = (
             "Algorithm 1 and its variants, counted walkers, and the exact teachers."
         ),
         columns=(
-            "teachers: relative error of signature rows for exp(-20 L), the error that walks predict of "
+            "teachers: relative error of signature rows for exp(-20 L), the error that walks predict for "
             "themselves, and milliseconds per start on one core. Steps of the exact teachers are products with "
-            "entries of W. The picture has smaller budgets of steps too."
+            "entries of W. The picture also shows smaller budgets of steps."
         ),
         figures={"teachers": "figures:draw_teachers"},
         hidden={"teachers": frozenset({"budget"})},

@@ -16,17 +16,17 @@ _NO_REASON = "no reason known"
 # Why a number is worse than the paper's: (experiment, "method, column", column or method) -> reason.
 _OUR_NETWORK = (
     "the paper says neither how inputs are scaled nor how starts are held out; the largest values, which its "
-    "relative loss weighs least, make most of this figure"
+    "relative loss weights least, dominate this number"
 )
 _NOISY_WALKS = (
     "not explained; walks are noisiest there, with 24 neighbours of unequal weight (experiment teachers), and the "
-    "paper may have used other ones"
+    "paper may have used other weights"
 )
-_OTHER_MACHINE = "another machine and other code: caches and fixed costs bend lines on logarithmic axes"
-_RIM = "the rim is half a unit from the inner ball and turns heat back; the paper says nothing of its nodes"
+_OTHER_MACHINE = "another machine and other code: caches and fixed costs change the exponents"
+_RIM = "the rim is half a unit from the inner ball and reflects heat; the paper does not describe its nodes"
 _OTHER_DRAW = "another draw, and a sigma chosen by the relative Frobenius error, not by each column"
 _REASONS = {
-    ("surfaces", "kernel_ms"): "another machine; times can be compared within one run only",
+    ("surfaces", "kernel_ms"): "another machine; times can only be compared within one run",
     ("surfaces", "speed_up"): "another machine and another eigendecomposition, both timed in this run",
     ("surfaces", "paper's network, our 1024 anchors"): "fewer anchors than the paper's, which are all nodes",
     ("surfaces", "paper's recipe, nodes"): _NOISY_WALKS,
@@ -34,23 +34,23 @@ _REASONS = {
     (
         "surfaces",
         "paper's recipe, re",
-    ): "ours is against exact signatures, small ones included, the paper's against walks",
+    ): "ours is against exact signatures, including small ones, the paper's against walks",
     ("surfaces", "paper's recipe, mse"): _OUR_NETWORK,
-    ("surfaces", "default, same kernel, re"): "made by values near the clamp, far from the start",
-    ("normals", "as_paper"): "other meshes: the paper's could not be had",
+    ("surfaces", "default, same kernel, re"): "dominated by values near the clamp, far from the start",
+    ("normals", "as_paper"): "other meshes: the paper's were not available",
     (
         "normals",
         "exact features, uniform anchors",
-    ): "other meshes, some of which (gears) no method fills in; beside it stands the paper's learned network",
-    ("normals", "MRF, paper's recipe"): "one mesh of others than the paper's, and fewer epochs than its 1000",
+    ): "other meshes, on some of which (gears) all methods fail; the paper's number is of its network",
+    ("normals", "MRF, paper's recipe"): "a mesh that is not in the paper, and fewer epochs than its 1000",
     ("normals", "interpolate"): _OTHER_MACHINE,
     ("velocity", "as_paper"): "other sequences, most of them coarser: tau = 20 then spans more of the cloth",
     ("velocity", "interpolate"): _OTHER_MACHINE,
     ("brodatz", "MRF, accuracy"): (
-        "another descriptor and another graph: the paper names neither its windows nor its graph, and it chooses "
-        "settings for each number of neighbours, here for one"
+        "another descriptor and another graph: the paper specifies neither its windows nor its graph, and it "
+        "chooses settings for each number of neighbours; here they are chosen for one neighbour"
     ),
-    ("brodatz", "accuracy"): "another descriptor: the paper names neither its windows nor its smoothing",
+    ("brodatz", "accuracy"): "another descriptor: the paper specifies neither its windows nor its smoothing",
     ("hyperbolic", "error"): _RIM,
     ("hyperbolic", "rmse"): _RIM,
     ("ambient", "mrf"): "fewer features than the paper's, which has one for every node",
@@ -89,7 +89,7 @@ class Pair:
 
 
 def pairs(rows: Sequence[Row]) -> Iterator[Pair]:
-    """All numbers of a table that have one of the paper's: in a row of its own for the surface, or a column."""
+    """All numbers of a table with a number of the paper, which is in a separate row or column."""
     published = {str(row.get("surface")): row for row in rows if row.get("method") == PUBLISHED}
     for place, row in enumerate(rows):
         if row.get("method") == PUBLISHED:
@@ -113,7 +113,7 @@ def _where(row: Row) -> str:
 
 
 def ours_of(column: str) -> str:
-    """The column that one of the paper's belongs to: "paper_r2" to "r2", "paper" to "error"; "" for one of ours."""
+    """The column that a column of the paper belongs to: "paper_r2" to "r2", "paper" to "error"; otherwise ""."""
     if column == "paper":
         return "error"
     return column.removeprefix("paper_") if column.startswith("paper_") else ""

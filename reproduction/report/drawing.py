@@ -1,4 +1,4 @@
-"""Surfaces on paper: points, edges and patches in space seen from far away, coloured by a field."""
+"""Draw surfaces in orthographic projection: points, edges and patches, coloured by a field."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,10 +14,10 @@ from reproduction.report.style import COLOURS, DIFFERENCES
 Limits = tuple[float, float]
 
 VIEW = (28.0, 22.0)  # elevation and azimuth, degrees
-_LOWEST, _HIGHEST = 22.0, 52.0  # degrees of elevation from which holes and twists are seen
+_LOWEST, _HIGHEST = 22.0, 52.0  # degrees of elevation from which holes and twists are visible
 _SHAPE = 0.82  # height of a panel over its width: spheres and rings both fill most of it
-_NEIGHBOURS = 12  # that show which way a surface faces
-_COVER = 1.25  # a dot over the distance to its sixth neighbour: closes the gaps of the nodes, and little more
+_NEIGHBOURS = 12  # neighbours that determine the normal of a surface
+_COVER = 1.25  # size of a dot over the distance to its sixth neighbour: just closes the gaps between nodes
 
 
 def view_from(elevation: float, azimuth: float) -> FloatArray:
@@ -34,7 +34,7 @@ def view_of_peak(points: FloatArray, values: FloatArray) -> FloatArray:
     normal = _normals(points, [place])[0]
     outwards = points[place] - points.mean(axis=0)
     if abs(float(normal @ outwards)) < 0.5 * float(np.linalg.norm(outwards)):
-        # A strip that lies flat there, or the top of a ring: from above, from the side of that place.
+        # For a strip that is flat there, or the top of a ring: from above, on the side of that place.
         return view_from(_HIGHEST, _azimuth(outwards))
     normal = normal * np.sign(normal @ outwards)
     elevation = float(np.rad2deg(np.arcsin(np.clip(normal[2], -1, 1))))
@@ -50,8 +50,8 @@ def draw_field(
 ) -> Any:
     """Nodes coloured by a field, from back to front; parts that face sideways are darker.
 
-    Dots have the size of the gaps between nodes in the units of the axes, so that they close a surface at any
-    size of the picture. Inside vector files they are pixels. Returns what a colour bar needs.
+    Dots are as large as the gaps between nodes in units of the axes, so that a surface looks closed at any size of
+    the picture. In vector files they are rasterised. Returns the object for a colour bar.
     """
     colors = require("matplotlib.colors", "viz")
     collections = require("matplotlib.collections", "viz")
@@ -72,13 +72,13 @@ def draw_field(
 
 
 def draw_edges(axes: Any, points: FloatArray, edges: Any, view: FloatArray) -> None:
-    """Edges that are near the viewer dark, those behind light."""
+    """Draw edges, dark near the viewer and light behind."""
     collections = require("matplotlib.collections", "viz")
     depth = points[edges].mean(axis=1) @ view[:, 2]
     shade = (depth - depth.min()) / max(float(np.ptp(depth)), 1e-12)
     colours = np.zeros((len(edges), 4))
     colours[:, 2] = 0.35
-    density = min(1.0, 16_000 / len(edges))  # many edges, fainter lines: else the surface is a black blot
+    density = min(1.0, 16_000 / len(edges))  # fainter lines for many edges; otherwise the surface would be black
     colours[:, 3] = density * (0.06 + 0.6 * shade**2)
     flat = points @ view[:, :2]
     axes.add_collection(collections.LineCollection(flat[edges], colors=colours, linewidths=0.35, rasterized=True))
@@ -86,7 +86,7 @@ def draw_edges(axes: Any, points: FloatArray, edges: Any, view: FloatArray) -> N
 
 
 def draw_patches(axes: Any, corners: FloatArray, values: FloatArray, view: FloatArray, limits: Limits) -> Any:
-    """Quadrangles of corners (m, n, 3) coloured by values at their corners (m, n), from back to front."""
+    """Quadrilaterals with corners (m, n, 3), coloured by values at their corners (m, n), from back to front."""
     collections = require("matplotlib.collections", "viz")
     at = (slice(None, -1), slice(1, None))
     turns = [(at[0], at[0]), (at[1], at[0]), (at[1], at[1]), (at[0], at[1])]
@@ -105,7 +105,7 @@ def draw_patches(axes: Any, corners: FloatArray, values: FloatArray, view: Float
 
 
 def frame(axes: Any, flat: FloatArray, margin: float, shape: float = _SHAPE) -> None:
-    """Equal scales, nothing cut, panels of one shape, no axes: directions in space have no numbers on paper."""
+    """Equal scales, nothing clipped, panels of the same shape, no axes."""
     low, high = flat.min(axis=0) - margin, flat.max(axis=0) + margin
     centre, size = (low + high) / 2, high - low
     half = max(float(size[0]), float(size[1]) / shape) / 2
@@ -123,12 +123,12 @@ def common_limits(fields: Sequence[FloatArray], colours: str = COLOURS) -> Limit
 
 
 def _normals(points: FloatArray, rows: Sequence[int]) -> FloatArray:
-    """Directions across the surface at some nodes, of either sign; shape (n, 3)."""
+    """Normals of the surface at some nodes, with arbitrary signs; shape (n, 3)."""
     normals: FloatArray = neighbor_axes(points, _NEIGHBOURS, np.asarray(rows))[1][:, :, 0]
     return normals
 
 
 def _gaps(points: FloatArray, count: int) -> FloatArray:
-    """Distance of each node to the last of its nearest nodes, itself the first; shape (n,)."""
+    """Distance of each node to the last of its nearest nodes, counting itself; shape (n,)."""
     found: FloatArray = KDTree(points).query(points, min(count, len(points)))[0][:, -1]
     return found

@@ -11,7 +11,7 @@ from manifoldrf._runtime import require
 from reproduction.record import Record
 from reproduction.report.style import WIDTH, handles_of, legend_below, save_figure, styled
 
-# Ours are black and grey. Dashes are methods of the space around.
+# Our methods are black and grey. Ambient methods are dashed.
 _STYLES: dict[str, dict[str, Any]] = {
     "MRF + ridge": {"color": ink.BLACK, "marker": "o", "linewidth": 2.8, "zorder": 5},
     "MRF + vote": {"color": "0.45", "marker": "o", "linewidth": 2.0, "zorder": 4},

@@ -1,4 +1,4 @@
-"""Figures of graphs below the features, and of the ways to compute signatures."""
+"""Figures of the graphs, and of the methods that compute signatures."""
 
 import os
 from pathlib import Path
@@ -27,7 +27,7 @@ _GRAPHS = {
 
 @styled
 def draw_surface_graphs(record: Record, path: str | os.PathLike[str]) -> Path:
-    """Four surfaces: above the edges of the nearest-neighbour graph, below the heat kernel of one node.
+    """Four surfaces: edges of the nearest-neighbour graph (top) and the heat kernel of one node (bottom).
 
     The format follows the suffix of the path (png, pdf or svg).
     """
@@ -75,7 +75,7 @@ def draw_graph_convergence(record: Record, path: str | os.PathLike[str]) -> Path
 
 @styled
 def draw_teachers(record: Record, path: str | os.PathLike[str]) -> Path:
-    """Error of signature rows against steps per start, with exponents: a panel a surface, a line an estimator."""
+    """Error of signature rows against steps per start: one panel per surface, one line per estimator."""
     pyplot = require("matplotlib.pyplot", "viz")
     table = record.tables["budgets"]
     surfaces = list(dict.fromkeys(row["surface"] for row in table))

@@ -30,17 +30,15 @@ _TRIPLETS = {
     "psi": ("$\\psi(c)[\\cdot]$", "$g_\\sigma(c, \\cdot)$, exact", "difference"),
 }
 _BARS = {"kernel": "$\\langle\\psi, \\psi\\rangle$ and $K_\\sigma$", "psi": "$\\psi$ and $g_\\sigma$"}
-_FITTED = (
-    0.5  # share of the grids, the finest ones, that exponents are fitted to: coarse ones are not yet in the limit
-)
+_FITTED = 0.5  # share of the finest grids that exponents are fitted to: coarse grids are too far from the limit
 
 
 @styled
 def draw_grid_errors(record: Record, path: str | os.PathLike[str]) -> Path:
-    """Relative mean squared errors against n, a line for every dimension: above psi, below the kernel.
+    """Relative mean squared errors against n, one line per dimension: psi (top) and the kernel (bottom).
 
-    Dotted lines are the noise that walks predict of themselves; grey dashes the exact teacher against the plain
-    Gaussian of the smallest and the largest dimension. Exponents are fitted to the finer half of the grids.
+    Dotted lines are the noise that walks predict for themselves. Grey dashes are the exact teacher against the
+    plain Gaussian in the smallest and the largest dimension. Exponents are fitted to the finer half of the grids.
     """
     pyplot = require("matplotlib.pyplot", "viz")
     dims = record.config["dims"]
@@ -71,9 +69,9 @@ def draw_grid_errors(record: Record, path: str | os.PathLike[str]) -> Path:
 
 @styled
 def draw_grid_convergence(record: Record, path: str | os.PathLike[str]) -> Path:
-    """Two dimensions, a row for each n: kernel, its limit, their difference, and the same of the signature.
+    """Two dimensions, a row for each n: kernel, its limit, their difference, and the same for the signature.
 
-    All values of a kind share one scale of colours, and all differences of it another.
+    All values of a kind share one colour scale, and all their differences another.
     """
     pyplot = require("matplotlib.pyplot", "viz")
     sides = record.config["panels"]
@@ -116,7 +114,7 @@ def _draw_triplets(figure: Any, block: Any, record: Record, kind: str) -> None:
 
 @styled
 def draw_grid_signatures(record: Record, path: str | os.PathLike[str]) -> Path:
-    """Signature of one vertex z on ever finer grids: above as colours of the vertices, below as unit squares."""
+    """Signature of one vertex z on finer and finer grids: as coloured vertices (top) and squares (bottom)."""
     pyplot = require("matplotlib.pyplot", "viz")
     sides = record.config["grids"]
     figure, panels = pyplot.subplots(2, len(sides), figsize=(WIDTH, 4.6), squeeze=False)
@@ -138,10 +136,10 @@ def draw_grid_signatures(record: Record, path: str | os.PathLike[str]) -> Path:
 
 @styled
 def draw_saddle(record: Record, path: str | os.PathLike[str]) -> Path:
-    """The heat kernel F of one point x of a saddle; the point is green, some others have their values beside."""
+    """The heat kernel F of one point x of a saddle; x is green, some other points have their values beside them."""
     pyplot = require("matplotlib.pyplot", "viz")
     points, kernel = record.arrays["saddle_points"], record.arrays["saddle_kernel"]
-    view = view_from(40.0, -62.0)  # from here the flank hides none of the points
+    view = view_from(40.0, -62.0)  # from this view no point is hidden
     figure, axes = pyplot.subplots(figsize=(WIDTH, 5.9))
     drawn = draw_patches(axes, points, kernel, view, common_limits([kernel]))
     marks = {"edgecolors": "white", "linewidths": 1.0, "zorder": 2}
@@ -161,7 +159,7 @@ def draw_saddle(record: Record, path: str | os.PathLike[str]) -> Path:
 def _draw_line(axes: Any, rows: list[dict[str, Any]], name: str, colour: Any, *, label: bool) -> None:
     """Mean error with the standard deviation over repetitions as bars, and the predicted noise in dots.
 
-    A line with a label has its exponent there, unless noise has taken over.
+    The label of a line contains its exponent, unless noise dominates.
     """
     sides, found = [row["n"] for row in rows], [row[name] for row in rows]
     above = [row[f"{name}_spread"] for row in rows]
@@ -177,7 +175,7 @@ def _draw_line(axes: Any, rows: list[dict[str, Any]], name: str, colour: Any, *,
 
 
 def _draw_plain(axes: Any, record: Record, name: str) -> None:
-    """What is left of the error of the exact teacher against the Gaussian that is not periodised."""
+    """The error of the exact teacher against the Gaussian that is not periodised."""
     dims = record.config["dims"]
     for d in dict.fromkeys((dims[0], dims[-1])):
         rows = [row for row in record.tables["errors"] if row["d"] == d and row["teacher"] == "exact"]

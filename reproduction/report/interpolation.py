@@ -25,7 +25,7 @@ from reproduction.smoothers import EPOCHS_EXTRAPOLATED, EXTRAPOLATED
 
 Row = dict[str, Any]
 
-# Colour and mark by what a method is; the first word that its name holds counts.
+# Colour and marker by kind of method: the first entry whose word is in its name is used.
 _FAMILIES = {
     name: (str(ink.METHODS[name]["color"]), str(ink.METHODS[name]["marker"]))
     for name in ("RFF", "PORF", "ORF", "PRF")
@@ -40,7 +40,7 @@ _FAMILIES = {
 }
 _OTHER = ("0.4", ".")
 _SETTINGS = {"as_paper": "paper's setting", "tuned": "chosen on known values"}
-# What lines show: more would hide each other. The dots show all methods.
+# Methods that are drawn as lines; more would hide each other. The dots show all methods.
 _LINES = (
     "exact kernel, Gaussian weights", "exact kernel, kNN graph", "exact features, uniform anchors",
     "sparse features", "MRF", "full kernel", "RFF 1024", "PRF 1024", "nearest known", "Gaussian process",
@@ -61,7 +61,7 @@ def draw_cosines(record: Record, path: str | os.PathLike[str]) -> Path:
         rows = [row for row in cells if row["setting"] == setting]
         for method in _methods(rows):
             line = sorted((places[row["mesh"]], row["cosine"]) for row in rows if row["method"] == method)
-            # Lines lead from mesh to mesh and mean nothing between them: they are faint.
+            # Lines between meshes have no meaning and are faint.
             axes.plot(*zip(*line, strict=True), label=_label(method), **styles[method] | {"linewidth": 0.7})
         axes.set(title=title, ylabel="mean cosine at hidden vertices")
     texts = [f"{mesh}\n{vertices:,}" for vertices, mesh in meshes]
@@ -112,15 +112,15 @@ def draw_times(record: Record, path: str | os.PathLike[str]) -> Path | None:
 
 
 _PARTS = {"prepare": "preparation: what depends on the mesh only", "interpolate": "interpolation"}
-_NOTHING = 1e-5  # seconds below which there is no work to time
-# What of a row was not measured. Fewer epochs than are counted shorten the preparation only.
+_NOTHING = 1e-5  # smaller times, in seconds, are not drawn
+# The times of a row that were not measured. Fewer epochs shorten the preparation only.
 _HOLLOW = {"prepare_s": (EXTRAPOLATED, EPOCHS_EXTRAPOLATED), "interpolate_s": (EXTRAPOLATED,)}
 
 
 def _draw_line(axes: Any, rows: Sequence[Row], column: str, exponent: float | None, style: dict[str, Any]) -> None:
-    """Times of one method; those that were extrapolated are hollow and joined by a thin line.
+    """Times of one method; extrapolated times are hollow and joined by a thin line.
 
-    The exponent is left out where the times that were measured are too few, or follow no power law.
+    The exponent is omitted if there are too few measured times, or if they do not follow a power law.
     """
     line = sorted((row["vertices"], row[column], row["how"]) for row in rows if row[column] > _NOTHING)
     if not line:
@@ -157,7 +157,7 @@ def draw_methods(record: Record, path: str | os.PathLike[str]) -> Path:
         "paper_as_paper": {
             "marker": "*",
             "s": 150,
-            "facecolors": "none",  # in front, as the others would hide it
+            "facecolors": "none",  # in front, because the others would hide it
             "edgecolors": ink.BLACK,
             "zorder": 5,
             "label": "the paper's",
@@ -176,7 +176,7 @@ def draw_methods(record: Record, path: str | os.PathLike[str]) -> Path:
 
 
 def _label(method: str) -> str:
-    """Name of a method as it is printed, with letters that are symbols."""
+    """Name of a method for printing, with mathematical symbols."""
     return re.sub(r"\btau\b", r"$\\tau$", method)
 
 
@@ -189,7 +189,7 @@ def _methods(rows: Sequence[Row]) -> list[str]:
 
 
 def _styles(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Colour and marker by family, dashes within one."""
+    """Colour and marker by family; methods of a family differ in dashes."""
     styles: dict[str, dict[str, Any]] = {}
     count: dict[str, int] = {}
     for method in methods:

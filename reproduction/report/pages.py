@@ -167,7 +167,7 @@ def size_note(record: Record) -> str:
         return ""
     made = _code(command) if command else "a command that the record does not name"
     if _is_small(record):
-        text = "is far below the paper's size; the paper's numbers stand beside it for orientation only."
+        text = "is far below the paper's size; the paper's numbers are shown for orientation only."
         return f"**A small run**: {made} {text}"
     return f"**Not known to be of the paper's size**: {escape(record.name)} was made by {made}."
 

@@ -42,7 +42,7 @@ _SETTINGS = {
     "image.cmap": COLOURS,
     "figure.constrained_layout.use": True,
     "pdf.fonttype": 42,  # TrueType inside the file: text can be searched, and journals ask for it
-    "svg.hashsalt": "manifoldrf",  # else names of parts are drawn by lot
+    "svg.hashsalt": "manifoldrf",  # otherwise the ids in svg files are random
 }
 # Neither dates nor versions: the same record gives the same bytes.
 _METADATA: Mapping[str, Mapping[str, None]] = {
@@ -51,14 +51,14 @@ _METADATA: Mapping[str, Mapping[str, None]] = {
     "svg": {"Date": None, "Creator": None},
 }
 
-# The palette of Okabe and Ito, which stays apart without colour vision. Marks and dashes differ as well.
+# The palette of Okabe and Ito, which is readable without colour vision. Markers and dashes differ as well.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
 GREY = "0.5"
 CYCLE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)))
-# Methods that several experiments share look alike in all of them; our own are black and wide.
+# A method looks the same in all experiments; our own are black and wide.
 METHODS: Mapping[str, Mapping[str, Any]] = {
     "MRF": {"color": BLACK, "marker": "o", "linewidth": 2.8, "zorder": 5},
     "RFF": {"color": BLUE, "marker": "s"},
@@ -68,7 +68,7 @@ METHODS: Mapping[str, Mapping[str, Any]] = {
     "GERF": {"color": GREEN, "marker": "P"},
     "Nystrom": {"color": PURPLE, "marker": "X"},
 }
-# Methods whose names in records are not theirs in full.
+# Full names of methods that are abbreviated in records.
 NAMES = {
     "Nystrom": "Nyström",
     "geodesic Nystrom": "geodesic Nyström",
@@ -76,7 +76,7 @@ NAMES = {
 }
 
 _FEWEST_PLACES = 3  # of a power law
-_POOR_FIT = 0.3  # root of the mean square of logarithms: a third above or below the line
+_POOR_FIT = 0.3  # largest root mean square deviation of the logarithms from the line: about a third
 
 Drawn = TypeVar("Drawn", Path, Path | None)
 
@@ -96,7 +96,7 @@ def styled(draw: Callable[[Record, Any], Drawn]) -> Callable[[Record, str | os.P
                 return draw(record, path)
         except BaseException:
             for number in set(pyplot.get_fignums()) - before:
-                pyplot.close(number)  # of a record that lacks what the figure shows
+                pyplot.close(number)  # the record lacks data that the figure shows
             raise
 
     return drawn
@@ -105,7 +105,7 @@ def styled(draw: Callable[[Record, Any], Drawn]) -> Callable[[Record, str | os.P
 def save_figure(figure: Any, path: str | os.PathLike[str]) -> Path:
     """Write a figure in the format of the suffix (png, pdf or svg), close it and return the path.
 
-    The file is the old one or the new one, never half of it; the figure is closed even if it cannot be written.
+    An interrupted write leaves the old file; the figure is closed even if it cannot be written.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def save_figure(figure: Any, path: str | os.PathLike[str]) -> Path:
         target = as_path(path)
         suffix = check_option(target.suffix.removeprefix("."), "format", FORMATS)
         with atomic_path(target) as temporary:
-            drawn = io.BytesIO()  # matplotlib leaves a file open that does not fit on the disk
+            drawn = io.BytesIO()  # matplotlib does not close a file if the disk is full
             figure.savefig(drawn, format=suffix, dpi=DPI, metadata=_METADATA[suffix])
             temporary.write_bytes(drawn.getvalue())
     finally:
@@ -145,7 +145,7 @@ def handles_of(panels: Any) -> tuple[list[Any], list[str]]:
 def fitted_exponent(x: Sequence[float], y: Sequence[float]) -> float | None:
     """Exponent p of the power law y = c x^p that fits best on logarithmic axes; None if there is no power law.
 
-    Two places always have one, and a line that bends or levels off has none.
+    Two points are not enough, and a curve that bends or levels off has no power law.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Figures of the first table: fields and kernels on the four surfaces, what is left of them, and diagnostics."""
+"""Figures of the first table: fields and kernels on the four surfaces, their residuals, and diagnostics."""
 
 import os
 from collections.abc import Sequence
@@ -33,9 +33,9 @@ class _Group:
 
 @styled
 def draw_fields(record: Record, path: str | os.PathLike[str]) -> Path:
-    """A column for each surface: fields of a node that was no start, its exact signature, and residuals.
+    """A column for each surface: fields of a node that was not a start, its exact signature, and residuals.
 
-    Predictions and truth share one scale of colours; each residual has a symmetric one.
+    Predictions and truth share one colour scale; each residual has a symmetric scale.
     """
     groups = [
         _Group(
@@ -107,7 +107,7 @@ def _draw_rows(
 
 @styled
 def draw_diagnostics(record: Record, path: str | os.PathLike[str]) -> Path:
-    """Values of both fields at nodes that were no starts against exact signatures, and their errors."""
+    """Values of both fields at nodes that were not starts against exact signatures, and their errors."""
     pyplot = require("matplotlib.pyplot", "viz")
     names = _names(record)
     figure, panels = pyplot.subplots(3, len(names), figsize=(WIDTH, 7.6), squeeze=False, sharex=True, sharey="row")
@@ -135,7 +135,7 @@ def draw_diagnostics(record: Record, path: str | os.PathLike[str]) -> Path:
     return save_figure(figure, path)
 
 
-_FLOOR = 1e-4  # errors below it are drawn there; values go up to some hundreds
+_FLOOR = 1e-4  # smaller errors are drawn at this value; values go up to a few hundred
 
 
 def _draw_dots(axes: Any, truth: FloatArray, values: FloatArray, method: str) -> None:
@@ -145,7 +145,7 @@ def _draw_dots(axes: Any, truth: FloatArray, values: FloatArray, method: str) ->
 
 
 def _limits(truths: Sequence[FloatArray]) -> tuple[float, float]:
-    """From a tenth of the values that are always shown to above the largest, the same for all surfaces."""
+    """Limits from a tenth of the threshold of the paper to above the largest value, the same for all surfaces."""
     return 1e-2, 2.0 * max(float(truth.max()) for truth in truths)
 
 

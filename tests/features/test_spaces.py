@@ -326,10 +326,10 @@ MESH = sphere_mesh(100)
 @pytest.mark.parametrize(
     ("space", "graph", "kernel", "kind", "message"),
     [
-        (CLOUD[:300] + 1, GRAPH, STEPS, ValueError, "`graph` must be a graph on the very points that are fitted"),
-        (CLOUD[:200], GRAPH, STEPS, ValueError, "`graph` must be a graph on the very points"),
-        (Sphere(), GRAPH, STEPS, ValueError, "`graph` must be a graph on the very points"),
-        (MESH, GRAPH, STEPS, ValueError, "`graph` must be a graph on the very points"),
+        (CLOUD[:300] + 1, GRAPH, STEPS, ValueError, "`graph` must be a graph on the same points"),
+        (CLOUD[:200], GRAPH, STEPS, ValueError, "`graph` must be a graph on the same points"),
+        (Sphere(), GRAPH, STEPS, ValueError, "`graph` must be a graph on the same points"),
+        (MESH, GRAPH, STEPS, ValueError, "`graph` must be a graph on the same points"),
         (GRAPH, GRAPH, STEPS, ValueError, "`graph` must be None or GraphOptions.* where the space is"),
         (GRAPH, GraphOptions(n_steps=4), STEPS, ValueError, "`graph` must be None or GraphOptions"),
         (CLOUD, GraphOptions(n_steps=4), STEPS, ValueError, "`n_steps` must be left out where no heat"),
@@ -412,7 +412,7 @@ def test_a_function_is_approximated_and_its_error_reported():
 
 
 def test_a_function_that_no_heat_steps_follow_is_warned_of():
-    with pytest.warns(FeatureWarning, match="is no series of heat steps of this space: the closest is off by"):
+    with pytest.warns(FeatureWarning, match="is not a series of heat steps of this space: the closest is off by"):
         model = features(lambda X, Y: np.sign(X[:, :1] * Y[:, 0])).fit(Sphere().grid(400))
     assert float(model.error_) > 0.1
 
@@ -451,10 +451,10 @@ def test_functions_that_are_no_kernels(function, message):
 def test_the_summary_says_where_there_are_too_many_dimensions_for_a_heat_graph(kernel, dim, said):
     points = np.random.default_rng(0).normal(size=(300, dim))
     text = ManifoldRandomFeatures(kernel, graph=GraphOptions(dim=dim), random_state=0).fit(points).summary()
-    assert (f"; no heat graph, which {dim} dimensions are too many for" in text) == said
+    assert (f"; no heat graph: {dim} dimensions are too many" in text) == said
     asked = GraphOptions(kind="knn", dim=dim)
     text = ManifoldRandomFeatures(kernel, graph=asked, random_state=0).fit(points).summary()
-    assert "too many for" not in text
+    assert "too many" not in text
 
 
 @pytest.mark.parametrize(("share", "said"), [(None, False), (0.09, False), (0.15, True), (0.3, True)])
@@ -491,7 +491,7 @@ def test_a_graph_without_a_rule_for_new_points_has_features_of_them():
     model = features(STEPS).fit(graph)
     assert model.field_ != "step"
     assert float(model.error_) < 0.05
-    with pytest.raises(ValueError, match="`field` must be another than 'step' on a graph without a rule"):
+    with pytest.raises(ValueError, match="`field` must be other than 'step' on a graph without a rule"):
         features(STEPS, field="step").fit(graph)
 
 

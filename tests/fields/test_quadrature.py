@@ -382,7 +382,7 @@ def test_nnls_of_too_many_anchors_is_refused():
     m = quadrature.LARGEST_NNLS + 1
     samples = QuadratureSamples(sparse.csr_array((4, m)), np.eye(4), np.array([3]), 1.0)
     with pytest.raises(
-        ValueError, match=r"`method` must be another than 'nnls' above 4096 anchors\. Got 'nnls' with"
+        ValueError, match=r"`method` must be other than 'nnls' above 4096 anchors\. Got 'nnls' with"
     ):
         compare_weights("nnls", np.ones(m), samples=samples)
     assert "nnls" not in dict(compare_weights("auto", np.ones(m), samples=samples).table)

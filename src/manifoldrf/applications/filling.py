@@ -34,7 +34,7 @@ _RESOLVED = 1e4
 WIDEST = 1e6  # largest tau: the action takes 7000 products there and does not converge beyond
 
 # Conjugate gradients: residuals of 1e-4 change no third digit of a prediction. Most runs reach the cap first, which
-# smooths as a little more noise would.
+# smooths like a little more noise.
 GP_TOL = 1e-4
 GP_ITERATIONS = 60
 

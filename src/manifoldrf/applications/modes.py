@@ -534,7 +534,7 @@ def warn_of_another(found: Search, likelihood: float, n: int) -> None:
     if abs(best - likelihood) > _SAME + _SAME_PER_DATUM * n:
         warn_user(
             f"The features do not represent the kernel found, {found.kernel}: their log marginal likelihood is "
-            f"{likelihood:.1f}, but was {best:.1f} in the search. Causes: (a) too few features for so rough a "
+            f"{likelihood:.1f}, but was {best:.1f} in the search. Causes: (a) too few features for such a rough "
             "kernel, (b) a field that loses the spike of the kernel at every node, (c) noisy walks. "
             "Remedies: n_features='all', field='interpolated', a smoother kernel, more walks.",
             FeatureWarning,

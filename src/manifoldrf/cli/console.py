@@ -35,10 +35,10 @@ _UNLIMITED = 10_000  # columns, more than any table has
 
 
 def open_streams() -> None:
-    """Make both streams accept any text: escape what an encoding lacks, discard what a closed stream gets."""
+    """Make both streams accept any text: escape unknown characters, discard output to a closed stream."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is None:  # otherwise a file opened later gets its descriptor, and the output
+        if stream is None:  # otherwise a file opened later gets its descriptor and receives the output
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays open
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

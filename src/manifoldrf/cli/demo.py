@@ -125,7 +125,7 @@ def _compare(name: str, manifold: Any, n_neighbors: int, n_nodes: int) -> Surfac
     for method, model in models.items():
         found = model.kernel_matrix(new)
         surface.row[f"error, {method}"] = relative_error(found, exact, alignment="frobenius")
-        # The paper's kernel is per node: draw it in the unit of the surface's own.
+        # The paper's kernel is per node: scale it to the unit of the surface's kernel.
         unit = np.linalg.norm(exact) / np.linalg.norm(found)
         surface.drawn[method] = model.kernel_matrix(shown, source)[:, 0] * unit
     dense = graph.operator.toarray()
@@ -152,7 +152,7 @@ def reference(manifold: Any, points: Any, t: float) -> Any:
 
 
 def _seconds(work: Callable[[], Any]) -> float:
-    """The shorter of two times, which other work disturbs less."""
+    """The shorter of two times, which is less affected by other work."""
     times = []
     for _ in range(2):
         start = time.perf_counter()

@@ -265,7 +265,7 @@ def info(output: Output, source: Annotated[str | None, _SAVED] = None) -> None:
 # ------------------------------------------------------------------------------------------------- input files
 @contextmanager
 def errors_about(name: str) -> Iterator[None]:
-    """Say which input an error of the library is about; the library knows it under the name of a parameter."""
+    """Name the input file in errors of the library, which only know the name of a parameter."""
     try:
         yield
     except (ValueError, TypeError) as error:

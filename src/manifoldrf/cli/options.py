@@ -125,7 +125,7 @@ def _parameters(own: inspect.Parameter, hint: Any) -> Iterator[inspect.Parameter
 def _format_number_option(name: str, hint: Any) -> Any:
     """Let our own parser read an option that is a number, or a number or a word such as "auto".
 
-    typer's errors name neither rule nor value, and it knows no options of two types.
+    typer's errors name neither the rule nor the value, and typer does not support options of two types.
     """
     base, *details = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
     kinds = set(typing.get_args(base) if isinstance(base, types.UnionType) else (base,)) - {types.NoneType}

@@ -42,8 +42,8 @@ def reproduce(context: typer.Context) -> NoReturn:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
     debug = ["--debug"] if "--debug" in sys.argv else []  # the program has taken it from the arguments
     sys.stdout.flush()
-    # -P: a folder of the same name in the working directory is not meant. The process is replaced, so that signals
-    # and exit codes need no forwarding.
+    # -P: ignore a folder of the same name in the working directory. The process is replaced, so that signals and
+    # exit codes need no forwarding.
     called = [sys.executable, "-P", "-m", "reproduction", *context.args, *debug]
     os.execve(sys.executable, called, environment)
 

@@ -2,7 +2,7 @@
 
 A task is a batch of start nodes or a block of points. The graph or the features, which all tasks read, are sent to
 the workers once. Random numbers depend only on the seed and the start node, and the parts are combined here, so
-results are bit for bit those of one machine. A worker that dies only costs time.
+results are bit for bit those of one machine. If a worker dies, only time is lost.
 """
 
 import contextlib

@@ -436,7 +436,7 @@ def _values(fitted: FeatureMap, points: FloatArray, jobs: int) -> tuple[Any, Flo
     bare = dataclasses.replace(fitted, weights=np.ones_like(fitted.weights))
     size = max(1, _ENTRIES_AT_ONCE // len(fitted.anchors))
     window = np.ones(len(points))
-    # Of the points so far: never above the final peaks, so nothing too large is cut.
+    # Peaks of the points so far are never above the final peaks, so no entry is dropped too early.
     peaks = np.zeros(len(fitted.anchors))
     parts = []
     for start in range(0, len(points), size):

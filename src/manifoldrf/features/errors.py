@@ -26,7 +26,7 @@ __all__ = ["ErrorEstimate"]
 _ROUNDING = 1e-5  # smaller errors come from dropping the smallest entries of signatures
 _PROBES = 200  # nodes at which graphs are compared
 _SURFACE_PROBES = 300  # points on a mesh with a boundary; with 160, estimates varied by a factor of 3
-_FROM_RIM = 3.0  # in units of sqrt(t): a share of e^-9 of the heat from there comes back from the rim
+_FROM_RIM = 3.0  # in units of sqrt(t): of the heat at this distance, a share of e^-9 is reflected by the rim
 _SMALL_PART = 0.1  # of a change, whose accuracy is no better
 _TAIL_NODES = 50  # nodes at which the loss of steps beyond their reach is measured
 _FEWEST_INSIDE = 20  # nodes of a ball that far from its rim; with fewer, all nodes are compared
@@ -133,7 +133,7 @@ def graph_error(problem: Problem, streams: Streams, n_jobs: int) -> float | None
     """Estimate how far the heat kernel of a graph is from that of the space, by comparison with another graph.
 
     A heat graph is compared with one whose steps are twice as long. The error is of first order in the time of a
-    step, so that of the other graph is twice as large, and the change equals the error. (On random points the
+    step, so the error of the other graph is twice as large, and the change equals the error. (On random points the
     change is .8 to 1.2 of the error, half of which is noise.) Other graphs are compared with a heat graph.
     """
     if problem.series_error is not None:
@@ -157,7 +157,7 @@ def graph_error(problem: Problem, streams: Streams, n_jobs: int) -> float | None
 
 
 def _places(problem: Problem, t: float, usable: Any, rng: np.random.Generator) -> _Places:
-    """Random nodes, weighted by volume; on a mesh with a boundary random points of the surface, few of them on it.
+    """Random nodes, weighted by volume; on a mesh with a boundary, random points, few of them on the boundary.
 
     In an unbounded space only the inside of the ball counts: near the rim, heat is reflected.
     """
@@ -221,7 +221,7 @@ def _boundary_error(problem: Problem) -> float:
     """Uncertain share of the volume if the boundary of a cloud is estimated: half a spacing along the boundary.
 
     Nodes may lie on the boundary, as those of many grids do, or half a spacing inside. Close to it, Gaussians are
-    cut off, so their scaling is larger.
+    cut off, so their scaling factors are larger.
     """
     graph, extension = problem.graph, problem.graph.extension
     guessed = graph.mesh is None and graph.metric is None and not problem.weights_known
@@ -285,8 +285,9 @@ def _other_graph(problem: Problem, t: float, n_jobs: int, *, longer: float = 2.0
 def _other_weights(problem: Problem) -> Any:
     """Node weights from another source than those of the graph, if possible.
 
-    Estimated weights change with the steps. Those of an open mesh depend on a model of its boundary, its areas do
-    not. Weights of a grid are trusted; inside a ball they are estimated, since no boundary matters there.
+    Estimated weights change with the steps. Weights of an open mesh depend on a model of its boundary; the areas of
+    the mesh do not. Weights of a grid are trusted; inside a ball they are estimated, since no boundary matters
+    there.
     """
     graph, mesh = problem.graph, problem.graph.mesh
     if mesh is not None:

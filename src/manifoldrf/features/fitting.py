@@ -74,7 +74,7 @@ class FeatureWarning(UserWarning):
 def settle_options(problem: Problem, options: FitOptions) -> FitOptions:
     """Check the options that depend on the graph, and evaluate the density of the anchors at its nodes."""
     if options.field == "step" and options.fit_field is None and problem.graph.extension is None:
-        reject("field", "another than 'step' on a graph without a rule for new points", repr(options.field))
+        reject("field", "other than 'step' on a graph without a rule for new points", repr(options.field))
     if options.density is None:
         return options
     n = problem.graph.n_nodes
@@ -108,7 +108,7 @@ def choose_anchors(problem: Problem, options: FitOptions) -> IntArray:
 def more_anchors(problem: Problem, quadrature: Quadrature, options: FitOptions) -> IntArray | None:
     """Twice as many anchors if their number is chosen and the error is too large; None if there are enough.
 
-    A kernel with a sharp peak needs more anchors than its width says.
+    A kernel with a sharp peak needs more anchors than its width suggests.
     """
     m, error = len(quadrature.weights), quadrature.error
     if options.n_features != "auto" or error <= _LARGEST:
@@ -440,7 +440,7 @@ def _warn_of_field(problem: Problem, choice: FieldChoice) -> None:
     """Warn if the series cannot follow a function, or the field cannot follow the kernel."""
     if problem.series_error is not None and problem.series_error > _POOR:
         _warn(
-            f"The function given as kernel is no series of heat steps of this space: the closest is off by "
+            f"The function given as kernel is not a series of heat steps of this space: the closest is off by "
             f"{problem.series_error:.0%}. Remedies: a narrower function, a graph with wider steps (GraphOptions), "
             "or a kernel of the library."
         )
@@ -457,8 +457,8 @@ def warn_of_graph(error: ErrorEstimate) -> None:
     """Warn if the graph is far from the space."""
     if error.graph is not None and error.graph > _POOR_GRAPH:
         _warn(
-            f"The kernel of the graph is off by about {error.graph:.0%}: too few points for a kernel so narrow, or "
-            "a boundary. The features represent the kernel of the graph. Remedies: more points, a larger t."
+            f"The kernel of the graph is off by about {error.graph:.0%}: too few points for such a narrow kernel, "
+            "or a boundary. The features represent the kernel of the graph. Remedies: more points, a larger t."
         )
 
 

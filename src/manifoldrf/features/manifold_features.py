@@ -215,7 +215,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         del y
         return self._fit(X, compute_signatures)
 
-    @one_blas_thread()  # else errors, by which weights and fields are chosen, depend on threads in the last bits
+    @one_blas_thread()  # the errors that decide between weights and fields must not depend on the number of threads
     def _fit(self, X: Any, compute: Compute) -> Self:
         """Fit with signatures from ``compute``, which may use other machines."""
         space = check_space(self, X)
@@ -270,7 +270,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     def error_(self) -> ErrorEstimate:
         """Error of the kernel, measured at held-out nodes."""
         problem = self._map().problem
-        error, whole = self._error  # read once: of several threads each adds the share of the graph
+        error, whole = self._error  # read once, because several threads may add the share of the graph
         if not whole:
             error = error.with_graph(graph_error(problem, self._streams, check_jobs(self.n_jobs)))
             self._error = error, True

@@ -184,7 +184,7 @@ def find_nodes(space: Any, kernel: Any, options: GraphOptions, n_jobs: int) -> N
         return Nodes(space, 2, options)
     if isinstance(space, AbstractManifold):
         n = options.n_nodes if isinstance(options.n_nodes, int) else _grid_size(space, kernel)
-        # Only on these do nearby points have other distances than their coordinates.
+        # Only these have distances between nearby points that differ from those of the coordinates.
         own = space if isinstance(space, FlatTorus | HyperbolicSpace) else None
         search = _search(space.grid(n), options.metric or own, n_jobs)
         return Nodes(search, space.dim, options, space, n)
@@ -259,7 +259,7 @@ def _check_given(space: Any, graph: Any) -> None:
         if graph is not None and not only_dim:
             reject("graph", "None or GraphOptions(dim=...) where the space is a graph itself", repr(graph))
     elif isinstance(space, AbstractManifold | TriangleMesh) or not np.array_equal(space, graph.points):
-        reject("graph", "a graph on the very points that are fitted; or fit the graph itself", repr(graph))
+        reject("graph", "a graph on the same points; or fit the graph itself", repr(graph))
 
 
 def _graph_dimension(graph: Graph, space: Any, options: Any) -> int:
@@ -433,7 +433,7 @@ def _plain_graph(nodes: Nodes, kernel: Any, n_jobs: int, notes: dict[str, str]) 
     neighbors += "" if bandwidth == "median" else f", bandwidth {bandwidth}"
     notes["graph"] = f"nearest neighbours{neighbors}, {graph.n_nodes} nodes, density exponent {correction:g}"
     if options.kind == "auto" and not _in_steps(kernel) and nodes.dim > _most_dims(nodes, kernel):
-        notes["graph"] += f"; no heat graph, which {nodes.dim} dimensions are too many for"
+        notes["graph"] += f"; no heat graph: {nodes.dim} dimensions are too many"
     return graph
 
 

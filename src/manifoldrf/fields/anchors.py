@@ -41,7 +41,8 @@ LARGEST_NNLS = 4096
 WIDEST_NNLS = 1.6
 # Share of the mean diagonal of the normal matrix. Sphere and torus, errors at new points with 1e-2 / 1e-3 / 3e-4 /
 # 1e-5: .0201 / .0196 / .0195 / .0195 (512 anchors on the sphere), .0075 / .0053 / .0050 / .0050 (1024, torus),
-# .0032 / .0014 / .0009 / .0004 (2048, torus). Smaller ones gain little and trust few random samples too much.
+# .0032 / .0014 / .0009 / .0004 (2048, torus). Smaller values gain little and overfit if there are few random
+# samples.
 _RIDGE = 3e-4
 # The multiplicative fit of unity gains slowly (sphere, 512 anchors: .045 after 5 rounds, .038 after 20, .031 after
 # 100, .029 after 200, .026 after 1000); a round costs two sparse products.
@@ -78,7 +79,7 @@ class Sweep(NamedTuple):
 
 
 def farthest_anchors(graph: Graph, m: int) -> IntArray:
-    """Choose ``m`` nodes, each the one farthest from those chosen before it.
+    """Choose ``m`` nodes one by one, each the farthest from the nodes chosen before it.
 
     Distances are Euclidean in a connected cloud. On a mesh, with a metric and in a graph with several components
     they are shortest paths along the edges. Nodes of other components are infinitely far away, so every component
@@ -389,7 +390,7 @@ def compare_weights(
         return Quadrature(base, "voronoi")
     tried = {name: _weights(name, base, samples) for name in _tried(method, samples, ratio)}
     table = _table(tried, samples)
-    kept = min(table, key=lambda entry: entry[1])[0]  # of equals the simplest
+    kept = min(table, key=lambda entry: entry[1])[0]  # ties go to the simplest method
     return Quadrature(tried[kept], kept, table)
 
 
@@ -399,7 +400,7 @@ def _tried(method: str, samples: QuadratureSamples, ratio: float) -> list[str]:
         return [method]
     m = samples.values.shape[1]
     if method == "nnls" and m > LARGEST_NNLS:
-        reject("method", f"another than 'nnls' above {LARGEST_NNLS} anchors", f"'nnls' with {m}")
+        reject("method", f"other than 'nnls' above {LARGEST_NNLS} anchors", f"'nnls' with {m}")
     methods = ["voronoi"]
     if _can_be_unity(samples.values, samples.total):
         methods.append("unity")
@@ -522,7 +523,7 @@ def unity_weights(values: Any, base: FloatArray, total: float) -> FloatArray:
     Returns
     -------
     weights : array of shape (m,)
-        Weights of anchors that no sample sees stay as they are.
+        Anchors that no sample reaches keep their weights.
 
     Examples
     --------
@@ -559,7 +560,7 @@ def nnls_weights(values: Any, kernel: FloatArray, base: FloatArray, *, ridge: fl
     kernel : array of shape (s, s)
         K, exact between the samples.
     base : array of shape (m,)
-        Weights that the ridge pulls towards where the samples do not determine them.
+        The ridge pulls towards these weights if the samples do not determine others.
     ridge : float
         In units of the mean diagonal of the normal matrix.
 

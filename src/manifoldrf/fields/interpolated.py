@@ -535,7 +535,7 @@ class InterpolatedField(AbstractField):
     signed: bool = False
 
     def check(self, problem: Problem, n_anchors: int) -> None:
-        """Raise if the parts do not fit together, or not the problem and the anchors."""
+        """Raise if the parts do not fit together, or do not fit the problem and the anchors."""
         n_known = int(self.table.shape[0])
         check_csr("table", self.table, (n_known, n_anchors), signed=problem.asymmetric)
         check_amounts("floors", self.floors, n_anchors)

@@ -43,7 +43,7 @@ class Known(NamedTuple):
     indptr: Any  # (m + 1,)
     starts: Any  # int64, positions in ``points``
     values: Any  # float64
-    width: Any  # float, standard deviation to assume where the data do not tell
+    width: Any  # float, standard deviation to assume if the data do not determine it
 
 
 class Basis(NamedTuple):
@@ -206,7 +206,7 @@ def _fit_gaussian(squares, logs, weights, fits, i, width):  # type: ignore[no-un
     precision = 0.5 / (width * width)
     if squares.shape[0] > 2 and spread > 1e-12 * total * middle * middle:
         found = -(weights * (squares - middle) * (logs - height)).sum() / spread
-        # A few nodes at nearly equal distances tell little: stay close to the width of the kernel.
+        # A few nodes at nearly equal distances carry little information: stay close to the width of the kernel.
         precision = min(max(found, 0.25 * precision), 4.0 * precision)
     fits.sizes[i] = 0
     fits.coefficients[i, 0] = height + precision * middle
@@ -315,7 +315,7 @@ class LocalField(AbstractField):
     ranges: FloatArray
 
     def check(self, problem: Problem, n_anchors: int) -> None:
-        """Raise if the parts do not fit together, or not the problem and the anchors."""
+        """Raise if the parts do not fit together, or do not fit the problem and the anchors."""
         self._check_shapes(problem.graph.positions.shape[1], n_anchors)
         n_axes, n_coefficients = self.frames.shape[1], self.coefficients.shape[1]
         for name in ("centres", "frames", "coefficients"):

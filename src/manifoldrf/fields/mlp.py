@@ -101,7 +101,7 @@ class MlpField(AbstractField):
     raw: bool
 
     def check(self, problem: Problem, n_anchors: int) -> None:
-        """Raise if the parts do not fit together, or not the problem and the anchors."""
+        """Raise if the parts do not fit together, or do not fit the problem and the anchors."""
         n, d = problem.graph.positions.shape
         check_option(self.network, "network", NETWORKS)
         self.frame.check(d)

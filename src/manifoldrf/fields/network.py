@@ -135,7 +135,7 @@ class Frame:
     box: FloatArray | None = None
 
     def check(self, d: int) -> None:
-        """Raise if the parts do not fit together, or not points with d coordinates."""
+        """Raise if the parts do not fit together, or do not fit points with d coordinates."""
         for name in ("centre", "low", "high"):
             check_shape(name, getattr(self, name), (d,))
             check_numbers(name, getattr(self, name))

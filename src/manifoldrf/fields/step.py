@@ -240,8 +240,8 @@ def _add_block(row, b, values, v, share):  # type: ignore[no-untyped-def]
     row[b + _4], row[b + _5], row[b + _6], row[b + _7] = r4, r5, r6, r7
 
 
-# Entries below this share of the largest in their column are dropped: the kernel changes as little, and the table
-# becomes a quarter smaller.
+# Entries below this share of the largest in their column are dropped. The kernel changes by a similar share, and
+# the table becomes a quarter smaller.
 _NEGLIGIBLE = 3e-6
 _DENSE_SHARE = 0.01  # above this share of nonzeros in the table, results are dense
 _QUERIES_AT_ONCE = 128  # per task
@@ -256,7 +256,7 @@ class StepField(AbstractField):
     Attributes
     ----------
     graph : Graph
-        Whose :meth:`Graph.extend` is the first step.
+        Its :meth:`Graph.extend` is the first step.
     table : CSR array of shape (n_nodes, m)
         T.
     """

@@ -299,10 +299,10 @@ def train(
 
 @contextmanager
 def _threads(n_jobs: int, device: str) -> Iterator[_Map]:
-    """Own threads, one per part: torch's threads wait for each other in every product.
+    """Use one thread per part instead of torch's threads, which wait for each other in every product.
 
-    On a busy machine this waiting made trainings thirty times slower. A new thread applies the limit of torch's
-    threads only after it was queried there; without that, its first product uses two threads, with other bits.
+    On a busy machine this waiting made trainings thirty times slower. A new thread applies torch's limit only after
+    it has queried the limit. Otherwise its first product uses two threads and gives other bits.
     """
     jobs = n_jobs if device == "cpu" else 1
     with _torch_limit(os.getpid()).held(), thread_pool(jobs, _torch().get_num_threads) as pool:

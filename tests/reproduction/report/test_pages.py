@@ -168,11 +168,11 @@ def test_nothing_is_worse_where_all_is_better(records):
     ("changes", "row"),
     [
         ({"r2": 0.9}, "R² | 0.9 | 0.997 | no reason known |"),
-        ({"re": 0.24}, "mean RE | 0.24 | 0.23 | made by values near the clamp, far from the start |"),
+        ({"re": 0.24}, "mean RE | 0.24 | 0.23 | dominated by values near the clamp, far from the start |"),
         ({"nodes": float("nan")}, "nodes | nan | 0.067 | no reason known |"),
         (
             {"kernel_ms": 80.0},
-            "kernel, ms | 80 | 66 | another machine; times can be compared within one run only |",
+            "kernel, ms | 80 | 66 | another machine; times can only be compared within one run |",
         ),
         (
             {"speed_up": 54},
