@@ -3,13 +3,14 @@
 import dataclasses
 import warnings
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import sparse
 from scipy.spatial import ConvexHull
 
-from manifoldrf import storage
+from manifoldrf import FarQueryWarning, storage
 from manifoldrf._codec import THREADS, ModelFileError, encode, read_container, save_state, write_container
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.state import RECORDS
@@ -297,3 +298,28 @@ def test_flipped_bytes_of_a_model_are_noticed(tmp_path):
         path.write_bytes(altered)
         with pytest.raises(ModelFileError, match="m cannot be loaded: "):
             load(path)
+
+
+class TestFilesOfFormat1:
+    """Files that an earlier version wrote load and give the features it computed."""
+
+    FOLDER = Path(__file__).parent / "data" / "format_1"
+    MODELS = ("cloud", "steps", "local", "mesh", "manifold", "two_sides", "network")
+
+    @pytest.mark.parametrize("name", MODELS)
+    def test_models_give_the_same_features(self, name):
+        expected = np.load(self.FOLDER / "expected.npz")
+        model = load(self.FOLDER / f"{name}.safetensors")
+        for side in ("left", "right") if model.asymmetric_ else (None,):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FarQueryWarning)
+                found = model.transform(expected["queries"], side)
+            # Equal where it was written; other processors round the last bits otherwise.
+            np.testing.assert_allclose(found, expected[f"{name}_{side}" if side else name], rtol=1e-10, atol=1e-14)
+
+    def test_a_graph_has_the_same_degrees(self):
+        graph = load(self.FOLDER / "graph.safetensors")
+        np.testing.assert_allclose(graph.degrees, np.load(self.FOLDER / "expected.npz")["graph"], rtol=1e-12)
+
+    def test_every_file_is_tested(self):
+        assert {path.stem for path in self.FOLDER.glob("*.safetensors")} == {*self.MODELS, "graph"}
