@@ -233,6 +233,7 @@ def test_pipes_other_than_stdout_that_break_are_errors(monkeypatch, capfd, error
     assert capfd.readouterr().err == said
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_long_fit_with_130_and_leaves_nothing(tmp_path):
     """A real signal to a real process, in the middle of the work."""
     np.save(tmp_path / "points.npy", Sphere().grid(3000))

@@ -236,6 +236,7 @@ def test_duplicates_are_reported():
         heat_graph(np.vstack([points, points[:3]]), 0.1)
 
 
+@pytest.mark.slow
 def test_a_circle_among_many_axes_needs_little_memory():
     """300 axes: local covariances of all nodes at once would take .7 GB."""
     angles = 2 * np.pi * np.random.default_rng(0).random(1000)
@@ -460,6 +461,7 @@ def cortex():
     return TriangleMesh(surface.agg_data("pointset"), surface.agg_data("triangle").astype(np.int64))
 
 
+@pytest.mark.slow
 def test_on_the_cortex_steps_along_the_surface_halve_the_error_of_steps_in_space():
     """Reference: the cotangent operator on the same surface, subdivided (four times as many faces)."""
     mesh, t = cortex(), 60.0  # mm^2

@@ -136,6 +136,7 @@ def sphere_errors(n, t=0.02):
     return errors
 
 
+@pytest.mark.slow
 def test_both_kernels_converge_to_the_heat_kernel_of_the_sphere():
     """N = 1000, 4000, 16,000: exp with 24 neighbours .32, .094, .030; W^n .0059, .0009, .0003 (no alignment).
 

@@ -158,6 +158,7 @@ def test_a_thousand_kills_leave_the_old_file_or_the_new_one(program, models):
     check_random(program, models, 1000)
 
 
+@pytest.mark.slow
 def test_a_kill_before_any_line_of_a_save_leaves_the_old_file_or_the_new_one(program, models):
     found = killed(program, models, "at_every_line()")
     assert found["killed"] > 50

@@ -277,6 +277,7 @@ def test_damage_has_the_size_it_says():
 
 
 # ------------------------------------------------------------------------------------------------------ experiment
+@pytest.mark.slow
 def test_every_method_has_a_row_for_every_number_of_labels(record):
     rows = [(row["method"], row["labels"]) for row in record.tables["accuracy"]]
     assert rows == [(method, k) for method in METHODS for k in (1, 3)]

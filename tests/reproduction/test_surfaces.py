@@ -57,6 +57,7 @@ def rows_of(record, method):
     return {row["surface"]: row for row in record.tables["surfaces"] if row["method"] == method}
 
 
+@pytest.mark.slow
 def test_every_surface_has_every_method_the_published_one_first(record):
     rows = [(row["surface"], row["method"]) for row in record.tables["surfaces"]]
     assert rows == [(name, method) for name in SURFACES for method in METHODS]
