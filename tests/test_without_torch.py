@@ -67,18 +67,51 @@ for module in ("attention", "positions"):
 print("works")
 """
 
+COMMANDS = """
+import numpy as np
+import manifoldrf as m
+from manifoldrf.cli import main
+np.save("points.npy", m.Sphere().sample(200, seed=0))
+np.save("new.npy", m.Sphere().sample(9, seed=1))
+np.savetxt("known.csv", np.column_stack([np.arange(0, 200, 3), np.linspace(0, 1, 67)]), delimiter=",")
+for line in (
+    "fit points.npy -o model.safetensors --t .3 --n-features 32",
+    "transform model.safetensors new.npy -o rows.npy",
+    "kernel model.safetensors new.npy -o kernel.npy",
+    "interpolate points.npy known.csv -o filled --method harmonic",
+    "explore model.safetensors -o page.html --n-points 200",
+):
+    sys.argv = ["manifoldrf", *line.split(), "--quiet"]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, line
+assert np.load("rows.npy").shape == (9, 32)
+assert not any(name.split(".")[0] == "torch" for name in sys.modules)
+"""
+
 
 def run(code, folder):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, "-W", "ignore", "-c", NO_TORCH + code]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["works"]
+    return done.stdout.split()
+
+
+def test_the_first_lines_of_the_readme_work(tmp_path: Path):
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    block = readme.split("```python\n")[1].split("```")[0]
+    assert run(block, tmp_path)[:2] == ["(300,", "512)"]
+
+
+def test_the_command_line_works(tmp_path: Path):
+    run(COMMANDS, tmp_path)
 
 
 def test_features_and_applications_work(tmp_path: Path):
-    run(WORK, tmp_path)
+    assert run(WORK, tmp_path) == ["works"]
 
 
 def test_attention_names_the_extra(tmp_path: Path):
-    run(ATTENTION, tmp_path)
+    assert run(ATTENTION, tmp_path) == ["works"]
