@@ -31,6 +31,7 @@ from manifoldrf import (
     mesh_graph,
 )
 from manifoldrf.kernels import abstract_kernel
+from manifoldrf.kernels.graph_kernels import ShiftedKernel
 
 # Kernel, whether K is positive semi-definite on every graph, whether f >= 0 exists.
 TABLE = [
@@ -159,7 +160,7 @@ def test_definiteness_and_positivity_are_as_stated(kernel, semidefinite, positiv
     assert (smallest >= -1e-13 * total_size(kernel)) == semidefinite
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("kernel", [*KERNELS, ShiftedKernel(DiffusionKernel(2.0))], ids=str)
 def test_decimal_coefficients_are_those_of_the_series(kernel):
     with decimal.localcontext(prec=50):
         exact = np.array([float(value) for value in kernel._exact(15)])
