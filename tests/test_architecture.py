@@ -24,7 +24,6 @@ LAYERS = [
     *("storage", "explorer", "distributed", "cli"),
 ]
 NEEDS_TORCH = {f"manifoldrf.{name}" for name in ("applications.attention", "applications.positions")}
-NEEDS_TORCH |= {f"manifoldrf.{name}" for name in ("fields.network", "fields.training")}
 
 
 def imported(module, *, lazily=True):

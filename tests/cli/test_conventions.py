@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import typing
 import warnings
 
 import numpy as np
@@ -15,7 +16,9 @@ from command_line import command, invoke, main, words
 
 import manifoldrf
 from manifoldrf import Sphere, cli
-from manifoldrf.cli import program
+from manifoldrf.cli import options, program
+from manifoldrf.features.options import ANCHORS, FIELDS
+from manifoldrf.fields.anchors import METHODS
 
 COMMANDS = (
     *("demo", "fit", "transform", "kernel", "explore", "interpolate", "graph", "signatures"),
@@ -33,6 +36,11 @@ def test_help_names_the_commands_and_unknown_ones_are_usage_errors():
     assert wrong.stderr.startswith("No such command 'dmeo'.")
     assert wrong.stderr.count("\n") == 1
     assert wrong.stdout == ""
+
+
+@pytest.mark.parametrize(("name", "choices"), [("field", FIELDS), ("anchors", ANCHORS), ("weights", METHODS)])
+def test_choices_of_an_option_are_those_of_the_library(name, choices):
+    assert typing.get_args(typing.get_type_hints(options.Features)[name]) == choices
 
 
 def test_no_command_is_left_out_here():

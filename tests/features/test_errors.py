@@ -28,7 +28,7 @@ from manifoldrf._random import Streams
 from manifoldrf.features import fitting
 from manifoldrf.features.errors import _lost_time, _Places
 from manifoldrf.features.fitting import gram
-from manifoldrf.features.options import FitOptions
+from manifoldrf.features.options import FIELDS, FitOptions
 from manifoldrf.features.problem import make_problem
 
 T = 0.1
@@ -288,6 +288,12 @@ def test_fits_that_are_good_do_not_warn():
         ManifoldRandomFeatures(random_state=0).fit(NODES)
 
 
+def test_a_field_without_a_fit_is_an_internal_error(monkeypatch):
+    monkeypatch.setattr("manifoldrf.features.options.FIELDS", (*FIELDS, "spline"))
+    with pytest.raises(RuntimeError, match="no fit for field 'spline'"):
+        features(field="spline").fit(NODES)
+
+
 # ----------------------------------------------------------------------------------------------- bad parameters
 @pytest.mark.parametrize(
     ("settings", "kind", "message"),
@@ -295,7 +301,7 @@ def test_fits_that_are_good_do_not_warn():
         ({"kernel": "heat"}, TypeError, "`kernel` must be a kernel"),
         ({"kernel": 0.1}, TypeError, "`kernel` must be a kernel"),
         ({"kernel": HeatKernel}, TypeError, "`kernel` must be"),
-        ({"field": "linear"}, ValueError, "`field` must be one of 'auto', 'step', 'interpolated', 'local', 'mlp'"),
+        ({"field": "linear"}, ValueError, f"`field` must be one of {', '.join(map(repr, FIELDS))}"),
         ({"anchors": "random"}, ValueError, "`anchors` must be one of 'farthest', 'iid', 'all'"),
         (
             {"weights": "equal"},

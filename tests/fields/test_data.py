@@ -15,7 +15,7 @@ from manifoldrf import (
     knn_graph,
 )
 from manifoldrf.fields import data
-from manifoldrf.fields.data import Problem, SignatureOptions, series_values, signature_table
+from manifoldrf.fields.data import AbstractField, Problem, SignatureOptions, series_values, signature_table
 
 GRAPH = knn_graph(Sphere().grid(150))
 KERNEL = DiffusionKernel(10.0)
@@ -153,3 +153,14 @@ def test_rows_that_memory_has_no_room_for_are_walked(monkeypatch):
     truth = exact(KERNEL.root(), EVERYTHING, SOME)
     error = np.linalg.norm(found - truth) / np.linalg.norm(truth)
     assert 0 < error < 0.05  # walks are never exact; 10,000 of them are within some per cent
+
+
+def test_a_field_without_a_check_cannot_be_loaded():
+    class Plain(AbstractField):
+        bounds = np.ones(3)
+
+        def values(self, queries, n_jobs=1):
+            return np.ones((len(queries), 3))
+
+    with pytest.raises(TypeError, match="Plain has no `check`, so it cannot be loaded"):
+        Plain().check(None, 3)

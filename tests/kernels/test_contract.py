@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import decimal
 import functools
 import pickle
 import warnings
@@ -30,6 +31,7 @@ from manifoldrf import (
     mesh_graph,
 )
 from manifoldrf.kernels import abstract_kernel
+from manifoldrf.kernels.graph_kernels import ShiftedKernel
 
 # Kernel, whether K is positive semi-definite on every graph, whether f >= 0 exists.
 TABLE = [
@@ -156,6 +158,13 @@ def test_definiteness_and_positivity_are_as_stated(kernel, semidefinite, positiv
     assert kernel.is_positive is positive
     smallest = min(np.linalg.eigvalsh(kernel.dense(graph_named(name))).min() for name in NAMES)
     assert (smallest >= -1e-13 * total_size(kernel)) == semidefinite
+
+
+@pytest.mark.parametrize("kernel", [*KERNELS, ShiftedKernel(DiffusionKernel(2.0))], ids=str)
+def test_decimal_coefficients_are_those_of_the_series(kernel):
+    with decimal.localcontext(prec=50):
+        exact = np.array([float(value) for value in kernel._exact(15)])
+    np.testing.assert_allclose(exact, kernel.coefficients(15), rtol=1e-12, atol=1e-14 * np.abs(exact).max())
 
 
 @on_graphs(POSITIVE + IN_THE_MANIFOLD_CLOCK)

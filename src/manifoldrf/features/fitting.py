@@ -337,7 +337,8 @@ class _FieldSelection:
             raise RuntimeError("Internal error: no field was tried.")
         name, field, error, training = best
         starts = self.starts
-        if name in ("interpolated", "local") or options.fit_field is not None:  # again, with the held-out nodes
+        if name not in ("step", "mlp") or options.fit_field is not None:
+            # fit again to all starts; the trial left out the held-out nodes
             with stage_of(progress, f"field {name}"):
                 trial, (field, _) = field, self._fit(name, trial=False)
             error = self._with_other_rule(error, trial, field)
@@ -373,9 +374,11 @@ class _FieldSelection:
             return fit_interpolated(data), None
         if name == "local":
             return fit_local(data, n_jobs=options.n_jobs, **options.field_options), None
-        seed = options.streams.generator("features.network")
-        network = MlpOptions(**options.field_options)
-        return fit_mlp(data, network, seed=seed, progress=options.progress, n_jobs=options.n_jobs)
+        if name == "mlp":
+            seed = options.streams.generator("features.network")
+            network = MlpOptions(**options.field_options)
+            return fit_mlp(data, network, seed=seed, progress=options.progress, n_jobs=options.n_jobs)
+        raise RuntimeError(f"Internal error: no fit for field {name!r}.")
 
     def _map(self, field: AbstractField) -> FeatureMap:
         return FeatureMap(self.problem, field, self.anchors, feature_weights(self.problem, self.quadrature))

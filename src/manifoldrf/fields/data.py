@@ -300,7 +300,7 @@ class AbstractField(ABC):
     def check(self, problem: Problem, n_anchors: int) -> None:
         """Raise if a field from a file does not fit the problem and the anchors."""
         del problem, n_anchors
-        reject("field", "a field of this library", type(self).__name__, TypeError)
+        raise TypeError(f"{type(self).__name__} has no `check`, so it cannot be loaded")
 
     @property
     def row_entries(self) -> int:
