@@ -143,7 +143,7 @@ def _compare(name: str, manifold: Any, n_neighbors: int, n_nodes: int) -> Surfac
 
 
 def reference(manifold: Any, t: float) -> Callable[[Any, Any], Any]:
-    """The heat kernel between two sets of points of a surface: a formula on the sphere, features of a finer graph elsewhere."""
+    """The heat kernel of a surface, as a function: a formula on the sphere, features of a finer graph elsewhere."""
     from manifoldrf import GraphOptions, HeatKernel, ManifoldRandomFeatures, Sphere
 
     if isinstance(manifold, Sphere):
