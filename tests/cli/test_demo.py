@@ -75,7 +75,7 @@ def test_the_errors_are_those_of_the_library(small):
 def found(monkeypatch):
     """Numbers without any work."""
     row = {"surface": "torus", "error, default": 0.25, "speed-up": 7}
-    surface = demo.Surface(np.eye(3), row, {"exact": np.ones(3), "default": np.ones(3)}, None)
+    surface = demo.Surface(np.eye(3), row, {"reference": np.ones(3), "default": np.ones(3)}, None)
     monkeypatch.setattr(demo, "measure", lambda report: [surface])
     monkeypatch.setattr("manifoldrf.explorer.page.explore", lambda model, path, title: None)
     return SimpleNamespace(row=surface.row)

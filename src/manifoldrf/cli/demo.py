@@ -53,7 +53,7 @@ class Surface:
 
     points: Any  # (n, 3), where kernels are drawn
     row: dict[str, Any]
-    drawn: dict[str, Any]  # method, "exact" first -> kernel of one point
+    drawn: dict[str, Any]  # method, "reference" first -> kernel of one point
     model: Any  # the default
 
 
@@ -124,7 +124,7 @@ def _compare(name: str, manifold: Any, n_neighbors: int, n_nodes: int) -> Surfac
         recipe = ManifoldRandomFeatures.paper(kernel=DiffusionKernel(_TAU), graph=None, random_state=0, **budget)
         models["paper's recipe"] = recipe.fit(graph)
     models["default"] = ManifoldRandomFeatures(HeatKernel(t), random_state=0).fit(graph.positions)
-    surface = Surface(shown, {"surface": name}, {"exact": kernel(shown, source)[:, 0]}, models["default"])
+    surface = Surface(shown, {"surface": name}, {"reference": kernel(shown, source)[:, 0]}, models["default"])
     for method, model in models.items():
         found = model.kernel_matrix(new)
         surface.row[f"error, {method}"] = relative_error(found, exact, alignment="frobenius")
@@ -165,20 +165,24 @@ def _seconds(work: Callable[[], Any], repeats: int) -> list[float]:
 
 
 def _draw(surfaces: list[Surface], path: Path) -> Path:
-    """Draw the kernel of one point on each surface: a row for the exact kernel and one for each method."""
+    """Draw the kernel of one point on each surface: a row for the reference and one for each method."""
     methods = list(surfaces[0].drawn)
     figure = require("matplotlib.figure", "viz").Figure(figsize=(11, 2.9 * len(methods)), layout="constrained")
     panels = figure.subplots(len(methods), len(surfaces), squeeze=False, subplot_kw={"projection": "3d"})
-    style = {"cmap": "magma_r", "vmin": 0, "vmax": 1, "s": 16, "linewidths": 0, "depthshade": False}
+    style = {"cmap": "magma_r", "vmin": 0, "vmax": 1, "s": 28, "linewidths": 0, "depthshade": False}
     for row, method in zip(panels, methods, strict=True):
         for axes, surface in zip(row, surfaces, strict=True):
-            dots = axes.scatter(*surface.points.T, c=surface.drawn[method] / surface.drawn["exact"].max(), **style)
-            error = cell(surface.row.get(f"error, {method}", 0))
-            axes.set_title(f"{surface.row['surface']}, {method}\nerror {error}", fontsize=10)
+            dots = axes.scatter(
+                *surface.points.T, c=surface.drawn[method] / surface.drawn["reference"].max(), **style
+            )
+            error = surface.row.get(f"error, {method}")  # the reference has none
+            axes.set_title(
+                f"{surface.row['surface']}, {method}\n" + f"error {cell(error)}" * (error is not None), fontsize=10
+            )
             axes.set_box_aspect(np.ptp(surface.points, axis=0), zoom=1.45)
             axes.view_init(28, 22)
             axes.set_axis_off()
-        figure.colorbar(dots, ax=list(row), label="kernel / exact maximum", shrink=0.8, pad=0.01)
+        figure.colorbar(dots, ax=list(row), label="kernel / largest reference", shrink=0.8, pad=0.01)
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format="png", dpi=110)
     return path
