@@ -22,7 +22,7 @@ export MPLBACKEND := Agg
 
 help:
 	@echo "make setup     create .venv and install everything, pinned (all other targets do this)"
-	@echo "make demo      features on four surfaces in a minute; picture, report and explorer in $(OUT)/"
+	@echo "make demo      features on four surfaces (1 to 3 minutes, longest the first time); results in $(OUT)/"
 	@echo "make test      the tests (minutes)          make test-all  with the slow sweeps"
 	@echo "make fuzz      read 123,000 damaged files with all readers (some minutes)"
 	@echo "make lint      ruff and mypy                make bench     speed and memory, as ratios"

@@ -164,7 +164,10 @@ def _list_experiments(output: Output) -> None:
         print_json(claims)
         return
     rows = [{"experiment": name, "claim": claim} for name, claim in claims.items()]
-    print_table(rich.console.Console(quiet=output.quiet), f"{PROGRAM} NAME", rows)
+    console = rich.console.Console(quiet=output.quiet)
+    print_table(console, f"{PROGRAM} NAME", rows)
+    hint = f"Run one: {PROGRAM} surfaces (small size; --size paper for the paper's)"
+    console.print(hint, soft_wrap=True, highlight=False)
 
 
 def _plan(names: Sequence[str], size: str, changes: Sequence[str]) -> list[tuple[Entry, Any]]:

@@ -79,6 +79,9 @@ def check_output(path: Any, name: str, suffixes: Sequence[str], inputs: Iterable
     ValueError: `--output` must be a file ending in .npy, .csv. Got 'features.txt'.
     """
     target = as_path(path, name)
+    if not target.suffix and not target.is_dir():
+        rule = f"a file ending in {', '.join(suffixes)}, such as {target.name}{suffixes[0]}"
+        reject(name, rule, repr(target.name))
     check_suffix(target, name, suffixes)
     _check_target(target, path, name)
     if not _is_writable(target.resolve().parent):

@@ -45,6 +45,10 @@ def test_the_answer_is_short_and_all_files_are_there(run):
     report = (folder / "report.html").read_text()
     assert 'src="data:image/png;base64,' in report
     assert "<td>Möbius strip</td>" in report
+    assert 'href="explorer.html"' in report
+    assert 'href="demo.png"' in report
+    assert "<code>python -m reproduction surfaces --size paper</code>" in report
+    assert "`" not in report
 
 
 def test_the_errors_are_those_of_the_library(small):
@@ -54,7 +58,7 @@ def test_the_errors_are_those_of_the_library(small):
     graph = knn_graph(Torus().grid(300), n_neighbors=8)
     t = graph.time(20.0, dim=2)
     new = Torus().sample(demo.N_NEW, seed=0)
-    exact = demo.reference(Torus(), new, t)
+    exact = demo.reference(Torus(), t)(new, new)
     default = ManifoldRandomFeatures(HeatKernel(t), random_state=0).fit(Torus().grid(300))
     budget = demo._SMALL_BUDGET | {"n_starts": 75}
     paper = ManifoldRandomFeatures.paper(kernel=DiffusionKernel(20.0), graph=None, random_state=0, **budget)
@@ -71,7 +75,7 @@ def test_the_errors_are_those_of_the_library(small):
 def found(monkeypatch):
     """Numbers without any work."""
     row = {"surface": "torus", "error, default": 0.25, "speed-up": 7}
-    surface = demo.Surface(np.eye(3), row, {"default": np.ones(3)}, None)
+    surface = demo.Surface(np.eye(3), row, {"reference": np.ones(3), "default": np.ones(3)}, None)
     monkeypatch.setattr(demo, "measure", lambda report: [surface])
     monkeypatch.setattr("manifoldrf.explorer.page.explore", lambda model, path, title: None)
     return SimpleNamespace(row=surface.row)

@@ -42,6 +42,12 @@ def features(folder):
 
 
 class TestFit:
+    def test_a_missing_input_is_named_before_the_output(self, folder, monkeypatch, capsys, tmp_path):
+        assert main(monkeypatch, "fit", tmp_path / "nothing.ply", "-o", "m") == 1
+        assert "`INPUT` must be an existing file" in capsys.readouterr().err
+        assert main(monkeypatch, "fit", folder / "sphere.npy", "-o", "m") == 2
+        assert "such as m.safetensors" in capsys.readouterr().err
+
     def test_the_model_is_that_of_python(self, folder, features):
         expected = ManifoldRandomFeatures(HeatKernel(0.1), n_features=200, random_state=0).fit(Sphere().grid(600))
         new = np.load(folder / "new.npy")

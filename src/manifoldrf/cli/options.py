@@ -181,6 +181,7 @@ _IMPLIED = {
     "n": "power",
     "a": "random-walk",
 }
+_CLOCK = "matern: unit of the length scale, steps of the graph or lengths in space (manifold)."
 KernelName = Literal["heat", "diffusion", "matern", "power", "regularized-laplacian", "random-walk", "cosine"]
 
 
@@ -200,12 +201,12 @@ class KernelChoice:
     tau: Annotated[float | None, _kernel("--tau", help="diffusion: steps of the walk.")] = None
     nu: Annotated[float | None, _kernel("--nu", help="matern: smoothness.")] = None
     lengthscale: Annotated[float | None, _kernel("--lengthscale", help="matern: length scale.")] = None
-    clock: Annotated[Literal["graph", "manifold"] | None, _kernel("--clock", help="matern: unit of time.")] = None
+    clock: Annotated[Literal["graph", "manifold"] | None, _kernel("--clock", help=_CLOCK)] = None
     n: Annotated[int | None, _kernel("--n", help="power: number of steps.")] = None
     scale: Annotated[float | None, _kernel("--scale", help="regularized-laplacian: scale.")] = None
     power: Annotated[float | None, _kernel("--power", help="regularized-laplacian: power.")] = None
-    a: Annotated[float | None, _kernel("--a", help="random-walk: the number a.")] = None
-    p: Annotated[float | None, _kernel("--p", help="random-walk: the power p.")] = None
+    a: Annotated[float | None, _kernel("--a", help="random-walk: a in (a I - L)^p, at least 2.")] = None
+    p: Annotated[float | None, _kernel("--p", help="random-walk: p, the number of steps.")] = None
 
     def build(self) -> Any:
         """The kernel, or None if no option names one."""
@@ -244,7 +245,7 @@ class Features:
     ] = "auto"
     field: Annotated[
         Literal["auto", "step", "interpolated", "local", "mlp"],
-        _features(help="How signatures are extended to new points; mlp is the paper's network."),
+        _features(help="How features are computed at new points, between nodes; mlp is the paper's network."),
     ] = "auto"
     anchors: Annotated[Literal["farthest", "iid", "all"], _features(help="How the anchors are chosen.")] = (
         "farthest"
@@ -254,7 +255,7 @@ class Features:
     ] = "auto"
     teacher: Annotated[
         Literal["auto", "exact", "frontier", "walks", "counts"],
-        _features(help="Method that computes the signatures."),
+        _features(help="How features are computed at the nodes: exactly, or estimated from random walks."),
     ] = "auto"
     teacher_options: Annotated[
         list[str] | None, _features(metavar="NAME=VALUE", help="For example n_walks=10000; repeatable.")

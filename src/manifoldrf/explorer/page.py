@@ -246,8 +246,9 @@ def _html(
 
 
 def _summary(features: ManifoldRandomFeatures) -> list[tuple[str, str]]:
-    """The lines of the model's summary, as pairs."""
-    pairs = [re.split(r"\s{2,}", line, maxsplit=1) for line in features.summary().splitlines()]
+    """The lines of the model's summary, as pairs; long numbers get 3 significant digits."""
+    text = re.sub(r"\d+\.\d{4,}(e-?\d+)?", lambda number: f"{float(number[0]):.3g}", features.summary())
+    pairs = [re.split(r"\s{2,}", line, maxsplit=1) for line in text.splitlines()]
     return [(pair[0], pair[1]) for pair in pairs if len(pair) == 2]
 
 
