@@ -106,7 +106,7 @@ def load(path: str | PathLike[str]) -> Any:
     """
     kind, state = load_state(path, REGISTRY)
     if kind not in LOADERS:
-        known = ", ".join(sorted(LOADERS)) or "none"
+        known = ", ".join(sorted(LOADERS))
         raise ModelFileError(f"{path} cannot be loaded: it holds a {kind[:40]!r}, and models are {known}.")
     try:
         return LOADERS[kind](state)
