@@ -321,8 +321,8 @@ class AbstractField(ABC):
 def search_nodes(graph: Graph, nodes: IntArray) -> NeighborSearch:
     """Neighbour search over some nodes, by the caller's thread alone; over all nodes it shares the graph's tree."""
     search = NeighborSearch(np.ascontiguousarray(graph.positions[nodes]), graph.metric)
-    if "tree" in vars(graph._search) and np.array_equal(nodes, np.arange(graph.n_nodes)):
-        vars(search)["tree"] = graph._search.tree
+    if np.array_equal(nodes, np.arange(graph.n_nodes)):
+        search.share_tree(graph._search)
     return search
 
 
