@@ -33,6 +33,10 @@ from manifoldrf.metrics import frobenius
 
 METHODS = ("auto", "nnls", "unity", "voronoi", "uniform")
 
+# Spacing of the anchors over the width of a signature. Sums over anchors are off by about .02 at the first, with
+# which the number of anchors is chosen, and by .03 to .05 or more above the second.
+GOOD_SPACING, WIDEST_SPACING = 0.8, 1.2
+
 # Squares of an m x m matrix: 4096 anchors take 128 MiB and some seconds.
 LARGEST_NNLS = 4096
 # Least squares are not tried if anchors are more than this many widths apart: the fit then follows the samples, not
