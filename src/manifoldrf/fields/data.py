@@ -39,8 +39,8 @@ _NEAR = 1.5
 # by less than a millionth.
 _NEGLIGIBLE = 1e-7
 _TOLERANCE = 1e-7  # of signatures, relative to the sum of their series
-# A kernel has a spike at every node if the first term of its series is more than this share of the sum. On 300 nodes
-# of a sphere, a field that keeps the spike raised the log likelihood of (c + L)^-1/2 from -55 to -35.
+# A kernel has a spike at every node if the first term of its series is more than this share of the sum. On 300
+# nodes of a sphere, a field that keeps the spike raised the log likelihood of (c + L)^-1/2 from -55 to -35.
 _SPIKE = 2e-3
 _EXACT = ("exact", "frontier")
 _TABLE_BYTES = 2**32  # of all rows; those of finished blocks are kept without negligible entries
@@ -102,9 +102,8 @@ class Problem:
     series_error: float | None = None
     ball: AbstractBall | None = None
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Raise if the parts do not fit together: compiled code relies on sizes and indices."""
-        self.graph.check()
         check_option(self.clock, "clock", CLOCKS)
         check_real(self.unit, "unit", POSITIVE)
         check_amounts("measure", self.measure, self.graph.n_nodes)
