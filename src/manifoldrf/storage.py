@@ -53,11 +53,10 @@ REGISTRY: Registry = {**{kind.__name__: kind for kind in _CLASSES}, **RECORDS}
 
 
 def _graph_of(state: dict[str, Any]) -> Graph:
-    """The graph in a file; raises an error if its parts do not fit together."""
+    """The graph of a file; its constructor has checked the parts."""
     graph = state["graph"]
     if not isinstance(graph, Graph):
         raise TypeError("it has no graph")
-    graph.check()
     return graph
 
 
@@ -106,7 +105,7 @@ def load(path: str | PathLike[str]) -> Any:
     """
     kind, state = load_state(path, REGISTRY)
     if kind not in LOADERS:
-        known = ", ".join(sorted(LOADERS)) or "none"
+        known = ", ".join(sorted(LOADERS))
         raise ModelFileError(f"{path} cannot be loaded: it holds a {kind[:40]!r}, and models are {known}.")
     try:
         return LOADERS[kind](state)

@@ -130,7 +130,7 @@ def test_farthest_points_equal_the_greedy_choice_for_every_leaf_size(form, n, le
 def test_boxes_hold_their_points_and_measure_the_distance_to_them(form):
     points = np.random.default_rng(0).random((10, 3))
     order = np.arange(10)
-    pyramid = form(sampling._build_pyramid)(points, order, 3)  # 4 leaves: 0-2, 3-5, 6-8, 9
+    pyramid = form(sampling.build_pyramid)(points, order, 3)  # 4 leaves: 0-2, 3-5, 6-8, 9
     members = {4: range(3), 5: range(3, 6), 6: range(6, 9), 7: [9], 2: range(6), 3: range(6, 10), 1: range(10)}
     assert pyramid.far.shape == (8,)
     query = np.array([2.0, 0.5, -1.0])
@@ -155,7 +155,7 @@ def test_the_farther_child_wins_and_ties_go_to_the_smaller_position(form):
 @FORMS
 def test_a_leaf_keeps_its_farthest_point_and_never_a_selected_one(form):
     points = np.array([[0.0], [1.0], [4.0], [4.0], [9.0]])
-    pyramid = sampling._build_pyramid(points, np.arange(5), 5)
+    pyramid = sampling.build_pyramid(points, np.arange(5), 5)
     scan = form(sampling._scan_leaf)
     scan(points, np.arange(5), 1, 0, pyramid)
     assert (pyramid.who[1], pyramid.far[1]) == (4, 81.0)

@@ -27,8 +27,15 @@ from manifoldrf._validation import FloatArray, IntArray, check_jobs
 from manifoldrf.features.feature_map import product
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.options import FitOptions
-from manifoldrf.fields.anchors import all_anchors, anchors_needed, farthest_anchors, spacing_of, voronoi_weights
-from manifoldrf.fields.data import Problem, SignatureOptions
+from manifoldrf.fields.anchors import (
+    WIDEST_SPACING,
+    all_anchors,
+    anchors_needed,
+    farthest_anchors,
+    spacing_of,
+    voronoi_weights,
+)
+from manifoldrf.fields.data import Problem, SignatureOptions, has_spike
 from manifoldrf.fields.interpolated import interpolation_weights
 from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.geometry.graphs import Graph
@@ -269,14 +276,9 @@ _FIRST_LENGTHS, _LAST_LENGTHS = 32, 128
 _WALK_LENGTHS = 64  # powers: times up to 128 steps of a heat graph
 _TOLERANCE = 1e-6  # share of a series that may be truncated
 _AT_ONCE = 256  # columns propagated together
-_WIDEST_SPACING = 1.2  # spacing of anchors over the width of features; above it sums are off by several per cent
 # Automatic number of features: anchors half a width apart, at least 2048, with which a decomposition takes seconds,
 # and at most 4096, unless the data are so few that m n numbers still fit into ``MOST_ENTRIES``.
 _CLOSE, _FEWEST_ANCHORS, _MOST_ANCHORS = 0.5, 2048, 4096
-# A kernel has a spike at every node if the first term of its series is more than this share of the sum. Smooth
-# fields lose the spike. On 300 nodes of a sphere, keeping it raised the log likelihood of (c + L)^-1/2 from -55
-# to -35.
-_SPIKE = 2e-3
 # Allowed difference of the log likelihoods of the fitted features and of the search. A factor of e^5 is very strong
 # evidence; the different anchor weights changed those of heat kernels by less than .006 per datum.
 _SAME, _SAME_PER_DATUM = 5.0, 0.01
@@ -350,7 +352,7 @@ def compute_modes(
     scale = problem.unit**-0.5 if problem.clock == "manifold" else 1.0
     blocks *= scale * np.sqrt(weights) * reciprocal(np.sqrt(measure[anchors]))
     spacing = spacing_of(problem.volume, len(anchors), problem.dim)
-    narrowest = 0.0 if everything else (spacing / (_WIDEST_SPACING * problem.width)) ** 2
+    narrowest = 0.0 if everything else (spacing / (WIDEST_SPACING * problem.width)) ** 2
     return Modes(blocks, walked, narrowest)
 
 
@@ -520,9 +522,7 @@ def enough_anchors(problem: Problem, found: Search, n: int) -> int | str:
 
 def field_of(name: str, problem: Problem, kernel: AbstractKernel) -> str:
     """The field to use; "auto" becomes "interpolated" if the kernel has a spike at every node."""
-    series = _on_graph(kernel, problem).root()
-    spike = abs(float(series.coefficients(1)[0]))
-    sharp = spike > _SPIKE * abs(float(series.spectral(np.array([1.0]))[0]))
+    sharp = has_spike(_on_graph(kernel, problem).root())
     return "interpolated" if name == "auto" and sharp else name
 
 

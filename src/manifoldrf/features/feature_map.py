@@ -44,12 +44,13 @@ class FeatureMap:
     anchors: IntArray
     weights: FloatArray
 
-    def check(self) -> None:
-        """Raise if the parts do not fit together, as in a file made by hand."""
-        m = len(self.anchors)
+    def __post_init__(self) -> None:
         check_indices(self.anchors, "anchors", self.problem.graph.n_nodes)
-        check_amounts("weights", self.weights, m)
-        self.problem.check()
+        check_amounts("weights", self.weights, len(self.anchors))
+
+    def check_field(self) -> None:
+        """Raise if the field of a file does not fit; fields of users and of baselines may break these rules."""
+        m = len(self.anchors)
         self.field.check(self.problem, m)
         check_shape("bounds", self.field.bounds, (m,))
         with np.errstate(all="ignore"):

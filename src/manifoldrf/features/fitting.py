@@ -15,6 +15,8 @@ from manifoldrf.features.errors import ErrorEstimate
 from manifoldrf.features.feature_map import FeatureMap, row_spans, symmetric_product
 from manifoldrf.features.options import FitOptions
 from manifoldrf.fields.anchors import (
+    GOOD_SPACING,
+    WIDEST_SPACING,
     Quadrature,
     QuadratureSamples,
     all_anchors,
@@ -27,7 +29,7 @@ from manifoldrf.fields.anchors import (
     uniform_weights,
     voronoi_weights,
 )
-from manifoldrf.fields.data import AbstractField, FieldData, Problem, SignatureOptions, signature_table
+from manifoldrf.fields.data import AbstractField, FieldData, Problem, SignatureOptions, has_spike, signature_table
 from manifoldrf.fields.interpolated import fit_interpolated
 from manifoldrf.fields.local import fit_local
 from manifoldrf.fields.mlp import fit_mlp
@@ -39,9 +41,6 @@ from manifoldrf.signatures.engines import row_memory, stage_of
 
 __all__ = ["FeatureWarning"]
 
-# Spacing of the anchors over the width of a signature when their number is chosen: an error of about .02.
-_CHOSEN_RATIO = 0.8
-_MOST_RATIO = 1.2  # above, the quadrature error is 3 to 5 % or more, and there is a warning
 _LARGEST = 0.03  # quadrature error up to which a chosen number of anchors is enough
 _POOR = 0.1  # field error above which there is a warning
 _POOR_GRAPH = 0.2  # the same for the graph; a thousand points with an estimated boundary have half of it
@@ -95,7 +94,7 @@ def choose_anchors(problem: Problem, options: FitOptions) -> IntArray:
         if options.anchors == "all" or options.n_features == "all" or problem.asymmetric:
             return all_anchors(n)
         if options.n_features == "auto":
-            return _place(problem, options, _needed(problem, _CHOSEN_RATIO))
+            return _place(problem, options, _needed(problem, GOOD_SPACING))
         m = int(options.n_features)
         if options.anchors == "iid":
             return iid_anchors(n, m, options.density, options.streams.generator("features.anchors"))
@@ -154,7 +153,7 @@ def _farthest(problem: Problem, m: int) -> IntArray:
 
 def _warn_of_spacing(problem: Problem, m: int) -> None:
     ratio = spacing_of(problem.volume, m, problem.dim) / problem.width
-    if ratio <= _MOST_RATIO or m >= problem.graph.n_nodes:
+    if ratio <= WIDEST_SPACING or m >= problem.graph.n_nodes:
         return
     needed = _needed(problem, 1.0)
     remedy = f"n_features={needed}" if needed < problem.graph.n_nodes else "n_features='all'"
@@ -352,10 +351,8 @@ class _FieldSelection:
         if self.options.field != "auto":
             yield self.options.field
             return
-        graph, series = self.problem.graph, self.problem.series
-        spike = abs(float(series.coefficients(1)[0]))
-        small = spike <= _GOOD_ENOUGH * abs(float(series.spectral(np.array([1.0]))[0]))
-        if small and graph.extension is not None:
+        graph = self.problem.graph
+        if not has_spike(self.problem.series) and graph.extension is not None:
             yield "step"
         yield "interpolated"
         flat = graph.mesh is None and graph.metric is None

@@ -14,6 +14,7 @@ from manifoldrf._random import Streams
 from manifoldrf._runtime import warn_user
 from manifoldrf._validation import FloatArray, IntArray, check_integer, check_spread, reject
 from manifoldrf.features.options import FitOptions, GraphOptions
+from manifoldrf.fields.anchors import GOOD_SPACING
 from manifoldrf.fields.data import Problem
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
 from manifoldrf.geometry.graphs import Graph
@@ -44,7 +45,6 @@ _FEWEST_NODES, _MOST_NODES = 500, 20_000  # laid out on a named manifold
 _GRID_NODES = 4000  # the same for other kernels than the heat kernel
 _NODES_OF_A_WIDTH = 12.0  # default heat time: about this many nodes in a patch of area pi t / 2
 _FEATURES_BY_DEFAULT = 640  # default heat time of large clouds: at most about this many anchors are needed
-_CARRIED = 0.8  # spacing of the anchors over the width of the narrowest kernel that they can represent
 _WIDEST_FUNCTION = 0.1  # heat time over the squared extent of the space, for functions given as kernels
 _WIDEST = 0.02  # the same for the default kernel: wider kernels do not see the shape of the space
 _DEFAULT_STEPS = 20.0  # the paper's number of steps, for graphs that are not heat graphs
@@ -441,7 +441,7 @@ def default_steps(graph: Graph, nodes: Nodes) -> float:
     """Steps of the default kernel: the paper's, or in many dimensions as many as few features can represent."""
     if nodes.dim <= FEW_DIMS or graph.n_nodes <= 2 * _FEATURES_BY_DEFAULT:
         return _DEFAULT_STEPS
-    return max(_DEFAULT_STEPS, _anchor_spacing2(nodes.sampling) / (_CARRIED**2 * graph.time(1.0, nodes.dim)))
+    return max(_DEFAULT_STEPS, _anchor_spacing2(nodes.sampling) / (GOOD_SPACING**2 * graph.time(1.0, nodes.dim)))
 
 
 def _anchor_spacing2(sampling: Sampling) -> float:

@@ -107,7 +107,7 @@ def restore(features: Estimator, state: dict[str, Any]) -> Estimator:
     fitted, error = state["map"], state["error"]
     if not isinstance(fitted, FeatureMap) or not isinstance(error, ErrorEstimate):
         raise TypeError("it has no feature map")
-    fitted.check()
+    fitted.check_field()
     target: Any = features
     target.map_ = fitted
     target.field_ = str(state["field"])

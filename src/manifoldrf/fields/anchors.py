@@ -28,10 +28,14 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.sampling import _build_pyramid, _select, thin
+from manifoldrf.geometry.sampling import build_pyramid, select_point, thin
 from manifoldrf.metrics import frobenius
 
 METHODS = ("auto", "nnls", "unity", "voronoi", "uniform")
+
+# Spacing of the anchors over the width of a signature. Sums over anchors are off by about .02 at the first, with
+# which the number of anchors is chosen, and by .03 to .05 or more above the second.
+GOOD_SPACING, WIDEST_SPACING = 0.8, 1.2
 
 # Squares of an m x m matrix: 4096 anchors take 128 MiB and some seconds.
 LARGEST_NNLS = 4096
@@ -729,15 +733,15 @@ def select_in_space(points, order, leaf, first, plan):  # type: ignore[no-untype
     -------
     selected : int64 (n_select,), in order of selection
     """
-    pyramid = _build_pyramid(points, order, leaf)
+    pyramid = build_pyramid(points, order, leaf)
     selected = np.zeros(plan.n_select, np.int64)
     stack = np.zeros(192, np.int64)  # three entries a level; 64 levels hold any array
     selected[0] = first
-    _select(points, order, leaf, first, pyramid, stack)
+    select_point(points, order, leaf, first, pyramid, stack)
     count = 1
     while count < min(plan.n_select, plan.n_exact):
         selected[count] = pyramid.who[1]
-        _select(points, order, leaf, pyramid.who[1], pyramid, stack)
+        select_point(points, order, leaf, pyramid.who[1], pyramid, stack)
         count += 1
     while count < plan.n_select:
         radius = _sweep_radius(pyramid.far[1], plan.shrink**2)  # distances are squared here
@@ -745,7 +749,7 @@ def select_in_space(points, order, leaf, first, plan):  # type: ignore[no-untype
             if pyramid.nearest[v] > radius and count < plan.n_select:
                 selected[count] = v
                 count += 1
-                _select(points, order, leaf, v, pyramid, stack)
+                select_point(points, order, leaf, v, pyramid, stack)
     return selected
 
 

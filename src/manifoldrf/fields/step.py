@@ -267,8 +267,6 @@ class StepField(AbstractField):
     def check(self, problem: Problem, n_anchors: int) -> None:
         """Raise if the table does not fit the graph, the problem and the anchors."""
         n, d = problem.graph.positions.shape
-        if self.graph is not problem.graph:
-            self.graph.check()
         check_shape("points", self.graph.positions, (n, d))
         check_csr("table", self.table, (n, n_anchors), signed=problem.asymmetric)
         if self.graph.extension is None:

@@ -279,6 +279,8 @@ class Graph(_Immutable):
         """Intrinsic dimension of the metric; without a metric, estimated from at least three points."""
         if self.metric is not None:
             return self.metric.dim
+        if self.n_nodes < 3:
+            reject("dim", "given for a graph of fewer than 3 nodes", None)
         check_spread(self.positions, "points")
         return estimate_dimension(self._search)
 
@@ -337,11 +339,7 @@ class Graph(_Immutable):
             check_integer(dim, "dim", 1)
         if self.step_time is not None:
             return self.step_time
-        if dim is None and self.metric is None and self.n_nodes < 3:
-            reject("dim", "given for a graph of fewer than 3 nodes", None)
-        if dim is None:
-            dim = self._dimension
-        return self.step_size / (2 * dim)
+        return self.step_size / (2 * (self._dimension if dim is None else dim))
 
     def shortest_paths(self, sources: ArrayLike) -> FloatArray:
         """Lengths of the shortest paths along the edges.

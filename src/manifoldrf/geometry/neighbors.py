@@ -102,6 +102,11 @@ class NeighborSearch:
         box = np.asarray(self.metric.box)
         return cKDTree(np.minimum(np.mod(self.points, box), np.nextafter(box, 0.0)), boxsize=box)
 
+    def share_tree(self, other: "NeighborSearch") -> None:
+        """Use the tree of a search over the same points, if that has one already."""
+        if "tree" in vars(other):
+            vars(self)["tree"] = other.tree
+
     def knn(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
         """Distances and positions, both (n, k), of the k nearest nodes, nearest first."""
         if self.metric is not None:

@@ -363,7 +363,7 @@ def farthest_points(points, order, leaf, n_select, first):  # type: ignore[no-un
     selected : int64 (n_select,), in order of selection
     radii : float64 (n_select,), distance of each to those selected before it (inf for the first)
     """
-    pyramid = _build_pyramid(points, order, leaf)
+    pyramid = build_pyramid(points, order, leaf)
     selected = np.zeros(n_select, np.int64)
     radii = np.zeros(n_select)
     stack = np.zeros(192, np.int64)  # three entries a level; 64 levels hold any array
@@ -371,14 +371,14 @@ def farthest_points(points, order, leaf, n_select, first):  # type: ignore[no-un
     for step in range(n_select):
         selected[step] = current
         radii[step] = np.sqrt(current_far)
-        _select(points, order, leaf, current, pyramid, stack)
+        select_point(points, order, leaf, current, pyramid, stack)
         current, current_far = pyramid.who[1], pyramid.far[1]
     return selected, radii
 
 
 @compiled()
-def _build_pyramid(points, order, leaf):  # type: ignore[no-untyped-def]
-    """Bounding boxes of the leaves and of all pairs above them; all distances are still infinite."""
+def build_pyramid(points, order, leaf):  # type: ignore[no-untyped-def]
+    """Bounding boxes of the leaves and of all pairs above them, every distance still infinite."""
     n, d = points.shape
     n_leaves = (n + leaf - 1) // leaf
     width = 1
@@ -403,7 +403,7 @@ def _build_pyramid(points, order, leaf):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _select(points, order, leaf, new, pyramid, stack):  # type: ignore[no-untyped-def]
+def select_point(points, order, leaf, new, pyramid, stack):  # type: ignore[no-untyped-def]
     """Lower the distances that the new point improves, and repair the pyramid above them."""
     width = pyramid.far.shape[0] // 2
     stack[0] = 1

@@ -13,7 +13,6 @@ from scipy.special import gammaln, zeta
 
 from manifoldrf._validation import POSITIVE, FloatArray, Interval, check_integer, check_option, reject
 from manifoldrf.geometry.graphs import Graph, as_adjacency
-from manifoldrf.geometry.sampling import estimate_dimension
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, ScaledKernel, UnresolvedKernelError
 from manifoldrf.kernels.action import AnyGraph
 from manifoldrf.kernels.graph_kernels import POWERS, DiffusionKernel, PowerKernel, RegularizedLaplacianKernel
@@ -286,7 +285,7 @@ def _dimension(graph: AnyGraph, dim: int | None) -> int:
         return check_integer(dim, "dim", 1)
     if not isinstance(graph, Graph) or graph.points is None:
         reject("dim", "given where the graph has no points", None)
-    return estimate_dimension(graph.points) if graph.metric is None else graph.metric.dim
+    return graph._dimension
 
 
 def _unresolved(kernel: AbstractKernel) -> NoReturn:
