@@ -33,14 +33,7 @@ from typing import Any
 import numpy as np
 from table import Row, finish
 
-from manifoldrf import (
-    DiffusionKernel,
-    GraphOptions,
-    HeatKernel,
-    ManifoldRandomFeatures,
-    Sphere,
-    relative_error,
-)
+from manifoldrf import DiffusionKernel, GraphOptions, HeatKernel, ManifoldRandomFeatures, Sphere, relative_error
 from reproduction.surface_graphs import SURFACES, paper_graph, reference_kernel
 from reproduction.surfaces import PUBLISHED
 

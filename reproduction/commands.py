@@ -23,9 +23,7 @@ PROGRAM = "python -m reproduction"
 Format = Literal["png", "pdf", "svg"]
 
 _NAME = typer.Argument(
-    metavar="[NAME]...",
-    help="Experiments, or all. Without a name, list the experiments.",
-    show_default=False,
+    metavar="[NAME]...", help="Experiments, or all. Without a name, list the experiments.", show_default=False
 )
 _SIZE = typer.Option("--size", help="smoke (small) or paper (the paper's settings).")
 _DATA = typer.Option("--data", metavar="DIR", help="Folder of input files, for experiments that can read them.")

@@ -45,14 +45,7 @@ from manifoldrf.features.problem import FarQueryWarning
 from manifoldrf.geometry.sampling import estimate_dimension
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.signatures.engines import Progress
-from reproduction.few_label_clouds import (
-    Cloud,
-    Damage,
-    digits,
-    photographs,
-    plain_photographs,
-    scan,
-)
+from reproduction.few_label_clouds import Cloud, Damage, digits, photographs, plain_photographs, scan
 from reproduction.record import Record
 from reproduction.smoothers import quietly
 
@@ -469,11 +462,7 @@ def run(config: Config, progress: Progress = lambda what, done, total: None) -> 
     accuracies at new points, draw by draw: ``new`` for rows of ``accuracy``, ``damaged`` for those of ``sweep``.
     """
     start = time.perf_counter()
-    with (
-        one_blas_thread(),
-        quietly(),
-        without_warnings(FarQueryWarning),
-    ):  # the sweep leaves the space
+    with one_blas_thread(), quietly(), without_warnings(FarQueryWarning):  # the sweep leaves the space
         made, notes = _make(config)
         accuracy = list(_measure(config, made, progress))
         sweep = list(_sweep(config, progress))

@@ -27,14 +27,7 @@ from manifoldrf.geometry.builders import knn_graph, mesh_graph
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.meshes import TriangleMesh, row_lengths, unit_rows
 from manifoldrf.signatures.engines import Progress
-from reproduction.mesh_data import (
-    THINGI10K_IDS,
-    NamedMesh,
-    builtin_by_name,
-    find_meshes,
-    mesh_files,
-    read_named,
-)
+from reproduction.mesh_data import THINGI10K_IDS, NamedMesh, builtin_by_name, find_meshes, mesh_files, read_named
 from reproduction.record import Record
 from reproduction.smoothers import (
     AMBIENT,
@@ -506,13 +499,7 @@ class Config:
         if self.n_learned:
             recipe = dataclasses.replace(self.recipe(self.timed_epochs), n_candidates=self.timed_candidates)
         return Timing(
-            self.sizes,
-            self.tau,
-            self.ambient,
-            self.largest_dense,
-            self.repeats,
-            recipe,
-            self.largest_learned,
+            self.sizes, self.tau, self.ambient, self.largest_dense, self.repeats, recipe, self.largest_learned
         )
 
 

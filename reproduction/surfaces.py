@@ -18,15 +18,7 @@ from scipy import linalg
 
 from manifoldrf._random import generator
 from manifoldrf._runtime import without_warnings
-from manifoldrf._validation import (
-    POSITIVE,
-    FloatArray,
-    IntArray,
-    Interval,
-    check_integer,
-    check_jobs,
-    check_real,
-)
+from manifoldrf._validation import POSITIVE, FloatArray, IntArray, Interval, check_integer, check_jobs, check_real
 from manifoldrf.features.feature_map import FeatureMap, product
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
@@ -187,15 +179,7 @@ def run(config: Config, progress: Progress = lambda what, done, total: None) -> 
 def _compile(config: Config) -> None:
     """Run everything once on a small sphere, so that no measured time includes a compilation."""
     small = dataclasses.replace(
-        config,
-        n_nodes=400,
-        n_starts=60,
-        n_walks=10,
-        epochs=1,
-        n_queries=20,
-        n_features=100,
-        repeats=1,
-        t=0.2,
+        config, n_nodes=400, n_starts=60, n_walks=10, epochs=1, n_queries=20, n_features=100, repeats=1, t=0.2
     )
     surface = _Surface("sphere", small, Rounds(small))
     surface.time_spectral()

@@ -193,10 +193,7 @@ def test_nan_and_infinity_pass_in_every_format(tmp_path):
             ",x,y\n0,1,2\n1,3,4\n",
             r"without row numbers, .* Got a first column without a name .* in 'points{1}.csv'",
         ),
-        (
-            "0,1,2\n0.5,1.5,-2.5\n",
-            r"without column numbers .* Got 0,1,2 above '0.5,1.5,-2.5' in 'points{1}.csv'",
-        ),
+        ("0,1,2\n0.5,1.5,-2.5\n", r"without column numbers .* Got 0,1,2 above '0.5,1.5,-2.5' in 'points{1}.csv'"),
         ("0,1\n2,-0.25\n", r"without column numbers in its first line .* Got 0,1 above '2,-0.25'"),
         ("x,y\n", r"at least one line of numbers. Got 'points{1}.csv'"),
         ("# only a remark\n", r"at least one line of numbers"),

@@ -228,11 +228,7 @@ def test_indices_name_argument_rule_and_value(indices, kind, message):
 @pytest.mark.parametrize(
     ("faces", "kind", "message"),
     [
-        (
-            [[0, 1, 2, 3]],
-            ValueError,
-            r"`faces` must be an array of triangles of shape \(m, 3\).*\(1, 4\)\.",
-        ),
+        ([[0, 1, 2, 3]], ValueError, r"`faces` must be an array of triangles of shape \(m, 3\).*\(1, 4\)\."),
         (np.zeros((0, 3), dtype=int), ValueError, r"m >= 1\. Got shape \(0, 3\)\."),
         ([[0, 1, 99]], ValueError, r"`faces` must be integers in \[0, 3\]\. Got 99 at index \(0, 2\)\."),
         ([[0, 1, -1]], ValueError, r"Got -1 at index \(0, 2\)\."),

@@ -27,10 +27,7 @@ TRIAL = 4  # share of the nodes, one in so many, on which our speed is measured
 MOST_WALKS = 10**7
 MORE = 16  # our walkers for each walk of a peer, where time is not to be equal
 # Walks per node of fast-graph-gp and of the plain loop: about 20 s each.
-SIZES = {
-    "full": ((4000, 50, 50), (100_000, 2, 2)),
-    "smoke": ((600, 10, 10),),
-}
+SIZES = {"full": ((4000, 50, 50), (100_000, 2, 2)), "smoke": ((600, 10, 10),)}
 
 
 class Problem:

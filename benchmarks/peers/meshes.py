@@ -27,12 +27,7 @@ TOLERANCES = (1e-10, 1e-4, 1e-2, 1e-1)
 LARGEST_DENSE = 8000  # an eigendecomposition of 20,000 vertices takes about 20 minutes and 10 GB
 SHIFT = 1e-8  # that of GeometricKernels
 SIZES = {
-    "full": {
-        "vertices": (5000, 20_000),
-        "pairs": (200, 1000),
-        "levels": (200, 500, 1000),
-        "orders": (30, 100),
-    },
+    "full": {"vertices": (5000, 20_000), "pairs": (200, 1000), "levels": (200, 500, 1000), "orders": (30, 100)},
     "smoke": {"vertices": (1200,), "pairs": (100,), "levels": (100, 200), "orders": (30, 100)},
 }
 

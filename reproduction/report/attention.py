@@ -14,11 +14,7 @@ from reproduction.report.drawing import VIEW, frame, view_from
 from reproduction.report.style import TITLES, WIDTH, legend_below, save_figure, styled
 
 _OWN = "MRF"
-_TITLES = dict(TITLES) | {
-    "mobius2": "two-sided cover of the strip",
-    "swiss": "swiss roll",
-    "folded": "accordion",
-}
+_TITLES = dict(TITLES) | {"mobius2": "two-sided cover of the strip", "swiss": "swiss roll", "folded": "accordion"}
 # Each kind of method has a colour, and each of its methods a line style and a marker. Kinds are in the order of the
 # legend, whose columns are two kinds each.
 _KINDS = {

@@ -272,7 +272,7 @@ def _worse(entry: Entry, record: Record) -> Iterator[str]:
                 {"where": pair.where, "what": heading(pair.column), "ours": pair.ours, "paper": pair.paper}
                 | {"why": pair.reason(entry.name)}
                 for pair in worse
-            ],
+            ]
         )
 
 

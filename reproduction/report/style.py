@@ -69,11 +69,7 @@ METHODS: Mapping[str, Mapping[str, Any]] = {
     "Nystrom": {"color": PURPLE, "marker": "X"},
 }
 # Full names of methods that are abbreviated in records.
-NAMES = {
-    "Nystrom": "Nyström",
-    "geodesic Nystrom": "geodesic Nyström",
-    "Nystroem + ridge": "Nyström + ridge",
-}
+NAMES = {"Nystrom": "Nyström", "geodesic Nystrom": "geodesic Nyström", "Nystroem + ridge": "Nyström + ridge"}
 
 _FEWEST_PLACES = 3  # of a power law
 _POOR_FIT = 0.3  # largest root mean square deviation of the logarithms from the line: about a third

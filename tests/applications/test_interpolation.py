@@ -6,15 +6,7 @@ import trimesh
 from oracles import cloud, sphere_mesh
 from sklearn.base import clone
 
-from manifoldrf import (
-    DiffusionKernel,
-    FeatureWarning,
-    Graph,
-    GraphWarning,
-    TriangleMesh,
-    knn_graph,
-    mesh_graph,
-)
+from manifoldrf import DiffusionKernel, FeatureWarning, Graph, GraphWarning, TriangleMesh, knn_graph, mesh_graph
 from manifoldrf._random import Streams
 from manifoldrf.applications import interpolation
 from manifoldrf.applications.filling import GP_TOL, Problem, check_known, fill_by_gp, make_folds, nearest_known

@@ -79,12 +79,7 @@ def test_directions_have_a_column_for_every_coordinate(mesh_file, tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        ("0,1.0\n9999,2.0\n", "9999"),
-        ("0,1.0\n0,2.0\n", "0"),
-        ("0.5,1.0\n", "0.5"),
-        ("", "empty"),
-    ],
+    [("0,1.0\n9999,2.0\n", "9999"), ("0,1.0\n0,2.0\n", "0"), ("0.5,1.0\n", "0.5"), ("", "empty")],
 )
 def test_bad_values_are_one_sentence_and_nothing_is_written(
     mesh_file, tmp_path, monkeypatch, capsys, text, message

@@ -394,10 +394,7 @@ class TestInfo:
         ("name", "text"),
         [
             ("none.safetensors", "`MODEL` must be an existing file. Got "),
-            (
-                "sphere.npy",
-                "must be a .safetensors file written by `manifoldrf fit` or `manifoldrf graph`. ",
-            ),
+            ("sphere.npy", "must be a .safetensors file written by `manifoldrf fit` or `manifoldrf graph`. "),
             ("cut.safetensors", "cannot be loaded: "),
         ],
     )

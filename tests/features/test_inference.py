@@ -4,14 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from manifoldrf import (
-    DiffusionKernel,
-    HeatKernel,
-    ManifoldRandomFeatures,
-    PowerKernel,
-    Sphere,
-    heat_graph,
-)
+from manifoldrf import DiffusionKernel, HeatKernel, ManifoldRandomFeatures, PowerKernel, Sphere, heat_graph
 
 T = 0.3
 NODES = Sphere().grid(200)

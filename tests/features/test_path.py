@@ -55,7 +55,7 @@ def counts(monkeypatch):
 
     for owner in (feature_problem, graphs, heat):  # kernels ask the graph
         counted(owner, "estimate_dimension", lambda *_, **__: "dimension")
-    # Not in `meshes`: the search for closest points chooses its unit of length by the queries, and makes trees in it.
+    # Not in `meshes`: the search for closest points scales lengths by the queries, and makes trees in that unit.
     for owner in (anchors, neighbors, sampling, step):
         counted(owner, "cKDTree", tree_key)
     for name in ("scaled_both_ends", "local_form"):  # W, and W in the order of its rows in memory

@@ -573,10 +573,7 @@ def test_no_anchor_is_wasted_on_nodes_that_stand_for_nothing():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fitted = ManifoldRandomFeatures(
-            DiffusionKernel(20.0),
-            n_features=60,
-            graph=GraphOptions(kind="knn", bandwidth=0.02),
-            random_state=0,
+            DiffusionKernel(20.0), n_features=60, graph=GraphOptions(kind="knn", bandwidth=0.02), random_state=0
         ).fit(points)
     measure = fitted.map_.problem.measure
     assert (measure == 0).any()

@@ -90,11 +90,7 @@ def empty():
         (lambda: GeneralizedAdjacency(np.ones((2, 3))), ValueError, r"`symmetric` must be a square matrix"),
         (lambda: GeneralizedAdjacency([[np.nan]]), ValueError, r"`symmetric` must be finite"),
         (lambda: GeneralizedAdjacency("matrix"), TypeError, r"`symmetric` must be an array of numbers"),
-        (
-            lambda: GeneralizedAdjacency(sparse.csr_array([[1j]])),
-            TypeError,
-            r"`symmetric` must be a matrix of",
-        ),
+        (lambda: GeneralizedAdjacency(sparse.csr_array([[1j]])), TypeError, r"`symmetric` must be a matrix of"),
         (lambda: GeneralizedAdjacency(A, [1.0, 2.0]), ValueError, r"`scaling` must be a vector of shape \(4,\)"),
         (lambda: GeneralizedAdjacency(A, [1, 1, 0, 1]), ValueError, r"`scaling` must be .* in \(0, inf\)"),
         (lambda: GeneralizedAdjacency(A, None, 0.0), ValueError, r"`step_time` must be a number in \(0, inf\)"),

@@ -7,15 +7,7 @@ import pytest
 from oracles import columns, diffuse, diffusion_kernel_at_nodes, heat_kernel_at_nodes, relative_error
 from scipy.linalg import expm
 
-from manifoldrf import (
-    DiffusionKernel,
-    FlatTorus,
-    Sphere,
-    compute_signatures,
-    grid_graph,
-    heat_graph,
-    knn_graph,
-)
+from manifoldrf import DiffusionKernel, FlatTorus, Sphere, compute_signatures, grid_graph, heat_graph, knn_graph
 
 
 def slope(sizes, errors):

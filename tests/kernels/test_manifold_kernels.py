@@ -206,11 +206,7 @@ def test_adjacencies_with_a_clock_are_resolved_by_it():
             r"`dim` must be an integer in \[1, inf\)\. Got 1\.5\.",
         ),
         (lambda: HeatKernel(1.0).resolve("graph"), TypeError, r"`graph` must be a Graph or a General.*Got str\."),
-        (
-            lambda: HeatKernel(1.0).describe(np.eye(3)),
-            TypeError,
-            r"`graph` must be a Graph or a G.*Got ndarray\.",
-        ),
+        (lambda: HeatKernel(1.0).describe(np.eye(3)), TypeError, r"`graph` must be a Graph or a G.*Got ndarray\."),
         (
             lambda: DiffusionKernel(1.0).matrix(PATH, per_volume=True),
             ValueError,

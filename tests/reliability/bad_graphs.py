@@ -298,8 +298,7 @@ NODE_CASES = (
         lambda: np.ones(N, dtype=bool),
         BY_NODE,
         Refused(
-            "`{argument}` must be integers in [0, 59]; numpy.flatnonzero converts a mask. Got booleans.",
-            TypeError,
+            "`{argument}` must be integers in [0, 59]; numpy.flatnonzero converts a mask. Got booleans.", TypeError
         ),
     ),
     Case(

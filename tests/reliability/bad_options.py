@@ -330,13 +330,7 @@ TIME_CASES = (
         ),
     ),
     Case(_TIMES, "1e300", lambda: 1e300, (DENSE, NOISE, VARIANCE, ALPHA, BANDWIDTH, *SIGMAS), FINITE),
-    Case(
-        _TIMES,
-        "1e300",
-        lambda: 1e300,
-        (APPLY, TAU_FIT, TAU_NODES, TAU_TEACHERS[0]),
-        Refused(_ROUGH),
-    ),
+    Case(_TIMES, "1e300", lambda: 1e300, (APPLY, TAU_FIT, TAU_NODES, TAU_TEACHERS[0]), Refused(_ROUGH)),
     Case(
         _TIMES,
         "1e300",
@@ -442,11 +436,7 @@ COUNT_CASES = (
                 Refused(f"`{{argument}}` must be an integer in [1, inf). Got {value}."),
             ),
             Case(
-                _COUNTS,
-                str(value),
-                lambda value=value: value,
-                (N_WALKS, COUNT_WALKS),
-                Refused(f"{_WALKS}{value}."),
+                _COUNTS, str(value), lambda value=value: value, (N_WALKS, COUNT_WALKS), Refused(f"{_WALKS}{value}.")
             ),
             Case(
                 _COUNTS,

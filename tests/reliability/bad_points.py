@@ -205,11 +205,7 @@ SHAPES = tuple(
                 ((FIT, FIT_HEAT, FIT_DEFAULT, RIDGE, PROCESS, *SPECTRAL), _FOUND % "1 sample(s) (shape=(1, 3))"),
             ),
         ),
-        (
-            "two points",
-            lambda: np.array(cloud()[:2]),
-            (((HEAT, DIMENSION), _ROWS % (3, "(2, 3)")),),
-        ),
+        ("two points", lambda: np.array(cloud()[:2]), (((HEAT, DIMENSION), _ROWS % (3, "(2, 3)")),)),
         (
             "fewer points than are to be kept",
             lambda: np.array(cloud()[:2]),
@@ -397,11 +393,7 @@ TAKEN = (
         for name, make, entries in (
             ("read-only", cloud, ALL),
             ("Fortran order", lambda: np.asfortranarray(cloud()), ALL),
-            (
-                "not contiguous",
-                lambda: np.repeat(np.repeat(cloud(), 2, axis=0), 2, axis=1)[::2, ::2],
-                ALL,
-            ),
+            ("not contiguous", lambda: np.repeat(np.repeat(cloud(), 2, axis=0), 2, axis=1)[::2, ::2], ALL),
             ("negative strides", lambda: np.array(cloud())[::-1].copy()[::-1], ALL),
             ("another byte order", lambda: cloud().astype(">f8"), ALL),
             ("long doubles", lambda: cloud().astype(np.longdouble), ALL),
@@ -434,11 +426,7 @@ TAKEN = (
         _TAKEN,
         "integers",
         lambda: whole().astype(np.int32),
-        (
-            *but(FUNCTIONS, HEAT),
-            *but(ESTIMATORS, FIT_HEAT, GAUSSIAN),
-            *(EXTEND, CLOSEST, BASELINE_AT, DISTANCE),
-        ),
+        (*but(FUNCTIONS, HEAT), *but(ESTIMATORS, FIT_HEAT, GAUSSIAN), *(EXTEND, CLOSEST, BASELINE_AT, DISTANCE)),
         same_as(whole, "the bits of the same numbers as float64"),
     ),
 )
@@ -468,24 +456,9 @@ REFUSED = (
                 SKLEARN,
                 "float() argument must be a string or a real number, not 'dict'",
             ),
-            (
-                "a frame with a column of texts",
-                lambda: frame().assign(y="a"),
-                ALL,
-                _TEXT + "'a'" + _IN_Y,
-            ),
-            (
-                "a frame with a column of dates",
-                dated_frame,
-                ALL,
-                _TEXT + "Timestamp(…)" + _IN_Y,
-            ),
-            (
-                "the name of a file",
-                lambda: "cloud.npy",
-                but(ALL, FILL, BLOCKS),
-                _FILE + "'cloud.npy'.",
-            ),
+            ("a frame with a column of texts", lambda: frame().assign(y="a"), ALL, _TEXT + "'a'" + _IN_Y),
+            ("a frame with a column of dates", dated_frame, ALL, _TEXT + "Timestamp(…)" + _IN_Y),
+            ("the name of a file", lambda: "cloud.npy", but(ALL, FILL, BLOCKS), _FILE + "'cloud.npy'."),
             ("a text that is no file", lambda: "cloud", but(ALL, FILL, BLOCKS), _TEXT + "str of dtype <U5."),
             ("a dict", lambda: {"x": [1.0]}, but(ALL, BLOCKS), _TEXT + "dict."),
             ("None", lambda: None, but(ALL, LOCATED, KERNEL_Y, FILL_AT, BLOCKS), _TEXT + "None."),

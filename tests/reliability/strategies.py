@@ -41,11 +41,7 @@ set_hypothesis_home_dir(Path(tempfile.gettempdir()) / "manifoldrf-hypothesis")
 # Examples do not depend on time, chance or earlier runs, and a slow example is not a failure. The phase that
 # explains a failing example is off: it takes minutes.
 PROFILE = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    phases=[Phase.generate, Phase.shrink],
+    max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, phases=[Phase.generate, Phase.shrink]
 )
 
 OWN_WARNINGS = (GraphWarning, FeatureWarning, FarQueryWarning)

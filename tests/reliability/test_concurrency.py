@@ -68,7 +68,7 @@ STEPS = DiffusionKernel(10.0)
 NETWORK = {"field": "mlp", "field_options": {"epochs": 1, "hidden": 8}, "n_starts": 60, "device": "cpu"}
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::manifoldrf.FeatureWarning",  # features of a test are few
+    "ignore::manifoldrf.FeatureWarning"  # features of a test are few
 )
 
 

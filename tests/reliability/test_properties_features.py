@@ -23,14 +23,7 @@ from reliability.strategies import (
 )
 from scipy import sparse
 
-from manifoldrf import (
-    DiffusionKernel,
-    GraphOptions,
-    HeatKernel,
-    ManifoldRandomFeatures,
-    knn_graph,
-    load,
-)
+from manifoldrf import DiffusionKernel, GraphOptions, HeatKernel, ManifoldRandomFeatures, knn_graph, load
 
 FIELDS = st.sampled_from(["step", "interpolated", "local"])
 TIMES = st.floats(0.05, 0.3)

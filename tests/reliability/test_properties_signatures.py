@@ -16,13 +16,7 @@ from reliability.strategies import (
 )
 from scipy import sparse
 
-from manifoldrf import (
-    DiffusionKernel,
-    Graph,
-    GraphRandomFeatures,
-    compute_signature_pair,
-    compute_signatures,
-)
+from manifoldrf import DiffusionKernel, Graph, GraphRandomFeatures, compute_signature_pair, compute_signatures
 
 EPS = np.finfo(np.float64).eps
 # Short series, so that a walk of each of a few starts takes microseconds.

@@ -7,28 +7,13 @@ from scipy import linalg
 from manifoldrf import Sphere
 from manifoldrf.baselines.random_features import RFF
 from manifoldrf.geometry.builders import knn_graph
-from reproduction.ambient import (
-    LANDMARKS,
-    METHODS,
-    OWN,
-    PAPER,
-    PAPER_COLUMNS,
-    SIZES,
-    Config,
-    _prepare,
-    run,
-)
+from reproduction.ambient import LANDMARKS, METHODS, OWN, PAPER, PAPER_COLUMNS, SIZES, Config, _prepare, run
 from reproduction.record import Record
 from reproduction.surface_graphs import SURFACES
 
 # A tenth of the paper's nodes under as many steps: a tenth of its 512 features will do, 72 with some room.
 SMALL = Config(
-    n_nodes=400,
-    n_evaluated=120,
-    fewer=(72,),
-    budgets=(800,),
-    few=72,
-    widths=(0.8, 0.9, 1.0, 1.15, 1.5, 2.0, 3.0),
+    n_nodes=400, n_evaluated=120, fewer=(72,), budgets=(800,), few=72, widths=(0.8, 0.9, 1.0, 1.15, 1.5, 2.0, 3.0)
 )
 
 

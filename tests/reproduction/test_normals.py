@@ -51,12 +51,7 @@ from reproduction.smoothers import (
 )
 
 SMALL = Config(
-    shapes=("torus-300", "sheet-500"),
-    n_anchors=32,
-    ambient=(32,),
-    sigmas=SIGMAS[3::2],
-    n_learned=0,
-    sizes=(),
+    shapes=("torus-300", "sheet-500"), n_anchors=32, ambient=(32,), sigmas=SIGMAS[3::2], n_learned=0, sizes=()
 )
 
 

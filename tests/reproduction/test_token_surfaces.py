@@ -7,14 +7,7 @@ from scipy.sparse import coo_array, csgraph
 from manifoldrf import MobiusStrip
 from manifoldrf.geometry.builders import knn_graph
 from reproduction import token_surfaces
-from reproduction.token_surfaces import (
-    FOLD_GAP,
-    HEAT_TIME,
-    PUSH,
-    ROLL_GAP,
-    SURFACES,
-    TOUCHING,
-)
+from reproduction.token_surfaces import FOLD_GAP, HEAT_TIME, PUSH, ROLL_GAP, SURFACES, TOUCHING
 
 AREAS = {"mobius": 5.06, "mobius2": 10.1, "swiss": 4.4, "folded": 5.7}
 CYLINDERS = ("swiss", "folded")

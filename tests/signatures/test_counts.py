@@ -83,10 +83,7 @@ GRAPHS = {
     "star": (star(), [0, 500]),
     "isolated": (with_isolated_node(), [3, 11]),
 }
-LAWS = {
-    "tail": tail_law(COEFFICIENTS),
-    "geometric": law_of(COEFFICIENTS, 0.99 ** np.arange(len(COEFFICIENTS))),
-}
+LAWS = {"tail": tail_law(COEFFICIENTS), "geometric": law_of(COEFFICIENTS, 0.99 ** np.arange(len(COEFFICIENTS)))}
 
 
 @pytest.mark.slow

@@ -118,15 +118,8 @@ def sweep(*axes):
     return combinations
 
 
-MOVES = [
-    *itertools.product(["uniform", "weighted"], ["independent", "antithetic"]),
-    ("uniform", "repelling"),
-]
-LIVES = [
-    {"p_halt": 0.01},
-    {"p_halt": 0.2, "max_length": "auto"},
-    {"survival": "matched"},
-]
+MOVES = [*itertools.product(["uniform", "weighted"], ["independent", "antithetic"]), ("uniform", "repelling")]
+LIVES = [{"p_halt": 0.01}, {"p_halt": 0.2, "max_length": "auto"}, {"survival": "matched"}]
 
 
 @pytest.mark.parametrize(
