@@ -462,19 +462,16 @@ def _matches(value: Any, hint: Any) -> bool:
         scalar = next((part for part in typing.get_args(parts[1]) if isinstance(part, type)), np.generic)
         return isinstance(value, np.ndarray) and value.dtype.isnative and bool(np.issubdtype(value.dtype, scalar))
     if origin is tuple:
-        return isinstance(value, tuple) and _tuple_matches(value, parts)
+        if not isinstance(value, tuple):
+            return False
+        hints = parts[:1] * len(value) if parts[1:] == (Ellipsis,) else parts
+        return len(value) == len(hints) and all(map(_matches, value, hints))
     if hint in _NUMBERS:
         is_flag = isinstance(value, bool | np.bool_)
         return is_flag == (hint is bool) and isinstance(value, _NUMBERS[hint])
     kind = origin if origin in (list, dict) else hint
     checked = isinstance(kind, type) and kind is not Any and not getattr(kind, "_is_protocol", False)
     return isinstance(value, kind) if checked else True
-
-
-def _tuple_matches(values: tuple[Any, ...], hints: tuple[Any, ...]) -> bool:
-    if hints[1:] == (Ellipsis,):
-        hints = hints[:1] * len(values)
-    return len(values) == len(hints) and all(map(_matches, values, hints))
 
 
 def write_container(path: Any, arrays: Arrays, meta: dict[str, Any]) -> Path:

@@ -109,8 +109,11 @@ def tune_bandwidth(
                 errors[sigma] = relative_error(fitted(sigma).kernel_matrix(places), reference, alignment=alignment)
         return min(sorted(errors), key=lambda sigma: errors[sigma])
 
+    if sigmas is not None and (np.ndim(sigmas) != 1 or np.size(sigmas) == 0):
+        reject("sigmas", "a vector of at least one number", f"shape {np.shape(sigmas)}")
     with without_warnings(FeatureWarning):
-        best = measure(default_sigmas(data) if sigmas is None else _check_sigmas(sigmas))
+        grid = default_sigmas(data) if sigmas is None else check_vector(sigmas, "sigmas", np.size(sigmas), POSITIVE)
+        best = measure(grid)
         for _ in range(_REFINEMENTS if sigmas is None else 0):
             tried = sorted(errors)
             at = tried.index(best)
@@ -128,12 +131,6 @@ def _check_estimator(features: Any) -> dict[str, Any]:
     if params.get("kernel") is not None:
         reject("features", "without a kernel of its own, which does not depend on `sigma`", repr(features))
     return params
-
-
-def _check_sigmas(sigmas: ArrayLike) -> FloatArray:
-    if np.ndim(sigmas) != 1 or np.size(sigmas) == 0:
-        reject("sigmas", "a vector of at least one number", f"shape {np.shape(sigmas)}")
-    return check_vector(sigmas, "sigmas", np.size(sigmas), POSITIVE)
 
 
 def default_sigmas(points: FloatArray) -> FloatArray:

@@ -214,6 +214,7 @@ def _html(
     if view.projects:
         axes = f"Drawn along the first three principal axes: {view.share:.0%} of the variance."
         notices = (axes, *notices)
+    unit = "" if isinstance(features.kernel_, ScaledKernel) else "per unit of volume"  # a factor changes the unit
     meta = {
         "arrays": table,
         "total": fields.total,
@@ -225,7 +226,7 @@ def _html(
         "origin": view.origin,
         "dimensions": min(features.graph_.positions.shape[1], 3),
         "projected": view.projects,
-        "unit": _unit(features),
+        "unit": "of the graph" if features.map_.problem.clock == "graph" else unit,
         "decades": {"kernel": whole, "feature": whole, "exact": exact, "difference": apart},
         "sequential": SEQUENTIAL.round(4).tolist(),
         "diverging": DIVERGING.round(4).tolist(),
@@ -250,13 +251,6 @@ def _summary(features: ManifoldRandomFeatures) -> list[tuple[str, str]]:
     text = re.sub(r"\d+\.\d{4,}(e-?\d+)?", lambda number: f"{float(number[0]):.3g}", features.summary())
     pairs = [re.split(r"\s{2,}", line, maxsplit=1) for line in text.splitlines()]
     return [(pair[0], pair[1]) for pair in pairs if len(pair) == 2]
-
-
-def _unit(features: ManifoldRandomFeatures) -> str:
-    """Unit of the kernel; empty if the kernel has a factor, which changes the unit."""
-    if features.map_.problem.clock == "graph":
-        return "of the graph"
-    return "" if isinstance(features.kernel_, ScaledKernel) else "per unit of volume"
 
 
 def _count(number: int, what: str) -> str:

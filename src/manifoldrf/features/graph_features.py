@@ -19,9 +19,8 @@ from manifoldrf._validation import (
     check_integer,
     check_jobs,
     check_option,
-    reject,
 )
-from manifoldrf.features.options import FrozenParamsMixin
+from manifoldrf.features.options import FrozenParamsMixin, check_dict
 from manifoldrf.geometry.graphs import as_adjacency
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.action import AnyGraph
@@ -131,7 +130,7 @@ class GraphRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  
         )  # raises if there are no features
         # Chosen once: features of a node must not depend on the nodes it is transformed with.
         self.teacher_ = choose_exact_teacher(graph, series) if self.teacher == "auto" else self.teacher
-        make_options(self.teacher_, _check_options(self.options), chosen=self.teacher == "auto")
+        make_options(self.teacher_, check_dict(self.options, "options"), chosen=self.teacher == "auto")
         if X is not None:
             _check_nodes(X, graph.n_nodes)
         self.streams_ = Streams.from_seed(self.random_state, "random_state")
@@ -201,12 +200,6 @@ class GraphRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  
         if self.n_components is None:
             return rows if sparse.issparse(rows) else sparse.csr_array(rows)
         return compress_rows(rows, self.n_components, self.streams_.generator("features.compress"))
-
-
-def _check_options(options: Any) -> dict[str, Any]:
-    if options is not None and not isinstance(options, dict):
-        reject("options", "a dict, such as {'n_walks': 1000}", repr(options), TypeError)
-    return options or {}
 
 
 def _check_nodes(X: Any, n_nodes: int) -> IntArray:

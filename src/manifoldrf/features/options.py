@@ -211,7 +211,7 @@ def fit_options(
     n_features = _check_anchors(params)
     if params["n_starts"] is not None:
         check_integer(params["n_starts"], "n_starts", 2 if name == "mlp" else 1)
-    options = _check_dict(params["teacher_options"], "teacher_options")
+    options = check_dict(params["teacher_options"], "teacher_options")
     if isinstance(teacher, str) and teacher != "auto":
         make_options(teacher, options)
     elif teacher == "auto" and options:
@@ -257,7 +257,7 @@ def _check_anchors(params: dict[str, Any]) -> int | str:
 
 def _field_options(params: dict[str, Any], name: str) -> dict[str, Any]:
     """Checked options of the field, including those that are parameters of the estimator."""
-    options = dict(_check_dict(params["field_options"], "field_options"))
+    options = dict(check_dict(params["field_options"], "field_options"))
     check_device(params["device"])
     if params["loss"] is not None:
         check_option(params["loss"], "loss", _LOSSES)
@@ -279,7 +279,8 @@ def _field_options(params: dict[str, Any], name: str) -> dict[str, Any]:
     return options
 
 
-def _check_dict(options: Any, name: str) -> dict[str, Any]:
+def check_dict(options: Any, name: str) -> dict[str, Any]:
+    """Return options by name; None means none."""
     if options is not None and not isinstance(options, dict):
         reject(name, "a dict of options by name, or None", repr(options), TypeError)
     return options or {}

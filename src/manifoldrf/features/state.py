@@ -140,6 +140,8 @@ def summarise(features: Any) -> str:
     weights = f"weights '{features.quadrature_}'"
     if problem.asymmetric:
         weights = "with two sides: this kernel has no nonnegative features"
+    share = features.error_.graph if problem.series_error is None else None  # else the share is that of a series
+    advice = "; use more points or a larger t" if (share or 0) >= _FAR_GRAPH else ""  # earlier than the warning
     lines = [
         ("kernel", f"{_shortened(problem.kernel)}{chosen}"),
         ("on the graph", f"{_shortened(problem.resolved)}, in the {problem.clock} clock"),
@@ -149,17 +151,10 @@ def summarise(features: Any) -> str:
         ("field", field),
         ("fields tried", _listed(features.error_.candidates)),
         ("weights tried", _listed(features.error_.weights)),
-        ("relative error", f"{features.error_}{_graph_advice(features)}"),
+        ("relative error", f"{features.error_}{advice}"),
     ]
     width = max(len(name) for name, _ in lines)
     return "\n".join(f"{name:<{width}}  {text}" for name, text in lines if text)
-
-
-def _graph_advice(features: Any) -> str:
-    """What helps if the graph is far from the space; given earlier than the warning."""
-    share = features.error_.graph
-    of_series = features.map_.problem.series_error is not None  # the share is that of a series, not of the graph
-    return "" if share is None or of_series or share < _FAR_GRAPH else "; use more points or a larger t"
 
 
 def _shortened(kernel: Any) -> str:

@@ -208,7 +208,9 @@ def pair_inputs(xp: Any, network: str, frame: Frame, pair: tuple[Any, Any, Any])
         gap = xp.einsum("...i,ij->...j", gap, _like(gap, frame.axes))
     bounded = gap / xp.sqrt(_SATURATION * (1 + squared / _SATURATION))[..., None]
     first, second = np.triu_indices(gap.shape[-1])
-    lengths = [_bounded_length(xp, size)[..., None] for size in (squared, (path / frame.width) ** 2)]
+    lengths = []
+    for size in (squared, (path / frame.width) ** 2):  # saturated, and smooth at zero in single precision
+        lengths.append(xp.sqrt((size + 1e-12) / (1 + size / _LONGEST**2))[..., None])
     return xp.concatenate((bounded[..., first] * bounded[..., second], *lengths), -1), squared
 
 
@@ -240,11 +242,6 @@ def finish(xp: Any, network: str, ends: Any, top: Any, squared: Any) -> Any:
     if network == "paper":
         return top + ends[0]
     return xp.exp(xp.clip(ends[0] + ends[1] * squared + top, _LOWEST, math.log(TOP) + 3))
-
-
-def _bounded_length(xp: Any, squared: Any) -> Any:
-    """Saturated length in widths, smooth at zero in single precision."""
-    return xp.sqrt((squared + 1e-12) / (1 + squared / _LONGEST**2))
 
 
 def _like(sample: Any, values: Any) -> Any:
