@@ -9,10 +9,11 @@ import pytest
 from scipy.spatial import ConvexHull
 
 import manifoldrf
-from manifoldrf import DiffusionKernel, HeatKernel, ManifoldRandomFeatures, Sphere, TriangleMesh
+from manifoldrf import DiffusionKernel, HeatKernel, ManifoldRandomFeatures, Sphere, TriangleMesh, knn_graph
 from manifoldrf.features import options as feature_options
 from manifoldrf.features import problem as feature_problem
-from manifoldrf.geometry import graphs, heat, neighbors
+from manifoldrf.fields import anchors, step
+from manifoldrf.geometry import graphs, heat, neighbors, sampling
 from manifoldrf.kernels.graph_kernels import PowerKernel
 
 POINTS = Sphere().sample(1500, seed=0)
@@ -24,29 +25,54 @@ def sphere_mesh():
 
 
 SPACES = {"cloud": lambda: POINTS, "mesh": sphere_mesh, "manifold": Sphere}
+# Options of fits of the cloud; the wide kernel needs fewer nodes than there are points.
+CASES = {
+    "default": {},
+    "thinned": {"kernel": HeatKernel(0.5)},
+    "function": {"kernel": HeatKernel(0.05), "graph": knn_graph},
+    "interpolated": {"kernel": HeatKernel(0.05), "field": "interpolated"},
+}
+
+
+def tree_key(points, **options):
+    """Key of a tree. Trees with leaves of a given size only order points and may be made again."""
+    return ("order",) if "leafsize" in options else ("tree", np.sort(points, axis=0).tobytes())
 
 
 @pytest.fixture
 def counts(monkeypatch):
-    """Calls of what a fit needs only once; trees of neighbours by the points that they hold."""
+    """Calls of what a fit needs only once; trees by their points, forms of a matrix by its values."""
     found = Counter()
 
     def counted(owner, name, key):
         original = getattr(owner, name)
 
         def call(*arguments, **options):
-            found[key(*arguments)] += 1
+            found[key(*arguments, **options)] += 1
             return original(*arguments, **options)
 
         monkeypatch.setattr(owner, name, call)
 
-    for owner in (feature_problem, graphs, heat):
-        counted(owner, "estimate_dimension", lambda *_: "dimension")
-    counted(neighbors, "cKDTree", lambda points, *_: ("tree", np.sort(points, axis=0).tobytes()))
+    for owner in (feature_problem, graphs, heat):  # kernels ask the graph
+        counted(owner, "estimate_dimension", lambda *_, **__: "dimension")
+    # Not in `meshes`: closest points are searched in a unit of length that depends on the queries, with own trees.
+    for owner in (anchors, neighbors, sampling, step):
+        counted(owner, "cKDTree", tree_key)
+    for name in ("scaled_both_ends", "local_form"):  # W, and W in the order of its rows in memory
+        counted(graphs, name, lambda matrix, *_, name=name: ("form", name, matrix.data.tobytes()))
     for kernel in (PowerKernel, DiffusionKernel):
         counted(kernel, "_root", lambda kernel, order: ("root", kernel, order))
-    counted(feature_options, "check_points", lambda *_: "boundary")
+    counted(feature_options, "check_points", lambda *_, **__: "boundary")
     return found
+
+
+def check_found_once(counts):
+    """Trees over the same points, forms of the same matrix, and the root of the kernel."""
+    for kind in ("tree", "form", "root"):
+        calls = {key: count for key, count in counts.items() if key[0] == kind}
+        assert calls
+        assert set(calls.values()) == {1}, [(key[:2], count) for key, count in calls.items() if kind != "tree"]
+    assert sum(key[0] == "root" for key in counts) == 1
 
 
 @pytest.mark.parametrize(
@@ -57,16 +83,23 @@ def test_dimension_search_and_root_are_found_once(counts, space, make_kernel):
     ManifoldRandomFeatures(make_kernel(), n_jobs=1, random_state=0).fit(SPACES[space]())
     assert counts["dimension"] == (space == "cloud")
     assert counts["boundary"] == (space == "cloud")
-    trees = [count for key, count in counts.items() if key[0] == "tree"]
-    roots = [count for key, count in counts.items() if key[0] == "root"]
-    assert trees
-    assert set(trees) == {1}
-    assert roots == [1]
+    check_found_once(counts)
 
 
-def test_the_spectral_form_of_a_graph_is_made_once():
-    graph = ManifoldRandomFeatures(HeatKernel(0.05), n_jobs=1, random_state=0).fit(POINTS).graph_
-    assert graph.symmetric is graph.operator is graph.operator
+@pytest.mark.parametrize("case", CASES)
+def test_options_of_a_fit_repeat_nothing(counts, case):
+    features = ManifoldRandomFeatures(**CASES[case], n_jobs=1, random_state=0).fit(POINTS)
+    assert (features.graph_.n_nodes < len(POINTS)) == (case == "thinned")
+    assert counts["dimension"] == 1
+    assert counts["boundary"] == 1
+    check_found_once(counts)
+
+
+def test_a_given_graph_is_searched_once(counts):
+    graph = knn_graph(POINTS)
+    ManifoldRandomFeatures(DiffusionKernel(20.0), n_jobs=1, random_state=0).fit(graph)
+    assert counts["dimension"] == 1
+    check_found_once(counts)
 
 
 def test_a_fit_runs_few_files():
