@@ -199,6 +199,8 @@ def _watch_calls(file, count):
 
 
 if __name__ == "__main__":
+    # The folder of this file is on the path, and has a folder `reproduction` of tests.
+    sys.path.insert(0, str(Path(__file__).parents[1]))
     wanted = _serve()
     if wanted is not None:
         _become(wanted)

@@ -42,9 +42,7 @@ def features(folder):
 
 
 class TestFit:
-    def test_a_missing_input_is_named_before_the_output(self, folder, monkeypatch, capsys, tmp_path):
-        assert main(monkeypatch, "fit", tmp_path / "nothing.ply", "-o", "m") == 1
-        assert "`INPUT` must be an existing file" in capsys.readouterr().err
+    def test_a_target_without_a_suffix_gets_a_hint(self, folder, monkeypatch, capsys):
         assert main(monkeypatch, "fit", folder / "sphere.npy", "-o", "m") == 2
         assert "such as m.safetensors" in capsys.readouterr().err
 

@@ -248,8 +248,9 @@ class TestRun:
 def site(tmp_path):
     """A folder with records and a README, and the arguments that name them."""
     rows = [
-        {"surface": "sphere", "method": method, "nodes": 0.0625}
-        for method in (pages.PUBLISHED, pages.RECIPE, pages.DEFAULT)
+        {"surface": "sphere", "method": method, "nodes": 0.0625, "new_points": 0.5}
+        | {"fit_s": 1.0, "kernel_ms": 10.0, "speed_up": 100.0}
+        for method in pages.README_METHODS
     ]
     record = Record("surfaces", {"n_nodes": 4000}, {"surfaces": rows}, 1.0, {"commit": "abc"})
     record.save(tmp_path / "records")

@@ -74,7 +74,6 @@ def fit(
     from manifoldrf.features.options import fit_options
 
     start = time.perf_counter()
-    existing_file(source, "INPUT")
     with usage():
         target = check_output(model, "--output", MODEL, [source])
         given = {"kernel": kernel.build(), "graph": graph.build(), **choice.parameters()}
