@@ -832,6 +832,7 @@ def test_wrong_arguments_are_named(client, fitted, tmp_path):
         cluster.transform_files(fitted, [tmp_path / "b.npy"], tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_a_killed_worker_costs_only_time(client):
     asked = {"teacher": "counts", "n_walks": 2000, "seed": 1}
     seen = []

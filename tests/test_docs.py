@@ -26,15 +26,18 @@ FOLDERS = [ROOT / "docs" / name for name in ("", "guide", "reliability", "develo
 PAGES = sorted(page.relative_to(ROOT).as_posix() for folder in FOLDERS for page in folder.glob("*.md"))
 PAGES.append("README.md")
 
-# Pages whose blocks take about three seconds of one core or more.
+# Pages whose blocks take about two seconds of one core or more.
 LONG = {
     "docs/extending.md",
     "docs/theory.md",
     "docs/guide/choosing.md",
     "docs/guide/features.md",
+    "docs/guide/graphs.md",
+    "docs/guide/kernels.md",
     "docs/guide/large.md",
     "docs/guide/points.md",
     "docs/guide/regression.md",
+    "docs/guide/signatures.md",
     "docs/guide/when_not.md",
 }
 

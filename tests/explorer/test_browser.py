@@ -152,6 +152,7 @@ def test_the_surface_is_drawn_and_a_click_changes_the_field(visit):
     assert said == pytest.approx(page.evaluate("id => explorer.valueAt('kernel', id, id)", clicked), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_drag_turns_and_chooses_nothing(visit):
     page = visit()
     before, chosen = picture(page), state(page)["point"]
@@ -405,6 +406,7 @@ def test_links_without_sense_are_ignored(visit):
     assert np.linalg.norm(turned[:4]) == pytest.approx(1, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_a_phone_needs_no_sideways_scrolling(visit):
     page = visit("#log=1", width=390, height=844, has_touch=True, is_mobile=True, device_scale_factor=2)
     assert page.evaluate("document.documentElement.scrollWidth") == 390

@@ -58,6 +58,7 @@ def grown(tmp_path, dtype, order):
     return [int(word) for word in done.stdout.split()]
 
 
+@pytest.mark.slow
 @needs_counts
 def test_points_on_a_disk_are_not_copied(tmp_path):
     """Pages of the file that were read are counted, too."""

@@ -67,6 +67,7 @@ def test_random_sphere_points_are_within_three_percent(global_seed):
     assert max(sphere_errors(graph, 0.02)) < 0.03  # measured .006 to .010
 
 
+@pytest.mark.slow
 def test_uneven_sampling_costs_at_most_a_factor_two_at_the_nodes(global_seed):
     rng = np.random.default_rng(global_seed)
     even = sphere_errors(heat_graph(SPHERE.sample(4000, seed=global_seed), 0.02), 0.02)
@@ -109,6 +110,7 @@ def test_random_points_of_a_cylinder_are_within_six_percent(t, global_seed):
     assert graph.weights.sum() == pytest.approx(2 * np.pi, rel=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("manifold", "tolerance"), [(Torus(), 0.008), (MobiusStrip(), 0.01)], ids=["torus", "Mobius strip"]
 )
