@@ -40,7 +40,9 @@ from .geometry.model_spaces import FlatTorus as FlatTorus
 from .geometry.model_spaces import HyperbolicSpace as HyperbolicSpace
 from .geometry.model_spaces import Sphere as Sphere
 from .geometry.sampling import GradedPoints as GradedPoints
-from .geometry.sampling import estimate_dimension as estimate_dimension
+from .geometry.clouds import CleanCloud as CleanCloud
+from .geometry.clouds import clean_cloud as clean_cloud
+from .geometry.clouds import estimate_dimension as estimate_dimension
 from .geometry.sampling import graded_points as graded_points
 from .geometry.sampling import thin as thin
 from .geometry.spd import spd_to_vectors as spd_to_vectors

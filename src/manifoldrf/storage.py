@@ -19,8 +19,9 @@ from manifoldrf.fields.step import StepField
 from manifoldrf.fields.training import TrainingInfo
 from manifoldrf.geometry import graphs
 from manifoldrf.geometry.builders import GridExtension, MeshExtension, NeighborExtension
+from manifoldrf.geometry.clouds import LocalSurface
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.heat import HeatExtension, SurfaceReach
+from manifoldrf.geometry.heat import HeatExtension, SheetReach, SurfaceReach
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.model_spaces import EuclideanSpace, FlatTorus, HyperbolicSpace, Sphere
 from manifoldrf.geometry.neighbors import NeighborSearch
@@ -45,7 +46,8 @@ _CLASSES: tuple[type, ...] = (
     *(RandomWalkKernel, RegularizedLaplacianKernel, RootKernel, ScaledKernel, SeriesKernel, ShiftedKernel),
     SumKernel,
     *(Ellipsoid, EuclideanSpace, FlatTorus, HyperbolicSpace, MobiusStrip, Sphere, Torus, TriangleMesh),
-    *(Graph, GridExtension, HeatExtension, MeshExtension, NeighborExtension, NeighborSearch, SurfaceReach),
+    *(Graph, GridExtension, HeatExtension, LocalSurface, MeshExtension, NeighborExtension, NeighborSearch),
+    *(SheetReach, SurfaceReach),
     *(Frame, GraphDistances, InterpolatedField, LocalField, MlpField, StepField, SurfaceInterpolation),
     *(ErrorEstimate, GraphOptions, TangentInterpolation, TrainingInfo),
 )

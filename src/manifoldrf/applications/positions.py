@@ -190,6 +190,9 @@ class FieldPositions(AbstractPositions):
                 points, lambda places: _filled(self.map.rows(places, self.n_jobs, absolute=False)[0]) * self._factor
             )
         trained = field if weights is None else dataclasses.replace(field, weights=cast(Any, tuple(weights)))
+        graph, given = self.map.problem.graph, points
+        if graph.projection is not None:  # gradients are those along the space
+            points = given + given.new_tensor(graph.placed(as_places(given.detach()))) - given.detach()
         # Some points at a time; checkpoints compute the layers again in the backward pass.
         size = max(1, _PAIRS_AT_ONCE // field.n_anchors)
         parts = [points[start : start + size] for start in range(0, len(points), size)]
@@ -198,10 +201,13 @@ class FieldPositions(AbstractPositions):
         )
         columns = points.new_tensor(self._factor * self.map.column_factors)
         bound = points.new_tensor(self._factor * self.map.bound)
-        own = self._probed(
-            points, lambda places: (self.map.problem.window(places) * self.map.own(places, self.n_jobs))[:, None]
-        )
+        own = self._probed(given, self._own_factors)
         return torch.minimum(values * columns * own, bound)
+
+    def _own_factors(self, points: FloatArray) -> FloatArray:
+        """Window and own factor of points, shape (q, 1)."""
+        placed = self.map.problem.graph.placed(points)
+        return (self.map.problem.window(points, placed) * self.map.own(placed, self.n_jobs))[:, None]
 
     def _probed(self, points: Tensor, function: Function) -> Tensor:
         values: Tensor = Probed.apply(points, Probe(function, self.map.problem.width))  # type: ignore[no-untyped-call]

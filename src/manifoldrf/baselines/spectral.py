@@ -151,8 +151,8 @@ class SpectralMap:
         return NeighborSearch(self.problem.graph.positions, self.problem.graph.metric)
 
     def nodes_at(self, queries: FloatArray) -> IntArray:
-        """The node at the position of each query, or -1."""
-        distances, nodes = self._search.knn(queries, 1)
+        """The node at the position of each query on the space, or -1."""
+        distances, nodes = self._search.knn(self.problem.graph.placed(queries), 1)
         return np.where(distances[:, 0] == 0, nodes[:, 0], -1)
 
     def rows(self, queries: FloatArray, n_jobs: int) -> FloatArray:
@@ -161,8 +161,9 @@ class SpectralMap:
         rows = self.nodes[at]
         new = np.flatnonzero(at < 0)
         if len(new):
-            carried, units = self.units.field.values(queries[new], n_jobs), self.units
-            factors = units.scale * units.own(queries[new]) * units.problem.window(queries[new])
+            placed, units = self.problem.graph.placed(queries[new]), self.units
+            carried = units.field.values(placed, n_jobs)
+            factors = units.scale * units.own(placed) * units.problem.window(queries[new], placed)
             rows[new] = (carried.toarray() if sparse.issparse(carried) else carried) * factors[:, None]
         return rows
 

@@ -276,6 +276,7 @@ def _other_graph(problem: Problem, t: float, n_jobs: int, *, longer: float = 2.0
                 weights=_other_weights(problem),
                 dim=problem.dim,
                 metric=graph.metric,
+                noise=0,  # the nodes are on the space already
                 n_jobs=n_jobs,
             )
         except ValueError:  # steps too wide for the memory, or too few nodes

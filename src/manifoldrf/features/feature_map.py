@@ -132,12 +132,13 @@ class FeatureMap:
             Whether rows are CSR in any case, else as the field returns them.
         """
         with search_jobs(n_jobs):
-            window = self.problem.window(queries)
+            placed = self.problem.graph.placed(queries, n_jobs)
+            window = self.problem.window(queries, placed)
             scale = self.scale if absolute else 1.0
             if side == "right" and self.problem.asymmetric:
-                return self._right_rows(queries, window, scale, n_jobs), window
-            values = read_field(self.field, queries, n_jobs, device, as_sparse=as_sparse)
-            return self._scaled(values, window * self.own(queries, n_jobs), scale), window
+                return self._right_rows(placed, window, scale, n_jobs), window
+            values = read_field(self.field, placed, n_jobs, device, as_sparse=as_sparse)
+            return self._scaled(values, window * self.own(placed, n_jobs), scale), window
 
     def _right_rows(self, queries: FloatArray, window: FloatArray, scale: float, n_jobs: int) -> Any:
         """The second factor of a kernel without nonnegative features: the point itself, spread over the nodes."""

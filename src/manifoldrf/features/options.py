@@ -30,6 +30,7 @@ from manifoldrf._validation import (
 from manifoldrf.fields.anchors import METHODS
 from manifoldrf.fields.data import AbstractField, Compute, FieldData, SignatureOptions, check_device
 from manifoldrf.fields.training import MlpOptions
+from manifoldrf.geometry.clouds import check_noise
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import check_steps
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -79,6 +80,10 @@ class GraphOptions(FrozenParams):
         Measure distances along this manifold.
     bandwidth : {"median", "local"} or float, optional
         Of a knn graph, see :func:`knn_graph`; by default "local" above 3 dimensions, else "median".
+    noise : "auto" or float
+        Standard deviation of the noise in each coordinate of a cloud. Points and queries are moved onto the space, and
+        outliers are left out (:func:`clean_cloud`). "auto" finds the noise, and does nothing for kernels in steps of
+        the graph or if weights or a metric are given. 0 takes the points as they are.
 
     Examples
     --------
@@ -98,6 +103,7 @@ class GraphOptions(FrozenParams):
     dim: int | None = None
     metric: AbstractManifold | None = None
     bandwidth: str | float | None = None
+    noise: float | str = "auto"
 
     def __post_init__(self) -> None:
         check_option(self.kind, "kind", KINDS)
@@ -117,6 +123,7 @@ class GraphOptions(FrozenParams):
             reject("metric", "None or a manifold", repr(self.metric), TypeError)
         if isinstance(self.weights, str):
             check_option(self.weights, "weights", ("auto",))
+        check_noise(self.noise)
         self._refuse_unused()
 
     def _refuse_unused(self) -> None:

@@ -4,7 +4,7 @@
 dimension, the volume and the width of the kernel, each of them once.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,13 +17,14 @@ from manifoldrf.features.options import FitOptions, GraphOptions
 from manifoldrf.fields.anchors import GOOD_SPACING
 from manifoldrf.fields.data import Problem
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
+from manifoldrf.geometry.clouds import CleanCloud, clean_cloud, estimate_dimension
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import heat_graph
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.model_spaces import AbstractBall, FlatTorus, HyperbolicSpace
 from manifoldrf.geometry.neighbors import NeighborSearch, distances_between
-from manifoldrf.geometry.sampling import Sampling, estimate_dimension, thin
+from manifoldrf.geometry.sampling import Sampling, thin
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
 from manifoldrf.kernels.series import SeriesFit, SeriesKernel
@@ -129,6 +130,8 @@ class Nodes:
         That the points are a grid of.
     n_asked : int
         Size asked of that grid; some grids have a few nodes more or less.
+    cloud : CleanCloud, optional
+        That the points are nodes of.
     """
 
     places: NeighborSearch | TriangleMesh
@@ -136,6 +139,14 @@ class Nodes:
     options: GraphOptions
     manifold: AbstractManifold | None = None
     n_asked: int = 0
+    cloud: CleanCloud | None = None
+
+    @property
+    def for_builder(self) -> CleanCloud | NeighborSearch | TriangleMesh:
+        """What graphs are built on."""
+        if self.cloud is None or isinstance(self.places, TriangleMesh):
+            return self.places
+        return replace(self.cloud, search=self.places)
 
     @property
     def mesh(self) -> TriangleMesh | None:
@@ -188,14 +199,32 @@ def find_nodes(space: Any, kernel: Any, options: GraphOptions, n_jobs: int) -> N
         own = space if isinstance(space, FlatTorus | HyperbolicSpace) else None
         search = _search(space.grid(n), options.metric or own, n_jobs)
         return Nodes(search, space.dim, options, space, n)
-    if isinstance(options.n_nodes, int) and options.n_nodes < len(space):
-        if options.metric is not None or not isinstance(options.weights, str):
-            rule = "'auto' or 'all' with a metric or with weights; thin the points before"
-            reject("n_nodes", rule, options.n_nodes)
-        check_spread(space, "X")
-        space = space[thin(space, options.n_nodes)]
-    search = _search(space, options.metric, n_jobs)
-    return Nodes(search, _cloud_dimension(search, options), options)
+    return _find_cloud_nodes(space, kernel, options, n_jobs)
+
+
+def _find_cloud_nodes(points: FloatArray, kernel: Any, options: GraphOptions, n_jobs: int) -> Nodes:
+    """The points of a cloud, without noise and outliers; thinned if a number of nodes is given."""
+    fixed = options.metric is not None or not isinstance(options.weights, str)
+    if fixed and options.noise not in ("auto", 0):
+        reject("noise", "'auto' or 0 with a metric or with weights", options.noise)
+    cleans = options.noise != 0 and not (fixed or (options.noise == "auto" and _in_steps(kernel)))
+    thins = isinstance(options.n_nodes, int) and options.n_nodes < len(points)
+    if thins and fixed:
+        rule = "'auto' or 'all' with a metric or with weights; thin the points before"
+        reject("n_nodes", rule, options.n_nodes)
+    if thins and not cleans:
+        check_spread(points, "X")
+        points = points[thin(points, int(options.n_nodes))]
+    search = _search(points, options.metric, n_jobs)
+    dim = None if options.dim is None else check_integer(options.dim, "dim", 1, points.shape[1])
+    if not cleans or len(search.points) < 3:
+        return Nodes(search, _cloud_dimension(search) if dim is None else dim, options)
+    time = stated_time(kernel)
+    cloud = clean_cloud(search, None if time is None else np.sqrt(2 * time), noise=options.noise, dim=dim)
+    search = cloud.search
+    if thins and int(options.n_nodes) < len(search.points):
+        search = _search(search.points[thin(search.points, int(options.n_nodes))], None, n_jobs)
+    return Nodes(search, cloud.dim, options, cloud=cloud)
 
 
 def _search(points: FloatArray, metric: AbstractManifold | None, n_jobs: int) -> NeighborSearch:
@@ -205,10 +234,8 @@ def _search(points: FloatArray, metric: AbstractManifold | None, n_jobs: int) ->
     return NeighborSearch(cloud if metric is None else metric.check(cloud, "X"), metric, n_jobs)
 
 
-def _cloud_dimension(search: NeighborSearch, options: GraphOptions) -> int:
-    """The given dimension, that of the metric, or an estimate."""
-    if options.dim is not None:
-        return check_integer(options.dim, "dim", 1, search.points.shape[1])
+def _cloud_dimension(search: NeighborSearch) -> int:
+    """The dimension of the metric, or an estimate."""
     if search.metric is not None:
         return search.metric.dim
     return estimate_dimension(search) if len(search.points) > 2 else 1
@@ -300,6 +327,8 @@ def _build_by_options(
                 notes["kernel"] = f"chosen: {width:.3g} wide, K(x, x) = 1 on average"
             t = graph_time(kernel, nodes)
             nodes, thinned = _thinned(nodes, t, options.n_jobs, notes)
+    if nodes.cloud is not None and str(nodes.cloud):
+        notes["cloud"] = str(nodes.cloud)
     if not heat:
         _refuse_heat_options(graph_options)
         with stage_of(options.progress, "graph"):
@@ -314,7 +343,7 @@ def _build_by_options(
     dim = None if nodes.mesh is not None else nodes.dim
     with stage_of(options.progress, "graph"):
         graph = heat_graph(
-            nodes.places,
+            nodes.for_builder,
             t,
             n_steps=graph_options.n_steps,
             weights=weights,
@@ -365,12 +394,19 @@ def graph_time(kernel: Any, nodes: Nodes) -> float:
     """The time of the heat graph: that of the kernel, or a part of a Matern kernel's."""
     if not isinstance(kernel, AbstractKernel):
         return _function_time(kernel, nodes)
+    time = stated_time(kernel)
+    return nodes.default_time if time is None else time
+
+
+def stated_time(kernel: Any) -> float | None:
+    """The shortest heat time that a kernel or its parts state; None if they state none."""
     if isinstance(kernel, HeatKernel):
         return kernel.t
-    if isinstance(kernel, MaternKernel):
+    if isinstance(kernel, MaternKernel) and kernel.clock == "manifold":
         return _MATERN_STEPS * kernel.lengthscale**2
-    times = [graph_time(part, nodes) for part in kernel.get_params().values() if isinstance(part, AbstractKernel)]
-    return min(times) if times else nodes.default_time
+    parts = kernel.get_params().values() if isinstance(kernel, AbstractKernel) else ()
+    times = [time for time in map(stated_time, parts) if time is not None]
+    return min(times, default=None)
 
 
 def _function_time(function: Any, nodes: Nodes) -> float:
@@ -401,7 +437,7 @@ def _thinned(nodes: Nodes, t: float, n_jobs: int, notes: dict[str, str]) -> tupl
         return nodes, False
     notes["thinned"] = f"{int(needed)} farthest of {n} points: more are not needed for t = {t:.3g}"
     kept = NeighborSearch(nodes.points[thin(nodes.points, int(needed))], None, n_jobs)
-    return Nodes(kept, nodes.dim, options), True
+    return Nodes(kept, nodes.dim, options, cloud=nodes.cloud), True
 
 
 def _plain_graph(nodes: Nodes, kernel: Any, n_jobs: int, notes: dict[str, str]) -> Graph:
@@ -422,7 +458,7 @@ def _plain_graph(nodes: Nodes, kernel: Any, n_jobs: int, notes: dict[str, str]) 
     # In many dimensions the density varies over orders of magnitude, and one width isolates a quarter of the nodes.
     bandwidth = options.bandwidth or ("local" if nodes.dim > FEW_DIMS else "median")
     graph = knn_graph(
-        nodes.places if isinstance(nodes.places, NeighborSearch) else nodes.places.vertices,
+        nodes.for_builder if nodes.mesh is None else nodes.mesh.vertices,
         n_neighbors=options.n_neighbors,
         bandwidth=bandwidth,
         density_correction=correction,

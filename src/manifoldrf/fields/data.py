@@ -139,20 +139,35 @@ class Problem:
             reaches = np.minimum(np.maximum(reaches, extension.radius / 2), extension.radius)
         return np.asarray(reaches)
 
-    def distance(self, queries: FloatArray) -> FloatArray:
-        """Distance to the nearest node or, on a mesh, to the surface, shape (q,)."""
-        mesh = self.graph.mesh
-        if mesh is None:
-            return np.asarray(self.graph._search.knn(queries, 1)[0][:, 0])
-        return np.asarray(np.linalg.norm(queries - mesh.closest_points(queries).points, axis=1))
+    def distance(self, queries: FloatArray, placed: FloatArray | None = None) -> FloatArray:
+        """Distance to the nearest node or, on a mesh or a noisy cloud, to the surface, shape (q,).
 
-    def window(self, queries: FloatArray) -> FloatArray:
-        """Factor of the features, shape (q,): 1 near the space, falling smoothly to 0 at twice that distance."""
-        distances, nodes = self.graph._search.knn(queries, 1)
+        ``placed`` is where the queries are on the space, if that is known already.
+        """
+        mesh, projection = self.graph.mesh, self.graph.projection
+        if mesh is not None:
+            return np.asarray(np.linalg.norm(queries - mesh.closest_points(queries).points, axis=1))
+        if placed is None:
+            placed = self.graph.placed(queries)
+        distances = np.asarray(self.graph._search.knn(placed, 1)[0][:, 0])
+        return distances if projection is None else np.hypot(distances, np.linalg.norm(queries - placed, axis=1))
+
+    def window(self, queries: FloatArray, placed: FloatArray | None = None) -> FloatArray:
+        """Factor of the features, shape (q,): 1 near the space, falling smoothly to 0 at twice that distance.
+
+        ``placed`` is where the queries are on the space, if that is known already.
+        """
+        if placed is None:
+            placed = self.graph.placed(queries)
+        distances, nodes = self.graph._search.knn(placed, 1)
         distances, reaches = distances[:, 0], self._reaches[nodes[:, 0]]
         away = np.flatnonzero(distances > reaches)
         if self.graph.mesh is not None and len(away):  # far from all vertices, but maybe inside a large face
             distances[away] = self.distance(queries[away])
+        projection = self.graph.projection
+        if projection is not None:  # farther from the surface than noise is
+            moved = np.linalg.norm(queries - placed, axis=1)
+            distances = np.hypot(distances, np.maximum(moved - projection.typical_distance, 0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
             beyond = np.where(distances <= reaches, 0.0, np.clip(distances / reaches - 1.0, 0.0, 1.0))
         return np.asarray((1 - beyond) ** 2 * (1 + 2 * beyond))

@@ -410,8 +410,10 @@ def fit_step(problem: Problem, anchors: IntArray, options: SignatureOptions) -> 
 
 
 def one_step(graph: Graph, queries: FloatArray) -> Any:
-    """One step of the walk from new points, CSR (q, n_nodes); rows sum to one, or to zero out of reach."""
-    steps = graph.extend(queries)
+    """One step of the walk from points of the space, CSR (q, n_nodes); rows sum to one, or to zero out of reach."""
+    if graph.extension is None:
+        reject("extension", "known, or the field has no first step", None)
+    steps = graph.extension.affinities(queries)
     totals = np.repeat(np.asarray(steps.sum(axis=1)).ravel(), np.diff(steps.indptr))
     steps.data = np.divide(steps.data, totals, out=np.zeros_like(steps.data), where=totals > 0)
     return steps

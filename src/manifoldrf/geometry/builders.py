@@ -23,6 +23,7 @@ from manifoldrf._validation import (
     check_vector,
     reject,
 )
+from manifoldrf.geometry.clouds import CleanCloud, check_noise, clean_cloud
 from manifoldrf.geometry.csr import check_amounts, check_csr, make_csr, reciprocal, scaled_both_ends, symmetric
 from manifoldrf.geometry.graphs import (
     DROP_THEM,
@@ -45,13 +46,14 @@ _NO_EDGE = 1e-300  # smaller affinities are dropped: the density correction woul
 
 
 def knn_graph(
-    points: ArrayLike | NeighborSearch,
+    points: ArrayLike | NeighborSearch | CleanCloud,
     *,
     n_neighbors: int | None = None,
     bandwidth: str | float = "median",
     self_loops: bool = False,
     density_correction: float | ArrayLike = 0.0,
     metric: AbstractManifold | None = None,
+    noise: float | str = 0.0,
     n_jobs: int = -1,
 ) -> Graph:
     """Join every point to its nearest neighbours, with Gaussian affinities.
@@ -62,7 +64,7 @@ def knn_graph(
 
     Parameters
     ----------
-    points : array-like of shape (n, d)
+    points : array-like of shape (n, d) or CleanCloud
         A NeighborSearch over valid points is used unchanged, with its own metric and threads.
     n_neighbors : int, optional
         In [1, n - 1]. By default 8, or n - 1 for fewer than nine points.
@@ -78,6 +80,9 @@ def knn_graph(
         sampling (Coifman and Lafon), 0 keeps it. An array is the known density p: A_ij is divided by p_i p_j.
     metric : AbstractManifold, optional
         Measure distances along this manifold.
+    noise : float or "auto", default=0.0
+        Standard deviation of the noise in each coordinate, see :func:`clean_cloud`: noisy points are moved onto the
+        space, and outliers are left out. 0 takes the points as they are, as the paper does; "auto" finds the noise.
     n_jobs : int, default=-1
         Threads of the neighbour search, -1 for all cores; the result does not depend on it. Above ten dimensions
         *and* 50,000 points the search is approximate (recall about .99) where faiss is installed.
@@ -94,6 +99,14 @@ def knn_graph(
     >>> knn_graph(Sphere().grid(1000), n_neighbors=12, density_correction=1.0)
     Graph(1000 nodes, 6108 edges, points in R^3)
     """
+    check_noise(noise)
+    if noise != 0:
+        if metric is not None or isinstance(points, NeighborSearch | CleanCloud):
+            reject("noise", "0 for prepared clouds and spaces with a metric", noise)
+        points = clean_cloud(points, noise=noise, n_jobs=n_jobs)
+    projection = None
+    if isinstance(points, CleanCloud):
+        points, projection = points.search, points.surface
     search = search_of(points, metric, check_jobs(n_jobs), min_rows=2)
     cloud, metric = search.points, search.metric
     most = len(cloud) - 1
@@ -124,7 +137,7 @@ def knn_graph(
         if not np.isfinite(affinity.data).all():
             reject("density_correction", "such that affinities stay finite", f"{density.min():g}")
     extension = NeighborExtension(search, k + int(self_loops), width, density, local)
-    graph = Graph(affinity, cloud, metric, extension)
+    graph = Graph(affinity, cloud, metric, extension, projection=projection)
     report_problems(graph, "more neighbours or a larger bandwidth", distances[:, 0], DROP_THEM)
     return graph
 

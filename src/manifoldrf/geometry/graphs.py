@@ -33,6 +33,7 @@ from manifoldrf._validation import (
     check_vector,
     reject,
 )
+from manifoldrf.geometry.clouds import LocalSurface, estimate_dimension
 from manifoldrf.geometry.csr import (
     LocalForm,
     check_amounts,
@@ -49,7 +50,6 @@ from manifoldrf.geometry.csr import (
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch, check_on_metric
-from manifoldrf.geometry.sampling import estimate_dimension
 
 __all__ = ["GeneralizedAdjacency", "Graph", "GraphWarning"]
 
@@ -124,6 +124,8 @@ class Graph(_Immutable):
         Heat time of one step of W, if known by construction.
     n_steps : int, optional
         For a heat graph: W^n_steps is the heat operator at the time the graph was built for.
+    projection : LocalSurface, optional
+        Moves noisy points onto the space; the nodes are there already. Made by :func:`clean_cloud`.
 
     Examples
     --------
@@ -142,6 +144,7 @@ class Graph(_Immutable):
     weights: FloatArray | None = None
     step_time: float | None = None
     n_steps: int | None = None
+    projection: LocalSurface | None = None
 
     def __post_init__(self) -> None:
         if not sparse.issparse(self.affinity):
@@ -173,6 +176,8 @@ class Graph(_Immutable):
         check_on_metric(self.positions, self.metric)
         if self.extension is not None:
             self.extension.check(n, d)
+        if self.projection is not None:
+            self.projection.check(d)
 
     @classmethod
     def from_affinity(cls, affinity: Any, points: ArrayLike | None = None) -> "Graph":
@@ -387,7 +392,11 @@ class Graph(_Immutable):
         queries = check_points(points, n_columns=self.positions.shape[1])
         if self.metric is not None:
             queries = self.metric.check(queries, "points")
-        return self.extension.affinities(queries)
+        return self.extension.affinities(self.placed(queries))
+
+    def placed(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
+        """Where noisy points are on the space, shape (q, d); unchanged if the cloud had no noise."""
+        return queries if self.projection is None else self.projection.project(queries, n_jobs)
 
     @cached_property
     def lengths(self) -> Any:

@@ -29,6 +29,7 @@ from manifoldrf._validation import (
     check_vector,
     reject,
 )
+from manifoldrf.geometry.clouds import CleanCloud, LocalSurface, Sheets, check_noise, clean_cloud, find_sheets
 from manifoldrf.geometry.csr import check_amounts, check_csr, make_csr, renumbered, scaled_both_ends, times
 from manifoldrf.geometry.graphs import (
     DROP_THEM,
@@ -52,7 +53,7 @@ from manifoldrf.geometry.neighbors import (
     pairs_along_surface,
     search_of,
 )
-from manifoldrf.geometry.sampling import Sampling, ball_volume, estimate_dimension
+from manifoldrf.geometry.sampling import Sampling, ball_volume
 
 __all__ = ["heat_graph"]
 
@@ -68,6 +69,8 @@ _EVENNESS_EVEN, _EVENNESS_RANDOM = 1.6, 0.9
 # Above this dimension a few thousand nodes are too few: with 6000 nodes the error is 6 to 25 % on S^5, and more
 # than 50 % on S^9.
 _RELIABLE_DIM = 5
+_LAYERED_DIM = 3  # layers are looked for up to this dimension
+_SHEET_VOTERS, _SMALLEST_VOTE = 6, 1e-3  # nearest nodes that decide which layer a query is on, and the least share
 _TOO_MANY_STEPS = 10_000
 _WIDEST_STEP = 0.01  # s2 over the squared extent of the space: wider steps do not resolve its shape
 _MOST_STEPS = 72  # with more steps, the nodes are far denser than the kernel needs
@@ -103,22 +106,23 @@ _OFFSET = np.exp(-(_GRID**2) / 2) / np.sqrt(2 * np.pi) / norm.cdf(_GRID)  # fall
 
 
 def heat_graph(
-    points: ArrayLike | TriangleMesh | NeighborSearch,
+    points: ArrayLike | TriangleMesh | NeighborSearch | CleanCloud,
     t: float,
     *,
     n_steps: int | str = "auto",
     weights: str | ArrayLike = "auto",
     dim: int | None = None,
     metric: AbstractManifold | None = None,
+    noise: float | str = "auto",
     n_jobs: int = -1,
 ) -> Graph:
     """Build the graph whose walk is the heat flow of the space: W^n_steps is the heat operator at time ``t``.
 
     Parameters
     ----------
-    points : array-like of shape (n, d) or TriangleMesh
-        The nodes. On a mesh these are its vertices, and steps go along the surface: sheets that nearly touch
-        are not joined. A NeighborSearch over valid points is used unchanged, with its own metric and threads.
+    points : array-like of shape (n, d), TriangleMesh or CleanCloud
+        The nodes. On a mesh these are its vertices. Steps go along the surface: sheets that nearly touch are not
+        joined. A NeighborSearch over valid points is used unchanged, with its own metric and threads.
     t : float
         Heat time, in the square of the unit of the points; the kernel is about sqrt(2 t) wide.
     n_steps : "auto" or even int, default="auto"
@@ -133,6 +137,10 @@ def heat_graph(
         Intrinsic dimension. By default 2 on a mesh, that of the metric if there is one, and estimated otherwise.
     metric : AbstractManifold, optional
         Measure distances along this manifold (boundaries are not detected then).
+    noise : "auto" or float, default="auto"
+        Standard deviation of the noise in each coordinate of a cloud, see :func:`clean_cloud`: noisy points are
+        moved onto the space, and outliers are left out with a warning. 0 takes the points as they are, and so does
+        "auto" if weights or a metric are given.
     n_jobs : int, default=-1
         Threads, -1 for all cores; the result does not depend on it.
 
@@ -152,6 +160,12 @@ def heat_graph(
     0.1
     """
     time = check_real(t, "t", POSITIVE)
+    check_noise(noise)
+    if isinstance(points, TriangleMesh | NeighborSearch | CleanCloud) or metric is not None:
+        if noise not in ("auto", 0):
+            reject("noise", "'auto' or 0 for meshes, prepared clouds and spaces with a metric", noise)
+    else:
+        points = _cleaned(points, time, dim, weights, noise, n_jobs)
     space = _check_space(points, weights, dim, metric, check_jobs(n_jobs))
     if space.dim > _RELIABLE_DIM:
         warn_user(
@@ -164,6 +178,8 @@ def heat_graph(
         reject("t", f"a time of at most {_LONGEST_TIME:g} that can be divided into {steps} steps", t)
     s2, mass = _calibrated(space, time / steps)
     radius = step_reach(s2, space.dim)
+    if space.mesh is None and space.search.metric is None and space.dim <= _LAYERED_DIM:
+        space = replace(space, sheets=find_sheets(space.search, 2 * s2, step_reach(2 * s2, space.dim)))
     cells, ordered = space.cells(radius), space
     if cells is not None:  # neighbours are then close in memory, and products take half of the time
         known = None if space.weights is None else space.weights[cells.nodes]
@@ -172,14 +188,17 @@ def heat_graph(
     if cells is not None:
         back = np.argsort(cells.nodes)
         mu, factors, affinity = mu[back], factors[back], renumbered(affinity, cells.nodes, space.n_jobs)
-    surface = None
+    surface: SurfaceReach | SheetReach | None = None
+    if space.sheets is not None and pairs is not None:
+        surface = SheetReach(space.search, matrix_of_pairs(np.ones(len(pairs.rows)), pairs, len(space.points)), s2)
     if pairs is not None and space.mesh is not None:
         straight = np.linalg.norm(space.points[pairs.rows] - space.points[pairs.columns], axis=1)
         # How much longer than the straight line each step is: zero, except between folds.
         detours = matrix_of_pairs(pairs.distances - straight, pairs, len(space.points))
         surface = SurfaceReach(space.mesh, detours)
     extension = HeatExtension(space.search, radius, s2, factors, mu, surface)
-    graph = Graph(affinity, space.points, space.search.metric, extension, mu, time / steps, steps)
+    located = space.points, space.search.metric, extension
+    graph = Graph(affinity, *located, mu, time / steps, steps, space.projection)
     nearest = space.search.knn(space.points, 2)[0][:, 1]
     report_problems(graph, _REMEDY, nearest, DROP_THEM if space.mesh is None else MERGE_THEM)
     return graph
@@ -194,18 +213,39 @@ class _Space:
     dim: int
     mesh: TriangleMesh | None
     weights: FloatArray | None  # the volume each node stands for, if it is known
+    projection: LocalSurface | None = None
+    sheets: Sheets | None = None  # along which steps go, if a cloud has layers
 
     @property
     def n_jobs(self) -> int:
         return self.search.threads
 
     def cells(self, radius: float) -> Cells | None:
-        """Cells of the size of a radius; None on a mesh, along a metric or in more than three dimensions."""
-        return None if self.mesh is not None or self.search.metric is not None else make_cells(self.points, radius)
+        """Cells of the size of a radius; None if distances are not straight or in more than three dimensions."""
+        straight = self.mesh is None and self.search.metric is None and self.sheets is None
+        return make_cells(self.points, radius) if straight else None
+
+
+def _cleaned(
+    points: ArrayLike, t: float, dim: int | None, weights: str | ArrayLike, noise: float | str, n_jobs: int
+) -> Any:
+    """The points without noise and outliers; unchanged if their weights are known."""
+    if not isinstance(weights, str):
+        if noise not in ("auto", 0):
+            reject("noise", "'auto' or 0 if weights are given", noise)
+        return points
+    cloud = clean_cloud(points, np.sqrt(2 * t), noise=noise, dim=dim, n_jobs=n_jobs)
+    if cloud.n_outliers:
+        warn_user(
+            f"{cloud.n_outliers} of {cloud.n_given} points are outliers and not nodes of the graph (remedy: drop "
+            "them before, or noise=0 to keep them).",
+            GraphWarning,
+        )
+    return cloud
 
 
 def _check_space(
-    points: ArrayLike | TriangleMesh | NeighborSearch,
+    points: ArrayLike | TriangleMesh | NeighborSearch | CleanCloud,
     weights: str | ArrayLike,
     dim: int | None,
     metric: AbstractManifold | None,
@@ -220,6 +260,9 @@ def _check_space(
         check_spread(points.vertices, "points")
         given = _check_weights(weights, points.n_vertices, NONNEGATIVE)  # vertices without faces have weight 0
         return _Space(NeighborSearch(points.vertices, None, n_jobs), points.vertices, 2, points, given)
+    projection = None
+    if isinstance(points, CleanCloud):
+        dim, projection, points = dim or points.dim, points.surface, points.search
     search = search_of(points, metric, n_jobs, min_rows=3)
     cloud, metric = search.points, search.metric
     if dim is None:
@@ -229,7 +272,7 @@ def _check_space(
     check_integer(dim, "dim", 1, cloud.shape[1])
     if len(cloud) < dim + 2:
         reject("points", f"at least {dim + 2} rows to fill a space of dimension {dim}", f"shape {cloud.shape}")
-    return _Space(search, cloud, dim, None, _check_weights(weights, len(cloud), POSITIVE))
+    return _Space(search, cloud, dim, None, _check_weights(weights, len(cloud), POSITIVE), projection)
 
 
 def _check_weights(weights: str | ArrayLike, n: int, interval: Interval) -> FloatArray | None:
@@ -362,6 +405,8 @@ def _gaussian(space: _Space, s2: float) -> tuple[Any, Pairs | None]:
         return gaussian_in_cells(cells, s2, space.n_jobs), None
     if space.mesh is None:
         pairs = space.search.within(space.points, radius)
+        if space.sheets is not None:
+            pairs = space.sheets.cut(pairs)
     else:
         pairs = pairs_along_surface(space.mesh, radius, n_jobs=space.n_jobs)
     return matrix_of_pairs(np.exp(-(pairs.distances**2) / s2), pairs, len(space.points)), pairs
@@ -528,8 +573,8 @@ class HeatExtension(AbstractExtension):
         u mu: Sinkhorn scaling times node weight.
     weights : array of shape (n_nodes,)
         mu, the node weights; a new point gets the mean weight of the nodes it steps to.
-    surface : SurfaceReach, optional
-        On a mesh: the nodes that a point can step to along the surface.
+    surface : SurfaceReach or SheetReach, optional
+        On a mesh or a cloud with layers: the nodes that a point can step to along the surface.
     """
 
     search: NeighborSearch
@@ -537,7 +582,7 @@ class HeatExtension(AbstractExtension):
     bandwidth: float
     factors: FloatArray
     weights: FloatArray
-    surface: "SurfaceReach | None" = None
+    surface: "SurfaceReach | SheetReach | None" = None
 
     def check(self, n: int, d: int) -> None:
         """Raise unless the extension fits a graph of n nodes with d coordinates."""
@@ -547,8 +592,7 @@ class HeatExtension(AbstractExtension):
         check_amounts("factors", self.factors, n)
         check_amounts("weights", self.weights, n)
         if self.surface is not None:
-            self.surface.mesh.check_nodes(n, d)
-            check_csr("detours", self.surface.detours, (n, n))
+            self.surface.check(n, d)
 
     def affinities(self, queries: FloatArray) -> Any:
         """CSR array of shape (len(queries), n_nodes)."""
@@ -563,7 +607,7 @@ class HeatExtension(AbstractExtension):
 
     def node_mesh(self) -> TriangleMesh | None:
         """The mesh of the surface, if there is one."""
-        return None if self.surface is None else self.surface.mesh
+        return self.surface.mesh if isinstance(self.surface, SurfaceReach) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -579,6 +623,11 @@ class SurfaceReach:
 
     mesh: TriangleMesh
     detours: Any
+
+    def check(self, n: int, d: int) -> None:
+        """Raise unless it fits a graph of n nodes with d coordinates."""
+        self.mesh.check_nodes(n, d)
+        check_csr("detours", self.detours, (n, n))
 
     def pairs(self, queries: FloatArray, radius: float) -> Pairs:
         """Query-vertex pairs at most ``radius`` apart, through the vertices of the query's nearest face.
@@ -599,6 +648,49 @@ class SurfaceReach:
         distances = straight + radius * (longer.data - reached.data)  # detours interpolated inside the face
         keep = distances <= radius
         return Pairs(rows[keep], columns[keep], distances[keep])
+
+
+@dataclass(frozen=True, eq=False)
+class SheetReach:
+    """The nodes of a cloud with layers that a point can step to along its own layer.
+
+    Attributes
+    ----------
+    search : NeighborSearch
+        The nodes.
+    joined : CSR array of shape (n_nodes, n_nodes)
+        1 for each pair of nodes that is joined by a step.
+    bandwidth : float
+        s2 of one step.
+    """
+
+    search: NeighborSearch
+    joined: Any
+    bandwidth: float
+
+    def check(self, n: int, d: int) -> None:
+        """Raise unless it fits a graph of n nodes with d coordinates."""
+        self.search.check(n, d)
+        check_csr("joined", self.joined, (n, n))
+        check_positive_float(self.bandwidth, "bandwidth")
+
+    def pairs(self, queries: FloatArray, radius: float) -> Pairs:
+        """Query-node pairs at most ``radius`` apart that are joined through the nodes nearest to the query.
+
+        A node joined to only a share of the nearest nodes counts as farther away, so that steps fade out where a
+        query moves from one layer to another.
+        """
+        found = self.search.within(queries, radius)
+        k = min(_SHEET_VOTERS, len(self.search.points) - 1)
+        distances, near = self.search.knn(queries, k + 1)
+        votes = np.maximum(1 - distances[:, :k] / np.maximum(distances[:, k:], 1e-300), 0.0) ** 2 + 1e-12
+        votes /= votes.sum(axis=1, keepdims=True)
+        shape = len(queries), len(self.search.points)
+        voters = sparse.csr_array((votes.ravel(), near[:, :k].ravel(), k * np.arange(len(queries) + 1)), shape=shape)
+        share = np.asarray((voters @ self.joined).tocsr()[found.rows, found.columns]).ravel()
+        keep = share > _SMALLEST_VOTE
+        farther = np.sqrt(found.distances[keep] ** 2 - self.bandwidth * np.log(np.minimum(share[keep], 1.0)))
+        return Pairs(found.rows[keep], found.columns[keep], farther)
 
 
 @compiled()

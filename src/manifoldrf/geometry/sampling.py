@@ -25,14 +25,12 @@ from manifoldrf._validation import (
 from manifoldrf.geometry.manifolds import AbstractManifold, norm, shifted_sobol, sobol
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.model_spaces import AbstractBall
-from manifoldrf.geometry.neighbors import NeighborSearch, search_of
+from manifoldrf.geometry.neighbors import NeighborSearch
 
-__all__ = ["GradedPoints", "estimate_dimension", "graded_points", "thin"]
+__all__ = ["GradedPoints", "graded_points", "thin"]
 
 _ROWS = 2**15  # of a cloud, handled at once
 _LEAF = 32  # points per leaf of the box tree; 16 to 64 cost the same within 10 %
-_NEAR, _FAR = 6, 24  # neighbourhoods compared: small enough to be flat, large enough for little noise
-_SAMPLE = 2000  # nodes used; the mean over more changes nothing
 _OUTLIER = 20.0  # volumes of nodes are capped at this many median volumes
 _DENSITY_NEIGHBORS = 48  # densities are then good to 15 %
 _VOLUMES = 1e-300, 1e300  # of one node: their sum and their inverses stay finite
@@ -84,54 +82,6 @@ def thin(points: ArrayLike, n: int) -> IntArray:
     outermost = int(np.argmax(np.concatenate(gaps)))
     selected: IntArray = farthest_points(cloud, order, _LEAF, count, outermost)[0]
     return selected
-
-
-def estimate_dimension(points: ArrayLike | NeighborSearch, *, metric: AbstractManifold | None = None) -> int:
-    """Estimate the dimension of the space that the points fill.
-
-    A ball around a point of a space of dimension d holds a number of points that grows like radius^d, so
-    log(24 / 6) / d is the mean of log(r_24 / r_6), with r_k the distance to the k-th neighbour.
-
-    Parameters
-    ----------
-    points : array-like of shape (n, D)
-        At least three points; a NeighborSearch over them is used unchanged.
-    metric : AbstractManifold, optional
-        Measure distances along this manifold.
-
-    Returns
-    -------
-    dim : int
-        In [1, D]. Reliable to about 5 dimensions from a few thousand points; above that, finite samples
-        make every estimate too low.
-
-    Examples
-    --------
-    >>> from manifoldrf import Torus, estimate_dimension
-    >>> estimate_dimension(Torus().sample(1000, seed=0))
-    2
-    """
-    search = search_of(points, metric, None, min_rows=3)
-    inner, outer, growth = _radii(search)
-    if (inner == 0).any():  # duplicates hide how a neighbourhood grows
-        search = NeighborSearch(np.unique(search.points, axis=0), search.metric)
-        if len(search.points) < 3:
-            return 1
-        inner, outer, growth = _radii(search)
-    grown = (inner > 0) & (outer > inner)  # equal rings carry no information
-    if not grown.any():
-        return 1
-    ratio = np.log(outer[grown] / inner[grown]).mean()
-    return int(np.clip(np.rint(np.log(growth) / ratio), 1, search.points.shape[1]))
-
-
-def _radii(search: NeighborSearch) -> tuple[FloatArray, FloatArray, float]:
-    """Radii of a small and a large neighbourhood of some nodes, and the ratio of their numbers of points."""
-    n = len(search.points)
-    far = min(_FAR, n - 1)
-    near = max(1, far * _NEAR // _FAR)
-    radii = search.knn(search.points[:: max(1, n // _SAMPLE)], far + 1)[0]  # the node itself comes first
-    return radii[:, near], radii[:, far], far / near
 
 
 @dataclass(frozen=True)
@@ -213,6 +163,11 @@ class Sampling:
 def ball_volume(dim: int) -> float:
     """Volume of the unit ball."""
     return float(np.exp(dim / 2 * np.log(np.pi) - gammaln(dim / 2 + 1)))
+
+
+def footprint_width2(radius: float, dim: int) -> float:
+    """The s2 whose footprint, (pi s2)^(dim / 2), is the volume of a ball."""
+    return float(radius**2 * np.exp(-2 / dim * gammaln(dim / 2 + 1)))
 
 
 class GradedPoints(NamedTuple):

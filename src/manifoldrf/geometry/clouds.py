@@ -1,0 +1,855 @@
+"""Clouds as people bring them: dimension and noise at a scale, outliers, and the surface through noisy points.
+
+The number of pairs closer than s grows like s^d in a space of dimension d. Noise with standard deviation sigma in each
+of D coordinates adds 2 D sigma^2 to squared distances. At the scale s the growth is then
+
+    d(s) = d + (D - d) x / (1 + x),  x = 4 sigma^2 / s^2.
+
+At small scales noise fills all D coordinates; at large scales the space shows. Both d and sigma are read off this
+curve. Local quadratics through the noisy points then make up a surface, and nodes and queries are moved onto it.
+"""
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from scipy.optimize import nnls
+from scipy.spatial import cKDTree
+from scipy.stats import chi2
+
+from manifoldrf._compiling import compiled
+from manifoldrf._random import generator
+from manifoldrf._runtime import map_threads, one_blas_thread, quick_map
+from manifoldrf._validation import (
+    NONNEGATIVE,
+    POSITIVE,
+    FloatArray,
+    IntArray,
+    check_integer,
+    check_jobs,
+    check_points,
+    check_real,
+    check_spread,
+    reject,
+)
+from manifoldrf.geometry.csr import check_shape
+from manifoldrf.geometry.manifolds import AbstractManifold
+from manifoldrf.geometry.neighbors import NeighborSearch, Pairs, ball_along_edges, search_of, without_self
+from manifoldrf.geometry.sampling import farthest_points, footprint_width2
+
+__all__ = ["CleanCloud", "ScaleCurve", "clean_cloud", "estimate_dimension"]
+
+_NEAR, _FAR = 6, 24  # neighbourhoods compared: small enough to be flat, large enough for little noise
+_SAMPLE = 2000  # nodes used; the mean over more changes nothing
+# The curve: how many scales, from the distance of this neighbour on, and from how many points pairs are counted.
+_N_SCALES, _FIRST_NEIGHBOR, _CURVE_ROWS = 16, 25, 500
+_PAIRS_AT_ONCE, _BINS = 2**22, 800
+_SPAN = 40.0  # of squared scales: beyond it, edges and curvature decide
+_SHORTEST_SPAN = 6.0
+_NOISES = np.concatenate([[0.0], np.geomspace(0.01, 1.0, 60)])  # tried, in units of the smallest scale
+# Edges and curvature lower the growth. A candidate that explains much of the curve by them is less likely.
+_LOSS_PENALTY = 0.1
+_MOST_CANDIDATES = 10  # dimensions
+_FEWEST_POINTS = 60  # fewer points show no curve
+_ENOUGH_POINTS = 50_000  # of a larger cloud, a random part of this size is examined
+# Local fits: weights below the first number are not used, and each coefficient needs three effective neighbours.
+_RANGE, _PER_COEFFICIENT, _MOST_NEIGHBORS = 0.01, 3.0, 400
+# Squared bandwidth over the variance of noise, at least: the variance along the surface, h2 / 2, is then seven times
+# that of the noise. In R^50 with noise .03, h2 = .02 misses the surface (.90), h2 = .1 finds it (.02).
+_SIGNAL = 14.0
+_TANGENT = 0.4  # local variances above this share of the tangential ones are tangents
+_RIDGE = 1e-3  # on the curvature of a patch, against wild extrapolation where neighbours lie on a line
+_FEW_AXES = 24  # up to this many axes, frames come from covariances; above, from a few power iterations
+_POWER_ROUNDS, _EXTRA_AXES = 8, 4
+_ROBUST = 9.0  # squared distances to the patch over their median beyond which neighbours lose weight
+_BLENDED = 8  # patches around a query whose results are averaged
+_CENTRES_APART = 0.6  # spacing of patches over their bandwidth
+_LARGEST_COORDINATE = 3.0  # in bandwidths: beyond it a patch is no longer bent
+_PATCHES_AT_ONCE, _QUERIES_AT_ONCE = 64, 2048
+_MATTERS = 2e-3  # relative change of a step's volume by noise that is worth removing
+_STEP_POINTS = 20.0  # points under the step that this is measured for
+_MOST_DIMS = 5  # surfaces of more dimensions need too many coefficients
+_NOISE_ROUNDS = 3  # noise and bandwidth depend on each other
+_AXIS = 1.1  # axes with less variance than this multiple of the largest that noise alone causes hold nothing else
+_LONELY_NEIGHBOR, _LONELY = 12, 3.0  # a point whose 12th neighbour is three times as far as that of its neighbours
+_OFF_CHANCE = 1e-5  # of a point of the surface to count as off the surface
+# Layers: pairs whose path along the nearest neighbours is longer than twice the straight line, and the distances to
+# their neighbours, touch only through space. (Half a circle is 1.57 times its diameter.) Rolls had the least error
+# with steps of which a share of .003 jumped.
+_PATH_NEIGHBORS, _DETOUR, _LEAK, _LEAK_NODES = 12, 2.0, 3e-3, 200
+_SOURCES = 2000  # points from which paths are searched by one task
+_OFF_STEP = 0.02  # squared distance off the surface over that of a step, below which a point does no harm
+
+
+class ScaleCurve(NamedTuple):
+    """The growth of the number of pairs with the distance, by scale.
+
+    Attributes
+    ----------
+    scales : array of shape (k,)
+        Lengths s.
+    growth : array of shape (k,)
+        d log S / d log s, where S is the sum of exp(-distance^2 / s^2) over all pairs.
+    """
+
+    scales: FloatArray
+    growth: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class LocalSurface:
+    """A surface through a noisy cloud: quadratic patches, blended between neighbouring centres.
+
+    Attributes
+    ----------
+    centres : NeighborSearch
+        Centres of the patches, shape (M, r).
+    origin : array of shape (D,)
+    axes : array of shape (D, r)
+        Orthonormal directions in which the cloud extends; others hold only noise.
+    means : array of shape (M, r)
+    frames : array of shape (M, r, dim)
+        Tangents of the patches, orthonormal.
+    bends : array of shape (M, p, r)
+        Normal part of the patches: coefficients of 1, the tangential coordinates and their products.
+    widths : array of shape (M,)
+        Unit of the tangential coordinates.
+    noise : float
+        Standard deviation of the points around the surface, per coordinate.
+    """
+
+    centres: NeighborSearch
+    origin: FloatArray
+    axes: FloatArray
+    means: FloatArray
+    frames: FloatArray
+    bends: FloatArray
+    widths: FloatArray
+    noise: float
+
+    def check(self, n_coordinates: int) -> None:
+        """Raise unless the parts fit together and the surface lies in a space of so many coordinates."""
+        m, r = self.means.shape if self.means.ndim == 2 else (0, 0)
+        dim = self.frames.shape[-1] if self.frames.ndim == 3 else 0
+        if min(m, r, dim) < 1:
+            reject("means", "an array of shape (patches, axes)", f"shape {self.means.shape}")
+        check_shape("origin", self.origin, (n_coordinates,))
+        check_shape("axes", self.axes, (n_coordinates, r))
+        check_shape("frames", self.frames, (m, r, dim))
+        check_shape("bends", self.bends, (m, _n_terms(dim), r))
+        check_shape("widths", self.widths, (m,))
+        check_real(self.noise, "noise", NONNEGATIVE)
+        self.centres.check(m, r)
+        if not (self.widths > 0).all():
+            reject("widths", "positive", float(self.widths.min()))
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the surface."""
+        return int(self.frames.shape[2])
+
+    @property
+    def typical_distance(self) -> float:
+        """Distance from the surface that one in a thousand noisy points exceeds."""
+        return float(self.noise * np.sqrt(chi2.isf(1e-3, max(1, len(self.origin) - self.dim))))
+
+    def project(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
+        """Points of the surface near the queries, shape (q, D); continuous in the queries."""
+        patches = self.means, self.frames, self.bends, self.widths
+        inside = np.zeros((len(queries), self.axes.shape[1]))
+        found = np.zeros(queries.shape)
+        spans = list(pairwise([*range(0, len(queries), _QUERIES_AT_ONCE), len(queries)]))
+        places = np.ascontiguousarray(queries)
+        quick_map(lambda span: into_axes(places, self.origin, self.axes, inside, span), spans, n_jobs)
+        distances, near = self.centres.knn(inside, min(_BLENDED, len(self.means)))
+        near = np.ascontiguousarray(near, dtype=np.int64)
+
+        def work(span: tuple[int, int]) -> None:
+            blend_patches((inside, near, distances), patches, (self.origin, self.axes), found, span)
+
+        quick_map(work, spans, n_jobs)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class CleanCloud:
+    """A cloud without noise and outliers, and what was found in it; made by :func:`clean_cloud`.
+
+    Attributes
+    ----------
+    search : NeighborSearch
+        Over the cleaned points.
+    kept : int array of shape (n,)
+        Positions of these points in the given cloud; the others are outliers.
+    n_given : int
+        Number of given points.
+    dim : int
+        Dimension at the given scale.
+    noise : float
+        Standard deviation of the noise per coordinate, 0 if none was found.
+    surface : LocalSurface or None
+        Moves points onto the space; None if noise was too small to matter.
+    structured : bool
+        Whether the points lie near a space of fewer than six dimensions. If not, ``dim`` is a rough estimate.
+    curve : ScaleCurve or None
+        From which dimension and noise were read.
+    """
+
+    search: NeighborSearch
+    kept: IntArray
+    n_given: int
+    dim: int
+    noise: float = 0.0
+    surface: LocalSurface | None = None
+    structured: bool = False
+    curve: ScaleCurve | None = None
+
+    @property
+    def points(self) -> FloatArray:
+        """The cleaned points, shape (n, D)."""
+        return self.search.points
+
+    @property
+    def n_outliers(self) -> int:
+        """Number of points that belong to nothing."""
+        return self.n_given - len(self.kept)
+
+    def project(self, points: ArrayLike, n_jobs: int = -1) -> FloatArray:
+        """Move new points onto the space; they are returned unchanged if there was no noise.
+
+        Parameters
+        ----------
+        points : array-like of shape (q, D)
+        n_jobs : int, default=-1
+            Threads, which do not change the result.
+        """
+        queries = check_points(points, n_columns=self.points.shape[1])
+        return queries if self.surface is None else self.surface.project(queries, check_jobs(n_jobs))
+
+    def __str__(self) -> str:
+        parts = []
+        if self.surface is not None:
+            parts.append(f"noise of {self.noise:.2g} per coordinate removed")
+        if self.structured:
+            parts.append(f"dimension {self.dim} at the scale of the kernel")
+        if self.n_outliers:
+            parts.append(f"{self.n_outliers} of {self.n_given} points are outliers, left out")
+        return "; ".join(parts)
+
+
+class _Finding(NamedTuple):
+    """Dimension, noise per coordinate and squared bandwidth of local fits."""
+
+    dim: int
+    noise: float
+    h2: float
+
+
+def estimate_dimension(
+    points: ArrayLike | NeighborSearch, *, scale: float | None = None, metric: AbstractManifold | None = None
+) -> int:
+    """Estimate the dimension of the space that the points fill.
+
+    A ball around a point of a space of dimension d holds a number of points that grows like radius^d, so
+    log(24 / 6) / d is the mean of log(r_24 / r_6), with r_k the distance to the k-th neighbour. Noise fills all
+    coordinates at such small distances. With a ``scale``, noise is recognised and does not count.
+
+    Parameters
+    ----------
+    points : array-like of shape (n, D)
+        At least three points; a NeighborSearch over them is used unchanged.
+    scale : float, optional
+        Length at which the dimension is asked for, such as the width sqrt(2 t) of a heat kernel. See
+        :func:`clean_cloud`, which also returns the noise.
+    metric : AbstractManifold, optional
+        Measure distances along this manifold.
+
+    Returns
+    -------
+    dim : int
+        In [1, D]. Reliable to about 5 dimensions from a few thousand points; above that, finite samples
+        make every estimate too low.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manifoldrf import Torus, estimate_dimension
+    >>> points = Torus().sample(2000, seed=0)
+    >>> estimate_dimension(points)
+    2
+    >>> noisy = points + 0.05 * np.random.default_rng(0).normal(size=points.shape)
+    >>> estimate_dimension(noisy), estimate_dimension(noisy, scale=0.5)
+    (3, 2)
+    """
+    search = search_of(points, metric, None, min_rows=3)
+    if scale is not None:
+        check_real(scale, "scale", POSITIVE)
+        if search.metric is not None:
+            reject("scale", "None with a metric, whose points have no noise", scale)
+        return clean_cloud(search, scale).dim
+    return _dimension_of_neighborhoods(search)
+
+
+def _dimension_of_neighborhoods(search: NeighborSearch) -> int:
+    """Dimension at the scale of 6 to 24 neighbours."""
+    inner, outer, growth = _radii(search)
+    if (inner == 0).any():  # duplicates hide how a neighbourhood grows
+        search = NeighborSearch(np.unique(search.points, axis=0), search.metric)
+        if len(search.points) < 3:
+            return 1
+        inner, outer, growth = _radii(search)
+    grown = (inner > 0) & (outer > inner)  # equal rings carry no information
+    if not grown.any():
+        return 1
+    ratio = np.log(outer[grown] / inner[grown]).mean()
+    return int(np.clip(np.rint(np.log(growth) / ratio), 1, search.points.shape[1]))
+
+
+def _radii(search: NeighborSearch) -> tuple[FloatArray, FloatArray, float]:
+    """Radii of a small and a large neighbourhood of some nodes, and the ratio of their numbers of points."""
+    n = len(search.points)
+    far = min(_FAR, n - 1)
+    near = max(1, far * _NEAR // _FAR)
+    radii = search.knn(search.points[:: max(1, n // _SAMPLE)], far + 1)[0]  # the node itself comes first
+    return radii[:, near], radii[:, far], far / near
+
+
+def check_noise(noise: Any) -> None:
+    """Raise unless it is "auto" or a standard deviation."""
+    if isinstance(noise, str):
+        if noise != "auto":
+            reject("noise", "'auto' or a number in [0, inf)", repr(noise))
+    else:
+        check_real(noise, "noise", NONNEGATIVE)
+
+
+@one_blas_thread()  # local fits must not depend on the number of threads
+def clean_cloud(
+    points: ArrayLike | NeighborSearch,
+    scale: float | None = None,
+    *,
+    noise: float | str = "auto",
+    dim: int | None = None,
+    n_jobs: int = -1,
+) -> CleanCloud:
+    """Find dimension, noise and outliers of a cloud, and move its points onto the space they scatter around.
+
+    Parameters
+    ----------
+    points : array-like of shape (n, D)
+        A NeighborSearch over valid points is used unchanged, with its own threads.
+    scale : float, optional
+        Length at which the space is looked at, such as the width sqrt(2 t) of a heat kernel. By default several
+        times the distance between neighbours.
+    noise : "auto" or float, default="auto"
+        Standard deviation of the noise in each coordinate. "auto" finds it, and leaves the points where they are if
+        the noise changes nothing. 0 leaves the cloud as it is.
+    dim : int, optional
+        Dimension of the space; found by default.
+    n_jobs : int, default=-1
+        Threads, -1 for all cores; the result does not depend on it.
+
+    Returns
+    -------
+    CleanCloud
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manifoldrf import Sphere, clean_cloud
+    >>> sphere = Sphere().sample(2000, seed=0)
+    >>> cloud = clean_cloud(sphere + 0.05 * np.random.default_rng(0).normal(size=sphere.shape), scale=0.3)
+    >>> cloud.dim, 0.04 < cloud.noise < 0.06
+    (2, True)
+    >>> bool(np.abs(np.linalg.norm(cloud.points, axis=1) - 1).mean() < 0.015)
+    True
+    """
+    check_noise(noise)
+    width2 = np.inf if scale is None else check_real(scale, "scale", POSITIVE) ** 2
+    search = search_of(points, None, check_jobs(n_jobs), min_rows=3)
+    if dim is not None:
+        check_integer(dim, "dim", 1, search.points.shape[1])
+    n, n_axes = search.points.shape
+    raw = CleanCloud(search, np.arange(n), n, dim or 1)
+    asked = not isinstance(noise, str)
+    if (asked and noise == 0) or n_axes == 1 or n < _FEWEST_POINTS or search.metric is not None:
+        return raw if dim else replace(raw, dim=_dimension_of_neighborhoods(search))
+    part, lonely = _well_connected(search)
+    curve = _scale_curve(part, 2 * width2)
+    found = None if curve is None else _examine(part, curve, noise, dim)
+    if found is None:
+        return replace(raw, dim=dim or _dimension_of_neighborhoods(search), curve=curve)
+    raw = replace(raw, dim=found.dim, noise=found.noise, structured=True, curve=curve)
+    if found.dim >= min(n_axes, _MOST_DIMS + 1):
+        return raw
+    moves = found.noise > 0 and (asked or _matters(part, found))
+    if not moves and not lonely.any():
+        return replace(raw, noise=0.0)
+    surface = _fit_surface(part, found)
+    return _moved(raw, surface) if moves else _without_outliers(replace(raw, noise=0.0), surface)[0]
+
+
+def _well_connected(search: NeighborSearch) -> tuple[NeighborSearch, Any]:
+    """The points that are examined, without lonely ones; and a mask of lonely ones among them."""
+    points, threads = search.points, search.threads
+    if len(points) > _ENOUGH_POINTS:
+        points = points[np.sort(generator(0, "cloud.part").permutation(len(points))[:_ENOUGH_POINTS])]
+        search = NeighborSearch(points, None, threads)
+    k = min(_LONELY_NEIGHBOR, len(points) - 1)
+    distances, near = search.knn(points, k + 1)
+    lonely = distances[:, k] > _LONELY * np.median(distances[near[:, 1:], k], axis=1)
+    if not lonely.any():
+        return search, lonely
+    return NeighborSearch(np.ascontiguousarray(points[~lonely]), None, threads), lonely
+
+
+# ----------------------------------------------------------------------------------------------- dimension and noise
+def _scale_curve(search: NeighborSearch, longest2: float) -> ScaleCurve | None:
+    """The growth between the spacing of the points and a squared scale; None if points coincide."""
+    points = search.points
+    n = len(points)
+    few = points[generator(0, "cloud.scale").permutation(n)[:_CURVE_ROWS]]
+    low = float(np.median(search.knn(few, min(_FIRST_NEIGHBOR, n - 1) + 1)[0][:, -1]) ** 2 / 2)
+    if not low > 0:
+        return None
+    high = max(min(longest2, _SPAN * low), _SHORTEST_SPAN * low)
+    squares = np.geomspace(low, high, _N_SCALES)
+    # Farther pairs have no weight, and nearer ones all have the same.
+    ends = float(np.log(low / 30)), float(np.log(high * 12))
+    middles = np.exp(ends[0] + (np.arange(_BINS) + 0.5) * (ends[1] - ends[0]) / _BINS)
+    counts = np.zeros(_BINS)
+    rows = max(1, _PAIRS_AT_ONCE // n)
+    for start in range(0, len(few), rows):
+        counts += _pair_counts(few[start : start + rows], points, ends)
+    weights = np.exp(-middles / squares[:, None]) * counts  # (scales, bins)
+    sums = weights.sum(axis=1)
+    if not (sums > 0).all():
+        return None
+    return ScaleCurve(np.sqrt(squares), 2 * (weights @ middles) / squares / sums)
+
+
+def _pair_counts(rows: FloatArray, points: FloatArray, ends: tuple[float, float]) -> FloatArray:
+    """Number of pairs by the logarithm of their squared distance, without those of a point and itself."""
+    centre = rows.mean(axis=0)  # squares of large coordinates would lose the digits of short distances
+    x, y = rows - centre, points - centre
+    squares = (x * x).sum(axis=1)[:, None] + (y * y).sum(axis=1) - 2 * x @ y.T
+    logs = np.log(np.maximum(squares, np.exp(ends[0])))
+    counts = np.histogram(logs, _BINS, ends)[0].astype(np.float64)
+    counts[0] -= len(rows)
+    return counts
+
+
+def _examine(search: NeighborSearch, curve: ScaleCurve, noise: float | str, dim: int | None) -> _Finding | None:
+    """The most likely dimension whose tangents are seen, with its noise; None if nothing of low dimension is seen."""
+    n_axes = search.points.shape[1]
+    dims = range(1, min(n_axes, _MOST_CANDIDATES) + 1) if dim is None else [dim]
+    for _, d, sigma in sorted(_explained(curve, d, n_axes, noise) for d in dims):
+        h2 = _bandwidth(search, d, sigma)
+        variances = _local_variances(search, h2)
+        if dim is not None or np.count_nonzero(variances > _TANGENT * variances[:d].mean()) == d:
+            found = _Finding(d, sigma, h2)
+            return found if not isinstance(noise, str) or sigma == 0 else _with_measured_noise(search, found)
+    return None
+
+
+def _explained(curve: ScaleCurve, dim: int, n_axes: int, noise: float | str) -> tuple[float, int, float]:
+    """How badly a dimension explains the curve, the dimension, and the noise with which it explains it best."""
+    squares = curve.scales**2
+    losses = (squares[:, None] / squares[-1]) ** np.array([0.5, 1.0])  # by edges and by curvature
+    tried = _NOISES * curve.scales[0] if isinstance(noise, str) else np.array([noise])
+    best = np.inf, dim, 0.0
+    for sigma in tried if dim < n_axes else [0.0]:
+        x = 4 * sigma**2 / squares
+        shares, misfit = nnls(losses, dim + (n_axes - dim) * x / (1 + x) - curve.growth)
+        doubt = misfit / np.sqrt(len(squares)) + _LOSS_PENALTY * float(losses[0] @ shares)
+        best = min(best, (doubt, dim, float(sigma)))
+    return best
+
+
+def _some(search: NeighborSearch, n: int, name: str) -> IntArray:
+    """Positions of some points, always the same."""
+    return generator(0, name).permutation(len(search.points))[:n]
+
+
+def _bandwidth(search: NeighborSearch, dim: int, sigma: float) -> float:
+    """Squared bandwidth of local fits: enough neighbours for a quadratic, and tangents stand out of the noise."""
+    points = search.points
+    at = points[_some(search, 300, "cloud.bandwidth")]
+    squares = search.knn(at, min(_MOST_NEIGHBORS, len(points)))[0] ** 2
+    needed = min(int(_PER_COEFFICIENT * _n_terms(dim)), squares.shape[1] - 1)
+    h2 = float(np.median(squares[:, needed]) / 2)
+    for _ in range(60):
+        n_local = float(np.median(np.exp(-(squares - squares[:, 1:2]) / h2).sum(axis=1)))
+        # Of pure noise with n samples in D coordinates, the largest variance is (1 + sqrt(D / n))^2 sigma^2.
+        if h2 >= _SIGNAL * sigma**2 * (1 + np.sqrt(points.shape[1] / n_local)) ** 2:
+            break
+        h2 *= 1.15
+    return h2
+
+
+def _local_variances(search: NeighborSearch, h2: float) -> FloatArray:
+    """Median over some points of the variances of their neighbourhood along its principal axes, falling."""
+    points = search.points
+    at = points[_some(search, 150, "cloud.tangents")]
+    squares, near = search.knn(at, min(_MOST_NEIGHBORS, len(points)))
+    squares = squares**2
+    weights = np.exp(-(squares - squares[:, 1:2]) / h2)
+    weights[:, 0] = 0.0
+    weights = np.maximum(weights - weights[:, -1:], 0.0)
+    shares = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)
+    around = points[near]  # (m, k, D)
+    offsets = (around - np.einsum("mk,mkd->md", shares, around)[:, None]) * np.sqrt(shares)[:, :, None]
+    if offsets.shape[1] < offsets.shape[2]:
+        offsets = offsets.transpose(0, 2, 1)
+    found = np.linalg.eigvalsh(offsets.transpose(0, 2, 1) @ offsets)[:, ::-1]
+    return np.asarray(np.median(found, axis=0))
+
+
+def _with_measured_noise(search: NeighborSearch, found: _Finding) -> _Finding:
+    """Noise by distances of points to the surface through their neighbours; never more than the curve shows."""
+    dim, sigma, h2 = found
+    for _ in range(_NOISE_ROUNDS):
+        if not _matters(search, _Finding(dim, sigma, h2)):
+            break
+        narrow, wide = (_left_out_distance(search, dim, width2) for width2 in (h2, 2 * h2))
+        # A quadratic misses a bent surface by at least h^3, so by 8 times the square with twice the h2.
+        bias2 = max(0.0, wide**2 - narrow**2) / 7
+        measured = min(sigma, float(np.sqrt(max(narrow**2 - bias2, 0.0))))
+        settled = abs(measured - sigma) < 0.1 * sigma
+        sigma = measured
+        if settled:
+            break
+        h2 = _bandwidth(search, dim, sigma)
+    return _Finding(dim, sigma, h2)
+
+
+def _left_out_distance(search: NeighborSearch, dim: int, h2: float) -> float:
+    """Root mean square distance, per normal direction, of points to the patch through their neighbours."""
+    points = search.points[_some(search, 300, "cloud.noise")]
+    patches = _fit_patches(search, search.points, points, dim, h2, leave_out=True)
+    means, frames, bends, widths = patches
+    offsets = points - means
+    along = np.einsum("md,mdk->mk", offsets, frames)
+    terms = _quadratic_terms(np.clip(along / widths[:, None], -_LARGEST_COORDINATE, _LARGEST_COORDINATE))
+    rest = offsets - np.einsum("mdk,mk->md", frames, along) - np.einsum("mp,mpd->md", terms, bends)
+    squares = (rest**2).sum(axis=1)
+    typical = np.mean(np.minimum(squares, _ROBUST * np.median(squares)))
+    return float(np.sqrt(typical / (points.shape[1] - dim)))
+
+
+def _matters(search: NeighborSearch, found: _Finding) -> bool:
+    """Whether noise changes the volume of a step of about 20 points."""
+    step2 = _step2(search, found.dim)
+    normal_axes = search.points.shape[1] - found.dim
+    return bool(normal_axes / 2 * np.log1p(4 * found.noise**2 / step2) > np.log1p(_MATTERS))
+
+
+def _step2(search: NeighborSearch, dim: int) -> float:
+    """Squared bandwidth of a Gaussian step that reaches 20 points."""
+    k = min(int(_STEP_POINTS), len(search.points) - 1)
+    reach = np.median(search.knn(search.points[_some(search, 400, "cloud.step")], k + 1)[0][:, -1])
+    return footprint_width2(float(reach), dim)
+
+
+# ------------------------------------------------------------------------------------------------------- the surface
+def _n_terms(dim: int) -> int:
+    """Number of coefficients of a quadratic."""
+    return (dim + 1) * (dim + 2) // 2
+
+
+def _quadratic_terms(along: FloatArray) -> FloatArray:
+    """1, the coordinates and their products, shape (..., p)."""
+    first, second = np.triu_indices(along.shape[-1])
+    ones = np.ones((*along.shape[:-1], 1))
+    return np.concatenate([ones, along, along[..., first] * along[..., second]], axis=-1)
+
+
+def _fit_surface(search: NeighborSearch, found: _Finding) -> LocalSurface:
+    """Patches through the points, fitted twice: distances between noisy points are too long.
+
+    The second fit weights neighbours by the distances between the points on the first surface.
+    """
+    dim, sigma, h2 = found
+    origin, axes = _noisy_axes_removed(search.points, dim, sigma)
+    inside = search
+    if axes.shape[1] < len(axes):
+        inside = NeighborSearch(np.ascontiguousarray((search.points - origin) @ axes), None, search.threads)
+        h2 = _bandwidth(inside, dim, sigma)
+    else:
+        inside = NeighborSearch(search.points - origin, None, search.threads)
+    inside = _few_enough(inside, h2)
+    centres = _centres(inside.points, h2)
+    identity = np.zeros(axes.shape[1]), np.eye(axes.shape[1])
+    at, places = inside.points[centres], inside
+    patches = _fit_patches(places, inside.points, at, dim, h2)
+    first = LocalSurface(NeighborSearch(at, None), *identity, *patches, sigma)
+    once = first.project(inside.points, search.threads)
+    at = once[centres]
+    patches = _fit_patches(NeighborSearch(once, None, search.threads), inside.points, at, dim, h2)
+    return LocalSurface(NeighborSearch(at, None), origin, axes, *patches, sigma)
+
+
+def _noisy_axes_removed(points: FloatArray, dim: int, sigma: float) -> tuple[FloatArray, FloatArray]:
+    """The mean, and the principal axes (D, r) along which the cloud extends further than noise does."""
+    n, n_axes = points.shape
+    origin = points.mean(axis=0)
+    identity = np.eye(n_axes)
+    if n_axes <= dim + 3:
+        return origin, identity
+    centred = points - origin
+    variances, axes = np.linalg.eigh(centred.T @ centred / n)
+    held = variances > _AXIS * sigma**2 * (1 + np.sqrt(n_axes / n)) ** 2
+    return (origin, np.ascontiguousarray(axes[:, held])) if dim < held.sum() < n_axes else (origin, identity)
+
+
+def _few_enough(search: NeighborSearch, h2: float) -> NeighborSearch:
+    """A random part of a cloud with at most so many neighbours within a bandwidth as one fit uses."""
+    points = search.points
+    at = points[_some(search, 200, "cloud.density")]
+    limit = -np.log(_RANGE) * h2
+    inside = float(np.median(search.tree.query_ball_point(at, np.sqrt(limit), return_length=True)))
+    if inside <= _MOST_NEIGHBORS:
+        return search
+    n = int(len(points) * _MOST_NEIGHBORS / inside)
+    return NeighborSearch(points[np.sort(_some(search, n, "cloud.patches"))], None, search.threads)
+
+
+def _centres(points: FloatArray, h2: float) -> IntArray:
+    """Positions of farthest points that are as close together as patches must be."""
+    order = cKDTree(points).indices.astype(np.int64)
+    chosen, radii = farthest_points(points, order, 16, len(points), 0)
+    n = int(np.count_nonzero(radii > _CENTRES_APART * np.sqrt(h2)))
+    return np.asarray(chosen[: max(n, min(_BLENDED, len(points)))])
+
+
+def _fit_patches(
+    search: NeighborSearch, points: FloatArray, at: FloatArray, dim: int, h2: float, *, leave_out: bool = False
+) -> tuple[Any, ...]:
+    """Means, frames, bends and widths of patches at the centres ``at``.
+
+    Neighbours are found and weighted in ``search``; the patch is fitted to their ``points``.
+    """
+    n = len(points)
+    needed = int(_PER_COEFFICIENT * _n_terms(dim))
+    sample = at[:: max(1, len(at) // 100)]
+    squares = search.knn(sample, min(n, _MOST_NEIGHBORS))[0] ** 2
+    inside = float(np.median(np.count_nonzero(squares < -np.log(_RANGE) * h2, axis=1)))
+    k = int(min(n - 1, max(1.2 * inside, 2 * needed)))
+    blocks = np.array_split(at, max(1, len(at) // _PATCHES_AT_ONCE))
+
+    def work(block: FloatArray) -> tuple[FloatArray, ...]:
+        distances, near = search.knn(block, k + int(leave_out))
+        if leave_out:  # the point itself comes first
+            distances, near = distances[:, 1:], near[:, 1:]
+        return _fit_block(points[near], distances**2, dim, h2, min(needed, k - 1))
+
+    parts = map_threads(work, blocks, search.threads)
+    return tuple(np.ascontiguousarray(np.concatenate(part)) for part in zip(*parts, strict=True))
+
+
+def _fit_block(
+    around: FloatArray, squares: FloatArray, dim: int, h2: float, needed: int
+) -> tuple[FloatArray, ...]:
+    """Patches through neighbours (B, k, r) at squared distances (B, k)."""
+    # Where points are sparse the bandwidth reaches the neighbours that a quadratic needs.
+    width2 = np.maximum(h2, squares[:, needed] / 2)[:, None]
+    weights = np.exp(-(squares - squares[:, :1]) / width2)
+    weights = np.maximum(weights - weights[:, -1:], 1e-12)  # the last neighbour may change without a jump
+    unit = np.sqrt(width2 / 2)[:, :, None]
+    far = np.zeros_like(weights)
+    for _ in range(2):  # the second time without neighbours that are far off
+        shares = weights / (1 + far**2)
+        shares /= shares.sum(axis=1, keepdims=True)
+        means = np.einsum("bk,bkd->bd", shares, around)
+        offsets = around - means[:, None]
+        frames = _leading_axes(offsets * np.sqrt(shares)[:, :, None], dim)  # (B, r, dim)
+        turned = frames.transpose(0, 2, 1)
+        along = offsets @ frames
+        terms = _quadratic_terms(along / unit)  # (B, k, p)
+        weighted = (terms * shares[:, :, None]).transpose(0, 2, 1)
+        matrix = weighted @ terms
+        bent = np.arange(1 + dim, terms.shape[2])
+        matrix[:, bent, bent] += _RIDGE
+        matrix += 1e-10 * np.eye(terms.shape[2])
+        bends = np.linalg.solve(matrix, weighted @ offsets)  # (B, p, r)
+        bends -= bends @ frames @ turned
+        rest = ((offsets - along @ turned - terms @ bends) ** 2).sum(axis=2)
+        far = rest / (_ROBUST * _weighted_medians(rest, shares) + 1e-300)
+    return means, frames, bends, unit[:, 0, 0]
+
+
+def _leading_axes(offsets: FloatArray, dim: int) -> FloatArray:
+    """Leading principal axes of weighted offsets (B, k, r), shape (B, r, dim)."""
+    n_axes = offsets.shape[2]
+    turned = offsets.transpose(0, 2, 1)
+    if n_axes <= _FEW_AXES:
+        return np.linalg.eigh(turned @ offsets)[1][:, :, ::-1][:, :, :dim]
+    guess = generator(0, "cloud.axes").normal(size=(n_axes, dim + _EXTRA_AXES))
+    span = np.broadcast_to(guess, (len(offsets), *guess.shape))
+    for _ in range(_POWER_ROUNDS):
+        span = np.linalg.qr(turned @ (offsets @ span))[0]
+    inside = offsets @ span
+    turn = np.linalg.eigh(inside.transpose(0, 2, 1) @ inside)[1][:, :, ::-1][:, :, :dim]
+    return np.asarray(span @ turn)
+
+
+def _weighted_medians(values: FloatArray, shares: FloatArray) -> FloatArray:
+    """Weighted median of each row, shape (B, 1)."""
+    order = np.argsort(values, axis=1)
+    below = (np.cumsum(np.take_along_axis(shares, order, 1), axis=1) < 0.5).sum(axis=1)
+    middle = np.take_along_axis(order, np.minimum(below, values.shape[1] - 1)[:, None], 1)
+    return np.take_along_axis(values, middle, 1)
+
+
+# ---------------------------------------------------------------------------------------------- nodes and outliers
+def _moved(cloud: CleanCloud, surface: LocalSurface) -> CleanCloud:
+    """The cloud on the surface, without outliers."""
+    cloud, placed = _without_outliers(cloud, surface)
+    search = NeighborSearch(np.ascontiguousarray(placed), None, cloud.search.n_jobs)
+    return replace(cloud, search=search, surface=surface)
+
+
+def _without_outliers(cloud: CleanCloud, surface: LocalSurface) -> tuple[CleanCloud, FloatArray]:
+    """The cloud without points far off the surface, and where the others are on it."""
+    search = cloud.search
+    placed = surface.project(search.points, search.threads)
+    squares = ((search.points - placed) ** 2).sum(axis=1)
+    normal_axes = search.points.shape[1] - surface.dim
+    unlikely = chi2.isf(_OFF_CHANCE, normal_axes) / chi2.median(normal_axes)
+    limit = max(1.5 * unlikely * float(np.median(squares)), _OFF_STEP * _step2(search, surface.dim))
+    kept = np.flatnonzero(squares <= limit)
+    if len(kept) == len(squares):
+        return cloud, placed
+    points = NeighborSearch(np.ascontiguousarray(search.points[kept]), None, search.n_jobs)
+    return replace(cloud, search=points, kept=kept), placed[kept]
+
+
+# ------------------------------------------------------------------------------------------------------------ layers
+@dataclass(frozen=True, eq=False)
+class Sheets:
+    """Paths along the layers of a cloud: edges between near neighbours, which do not join layers.
+
+    Attributes
+    ----------
+    edges : CSR array of shape (n, n)
+        Lengths.
+    spacing : array of shape (n,)
+        Distance of each point to the last of its neighbours.
+    threads : int
+    """
+
+    edges: Any
+    spacing: FloatArray
+    threads: int
+
+    def cut(self, pairs: Pairs) -> Pairs:
+        """The pairs without those that are close only through empty space."""
+        keep = ~self.are_apart(pairs)
+        n = len(self.spacing)
+        # Paths summed from the other end may differ in the last bit: a pair needs both directions.
+        kept = sparse.coo_array((keep.astype(np.int8), (pairs.rows, pairs.columns)), shape=(n, n)).tocsr()
+        both = np.asarray(kept[pairs.columns, pairs.rows]).ravel() > 0
+        keep &= both
+        return Pairs(pairs.rows[keep], pairs.columns[keep], pairs.distances[keep])
+
+    def are_apart(self, pairs: Pairs) -> Any:
+        """Whether the path between two points is much longer than the straight line, for each pair."""
+        n, rows = len(self.spacing), np.unique(pairs.rows)
+        limit = _DETOUR * float(pairs.distances.max(initial=0.0)) + 2 * float(self.spacing.max())
+        indptr, indices = self.edges.indptr.astype(np.int64), self.edges.indices.astype(np.int64)
+        blocks = np.array_split(rows, max(1, len(rows) // _SOURCES))
+        found = map_threads(
+            lambda block: ball_along_edges(indptr, indices, self.edges.data, block, limit), blocks, self.threads
+        )
+        counts, columns, lengths = (np.concatenate(part) for part in zip(*found, strict=True))
+        starts = np.repeat(rows, counts)
+        # From 1 to 2: a sparse matrix does not tell a stored zero from no path.
+        paths = sparse.coo_array((1 + lengths / limit, (starts, columns)), shape=(n, n)).tocsr()
+        along = np.asarray(paths[pairs.rows, pairs.columns]).ravel()
+        along = np.where(along > 0, (along - 1) * limit, np.inf)
+        return along > _DETOUR * pairs.distances + self.spacing[pairs.rows] + self.spacing[pairs.columns]
+
+
+def find_sheets(search: NeighborSearch, s2: float, radius: float) -> Sheets | None:
+    """The layers of a cloud, if steps of the squared bandwidth s2 would jump between them; else None."""
+    points = search.points
+    k = min(_PATH_NEIGHBORS, len(points) - 1)
+    distances, near = without_self(*search.knn(points, k + 1))
+    edges = sparse.csr_array(
+        (np.maximum(distances.ravel(), np.finfo(np.float64).tiny), near.ravel(), k * np.arange(len(points) + 1)),
+        shape=(len(points), len(points)),
+    )
+    sheets = Sheets(edges.maximum(edges.T.tocsr()), distances[:, -1], search.threads)
+    some = np.sort(_some(search, _LEAK_NODES, "cloud.layers"))
+    found = search.within(points[some], radius)
+    pairs = Pairs(some[found.rows], found.columns, found.distances)
+    weights = np.exp(-(pairs.distances**2) / s2)
+    leak = float(weights[sheets.are_apart(pairs)].sum() / weights.sum())
+    return sheets if leak > _LEAK else None
+
+
+@compiled()
+def into_axes(queries, origin, axes, out, span):  # type: ignore[no-untyped-def]
+    """Coordinates of queries along the axes. (A product by BLAS would depend on the number of queries.)"""
+    for i in range(span[0], span[1]):
+        for c in range(axes.shape[0]):
+            offset = queries[i, c] - origin[c]
+            for a in range(axes.shape[1]):
+                out[i, a] += offset * axes[c, a]
+
+
+@compiled()
+def blend_patches(queries, patches, axes, out, span):  # type: ignore[no-untyped-def]
+    """Mean of the places of a query on the patches around it, in the coordinates of the cloud.
+
+    ``queries`` are positions along the axes, patches near them and distances; the weight of the last of these
+    patches is zero, so that it may change without a jump.
+    """
+    inside, near, distances = queries
+    means, frames, bends, widths = patches
+    origin, directions = axes
+    n_axes, dim = frames.shape[1], frames.shape[2]
+    last = near.shape[1] - 1
+    place, terms, along = np.zeros(n_axes), np.ones(bends.shape[1]), np.zeros(dim)
+    for i in range(span[0], span[1]):
+        nearest = distances[i, 0] ** 2
+        room = distances[i, last] ** 2 - nearest
+        total = 0.0
+        place[:] = 0.0
+        for p in range(last + 1):
+            share = (1.0 - (distances[i, p] ** 2 - nearest) / room) ** 2 if room > 0 else 1.0
+            if share == 0.0:
+                continue
+            total += share
+            _add_place(inside[i], near[i, p], share, means, frames, bends, widths, along, terms, place)
+        for c in range(len(origin)):
+            out[i, c] = origin[c]
+            for a in range(n_axes):
+                out[i, c] += directions[c, a] * place[a] / total
+
+
+@compiled()
+def _add_place(query, j, share, means, frames, bends, widths, along, terms, place):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Add the place of a query on patch j, times a share."""
+    n_axes, dim = frames.shape[1], frames.shape[2]
+    along[:] = 0.0
+    for c in range(n_axes):
+        for a in range(dim):
+            along[a] += frames[j, c, a] * (query[c] - means[j, c])
+    for a in range(dim):
+        terms[1 + a] = min(max(along[a] / widths[j], -_LARGEST_COORDINATE), _LARGEST_COORDINATE)
+    n = 1 + dim
+    for a in range(dim):
+        for b in range(a, dim):
+            terms[n] = terms[1 + a] * terms[1 + b]
+            n += 1
+    for c in range(n_axes):
+        spot = means[j, c]
+        for a in range(dim):
+            spot += frames[j, c, a] * along[a]
+        for m in range(len(terms)):
+            spot += bends[j, m, c] * terms[m]
+        place[c] += share * spot
