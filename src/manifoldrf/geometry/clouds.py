@@ -53,7 +53,7 @@ _NOISES = np.concatenate([[0.0], np.geomspace(0.01, 1.0, 60)])  # tried, in unit
 # Edges and curvature lower the growth. A candidate that explains much of the curve by them is less likely.
 _LOSS_PENALTY = 0.1
 _MOST_CANDIDATES = 10  # dimensions
-_FEWEST_POINTS = 60  # fewer points show no curve
+_FEWEST_POINTS = 700  # fewer points do not tell a thin tube or a strip from noise
 _ENOUGH_POINTS = 50_000  # of a larger cloud, a random part of this size is examined
 # Local fits: weights below the first number are not used, and each coefficient needs three effective neighbours.
 _RANGE, _PER_COEFFICIENT, _MOST_NEIGHBORS = 0.01, 3.0, 400
@@ -69,12 +69,19 @@ _BLENDED = 8  # patches around a query whose results are averaged
 _CENTRES_APART = 0.6  # spacing of patches over their bandwidth
 _LARGEST_COORDINATE = 3.0  # in bandwidths: beyond it a patch is no longer bent
 _PATCHES_AT_ONCE, _QUERIES_AT_ONCE = 64, 2048
-_MATTERS = 2e-3  # relative change of a step's volume by noise that is worth removing
+_POINTS_PER_TERM = 30  # coefficients of a quadratic that a cloud of a dimension needs
+_EXAMINED = 200  # points whose neighbourhoods are examined
+_ISOTROPY = 0.5  # least variance of neighbourhoods in units of that of noise
+# Least share of the growth by noise that neighbourhoods must show: it was .7 to 1.4 for noisy spheres, tori and
+# circles in R^2 to R^100, .2 to .5 for scans whose folds look like noise. Finite samples grow by 3 % less.
+_THICKNESS, _GROWTH_ERROR = 0.7, 0.03
+_MATTERS = 6e-3  # relative change of a step's volume by noise that is worth removing
 _STEP_POINTS = 20.0  # points under the step that this is measured for
 _MOST_DIMS = 5  # surfaces of more dimensions need too many coefficients
 _NOISE_ROUNDS = 3  # noise and bandwidth depend on each other
 _AXIS = 1.1  # axes with less variance than this multiple of the largest that noise alone causes hold nothing else
 _LONELY_NEIGHBOR, _LONELY = 12, 3.0  # a point whose 12th neighbour is three times as far as that of its neighbours
+_OFF_ALONE = 16.0  # squared distance off the surface over the median of the neighbours'
 _OFF_CHANCE = 1e-5  # of a point of the surface to count as off the surface
 # Layers: pairs whose path along the nearest neighbours is longer than twice the straight line, and the distances to
 # their neighbours, touch only through space. (Half a circle is 1.57 times its diameter.) Rolls had the least error
@@ -295,17 +302,21 @@ def estimate_dimension(
 
 def _dimension_of_neighborhoods(search: NeighborSearch) -> int:
     """Dimension at the scale of 6 to 24 neighbours."""
+    return int(np.clip(np.rint(_local_growth(search)), 1, search.points.shape[1]))
+
+
+def _local_growth(search: NeighborSearch) -> float:
+    """The same, not rounded."""
     inner, outer, growth = _radii(search)
     if (inner == 0).any():  # duplicates hide how a neighbourhood grows
         search = NeighborSearch(np.unique(search.points, axis=0), search.metric)
         if len(search.points) < 3:
-            return 1
+            return 1.0
         inner, outer, growth = _radii(search)
     grown = (inner > 0) & (outer > inner)  # equal rings carry no information
     if not grown.any():
-        return 1
-    ratio = np.log(outer[grown] / inner[grown]).mean()
-    return int(np.clip(np.rint(np.log(growth) / ratio), 1, search.points.shape[1]))
+        return 1.0
+    return float(np.log(growth) / np.log(outer[grown] / inner[grown]).mean())
 
 
 def _radii(search: NeighborSearch) -> tuple[FloatArray, FloatArray, float]:
@@ -380,12 +391,12 @@ def clean_cloud(
     part, lonely = _well_connected(search)
     curve = _scale_curve(part, 2 * width2)
     found = None if curve is None else _examine(part, curve, noise, dim)
-    if found is None:
+    if found is None or (found.dim > _MOST_DIMS and dim is None):
         return replace(raw, dim=dim or _dimension_of_neighborhoods(search), curve=curve)
     raw = replace(raw, dim=found.dim, noise=found.noise, structured=True, curve=curve)
-    if found.dim >= min(n_axes, _MOST_DIMS + 1):
-        return raw
-    moves = found.noise > 0 and (asked or _matters(part, found))
+    if found.dim >= n_axes or found.dim > _MOST_DIMS:
+        return replace(raw, noise=0.0)
+    moves = found.noise > 0
     if not moves and not lonely.any():
         return replace(raw, noise=0.0)
     surface = _fit_surface(part, found)
@@ -398,12 +409,18 @@ def _well_connected(search: NeighborSearch) -> tuple[NeighborSearch, Any]:
     if len(points) > _ENOUGH_POINTS:
         points = points[np.sort(generator(0, "cloud.part").permutation(len(points))[:_ENOUGH_POINTS])]
         search = NeighborSearch(points, None, threads)
-    k = min(_LONELY_NEIGHBOR, len(points) - 1)
-    distances, near = search.knn(points, k + 1)
-    lonely = distances[:, k] > _LONELY * np.median(distances[near[:, 1:], k], axis=1)
+    lonely = _loneliness(search) > _LONELY
     if not lonely.any():
         return search, lonely
     return NeighborSearch(np.ascontiguousarray(points[~lonely]), None, threads), lonely
+
+
+def _loneliness(search: NeighborSearch) -> FloatArray:
+    """Distance to the 12th neighbour over the median of those of the neighbours, shape (n,)."""
+    k = min(_LONELY_NEIGHBOR, len(search.points) - 1)
+    distances, near = search.knn(search.points, k + 1)
+    usual = np.median(distances[near[:, 1:], k], axis=1)
+    return np.divide(distances[:, k], usual, out=np.ones_like(usual), where=usual > 0)
 
 
 # ----------------------------------------------------------------------------------------------- dimension and noise
@@ -446,13 +463,48 @@ def _examine(search: NeighborSearch, curve: ScaleCurve, noise: float | str, dim:
     """The most likely dimension whose tangents are seen, with its noise; None if nothing of low dimension is seen."""
     n_axes = search.points.shape[1]
     dims = range(1, min(n_axes, _MOST_CANDIDATES) + 1) if dim is None else [dim]
+    near, growth = _neighborhoods(search), _local_growth(search)
     for _, d, sigma in sorted(_explained(curve, d, n_axes, noise) for d in dims):
-        h2 = _bandwidth(search, d, sigma)
-        variances = _local_variances(search, h2)
-        if dim is not None or np.count_nonzero(variances > _TANGENT * variances[:d].mean()) == d:
-            found = _Finding(d, sigma, h2)
-            return found if not isinstance(noise, str) or sigma == 0 else _with_measured_noise(search, found)
+        found = _Finding(d, sigma, _bandwidth(near, d, sigma))
+        if dim is None and not _is_likely(search, near, growth, found):
+            continue
+        if not isinstance(noise, str):
+            return found
+        isotropic = _is_isotropic(near, found)
+        found = _with_measured_noise(search, found)
+        if not _matters(search, found) or not _is_thick(search, growth, found):
+            return found._replace(noise=0.0)
+        if isotropic or dim is not None:
+            return found
     return None
+
+
+def _is_likely(search: NeighborSearch, near: "_Neighborhoods", growth: float, found: _Finding) -> bool:
+    """Whether there are enough points for a dimension, and neighbourhoods extend in so many directions."""
+    enough = _POINTS_PER_TERM * _n_terms(found.dim)
+    if len(search.points) < enough or found.dim > np.rint(growth):  # noise adds to the growth, nothing else does
+        return False
+    variances = _local_variances(near, found.h2)[0]
+    return bool(np.count_nonzero(variances > _TANGENT * variances[: found.dim].mean()) == found.dim)
+
+
+def _is_isotropic(near: "_Neighborhoods", found: _Finding) -> bool:
+    """Whether neighbourhoods are thick in all directions: a strip, thick in one, is not a noisy line."""
+    variances, n_local = _local_variances(near, found.h2)
+    n_axes = near.offsets.shape[2]
+    # The smallest variance of noise in D coordinates from n samples is (1 - sqrt(D / n))^2 sigma^2.
+    least = max(0.0, 1 - np.sqrt(n_axes / n_local)) ** 2 * found.noise**2
+    return bool(len(variances) < n_axes or variances[-1] >= _ISOTROPY * least)
+
+
+def _is_thick(search: NeighborSearch, growth: float, found: _Finding) -> bool:
+    """Whether neighbourhoods are as thick as the noise says: those of a bent space without noise are not."""
+    n_axes = search.points.shape[1]
+    k = min(_LONELY_NEIGHBOR, len(search.points) - 1)
+    reach = np.median(search.knn(search.points[_some(search, 400, "cloud.step")], k + 1)[0][:, -1])
+    x = 4 * found.noise**2 / (2 * reach**2 / growth)
+    expected = (n_axes - found.dim) * x / (1 + x)
+    return bool(growth >= found.dim * (1 - _GROWTH_ERROR) + _THICKNESS * expected)
 
 
 def _explained(curve: ScaleCurve, dim: int, n_axes: int, noise: float | str) -> tuple[float, int, float]:
@@ -474,38 +526,47 @@ def _some(search: NeighborSearch, n: int, name: str) -> IntArray:
     return generator(0, name).permutation(len(search.points))[:n]
 
 
-def _bandwidth(search: NeighborSearch, dim: int, sigma: float) -> float:
-    """Squared bandwidth of local fits: enough neighbours for a quadratic, and tangents stand out of the noise."""
+class _Neighborhoods(NamedTuple):
+    """Neighbours of some points: their squared distances (m, k) and their offsets from those points (m, k, D)."""
+
+    squares: FloatArray
+    offsets: FloatArray
+
+
+def _neighborhoods(search: NeighborSearch) -> _Neighborhoods:
     points = search.points
-    at = points[_some(search, 300, "cloud.bandwidth")]
-    squares = search.knn(at, min(_MOST_NEIGHBORS, len(points)))[0] ** 2
+    at = points[_some(search, _EXAMINED, "cloud.neighborhoods")]
+    distances, near = search.knn(at, min(_MOST_NEIGHBORS, len(points)))
+    return _Neighborhoods(distances**2, points[near] - at[:, None])
+
+
+def _bandwidth(near: _Neighborhoods, dim: int, sigma: float) -> float:
+    """Squared bandwidth of local fits: enough neighbours for a quadratic, and tangents stand out of the noise."""
+    squares, n_axes = near.squares, near.offsets.shape[2]
     needed = min(int(_PER_COEFFICIENT * _n_terms(dim)), squares.shape[1] - 1)
     h2 = float(np.median(squares[:, needed]) / 2)
     for _ in range(60):
         n_local = float(np.median(np.exp(-(squares - squares[:, 1:2]) / h2).sum(axis=1)))
         # Of pure noise with n samples in D coordinates, the largest variance is (1 + sqrt(D / n))^2 sigma^2.
-        if h2 >= _SIGNAL * sigma**2 * (1 + np.sqrt(points.shape[1] / n_local)) ** 2:
+        if h2 >= _SIGNAL * sigma**2 * (1 + np.sqrt(n_axes / n_local)) ** 2:
             break
         h2 *= 1.15
     return h2
 
 
-def _local_variances(search: NeighborSearch, h2: float) -> FloatArray:
-    """Median over some points of the variances of their neighbourhood along its principal axes, falling."""
-    points = search.points
-    at = points[_some(search, 150, "cloud.tangents")]
-    squares, near = search.knn(at, min(_MOST_NEIGHBORS, len(points)))
-    squares = squares**2
+def _local_variances(near: _Neighborhoods, h2: float) -> tuple[FloatArray, float]:
+    """Median variances of neighbourhoods along their principal axes, falling, and effective number of neighbours."""
+    squares = near.squares
     weights = np.exp(-(squares - squares[:, 1:2]) / h2)
     weights[:, 0] = 0.0
     weights = np.maximum(weights - weights[:, -1:], 0.0)
     shares = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)
-    around = points[near]  # (m, k, D)
-    offsets = (around - np.einsum("mk,mkd->md", shares, around)[:, None]) * np.sqrt(shares)[:, :, None]
+    means = np.einsum("mk,mkd->md", shares, near.offsets)
+    offsets = (near.offsets - means[:, None]) * np.sqrt(shares)[:, :, None]
     if offsets.shape[1] < offsets.shape[2]:
         offsets = offsets.transpose(0, 2, 1)
-    found = np.linalg.eigvalsh(offsets.transpose(0, 2, 1) @ offsets)[:, ::-1]
-    return np.asarray(np.median(found, axis=0))
+    variances = np.linalg.eigvalsh(offsets.transpose(0, 2, 1) @ offsets)[:, ::-1]
+    return np.median(variances, axis=0), float(np.median(1 / (shares**2).sum(axis=1)))
 
 
 def _with_measured_noise(search: NeighborSearch, found: _Finding) -> _Finding:
@@ -522,7 +583,7 @@ def _with_measured_noise(search: NeighborSearch, found: _Finding) -> _Finding:
         sigma = measured
         if settled:
             break
-        h2 = _bandwidth(search, dim, sigma)
+        h2 = _bandwidth(_neighborhoods(search), dim, sigma)
     return _Finding(dim, sigma, h2)
 
 
@@ -577,7 +638,7 @@ def _fit_surface(search: NeighborSearch, found: _Finding) -> LocalSurface:
     inside = search
     if axes.shape[1] < len(axes):
         inside = NeighborSearch(np.ascontiguousarray((search.points - origin) @ axes), None, search.threads)
-        h2 = _bandwidth(inside, dim, sigma)
+        h2 = _bandwidth(_neighborhoods(inside), dim, sigma)
     else:
         inside = NeighborSearch(search.points - origin, None, search.threads)
     inside = _few_enough(inside, h2)
@@ -720,7 +781,10 @@ def _without_outliers(cloud: CleanCloud, surface: LocalSurface) -> tuple[CleanCl
     normal_axes = search.points.shape[1] - surface.dim
     unlikely = chi2.isf(_OFF_CHANCE, normal_axes) / chi2.median(normal_axes)
     limit = max(1.5 * unlikely * float(np.median(squares)), _OFF_STEP * _step2(search, surface.dim))
-    kept = np.flatnonzero(squares <= limit)
+    near = search.knn(search.points, min(_LONELY_NEIGHBOR, len(squares) - 1) + 1)[1]
+    # Around thin parts of the space that patches miss, all points are off the surface.
+    alone = squares > _OFF_ALONE * np.median(squares[near[:, 1:]], axis=1)
+    kept = np.flatnonzero((squares <= limit) | ~alone)
     if len(kept) == len(squares):
         return cloud, placed
     points = NeighborSearch(np.ascontiguousarray(search.points[kept]), None, search.n_jobs)
