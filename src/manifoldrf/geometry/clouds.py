@@ -80,7 +80,9 @@ _STEP_POINTS = 20.0  # points under the step that this is measured for
 _MOST_DIMS = 5  # surfaces of more dimensions need too many coefficients
 _NOISE_ROUNDS = 3  # noise and bandwidth depend on each other
 _AXIS = 1.1  # axes with less variance than this multiple of the largest that noise alone causes hold nothing else
-_LONELY_NEIGHBOR, _LONELY = 12, 3.0  # a point whose 12th neighbour is three times as far as that of its neighbours
+# The 12th neighbour of lonely points is three times as far as that of their neighbours, or four times as far as usual.
+_LONELY_NEIGHBOR, _LONELY, _VERY_LONELY = 12, 3.0, 4.0
+_OUTLIER_ROUNDS = 3
 _OFF_ALONE = 16.0  # squared distance off the surface over the median of the neighbours'
 _OFF_CHANCE = 1e-5  # of a point of the surface to count as off the surface
 # Layers: pairs whose path along the nearest neighbours is longer than twice the straight line, and the distances to
@@ -393,14 +395,19 @@ def clean_cloud(
     found = None if curve is None else _examine(part, curve, noise, dim)
     if found is None or (found.dim > _MOST_DIMS and dim is None):
         return replace(raw, dim=dim or _dimension_of_neighborhoods(search), curve=curve)
-    raw = replace(raw, dim=found.dim, noise=found.noise, structured=True, curve=curve)
-    if found.dim >= n_axes or found.dim > _MOST_DIMS:
-        return replace(raw, noise=0.0)
-    moves = found.noise > 0
-    if not moves and not lonely.any():
-        return replace(raw, noise=0.0)
+    fits = found.dim < n_axes and found.dim <= _MOST_DIMS
+    moves = fits and found.noise > 0
+    raw = replace(raw, dim=found.dim, noise=found.noise if moves else 0.0, structured=True, curve=curve)
+    if not moves and not (fits and lonely.any()):
+        return raw
     surface = _fit_surface(part, found)
-    return _moved(raw, surface) if moves else _without_outliers(replace(raw, noise=0.0), surface)[0]
+    for _ in range(_OUTLIER_ROUNDS):  # patches through outliers bend towards them
+        off = _are_off(part, surface)[0]
+        if not off.any():
+            break
+        part = NeighborSearch(np.ascontiguousarray(part.points[~off]), None, part.n_jobs)
+        surface = _fit_surface(part, found)
+    return _moved(raw, surface, moves=moves)
 
 
 def _well_connected(search: NeighborSearch) -> tuple[NeighborSearch, Any]:
@@ -409,18 +416,18 @@ def _well_connected(search: NeighborSearch) -> tuple[NeighborSearch, Any]:
     if len(points) > _ENOUGH_POINTS:
         points = points[np.sort(generator(0, "cloud.part").permutation(len(points))[:_ENOUGH_POINTS])]
         search = NeighborSearch(points, None, threads)
-    lonely = _loneliness(search) > _LONELY
+    lonely = _are_lonely(search)
     if not lonely.any():
         return search, lonely
     return NeighborSearch(np.ascontiguousarray(points[~lonely]), None, threads), lonely
 
 
-def _loneliness(search: NeighborSearch) -> FloatArray:
-    """Distance to the 12th neighbour over the median of those of the neighbours, shape (n,)."""
+def _are_lonely(search: NeighborSearch) -> Any:
+    """Whether the 12th neighbour of a point is much farther than those of its neighbours, or of most points."""
     k = min(_LONELY_NEIGHBOR, len(search.points) - 1)
     distances, near = search.knn(search.points, k + 1)
-    usual = np.median(distances[near[:, 1:], k], axis=1)
-    return np.divide(distances[:, k], usual, out=np.ones_like(usual), where=usual > 0)
+    reach = distances[:, k]
+    return (reach > _LONELY * np.median(reach[near[:, 1:]], axis=1)) | (reach > _VERY_LONELY * np.median(reach))
 
 
 # ----------------------------------------------------------------------------------------------- dimension and noise
@@ -644,8 +651,9 @@ def _fit_surface(search: NeighborSearch, found: _Finding) -> LocalSurface:
     inside = _few_enough(inside, h2)
     centres = _centres(inside.points, h2)
     identity = np.zeros(axes.shape[1]), np.eye(axes.shape[1])
-    at, places = inside.points[centres], inside
-    patches = _fit_patches(places, inside.points, at, dim, h2)
+    at = inside.points[centres]
+    # A centre may be an outlier. Without it, its patch goes through its neighbours, and it is moved there.
+    patches = _fit_patches(inside, inside.points, at, dim, h2, leave_out=True)
     first = LocalSurface(NeighborSearch(at, None), *identity, *patches, sigma)
     once = first.project(inside.points, search.threads)
     at = once[centres]
@@ -766,16 +774,19 @@ def _weighted_medians(values: FloatArray, shares: FloatArray) -> FloatArray:
 
 
 # ---------------------------------------------------------------------------------------------- nodes and outliers
-def _moved(cloud: CleanCloud, surface: LocalSurface) -> CleanCloud:
-    """The cloud on the surface, without outliers."""
-    cloud, placed = _without_outliers(cloud, surface)
-    search = NeighborSearch(np.ascontiguousarray(placed), None, cloud.search.n_jobs)
-    return replace(cloud, search=search, surface=surface)
+def _moved(cloud: CleanCloud, surface: LocalSurface, *, moves: bool) -> CleanCloud:
+    """The cloud without outliers, and with its points moved onto the surface if that is asked for."""
+    off, placed = _are_off(cloud.search, surface)
+    if not moves and not off.any():
+        return cloud
+    kept = np.flatnonzero(~off)
+    places = placed if moves else cloud.points
+    search = NeighborSearch(np.ascontiguousarray(places[kept]), None, cloud.search.n_jobs)
+    return replace(cloud, search=search, kept=kept, surface=surface if moves else None)
 
 
-def _without_outliers(cloud: CleanCloud, surface: LocalSurface) -> tuple[CleanCloud, FloatArray]:
-    """The cloud without points far off the surface, and where the others are on it."""
-    search = cloud.search
+def _are_off(search: NeighborSearch, surface: LocalSurface) -> tuple[Any, FloatArray]:
+    """Whether points are far off the surface, unlike their neighbours; and where they are on it."""
     placed = surface.project(search.points, search.threads)
     squares = ((search.points - placed) ** 2).sum(axis=1)
     normal_axes = search.points.shape[1] - surface.dim
@@ -784,11 +795,7 @@ def _without_outliers(cloud: CleanCloud, surface: LocalSurface) -> tuple[CleanCl
     near = search.knn(search.points, min(_LONELY_NEIGHBOR, len(squares) - 1) + 1)[1]
     # Around thin parts of the space that patches miss, all points are off the surface.
     alone = squares > _OFF_ALONE * np.median(squares[near[:, 1:]], axis=1)
-    kept = np.flatnonzero((squares <= limit) | ~alone)
-    if len(kept) == len(squares):
-        return cloud, placed
-    points = NeighborSearch(np.ascontiguousarray(search.points[kept]), None, search.n_jobs)
-    return replace(cloud, search=points, kept=kept), placed[kept]
+    return (squares > limit) & (alone | _are_lonely(search)), placed
 
 
 # ------------------------------------------------------------------------------------------------------------ layers
