@@ -42,7 +42,7 @@ from manifoldrf.baselines.spectral import DiffusionMap
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.options import GraphOptions
 from manifoldrf.features.problem import FarQueryWarning
-from manifoldrf.geometry.sampling import estimate_dimension
+from manifoldrf.geometry.clouds import estimate_dimension
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.signatures.engines import Progress
 from reproduction.few_label_clouds import Cloud, Damage, digits, photographs, plain_photographs, scan

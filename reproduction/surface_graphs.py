@@ -17,9 +17,9 @@ from manifoldrf import AbstractManifold, Ellipsoid, MobiusStrip, Sphere, Torus
 from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_real, reject
 from manifoldrf.fields.step import one_step
 from manifoldrf.geometry.builders import knn_graph
+from manifoldrf.geometry.clouds import estimate_dimension
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import heat_graph
-from manifoldrf.geometry.sampling import estimate_dimension
 from manifoldrf.kernels.graph_kernels import PowerKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import relative_error

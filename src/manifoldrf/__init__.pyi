@@ -27,6 +27,9 @@ from .fields.training import TrainingInfo as TrainingInfo
 from .geometry.builders import grid_graph as grid_graph
 from .geometry.builders import knn_graph as knn_graph
 from .geometry.builders import mesh_graph as mesh_graph
+from .geometry.clouds import CleanCloud as CleanCloud
+from .geometry.clouds import clean_cloud as clean_cloud
+from .geometry.clouds import estimate_dimension as estimate_dimension
 from .geometry.graphs import GeneralizedAdjacency as GeneralizedAdjacency
 from .geometry.graphs import Graph as Graph
 from .geometry.graphs import GraphWarning as GraphWarning
@@ -40,9 +43,6 @@ from .geometry.model_spaces import FlatTorus as FlatTorus
 from .geometry.model_spaces import HyperbolicSpace as HyperbolicSpace
 from .geometry.model_spaces import Sphere as Sphere
 from .geometry.sampling import GradedPoints as GradedPoints
-from .geometry.clouds import CleanCloud as CleanCloud
-from .geometry.clouds import clean_cloud as clean_cloud
-from .geometry.clouds import estimate_dimension as estimate_dimension
 from .geometry.sampling import graded_points as graded_points
 from .geometry.sampling import thin as thin
 from .geometry.spd import spd_to_vectors as spd_to_vectors

@@ -11,9 +11,8 @@ from scipy.spatial import ConvexHull
 import manifoldrf
 from manifoldrf import DiffusionKernel, HeatKernel, ManifoldRandomFeatures, Sphere, TriangleMesh, knn_graph
 from manifoldrf.features import options as feature_options
-from manifoldrf.features import problem as feature_problem
 from manifoldrf.fields import anchors, step
-from manifoldrf.geometry import graphs, heat, neighbors, sampling
+from manifoldrf.geometry import clouds, graphs, neighbors, sampling
 from manifoldrf.kernels.graph_kernels import PowerKernel
 
 POINTS = Sphere().sample(1500, seed=0)
@@ -53,10 +52,9 @@ def counts(monkeypatch):
 
         monkeypatch.setattr(owner, name, call)
 
-    for owner in (feature_problem, graphs, heat):  # kernels ask the graph
-        counted(owner, "estimate_dimension", lambda *_, **__: "dimension")
+    counted(clouds, "_local_growth", lambda *_, **__: "dimension")
     # Not in `meshes`: the search for closest points scales lengths by the queries, and makes trees in that unit.
-    for owner in (anchors, neighbors, sampling, step):
+    for owner in (anchors, clouds, neighbors, sampling, step):
         counted(owner, "cKDTree", tree_key)
     for name in ("scaled_both_ends", "local_form"):  # W, and W in the order of its rows in memory
         counted(graphs, name, lambda matrix, *_, name=name: ("form", name, matrix.data.tobytes()))

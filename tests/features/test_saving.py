@@ -129,7 +129,7 @@ def test_searches_use_the_threads_of_the_model_that_asks(tmp_path, monkeypatch):
     """Not those of the fit, nor those that a file was loaded with."""
     model, seen, original = load(made("step").save(tmp_path / "m")), [], Problem.window
 
-    def window(self, queries):
+    def window(self, queries, placed):
         seen.append(self.graph.extension.search.threads)
         return original(self, queries)
 

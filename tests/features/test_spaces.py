@@ -549,12 +549,12 @@ def test_above_five_dimensions_every_point_has_its_own_bandwidth():
 def test_a_large_cloud_in_many_dimensions_gets_a_kernel_that_few_features_carry():
     """The squared width of signatures, the time of all steps, is that of 640 anchors at .8 of it apart."""
     points = np.random.default_rng(0).uniform(size=(6000, 6))
-    source = find_nodes(points, None, GraphOptions(dim=6), 1)
+    source = find_nodes(points, None, GraphOptions(dim=6), 1, {})
     graph = knn_graph(points, bandwidth="local")
     steps = default_steps(graph, source)
     assert steps > 20
     np.testing.assert_allclose(graph.time(steps, 6), (source.sampling.volume / 640) ** (1 / 3) / 0.64, rtol=1e-12)
-    few = find_nodes(points[:1000], None, GraphOptions(dim=6), 1)
+    few = find_nodes(points[:1000], None, GraphOptions(dim=6), 1, {})
     assert default_steps(knn_graph(points[:1000], bandwidth="local"), few) == 20  # all can be anchors
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from manifoldrf import Ellipsoid, FlatTorus, HyperbolicSpace, MobiusStrip, Sphere, Torus
-from manifoldrf.geometry.sampling import estimate_dimension
+from manifoldrf.geometry.clouds import estimate_dimension
 
 EMBEDDED = [*(Sphere(dim=d) for d in (1, 2, 3, 4)), Ellipsoid(), MobiusStrip(), Torus()]
 ALONG = [

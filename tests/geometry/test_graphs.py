@@ -15,10 +15,11 @@ from scipy.spatial.distance import cdist
 from manifoldrf import FlatTorus, HyperbolicSpace, Sphere, Torus
 from manifoldrf.geometry import graphs
 from manifoldrf.geometry.builders import grid_graph, knn_graph, mesh_graph
+from manifoldrf.geometry.clouds import estimate_dimension
 from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.heat import heat_graph
 from manifoldrf.geometry.neighbors import NeighborSearch, search_of
-from manifoldrf.geometry.sampling import Sampling, estimate_dimension
+from manifoldrf.geometry.sampling import Sampling
 
 EPS = np.finfo(np.float64).eps
 PATH = np.array([[0, 1, 0, 0], [1, 0, 2, 0], [0, 2, 0, 3], [0, 0, 3, 0]])  # 0 - 1 - 2 - 3

@@ -81,9 +81,9 @@ class GraphOptions(FrozenParams):
     bandwidth : {"median", "local"} or float, optional
         Of a knn graph, see :func:`knn_graph`; by default "local" above 3 dimensions, else "median".
     noise : "auto" or float
-        Standard deviation of the noise in each coordinate of a cloud. Points and queries are moved onto the space, and
-        outliers are left out (:func:`clean_cloud`). "auto" finds the noise, and does nothing for kernels in steps of
-        the graph or if weights or a metric are given. 0 takes the points as they are.
+        Standard deviation of the noise in each coordinate of a cloud. Points and queries are moved onto the space,
+        and outliers are left out (:func:`clean_cloud`). "auto" finds the noise, and does nothing for kernels in
+        steps of the graph or if weights or a metric are given. 0 takes the points as they are.
 
     Examples
     --------

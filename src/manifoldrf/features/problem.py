@@ -142,8 +142,8 @@ class Nodes:
     cloud: CleanCloud | None = None
 
     @property
-    def for_builder(self) -> CleanCloud | NeighborSearch | TriangleMesh:
-        """What graphs are built on."""
+    def for_builder(self) -> Any:
+        """What graphs are built on: the mesh, the search, or the search as part of the cleaned cloud."""
         if self.cloud is None or isinstance(self.places, TriangleMesh):
             return self.places
         return replace(self.cloud, search=self.places)
@@ -184,7 +184,7 @@ class Nodes:
         return float(f"{t:.3g}")  # a number that is easy to read and to give again
 
 
-def find_nodes(space: Any, kernel: Any, options: GraphOptions, n_jobs: int) -> Nodes:
+def find_nodes(space: Any, kernel: Any, options: GraphOptions, n_jobs: int, notes: dict[str, str]) -> Nodes:
     """The nodes to build on: points, the vertices of a mesh, or a grid of a manifold."""
     if isinstance(space, TriangleMesh):
         if options.dim not in (None, 2):
@@ -199,7 +199,10 @@ def find_nodes(space: Any, kernel: Any, options: GraphOptions, n_jobs: int) -> N
         own = space if isinstance(space, FlatTorus | HyperbolicSpace) else None
         search = _search(space.grid(n), options.metric or own, n_jobs)
         return Nodes(search, space.dim, options, space, n)
-    return _find_cloud_nodes(space, kernel, options, n_jobs)
+    nodes = _find_cloud_nodes(space, kernel, options, n_jobs)
+    if nodes.cloud is not None and str(nodes.cloud):
+        notes["cloud"] = str(nodes.cloud)
+    return nodes
 
 
 def _find_cloud_nodes(points: FloatArray, kernel: Any, options: GraphOptions, n_jobs: int) -> Nodes:
@@ -313,7 +316,7 @@ def _build_by_options(
 ) -> tuple[Graph, Any, int]:
     """The same, for a graph that the library builds."""
     with stage_of(options.progress, "nodes"):
-        nodes = find_nodes(space, kernel, graph_options, options.n_jobs)
+        nodes = find_nodes(space, kernel, graph_options, options.n_jobs, notes)
         heat = _wants_heat(nodes, kernel)
         if heat:
             if nodes.mesh is None and len(nodes.points) < nodes.dim + 2:
@@ -327,8 +330,6 @@ def _build_by_options(
                 notes["kernel"] = f"chosen: {width:.3g} wide, K(x, x) = 1 on average"
             t = graph_time(kernel, nodes)
             nodes, thinned = _thinned(nodes, t, options.n_jobs, notes)
-    if nodes.cloud is not None and str(nodes.cloud):
-        notes["cloud"] = str(nodes.cloud)
     if not heat:
         _refuse_heat_options(graph_options)
         with stage_of(options.progress, "graph"):

@@ -33,6 +33,7 @@ from manifoldrf.geometry.graphs import (
     check_positive_float,
     report_problems,
 )
+from manifoldrf.geometry.local_surface import LocalSurface
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
 from manifoldrf.geometry.model_spaces import FlatTorus
@@ -99,15 +100,7 @@ def knn_graph(
     >>> knn_graph(Sphere().grid(1000), n_neighbors=12, density_correction=1.0)
     Graph(1000 nodes, 6108 edges, points in R^3)
     """
-    check_noise(noise)
-    if noise != 0:
-        if metric is not None or isinstance(points, NeighborSearch | CleanCloud):
-            reject("noise", "0 for prepared clouds and spaces with a metric", noise)
-        points = clean_cloud(points, noise=noise, n_jobs=n_jobs)
-    projection = None
-    if isinstance(points, CleanCloud):
-        points, projection = points.search, points.surface
-    search = search_of(points, metric, check_jobs(n_jobs), min_rows=2)
+    search, projection = _searched(points, metric, noise, n_jobs)
     cloud, metric = search.points, search.metric
     most = len(cloud) - 1
     k = min(_DEFAULT_NEIGHBORS, most) if n_neighbors is None else check_integer(n_neighbors, "n_neighbors", 1, most)
@@ -140,6 +133,20 @@ def knn_graph(
     graph = Graph(affinity, cloud, metric, extension, projection=projection)
     report_problems(graph, "more neighbours or a larger bandwidth", distances[:, 0], DROP_THEM)
     return graph
+
+
+def _searched(
+    points: Any, metric: AbstractManifold | None, noise: float | str, n_jobs: int
+) -> tuple[NeighborSearch, LocalSurface | None]:
+    """A search over the points, without noise if that is asked for, and the surface they are on."""
+    check_noise(noise)
+    if noise != 0:
+        if metric is not None or isinstance(points, NeighborSearch | CleanCloud):
+            reject("noise", "0 for prepared clouds and spaces with a metric", noise)
+        points = clean_cloud(points, noise=noise, n_jobs=n_jobs)
+    if isinstance(points, CleanCloud):
+        return points.search, points.surface
+    return search_of(points, metric, check_jobs(n_jobs), min_rows=2), None
 
 
 def mesh_graph(mesh: TriangleMesh, *, weights: str = "gaussian") -> Graph:

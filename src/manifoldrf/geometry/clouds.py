@@ -1,28 +1,24 @@
-"""Clouds as people bring them: dimension and noise at a scale, outliers, and the surface through noisy points.
+"""Clouds as people bring them: dimension and noise at a scale, outliers, and points without noise.
 
-The number of pairs closer than s grows like s^d in a space of dimension d. Noise with standard deviation sigma in each
-of D coordinates adds 2 D sigma^2 to squared distances. At the scale s the growth is then
+The number of pairs closer than s grows like s^d in a space of dimension d. Noise with standard deviation sigma in
+each of D coordinates adds 2 D sigma^2 to squared distances. At the scale s the growth is then
 
     d(s) = d + (D - d) x / (1 + x),  x = 4 sigma^2 / s^2.
 
 At small scales noise fills all D coordinates; at large scales the space shows. Both d and sigma are read off this
-curve. Local quadratics through the noisy points then make up a surface, and nodes and queries are moved onto it.
+curve. Nodes and queries are then moved onto the surface through the points.
 """
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 from scipy.optimize import nnls
-from scipy.spatial import cKDTree
 from scipy.stats import chi2
 
-from manifoldrf._compiling import compiled
 from manifoldrf._random import generator
-from manifoldrf._runtime import map_threads, one_blas_thread, quick_map
+from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import (
     NONNEGATIVE,
     POSITIVE,
@@ -32,13 +28,24 @@ from manifoldrf._validation import (
     check_jobs,
     check_points,
     check_real,
-    check_spread,
     reject,
 )
-from manifoldrf.geometry.csr import check_shape
+from manifoldrf.geometry.local_surface import (
+    ROBUST,
+    Finding,
+    LocalSurface,
+    Neighborhoods,
+    fit_bandwidth,
+    fit_patches,
+    fit_surface,
+    n_terms,
+    neighborhoods_of,
+    patch_offsets,
+    some_points,
+)
 from manifoldrf.geometry.manifolds import AbstractManifold
-from manifoldrf.geometry.neighbors import NeighborSearch, Pairs, ball_along_edges, search_of, without_self
-from manifoldrf.geometry.sampling import farthest_points, footprint_width2
+from manifoldrf.geometry.neighbors import NeighborSearch, search_of
+from manifoldrf.geometry.sampling import footprint_width2
 
 __all__ = ["CleanCloud", "ScaleCurve", "clean_cloud", "estimate_dimension"]
 
@@ -55,22 +62,8 @@ _LOSS_PENALTY = 0.1
 _MOST_CANDIDATES = 10  # dimensions
 _FEWEST_POINTS = 700  # fewer points do not tell a thin tube or a strip from noise
 _ENOUGH_POINTS = 50_000  # of a larger cloud, a random part of this size is examined
-# Local fits: weights below the first number are not used, and each coefficient needs three effective neighbours.
-_RANGE, _PER_COEFFICIENT, _MOST_NEIGHBORS = 0.01, 3.0, 400
-# Squared bandwidth over the variance of noise, at least: the variance along the surface, h2 / 2, is then seven times
-# that of the noise. In R^50 with noise .03, h2 = .02 misses the surface (.90), h2 = .1 finds it (.02).
-_SIGNAL = 14.0
 _TANGENT = 0.4  # local variances above this share of the tangential ones are tangents
-_RIDGE = 1e-3  # on the curvature of a patch, against wild extrapolation where neighbours lie on a line
-_FEW_AXES = 24  # up to this many axes, frames come from covariances; above, from a few power iterations
-_POWER_ROUNDS, _EXTRA_AXES = 8, 4
-_ROBUST = 9.0  # squared distances to the patch over their median beyond which neighbours lose weight
-_BLENDED = 8  # patches around a query whose results are averaged
-_CENTRES_APART = 0.6  # spacing of patches over their bandwidth
-_LARGEST_COORDINATE = 3.0  # in bandwidths: beyond it a patch is no longer bent
-_PATCHES_AT_ONCE, _QUERIES_AT_ONCE = 64, 2048
 _POINTS_PER_TERM = 30  # coefficients of a quadratic that a cloud of a dimension needs
-_EXAMINED = 200  # points whose neighbourhoods are examined
 _ISOTROPY = 0.5  # least variance of neighbourhoods in units of that of noise
 # Least share of the growth by noise that neighbourhoods must show: it was .7 to 1.4 for noisy spheres, tori and
 # circles in R^2 to R^100, .2 to .5 for scans whose folds look like noise. Finite samples grow by 3 % less.
@@ -79,17 +72,12 @@ _MATTERS = 6e-3  # relative change of a step's volume by noise that is worth rem
 _STEP_POINTS = 20.0  # points under the step that this is measured for
 _MOST_DIMS = 5  # surfaces of more dimensions need too many coefficients
 _NOISE_ROUNDS = 3  # noise and bandwidth depend on each other
-_AXIS = 1.1  # axes with less variance than this multiple of the largest that noise alone causes hold nothing else
-# The 12th neighbour of lonely points is three times as far as that of their neighbours, or four times as far as usual.
+# The 12th neighbour of lonely points is three times as far as that of their neighbours, or four times as far as
+# usual.
 _LONELY_NEIGHBOR, _LONELY, _VERY_LONELY = 12, 3.0, 4.0
 _OUTLIER_ROUNDS = 3
 _OFF_ALONE = 16.0  # squared distance off the surface over the median of the neighbours'
 _OFF_CHANCE = 1e-5  # of a point of the surface to count as off the surface
-# Layers: pairs whose path along the nearest neighbours is longer than twice the straight line, and the distances to
-# their neighbours, touch only through space. (Half a circle is 1.57 times its diameter.) Rolls had the least error
-# with steps of which a share of .003 jumped.
-_PATH_NEIGHBORS, _DETOUR, _LEAK, _LEAK_NODES = 12, 2.0, 3e-3, 200
-_SOURCES = 2000  # points from which paths are searched by one task
 _OFF_STEP = 0.02  # squared distance off the surface over that of a step, below which a point does no harm
 
 
@@ -106,81 +94,6 @@ class ScaleCurve(NamedTuple):
 
     scales: FloatArray
     growth: FloatArray
-
-
-@dataclass(frozen=True, eq=False)
-class LocalSurface:
-    """A surface through a noisy cloud: quadratic patches, blended between neighbouring centres.
-
-    Attributes
-    ----------
-    centres : NeighborSearch
-        Centres of the patches, shape (M, r).
-    origin : array of shape (D,)
-    axes : array of shape (D, r)
-        Orthonormal directions in which the cloud extends; others hold only noise.
-    means : array of shape (M, r)
-    frames : array of shape (M, r, dim)
-        Tangents of the patches, orthonormal.
-    bends : array of shape (M, p, r)
-        Normal part of the patches: coefficients of 1, the tangential coordinates and their products.
-    widths : array of shape (M,)
-        Unit of the tangential coordinates.
-    noise : float
-        Standard deviation of the points around the surface, per coordinate.
-    """
-
-    centres: NeighborSearch
-    origin: FloatArray
-    axes: FloatArray
-    means: FloatArray
-    frames: FloatArray
-    bends: FloatArray
-    widths: FloatArray
-    noise: float
-
-    def check(self, n_coordinates: int) -> None:
-        """Raise unless the parts fit together and the surface lies in a space of so many coordinates."""
-        m, r = self.means.shape if self.means.ndim == 2 else (0, 0)
-        dim = self.frames.shape[-1] if self.frames.ndim == 3 else 0
-        if min(m, r, dim) < 1:
-            reject("means", "an array of shape (patches, axes)", f"shape {self.means.shape}")
-        check_shape("origin", self.origin, (n_coordinates,))
-        check_shape("axes", self.axes, (n_coordinates, r))
-        check_shape("frames", self.frames, (m, r, dim))
-        check_shape("bends", self.bends, (m, _n_terms(dim), r))
-        check_shape("widths", self.widths, (m,))
-        check_real(self.noise, "noise", NONNEGATIVE)
-        self.centres.check(m, r)
-        if not (self.widths > 0).all():
-            reject("widths", "positive", float(self.widths.min()))
-
-    @property
-    def dim(self) -> int:
-        """Dimension of the surface."""
-        return int(self.frames.shape[2])
-
-    @property
-    def typical_distance(self) -> float:
-        """Distance from the surface that one in a thousand noisy points exceeds."""
-        return float(self.noise * np.sqrt(chi2.isf(1e-3, max(1, len(self.origin) - self.dim))))
-
-    def project(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
-        """Points of the surface near the queries, shape (q, D); continuous in the queries."""
-        patches = self.means, self.frames, self.bends, self.widths
-        inside = np.zeros((len(queries), self.axes.shape[1]))
-        found = np.zeros(queries.shape)
-        spans = list(pairwise([*range(0, len(queries), _QUERIES_AT_ONCE), len(queries)]))
-        places = np.ascontiguousarray(queries)
-        quick_map(lambda span: into_axes(places, self.origin, self.axes, inside, span), spans, n_jobs)
-        distances, near = self.centres.knn(inside, min(_BLENDED, len(self.means)))
-        near = np.ascontiguousarray(near, dtype=np.int64)
-
-        def work(span: tuple[int, int]) -> None:
-            blend_patches((inside, near, distances), patches, (self.origin, self.axes), found, span)
-
-        quick_map(work, spans, n_jobs)
-        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,14 +162,6 @@ class CleanCloud:
         return "; ".join(parts)
 
 
-class _Finding(NamedTuple):
-    """Dimension, noise per coordinate and squared bandwidth of local fits."""
-
-    dim: int
-    noise: float
-    h2: float
-
-
 def estimate_dimension(
     points: ArrayLike | NeighborSearch, *, scale: float | None = None, metric: AbstractManifold | None = None
 ) -> int:
@@ -299,16 +204,16 @@ def estimate_dimension(
         if search.metric is not None:
             reject("scale", "None with a metric, whose points have no noise", scale)
         return clean_cloud(search, scale).dim
-    return _dimension_of_neighborhoods(search)
+    return _rounded(_local_growth(search), search.points.shape[1])
 
 
-def _dimension_of_neighborhoods(search: NeighborSearch) -> int:
-    """Dimension at the scale of 6 to 24 neighbours."""
-    return int(np.clip(np.rint(_local_growth(search)), 1, search.points.shape[1]))
+def _rounded(growth: float, n_axes: int) -> int:
+    """A growth as a dimension."""
+    return int(np.clip(np.rint(growth), 1, n_axes))
 
 
 def _local_growth(search: NeighborSearch) -> float:
-    """The same, not rounded."""
+    """Growth of neighbourhoods with 6 to 24 points."""
     inner, outer, growth = _radii(search)
     if (inner == 0).any():  # duplicates hide how a neighbourhood grows
         search = NeighborSearch(np.unique(search.points, axis=0), search.metric)
@@ -389,24 +294,24 @@ def clean_cloud(
     raw = CleanCloud(search, np.arange(n), n, dim or 1)
     asked = not isinstance(noise, str)
     if (asked and noise == 0) or n_axes == 1 or n < _FEWEST_POINTS or search.metric is not None:
-        return raw if dim else replace(raw, dim=_dimension_of_neighborhoods(search))
+        return raw if dim else replace(raw, dim=_rounded(_local_growth(search), n_axes))
     part, lonely = _well_connected(search)
-    curve = _scale_curve(part, 2 * width2)
-    found = None if curve is None else _examine(part, curve, noise, dim)
+    growth, curve = _local_growth(part), _scale_curve(part, 2 * width2)
+    found = None if curve is None else _examine(part, curve, growth, noise, dim)
     if found is None or (found.dim > _MOST_DIMS and dim is None):
-        return replace(raw, dim=dim or _dimension_of_neighborhoods(search), curve=curve)
+        return replace(raw, dim=dim or _rounded(growth, n_axes), curve=curve)
     fits = found.dim < n_axes and found.dim <= _MOST_DIMS
     moves = fits and found.noise > 0
     raw = replace(raw, dim=found.dim, noise=found.noise if moves else 0.0, structured=True, curve=curve)
     if not moves and not (fits and lonely.any()):
         return raw
-    surface = _fit_surface(part, found)
+    surface = fit_surface(part, found)
     for _ in range(_OUTLIER_ROUNDS):  # patches through outliers bend towards them
         off = _are_off(part, surface)[0]
         if not off.any():
             break
         part = NeighborSearch(np.ascontiguousarray(part.points[~off]), None, part.n_jobs)
-        surface = _fit_surface(part, found)
+        surface = fit_surface(part, found)
     return _moved(raw, surface, moves=moves)
 
 
@@ -430,7 +335,6 @@ def _are_lonely(search: NeighborSearch) -> Any:
     return (reach > _LONELY * np.median(reach[near[:, 1:]], axis=1)) | (reach > _VERY_LONELY * np.median(reach))
 
 
-# ----------------------------------------------------------------------------------------------- dimension and noise
 def _scale_curve(search: NeighborSearch, longest2: float) -> ScaleCurve | None:
     """The growth between the spacing of the points and a squared scale; None if points coincide."""
     points = search.points
@@ -466,13 +370,15 @@ def _pair_counts(rows: FloatArray, points: FloatArray, ends: tuple[float, float]
     return counts
 
 
-def _examine(search: NeighborSearch, curve: ScaleCurve, noise: float | str, dim: int | None) -> _Finding | None:
-    """The most likely dimension whose tangents are seen, with its noise; None if nothing of low dimension is seen."""
+def _examine(
+    search: NeighborSearch, curve: ScaleCurve, growth: float, noise: float | str, dim: int | None
+) -> Finding | None:
+    """The most likely dimension whose tangents are seen, with its noise; None if no dimension fits."""
     n_axes = search.points.shape[1]
     dims = range(1, min(n_axes, _MOST_CANDIDATES) + 1) if dim is None else [dim]
-    near, growth = _neighborhoods(search), _local_growth(search)
+    near = neighborhoods_of(search)
     for _, d, sigma in sorted(_explained(curve, d, n_axes, noise) for d in dims):
-        found = _Finding(d, sigma, _bandwidth(near, d, sigma))
+        found = Finding(d, sigma, fit_bandwidth(near, d, sigma))
         if dim is None and not _is_likely(search, near, growth, found):
             continue
         if not isinstance(noise, str):
@@ -486,16 +392,16 @@ def _examine(search: NeighborSearch, curve: ScaleCurve, noise: float | str, dim:
     return None
 
 
-def _is_likely(search: NeighborSearch, near: "_Neighborhoods", growth: float, found: _Finding) -> bool:
+def _is_likely(search: NeighborSearch, near: Neighborhoods, growth: float, found: Finding) -> bool:
     """Whether there are enough points for a dimension, and neighbourhoods extend in so many directions."""
-    enough = _POINTS_PER_TERM * _n_terms(found.dim)
+    enough = _POINTS_PER_TERM * n_terms(found.dim)
     if len(search.points) < enough or found.dim > np.rint(growth):  # noise adds to the growth, nothing else does
         return False
     variances = _local_variances(near, found.h2)[0]
     return bool(np.count_nonzero(variances > _TANGENT * variances[: found.dim].mean()) == found.dim)
 
 
-def _is_isotropic(near: "_Neighborhoods", found: _Finding) -> bool:
+def _is_isotropic(near: Neighborhoods, found: Finding) -> bool:
     """Whether neighbourhoods are thick in all directions: a strip, thick in one, is not a noisy line."""
     variances, n_local = _local_variances(near, found.h2)
     n_axes = near.offsets.shape[2]
@@ -504,11 +410,11 @@ def _is_isotropic(near: "_Neighborhoods", found: _Finding) -> bool:
     return bool(len(variances) < n_axes or variances[-1] >= _ISOTROPY * least)
 
 
-def _is_thick(search: NeighborSearch, growth: float, found: _Finding) -> bool:
+def _is_thick(search: NeighborSearch, growth: float, found: Finding) -> bool:
     """Whether neighbourhoods are as thick as the noise says: those of a bent space without noise are not."""
     n_axes = search.points.shape[1]
     k = min(_LONELY_NEIGHBOR, len(search.points) - 1)
-    reach = np.median(search.knn(search.points[_some(search, 400, "cloud.step")], k + 1)[0][:, -1])
+    reach = np.median(search.knn(search.points[some_points(search, 400, "cloud.step")], k + 1)[0][:, -1])
     x = 4 * found.noise**2 / (2 * reach**2 / growth)
     expected = (n_axes - found.dim) * x / (1 + x)
     return bool(growth >= found.dim * (1 - _GROWTH_ERROR) + _THICKNESS * expected)
@@ -528,41 +434,8 @@ def _explained(curve: ScaleCurve, dim: int, n_axes: int, noise: float | str) -> 
     return best
 
 
-def _some(search: NeighborSearch, n: int, name: str) -> IntArray:
-    """Positions of some points, always the same."""
-    return generator(0, name).permutation(len(search.points))[:n]
-
-
-class _Neighborhoods(NamedTuple):
-    """Neighbours of some points: their squared distances (m, k) and their offsets from those points (m, k, D)."""
-
-    squares: FloatArray
-    offsets: FloatArray
-
-
-def _neighborhoods(search: NeighborSearch) -> _Neighborhoods:
-    points = search.points
-    at = points[_some(search, _EXAMINED, "cloud.neighborhoods")]
-    distances, near = search.knn(at, min(_MOST_NEIGHBORS, len(points)))
-    return _Neighborhoods(distances**2, points[near] - at[:, None])
-
-
-def _bandwidth(near: _Neighborhoods, dim: int, sigma: float) -> float:
-    """Squared bandwidth of local fits: enough neighbours for a quadratic, and tangents stand out of the noise."""
-    squares, n_axes = near.squares, near.offsets.shape[2]
-    needed = min(int(_PER_COEFFICIENT * _n_terms(dim)), squares.shape[1] - 1)
-    h2 = float(np.median(squares[:, needed]) / 2)
-    for _ in range(60):
-        n_local = float(np.median(np.exp(-(squares - squares[:, 1:2]) / h2).sum(axis=1)))
-        # Of pure noise with n samples in D coordinates, the largest variance is (1 + sqrt(D / n))^2 sigma^2.
-        if h2 >= _SIGNAL * sigma**2 * (1 + np.sqrt(n_axes / n_local)) ** 2:
-            break
-        h2 *= 1.15
-    return h2
-
-
-def _local_variances(near: _Neighborhoods, h2: float) -> tuple[FloatArray, float]:
-    """Median variances of neighbourhoods along their principal axes, falling, and effective number of neighbours."""
+def _local_variances(near: Neighborhoods, h2: float) -> tuple[FloatArray, float]:
+    """Median variances of neighbourhoods along their axes, falling, and effective number of neighbours."""
     squares = near.squares
     weights = np.exp(-(squares - squares[:, 1:2]) / h2)
     weights[:, 0] = 0.0
@@ -576,11 +449,11 @@ def _local_variances(near: _Neighborhoods, h2: float) -> tuple[FloatArray, float
     return np.median(variances, axis=0), float(np.median(1 / (shares**2).sum(axis=1)))
 
 
-def _with_measured_noise(search: NeighborSearch, found: _Finding) -> _Finding:
+def _with_measured_noise(search: NeighborSearch, found: Finding) -> Finding:
     """Noise by distances of points to the surface through their neighbours; never more than the curve shows."""
     dim, sigma, h2 = found
     for _ in range(_NOISE_ROUNDS):
-        if not _matters(search, _Finding(dim, sigma, h2)):
+        if not _matters(search, Finding(dim, sigma, h2)):
             break
         narrow, wide = (_left_out_distance(search, dim, width2) for width2 in (h2, 2 * h2))
         # A quadratic misses a bent surface by at least h^3, so by 8 times the square with twice the h2.
@@ -590,25 +463,20 @@ def _with_measured_noise(search: NeighborSearch, found: _Finding) -> _Finding:
         sigma = measured
         if settled:
             break
-        h2 = _bandwidth(_neighborhoods(search), dim, sigma)
-    return _Finding(dim, sigma, h2)
+        h2 = fit_bandwidth(neighborhoods_of(search), dim, sigma)
+    return Finding(dim, sigma, h2)
 
 
 def _left_out_distance(search: NeighborSearch, dim: int, h2: float) -> float:
     """Root mean square distance, per normal direction, of points to the patch through their neighbours."""
-    points = search.points[_some(search, 300, "cloud.noise")]
-    patches = _fit_patches(search, search.points, points, dim, h2, leave_out=True)
-    means, frames, bends, widths = patches
-    offsets = points - means
-    along = np.einsum("md,mdk->mk", offsets, frames)
-    terms = _quadratic_terms(np.clip(along / widths[:, None], -_LARGEST_COORDINATE, _LARGEST_COORDINATE))
-    rest = offsets - np.einsum("mdk,mk->md", frames, along) - np.einsum("mp,mpd->md", terms, bends)
-    squares = (rest**2).sum(axis=1)
-    typical = np.mean(np.minimum(squares, _ROBUST * np.median(squares)))
+    points = search.points[some_points(search, 300, "cloud.noise")]
+    patches = fit_patches(search, search.points, points, dim, h2, leave_out=True)
+    squares = (patch_offsets(patches, points) ** 2).sum(axis=1)
+    typical = np.mean(np.minimum(squares, ROBUST * np.median(squares)))
     return float(np.sqrt(typical / (points.shape[1] - dim)))
 
 
-def _matters(search: NeighborSearch, found: _Finding) -> bool:
+def _matters(search: NeighborSearch, found: Finding) -> bool:
     """Whether noise changes the volume of a step of about 20 points."""
     step2 = _step2(search, found.dim)
     normal_axes = search.points.shape[1] - found.dim
@@ -618,162 +486,10 @@ def _matters(search: NeighborSearch, found: _Finding) -> bool:
 def _step2(search: NeighborSearch, dim: int) -> float:
     """Squared bandwidth of a Gaussian step that reaches 20 points."""
     k = min(int(_STEP_POINTS), len(search.points) - 1)
-    reach = np.median(search.knn(search.points[_some(search, 400, "cloud.step")], k + 1)[0][:, -1])
+    reach = np.median(search.knn(search.points[some_points(search, 400, "cloud.step")], k + 1)[0][:, -1])
     return footprint_width2(float(reach), dim)
 
 
-# ------------------------------------------------------------------------------------------------------- the surface
-def _n_terms(dim: int) -> int:
-    """Number of coefficients of a quadratic."""
-    return (dim + 1) * (dim + 2) // 2
-
-
-def _quadratic_terms(along: FloatArray) -> FloatArray:
-    """1, the coordinates and their products, shape (..., p)."""
-    first, second = np.triu_indices(along.shape[-1])
-    ones = np.ones((*along.shape[:-1], 1))
-    return np.concatenate([ones, along, along[..., first] * along[..., second]], axis=-1)
-
-
-def _fit_surface(search: NeighborSearch, found: _Finding) -> LocalSurface:
-    """Patches through the points, fitted twice: distances between noisy points are too long.
-
-    The second fit weights neighbours by the distances between the points on the first surface.
-    """
-    dim, sigma, h2 = found
-    origin, axes = _noisy_axes_removed(search.points, dim, sigma)
-    inside = search
-    if axes.shape[1] < len(axes):
-        inside = NeighborSearch(np.ascontiguousarray((search.points - origin) @ axes), None, search.threads)
-        h2 = _bandwidth(_neighborhoods(inside), dim, sigma)
-    else:
-        inside = NeighborSearch(search.points - origin, None, search.threads)
-    inside = _few_enough(inside, h2)
-    centres = _centres(inside.points, h2)
-    identity = np.zeros(axes.shape[1]), np.eye(axes.shape[1])
-    at = inside.points[centres]
-    # A centre may be an outlier. Without it, its patch goes through its neighbours, and it is moved there.
-    patches = _fit_patches(inside, inside.points, at, dim, h2, leave_out=True)
-    first = LocalSurface(NeighborSearch(at, None), *identity, *patches, sigma)
-    once = first.project(inside.points, search.threads)
-    at = once[centres]
-    patches = _fit_patches(NeighborSearch(once, None, search.threads), inside.points, at, dim, h2)
-    return LocalSurface(NeighborSearch(at, None), origin, axes, *patches, sigma)
-
-
-def _noisy_axes_removed(points: FloatArray, dim: int, sigma: float) -> tuple[FloatArray, FloatArray]:
-    """The mean, and the principal axes (D, r) along which the cloud extends further than noise does."""
-    n, n_axes = points.shape
-    origin = points.mean(axis=0)
-    identity = np.eye(n_axes)
-    if n_axes <= dim + 3:
-        return origin, identity
-    centred = points - origin
-    variances, axes = np.linalg.eigh(centred.T @ centred / n)
-    held = variances > _AXIS * sigma**2 * (1 + np.sqrt(n_axes / n)) ** 2
-    return (origin, np.ascontiguousarray(axes[:, held])) if dim < held.sum() < n_axes else (origin, identity)
-
-
-def _few_enough(search: NeighborSearch, h2: float) -> NeighborSearch:
-    """A random part of a cloud with at most so many neighbours within a bandwidth as one fit uses."""
-    points = search.points
-    at = points[_some(search, 200, "cloud.density")]
-    limit = -np.log(_RANGE) * h2
-    inside = float(np.median(search.tree.query_ball_point(at, np.sqrt(limit), return_length=True)))
-    if inside <= _MOST_NEIGHBORS:
-        return search
-    n = int(len(points) * _MOST_NEIGHBORS / inside)
-    return NeighborSearch(points[np.sort(_some(search, n, "cloud.patches"))], None, search.threads)
-
-
-def _centres(points: FloatArray, h2: float) -> IntArray:
-    """Positions of farthest points that are as close together as patches must be."""
-    order = cKDTree(points).indices.astype(np.int64)
-    chosen, radii = farthest_points(points, order, 16, len(points), 0)
-    n = int(np.count_nonzero(radii > _CENTRES_APART * np.sqrt(h2)))
-    return np.asarray(chosen[: max(n, min(_BLENDED, len(points)))])
-
-
-def _fit_patches(
-    search: NeighborSearch, points: FloatArray, at: FloatArray, dim: int, h2: float, *, leave_out: bool = False
-) -> tuple[Any, ...]:
-    """Means, frames, bends and widths of patches at the centres ``at``.
-
-    Neighbours are found and weighted in ``search``; the patch is fitted to their ``points``.
-    """
-    n = len(points)
-    needed = int(_PER_COEFFICIENT * _n_terms(dim))
-    sample = at[:: max(1, len(at) // 100)]
-    squares = search.knn(sample, min(n, _MOST_NEIGHBORS))[0] ** 2
-    inside = float(np.median(np.count_nonzero(squares < -np.log(_RANGE) * h2, axis=1)))
-    k = int(min(n - 1, max(1.2 * inside, 2 * needed)))
-    blocks = np.array_split(at, max(1, len(at) // _PATCHES_AT_ONCE))
-
-    def work(block: FloatArray) -> tuple[FloatArray, ...]:
-        distances, near = search.knn(block, k + int(leave_out))
-        if leave_out:  # the point itself comes first
-            distances, near = distances[:, 1:], near[:, 1:]
-        return _fit_block(points[near], distances**2, dim, h2, min(needed, k - 1))
-
-    parts = map_threads(work, blocks, search.threads)
-    return tuple(np.ascontiguousarray(np.concatenate(part)) for part in zip(*parts, strict=True))
-
-
-def _fit_block(
-    around: FloatArray, squares: FloatArray, dim: int, h2: float, needed: int
-) -> tuple[FloatArray, ...]:
-    """Patches through neighbours (B, k, r) at squared distances (B, k)."""
-    # Where points are sparse the bandwidth reaches the neighbours that a quadratic needs.
-    width2 = np.maximum(h2, squares[:, needed] / 2)[:, None]
-    weights = np.exp(-(squares - squares[:, :1]) / width2)
-    weights = np.maximum(weights - weights[:, -1:], 1e-12)  # the last neighbour may change without a jump
-    unit = np.sqrt(width2 / 2)[:, :, None]
-    far = np.zeros_like(weights)
-    for _ in range(2):  # the second time without neighbours that are far off
-        shares = weights / (1 + far**2)
-        shares /= shares.sum(axis=1, keepdims=True)
-        means = np.einsum("bk,bkd->bd", shares, around)
-        offsets = around - means[:, None]
-        frames = _leading_axes(offsets * np.sqrt(shares)[:, :, None], dim)  # (B, r, dim)
-        turned = frames.transpose(0, 2, 1)
-        along = offsets @ frames
-        terms = _quadratic_terms(along / unit)  # (B, k, p)
-        weighted = (terms * shares[:, :, None]).transpose(0, 2, 1)
-        matrix = weighted @ terms
-        bent = np.arange(1 + dim, terms.shape[2])
-        matrix[:, bent, bent] += _RIDGE
-        matrix += 1e-10 * np.eye(terms.shape[2])
-        bends = np.linalg.solve(matrix, weighted @ offsets)  # (B, p, r)
-        bends -= bends @ frames @ turned
-        rest = ((offsets - along @ turned - terms @ bends) ** 2).sum(axis=2)
-        far = rest / (_ROBUST * _weighted_medians(rest, shares) + 1e-300)
-    return means, frames, bends, unit[:, 0, 0]
-
-
-def _leading_axes(offsets: FloatArray, dim: int) -> FloatArray:
-    """Leading principal axes of weighted offsets (B, k, r), shape (B, r, dim)."""
-    n_axes = offsets.shape[2]
-    turned = offsets.transpose(0, 2, 1)
-    if n_axes <= _FEW_AXES:
-        return np.linalg.eigh(turned @ offsets)[1][:, :, ::-1][:, :, :dim]
-    guess = generator(0, "cloud.axes").normal(size=(n_axes, dim + _EXTRA_AXES))
-    span = np.broadcast_to(guess, (len(offsets), *guess.shape))
-    for _ in range(_POWER_ROUNDS):
-        span = np.linalg.qr(turned @ (offsets @ span))[0]
-    inside = offsets @ span
-    turn = np.linalg.eigh(inside.transpose(0, 2, 1) @ inside)[1][:, :, ::-1][:, :, :dim]
-    return np.asarray(span @ turn)
-
-
-def _weighted_medians(values: FloatArray, shares: FloatArray) -> FloatArray:
-    """Weighted median of each row, shape (B, 1)."""
-    order = np.argsort(values, axis=1)
-    below = (np.cumsum(np.take_along_axis(shares, order, 1), axis=1) < 0.5).sum(axis=1)
-    middle = np.take_along_axis(order, np.minimum(below, values.shape[1] - 1)[:, None], 1)
-    return np.take_along_axis(values, middle, 1)
-
-
-# ---------------------------------------------------------------------------------------------- nodes and outliers
 def _moved(cloud: CleanCloud, surface: LocalSurface, *, moves: bool) -> CleanCloud:
     """The cloud without outliers, and with its points moved onto the surface if that is asked for."""
     off, placed = _are_off(cloud.search, surface)
@@ -796,131 +512,3 @@ def _are_off(search: NeighborSearch, surface: LocalSurface) -> tuple[Any, FloatA
     # Around thin parts of the space that patches miss, all points are off the surface.
     alone = squares > _OFF_ALONE * np.median(squares[near[:, 1:]], axis=1)
     return (squares > limit) & (alone | _are_lonely(search)), placed
-
-
-# ------------------------------------------------------------------------------------------------------------ layers
-@dataclass(frozen=True, eq=False)
-class Sheets:
-    """Paths along the layers of a cloud: edges between near neighbours, which do not join layers.
-
-    Attributes
-    ----------
-    edges : CSR array of shape (n, n)
-        Lengths.
-    spacing : array of shape (n,)
-        Distance of each point to the last of its neighbours.
-    threads : int
-    """
-
-    edges: Any
-    spacing: FloatArray
-    threads: int
-
-    def cut(self, pairs: Pairs) -> Pairs:
-        """The pairs without those that are close only through empty space."""
-        keep = ~self.are_apart(pairs)
-        n = len(self.spacing)
-        # Paths summed from the other end may differ in the last bit: a pair needs both directions.
-        kept = sparse.coo_array((keep.astype(np.int8), (pairs.rows, pairs.columns)), shape=(n, n)).tocsr()
-        both = np.asarray(kept[pairs.columns, pairs.rows]).ravel() > 0
-        keep &= both
-        return Pairs(pairs.rows[keep], pairs.columns[keep], pairs.distances[keep])
-
-    def are_apart(self, pairs: Pairs) -> Any:
-        """Whether the path between two points is much longer than the straight line, for each pair."""
-        n, rows = len(self.spacing), np.unique(pairs.rows)
-        limit = _DETOUR * float(pairs.distances.max(initial=0.0)) + 2 * float(self.spacing.max())
-        indptr, indices = self.edges.indptr.astype(np.int64), self.edges.indices.astype(np.int64)
-        blocks = np.array_split(rows, max(1, len(rows) // _SOURCES))
-        found = map_threads(
-            lambda block: ball_along_edges(indptr, indices, self.edges.data, block, limit), blocks, self.threads
-        )
-        counts, columns, lengths = (np.concatenate(part) for part in zip(*found, strict=True))
-        starts = np.repeat(rows, counts)
-        # From 1 to 2: a sparse matrix does not tell a stored zero from no path.
-        paths = sparse.coo_array((1 + lengths / limit, (starts, columns)), shape=(n, n)).tocsr()
-        along = np.asarray(paths[pairs.rows, pairs.columns]).ravel()
-        along = np.where(along > 0, (along - 1) * limit, np.inf)
-        return along > _DETOUR * pairs.distances + self.spacing[pairs.rows] + self.spacing[pairs.columns]
-
-
-def find_sheets(search: NeighborSearch, s2: float, radius: float) -> Sheets | None:
-    """The layers of a cloud, if steps of the squared bandwidth s2 would jump between them; else None."""
-    points = search.points
-    k = min(_PATH_NEIGHBORS, len(points) - 1)
-    distances, near = without_self(*search.knn(points, k + 1))
-    edges = sparse.csr_array(
-        (np.maximum(distances.ravel(), np.finfo(np.float64).tiny), near.ravel(), k * np.arange(len(points) + 1)),
-        shape=(len(points), len(points)),
-    )
-    sheets = Sheets(edges.maximum(edges.T.tocsr()), distances[:, -1], search.threads)
-    some = np.sort(_some(search, _LEAK_NODES, "cloud.layers"))
-    found = search.within(points[some], radius)
-    pairs = Pairs(some[found.rows], found.columns, found.distances)
-    weights = np.exp(-(pairs.distances**2) / s2)
-    leak = float(weights[sheets.are_apart(pairs)].sum() / weights.sum())
-    return sheets if leak > _LEAK else None
-
-
-@compiled()
-def into_axes(queries, origin, axes, out, span):  # type: ignore[no-untyped-def]
-    """Coordinates of queries along the axes. (A product by BLAS would depend on the number of queries.)"""
-    for i in range(span[0], span[1]):
-        for c in range(axes.shape[0]):
-            offset = queries[i, c] - origin[c]
-            for a in range(axes.shape[1]):
-                out[i, a] += offset * axes[c, a]
-
-
-@compiled()
-def blend_patches(queries, patches, axes, out, span):  # type: ignore[no-untyped-def]
-    """Mean of the places of a query on the patches around it, in the coordinates of the cloud.
-
-    ``queries`` are positions along the axes, patches near them and distances; the weight of the last of these
-    patches is zero, so that it may change without a jump.
-    """
-    inside, near, distances = queries
-    means, frames, bends, widths = patches
-    origin, directions = axes
-    n_axes, dim = frames.shape[1], frames.shape[2]
-    last = near.shape[1] - 1
-    place, terms, along = np.zeros(n_axes), np.ones(bends.shape[1]), np.zeros(dim)
-    for i in range(span[0], span[1]):
-        nearest = distances[i, 0] ** 2
-        room = distances[i, last] ** 2 - nearest
-        total = 0.0
-        place[:] = 0.0
-        for p in range(last + 1):
-            share = (1.0 - (distances[i, p] ** 2 - nearest) / room) ** 2 if room > 0 else 1.0
-            if share == 0.0:
-                continue
-            total += share
-            _add_place(inside[i], near[i, p], share, means, frames, bends, widths, along, terms, place)
-        for c in range(len(origin)):
-            out[i, c] = origin[c]
-            for a in range(n_axes):
-                out[i, c] += directions[c, a] * place[a] / total
-
-
-@compiled()
-def _add_place(query, j, share, means, frames, bends, widths, along, terms, place):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Add the place of a query on patch j, times a share."""
-    n_axes, dim = frames.shape[1], frames.shape[2]
-    along[:] = 0.0
-    for c in range(n_axes):
-        for a in range(dim):
-            along[a] += frames[j, c, a] * (query[c] - means[j, c])
-    for a in range(dim):
-        terms[1 + a] = min(max(along[a] / widths[j], -_LARGEST_COORDINATE), _LARGEST_COORDINATE)
-    n = 1 + dim
-    for a in range(dim):
-        for b in range(a, dim):
-            terms[n] = terms[1 + a] * terms[1 + b]
-            n += 1
-    for c in range(n_axes):
-        spot = means[j, c]
-        for a in range(dim):
-            spot += frames[j, c, a] * along[a]
-        for m in range(len(terms)):
-            spot += bends[j, m, c] * terms[m]
-        place[c] += share * spot

@@ -33,7 +33,7 @@ from manifoldrf._validation import (
     check_vector,
     reject,
 )
-from manifoldrf.geometry.clouds import LocalSurface, estimate_dimension
+from manifoldrf.geometry.clouds import estimate_dimension
 from manifoldrf.geometry.csr import (
     LocalForm,
     check_amounts,
@@ -47,6 +47,7 @@ from manifoldrf.geometry.csr import (
     reciprocal,
     scaled_both_ends,
 )
+from manifoldrf.geometry.local_surface import LocalSurface
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch, check_on_metric

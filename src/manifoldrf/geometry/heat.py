@@ -29,7 +29,7 @@ from manifoldrf._validation import (
     check_vector,
     reject,
 )
-from manifoldrf.geometry.clouds import CleanCloud, LocalSurface, Sheets, check_noise, clean_cloud, find_sheets
+from manifoldrf.geometry.clouds import CleanCloud, check_noise, clean_cloud, estimate_dimension
 from manifoldrf.geometry.csr import check_amounts, check_csr, make_csr, renumbered, scaled_both_ends, times
 from manifoldrf.geometry.graphs import (
     DROP_THEM,
@@ -40,6 +40,8 @@ from manifoldrf.geometry.graphs import (
     check_positive_float,
     report_problems,
 )
+from manifoldrf.geometry.layers import SheetReach, Sheets, find_sheets
+from manifoldrf.geometry.local_surface import LocalSurface
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
 from manifoldrf.geometry.neighbors import (
@@ -57,6 +59,8 @@ from manifoldrf.geometry.sampling import Sampling, ball_volume
 
 __all__ = ["heat_graph"]
 
+_PREPARED = (TriangleMesh, NeighborSearch, CleanCloud)  # spaces that are used as they are
+
 _LONGEST_TIME = 1e300  # the square of the largest coordinate; multiples of it stay finite
 # Share of a Gaussian step beyond the reach of a node: distance^2 > 9 s2 on surfaces. A reach of 6 s2 costs a
 # factor 10 in accuracy on the sphere; a reach of 16 s2 gains nothing.
@@ -70,7 +74,6 @@ _EVENNESS_EVEN, _EVENNESS_RANDOM = 1.6, 0.9
 # than 50 % on S^9.
 _RELIABLE_DIM = 5
 _LAYERED_DIM = 3  # layers are looked for up to this dimension
-_SHEET_VOTERS, _SMALLEST_VOTE = 6, 1e-3  # nearest nodes that decide which layer a query is on, and the least share
 _TOO_MANY_STEPS = 10_000
 _WIDEST_STEP = 0.01  # s2 over the squared extent of the space: wider steps do not resolve its shape
 _MOST_STEPS = 72  # with more steps, the nodes are far denser than the kernel needs
@@ -161,11 +164,10 @@ def heat_graph(
     """
     time = check_real(t, "t", POSITIVE)
     check_noise(noise)
-    if isinstance(points, TriangleMesh | NeighborSearch | CleanCloud) or metric is not None:
-        if noise not in ("auto", 0):
-            reject("noise", "'auto' or 0 for meshes, prepared clouds and spaces with a metric", noise)
-    else:
-        points = _cleaned(points, time, dim, weights, noise, n_jobs)
+    if metric is None and isinstance(weights, str) and not isinstance(points, _PREPARED):
+        points = _cleaned(points, time, dim, noise, n_jobs)
+    elif noise not in ("auto", 0):
+        reject("noise", "'auto' or 0 for meshes and prepared clouds, and with weights or a metric", noise)
     space = _check_space(points, weights, dim, metric, check_jobs(n_jobs))
     if space.dim > _RELIABLE_DIM:
         warn_user(
@@ -178,8 +180,7 @@ def heat_graph(
         reject("t", f"a time of at most {_LONGEST_TIME:g} that can be divided into {steps} steps", t)
     s2, mass = _calibrated(space, time / steps)
     radius = step_reach(s2, space.dim)
-    if space.mesh is None and space.search.metric is None and space.dim <= _LAYERED_DIM:
-        space = replace(space, sheets=find_sheets(space.search, 2 * s2, step_reach(2 * s2, space.dim)))
+    space = _with_sheets(space, s2)
     cells, ordered = space.cells(radius), space
     if cells is not None:  # neighbours are then close in memory, and products take half of the time
         known = None if space.weights is None else space.weights[cells.nodes]
@@ -188,14 +189,7 @@ def heat_graph(
     if cells is not None:
         back = np.argsort(cells.nodes)
         mu, factors, affinity = mu[back], factors[back], renumbered(affinity, cells.nodes, space.n_jobs)
-    surface: SurfaceReach | SheetReach | None = None
-    if space.sheets is not None and pairs is not None:
-        surface = SheetReach(space.search, matrix_of_pairs(np.ones(len(pairs.rows)), pairs, len(space.points)), s2)
-    if pairs is not None and space.mesh is not None:
-        straight = np.linalg.norm(space.points[pairs.rows] - space.points[pairs.columns], axis=1)
-        # How much longer than the straight line each step is: zero, except between folds.
-        detours = matrix_of_pairs(pairs.distances - straight, pairs, len(space.points))
-        surface = SurfaceReach(space.mesh, detours)
+    surface = None if pairs is None else _reach_along(space, pairs, s2)
     extension = HeatExtension(space.search, radius, s2, factors, mu, surface)
     located = space.points, space.search.metric, extension
     graph = Graph(affinity, *located, mu, time / steps, steps, space.projection)
@@ -226,14 +220,27 @@ class _Space:
         return make_cells(self.points, radius) if straight else None
 
 
-def _cleaned(
-    points: ArrayLike, t: float, dim: int | None, weights: str | ArrayLike, noise: float | str, n_jobs: int
-) -> Any:
-    """The points without noise and outliers; unchanged if their weights are known."""
-    if not isinstance(weights, str):
-        if noise not in ("auto", 0):
-            reject("noise", "'auto' or 0 if weights are given", noise)
-        return points
+def _with_sheets(space: "_Space", s2: float) -> "_Space":
+    """The space with its layers, if steps would jump between them. The model of edges looks twice as far."""
+    if space.mesh is not None or space.search.metric is not None or space.dim > _LAYERED_DIM:
+        return space
+    return replace(space, sheets=find_sheets(space.search, 2 * s2, step_reach(2 * s2, space.dim)))
+
+
+def _reach_along(space: "_Space", pairs: Pairs, s2: float) -> "SurfaceReach | SheetReach | None":
+    """How new points step along a mesh or a layer; None if they step straight."""
+    n = len(space.points)
+    if space.sheets is not None:
+        return SheetReach(space.search, matrix_of_pairs(np.ones(len(pairs.rows)), pairs, n), s2)
+    if space.mesh is None:
+        return None
+    straight = np.linalg.norm(space.points[pairs.rows] - space.points[pairs.columns], axis=1)
+    # How much longer than the straight line each step is: zero, except between folds.
+    return SurfaceReach(space.mesh, matrix_of_pairs(pairs.distances - straight, pairs, n))
+
+
+def _cleaned(points: ArrayLike, t: float, dim: int | None, noise: float | str, n_jobs: int) -> CleanCloud:
+    """The points without noise and outliers."""
     cloud = clean_cloud(points, np.sqrt(2 * t), noise=noise, dim=dim, n_jobs=n_jobs)
     if cloud.n_outliers:
         warn_user(
@@ -648,49 +655,6 @@ class SurfaceReach:
         distances = straight + radius * (longer.data - reached.data)  # detours interpolated inside the face
         keep = distances <= radius
         return Pairs(rows[keep], columns[keep], distances[keep])
-
-
-@dataclass(frozen=True, eq=False)
-class SheetReach:
-    """The nodes of a cloud with layers that a point can step to along its own layer.
-
-    Attributes
-    ----------
-    search : NeighborSearch
-        The nodes.
-    joined : CSR array of shape (n_nodes, n_nodes)
-        1 for each pair of nodes that is joined by a step.
-    bandwidth : float
-        s2 of one step.
-    """
-
-    search: NeighborSearch
-    joined: Any
-    bandwidth: float
-
-    def check(self, n: int, d: int) -> None:
-        """Raise unless it fits a graph of n nodes with d coordinates."""
-        self.search.check(n, d)
-        check_csr("joined", self.joined, (n, n))
-        check_positive_float(self.bandwidth, "bandwidth")
-
-    def pairs(self, queries: FloatArray, radius: float) -> Pairs:
-        """Query-node pairs at most ``radius`` apart that are joined through the nodes nearest to the query.
-
-        A node joined to only a share of the nearest nodes counts as farther away, so that steps fade out where a
-        query moves from one layer to another.
-        """
-        found = self.search.within(queries, radius)
-        k = min(_SHEET_VOTERS, len(self.search.points) - 1)
-        distances, near = self.search.knn(queries, k + 1)
-        votes = np.maximum(1 - distances[:, :k] / np.maximum(distances[:, k:], 1e-300), 0.0) ** 2 + 1e-12
-        votes /= votes.sum(axis=1, keepdims=True)
-        shape = len(queries), len(self.search.points)
-        voters = sparse.csr_array((votes.ravel(), near[:, :k].ravel(), k * np.arange(len(queries) + 1)), shape=shape)
-        share = np.asarray((voters @ self.joined).tocsr()[found.rows, found.columns]).ravel()
-        keep = share > _SMALLEST_VOTE
-        farther = np.sqrt(found.distances[keep] ** 2 - self.bandwidth * np.log(np.minimum(share[keep], 1.0)))
-        return Pairs(found.rows[keep], found.columns[keep], farther)
 
 
 @compiled()

@@ -22,7 +22,7 @@ from manifoldrf._validation import (
     check_spread,
     reject,
 )
-from manifoldrf.geometry.manifolds import AbstractManifold, norm, shifted_sobol, sobol
+from manifoldrf.geometry.manifolds import norm, shifted_sobol, sobol
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.model_spaces import AbstractBall
 from manifoldrf.geometry.neighbors import NeighborSearch
