@@ -20,8 +20,7 @@ from manifoldrf.fields.training import TrainingInfo
 from manifoldrf.geometry import graphs
 from manifoldrf.geometry.builders import GridExtension, MeshExtension, NeighborExtension
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.heat import HeatExtension, SurfaceReach
-from manifoldrf.geometry.layers import SheetReach
+from manifoldrf.geometry.heat import HeatExtension, SheetReach, SurfaceReach
 from manifoldrf.geometry.local_surface import LocalSurface
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.model_spaces import EuclideanSpace, FlatTorus, HyperbolicSpace, Sphere

@@ -12,7 +12,7 @@ import manifoldrf
 from manifoldrf import DiffusionKernel, HeatKernel, ManifoldRandomFeatures, Sphere, TriangleMesh, knn_graph
 from manifoldrf.features import options as feature_options
 from manifoldrf.fields import anchors, step
-from manifoldrf.geometry import clouds, graphs, neighbors, sampling
+from manifoldrf.geometry import clouds, graphs, local_surface, neighbors, sampling
 from manifoldrf.kernels.graph_kernels import PowerKernel
 
 POINTS = Sphere().sample(1500, seed=0)
@@ -54,7 +54,7 @@ def counts(monkeypatch):
 
     counted(clouds, "_local_growth", lambda *_, **__: "dimension")
     # Not in `meshes`: the search for closest points scales lengths by the queries, and makes trees in that unit.
-    for owner in (anchors, clouds, neighbors, sampling, step):
+    for owner in (anchors, local_surface, neighbors, sampling, step):
         counted(owner, "cKDTree", tree_key)
     for name in ("scaled_both_ends", "local_form"):  # W, and W in the order of its rows in memory
         counted(graphs, name, lambda matrix, *_, name=name: ("form", name, matrix.data.tobytes()))

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 from scipy.optimize import nnls
 from scipy.stats import chi2
 
 from manifoldrf._random import generator
-from manifoldrf._runtime import one_blas_thread
+from manifoldrf._runtime import map_threads, one_blas_thread
 from manifoldrf._validation import (
     NONNEGATIVE,
     POSITIVE,
@@ -31,20 +32,18 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry.local_surface import (
+    MOST_NEIGHBORS,
+    PER_COEFFICIENT,
+    RANGE,
     ROBUST,
-    Finding,
     LocalSurface,
-    Neighborhoods,
-    fit_bandwidth,
     fit_patches,
     fit_surface,
     n_terms,
-    neighborhoods_of,
     patch_offsets,
-    some_points,
 )
 from manifoldrf.geometry.manifolds import AbstractManifold
-from manifoldrf.geometry.neighbors import NeighborSearch, search_of
+from manifoldrf.geometry.neighbors import NeighborSearch, Pairs, ball_along_edges, search_of, without_self
 from manifoldrf.geometry.sampling import footprint_width2
 
 __all__ = ["CleanCloud", "ScaleCurve", "clean_cloud", "estimate_dimension"]
@@ -62,6 +61,11 @@ _LOSS_PENALTY = 0.1
 _MOST_CANDIDATES = 10  # dimensions
 _FEWEST_POINTS = 700  # fewer points do not tell a thin tube or a strip from noise
 _ENOUGH_POINTS = 50_000  # of a larger cloud, a random part of this size is examined
+# Squared bandwidth over the variance of noise, at least: the variance along the surface, h2 / 2, is then seven
+# times that of the noise. In R^50 with noise .03, h2 = .02 misses the surface (.90), h2 = .1 finds it (.02).
+_SIGNAL = 14.0
+_EXAMINED = 200  # points whose neighbourhoods are examined
+_AXIS = 1.1  # axes with less variance than this multiple of the largest that noise alone causes hold nothing else
 _TANGENT = 0.4  # local variances above this share of the tangential ones are tangents
 _POINTS_PER_TERM = 30  # coefficients of a quadratic that a cloud of a dimension needs
 _ISOTROPY = 0.5  # least variance of neighbourhoods in units of that of noise
@@ -79,6 +83,11 @@ _OUTLIER_ROUNDS = 3
 _OFF_ALONE = 16.0  # squared distance off the surface over the median of the neighbours'
 _OFF_CHANCE = 1e-5  # of a point of the surface to count as off the surface
 _OFF_STEP = 0.02  # squared distance off the surface over that of a step, below which a point does no harm
+# Layers: pairs whose path along nearest neighbours is longer than twice the straight line, and the distances to
+# their neighbours, touch only through space. (Half a circle is 1.57 times its diameter.) Rolls had the least error
+# with steps of which a share of .003 jumped.
+_PATH_NEIGHBORS, _DETOUR, _LEAK, _LEAK_NODES = 12, 2.0, 3e-3, 200
+_SOURCES = 2000  # points from which paths are searched by one task
 
 
 class ScaleCurve(NamedTuple):
@@ -160,6 +169,21 @@ class CleanCloud:
         if self.n_outliers:
             parts.append(f"{self.n_outliers} of {self.n_given} points are outliers, left out")
         return "; ".join(parts)
+
+
+class _Finding(NamedTuple):
+    """Dimension, noise per coordinate and squared bandwidth of local fits."""
+
+    dim: int
+    noise: float
+    h2: float
+
+
+class _Neighborhoods(NamedTuple):
+    """Neighbours of some points: their squared distances (m, k) and their offsets from those points (m, k, D)."""
+
+    squares: FloatArray
+    offsets: FloatArray
 
 
 def estimate_dimension(
@@ -305,13 +329,13 @@ def clean_cloud(
     raw = replace(raw, dim=found.dim, noise=found.noise if moves else 0.0, structured=True, curve=curve)
     if not moves and not (fits and lonely.any()):
         return raw
-    surface = fit_surface(part, found)
+    surface = _fit_surface(part, found)
     for _ in range(_OUTLIER_ROUNDS):  # patches through outliers bend towards them
         off = _are_off(part, surface)[0]
         if not off.any():
             break
         part = NeighborSearch(np.ascontiguousarray(part.points[~off]), None, part.n_jobs)
-        surface = fit_surface(part, found)
+        surface = _fit_surface(part, found)
     return _moved(raw, surface, moves=moves)
 
 
@@ -372,13 +396,13 @@ def _pair_counts(rows: FloatArray, points: FloatArray, ends: tuple[float, float]
 
 def _examine(
     search: NeighborSearch, curve: ScaleCurve, growth: float, noise: float | str, dim: int | None
-) -> Finding | None:
+) -> _Finding | None:
     """The most likely dimension whose tangents are seen, with its noise; None if no dimension fits."""
     n_axes = search.points.shape[1]
     dims = range(1, min(n_axes, _MOST_CANDIDATES) + 1) if dim is None else [dim]
-    near = neighborhoods_of(search)
+    near = _neighborhoods_of(search)
     for _, d, sigma in sorted(_explained(curve, d, n_axes, noise) for d in dims):
-        found = Finding(d, sigma, fit_bandwidth(near, d, sigma))
+        found = _Finding(d, sigma, _bandwidth(near, d, sigma))
         if dim is None and not _is_likely(search, near, growth, found):
             continue
         if not isinstance(noise, str):
@@ -392,7 +416,7 @@ def _examine(
     return None
 
 
-def _is_likely(search: NeighborSearch, near: Neighborhoods, growth: float, found: Finding) -> bool:
+def _is_likely(search: NeighborSearch, near: _Neighborhoods, growth: float, found: _Finding) -> bool:
     """Whether there are enough points for a dimension, and neighbourhoods extend in so many directions."""
     enough = _POINTS_PER_TERM * n_terms(found.dim)
     if len(search.points) < enough or found.dim > np.rint(growth):  # noise adds to the growth, nothing else does
@@ -401,7 +425,7 @@ def _is_likely(search: NeighborSearch, near: Neighborhoods, growth: float, found
     return bool(np.count_nonzero(variances > _TANGENT * variances[: found.dim].mean()) == found.dim)
 
 
-def _is_isotropic(near: Neighborhoods, found: Finding) -> bool:
+def _is_isotropic(near: _Neighborhoods, found: _Finding) -> bool:
     """Whether neighbourhoods are thick in all directions: a strip, thick in one, is not a noisy line."""
     variances, n_local = _local_variances(near, found.h2)
     n_axes = near.offsets.shape[2]
@@ -410,14 +434,41 @@ def _is_isotropic(near: Neighborhoods, found: Finding) -> bool:
     return bool(len(variances) < n_axes or variances[-1] >= _ISOTROPY * least)
 
 
-def _is_thick(search: NeighborSearch, growth: float, found: Finding) -> bool:
+def _is_thick(search: NeighborSearch, growth: float, found: _Finding) -> bool:
     """Whether neighbourhoods are as thick as the noise says: those of a bent space without noise are not."""
     n_axes = search.points.shape[1]
     k = min(_LONELY_NEIGHBOR, len(search.points) - 1)
-    reach = np.median(search.knn(search.points[some_points(search, 400, "cloud.step")], k + 1)[0][:, -1])
+    reach = np.median(search.knn(search.points[_some(search, 400, "cloud.step")], k + 1)[0][:, -1])
     x = 4 * found.noise**2 / (2 * reach**2 / growth)
     expected = (n_axes - found.dim) * x / (1 + x)
     return bool(growth >= found.dim * (1 - _GROWTH_ERROR) + _THICKNESS * expected)
+
+
+def _some(search: NeighborSearch, n: int, name: str) -> IntArray:
+    """Positions of some points, always the same."""
+    return generator(0, name).permutation(len(search.points))[:n]
+
+
+def _neighborhoods_of(search: NeighborSearch) -> _Neighborhoods:
+    """Neighbours of some points of a cloud."""
+    points = search.points
+    at = points[_some(search, _EXAMINED, "cloud.neighborhoods")]
+    distances, near = search.knn(at, min(MOST_NEIGHBORS, len(points)))
+    return _Neighborhoods(distances**2, points[near] - at[:, None])
+
+
+def _bandwidth(near: _Neighborhoods, dim: int, sigma: float) -> float:
+    """Squared bandwidth of local fits: enough neighbours for a quadratic, and tangents stand out of the noise."""
+    squares, n_axes = near.squares, near.offsets.shape[2]
+    needed = min(int(PER_COEFFICIENT * n_terms(dim)), squares.shape[1] - 1)
+    h2 = float(np.median(squares[:, needed]) / 2)
+    for _ in range(60):
+        n_local = float(np.median(np.exp(-(squares - squares[:, 1:2]) / h2).sum(axis=1)))
+        # Of pure noise with n samples in D coordinates, the largest variance is (1 + sqrt(D / n))^2 sigma^2.
+        if h2 >= _SIGNAL * sigma**2 * (1 + np.sqrt(n_axes / n_local)) ** 2:
+            break
+        h2 *= 1.15
+    return h2
 
 
 def _explained(curve: ScaleCurve, dim: int, n_axes: int, noise: float | str) -> tuple[float, int, float]:
@@ -434,7 +485,7 @@ def _explained(curve: ScaleCurve, dim: int, n_axes: int, noise: float | str) -> 
     return best
 
 
-def _local_variances(near: Neighborhoods, h2: float) -> tuple[FloatArray, float]:
+def _local_variances(near: _Neighborhoods, h2: float) -> tuple[FloatArray, float]:
     """Median variances of neighbourhoods along their axes, falling, and effective number of neighbours."""
     squares = near.squares
     weights = np.exp(-(squares - squares[:, 1:2]) / h2)
@@ -449,11 +500,11 @@ def _local_variances(near: Neighborhoods, h2: float) -> tuple[FloatArray, float]
     return np.median(variances, axis=0), float(np.median(1 / (shares**2).sum(axis=1)))
 
 
-def _with_measured_noise(search: NeighborSearch, found: Finding) -> Finding:
+def _with_measured_noise(search: NeighborSearch, found: _Finding) -> _Finding:
     """Noise by distances of points to the surface through their neighbours; never more than the curve shows."""
     dim, sigma, h2 = found
     for _ in range(_NOISE_ROUNDS):
-        if not _matters(search, Finding(dim, sigma, h2)):
+        if not _matters(search, _Finding(dim, sigma, h2)):
             break
         narrow, wide = (_left_out_distance(search, dim, width2) for width2 in (h2, 2 * h2))
         # A quadratic misses a bent surface by at least h^3, so by 8 times the square with twice the h2.
@@ -463,20 +514,20 @@ def _with_measured_noise(search: NeighborSearch, found: Finding) -> Finding:
         sigma = measured
         if settled:
             break
-        h2 = fit_bandwidth(neighborhoods_of(search), dim, sigma)
-    return Finding(dim, sigma, h2)
+        h2 = _bandwidth(_neighborhoods_of(search), dim, sigma)
+    return _Finding(dim, sigma, h2)
 
 
 def _left_out_distance(search: NeighborSearch, dim: int, h2: float) -> float:
     """Root mean square distance, per normal direction, of points to the patch through their neighbours."""
-    points = search.points[some_points(search, 300, "cloud.noise")]
+    points = search.points[_some(search, 300, "cloud.noise")]
     patches = fit_patches(search, search.points, points, dim, h2, leave_out=True)
     squares = (patch_offsets(patches, points) ** 2).sum(axis=1)
     typical = np.mean(np.minimum(squares, ROBUST * np.median(squares)))
     return float(np.sqrt(typical / (points.shape[1] - dim)))
 
 
-def _matters(search: NeighborSearch, found: Finding) -> bool:
+def _matters(search: NeighborSearch, found: _Finding) -> bool:
     """Whether noise changes the volume of a step of about 20 points."""
     step2 = _step2(search, found.dim)
     normal_axes = search.points.shape[1] - found.dim
@@ -486,8 +537,44 @@ def _matters(search: NeighborSearch, found: Finding) -> bool:
 def _step2(search: NeighborSearch, dim: int) -> float:
     """Squared bandwidth of a Gaussian step that reaches 20 points."""
     k = min(int(_STEP_POINTS), len(search.points) - 1)
-    reach = np.median(search.knn(search.points[some_points(search, 400, "cloud.step")], k + 1)[0][:, -1])
+    reach = np.median(search.knn(search.points[_some(search, 400, "cloud.step")], k + 1)[0][:, -1])
     return footprint_width2(float(reach), dim)
+
+
+def _fit_surface(search: NeighborSearch, found: _Finding) -> LocalSurface:
+    """The surface through the points, in the directions in which they extend further than noise."""
+    dim, sigma, h2 = found
+    origin, axes = _without_noisy_axes(search.points, dim, sigma)
+    inside = np.ascontiguousarray((search.points - origin) @ axes)
+    search = NeighborSearch(inside, None, search.threads)
+    if axes.shape[1] < len(axes):
+        h2 = _bandwidth(_neighborhoods_of(search), dim, sigma)
+    return replace(fit_surface(_few_enough(search, h2), (origin, axes), dim, h2), noise=sigma)
+
+
+def _without_noisy_axes(points: FloatArray, dim: int, sigma: float) -> tuple[FloatArray, FloatArray]:
+    """The mean, and the principal axes (D, r) along which the cloud extends further than noise does."""
+    n, n_axes = points.shape
+    origin = points.mean(axis=0)
+    identity = np.eye(n_axes)
+    if n_axes <= dim + 3:
+        return origin, identity
+    centred = points - origin
+    variances, axes = np.linalg.eigh(centred.T @ centred / n)
+    held = variances > _AXIS * sigma**2 * (1 + np.sqrt(n_axes / n)) ** 2
+    return (origin, np.ascontiguousarray(axes[:, held])) if dim < held.sum() < n_axes else (origin, identity)
+
+
+def _few_enough(search: NeighborSearch, h2: float) -> NeighborSearch:
+    """A random part of a cloud with at most so many neighbours within a bandwidth as one fit uses."""
+    points = search.points
+    at = points[_some(search, 200, "cloud.density")]
+    limit = -np.log(RANGE) * h2
+    inside = float(np.median(search.tree.query_ball_point(at, np.sqrt(limit), return_length=True)))
+    if inside <= MOST_NEIGHBORS:
+        return search
+    n = int(len(points) * MOST_NEIGHBORS / inside)
+    return NeighborSearch(points[np.sort(_some(search, n, "cloud.patches"))], None, search.threads)
 
 
 def _moved(cloud: CleanCloud, surface: LocalSurface, *, moves: bool) -> CleanCloud:
@@ -512,3 +599,66 @@ def _are_off(search: NeighborSearch, surface: LocalSurface) -> tuple[Any, FloatA
     # Around thin parts of the space that patches miss, all points are off the surface.
     alone = squares > _OFF_ALONE * np.median(squares[near[:, 1:]], axis=1)
     return (squares > limit) & (alone | _are_lonely(search)), placed
+
+
+@dataclass(frozen=True, eq=False)
+class Sheets:
+    """Paths along the layers of a cloud: edges between near neighbours, which do not join layers.
+
+    Attributes
+    ----------
+    edges : CSR array of shape (n, n)
+        Lengths.
+    spacing : array of shape (n,)
+        Distance of each point to the last of its neighbours.
+    threads : int
+    """
+
+    edges: Any
+    spacing: FloatArray
+    threads: int
+
+    def cut(self, pairs: Pairs) -> Pairs:
+        """The pairs without those that are close only through empty space."""
+        keep = ~self.are_apart(pairs)
+        n = len(self.spacing)
+        # Paths summed from the other end may differ in the last bit: a pair needs both directions.
+        kept = sparse.coo_array((keep.astype(np.int8), (pairs.rows, pairs.columns)), shape=(n, n)).tocsr()
+        both = np.asarray(kept[pairs.columns, pairs.rows]).ravel() > 0
+        keep &= both
+        return Pairs(pairs.rows[keep], pairs.columns[keep], pairs.distances[keep])
+
+    def are_apart(self, pairs: Pairs) -> Any:
+        """Whether the path between two points is much longer than the straight line, for each pair."""
+        n, rows = len(self.spacing), np.unique(pairs.rows)
+        limit = _DETOUR * float(pairs.distances.max(initial=0.0)) + 2 * float(self.spacing.max())
+        indptr, indices = self.edges.indptr.astype(np.int64), self.edges.indices.astype(np.int64)
+        blocks = np.array_split(rows, max(1, len(rows) // _SOURCES))
+        found = map_threads(
+            lambda block: ball_along_edges(indptr, indices, self.edges.data, block, limit), blocks, self.threads
+        )
+        counts, columns, lengths = (np.concatenate(part) for part in zip(*found, strict=True))
+        starts = np.repeat(rows, counts)
+        # From 1 to 2: a sparse matrix does not tell a stored zero from no path.
+        paths = sparse.coo_array((1 + lengths / limit, (starts, columns)), shape=(n, n)).tocsr()
+        along = np.asarray(paths[pairs.rows, pairs.columns]).ravel()
+        along = np.where(along > 0, (along - 1) * limit, np.inf)
+        return along > _DETOUR * pairs.distances + self.spacing[pairs.rows] + self.spacing[pairs.columns]
+
+
+def find_sheets(search: NeighborSearch, s2: float, radius: float) -> Sheets | None:
+    """The layers of a cloud, if steps of the squared bandwidth s2 would jump between them; else None."""
+    points = search.points
+    k = min(_PATH_NEIGHBORS, len(points) - 1)
+    distances, near = without_self(*search.knn(points, k + 1))
+    edges = sparse.csr_array(
+        (np.maximum(distances.ravel(), np.finfo(np.float64).tiny), near.ravel(), k * np.arange(len(points) + 1)),
+        shape=(len(points), len(points)),
+    )
+    sheets = Sheets(edges.maximum(edges.T.tocsr()), distances[:, -1], search.threads)
+    some = np.sort(_some(search, _LEAK_NODES, "cloud.layers"))
+    found = search.within(points[some], radius)
+    pairs = Pairs(some[found.rows], found.columns, found.distances)
+    weights = np.exp(-(pairs.distances**2) / s2)
+    leak = float(weights[sheets.are_apart(pairs)].sum() / weights.sum())
+    return sheets if leak > _LEAK else None

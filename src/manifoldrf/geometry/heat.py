@@ -29,7 +29,7 @@ from manifoldrf._validation import (
     check_vector,
     reject,
 )
-from manifoldrf.geometry.clouds import CleanCloud, check_noise, clean_cloud, estimate_dimension
+from manifoldrf.geometry.clouds import CleanCloud, Sheets, check_noise, clean_cloud, estimate_dimension, find_sheets
 from manifoldrf.geometry.csr import check_amounts, check_csr, make_csr, renumbered, scaled_both_ends, times
 from manifoldrf.geometry.graphs import (
     DROP_THEM,
@@ -40,7 +40,6 @@ from manifoldrf.geometry.graphs import (
     check_positive_float,
     report_problems,
 )
-from manifoldrf.geometry.layers import SheetReach, Sheets, find_sheets
 from manifoldrf.geometry.local_surface import LocalSurface
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
@@ -73,6 +72,7 @@ _EVENNESS_EVEN, _EVENNESS_RANDOM = 1.6, 0.9
 # Above this dimension a few thousand nodes are too few: with 6000 nodes the error is 6 to 25 % on S^5, and more
 # than 50 % on S^9.
 _RELIABLE_DIM = 5
+_VOTERS, _SMALLEST_VOTE = 6, 1e-3  # nearest nodes that decide which layer a query is on, and the least share
 _LAYERED_DIM = 3  # layers are looked for up to this dimension
 _TOO_MANY_STEPS = 10_000
 _WIDEST_STEP = 0.01  # s2 over the squared extent of the space: wider steps do not resolve its shape
@@ -655,6 +655,51 @@ class SurfaceReach:
         distances = straight + radius * (longer.data - reached.data)  # detours interpolated inside the face
         keep = distances <= radius
         return Pairs(rows[keep], columns[keep], distances[keep])
+
+
+@dataclass(frozen=True, eq=False)
+class SheetReach:
+    """The nodes of a cloud with layers that a point can step to along its own layer.
+
+    Attributes
+    ----------
+    search : NeighborSearch
+        The nodes.
+    joined : CSR array of shape (n_nodes, n_nodes)
+        1 for each pair of nodes that is joined by a step.
+    bandwidth : float
+        s2 of one step.
+    """
+
+    search: NeighborSearch
+    joined: Any
+    bandwidth: float
+
+    def check(self, n: int, d: int) -> None:
+        """Raise unless it fits a graph of n nodes with d coordinates."""
+        self.search.check(n, d)
+        check_csr("joined", self.joined, (n, n))
+        check_positive_float(self.bandwidth, "bandwidth")
+
+    def pairs(self, queries: FloatArray, radius: float) -> Pairs:
+        """Query-node pairs at most ``radius`` apart that are joined through the nodes nearest to the query.
+
+        A node joined to only a share of the nearest nodes counts as farther away, so that steps fade out where a
+        query moves from one layer to another.
+        """
+        found = self.search.within(queries, radius)
+        k = min(_VOTERS, len(self.search.points) - 1)
+        distances, near = self.search.knn(queries, k + 1)
+        votes = np.maximum(1 - distances[:, :k] / np.maximum(distances[:, k:], 1e-300), 0.0) ** 2 + 1e-12
+        votes /= votes.sum(axis=1, keepdims=True)
+        shape = len(queries), len(self.search.points)
+        voters = sparse.csr_array(
+            (votes.ravel(), near[:, :k].ravel(), k * np.arange(len(queries) + 1)), shape=shape
+        )
+        share = np.asarray((voters @ self.joined).tocsr()[found.rows, found.columns]).ravel()
+        keep = share > _SMALLEST_VOTE
+        farther = np.sqrt(found.distances[keep] ** 2 - self.bandwidth * np.log(np.minimum(share[keep], 1.0)))
+        return Pairs(found.rows[keep], found.columns[keep], farther)
 
 
 @compiled()

@@ -17,11 +17,7 @@ from manifoldrf.geometry.neighbors import NeighborSearch
 from manifoldrf.geometry.sampling import farthest_points
 
 # Local fits: weights below the first number are not used, and each coefficient needs three effective neighbours.
-_RANGE, _PER_COEFFICIENT, _MOST_NEIGHBORS = 0.01, 3.0, 400
-# Squared bandwidth over the variance of noise, at least: the variance along the surface, h2 / 2, is then seven
-# times that of the noise. In R^50 with noise .03, h2 = .02 misses the surface (.90), h2 = .1 finds it (.02).
-_SIGNAL = 14.0
-_EXAMINED = 200  # points whose neighbourhoods are examined
+RANGE, PER_COEFFICIENT, MOST_NEIGHBORS = 0.01, 3.0, 400
 _RIDGE = 1e-3  # on the curvature of a patch, against wild extrapolation where neighbours lie on a line
 _FEW_AXES = 24  # up to this many axes, frames come from covariances; above, from a few power iterations
 _POWER_ROUNDS, _EXTRA_AXES = 8, 4
@@ -30,7 +26,6 @@ _BLENDED = 8  # patches around a query whose results are averaged
 _CENTRES_APART = 0.6  # spacing of patches over their bandwidth
 _LARGEST_COORDINATE = 3.0  # in bandwidths: beyond it a patch is no longer bent
 _PATCHES_AT_ONCE, _QUERIES_AT_ONCE = 64, 2048
-_AXIS = 1.1  # axes with less variance than this multiple of the largest that noise alone causes hold nothing else
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +57,7 @@ class LocalSurface:
     frames: FloatArray
     bends: FloatArray
     widths: FloatArray
-    noise: float
+    noise: float = 0.0
 
     def check(self, n_coordinates: int) -> None:
         """Raise unless the parts fit together and the surface lies in a space of so many coordinates."""
@@ -128,51 +123,36 @@ class Patches(NamedTuple):
     widths: FloatArray
 
 
-class Finding(NamedTuple):
-    """Dimension, noise per coordinate and squared bandwidth of local fits."""
-
-    dim: int
-    noise: float
-    h2: float
-
-
-def some_points(search: NeighborSearch, n: int, name: str) -> IntArray:
-    """Positions of some points, always the same."""
-    return generator(0, name).permutation(len(search.points))[:n]
-
-
-class Neighborhoods(NamedTuple):
-    """Neighbours of some points: their squared distances (m, k) and their offsets from those points (m, k, D)."""
-
-    squares: FloatArray
-    offsets: FloatArray
-
-
-def neighborhoods_of(search: NeighborSearch) -> Neighborhoods:
-    """Neighbours of some points of a cloud."""
-    points = search.points
-    at = points[some_points(search, _EXAMINED, "cloud.neighborhoods")]
-    distances, near = search.knn(at, min(_MOST_NEIGHBORS, len(points)))
-    return Neighborhoods(distances**2, points[near] - at[:, None])
-
-
-def fit_bandwidth(near: Neighborhoods, dim: int, sigma: float) -> float:
-    """Squared bandwidth of local fits: enough neighbours for a quadratic, and tangents stand out of the noise."""
-    squares, n_axes = near.squares, near.offsets.shape[2]
-    needed = min(int(_PER_COEFFICIENT * n_terms(dim)), squares.shape[1] - 1)
-    h2 = float(np.median(squares[:, needed]) / 2)
-    for _ in range(60):
-        n_local = float(np.median(np.exp(-(squares - squares[:, 1:2]) / h2).sum(axis=1)))
-        # Of pure noise with n samples in D coordinates, the largest variance is (1 + sqrt(D / n))^2 sigma^2.
-        if h2 >= _SIGNAL * sigma**2 * (1 + np.sqrt(n_axes / n_local)) ** 2:
-            break
-        h2 *= 1.15
-    return h2
-
-
 def n_terms(dim: int) -> int:
     """Number of coefficients of a quadratic."""
     return (dim + 1) * (dim + 2) // 2
+
+
+def fit_surface(search: NeighborSearch, basis: tuple[FloatArray, FloatArray], dim: int, h2: float) -> LocalSurface:
+    """Patches through the points, fitted twice: distances between noisy points are too long.
+
+    The second fit weights neighbours by the distances between the points on the first surface.
+
+    Parameters
+    ----------
+    search : NeighborSearch
+        The points, in the coordinates along the axes of the basis.
+    basis : tuple of arrays
+        Origin (D,) and axes (D, r).
+    dim : int
+    h2 : float
+        Squared bandwidth.
+    """
+    points, threads = search.points, search.threads
+    centres = _centres(points, h2)
+    at = points[centres]
+    # A centre may be an outlier. Without it, its patch goes through its neighbours, and it is moved there.
+    patches = fit_patches(search, points, at, dim, h2, leave_out=True)
+    own_basis = np.zeros(points.shape[1]), np.eye(points.shape[1])
+    once = LocalSurface(NeighborSearch(at), *own_basis, *patches).project(points, threads)
+    at = once[centres]
+    patches = fit_patches(NeighborSearch(once, None, threads), points, at, dim, h2)
+    return LocalSurface(NeighborSearch(at), *basis, *patches)
 
 
 def quadratic_terms(along: FloatArray) -> FloatArray:
@@ -180,57 +160,6 @@ def quadratic_terms(along: FloatArray) -> FloatArray:
     first, second = np.triu_indices(along.shape[-1])
     ones = np.ones((*along.shape[:-1], 1))
     return np.concatenate([ones, along, along[..., first] * along[..., second]], axis=-1)
-
-
-def fit_surface(search: NeighborSearch, found: Finding) -> LocalSurface:
-    """Patches through the points, fitted twice: distances between noisy points are too long.
-
-    The second fit weights neighbours by the distances between the points on the first surface.
-    """
-    dim, sigma, h2 = found
-    origin, axes = _noisy_axes_removed(search.points, dim, sigma)
-    inside = search
-    if axes.shape[1] < len(axes):
-        inside = NeighborSearch(np.ascontiguousarray((search.points - origin) @ axes), None, search.threads)
-        h2 = fit_bandwidth(neighborhoods_of(inside), dim, sigma)
-    else:
-        inside = NeighborSearch(search.points - origin, None, search.threads)
-    inside = _few_enough(inside, h2)
-    centres = _centres(inside.points, h2)
-    identity = np.zeros(axes.shape[1]), np.eye(axes.shape[1])
-    at = inside.points[centres]
-    # A centre may be an outlier. Without it, its patch goes through its neighbours, and it is moved there.
-    patches = fit_patches(inside, inside.points, at, dim, h2, leave_out=True)
-    first = LocalSurface(NeighborSearch(at, None), *identity, *patches, sigma)
-    once = first.project(inside.points, search.threads)
-    at = once[centres]
-    patches = fit_patches(NeighborSearch(once, None, search.threads), inside.points, at, dim, h2)
-    return LocalSurface(NeighborSearch(at, None), origin, axes, *patches, sigma)
-
-
-def _noisy_axes_removed(points: FloatArray, dim: int, sigma: float) -> tuple[FloatArray, FloatArray]:
-    """The mean, and the principal axes (D, r) along which the cloud extends further than noise does."""
-    n, n_axes = points.shape
-    origin = points.mean(axis=0)
-    identity = np.eye(n_axes)
-    if n_axes <= dim + 3:
-        return origin, identity
-    centred = points - origin
-    variances, axes = np.linalg.eigh(centred.T @ centred / n)
-    held = variances > _AXIS * sigma**2 * (1 + np.sqrt(n_axes / n)) ** 2
-    return (origin, np.ascontiguousarray(axes[:, held])) if dim < held.sum() < n_axes else (origin, identity)
-
-
-def _few_enough(search: NeighborSearch, h2: float) -> NeighborSearch:
-    """A random part of a cloud with at most so many neighbours within a bandwidth as one fit uses."""
-    points = search.points
-    at = points[some_points(search, 200, "cloud.density")]
-    limit = -np.log(_RANGE) * h2
-    inside = float(np.median(search.tree.query_ball_point(at, np.sqrt(limit), return_length=True)))
-    if inside <= _MOST_NEIGHBORS:
-        return search
-    n = int(len(points) * _MOST_NEIGHBORS / inside)
-    return NeighborSearch(points[np.sort(some_points(search, n, "cloud.patches"))], None, search.threads)
 
 
 def _centres(points: FloatArray, h2: float) -> IntArray:
@@ -249,10 +178,10 @@ def fit_patches(
     Neighbours are found and weighted in ``search``; the patch is fitted to their ``points``.
     """
     n = len(points)
-    needed = int(_PER_COEFFICIENT * n_terms(dim))
+    needed = int(PER_COEFFICIENT * n_terms(dim))
     sample = at[:: max(1, len(at) // 100)]
-    squares = search.knn(sample, min(n, _MOST_NEIGHBORS))[0] ** 2
-    inside = float(np.median(np.count_nonzero(squares < -np.log(_RANGE) * h2, axis=1)))
+    squares = search.knn(sample, min(n, MOST_NEIGHBORS))[0] ** 2
+    inside = float(np.median(np.count_nonzero(squares < -np.log(RANGE) * h2, axis=1)))
     k = int(min(n - 1, max(1.2 * inside, 2 * needed)))
     blocks = np.array_split(at, max(1, len(at) // _PATCHES_AT_ONCE))
 
