@@ -70,9 +70,11 @@ _TANGENT = 0.4  # local variances above this share of the tangential ones are ta
 _POINTS_PER_TERM = 30  # coefficients of a quadratic that a cloud of a dimension needs
 _ISOTROPY = 0.5  # least variance of neighbourhoods in units of that of noise
 # Least share of the growth by noise that neighbourhoods must show: it was .7 to 1.4 for noisy spheres, tori and
-# circles in R^2 to R^100, .2 to .5 for scans whose folds look like noise. Finite samples grow by 3 % less.
-_THICKNESS, _GROWTH_ERROR = 0.7, 0.03
-_MATTERS = 6e-3  # relative change of a step's volume by noise that is worth removing
+# circles in R^2 to R^100, .2 to .5 for scans whose folds look like noise. Finite samples grow by up to 4 % less.
+_THICKNESS, _GROWTH_ERROR = 0.7, 0.04
+# Distances to patches of twice the h2 over those to narrower ones: .95 to 1.09 for noise, from 1.11 on for scans.
+_STEADY = 1.03
+_MATTERS = 8e-3  # relative change of a step's volume by noise that is worth removing
 _STEP_POINTS = 20.0  # points under the step that this is measured for
 _MOST_DIMS = 5  # surfaces of more dimensions need too many coefficients
 _NOISE_ROUNDS = 3  # noise and bandwidth depend on each other
@@ -408,8 +410,8 @@ def _examine(
         if not isinstance(noise, str):
             return found
         isotropic = _is_isotropic(near, found)
-        found = _with_measured_noise(search, found)
-        if not _matters(search, found) or not _is_thick(search, growth, found):
+        found, steady = _with_measured_noise(search, found)
+        if not _matters(search, found) or not (steady or _is_thick(search, growth, found)):
             return found._replace(noise=0.0)
         if isotropic or dim is not None:
             return found
@@ -500,13 +502,18 @@ def _local_variances(near: _Neighborhoods, h2: float) -> tuple[FloatArray, float
     return np.median(variances, axis=0), float(np.median(1 / (shares**2).sum(axis=1)))
 
 
-def _with_measured_noise(search: NeighborSearch, found: _Finding) -> _Finding:
-    """Noise by distances of points to the surface through their neighbours; never more than the curve shows."""
+def _with_measured_noise(search: NeighborSearch, found: _Finding) -> tuple[_Finding, bool]:
+    """Noise by distances of points to the surface through their neighbours; never more than the curve shows.
+
+    Also whether wider patches show the same noise: they miss a bent surface by much more.
+    """
     dim, sigma, h2 = found
+    steady = False
     for _ in range(_NOISE_ROUNDS):
         if not _matters(search, _Finding(dim, sigma, h2)):
             break
         narrow, wide = (_left_out_distance(search, dim, width2) for width2 in (h2, 2 * h2))
+        steady = wide < _STEADY * narrow
         # A quadratic misses a bent surface by at least h^3, so by 8 times the square with twice the h2.
         bias2 = max(0.0, wide**2 - narrow**2) / 7
         measured = min(sigma, float(np.sqrt(max(narrow**2 - bias2, 0.0))))
@@ -515,7 +522,7 @@ def _with_measured_noise(search: NeighborSearch, found: _Finding) -> _Finding:
         if settled:
             break
         h2 = _bandwidth(_neighborhoods_of(search), dim, sigma)
-    return _Finding(dim, sigma, h2)
+    return _Finding(dim, sigma, h2), steady
 
 
 def _left_out_distance(search: NeighborSearch, dim: int, h2: float) -> float:
