@@ -215,8 +215,11 @@ def test_one_outlier_changes_nothing_for_the_others():
     """Its empty surroundings are not low density: the steps stay as narrow as without it."""
     points = np.vstack([SPHERE.grid(4000), [[9.0, 9.0, 9.0]]])
     with pytest.warns(GraphWarning, match=r"^Graph of 4001 nodes: 1 nodes are isolated"):
-        graph = heat_graph(points, 0.02)
+        graph = heat_graph(points, 0.02, noise=0)
     assert graph.n_steps == heat_graph(points[:-1], 0.02).n_steps
+    with pytest.warns(GraphWarning, match="^1 of 4001 points are outliers and not nodes of the graph"):
+        graph = heat_graph(points, 0.02)
+    assert np.array_equal(graph.points, points[:-1])
 
 
 def test_a_scaling_that_does_not_settle_is_told_at_the_users_line(monkeypatch):

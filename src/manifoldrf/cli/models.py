@@ -29,8 +29,8 @@ ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model written
 
 # Kind of graph -> its options.
 _OPTIONS_OF = {
-    "heat": ("t", "n_steps", "dim"),
-    "knn": ("n_neighbors", "bandwidth", "density_correction", "self_loops"),
+    "heat": ("t", "n_steps", "dim", "noise"),
+    "knn": ("n_neighbors", "bandwidth", "density_correction", "self_loops", "noise"),
     "mesh": ("weights",),
 }
 _ENTRIES_AT_ONCE = 2**23  # entries of features or of a kernel in memory at once: 64 MB

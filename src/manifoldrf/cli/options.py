@@ -303,6 +303,10 @@ class GraphChoice:
         float | None, _graph(help="knn: exponent of the density correction, from 0 to 1.")
     ] = None
     dim: Annotated[int | None, _graph(help="Dimension of the space; estimated by default.")] = None
+    noise: Annotated[
+        float | str,
+        _graph(metavar="FLOAT|auto", help="Noise of points per coordinate, to be removed; 0 leaves them as they are."),
+    ] = "auto"
 
 
 @dataclass(frozen=True)

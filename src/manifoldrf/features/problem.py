@@ -18,8 +18,8 @@ from manifoldrf.fields.anchors import GOOD_SPACING
 from manifoldrf.fields.data import Problem
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
 from manifoldrf.geometry.clouds import CleanCloud, clean_cloud, estimate_dimension
-from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.heat import heat_graph
+from manifoldrf.geometry.graphs import Graph, GraphWarning
+from manifoldrf.geometry.heat import cut_pairs, heat_graph
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.model_spaces import AbstractBall, FlatTorus, HyperbolicSpace
@@ -50,6 +50,7 @@ _WIDEST_FUNCTION = 0.1  # heat time over the squared extent of the space, for fu
 _WIDEST = 0.02  # the same for the default kernel: wider kernels do not see the shape of the space
 _DEFAULT_STEPS = 20.0  # the paper's number of steps, for graphs that are not heat graphs
 _MATERN_STEPS = 1 / 12  # time of the heat graph of a Matern kernel over its squared length scale
+_UNLIKE_UNITS = 100.0  # ratio of standard deviations of columns that probably have different units
 _FUNCTION_ROWS = 64  # points at which the width of a function is measured
 _HEIGHTS = 64  # nodes at which the height of a chosen kernel is measured
 # Nodes with a smaller share of the median degree are ignored: values divided by their degree would be noise.
@@ -219,6 +220,7 @@ def _find_cloud_nodes(points: FloatArray, kernel: Any, options: GraphOptions, n_
         check_spread(points, "X")
         points = points[thin(points, int(options.n_nodes))]
     search = _search(points, options.metric, n_jobs)
+    _warn_of_units(search)
     dim = None if options.dim is None else check_integer(options.dim, "dim", 1, points.shape[1])
     if not cleans or len(search.points) < 3:
         return Nodes(search, _cloud_dimension(search) if dim is None else dim, options)
@@ -228,6 +230,26 @@ def _find_cloud_nodes(points: FloatArray, kernel: Any, options: GraphOptions, n_
     if thins and int(options.n_nodes) < len(search.points):
         search = _search(search.points[thin(search.points, int(options.n_nodes))], None, n_jobs)
     return Nodes(search, cloud.dim, options, cloud=cloud)
+
+
+def _warn_of_units(search: NeighborSearch) -> None:
+    """Warn if some columns are so much larger than others that distances do not see the others."""
+    if search.metric is not None:
+        return
+    spreads = search.points.std(axis=0)
+    varying = np.flatnonzero(spreads > 0)
+    if len(varying) < 2:
+        return
+    small, large = varying[np.argmin(spreads[varying])], varying[np.argmax(spreads[varying])]
+    with np.errstate(over="ignore"):
+        ratio = spreads[large] / spreads[small]
+    if ratio > _UNLIKE_UNITS:
+        warn_user(
+            f"Column {large} of X (counted from 0) varies {ratio:.2g} times as much as column {small}, so distances "
+            "hardly depend on the latter (remedy: if they have different units, scale the columns, for example with "
+            "scikit-learn's StandardScaler).",
+            GraphWarning,
+        )
 
 
 def _search(points: FloatArray, metric: AbstractManifold | None, n_jobs: int) -> NeighborSearch:
@@ -353,6 +375,8 @@ def _build_by_options(
             n_jobs=options.n_jobs,
         )
     notes["graph"] = f"heat graph, {graph.n_nodes} nodes, {graph.n_steps} steps of {t / (graph.n_steps or 1):.3g}"
+    if (n_cut := cut_pairs(graph)) > 0:
+        notes["layers"] = f"{n_cut} pairs of nodes are close only through space between layers, and not joined"
     return graph, kernel, nodes.dim
 
 

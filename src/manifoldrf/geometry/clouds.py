@@ -39,6 +39,7 @@ from manifoldrf.geometry.local_surface import (
     LocalSurface,
     fit_patches,
     fit_surface,
+    loneliness,
     n_terms,
     patch_offsets,
 )
@@ -55,7 +56,7 @@ _N_SCALES, _FIRST_NEIGHBOR, _CURVE_ROWS = 16, 25, 500
 _PAIRS_AT_ONCE, _BINS = 2**22, 800
 _SPAN = 40.0  # of squared scales: beyond it, edges and curvature decide
 _SHORTEST_SPAN = 6.0
-_NOISES = np.concatenate([[0.0], np.geomspace(0.01, 1.0, 60)])  # tried, in units of the smallest scale
+_NOISES = np.concatenate([[0.0], np.geomspace(0.01, 5.0, 80)])  # tried, in units of the smallest scale
 # Edges and curvature lower the growth. A candidate that explains much of the curve by them is less likely.
 _LOSS_PENALTY = 0.1
 _MOST_CANDIDATES = 10  # dimensions
@@ -82,7 +83,7 @@ _NOISE_ROUNDS = 3  # noise and bandwidth depend on each other
 # usual.
 _LONELY_NEIGHBOR, _LONELY, _VERY_LONELY = 12, 3.0, 4.0
 _OUTLIER_ROUNDS = 3
-_OFF_ALONE = 16.0  # squared distance off the surface over the median of the neighbours'
+_OFF_ALONE = 16.0  # squared distance off the surface over that of a quarter of the neighbours
 _OFF_CHANCE = 1e-5  # of a point of the surface to count as off the surface
 _OFF_STEP = 0.02  # squared distance off the surface over that of a step, below which a point does no harm
 # Layers: pairs whose path along nearest neighbours is longer than twice the straight line, and the distances to
@@ -356,9 +357,8 @@ def _well_connected(search: NeighborSearch) -> tuple[NeighborSearch, Any]:
 def _are_lonely(search: NeighborSearch) -> Any:
     """Whether the 12th neighbour of a point is much farther than those of its neighbours, or of most points."""
     k = min(_LONELY_NEIGHBOR, len(search.points) - 1)
-    distances, near = search.knn(search.points, k + 1)
-    reach = distances[:, k]
-    return (reach > _LONELY * np.median(reach[near[:, 1:]], axis=1)) | (reach > _VERY_LONELY * np.median(reach))
+    reach = search.knn(search.points, k + 1)[0][:, k]
+    return (loneliness(search) > _LONELY) | (reach > _VERY_LONELY * np.median(reach))
 
 
 def _scale_curve(search: NeighborSearch, longest2: float) -> ScaleCurve | None:
@@ -604,7 +604,7 @@ def _are_off(search: NeighborSearch, surface: LocalSurface) -> tuple[Any, FloatA
     limit = max(1.5 * unlikely * float(np.median(squares)), _OFF_STEP * _step2(search, surface.dim))
     near = search.knn(search.points, min(_LONELY_NEIGHBOR, len(squares) - 1) + 1)[1]
     # Around thin parts of the space that patches miss, all points are off the surface.
-    alone = squares > _OFF_ALONE * np.median(squares[near[:, 1:]], axis=1)
+    alone = squares > _OFF_ALONE * np.quantile(squares[near[:, 1:]], 0.25, axis=1)
     return (squares > limit) & (alone | _are_lonely(search)), placed
 
 

@@ -231,7 +231,9 @@ def _reach_along(space: "_Space", pairs: Pairs, s2: float) -> "SurfaceReach | Sh
     """How new points step along a mesh or a layer; None if they step straight."""
     n = len(space.points)
     if space.sheets is not None:
-        return SheetReach(space.search, matrix_of_pairs(np.ones(len(pairs.rows)), pairs, n), s2)
+        within = space.search.within(space.points, step_reach(s2, space.dim))
+        n_cut = (len(within.rows) - len(pairs.rows)) // 2  # pairs are listed in both directions
+        return SheetReach(space.search, matrix_of_pairs(np.ones(len(pairs.rows)), pairs, n), s2, n_cut)
     if space.mesh is None:
         return None
     straight = np.linalg.norm(space.points[pairs.rows] - space.points[pairs.columns], axis=1)
@@ -669,11 +671,14 @@ class SheetReach:
         1 for each pair of nodes that is joined by a step.
     bandwidth : float
         s2 of one step.
+    n_cut : int
+        Number of pairs within the reach of a step that are not joined.
     """
 
     search: NeighborSearch
     joined: Any
     bandwidth: float
+    n_cut: int = 0
 
     def check(self, n: int, d: int) -> None:
         """Raise unless it fits a graph of n nodes with d coordinates."""
@@ -700,6 +705,12 @@ class SheetReach:
         keep = share > _SMALLEST_VOTE
         farther = np.sqrt(found.distances[keep] ** 2 - self.bandwidth * np.log(np.minimum(share[keep], 1.0)))
         return Pairs(found.rows[keep], found.columns[keep], farther)
+
+
+def cut_pairs(graph: Graph) -> int:
+    """Number of pairs of nodes that are not joined, because they are close only between layers."""
+    surface = getattr(graph.extension, "surface", None)
+    return surface.n_cut if isinstance(surface, SheetReach) else 0
 
 
 @compiled()

@@ -25,6 +25,7 @@ ROBUST = 9.0  # squared distances to the patch over their median beyond which ne
 _BLENDED = 8  # patches around a query whose results are averaged
 _CENTRES_APART = 0.6  # spacing of patches over their bandwidth
 _LARGEST_COORDINATE = 3.0  # in bandwidths: beyond it a patch is no longer bent
+_LONELY_NEIGHBOR, _LONELY_CENTRE = 12, 1.7  # lonelier points may be outliers, and are not centres of patches
 _PATCHES_AT_ONCE, _QUERIES_AT_ONCE = 64, 2048
 
 
@@ -144,7 +145,8 @@ def fit_surface(search: NeighborSearch, basis: tuple[FloatArray, FloatArray], di
         Squared bandwidth.
     """
     points, threads = search.points, search.threads
-    centres = _centres(points, h2)
+    usable = np.flatnonzero(loneliness(search) < _LONELY_CENTRE)
+    centres = usable[_centres(points[usable], h2)]
     at = points[centres]
     # A centre may be an outlier. Without it, its patch goes through its neighbours, and it is moved there.
     patches = fit_patches(search, points, at, dim, h2, leave_out=True)
@@ -153,6 +155,14 @@ def fit_surface(search: NeighborSearch, basis: tuple[FloatArray, FloatArray], di
     at = once[centres]
     patches = fit_patches(NeighborSearch(once, None, threads), points, at, dim, h2)
     return LocalSurface(NeighborSearch(at), *basis, *patches)
+
+
+def loneliness(search: NeighborSearch) -> FloatArray:
+    """Distance to the 12th neighbour over the median of those of the neighbours, shape (n,)."""
+    k = min(_LONELY_NEIGHBOR, len(search.points) - 1)
+    distances, near = search.knn(search.points, k + 1)
+    usual = np.median(distances[near[:, 1:], k], axis=1)
+    return np.divide(distances[:, k], usual, out=np.ones_like(usual), where=usual > 0)
 
 
 def quadratic_terms(along: FloatArray) -> FloatArray:

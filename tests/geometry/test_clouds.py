@@ -1,0 +1,267 @@
+"""Clouds as people bring them: dimension, noise, outliers and layers, against what they were made with."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_moons, make_swiss_roll
+
+from manifoldrf import (
+    GraphWarning,
+    MobiusStrip,
+    Sphere,
+    Torus,
+    clean_cloud,
+    estimate_dimension,
+    heat_graph,
+    knn_graph,
+)
+from manifoldrf.geometry import clouds
+from manifoldrf.geometry.local_surface import blend_patches, fit_patches, into_axes, patch_offsets, quadratic_terms
+from manifoldrf.geometry.neighbors import NeighborSearch
+
+
+def noisy(points, sigma, n_axes=None, seed=0):
+    """Points in a random subspace of R^n_axes, with noise in each coordinate; and the isometry."""
+    rng = np.random.default_rng(seed)
+    n_axes = n_axes or points.shape[1]
+    frame = np.linalg.qr(rng.normal(size=(n_axes, n_axes)))[0][:, : points.shape[1]]
+    return points @ frame.T + sigma * rng.normal(size=(len(points), n_axes)), frame
+
+
+def roll(n, gap, length=6.0, height=2.0, seed=0):
+    """A flat sheet, rolled up: positions along the sheet, and in space."""
+    rng = np.random.default_rng(seed)
+    along, across = rng.uniform(0, length, n), rng.uniform(0, height, n)
+    turn = np.linspace(2 * np.pi, 60.0, 100_000)
+    radius = gap / (2 * np.pi)
+    arc = radius / 2 * (turn * np.sqrt(1 + turn**2) + np.arcsinh(turn))
+    angle = np.interp(along, arc - arc[0], turn)
+    return along, across, np.column_stack([radius * angle * np.cos(angle), radius * angle * np.sin(angle), across])
+
+
+CASES = {
+    "circle in R^2": (Sphere(dim=1), 0.05, None, 1),
+    "sphere in R^3": (Sphere(), 0.03, None, 2),
+    "sphere in R^3, more noise": (Sphere(), 0.06, None, 2),
+    "sphere in R^50": (Sphere(), 0.03, 50, 2),
+    "torus in R^3": (Torus(), 0.05, None, 2),
+    "three-sphere in R^20": (Sphere(dim=3), 0.025, 20, 3),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_dimension_and_noise_are_found(name, global_seed):
+    manifold, sigma, n_axes, dim = CASES[name]
+    points, _ = noisy(manifold.sample(3000, seed=global_seed), sigma, n_axes, global_seed)
+    cloud = clean_cloud(points, 0.3)
+    assert cloud.structured
+    assert cloud.dim == dim == estimate_dimension(points, scale=0.3)
+    # Patches follow a part of the noise: with three neighbours per coefficient, a sixth of its variance and more.
+    assert 0.8 * sigma < cloud.noise < 1.1 * sigma
+    assert cloud.n_outliers == 0
+
+
+@pytest.mark.parametrize(("sigma", "n_axes"), [(0.03, 3), (0.01, 50)])
+def test_the_growth_of_pairs_follows_the_formula(sigma, n_axes):
+    points, _ = noisy(Sphere().sample(4000, seed=0), sigma, n_axes)
+    curve = clouds._scale_curve(NeighborSearch(points), 0.1)
+    x = 4 * sigma**2 / curve.scales**2
+    # Curvature lowers the growth by s^2 / 4 on the unit sphere: exp(-chord^2 / s^2) integrates to 1 - e^(-4 / s^2).
+    expected = 2 + (n_axes - 2) * x / (1 + x)
+    small = curve.scales**2 < 0.05
+    assert np.abs(curve.growth - expected)[small].max() < 0.1
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        Sphere().sample(1000, seed=1),
+        Sphere().grid(1000),
+        Sphere(dim=4).sample(3000, seed=1),
+        Torus().sample(1000, seed=1),
+        MobiusStrip().sample(1000, seed=1),
+        MobiusStrip().grid(1000),
+        np.random.default_rng(0).normal(size=(2000, 3)),
+        make_swiss_roll(2000, random_state=0)[0],
+        make_moons(1000, random_state=0)[0],
+        np.random.default_rng(0).uniform(size=(3000, 2)) * [8.0, 1.0],
+    ],
+    ids=["sphere", "even sphere", "S^4", "torus", "strip", "even strip", "Gaussian", "roll", "moons", "rectangle"],
+)
+def test_clean_clouds_are_left_as_they_are(points):
+    cloud = clean_cloud(points, 0.05 * np.linalg.norm(np.ptp(points, axis=0)))
+    assert cloud.surface is None
+    assert cloud.noise == 0
+    assert np.array_equal(cloud.points, points)
+    assert cloud.dim == estimate_dimension(points)
+    assert np.array_equal(cloud.project(points[:5]), points[:5])
+
+
+@pytest.mark.parametrize(("sigma", "n_axes"), [(0.03, 3), (0.06, 3), (0.03, 50)])
+def test_points_and_queries_are_moved_onto_the_sphere(sigma, n_axes):
+    sphere = Sphere()
+    points, frame = noisy(sphere.sample(4000, seed=0), sigma, n_axes)
+    cloud = clean_cloud(points, 0.3)
+    queries = sphere.sample(500, seed=1) @ frame.T + sigma * np.random.default_rng(2).normal(size=(500, n_axes))
+    for moved in (cloud.points, cloud.project(queries)):
+        off = np.linalg.norm(moved - (moved @ frame) @ frame.T, axis=1)
+        along = np.abs(np.linalg.norm(moved @ frame, axis=1) - 1)
+        # About 35 effective neighbours carry the mean of a patch, and 8 patches are blended.
+        assert np.hypot(off, along).mean() < sigma / 3
+
+
+def test_the_projection_is_continuous_and_moves_rows_one_by_one():
+    points, _ = noisy(Sphere().sample(3000, seed=0), 0.04)
+    cloud = clean_cloud(points, 0.3, n_jobs=1)
+    queries = points[:200]
+    moved = cloud.project(queries)
+    assert np.array_equal(moved, clean_cloud(points, 0.3, n_jobs=3).project(queries, n_jobs=2))
+    assert np.array_equal(moved[7:8], cloud.project(queries[7:8]))
+    step = np.random.default_rng(1).normal(size=queries.shape)
+    for size in (1e-2, 1e-4, 1e-6):
+        change = np.linalg.norm(cloud.project(queries + size * step) - moved, axis=1)
+        assert (change < 2 * size * np.linalg.norm(step, axis=1)).all()
+
+
+def test_patches_reproduce_a_plane_and_nearly_a_quadric():
+    rng = np.random.default_rng(0)
+    flat = rng.uniform(-1, 1, size=(800, 2))
+    tilted = flat @ np.linalg.qr(rng.normal(size=(5, 2)))[0].T
+    search = NeighborSearch(tilted)
+    inside = np.abs(flat).max(axis=1) < 0.7
+    patches = fit_patches(search, tilted, tilted[inside], 2, 0.02)
+    assert np.abs(patch_offsets(patches, tilted[inside])).max() < 1e-9
+    bowl = np.column_stack([flat, (flat**2).sum(axis=1)])
+    patches = fit_patches(NeighborSearch(bowl), bowl, bowl[inside], 2, 0.02)
+    # In tangent coordinates a bowl has terms of the third order: h^3 = .0028 within a bandwidth of the centre.
+    assert np.abs(patch_offsets(patches, bowl[inside])).max() < 0.02**1.5
+
+
+def test_compiled_loops_agree_with_numpy():
+    rng = np.random.default_rng(0)
+    m, r, dim, n_axes, q = 6, 4, 2, 5, 3
+    axes = np.linalg.qr(rng.normal(size=(n_axes, r)))[0]
+    origin, queries = rng.normal(size=n_axes), rng.normal(size=(q, n_axes))
+    inside = np.zeros((q, r))
+    into_axes.py_func(queries, origin, axes, inside, (0, q))
+    assert np.allclose(inside, (queries - origin) @ axes)
+    means, widths = rng.normal(size=(m, r)), rng.uniform(1, 2, size=m)
+    frames = np.linalg.qr(rng.normal(size=(m, r, dim)))[0]
+    bends = rng.normal(size=(m, 6, r))
+    near = np.array([[0, 1, 2], [3, 4, 5], [5, 1, 0]])
+    distances = np.sort(rng.uniform(1, 2, size=(q, 3)), axis=1)
+    expected, out = np.zeros((q, n_axes)), np.zeros((q, n_axes))
+    for i in range(q):
+        gaps = distances[i] ** 2 - distances[i, 0] ** 2
+        shares = (1 - gaps / gaps[-1]) ** 2
+        for share, j in zip(shares / shares.sum(), near[i], strict=True):
+            along = frames[j].T @ (inside[i] - means[j])
+            bent = quadratic_terms(np.clip(along / widths[j], -3, 3)) @ bends[j]
+            expected[i] += share * (axes @ (means[j] + frames[j] @ along + bent))
+        expected[i] += origin
+    blend_patches.py_func(
+        (inside, near, distances), (means, frames, bends, widths), (origin, axes), out, (0, q)
+    )
+    assert np.allclose(out, expected)
+
+
+@pytest.mark.parametrize("sigma", [0.0, 0.03])
+@pytest.mark.parametrize("share", [0.02, 0.05])
+def test_outliers_are_found_and_points_of_the_sphere_are_kept(sigma, share):
+    points, _ = noisy(Sphere().sample(4000, seed=0), sigma)
+    strangers = np.random.default_rng(3).uniform(-1.3, 1.3, size=(int(share * 4000), 3))
+    cloud = clean_cloud(np.vstack([points, strangers]), 0.3)
+    dropped = np.setdiff1d(np.arange(cloud.n_given), cloud.kept)
+    assert len(dropped) == cloud.n_outliers
+    # A strangers' distance to the sphere is uniform up to about .3 and more; those within five sigma may stay.
+    distance = np.abs(np.linalg.norm(strangers, axis=1) - 1)
+    far = 4000 + np.flatnonzero(distance > 0.05 + 5 * sigma)
+    assert len(np.setdiff1d(far, dropped)) <= 0.03 * len(far)
+    assert np.count_nonzero(dropped < 4000) <= 4  # one in 100,000 by chance, and those next to outliers
+
+
+def test_layers_are_cut_and_counted():
+    along, across, points = roll(3000, 0.35)
+    graph = heat_graph(points, 0.05, dim=2)
+    first, second = graph.affinity.nonzero()
+    length = np.hypot(along[first] - along[second], across[first] - across[second])
+    straight = np.linalg.norm(points[first] - points[second], axis=1)
+    # One turn is at least 2 gap long; steps along the sheet are longer than straight lines by less than half.
+    assert (length > 2 * straight + 0.2).sum() == 0
+    assert graph.extension.surface.n_cut > 100
+    # Queries step along the layer of the nodes next to them.
+    new_along, new_across, queries = roll(200, 0.35, seed=1)
+    rows, columns = graph.extend(queries).nonzero()
+    assert np.hypot(new_along[rows] - along[columns], new_across[rows] - across[columns]).max() < 1.2
+
+
+def test_sheets_far_apart_are_not_searched_for_layers():
+    points = roll(2000, 0.9)[2]
+    assert heat_graph(points, 0.03, dim=2).extension.surface is None
+
+
+def test_the_unit_of_length_changes_nothing():
+    points, _ = noisy(Sphere().sample(1500, seed=0), 0.05)
+    cloud = clean_cloud(points, 0.3)
+    for unit in (1e-6, 1e6):
+        other = clean_cloud(unit * points, 0.3 * unit)
+        assert other.dim == cloud.dim
+        assert np.allclose(other.points, unit * cloud.points, rtol=0, atol=1e-9 * unit)
+
+
+def test_knn_graphs_remove_noise_only_if_asked():
+    points, _ = noisy(Sphere().sample(1500, seed=0), 0.05)
+    assert np.array_equal(knn_graph(points).points, points)
+    graph = knn_graph(points, noise="auto")
+    assert np.abs(np.linalg.norm(graph.points, axis=1) - 1).mean() < 0.02
+    assert graph.projection is not None
+
+
+def test_given_noise_and_dimension_are_used():
+    points, _ = noisy(Sphere().sample(1500, seed=0), 0.05)
+    cloud = clean_cloud(points, 0.3, noise=0.05, dim=2)
+    assert (cloud.noise, cloud.dim) == (0.05, 2)
+    assert np.array_equal(clean_cloud(points, 0.3, noise=0).points, points)
+
+
+def test_degenerate_clouds_give_finite_results():
+    rng = np.random.default_rng(0)
+    line = rng.uniform(size=1000)[:, None] * [1.0, 2.0, 3.0]
+    assert clean_cloud(line, 0.1).dim == 1
+    flat = np.column_stack([rng.uniform(size=(1000, 2)), np.full(1000, 7.0)])
+    assert clean_cloud(flat, 0.1).dim == 2
+    copies = np.repeat(Sphere().sample(300, seed=0), 4, axis=0)
+    assert np.isfinite(clean_cloud(copies, 0.3).points).all()
+    assert clean_cloud(np.zeros((1000, 3)), 0.3).dim == 1
+    storm, _ = noisy(Sphere().sample(1000, seed=0), 1.0)
+    assert np.isfinite(clean_cloud(storm, 0.3).points).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"noise": "some"}, ValueError, r"`noise` must be 'auto' or a number in \[0, inf\)\. Got 'some'\."),
+        ({"noise": -1.0}, ValueError, r"`noise` must be .*\[0, inf\)\. Got -1\.0\."),
+        ({"noise": np.nan}, ValueError, r"`noise` must be"),
+        ({"scale": 0.0}, ValueError, r"`scale` must be .*\(0, inf\)\. Got 0\.0\."),
+        ({"dim": 4}, ValueError, r"`dim` must be .*\[1, 3\]\. Got 4\."),
+    ],
+)
+def test_bad_input_names_argument_rule_and_value(options, error, match):
+    with pytest.raises(error, match=match):
+        clean_cloud(Sphere().sample(100, seed=0), **options)
+
+
+def test_noise_is_refused_where_it_has_no_effect():
+    points = Sphere().grid(500)
+    with pytest.raises(ValueError, match=r"`noise` must be 'auto' or 0 .* with weights or a metric\. Got 0\.1\."):
+        heat_graph(points, 0.1, metric=Sphere(), noise=0.1)
+    with pytest.raises(ValueError, match=r"`noise` must be 0 for prepared clouds .*\. Got 0\.1\."):
+        knn_graph(points, metric=Sphere(), noise=0.1)
+    with pytest.raises(ValueError, match=r"`scale` must be None with a metric"):
+        estimate_dimension(points, scale=0.1, metric=Sphere())
+
+
+def test_a_heat_graph_tells_of_outliers():
+    points = np.vstack([Sphere().sample(1500, seed=0), [[3.0, 3.0, 3.0]]])
+    with pytest.warns(GraphWarning, match=r"^1 of 1501 points are outliers .*noise=0 to keep them"):
+        assert heat_graph(points, 0.1).n_nodes == 1500
