@@ -158,9 +158,7 @@ def test_compiled_loops_agree_with_numpy():
             bent = quadratic_terms(np.clip(along / widths[j], -3, 3)) @ bends[j]
             expected[i] += share * (axes @ (means[j] + frames[j] @ along + bent))
         expected[i] += origin
-    blend_patches.py_func(
-        (inside, near, distances), (means, frames, bends, widths), (origin, axes), out, (0, q)
-    )
+    blend_patches.py_func((inside, near, distances), (means, frames, bends, widths), (origin, axes), out, (0, q))
     assert np.allclose(out, expected)
 
 

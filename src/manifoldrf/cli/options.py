@@ -305,7 +305,7 @@ class GraphChoice:
     dim: Annotated[int | None, _graph(help="Dimension of the space; estimated by default.")] = None
     noise: Annotated[
         float | str,
-        _graph(metavar="FLOAT|auto", help="Noise of points per coordinate, to be removed; 0 leaves them as they are."),
+        _graph(metavar="FLOAT|auto", help="Noise per coordinate of points, which is removed; 0 removes nothing."),
     ] = "auto"
 
 

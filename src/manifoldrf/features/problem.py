@@ -245,9 +245,9 @@ def _warn_of_units(search: NeighborSearch) -> None:
         ratio = spreads[large] / spreads[small]
     if ratio > _UNLIKE_UNITS:
         warn_user(
-            f"Column {large} of X (counted from 0) varies {ratio:.2g} times as much as column {small}, so distances "
-            "hardly depend on the latter (remedy: if they have different units, scale the columns, for example with "
-            "scikit-learn's StandardScaler).",
+            f"Column {large} of X (counted from 0) varies {ratio:.2g} times as much as column {small}, so "
+            "distances hardly depend on the latter (remedy: if they have different units, scale the columns, for example "
+            "with scikit-learn's StandardScaler).",
             GraphWarning,
         )
 
@@ -375,8 +375,7 @@ def _build_by_options(
             n_jobs=options.n_jobs,
         )
     notes["graph"] = f"heat graph, {graph.n_nodes} nodes, {graph.n_steps} steps of {t / (graph.n_steps or 1):.3g}"
-    if (n_cut := cut_pairs(graph)) > 0:
-        notes["layers"] = f"{n_cut} pairs of nodes are close only through space between layers, and not joined"
+    notes["graph"] += cut_pairs(graph)
     return graph, kernel, nodes.dim
 
 

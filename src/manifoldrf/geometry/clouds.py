@@ -39,13 +39,19 @@ from manifoldrf.geometry.local_surface import (
     LocalSurface,
     fit_patches,
     fit_surface,
-    loneliness,
-    n_terms,
     patch_offsets,
 )
 from manifoldrf.geometry.manifolds import AbstractManifold
-from manifoldrf.geometry.neighbors import NeighborSearch, Pairs, ball_along_edges, search_of, without_self
-from manifoldrf.geometry.sampling import footprint_width2
+from manifoldrf.geometry.neighbors import (
+    LONELY_NEIGHBOR,
+    NeighborSearch,
+    Pairs,
+    ball_along_edges,
+    loneliness,
+    search_of,
+    without_self,
+)
+from manifoldrf.geometry.sampling import footprint_width2, n_terms
 
 __all__ = ["CleanCloud", "ScaleCurve", "clean_cloud", "estimate_dimension"]
 
@@ -81,7 +87,7 @@ _MOST_DIMS = 5  # surfaces of more dimensions need too many coefficients
 _NOISE_ROUNDS = 3  # noise and bandwidth depend on each other
 # The 12th neighbour of lonely points is three times as far as that of their neighbours, or four times as far as
 # usual.
-_LONELY_NEIGHBOR, _LONELY, _VERY_LONELY = 12, 3.0, 4.0
+_LONELY, _VERY_LONELY = 3.0, 4.0
 _OUTLIER_ROUNDS = 3
 _OFF_ALONE = 16.0  # squared distance off the surface over that of a quarter of the neighbours
 _OFF_CHANCE = 1e-5  # of a point of the surface to count as off the surface
@@ -356,7 +362,7 @@ def _well_connected(search: NeighborSearch) -> tuple[NeighborSearch, Any]:
 
 def _are_lonely(search: NeighborSearch) -> Any:
     """Whether the 12th neighbour of a point is much farther than those of its neighbours, or of most points."""
-    k = min(_LONELY_NEIGHBOR, len(search.points) - 1)
+    k = min(LONELY_NEIGHBOR, len(search.points) - 1)
     reach = search.knn(search.points, k + 1)[0][:, k]
     return (loneliness(search) > _LONELY) | (reach > _VERY_LONELY * np.median(reach))
 
@@ -439,7 +445,7 @@ def _is_isotropic(near: _Neighborhoods, found: _Finding) -> bool:
 def _is_thick(search: NeighborSearch, growth: float, found: _Finding) -> bool:
     """Whether neighbourhoods are as thick as the noise says: those of a bent space without noise are not."""
     n_axes = search.points.shape[1]
-    k = min(_LONELY_NEIGHBOR, len(search.points) - 1)
+    k = min(LONELY_NEIGHBOR, len(search.points) - 1)
     reach = np.median(search.knn(search.points[_some(search, 400, "cloud.step")], k + 1)[0][:, -1])
     x = 4 * found.noise**2 / (2 * reach**2 / growth)
     expected = (n_axes - found.dim) * x / (1 + x)
@@ -602,7 +608,7 @@ def _are_off(search: NeighborSearch, surface: LocalSurface) -> tuple[Any, FloatA
     normal_axes = search.points.shape[1] - surface.dim
     unlikely = chi2.isf(_OFF_CHANCE, normal_axes) / chi2.median(normal_axes)
     limit = max(1.5 * unlikely * float(np.median(squares)), _OFF_STEP * _step2(search, surface.dim))
-    near = search.knn(search.points, min(_LONELY_NEIGHBOR, len(squares) - 1) + 1)[1]
+    near = search.knn(search.points, min(LONELY_NEIGHBOR, len(squares) - 1) + 1)[1]
     # Around thin parts of the space that patches miss, all points are off the surface.
     alone = squares > _OFF_ALONE * np.quantile(squares[near[:, 1:]], 0.25, axis=1)
     return (squares > limit) & (alone | _are_lonely(search)), placed

@@ -707,10 +707,10 @@ class SheetReach:
         return Pairs(found.rows[keep], found.columns[keep], farther)
 
 
-def cut_pairs(graph: Graph) -> int:
-    """Number of pairs of nodes that are not joined, because they are close only between layers."""
+def cut_pairs(graph: Graph) -> str:
+    """How many pairs of nodes were not joined, because they are close only between layers; "" if none were."""
     surface = getattr(graph.extension, "surface", None)
-    return surface.n_cut if isinstance(surface, SheetReach) else 0
+    return f", {surface.n_cut} pairs cut between layers" if isinstance(surface, SheetReach) else ""
 
 
 @compiled()

@@ -13,8 +13,8 @@ from manifoldrf._random import generator
 from manifoldrf._runtime import map_threads, quick_map
 from manifoldrf._validation import NONNEGATIVE, FloatArray, IntArray, check_real, reject
 from manifoldrf.geometry.csr import check_shape
-from manifoldrf.geometry.neighbors import NeighborSearch
-from manifoldrf.geometry.sampling import farthest_points
+from manifoldrf.geometry.neighbors import NeighborSearch, loneliness
+from manifoldrf.geometry.sampling import farthest_points, n_terms
 
 # Local fits: weights below the first number are not used, and each coefficient needs three effective neighbours.
 RANGE, PER_COEFFICIENT, MOST_NEIGHBORS = 0.01, 3.0, 400
@@ -25,7 +25,7 @@ ROBUST = 9.0  # squared distances to the patch over their median beyond which ne
 _BLENDED = 8  # patches around a query whose results are averaged
 _CENTRES_APART = 0.6  # spacing of patches over their bandwidth
 _LARGEST_COORDINATE = 3.0  # in bandwidths: beyond it a patch is no longer bent
-_LONELY_NEIGHBOR, _LONELY_CENTRE = 12, 1.7  # lonelier points may be outliers, and are not centres of patches
+_LONELY_CENTRE = 1.7  # lonelier points may be outliers, and are not centres of patches
 _PATCHES_AT_ONCE, _QUERIES_AT_ONCE = 64, 2048
 
 
@@ -124,11 +124,6 @@ class Patches(NamedTuple):
     widths: FloatArray
 
 
-def n_terms(dim: int) -> int:
-    """Number of coefficients of a quadratic."""
-    return (dim + 1) * (dim + 2) // 2
-
-
 def fit_surface(search: NeighborSearch, basis: tuple[FloatArray, FloatArray], dim: int, h2: float) -> LocalSurface:
     """Patches through the points, fitted twice: distances between noisy points are too long.
 
@@ -155,14 +150,6 @@ def fit_surface(search: NeighborSearch, basis: tuple[FloatArray, FloatArray], di
     at = once[centres]
     patches = fit_patches(NeighborSearch(once, None, threads), points, at, dim, h2)
     return LocalSurface(NeighborSearch(at), *basis, *patches)
-
-
-def loneliness(search: NeighborSearch) -> FloatArray:
-    """Distance to the 12th neighbour over the median of those of the neighbours, shape (n,)."""
-    k = min(_LONELY_NEIGHBOR, len(search.points) - 1)
-    distances, near = search.knn(search.points, k + 1)
-    usual = np.median(distances[near[:, 1:], k], axis=1)
-    return np.divide(distances[:, k], usual, out=np.ones_like(usual), where=usual > 0)
 
 
 def quadratic_terms(along: FloatArray) -> FloatArray:

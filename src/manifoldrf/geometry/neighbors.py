@@ -42,6 +42,9 @@ _SOURCES = 2000  # vertices searched from by one task
 _DETOUR = 1.4
 
 
+LONELY_NEIGHBOR = 12  # whose distance tells how lonely a point is
+
+
 class Pairs(NamedTuple):
     """Query-node pairs: row of the query, column of the node, their distance."""
 
@@ -243,6 +246,14 @@ def without_self(distances: FloatArray, columns: IntArray) -> tuple[FloatArray, 
     own = columns == np.arange(n)[:, None]
     own[~own.any(axis=1), width - 1] = True
     return distances[~own].reshape(n, width - 1), columns[~own].reshape(n, width - 1)
+
+
+def loneliness(search: NeighborSearch) -> FloatArray:
+    """Distance to the 12th neighbour over the median of those of the neighbours, shape (n,)."""
+    k = min(LONELY_NEIGHBOR, len(search.points) - 1)
+    distances, near = search.knn(search.points, k + 1)
+    usual = np.median(distances[near[:, 1:], k], axis=1)
+    return np.divide(distances[:, k], usual, out=np.ones_like(usual), where=usual > 0)
 
 
 def distances_between(points: FloatArray, others: FloatArray, metric: AbstractManifold | None) -> FloatArray:

@@ -170,6 +170,11 @@ def footprint_width2(radius: float, dim: int) -> float:
     return float(radius**2 * np.exp(-2 / dim * gammaln(dim / 2 + 1)))
 
 
+def n_terms(dim: int) -> int:
+    """Number of coefficients of a quadratic, which a local fit has to find."""
+    return (dim + 1) * (dim + 2) // 2
+
+
 class GradedPoints(NamedTuple):
     """Nodes with a known intensity, made by :func:`graded_points`.
 
