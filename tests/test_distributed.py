@@ -778,12 +778,6 @@ def test_a_missing_extra_is_named(monkeypatch):
         Cluster("tcp://127.0.0.1:1")
 
 
-def test_importing_the_package_does_not_load_dask():
-    code = "import sys, manifoldrf; manifoldrf.Cluster; print('dask' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
-
-
 def test_wrong_arguments_are_named(client, fitted, tmp_path):
     for wrong in (3, None, object()):
         with pytest.raises(TypeError, match="`client` must be a Client or a cluster of dask"):

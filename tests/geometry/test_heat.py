@@ -10,6 +10,7 @@ from pathlib import Path
 import nibabel
 import numpy as np
 import pytest
+from marks import quick_ones
 from oracles import (
     columns,
     cylinder,
@@ -54,7 +55,7 @@ def sphere_errors(graph, t):
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["grid weights", "estimated weights"])
-@pytest.mark.parametrize("t", [0.005, 0.02, 0.08])
+@pytest.mark.parametrize("t", quick_ones([0.005, 0.02, 0.08], 0.02))
 def test_even_sphere_points_are_within_a_fifth_of_a_percent(t, known):
     """The goal at N = 4000, t = .02 is .002; measured .0003 to .0009."""
     weights = SPHERE.grid_weights(4000) if known else "auto"
@@ -94,7 +95,7 @@ def cylinder_errors(graph, t):
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["cell areas", "estimated weights"])
-@pytest.mark.parametrize("t", [0.005, 0.01, 0.02])
+@pytest.mark.parametrize("t", quick_ones([0.005, 0.01, 0.02], 0.01))
 def test_a_cylinder_grid_meets_the_reflecting_kernel_within_two_percent(t, known):
     angles, heights = np.meshgrid(np.arange(160) * 2 * np.pi / 160, (np.arange(25) + 0.5) / 25, indexing="ij")
     points = cylinder(angles.ravel(), heights.ravel())
@@ -102,7 +103,7 @@ def test_a_cylinder_grid_meets_the_reflecting_kernel_within_two_percent(t, known
     assert max(cylinder_errors(graph, t)) < 0.02
 
 
-@pytest.mark.parametrize("t", [0.01, 0.02])
+@pytest.mark.parametrize("t", quick_ones([0.01, 0.02], 0.02))
 def test_random_points_of_a_cylinder_are_within_six_percent(t, global_seed):
     rng = np.random.default_rng(global_seed)
     graph = heat_graph(cylinder(2 * np.pi * rng.random(4000), rng.random(4000)), t)
