@@ -298,6 +298,7 @@ LENGTHS = {"teacher": "frontier", "keep_lengths": True, "max_length": 16}
     [pytest.param({"teacher": "exact"}, marks=pytest.mark.slow), LENGTHS],
     ids=["dense rows", "sparse rows"],
 )
+@pytest.mark.slow
 def test_memory_of_a_worker_is_that_of_the_graph_and_of_a_batch(lonely, asked):
     """However many start nodes there are: what the worker takes is a third of what all their rows take."""
     n_batches, batch = 30, 32
@@ -354,6 +355,7 @@ def lonely():
         yield found
 
 
+@pytest.mark.slow
 def test_the_only_worker_may_be_killed(lonely, scattered):
     """The graph is lost with it, and sent again to the one that takes its place."""
     asked = {"teacher": "counts", "n_walks": 2000, "seed": 1}

@@ -177,6 +177,7 @@ def kernel_error(setting, field, nodes):
     return np.linalg.norm(found - exact) / np.linalg.norm(exact)
 
 
+@pytest.mark.slow
 def test_the_log_network_extends_the_kernel_to_other_nodes_better_than_the_papers_error(setting):
     starts = np.random.default_rng(0).permutation(N)[:150]
     data = signature_table(setting, np.sort(starts), np.arange(N), SignatureOptions())

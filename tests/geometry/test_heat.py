@@ -77,6 +77,7 @@ def test_uneven_sampling_costs_at_most_a_factor_two_at_the_nodes(global_seed):
     assert uneven[1] < 4 * even[1]  # new points fall where nodes are few as well: measured 1.9 to 2.7
 
 
+@pytest.mark.slow
 def test_thinning_a_large_random_cloud_beats_sampling_as_few_points_at_random():
     cloud = SPHERE.sample(100_000, seed=1)
     graph = heat_graph(cloud[thin(cloud, 4000)], 0.02)
@@ -396,7 +397,7 @@ def test_bad_input_names_argument_rule_and_value(changes, kind, message):
 
 @pytest.mark.parametrize(
     ("points", "tolerance"),
-    [(SPHERE.grid(4000), 0.002), (SPHERE.sample(4000, seed=0), 0.015)],
+    [(SPHERE.grid(4000), 0.002), pytest.param(SPHERE.sample(4000, seed=0), 0.015, marks=pytest.mark.slow)],
     ids=["even", "random"],
 )
 def test_sphere_meshes_meet_the_exact_kernel(points, tolerance):

@@ -3,9 +3,8 @@
 import pytest
 
 QUICK = {
-    *("test_catalogue.py", "test_commands.py", "test_files.py", "test_html_page.py", "test_mesh_data.py"),
-    *("test_pages.py", "test_record.py", "test_report_browser.py", "test_sequences.py", "test_style.py"),
-    *("test_teachers.py", "test_texture_data.py", "test_texture_views.py"),
+    *("test_catalogue.py", "test_commands.py", "test_files.py", "test_html_page.py", "test_pages.py"),
+    *("test_record.py", "test_teachers.py"),
 }
 
 
