@@ -15,6 +15,7 @@ import warnings
 import numpy as np
 import pytest
 from command_line import invoke, words
+from marks import quick_ones
 from memory import needs_counts, peak_memory, start_memory
 from scipy import sparse
 
@@ -102,9 +103,7 @@ TAUGHT = {
 QUICK = ("auto", "exact", "frontier lengths", "walks", "counts")
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in TAUGHT]
-)
+@pytest.mark.parametrize("name", quick_ones(TAUGHT, *QUICK))
 def test_signatures_are_those_of_one_machine(client, name):
     """Also if batches are no multiple of what one machine computes at once."""
     nodes = np.random.default_rng(0).permutation(GRAPH.n_nodes)[:130]
@@ -551,7 +550,7 @@ FITS = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param("chosen", marks=pytest.mark.slow), "exact", "counts"])
+@pytest.mark.parametrize("name", quick_ones(["chosen", "exact", "counts"], "exact"))
 def test_fits_are_those_of_one_machine(client, tmp_path, name):
     here, there = (ManifoldRandomFeatures(random_state=3, **FITS[name]) for _ in range(2))
     with warnings.catch_warnings():

@@ -132,6 +132,7 @@ def test_offsets_on_a_flat_torus_take_the_short_way():
         assert np.abs(field.values(queries + shift).toarray()[:, 0] - exact).max() < 1e-4
 
 
+@pytest.mark.slow
 def test_surfaces_in_many_coordinates_are_fitted_as_in_few():
     data = observed(Sphere(), 600)
     turn = np.linalg.qr(np.random.default_rng(0).normal(size=(80, 80)))[0][:3]

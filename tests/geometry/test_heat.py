@@ -437,6 +437,7 @@ def folded_strip(n_long, n_wide, gap):
     return TriangleMesh(points, np.vstack([lower, upper])), np.repeat(s, n_wide)
 
 
+@pytest.mark.slow
 def test_the_sheets_of_a_folded_strip_are_not_joined():
     """The gap (.03) is smaller than a step (.045), so a cloud leaks through it; the mesh does not."""
     mesh, position = folded_strip(140, 26, gap=0.03)
