@@ -40,11 +40,9 @@ def pytest_collection_finish(session):
     graph, kernel = mrf.knn_graph(points), mrf.DiffusionKernel(40.0)
     if worker == "gw0":
         mrf.ManifoldRandomFeatures(kernel, field="local", random_state=0).fit(graph).transform(points)
-        teachers = ["counts"]
-    else:
-        mrf.ManifoldRandomFeatures(mrf.HeatKernel(0.3), field="step", random_state=0).fit(points).transform(points)
-        teachers = ["walks", "frontier"]
-    for teacher in teachers:
+        return
+    mrf.ManifoldRandomFeatures(mrf.HeatKernel(0.3), field="step", random_state=0).fit(points).transform(points)
+    for teacher in ("walks", "frontier", "counts"):
         mrf.compute_signatures(graph, kernel, [0], teacher=teacher, seed=0)
 
 

@@ -103,7 +103,8 @@ class RFF(_FourierFeatures):
 class ORF(_FourierFeatures):
     """Orthogonal random features: :class:`RFF` with frequencies orthogonal in blocks of d.
 
-    Also unbiased, with lower variance for points near each other. Parameters and attributes are those of :class:`RFF`.
+    Also unbiased, with lower variance for points near each other. Parameters and attributes are those of
+    :class:`RFF`.
 
     References
     ----------

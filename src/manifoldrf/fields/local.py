@@ -1,8 +1,8 @@
 """A field with one polynomial per anchor, fitted to the logarithm of the known values.
 
 The compiled loops work on contiguous arrays (int64 indices, float64 values) and rely on their callers for checks.
-They avoid array expressions, which would take numba a third longer to compile. Monomials are ordered by degree,
-where a normal coordinate counts twice; each is the product of an earlier one and one coordinate.
+Monomials are ordered by degree, where a normal coordinate counts twice; each is the product of an earlier one and
+one coordinate.
 """
 
 from dataclasses import dataclass
@@ -92,65 +92,40 @@ def fit_anchors(known, basis, first, last, n_axes):  # type: ignore[no-untyped-d
 @compiled()
 def _fit_anchor(gaps, values, basis, fits, i, width):  # type: ignore[no-untyped-def]
     """Fit one anchor from the offsets of its nodes and the values there."""
-    n, d = gaps.shape
-    squares, logs, weights = _measure(gaps, values)
-    radius = np.sqrt(_extremes(squares)[1])
+    n = gaps.shape[0]
+    peak = values.max()
+    logs = np.log(values)
+    squares = (gaps * gaps).sum(axis=1)
+    radius = np.sqrt(squares.max())
     n_used = 0
     for size in basis.sizes[2:]:
         if size * _NODES_PER_COEFFICIENT <= n:
             n_used = size
     if n_used == 0 or radius == 0.0:
-        _fit_gaussian(squares, logs, weights, fits, i, width)
+        _fit_gaussian(squares, logs, values / peak, fits, i, width)
         return
     fits.sizes[i] = n_used
     fits.radii[i] = radius
-    frame = _frame(gaps, radius, weights, fits.frames.shape[1])
-    for a in range(frame.shape[0]):
-        for b in range(d):
-            fits.frames[i, a, b] = frame[a, b] / radius
-    places = np.zeros((n, frame.shape[0]))
+    fits.frames[i] = _frame(gaps / radius, values / peak, fits.frames.shape[1]) / radius
+    places = np.zeros((n, fits.frames.shape[1]))
     for j in range(n):
         _locate(gaps[j], fits.frames[i], places[j])
-        for a in range(frame.shape[0]):
-            fits.ranges[i, 0, a] = min(places[j, a], fits.ranges[i, 0, a])
-            fits.ranges[i, 1, a] = max(places[j, a], fits.ranges[i, 1, a])
-    _solve(places, logs, weights, basis, fits.coefficients[i, :n_used])
+    for a in range(places.shape[1]):
+        fits.ranges[i, 0, a] = min(places[:, a].min(), 0.0)
+        fits.ranges[i, 1, a] = max(places[:, a].max(), 0.0)
+    _solve(places, logs, values / peak, basis, fits.coefficients[i, :n_used])
     _set_caps(squares, logs, fits, i)
 
 
 @compiled()
-def _measure(gaps, values):  # type: ignore[no-untyped-def]
-    """Squared distances of the nodes, logarithms of their values, and values relative to the largest."""
-    n, d = gaps.shape
-    squares, logs, weights = np.zeros(n), np.zeros(n), np.zeros(n)
-    peak = _extremes(values)[1]
-    for j in range(n):
-        for b in range(d):
-            squares[j] += gaps[j, b] * gaps[j, b]
-        logs[j], weights[j] = np.log(values[j]), values[j] / peak
-    return squares, logs, weights
-
-
-@compiled()
-def _extremes(numbers):  # type: ignore[no-untyped-def]
-    """The smallest and the largest number of a vector."""
-    least, most = np.inf, -np.inf
-    for number in numbers:
-        least, most = min(least, number), max(most, number)
-    return least, most
-
-
-@compiled()
-def _frame(gaps, radius, weights, n_axes):  # type: ignore[no-untyped-def]
+def _frame(gaps, weights, n_axes):  # type: ignore[no-untyped-def]
     """Principal axes around the anchor, with nodes weighted by the square of their values."""
     n, d = gaps.shape
-    order = np.arange(n)
-    if d > _FRAME_NODES and n > _FRAME_NODES:
-        n, order = _FRAME_NODES, np.argsort(-weights)
     rows = np.zeros((n, d))
     for j in range(n):
-        for b in range(d):
-            rows[j, b] = gaps[order[j], b] / radius * weights[order[j]]
+        rows[j] = gaps[j] * weights[j]
+    if d > _FRAME_NODES and n > _FRAME_NODES:
+        rows = rows[np.argsort(-weights)[:_FRAME_NODES]]
     return principal_axes(rows, n_axes)
 
 
@@ -176,7 +151,7 @@ def _expand(place, basis, out):  # type: ignore[no-untyped-def]
 def _solve(places, logs, weights, basis, out):  # type: ignore[no-untyped-def]
     """Weighted least squares coefficients of the logarithms."""
     c = out.shape[0]
-    shift = _extremes(logs)[1]  # the ridge then pulls towards the peak, and rounding is relative to the variation
+    shift = logs.max()  # the ridge then pulls towards the peak, and rounding is relative to the variation
     system = np.zeros((c, c))
     right = np.zeros(c)
     row = np.zeros(c)
@@ -205,14 +180,13 @@ def _solve(places, logs, weights, basis, out):  # type: ignore[no-untyped-def]
 def _set_caps(squares, logs, fits, i):  # type: ignore[no-untyped-def]
     """Largest known logarithm beyond each distance, with a margin of one step; at the anchor that of the fit."""
     caps, step = fits.caps[i], fits.radii[i] / (_N_CAPS - 1)
-    least, top = _extremes(logs)
-    for b in range(_N_CAPS):
-        caps[b] = least
+    top = logs.max()
+    caps[:] = logs.min()
     for j in range(squares.shape[0]):
         last = min(int(np.sqrt(squares[j]) / step) + 1, _N_CAPS - 1)
         for b in range(last + 1):
             caps[b] = max(caps[b], logs[j])
-    caps[0] = caps[1] = min(max(fits.coefficients[i, 0], top), top + _LARGEST_GROWTH)
+    caps[:2] = min(max(fits.coefficients[i, 0], top), top + _LARGEST_GROWTH)
 
 
 @compiled()
@@ -226,28 +200,19 @@ def _cap(caps, share):  # type: ignore[no-untyped-def]
 @compiled()
 def _fit_gaussian(squares, logs, weights, fits, i, width):  # type: ignore[no-untyped-def]
     """Fit exp(c - p r^2) if there are too few nodes for a polynomial."""
-    n, total, middle, height = squares.shape[0], 0.0, 0.0, 0.0
-    for j in range(n):
-        total += weights[j]
-        middle += weights[j] * squares[j]
-        height += weights[j] * logs[j]
-    middle, height = middle / total, height / total
-    spread, slope = 0.0, 0.0
-    for j in range(n):
-        gap = squares[j] - middle
-        spread += weights[j] * (gap * gap)
-        slope += weights[j] * gap * (logs[j] - height)
+    total = weights.sum()
+    middle, height = (weights * squares).sum() / total, (weights * logs).sum() / total
+    spread = (weights * (squares - middle) ** 2).sum()
     precision = 0.5 / (width * width)
-    if n > 2 and spread > 1e-12 * total * middle * middle:
-        found = -slope / spread
+    if squares.shape[0] > 2 and spread > 1e-12 * total * middle * middle:
+        found = -(weights * (squares - middle) * (logs - height)).sum() / spread
         # A few nodes at nearly equal distances carry little information: stay close to the width of the kernel.
         precision = min(max(found, 0.25 * precision), 4.0 * precision)
     fits.sizes[i] = 0
     fits.coefficients[i, 0] = height + precision * middle
     fits.coefficients[i, 1] = precision
-    fits.radii[i] = max(np.sqrt(_extremes(squares)[1]), _REACH / np.sqrt(2.0 * precision))
-    for b in range(_N_CAPS):
-        fits.caps[i, b] = min(fits.coefficients[i, 0], _extremes(logs)[1] + _LARGEST_GROWTH)
+    fits.radii[i] = max(np.sqrt(squares.max()), _REACH / np.sqrt(2.0 * precision))
+    fits.caps[i] = min(fits.coefficients[i, 0], logs.max() + _LARGEST_GROWTH)
 
 
 @compiled()
