@@ -61,13 +61,16 @@ results: setup
 report: setup
 	$(BIN)/python -m reproduction report docs/records -o $(OUT)/report.html --figures docs/images
 
+# With worksteal, tests of a file mostly stay in one process and share their fixtures, such as a Dask cluster.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+
 test: setup
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(PYTEST) -m "not slow"
 
 # Each property is tested with 500 examples; MANIFOLDRF_TEST_EXAMPLES=10000 tries more.
 test-all: export MANIFOLDRF_TEST_EXAMPLES ?= 500
 test-all: setup
-	$(BIN)/python -m pytest -n 2
+	$(PYTEST)
 
 # Files that a reader fails on are kept in $(OUT)/fuzz.
 fuzz: setup

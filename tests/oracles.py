@@ -104,6 +104,14 @@ def subdivided(vertices, faces):
     return np.vstack([vertices, vertices[edges].mean(axis=1)]), np.vstack(parts)
 
 
+def csr_arrays(matrix):
+    """The arrays of a CSR matrix with the types they have in a graph, so that loops are not compiled again."""
+    arrays = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data.copy()
+    for array in arrays:
+        array.flags.writeable = False
+    return arrays
+
+
 def cloud(n=60, d=3, seed=0):
     """Gaussian points."""
     return np.random.default_rng(seed).standard_normal((n, d))

@@ -81,10 +81,12 @@ def test_public_names_are_those_of_the_stub_and_of_the_api_page():
         _ = manifoldrf.Spere
 
 
-def test_importing_the_package_or_a_manifold_loads_no_slow_library():
-    names = "list(sys.modules)"
-    code = f"import json, sys, manifoldrf; a = {names}; manifoldrf.Sphere; print(json.dumps([a, {names}]))"
+def test_importing_the_package_a_manifold_or_the_users_of_extras_loads_no_slow_library():
+    names = "found.append(list(sys.modules))"
+    code = f"import json, sys, manifoldrf; found = []; {names}; manifoldrf.Sphere; {names}; manifoldrf.Cluster; "
+    code += f"import manifoldrf.fields.mlp; {names}; print(json.dumps(found))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    package, manifold = map(set, json.loads(done.stdout))
+    package, manifold, users = map(set, json.loads(done.stdout))
+    assert users & {"dask", "distributed", "torch"} == set()
     assert package & {"numpy", "scipy", "numba", "sklearn", "torch", "typer"} == set()
     assert manifold & {"sklearn", "torch", "typer"} == set()

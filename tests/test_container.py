@@ -348,6 +348,7 @@ for k in range(10**9):
 """
 
 
+@pytest.mark.slow  # the quick tests kill saves of models: reliability/test_killed_saves
 def test_a_killed_process_leaves_a_whole_file(tmp_path):
     path = write_container(tmp_path / "m", {"a": np.full(200_000, 0.0)}, {"k": 0})
     rng = random.Random(0)

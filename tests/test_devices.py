@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from marks import quick_ones
 from scipy import sparse
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -93,7 +94,7 @@ def rounding(field, queries, exact):
     return np.expm1(errors + np.abs(ends[1]) * (gap + 4 * eps * squared)).reshape(exact.shape) * exact + eps * exact
 
 
-@pytest.mark.parametrize("at_once", [2**18, 200])
+@pytest.mark.parametrize("at_once", quick_ones([2**18, 200], 200))
 def test_a_network_on_a_device_is_rounded_as_on_the_processor(network, device, monkeypatch, at_once):
     monkeypatch.setattr(mlp, "_PAIRS_ON_DEVICE", at_once)  # all at once, or two queries
     queries = np.vstack([NEW, 1e6 * NEW[:3]])

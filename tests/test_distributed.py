@@ -15,6 +15,7 @@ import warnings
 import numpy as np
 import pytest
 from command_line import invoke, words
+from marks import quick_ones
 from memory import needs_counts, peak_memory, start_memory
 from scipy import sparse
 
@@ -102,9 +103,7 @@ TAUGHT = {
 QUICK = ("auto", "exact", "frontier lengths", "walks", "counts")
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in TAUGHT]
-)
+@pytest.mark.parametrize("name", quick_ones(TAUGHT, *QUICK))
 def test_signatures_are_those_of_one_machine(client, name):
     """Also if batches are no multiple of what one machine computes at once."""
     nodes = np.random.default_rng(0).permutation(GRAPH.n_nodes)[:130]
@@ -298,6 +297,7 @@ LENGTHS = {"teacher": "frontier", "keep_lengths": True, "max_length": 16}
     [pytest.param({"teacher": "exact"}, marks=pytest.mark.slow), LENGTHS],
     ids=["dense rows", "sparse rows"],
 )
+@pytest.mark.slow
 def test_memory_of_a_worker_is_that_of_the_graph_and_of_a_batch(lonely, asked):
     """However many start nodes there are: what the worker takes is a third of what all their rows take."""
     n_batches, batch = 30, 32
@@ -354,6 +354,7 @@ def lonely():
         yield found
 
 
+@pytest.mark.slow
 def test_the_only_worker_may_be_killed(lonely, scattered):
     """The graph is lost with it, and sent again to the one that takes its place."""
     asked = {"teacher": "counts", "n_walks": 2000, "seed": 1}
@@ -549,7 +550,7 @@ FITS = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param("chosen", marks=pytest.mark.slow), "exact", "counts"])
+@pytest.mark.parametrize("name", quick_ones(["chosen", "exact", "counts"], "exact"))
 def test_fits_are_those_of_one_machine(client, tmp_path, name):
     here, there = (ManifoldRandomFeatures(random_state=3, **FITS[name]) for _ in range(2))
     with warnings.catch_warnings():
@@ -776,12 +777,6 @@ def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ModuleNotFoundError, match=re.escape("pip install 'manifoldrf[dask]'")):
         Cluster("tcp://127.0.0.1:1")
-
-
-def test_importing_the_package_does_not_load_dask():
-    code = "import sys, manifoldrf; manifoldrf.Cluster; print('dask' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
 
 
 def test_wrong_arguments_are_named(client, fitted, tmp_path):

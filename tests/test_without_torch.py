@@ -64,7 +64,6 @@ for module in ("attention", "positions"):
         assert error.name == "torch"
     else:
         raise AssertionError(f"{module} was imported without torch")
-print("works")
 """
 
 COMMANDS = """
@@ -99,19 +98,11 @@ def run(code, folder):
     return done.stdout.split()
 
 
-def test_the_first_lines_of_the_readme_work(tmp_path: Path):
+def test_the_first_lines_of_the_readme_and_the_command_line_work(tmp_path: Path):
     readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
     block = readme.split("```python\n")[1].split("```")[0]
-    assert run(block, tmp_path)[:2] == ["(300,", "512)"]
+    assert run(block + COMMANDS, tmp_path)[:2] == ["(300,", "512)"]
 
 
-def test_the_command_line_works(tmp_path: Path):
-    run(COMMANDS, tmp_path)
-
-
-def test_features_and_applications_work(tmp_path: Path):
-    assert run(WORK, tmp_path) == ["works"]
-
-
-def test_attention_names_the_extra(tmp_path: Path):
-    assert run(ATTENTION, tmp_path) == ["works"]
+def test_features_and_applications_work_and_attention_names_the_extra(tmp_path: Path):
+    assert run(ATTENTION + WORK, tmp_path) == ["works"]

@@ -470,6 +470,7 @@ def test_a_mesh_is_clicked_at_its_vertices_and_lacks_layers_off_the_nodes(
     assert window.complaints == []
 
 
+@pytest.mark.slow
 def test_a_browser_without_webgl_is_told_so(browser, address):
     page = browser.new_page()
     page.add_init_script("delete window.WebGL2RenderingContext")

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from marks import quick_ones
 from oracles import relative_error, sphere_mesh
 from scipy import sparse
 from scipy.spatial import ConvexHull, Delaunay
@@ -107,6 +108,7 @@ def test_the_estimate_on_a_ball_of_a_space_without_end_is_that_of_its_inside(cas
     assert 0.6 < float(model.error_) / true < 1.6
 
 
+@pytest.mark.slow
 def test_nodes_crowded_in_one_half_do_not_hide_the_error_of_the_other():
     """A mean over nodes was .3 times the error at random points: 9 of 10 nodes lay where it is small."""
     points, rng = Sphere().sample(4500, seed=2), np.random.default_rng(0)
@@ -159,7 +161,7 @@ def reflected(x, t):
     return line.heat_kernel(x, x, t) + line.heat_kernel(x, -x, t)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", quick_ones(range(2), 0))
 def test_the_estimate_on_an_open_mesh_sees_the_error_along_its_sides(seed):
     """Random vertices in a square, even ones along its sides. By two graphs with one model of the rim: .63, .69."""
     t, rng = 0.05, np.random.default_rng(seed)
@@ -413,7 +415,7 @@ def test_a_few_points_are_enough_to_fit(n):
     assert np.isfinite(rows).all()
 
 
-@pytest.mark.parametrize("n", [1, 127, 300, 2500])
+@pytest.mark.parametrize("n", quick_ones([1, 127, 300, 2500], 1, 300))
 def test_products_of_rows_with_weights_do_not_depend_on_threads(n):
     """One block, one and two, and the most there are."""
     rng = np.random.default_rng(0)

@@ -536,6 +536,7 @@ def test_the_recipe_of_the_paper():
 
 
 @pytest.mark.filterwarnings("ignore::manifoldrf.FeatureWarning")  # two epochs teach little
+@pytest.mark.slow
 def test_the_recipe_of_the_paper_runs_and_is_reproduced_by_its_seed():
     recipe = ManifoldRandomFeatures.paper(
         teacher_options={"n_walks": 10, "p_halt": 0.1},

@@ -457,7 +457,15 @@ def test_the_summary_says_where_there_are_too_many_dimensions_for_a_heat_graph(k
     assert "too many" not in text
 
 
-@pytest.mark.parametrize(("share", "said"), [(None, False), (0.09, False), (0.15, True), (0.3, True)])
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        pytest.param(None, False, marks=pytest.mark.slow),
+        (0.09, False),
+        (0.15, True),
+        pytest.param(0.3, True, marks=pytest.mark.slow),
+    ],
+)
 def test_the_summary_says_what_helps_a_poor_graph_before_a_warning_does(share, said):
     model = features(n_features=256).fit(CLOUD)
     model._error = dataclasses.replace(model.error_, graph=share), True

@@ -43,7 +43,11 @@ def test_exponentials_of_quartics_in_the_plane_are_reproduced():
 
 @pytest.mark.parametrize(
     ("manifold", "n_neighbors", "limits"),
-    [(Sphere(), 8, (0.0125, 0.01)), (Torus(), 8, (0.0055, 0.0015)), (MobiusStrip(), 24, (0.0165, 0.005))],
+    [
+        (Sphere(), 8, (0.0125, 0.01)),
+        pytest.param(Torus(), 8, (0.0055, 0.0015), marks=pytest.mark.slow),
+        pytest.param(MobiusStrip(), 24, (0.0165, 0.005), marks=pytest.mark.slow),
+    ],
     ids=["sphere", "torus", "mobius"],
 )
 def test_the_kernel_between_held_out_nodes_is_within_a_few_percent(manifold, n_neighbors, limits):
@@ -128,6 +132,7 @@ def test_offsets_on_a_flat_torus_take_the_short_way():
         assert np.abs(field.values(queries + shift).toarray()[:, 0] - exact).max() < 1e-4
 
 
+@pytest.mark.slow
 def test_surfaces_in_many_coordinates_are_fitted_as_in_few():
     data = observed(Sphere(), 600)
     turn = np.linalg.qr(np.random.default_rng(0).normal(size=(80, 80)))[0][:3]

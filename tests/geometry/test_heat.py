@@ -10,6 +10,7 @@ from pathlib import Path
 import nibabel
 import numpy as np
 import pytest
+from marks import quick_ones
 from oracles import (
     columns,
     cylinder,
@@ -54,7 +55,7 @@ def sphere_errors(graph, t):
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["grid weights", "estimated weights"])
-@pytest.mark.parametrize("t", [0.005, 0.02, 0.08])
+@pytest.mark.parametrize("t", quick_ones([0.005, 0.02, 0.08], 0.02))
 def test_even_sphere_points_are_within_a_fifth_of_a_percent(t, known):
     """The goal at N = 4000, t = .02 is .002; measured .0003 to .0009."""
     weights = SPHERE.grid_weights(4000) if known else "auto"
@@ -76,6 +77,7 @@ def test_uneven_sampling_costs_at_most_a_factor_two_at_the_nodes(global_seed):
     assert uneven[1] < 4 * even[1]  # new points fall where nodes are few as well: measured 1.9 to 2.7
 
 
+@pytest.mark.slow
 def test_thinning_a_large_random_cloud_beats_sampling_as_few_points_at_random():
     cloud = SPHERE.sample(100_000, seed=1)
     graph = heat_graph(cloud[thin(cloud, 4000)], 0.02)
@@ -94,7 +96,7 @@ def cylinder_errors(graph, t):
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["cell areas", "estimated weights"])
-@pytest.mark.parametrize("t", [0.005, 0.01, 0.02])
+@pytest.mark.parametrize("t", quick_ones([0.005, 0.01, 0.02], 0.01))
 def test_a_cylinder_grid_meets_the_reflecting_kernel_within_two_percent(t, known):
     angles, heights = np.meshgrid(np.arange(160) * 2 * np.pi / 160, (np.arange(25) + 0.5) / 25, indexing="ij")
     points = cylinder(angles.ravel(), heights.ravel())
@@ -102,7 +104,7 @@ def test_a_cylinder_grid_meets_the_reflecting_kernel_within_two_percent(t, known
     assert max(cylinder_errors(graph, t)) < 0.02
 
 
-@pytest.mark.parametrize("t", [0.01, 0.02])
+@pytest.mark.parametrize("t", quick_ones([0.01, 0.02], 0.02))
 def test_random_points_of_a_cylinder_are_within_six_percent(t, global_seed):
     rng = np.random.default_rng(global_seed)
     graph = heat_graph(cylinder(2 * np.pi * rng.random(4000), rng.random(4000)), t)
@@ -398,7 +400,7 @@ def test_bad_input_names_argument_rule_and_value(changes, kind, message):
 
 @pytest.mark.parametrize(
     ("points", "tolerance"),
-    [(SPHERE.grid(4000), 0.002), (SPHERE.sample(4000, seed=0), 0.015)],
+    [(SPHERE.grid(4000), 0.002), pytest.param(SPHERE.sample(4000, seed=0), 0.015, marks=pytest.mark.slow)],
     ids=["even", "random"],
 )
 def test_sphere_meshes_meet_the_exact_kernel(points, tolerance):
@@ -438,6 +440,7 @@ def folded_strip(n_long, n_wide, gap):
     return TriangleMesh(points, np.vstack([lower, upper])), np.repeat(s, n_wide)
 
 
+@pytest.mark.slow
 def test_the_sheets_of_a_folded_strip_are_not_joined():
     """The gap (.03) is smaller than a step (.045), so a cloud leaks through it; the mesh does not."""
     mesh, position = folded_strip(140, 26, gap=0.03)

@@ -240,7 +240,13 @@ def recall(found, exact):
 
 @needs_faiss
 @pytest.mark.parametrize(
-    "moved", [lambda x: x, lambda x: x + 1e6, lambda x: 1e-30 * x], ids=["plain", "far", "tiny"]
+    "moved",
+    [
+        lambda x: x,
+        pytest.param(lambda x: x + 1e6, marks=pytest.mark.slow),
+        pytest.param(lambda x: 1e-30 * x, marks=pytest.mark.slow),
+    ],
+    ids=["plain", "far", "tiny"],
 )
 def test_approximate_neighbours_are_nearly_all_found_with_exact_distances(moved, global_seed):
     points = moved(cloud(60_000, 12, global_seed))

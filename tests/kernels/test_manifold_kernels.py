@@ -249,7 +249,7 @@ def random_graph():
 
 
 @pytest.mark.parametrize("n", [16, pytest.param(50, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("nu", "limit"), [(0.5, 0.14), (1.5, 0.03)])
+@pytest.mark.parametrize(("nu", "limit"), [pytest.param(0.5, 0.14, marks=pytest.mark.slow), (1.5, 0.03)])
 def test_matern_has_no_spike_at_nodes_of_small_weight(nu, limit, n, random_graph):
     graph = random_graph
     nodes = np.concatenate([np.argsort(graph.weights)[:n], np.argsort(graph.weights)[-n:]])

@@ -35,7 +35,7 @@ from manifoldrf import (
     knn_graph,
 )
 
-EXAMPLES = int(os.environ.get("MANIFOLDRF_TEST_EXAMPLES", "50"))
+EXAMPLES = int(os.environ.get("MANIFOLDRF_TEST_EXAMPLES", "20"))
 # Keep hypothesis from writing into the source tree.
 set_hypothesis_home_dir(Path(tempfile.gettempdir()) / "manifoldrf-hypothesis")
 # Examples do not depend on time, chance or earlier runs, and a slow example is not a failure. The phase that

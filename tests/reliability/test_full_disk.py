@@ -102,6 +102,7 @@ def test_commands_end_with_one_sentence_on_a_full_disk(program, disk, inputs, na
     assert contents(disk.folder) == before
 
 
+@pytest.mark.slow
 def test_experiments_end_with_one_sentence_on_a_full_disk(program, disk, inputs):
     words = ("reproduction", "teachers", "--set", "n_nodes=100", "--set", "surfaces=sphere", "--quiet", "--out")
     disk.fill(0)

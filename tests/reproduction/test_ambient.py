@@ -11,8 +11,6 @@ from reproduction.ambient import LANDMARKS, METHODS, OWN, PAPER, PAPER_COLUMNS, 
 from reproduction.record import Record
 from reproduction.surface_graphs import SURFACES
 
-pytestmark = pytest.mark.slow  # experiments are run by `make test-all`; the quick tests run `teachers`
-
 # A tenth of the paper's nodes under as many steps: a tenth of its 512 features will do, 72 with some room.
 SMALL = Config(
     n_nodes=400, n_evaluated=120, fewer=(72,), budgets=(800,), few=72, widths=(0.8, 0.9, 1.0, 1.15, 1.5, 2.0, 3.0)

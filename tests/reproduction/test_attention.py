@@ -29,8 +29,6 @@ from reproduction.attention import (
 from reproduction.record import Record
 from reproduction.token_surfaces import Tokens
 
-pytestmark = pytest.mark.slow  # experiments are run by `make test-all`; the quick tests run `teachers`
-
 # So many tokens that no neighbours are on different sheets of the accordion.
 SMALL = Config(
     surfaces=("mobius", "folded"),

@@ -43,8 +43,6 @@ from reproduction.few_labels import (
 from reproduction.mesh_data import builtin_mesh
 from reproduction.record import Record
 
-pytestmark = pytest.mark.slow  # experiments are run by `make test-all`; the quick tests run `teachers`
-
 SMALL = Config(
     clouds=("digits",),
     labels=(1, 3),

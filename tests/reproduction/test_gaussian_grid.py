@@ -21,8 +21,6 @@ from reproduction.gaussian_grid import (
 )
 from reproduction.record import Record
 
-pytestmark = pytest.mark.slow  # experiments are run by `make test-all`; the quick tests run `teachers`
-
 SMALL = Config(
     dims=(1, 2, 3, 8),
     sides=(5, 9, 15, 25),

@@ -20,8 +20,6 @@ from reproduction.hyperbolic import (
 )
 from reproduction.record import Record
 
-pytestmark = pytest.mark.slow  # experiments are run by `make test-all`; the quick tests run `teachers`
-
 SMALL = Config(
     radii=(2.0, 4.0),
     n_nodes=(400, 800),

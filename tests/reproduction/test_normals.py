@@ -50,8 +50,6 @@ from reproduction.smoothers import (
     timed,
 )
 
-pytestmark = pytest.mark.slow  # experiments are run by `make test-all`; the quick tests run `teachers`
-
 SMALL = Config(
     shapes=("torus-300", "sheet-500"), n_anchors=32, ambient=(32,), sigmas=SIGMAS[3::2], n_learned=0, sizes=()
 )

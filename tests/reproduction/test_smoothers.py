@@ -29,8 +29,6 @@ from reproduction.smoothers import (
     tune_ambient,
 )
 
-pytestmark = pytest.mark.slow  # experiments are run by `make test-all`; the quick tests run `teachers`
-
 MESH = builtin_mesh("torus", 300).mesh
 GRAPH = mesh_graph(MESH)
 N = MESH.n_vertices

@@ -8,8 +8,6 @@ import pytest
 from reproduction.record import Record
 from reproduction.surface_graphs import SURFACES, Config, run
 
-pytestmark = pytest.mark.slow  # experiments are run by `make test-all`; the quick tests run `teachers`
-
 SMALL = Config(n_nodes=1000, t=0.06, n_queries=60, sizes=(500, 1000))
 
 

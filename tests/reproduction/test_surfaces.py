@@ -20,8 +20,6 @@ from reproduction.record import Record
 from reproduction.surface_graphs import SURFACES, reference_kernel
 from reproduction.surfaces import PUBLISHED, SIZES, Config, Rounds, _Surface, run, targets
 
-pytestmark = pytest.mark.slow  # experiments are run by `make test-all`; the quick tests run `teachers`
-
 TINY = dataclasses.replace(
     SIZES["smoke"],
     n_nodes=500,

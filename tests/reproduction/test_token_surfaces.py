@@ -9,8 +9,6 @@ from manifoldrf.geometry.builders import knn_graph
 from reproduction import token_surfaces
 from reproduction.token_surfaces import FOLD_GAP, HEAT_TIME, PUSH, ROLL_GAP, SURFACES, TOUCHING
 
-pytestmark = pytest.mark.slow  # experiments are run by `make test-all`; the quick tests run `teachers`
-
 AREAS = {"mobius": 5.06, "mobius2": 10.1, "swiss": 4.4, "folded": 5.7}
 CYLINDERS = ("swiss", "folded")
 

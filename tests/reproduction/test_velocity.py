@@ -32,8 +32,6 @@ from reproduction.velocity import (
     sheet_share,
 )
 
-pytestmark = pytest.mark.slow  # experiments are run by `make test-all`; the quick tests run `teachers`
-
 SMALL = Config(
     cloths=(1,),
     cloth_frames=25,

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from oracles import csr_arrays
 from scipy import sparse
 
 import manifoldrf
@@ -23,7 +24,7 @@ def tail_law(coefficients):
 
 
 def table_of(affinity):
-    return build_count_table(affinity.indptr, affinity.indices, affinity.data)
+    return build_count_table(*csr_arrays(affinity))
 
 
 def exact_rows(affinity, coefficients, starts):
@@ -229,7 +230,7 @@ def test_five_nodes_as_by_hand(python, monkeypatch, global_seed):
     if python:
         as_python(monkeypatch)
     arrays = sparse.csr_array(affinity)
-    table = module.build_count_table(arrays.indptr, arrays.indices, arrays.data)
+    table = module.build_count_table(*csr_arrays(arrays))
     np.testing.assert_allclose(table.root_degrees**2, affinity.sum(axis=1), rtol=1e-15)
     assert table.cumulative[arrays.indptr[1:] - 1].tolist() == [1.0] * 5
     for key in keys_of(global_seed, 20):
@@ -283,6 +284,6 @@ def test_a_start_does_not_depend_on_the_others():
 
 
 def test_a_row_of_stored_zeros_ends_a_walk():
-    table = build_count_table(np.array([0, 1, 2]), np.array([1, 0]), np.zeros(2))
+    table = table_of(sparse.csr_array((np.zeros(2), [1, 0], [0, 1, 2]), shape=(2, 2)))
     found = propagate_counts(table, LAWS["tail"], np.array([0]), 50, 1, 0, np.zeros(2, np.uint32))
     assert (found[1].tolist(), found[4], found[5]) == ([0], 0, 0)

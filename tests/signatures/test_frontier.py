@@ -4,6 +4,7 @@ import functools
 
 import numpy as np
 import pytest
+from oracles import csr_arrays
 from scipy import sparse
 
 import manifoldrf
@@ -24,8 +25,7 @@ def operator_of(signed, n=120):
 
 
 def push(operator, coefficients, starts, threshold=0.0, stride=0):
-    arrays = operator.indptr, operator.indices, operator.data
-    return module.push_frontier(*arrays, coefficients, np.array(starts), threshold, stride)
+    return module.push_frontier(*csr_arrays(operator), coefficients, np.array(starts), threshold, stride)
 
 
 def dense(found, n_slots):

@@ -103,20 +103,8 @@ class RFF(_FourierFeatures):
 class ORF(_FourierFeatures):
     """Orthogonal random features: :class:`RFF` with frequencies orthogonal in blocks of d.
 
-    Also unbiased, with lower variance for points near each other.
-
-    Parameters
-    ----------
-    n_features : int, default=512
-        m, even.
-    sigma : float, default=1.0
-        Width of the kernel.
-    random_state : None, int, Generator or RandomState, default=None
-
-    Attributes
-    ----------
-    frequencies_ : array of shape (m / 2, d)
-    n_features_in_, n_features_out_ : int
+    Also unbiased, with lower variance for points near each other. Parameters and attributes are those of
+    :class:`RFF`.
 
     References
     ----------
@@ -228,23 +216,7 @@ class PRF(_ExponentialFeatures):
 class PORF(_ExponentialFeatures):
     """Positive orthogonal random features: :class:`PRF` with frequencies orthogonal in blocks of d.
 
-    Parameters
-    ----------
-    n_features : int, default=512
-        m.
-    sigma : float, default=1.0
-        Width of the kernel.
-    center : bool, default=True
-        Whether to move the origin to the mean of the data, which lowers the variance and keeps the kernel.
-    random_state : None, int, Generator or RandomState, default=None
-
-    Attributes
-    ----------
-    frequencies_ : array of shape (m, d)
-    origin_ : array of shape (d,)
-    bound_ : array of shape (m,)
-        Largest value that each feature can take.
-    n_features_in_, n_features_out_ : int
+    Parameters and attributes are those of :class:`PRF`.
 
     References
     ----------

@@ -109,7 +109,8 @@ def chunk_worker(make: MakeEngine, graph: AnyGraph) -> Worker:
 
     def work(nodes: IntArray, n_jobs: int, progress: Progress) -> list[Chunk]:
         # Without start nodes (a second stitch after walks that reached nothing) there is one empty piece.
-        pieces = [nodes[k : k + size] for k in range(0, max(1, len(nodes)), size)]
+        # Copies are writable and contiguous, so that the engines are compiled for one type of arrays.
+        pieces = [np.array(nodes[k : k + size]) for k in range(0, max(1, len(nodes)), size)]
         results, done = [], 0
         with thread_pool(n_jobs) as pool:
             for piece, chunk in zip(pieces, pool.map(engine, pieces), strict=True):
@@ -226,7 +227,7 @@ def frontier_engine(graph: AnyGraph, coefficients: FloatArray, tol: float, *, ke
 
     def run(starts: IntArray) -> Chunk:
         places = starts if local is None else local.place[starts]
-        found = push_frontier(*csr, coefficients, places, threshold, stride)
+        found = push_frontier(*csr, np.array(coefficients), places, threshold, stride)
         counts, slots, values, bounds, touched, n_pushes = found
         if local is not None:
             rename_slots(counts, slots, values, local.order)

@@ -9,8 +9,6 @@ from reproduction.record import Record
 from reproduction.report import ambient
 from reproduction.report.ambient import draw_ambient
 
-pytestmark = pytest.mark.slow  # experiments are run by `make test-all`; the quick tests run `teachers`
-
 pyplot = pytest.importorskip("matplotlib.pyplot")
 SURFACES = ("sphere", "ellipsoid", "mobius", "torus")
 

@@ -10,8 +10,6 @@ from reproduction.report import attention
 from reproduction.report.attention import draw_attention, draw_tokens
 from reproduction.report.style import NAMES
 
-pytestmark = pytest.mark.slow  # experiments are run by `make test-all`; the quick tests run `teachers`
-
 pyplot = pytest.importorskip("matplotlib.pyplot")
 SHOWN = [NAMES.get(method, method) for method in METHODS]
 SURFACES = ("mobius", "mobius2", "swiss", "folded")

@@ -7,8 +7,6 @@ from reproduction.record import Record
 from reproduction.report import brodatz
 from reproduction.report.brodatz import draw_brodatz
 
-pytestmark = pytest.mark.slow  # experiments are run by `make test-all`; the quick tests run `teachers`
-
 pyplot = pytest.importorskip("matplotlib.pyplot")
 PAPER = {"MRF": (55.7, 40.3), "raw": (42.4, 24.1)}
 

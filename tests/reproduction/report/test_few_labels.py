@@ -7,8 +7,6 @@ from reproduction.record import Record
 from reproduction.report import few_labels
 from reproduction.report.few_labels import draw_accuracy, draw_damage
 
-pytestmark = pytest.mark.slow  # experiments are run by `make test-all`; the quick tests run `teachers`
-
 pyplot = pytest.importorskip("matplotlib.pyplot")
 METHODS = ("MRF + ridge", "LabelSpreading, knn", "a method of tomorrow")
 

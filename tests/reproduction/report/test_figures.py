@@ -8,8 +8,6 @@ from reproduction.report import figures
 from reproduction.report.figures import draw_graph_convergence, draw_surface_graphs, draw_teachers
 from reproduction.surface_graphs import Config, run
 
-pytestmark = pytest.mark.slow  # experiments are run by `make test-all`; the quick tests run `teachers`
-
 
 @pytest.fixture(scope="module")
 def record():

@@ -9,8 +9,6 @@ from reproduction.gaussian_grid import Config, run
 from reproduction.report import grids
 from reproduction.report.grids import draw_grid_convergence, draw_grid_errors, draw_grid_signatures, draw_saddle
 
-pytestmark = pytest.mark.slow  # experiments are run by `make test-all`; the quick tests run `teachers`
-
 pyplot = pytest.importorskip("matplotlib.pyplot")
 DRAWERS = [draw_grid_convergence, draw_grid_errors, draw_grid_signatures, draw_saddle]
 

@@ -144,6 +144,7 @@ def test_hostile_strings_are_text(tmp_path):
     assert text.count("<script") == 0
 
 
+@pytest.mark.slow
 def test_the_same_records_give_the_same_bytes(folder, tmp_path):
     first = write_report(folder, tmp_path / "a.html").read_bytes()
     assert write_report(folder, tmp_path / "b.html").read_bytes() == first

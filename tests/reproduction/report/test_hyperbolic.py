@@ -8,8 +8,6 @@ from reproduction.record import Record
 from reproduction.report import hyperbolic
 from reproduction.report.hyperbolic import draw_estimate, draw_radii, draw_slice
 
-pytestmark = pytest.mark.slow  # experiments are run by `make test-all`; the quick tests run `teachers`
-
 pyplot = pytest.importorskip("matplotlib.pyplot")
 
 

@@ -12,8 +12,6 @@ from reproduction.report import interpolation
 from reproduction.report.interpolation import draw_cosines, draw_methods, draw_times
 from reproduction.smoothers import EPOCHS_EXTRAPOLATED
 
-pytestmark = pytest.mark.slow  # experiments are run by `make test-all`; the quick tests run `teachers`
-
 METHODS = ["exact kernel, Gaussian weights", "biharmonic, unit weights", "RFF 1024", "full kernel, dense"]
 
 

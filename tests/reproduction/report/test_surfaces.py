@@ -8,8 +8,6 @@ from reproduction.record import Record
 from reproduction.report import surfaces
 from reproduction.report.surfaces import draw_diagnostics, draw_fields, draw_kernels
 
-pytestmark = pytest.mark.slow  # experiments are run by `make test-all`; the quick tests run `teachers`
-
 matplotlib = pytest.importorskip("matplotlib.pyplot")
 
 
