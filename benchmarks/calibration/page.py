@@ -2,10 +2,9 @@
 
 import pathlib
 
-from benchmarks.calibration.record import FACTOR, ROOT, Row, extremes, load, within
+from benchmarks.calibration.record import FACTOR, ROOT, Row, extremes, fill, load, within
 
 PATH = ROOT / "docs" / "reliability" / "numerics.md"
-BEGIN, END = "<!-- calibration: begin -->", "<!-- calibration: end -->"
 
 
 def section(rows: list[Row]) -> str:
@@ -32,9 +31,7 @@ def _line(row: Row) -> tuple[str, ...]:
 
 def page_text(text: str, rows: list[Row]) -> str:
     """The page with the table of these rows in the place of the one it has."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{section(rows)}\n{END}{after}"
+    return fill(text, "calibration", section(rows))
 
 
 def write_page(rows: list[Row] | None = None, path: pathlib.Path = PATH) -> None:

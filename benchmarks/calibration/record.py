@@ -41,6 +41,15 @@ def _short(value: Any) -> Any:
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
+def fill(text: str, name: str, body: str) -> str:
+    """A page with this text between its marks of this name."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    if begin not in text or end not in text:
+        raise ValueError(f"the page must have the marks {begin} and {end}")
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}\n{body}\n{end}{rest.partition(end)[2]}"
+
+
 def within(rows: list[Row], factor: float = FACTOR) -> int:
     """How many estimates are within a factor of the truth."""
     return sum(1 / factor <= row["ratio"] <= factor for row in rows)
