@@ -327,9 +327,11 @@ def run_clouds(options, fit=library_model):
         for setting in settings:
             if options.only in setting.title:
                 found = [{"group": group} | measure(setting, n, seed, fit) for seed in range(seeds)]
-                if options.times and has_noise_option() and found[0]["title"] and _in_space(setting):
+                if options.times and has_noise_option() and _in_space(setting):
                     found[0]["time"] = time_ratio(setting, n, 0)
                 rows += found
+                if options.json is not None:  # an interrupted run keeps its numbers
+                    record.keep(rows, options.json)
                 line = summarise(found)[0]
                 numbers = "  ".join(f"{show(line, name):>9s}" for name in COLUMNS)
                 print(f"{setting.title:52s}{numbers}", flush=True)
