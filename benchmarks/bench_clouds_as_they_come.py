@@ -323,7 +323,7 @@ def run_clouds(options, fit=library_model):
     head = "  ".join(f"{title:>9s}" for title in COLUMNS.values())
     rows = []
     for group, settings in GROUPS.items():
-        print(f"\n{group:52s}{head}")
+        print(f"\n{group:56s}{head}")
         for setting in settings:
             if options.only in setting.title:
                 found = [{"group": group} | measure(setting, n, seed, fit) for seed in range(seeds)]
@@ -334,7 +334,7 @@ def run_clouds(options, fit=library_model):
                     record.keep(rows, options.json)
                 line = summarise(found)[0]
                 numbers = "  ".join(f"{show(line, name):>9s}" for name in COLUMNS)
-                print(f"{setting.title:52s}{numbers}", flush=True)
+                print(f"{setting.title:56s}{numbers}", flush=True)
     return rows
 
 

@@ -193,6 +193,15 @@ def test_a_small_cloud_is_measured_and_its_noise_depends_on_the_coordinates(benc
     assert script.markdown(lines, ["error", "rbf"]).count("\n") == 2
 
 
+def test_the_page_says_what_the_records_of_clouds_say(bench):
+    script, scans = bench("bench_clouds_as_they_come"), bench("clouds_scans")
+    text = script.PAGE.read_text(encoding="utf-8")
+    rows, scanned = script.record.load(script.PATH), script.record.load(script.PATH.with_stem("clouds_scans"))
+    assert script.record.fill(text, "clouds", script.section(rows)) == text
+    assert script.record.fill(text, "clouds scans", scans.scans_table(scanned)) == text
+    assert {row["title"] for row in rows} == {s.title for s in script.SETTINGS + script.SPECIAL}
+
+
 def test_targets_count_what_is_above_the_limits(bench):
     script = bench("bench_clouds_as_they_come")
     rows = [{"error": e, "rbf": 0.05} for e in (0.01, 0.02, 0.07, 0.5)]
