@@ -86,7 +86,7 @@ format: setup
 	$(BIN)/ruff format .
 
 bench: setup
-	@set -e; for f in benchmarks/bench_*.py; do $(BIN)/python $$f; done
+	@set -e; for f in benchmarks/bench_*.py; do PYTHONPATH=. $(BIN)/python $$f; done
 
 # Other libraries pin older versions of our dependencies, so they have a separate environment.
 $(PEERS_STAMP): pyproject.toml constraints.txt benchmarks/peers/requirements.txt

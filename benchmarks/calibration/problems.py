@@ -1,4 +1,9 @@
-"""Problems drawn from seeds: a space, nodes, a kernel and a number of features, with the exact kernel."""
+"""Problems drawn from seeds: a space, nodes, a kernel and a number of features, with the exact kernel.
+
+There are two lists of ten families. The first are clean: even and random nodes, meshes, balls. The second are
+clouds as they come: noise, many coordinates, uneven density, layers, outliers and dimensions 3 to 6. Their fits get
+the points and the time; all options are defaults, and the dimension is not given.
+"""
 
 import warnings
 from collections.abc import Callable
@@ -12,10 +17,16 @@ from benchmarks.calibration.spaces import (
     Ball,
     Clifford,
     Cylinder,
+    Embedded,
     Fine,
     Given,
+    Layers,
     Named,
     Rectangle,
+    Roll,
+    Rotations,
+    add_noise,
+    add_outliers,
     hull_mesh,
     rectangle_mesh,
     surfaces,
@@ -37,6 +48,12 @@ NARROW, WIDE = 20.0, 1500.0  # nodes under a kernel, (4 pi t)^(dim / 2) times th
 NEW = 300  # points at which the kernel is compared
 KEPT_OUT = 0.1  # of the nodes, from a fit in the graph clock
 TAUS = (10.0, 100.0)
+NOISE = (0.05, 0.3)  # in widths of the kernel
+COORDINATES = (10, 100)  # that a space is turned into
+OUTLIERS = (0.01, 0.05)  # share of the points
+GAPS = (0.8, 4.0)  # between layers, in widths of the kernel
+SMALL_NOISE = 0.1  # of the gap, between layers: with more, nothing tells them apart
+ROUGH = (range(30, 60), range(2000, 10**9))  # seeds of clouds as they come; those from 2000 on are not reported
 Rng = np.random.Generator
 
 
@@ -68,9 +85,15 @@ class Problem:
 
 def draw(seed: int) -> Problem:
     """The problem of a seed; families take turns, all else is drawn."""
-    family = FAMILIES[seed % len(FAMILIES)]
+    family = family_of(seed)
     rng = np.random.default_rng([10, seed])
-    return MAKERS[family](seed, family, rng)
+    return (MAKERS | ROUGH_MAKERS)[family](seed, family, rng)
+
+
+def family_of(seed: int) -> str:
+    """The family of a seed."""
+    families = tuple(ROUGH_MAKERS if any(seed in seeds for seeds in ROUGH) else MAKERS)
+    return families[seed % len(families)]
 
 
 def solve(problem: Problem) -> dict[str, Any]:
@@ -164,6 +187,50 @@ def _cloud_in(known: Any, n: int, rng: Rng) -> Given:
     return Given(known.sample(n, rng), GraphOptions(metric=known.manifold))
 
 
+@dataclass(frozen=True)
+class _Flaws:
+    """What a cloud as it comes suffers from."""
+
+    noise: bool = True
+    many: bool = False
+    uneven: bool = False
+    outliers: bool = False
+    heavy: bool = False
+
+
+def _rough(seed: int, family: str, rng: Rng, flaws: _Flaws, choices: list[tuple[str, AbstractKnown]]) -> Problem:
+    """A cloud with flaws, of which the fit is not told."""
+    name, known = choices[rng.integers(len(choices))]
+    n = _size(known.dim, rng)
+    t = _time(known, n, rng)
+    if flaws.many:
+        coordinates = round(_log_uniform(*COORDINATES, rng))
+        known, name = Embedded.draw(known, coordinates, rng), f"{name} in R^{coordinates}"
+    points = known.sample_uneven(n, rng) if flaws.uneven else known.sample(n, rng)
+    name += ", density 1:7" if flaws.uneven else ""
+    if flaws.noise:
+        width = _log_uniform(*NOISE, rng)
+        sigma = width * np.sqrt(2 * t / (points.shape[1] if flaws.many else 1))
+        points = add_noise(points, sigma, rng, heavy=flaws.heavy)
+        name += f", noise {width:.2g}"
+    if flaws.outliers:
+        share = rng.uniform(*OUTLIERS)
+        points, name = add_outliers(points, share, rng), f"{name}, {share:.1%} outliers"
+    return Problem(seed, family, name, known, Given(points), HeatKernel(t), n, "auto")
+
+
+def _layered(seed: int, family: str, rng: Rng, make: Callable[[float], AbstractKnown]) -> Problem:
+    """Layers whose gap is near the width of the kernel; half of them have some noise."""
+    n, gap = _size(2, rng), _log_uniform(*GAPS, rng)
+    t = _time(make(1.0), n, rng)
+    width = np.sqrt(2 * t)
+    known = make(gap * width)
+    noise = SMALL_NOISE * gap * rng.random() if rng.random() < 0.5 else 0.0
+    points = add_noise(known.sample(n, rng), noise * width, rng)
+    name = f"gap {gap:.2g} widths, noise {noise:.2g}"
+    return Problem(seed, family, name, known, Given(points), HeatKernel(t), n, "auto")
+
+
 def _hull(known: Any, n: int, rng: Rng) -> Given:
     return Given(hull_mesh(known.sample(n, rng)))
 
@@ -238,4 +305,26 @@ MAKERS: dict[str, Callable[[int, str, Rng], Problem]] = {
     "open meshes": lambda s, f, r: _heat(s, f, r, _each(_edged()[1:3], _sheet, "random mesh")),
     "kernels in steps": _steps,
 }  # fmt: skip
-FAMILIES = tuple(MAKERS)
+
+SMOOTH = [*SPHERES[:2], ("torus in R^4", Clifford())]
+EDGES = [("cylinder", Cylinder()), ("square", Rectangle()), ("strip", Rectangle(0.4))]
+SOLID = [SPHERES[2], ("3-torus in R^6", Clifford((1.0,) * 3, 0.4)), ("SO(3) in R^9", Rotations())]
+HIGH = [[(f"S^{dim}", Named(Sphere(dim))), (f"{dim}-torus", Clifford((1.0,) * dim, 0.4))] for dim in (4, 5, 6)]
+
+
+def _flawed(choices: list[tuple[str, AbstractKnown]], **flaws: bool) -> Callable[[int, str, Rng], Problem]:
+    return lambda seed, family, rng: _rough(seed, family, rng, _Flaws(**flaws), choices)
+
+
+ROUGH_MAKERS: dict[str, Callable[[int, str, Rng], Problem]] = {
+    "noise": _flawed(SMOOTH),
+    "noise, many coordinates": _flawed(SMOOTH + SOLID, many=True),
+    "noise, uneven": _flawed(SMOOTH + EDGES, uneven=True),
+    "noise, edges": _flawed(EDGES),
+    "outliers": lambda s, f, r: _flawed(SMOOTH + EDGES, noise=bool(r.random() < 0.5), outliers=True)(s, f, r),
+    "heavy tails": _flawed(SMOOTH + EDGES, heavy=True),
+    "rolls": lambda s, f, r: _layered(s, f, r, Roll),
+    "parallel layers": lambda s, f, r: _layered(s, f, r, Layers),
+    "dimension 3": lambda s, f, r: _flawed(SOLID, noise=bool(r.random() < 0.5))(s, f, r),
+    "dimensions 4 to 6": lambda s, f, r: _flawed(HIGH[s // 10 % 3], noise=bool(r.random() < 0.3))(s, f, r),
+}

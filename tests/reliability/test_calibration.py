@@ -1,8 +1,9 @@
-"""The estimated error against the true one: four small problems, and the thirty of the page in the slow tests."""
+"""The estimated error against the true one: four small problems, and the sixty of the page in the slow tests."""
 
 import importlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +29,7 @@ def test_the_estimate_of_a_small_problem_is_within_a_factor_of_two(calibration, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("position", range(30))
+@pytest.mark.parametrize("position", range(60))
 def test_the_record_holds_what_the_library_estimates_today(calibration, position):
     """To 2 %: builds of numpy round differently, and a fit chooses between fields by their errors."""
     row = calibration("record").load()[position]
@@ -38,11 +39,11 @@ def test_the_record_holds_what_the_library_estimates_today(calibration, position
         assert found[name] == pytest.approx(row[name], rel=0.02)
 
 
-def test_the_record_holds_the_thirty_problems_of_the_fixed_seeds(calibration):
+def test_the_record_holds_the_sixty_problems_of_the_fixed_seeds(calibration):
     record, problems = calibration("record"), calibration("problems")
     rows = record.load()
-    assert [row["seed"] for row in rows] == list(range(30))
-    assert [row["family"] for row in rows] == [problems.FAMILIES[seed % 10] for seed in range(30)]
+    assert [row["seed"] for row in rows] == list(range(60)) == list(record.SEEDS)
+    assert [row["family"] for row in rows] == [problems.family_of(seed) for seed in range(60)]
     for row in rows:
         assert row["ratio"] == pytest.approx(row["estimate"] / row["true"], rel=2e-3)
 
@@ -64,8 +65,26 @@ def test_a_problem_depends_on_its_seed_alone(calibration):
     assert first.kernel != other.kernel
 
 
+@pytest.mark.parametrize("seed", range(2000, 2010))
+def test_clouds_as_they_come_are_drawn_with_their_flaws_and_nothing_is_told(calibration, seed):
+    problems = calibration("problems")
+    problem, known = problems.draw(seed), problems.draw(seed).known
+    assert problem.family == list(problems.ROUGH_MAKERS)[seed % 10]
+    assert problem.given.graph is None
+    assert problem.given.space.shape == (problem.n_nodes, known.sample(1, np.random.default_rng(0)).shape[1])
+    off = np.linalg.norm(problem.given.space - known.nearest(problem.given.space), axis=1)
+    assert (np.median(off) > 1e-4) == ("noise" in problem.name and problem.name[-7:] != "noise 0")
+
+
+def test_families_have_looks_in_the_picture(calibration):
+    picture, problems = calibration("picture"), calibration("problems")
+    assert set(picture.LOOKS) == set(problems.MAKERS)
+    assert set(picture.ROUGH_LOOKS) == set(problems.ROUGH_MAKERS)
+
+
 def test_estimates_that_are_off_are_counted_and_named(calibration):
     record = calibration("record")
     rows = [{"seed": k, "ratio": ratio} for k, ratio in enumerate((0.4, 0.5, 1.0, 2.0, 2.1))]
     assert record.within(rows) == 3
+    assert record.too_low([{"ratio": 0.3}, *rows]) == 1
     assert [row["seed"] for row in record.extremes(rows)] == [0, 4]
