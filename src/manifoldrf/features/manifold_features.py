@@ -17,6 +17,7 @@ from manifoldrf._validation import FloatArray, check_columns, check_integer, che
 from manifoldrf.features.errors import ErrorEstimate, graph_error
 from manifoldrf.features.feature_map import FeatureMap, product
 from manifoldrf.features.fitting import (
+    FieldChoice,
     choose_anchors,
     choose_field,
     choose_weights,
@@ -25,9 +26,10 @@ from manifoldrf.features.fitting import (
     settle_options,
     warn_of_graph,
 )
-from manifoldrf.features.options import FrozenParamsMixin, check_space, estimator_points, fit_options
+from manifoldrf.features.options import FitOptions, FrozenParamsMixin, check_space, estimator_points, fit_options
 from manifoldrf.features.problem import make_problem, warn_of_far
 from manifoldrf.features.state import restore, state_of, summarise
+from manifoldrf.features.unstructured import fit_unstructured, is_unstructured
 from manifoldrf.fields.data import Compute
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.graphs import Graph
@@ -222,6 +224,9 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         options = fit_options(self.get_params(deep=False), compute=compute)
         problem = make_problem(space, self.kernel, options)
         options = settle_options(problem, options)
+        if is_unstructured(problem, space, self.kernel, options):
+            self.map_, choice = fit_unstructured(problem, self.kernel, options)
+            return self._finish(choice, "uniform", options)
         anchors = choose_anchors(problem, options)
         quadrature, held_out = choose_weights(problem, anchors, options)
         while (more := more_anchors(problem, quadrature, options)) is not None:
@@ -229,8 +234,12 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             quadrature, held_out = choose_weights(problem, anchors, options)
         choice = choose_field(problem, anchors, quadrature, held_out, options)
         self.map_ = FeatureMap(problem, choice.field, anchors, feature_weights(problem, quadrature))
+        return self._finish(choice, quadrature.method, options)
+
+    def _finish(self, choice: FieldChoice, quadrature: str, options: FitOptions) -> Self:
+        """Set the attributes that describe a fit."""
         self.field_, self.starts_, self.training_ = choice.name, choice.starts, choice.training
-        self.quadrature_ = quadrature.method
+        self.quadrature_ = quadrature
         self._error, self._streams = (choice.error, False), options.streams
         return self
 
