@@ -55,7 +55,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         None: the heat kernel at a time estimated from the points. In the manifold clock (``HeatKernel``) features
         approximate the kernel of the space per unit of volume; in the graph clock (``DiffusionKernel``, ...) the
         kernel of the graph, as if a point were a node. A function F(X, Y) is approximated by a series of heat
-        steps.
+        steps. In a cloud of many dimensions without structure, features of a heat kernel approximate the Gaussian
+        kernel exp(-|x - y|^2 / 4t); the summary says so.
     n_features : int or {"auto", "all"}, default="auto"
         "auto": as many as the width of the kernel requires. "all": every node of the graph is an anchor.
     field : {"auto", "step", "interpolated", "local", "mlp"} or callable, default="auto"
@@ -100,9 +101,9 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     kernel_ : AbstractKernel
         As given or chosen.
     field_ : str
-        The field in use.
+        The field in use; "gaussian" if no structure was found.
     anchors_ : int array of shape (m,)
-        Nodes of ``graph_``.
+        Nodes of ``graph_``. With the field "gaussian", one of the nodes that each centre is made of.
     weights_ : array of shape (m,)
     starts_ : int array
         Nodes whose signatures the field was fitted to.
