@@ -10,6 +10,7 @@ from manifoldrf.features.errors import ErrorEstimate
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.options import GraphOptions
 from manifoldrf.features.state import RECORDS
+from manifoldrf.fields.gaussian import GaussianField
 from manifoldrf.fields.geodesics import GraphDistances
 from manifoldrf.fields.interpolated import InterpolatedField, SurfaceInterpolation, TangentInterpolation
 from manifoldrf.fields.local import LocalField
@@ -47,9 +48,16 @@ _CLASSES: tuple[type, ...] = (
     SumKernel,
     *(Ellipsoid, EuclideanSpace, FlatTorus, HyperbolicSpace, MobiusStrip, Sphere, Torus, TriangleMesh),
     *(Graph, GridExtension, HeatExtension, LocalSurface, MeshExtension, NeighborExtension, NeighborSearch),
-    *(SheetReach, SurfaceReach),
-    *(Frame, GraphDistances, InterpolatedField, LocalField, MlpField, StepField, SurfaceInterpolation),
-    *(ErrorEstimate, GraphOptions, TangentInterpolation, TrainingInfo),
+    *(Frame, GaussianField, GraphDistances, InterpolatedField, LocalField, MlpField, StepField),
+    *(
+        ErrorEstimate,
+        GraphOptions,
+        SheetReach,
+        SurfaceInterpolation,
+        SurfaceReach,
+        TangentInterpolation,
+        TrainingInfo,
+    ),
 )
 REGISTRY: Registry = {**{kind.__name__: kind for kind in _CLASSES}, **RECORDS}
 

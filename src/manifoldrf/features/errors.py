@@ -139,7 +139,7 @@ def graph_error(problem: Problem, streams: Streams, n_jobs: int) -> float | None
     if problem.series_error is not None:
         return problem.series_error
     kernel = problem.kernel.kernel if isinstance(problem.kernel, ScaledKernel) else problem.kernel
-    if not isinstance(kernel, HeatKernel) or problem.dim > HEAT_DIM:
+    if not isinstance(kernel, HeatKernel) or problem.dim > HEAT_DIM or problem.clock == "ambient":
         return None
     other = _other_graph(problem, kernel.t, n_jobs)
     if other is None:

@@ -17,6 +17,7 @@ from manifoldrf._validation import FloatArray, check_columns, check_integer, che
 from manifoldrf.features.errors import ErrorEstimate, graph_error
 from manifoldrf.features.feature_map import FeatureMap, product
 from manifoldrf.features.fitting import (
+    FieldChoice,
     choose_anchors,
     choose_field,
     choose_weights,
@@ -25,9 +26,10 @@ from manifoldrf.features.fitting import (
     settle_options,
     warn_of_graph,
 )
-from manifoldrf.features.options import FrozenParamsMixin, check_space, estimator_points, fit_options
+from manifoldrf.features.options import FitOptions, FrozenParamsMixin, check_space, estimator_points, fit_options
 from manifoldrf.features.problem import make_problem, warn_of_far
 from manifoldrf.features.state import restore, state_of, summarise
+from manifoldrf.features.unstructured import fit_unstructured, is_unstructured
 from manifoldrf.fields.data import Compute
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.graphs import Graph
@@ -53,7 +55,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         None: the heat kernel at a time estimated from the points. In the manifold clock (``HeatKernel``) features
         approximate the kernel of the space per unit of volume; in the graph clock (``DiffusionKernel``, ...) the
         kernel of the graph, as if a point were a node. A function F(X, Y) is approximated by a series of heat
-        steps.
+        steps. In a cloud of many dimensions without structure, features of a heat kernel approximate the Gaussian
+        kernel exp(-|x - y|^2 / 4t); the summary says so.
     n_features : int or {"auto", "all"}, default="auto"
         "auto": as many as the width of the kernel requires. "all": every node of the graph is an anchor.
     field : {"auto", "step", "interpolated", "local", "mlp"} or callable, default="auto"
@@ -98,9 +101,9 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     kernel_ : AbstractKernel
         As given or chosen.
     field_ : str
-        The field in use.
+        The field in use; "gaussian" if no structure was found.
     anchors_ : int array of shape (m,)
-        Nodes of ``graph_``.
+        Nodes of ``graph_``. With the field "gaussian", one of the nodes that each centre is made of.
     weights_ : array of shape (m,)
     starts_ : int array
         Nodes whose signatures the field was fitted to.
@@ -222,6 +225,9 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         options = fit_options(self.get_params(deep=False), compute=compute)
         problem = make_problem(space, self.kernel, options)
         options = settle_options(problem, options)
+        if is_unstructured(problem, space, self.kernel, options):
+            self.map_, choice = fit_unstructured(problem, self.kernel, options)
+            return self._finish(choice, "uniform", options)
         anchors = choose_anchors(problem, options)
         quadrature, held_out = choose_weights(problem, anchors, options)
         while (more := more_anchors(problem, quadrature, options)) is not None:
@@ -229,8 +235,12 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             quadrature, held_out = choose_weights(problem, anchors, options)
         choice = choose_field(problem, anchors, quadrature, held_out, options)
         self.map_ = FeatureMap(problem, choice.field, anchors, feature_weights(problem, quadrature))
+        return self._finish(choice, quadrature.method, options)
+
+    def _finish(self, choice: FieldChoice, quadrature: str, options: FitOptions) -> Self:
+        """Set the attributes that describe a fit."""
         self.field_, self.starts_, self.training_ = choice.name, choice.starts, choice.training
-        self.quadrature_ = quadrature.method
+        self.quadrature_ = quadrature
         self._error, self._streams = (choice.error, False), options.streams
         return self
 

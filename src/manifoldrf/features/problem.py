@@ -246,8 +246,8 @@ def _warn_of_units(search: NeighborSearch) -> None:
     if ratio > _UNLIKE_UNITS:
         warn_user(
             f"Column {large} of X (counted from 0) varies {ratio:.2g} times as much as column {small}, so "
-            "distances hardly depend on the latter (remedy: if they have different units, scale the columns, for example "
-            "with scikit-learn's StandardScaler).",
+            "distances hardly depend on the latter (remedy: if they have different units, scale the columns, for "
+            "example with scikit-learn's StandardScaler).",
             GraphWarning,
         )
 

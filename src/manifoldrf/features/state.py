@@ -140,11 +140,14 @@ def summarise(features: Any) -> str:
     weights = f"weights '{features.quadrature_}'"
     if problem.asymmetric:
         weights = "with two sides: this kernel has no nonnegative features"
+    ambient = problem.clock == "ambient"
+    if ambient:
+        weights = "windows of equal weight"
     share = features.error_.graph if problem.series_error is None else None  # else the share is that of a series
     advice = "; use more points or a larger t" if (share or 0) >= _FAR_GRAPH else ""  # earlier than the warning
     lines = [
         ("kernel", f"{_shortened(problem.kernel)}{chosen}"),
-        ("on the graph", f"{_shortened(problem.resolved)}, in the {problem.clock} clock"),
+        ("on the graph", "" if ambient else f"{_shortened(problem.resolved)}, in the {problem.clock} clock"),
         *notes.items(),
         ("width of features", f"{problem.width:.3g}"),
         ("features", f"{features.n_features_out_}, {weights}"),

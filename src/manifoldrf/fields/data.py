@@ -30,7 +30,7 @@ from manifoldrf.signatures.teachers import OwnTeacher, Signatures, compute_signa
 
 __all__ = ["AbstractField", "FieldData"]
 
-CLOCKS = ("graph", "manifold")
+CLOCKS = ("graph", "manifold", "ambient")
 DEVICES = ("auto", "cpu", "cuda")
 # A query is near the space if it is within this many times the distance between its nearest node and the neighbours
 # of that node. Fewer than one in 10,000 random points on the sphere is farther away.
@@ -70,9 +70,10 @@ class Problem:
         Whether rows of the kernel replace signatures: for kernels without a nonnegative modulation.
     stated : AbstractKernel, optional
         The kernel as the user stated it, or as it was chosen; ``resolved`` by default.
-    clock : {"graph", "manifold"}
+    clock : {"graph", "manifold", "ambient"}
         "manifold": features approximate a kernel of the space, per unit of volume. "graph": they approximate the
-        kernel of the graph, as if a point were a node.
+        kernel of the graph, as if a point were a node. "ambient": they approximate a Gaussian kernel of straight
+        distances with K(x, x) = 1, because no structure was found.
     volume : float
         Volume of the space, also in the graph clock.
     notes : tuple of pairs of str

@@ -253,7 +253,7 @@ def loneliness(search: NeighborSearch) -> FloatArray:
     k = min(LONELY_NEIGHBOR, len(search.points) - 1)
     distances, near = search.knn(search.points, k + 1)
     usual = np.median(distances[near[:, 1:], k], axis=1)
-    return np.divide(distances[:, k], usual, out=np.ones_like(usual), where=usual > 0)
+    return np.asarray(np.divide(distances[:, k], usual, out=np.ones_like(usual), where=usual > 0))
 
 
 def distances_between(points: FloatArray, others: FloatArray, metric: AbstractManifold | None) -> FloatArray:
