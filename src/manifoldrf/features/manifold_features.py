@@ -225,7 +225,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         options = fit_options(self.get_params(deep=False), compute=compute)
         problem = make_problem(space, self.kernel, options)
         options = settle_options(problem, options)
-        if is_unstructured(problem, space, self.kernel, options):
+        if problem.graph.n_steps is None and is_unstructured(problem, space, self.kernel, options):
             self.map_, choice = fit_unstructured(problem, self.kernel, options)
             return self._finish(choice, "uniform", options)
         anchors = choose_anchors(problem, options)

@@ -64,7 +64,7 @@ def is_unstructured(problem: Problem, space: Any, kernel: Any, options: FitOptio
         and options.signatures.teacher == "auto"
     )
     heat = kernel is None or isinstance(_unscaled(kernel)[0], HeatKernel)
-    if not (by_default and heat) or problem.graph.n_steps is not None or problem.graph.n_nodes < _FEWEST:
+    if not (by_default and heat) or problem.graph.n_nodes < _FEWEST:
         return False
     with stage_of(options.progress, "structure"), without_warnings(GraphWarning):
         return _shows_nothing(problem.graph.positions, options.n_jobs)
