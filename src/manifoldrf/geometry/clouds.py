@@ -136,6 +136,16 @@ class CleanCloud:
         Whether the points lie near a space of fewer than six dimensions. If not, ``dim`` is a rough estimate.
     curve : ScaleCurve or None
         From which dimension and noise were read.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manifoldrf import Sphere, clean_cloud
+    >>> rng = np.random.default_rng(0)
+    >>> strangers = rng.uniform(-1.5, 1.5, size=(20, 3))
+    >>> cloud = clean_cloud(np.vstack([Sphere().sample(2000, seed=0), strangers]), scale=0.3)
+    >>> str(cloud)
+    'dimension 2 at the scale of the kernel; 20 of 2020 points are outliers, left out'
     """
 
     search: NeighborSearch
