@@ -2,9 +2,9 @@
 A noisy scan, read at the scale of the kernel
 =============================================
 
-The points of a scan do not lie exactly on the surface. Seen from nearby, noise fills all three coordinates. Seen at the
-scale of the kernel, the cloud is a surface. The library reads the dimension and the noise off the growth of the number
-of pairs with their distance, and moves the points onto the surface before it builds a graph.
+The points of a scan do not lie exactly on the surface. Seen from nearby, noise fills all three coordinates. Seen
+at the scale of the kernel, the cloud is a surface. The library reads the dimension and the noise off the growth of
+the number of pairs with their distance, and moves the points onto the surface before it builds a graph.
 
 This example uses a sphere, where the exact kernel is known, and a rolled-up strip, whose turns nearly touch.
 """
@@ -17,8 +17,8 @@ import numpy as np
 from manifoldrf import GraphOptions, HeatKernel, ManifoldRandomFeatures, Sphere, clean_cloud, heat_graph
 
 # %%
-# The growth of the number of pairs, for a sphere with noise of 0.06. It falls from 3, the dimension of the noise, to 2,
-# the dimension of the sphere. The dashed line is the growth with the noise that was found.
+# The growth of the number of pairs, for a sphere with noise of 0.06. It falls from 3, the dimension of the noise,
+# to 2, the dimension of the sphere. The dashed line is the growth with the noise that was found.
 
 rng = np.random.default_rng(0)
 sphere, T, noise = Sphere(), 0.05, 0.06
@@ -41,8 +41,8 @@ for axes, title, shown in ((panels[1], "given", points), (panels[2], "cleaned", 
 plt.show()
 
 # %%
-# The error of the kernel at new points, with the points as they are and with cleaned ones. Cleaning is the default; it
-# leaves clouds without noise as they are.
+# The error of the kernel at new points, with the points as they are and with cleaned ones. Cleaning is the default;
+# it leaves clouds without noise as they are.
 
 new = sphere.sample(400, seed=1)
 exact = sphere.heat_kernel(new, new, T)
@@ -65,8 +65,8 @@ axes.legend(frameon=False)
 plt.show()
 
 # %%
-# Layers: the turns of the roll are 0.35 apart, about as far as the kernel is wide. Steps between turns are cut, since
-# the path along the roll is much longer than the straight line. Heat stays on its own turn.
+# Layers: the turns of the roll are 0.35 apart, about as far as the kernel is wide. Steps between turns are cut,
+# since the path along the roll is much longer than the straight line. Heat stays on its own turn.
 
 turn = np.sqrt(np.linspace((2 * np.pi) ** 2, (6.0 * np.pi) ** 2, 4000))
 radius = 0.35 * turn / (2 * np.pi)

@@ -1,0 +1,109 @@
+"""Features of noisy clouds: against the exact kernel, at new points, after saving, and where nothing may change."""
+
+import numpy as np
+import pytest
+
+from manifoldrf import (
+    DiffusionKernel,
+    FarQueryWarning,
+    GraphOptions,
+    GraphWarning,
+    HeatKernel,
+    ManifoldRandomFeatures,
+    Sphere,
+    load,
+    relative_error,
+)
+
+SPHERE, T = Sphere(), 0.08
+RNG = np.random.default_rng(0)
+CLEAN = SPHERE.sample(2000, seed=0)
+NOISY = CLEAN + 0.05 * RNG.normal(size=CLEAN.shape)
+NEW = SPHERE.sample(200, seed=1)
+EXACT = SPHERE.heat_kernel(NEW, NEW, T)
+
+
+def fitted(points=NOISY, kernel=HeatKernel(T), **options):  # noqa: B008  (kernels are frozen)
+    return ManifoldRandomFeatures(kernel, random_state=0, **options).fit(points)
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    return fitted()
+
+
+def test_the_kernel_of_a_noisy_sphere_is_that_of_the_sphere(noisy):
+    """As good as on a clean cloud, up to a factor of 3; as given, the noise makes it ten times worse."""
+    clean = relative_error(fitted(CLEAN).kernel_matrix(NEW), EXACT)
+    assert relative_error(noisy.kernel_matrix(NEW), EXACT) < max(3 * clean, 0.02)
+    assert float(noisy.error_) < 0.05
+    assert noisy.map_.problem.dim == 2
+    as_given = fitted(graph=GraphOptions(noise=0, dim=2))
+    assert relative_error(as_given.kernel_matrix(NEW), EXACT) > 0.1
+
+
+def test_the_summary_says_what_was_found(noisy):
+    text = noisy.summary()
+    assert "noise of 0.0" in text
+    assert "removed; dimension 2 at the scale of the kernel" in text
+
+
+def test_many_noisy_coordinates_change_little():
+    frame = np.linalg.qr(RNG.normal(size=(30, 3)))[0].T
+    features = fitted(CLEAN @ frame + 0.02 * RNG.normal(size=(2000, 30)))
+    assert relative_error(features.kernel_matrix(NEW @ frame), EXACT) < 0.03
+
+
+def test_outliers_are_neither_nodes_nor_anchors():
+    strangers = RNG.uniform(-1.4, 1.4, size=(100, 3))
+    features = fitted(np.vstack([NOISY, strangers]))
+    assert np.abs(np.linalg.norm(features.graph_.points, axis=1) - 1).max() < 0.15
+    assert relative_error(features.kernel_matrix(NEW), EXACT) < 0.03
+    assert "points are outliers, left out" in features.summary()
+
+
+def test_features_of_queries_far_off_fade(noisy):
+    with pytest.warns(FarQueryWarning, match="1 of 2 points are away from the space"):
+        rows = noisy.transform([[0.0, 0.0, 2.5], [0.0, 0.0, 1.05]])
+    assert rows[0].max() == 0 < rows[1].max()
+    # The distance to the space is the distance to the surface, not to the nearest noisy point.
+    assert np.allclose(noisy.distance_to_space([[0.0, 0.0, 1.5]]), 0.5, atol=0.1)
+
+
+def test_rows_do_not_depend_on_each_other_threads_or_blocks(noisy):
+    rows = noisy.transform(NOISY[:300])
+    assert np.array_equal(rows[5:6], noisy.transform(NOISY[5:6]))
+    assert np.array_equal(rows, np.vstack(list(noisy.transform_blocks(NOISY[:300], n_rows=70))))
+    assert np.array_equal(rows, fitted(n_jobs=1).transform(NOISY[:300]))
+
+
+def test_saved_models_move_queries_alike(noisy, tmp_path):
+    again = load(noisy.save(tmp_path / "noisy.safetensors"))
+    assert np.array_equal(again.transform(NOISY[:50]), noisy.transform(NOISY[:50]))
+    assert again.graph_.projection.noise == noisy.graph_.projection.noise
+
+
+@pytest.mark.parametrize("kernel", [HeatKernel(T), None], ids=["heat", "default"])
+def test_clean_clouds_keep_their_bits(kernel):
+    as_given = fitted(CLEAN, kernel, graph=GraphOptions(noise=0))
+    assert np.array_equal(fitted(CLEAN, kernel).transform(NEW), as_given.transform(NEW))
+
+
+def test_kernels_in_steps_use_the_points_as_they_are():
+    steps = fitted(NOISY[:1000], DiffusionKernel(20.0))
+    assert np.array_equal(steps.graph_.points, NOISY[:1000])
+    assert steps.graph_.projection is None
+    asked = fitted(NOISY[:1000], DiffusionKernel(20.0), graph=GraphOptions(noise=0.05))
+    assert asked.graph_.projection is not None
+
+
+def test_noise_has_no_place_where_the_space_is_known():
+    with pytest.raises(ValueError, match=r"`noise` must be 'auto' or 0 with a metric or with weights\. Got 0\.1\."):
+        fitted(NOISY, graph=GraphOptions(noise=0.1, metric=SPHERE))
+    with pytest.raises(ValueError, match=r"`noise` must be 'auto' or a number in \[0, inf\)\. Got 'much'\."):
+        GraphOptions(noise="much")
+
+
+def test_columns_of_unlike_units_are_named():
+    with pytest.warns(GraphWarning, match=r"^Column 1 of X \(counted from 0\) varies 1e\+03 times as much as"):
+        fitted(CLEAN * [1.0, 1000.0, 1.0], None)
