@@ -28,14 +28,18 @@ _OFFSET = np.exp(-(_GRID**2) / 2) / np.sqrt(2 * np.pi) / norm.cdf(_GRID)  # fall
 # Lengths below are in widths w = sqrt(s2). An offset of .4 means an edge at .66: five standard deviations of the
 # noise of random nodes.
 _CLEAR_OFFSET = 0.4
-_ACROSS, _BEHIND, _REACH = 1.6, 2.0, 3.0  # half-width and depth of the window at whose end the edge is, its radius
+_ACROSS, _BEHIND = 1.6, 2.0  # half-width and depth of the window at whose end the edge is
+_REACH = math.exp(-4.5)  # smallest affinity of nodes that count: three widths
 _FARTHEST_PLACE = 1.5  # if nodes go on beyond, there is no edge
 _FEWEST_IN_WINDOW = 6
 # Turns of the normal: the first leads from the diagonal of a corner to a face, the last is the noise of a normal.
-_FIRST_TURN, _LAST_TURN = 0.8, 0.04
+_FIRST_TURN, _LAST_TURN = 0.8, 0.1
 _SAME_FACE, _OTHER_FACE = 0.85, 0.5  # cosines between normals
-_COHERENT = 0.6  # share of the places around a place that have to be on the same face; at a corner it is a half
+_COHERENT = 0.5  # share of the places around a place that are of its face; below .2 on the diagonal of a corner
 _SMOOTHINGS = 4
+# If the centroid says that so much less of a Gaussian is inside, an edge was missed. (Without this, the ends of a
+# strip three widths wide had twice their weight.)
+_MISSED = 0.15
 _MOST_FACES = 3
 # Squared offsets from the tangent plane over squared offsets: with more, a step is wide against a bend or reaches
 # another sheet.
@@ -98,7 +102,9 @@ class BoundaryModel:
         nodes = np.flatnonzero(relative > _CLEAR_OFFSET)
         if self.evenness < _EVENNESS_GRID and len(nodes):
             outward = np.einsum("ndk,nk->nd", self.frames[nodes], tangential[nodes])  # (n, d)
-            self._measure(nodes, -outward / np.linalg.norm(outward, axis=1, keepdims=True), shares)
+            measured = shares.copy()
+            self._measure(nodes, -outward / np.linalg.norm(outward, axis=1, keepdims=True), measured)
+            shares = np.where(shares < measured - _MISSED, shares, measured)
         return shares
 
     def _half_space(self, weights: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -204,15 +210,21 @@ def _frames_by_offsets(points: FloatArray, wide: Any, weights: FloatArray, dim: 
 
 
 @compiled()
+def dot(first, second):  # type: ignore[no-untyped-def]
+    """Inner product of short vectors, without temporary arrays."""
+    total = 0.0
+    for a in range(len(first)):
+        total += first[a] * second[a]
+    return total
+
+
+@compiled()
 def window_depth(around, normal, width, gaps):  # type: ignore[no-untyped-def]
     """Distance to the edge along a normal: the outermost node of a window, and so many mean gaps beyond it."""
     top, bottom, count = -np.inf, np.inf, 0
     for p in range(len(around)):
-        height, square = 0.0, 0.0
-        for k in range(len(normal)):
-            height += around[p, k] * normal[k]
-            square += around[p, k] * around[p, k]
-        if height > -_BEHIND * width and square - height * height < (_ACROSS * width) ** 2:
+        height = dot(around[p], normal)
+        if height > -_BEHIND * width and dot(around[p], around[p]) - height * height < (_ACROSS * width) ** 2:
             top, bottom, count = max(top, height), min(bottom, height), count + 1
     if count < _FEWEST_IN_WINDOW:
         return np.inf
@@ -229,7 +241,7 @@ def turned(around, normal, width, gaps):  # type: ignore[no-untyped-def]
         for k in range(2 * len(normal)):
             other = normal.copy()
             other[k // 2] += turn if k % 2 else -turn
-            other /= np.sqrt((other * other).sum())
+            other /= np.sqrt(dot(other, other))
             depth = window_depth(around, other, width, gaps)
             if depth < best:
                 best, normal, moved = depth, other, True
@@ -241,28 +253,26 @@ def turned(around, normal, width, gaps):  # type: ignore[no-untyped-def]
 @compiled()
 def tangent_offsets(points, frame, i, j, out):  # type: ignore[no-untyped-def]
     """Write the offset of node j from node i along its frame; returns the squared lengths before and after."""
-    square, along = 0.0, 0.0
+    square = 0.0
     out[:] = 0.0
     for a in range(points.shape[1]):
         offset = points[j, a] - points[i, a]
         square += offset * offset
         for k in range(len(out)):
             out[k] += offset * frame[a, k]
-    for k in range(len(out)):
-        along += out[k] * out[k]
-    return square, along
+    return square, dot(out, out)
 
 
 @compiled()
 def flat_neighborhood(graph, space, i):  # type: ignore[no-untyped-def]
     """Tangential offsets of the nodes around a node; none if they are not close to a plane."""
-    indptr, indices, _ = graph
-    points, frames, width = space
+    indptr, indices, values = graph
+    points, frames, _ = space
     around, n = np.zeros((indptr[i + 1] - indptr[i], frames.shape[2])), 0
     squares, squares_along = 0.0, 0.0
     for p in range(indptr[i], indptr[i + 1]):
-        square, along = tangent_offsets(points, frames[i], i, indices[p], around[n])
-        if square <= (_REACH * width) ** 2:
+        if values[p] >= _REACH:
+            square, along = tangent_offsets(points, frames[i], i, indices[p], around[n])
             squares, squares_along, n = squares + square, squares_along + along, n + 1
     return around[: n if squares - squares_along <= _FLAT * squares else 0]
 
@@ -281,8 +291,8 @@ def seek_faces(graph, space, faces, settings, span):  # type: ignore[no-untyped-
         around = flat_neighborhood(graph, space, nodes[q])
         normal = np.zeros(frame.shape[1])
         for k in range(len(normal)):
-            normal[k] = (outward[q] * frame[:, k]).sum()
-        normal /= max(np.sqrt((normal * normal).sum()), 1e-300)
+            normal[k] = dot(outward[q], frame[:, k])
+        normal /= max(np.sqrt(dot(normal, normal)), 1e-300)
         if turn and len(normal) > 1:
             normal = turned(around, normal, width, gaps)
         depths[q] = window_depth(around, normal, width, gaps)
@@ -300,16 +310,17 @@ def smooth_normals(graph, faces, span, smooth, agreement):  # type: ignore[no-un
         same, total = 0.0, 0.0
         for p in range(indptr[nodes[q]], indptr[nodes[q] + 1]):
             other = which[indices[p]]
-            if other < 0:
+            if other < 0 or values[p] < _REACH:
                 continue
-            cosine = (outward[q] * outward[other]).sum()
+            cosine = dot(outward[q], outward[other])
             if cosine > -_OTHER_FACE:  # the other side of a thin strip says nothing about this one
                 total += values[p]
             if cosine > _SAME_FACE:
                 same += values[p]
-                smooth[q] += values[p] * outward[other]
+                for a in range(outward.shape[1]):
+                    smooth[q, a] += values[p] * outward[other, a]
         agreement[q] = same / total
-        smooth[q] /= np.sqrt((smooth[q] * smooth[q]).sum())
+        smooth[q] /= np.sqrt(dot(smooth[q], smooth[q]))
 
 
 @compiled()
@@ -319,7 +330,7 @@ def places_around(graph, space, which, i):  # type: ignore[no-untyped-def]
     near, n = np.zeros(indptr[i + 1] - indptr[i], np.int64), 0
     strength, along = np.zeros(len(near)), np.zeros(space[1].shape[2])
     for p in range(indptr[i], indptr[i + 1]):
-        if which[indices[p]] >= 0:
+        if which[indices[p]] >= 0 and values[p] >= _REACH:
             square, square_along = tangent_offsets(space[0], space[1][i], i, indices[p], along)
             if square - square_along <= _FLAT * square:
                 near[n], strength[n], n = which[indices[p]], np.sqrt(values[p]), n + 1
@@ -333,17 +344,18 @@ def face_of(spot, near, strength, places, outward):  # type: ignore[no-untyped-d
     lead = outward[near[np.argmax(strength)]]
     for p in range(len(near)):
         q = near[p]
-        cosine = (outward[q] * lead).sum()
+        cosine = dot(outward[q], lead)
         if cosine > _SAME_FACE:
             total += strength[p]
-            normal += strength[p] * outward[q]
-            place += strength[p] * places[q]
-            tangents += strength[p] * ((places[q] - spot) * outward[q]).sum()
+            for a in range(len(spot)):
+                normal[a] += strength[p] * outward[q, a]
+                place[a] += strength[p] * places[q, a]
+                tangents += strength[p] * (places[q, a] - spot[a]) * outward[q, a]
         if cosine > _OTHER_FACE:
             strength[p] = 0.0
-    normal /= np.sqrt((normal * normal).sum())
+    normal /= np.sqrt(dot(normal, normal))
     place /= total
-    chord = ((place - spot) * normal).sum()
+    chord = dot(place - spot, normal)
     return place, normal, _CHORD * chord + (1 - _CHORD) * tangents / total
 
 

@@ -93,7 +93,7 @@ _ROUNDS_CLOSED = 240  # if no boundary was found
 # after 5 to 20 rounds.
 _ROUNDS_CLOSED_MESH, _ROUNDS_OPEN_MESH = 100, 20
 # The boundary distances converge together with the weights; late changes are small.
-_REFRESH = (2, 5, 9, 14, 20, 30, 40)
+_REFRESH = (2, 5, 9, 14, 20, 40)
 _MEASURED_FROM = 20  # before, weights are too rough to find edges
 
 
