@@ -25,7 +25,7 @@ _NODES_AT_ONCE = 1024  # measured by one task
 _NOISE_GATE = 0.25
 _GRID = np.linspace(0.0, 8.0, 4001)
 _OFFSET = np.exp(-(_GRID**2) / 2) / np.sqrt(2 * np.pi) / norm.cdf(_GRID)  # falls from .798 to 0
-# Lengths below are in widths w = sqrt(s2). An offset of .4 means an edge at .66: five standard deviations of the
+# Lengths are in widths sqrt(s2). An offset of .4 means an edge at .66: five standard deviations of the
 # noise of random nodes.
 _CLEAR_OFFSET = 0.4
 _ACROSS, _BEHIND = 1.6, 2.0  # half-width and depth of the window at whose end the edge is
@@ -41,9 +41,10 @@ _SMOOTHINGS = 4
 # strip three widths wide had twice their weight.)
 _MISSED = 0.15
 _MOST_FACES = 3
+_BEYOND = 0.3  # a node so far outside shows that the edge ends before it
 # Squared offsets from the tangent plane over squared offsets: with more, a step is wide against a bend or reaches
 # another sheet.
-_FLAT = 0.1
+_FLAT = 0.05
 # A plane through the places around a node cuts a curved edge off, and planes tangent at the places miss it by as
 # much on the other side. This share of the first makes up for the edge that curves away within a step.
 _CHORD = 0.625
@@ -67,8 +68,8 @@ class BoundaryModel:
         Gaussian affinities at twice the bandwidth of the step, for less noisy centroids.
     s2 : float
         Bandwidth of one step.
-    frames : array of shape (N, d, dim)
-        Orthonormal tangent frames (:func:`tangent_frames`).
+    dim : int
+        Dimension of the tangent frames, which are local principal components of density-corrected neighbourhoods.
     evenness : float
         That of the :class:`~manifoldrf.geometry.sampling.Sampling` of the nodes.
     n_jobs : int
@@ -85,12 +86,12 @@ class BoundaryModel:
         evenness: float = _EVENNESS_RANDOM,
         n_jobs: int = 1,
     ) -> None:
-        self.points = points - points.mean(axis=0)  # second moments lose digits far from the origin
-        self.wide, self.s2, self.n_jobs = wide, s2, n_jobs
+        # In widths, the standard deviation of exp(-r^2 / (2 s2)); second moments lose digits far from the origin.
+        self.points = (points - points.mean(axis=0)) / np.sqrt(s2)
+        self.wide, self.evenness, self.n_jobs = wide, evenness, n_jobs
         evenly = 1.0 / times(wide, np.ones(len(points)), n_jobs)
         find_frames = _frames_by_moments if points.shape[1] <= _FEW_AXES else _frames_by_offsets
         self.frames = find_frames(self.points, wide, evenly, dim, n_jobs)  # (N, d, dim), orthonormal
-        self.evenness = evenness
 
     def rough_share(self, weights: FloatArray) -> FloatArray:
         """Share of each step Gaussian inside the space by the offset of the centroid, shape (N,), in [1/2, 1]."""
@@ -98,50 +99,49 @@ class BoundaryModel:
 
     def inside_share(self, weights: FloatArray) -> FloatArray:
         """The same in (0, 1], measured to the outermost nodes where possible."""
-        shares, tangential, relative = self._half_space(weights)
-        nodes = np.flatnonzero(relative > _CLEAR_OFFSET)
+        shares, tangential, lengths = self._half_space(weights)
+        nodes = np.flatnonzero(lengths > _CLEAR_OFFSET)
         if self.evenness < _EVENNESS_GRID and len(nodes):
-            outward = np.einsum("ndk,nk->nd", self.frames[nodes], tangential[nodes])  # (n, d)
+            outward = -np.einsum(
+                "ndk,nk->nd", self.frames[nodes], tangential[nodes] / lengths[nodes, None]
+            )  # (n, d)
             measured = shares.copy()
-            self._measure(nodes, -outward / np.linalg.norm(outward, axis=1, keepdims=True), measured)
+            self._measure(nodes, outward, measured)
             shares = np.where(shares < measured - _MISSED, shares, measured)
         return shares
 
     def _half_space(self, weights: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Shares, tangential offsets of the centroids, and their lengths in widths."""
+        """Shares, tangential offsets of the centroids, and the lengths of these."""
         offsets = _means(self.wide, weights, self.points, self.n_jobs) - self.points  # (N, d)
         tangential = np.einsum("ndk,nd->nk", self.frames, offsets)
-        width = np.sqrt(self.s2)  # standard deviation of exp(-r^2 / (2 s2))
-        relative = np.linalg.norm(tangential, axis=1) / width
+        lengths = np.linalg.norm(tangential, axis=1)
         gate = _NOISE_GATE * np.sqrt(self.frames.shape[2] / 2)  # noise grows with the number of axes
-        half_space = np.interp(relative, _OFFSET[::-1], _GRID[::-1])  # distance to a flat boundary, in widths
-        distance = np.where(relative < gate, np.inf, width * half_space)
-        return np.asarray(norm.cdf(distance / np.sqrt(self.s2 / 2))), tangential, relative
+        half_space = np.interp(lengths, _OFFSET[::-1], _GRID[::-1])  # distance to a flat boundary
+        distance = np.where(lengths < gate, np.inf, half_space)
+        return np.asarray(norm.cdf(distance * np.sqrt(2))), tangential, lengths  # a step is 1 / sqrt(2) wide
 
     def _measure(self, nodes: IntArray, outward: FloatArray, shares: FloatArray) -> None:
         """Find edge places in front of some nodes, and overwrite the shares of all nodes around them."""
-        nodes, outward, _ = self._places(nodes, outward, turn=True)
+        outward, _ = self._places(nodes, outward, turn=True)
         outward, agreement = self._smooth(nodes, outward)
         kept = agreement >= _COHERENT
         nodes, outward = nodes[kept], outward[kept]
         for _ in range(_SMOOTHINGS - 1):
             outward = self._smooth(nodes, outward)[0]
-        nodes, outward, depths = self._places(nodes, outward, turn=False)
+        outward, depths = self._places(nodes, outward, turn=False)
+        found = np.isfinite(depths)
+        nodes, outward, depths = nodes[found], outward[found], depths[found]
         faces = self._positions(nodes), self.points[nodes] + depths[:, None] * outward, outward
         self._run(len(shares), lambda span: measure_shares(self._graph, self._space, faces, span, shares))
 
-    def _places(
-        self, nodes: IntArray, outward: FloatArray, *, turn: bool
-    ) -> tuple[IntArray, FloatArray, FloatArray]:
-        """The nodes that have an edge in front of them, their normals, turned if asked, and distances."""
+    def _places(self, nodes: IntArray, outward: FloatArray, *, turn: bool) -> tuple[FloatArray, FloatArray]:
+        """Normals of the edge, turned if asked, and its distances from nodes; zero and infinite without an edge."""
         found, depths = outward.copy(), np.zeros(len(nodes))
         gaps = float(np.clip((_EVENNESS_EVEN - self.evenness) / (_EVENNESS_EVEN - _EVENNESS_RANDOM), 0.0, 1.0))
-        settings = self._space[2], gaps, turn
-        self._run(
-            len(nodes), lambda span: seek_faces(self._graph, self._space, (nodes, found, depths), settings, span)
-        )
-        kept = np.isfinite(depths)
-        return nodes[kept], found[kept], depths[kept]
+        faces = nodes, found, depths
+        self._run(len(nodes), lambda span: seek_faces(self._graph, self._space, faces, (gaps, turn), span))
+        found[np.isinf(depths)] = 0.0
+        return found, depths
 
     def _smooth(self, nodes: IntArray, outward: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Mean of the normals around each place that are of the same face, and their share."""
@@ -155,8 +155,8 @@ class BoundaryModel:
         return self.wide.indptr, self.wide.indices, self.wide.data
 
     @property
-    def _space(self) -> tuple[FloatArray, FloatArray, float]:
-        return self.points, self.frames, float(np.sqrt(self.s2))
+    def _space(self) -> tuple[FloatArray, FloatArray]:
+        return self.points, self.frames
 
     def _positions(self, nodes: IntArray) -> IntArray:
         """Position of each node among some nodes, -1 for the others."""
@@ -219,30 +219,33 @@ def dot(first, second):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def window_depth(around, normal, width, gaps):  # type: ignore[no-untyped-def]
+def window_depth(around, normal, gaps):  # type: ignore[no-untyped-def]
     """Distance to the edge along a normal: the outermost node of a window, and so many mean gaps beyond it."""
     top, bottom, count = -np.inf, np.inf, 0
     for p in range(len(around)):
-        height = dot(around[p], normal)
-        if height > -_BEHIND * width and dot(around[p], around[p]) - height * height < (_ACROSS * width) ** 2:
+        height, square = 0.0, 0.0
+        for k in range(len(normal)):  # this loop takes most of the time
+            height += around[p, k] * normal[k]
+            square += around[p, k] * around[p, k]
+        if height > -_BEHIND and square - height * height < _ACROSS**2:
             top, bottom, count = max(top, height), min(bottom, height), count + 1
     if count < _FEWEST_IN_WINDOW:
         return np.inf
     depth = top + gaps * (top - bottom) / (count - 1)
-    return depth if depth < _FARTHEST_PLACE * width else np.inf
+    return depth if depth < _FARTHEST_PLACE else np.inf
 
 
 @compiled()
-def turned(around, normal, width, gaps):  # type: ignore[no-untyped-def]
+def turned(around, normal, gaps):  # type: ignore[no-untyped-def]
     """The direction near a normal in which the edge is closest: the normal of a face, also at a corner."""
-    best, turn = window_depth(around, normal, width, gaps), _FIRST_TURN
+    best, turn = window_depth(around, normal, gaps), _FIRST_TURN
     while turn > _LAST_TURN:
         moved = False
         for k in range(2 * len(normal)):
             other = normal.copy()
             other[k // 2] += turn if k % 2 else -turn
             other /= np.sqrt(dot(other, other))
-            depth = window_depth(around, other, width, gaps)
+            depth = window_depth(around, other, gaps)
             if depth < best:
                 best, normal, moved = depth, other, True
         if not moved:
@@ -267,7 +270,7 @@ def tangent_offsets(points, frame, i, j, out):  # type: ignore[no-untyped-def]
 def flat_neighborhood(graph, space, i):  # type: ignore[no-untyped-def]
     """Tangential offsets of the nodes around a node; none if they are not close to a plane."""
     indptr, indices, values = graph
-    points, frames, _ = space
+    points, frames = space
     around, n = np.zeros((indptr[i + 1] - indptr[i], frames.shape[2])), 0
     squares, squares_along = 0.0, 0.0
     for p in range(indptr[i], indptr[i + 1]):
@@ -281,11 +284,10 @@ def flat_neighborhood(graph, space, i):  # type: ignore[no-untyped-def]
 def seek_faces(graph, space, faces, settings, span):  # type: ignore[no-untyped-def]
     """Distance from nodes to the edge along normals, infinite if there is none; the normals are turned if asked.
 
-    ``faces`` are nodes, normals and distances, ``settings`` the width, the gaps beyond the last node, and whether
-    to turn.
+    ``faces`` are nodes, normals and distances, ``settings`` the gaps beyond the last node, and whether to turn.
     """
     nodes, outward, depths = faces
-    width, gaps, turn = settings
+    gaps, turn = settings
     for q in range(span[0], span[1]):
         frame = space[1][nodes[q]]
         around = flat_neighborhood(graph, space, nodes[q])
@@ -294,8 +296,8 @@ def seek_faces(graph, space, faces, settings, span):  # type: ignore[no-untyped-
             normal[k] = dot(outward[q], frame[:, k])
         normal /= max(np.sqrt(dot(normal, normal)), 1e-300)
         if turn and len(normal) > 1:
-            normal = turned(around, normal, width, gaps)
-        depths[q] = window_depth(around, normal, width, gaps)
+            normal = turned(around, normal, gaps)
+        depths[q] = window_depth(around, normal, gaps)
         outward[q] = 0.0
         for k in range(len(normal)):
             outward[q] += frame[:, k] * normal[k]
@@ -320,7 +322,7 @@ def smooth_normals(graph, faces, span, smooth, agreement):  # type: ignore[no-un
                 for a in range(outward.shape[1]):
                     smooth[q, a] += values[p] * outward[other, a]
         agreement[q] = same / total
-        smooth[q] /= np.sqrt(dot(smooth[q], smooth[q]))
+        smooth[q] /= max(np.sqrt(dot(smooth[q], smooth[q])), 1e-300)
 
 
 @compiled()
@@ -362,22 +364,22 @@ def face_of(spot, near, strength, places, outward):  # type: ignore[no-untyped-d
 @compiled()
 def measure_shares(graph, space, faces, span, shares):  # type: ignore[no-untyped-def]
     """Shares of the step Gaussians of nodes that have edge places around them, by the distances of their faces."""
-    points, _, width = space
+    points = space[0]
     which, places, outward = faces
     for i in range(span[0], span[1]):
         near, strength = places_around(graph, space, which, i)
         if len(near) == 0:
             continue
-        first_place, first_normal, distance = face_of(points[i], near, strength, places, outward)
-        share = 1.0 - 0.5 * math.erfc(max(distance, 0.0) / width)  # the step is w / sqrt(2) wide
+        first_place, first_normal, first = face_of(points[i], near, strength, places, outward)
+        share = 1.0 - 0.5 * math.erfc(max(first, 0.0))  # the step is 1 / sqrt(2) wide
+        seen = first > -_BEYOND
         for _ in range(1, _MOST_FACES):
             if strength.max() == 0:
                 break
             place, _normal, distance = face_of(points[i], near, strength, places, outward)
-            if (
-                (place - first_place) * first_normal
-            ).sum() > 0:  # an inward corner: what is outside of both is cut off
-                share = 1.0 - (1.0 - share) * 0.5 * math.erfc(distance / width)
+            if dot(place - first_place, first_normal) > 0:  # an inward corner cuts off what is outside of both
+                share, seen = 1.0 - 0.25 * math.erfc(first) * math.erfc(distance), True
             else:
-                share *= 1.0 - 0.5 * math.erfc(max(distance, 0.0) / width)
-        shares[i] = share
+                share *= 1.0 - 0.5 * math.erfc(max(distance, 0.0))
+        if seen:
+            shares[i] = share
