@@ -16,6 +16,7 @@ from manifoldrf._compiling import compiled
 from manifoldrf._runtime import map_threads
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.geometry.csr import times
+from manifoldrf.geometry.sampling import Sampling, ball_volume
 
 _FEW_AXES = 16  # up to this many axes, local covariances are computed for all nodes at once
 _MATRICES_AT_ONCE = 8192  # decomposed by one task
@@ -28,25 +29,32 @@ _OFFSET = np.exp(-(_GRID**2) / 2) / np.sqrt(2 * np.pi) / norm.cdf(_GRID)  # fall
 # Lengths are in widths sqrt(s2). An offset of .4 means an edge at .66: five standard deviations of the
 # noise of random nodes.
 _CLEAR_OFFSET = 0.4
-_ACROSS, _BEHIND = 1.6, 2.0  # half-width and depth of the window at whose end the edge is
+# Half-width and depth of the window at whose end the edge is. A half-width of .8 sees too few nodes (rectangle
+# .033, .019 at 1.2); from 1.6 to 2, bent sheets gain and discs lose.
+_ACROSS, _BEHIND = 1.6, 2.0
 _REACH = math.exp(-4.5)  # smallest affinity of nodes that count: three widths
 _FARTHEST_PLACE = 1.5  # if nodes go on beyond, there is no edge
 _FEWEST_IN_WINDOW = 6
-# Turns of the normal: the first leads from the diagonal of a corner to a face, the last is the noise of a normal.
+# Turns of the normal: the first leads from the diagonal of a corner to a face (.4 stops on some diagonals), the
+# last is below the noise of a normal.
 _FIRST_TURN, _LAST_TURN = 0.8, 0.1
 _SAME_FACE, _OTHER_FACE = 0.85, 0.5  # cosines between normals
-_COHERENT = 0.5  # share of the places around a place that are of its face; below .2 on the diagonal of a corner
-_SMOOTHINGS = 4
-# If the centroid says that so much less of a Gaussian is inside, an edge was missed. (Without this, the ends of a
-# strip three widths wide had twice their weight.)
+# Share of the places around a place that are of its face: below .2 on the diagonal of a corner, mostly above .44.
+# With .6, the ends of a strip three widths wide are lost (.11, .026 with .5).
+_COHERENT = 0.5
+_SMOOTHINGS = 4  # of the normals; with 2, the rectangle is .021 instead of .013 off
+# If the centroid says that so much less of a Gaussian is inside, an edge was missed: ends of narrow strips, whose
+# nodes would get twice their weight.
 _MISSED = 0.15
 _MOST_FACES = 3
 _BEYOND = 0.3  # a node so far outside shows that the edge ends before it
 # Squared offsets from the tangent plane over squared offsets: with more, a step is wide against a bend or reaches
-# another sheet.
+# another sheet. Edges of rolls and s-curves have up to .04, limbs of scans .06 to .1 (with .1, fertility goes from
+# .111 to .133).
 _FLAT = 0.05
 # A plane through the places around a node cuts a curved edge off, and planes tangent at the places miss it by as
-# much on the other side. This share of the first makes up for the edge that curves away within a step.
+# much on the other side. This share of the first makes up for the edge that curves away within a step (disc .015,
+# .034 with planes through the places only).
 _CHORD = 0.625
 # Random nodes end one mean gap before the edge, farthest points of a larger cloud on it. The rows of a grid may end
 # on the edge or half a spacing before: the outermost nodes say nothing there.
@@ -168,6 +176,14 @@ class BoundaryModel:
         """Call a compiled function on spans of n rows."""
         if n:
             map_threads(task, list(pairwise([*range(0, n, _NODES_AT_ONCE), n])), self.n_jobs)
+
+
+def edge_uncertainty(sampling: Sampling, spacing: float, width: float) -> float:
+    """How far off an edge may be: a mean gap between nodes along a window's axis, or half the spacing of a grid."""
+    if sampling.evenness >= _EVENNESS_GRID:
+        return 0.5 * spacing
+    across = sampling.dim - 1
+    return float(spacing * (spacing / (_ACROSS * width)) ** across / ball_volume(across))
 
 
 def _means(gaussian: Any, weights: FloatArray, table: FloatArray, n_jobs: int) -> FloatArray:
