@@ -12,10 +12,12 @@ from manifoldrf._runtime import one_blas_thread, without_warnings
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.features.problem import HEAT_DIM
 from manifoldrf.fields.data import Problem
+from manifoldrf.geometry.edges import edge_uncertainty
 from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.heat import HeatExtension, heat_graph
 from manifoldrf.geometry.meshes import barycentric_weights
 from manifoldrf.geometry.neighbors import distances_between
+from manifoldrf.geometry.sampling import Sampling
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ScaledKernel
 from manifoldrf.kernels.graph_kernels import PowerKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
@@ -54,9 +56,9 @@ class ErrorEstimate:
     graph : float, optional
         Share of the graph, for :class:`HeatKernel`: the change of the kernel if steps are twice as long or, if the
         graph is not a heat graph, the difference to a heat graph, between random points of the space. In a ball of
-        an unbounded space only points that are 3 sqrt(t) away from the rim count. For clouds with a boundary, half
-        a spacing along it is added. For a function given as kernel, the error of its series on held-out pairs. None
-        in the graph clock, for other kernels, and above five dimensions.
+        an unbounded space only points that are 3 sqrt(t) away from the rim count. For clouds with a boundary, a
+        gap between nodes along it is added. For a function given as kernel, the error of its series on held-out
+        pairs. None in the graph clock, for other kernels, and above five dimensions.
     signatures : float
         Error of the values of the field at the anchors.
     candidates : tuple of (str, float)
@@ -218,10 +220,9 @@ def _lost_time(problem: Problem) -> float:
 
 
 def _boundary_error(problem: Problem) -> float:
-    """Uncertain share of the volume if the boundary of a cloud is estimated: half a spacing along the boundary.
+    """Uncertain share of the volume if the boundary of a cloud is estimated: a gap between nodes along it.
 
-    Nodes may lie on the boundary, as those of many grids do, or half a spacing inside. Close to it, Gaussians are
-    cut off, so their scaling factors are larger.
+    Close to the boundary Gaussians are cut off, so their scaling factors are larger.
     """
     graph, extension = problem.graph, problem.graph.extension
     guessed = graph.mesh is None and graph.metric is None and not problem.weights_known
@@ -231,7 +232,11 @@ def _boundary_error(problem: Problem) -> float:
     scaling = np.divide(extension.factors, weights, out=np.zeros_like(weights), where=weights > 0)
     held = weights[scaling > _CUT_OFF * np.median(scaling)].sum() / weights.sum()
     spacing = (weights.sum() / graph.n_nodes) ** (1 / problem.dim)
-    return float(0.5 * spacing * held / (_RIM_DEPTH * np.sqrt(extension.bandwidth / 2)))
+    if not held:
+        return 0.0
+    width = np.sqrt(extension.bandwidth)
+    off = edge_uncertainty(Sampling.of_cloud(extension.search, problem.dim), spacing, width)
+    return float(off * held / (_RIM_DEPTH * width / np.sqrt(2)))
 
 
 def _missing_heat(problem: Problem, kernel: HeatKernel, probes: IntArray, n_jobs: int) -> float:

@@ -16,7 +16,7 @@ from scipy import sparse
 from scipy.stats import chi2, norm
 
 from manifoldrf._compiling import compiled
-from manifoldrf._runtime import map_threads, warn_user
+from manifoldrf._runtime import warn_user
 from manifoldrf._validation import (
     NONNEGATIVE,
     POSITIVE,
@@ -31,6 +31,7 @@ from manifoldrf._validation import (
 )
 from manifoldrf.geometry.clouds import CleanCloud, Sheets, check_noise, clean_cloud, estimate_dimension, find_sheets
 from manifoldrf.geometry.csr import check_amounts, check_csr, make_csr, renumbered, scaled_both_ends, times
+from manifoldrf.geometry.edges import BoundaryModel
 from manifoldrf.geometry.graphs import (
     DROP_THEM,
     MERGE_THEM,
@@ -98,14 +99,8 @@ _ROUNDS_CLOSED = 240  # if no boundary was found
 # after 5 to 20 rounds.
 _ROUNDS_CLOSED_MESH, _ROUNDS_OPEN_MESH = 100, 20
 # The boundary distances converge together with the weights; late changes are small.
-_REFRESH = (2, 5, 9, 14, 20, 30, 40)
-_FEW_AXES = 16  # up to this many axes, local covariances are computed for all nodes at once
-_MATRICES_AT_ONCE = 8192  # decomposed by one task
-_MOST_NEIGHBORS = 128  # used for the tangent frame of one node if there are many axes
-# Offsets below this many widths (in two dimensions) are sampling noise, not a boundary.
-_NOISE_GATE = 0.25
-_GRID = np.linspace(0.0, 8.0, 4001)
-_OFFSET = np.exp(-(_GRID**2) / 2) / np.sqrt(2 * np.pi) / norm.cdf(_GRID)  # falls from .798 to 0
+_REFRESH = (2, 5, 9, 14, 20, 40)
+_MEASURED_FROM = 20  # before, weights are too rough to find edges
 
 
 def heat_graph(
@@ -434,7 +429,9 @@ def _node_weights(space: _Space, gaussian: Any, s2: float, mass: float) -> Float
     boundary = None
     # Tangent planes are meaningless in the coordinates of a curved metric.
     if space.search.metric is None and space.dim <= _RELIABLE_DIM:
-        boundary = BoundaryModel(space.points, _gaussian(space, 2 * s2)[0], s2, space.dim, space.n_jobs)
+        evenness = Sampling.of_cloud(space.search, space.dim).evenness
+        wide = _gaussian(space, 2 * s2)[0]
+        boundary = BoundaryModel(space.points, wide, s2, space.dim, evenness=evenness, n_jobs=space.n_jobs)
     return cloud_weights(gaussian, mass, boundary, space.n_jobs)
 
 
@@ -456,7 +453,7 @@ def _sinkhorn(gaussian: Any, mu: FloatArray, n_jobs: int) -> FloatArray:
     return scaling
 
 
-def cloud_weights(gaussian: Any, mass: float, boundary: "BoundaryModel | None", n_jobs: int = 1) -> FloatArray:
+def cloud_weights(gaussian: Any, mass: float, boundary: BoundaryModel | None, n_jobs: int = 1) -> FloatArray:
     """Weights mu, shape (N,), with G mu = m mass; they sum to the estimated volume.
 
     Parameters
@@ -474,7 +471,7 @@ def cloud_weights(gaussian: Any, mass: float, boundary: "BoundaryModel | None", 
         for begin, end in itertools.pairwise((0, *_REFRESH, _ROUNDS_WITH_BOUNDARY)):
             weights = _correct(gaussian, weights, share, end - begin, n_jobs)
             if end in _REFRESH:
-                share = boundary.inside_share(weights)
+                share = (boundary.rough_share if end < _MEASURED_FROM else boundary.inside_share)(weights)
     if (share == 1).all():
         weights = _correct(gaussian, weights, share, _ROUNDS_CLOSED, n_jobs)
     return weights * mass
@@ -486,84 +483,6 @@ def _correct(gaussian: Any, weights: FloatArray, share: FloatArray, rounds: int,
         flow = times(gaussian, weights, n_jobs)
         weights = weights * np.divide(share, flow, out=np.zeros_like(flow), where=flow > 0)
     return weights
-
-
-class BoundaryModel:
-    """Share of each node's Gaussian inside the space, by a half-space model of the boundary.
-
-    In the tangent plane the centroid of a neighbourhood of width w lies off the node by w pdf(b/w) / cdf(b/w)
-    if a flat boundary is at distance b; inverting this gives b, and the share of the (narrower) step
-    Gaussian is cdf(b / s).
-
-    Parameters
-    ----------
-    points : array of shape (N, d)
-    wide : CSR array of shape (N, N)
-        Gaussian affinities at twice the bandwidth of the step, for less noisy centroids.
-    s2 : float
-        Bandwidth of one step.
-    dim : int
-        Dimension of the tangent frames, which are local principal components of density-corrected neighbourhoods.
-    n_jobs : int
-        Threads.
-    """
-
-    def __init__(self, points: FloatArray, wide: Any, s2: float, dim: int, n_jobs: int = 1) -> None:
-        self.points = points - points.mean(axis=0)  # second moments lose digits far from the origin
-        self.wide, self.s2, self.n_jobs = wide, s2, n_jobs
-        evenly = 1.0 / times(wide, np.ones(len(points)), n_jobs)
-        find_frames = _frames_by_moments if points.shape[1] <= _FEW_AXES else _frames_by_offsets
-        self.frames = find_frames(self.points, wide, evenly, dim, n_jobs)  # (N, d, dim), orthonormal
-
-    def inside_share(self, weights: FloatArray) -> FloatArray:
-        """Share of each step Gaussian inside the space, shape (N,), in [1/2, 1]."""
-        offsets = _means(self.wide, weights, self.points, self.n_jobs) - self.points  # (N, d)
-        tangential = np.einsum("ndk,nd->nk", self.frames, offsets)
-        width = np.sqrt(self.s2)  # standard deviation of exp(-r^2 / (2 s2))
-        relative = np.linalg.norm(tangential, axis=1) / width
-        gate = _NOISE_GATE * np.sqrt(self.frames.shape[2] / 2)  # noise grows with the number of axes
-        half_space = np.interp(relative, _OFFSET[::-1], _GRID[::-1])  # distance to a flat boundary, in widths
-        distance = np.where(relative < gate, np.inf, width * half_space)
-        return np.asarray(norm.cdf(distance / np.sqrt(self.s2 / 2)))
-
-
-def _means(gaussian: Any, weights: FloatArray, table: FloatArray, n_jobs: int) -> FloatArray:
-    """Means of a table (N, c) over the neighbourhoods of all nodes, by affinity times weight."""
-    sums = times(gaussian, np.column_stack([weights, weights[:, None] * table]), n_jobs)
-    return np.asarray(sums[:, 1:] / sums[:, :1])
-
-
-def _frames_by_moments(points: FloatArray, wide: Any, weights: FloatArray, dim: int, n_jobs: int) -> FloatArray:
-    """Leading eigenvectors of all local covariances at once: O(N d^2) memory, for few axes."""
-    n, d = points.shape
-    first, second = np.triu_indices(d)
-    moments = _means(wide, weights, np.hstack([points, points[:, first] * points[:, second]]), n_jobs)
-    means = moments[:, :d]
-    covariance = np.zeros((n, d, d))
-    covariance[:, first, second] = moments[:, d:] - means[:, first] * means[:, second]
-    covariance[:, second, first] = covariance[:, first, second]
-    blocks = np.array_split(covariance, max(1, n // _MATRICES_AT_ONCE))
-    vectors = map_threads(lambda block: np.linalg.eigh(block)[1][:, :, -dim:], blocks, n_jobs)
-    return np.ascontiguousarray(np.concatenate(vectors))  # (N, d, dim)
-
-
-def _frames_by_offsets(points: FloatArray, wide: Any, weights: FloatArray, dim: int, n_jobs: int) -> FloatArray:
-    """The same frames for many axes: one node at a time, from its strongest neighbours."""
-    frames = np.zeros((*points.shape, dim))
-
-    def fill(nodes: Any) -> None:
-        for node in nodes:
-            entries = slice(wide.indptr[node], wide.indptr[node + 1])
-            columns = wide.indices[entries]
-            shares = wide.data[entries] * weights[columns]
-            strongest = np.argsort(-shares, kind="stable")[:_MOST_NEIGHBORS]
-            shares, around = shares[strongest], points[columns[strongest]]
-            offsets = (around - shares @ around / shares.sum()) * np.sqrt(shares / shares.sum())[:, None]  # (k, d)
-            axes = np.linalg.svd(offsets, full_matrices=False)[2][:dim]
-            frames[node, :, : len(axes)] = axes.T  # a node with few neighbours has few axes
-
-    map_threads(fill, np.array_split(np.arange(len(points)), max(1, len(points) // _MATRICES_AT_ONCE)), n_jobs)
-    return frames
 
 
 @dataclass(frozen=True, eq=False)
