@@ -79,6 +79,15 @@ _REMEDY = "a larger t, more points, or on a mesh parts that share vertices"
 # Rounds of s2 <- s2 t / (time of its step): the time is nearly linear in s2. 5 to 15 were needed on H^2 to H^4 and
 # S^2 for steps up to .25, 29 on S^5.
 _CLOCK_ROUNDS, _CLOCK_TOLERANCE = 100, 1e-12
+# The straight line between two points is shorter than their path, so steps of a cloud last longer than s2 / 4, and
+# their integral differs from (pi s2)^(d/2). Smaller biases are not worth a second graph.
+_SMALLEST_BIAS = 0.005
+_CLOSED, _OPEN_SHARE = 0.02, 0.1
+_WIDEST_DRIFT, _LARGEST_BIAS = 0.5, 0.25
+# The clock is measured for the longest waves. Shorter ones, which make up the kernel, feel .6 to .85 of the bias from
+# curvature (exact spectra of S^3 to S^5, flat 3-torus and SO(3), 2 to 6 steps).
+_SLOWER_WAVES = 0.25
+_CURVATURE_NODES = 200
 _SMALLEST_WEIGHT = 1e-307  # dividing by smaller weights overflows
 _LARGEST_VOLUME = 1e300  # sums of a few hundred larger weights overflow
 _SINKHORN_ROUNDS, _SINKHORN_TOLERANCE = 1000, 1e-12  # about 35 rounds reach it on every space tried
@@ -168,7 +177,13 @@ def heat_graph(
     if cells is not None:  # neighbours are then close in memory, and products take half of the time
         known = None if space.weights is None else space.weights[cells.nodes]
         ordered = replace(space, points=space.points[cells.nodes], weights=known)
-    mu, factors, affinity, pairs = _solve(ordered, s2, mass)
+    solved = _solve(ordered, s2, mass)
+    if space.corrects_chords:
+        corrected = _corrected(ordered, s2, solved)
+        if corrected is not None:
+            s2, mass = corrected
+            radius, solved = step_reach(s2, space.dim), _solve(ordered, s2, mass)
+    mu, factors, affinity, pairs = solved
     if cells is not None:
         back = np.argsort(cells.nodes)
         mu, factors, affinity = mu[back], factors[back], renumbered(affinity, cells.nodes, space.n_jobs)
@@ -198,6 +213,11 @@ class _Space:
     @property
     def n_jobs(self) -> int:
         return self.search.threads
+
+    @property
+    def corrects_chords(self) -> bool:
+        """Whether steps along straight lines are corrected for curvature: on clouds whose weights are estimated."""
+        return self.mesh is None and self.search.metric is None and self.weights is None
 
     def cells(self, radius: float) -> Cells | None:
         """Cells of the size of a radius; None on a mesh, along a metric or in more than three dimensions."""
@@ -349,6 +369,66 @@ def _solve(space: _Space, s2: float, mass: float) -> tuple[FloatArray, FloatArra
         affinity = affinity.copy()  # the pattern is shared
         affinity.eliminate_zeros()
     return mu, factors, affinity, pairs
+
+
+def _corrected(space: _Space, s2: float, solved: tuple[FloatArray, FloatArray, Any, Any]) -> Any:
+    """Bandwidth and integral of a step of the time s2 / 4, if a closed cloud shows that the flat ones are wrong.
+
+    If they are right, the cloud has edges, or steps are too wide for the space, the result is None.
+    """
+    mu, factors, affinity, _ = solved
+    scaling = factors / mu  # larger where a Gaussian is cut off
+    cut_off = np.abs(scaling / np.median(scaling) - 1) > _CLOSED
+    if mu[cut_off].sum() > _OPEN_SHARE * mu.sum():
+        return None
+    bias = step_bias(space.points, affinity, mu, s2, space.dim, space.n_jobs)
+    if bias is None or max(abs(bias[0] - 1), abs(bias[1])) < _SMALLEST_BIAS:
+        return None
+    clock, mass = bias
+    narrower = 2 / (1 + np.sqrt(4 * clock - 3))  # the bias is proportional to the bandwidth
+    return s2 * narrower, (np.pi * s2 * narrower) ** (space.dim / 2) * np.exp(mass * narrower)
+
+
+def step_bias(
+    points: FloatArray, affinity: Any, mu: FloatArray, s2: float, dim: int, n_jobs: int = 1
+) -> tuple[float, float] | None:
+    """Time of a step over s2 / 4, and log of its integral over (pi s2)^(d/2); None if it is too wide to say.
+
+    With P the step and x the coordinates, whose gradients have d for the sum of their squares, the time of P is
+    <x, -log P x> / d. The spread of a step normal to the space, s2^2 / 8 times the squared second fundamental form,
+    and its mean, s2 / 4 times the mean curvature, give the integral: docs/theory.md has the formulas.
+    """
+    share = mu / mu.sum()
+    centred = points - share @ points
+    drift = times(affinity, centred, n_jobs) / mu[:, None] - centred  # (N, D): P x - x
+    first = -float(share @ (centred * drift).sum(axis=1))  # <x, (1 - P) x>
+    second = float(share @ (drift**2).sum(axis=1))  # <x, (1 - P)^2 x>
+    ratio = second / first
+    if not 0 < ratio < _WIDEST_DRIFT:
+        return None
+    series = -np.log1p(-ratio) / ratio  # exact where all coordinates have one frequency, as on spheres
+    clock = 4 * first * series / (dim * s2)
+    normal = _normal_spread(centred, affinity, mu, dim) / s2
+    curved = 2 * normal / dim  # what curvature adds to the clock; the rest of the bias is sampling
+    by_spread = normal - second / s2
+    by_length = dim / 2 * ((1 + curved) / series - 1)  # d log(mass) / d log(s2) = E|x - y|^2 / s2
+    if abs(clock - 1) > _LARGEST_BIAS:
+        return None
+    return clock - _SLOWER_WAVES * curved, (by_spread + by_length) / 2
+
+
+def _normal_spread(points: FloatArray, affinity: Any, mu: FloatArray, dim: int) -> float:
+    """Mean variance of a step normal to the space: all but the d largest local principal components."""
+    nodes = np.unique(np.linspace(0, len(points) - 1, _CURVATURE_NODES).astype(np.int64))
+    spreads = np.zeros(len(nodes))
+    for k, node in enumerate(nodes):
+        entries = slice(affinity.indptr[node], affinity.indptr[node + 1])
+        shares = affinity.data[entries] / affinity.data[entries].sum()
+        around = points[affinity.indices[entries]]
+        offsets = (around - shares @ around) * np.sqrt(shares)[:, None]  # (neighbours, D)
+        gram = offsets.T @ offsets if offsets.shape[0] > offsets.shape[1] else offsets @ offsets.T
+        spreads[k] = np.linalg.eigvalsh(gram)[:-dim].sum()
+    return float(spreads @ mu[nodes] / mu[nodes].sum())
 
 
 def _gaussian(space: _Space, s2: float) -> tuple[Any, Pairs | None]:
