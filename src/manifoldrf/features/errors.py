@@ -10,12 +10,12 @@ from scipy import sparse
 from manifoldrf._random import Streams
 from manifoldrf._runtime import one_blas_thread, without_warnings
 from manifoldrf._validation import FloatArray, IntArray
-from manifoldrf.features.problem import HEAT_DIM
 from manifoldrf.fields.data import Problem
 from manifoldrf.geometry.graphs import Graph, GraphWarning
-from manifoldrf.geometry.heat import HeatExtension, heat_graph
+from manifoldrf.geometry.heat import HeatExtension, heat_graph, step_bias
 from manifoldrf.geometry.meshes import barycentric_weights
 from manifoldrf.geometry.neighbors import distances_between
+from manifoldrf.geometry.sampling import Sampling
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ScaledKernel
 from manifoldrf.kernels.graph_kernels import PowerKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
@@ -34,6 +34,11 @@ _RESOLVED = 4.0  # nodes under a kernel that a graph can follow
 _DOUBTFUL = 0.15  # larger changes of the kernel may come from steps that are too wide for the space
 # A scaling of 1.12 times the median means that a fifth of the Gaussian is cut off: the rim is .84 deviations away.
 _CUT_OFF, _RIM_DEPTH = 1.12, 0.84
+_SPARSE_DIM, _EVEN = 3, 1.25  # random points have an evenness of .9 to 1.05, grids one above 1.6
+# With half of the nodes the error doubles, and the two errors are nearly independent: the change was 1.5 to 2 times
+# the error (S^3, S^4, 3-torus and SO(3), 1500 to 4000 nodes).
+_FROM_HALF = 0.57
+_SHARE_OF_CURVATURE = 0.15  # of the log of the volume; on S^5 half of the nodes are wrong in the same way
 _DENSE_HEAT = 10_000_000  # entries of the rows whose spread is measured: 80 MB
 
 
@@ -139,13 +144,18 @@ def graph_error(problem: Problem, streams: Streams, n_jobs: int) -> float | None
     if problem.series_error is not None:
         return problem.series_error
     kernel = problem.kernel.kernel if isinstance(problem.kernel, ScaledKernel) else problem.kernel
-    if not isinstance(kernel, HeatKernel) or problem.dim > HEAT_DIM:
+    if not isinstance(kernel, HeatKernel):
         return None
+    rng = streams.generator("features.graph error")
+    if _is_sparse(problem):
+        return _error_of_sparse_cloud(problem, kernel, rng, n_jobs)
     other = _other_graph(problem, kernel.t, n_jobs)
+    if other is None and problem.graph.n_steps is not None:  # shorter steps fit into memory
+        other = _other_graph(problem, kernel.t, n_jobs, longer=0.5)
     if other is None:
         return None
     usable = (problem.measure > 0) & (other.degrees > 0)
-    places = _places(problem, kernel.t, usable, streams.generator("features.graph error"))
+    places = _places(problem, kernel.t, usable, rng)
     here = _per_volume(kernel, (problem.graph, problem.measure), places.nodes, n_jobs)
     change = _change(problem, other, kernel, here, places, n_jobs)
     if change > _DOUBTFUL and problem.graph.n_steps is not None:  # steps may be as wide as the space
@@ -154,6 +164,55 @@ def graph_error(problem: Problem, streams: Streams, n_jobs: int) -> float | None
             change = min(change, _change(problem, narrower, kernel, here, places, n_jobs))
     missing = _missing_heat(problem, kernel, places.nodes[:_PROBES], n_jobs)
     return max(float(np.hypot(change, _boundary_error(problem))), missing)
+
+
+def _is_sparse(problem: Problem) -> bool:
+    """Whether a heat graph joins random points of three or more dimensions, where sampling is most of the error."""
+    graph = problem.graph
+    if graph.n_steps is None or graph.metric is not None or problem.weights_known or problem.dim < _SPARSE_DIM:
+        return False
+    return Sampling.of_cloud(graph._search, problem.dim).evenness < _EVEN
+
+
+def _error_of_sparse_cloud(
+    problem: Problem, kernel: HeatKernel, rng: np.random.Generator, n_jobs: int
+) -> float | None:
+    """The change of the kernel if half of the nodes are left out, and a share of the correction for curvature.
+
+    Steps twice as long are no comparison here: they would be as wide as the space, and do not fit into memory.
+    """
+    graph, n = problem.graph, problem.graph.n_nodes
+    half = np.sort(rng.permutation(n)[: n // 2])
+    n_steps = 2 * int(np.ceil((graph.n_steps or 2) / 3))  # fewer and wider, for fewer nodes
+    with without_warnings(GraphWarning):
+        try:
+            other = heat_graph(graph.positions[half], kernel.t, n_steps=n_steps, dim=problem.dim, n_jobs=n_jobs)
+        except ValueError:  # too few nodes
+            return None
+    usable = np.zeros(n, dtype=bool)
+    usable[half] = (problem.measure[half] > 0) & (other.degrees > 0)
+    places = _places(problem, kernel.t, usable, rng)
+    here = _per_volume(kernel, (graph, problem.measure), places.nodes, n_jobs)
+    measured = other, _weights_of(other) / problem.unit
+    there = _per_volume(PowerKernel(n_steps), measured, np.searchsorted(half, places.nodes), n_jobs)
+    shares = _FROM_HALF * places.difference(here, there), _curvature_error(problem), _boundary_error(problem)
+    missing = _missing_heat(problem, kernel, places.nodes[:_PROBES], n_jobs)
+    return max(float(np.linalg.norm(shares)), missing)
+
+
+def _curvature_error(problem: Problem) -> float:
+    """What is left of the bias of steps along straight lines where the graph was corrected for it."""
+    graph, extension = problem.graph, problem.graph.extension
+    if not isinstance(extension, HeatExtension) or np.isclose(extension.bandwidth, 4 * graph.time(1.0), rtol=1e-6):
+        return 0.0
+    mu = _weights_of(graph)
+    bias = step_bias(graph.positions, graph.affinity, mu, extension.bandwidth, problem.dim)
+    return 0.0 if bias is None else _SHARE_OF_CURVATURE * abs(bias[1])
+
+
+def _weights_of(graph: Graph) -> FloatArray:
+    """Volumes of the nodes, or degrees if they are not known."""
+    return graph.degrees if graph.weights is None else graph.weights
 
 
 def _places(problem: Problem, t: float, usable: Any, rng: np.random.Generator) -> _Places:
@@ -187,8 +246,7 @@ def _change(
     same: AbstractKernel = kernel
     if problem.graph.n_steps is not None:  # the same time in steps that last longer or shorter
         same = PowerKernel(round(kernel.t / other.time(1.0)))
-    weights = other.degrees if other.weights is None else other.weights
-    there = _per_volume(same, (other, weights / problem.unit), places.nodes, n_jobs)
+    there = _per_volume(same, (other, _weights_of(other) / problem.unit), places.nodes, n_jobs)
     change = places.difference(here, there)
     lost, dim = _lost_time(problem), problem.dim
     # The factor is the norm of t dK/dt over that of K, in flat space.
@@ -264,7 +322,7 @@ def _per_volume(
 
 
 def _other_graph(problem: Problem, t: float, n_jobs: int, *, longer: float = 2.0) -> Graph | None:
-    """A heat graph of the same nodes with steps twice as long; None if it does not fit into memory."""
+    """A heat graph of the same nodes with steps of another length; None if it cannot be built."""
     graph, mesh = problem.graph, problem.graph.mesh
     step = None if graph.n_steps is None else graph.time(longer)
     with without_warnings(GraphWarning):

@@ -84,8 +84,8 @@ _CLOCK_ROUNDS, _CLOCK_TOLERANCE = 100, 1e-12
 _SMALLEST_BIAS = 0.005
 _CLOSED, _OPEN_SHARE = 0.02, 0.1
 _WIDEST_DRIFT, _LARGEST_BIAS = 0.5, 0.25
-# The clock is measured for the longest waves. Shorter ones, which make up the kernel, feel .6 to .85 of the bias from
-# curvature (exact spectra of S^3 to S^5, flat 3-torus and SO(3), 2 to 6 steps).
+# The clock is measured for the longest waves. Shorter ones, which make up the kernel, feel .6 to .85 of the bias
+# from curvature (exact spectra of S^3 to S^5, flat 3-torus and SO(3), 2 to 6 steps).
 _SLOWER_WAVES = 0.25
 _CURVATURE_NODES = 200
 _SMALLEST_WEIGHT = 1e-307  # dividing by smaller weights overflows
@@ -216,8 +216,8 @@ class _Space:
 
     @property
     def corrects_chords(self) -> bool:
-        """Whether steps along straight lines are corrected for curvature: on clouds whose weights are estimated."""
-        return self.mesh is None and self.search.metric is None and self.weights is None
+        """Whether steps go along straight lines, which are shorter than the paths of a curved space."""
+        return self.mesh is None and self.search.metric is None
 
     def cells(self, radius: float) -> Cells | None:
         """Cells of the size of a radius; None on a mesh, along a metric or in more than three dimensions."""
@@ -399,22 +399,22 @@ def step_bias(
     and its mean, s2 / 4 times the mean curvature, give the integral: docs/theory.md has the formulas.
     """
     share = mu / mu.sum()
-    centred = points - share @ points
-    drift = times(affinity, centred, n_jobs) / mu[:, None] - centred  # (N, D): P x - x
-    first = -float(share @ (centred * drift).sum(axis=1))  # <x, (1 - P) x>
+    places = (points - share @ points) / np.sqrt(s2)  # squares of other units may overflow
+    drift = times(affinity, places, n_jobs) / mu[:, None] - places  # (N, D): P x - x
+    first = -float(share @ (places * drift).sum(axis=1))  # <x, (1 - P) x>
     second = float(share @ (drift**2).sum(axis=1))  # <x, (1 - P)^2 x>
-    ratio = second / first
-    if not 0 < ratio < _WIDEST_DRIFT:
+    if not 0 < second < _WIDEST_DRIFT * first:
         return None
-    series = -np.log1p(-ratio) / ratio  # exact where all coordinates have one frequency, as on spheres
-    clock = 4 * first * series / (dim * s2)
-    normal = _normal_spread(centred, affinity, mu, dim) / s2
-    curved = 2 * normal / dim  # what curvature adds to the clock; the rest of the bias is sampling
-    by_spread = normal - second / s2
-    by_length = dim / 2 * ((1 + curved) / series - 1)  # d log(mass) / d log(s2) = E|x - y|^2 / s2
+    series = (
+        -np.log1p(-second / first) * first / second
+    )  # exact if all coordinates have one frequency, as on spheres
+    clock = 4 / dim * first * series
     if abs(clock - 1) > _LARGEST_BIAS:
         return None
-    return clock - _SLOWER_WAVES * curved, (by_spread + by_length) / 2
+    normal = _normal_spread(places, affinity, mu, dim)
+    curved = 2 / dim * normal  # what curvature adds to the clock; the rest of its bias comes from sampling
+    by_length = dim / 2 * ((1 + curved) / series - 1)  # d log(integral) / d log(s2) = E|x - y|^2 / s2 - d / 2
+    return clock - _SLOWER_WAVES * curved, (normal - second + by_length) / 2
 
 
 def _normal_spread(points: FloatArray, affinity: Any, mu: FloatArray, dim: int) -> float:
