@@ -59,9 +59,10 @@ class ErrorEstimate:
     graph : float, optional
         Share of the graph, for :class:`HeatKernel`: the change of the kernel if steps are twice as long or, if the
         graph is not a heat graph, the difference to a heat graph, between random points of the space. In a ball of
-        an unbounded space only points that are 3 sqrt(t) away from the rim count. For clouds with a boundary, half
-        a spacing along it is added. For a function given as kernel, the error of its series on held-out pairs. None
-        in the graph clock, for other kernels, and above five dimensions.
+        an unbounded space only points that are 3 sqrt(t) away from the rim count. For clouds of three and more
+        dimensions, part of the change if half of the nodes are left out. For clouds with a boundary, half a spacing
+        along it is added. For a function given as kernel, the error of its series on held-out pairs. None in the
+        graph clock and for other kernels.
     signatures : float
         Error of the values of the field at the anchors.
     candidates : tuple of (str, float)
@@ -139,7 +140,8 @@ def graph_error(problem: Problem, streams: Streams, n_jobs: int) -> float | None
 
     A heat graph is compared with one whose steps are twice as long. The error is of first order in the time of a
     step, so the error of the other graph is twice as large, and the change equals the error. (On random points the
-    change is .8 to 1.2 of the error, half of which is noise.) Other graphs are compared with a heat graph.
+    change is .8 to 1.2 of the error, half of which is noise.) Random clouds from dimension 3 on are compared
+    with half of their nodes. Other graphs are compared with a heat graph.
     """
     if problem.series_error is not None:
         return problem.series_error
@@ -183,7 +185,7 @@ def _error_of_sparse_cloud(
     """
     graph, n = problem.graph, problem.graph.n_nodes
     half = np.sort(rng.permutation(n)[: n // 2])
-    n_steps = 2 * int(np.ceil((graph.n_steps or 2) / 3))  # fewer and wider, for fewer nodes
+    n_steps = 2 * int(np.ceil(round(kernel.t / graph.time(1.0)) / 3))  # fewer and wider, for fewer nodes
     with without_warnings(GraphWarning):
         try:
             other = heat_graph(graph.positions[half], kernel.t, n_steps=n_steps, dim=problem.dim, n_jobs=n_jobs)
