@@ -17,7 +17,7 @@ from scipy import sparse
 from scipy.stats import chi2, norm
 
 from manifoldrf._compiling import compiled
-from manifoldrf._runtime import map_threads, warn_user
+from manifoldrf._runtime import map_threads, one_blas_thread, warn_user
 from manifoldrf._validation import (
     NONNEGATIVE,
     POSITIVE,
@@ -394,6 +394,7 @@ def _corrected(space: _Space, s2: float, solved: tuple[FloatArray, FloatArray, A
     return s2 * narrower, (np.pi * s2 * narrower) ** (space.dim / 2) * np.exp(mass * narrower)
 
 
+@one_blas_thread()
 def step_bias(
     points: FloatArray, affinity: Any, mu: FloatArray, s2: float, dim: int, n_jobs: int = 1
 ) -> tuple[float, float] | None:
@@ -424,7 +425,8 @@ def step_bias(
 
 def _normal_spread(points: FloatArray, affinity: Any, mu: FloatArray, dim: int) -> float:
     """Mean variance of a step normal to the space: all but the d largest local principal components."""
-    nodes = np.unique(np.linspace(0, len(points) - 1, _CURVATURE_NODES).astype(np.int64))
+    some = np.unique(np.linspace(0, len(points) - 1, _CURVATURE_NODES).astype(np.int64))
+    nodes = np.argsort(mu, kind="stable")[some]  # the same whatever the order of the points
     spreads = np.zeros(len(nodes))
     for k, node in enumerate(nodes):
         entries = slice(affinity.indptr[node], affinity.indptr[node + 1])
