@@ -31,6 +31,7 @@ from manifoldrf.features.errors import _lost_time, _Places
 from manifoldrf.features.fitting import gram
 from manifoldrf.features.options import FIELDS, FitOptions
 from manifoldrf.features.problem import make_problem
+from manifoldrf.geometry import heat
 
 T = 0.1
 HEAT = HeatKernel(T)
@@ -76,6 +77,34 @@ def test_the_estimate_in_the_graph_clock_is_within_a_factor_of_two():
 def test_the_estimate_on_random_points_is_within_a_factor_of_three(n, seed):
     model = features().fit(Sphere().sample(n, seed=seed))
     assert 1 / 3 < float(model.error_) / relative_error(model.kernel_matrix(NEW), EXACT) < 3
+
+
+@pytest.mark.parametrize(
+    ("sphere", "n", "t"), [(Sphere(dim=3), 1000, 0.1), (Sphere(dim=4), 1500, 0.2)], ids=["3", "4"]
+)
+def test_the_estimate_in_many_dimensions_is_within_a_factor_of_two(sphere, n, t):
+    """Half of the nodes are compared; on S^4 the error of the graph was left out before."""
+    model = features(HeatKernel(t)).fit(sphere.sample(n, seed=4))
+    new = sphere.sample(300, seed=1)
+    true = relative_error(model.kernel_matrix(new), sphere.heat_kernel(new, new, t))
+    assert 0.5 < float(model.error_) / true < 2
+
+
+def test_an_estimate_is_made_where_longer_steps_do_not_fit_into_memory(monkeypatch):
+    model = features(HeatKernel(0.2), graph=GraphOptions(n_nodes=800)).fit(Sphere(dim=3))
+    entries = model.graph_.affinity.nnz
+    monkeypatch.setattr(heat, "_MOST_ENTRIES", entries)
+    monkeypatch.setattr(heat, "_NEIGHBORS_NEEDED", 64.0)
+    monkeypatch.setattr(heat, "_MOST_OF_LARGE", entries)
+    assert model.error_.graph > 0
+
+
+def test_above_five_dimensions_the_estimate_warns():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FeatureWarning)  # of the field, which is poor too
+        model = features(HeatKernel(0.1)).fit(Sphere(dim=7).sample(600, seed=0))
+    with pytest.warns(FeatureWarning, match=r"off by about .*so many dimensions"):
+        assert model.error_.graph > 0.3
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of all kinds, and rightly

@@ -24,6 +24,8 @@ from oracles import (
     subdivided,
     uneven_sphere,
 )
+from scipy import sparse
+from scipy.special import ive
 
 from manifoldrf import (
     FlatTorus,
@@ -123,6 +125,68 @@ def test_surfaces_without_a_closed_form_agree_with_a_four_times_finer_graph(mani
         for n, k in ((4000, "auto"), (16_000, 36))
     ]
     assert relative_error(*kernels) < tolerance
+
+
+# ------------------------------------------------------------------------------- straight lines in a curved space
+def exact_bias(dim, s2):
+    """Time over s2 / 4 and log of the integral over its flat value, of a Gaussian of straight lines on S^dim.
+
+    On the circle these are ratios of Bessel functions, on S^dim of Funk and Hecke's integrals over the angle.
+    """
+    if dim == 1:
+        integrals = 2 * np.pi * ive([0, 1], 2 / s2)
+    else:
+        cosine, weights = np.polynomial.legendre.leggauss(400)
+        density = weights * (1 - cosine**2) ** (dim / 2 - 1) * np.exp(-2 * (1 - cosine) / s2)
+        integrals = Sphere(dim=dim - 1).volume * np.array([density.sum(), density @ cosine])
+    return -np.log(integrals[1] / integrals[0]) / dim / (s2 / 4), np.log(integrals[0] / (np.pi * s2) ** (dim / 2))
+
+
+@pytest.mark.parametrize(("dim", "n"), [(1, 200), (2, 1500), (3, 2500)])
+def test_clock_and_volume_of_a_step_along_straight_lines_are_those_of_funk_and_hecke(dim, n, monkeypatch):
+    """With 30 to 80 even nodes in a step, the sums are within 3 % of the integrals' bias."""
+    monkeypatch.setattr(heat, "_SLOWER_WAVES", 0.0)
+    sphere, s2 = Sphere(dim=dim), 0.2
+    nodes, mu = sphere.grid(n), sphere.grid_weights(n)
+    gaussian = np.exp(-2 * (1 - nodes @ nodes.T) / s2) * mu
+    step = gaussian / gaussian.sum(axis=1, keepdims=True)
+    clock, volume = heat.step_bias(nodes, sparse.csr_array(mu[:, None] * step), mu, s2, dim)
+    exact_clock, exact_volume = exact_bias(dim, s2)
+    assert clock - 1 == pytest.approx(exact_clock - 1, rel=0.04)
+    assert volume == pytest.approx(
+        exact_volume, abs=s2**2 / 8
+    )  # the next order; the biases themselves are of s2 / 8
+
+
+CURVED = [(Sphere(dim=3), 1500, 0.1), (Sphere(dim=4), 2000, 0.2)]
+
+
+@pytest.mark.parametrize(("sphere", "n", "t"), CURVED, ids=["S3", "S4"])
+def test_volumes_of_random_points_in_many_dimensions_are_within_one_percent(sphere, n, t, global_seed):
+    """They were 4 and 11 % too large. The error of the kernel was .05 and .12; measured .02 to .03."""
+    graph = heat_graph(sphere.sample(n, seed=global_seed), t, dim=sphere.dim)
+    new = sphere.sample(300, seed=99)
+    assert graph.weights.sum() == pytest.approx(sphere.volume, rel=0.01)
+    assert relative_error(heat_kernel_at_points(graph, new), sphere.heat_kernel(new, new, t)) < 0.045
+    assert graph.extension.bandwidth < 4 * graph.step_time
+
+
+def test_the_flat_torus_of_three_circles_gets_its_volume_and_clock_from_bessel_functions(global_seed):
+    """Two steps with s2 = .6: integrals are 14 %, times 20 % too large."""
+    angles = 2 * np.pi * np.random.default_rng(global_seed).random((2000, 3))
+    points = np.stack([np.cos(angles), np.sin(angles)], axis=2).reshape(2000, 6)
+    graph = heat_graph(points, 0.3, n_steps=2, dim=3)
+    assert graph.weights.sum() == pytest.approx((2 * np.pi) ** 3, rel=0.015)
+    used = graph.extension.bandwidth
+    # A quarter of the bias is left on purpose, and random nodes are slower by up to .02.
+    assert used / 4 * exact_bias(1, used)[0] == pytest.approx(graph.step_time, rel=0.06)
+
+
+def test_clouds_with_edges_and_flat_or_dense_ones_keep_their_bandwidth(global_seed):
+    square = np.random.default_rng(global_seed).random((1500, 2))
+    for points, t in ((square, 0.01), (SPHERE.sample(4000, seed=global_seed), 0.02)):
+        graph = heat_graph(points, t, dim=2)
+        assert graph.extension.bandwidth == 4 * graph.step_time
 
 
 def test_the_metric_of_a_flat_torus_is_followed():
@@ -305,7 +369,8 @@ def test_volumes_found_in_any_unit_of_length_can_be_given():
     for unit in (1e-138, 1e148):
         found = heat_graph(unit * points, 0.2 * unit**2)
         again = heat_graph(unit * points, 0.2 * unit**2, weights=found.weights, n_steps=found.n_steps)
-        np.testing.assert_allclose(again.operator.toarray(), found.operator.toarray(), atol=1e-12)
+        # The clock of the given weights is measured at the flat bandwidth, for which they were not found.
+        np.testing.assert_allclose(again.operator.toarray(), found.operator.toarray(), atol=1e-6)
         np.testing.assert_allclose(found.operator.toarray(), here.operator.toarray(), atol=1e-12)
 
 

@@ -10,13 +10,12 @@ from scipy import sparse
 from manifoldrf._random import Streams
 from manifoldrf._runtime import one_blas_thread, without_warnings
 from manifoldrf._validation import FloatArray, IntArray
-from manifoldrf.features.problem import HEAT_DIM
 from manifoldrf.fields.data import Problem
 from manifoldrf.geometry.edges import edge_uncertainty
 from manifoldrf.geometry.graphs import Graph, GraphWarning
-from manifoldrf.geometry.heat import HeatExtension, heat_graph
+from manifoldrf.geometry.heat import HeatExtension, heat_graph, step_bias
 from manifoldrf.geometry.meshes import barycentric_weights
-from manifoldrf.geometry.neighbors import distances_between
+from manifoldrf.geometry.neighbors import NeighborSearch, distances_between
 from manifoldrf.geometry.sampling import Sampling
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ScaledKernel
 from manifoldrf.kernels.graph_kernels import PowerKernel
@@ -36,6 +35,12 @@ _RESOLVED = 4.0  # nodes under a kernel that a graph can follow
 _DOUBTFUL = 0.15  # larger changes of the kernel may come from steps that are too wide for the space
 # A scaling of 1.12 times the median means that a fifth of the Gaussian is cut off: the rim is .84 deviations away.
 _CUT_OFF, _RIM_DEPTH = 1.12, 0.84
+_SPARSE_DIM, _EVEN = 3, 1.25  # random points have an evenness of .9 to 1.05, grids one above 1.6
+# With half of the nodes the error doubles, and the two errors are nearly independent: the change was 1.5 to 2 times
+# the error (S^3, S^4, 3-torus and SO(3), 1500 to 4000 nodes).
+_FROM_HALF = 0.57
+_SHARE_OF_CURVATURE = 0.15  # of the log of the volume; on S^5 half of the nodes are wrong in the same way
+_ROUGH_VOLUME = 0.25  # log error of volumes by nearest neighbours: .02 to .25 on closed spaces of dimension 3 to 5
 _DENSE_HEAT = 10_000_000  # entries of the rows whose spread is measured: 80 MB
 
 
@@ -56,9 +61,10 @@ class ErrorEstimate:
     graph : float, optional
         Share of the graph, for :class:`HeatKernel`: the change of the kernel if steps are twice as long or, if the
         graph is not a heat graph, the difference to a heat graph, between random points of the space. In a ball of
-        an unbounded space only points that are 3 sqrt(t) away from the rim count. For clouds with a boundary, a
-        gap between nodes along it is added. For a function given as kernel, the error of its series on held-out
-        pairs. None in the graph clock, for other kernels, and above five dimensions.
+        an unbounded space only points that are 3 sqrt(t) away from the rim count. For clouds of three and more
+        dimensions, part of the change if half of the nodes are left out. For clouds with a boundary, a gap between
+        nodes along it is added. For a function given as kernel, the error of its series on held-out pairs. None in
+        the graph clock and for other kernels.
     signatures : float
         Error of the values of the field at the anchors.
     candidates : tuple of (str, float)
@@ -136,18 +142,24 @@ def graph_error(problem: Problem, streams: Streams, n_jobs: int) -> float | None
 
     A heat graph is compared with one whose steps are twice as long. The error is of first order in the time of a
     step, so the error of the other graph is twice as large, and the change equals the error. (On random points the
-    change is .8 to 1.2 of the error, half of which is noise.) Other graphs are compared with a heat graph.
+    change is .8 to 1.2 of the error, half of which is noise.) Random clouds from dimension 3 on are compared
+    with half of their nodes. Other graphs are compared with a heat graph.
     """
     if problem.series_error is not None:
         return problem.series_error
     kernel = problem.kernel.kernel if isinstance(problem.kernel, ScaledKernel) else problem.kernel
-    if not isinstance(kernel, HeatKernel) or problem.dim > HEAT_DIM or problem.clock == "ambient":
+    if not isinstance(kernel, HeatKernel) or problem.clock == "ambient":
         return None
+    rng = streams.generator("features.graph error")
+    if _is_sparse(problem):
+        return _error_of_sparse_cloud(problem, kernel, rng, n_jobs)
     other = _other_graph(problem, kernel.t, n_jobs)
+    if other is None and problem.graph.n_steps is not None:  # shorter steps fit into memory
+        other = _other_graph(problem, kernel.t, n_jobs, longer=0.5)
     if other is None:
         return None
     usable = (problem.measure > 0) & (other.degrees > 0)
-    places = _places(problem, kernel.t, usable, streams.generator("features.graph error"))
+    places = _places(problem, kernel.t, usable, rng)
     here = _per_volume(kernel, (problem.graph, problem.measure), places.nodes, n_jobs)
     change = _change(problem, other, kernel, here, places, n_jobs)
     if change > _DOUBTFUL and problem.graph.n_steps is not None:  # steps may be as wide as the space
@@ -156,6 +168,66 @@ def graph_error(problem: Problem, streams: Streams, n_jobs: int) -> float | None
             change = min(change, _change(problem, narrower, kernel, here, places, n_jobs))
     missing = _missing_heat(problem, kernel, places.nodes[:_PROBES], n_jobs)
     return max(float(np.hypot(change, _boundary_error(problem))), missing)
+
+
+def _is_sparse(problem: Problem) -> bool:
+    """Whether a heat graph joins random points of three or more dimensions, where sampling is most of the error."""
+    graph = problem.graph
+    if graph.n_steps is None or graph.metric is not None or problem.weights_known or problem.dim < _SPARSE_DIM:
+        return False
+    return Sampling.of_cloud(graph._search, problem.dim).evenness < _EVEN
+
+
+def _volume_error(problem: Problem) -> float:
+    """How much more the volume differs from that by nearest neighbours than these explain.
+
+    Steps as wide as the space find edges where there are none, and half of the nodes find the same.
+    """
+    volume = problem.unit * float(problem.measure.sum())
+    by_neighbors = Sampling.of_cloud(problem.graph._search, problem.dim).volume
+    return max(0.0, abs(float(np.log(by_neighbors / volume))) - _ROUGH_VOLUME)
+
+
+def _error_of_sparse_cloud(
+    problem: Problem, kernel: HeatKernel, rng: np.random.Generator, n_jobs: int
+) -> float | None:
+    """The change of the kernel if half of the nodes are left out, and a share of the correction for curvature.
+
+    Steps twice as long are no comparison here: they would be as wide as the space, and do not fit into memory.
+    """
+    graph, n = problem.graph, problem.graph.n_nodes
+    half = np.sort(rng.permutation(n)[: n // 2])
+    n_steps = 2 * int(np.ceil(round(kernel.t / graph.time(1.0)) / 3))  # fewer and wider, for fewer nodes
+    with without_warnings(GraphWarning):
+        try:
+            nodes = NeighborSearch(graph.positions[half], None, n_jobs)
+            other = heat_graph(nodes, kernel.t, n_steps=n_steps, dim=problem.dim)
+        except ValueError:  # too few nodes
+            return None
+    usable = np.zeros(n, dtype=bool)
+    usable[half] = (problem.measure[half] > 0) & (other.degrees > 0)
+    places = _places(problem, kernel.t, usable, rng)
+    here = _per_volume(kernel, (graph, problem.measure), places.nodes, n_jobs)
+    measured = other, _weights_of(other) / problem.unit
+    there = _per_volume(PowerKernel(n_steps), measured, np.searchsorted(half, places.nodes), n_jobs)
+    shares = _FROM_HALF * places.difference(here, there), _curvature_error(problem), _boundary_error(problem)
+    missing = _missing_heat(problem, kernel, places.nodes[:_PROBES], n_jobs)
+    return max(float(np.linalg.norm(shares)), missing, _volume_error(problem))
+
+
+def _curvature_error(problem: Problem) -> float:
+    """What is left of the bias of steps along straight lines where the graph was corrected for it."""
+    graph, extension = problem.graph, problem.graph.extension
+    if not isinstance(extension, HeatExtension) or np.isclose(extension.bandwidth, 4 * graph.time(1.0), rtol=1e-6):
+        return 0.0
+    mu = _weights_of(graph)
+    bias = step_bias(graph.positions, graph.affinity, mu, extension.bandwidth, problem.dim)
+    return 0.0 if bias is None else _SHARE_OF_CURVATURE * abs(bias[1])
+
+
+def _weights_of(graph: Graph) -> FloatArray:
+    """Volumes of the nodes, or degrees if they are not known."""
+    return graph.degrees if graph.weights is None else graph.weights
 
 
 def _places(problem: Problem, t: float, usable: Any, rng: np.random.Generator) -> _Places:
@@ -189,8 +261,7 @@ def _change(
     same: AbstractKernel = kernel
     if problem.graph.n_steps is not None:  # the same time in steps that last longer or shorter
         same = PowerKernel(round(kernel.t / other.time(1.0)))
-    weights = other.degrees if other.weights is None else other.weights
-    there = _per_volume(same, (other, weights / problem.unit), places.nodes, n_jobs)
+    there = _per_volume(same, (other, _weights_of(other) / problem.unit), places.nodes, n_jobs)
     change = places.difference(here, there)
     lost, dim = _lost_time(problem), problem.dim
     # The factor is the norm of t dK/dt over that of K, in flat space.
@@ -269,7 +340,7 @@ def _per_volume(
 
 
 def _other_graph(problem: Problem, t: float, n_jobs: int, *, longer: float = 2.0) -> Graph | None:
-    """A heat graph of the same nodes with steps twice as long; None if it does not fit into memory."""
+    """A heat graph of the same nodes with steps of another length; None if it cannot be built."""
     graph, mesh = problem.graph, problem.graph.mesh
     step = None if graph.n_steps is None else graph.time(longer)
     with without_warnings(GraphWarning):

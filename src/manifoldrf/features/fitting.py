@@ -457,8 +457,9 @@ def warn_of_graph(error: ErrorEstimate) -> None:
     """Warn if the graph is far from the space."""
     if error.graph is not None and error.graph > _POOR_GRAPH:
         _warn(
-            f"The kernel of the graph is off by about {error.graph:.0%}: too few points for such a narrow kernel, "
-            "or a boundary. The features represent the kernel of the graph. Remedies: more points, a larger t."
+            f"The kernel of the graph is off by about {error.graph:.0%}: too few points for such a narrow kernel "
+            "or so many dimensions, or a boundary. The features represent the kernel of the graph. Remedies: more "
+            "points, a larger t."
         )
 
 
