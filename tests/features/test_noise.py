@@ -11,6 +11,7 @@ from manifoldrf import (
     HeatKernel,
     ManifoldRandomFeatures,
     Sphere,
+    heat_graph,
     load,
     relative_error,
 )
@@ -95,6 +96,22 @@ def test_kernels_in_steps_use_the_points_as_they_are():
     assert steps.graph_.projection is None
     asked = fitted(NOISY[:1000], DiffusionKernel(20.0), graph=GraphOptions(noise=0.05))
     assert asked.graph_.projection is not None
+
+
+def test_a_graph_of_the_same_noisy_points_can_be_given(noisy):
+    graph = heat_graph(NOISY, T)
+    assert np.array_equal(fitted(graph=graph).transform(NEW), fitted(graph).transform(NEW))
+    with pytest.raises(ValueError, match="`graph` must be a graph on the same points"):
+        fitted(CLEAN, graph=graph)
+
+
+def test_models_of_clouds_with_layers_can_be_saved(tmp_path):
+    turn = np.sqrt(np.linspace((2 * np.pi) ** 2, (5 * np.pi) ** 2, 1500))
+    roll = np.column_stack([0.06 * turn * np.cos(turn), 0.06 * turn * np.sin(turn), RNG.random(1500)])
+    features = fitted(roll, HeatKernel(0.05))
+    assert "pairs cut between layers" in features.summary()
+    again = load(features.save(tmp_path / "roll.safetensors"))
+    assert np.array_equal(again.transform(roll[:20]), features.transform(roll[:20]))
 
 
 def test_noise_has_no_place_where_the_space_is_known():

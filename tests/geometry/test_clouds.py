@@ -1,5 +1,7 @@
 """Clouds as people bring them: dimension, noise, outliers and layers, against what they were made with."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.datasets import make_moons, make_swiss_roll
@@ -192,6 +194,42 @@ def test_layers_are_cut_and_counted():
     assert np.hypot(new_along[rows] - along[columns], new_across[rows] - across[columns]).max() < 1.2
 
 
+def test_parallel_sheets_are_layers_and_clumps_are_not():
+    rng = np.random.default_rng(0)
+    flat = rng.uniform(size=(4000, 2)) * 2
+    two = np.column_stack([flat, np.where(np.arange(4000) % 2, 0.0, 0.3)])
+    with pytest.warns(GraphWarning, match="2 pieces"):
+        assert heat_graph(two, 0.03, dim=2).n_components == 2
+    copies = np.repeat(Sphere().sample(300, seed=0), 14, axis=0)
+    with pytest.warns(GraphWarning, match="coincide"):
+        assert heat_graph(copies, 0.1, dim=2).n_components == 1
+
+
+def test_one_far_point_does_not_lengthen_all_paths():
+    points = np.vstack([roll(1500, 0.35)[2], [[50.0, 0.0, 0.0]]])
+    search = NeighborSearch(points)
+    sheets = clouds.find_sheets(search, 0.1, 0.8)
+    assert sheets.spacing.max() <= 4 * np.median(sheets.spacing)
+
+
+def test_copies_of_points_do_not_hide_noise():
+    points, _ = noisy(Sphere().sample(1500, seed=0), 0.05)
+    assert clean_cloud(np.repeat(points, 3, axis=0), 0.3).noise > 0.04
+
+
+def test_a_damaged_surface_is_refused():
+    points, _ = noisy(Sphere().sample(1000, seed=0), 0.05)
+    surface = clean_cloud(points, 0.3).surface
+    surface.check(3)
+    for name, value in (
+        ("axes", 1e200 * surface.axes),
+        ("bends", np.nan * surface.bends),
+        ("means", surface.means[1:]),
+    ):
+        with pytest.raises(ValueError, match=r"`\w+` must be"):
+            replace(surface, **{name: value}).check(3)
+
+
 def test_sheets_far_apart_are_not_searched_for_layers():
     points = roll(2000, 0.9)[2]
     assert heat_graph(points, 0.03, dim=2).extension.surface is None
@@ -241,6 +279,7 @@ def test_degenerate_clouds_give_finite_results():
         ({"noise": -1.0}, ValueError, r"`noise` must be .*\[0, inf\)\. Got -1\.0\."),
         ({"noise": np.nan}, ValueError, r"`noise` must be"),
         ({"scale": 0.0}, ValueError, r"`scale` must be .*\(0, inf\)\. Got 0\.0\."),
+        ({"noise": 9.0}, ValueError, r"`noise` must be at most the spread of the points, 0\.\d+\. Got 9\.0\."),
         ({"dim": 4}, ValueError, r"`dim` must be .*\[1, 3\]\. Got 4\."),
     ],
 )
@@ -257,6 +296,13 @@ def test_noise_is_refused_where_it_has_no_effect():
         knn_graph(points, metric=Sphere(), noise=0.1)
     with pytest.raises(ValueError, match=r"`scale` must be None with a metric"):
         estimate_dimension(points, scale=0.1, metric=Sphere())
+
+
+def test_noise_that_cannot_be_removed_is_reported():
+    with pytest.warns(
+        UserWarning, match=r"^The noise of 0\.1 was not removed\. Causes: \(a\) fewer than 700 points"
+    ):
+        assert clean_cloud(Sphere().sample(100, seed=0), noise=0.1).surface is None
 
 
 def test_a_heat_graph_tells_of_outliers():

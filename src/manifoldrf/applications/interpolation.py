@@ -434,7 +434,7 @@ def views_of(graph: Graph, queries: FloatArray) -> Any:
     if graph.mesh is not None:
         return barycentric_weights(graph.mesh, graph.mesh.closest_points(queries))
     steps = graph.extend(queries)
-    distances, nodes = cKDTree(graph.positions).query(queries)
+    distances, nodes = cKDTree(graph.positions).query(graph.placed(queries))
     there = distances == 0
     if not there.any():
         return steps

@@ -191,7 +191,7 @@ class FieldPositions(AbstractPositions):
             )
         trained = field if weights is None else dataclasses.replace(field, weights=cast(Any, tuple(weights)))
         graph, given = self.map.problem.graph, points
-        if graph.projection is not None:  # gradients are those along the space
+        if graph.projection is not None:  # the gradient of the projection is taken as one
             points = given + given.new_tensor(graph.placed(as_places(given.detach()))) - given.detach()
         # Some points at a time; checkpoints compute the layers again in the backward pass.
         size = max(1, _PAIRS_AT_ONCE // field.n_anchors)

@@ -304,9 +304,9 @@ class GraphChoice:
     ] = None
     dim: Annotated[int | None, _graph(help="Dimension of the space; estimated by default.")] = None
     noise: Annotated[
-        float | str,
-        _graph(metavar="FLOAT|auto", help="Noise per coordinate of points, which is removed; 0 removes nothing."),
-    ] = "auto"
+        float | str | None,
+        _graph(metavar="FLOAT|auto", help="Noise per coordinate, which is removed; 0 removes nothing."),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -321,7 +321,8 @@ class FittedGraph(GraphChoice):
         """GraphOptions, or None if all options have their default."""
         from manifoldrf import GraphOptions
 
-        options = GraphOptions(**dataclasses.asdict(self))
+        noise = "auto" if self.noise is None else self.noise
+        options = GraphOptions(**dataclasses.asdict(self) | {"noise": noise})
         return None if self == FittedGraph() else options
 
 

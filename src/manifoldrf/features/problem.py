@@ -187,6 +187,8 @@ class Nodes:
 
 def find_nodes(space: Any, kernel: Any, options: GraphOptions, n_jobs: int, notes: dict[str, str]) -> Nodes:
     """The nodes to build on: points, the vertices of a mesh, or a grid of a manifold."""
+    if isinstance(space, TriangleMesh | AbstractManifold) and options.noise not in ("auto", 0):
+        reject("noise", "'auto' or 0 for meshes and manifolds", options.noise)
     if isinstance(space, TriangleMesh):
         if options.dim not in (None, 2):
             reject("dim", "2 or None on a mesh", options.dim)
@@ -220,12 +222,12 @@ def _find_cloud_nodes(points: FloatArray, kernel: Any, options: GraphOptions, n_
         check_spread(points, "X")
         points = points[thin(points, int(options.n_nodes))]
     search = _search(points, options.metric, n_jobs)
-    _warn_of_units(search)
     dim = None if options.dim is None else check_integer(options.dim, "dim", 1, points.shape[1])
     if not cleans or len(search.points) < 3:
         return Nodes(search, _cloud_dimension(search) if dim is None else dim, options)
     time = stated_time(kernel)
     cloud = clean_cloud(search, None if time is None else np.sqrt(2 * time), noise=options.noise, dim=dim)
+    _warn_of_units(search)
     search = cloud.search
     if thins and int(options.n_nodes) < len(search.points):
         search = _search(search.points[thin(search.points, int(options.n_nodes))], None, n_jobs)
@@ -234,8 +236,6 @@ def _find_cloud_nodes(points: FloatArray, kernel: Any, options: GraphOptions, n_
 
 def _warn_of_units(search: NeighborSearch) -> None:
     """Warn if some columns are so much larger than others that distances do not see the others."""
-    if search.metric is not None:
-        return
     spreads = search.points.std(axis=0)
     varying = np.flatnonzero(spreads > 0)
     if len(varying) < 2:
@@ -310,8 +310,15 @@ def _check_given(space: Any, graph: Any) -> None:
         only_dim = isinstance(graph, GraphOptions) and graph.only_dim
         if graph is not None and not only_dim:
             reject("graph", "None or GraphOptions(dim=...) where the space is a graph itself", repr(graph))
-    elif isinstance(space, AbstractManifold | TriangleMesh) or not np.array_equal(space, graph.points):
+    elif isinstance(space, AbstractManifold | TriangleMesh) or not _has_nodes_at(graph, space):
         reject("graph", "a graph on the same points; or fit the graph itself", repr(graph))
+
+
+def _has_nodes_at(graph: Graph, points: FloatArray) -> bool:
+    """Whether the nodes are exactly the points, or where these are on a noisy space; outliers are not nodes."""
+    if graph.projection is None or graph.projection.origin.shape != points.shape[1:]:
+        return np.array_equal(points, graph.positions)
+    return bool((NeighborSearch(graph.placed(points)).knn(graph.positions, 1)[0] == 0).all())
 
 
 def _graph_dimension(graph: Graph, space: Any, options: Any) -> int:

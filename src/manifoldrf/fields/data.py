@@ -140,16 +140,12 @@ class Problem:
             reaches = np.minimum(np.maximum(reaches, extension.radius / 2), extension.radius)
         return np.asarray(reaches)
 
-    def distance(self, queries: FloatArray, placed: FloatArray | None = None) -> FloatArray:
-        """Distance to the nearest node or, on a mesh or a noisy cloud, to the surface, shape (q,).
-
-        ``placed`` is where the queries are on the space, if that is known already.
-        """
+    def distance(self, queries: FloatArray) -> FloatArray:
+        """Distance to the nearest node or, on a mesh or a noisy cloud, to the surface, shape (q,)."""
         mesh, projection = self.graph.mesh, self.graph.projection
         if mesh is not None:
             return np.asarray(np.linalg.norm(queries - mesh.closest_points(queries).points, axis=1))
-        if placed is None:
-            placed = self.graph.placed(queries)
+        placed = self.graph.placed(queries)
         distances = np.asarray(self.graph._search.knn(placed, 1)[0][:, 0])
         return distances if projection is None else np.hypot(distances, np.linalg.norm(queries - placed, axis=1))
 

@@ -32,6 +32,7 @@ from manifoldrf.geometry.graphs import (
     Graph,
     check_positive_float,
     report_problems,
+    warn_of_outliers,
 )
 from manifoldrf.geometry.local_surface import LocalSurface
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -143,8 +144,10 @@ def _searched(
     if noise != 0:
         if metric is not None or isinstance(points, NeighborSearch | CleanCloud):
             reject("noise", "0 for prepared clouds and spaces with a metric", noise)
-        points = clean_cloud(points, noise=noise, n_jobs=n_jobs)
+        points = warn_of_outliers(clean_cloud(points, noise=noise, n_jobs=n_jobs))
     if isinstance(points, CleanCloud):
+        if metric is not None:
+            reject("metric", "None for a cleaned cloud", repr(metric))
         return points.search, points.surface
     return search_of(points, metric, check_jobs(n_jobs), min_rows=2), None
 

@@ -19,7 +19,7 @@ from scipy.optimize import nnls
 from scipy.stats import chi2
 
 from manifoldrf._random import generator
-from manifoldrf._runtime import map_threads, one_blas_thread
+from manifoldrf._runtime import map_threads, one_blas_thread, warn_user
 from manifoldrf._validation import (
     NONNEGATIVE,
     POSITIVE,
@@ -31,6 +31,7 @@ from manifoldrf._validation import (
     check_real,
     reject,
 )
+from manifoldrf.geometry.csr import components_of
 from manifoldrf.geometry.local_surface import (
     MOST_NEIGHBORS,
     PER_COEFFICIENT,
@@ -46,6 +47,7 @@ from manifoldrf.geometry.neighbors import (
     LONELY_NEIGHBOR,
     NeighborSearch,
     Pairs,
+    around,
     ball_along_edges,
     loneliness,
     search_of,
@@ -67,11 +69,13 @@ _NOISES = np.concatenate([[0.0], np.geomspace(0.01, 5.0, 80)])  # tried, in unit
 _LOSS_PENALTY = 0.1
 _MOST_CANDIDATES = 10  # dimensions
 _FEWEST_POINTS = 700  # fewer points do not tell a thin tube or a strip from noise
-_ENOUGH_POINTS = 50_000  # of a larger cloud, a random part of this size is examined
+# Of a larger cloud, a random part of this size is examined; a smaller part where searches have many coordinates.
+_ENOUGH_POINTS, _ENOUGH_WIDE_POINTS, _FEW_COORDINATES = 50_000, 10_000, 10
 # Squared bandwidth over the variance of noise, at least: the variance along the surface, h2 / 2, is then seven
 # times that of the noise. In R^50 with noise .03, h2 = .02 misses the surface (.90), h2 = .1 finds it (.02).
 _SIGNAL = 14.0
-_EXAMINED = 200  # points whose neighbourhoods are examined
+# Points whose neighbourhoods are examined: fewer if they have many coordinates, to bound memory.
+_EXAMINED, _FEWEST_EXAMINED, _EXAMINED_NUMBERS = 200, 24, 2**23
 _AXIS = 1.1  # axes with less variance than this multiple of the largest that noise alone causes hold nothing else
 _TANGENT = 0.4  # local variances above this share of the tangential ones are tangents
 _POINTS_PER_TERM = 30  # coefficients of a quadratic that a cloud of a dimension needs
@@ -96,6 +100,9 @@ _OFF_STEP = 0.02  # squared distance off the surface over that of a step, below 
 # their neighbours, touch only through space. (Half a circle is 1.57 times its diameter.) Rolls had the least error
 # with steps of which a share of .003 jumped.
 _PATH_NEIGHBORS, _DETOUR, _LEAK, _LEAK_NODES = 12, 2.0, 3e-3, 200
+_WIDEST_SPACING = 4.0  # in units of the median
+# Pieces are layers if each has this share of the points, and if they are this many spacings apart.
+_LARGE_PIECE, _LAYER_GAP = 0.05, 2.0
 _SOURCES = 2000  # points from which paths are searched by one task
 
 
@@ -185,6 +192,8 @@ class CleanCloud:
             parts.append(f"noise of {self.noise:.2g} per coordinate removed")
         if self.structured:
             parts.append(f"dimension {self.dim} at the scale of the kernel")
+        elif self.curve is not None:
+            parts.append(f"no dimension stands out; neighbourhoods of 24 points have {self.dim}")
         if self.n_outliers:
             parts.append(f"{self.n_outliers} of {self.n_given} points are outliers, left out")
         return "; ".join(parts)
@@ -333,20 +342,35 @@ def clean_cloud(
     search = search_of(points, None, check_jobs(n_jobs), min_rows=3)
     if dim is not None:
         check_integer(dim, "dim", 1, search.points.shape[1])
+    asked = not isinstance(noise, str) and noise > 0
+    spread = float(search.points.std(axis=0).max())
+    if asked and float(noise) > spread:
+        reject("noise", f"at most the spread of the points, {spread:.3g}", noise)
+    cloud = _cleaned(search, width2, noise, dim)
+    if asked and cloud.surface is None:
+        warn_user(
+            f"The noise of {noise:g} was not removed. Causes: (a) fewer than {_FEWEST_POINTS} points, (b) points "
+            f"near no surface of at most {_MOST_DIMS} dimensions, (c) points that fill all coordinates."
+        )
+    return cloud
+
+
+def _cleaned(search: NeighborSearch, width2: float, noise: float | str, dim: int | None) -> CleanCloud:
+    """The cloud as it is, without outliers, or moved onto the surface."""
     n, n_axes = search.points.shape
     raw = CleanCloud(search, np.arange(n), n, dim or 1)
-    asked = not isinstance(noise, str)
-    if (asked and noise == 0) or n_axes == 1 or n < _FEWEST_POINTS or search.metric is not None:
+    if noise == 0 or n_axes == 1 or n < _FEWEST_POINTS or search.metric is not None or (dim or 0) > _MOST_DIMS:
         return raw if dim else replace(raw, dim=_rounded(_local_growth(search), n_axes))
     part, lonely = _well_connected(search)
+    if len(part.points) < _FEWEST_POINTS:
+        return raw if dim else replace(raw, dim=_rounded(_local_growth(search), n_axes))
     growth, curve = _local_growth(part), _scale_curve(part, 2 * width2)
     found = None if curve is None else _examine(part, curve, growth, noise, dim)
-    if found is None or (found.dim > _MOST_DIMS and dim is None):
+    if found is None:
         return replace(raw, dim=dim or _rounded(growth, n_axes), curve=curve)
-    fits = found.dim < n_axes and found.dim <= _MOST_DIMS
-    moves = fits and found.noise > 0
+    moves = found.dim < n_axes and found.noise > 0
     raw = replace(raw, dim=found.dim, noise=found.noise if moves else 0.0, structured=True, curve=curve)
-    if not moves and not (fits and lonely.any()):
+    if not moves and not (found.dim < n_axes and lonely.any()):
         return raw
     surface = _fit_surface(part, found)
     for _ in range(_OUTLIER_ROUNDS):  # patches through outliers bend towards them
@@ -361,20 +385,27 @@ def clean_cloud(
 def _well_connected(search: NeighborSearch) -> tuple[NeighborSearch, Any]:
     """The points that are examined, without lonely ones; and a mask of lonely ones among them."""
     points, threads = search.points, search.threads
-    if len(points) > _ENOUGH_POINTS:
-        points = points[np.sort(generator(0, "cloud.part").permutation(len(points))[:_ENOUGH_POINTS])]
+    most = _ENOUGH_POINTS if points.shape[1] <= _FEW_COORDINATES else _ENOUGH_WIDE_POINTS
+    if len(points) > most:
+        points = points[np.sort(_some(search, most, "cloud.part"))]
         search = NeighborSearch(points, None, threads)
-    lonely = _are_lonely(search)
+    found = around(search)
+    if (found[0][:, 1] == 0).any():  # copies look like neighbours without noise
+        points = np.unique(points, axis=0)
+        search = NeighborSearch(points, None, threads)
+        if len(points) < _FEWEST_POINTS:
+            return search, np.zeros(len(points), dtype=bool)
+        found = around(search)
+    lonely = _are_lonely(*found)
     if not lonely.any():
         return search, lonely
     return NeighborSearch(np.ascontiguousarray(points[~lonely]), None, threads), lonely
 
 
-def _are_lonely(search: NeighborSearch) -> Any:
+def _are_lonely(distances: FloatArray, near: IntArray) -> Any:
     """Whether the 12th neighbour of a point is much farther than those of its neighbours, or of most points."""
-    k = min(LONELY_NEIGHBOR, len(search.points) - 1)
-    reach = search.knn(search.points, k + 1)[0][:, k]
-    return (loneliness(search) > _LONELY) | (reach > _VERY_LONELY * np.median(reach))
+    reach = distances[:, -1]
+    return (loneliness(distances, near) > _LONELY) | (reach > _VERY_LONELY * np.median(reach))
 
 
 def _scale_curve(search: NeighborSearch, longest2: float) -> ScaleCurve | None:
@@ -420,6 +451,8 @@ def _examine(
     dims = range(1, min(n_axes, _MOST_CANDIDATES) + 1) if dim is None else [dim]
     near = _neighborhoods_of(search)
     for _, d, sigma in sorted(_explained(curve, d, n_axes, noise) for d in dims):
+        if d > _MOST_DIMS:
+            return None
         found = _Finding(d, sigma, _bandwidth(near, d, sigma))
         if dim is None and not _is_likely(search, near, growth, found):
             continue
@@ -470,7 +503,8 @@ def _some(search: NeighborSearch, n: int, name: str) -> IntArray:
 def _neighborhoods_of(search: NeighborSearch) -> _Neighborhoods:
     """Neighbours of some points of a cloud."""
     points = search.points
-    at = points[_some(search, _EXAMINED, "cloud.neighborhoods")]
+    n = int(np.clip(_EXAMINED_NUMBERS // (MOST_NEIGHBORS * points.shape[1]), _FEWEST_EXAMINED, _EXAMINED))
+    at = points[_some(search, n, "cloud.neighborhoods")]
     distances, near = search.knn(at, min(MOST_NEIGHBORS, len(points)))
     return _Neighborhoods(distances**2, points[near] - at[:, None])
 
@@ -618,10 +652,10 @@ def _are_off(search: NeighborSearch, surface: LocalSurface) -> tuple[Any, FloatA
     normal_axes = search.points.shape[1] - surface.dim
     unlikely = chi2.isf(_OFF_CHANCE, normal_axes) / chi2.median(normal_axes)
     limit = max(1.5 * unlikely * float(np.median(squares)), _OFF_STEP * _step2(search, surface.dim))
-    near = search.knn(search.points, min(LONELY_NEIGHBOR, len(squares) - 1) + 1)[1]
+    distances, near = around(search)
     # Around thin parts of the space that patches miss, all points are off the surface.
     alone = squares > _OFF_ALONE * np.quantile(squares[near[:, 1:]], 0.25, axis=1)
-    return (squares > limit) & (alone | _are_lonely(search)), placed
+    return (squares > limit) & (alone | _are_lonely(distances, near)), placed
 
 
 @dataclass(frozen=True, eq=False)
@@ -634,11 +668,14 @@ class Sheets:
         Lengths.
     spacing : array of shape (n,)
         Distance of each point to the last of its neighbours.
+    pieces : int array of shape (n,)
+        Connected piece of each point.
     threads : int
     """
 
     edges: Any
     spacing: FloatArray
+    pieces: IntArray
     threads: int
 
     def cut(self, pairs: Pairs) -> Pairs:
@@ -647,26 +684,40 @@ class Sheets:
         n = len(self.spacing)
         # Paths summed from the other end may differ in the last bit: a pair needs both directions.
         kept = sparse.coo_array((keep.astype(np.int8), (pairs.rows, pairs.columns)), shape=(n, n)).tocsr()
-        both = np.asarray(kept[pairs.columns, pairs.rows]).ravel() > 0
-        keep &= both
+        keep &= np.asarray(kept[pairs.columns, pairs.rows]).ravel() > 0
         return Pairs(pairs.rows[keep], pairs.columns[keep], pairs.distances[keep])
 
     def are_apart(self, pairs: Pairs) -> Any:
-        """Whether the path between two points is much longer than the straight line, for each pair."""
-        n, rows = len(self.spacing), np.unique(pairs.rows)
+        """Whether the path between two points is much longer than the straight line, for pairs sorted by row."""
+        edges = self.edges.indptr.astype(np.int64), self.edges.indices.astype(np.int64), self.edges.data
         limit = _DETOUR * float(pairs.distances.max(initial=0.0)) + 2 * float(self.spacing.max())
-        indptr, indices = self.edges.indptr.astype(np.int64), self.edges.indices.astype(np.int64)
+        allowed = _DETOUR * pairs.distances + self.spacing[pairs.rows] + self.spacing[pairs.columns]
+        rows = np.unique(pairs.rows)
         blocks = np.array_split(rows, max(1, len(rows) // _SOURCES))
-        found = map_threads(
-            lambda block: ball_along_edges(indptr, indices, self.edges.data, block, limit), blocks, self.threads
-        )
-        counts, columns, lengths = (np.concatenate(part) for part in zip(*found, strict=True))
-        starts = np.repeat(rows, counts)
-        # From 1 to 2: a sparse matrix does not tell a stored zero from no path.
-        paths = sparse.coo_array((1 + lengths / limit, (starts, columns)), shape=(n, n)).tocsr()
-        along = np.asarray(paths[pairs.rows, pairs.columns]).ravel()
-        along = np.where(along > 0, (along - 1) * limit, np.inf)
-        return along > _DETOUR * pairs.distances + self.spacing[pairs.rows] + self.spacing[pairs.columns]
+
+        def work(block: IntArray) -> Any:
+            counts, columns, lengths = ball_along_edges(*edges, block, limit)
+            starts = np.repeat(np.arange(len(block)), counts)
+            # From 1 to 2: a sparse matrix does not tell a stored zero from no path.
+            paths = sparse.coo_array(
+                (1 + lengths / limit, (starts, columns)), (len(block), len(self.spacing))
+            ).tocsr()
+            part = slice(*np.searchsorted(pairs.rows, [block[0], block[-1] + 1]))
+            along = np.asarray(paths[np.searchsorted(block, pairs.rows[part]), pairs.columns[part]]).ravel()
+            return np.where(along > 0, (along - 1) * limit, np.inf) > allowed[part]
+
+        far = np.concatenate(map_threads(work, blocks, self.threads)) if len(rows) else np.zeros(0, dtype=bool)
+        return far & self._may_be_layers(pairs)
+
+    def _may_be_layers(self, pairs: Pairs) -> Any:
+        """Whether two points are in the same piece, or far from each other in two large pieces.
+
+        Lines of a scan, clumps and copies of points are small pieces close together, but not layers.
+        """
+        first, second = self.pieces[pairs.rows], self.pieces[pairs.columns]
+        large = np.bincount(self.pieces) >= _LARGE_PIECE * len(self.pieces)
+        gap = _LAYER_GAP * float(np.median(self.spacing))
+        return (first == second) | (large[first] & large[second] & (pairs.distances > gap))
 
 
 def find_sheets(search: NeighborSearch, s2: float, radius: float) -> Sheets | None:
@@ -678,7 +729,10 @@ def find_sheets(search: NeighborSearch, s2: float, radius: float) -> Sheets | No
         (np.maximum(distances.ravel(), np.finfo(np.float64).tiny), near.ravel(), k * np.arange(len(points) + 1)),
         shape=(len(points), len(points)),
     )
-    sheets = Sheets(edges.maximum(edges.T.tocsr()), distances[:, -1], search.threads)
+    edges = edges.maximum(edges.T.tocsr())
+    # Around a far point there is nothing to be near to: its spacing must not make all paths count.
+    spacing = np.minimum(distances[:, -1], _WIDEST_SPACING * np.median(distances[:, -1]))
+    sheets = Sheets(edges, spacing, components_of(edges), search.threads)
     some = np.sort(_some(search, _LEAK_NODES, "cloud.layers"))
     found = search.within(points[some], radius)
     pairs = Pairs(some[found.rows], found.columns, found.distances)

@@ -33,7 +33,7 @@ from manifoldrf._validation import (
     check_vector,
     reject,
 )
-from manifoldrf.geometry.clouds import estimate_dimension
+from manifoldrf.geometry.clouds import CleanCloud, estimate_dimension
 from manifoldrf.geometry.csr import (
     LocalForm,
     check_amounts,
@@ -562,6 +562,17 @@ def check_positive_float(value: Any, name: str) -> None:
     if not isinstance(value, float):
         reject(name, "a float", type(value).__name__, TypeError)
     check_real(value, name, POSITIVE)
+
+
+def warn_of_outliers(cloud: CleanCloud) -> CleanCloud:
+    """Warn if some points are outliers, and so not nodes of the graph; returns the cloud."""
+    if cloud.n_outliers:
+        warn_user(
+            f"{cloud.n_outliers} of {cloud.n_given} points are outliers and not nodes of the graph (remedy: drop "
+            "them before, or noise=0 to keep them).",
+            GraphWarning,
+        )
+    return cloud
 
 
 def report_problems(graph: Graph, remedy: str, nearest: FloatArray | None = None, otherwise: str = "") -> None:

@@ -41,6 +41,7 @@ from manifoldrf.geometry.graphs import (
     GraphWarning,
     check_positive_float,
     report_problems,
+    warn_of_outliers,
 )
 from manifoldrf.geometry.local_surface import LocalSurface
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -133,8 +134,9 @@ def heat_graph(
     Parameters
     ----------
     points : array-like of shape (n, d), TriangleMesh or CleanCloud
-        The nodes. On a mesh these are its vertices. Steps go along the surface: sheets that nearly touch are not
-        joined. A NeighborSearch over valid points is used unchanged, with its own metric and threads.
+        The nodes. On a mesh these are its vertices, and steps go along the surface. In a cloud of at most three
+        dimensions, steps between layers that nearly touch are cut. A NeighborSearch over valid points is used
+        unchanged, with its own metric and threads.
     t : float
         Heat time, in the square of the unit of the points; the kernel is about sqrt(2 t) wide.
     n_steps : "auto" or even int, default="auto"
@@ -174,7 +176,7 @@ def heat_graph(
     time = check_real(t, "t", POSITIVE)
     check_noise(noise)
     if metric is None and isinstance(weights, str) and not isinstance(points, _PREPARED):
-        points = _cleaned(points, time, dim, noise, n_jobs)
+        points = warn_of_outliers(clean_cloud(points, np.sqrt(2 * time), noise=noise, dim=dim, n_jobs=n_jobs))
     elif noise not in ("auto", 0):
         reject("noise", "'auto' or 0 for meshes and prepared clouds, and with weights or a metric", noise)
     space = _check_space(points, weights, dim, metric, check_jobs(n_jobs))
@@ -252,18 +254,6 @@ def _reach_along(space: "_Space", pairs: Pairs, s2: float) -> "SurfaceReach | Sh
     straight = np.linalg.norm(space.points[pairs.rows] - space.points[pairs.columns], axis=1)
     # How much longer than the straight line each step is: zero, except between folds.
     return SurfaceReach(space.mesh, matrix_of_pairs(pairs.distances - straight, pairs, n))
-
-
-def _cleaned(points: ArrayLike, t: float, dim: int | None, noise: float | str, n_jobs: int) -> CleanCloud:
-    """The points without noise and outliers."""
-    cloud = clean_cloud(points, np.sqrt(2 * t), noise=noise, dim=dim, n_jobs=n_jobs)
-    if cloud.n_outliers:
-        warn_user(
-            f"{cloud.n_outliers} of {cloud.n_given} points are outliers and not nodes of the graph (remedy: drop "
-            "them before, or noise=0 to keep them).",
-            GraphWarning,
-        )
-    return cloud
 
 
 def _check_space(

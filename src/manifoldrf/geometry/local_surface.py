@@ -11,9 +11,17 @@ from scipy.stats import chi2
 from manifoldrf._compiling import compiled
 from manifoldrf._random import generator
 from manifoldrf._runtime import map_threads, quick_map
-from manifoldrf._validation import NONNEGATIVE, FloatArray, IntArray, check_real, reject
+from manifoldrf._validation import (
+    LARGEST_COORDINATE,
+    NONNEGATIVE,
+    FloatArray,
+    IntArray,
+    check_finite,
+    check_real,
+    reject,
+)
 from manifoldrf.geometry.csr import check_shape
-from manifoldrf.geometry.neighbors import NeighborSearch, loneliness
+from manifoldrf.geometry.neighbors import NeighborSearch, around, loneliness
 from manifoldrf.geometry.sampling import farthest_points, n_terms
 
 # Local fits: weights below the first number are not used, and each coefficient needs three effective neighbours.
@@ -26,7 +34,8 @@ _BLENDED = 8  # patches around a query whose results are averaged
 _CENTRES_APART = 0.6  # spacing of patches over their bandwidth
 _LARGEST_COORDINATE = 3.0  # in bandwidths: beyond it a patch is no longer bent
 _LONELY_CENTRE = 1.7  # lonelier points may be outliers, and are not centres of patches
-_PATCHES_AT_ONCE, _QUERIES_AT_ONCE = 64, 2048
+_PATCHES_AT_ONCE, _NUMBERS_AT_ONCE, _QUERIES_AT_ONCE = 64, 2**22, 2048
+_ROUNDING = 1e-6  # of products of stored frames
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +82,12 @@ class LocalSurface:
         check_shape("widths", self.widths, (m,))
         check_real(self.noise, "noise", NONNEGATIVE)
         self.centres.check(m, r)
+        for name in ("origin", "axes", "means", "frames", "bends", "widths"):
+            check_finite(getattr(self, name), name, LARGEST_COORDINATE)
+        for name in ("axes", "frames"):
+            vectors = getattr(self, name)
+            if np.abs(np.swapaxes(vectors, -1, -2) @ vectors - np.eye(vectors.shape[-1])).max() > _ROUNDING:
+                reject(name, "orthonormal", "other vectors")
         if not (self.widths > 0).all():
             reject("widths", "positive", float(self.widths.min()))
 
@@ -95,7 +110,8 @@ class LocalSurface:
         places = np.ascontiguousarray(queries)
         quick_map(lambda span: into_axes(places, self.origin, self.axes, inside, span), spans, n_jobs)
         distances, near = self.centres.knn(inside, min(_BLENDED, len(self.means)))
-        near = np.ascontiguousarray(near, dtype=np.int64)
+        # The tree returns an index beyond the last where squared distances overflow.
+        near = np.minimum(np.ascontiguousarray(near, dtype=np.int64), len(self.means) - 1)
 
         def work(span: tuple[int, int]) -> None:
             blend_patches((inside, near, distances), patches, (self.origin, self.axes), found, span)
@@ -140,7 +156,7 @@ def fit_surface(search: NeighborSearch, basis: tuple[FloatArray, FloatArray], di
         Squared bandwidth.
     """
     points, threads = search.points, search.threads
-    usable = np.flatnonzero(loneliness(search) < _LONELY_CENTRE)
+    usable = np.flatnonzero(loneliness(*around(search)) < _LONELY_CENTRE)
     centres = usable[_centres(points[usable], h2)]
     at = points[centres]
     # A centre may be an outlier. Without it, its patch goes through its neighbours, and it is moved there.
@@ -180,7 +196,8 @@ def fit_patches(
     squares = search.knn(sample, min(n, MOST_NEIGHBORS))[0] ** 2
     inside = float(np.median(np.count_nonzero(squares < -np.log(RANGE) * h2, axis=1)))
     k = int(min(n - 1, max(1.2 * inside, 2 * needed)))
-    blocks = np.array_split(at, max(1, len(at) // _PATCHES_AT_ONCE))
+    size = int(np.clip(_NUMBERS_AT_ONCE // (k * points.shape[1]), 1, _PATCHES_AT_ONCE))
+    blocks = np.array_split(at, max(1, len(at) // size))
 
     def work(block: FloatArray) -> tuple[FloatArray, ...]:
         distances, near = search.knn(block, k + int(leave_out))

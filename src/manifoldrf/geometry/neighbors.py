@@ -248,12 +248,16 @@ def without_self(distances: FloatArray, columns: IntArray) -> tuple[FloatArray, 
     return distances[~own].reshape(n, width - 1), columns[~own].reshape(n, width - 1)
 
 
-def loneliness(search: NeighborSearch) -> FloatArray:
-    """Distance to the 12th neighbour over the median of those of the neighbours, shape (n,)."""
-    k = min(LONELY_NEIGHBOR, len(search.points) - 1)
-    distances, near = search.knn(search.points, k + 1)
-    usual = np.median(distances[near[:, 1:], k], axis=1)
-    return np.asarray(np.divide(distances[:, k], usual, out=np.ones_like(usual), where=usual > 0))
+def around(search: "NeighborSearch") -> tuple[FloatArray, IntArray]:
+    """Distances and positions of the 12 nearest neighbours of every point, the point itself first."""
+    return search.knn(search.points, min(LONELY_NEIGHBOR, len(search.points) - 1) + 1)
+
+
+def loneliness(distances: FloatArray, near: IntArray) -> FloatArray:
+    """Distance to the last neighbour over the median of those of the neighbours, shape (n,)."""
+    reach = distances[:, -1]
+    usual = np.median(reach[near[:, 1:]], axis=1)
+    return np.asarray(np.divide(reach, usual, out=np.ones_like(usual), where=usual > 0))
 
 
 def distances_between(points: FloatArray, others: FloatArray, metric: AbstractManifold | None) -> FloatArray:
