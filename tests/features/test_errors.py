@@ -102,7 +102,8 @@ def test_an_estimate_is_made_where_longer_steps_do_not_fit_into_memory(monkeypat
 def test_above_five_dimensions_the_estimate_warns():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FeatureWarning)  # of the field, which is poor too
-        model = features(HeatKernel(0.1)).fit(Sphere(dim=7).sample(600, seed=0))
+        options = GraphOptions(kind="knn")  # by default such a cloud gets features of a Gaussian kernel
+        model = features(HeatKernel(0.1), graph=options).fit(Sphere(dim=7).sample(600, seed=0))
     with pytest.warns(FeatureWarning, match=r"off by about .*so many dimensions"):
         assert model.error_.graph > 0.3
 

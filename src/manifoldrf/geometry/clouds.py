@@ -246,7 +246,7 @@ def estimate_dimension(
     >>> points = Torus().sample(2000, seed=0)
     >>> estimate_dimension(points)
     2
-    >>> noisy = points + 0.05 * np.random.default_rng(0).normal(size=points.shape)
+    >>> noisy = points + 0.1 * np.random.default_rng(0).normal(size=points.shape)
     >>> estimate_dimension(noisy), estimate_dimension(noisy, scale=0.5)
     (3, 2)
     """

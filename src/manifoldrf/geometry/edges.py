@@ -58,6 +58,7 @@ _FLAT = 0.05
 _CHORD = 0.625
 # Random nodes end one mean gap before the edge, farthest points of a larger cloud on it. The rows of a grid may end
 # on the edge or half a spacing before: the outermost nodes say nothing there.
+_FEWEST_NODES = 700  # with fewer nodes, single nodes decide where an edge is
 _EVENNESS_RANDOM, _EVENNESS_EVEN, _EVENNESS_GRID = 0.9, 1.6, 1.5
 
 
@@ -95,7 +96,9 @@ class BoundaryModel:
         n_jobs: int = 1,
     ) -> None:
         # In widths, the standard deviation of exp(-r^2 / (2 s2)); second moments lose digits far from the origin.
-        self.points = (points - points.mean(axis=0)) / np.sqrt(s2)
+        centred = points - points.mean(axis=0)
+        # Squares must not overflow for steps that reach no neighbour.
+        self.points = centred / max(np.sqrt(s2), 1e-100 * float(np.abs(centred).max()))
         self.wide, self.evenness, self.n_jobs = wide, evenness, n_jobs
         evenly = 1.0 / times(wide, np.ones(len(points)), n_jobs)
         find_frames = _frames_by_moments if points.shape[1] <= _FEW_AXES else _frames_by_offsets
@@ -109,7 +112,7 @@ class BoundaryModel:
         """The same in (0, 1], measured to the outermost nodes where possible."""
         shares, tangential, lengths = self._half_space(weights)
         nodes = np.flatnonzero(lengths > _CLEAR_OFFSET)
-        if self.evenness < _EVENNESS_GRID and len(nodes):
+        if self.evenness < _EVENNESS_GRID and len(self.points) >= _FEWEST_NODES and len(nodes):
             outward = -np.einsum(
                 "ndk,nk->nd", self.frames[nodes], tangential[nodes] / lengths[nodes, None]
             )  # (n, d)
@@ -180,7 +183,7 @@ class BoundaryModel:
 
 def edge_uncertainty(sampling: Sampling, spacing: float, width: float) -> float:
     """How far off an edge may be: a mean gap between nodes along a window's axis, or half the spacing of a grid."""
-    if sampling.evenness >= _EVENNESS_GRID:
+    if sampling.evenness >= _EVENNESS_GRID or sampling.n < _FEWEST_NODES:
         return 0.5 * spacing
     across = sampling.dim - 1
     return float(spacing * (spacing / (_ACROSS * width)) ** across / ball_volume(across))

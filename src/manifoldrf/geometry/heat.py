@@ -76,6 +76,9 @@ _EVENNESS_EVEN, _EVENNESS_RANDOM = 1.6, 0.9
 # than 50 % on S^9.
 _RELIABLE_DIM = 5
 _VOTERS, _SMALLEST_VOTE = 6, 1e-3  # nearest nodes that decide which layer a query is on, and the least share
+# From this dimension on, steps are so wide that chords matter. On surfaces the correction gains nothing, and heat
+# kernels of long times would be off by .0007 instead of .0002.
+_CURVED_DIM = 3
 _LAYERED_DIM = 3  # layers are looked for up to this dimension
 _TOO_MANY_STEPS = 10_000
 _WIDEST_STEP = 0.01  # s2 over the squared extent of the space: wider steps do not resolve its shape
@@ -227,7 +230,7 @@ class _Space:
     @property
     def corrects_chords(self) -> bool:
         """Whether steps go along straight lines, which are shorter than the paths of a curved space."""
-        return self.mesh is None and self.search.metric is None
+        return self.mesh is None and self.search.metric is None and self.dim >= _CURVED_DIM
 
     def cells(self, radius: float) -> Cells | None:
         """Cells of the size of a radius; None if distances are not straight or in more than three dimensions."""
