@@ -242,12 +242,12 @@ def estimate_dimension(
     Examples
     --------
     >>> import numpy as np
-    >>> from manifoldrf import Torus, estimate_dimension
-    >>> points = Torus().sample(2000, seed=0)
+    >>> from manifoldrf import Sphere, estimate_dimension
+    >>> points = Sphere().sample(2000, seed=0)
     >>> estimate_dimension(points)
     2
     >>> noisy = points + 0.1 * np.random.default_rng(0).normal(size=points.shape)
-    >>> estimate_dimension(noisy), estimate_dimension(noisy, scale=0.5)
+    >>> estimate_dimension(noisy), estimate_dimension(noisy, scale=0.3)
     (3, 2)
     """
     search = search_of(points, metric, None, min_rows=3)
