@@ -86,7 +86,7 @@ _THICKNESS, _GROWTH_ERROR = 0.7, 0.04
 # Distances to patches of twice the h2 over those to narrower ones: .95 to 1.09 for noise, from 1.11 on for scans.
 _STEADY = 1.03
 _MATTERS = 8e-3  # relative change of a step's volume by noise that is worth removing
-_STEP_POINTS = 20.0  # points under the step that this is measured for
+_STEP_POINTS = 20  # points under the step that this is measured for
 _MOST_DIMS = 5  # surfaces of more dimensions need too many coefficients
 _NOISE_ROUNDS = 3  # noise and bandwidth depend on each other
 # The 12th neighbour of lonely points is three times as far as that of their neighbours, or four times as far as
@@ -488,8 +488,7 @@ def _is_isotropic(near: _Neighborhoods, found: _Finding) -> bool:
 def _is_thick(search: NeighborSearch, growth: float, found: _Finding) -> bool:
     """Whether neighbourhoods are as thick as the noise says: those of a bent space without noise are not."""
     n_axes = search.points.shape[1]
-    k = min(LONELY_NEIGHBOR, len(search.points) - 1)
-    reach = np.median(search.knn(search.points[_some(search, 400, "cloud.step")], k + 1)[0][:, -1])
+    reach = _median_reach(search, LONELY_NEIGHBOR)
     x = 4 * found.noise**2 / (2 * reach**2 / growth)
     expected = (n_axes - found.dim) * x / (1 + x)
     return bool(growth >= found.dim * (1 - _GROWTH_ERROR) + _THICKNESS * expected)
@@ -593,9 +592,13 @@ def _matters(search: NeighborSearch, found: _Finding) -> bool:
 
 def _step2(search: NeighborSearch, dim: int) -> float:
     """Squared bandwidth of a Gaussian step that reaches 20 points."""
-    k = min(int(_STEP_POINTS), len(search.points) - 1)
-    reach = np.median(search.knn(search.points[_some(search, 400, "cloud.step")], k + 1)[0][:, -1])
-    return footprint_width2(float(reach), dim)
+    return footprint_width2(_median_reach(search, _STEP_POINTS), dim)
+
+
+def _median_reach(search: NeighborSearch, k: int) -> float:
+    """Median distance of some points to their k-th neighbour."""
+    at = search.points[_some(search, 400, "cloud.step")]
+    return float(np.median(search.knn(at, min(k, len(search.points) - 1) + 1)[0][:, -1]))
 
 
 def _fit_surface(search: NeighborSearch, found: _Finding) -> LocalSurface:
