@@ -247,7 +247,7 @@ def concrete(kind):
 def test_every_kernel_field_manifold_and_extension_is_known_to_the_registry(kind):
     found = concrete(kind)
     assert len(found) >= 4
-    # If this fails, `save` writes files that `load` refuses: add the class to storage._CLASSES.
+    # If this fails, `save` refuses models with this class: add it to STORED_CLASSES of _codec.
     assert found - set(REGISTRY.values()) == set()
 
 

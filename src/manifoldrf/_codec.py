@@ -33,8 +33,34 @@ from manifoldrf._validation import reject
 Arrays = dict[str, NDArray[Any]]
 Registry = dict[str, Callable[..., Any]]  # classes, or functions with annotated arguments, by their name in files
 
-# Modules that may define stored classes; loading a file creates no others.
-_STAGES = ("_random", "geometry", "kernels", "signatures", "fields", "features")
+# The classes that files may hold, by module. Others are refused when saving; loading creates no others.
+STORED_CLASSES: dict[str, tuple[str, ...]] = {
+    "geometry.builders": ("GridExtension", "MeshExtension", "NeighborExtension"),
+    "geometry.graphs": ("Graph",),
+    "geometry.heat": ("HeatExtension", "SheetReach", "SurfaceReach"),
+    "geometry.local_surface": ("LocalSurface",),
+    "geometry.meshes": ("TriangleMesh",),
+    "geometry.model_spaces": ("EuclideanSpace", "FlatTorus", "HyperbolicSpace", "Sphere"),
+    "geometry.neighbors": ("NeighborSearch",),
+    "geometry.surfaces": ("Ellipsoid", "MobiusStrip", "Torus"),
+    "kernels.abstract_kernel": ("ProductKernel", "RootKernel", "ScaledKernel", "SumKernel"),
+    "kernels.graph_kernels": (
+        *("CosineKernel", "DiffusionKernel", "PowerKernel", "RandomWalkKernel"),
+        *("RegularizedLaplacianKernel", "ShiftedKernel"),
+    ),
+    "kernels.manifold_kernels": ("GammaMixtureKernel", "HeatKernel", "MaternKernel"),
+    "kernels.series": ("SeriesKernel",),
+    "fields.gaussian": ("GaussianField",),
+    "fields.geodesics": ("GraphDistances",),
+    "fields.interpolated": ("InterpolatedField", "SurfaceInterpolation", "TangentInterpolation"),
+    "fields.local": ("LocalField",),
+    "fields.mlp": ("MlpField",),
+    "fields.network": ("Frame",),
+    "fields.step": ("StepField",),
+    "fields.training": ("TrainingInfo",),
+    "features.errors": ("ErrorEstimate",),
+    "features.options": ("GraphOptions",),
+}
 # Metadata of a field with a number of threads. Files store -1, all cores of the machine that loads them: results do
 # not depend on the number of threads, so files must not either.
 THREADS = {"threads": True}
@@ -131,7 +157,7 @@ def encode(value: Any) -> tuple[Any, Arrays]:
     ----------
     value : object
         None, bool, int, float, str, bytes, Fraction, Decimal, a numpy scalar or array, a CSR array, a frozen
-        dataclass of this library, or a tuple, list or dict (with str keys) of these. Functions are refused.
+        dataclass of STORED_CLASSES, or a tuple, list or dict (with str keys) of these. Functions are refused.
 
     Returns
     -------
@@ -254,11 +280,9 @@ class _Encoder:
 
 
 def is_storable(kind: type) -> bool:
-    """Whether instances can be stored: public frozen dataclasses from the modules of the pipeline."""
-    package, _, rest = kind.__module__.partition(".")
-    if package != "manifoldrf" or rest.split(".")[0] not in _STAGES or kind.__name__.startswith("_"):
-        return False
-    return dataclasses.is_dataclass(kind) and bool(kind.__dataclass_params__.frozen)  # type: ignore[attr-defined]
+    """Whether files may hold instances of a class."""
+    package, _, module = kind.__module__.partition(".")
+    return package == "manifoldrf" and kind.__name__ in STORED_CLASSES.get(module, ())
 
 
 def _stored_fields(value: Any) -> dict[str, Any]:

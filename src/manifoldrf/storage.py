@@ -1,65 +1,25 @@
 """Load models and graphs from files, bit for bit as saved, or raise an error with the reason."""
 
 from collections.abc import Callable
+from importlib import import_module
 from os import PathLike
 from typing import Any
 
-from manifoldrf._codec import ModelFileError, Registry, load_state
+from manifoldrf._codec import STORED_CLASSES, ModelFileError, Registry, load_state
 from manifoldrf.features import manifold_features
-from manifoldrf.features.errors import ErrorEstimate
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.options import GraphOptions
 from manifoldrf.features.state import RECORDS
-from manifoldrf.fields.gaussian import GaussianField
-from manifoldrf.fields.geodesics import GraphDistances
-from manifoldrf.fields.interpolated import InterpolatedField, SurfaceInterpolation, TangentInterpolation
-from manifoldrf.fields.local import LocalField
-from manifoldrf.fields.mlp import MlpField
-from manifoldrf.fields.network import Frame
-from manifoldrf.fields.step import StepField
-from manifoldrf.fields.training import TrainingInfo
 from manifoldrf.geometry import graphs
-from manifoldrf.geometry.builders import GridExtension, MeshExtension, NeighborExtension
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.heat import HeatExtension, SheetReach, SurfaceReach
-from manifoldrf.geometry.local_surface import LocalSurface
-from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.geometry.model_spaces import EuclideanSpace, FlatTorus, HyperbolicSpace, Sphere
-from manifoldrf.geometry.neighbors import NeighborSearch
-from manifoldrf.geometry.surfaces import Ellipsoid, MobiusStrip, Torus
-from manifoldrf.kernels.abstract_kernel import ProductKernel, RootKernel, ScaledKernel, SumKernel
-from manifoldrf.kernels.graph_kernels import (
-    CosineKernel,
-    DiffusionKernel,
-    PowerKernel,
-    RandomWalkKernel,
-    RegularizedLaplacianKernel,
-    ShiftedKernel,
-)
-from manifoldrf.kernels.manifold_kernels import GammaMixtureKernel, HeatKernel, MaternKernel
-from manifoldrf.kernels.series import SeriesKernel
 
 __all__ = ["load"]
 
 # Only these classes can be created from a file; nothing in a file is ever run.
-_CLASSES: tuple[type, ...] = (
-    *(CosineKernel, DiffusionKernel, GammaMixtureKernel, HeatKernel, MaternKernel, PowerKernel, ProductKernel),
-    *(RandomWalkKernel, RegularizedLaplacianKernel, RootKernel, ScaledKernel, SeriesKernel, ShiftedKernel),
-    SumKernel,
-    *(Ellipsoid, EuclideanSpace, FlatTorus, HyperbolicSpace, MobiusStrip, Sphere, Torus, TriangleMesh),
-    *(Graph, GridExtension, HeatExtension, LocalSurface, MeshExtension, NeighborExtension, NeighborSearch),
-    *(Frame, GaussianField, GraphDistances, InterpolatedField, LocalField, MlpField, StepField),
-    *(
-        ErrorEstimate,
-        GraphOptions,
-        SheetReach,
-        SurfaceInterpolation,
-        SurfaceReach,
-        TangentInterpolation,
-        TrainingInfo,
-    ),
-)
-REGISTRY: Registry = {**{kind.__name__: kind for kind in _CLASSES}, **RECORDS}
+REGISTRY: Registry = RECORDS | {
+    name: getattr(import_module(f"manifoldrf.{module}"), name)
+    for module, names in STORED_CLASSES.items()
+    for name in names
+}
 
 
 def _graph_of(state: dict[str, Any]) -> Graph:
