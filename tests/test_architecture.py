@@ -13,58 +13,43 @@ import pytest
 import manifoldrf
 
 PACKAGE = Path(manifoldrf.__file__).parent
-FILES = {  # all but manifoldrf/__init__.py, by the names of their modules
-    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
-    for path in PACKAGE.rglob("*.py")
-    if path != PACKAGE / "__init__.py"
-}
 # From the bottom to the top: a module imports from its own layer and from lower ones.
-LAYERS = [
-    *("helpers", "geometry", "kernels", "signatures", "fields", "features", "baselines", "applications"),
-    *("storage", "explorer", "distributed", "cli"),
-]
-NEEDS_TORCH = {f"manifoldrf.{name}" for name in ("applications.attention", "applications.positions")}
+LAYERS = ["helpers", "geometry", "kernels", "signatures", "fields", "features", "baselines", "applications"]
+LAYERS += ["storage", "explorer", "distributed", "cli", "__main__"]
+NEEDS_TORCH = {"manifoldrf.applications.attention", "manifoldrf.applications.positions"}
+FILES = [path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py"]
+NAMES = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in FILES]
+TREES = {
+    name.removesuffix(".__init__"): ast.parse(path.read_text(encoding="utf-8"))
+    for name, path in zip(NAMES, FILES, strict=True)
+}
 
 
-def imported(module, *, lazily=True):
-    """Names of the modules that a module imports, inside functions as well if ``lazily``."""
-    tree = ast.parse(FILES[module].read_text(encoding="utf-8"))
-    for node in ast.walk(tree) if lazily else tree.body:
+def imported(nodes):
+    """Names of the modules that statements import."""
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             inner = [f"{node.module}.{alias.name}" for alias in node.names]
-            yield from (name if name in FILES else node.module for name in inner)
+            yield from (name if name in TREES else node.module for name in inner)
+
+
+IMPORTS = {module: set(imported(ast.walk(tree))) for module, tree in TREES.items()}  # inside functions as well
+OWN = {module: {name for name in IMPORTS[module] if name.startswith("manifoldrf")} for module in TREES}
 
 
 def layer(module):
     """Where a module stands in LAYERS; the package itself may be imported by the command line alone."""
     name = [*module.split("."), "cli"][1]
-    return LAYERS.index(name if name in LAYERS else "cli" if name == "__main__" else "helpers")
+    return LAYERS.index(name if name in LAYERS else "helpers")
 
 
-OWN = {module: {name for name in imported(module) if name.startswith("manifoldrf")} for module in FILES}
-
-
-def test_imports_point_to_the_same_or_a_lower_layer():
+def test_imports_go_down_the_layers_without_cycles_and_never_to_the_experiments():
     assert [(module, name) for module in OWN for name in OWN[module] if layer(name) > layer(module)] == []
-
-
-def test_imports_have_no_cycles():
     graphlib.TopologicalSorter(OWN).prepare()  # raises a CycleError that names the modules
-
-
-def test_the_package_imports_nothing_from_the_experiments():
-    assert [module for module in FILES for name in imported(module) if name.split(".")[0] == "reproduction"] == []
-
-
-def test_torch_is_imported_at_the_top_only_of_modules_that_are_of_no_use_without_it():
-    found = {m for m in FILES for name in imported(m, lazily=False) if name.split(".")[0] == "torch"}
-    assert found <= NEEDS_TORCH
-
-
-def test_the_package_has_at_most_a_hundred_files():
-    assert len(FILES) + 1 <= 100
+    assert [m for m in TREES if any(name.split(".")[0] == "reproduction" for name in IMPORTS[m])] == []
+    assert len(TREES) + 1 <= 100  # files
 
 
 def test_public_names_are_those_of_the_stub_and_of_the_api_page():
@@ -81,7 +66,9 @@ def test_public_names_are_those_of_the_stub_and_of_the_api_page():
         _ = manifoldrf.Spere
 
 
-def test_importing_the_package_a_manifold_or_the_users_of_extras_loads_no_slow_library():
+def test_importing_loads_no_slow_library_before_it_is_needed():
+    at_the_top = {m for m in TREES for name in imported(TREES[m].body) if name.split(".")[0] == "torch"}
+    assert at_the_top == NEEDS_TORCH
     names = "found.append(list(sys.modules))"
     code = f"import json, sys, manifoldrf; found = []; {names}; manifoldrf.Sphere; {names}; manifoldrf.Cluster; "
     code += f"import manifoldrf.fields.mlp; {names}; print(json.dumps(found))"
