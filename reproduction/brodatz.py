@@ -26,7 +26,7 @@ from sklearn.decomposition import KernelPCA
 from manifoldrf._random import generator
 from manifoldrf._runtime import map_threads, one_blas_thread, without_warnings
 from manifoldrf._validation import FloatArray, IntArray, check_integer, check_jobs, reject
-from manifoldrf.applications.neighbors import cloud_weights, inverse_or_zero, largest_columns, majority, weighted
+from manifoldrf.applications.neighbors import cloud_weights, largest_columns, majority, weighted
 from manifoldrf.baselines._base import gaussian_kernel
 from manifoldrf.baselines.nystrom import Nystrom
 from manifoldrf.baselines.random_features import ORF, PORF, PRF, RFF
@@ -34,6 +34,7 @@ from manifoldrf.baselines.spectral import DiffusionMap
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.options import GraphOptions
 from manifoldrf.features.problem import FarQueryWarning
+from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.kernels.graph_kernels import DiffusionKernel, PowerKernel
 from manifoldrf.signatures.engines import Progress
 from reproduction.record import Record
@@ -84,7 +85,7 @@ class Values:
         if rule == "euclidean":
             return np.asarray(2 * found - norms2)
         if rule == "cosine":
-            return np.asarray(found * np.sqrt(inverse_or_zero(norms2)))
+            return np.asarray(found * np.sqrt(reciprocal(norms2)))
         if rule == "kernel":
             return found
         return weighted(found, cloud_weights(self.cloud[:, columns], balanced=rule == "balanced"))

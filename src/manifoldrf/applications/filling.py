@@ -14,6 +14,7 @@ from scipy import sparse
 from scipy.sparse import csgraph, linalg
 
 from manifoldrf._validation import FloatArray, IntArray, as_array, as_floats, check_columns, check_indices, reject
+from manifoldrf.fields.data import select_entries
 from manifoldrf.geometry.csr import reciprocal, scaled_both_ends
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
@@ -369,13 +370,7 @@ def without_small(rows: Any, cut: float) -> Any:
     lengths = np.diff(rows.indptr)
     largest = np.zeros(rows.shape[0])
     largest[lengths > 0] = np.maximum.reduceat(rows.data, rows.indptr[:-1][lengths > 0]) if rows.nnz else 0.0
-    return entries_where(rows, rows.data >= cut * np.repeat(largest, lengths))
-
-
-def entries_where(rows: Any, keep: BoolArray) -> Any:
-    """Keep some of the stored entries of a CSR array."""
-    ends = np.concatenate([[0], np.cumsum(keep)])[rows.indptr]
-    return sparse.csr_array((rows.data[keep], rows.indices[keep], ends), shape=rows.shape)
+    return select_entries(rows, rows.data, rows.data >= cut * np.repeat(largest, lengths))
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from manifoldrf.applications import filling
 from manifoldrf.applications.filling import WIDEST, BoolArray, Filled, Known, Problem, Smoothed, SolverReport
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
+from manifoldrf.fields.data import select_entries
 from manifoldrf.geometry.builders import NeighborExtension, knn_graph, mesh_graph
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights, row_lengths
@@ -337,7 +338,7 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
         # Features depend on the position alone. A node must not see anchors of another component at its position.
         nodes = np.repeat(np.arange(graph.n_nodes), np.diff(rows.indptr))
         same = graph.components[features.anchors_][rows.indices] == graph.components[nodes]
-        self._node_features = filling.entries_where(rows, same)
+        self._node_features = select_entries(rows, rows.data, same)
         return features
 
     def _rows(self, features: ManifoldRandomFeatures, points: FloatArray) -> Any:

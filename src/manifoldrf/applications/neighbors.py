@@ -23,6 +23,7 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.features.feature_map import product
+from manifoldrf.geometry.csr import reciprocal
 
 __all__ = ["KernelNeighborsClassifier"]
 
@@ -192,28 +193,23 @@ def cloud_weights(values: NDArray[Any], *, balanced: bool) -> FloatArray:
     invert.
     """
     largest = np.asarray(values.max(axis=0), dtype=np.float64)
-    inverse = inverse_or_zero(np.where(largest > _SMALLEST, largest, 0.0))
+    inverse = reciprocal(np.where(largest > _SMALLEST, largest, 0.0))
     scaled = np.maximum(values * inverse, 0.0)
-    weights = inverse_or_zero(scaled.mean(axis=0))
+    weights = reciprocal(scaled.mean(axis=0))
     # Balanced: the shares w_l C_ul / sum_m w_m C_um add up to the same for all l, by Sinkhorn's scaling.
     seen = scaled + _FLOOR * scaled.mean(axis=0)
     target = len(seen) / max(1, int(np.count_nonzero(weights)))
     for _ in range(_ROUNDS if balanced else 0):
-        shares = weights * (seen.T @ inverse_or_zero(seen @ weights))
+        shares = weights * (seen.T @ reciprocal(seen @ weights))
         if np.abs(shares[weights > 0] / target - 1.0).max(initial=0.0) <= _EVEN:
             break
-        weights = weights * target * inverse_or_zero(shares)
+        weights = weights * target * reciprocal(shares)
     return np.asarray(inverse * weights)
 
 
 def weighted(values: NDArray[Any], weights: FloatArray) -> NDArray[Any]:
     """Multiply values by weights; labelled points of weight zero come last."""
     return np.where(weights > 0, values * weights, -np.inf)
-
-
-def inverse_or_zero(values: FloatArray) -> FloatArray:
-    """1 / values, and zero for zero."""
-    return np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
 
 
 def largest_columns(ranks: FloatArray, count: int) -> IntArray:

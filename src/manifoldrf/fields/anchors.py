@@ -471,12 +471,11 @@ def voronoi_weights(graph: Graph, measure: FloatArray, anchors: IntArray) -> Flo
 
 def _owners(graph: Graph, anchors: IntArray) -> IntArray:
     """Position of the anchor nearest to every node; -1 if none is reachable."""
-    if graph.points is None:
-        reject("graph", "a graph with points", graph)
+    points = _points(graph)
     if follows_edges(graph):
         owners: IntArray = nearest_along_edges(edges_of(graph), anchors)[0]
         return owners
-    nearest: IntArray = cKDTree(graph.points[anchors]).query(graph.points)[1].astype(np.int64)
+    nearest: IntArray = cKDTree(points[anchors]).query(points)[1].astype(np.int64)
     return nearest
 
 

@@ -19,7 +19,7 @@ from scipy import sparse
 from manifoldrf._random import SeedLike
 from manifoldrf._runtime import filtered, require
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_integer, check_option, check_real, reject
-from manifoldrf.geometry.csr import check_amounts
+from manifoldrf.geometry.csr import check_amounts, reciprocal
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import HeatExtension
 from manifoldrf.geometry.model_spaces import AbstractBall
@@ -380,9 +380,7 @@ def series_values(
     """
     backwards = len(anchors) < len(starts)
     sources, targets = (anchors, starts) if backwards else (starts, anchors)
-    roots = np.sqrt(problem.measure)
-    # Nodes without measure reach nothing.
-    inverse = np.divide(1.0, roots, out=np.zeros_like(roots), where=roots > 0)
+    inverse = reciprocal(np.sqrt(problem.measure))  # nodes without measure reach nothing
     ends = inverse[targets]
     blocks = []
     for some, rows in _signature_rows(problem.graph, series, sources, targets, options):

@@ -518,7 +518,7 @@ def _save(state: _State, path: Path, fingerprint: str, streams: Streams) -> None
         for name, value in state.optimizer.state[weight].items():
             arrays[f"adam.{i}.{name}"] = value.detach().cpu().numpy()
     meta = {"kind": _KIND, "fingerprint": fingerprint, "root": streams.root.hex()}
-    write_container(path, {name: np.ascontiguousarray(value) for name, value in arrays.items()}, meta)
+    write_container(path, arrays, meta)
 
 
 def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
@@ -563,8 +563,8 @@ def _check_shapes(state: _State, arrays: dict[str, NDArray[Any]]) -> None:
             key = f"{first}.{i}.{rest}" if rest else f"{first}.{i}"
             if arrays[key].shape != tuple(weight.shape) or arrays[key].dtype != np.float32:
                 raise ValueError(f"{key} has another shape or dtype")
-    for name, axes in (("train_loss", 1), ("validation_loss", 1), ("seconds", 1), ("best_epoch", 1)):
-        if arrays[name].ndim != axes:
+    for name in ("train_loss", "validation_loss", "seconds", "best_epoch"):
+        if arrays[name].ndim != 1:
             raise ValueError(f"{name} is not a vector")
     if not len(arrays["train_loss"]) == len(arrays["validation_loss"]) >= int(arrays["best_epoch"][0]) >= 0:
         raise ValueError("its numbers of epochs differ")
