@@ -24,7 +24,7 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.fields.data import AbstractField, FieldData, Problem, search_nodes, select_entries, sparse_product
-from manifoldrf.geometry.csr import check_amounts, check_csr, check_shape
+from manifoldrf.geometry.csr import check_amounts, check_csr, check_shape, read_only_view
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
 from manifoldrf.geometry.neighbors import NeighborSearch
@@ -368,10 +368,11 @@ class TangentInterpolation(AbstractInterpolation):
 
     def weights(self, queries: FloatArray) -> Any:
         """b(z), CSR array of shape (len(queries), n_known)."""
-        points, k = self.search.points, self.n_neighbors
+        points, k = read_only_view(self.search.points), self.n_neighbors
         _, neighbors = self.search.knn(queries, k)
         neighbors = neighbors.astype(np.int64, copy=False)
-        found = interpolate_rows(points, queries, neighbors, periods(self.search), self.n_axes)  # (q, k)
+        places = read_only_view(np.ascontiguousarray(queries))
+        found = interpolate_rows(points, places, neighbors, periods(self.search), self.n_axes)  # (q, k)
         indptr = k * np.arange(len(queries) + 1)
         weights = sparse.csr_array((found.ravel(), neighbors.ravel(), indptr), shape=(len(queries), len(points)))
         weights.sort_indices()

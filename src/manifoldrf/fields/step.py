@@ -17,7 +17,7 @@ from manifoldrf._compiling import compiled
 from manifoldrf._runtime import quick_map
 from manifoldrf._validation import FloatArray, IntArray, reject
 from manifoldrf.fields.data import AbstractField, Problem, SignatureOptions, series_values, sparse_product
-from manifoldrf.geometry.csr import check_csr, check_shape, sort_entries
+from manifoldrf.geometry.csr import check_csr, check_shape, csr_parts, read_only_view, sort_entries
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import HeatExtension, weigh
 from manifoldrf.geometry.neighbors import Cells, collect, room_for, visiting_order
@@ -59,7 +59,7 @@ def make_blocks(table: Any, order: IntArray) -> Blocks | None:
     """Cut a CSR table into blocks of columns in a given order; None if blocks would be nearly empty."""
     place = np.argsort(order, kind="stable")
     counts = np.zeros(table.shape[0] + 1, np.int64)
-    parts = table.indptr, table.indices, table.data
+    parts = csr_parts(table)
     _count_blocks(parts, place, counts)
     ends = np.cumsum(counts).astype(np.uint64)
     if table.nnz > _LARGE_TABLE and _FEWEST_OF_A_BLOCK * int(ends[-1]) > table.nnz:
@@ -291,7 +291,7 @@ class StepField(AbstractField):
         cells, blocks = _cells_of(self.graph), self._blocks
         if cells is None or blocks is None:
             return self.rows_of(one_step(self.graph, queries), n_jobs)
-        places, heat = np.ascontiguousarray(queries), self._heat
+        places, heat = read_only_view(np.ascontiguousarray(queries)), self._heat
         visits = visiting_order(places, cells)
         return _over_queries(
             lambda out, span: heat_step_rows(places, visits, cells, heat, blocks, out, span),
@@ -307,7 +307,7 @@ class StepField(AbstractField):
         if cells is None or blocks is None:
             return self._sparse_rows(one_step(self.graph, queries), n_jobs)
         visits = visiting_order(queries, cells)
-        places, heat = np.ascontiguousarray(queries[visits]), self._heat
+        places, heat = read_only_view(queries[visits]), self._heat
         return _assembled(
             lambda span: sparse_heat_step_rows(places, cells, heat, blocks, span), visits, self.n_anchors, n_jobs
         )
@@ -324,7 +324,7 @@ class StepField(AbstractField):
     def _heat(self) -> tuple[FloatArray, float]:
         """Sinkhorn factors of the nodes, bandwidth of a step."""
         extension: Any = self.graph.extension
-        return extension.factors, extension.bandwidth
+        return read_only_view(extension.factors), extension.bandwidth
 
     def values_on(self, device: str, queries: FloatArray, n_jobs: int = 1) -> Any:
         """h(z, w_l) as a CSR array, with the product of the first step and the table on a device."""
@@ -348,14 +348,13 @@ class StepField(AbstractField):
         """h(z, w_l) after a given first step, a CSR array of shape (q, n_nodes) whose rows sum to one."""
         if self._is_sparse:
             return self._sparse_rows(steps, n_jobs)
-        left = (steps.indptr, steps.indices, steps.data)
-        right = (self.table.indptr, self.table.indices, self.table.data)
+        left, right = csr_parts(steps), csr_parts(self.table)
         shape = steps.shape[0], self.table.shape[1]
         return _over_queries(lambda out, span: add_product(left, right, out, span), shape, n_jobs)
 
     def _sparse_rows(self, steps: Any, n_jobs: int) -> Any:
         """Steps times the table, CSR."""
-        left, blocks = (steps.indptr, steps.indices, steps.data), self._blocks
+        left, blocks = csr_parts(steps), self._blocks
         if blocks is None:
             starts = range(0, max(1, steps.shape[0]), _PRODUCTS_AT_ONCE)
             parts = quick_map(lambda k: steps[k : k + _PRODUCTS_AT_ONCE] @ self.table, starts, n_jobs)

@@ -37,7 +37,7 @@ def symmetric(values: FloatArray, start: IntArray, end: IntArray, n: int) -> Any
 
 def times(matrix: Any, table: FloatArray, n_jobs: int) -> FloatArray:
     """A CSR array times a vector (N,) or a table (N, c), computed in threads."""
-    dense = np.ascontiguousarray(table, dtype=np.float64)
+    dense = read_only_view(np.ascontiguousarray(table, dtype=np.float64))
     out = np.zeros((matrix.shape[0], *dense.shape[1:]))
     multiply = times_vector if dense.ndim == 1 else times_columns
     _over_rows(lambda parts, span: multiply(parts, dense, out, span), matrix, dense.size // len(dense), n_jobs)
@@ -82,7 +82,7 @@ def local_form(matrix: Any) -> LocalForm | None:
 
 def _over_rows(work: Callable[[Any, tuple[int, int]], None], matrix: Any, width: int, n_jobs: int) -> None:
     """Call ``work`` on ranges of rows with about the same number of entries, in threads if there are many."""
-    parts, n = (matrix.indptr, matrix.indices, matrix.data), matrix.shape[0]
+    parts, n = csr_parts(matrix), matrix.shape[0]
     if n_jobs == 1 or matrix.nnz * width < _WORTH_A_THREAD:
         work(parts, (0, n))
         return
@@ -116,6 +116,11 @@ def read_only_view(array: Any) -> Any:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def csr_parts(matrix: Any) -> tuple[Any, Any, Any]:
+    """Return indptr, indices and data as read-only views: loops are compiled again for writable arrays."""
+    return read_only_view(matrix.indptr), read_only_view(matrix.indices), read_only_view(matrix.data)
 
 
 def check_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:

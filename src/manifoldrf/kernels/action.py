@@ -17,7 +17,7 @@ from scipy import fft
 from manifoldrf._compiling import compiled
 from manifoldrf._runtime import thread_pool
 from manifoldrf._validation import FloatArray, IntArray, Interval, check_real
-from manifoldrf.geometry.csr import LocalForm
+from manifoldrf.geometry.csr import LocalForm, csr_parts
 from manifoldrf.geometry.graphs import GeneralizedAdjacency, Graph
 
 AnyGraph: TypeAlias = Graph | GeneralizedAdjacency
@@ -152,7 +152,7 @@ def _recurrence(
         return total[:, :width]
     step = _step_four_columns if padded == 4 else _step_columns
     run = functools.partial(_over_rows, step, block.shape[0], threads)
-    csr = matrix.indptr, matrix.indices, matrix.data
+    csr = csr_parts(matrix)
     if expansion.of_powers:
         power, product = start, np.zeros_like(start)
         for coefficient in coefficients[1:]:

@@ -18,6 +18,7 @@ from scipy import sparse
 from manifoldrf._random import Streams
 from manifoldrf._runtime import thread_pool
 from manifoldrf._validation import FloatArray, IntArray, reject
+from manifoldrf.geometry.csr import csr_parts
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.action import TOLERANCES, AnyGraph, Expansion, best_matrix, rows_of_expansion
@@ -178,7 +179,7 @@ def assemble(chunks: list[Chunk], n_nodes: int, n_lengths: int = 1) -> tuple[Any
 def walk_engine(graph: AnyGraph, law: SurvivalLaw, options: WalkOptions, key: Key) -> Engine:
     """Algorithm 1 and its variants."""
     pack = pack_weighted if options.transitions == "weighted" else pack_uniform
-    table = pack(graph.operator.indptr, graph.operator.indices, graph.operator.data)
+    table = pack(*csr_parts(graph.operator))
     stride = graph.n_nodes if options.keep_lengths else 0
     settings = Law(law.deposit, law.thresholds), options.n_walks, options.n_batches, stride, key
     coupling = _COUPLINGS[options.coupling]
@@ -195,7 +196,7 @@ def count_engine(graph: AnyGraph, law: SurvivalLaw, options: CountOptions, key: 
     """Walkers counted per node."""
     if not isinstance(graph, Graph):
         reject("teacher", "'exact', 'frontier' or 'walks' on a generalised adjacency", "'counts'")
-    table = build_count_table(graph.affinity.indptr, graph.affinity.indices, graph.affinity.data)
+    table = build_count_table(*csr_parts(graph.affinity))
     stride = graph.n_nodes if options.keep_lengths else 0
     settings = options.n_walks, options.n_batches, stride, key
     compiled = CountLaw(law.deposit, law.keep)
@@ -222,11 +223,11 @@ def frontier_engine(graph: AnyGraph, coefficients: FloatArray, tol: float, *, ke
     large = isinstance(graph, Graph) and graph.n_nodes >= _LARGE and n_slots < 2**31
     local = graph._local if large else None
     operator = graph.operator if local is None else local.matrix
-    csr = operator.indptr, operator.indices, operator.data
+    csr = csr_parts(operator)
     stride = graph.n_nodes if keep_lengths else 0
 
     def run(starts: IntArray) -> Chunk:
-        places = starts if local is None else local.place[starts]
+        places = np.array(starts if local is None else local.place[starts])
         found = push_frontier(*csr, np.array(coefficients), places, threshold, stride)
         counts, slots, values, bounds, touched, n_pushes = found
         if local is not None:
