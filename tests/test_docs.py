@@ -37,6 +37,7 @@ LONG = {
     "docs/guide/graphs.md",
     "docs/guide/kernels.md",
     "docs/guide/large.md",
+    "docs/guide/noise.md",
     "docs/guide/points.md",
     "docs/guide/regression.md",
     "docs/guide/signatures.md",

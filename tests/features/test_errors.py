@@ -80,7 +80,11 @@ def test_the_estimate_on_random_points_is_within_a_factor_of_three(n, seed):
 
 
 @pytest.mark.parametrize(
-    ("sphere", "n", "t"), [(Sphere(dim=3), 1000, 0.1), (Sphere(dim=4), 1500, 0.2)], ids=["3", "4"]
+    ("sphere", "n", "t"),
+    [
+        pytest.param(Sphere(dim=3), 1000, 0.1, id="3"),
+        pytest.param(Sphere(dim=4), 1500, 0.2, id="4", marks=pytest.mark.slow),
+    ],
 )
 def test_the_estimate_in_many_dimensions_is_within_a_factor_of_two(sphere, n, t):
     """Half of the nodes are compared; on S^4 the error of the graph was left out before."""
@@ -128,7 +132,7 @@ BALLS = {
 }
 
 
-@pytest.mark.parametrize("case", BALLS)
+@pytest.mark.parametrize("case", quick_ones(BALLS, "hyperbolic plane"))
 def test_the_estimate_on_a_ball_of_a_space_without_end_is_that_of_its_inside(case):
     space, steps, t = BALLS[case]
     options = GraphOptions(n_nodes=1000, n_steps=steps)
