@@ -18,7 +18,7 @@ SURFACES = ["sphere", "ellipsoid", "Möbius strip", "torus"]
 def small():
     """A demo of a few seconds: small graphs, almost no training."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demo, "N_NODES", 300)
+        patch.setattr(demo, "N_NODES", 200)
         patch.setitem(demo._SMALL_BUDGET, "field_options", {"network": "paper", "epochs": 1})
         patch.setitem(demo._SMALL_BUDGET, "teacher_options", {"n_walks": 100, "p_halt": 0.01})
         yield
@@ -55,12 +55,12 @@ def test_the_errors_are_those_of_the_library(small):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = demo._compare("torus", Torus(), 8, demo.N_NODES)
-    graph = knn_graph(Torus().grid(300), n_neighbors=8)
+    graph = knn_graph(Torus().grid(demo.N_NODES), n_neighbors=8)
     t = graph.time(20.0, dim=2)
     new = Torus().sample(demo.N_NEW, seed=0)
     exact = demo.reference(Torus(), t)(new, new)
-    default = ManifoldRandomFeatures(HeatKernel(t), random_state=0).fit(Torus().grid(300))
-    budget = demo._SMALL_BUDGET | {"n_starts": 75}
+    default = ManifoldRandomFeatures(HeatKernel(t), random_state=0).fit(Torus().grid(demo.N_NODES))
+    budget = demo._SMALL_BUDGET | {"n_starts": demo.N_NODES // 4}
     paper = ManifoldRandomFeatures.paper(kernel=DiffusionKernel(20.0), graph=None, random_state=0, **budget)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

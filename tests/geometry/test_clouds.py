@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from marks import quick_ones
 from sklearn.datasets import make_moons, make_swiss_roll
 
 from manifoldrf import (
@@ -50,7 +51,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", quick_ones(CASES, "circle in R^2", "sphere in R^3", "three-sphere in R^20"))
 def test_dimension_and_noise_are_found(name, global_seed):
     manifold, sigma, n_axes, dim = CASES[name]
     points, _ = noisy(manifold.sample(3000, seed=global_seed), sigma, n_axes, global_seed)
@@ -165,7 +166,7 @@ def test_compiled_loops_agree_with_numpy():
 
 
 @pytest.mark.parametrize("sigma", [0.0, 0.03])
-@pytest.mark.parametrize("share", [0.02, 0.05])
+@pytest.mark.parametrize("share", quick_ones([0.02, 0.05], 0.05))
 def test_outliers_are_found_and_points_of_the_sphere_are_kept(sigma, share):
     points, _ = noisy(Sphere().sample(4000, seed=0), sigma)
     strangers = np.random.default_rng(3).uniform(-1.3, 1.3, size=(int(share * 4000), 3))
@@ -180,7 +181,7 @@ def test_outliers_are_found_and_points_of_the_sphere_are_kept(sigma, share):
 
 
 def test_layers_are_cut_and_counted():
-    along, across, points = roll(3000, 0.35)
+    along, across, points = roll(2000, 0.35)
     graph = heat_graph(points, 0.05, dim=2)
     first, second = graph.affinity.nonzero()
     length = np.hypot(along[first] - along[second], across[first] - across[second])
@@ -196,11 +197,11 @@ def test_layers_are_cut_and_counted():
 
 def test_parallel_sheets_are_layers_and_clumps_are_not():
     rng = np.random.default_rng(0)
-    flat = rng.uniform(size=(4000, 2)) * 2
-    two = np.column_stack([flat, np.where(np.arange(4000) % 2, 0.0, 0.3)])
+    flat = rng.uniform(size=(2000, 2)) * 2
+    two = np.column_stack([flat, np.where(np.arange(2000) % 2, 0.0, 0.3)])
     with pytest.warns(GraphWarning, match="2 pieces"):
         assert heat_graph(two, 0.03, dim=2).n_components == 2
-    copies = np.repeat(Sphere().sample(300, seed=0), 14, axis=0)
+    copies = np.repeat(Sphere().sample(150, seed=0), 14, axis=0)
     with pytest.warns(GraphWarning, match="coincide"):
         assert heat_graph(copies, 0.1, dim=2).n_components == 1
 

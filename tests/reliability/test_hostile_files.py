@@ -37,7 +37,7 @@ from manifoldrf.fields.data import Problem, SignatureOptions, signature_table
 from manifoldrf.fields.mlp import fit_mlp
 from manifoldrf.fields.training import MlpOptions
 
-QUICK = {"model": 200, "graph": 200}  # cases in the quick tests; 100 of the others
+QUICK = {"model": 100, "graph": 100}  # cases in the quick tests; 50 of the others
 
 
 @functools.cache
@@ -67,7 +67,7 @@ def assert_read(name, *files):
 # -------------------------------------------------------------------------------------------------------- by chance
 @pytest.mark.parametrize("name", loaders.LOADERS)
 def test_damaged_files_are_read_or_refused_within_bounds(name):
-    assert_kept(fuzz(loader(name), QUICK.get(name, 100), seed=7))
+    assert_kept(fuzz(loader(name), QUICK.get(name, 50), seed=7))
 
 
 @pytest.mark.slow

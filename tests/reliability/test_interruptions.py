@@ -63,7 +63,7 @@ STAGES = {
 }
 QUICK = {
     *("heat graph", "walks", "error", "save", "training"),
-    *("features to csv", "packing", "method", "two files", "record"),
+    *("features to csv", "packing", "method", "two files"),
 }
 
 
