@@ -30,6 +30,7 @@ PAGES.append("README.md")
 LONG = {
     "docs/explorer.md",
     "docs/extending.md",
+    "docs/getting_started.md",
     "docs/theory.md",
     "docs/guide/choosing.md",
     "docs/guide/clusters.md",
@@ -40,6 +41,7 @@ LONG = {
     "docs/guide/noise.md",
     "docs/guide/points.md",
     "docs/guide/regression.md",
+    "docs/guide/saving.md",
     "docs/guide/signatures.md",
     "docs/guide/when_not.md",
 }

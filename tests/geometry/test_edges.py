@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from marks import quick_ones
 from oracles import heat_kernel_at_nodes, relative_error
 from scipy import sparse
 from scipy.stats import norm
@@ -144,7 +145,7 @@ def square_kernel(first, second, t):
     return kernel / (4 * np.pi * t)
 
 
-@pytest.mark.parametrize("density", ["even", "1:7"])
+@pytest.mark.parametrize("density", quick_ones(["even", "1:7"], "1:7"))
 def test_the_heat_kernel_of_a_random_square_is_within_four_percent(density, global_seed):
     """Measured .011 to .033; with a half-space at each node .04 to .07."""
     rng = np.random.default_rng(global_seed)

@@ -97,7 +97,7 @@ def cylinder_errors(graph, t):
     return at_nodes, relative_error(heat_kernel_at_points(graph, CYLINDER_POINTS), exact)
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["cell areas", "estimated weights"])
+@pytest.mark.parametrize("known", quick_ones([True, False], False), ids=["cell areas", "estimated weights"])
 @pytest.mark.parametrize("t", quick_ones([0.005, 0.01, 0.02], 0.01))
 def test_a_cylinder_grid_meets_the_reflecting_kernel_within_two_percent(t, known):
     angles, heights = np.meshgrid(np.arange(160) * 2 * np.pi / 160, (np.arange(25) + 0.5) / 25, indexing="ij")
@@ -142,7 +142,7 @@ def exact_bias(dim, s2):
     return -np.log(integrals[1] / integrals[0]) / dim / (s2 / 4), np.log(integrals[0] / (np.pi * s2) ** (dim / 2))
 
 
-@pytest.mark.parametrize(("dim", "n"), [(1, 200), (2, 1500), (3, 2500)])
+@pytest.mark.parametrize(("dim", "n"), [(1, 200), pytest.param(2, 1500, marks=pytest.mark.slow), (3, 2500)])
 def test_clock_and_volume_of_a_step_along_straight_lines_are_those_of_funk_and_hecke(dim, n, monkeypatch):
     """With 30 to 80 even nodes in a step, the sums are within 3 % of the integrals' bias."""
     monkeypatch.setattr(heat, "_SLOWER_WAVES", 0.0)
