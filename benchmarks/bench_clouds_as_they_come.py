@@ -191,7 +191,7 @@ def rbf(X, t):
 def library_model(points, t, seed, **options):
     """Features with default options."""
     graph = GraphOptions(**options) if options else None
-    return ManifoldRandomFeatures(HeatKernel(t), graph=graph, random_state=seed).fit(points)
+    return ManifoldRandomFeatures(HeatKernel(t), normalize=False, graph=graph, random_state=seed).fit(points)
 
 
 def measure(setting, n, seed, fit=library_model):

@@ -50,7 +50,9 @@ class Sizes:
 def estimator(n_features=N_FEATURES, n_known=None):
     """Heat kernel features; of so many points with known areas, if a number is given; otherwise as by default."""
     graph = None if n_known is None else GraphOptions(weights=Sphere().grid_weights(n_known))
-    return ManifoldRandomFeatures(HeatKernel(T), n_features=n_features, graph=graph, random_state=0)
+    return ManifoldRandomFeatures(
+        HeatKernel(T), normalize=False, n_features=n_features, graph=graph, random_state=0
+    )
 
 
 @functools.cache
@@ -129,6 +131,7 @@ def growth_of_all(sizes):
     models = [
         ManifoldRandomFeatures(
             HeatKernel(ALL_T),
+            normalize=False,
             n_features=ALL_FEATURES,
             field="interpolated",
             weights="voronoi",

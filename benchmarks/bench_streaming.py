@@ -42,7 +42,9 @@ def streaming(few):
     """Features of a sphere, from files to files."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        model = ManifoldRandomFeatures(HeatKernel(0.02), n_features=512, random_state=0).fit(Sphere())
+        model = ManifoldRandomFeatures(HeatKernel(0.02), normalize=False, n_features=512, random_state=0).fit(
+            Sphere()
+        )
         model.save(folder / "model.safetensors")
         np.save(folder / "few.npy", Sphere().sample(few, seed=1))
         np.save(folder / "many.npy", Sphere().sample(MORE * few, seed=2))

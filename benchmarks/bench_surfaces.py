@@ -125,7 +125,7 @@ def sphere_rows(bench: Bench, source: str) -> list[Row]:
         "fit(Sphere())": sphere,
         "random points": sphere.sample(bench.n_nodes, seed=0),
     }[source]
-    model = ManifoldRandomFeatures(HeatKernel(T), n_features="all", random_state=0).fit(space)
+    model = ManifoldRandomFeatures(HeatKernel(T), normalize=False, n_features="all", random_state=0).fit(space)
     queries = new_points("sphere")
     name = f"sphere, {source}"
     plain, aligned = bench.errors(name, model, queries, sphere.heat_kernel(queries, queries, T))
@@ -141,7 +141,9 @@ def known_weights_rows(bench: Bench, name: str, n_features: int | str, limit: fl
     """The heat kernel from even nodes of known weights."""
     manifold, n = SURFACES[name][0], bench.n_nodes
     options = GraphOptions(weights=manifold.grid_weights(n))
-    model = ManifoldRandomFeatures(HeatKernel(T), n_features=n_features, graph=options, random_state=0)
+    model = ManifoldRandomFeatures(
+        HeatKernel(T), normalize=False, n_features=n_features, graph=options, random_state=0
+    )
     model.fit(manifold.grid(n))
     title = f"{name}, known weights, {n_features} features" + ("" if name == "sphere" else ROUGH)
     exact = reference(name, n)
@@ -162,7 +164,9 @@ def held_out_rows(bench: Bench, name: str) -> list[Row]:
     """The paper's kernel with the default field, at nodes whose signatures were not given."""
     graph = paper_graph(name, bench.n_nodes)
     n_starts = graph.n_nodes - N_QUERIES
-    model = ManifoldRandomFeatures(DiffusionKernel(TAU), n_features="all", n_starts=n_starts, random_state=0)
+    model = ManifoldRandomFeatures(
+        DiffusionKernel(TAU), normalize=False, n_features="all", n_starts=n_starts, random_state=0
+    )
     model.fit(graph)
     title = f"{name}, exp(-20 L), field '{model.field_}'"
     plain, aligned = graph_errors(bench, title, model)
@@ -225,6 +229,7 @@ def log_rows(bench: Bench, name: str) -> list[Row]:
     """The network in the log domain."""
     model = ManifoldRandomFeatures(
         DiffusionKernel(TAU),
+        normalize=False,
         n_features="all",
         field="mlp",
         teacher="exact",

@@ -84,7 +84,7 @@ class Ours:
     name = "manifoldrf"
 
     def __init__(self, points, t):
-        self.model = ManifoldRandomFeatures(HeatKernel(t), random_state=0).fit(points)
+        self.model = ManifoldRandomFeatures(HeatKernel(t), normalize=False, random_state=0).fit(points)
 
     def transform(self, X):
         """Features."""

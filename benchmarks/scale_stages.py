@@ -49,7 +49,13 @@ def measure(n, n_jobs, n_queries):
     recipe = {"graph": options, "n_features": n // NODES_OF_AN_ANCHOR, "field": "step", "weights": "unity"}
     clock = Clock()
     model = ManifoldRandomFeatures(
-        HeatKernel(TIME_OF_A_NODE / n), sparse_output=True, random_state=0, n_jobs=n_jobs, verbose=clock, **recipe
+        HeatKernel(TIME_OF_A_NODE / n),
+        normalize=False,
+        sparse_output=True,
+        random_state=0,
+        n_jobs=n_jobs,
+        verbose=clock,
+        **recipe,
     ).fit(points)
     fitted, seconds = peak(), {name: clock.seconds[name] for name in ("graph", "anchors", "weights", "field")}
     graph, anchors = model.graph_, model.anchors_

@@ -32,7 +32,9 @@ for t in TIMES:
     for number in NUMBERS:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FeatureWarning)
-            features = ManifoldRandomFeatures(HeatKernel(t), n_features=int(number), random_state=0).fit(cloud)
+            features = ManifoldRandomFeatures(
+                HeatKernel(t), normalize=False, n_features=int(number), random_state=0
+            ).fit(cloud)
         errors.setdefault(t, []).append(relative_error(features.kernel_matrix(new), exact))
 
 # %%
@@ -56,7 +58,7 @@ figure, axes = plt.subplots(figsize=(7, 4.6), layout="constrained")
 axes.loglog(NUMBERS, fourier, "s--", color="0.5", label=f"random Fourier features, slope {slope:.2f}")
 for t, colour in TIMES.items():
     axes.loglog(NUMBERS, errors[t], "o-", color=colour, label=f"features of the sphere, t = {t}")
-    chosen = ManifoldRandomFeatures(HeatKernel(t), random_state=0).fit(cloud).n_features_out_
+    chosen = ManifoldRandomFeatures(HeatKernel(t), normalize=False, random_state=0).fit(cloud).n_features_out_
     axes.plot(
         chosen, np.exp(np.interp(np.log(chosen), np.log(NUMBERS), np.log(errors[t]))), "v", ms=13, color=colour
     )

@@ -31,7 +31,7 @@ values = field(scan[known]) + 0.3 * rng.normal(size=len(known))
 # %%
 # Features of all points, and a linear model on those with a value.
 
-features = ManifoldRandomFeatures(HeatKernel(0.05), random_state=0).fit(scan)
+features = ManifoldRandomFeatures(HeatKernel(0.05), normalize=False, random_state=0).fit(scan)
 model = Ridge(1.0).fit(features.transform(scan[known]), values)
 print(features.summary())
 

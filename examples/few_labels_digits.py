@@ -93,7 +93,9 @@ points, classes = load_digits(return_X_y=True)
 images, new, truth, new_truth = train_test_split(points, classes, test_size=0.25, random_state=0)
 options = GraphOptions(kind="knn", n_neighbors=8)
 maps = [
-    ManifoldRandomFeatures(DiffusionKernel(tau), n_features=512, field="step", graph=options, random_state=0)
+    ManifoldRandomFeatures(
+        DiffusionKernel(tau), normalize=False, n_features=512, field="step", graph=options, random_state=0
+    )
     for tau in TAUS
 ]
 rows = np.hstack([features.fit(images).transform(images) for features in maps])

@@ -56,7 +56,7 @@ def facing(grid):
 
 heat = {}
 for name, (surface, grid) in surfaces.items():
-    features = ManifoldRandomFeatures(HeatKernel(T), random_state=0).fit(surface)
+    features = ManifoldRandomFeatures(HeatKernel(T), normalize=False, random_state=0).fit(surface)
     middle = grid[15:46].reshape(-1, 3)
     start = middle[[np.argmax(facing(grid)[15:46].ravel() + 1.2 * middle @ eye)]]
     heat[name] = features.kernel_matrix(start, grid.reshape(-1, 3)).reshape(u.shape)

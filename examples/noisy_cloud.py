@@ -50,7 +50,9 @@ sizes, errors = (0.003, 0.01, 0.03, 0.06), {"as they are": [], "cleaned": []}
 for size in sizes:
     scan = sphere.sample(4000, seed=0) + size * rng.normal(size=(4000, 3))
     for name, option in (("as they are", 0), ("cleaned", "auto")):
-        features = ManifoldRandomFeatures(HeatKernel(T), graph=GraphOptions(noise=option), random_state=0)
+        features = ManifoldRandomFeatures(
+            HeatKernel(T), normalize=False, graph=GraphOptions(noise=option), random_state=0
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the error of points as they are
             features.fit(scan)

@@ -93,7 +93,7 @@ for metric, vectors in {
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # windows of sky have few neighbours
         features = ManifoldRandomFeatures(
-            DiffusionKernel(20.0), n_features=512, field="step", graph=options, random_state=0
+            DiffusionKernel(20.0), normalize=False, n_features=512, field="step", graph=options, random_state=0
         )
         rows = features.fit(vectors).transform(vectors)
     near, _ = judge(KNeighborsClassifier(1), vectors, parts)

@@ -271,6 +271,7 @@ class _Surface:
         is_sphere = self.name == "sphere"
         features = ManifoldRandomFeatures(
             HeatKernel(self.t) if is_sphere else DiffusionKernel(self.config.tau),
+            normalize=False,
             n_features=n_features,
             random_state=self.config.seed,
         )

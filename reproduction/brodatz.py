@@ -267,7 +267,12 @@ def graph_options(n_neighbors: int) -> GraphOptions:
 def own_features(n_neighbors: int, power: int) -> ManifoldRandomFeatures:
     """Sparse features, one for each unlabelled window."""
     return ManifoldRandomFeatures(
-        PowerKernel(power), n_features="all", field="step", graph=graph_options(n_neighbors), sparse_output=True
+        PowerKernel(power),
+        normalize=False,
+        n_features="all",
+        field="step",
+        graph=graph_options(n_neighbors),
+        sparse_output=True,
     )
 
 

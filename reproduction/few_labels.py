@@ -281,6 +281,7 @@ def _own_maps(stage: Stage) -> Iterator[tuple[str, FloatArray]]:
     for (name, options), tau in itertools.product(_GRAPHS.items(), _TAUS):
         features = ManifoldRandomFeatures(
             DiffusionKernel(tau),
+            normalize=False,
             n_features=stage.n_features,
             field="step",  # "auto" chooses the same at these times, at four times the cost
             graph=options,

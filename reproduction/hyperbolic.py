@@ -110,7 +110,7 @@ class PaperRecipe:
 
 def fitted(kernel: HeatKernel, graph: Graph | GraphOptions, points: FloatArray) -> ManifoldRandomFeatures:
     """Features with all nodes as anchors."""
-    features = ManifoldRandomFeatures(kernel, n_features="all", graph=graph, random_state=0)
+    features = ManifoldRandomFeatures(kernel, normalize=False, n_features="all", graph=graph, random_state=0)
     with _quiet():
         return features.fit(points)
 

@@ -238,13 +238,19 @@ class _Surface:
         config = self.config
         self.steps.first(f"{self.name}: default fields")
         n_starts = config.n_nodes - config.n_queries
-        same = ManifoldRandomFeatures(self.kernel, n_features="all", n_starts=n_starts, random_state=config.seed)
+        same = ManifoldRandomFeatures(
+            self.kernel, normalize=False, n_features="all", n_starts=n_starts, random_state=config.seed
+        )
         self.default, default = self._fitted(same, self.graph, "default, same kernel")
         options = GraphOptions(weights=self.manifold.grid_weights(config.n_nodes))
         self.models = [default]
         for n_features in (config.n_features, "all"):
             heat = ManifoldRandomFeatures(
-                HeatKernel(config.t), n_features=n_features, graph=options, random_state=config.seed
+                HeatKernel(config.t),
+                normalize=False,
+                n_features=n_features,
+                graph=options,
+                random_state=config.seed,
             )
             size = "all nodes" if n_features == "all" else f"{n_features} features"
             model = self._fitted(heat, self.points, f"default, heat kernel, {size}")[1]
@@ -266,7 +272,11 @@ class _Surface:
         )
         self.network, model = self._fitted(paper, self.graph, "paper's recipe")
         few = ManifoldRandomFeatures(
-            self.kernel, n_features=config.n_features, field="interpolated", random_state=config.seed
+            self.kernel,
+            normalize=False,
+            n_features=config.n_features,
+            field="interpolated",
+            random_state=config.seed,
         )
         anchors, placing = self._fitted(few, self.graph, "")  # our anchors and their weights
         read = FeatureMap(

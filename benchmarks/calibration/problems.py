@@ -104,6 +104,7 @@ def solve(problem: Problem) -> dict[str, Any]:
         warnings.simplefilter("ignore")  # poor problems are part of the test
         model = ManifoldRandomFeatures(
             problem.kernel,
+            normalize=False,
             n_features=problem.n_features,
             graph=problem.given.graph,
             n_starts=starts,

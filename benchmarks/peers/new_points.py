@@ -116,7 +116,12 @@ def own_model(problem, n_features, n_steps=None):
     """Features of this library, sparse, before the fit."""
     graph = None if n_steps is None else GraphOptions(n_steps=n_steps)
     return ManifoldRandomFeatures(
-        HeatKernel(problem.space.t), n_features=n_features, graph=graph, random_state=0, sparse_output=True
+        HeatKernel(problem.space.t),
+        normalize=False,
+        n_features=n_features,
+        graph=graph,
+        random_state=0,
+        sparse_output=True,
     )
 
 

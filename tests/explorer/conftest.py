@@ -15,7 +15,7 @@ def fitted():
     def make(space, kernel, **options):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FeatureWarning)
-            made = ManifoldRandomFeatures(kernel, random_state=0, **options).fit(space)
+            made = ManifoldRandomFeatures(kernel, **{"random_state": 0, "normalize": False} | options).fit(space)
             _ = made.error_  # which warns too, when it is first asked for
         return made
 

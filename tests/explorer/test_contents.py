@@ -266,7 +266,7 @@ class TestContents:
         assert sphere_page[1].meta["unit"] == "of the graph"
         assert unit(torus) == "per unit of volume"
         assert unit(fitted(torus_mesh(), 3 * HeatKernel(0.1), n_features=80)) == ""
-        assert unit(fitted(torus_mesh(), None, n_features=80)) == ""  # chosen, with a factor
+        assert unit(fitted(torus_mesh(), HeatKernel(0.1), n_features=80, normalize=True)) == ""
 
     def test_logarithms_go_no_farther_than_the_numbers(self, sphere, sphere_page, least, tmp_path):
         """255 whole numbers span 2.4 decades, 65,535 span 4.8."""

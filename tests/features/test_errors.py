@@ -44,7 +44,7 @@ STREAMS = Streams.from_seed(0)
 
 
 def features(kernel=HEAT, **settings):
-    return ManifoldRandomFeatures(kernel, **{"random_state": 0, **settings})
+    return ManifoldRandomFeatures(kernel, normalize=False, **{"random_state": 0, **settings})
 
 
 # ------------------------------------------------------------------------------------------- against the truth

@@ -15,7 +15,7 @@ UNEVEN = 1.0 + 3.0 * (NODES[:, 2] > 0)  # four times as many anchors in the nort
 
 
 def all_nodes(kernel, **settings):
-    return ManifoldRandomFeatures(kernel, n_features="all", random_state=0, **settings)
+    return ManifoldRandomFeatures(kernel, normalize=False, n_features="all", random_state=0, **settings)
 
 
 @pytest.mark.parametrize("n", [2, 8, 14])
@@ -48,6 +48,7 @@ def test_the_sum_over_all_nodes_of_a_graph_of_neighbours():
 def drawn(density, m, seed):
     model = ManifoldRandomFeatures(
         HeatKernel(T),
+        normalize=False,
         n_features=m,
         anchors="iid",
         anchor_density=density,
@@ -120,7 +121,9 @@ def test_anchors_may_outnumber_the_nodes_when_they_are_drawn():
 
 def test_all_weights_of_anchors_sum_to_the_measure():
     for weights in ("voronoi", "unity", "nnls", "auto"):
-        model = ManifoldRandomFeatures(HeatKernel(T), n_features=60, weights=weights, random_state=0).fit(GRAPH)
+        model = ManifoldRandomFeatures(
+            HeatKernel(T), normalize=False, n_features=60, weights=weights, random_state=0
+        ).fit(GRAPH)
         assert (model.weights_ >= 0).all()
         # Cells share out the area exactly; fitted weights make the sums of the features one, within their error.
         assert model.weights_.sum() == pytest.approx(
@@ -128,7 +131,9 @@ def test_all_weights_of_anchors_sum_to_the_measure():
         )
         if weights in ("voronoi", "unity"):
             assert model.quadrature_ == weights
-    even = ManifoldRandomFeatures(HeatKernel(T), n_features=60, weights="uniform", random_state=0).fit(GRAPH)
+    even = ManifoldRandomFeatures(
+        HeatKernel(T), normalize=False, n_features=60, weights="uniform", random_state=0
+    ).fit(GRAPH)
     np.testing.assert_allclose(even.weights_, GRAPH.weights[even.anchors_] * 200 / 60)
 
 
@@ -138,5 +143,5 @@ def test_farthest_anchors_are_far_better_than_drawn_ones():
     def error(model):
         return np.linalg.norm(model.kernel_matrix(NODES) - exact) / np.linalg.norm(exact)
 
-    chosen = ManifoldRandomFeatures(HeatKernel(T), n_features=60, random_state=0).fit(GRAPH)
+    chosen = ManifoldRandomFeatures(HeatKernel(T), normalize=False, n_features=60, random_state=0).fit(GRAPH)
     assert error(chosen) < 0.3 * error(drawn(UNIFORM, 60, 0))

@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import make_moons
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -145,8 +145,74 @@ def test_parameters_of_frozen_parts_are_replaced():
 
 
 def test_a_part_of_no_kernel_is_a_clear_error():
-    with pytest.raises(ValueError, match="kernel"):
-        ManifoldRandomFeatures().set_params(kernel__t=0.1)
+    with pytest.raises(ValueError, match="`kernel__tau` needs a kernel to change"):
+        ManifoldRandomFeatures().set_params(kernel__tau=0.1)
+
+
+def test_the_time_of_no_kernel_makes_a_heat_kernel():
+    model = ManifoldRandomFeatures().set_params(kernel__t=0.1)
+    assert model.kernel == HeatKernel(0.1)
+    assert model.set_params(kernel=None, kernel__t=0.2).kernel == HeatKernel(0.2)
+    X, y = make_moons(200, noise=0.1, random_state=0)
+    pipeline = make_pipeline(ManifoldRandomFeatures(random_state=0), LogisticRegression())
+    search = GridSearchCV(pipeline, {"manifoldrandomfeatures__kernel__t": [0.1, 30.0]}, cv=3).fit(X, y)
+    assert search.best_params_ == {"manifoldrandomfeatures__kernel__t": 0.1}
+
+
+# ----------------------------------------------------------------------------------------------- height and length
+KERNELS_TO_SCALE = {
+    "heat": HeatKernel(T),
+    "steps": DiffusionKernel(20.0),
+    "chosen": None,
+    "two sides": CosineKernel(),
+    "function": lambda a, b: np.exp(a @ b.T),
+}
+
+
+@pytest.mark.parametrize("kernel", KERNELS_TO_SCALE.values(), ids=KERNELS_TO_SCALE.keys())
+@pytest.mark.filterwarnings("ignore::manifoldrf.FeatureWarning")  # no field follows the cosine
+def test_normalized_features_are_the_absolute_ones_times_a_factor(kernel):
+    models = [features(kernel, normalize=normalize, field="step").fit(NODES) for normalize in (True, False)]
+    (left, right), absolute = ([model.transform(NEW, side=side) for side in ("left", "right")] for model in models)
+    factor = models[0].scale_
+    np.testing.assert_allclose(left, np.sqrt(factor) * absolute[0], rtol=1e-12)
+    np.testing.assert_allclose(right, np.sqrt(factor) * absolute[1], rtol=1e-12)
+    np.testing.assert_allclose(models[0].kernel_matrix(NEW), left @ right.T, atol=1e-12)
+    np.testing.assert_allclose(models[0].bound_, np.sqrt(factor) * models[1].bound_, rtol=1e-12)
+    np.testing.assert_array_equal(models[0].weights_, models[1].weights_)
+    assert models[0].error_ == models[1].error_
+    assert models[1].scale_ == 1
+    assert f"{factor:.3g} times the kernel" in models[0].summary()
+    # The average is over 256 nodes, not over all.
+    assert np.diagonal(models[0].kernel_matrix(NODES)).mean() == pytest.approx(1.0, rel=0.02)
+
+
+def test_a_chosen_kernel_can_be_longer_or_shorter():
+    usual, longer = (ManifoldRandomFeatures(scale=scale, random_state=0).fit(NODES) for scale in (1.0, 2.0))
+    assert longer.kernel_.t == pytest.approx(4 * usual.kernel_.t, rel=0.01)  # three digits
+    graph = knn_graph(NODES)
+    usual, longer = (ManifoldRandomFeatures(scale=scale, random_state=0).fit(graph) for scale in (1.0, 2.0))
+    assert longer.kernel_.t == pytest.approx(4 * usual.kernel_.t, rel=0.01)
+    with pytest.raises(ValueError, match="`scale` must be 1 where a kernel is given"):
+        ManifoldRandomFeatures(HeatKernel(T), scale=2.0).fit(NODES)
+    with pytest.raises(ValueError, match="`scale` must be a number in"):
+        ManifoldRandomFeatures(scale=0.0).fit(NODES)
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["given", "chosen"])
+@pytest.mark.filterwarnings("ignore::manifoldrf.FarQueryWarning")
+def test_no_unit_of_length_changes_a_score(given):
+    X, y = make_moons(240, noise=0.15, random_state=0)
+    scores = []
+    for unit in (1.0, 1e-6, 2.54, 1e6):
+        kernel = HeatKernel(0.1 * unit**2) if given else None
+        model = make_pipeline(ManifoldRandomFeatures(kernel, random_state=0), LogisticRegression())
+        model.fit(unit * X[:120], y[:120])
+        scores.append(model.predict_proba(unit * X[120:])[:, 1])
+    assert np.mean((scores[0] > 0.5) == y[120:]) > 0.95
+    for other in scores[1:]:  # a chosen time is rounded to three digits
+        np.testing.assert_allclose(other, scores[0], atol=1e-4 if given else 0.01)
+        assert (np.mean((other > 0.5) == y[120:])) == np.mean((scores[0] > 0.5) == y[120:])
 
 
 def test_repr_shows_what_was_set():
@@ -445,9 +511,9 @@ def test_signed_kernels_have_two_sides(cosine):
     with pytest.raises(ValueError, match="`side` must be 'left' or 'right'"):
         cosine.transform(NODES)
     left, right = (cosine.transform(NODES, side=side) for side in ("left", "right"))
-    exact = CosineKernel().dense(cosine.graph_)
+    exact = cosine.scale_ * CosineKernel().dense(cosine.graph_)
     # Entries below 1e-7 of the largest of their column are left out, 400 in a row.
-    np.testing.assert_allclose(left @ right.T, exact, atol=1e-6)
+    np.testing.assert_allclose(left @ right.T, exact, atol=1e-6 * cosine.scale_)
     np.testing.assert_allclose(cosine.kernel_matrix(NODES), left @ right.T, atol=1e-14)
     np.testing.assert_allclose(cosine.kernel_matrix(NODES[:9], NODES), (left @ right.T)[:9], atol=1e-14)
     np.testing.assert_allclose(cosine.matvec(NODES, NODES), exact @ NODES, atol=1e-5)

@@ -25,7 +25,7 @@ EXACT = SPHERE.heat_kernel(NEW, NEW, T)
 
 
 def fitted(points=NOISY, kernel=HeatKernel(T), **options):  # noqa: B008  (kernels are frozen)
-    return ManifoldRandomFeatures(kernel, random_state=0, **options).fit(points)
+    return ManifoldRandomFeatures(kernel, normalize=False, random_state=0, **options).fit(points)
 
 
 @pytest.fixture(scope="module")

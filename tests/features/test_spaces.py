@@ -43,7 +43,7 @@ STEPS = DiffusionKernel(20.0)
 
 
 def features(kernel=HEAT, **settings):
-    return ManifoldRandomFeatures(kernel, **{"random_state": 0, **settings})
+    return ManifoldRandomFeatures(kernel, normalize=False, **{"random_state": 0, **settings})
 
 
 # --------------------------------------------------------------------------------------------------- accuracy
@@ -198,7 +198,7 @@ def test_units_of_length_only_change_the_unit_of_the_kernel(of_the_cloud, scale)
 @pytest.mark.slow
 def test_the_default_kernel_follows_the_unit_of_length():
     models = [ManifoldRandomFeatures(random_state=0).fit(scale * CLOUD[:500]) for scale in (1.0, 1000.0)]
-    times = [model.kernel_.kernel.t for model in models]  # the chosen kernel is a multiple of a heat kernel
+    times = [model.kernel_.t for model in models]
     assert times[1] == pytest.approx(1e6 * times[0], rel=1e-9)
     assert 0 < times[0] < 1
     assert models[0].n_features_out_ == models[1].n_features_out_
@@ -308,7 +308,7 @@ def test_kernels_with_sharp_peaks_get_more_features_than_their_width_asks_for():
 def test_a_series_of_the_smallest_number_there_is_takes_no_step():
     """Its sum at 1 and next to 1 is the same float: no width can be read off it."""
     with pytest.raises(ValueError, match=r"`kernel` must be one whose walks take a step.*5e-324"):
-        ManifoldRandomFeatures(SeriesKernel([0.0, 5e-324])).fit(Sphere().grid(20))
+        ManifoldRandomFeatures(SeriesKernel([0.0, 5e-324]), normalize=False).fit(Sphere().grid(20))
 
 
 def test_all_nodes_are_features():
@@ -450,10 +450,14 @@ def test_functions_that_are_no_kernels(function, message):
 @pytest.mark.filterwarnings("ignore::manifoldrf.FeatureWarning", "ignore::manifoldrf.GraphWarning")
 def test_the_summary_says_where_there_are_too_many_dimensions_for_a_heat_graph(kernel, dim, said):
     points = np.random.default_rng(0).normal(size=(300, dim))
-    text = ManifoldRandomFeatures(kernel, graph=GraphOptions(dim=dim), random_state=0).fit(points).summary()
+    text = (
+        ManifoldRandomFeatures(kernel, normalize=False, graph=GraphOptions(dim=dim), random_state=0)
+        .fit(points)
+        .summary()
+    )
     assert (f"; no heat graph: {dim} dimensions are too many" in text) == said
     asked = GraphOptions(kind="knn", dim=dim)
-    text = ManifoldRandomFeatures(kernel, graph=asked, random_state=0).fit(points).summary()
+    text = ManifoldRandomFeatures(kernel, normalize=False, graph=asked, random_state=0).fit(points).summary()
     assert "too many" not in text
 
 
@@ -507,7 +511,7 @@ def test_a_graph_without_a_rule_for_new_points_has_features_of_them():
 def test_a_chosen_kernel_does_not_depend_on_the_unit_of_the_points(scale):
     points = np.random.default_rng(0).normal(size=(200, 2))
     here, there = (ManifoldRandomFeatures(random_state=0).fit(unit * points) for unit in (1.0, scale))
-    # The chosen time and height are rounded to three digits.
+    # The chosen time is rounded to three digits.
     np.testing.assert_allclose(there.transform(scale * points), here.transform(points), atol=0.02)
     assert np.mean(here.transform(points) ** 2 @ np.ones(here.n_features_out_)) == pytest.approx(1.0, rel=0.1)
 
@@ -542,12 +546,16 @@ def descriptors(n=1500, dim=8, seed=0):
 
 def test_above_five_dimensions_every_point_has_its_own_bandwidth():
     points = descriptors(600)
-    fitted = ManifoldRandomFeatures(DiffusionKernel(40.0), n_features="all", random_state=0).fit(points)
+    fitted = ManifoldRandomFeatures(DiffusionKernel(40.0), normalize=False, n_features="all", random_state=0).fit(
+        points
+    )
     expected = knn_graph(points, bandwidth="local").affinity
     np.testing.assert_array_equal(fitted.graph_.affinity.toarray(), expected.toarray())
     assert "bandwidth local" in fitted.summary()
     median = GraphOptions(bandwidth="median")
-    other = ManifoldRandomFeatures(DiffusionKernel(40.0), n_features="all", graph=median, random_state=0)
+    other = ManifoldRandomFeatures(
+        DiffusionKernel(40.0), normalize=False, n_features="all", graph=median, random_state=0
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # one width isolates the points far out
         other.fit(points)
@@ -569,9 +577,9 @@ def test_a_large_cloud_in_many_dimensions_gets_a_kernel_that_few_features_carry(
 def test_a_chosen_number_of_features_stays_within_memory(monkeypatch):
     monkeypatch.setattr(fitting, "_MOST_BYTES", 8 * 2000 * 50)  # fifty dense rows
     with pytest.warns(FeatureWarning, match="n_features='auto' stops at 50 features"):
-        fitted = ManifoldRandomFeatures(HEAT, graph=GraphOptions(n_nodes="all"), random_state=0).fit(
-            Sphere().grid(2000)
-        )
+        fitted = ManifoldRandomFeatures(
+            HEAT, normalize=False, graph=GraphOptions(n_nodes="all"), random_state=0
+        ).fit(Sphere().grid(2000))
     assert fitted.n_features_out_ == 50
 
 
@@ -581,7 +589,11 @@ def test_no_anchor_is_wasted_on_nodes_that_stand_for_nothing():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fitted = ManifoldRandomFeatures(
-            DiffusionKernel(20.0), n_features=60, graph=GraphOptions(kind="knn", bandwidth=0.02), random_state=0
+            DiffusionKernel(20.0),
+            normalize=False,
+            n_features=60,
+            graph=GraphOptions(kind="knn", bandwidth=0.02),
+            random_state=0,
         ).fit(points)
     measure = fitted.map_.problem.measure
     assert (measure == 0).any()

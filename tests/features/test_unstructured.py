@@ -85,15 +85,16 @@ def test_rows_depend_neither_on_other_rows_nor_on_threads_nor_on_saving(model, g
 def test_the_summary_says_that_there_is_no_structure_and_no_absolute_scale(model):
     text = model.summary()
     assert "no low-dimensional structure found" in text
-    assert "Gaussian kernel of width 5.48, K(x, x) = 1;" in text
-    assert "the scale is not absolute" in text
+    assert "Gaussian kernel of width 5.48, 1 high, which is not the absolute height" in text
     assert model.field_ == "gaussian"
 
 
 def test_a_factor_of_the_kernel_is_kept(model):
     points = model.graph_.positions[:30]
-    other = fitted(3.0 * HeatKernel(15.0), model.graph_.positions, n_features=400)
-    np.testing.assert_allclose(other.kernel_matrix(points), 3 * model.kernel_matrix(points), rtol=1e-12)
+    for normalize, factor in ((False, 3.0), (True, 1.0)):
+        options = {"n_features": 400, "normalize": normalize}
+        other = fitted(3.0 * HeatKernel(15.0), model.graph_.positions, **options)
+        np.testing.assert_allclose(other.kernel_matrix(points), factor * model.kernel_matrix(points), rtol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,9 @@ def test_figures_agree_with_a_direct_computation(record):
     sphere = Sphere()
     queries = sphere.sample(60, seed=0)
     options = GraphOptions(weights=sphere.grid_weights(500))
-    features = ManifoldRandomFeatures(HeatKernel(0.16), n_features="all", graph=options, random_state=0)
+    features = ManifoldRandomFeatures(
+        HeatKernel(0.16), normalize=False, n_features="all", graph=options, random_state=0
+    )
     phi = features.fit(sphere.grid(500)).transform(queries)
     exact = sphere.heat_kernel(queries, queries, 0.16)
     error = np.linalg.norm(phi @ phi.T - exact) / np.linalg.norm(exact)

@@ -256,7 +256,9 @@ def local_features(
     """
     nodes = graded_points(ball, n, inner=inner, relaxation=relaxation, seed=seed)
     options = GraphOptions(kind="heat", n_steps=_steps(ball, t), weights=nodes.weights, metric=ball)
-    features = ManifoldRandomFeatures(HeatKernel(t), n_features="all", graph=options, random_state=0)
+    features = ManifoldRandomFeatures(
+        HeatKernel(t), normalize=False, n_features="all", graph=options, random_state=0
+    )
     with without_warnings(GraphWarning):  # nodes at the rim may be isolated
         return features.fit(nodes.points)
 

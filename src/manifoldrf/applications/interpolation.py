@@ -324,6 +324,7 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
             count = int(min(graph.n_nodes, np.ceil(_ANCHORS * graph.n_nodes / float(self.tau_))))
         features = ManifoldRandomFeatures(
             DiffusionKernel(self.tau_),
+            normalize=False,  # means do not depend on the height
             n_features=count,
             weights="auto" if count in ("all", graph.n_nodes) else "voronoi",  # quick for any number of anchors
             sparse_output=True,

@@ -26,7 +26,7 @@ from manifoldrf.applications import modes
 from manifoldrf.features.feature_map import product
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.options import FrozenParamsMixin, GraphOptions, estimator_points, fit_options
-from manifoldrf.features.problem import make_problem
+from manifoldrf.features.problem import make_problem, unit_height
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
@@ -256,6 +256,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         streams = Streams.from_seed(self.random_state, "random_state")
         features = ManifoldRandomFeatures(
             self.kernel,
+            normalize=False,  # the variance scales the kernel
             n_features=self.n_features,
             graph=self.graph,
             field=self.field,
@@ -266,6 +267,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         )
         options = fit_options(features.get_params(deep=False), streams)
         problem = make_problem(space_of(self, points), self.kernel, options)
+        problem = unit_height(problem) if self.kernel is None else problem
         if problem.asymmetric:
             reject("kernel", "one with nonnegative features", f"{problem.kernel}. {ASYMMETRIC}")
         data = points, targets - offset

@@ -26,7 +26,7 @@ from manifoldrf._validation import (
 from manifoldrf.baselines._base import AbstractBaseline
 from manifoldrf.features.feature_map import FeatureMap, product
 from manifoldrf.features.options import FitOptions, FrozenParamsMixin, check_space, estimator_points
-from manifoldrf.features.problem import make_problem, warn_of_far
+from manifoldrf.features.problem import make_problem, unit_height, warn_of_far
 from manifoldrf.fields.data import Problem, SignatureOptions
 from manifoldrf.fields.step import StepField
 from manifoldrf.geometry.builders import knn_graph
@@ -188,7 +188,8 @@ class _AbstractSpectral(AbstractBaseline):
     def _prepare(self, data: Any, kernel: Any, graph: Any, streams: Streams) -> Problem:
         """The graph and the units."""
         signatures = SignatureOptions(n_jobs=check_jobs(-1))
-        return make_problem(data, kernel, FitOptions(streams, graph, signatures=signatures))
+        problem = make_problem(data, kernel, FitOptions(streams, graph, signatures=signatures))
+        return unit_height(problem) if kernel is None else problem
 
     def _decompose(self, problem: Problem, spectrum: Spectrum, skip: int = 0) -> None:
         """Compute the map of the eigenpairs after the first ``skip``."""
@@ -258,9 +259,9 @@ class SpectralFeatures(FrozenParamsMixin, _AbstractSpectral):
 
     A node has the features sqrt(h(lambda_k)) v_k for the eigenpairs of the walk operator W with the largest values
     of the kernel K = h(W). The Nystrom extension carries them to new points: one step of the walk, divided by the
-    eigenvalue (below .1, divided by .01 over the eigenvalue). Units are those of :class:`ManifoldRandomFeatures`:
-    in the manifold clock the kernel of the space per unit of volume, in the graph clock the kernel of the graph, as
-    if a point were a node.
+    eigenvalue (below .1, divided by .01 over the eigenvalue). Units are those of :class:`ManifoldRandomFeatures`
+    with ``normalize=False``: in the manifold clock the kernel of the space per unit of volume, in the graph clock
+    the kernel of the graph, as if a point were a node.
 
     Parameters
     ----------

@@ -123,7 +123,7 @@ def _compare(name: str, manifold: Any, n_neighbors: int, n_nodes: int) -> Surfac
         budget = _SMALL_BUDGET | {"n_starts": n_nodes // 4}
         recipe = ManifoldRandomFeatures.paper(kernel=DiffusionKernel(_TAU), graph=None, random_state=0, **budget)
         models["paper's recipe"] = recipe.fit(graph)
-    models["default"] = ManifoldRandomFeatures(HeatKernel(t), random_state=0).fit(graph.positions)
+    models["default"] = ManifoldRandomFeatures(HeatKernel(t), normalize=False, random_state=0).fit(graph.positions)
     surface = Surface(shown, {"surface": name}, {"reference": kernel(shown, source)[:, 0]}, models["default"])
     for method, model in models.items():
         found = model.kernel_matrix(new)
@@ -150,7 +150,9 @@ def reference(manifold: Any, t: float) -> Callable[[Any, Any], Any]:
         return lambda a, b: manifold.heat_kernel(a, b, t)
     n_nodes = _FINER * N_NODES
     options = GraphOptions(weights=manifold.grid_weights(n_nodes))
-    features = ManifoldRandomFeatures(HeatKernel(t), n_features="all", graph=options, random_state=0)
+    features = ManifoldRandomFeatures(
+        HeatKernel(t), normalize=False, n_features="all", graph=options, random_state=0
+    )
     return features.fit(manifold.grid(n_nodes)).kernel_matrix
 
 

@@ -436,6 +436,7 @@ def model_facts(features: Any) -> dict[str, Any]:
     error = features.error_
     return {
         "kernel": repr(features.kernel_),
+        "scale": features.scale_,
         "nodes": features.graph_.n_nodes,
         "features": features.n_features_out_,
         "field": features.field_,

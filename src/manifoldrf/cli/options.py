@@ -267,6 +267,10 @@ class Features:
         None
     )
     loss: Annotated[Literal["relative", "l2"] | None, _features(help="Loss of the network.")] = None
+    normalize: Annotated[
+        bool,
+        _features("--normalize/--absolute", help="Scale features to K(x, x) = 1 on average, or keep the kernel's."),
+    ] = True
     device: Annotated[
         Literal["auto", "cpu", "cuda"], _features(help="Device for training the network and evaluating fields.")
     ] = "auto"

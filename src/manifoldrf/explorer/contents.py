@@ -460,7 +460,7 @@ def _exact(fitted: FeatureMap, nodes: IntArray, jobs: int) -> Any:
     problem = fitted.problem
     known = signature_table(problem, nodes, fitted.anchors, SignatureOptions(n_jobs=jobs)).values.tocsr()
     own = np.sqrt(problem.measure[nodes]) if problem.clock == "graph" else np.ones(len(nodes))
-    return sparse.csc_array(sparse.diags_array(own * fitted.scale**2) @ known)
+    return sparse.csc_array(sparse.diags_array(own * fitted.scale * fitted.output_scale) @ known)
 
 
 def peaks_of(columns: Any) -> FloatArray:

@@ -214,7 +214,8 @@ def _html(
     if view.projects:
         axes = f"Drawn along the first three principal axes: {view.share:.0%} of the variance."
         notices = (axes, *notices)
-    unit = "" if isinstance(features.kernel_, ScaledKernel) else "per unit of volume"  # a factor changes the unit
+    scaled = features.scale_ != 1 or isinstance(features.kernel_, ScaledKernel)  # a factor changes the unit
+    unit = "" if scaled else "per unit of volume"
     meta = {
         "arrays": table,
         "total": fields.total,
@@ -226,7 +227,7 @@ def _html(
         "origin": view.origin,
         "dimensions": min(features.graph_.positions.shape[1], 3),
         "projected": view.projects,
-        "unit": "of the graph" if features.map_.problem.clock == "graph" else unit,
+        "unit": "of the graph" if features.map_.problem.clock == "graph" and features.scale_ == 1 else unit,
         "decades": {"kernel": whole, "feature": whole, "exact": exact, "difference": apart},
         "sequential": SEQUENTIAL.round(4).tolist(),
         "diverging": DIVERGING.round(4).tolist(),

@@ -1,7 +1,7 @@
 """The fitted map from points to features: a field, its anchors and their weights, and the units."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations_with_replacement, pairwise
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from manifoldrf._runtime import one_blas_thread, quick_map, search_jobs
-from manifoldrf._validation import FloatArray, IntArray, check_indices, reject
+from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_indices, check_real, reject
 from manifoldrf.features.problem import warn_of_far
 from manifoldrf.fields.data import AbstractField, Problem, read_field
 from manifoldrf.fields.interpolated import AbstractInterpolation, make_interpolation, stack_rows
@@ -24,6 +24,7 @@ _SPARSE_AT_ONCE = 2**23
 _POINTS_AT_ONCE = 2**15
 _DENSE_SHARE = 0.05  # share of nonzeros above which dense products are faster than sparse ones
 _ROWS_OF_A_BLOCK, _MOST_BLOCKS = 128, 16
+_HEIGHTS = 256  # nodes at which the height of the kernel is measured
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,16 +38,20 @@ class FeatureMap:
     anchors : int array of shape (m,)
         Nodes.
     weights : array of shape (m,)
+    factor : float
+        Of the kernel that features represent, over that of the problem.
     """
 
     problem: Problem
     field: AbstractField
     anchors: IntArray
     weights: FloatArray
+    factor: float = 1.0
 
     def __post_init__(self) -> None:
         check_indices(self.anchors, "anchors", self.problem.graph.n_nodes)
         check_amounts("weights", self.weights, len(self.anchors))
+        check_real(self.factor, "factor", POSITIVE)
 
     def check_field(self) -> None:
         """Raise if the field of a file does not fit; fields of users and of baselines may break these rules."""
@@ -54,7 +59,7 @@ class FeatureMap:
         self.field.check(self.problem, m)
         check_shape("bounds", self.field.bounds, (m,))
         with np.errstate(all="ignore"):
-            largest = self.bound * self.scale
+            largest = self.bound * self.output_scale
         if not np.isfinite(largest).all():
             reject("weights", "such that features are finite", "others")
 
@@ -89,6 +94,26 @@ class FeatureMap:
     def scale(self) -> float:
         """Factor from the unit of the measure to the user's: features represent a kernel per volume."""
         return float(self.problem.unit**-0.5) if self.problem.clock == "manifold" else 1.0
+
+    @property
+    def output_scale(self) -> float:
+        """Factor from features in the unit of the measure to those that the user gets."""
+        return self.scale * float(self.factor**0.5)
+
+    def normalized(self, n_jobs: int = 1) -> "FeatureMap":
+        """The same map with the factor that makes K(x, x) one on average over some nodes.
+
+        The average of a kernel without nonnegative features may be zero or negative; its factor stays one.
+        """
+        usable = np.flatnonzero(self.problem.measure > 0)
+        nodes = usable[np.linspace(0, len(usable) - 1, min(len(usable), _HEIGHTS)).astype(np.int64)]
+        places = self.problem.graph.positions[nodes]
+        left = right = self.rows(places, n_jobs, absolute=False)[0]
+        if self.problem.asymmetric:
+            right = self.rows(places, n_jobs, side="right", absolute=False)[0]
+        with np.errstate(all="ignore"):
+            factor = len(nodes) / np.float64((left * right).sum()) / np.float64(self.scale) ** 2
+        return replace(self, factor=float(factor)) if 0 < factor < np.inf else self
 
     @cached_property
     def bound(self) -> FloatArray:
@@ -125,7 +150,7 @@ class FeatureMap:
         side : {"left", "right"}
             For kernels without nonnegative features, whose two factors differ.
         absolute : bool
-            Whether features are in the user's unit, else in that of the measure.
+            Whether features are in the user's unit and with the factor, else in that of the measure.
         device : str
             Where the field is evaluated.
         as_sparse : bool
@@ -134,7 +159,7 @@ class FeatureMap:
         with search_jobs(n_jobs):
             placed = self.problem.graph.placed(queries, n_jobs)
             window = self.problem.window(queries, placed)
-            scale = self.scale if absolute else 1.0
+            scale = self.output_scale if absolute else 1.0
             if side == "right" and self.problem.asymmetric:
                 return self._right_rows(placed, window, scale, n_jobs), window
             values = read_field(self.field, placed, n_jobs, device, as_sparse=as_sparse)
@@ -156,14 +181,14 @@ class FeatureMap:
             values.data *= columns[values.indices]
             values.data *= np.repeat(row_factors, np.diff(values.indptr))
             if self._capped:
-                np.minimum(values.data, self.bound[values.indices], out=values.data)
+                np.minimum(values.data, (scale * self.bound)[values.indices], out=values.data)
             if not (columns.all() and row_factors.all()):  # anchors without weight, points far away
                 values.eliminate_zeros()
             return values
         values *= columns
         if not (row_factors == 1).all():
             values *= row_factors[:, None]
-        return np.minimum(values, self.bound, out=values) if self._capped else values
+        return np.minimum(values, scale * self.bound, out=values) if self._capped else values
 
     def own(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
         """Factor of each query from its own measure, as if it were a node, shape (q,)."""

@@ -45,9 +45,9 @@ _SIDES = ("left", "right")
 class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Nonnegative feature vectors of points of a curved space, whose inner products are a kernel of the space.
 
-    phi(x) . phi(y) ~ K(x, y), with phi(z)_l = sqrt(w_l) g(z, omega_l). The field g is learnt from signatures of a
+    phi(x) . phi(y) ~ K(x, y), with phi(z)_l = sqrt(s w_l) g(z, omega_l). The field g is learnt from signatures of a
     graph that discretises the space, and evaluated at anchors omega_l. phi is defined for every z, nonnegative and
-    bounded.
+    bounded. The factor s makes K(x, x) one on average; without ``normalize`` it is one.
 
     Parameters
     ----------
@@ -57,6 +57,13 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         kernel of the graph, as if a point were a node. A function F(X, Y) is approximated by a series of heat
         steps. In a cloud of many dimensions without structure, features of a heat kernel approximate the Gaussian
         kernel exp(-|x - y|^2 / 4t); the summary says so.
+    normalize : bool, default=True
+        Whether features are scaled such that K(x, x) = 1 on average, as learners expect; ``scale_`` is the factor
+        of the kernel. Otherwise the scale is absolute: a heat kernel is then about (4 pi t)^(-dim / 2) high, in the
+        unit of the coordinates.
+    scale : float, default=1.0
+        Length of the chosen kernel (``kernel=None``), relative to the usual one: with 2 the kernel is twice as
+        wide, so its heat time is four times as long. A given kernel has its own time, ``kernel__t``.
     n_features : int or {"auto", "all"}, default="auto"
         "auto": as many as the width of the kernel requires. "all": every node of the graph is an anchor.
     field : {"auto", "step", "interpolated", "local", "mlp"} or callable, default="auto"
@@ -105,10 +112,14 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     anchors_ : int array of shape (m,)
         Nodes of ``graph_``. With the field "gaussian", one of the nodes that each centre is made of.
     weights_ : array of shape (m,)
+        w_l; volumes in the manifold clock, whether features are normalised or not.
+    scale_ : float
+        Features represent ``scale_`` times ``kernel_``; 1 without ``normalize``.
     starts_ : int array
         Nodes whose signatures the field was fitted to.
     bound_ : array of shape (m,)
-        Largest value that each feature can take (of the left side, if there are two).
+        Largest value that each feature can take (of the left side, if there are two); it grows like the root of
+        ``scale_``.
     error_ : ErrorEstimate
         Measured at held-out nodes; the share of the graph is computed on first access.
     training_ : TrainingInfo or None
@@ -127,7 +138,9 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     >>> from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere
     >>> features = ManifoldRandomFeatures(HeatKernel(0.05), n_features=512, random_state=0).fit(Sphere())
     >>> new = Sphere().sample(100, seed=1)
-    >>> exact = Sphere().heat_kernel(new, new, 0.05)
+    >>> bool(np.allclose((features.transform(new) ** 2).sum(axis=1), 1, rtol=0.02))
+    True
+    >>> exact = features.scale_ * Sphere().heat_kernel(new, new, 0.05)
     >>> bool(np.linalg.norm(features.kernel_matrix(new) - exact) < 0.01 * np.linalg.norm(exact))
     True
     """
@@ -136,6 +149,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         self,
         kernel: Any = None,
         *,
+        normalize: bool = True,
+        scale: float = 1.0,
         n_features: int | str = "auto",
         field: Any = "auto",
         anchors: str = "farthest",
@@ -154,6 +169,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         verbose: Any = False,
     ) -> None:
         self.kernel = kernel
+        self.normalize = normalize
+        self.scale = scale
         self.n_features = n_features
         self.field = field
         self.anchors = anchors
@@ -177,7 +194,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
 
         The kernel exp(-20 L) on the graph of 8 nearest neighbours (24 on the Mobius strip), 100,000 walks from each
         of 1000 nodes that halt with probability .01, three layers of 128 units trained on the relative error for
-        1000 epochs, and the plain sum over all nodes.
+        1000 epochs, the plain sum over all nodes, and the scale of the graph's kernel (``normalize=False``).
 
         Parameters
         ----------
@@ -193,6 +210,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         """
         recipe: dict[str, Any] = dict(  # noqa: C408  (the keywords of the constructor)
             kernel=DiffusionKernel(20.0),
+            normalize=False,
             n_features="all",
             field="mlp",
             anchors="all",
@@ -239,6 +257,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
 
     def _finish(self, choice: FieldChoice, quadrature: str, options: FitOptions) -> Self:
         """Set the attributes that describe a fit."""
+        if self.normalize:
+            self.map_ = self.map_.normalized(options.n_jobs)
         self.field_, self.starts_, self.training_ = choice.name, choice.starts, choice.training
         self.quadrature_ = quadrature
         self._error, self._streams = (choice.error, False), options.streams
@@ -266,10 +286,15 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         return fitted.weights / fitted.scale**2
 
     @property
+    def scale_(self) -> float:
+        """Factor of the kernel that features represent; 1 without ``normalize``."""
+        return self._map().factor
+
+    @property
     def bound_(self) -> FloatArray:
         """Largest value that each feature can take."""
         fitted = self._map()
-        return fitted.scale * fitted.bound
+        return fitted.output_scale * fitted.bound
 
     @property
     def n_features_out_(self) -> int:
@@ -409,7 +434,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
         """The estimator of a file; raises if the state is not one that :meth:`save` writes."""
-        return restore(cls(**state["params"]), state)
+        return restore(cls(**{"normalize": False} | state["params"]), state)  # older files do not have it
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Names of the features: ``manifoldrandomfeatures0``, ..."""

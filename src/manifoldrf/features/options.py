@@ -36,6 +36,7 @@ from manifoldrf.geometry.heat import check_steps
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.abstract_kernel import FrozenParams
+from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.signatures.engines import Progress, silent
 from manifoldrf.signatures.options import make_options
 from manifoldrf.signatures.teachers import check_teacher, compute_signatures
@@ -169,6 +170,8 @@ class FitOptions:
         With the number of threads and the progress callback of the whole fit.
     fit_field : callable, optional
         The user's own function that fits a field.
+    scale : float
+        Length of a chosen kernel, relative to the usual one.
     """
 
     streams: Streams
@@ -182,6 +185,7 @@ class FitOptions:
     field_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     signatures: SignatureOptions = dataclasses.field(default_factory=SignatureOptions)
     fit_field: FitField | None = None
+    scale: float = 1.0
 
     @property
     def n_jobs(self) -> int:
@@ -215,6 +219,7 @@ def fit_options(
     check_option(params["weights"], "weights", METHODS)
     teacher = check_teacher(params["teacher"])
     check_flag(params["sparse_output"], "sparse_output")
+    check_flag(params["normalize"], "normalize")
     n_features = _check_anchors(params)
     if params["n_starts"] is not None:
         check_integer(params["n_starts"], "n_starts", 2 if name == "mlp" else 1)
@@ -239,6 +244,7 @@ def fit_options(
         field_options=_field_options(params, name),
         signatures=SignatureOptions(teacher, tuple(options.items()), seed, n_jobs, progress, compute),
         fit_field=fit_field,
+        scale=_check_scale(params),
     )
 
 
@@ -247,6 +253,14 @@ def _check_field(field: Any) -> tuple[str, FitField | None]:
     if isinstance(field, str) or not callable(field):
         return check_option(field, "field", FIELDS), None
     return str(getattr(field, "__name__", type(field).__name__)), field
+
+
+def _check_scale(params: dict[str, Any]) -> float:
+    """The relative length of the chosen kernel; a given kernel has its own length."""
+    scale = check_real(params["scale"], "scale", POSITIVE)
+    if scale != 1 and params["kernel"] is not None:
+        reject("scale", "1 where a kernel is given (change its own time or length instead)", scale)
+    return scale
 
 
 def _check_anchors(params: dict[str, Any]) -> int | str:
@@ -309,7 +323,10 @@ def _to_terminal(what: str, done: int, total: int) -> None:
 
 
 class FrozenParamsMixin:
-    """``set_params(kernel__t=...)`` for estimators with frozen parameters, which are replaced, not changed."""
+    """``set_params(kernel__t=...)`` for estimators with frozen parameters, which are replaced, not changed.
+
+    ``kernel=None`` stands for a heat kernel, so ``kernel__t`` makes it one with this time.
+    """
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters of the estimator; ``kernel__<name>`` replaces the kernel by one with another value."""
@@ -318,6 +335,9 @@ class FrozenParamsMixin:
         for name, value in params.items():
             owner, _, rest = name.partition("__")
             part = params.get(owner, getattr(self, owner, None))
+            if name == "kernel__t" and part is None:
+                outer["kernel"] = HeatKernel(value)
+                continue
             if rest and owner in ("kernel", "graph") and part is None:
                 example = "HeatKernel(0.1)" if owner == "kernel" else "GraphOptions()"
                 raise ValueError(f"`{name}` needs a {owner} to change: give one, such as {owner}={example}.")

@@ -81,8 +81,6 @@ def make_problem(space: Any, kernel: Any, options: FitOptions) -> Problem:
     notes["dimension"] = str(dim)
     volume = _volume(graph, dim)
     measure = _measure(graph, volume)
-    if kernel is None:
-        stated = _unit_height(stated, graph, dim, measure)
     series_error = None
     if isinstance(stated, AbstractKernel):
         resolved = stated.resolve(graph, dim).on(graph)
@@ -288,7 +286,7 @@ def _build(space: Any, kernel: Any, options: FitOptions, notes: dict[str, str]) 
         notes["graph"] = f"as built: {graph}"
     _ = graph.positions  # raises if there are none
     dim = _graph_dimension(graph, space, given)
-    return graph, _default_on(graph, dim, notes) if kernel is None else kernel, dim
+    return graph, _default_on(graph, dim, notes, options.scale) if kernel is None else kernel, dim
 
 
 def _build_by_function(space: Any, function: Any, options: FitOptions) -> Graph:
@@ -333,10 +331,13 @@ def _graph_dimension(graph: Graph, space: Any, options: Any) -> int:
     return graph._dimension if graph.metric is not None or len(graph.positions) > 2 else 1
 
 
-def _default_on(graph: Graph, dim: int, notes: dict[str, str], steps: float = _DEFAULT_STEPS) -> AbstractKernel:
+def _default_on(
+    graph: Graph, dim: int, notes: dict[str, str], scale: float, steps: float = _DEFAULT_STEPS
+) -> AbstractKernel:
     """The default kernel on a graph that was built without one."""
-    t = graph.time(float(graph.n_steps or steps), dim)
-    notes["kernel"] = f"chosen: the time of {graph.n_steps or steps:.3g} steps, K(x, x) = 1 on average"
+    steps = (graph.n_steps or steps) * scale**2
+    t = graph.time(float(steps), dim)
+    notes["kernel"] = f"chosen: the time of {steps:.3g} steps"
     return HeatKernel(float(f"{t:.3g}") if graph.n_steps is None else t)
 
 
@@ -354,9 +355,8 @@ def _build_by_options(
             if nodes.manifold is None:
                 _ = nodes.sampling  # raises here if volumes are out of range, and names X
             if kernel is None:
-                kernel = HeatKernel(nodes.default_time)
-                width = np.sqrt(2 * nodes.default_time)
-                notes["kernel"] = f"chosen: {width:.3g} wide, K(x, x) = 1 on average"
+                kernel = HeatKernel(float(f"{nodes.default_time * options.scale**2:.3g}"))
+                notes["kernel"] = f"chosen: {np.sqrt(2 * kernel.t):.3g} wide"
             t = graph_time(kernel, nodes)
             nodes, thinned = _thinned(nodes, t, options.n_jobs, notes)
     if not heat:
@@ -364,7 +364,7 @@ def _build_by_options(
         with stage_of(options.progress, "graph"):
             graph = _plain_graph(nodes, kernel, options.n_jobs, notes)
         if kernel is None:
-            kernel = _default_on(graph, nodes.dim, notes, default_steps(graph, nodes))
+            kernel = _default_on(graph, nodes.dim, notes, options.scale, default_steps(graph, nodes))
         return graph, kernel, nodes.dim
     weights = "auto" if thinned else graph_options.weights
     if nodes.manifold is not None and isinstance(weights, str):
@@ -544,12 +544,13 @@ def _measure(graph: Graph, volume: float) -> FloatArray:
     return kept * share
 
 
-def _unit_height(kernel: AbstractKernel, graph: Graph, dim: int, measure: FloatArray) -> AbstractKernel:
-    """A chosen kernel, scaled such that K(x, x) is one on average, whatever the unit of the points."""
-    usable = np.flatnonzero(measure > 0)
+def unit_height(problem: Problem) -> Problem:
+    """A problem whose kernel is scaled such that K(x, x) is one on average, whatever the unit of the points."""
+    usable = np.flatnonzero(problem.measure > 0)
     nodes = usable[:: max(1, len(usable) // _HEIGHTS)][:_HEIGHTS]
-    diagonal = np.diagonal(kernel.resolve(graph, dim).matrix(graph, nodes, nodes)) / measure[nodes]
-    return float(f"{1 / diagonal.mean():.3g}") * kernel
+    diagonal = np.diagonal(problem.resolved.matrix(problem.graph, nodes, nodes)) / problem.measure[nodes]
+    factor = float(f"{problem.unit / diagonal.mean():.3g}")
+    return replace(problem, stated=factor * problem.kernel, resolved=factor * problem.resolved)
 
 
 def _width(graph: Graph, series: AbstractKernel, dim: int) -> float:

@@ -63,7 +63,7 @@ def _map_record(fitted: FeatureMap) -> Record:
     setting |= {"dim": problem.dim, "width": problem.width, "asymmetric": problem.asymmetric}
     names = ("kernel", "clock", "volume", "notes", "unit", "weights_known", "series_error", "ball")
     space = {"setting": Record("Setting", setting)} | {name: getattr(problem, name) for name in names}
-    parts = {"field": fitted.field, "anchors": fitted.anchors, "weights": fitted.weights}
+    parts = {name: getattr(fitted, name) for name in ("field", "anchors", "weights", "factor")}
     return Record("FeatureMap", {"space": Record("Space", space)} | parts)
 
 
@@ -94,8 +94,10 @@ def _read_space(  # noqa: PLR0913  (the fields of the record)
     return Problem(**setting, stated=kernel, **rest)
 
 
-def _read_map(space: Problem, field: AbstractField, anchors: IntArray, weights: FloatArray) -> FeatureMap:
-    return FeatureMap(space, field, anchors, weights)
+def _read_map(
+    space: Problem, field: AbstractField, anchors: IntArray, weights: FloatArray, factor: float = 1.0
+) -> FeatureMap:
+    return FeatureMap(space, field, anchors, weights, factor)
 
 
 # Records of format 1 that are no longer classes of this name, and the functions that read them.
@@ -148,6 +150,10 @@ def summarise(features: Any) -> str:
     lines = [
         ("kernel", f"{_shortened(problem.kernel)}{chosen}"),
         ("on the graph", "" if ambient else f"{_shortened(problem.resolved)}, in the {problem.clock} clock"),
+        (
+            "scale",
+            f"{features.scale_:.3g} times the kernel: K(x, x) = 1 on average" if features.scale_ != 1 else "",
+        ),
         *notes.items(),
         ("width of features", f"{problem.width:.3g}"),
         ("features", f"{features.n_features_out_}, {weights}"),

@@ -116,12 +116,13 @@ def fit_unstructured(problem: Problem, kernel: Any, options: FitOptions) -> tupl
     """Features of the Gaussian kernel exp(-|x - y|^2 / 4t), times a factor, and their error at held-out nodes."""
     points, notes = problem.graph.positions, dict(problem.notes)
     if kernel is None:
-        kernel = HeatKernel(_usual_time(points))
-        notes["kernel"] = "chosen: as wide as the median distance between points"
+        kernel = HeatKernel(float(f"{_usual_time(points) * options.scale**2:.3g}"))
+        times = "" if options.scale == 1 else f"{options.scale:.3g} times "
+        notes["kernel"] = f"chosen: {times}as wide as the median distance between points"
     heat, factor = _unscaled(kernel)
     notes["structure"] = (
         f"no low-dimensional structure found: features of a Gaussian kernel of width {np.sqrt(2 * heat.t):.3g}, "
-        f"K(x, x) = {factor:g}; the scale is not absolute"
+        f"{factor:g} high, which is not the absolute height of a heat kernel"
     )
     split = _Split.of(len(points), options)
     wanted = options.n_features
