@@ -1,6 +1,7 @@
 """fit, transform, kernel: what the library gives, in files."""
 
 import json
+import os
 import sys
 import warnings
 
@@ -207,6 +208,15 @@ class TestFit:
     def test_a_bad_target_is_refused_before_any_work(self, monkeypatch, capsys, tmp_path, name, code, text):
         assert main(monkeypatch, "fit", tmp_path / "never_read.npy", "-o", tmp_path / name) == code
         assert text in capsys.readouterr().err
+
+    @pytest.mark.parametrize("command", ["fit", "transform", "kernel", "explore", "graph", "signatures"])
+    def test_a_pipe_is_no_target_of_any_command(self, monkeypatch, capsys, tmp_path, command):
+        target = tmp_path / ("m.html" if command == "explore" else "m.npz" if command != "fit" else "m.safetensors")
+        os.mkfifo(target)
+        more = ["never_read.npy"] if command in ("transform", "kernel") else []
+        assert main(monkeypatch, command, "never_read.safetensors", *more, "-o", target) == 2
+        assert "`--output` must be an ordinary file, not a device, pipe or socket." in capsys.readouterr().err
+        assert target.is_fifo()
 
     def test_bad_points_are_one_sentence(self, monkeypatch, capsys, tmp_path):
         points = Sphere().grid(100)

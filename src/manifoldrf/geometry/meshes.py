@@ -15,7 +15,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from manifoldrf._files import as_path
+from manifoldrf._files import as_path, output_file
 from manifoldrf._random import SeedLike, generator
 from manifoldrf._validation import FloatArray, IntArray, check_faces, check_integer, check_points, reject
 from manifoldrf.geometry.csr import make_csr, read_only_view
@@ -361,6 +361,7 @@ class TriangleMesh:
         TriangleMesh(3 vertices, 1 face)
         """
         path = as_path(path)
+        output_file(path)
         if colors is None:
             write_mesh(path, self.vertices, self.faces)
         else:
