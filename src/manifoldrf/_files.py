@@ -98,7 +98,7 @@ def check_output(path: Any, name: str, suffixes: Sequence[str], inputs: Iterable
 def output_file(path: Any, name: str = "path") -> Path:
     """Return the file that a path leads to through links, if it is a regular file or a new one.
 
-    A device or a pipe must never be replaced: a program that runs as root would replace the null device for everyone.
+    A device or a pipe must never be replaced: run as root, that would take the null device from everyone.
     """
     target = as_path(path, name)
     try:

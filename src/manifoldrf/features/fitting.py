@@ -1,7 +1,7 @@
 """Choose anchors, their weights and the field of a feature map, by the error at held-out nodes."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -52,6 +52,7 @@ _HELD_OUT = 192  # random nodes at which errors are measured
 _MLP_STARTS = 1000  # the paper's
 _GOOD_ENOUGH = 2e-3  # a field with a smaller error is taken without trying others
 _LOCAL_DIM = 3  # above, polynomial fields have too many coefficients
+_FLAT = 0.99  # smallest cosine: on the unit sphere it is .985 for t = 3 and .997 for t = 4
 _DENSE_ENTRIES = 5e7  # rows with fewer entries are multiplied as a dense matrix
 
 
@@ -461,6 +462,19 @@ def warn_of_graph(error: ErrorEstimate) -> None:
             "or so many dimensions, or a boundary. The features represent the kernel of the graph. Remedies: more "
             "points, a larger t."
         )
+
+
+def note_flat(notes: Iterable[tuple[str, str]], kernel: FloatArray) -> tuple[tuple[str, str], ...]:
+    """Warn, and add a note for the summary, if a kernel between some nodes is nearly the same for all pairs."""
+    roots = np.sqrt(np.abs(np.diagonal(kernel)))
+    if len(roots) < 2 or not (kernel > _FLAT * roots[:, None] * roots).all():
+        return tuple(notes)
+    text = f"hardly tells points apart: for any two of {len(roots)} points it is above {_FLAT:.0%} of its largest value"
+    _warn(
+        f"The kernel {text}, because it is much wider than the data. The features are nearly constant, and a small "
+        "error says nothing about their use. Remedies: a much smaller t (or tau), or kernel=None, which chooses one."
+    )
+    return (*notes, ("separation", f"the kernel {text}"))
 
 
 def _warn(text: str) -> None:

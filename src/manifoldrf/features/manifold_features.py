@@ -1,5 +1,6 @@
 """Features of points of a curved space, as a scikit-learn transformer."""
 
+import dataclasses
 import functools
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from manifoldrf.features.fitting import (
     choose_weights,
     feature_weights,
     more_anchors,
+    note_flat,
     settle_options,
     warn_of_graph,
 )
@@ -234,6 +236,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             anchors = more
             quadrature, held_out = choose_weights(problem, anchors, options)
         choice = choose_field(problem, anchors, quadrature, held_out, options)
+        notes = note_flat(problem.notes, held_out.kernel)
+        problem = problem if notes == problem.notes else dataclasses.replace(problem, notes=notes)
         self.map_ = FeatureMap(problem, choice.field, anchors, feature_weights(problem, quadrature))
         return self._finish(choice, quadrature.method, options)
 
