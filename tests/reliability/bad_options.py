@@ -227,7 +227,7 @@ TIME_CASES = (
         "10^400",
         lambda: 10**400,
         (*TIMES, *POSITIVES),
-        Refused("`{argument}` must be a number in (0, inf). Got 1000…."),
+        Refused("`{argument}` must be a number in (0, inf). Got an integer of 401 digits."),
     ),
     Case(
         _TIMES,
@@ -577,7 +577,7 @@ COUNT_CASES = (
         "10^400 steps",
         lambda: 10**400,
         (POWER,),
-        Refused("`n` must be an integer in [0, 9007199254740992]. Got 1000…."),
+        Refused("`n` must be an integer in [0, 9007199254740992]. Got an integer of 401 digits."),
     ),
 )
 

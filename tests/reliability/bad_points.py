@@ -90,6 +90,10 @@ def dated_frame():
     return frame().assign(y=pd.Timestamp("2026-11-17"))
 
 
+def structured():
+    return frame().to_records(index=False).view(np.ndarray)
+
+
 def polars_frame():
     return pl.DataFrame(np.array(cloud()), schema=list("xyz"))
 
@@ -437,8 +441,34 @@ _FILE = (
     "`{argument}` must be an array of numbers, not the name of a file: numpy.load(path, mmap_mode='r') "
     "reads it. Got "
 )
+_PLAIN = (
+    "`{argument}` must be a plain array of numbers; numpy.lib.recfunctions.structured_to_unstructured converts a "
+    "structured one. "
+)
 _IN_Y = " at index (0, 1), column 'y'."
 REFUSED = (
+    *(
+        Case(_NOT, name, make, but(ALL, BLOCKS), Refused(words))
+        for name, make, words in (
+            (
+                "an integer of 401 digits",
+                lambda: [[10**400, 0, 0], *cloud().tolist()[1:]],
+                "`{argument}` must be finite, with entries below 1e+150 in size. "
+                "Got an integer of 401 digits at index (0, 0).",
+            ),
+            (
+                "a frame with sparse columns",
+                lambda: frame().astype({"y": pd.SparseDtype(float)}),
+                "`{argument}` must be a dense frame; frame.sparse.to_dense() converts a sparse one. "
+                "Got sparse column 'y'.",
+            ),
+            (
+                "a frame with two columns of one name",
+                lambda: frame().set_axis(list("xyx"), axis=1),
+                "`{argument}` must be a frame whose columns have different names. Got 'x' several times.",
+            ),
+        )
+    ),
     *(
         Case(_NOT, name, make, entries, Refused(words, TypeError))
         for name, make, entries, words in (
@@ -460,6 +490,7 @@ REFUSED = (
             ("a frame with a column of dates", dated_frame, ALL, _TEXT + "Timestamp(…)" + _IN_Y),
             ("the name of a file", lambda: "cloud.npy", but(ALL, FILL, BLOCKS), _FILE + "'cloud.npy'."),
             ("a text that is no file", lambda: "cloud", but(ALL, FILL, BLOCKS), _TEXT + "str of dtype <U5."),
+            ("a structured array", structured, ALL, _PLAIN + "Got fields x, y, z."),
             ("a dict", lambda: {"x": [1.0]}, but(ALL, BLOCKS), _TEXT + "dict."),
             ("None", lambda: None, but(ALL, LOCATED, KERNEL_Y, FILL_AT, BLOCKS), _TEXT + "None."),
             ("complex numbers", lambda: cloud() + 0j, OURS, _TEXT + "ndarray of dtype complex128."),

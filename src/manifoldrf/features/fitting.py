@@ -469,10 +469,11 @@ def note_flat(notes: Iterable[tuple[str, str]], kernel: FloatArray) -> tuple[tup
     roots = np.sqrt(np.abs(np.diagonal(kernel)))
     if len(roots) < 2 or not (kernel > _FLAT * roots[:, None] * roots).all():
         return tuple(notes)
-    text = f"hardly tells points apart: for any two of {len(roots)} points it is above {_FLAT:.0%} of its largest value"
+    text = f"hardly tells points apart: between any two of {len(roots)} it is above {_FLAT:.0%} of its maximum"
     _warn(
-        f"The kernel {text}, because it is much wider than the data. The features are nearly constant, and a small "
-        "error says nothing about their use. Remedies: a much smaller t (or tau), or kernel=None, which chooses one."
+        f"The kernel {text}, because it is much wider than the data. The features are nearly constant, and a "
+        "small error says nothing about their use. Remedies: a much smaller t (or tau), or kernel=None, which "
+        "chooses one."
     )
     return (*notes, ("separation", f"the kernel {text}"))
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._codec import save_state
 from manifoldrf._random import SeedLike
-from manifoldrf._runtime import one_blas_thread
+from manifoldrf._runtime import one_blas_thread, quiet_underflow
 from manifoldrf._validation import FloatArray, check_columns, check_integer, check_jobs, check_option, reject
 from manifoldrf.features.errors import ErrorEstimate, graph_error
 from manifoldrf.features.feature_map import FeatureMap, product
@@ -355,6 +355,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             reject("X", "an array of shape (q, d)", f"shape {shape}")
         return (self.transform(X[start : start + size], chosen) for start in range(0, X.shape[0], size))
 
+    @quiet_underflow()
     def kernel_matrix(self, Z: Any, Y: Any = None) -> FloatArray:
         """K(z, y) = phi(z) . phi(y), shape (len(Z), len(Y)); between the points of ``Z`` without ``Y``."""
         points, dtype = self._check_queries(Z)
