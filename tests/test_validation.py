@@ -57,7 +57,7 @@ def test_numbers_of_any_size_are_compared_and_long_values_are_cut(n_digits):
     found = rf"Got an integer of {n_digits} digits\."
     with pytest.raises(ValueError, match=r"`t` must be a number in \(0, inf\)\. " + found):
         v.check_real(10 ** (n_digits - 1), "t", v.POSITIVE)
-    with pytest.raises(ValueError, match=r"`n` must be an integer in \[1, 9223372036854775807\]\. " + found):
+    with pytest.raises(ValueError, match=r"`n` must be an integer in \[1, 1e\+300\]\. " + found):
         v.check_integer(10 ** (n_digits - 1), "n", 1)
     with pytest.raises(ValueError, match=r"`t` must be a number\. Got x{500} \.\.\.\."):
         v.reject("t", "a number", "x" * 600)

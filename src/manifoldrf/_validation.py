@@ -24,8 +24,8 @@ IntArray = NDArray[np.int64]
 
 LARGEST_COORDINATE = 1e150  # squares of numbers above 1e154 overflow
 SMALLEST_SPREAD = 1e-140  # squared distances in a smaller cloud underflow
-_LONGEST_INTEGER = 30  # digits of an integer in an error
-_LARGEST_INTEGER = 2**63 - 1  # of numpy and of compiled code
+_LONGEST_INTEGER = 100  # digits of an integer in an error
+_LARGEST_INTEGER = 10**300  # larger ones are no floats
 _MANY_THREADS, _THREADS_OF_A_CORE = 64, 4  # more threads cost memory and time to start, and gain nothing
 _LONGEST_VALUE = 500  # characters of a value in an error
 # How to read a file whose name was given instead of an array.
@@ -83,7 +83,7 @@ def check_integer(value: Any, name: str, low: int, high: int | None = None) -> i
         reject(name, rule, repr(value), TypeError)
     number = int(value)
     if number > _LARGEST_INTEGER and high is None:
-        reject(name, f"an integer in [{low}, {_LARGEST_INTEGER}]", number)
+        reject(name, f"an integer in [{low}, 1e+300]", number)
     if number < low or (high is not None and number > high):
         reject(name, rule, value)
     return number

@@ -720,8 +720,7 @@ FILE_CASES = (
             (
                 "npy of equal points",
                 array_file(np.ones((9, 3))),
-                "INPUT: `bandwidth` must be a positive number where most neighbours coincide. "
-                "Got a median distance of 0.",
+                "INPUT: `…` must be …. Got ….",  # the bandwidth of a graph, the positions of a fit
             ),
             (
                 "a mesh with an index out of range",

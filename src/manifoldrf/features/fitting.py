@@ -457,8 +457,9 @@ def _warn_of_field(problem: Problem, choice: FieldChoice) -> None:
 def warn_of_graph(error: ErrorEstimate) -> None:
     """Warn if the graph is far from the space."""
     if error.graph is not None and error.graph > _POOR_GRAPH:
+        about = f"about {error.graph:.0%}" if error.graph < 1 else "more than 100%"
         _warn(
-            f"The kernel of the graph is off by about {error.graph:.0%}: too few points for such a narrow kernel "
+            f"The kernel of the graph is off by {about}: too few points for such a narrow kernel "
             "or so many dimensions, or a boundary. The features represent the kernel of the graph. Remedies: more "
             "points, a larger t."
         )
@@ -472,8 +473,7 @@ def note_flat(notes: Iterable[tuple[str, str]], kernel: FloatArray) -> tuple[tup
     text = f"hardly tells points apart: between any two of {len(roots)} it is above {_FLAT:.0%} of its maximum"
     _warn(
         f"The kernel {text}, because it is much wider than the data. The features are nearly constant, and a "
-        "small error says nothing about their use. Remedies: a much smaller t (or tau), or kernel=None, which "
-        "chooses one."
+        "small error says nothing about their use (remedy: a much smaller t or tau)."
     )
     return (*notes, ("separation", f"the kernel {text}"))
 
