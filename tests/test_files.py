@@ -3,12 +3,13 @@
 import errno
 import os
 import re
+import socket
 import stat
 from pathlib import Path
 
 import pytest
 
-from manifoldrf._files import as_path, atomic_path, folder_for_results, writable_folder
+from manifoldrf._files import as_path, atomic_path, check_output, folder_for_results, writable_folder
 
 
 def names(folder):
@@ -88,6 +89,75 @@ def test_a_folder_in_place_of_the_file_is_refused(tmp_path):
         atomic_path(tmp_path),
     ):
         pytest.fail("the block must not run")
+
+
+def make_special(path, kind):
+    """A pipe, a socket, a device of our own (never one of the system), or a link to the device."""
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as opened:
+            opened.bind(str(path))
+    else:
+        place = path.with_name("device") if kind == "link" else path
+        try:
+            os.mknod(place, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+        except PermissionError:
+            pytest.skip("only root can make devices")
+        if kind == "link":
+            path.symlink_to(place)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "socket", "device", "link"])
+def test_what_is_no_ordinary_file_is_refused_and_stays(tmp_path, kind):
+    target = tmp_path / "m.npy"
+    make_special(target, kind)
+    before = target.lstat()
+    rule = r"must be an ordinary file, not a device, pipe or socket\. Got .*m\.npy\."
+    with pytest.raises(ValueError, match="`path` " + rule), atomic_path(target):
+        pytest.fail("the block must not run")
+    with pytest.raises(ValueError, match="`--output` " + rule):
+        check_output(target, "--output", (".npy",))
+    after = target.lstat()
+    assert (after.st_mode, after.st_ino) == (before.st_mode, before.st_ino)
+
+
+def test_a_link_stays_and_its_file_is_replaced(tmp_path):
+    (tmp_path / "far").mkdir()
+    file, link, dangling = tmp_path / "far" / "old.npy", tmp_path / "link.npy", tmp_path / "dangling.npy"
+    file.write_bytes(b"old")
+    link.symlink_to(file)
+    dangling.symlink_to(tmp_path / "far" / "new.npy")
+    for target in (link, dangling):
+        with atomic_path(check_output(target, "--output", (".npy",))) as temporary:
+            assert temporary.parent == file.parent.resolve()
+            temporary.write_bytes(b"new")
+        assert target.is_symlink()
+        assert target.read_bytes() == b"new"
+    assert names(tmp_path / "far") == ["new.npy", "old.npy"]
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("loop.npy", "a path whose links do not lead in a circle"),
+        ("x" * 300 + ".npy", "a shorter path"),
+        ("a\0b.npy", "a path without NUL and other characters that no name can hold"),
+        ("\ud800.npy", "a path without NUL and other characters that no name can hold"),
+    ],
+    ids=["loop", "long", "NUL", "surrogate"],
+)
+def test_paths_that_lead_nowhere_are_refused_in_our_words(tmp_path, name, rule):
+    (tmp_path / "loop.npy").symlink_to(tmp_path / "loop.npy")
+    with pytest.raises(ValueError, match=f"`path` must be {re.escape(rule)}. Got '"), atomic_path(tmp_path / name):
+        pytest.fail("the block must not run")
+    with pytest.raises(ValueError, match=f"`-o` must be {re.escape(rule)}. Got '"):
+        check_output(str(tmp_path / name), "-o", (".npy",))
+
+
+def test_nothing_goes_to_standard_output():
+    with pytest.raises(ValueError, match=r"`-o` must be a file ending in \.npy; nothing goes to standard output\."):
+        check_output("-", "-o", (".npy",))
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM, errno.EROFS])

@@ -22,7 +22,7 @@ from scipy import sparse as sp
 
 from manifoldrf._files import as_path, atomic_path, check_suffix, existing_file
 from manifoldrf._runtime import filtered
-from manifoldrf._validation import FloatArray, check_integer, reject
+from manifoldrf._validation import FloatArray, IntArray, check_integer, reject
 
 Floats = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]
@@ -30,7 +30,8 @@ _Append = Callable[[Any], None]
 
 ARRAY_SUFFIXES = (".npy", ".npz", ".csv")
 # Preferred names in an .npz file with several arrays.
-_POINTS = ("points", "vertices", "X")
+_POINTS = ("points", "vertices", "verts", "X", "V", "v")
+_FACES = ("faces", "triangles", "F", "f")
 _VALUES = ("values",)
 _SPARSE_MEMBERS = {"format", "shape", "data"}  # scipy.sparse.save_npz always writes these
 # A small archive can unpack to any size. Memory may hold this many bytes, plus some for each byte of the file.
@@ -130,8 +131,9 @@ def read_points(path: str | PathLike[str], name: str = "POINTS") -> Floats:
     Parameters
     ----------
     path : str or path
-        The file. An .npz file holds one array, or one named "points", "vertices" or "X". Numbers in a .csv file are
-        separated by commas, semicolons, tabs or spaces; the first line may hold names, and text after # is skipped.
+        The file. An .npz file holds one array, or one named "points", "vertices", "verts", "X", "V" or "v".
+        Numbers in a .csv file are separated by commas, semicolons, tabs or spaces; the first line may hold names,
+        and text after # is skipped.
     name : str, default="POINTS"
         Name of the file in errors.
 
@@ -153,6 +155,26 @@ def read_points(path: str | PathLike[str], name: str = "POINTS") -> Floats:
     if file.suffix.lower() == ".csv":
         return np.concatenate([block for _, block in open_rows(file, name, _CSV_CHUNK)])
     return _read_array(file, name, _POINTS, axes=(2,))
+
+
+def read_mesh_arrays(path: str | PathLike[str], name: str = "path") -> tuple[FloatArray, IntArray] | None:
+    """Read vertices and faces from an .npz file; None if it has no array named "faces", "triangles", "F" or "f"."""
+    file = _check_file(path, name)
+    with open_archive(file, name) as archive:
+        members = archive.namelist()
+    if not any(f"{word}.npy" in members for word in _FACES):
+        return None
+    vertices, faces = (_read_array(file, name, wanted, axes=(2,)) for wanted in (_POINTS, _FACES))
+    if not np.array_equal(faces, np.rint(faces)):
+        reject(name, "a file whose faces are integers", f"fractions in {file.name!r}")
+    return vertices.astype(np.float64, copy=False), faces.astype(np.int64)
+
+
+def value_names(path: str | PathLike[str]) -> list[str]:
+    """Names of the columns of values in a .csv file for :func:`read_values`; none without a line of names."""
+    file = Path(path)
+    cells = next((cells for _, cells in _csv_cells(file, "VALUES")), []) if file.suffix.lower() == ".csv" else []
+    return [cell.strip() for cell in cells[1:]] if cells and _are_names(cells) else []
 
 
 def read_values(path: str | PathLike[str], n_rows: int, name: str = "VALUES") -> tuple[FloatArray, Mask]:

@@ -27,7 +27,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 from scipy import sparse
 
-from manifoldrf._files import as_path, atomic_path, existing_file
+from manifoldrf._files import as_path, atomic_path, existing_file, output_file
 from manifoldrf._validation import reject
 
 Arrays = dict[str, NDArray[Any]]
@@ -125,6 +125,7 @@ def save_state(path: Any, kind: str, state: dict[str, Any]) -> Path:
     ...     load_state(save_state(Path(folder) / "model", "example", {"x": np.arange(3), "n": 2}), {})
     ('example', {'x': array([0, 1, 2]), 'n': 2})
     """
+    output_file(path)  # before any work
     tree, arrays = encode(state)
     return write_container(path, arrays, {"kind": kind, "state": tree})
 

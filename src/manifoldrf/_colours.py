@@ -31,6 +31,20 @@ DIVERGING: FloatArray = np.array(
 GREY: FloatArray = np.array([0.6, 0.6, 0.6])  # for missing values; neither scale contains it
 
 
+def field_colours(values: FloatArray) -> NDArray[np.uint8]:
+    """Colours of a field from its smallest to its largest value, shape (n, 3); grey where it is not finite.
+
+    Examples
+    --------
+    >>> field_colours(np.array([3.0, np.nan, 5.0])).tolist()
+    [[252, 253, 191], [153, 153, 153], [0, 0, 4]]
+    """
+    known = np.where(np.isfinite(values), values, np.nan)
+    present = known[~np.isnan(known)]
+    low, high = (float(present.min()), float(present.max())) if len(present) else (0.0, 1.0)
+    return colours_of(known, low, high)
+
+
 def colours_of(
     values: ArrayLike, lowest: float, highest: float, stops: FloatArray = SEQUENTIAL
 ) -> NDArray[np.uint8]:

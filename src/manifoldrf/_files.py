@@ -10,6 +10,7 @@ import html
 import os
 import re
 import shutil
+import stat
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -79,12 +80,14 @@ def check_output(path: Any, name: str, suffixes: Sequence[str], inputs: Iterable
     ValueError: `--output` must be a file ending in .npy, .csv. Got 'features.txt'.
     """
     target = as_path(path, name)
-    if not target.suffix and not target.is_dir():
+    if str(path) == "-":
+        reject(name, f"a file ending in {', '.join(suffixes)}; nothing goes to standard output", path)
+    file = output_file(target, name)
+    if not target.suffix:
         rule = f"a file ending in {', '.join(suffixes)}, such as {target.name}{suffixes[0]}"
         reject(name, rule, repr(target.name))
     check_suffix(target, name, suffixes)
-    _check_target(target, path, name)
-    if not _is_writable(target.resolve().parent):
+    if not _is_writable(file.parent):
         reject(name, "in a folder that is writable", target, PermissionError)
     for source in map(Path, inputs):
         if target.exists() and source.exists() and target.samefile(source):
@@ -92,12 +95,36 @@ def check_output(path: Any, name: str, suffixes: Sequence[str], inputs: Iterable
     return target
 
 
-def _check_target(target: Path, path: Any, name: str) -> None:
-    """Refuse a target that is a folder, or that lies in a folder that does not exist."""
-    if target.is_dir():
+def output_file(path: Any, name: str = "path") -> Path:
+    """Return the file that a path leads to through links, if it is a regular file or a new one.
+
+    A device or a pipe must never be replaced: run as root, that would take the null device from everyone.
+    """
+    target = as_path(path, name)
+    try:
+        mode = target.stat().st_mode  # by the path itself: some links in /proc lead to no name
+    except (FileNotFoundError, NotADirectoryError):
+        mode = stat.S_IFREG
+    except (OSError, ValueError) as error:
+        if getattr(error, "errno", None) in _NO_PERMISSION:
+            reject(name, "in a folder that is readable", target, PermissionError)
+        reject(name, _reason_against(error), repr(os.fspath(path)))
+    if stat.S_ISDIR(mode):
         reject(name, "a file, not a folder", path, IsADirectoryError)
-    if not target.resolve().parent.is_dir():
+    if not stat.S_ISREG(mode):
+        reject(name, "an ordinary file, not a device, pipe or socket", path)
+    file = target.resolve()
+    if not file.parent.is_dir():
         reject(name, "in a folder that exists", path, FileNotFoundError)
+    return file
+
+
+def _reason_against(error: OSError | ValueError) -> str:
+    """The rule that a path breaks if the system cannot even look it up."""
+    if isinstance(error, ValueError):
+        return "a path without NUL and other characters that no name can hold"
+    rules = {errno.ELOOP: "a path whose links do not lead in a circle", errno.ENAMETOOLONG: "a shorter path"}
+    return rules.get(error.errno or 0, f"a path that can be used ({error.strerror})")
 
 
 def writable_folder(folder: Any, name: str = "folder") -> Path:
@@ -165,8 +192,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     ...     target.read_text()
     '1 2 3'
     """
-    target = path.resolve()
-    _check_target(target, path, "path")
+    target = output_file(path)
     temporary = target.with_name(f".{uuid.uuid4().hex}{target.suffix}")
     try:
         _create(temporary, path)
@@ -195,7 +221,7 @@ def _create(temporary: Path, path: Path) -> None:
     except OSError as error:
         if error.errno in _NO_PERMISSION:
             reject("path", "in a folder that is writable", path, PermissionError)
-        raise  # a full disk, a name too long: the message of the system is better
+        raise  # a full disk: the message of the system is better
 
 
 def _sync_folder(folder: Path) -> None:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import numpy as np
 from threadpoolctl import ThreadpoolController
 
 _FIRST_PROCESS = os.getpid()  # the process that imported this module; forks have another number
@@ -130,13 +131,23 @@ class SharedLimit:
 
 
 @contextmanager
+def quiet_underflow() -> Iterator[None]:
+    """Ignore underflow, whatever the user set in numpy: kernels of distant points become zero, which is right.
+
+    A context manager or decorator.
+    """
+    with np.errstate(under="ignore"):
+        yield
+
+
+@contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Compute matrix products in the calling thread: their last bits depend on the number of threads.
 
     A context manager or decorator. Most BLAS libraries have one setting for the whole process, so other threads are
-    affected until the block ends.
+    affected until the block ends. Underflow is ignored in the block, as in :func:`quiet_underflow`.
     """
-    with _blas_limit(os.getpid()).held():
+    with quiet_underflow(), _blas_limit(os.getpid()).held():
         restore = _limit_threads(_blas_libraries(len(sys.modules))[1])
         try:
             yield

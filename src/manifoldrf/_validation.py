@@ -5,7 +5,10 @@
 """
 
 import datetime
+import functools
+import math
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -14,11 +17,16 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from manifoldrf._runtime import warn_user
+
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 LARGEST_COORDINATE = 1e150  # squares of numbers above 1e154 overflow
 SMALLEST_SPREAD = 1e-140  # squared distances in a smaller cloud underflow
+_LONGEST_INTEGER = 100  # digits of an integer in an error
+_LARGEST_INTEGER = 10**300  # larger ones are no floats
+_MANY_THREADS, _THREADS_OF_A_CORE = 64, 4  # more threads cost memory and time to start, and gain nothing
 _LONGEST_VALUE = 500  # characters of a value in an error
 # How to read a file whose name was given instead of an array.
 _READERS = {
@@ -55,10 +63,16 @@ NONNEGATIVE = Interval(0.0)
 
 def reject(name: str, rule: str, value: object, kind: type[Exception] = ValueError) -> NoReturn:
     """Raise the error for a bad argument."""
-    text = str(value)
+    text = written(value) if isinstance(value, int) else str(value)
     if len(text) > _LONGEST_VALUE:
         text = f"{text[:_LONGEST_VALUE]} ..."
     raise kind(f"`{name}` must be {rule}. Got {text}.")
+
+
+def written(value: int) -> str:
+    """An integer as text, or the number of its digits if these are many; Python refuses to print 5000."""
+    n_digits = int(value.bit_length() * math.log10(2)) + 1
+    return str(value) if n_digits < _LONGEST_INTEGER else f"an integer of {n_digits} digits"
 
 
 # -------------------------------------------------------------------------------------------------------- scalars
@@ -68,22 +82,34 @@ def check_integer(value: Any, name: str, low: int, high: int | None = None) -> i
     if isinstance(value, bool) or not isinstance(value, Integral):
         reject(name, rule, repr(value), TypeError)
     number = int(value)
+    if number > _LARGEST_INTEGER and high is None:
+        reject(name, f"an integer in [{low}, 1e+300]", number)
     if number < low or (high is not None and number > high):
         reject(name, rule, value)
     return number
 
 
 def check_jobs(n_jobs: Any, name: str = "n_jobs") -> int:
-    """Return a number of threads, at least 1; -1 means all cores that this process may use."""
+    """Return a number of threads, at least 1; -1 means all cores that this process may use.
+
+    A number far above that of the cores is taken for all cores, with a warning.
+    """
     rule = "-1 or an integer in [1, inf)"
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral):
         reject(name, rule, repr(n_jobs), TypeError)
     if n_jobs < 1 and n_jobs != -1:
         reject(name, rule, int(n_jobs))
-    if n_jobs == -1:
-        # A container or batch system may allow fewer cores than the machine has.
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return int(n_jobs)
+    # A container or batch system may allow fewer cores than the machine has.
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if int(n_jobs) > max(_MANY_THREADS, _THREADS_OF_A_CORE * cores):
+        _warn_of_threads(int(n_jobs), name, cores)
+        return cores
+    return cores if n_jobs == -1 else int(n_jobs)
+
+
+@functools.cache  # once for every number: a fit asks many times
+def _warn_of_threads(n_jobs: int, name: str, cores: int) -> None:
+    warn_user(f"`{name}` = {written(n_jobs)} is far more than this process may use: {cores} threads are used.")
 
 
 def check_real(value: Any, name: str, interval: Interval) -> float:
@@ -134,7 +160,11 @@ def check_number_or(value: Any, name: str, word: str, interval: Interval) -> flo
 
 # --------------------------------------------------------------------------------------------------------- arrays
 def as_array(values: Any, name: str) -> NDArray[Any]:
-    """Convert to an array. Rows of unequal length and masks, which numpy would drop, are refused."""
+    """Convert to an array. Rows of unequal length and masks, which numpy would drop, are refused.
+
+    So are frames with sparse columns, or with several columns of one name.
+    """
+    _refuse_frame(values, name)
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):  # a frame may have a column "_mask"
         reject(name, "without masked entries", f"{int(np.sum(np.ma.getmaskarray(values)))} of them")
     try:
@@ -143,6 +173,19 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
         reject(name, "an array with rows of equal length", type(values).__name__, TypeError)
     except (RuntimeError, TypeError) as error:  # tensors with gradients or on another device
         reject(name, "an array of numbers", f"{type(values).__name__}: {str(error).rstrip('.')}", TypeError)
+
+
+def _refuse_frame(values: Any, name: str) -> None:
+    """Refuse a data frame with sparse columns or with several columns of one name."""
+    columns = column_names(values)
+    twice = [column for column, count in Counter(columns).items() if count > 1]
+    if twice:
+        reject(name, "a frame whose columns have different names", f"{twice[0]!r} several times")
+    kinds = getattr(values, "dtypes", None)
+    sparse = [type(kind).__name__ == "SparseDtype" for kind in kinds] if np.iterable(kinds) else []
+    if any(sparse):
+        first = list(values.columns)[sparse.index(True)]
+        reject(name, "a dense frame; frame.sparse.to_dense() converts a sparse one", f"sparse column {first!r}")
 
 
 def as_floats(values: ArrayLike, name: str) -> FloatArray:
@@ -159,8 +202,8 @@ def as_floats(values: ArrayLike, name: str) -> FloatArray:
         )
         try:
             return np.asarray(array, dtype=np.float64, order="C")
-        except (TypeError, ValueError, OverflowError):
-            pass  # nested arrays, integers of 400 digits
+        except (TypeError, ValueError):
+            pass  # nested arrays
     _reject_kind(values, array, name)
 
 
@@ -171,7 +214,7 @@ def refuse_text(values: Any, name: str) -> None:
     """
     array = as_array(values, name)
     is_scalar = array.dtype.kind == "O" and not array.ndim and not hasattr(values, "tocsr")
-    if is_scalar or array.dtype.kind in "USMm":
+    if is_scalar or array.dtype.kind in "USMmV":
         _reject_kind(values, array, name)
     if array.dtype.kind == "O":
         _refuse_entries(values, array, name, lambda entry: isinstance(entry, _NOT_NUMBERS))
@@ -184,13 +227,21 @@ def _reject_kind(values: Any, array: NDArray[Any], name: str) -> NoReturn:
         if reader is not None:
             reject(name, f"an array of numbers, not the name of a file: {reader} reads it", repr(values), TypeError)
     kind = "None" if values is None else type(values).__name__
+    if array.dtype.names:
+        rule = (
+            "a plain array of numbers; numpy.lib.recfunctions.structured_to_unstructured converts a structured one"
+        )
+        reject(name, rule, f"fields {', '.join(array.dtype.names)}", TypeError)
     found = kind if array.dtype.kind == "O" else f"{kind} of dtype {array.dtype}"
     reject(name, "an array of numbers", found, TypeError)
 
 
 def _refuse_entries(values: Any, array: NDArray[Any], name: str, is_bad: Callable[[object], bool]) -> None:
-    """Name the first bad entry of an array of objects."""
+    """Name the first bad entry of an array of objects, or the first integer that no float can hold."""
     for index, entry in np.ndenumerate(array):
+        if isinstance(entry, int) and abs(entry) > LARGEST_COORDINATE:
+            found = f"{written(entry)} at index {index}{_column(index, column_names(values))}"
+            reject(name, f"finite, with entries below {LARGEST_COORDINATE:g} in size", found)
         if is_bad(entry):
             found = f"{entry!r} at index {index}{_column(index, column_names(values))}"
             reject(name, "an array of numbers", found, TypeError)

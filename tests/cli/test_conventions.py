@@ -12,6 +12,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from command_line import command, invoke, main, words
 
 import manifoldrf
@@ -223,6 +224,17 @@ def test_a_reader_that_is_gone_ends_the_program_without_a_word(unbuffered):
     done = subprocess.run(called, stdout=theirs, stderr=subprocess.PIPE, text=True, env=surroundings, check=False)
     os.close(theirs)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_reader_that_is_gone_after_a_file_is_written_is_no_error(tmp_path):
+    np.save(tmp_path / "points.npy", Sphere().grid(60))
+    ours, theirs = os.pipe()
+    os.close(ours)
+    called = [sys.executable, "-m", "manifoldrf", "graph", "points.npy", "-o", "graph.npz"]
+    done = subprocess.run(called, stdout=theirs, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sp.load_npz(tmp_path / "graph.npz").shape == (60, 60)
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ def known(mesh_file, tmp_path):
     return path, field, nodes
 
 
-def table(path):
-    assert path.read_text().splitlines()[0] == "vertex,known,value"
+def table(path, column="height"):
+    assert path.read_text().splitlines()[0] == f"vertex,known,{column}"
     return np.loadtxt(path, delimiter=",", skiprows=1)
 
 
@@ -59,7 +59,7 @@ def test_points_and_arrays_with_gaps_work_too(tmp_path):
     facts = json.loads(invoke(*arguments, "--method", "kernel", "--tau", 2, "--json").stdout)
     assert (facts["method"], facts["tau"], facts["known"]) == ("kernel", 2.0, 150)
     expected = FieldInterpolator("kernel", tau=2.0, random_state=0).fit(points, values).predict()
-    np.testing.assert_array_equal(table(tmp_path / "out.csv")[:, 2], expected)
+    np.testing.assert_array_equal(table(tmp_path / "out.csv", "value")[:, 2], expected)
     assert len(trimesh.load(tmp_path / "out.ply").vertices) == 300
 
 
@@ -75,6 +75,13 @@ def test_directions_have_a_column_for_every_coordinate(mesh_file, tmp_path):
     assert lines[0] == "vertex,known,value_0,value_1,value_2"
     found = np.loadtxt(lines[1:], delimiter=",")[:, 2:]
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, atol=1e-12)
+
+
+def test_columns_keep_their_names(mesh_file, tmp_path):
+    rows = [f"{k},{k % 7},{k % 5}" for k in range(0, 500, 2)]
+    (tmp_path / "known.csv").write_text("\n".join(['vertex,"thickness, mm",area', *rows]))
+    invoke("interpolate", mesh_file, tmp_path / "known.csv", "-o", tmp_path / "out", "--method", "harmonic", "-q")
+    assert (tmp_path / "out.csv").read_text().splitlines()[0] == 'vertex,known,"thickness, mm",area'
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """fit, transform, kernel: what the library gives, in files."""
 
 import json
+import os
 import sys
 import warnings
 
@@ -17,6 +18,7 @@ from manifoldrf import (
     ManifoldRandomFeatures,
     MaternKernel,
     Sphere,
+    TriangleMesh,
     explore,
     load,
 )
@@ -208,6 +210,15 @@ class TestFit:
         assert main(monkeypatch, "fit", tmp_path / "never_read.npy", "-o", tmp_path / name) == code
         assert text in capsys.readouterr().err
 
+    @pytest.mark.parametrize("command", ["fit", "transform", "kernel", "explore", "graph", "signatures"])
+    def test_a_pipe_is_no_target_of_any_command(self, monkeypatch, capsys, tmp_path, command):
+        target = tmp_path / ("m.html" if command == "explore" else "m.npz" if command != "fit" else "m.safetensors")
+        os.mkfifo(target)
+        more = ["never_read.npy"] if command in ("transform", "kernel") else []
+        assert main(monkeypatch, command, "never_read.safetensors", *more, "-o", target) == 2
+        assert "`--output` must be an ordinary file, not a device, pipe or socket." in capsys.readouterr().err
+        assert target.is_fifo()
+
     def test_bad_points_are_one_sentence(self, monkeypatch, capsys, tmp_path):
         points = Sphere().grid(100)
         points[3, 1] = np.nan
@@ -355,6 +366,81 @@ class TestKernel:
         exact = CosineKernel().dense(graph)
         error = np.linalg.norm(np.load(tmp_path / "K.npy") - exact) / np.linalg.norm(exact)
         assert error < 1e-6  # all nodes are anchors, and they are asked at themselves
+
+
+@pytest.fixture(scope="module")
+def scanned(mesh_file, tmp_path_factory):
+    """A model of the mesh."""
+    path = tmp_path_factory.mktemp("scanned") / "m.safetensors"
+    assert invoke("fit", mesh_file, "-o", path, "--t", 0.1, "--random-state", 0).exit_code == 0
+    return path
+
+
+class TestMeshes:
+    """Mesh files wherever points are asked for."""
+
+    def test_vertices_of_a_mesh_are_points(self, scanned, mesh_file, tmp_path):
+        model, mesh = load(scanned), TriangleMesh.load(mesh_file)
+        arguments = ("transform", scanned, mesh_file, "-o", tmp_path / "f.npy", "--chunk-size", 100)
+        assert invoke(*arguments).exit_code == 0
+        np.testing.assert_array_equal(np.load(tmp_path / "f.npy"), model.transform(mesh.vertices))
+        assert invoke("kernel", scanned, mesh_file, "-o", tmp_path / "K.npy").exit_code == 0
+        np.testing.assert_allclose(np.load(tmp_path / "K.npy"), model.kernel_matrix(mesh.vertices), rtol=1e-12)
+
+    @pytest.mark.parametrize("given", [True, False], ids=["a given mesh", "the model's mesh"])
+    def test_the_kernel_seen_from_a_vertex(self, scanned, mesh_file, tmp_path, given):
+        model, mesh = load(scanned), TriangleMesh.load(mesh_file)
+        expected = model.kernel_matrix(mesh.vertices, mesh.vertices[[17]])
+        more = [mesh_file] if given else []
+        assert invoke("kernel", scanned, *more, "--vertex", 17, "-o", tmp_path / "k.csv").exit_code == 0
+        np.testing.assert_array_equal(np.loadtxt(tmp_path / "k.csv", ndmin=2), expected)
+        assert invoke("kernel", scanned, *more, "--vertex", 17, "-o", tmp_path / "k.ply").exit_code == 0
+        mesh.save(tmp_path / "same.ply", field=expected[:, 0])
+        assert (tmp_path / "k.ply").read_bytes() == (tmp_path / "same.ply").read_bytes()
+
+    def test_the_kernel_seen_from_a_point_of_a_cloud(self, folder, features, tmp_path):
+        target = tmp_path / "k.ply"
+        assert invoke("kernel", folder / "m.safetensors", "--vertex", 0, "-o", target).exit_code == 0
+        assert b"element face" not in target.read_bytes()
+
+    @pytest.mark.parametrize(
+        ("arguments", "text"),
+        [
+            ((), "`A` must be given, or --vertex. Got none."),
+            (("--vertex", 500), "`--vertex` must be an integer in [0, 499]. Got 500."),
+            (("--vertex", -1), "`--vertex` must be an integer in [0, inf). Got -1."),
+            (("a.npy", "b.npy", "--vertex", 3), "`B` must be left out with --vertex. Got b.npy."),
+        ],
+    )
+    def test_what_does_not_fit_together_is_wrong_usage(self, scanned, tmp_path, arguments, text):
+        result = invoke("kernel", scanned, *arguments, "-o", tmp_path / "k.csv")
+        assert result.exit_code == 2
+        assert text in words(result.stderr)
+        assert not list(tmp_path.iterdir())
+
+    def test_a_mesh_is_fitted_before_it_is_explored(self, mesh_file, tmp_path):
+        mesh = TriangleMesh.load(mesh_file)
+        result = invoke("explore", mesh_file, "-o", tmp_path / "scan.html")
+        assert result.exit_code == 0, result.output
+        explore(ManifoldRandomFeatures(random_state=0).fit(mesh), tmp_path / "same.html", title="mesh")
+        assert (tmp_path / "scan.html").read_bytes() == (tmp_path / "same.html").read_bytes()
+
+    @pytest.mark.parametrize("names", [("verts", "faces"), ("vertices", "triangles"), ("V", "F")])
+    def test_arrays_of_a_mesh_are_a_mesh(self, mesh_file, tmp_path, names):
+        mesh = TriangleMesh.load(mesh_file)
+        np.savez(tmp_path / "mesh.npz", **{names[0]: mesh.vertices, names[1]: mesh.faces.astype(np.int32)})
+        found = models.read_space(str(tmp_path / "mesh.npz"))
+        np.testing.assert_array_equal(found.faces, mesh.faces)
+        np.testing.assert_array_equal(TriangleMesh.load(tmp_path / "mesh.npz").vertices, mesh.vertices)
+
+    def test_arrays_that_are_no_mesh_are_refused(self, mesh_file, tmp_path):
+        mesh = TriangleMesh.load(mesh_file)
+        np.savez(tmp_path / "mesh.npz", vertices=mesh.vertices, faces=mesh.faces + 0.5)
+        with pytest.raises(ValueError, match=r"`path` must be a file whose faces are integers\. Got fractions in"):
+            TriangleMesh.load(tmp_path / "mesh.npz")
+        np.savez(tmp_path / "points.npz", mesh.vertices)
+        with pytest.raises(ValueError, match=r"must be an \.npz file with arrays named 'vertices' and 'faces'"):
+            TriangleMesh.load(tmp_path / "points.npz")
 
 
 class TestInfo:

@@ -22,6 +22,7 @@ from manifoldrf import (
     CosineKernel,
     DiffusionKernel,
     FarQueryWarning,
+    FeatureWarning,
     GraphOptions,
     HeatKernel,
     ManifoldRandomFeatures,
@@ -702,3 +703,21 @@ def test_functions_that_fit_no_field_are_refused(field, kind, message):
 
 def narrow(data):
     return dataclasses.replace(data, anchors=data.anchors[1:], values=data.values[:, 1:].tocsr())
+
+
+@pytest.mark.parametrize(
+    ("space", "t", "flat"),
+    [
+        (Sphere(), 4.0, True),  # the smallest cosine is .997
+        (Sphere(), 3.0, False),  # .985
+        (np.random.default_rng(0).normal(size=(300, 1000)), 1e6, True),
+    ],
+    ids=["wide", "less wide", "noise"],
+)
+def test_a_kernel_that_tells_no_points_apart_is_said_to_be_so(space, t, flat):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FeatureWarning)
+        features = ManifoldRandomFeatures(HeatKernel(t), random_state=0).fit(space)
+    said = [str(item.message) for item in caught]
+    assert any(text.startswith("The kernel hardly tells points apart: ") for text in said) is flat
+    assert ("separation" in features.summary()) is flat

@@ -598,3 +598,33 @@ def test_no_anchor_is_wasted_on_nodes_that_stand_for_nothing():
     measure = fitted.map_.problem.measure
     assert (measure == 0).any()
     assert (measure[fitted.anchors_] > 0).all()
+
+
+# ------------------------------------------------------------------------------------ clouds that show no shape
+@pytest.mark.parametrize(
+    ("points", "text"),
+    [
+        (np.random.default_rng(0).normal(size=(10, 50)), "10 points are too few to find a dimension; "),
+        (np.outer(np.arange(30.0), [1.0, -2.0]) + 5, "All points of X lie on one straight line"),
+    ],
+    ids=["few", "line"],
+)
+def test_clouds_that_show_little_are_said_to_do_so(points, text):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted = features(None).fit(points)
+        assert np.isfinite(fitted.transform(points)).all()
+    assert any(str(item.message).startswith(text) for item in caught)
+
+
+def test_constant_columns_change_nothing():
+    wider = np.insert(CLOUD, 1, 7.0, axis=1)
+    np.testing.assert_allclose(
+        features().fit(wider).kernel_matrix(wider[:50]), features().fit(CLOUD).kernel_matrix(CLOUD[:50]), rtol=1e-8
+    )
+
+
+def test_noise_larger_than_the_structure_is_said_to_hide_it():
+    rng = np.random.default_rng(0)
+    points = np.pad(Sphere().sample(800, seed=0), ((0, 0), (0, 47))) + 0.5 * rng.normal(size=(800, 50))
+    assert "no low-dimensional structure found" in features(None).fit(points).summary()

@@ -9,6 +9,7 @@ import pytest
 import trimesh
 
 from manifoldrf import TriangleMesh
+from manifoldrf._colours import colours_of
 from manifoldrf.geometry.mesh_files import (
     MESH_FORMATS,
     _merge_equal,
@@ -80,6 +81,17 @@ def test_a_coloured_cloud_keeps_colours_and_every_bit_of_its_positions(tmp_path)
     assert isinstance(found, trimesh.PointCloud)
     np.testing.assert_array_equal(found.vertices, VERTICES)
     np.testing.assert_array_equal(found.colors[:, :3], COLORS)
+
+
+def test_a_field_is_written_as_colours(tmp_path):
+    mesh, field = TriangleMesh(VERTICES, FACES), np.arange(30.0)
+    field[3] = np.nan
+    found = trimesh.load(mesh.save(tmp_path / "mesh.ply", field=field), process=False).visual.vertex_colors[:, :3]
+    np.testing.assert_array_equal(found, colours_of(field, 0.0, 29.0))
+    with pytest.raises(ValueError, match=r"`field` must be a vector of shape \(30,\), one number per vertex\. Got"):
+        mesh.save(tmp_path / "mesh.ply", field=field[:5])
+    with pytest.raises(ValueError, match=r"`field` must be left out with colors\. Got both\."):
+        mesh.save(tmp_path / "mesh.ply", field=field, colors=COLORS)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in MESH_FORMATS if kind != "ply"])

@@ -90,6 +90,10 @@ def dated_frame():
     return frame().assign(y=pd.Timestamp("2026-11-17"))
 
 
+def structured():
+    return frame().to_records(index=False).view(np.ndarray)
+
+
 def polars_frame():
     return pl.DataFrame(np.array(cloud()), schema=list("xyz"))
 
@@ -275,6 +279,7 @@ _PIECES = "Graph of 60 nodes: it has 2 pieces that are not connected (remedy: �
 _SPARSE = "t = … is short for 60 nodes: …"
 _BY_NEIGHBORS = (KNN, FILL, *ON_GRAPHS, SPECTRAL[0])
 _BY_HEAT = (HEAT, FIT_HEAT, FIT_DEFAULT, SPECTRAL[1])
+_FITS = (*ON_GRAPHS, FIT_HEAT, FIT_DEFAULT, SPECTRAL[1])  # those that look at the points first
 _NO_GRAPH = (THIN, DIMENSION, LOCATED, TUNE, VERTICES, *but(BASELINES, GAUSSIAN), NEIGHBORS)
 
 
@@ -291,7 +296,21 @@ PLACES = (
         _PLACES,
         "all points equal",
         lambda: np.ones((N, 3)),
-        _BY_NEIGHBORS,
+        _FITS,
+        Refused("`X` must be points at different positions. Got one position for 60 points."),
+    ),
+    Case(
+        _PLACES,
+        "all points at two positions",
+        lambda: np.repeat(cloud()[:2], N // 2, axis=0),
+        _FITS,
+        Refused("`X` must be points at different positions. Got two positions for 60 points."),
+    ),
+    Case(
+        _PLACES,
+        "all points equal",
+        lambda: np.ones((N, 3)),
+        but(_BY_NEIGHBORS, *_FITS),
         Refused(
             "`bandwidth` must be a positive number where most neighbours coincide. Got a median distance of 0."
         ),
@@ -300,7 +319,7 @@ PLACES = (
         _PLACES,
         "all points equal",
         lambda: np.ones((N, 3)),
-        _BY_HEAT,
+        but(_BY_HEAT, *_FITS),
         Refused("`{argument}` must be mostly at distinct positions. Got duplicates only."),
     ),
     Case(_PLACES, "all points equal", lambda: np.ones((N, 3)), (*_NO_GRAPH, GAUSSIAN), FINITE),
@@ -323,8 +342,20 @@ PLACES = (
         _PLACES,
         "collinear",
         lambda: np.outer(np.arange(60.0) / 60, [1.0, 2.0, 3.0]),
-        (*FUNCTIONS, *but(ESTIMATORS, GAUSSIAN)),
+        (*FUNCTIONS, *but(ESTIMATORS, GAUSSIAN, *_FITS)),
         Works("finite; of dimension 1"),
+    ),
+    Case(
+        _PLACES,
+        "collinear",
+        lambda: np.outer(np.arange(60.0) / 60, [1.0, 2.0, 3.0]),
+        _FITS,
+        Works(
+            "finite; of dimension 1",
+            None,
+            GraphWarning,
+            ("All points of X lie on one straight line: the features are those of a line.",),
+        ),
     ),
     Case(
         _PLACES,
@@ -370,8 +401,15 @@ PLACES = (
                 _PLACES,
                 f"one point {size:g} away: an isolated node",
                 with_entry(size),
-                _BY_HEAT,
+                (HEAT,),
                 Works("it is left out", None, GraphWarning, (_SPARSE, _ISOLATED)),
+            ),
+            Case(
+                _PLACES,
+                f"one point {size:g} away: an isolated node",
+                with_entry(size),
+                but(_BY_HEAT, HEAT),
+                Works("it is left out", None, GraphWarning, ("Column 1 of X …", _SPARSE, _ISOLATED)),
             ),
             Case(_PLACES, f"one point {size:g} away", with_entry(size), _NO_GRAPH, FINITE),
             Case(
@@ -437,8 +475,34 @@ _FILE = (
     "`{argument}` must be an array of numbers, not the name of a file: numpy.load(path, mmap_mode='r') "
     "reads it. Got "
 )
+_PLAIN = (
+    "`{argument}` must be a plain array of numbers; numpy.lib.recfunctions.structured_to_unstructured converts a "
+    "structured one. "
+)
 _IN_Y = " at index (0, 1), column 'y'."
 REFUSED = (
+    *(
+        Case(_NOT, name, make, but(ALL, BLOCKS), Refused(words))
+        for name, make, words in (
+            (
+                "an integer of 401 digits",
+                lambda: [[10**400, 0, 0], *cloud().tolist()[1:]],
+                "`{argument}` must be finite, with entries below 1e+150 in size. "
+                "Got an integer of 401 digits at index (0, 0).",
+            ),
+            (
+                "a frame with sparse columns",
+                lambda: frame().astype({"y": pd.SparseDtype(float)}),
+                "`{argument}` must be a dense frame; frame.sparse.to_dense() converts a sparse one. "
+                "Got sparse column 'y'.",
+            ),
+            (
+                "a frame with two columns of one name",
+                lambda: frame().set_axis(list("xyx"), axis=1),
+                "`{argument}` must be a frame whose columns have different names. Got 'x' several times.",
+            ),
+        )
+    ),
     *(
         Case(_NOT, name, make, entries, Refused(words, TypeError))
         for name, make, entries, words in (
@@ -460,6 +524,7 @@ REFUSED = (
             ("a frame with a column of dates", dated_frame, ALL, _TEXT + "Timestamp(…)" + _IN_Y),
             ("the name of a file", lambda: "cloud.npy", but(ALL, FILL, BLOCKS), _FILE + "'cloud.npy'."),
             ("a text that is no file", lambda: "cloud", but(ALL, FILL, BLOCKS), _TEXT + "str of dtype <U5."),
+            ("a structured array", structured, but(ALL, BLOCKS), _PLAIN + "Got fields x, y, z."),
             ("a dict", lambda: {"x": [1.0]}, but(ALL, BLOCKS), _TEXT + "dict."),
             ("None", lambda: None, but(ALL, LOCATED, KERNEL_Y, FILL_AT, BLOCKS), _TEXT + "None."),
             ("complex numbers", lambda: cloud() + 0j, OURS, _TEXT + "ndarray of dtype complex128."),

@@ -22,8 +22,9 @@ from reliability.strategies import (
     surfaces,
 )
 from scipy import sparse
+from scipy.stats import special_ortho_group
 
-from manifoldrf import DiffusionKernel, GraphOptions, HeatKernel, ManifoldRandomFeatures, knn_graph, load
+from manifoldrf import DiffusionKernel, GraphOptions, HeatKernel, ManifoldRandomFeatures, Sphere, knn_graph, load
 
 FIELDS = st.sampled_from(["step", "interpolated", "local"])
 TIMES = st.floats(0.05, 0.3)
@@ -192,6 +193,25 @@ def test_features_follow_the_order_of_the_points(points, t, field, seed):
     one = features_of(fit(points, HeatKernel(t), **settings), queries)
     other = features_of(fit(points[order], HeatKernel(t), **settings), queries)
     np.testing.assert_allclose(other, one[:, order], rtol=0, atol=1e-8 * usual_size(one))
+
+
+@pytest.mark.parametrize("change", ["order", "direction"])
+@pytest.mark.parametrize(
+    "make", [lambda: Sphere().sample(600, seed=0), lambda: Sphere().grid(600)], ids=["random", "grid"]
+)
+def test_with_chosen_anchors_the_kernel_stays_within_the_estimated_error(make, change):
+    """On a grid many nodes are equally far: the order, or rounding, decides which becomes an anchor."""
+    points = make()
+    order, turn = np.arange(len(points)), np.eye(3)
+    if change == "order":
+        order = shuffled(len(points), 1)
+    else:
+        turn = special_ortho_group.rvs(3, random_state=0)
+    settings = {"n_features": 150, "graph": GraphOptions(dim=2)}
+    one, other = (fit(X, HeatKernel(0.1), **settings) for X in (points, (points @ turn.T)[order]))
+    first, second = quietly(one.kernel_matrix, points[:60]), quietly(other.kernel_matrix, points[:60] @ turn.T)
+    change = np.linalg.norm(second - first) / np.linalg.norm(first)
+    assert change <= float(one.error_) + float(other.error_)
 
 
 # ---------------------------------------------------------------------------------------------- values and queries

@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 from disks import Disk, call
 from marks import quick_ones
+from reliability.entry_points import ASKED, ESTIMATORS, FUNCTIONS, QUERIES, cloud
+from reliability.strategies import quietly
 from warm_program import contents
 
 import manifoldrf
-from manifoldrf import ManifoldRandomFeatures, load
+from manifoldrf import DiffusionKernel, HeatKernel, ManifoldRandomFeatures, Sphere, load
 
 PACKAGE = Path(manifoldrf.__file__).parent
 TRANSFORM = ("transform", "model.safetensors", "points.npy", "-o")
@@ -221,3 +223,25 @@ def test_a_fit_where_compiled_code_cannot_be_kept_has_the_same_bits(installed, i
     points = np.load(inputs / "points.npy")
     plain = ManifoldRandomFeatures(manifoldrf.HeatKernel(0.2), random_state=0).fit(points)
     assert (found.transform(points) == plain.transform(points)).all()
+
+
+# ------------------------------------------------------------------------------------------- errors of numpy
+@pytest.mark.parametrize("entry", [*FUNCTIONS, *ESTIMATORS, *QUERIES, *ASKED], ids=lambda entry: entry.name)
+def test_underflow_is_no_error_whatever_was_set_in_numpy(entry):
+    with np.errstate(all="raise"):
+        entry.call(cloud())
+
+
+def test_narrow_kernels_and_far_points_underflow_without_a_word():
+    points = Sphere().sample(300, seed=0)
+    queries = np.concatenate([points[:5], 1.1 * points[5:10], 1e3 * points[10:12]])
+    with np.errstate(all="raise"):
+        assert Sphere().heat_kernel(points, points, 1e-5).min() == 0
+        for kernel, field in (
+            (DiffusionKernel(20.0), "local"),
+            (HeatKernel(0.2), "interpolated"),
+            (HeatKernel(0.2), "auto"),
+        ):
+            features = quietly(ManifoldRandomFeatures(kernel, field=field, random_state=0).fit, points)
+            for ask in (features.transform, features.kernel_matrix, features.distance_to_space):
+                assert np.isfinite(quietly(ask, queries.astype(np.float32))).all()

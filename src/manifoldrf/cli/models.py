@@ -36,6 +36,8 @@ _OPTIONS_OF = {
 _ENTRIES_AT_ONCE = 2**23  # entries of features or of a kernel in memory at once: 64 MB
 _SMALLER = 8  # chunks for a cluster are this much smaller, because up to 64 of them are in flight
 _ARRAYS = "npy, npz or csv"
+_PLACES = f"Points, {_ARRAYS}, or a mesh (ply, obj, stl, off, glb), whose vertices are taken."
+AXES = 3  # of a picture
 
 _MODEL_OUT = typer.Option("--output", "-o", metavar="MODEL", help="File to write, ending in .safetensors.")
 _PAPER = typer.Option(
@@ -109,7 +111,7 @@ def fit(
 
 def transform(
     source: ModelFile,
-    points: Annotated[str, typer.Argument(metavar="POINTS", help=f"Points, {_ARRAYS}.")],
+    points: Annotated[str, typer.Argument(metavar="POINTS", help=_PLACES)],
     output: Output,
     threads: Threads,
     machines: Machines,
@@ -126,9 +128,11 @@ def transform(
 ) -> None:
     """Write the features of points; the files may be larger than memory.
 
-    Example: manifoldrf transform bunny.safetensors points.npy -o features.npz
+    Examples: manifoldrf transform bunny.safetensors points.npy -o features.npz
+
+    manifoldrf transform bunny.safetensors scan.ply -o features.npy
     """
-    from manifoldrf._arrays import ARRAY_SUFFIXES, open_rows, row_writer
+    from manifoldrf._arrays import ARRAY_SUFFIXES, row_writer
 
     with usage():
         target = check_output(features, "--output", ARRAY_SUFFIXES, [source, points])
@@ -140,7 +144,7 @@ def transform(
     sparse = target.suffix.lower() == ".npz"
     model.set_params(sparse_output=sparse, n_jobs=threads.n_jobs)
     chunk = chunk_size or _chunk(model.n_features_out_ * (_SMALLER if machines.scheduler else 1))
-    rows = open_rows(points, "POINTS", chunk)
+    rows = _open_points(points, "POINTS", chunk)
     check_columns(rows.n_columns, model, "POINTS", points)
     far = _Far()
     with (
@@ -160,49 +164,97 @@ def transform(
 
 def kernel(
     source: ModelFile,
-    first: Annotated[str, typer.Argument(metavar="A", help=f"Points, {_ARRAYS}.")],
     output: Output,
     threads: Threads,
-    values: Annotated[str, typer.Option("--output", "-o", metavar="K", help=f"Values of the kernel, {_ARRAYS}.")],
+    values: Annotated[
+        str,
+        typer.Option("--output", "-o", metavar="K", help=f"Values, {_ARRAYS}; with --vertex also ply, coloured."),
+    ],
+    first: Annotated[str | None, typer.Argument(metavar="A", help=_PLACES, show_default=False)] = None,
     second: Annotated[
         str | None, typer.Argument(metavar="B", help="Other points; without them, A itself.", show_default=False)
+    ] = None,
+    vertex: Annotated[
+        int | None, typer.Option(min=0, help="One point, counted from 0: the kernel between it and all points.")
     ] = None,
 ) -> None:
     """Write the kernel matrix between the points of A and those of B.
 
-    Example: manifoldrf kernel bunny.safetensors a.npy b.npy -o K.npy
+    With --vertex, write one column: the kernel seen from that point of A or, without A, of the model's own mesh or
+    points.
+
+    Examples: manifoldrf kernel bunny.safetensors a.npy b.npy -o K.npy
+
+    manifoldrf kernel bunny.safetensors --vertex 17 -o heat.ply
     """
-    from manifoldrf._arrays import ARRAY_SUFFIXES, open_rows, read_points, row_writer
+    from manifoldrf._arrays import ARRAY_SUFFIXES, row_writer
     from manifoldrf.features.feature_map import product
 
     with usage():
-        target = check_output(values, "--output", ARRAY_SUFFIXES, [source, first, *([second] if second else [])])
+        suffixes = ARRAY_SUFFIXES if vertex is None else (*ARRAY_SUFFIXES, ".ply")
+        target = check_output(values, "--output", suffixes, [part for part in (source, first, second) if part])
         threads.check()
+        if first is None and vertex is None:
+            reject("A", "given, or --vertex", "none")
+        if vertex is not None and second is not None:
+            reject("B", "left out with --vertex", second)
+    if vertex is not None:
+        _write_column(source, first, vertex, target, output, threads)
+        return
     model = read_model(source).set_params(sparse_output=True, n_jobs=threads.n_jobs)
     left, right = ("left", "right") if model.asymmetric_ else (None, None)
     far = _Far()
     other, name = (second, "B") if second else (first, "A")
-    others = read_points(other, name).astype("float64")
-    check_columns(others.shape[1], model, name, other)
-    check_rows(others, name, other)
+    others = _read_points(str(other), name).astype("float64")
+    check_columns(others.shape[1], model, name, str(other))
+    check_rows(others, name, str(other))
     with far.counted(len(others)):
         theirs = model.transform(others, right)
-    rows = open_rows(first, "A", _chunk(len(others)))
-    check_columns(rows.n_columns, model, "A", first)
+    rows = _open_points(str(first), "A", _chunk(len(others)))
+    check_columns(rows.n_columns, model, "A", str(first))
     far = far if second else _Far()  # the points of A are counted below
     with progress("kernel", quiet=output.silent) as report, row_writer(target, len(others), rows.dtype) as writer:
         for begin, block in rows:
             report(f"{begin} rows done", begin, rows.n_rows or 0)
             with far.counted(len(block)):
-                own = model.transform(check_rows(block, "A", first, begin).astype("float64"), left)
+                own = model.transform(check_rows(block, "A", str(first), begin).astype("float64"), left)
             writer.append(product(own, theirs, check_jobs(threads.n_jobs)))
-        refuse_empty(writer.n_rows, "A", first)
+        refuse_empty(writer.n_rows, "A", str(first))
     far.print(quiet=output.quiet)
     _show_written(output, target, (writer.n_rows, len(others)))
 
 
+def _write_column(
+    source: str, space_file: str | None, vertex: int, target: Path, output: Output, threads: Threads
+) -> None:
+    """Write the kernel between one point and all points of a space, as colours or as a column."""
+    from manifoldrf._arrays import write_matrix
+
+    model = read_model(source).set_params(n_jobs=threads.n_jobs)
+    graph = model.graph_
+    own = graph if graph.mesh is None else graph.mesh
+    space = own if space_file is None else read_space(space_file, "A")
+    points = points_of(space)
+    with usage():
+        check_integer(vertex, "--vertex", 0, len(points) - 1)
+        if target.suffix.lower() == ".ply" and points.shape[1] > AXES:
+            reject("--output", f"{_ARRAYS} for points of {points.shape[1]} coordinates", target)
+    check_columns(points.shape[1], model, "A" if space_file else "MODEL", space_file or source)
+    far = _Far()
+    with far.counted(len(points)):
+        column = model.kernel_matrix(points, points[[vertex]])
+    far.print(quiet=output.quiet)
+    if target.suffix.lower() == ".ply":
+        write_picture(target, space, column[:, 0])
+    else:
+        write_matrix(target, column)
+    _show_written(output, target, (len(points), 1))
+
+
 def explore(
-    source: ModelFile,
+    source: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A model, or an INPUT of fit, which is fitted first.")
+    ],
     output: Output,
     page: Annotated[str, typer.Option("--output", "-o", metavar="PAGE", help="The page, ending in .html.")],
     title: Annotated[str | None, typer.Option(help="Title of the page; by default the name of the model.")] = None,
@@ -216,18 +268,27 @@ def explore(
 ) -> None:
     """Write one HTML page that shows the kernel of any point you click; it needs no server and no network.
 
-    Example: manifoldrf explore bunny.safetensors -o bunny.html
+    Examples: manifoldrf explore bunny.safetensors -o bunny.html
+
+    manifoldrf explore scan.ply -o scan.html
     """
+    from manifoldrf import ManifoldRandomFeatures
     from manifoldrf.explorer.page import explore as write_page
 
     with usage():
         target = check_output(page, "--output", (".html",), [source])
         if n_points != "auto":
             check_integer(n_points, "--n-points", 2)
-    model = read_model(source)
-    if model.asymmetric_:
+    is_model = Path(source).suffix.lower() in MODEL
+    model = read_model(source) if is_model else ManifoldRandomFeatures(random_state=0)
+    if is_model and model.asymmetric_:
         reject("MODEL", "a model with nonnegative features", f"a {type(model.kernel_).__name__} with two sides")
     with notices(quiet=output.quiet), progress("explore", quiet=output.silent) as report:
+        if not is_model:
+            report("fitting", 0, 1)
+            space = read_space(source)
+            with errors_about("INPUT"):
+                model.fit(space)
         report("features and exact signatures", 0, 1)
         drawn = None if surface is None else read_space(surface, "--surface")
         title = title or Path(source).stem
@@ -277,11 +338,16 @@ def errors_about(name: str) -> Iterator[None]:
 def read_space(path: str, name: str = "INPUT") -> Any:
     """Read a mesh, a graph, or points."""
     from manifoldrf import Graph, TriangleMesh
-    from manifoldrf._arrays import ARRAY_SUFFIXES, read_points
+    from manifoldrf._arrays import ARRAY_SUFFIXES, read_mesh_arrays, read_points
     from manifoldrf.geometry.mesh_files import MESH_FORMATS
 
     meshes = tuple(f".{form}" for form in MESH_FORMATS)
     suffix = check_suffix(Path(path), name, (*ARRAY_SUFFIXES, *meshes, *MODEL))
+    if suffix == ".npz":
+        arrays = read_mesh_arrays(path, name)
+        if arrays is not None:
+            with errors_about(name):
+                return TriangleMesh(*arrays)
     if suffix in ARRAY_SUFFIXES:
         points = check_rows(read_points(path, name), name, path)
         check_points(points, name, min_rows=2)
@@ -291,6 +357,50 @@ def read_space(path: str, name: str = "INPUT") -> Any:
         return read_saved(path, Graph, name)
     with errors_about(name):
         return TriangleMesh.load(path)
+
+
+def points_of(space: Any) -> Any:
+    """The vertices of a mesh, the points of a graph, or points."""
+    return space.positions if hasattr(space, "positions") else getattr(space, "vertices", space)
+
+
+def _is_mesh_file(path: str) -> bool:
+    from manifoldrf.geometry.mesh_files import MESH_FORMATS
+
+    return Path(path).suffix.lower() in {f".{form}" for form in MESH_FORMATS}
+
+
+def _read_points(path: str, name: str) -> Any:
+    """Read points, or the vertices of a mesh."""
+    from manifoldrf._arrays import read_points
+
+    return read_space(path, name).vertices if _is_mesh_file(path) else read_points(path, name)
+
+
+def _open_points(path: str, name: str, chunk: int) -> Any:
+    """Open points, or the vertices of a mesh, to read them in blocks."""
+    from manifoldrf._arrays import RowReader, open_rows
+
+    if not _is_mesh_file(path):
+        return open_rows(path, name, chunk)
+    points = _read_points(path, name)
+    blocks = [points[start : start + chunk] for start in range(0, len(points), chunk)]
+    return RowReader(points.shape[1], len(points), points.dtype, lambda: iter(blocks))
+
+
+def write_picture(path: Path, space: Any, values: Any) -> None:
+    """Write a mesh or points to a ply file, coloured by a field from its smallest to its largest value."""
+    from manifoldrf import TriangleMesh
+    from manifoldrf._colours import field_colours
+    from manifoldrf.geometry.mesh_files import write_cloud_ply
+
+    if isinstance(space, TriangleMesh):
+        space.save(path, field=values)
+        return
+    points = points_of(space)
+    flat = np.zeros((len(points), AXES))
+    flat[:, : points.shape[1]] = points
+    write_cloud_ply(path, flat, field_colours(values))
 
 
 def read_model(path: str) -> Any:

@@ -80,9 +80,7 @@ def run(app: typer.Typer, name: str, written: list[Path]) -> None:
     warnings.showwarning = lambda message, *_: note(str(message), quiet=quiet)
     try:
         with noted_files(written):
-            code = app(args=arguments, prog_name=name, standalone_mode=False)
-        if code == 128 + signal.SIGINT:  # typer returns it for Ctrl-C
-            raise KeyboardInterrupt
+            code = _call(app, arguments, name)
         sys.stdout.flush()  # an error here is still reported; at exit it would be a traceback
     except _UsageError as error:
         if debug and error.__cause__ is not None:
@@ -91,15 +89,34 @@ def run(app: typer.Typer, name: str, written: list[Path]) -> None:
         _print_error(f"{error.format_message()} See: {command} --help")
         raise SystemExit(error.exit_code) from None
     except Exception as error:
-        silent = isinstance(error, BrokenPipeError) and is_pipe_closed()  # the reader of stdout is gone: no error
-        if debug and not silent:
+        # A reader of stdout that is gone is no error.
+        is_gone = isinstance(error, _ReaderGoneError) or (isinstance(error, BrokenPipeError) and is_pipe_closed())
+        if debug and not is_gone:
             raise
-        if not silent:
-            _print_error(_sentence(error))
         if isinstance(error, OSError):
             close_output()
+        if is_gone:
+            raise SystemExit(0 if written else 1) from None  # files are complete; only the text is lost
+        _print_error(_sentence(error))
         raise SystemExit(1) from None
     raise SystemExit(code)
+
+
+class _ReaderGoneError(BrokenPipeError):
+    """The reader of stdout is gone, and stdout is replaced."""
+
+
+def _call(app: typer.Typer, arguments: list[str], name: str) -> int | None:
+    """Run a command and return its exit code."""
+    try:
+        code: int | None = app(args=arguments, prog_name=name, standalone_mode=False)
+    except SystemExit as stopped:
+        if stopped.code == 1:  # rich, where the reader of stdout is gone
+            raise _ReaderGoneError from None
+        raise
+    if code == 128 + signal.SIGINT:  # typer returns it for Ctrl-C
+        raise KeyboardInterrupt
+    return code
 
 
 # Errors about wrong input; their texts are written for users.

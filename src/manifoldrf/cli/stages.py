@@ -5,7 +5,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import rich.console
 import typer
 
@@ -20,7 +19,17 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.cli.console import note, notices, print_table, progress, show, show_facts
-from manifoldrf.cli.models import MODEL, InputFile, errors_about, given_options, graph_facts, read_space
+from manifoldrf.cli.models import (
+    AXES,
+    MODEL,
+    InputFile,
+    errors_about,
+    given_options,
+    graph_facts,
+    points_of,
+    read_space,
+    write_picture,
+)
 from manifoldrf.cli.options import (
     BuiltGraph,
     KernelChoice,
@@ -48,7 +57,6 @@ _VALUES = typer.Argument(
 )
 _FIELD_OUT = typer.Option("--output", "-o", metavar="OUT", help="OUT.csv and OUT.ply (coloured) are written.")
 _SUFFIXES = (".csv", ".ply")
-_AXES = 3
 
 
 def graph(
@@ -221,7 +229,7 @@ def interpolate(
     Example: manifoldrf interpolate scan.ply known.csv -o filled
     """
     from manifoldrf import FieldInterpolator, Graph, TriangleMesh
-    from manifoldrf._arrays import read_values
+    from manifoldrf._arrays import read_values, value_names
     from manifoldrf.applications.filling import WIDEST
 
     options: dict[str, Any] = {"tau": tau, "normalize": normalize, "noise": noise, "n_features": n_features}
@@ -238,7 +246,7 @@ def interpolate(
         check_number_or(tau, "tau", "cv", Interval(0.0, WIDEST, low_open=True))
         check_number_or(noise, "noise", "cv", NONNEGATIVE)
     space = read_space(mesh, "MESH")
-    points = space.positions if isinstance(space, Graph) else getattr(space, "vertices", space)
+    points = points_of(space)
     known_values, known = read_values(values, len(points))
     with usage():
         check_integer(column, "--column", 0, known_values.shape[1] - 1)
@@ -251,40 +259,25 @@ def interpolate(
         model.fit(space, known_values, known)
         filled = model.predict()
     _print_doubts(model, known, output)
-    is_drawn = points.shape[1] <= _AXES
+    is_drawn = points.shape[1] <= AXES
     if not is_drawn:
         note(f"no coloured ply: the points have {points.shape[1]} coordinates", quiet=output.quiet)
     with ExitStack() as files:  # both files or neither
-        _write_table(files.enter_context(atomic_path(table)), filled, known)
+        _write_table(files.enter_context(atomic_path(table)), filled, known, value_names(values))
         if is_drawn:
-            _write_picture(files.enter_context(atomic_path(picture)), space, points, filled[:, column])
+            write_picture(files.enter_context(atomic_path(picture)), space, filled[:, column])
     _show_choice(model, _graph_text(space), [table, picture] if is_drawn else [table], output)
 
 
-def _write_table(path: Path, filled: Any, known: Any) -> None:
-    """A row for every vertex: its number, whether it was known, the field."""
-    names = ["value"] if filled.shape[1] == 1 else [f"value_{k}" for k in range(filled.shape[1])]
+def _write_table(path: Path, filled: Any, known: Any, names: list[str]) -> None:
+    """A row for every vertex: its number, whether it was known, the field by the names of its columns if any."""
+    if not names:
+        names = ["value"] if filled.shape[1] == 1 else [f"value_{k}" for k in range(filled.shape[1])]
+    names = [f'"{name}"' if "," in name else name for name in names]
     with path.open("w", encoding="utf-8") as file:
         file.write(",".join(["vertex", "known", *names]) + "\n")
         for vertex, row in enumerate(filled.tolist()):  # Python numbers print all their digits
             file.write(",".join(map(repr, [vertex, int(known[vertex]), *row])) + "\n")
-
-
-def _write_picture(path: Path, space: Any, points: Any, values: Any) -> None:
-    """Write the vertices, coloured by the field from its smallest to its largest value."""
-    from manifoldrf import TriangleMesh
-    from manifoldrf._colours import colours_of
-    from manifoldrf.geometry.mesh_files import write_cloud_ply
-
-    present = values[np.isfinite(values)]
-    low, high = (float(present.min()), float(present.max())) if len(present) else (0.0, 1.0)
-    colours = colours_of(values, low, high)
-    if isinstance(space, TriangleMesh):
-        space.save(path, colors=colours)
-    else:
-        flat = np.zeros((len(points), _AXES))
-        flat[:, : points.shape[1]] = points
-        write_cloud_ply(path, flat, colours)
 
 
 def _print_doubts(model: Any, known: Any, output: Output) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._colours import DIVERGING, SEQUENTIAL
-from manifoldrf._files import as_path, atomic_path, escaped
+from manifoldrf._files import as_path, atomic_path, escaped, output_file
 from manifoldrf._validation import check_integer, reject
 from manifoldrf.explorer.contents import (
     NO_DIFFERENCE,
@@ -139,6 +139,7 @@ def explore(
     (128, True, True)
     """
     target = as_path(path)
+    output_file(target)  # before any work
     if not isinstance(features, ManifoldRandomFeatures):
         reject("features", "a fitted ManifoldRandomFeatures", type(features).__name__, TypeError)
     check_is_fitted(features, "map_")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from manifoldrf._runtime import one_blas_thread, quick_map, search_jobs
+from manifoldrf._runtime import one_blas_thread, quick_map, quiet_underflow, search_jobs
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_indices, check_real, reject
 from manifoldrf.features.problem import warn_of_far
 from manifoldrf.fields.data import AbstractField, Problem, read_field
@@ -156,7 +156,7 @@ class FeatureMap:
         as_sparse : bool
             Whether rows are CSR in any case, else as the field returns them.
         """
-        with search_jobs(n_jobs):
+        with search_jobs(n_jobs), quiet_underflow():
             placed = self.problem.graph.placed(queries, n_jobs)
             window = self.problem.window(queries, placed)
             scale = self.output_scale if absolute else 1.0
@@ -220,6 +220,7 @@ class FeatureMap:
         for start in range(0, max(n, 1), step):
             yield slice(start, min(start + step, n))
 
+    @quiet_underflow()  # also of conversions to single precision
     def features(self, points: FloatArray, dtype: Any, n_jobs: int, *, as_sparse: bool, **options: Any) -> Any:
         """Features of all points, dense or CSR, with one warning for all that are off the space.
 

@@ -1,7 +1,7 @@
 """Choose anchors, their weights and the field of a feature map, by the error at held-out nodes."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -52,6 +52,7 @@ _HELD_OUT = 192  # random nodes at which errors are measured
 _MLP_STARTS = 1000  # the paper's
 _GOOD_ENOUGH = 2e-3  # a field with a smaller error is taken without trying others
 _LOCAL_DIM = 3  # above, polynomial fields have too many coefficients
+_FLAT = 0.99  # smallest cosine: on the unit sphere it is .985 for t = 3 and .997 for t = 4
 _DENSE_ENTRIES = 5e7  # rows with fewer entries are multiplied as a dense matrix
 
 
@@ -456,11 +457,25 @@ def _warn_of_field(problem: Problem, choice: FieldChoice) -> None:
 def warn_of_graph(error: ErrorEstimate) -> None:
     """Warn if the graph is far from the space."""
     if error.graph is not None and error.graph > _POOR_GRAPH:
+        about = f"about {error.graph:.0%}" if error.graph < 1 else "more than 100%"
         _warn(
-            f"The kernel of the graph is off by about {error.graph:.0%}: too few points for such a narrow kernel "
+            f"The kernel of the graph is off by {about}: too few points for such a narrow kernel "
             "or so many dimensions, or a boundary. The features represent the kernel of the graph. Remedies: more "
             "points, a larger t."
         )
+
+
+def note_flat(notes: Iterable[tuple[str, str]], kernel: FloatArray) -> tuple[tuple[str, str], ...]:
+    """Warn, and add a note for the summary, if a kernel between some nodes is nearly the same for all pairs."""
+    roots = np.sqrt(np.abs(np.diagonal(kernel)))
+    if len(roots) < 2 or not (kernel > _FLAT * roots[:, None] * roots).all():
+        return tuple(notes)
+    text = f"hardly tells points apart: between any two of {len(roots)} it is above {_FLAT:.0%} of its maximum"
+    _warn(
+        f"The kernel {text}, because it is much wider than the data. The features are nearly constant, and a "
+        "small error says nothing about their use (remedy: a much smaller t or tau)."
+    )
+    return (*notes, ("separation", f"the kernel {text}"))
 
 
 def _warn(text: str) -> None:

@@ -1,5 +1,6 @@
 """Features of points of a curved space, as a scikit-learn transformer."""
 
+import dataclasses
 import functools
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._codec import save_state
 from manifoldrf._random import SeedLike
-from manifoldrf._runtime import one_blas_thread
+from manifoldrf._runtime import one_blas_thread, quiet_underflow
 from manifoldrf._validation import FloatArray, check_columns, check_integer, check_jobs, check_option, reject
 from manifoldrf.features.errors import ErrorEstimate, graph_error
 from manifoldrf.features.feature_map import FeatureMap, product
@@ -23,6 +24,7 @@ from manifoldrf.features.fitting import (
     choose_weights,
     feature_weights,
     more_anchors,
+    note_flat,
     settle_options,
     warn_of_graph,
 )
@@ -252,6 +254,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             anchors = more
             quadrature, held_out = choose_weights(problem, anchors, options)
         choice = choose_field(problem, anchors, quadrature, held_out, options)
+        notes = note_flat(problem.notes, held_out.kernel)
+        problem = problem if notes == problem.notes else dataclasses.replace(problem, notes=notes)
         self.map_ = FeatureMap(problem, choice.field, anchors, feature_weights(problem, quadrature))
         return self._finish(choice, quadrature.method, options)
 
@@ -376,6 +380,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             reject("X", "an array of shape (q, d)", f"shape {shape}")
         return (self.transform(X[start : start + size], chosen) for start in range(0, X.shape[0], size))
 
+    @quiet_underflow()
     def kernel_matrix(self, Z: Any, Y: Any = None) -> FloatArray:
         """K(z, y) = phi(z) . phi(y), shape (len(Z), len(Y)); between the points of ``Z`` without ``Y``."""
         points, dtype = self._check_queries(Z)

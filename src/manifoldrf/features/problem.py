@@ -50,6 +50,9 @@ _WIDEST_FUNCTION = 0.1  # heat time over the squared extent of the space, for fu
 _WIDEST = 0.02  # the same for the default kernel: wider kernels do not see the shape of the space
 _DEFAULT_STEPS = 20.0  # the paper's number of steps, for graphs that are not heat graphs
 _MATERN_STEPS = 1 / 12  # time of the heat graph of a Matern kernel over its squared length scale
+_DIMENSION_SHOWS = 100  # points; fewer than 10^(dim/2) of them say little about a dimension (Eckmann and Ruelle)
+_SOME = 1000  # points that are looked at first
+_ON_A_LINE = 1e-10  # distance from a line over the usual distance; rounding gives 1e-16
 _UNLIKE_UNITS = 100.0  # ratio of standard deviations of columns that probably have different units
 _FUNCTION_ROWS = 64  # points at which the width of a function is measured
 _HEIGHTS = 64  # nodes at which the height of a chosen kernel is measured
@@ -213,6 +216,7 @@ def _find_cloud_nodes(points: FloatArray, kernel: Any, options: GraphOptions, n_
         reject("noise", "'auto' or 0 with a metric or with weights", options.noise)
     cleans = options.noise != 0 and not (fixed or (options.noise == "auto" and _in_steps(kernel)))
     thins = isinstance(options.n_nodes, int) and options.n_nodes < len(points)
+    _check_positions(points)
     if thins and fixed:
         rule = "'auto' or 'all' with a metric or with weights; thin the points before"
         reject("n_nodes", rule, options.n_nodes)
@@ -226,10 +230,46 @@ def _find_cloud_nodes(points: FloatArray, kernel: Any, options: GraphOptions, n_
     time = stated_time(kernel)
     cloud = clean_cloud(search, None if time is None else np.sqrt(2 * time), noise=options.noise, dim=dim)
     _warn_of_units(search)
+    if dim is None and len(points) < min(_DIMENSION_SHOWS, 10 ** (cloud.dim / 2)):
+        warn_user(
+            f"{len(points)} points are too few to find a dimension; {cloud.dim} is a guess (remedy: more points, "
+            "or GraphOptions(dim=...) if it is known).",
+            GraphWarning,
+        )
     search = cloud.search
     if thins and int(options.n_nodes) < len(search.points):
         search = _search(search.points[thin(search.points, int(options.n_nodes))], None, n_jobs)
     return Nodes(search, cloud.dim, options, cloud=cloud)
+
+
+def _check_positions(points: FloatArray) -> None:
+    """Refuse points at one or two positions, and warn of points on one straight line."""
+    kind = ""
+    for part in (points[:_SOME], points):  # few clouds need a look at all points, which may fill the memory
+        kind = _shape_of(part)
+        if not kind:
+            return
+    if kind == "line":
+        warn_user("All points of X lie on one straight line: the features are those of a line.", GraphWarning)
+    else:
+        reject("X", "points at different positions", f"{kind} for {len(points)} points")
+
+
+def _shape_of(points: FloatArray) -> str:
+    """How many positions there are if they are one or two, "line" if all are on a line in space, else nothing."""
+    steps = points - points[0]
+    lengths = np.abs(steps).max(axis=1)
+    far = int(np.argmax(lengths))
+    if not lengths[far] > 0:
+        return "one position"
+    if len(points) > 2 and not ((lengths > 0) & (points != points[far]).any(axis=1)).any():
+        return "two positions"
+    steps /= lengths[far]
+    line = steps[far].copy()
+    steps -= np.outer(steps @ line / (line @ line), line)
+    # The median, because all other points are on a line with an outlier that is far enough.
+    is_line = np.abs(steps).max() < _ON_A_LINE * np.median(lengths) / lengths[far]
+    return "line" if points.shape[1] > 1 and len(points) > 2 and is_line else ""
 
 
 def _warn_of_units(search: NeighborSearch) -> None:

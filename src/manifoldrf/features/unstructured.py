@@ -16,7 +16,7 @@ from manifoldrf._runtime import one_blas_thread, warn_user, without_warnings
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.features.errors import ErrorEstimate
 from manifoldrf.features.feature_map import FeatureMap, symmetric_product
-from manifoldrf.features.fitting import FeatureWarning, FieldChoice
+from manifoldrf.features.fitting import FeatureWarning, FieldChoice, note_flat
 from manifoldrf.features.options import FitOptions, GraphOptions
 from manifoldrf.fields.data import Problem
 from manifoldrf.fields.gaussian import GaussianField, fit_gaussian, gaussian_kernel
@@ -132,13 +132,14 @@ def fit_unstructured(problem: Problem, kernel: Any, options: FitOptions) -> tupl
         while wanted == "auto" and error > _ENOUGH and len(anchors) < _MOST_CENTRES:
             anchors, field, error = _fit_field(points, heat.t, split, 2 * len(anchors), options)
     _warn_of_error(error, len(anchors))
+    marks = note_flat(notes.items(), gaussian_kernel(points[split.held_out], heat.t))
     gaussian = dataclasses.replace(
         problem,
         clock="ambient",
         stated=kernel,
         resolved=kernel.resolve(problem.graph, problem.dim).on(problem.graph),
         width=float(np.sqrt(heat.t)),
-        notes=tuple(notes.items()),
+        notes=marks,
     )
     features = FeatureMap(gaussian, field, anchors, np.full(len(anchors), factor))
     estimate = ErrorEstimate(error, 0.0, error, None, 0.0, candidates=(("gaussian", error),))

@@ -19,7 +19,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from manifoldrf._codec import save_state
-from manifoldrf._runtime import one_blas_thread, warn_user
+from manifoldrf._runtime import one_blas_thread, quiet_underflow, warn_user
 from manifoldrf._validation import (
     NONNEGATIVE,
     POSITIVE,
@@ -363,6 +363,7 @@ class Graph(_Immutable):
         indices = check_indices(sources, "sources", self.n_nodes)
         return np.asarray(csgraph.dijkstra(self.lengths, directed=True, indices=indices))
 
+    @quiet_underflow()
     def extend(self, points: ArrayLike) -> Any:
         """Affinities of new points to the nodes.
 

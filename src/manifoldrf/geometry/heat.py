@@ -316,6 +316,7 @@ def check_steps(n_steps: Any, name: str = "n_steps") -> None:
     if not is_count or int(n_steps) < 2 or int(n_steps) % 2:
         kind = ValueError if is_count or isinstance(n_steps, str) else TypeError
         reject(name, "'auto' or an even integer in [2, inf)", repr(n_steps), kind)
+    check_integer(n_steps, name, 2)
 
 
 def _check_steps(n_steps: int | str, space: _Space, t: float) -> int:

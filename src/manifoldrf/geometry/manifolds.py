@@ -10,6 +10,7 @@ from scipy.special import betaincinv, gammaln
 from scipy.stats import qmc
 
 from manifoldrf._random import SeedLike, generator
+from manifoldrf._runtime import quiet_underflow
 from manifoldrf._validation import (
     NONNEGATIVE,
     FloatArray,
@@ -182,6 +183,7 @@ class AbstractManifold(abc.ABC):
         radii = np.full(len(x), r) if np.ndim(r) == 0 else r
         return self._reach(x, check_vector(radii, "r", len(x), NONNEGATIVE))
 
+    @quiet_underflow()
     def heat_kernel(self, X: ArrayLike, Y: ArrayLike, t: float) -> FloatArray:
         """Exact kernel of e^{t Delta}, per unit volume, for all pairs; shape (len(X), len(Y)).
 

@@ -15,9 +15,11 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from manifoldrf._files import as_path
+from manifoldrf._arrays import read_mesh_arrays
+from manifoldrf._colours import field_colours
+from manifoldrf._files import as_path, output_file
 from manifoldrf._random import SeedLike, generator
-from manifoldrf._validation import FloatArray, IntArray, check_faces, check_integer, check_points, reject
+from manifoldrf._validation import FloatArray, IntArray, as_floats, check_faces, check_integer, check_points, reject
 from manifoldrf.geometry.csr import make_csr, read_only_view
 from manifoldrf.geometry.mesh_files import read_mesh, reject_mesh, write_coloured_ply, write_mesh
 
@@ -327,13 +329,18 @@ class TriangleMesh:
         TriangleMesh(3 vertices, 1 face)
         """
         path = as_path(path)
-        vertices, faces = read_mesh(path)
+        found = read_mesh_arrays(path) if path.suffix.lower() == ".npz" else read_mesh(path)
+        if found is None:
+            reject("path", "an .npz file with arrays named 'vertices' and 'faces'", path.name)
+        vertices, faces = found
         try:
             return cls(vertices, faces)
         except ValueError as error:
             reject_mesh(path, error)
 
-    def save(self, path: str | PathLike[str], *, colors: ArrayLike | None = None) -> Path:
+    def save(
+        self, path: str | PathLike[str], *, colors: ArrayLike | None = None, field: ArrayLike | None = None
+    ) -> Path:
         """Write the mesh to a ply, obj, stl, off or glb file; the suffix selects the format.
 
         obj and off keep every digit; ply, stl and glb store single precision (7 digits). stl stores loose
@@ -346,6 +353,9 @@ class TriangleMesh:
             The file; an existing one is replaced.
         colors : array-like of shape (n_vertices, 3), uint8, optional
             Red, green and blue of each vertex, for ply only; such a file keeps every digit of the positions.
+        field : array-like of shape (n_vertices,), optional
+            A number at each vertex, instead of ``colors``: its smallest value is drawn light, its largest dark, and
+            NaN grey.
 
         Returns
         -------
@@ -361,6 +371,15 @@ class TriangleMesh:
         TriangleMesh(3 vertices, 1 face)
         """
         path = as_path(path)
+        output_file(path)
+        if field is not None:
+            if colors is not None:
+                reject("field", "left out with colors", "both")
+            values = as_floats(field, "field")
+            if values.shape != (self.n_vertices,):
+                rule = f"a vector of shape ({self.n_vertices},), one number per vertex"
+                reject("field", rule, f"shape {values.shape}")
+            colors = field_colours(values)
         if colors is None:
             write_mesh(path, self.vertices, self.faces)
         else:

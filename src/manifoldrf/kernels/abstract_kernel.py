@@ -314,7 +314,11 @@ class AbstractKernel(FrozenParams, ABC):
     def __mul__(self, other: Any) -> "AbstractKernel":
         if isinstance(other, AbstractKernel):
             return ProductKernel(self, other)
-        return ScaledKernel(self, float(other)) if isinstance(other, Real) else NotImplemented
+        return (
+            ScaledKernel(self, check_real(other, "factor", Interval()))
+            if isinstance(other, Real)
+            else NotImplemented
+        )
 
     __rmul__ = __mul__
 
