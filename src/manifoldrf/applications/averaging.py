@@ -108,7 +108,7 @@ class Average:
         """Posterior variance at points with these features, (q, c)."""
         whole = np.column_stack([rows, np.ones(len(rows))])
         found = [(product(whole, part, check_jobs(-1)) * whole).sum(axis=1) for part in self.covariance]
-        return np.maximum(np.column_stack(found), 0.0)
+        return np.asarray(np.maximum(np.column_stack(found), 0.0))
 
     def covariances(self, rows: FloatArray) -> FloatArray:
         """Posterior covariance at points with these features, (q, q, c)."""

@@ -23,7 +23,6 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.applications import averaging, modes
-from manifoldrf.features.feature_map import product
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.options import FrozenParamsMixin, GraphOptions, estimator_points, fit_options
 from manifoldrf.features.problem import make_problem
@@ -403,7 +402,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         return np.asarray(self._shaped(self._mean(rows).reshape(len(points), c) + samples))
 
     def _own(self, points: FloatArray, noise: bool = False) -> FloatArray:  # noqa: FBT001, FBT002
-        """Variance of each point alone, (q, c): what the window removes off the space, and the noise if asked for."""
+        """Variance of each point alone, (q, c): what the window removes off the space, and the noise if asked."""
         beyond = 1 - self.features_.map_.problem.window(points) ** 2
         return np.asarray(beyond[:, None] * self._posterior.prior + noise * self._posterior.noise)
 
