@@ -26,6 +26,7 @@ from manifoldrf import (
 )
 from manifoldrf._random import Streams
 from manifoldrf.applications import modes as _modes
+from manifoldrf.applications.averaging import choose_family
 from manifoldrf.applications.modes import (
     compute_modes,
     decompose,
@@ -146,6 +147,46 @@ def test_posterior_samples_have_the_posterior_mean_and_covariance():
     errors = np.sqrt((cov**2 + np.outer(np.diag(cov), np.diag(cov))) / n)
     assert (np.abs(np.cov(samples.T) - cov) < 5 * errors).all()
     np.testing.assert_array_equal(samples, model.sample_posterior(places, n, random_state=1))
+
+
+def dense_average(kernels, log_prior, y, heights, queries):
+    """Mean and variance of the mixture at all nodes, of noise included, by a sum over all times and ratios."""
+    n, parts = len(y), []
+    for K, log_share, height in zip(kernels, log_prior, heights, strict=True):
+        for ratio in height * np.geomspace(1e-7, 1e3, 21):
+            S = K[np.ix_(KNOWN, KNOWN)] + ratio * np.eye(n)
+            solved = np.linalg.solve(S, np.column_stack([np.ones(n), y, K[KNOWN][:, queries]]))
+            one, data, cross = solved[:, 0], solved[:, 1], solved[:, 2:]
+            offset = one @ y / one.sum()
+            misfit = (y - offset) @ (data - offset * one)
+            log_share_here = log_share - 0.5 * (
+                np.linalg.slogdet(S)[1] + np.log(one.sum()) + (n - 1) * np.log(misfit)
+            )
+            mean = offset + K[np.ix_(queries, KNOWN)] @ (data - offset * one)
+            own = np.diag(K)[queries] - (K[np.ix_(KNOWN, queries)] * cross).sum(axis=0) + ratio
+            own += (1 - K[np.ix_(queries, KNOWN)] @ one) ** 2 / one.sum()  # the offset is unknown
+            parts.append((log_share_here, mean, misfit / (n - 3) * own))
+    shares = np.exp(np.array([part[0] for part in parts]) - max(part[0] for part in parts))
+    shares /= shares.sum()
+    means, squares = (np.array([part[k] for part in parts]) for k in (1, 2))
+    mean = shares @ means
+    return mean, shares @ (squares + means**2) - mean**2
+
+
+def test_few_data_get_the_average_over_times_ratios_variances_and_offsets():
+    """All nodes are anchors: features of longer times, made from those of the shortest, are exact to 1e-4."""
+    model = process(n_features="all").fit(X, Y)
+    mean, std = model.predict(NODES, return_std=True, include_noise=True)
+    space, plan = space_and_plan(HeatKernel(T))
+    found = _modes.find_kernel(space, plan, (X, (Y - Y.mean())[:, None]), (None, None))
+    family = choose_family(space, found, 1024, 0.7)
+    assert len(family.kernels) > 3
+    assert model.kernel_ in family.kernels
+    kernels = [exact_kernel(kernel) for kernel in family.kernels]
+    heights = [np.diag(K)[KNOWN].mean() for K in kernels]
+    expected, square = dense_average(kernels, family.log_prior, Y, heights, np.arange(N))
+    np.testing.assert_allclose(mean, expected, atol=2e-3)
+    np.testing.assert_allclose(std, np.sqrt(square), rtol=0.01)
 
 
 # ------------------------------------------------------------------------------------------- levels and the search
@@ -333,16 +374,22 @@ def subdivide(points, faces):
     return np.concatenate([points, points[unique].mean(axis=1)]), new
 
 
-def test_off_the_space_the_process_is_as_uncertain_as_before_any_data(fitted):
+@pytest.mark.parametrize("levels", [{"optimize": False, "variance": 0.7, "noise": 0.02}, {}])
+def test_off_the_space_the_process_is_as_uncertain_as_before_any_data(levels):
+    model = process(**levels).fit(X, Y)
     with pytest.warns(FarQueryWarning, match="away from the space"):
-        mean, std = fitted.predict([[0.0, 0.0, 5.0]], return_std=True)
-    height = np.diag(fitted.features_.kernel_matrix(X)).mean()
-    assert mean[0] == fitted.offset_
-    assert std[0] == pytest.approx(np.sqrt(fitted.variance_ * height), rel=1e-9)
+        mean, std = model.predict([[0.0, 0.0, 5.0]], return_std=True)
+    height = np.diag(model.features_.kernel_matrix(X)).mean()
+    assert mean[0] == model.offset_
+    if levels:
+        assert std[0] == pytest.approx(np.sqrt(0.7 * height), rel=1e-9)
+    else:  # the average also counts larger variances, and the offset is not known for certain
+        assert 1 < std[0] / np.sqrt(np.var(Y)) < 5
     with pytest.warns(FarQueryWarning, match="away from the space"):
-        samples = fitted.sample_posterior([[0.0, 0.0, 5.0], [5.0, 0.0, 0.0]], 2000, random_state=0)
+        samples = model.sample_posterior([[0.0, 0.0, 5.0], [5.0, 0.0, 0.0]], 2000, random_state=0)
     assert samples.std(axis=0) == pytest.approx(std[[0, 0]], rel=0.1)  # 6 standard errors of 2000 draws
-    assert abs(np.corrcoef(samples.T)[0, 1]) < 0.12
+    shared = model._posterior.squares(np.zeros((1, model.features_.n_features_out_)))[0, 0]  # of the offset
+    assert abs(np.corrcoef(samples.T)[0, 1] - shared / std[0] ** 2) < 0.12
 
 
 # ------------------------------------------------------------------------------------------------------- contracts
@@ -366,11 +413,12 @@ def test_scikit_learn_contract_with_the_search(estimator, check):
 def test_several_outputs_share_the_kernel_and_have_levels_of_their_own(fitted):
     both = process().fit(X, np.column_stack([Y, 10 * Y + 3]))
     assert both.variance_.shape == both.noise_.shape == both.offset_.shape == (2,)
-    np.testing.assert_allclose(both.variance_, fitted.variance_ * np.array([1, 100]), rtol=1e-6)
+    np.testing.assert_allclose(both.variance_, fitted.variance_ * np.array([1, 100]), rtol=1e-5)
     mean, std = both.predict(NODES, return_std=True)
-    one, spread = fitted.predict(NODES, return_std=True)
-    np.testing.assert_allclose(mean, np.column_stack([one, 10 * one + 3]), atol=1e-5)
-    np.testing.assert_allclose(std, np.column_stack([spread, 10 * spread]), rtol=1e-5)
+    np.testing.assert_allclose(mean[:, 1], 10 * mean[:, 0] + 3, atol=1e-8)
+    np.testing.assert_allclose(std[:, 1], 10 * std[:, 0], rtol=1e-6)
+    # Twice the data for the same kernel: only the shares of the kernels in the average change.
+    np.testing.assert_allclose(mean[:, 0], fitted.predict(NODES), atol=0.05)
     assert both.predict(NODES[:5], return_cov=True)[1].shape == (5, 5, 2)
     assert both.sample_posterior(NODES[:5], 3).shape == (3, 5, 2)
     ridge = ManifoldRidge(space=GRAPH, alpha=0.1, random_state=0).fit(X, np.column_stack([Y, 10 * Y + 3]))

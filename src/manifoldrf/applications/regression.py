@@ -22,8 +22,7 @@ from manifoldrf._validation import (
     refuse_text,
     reject,
 )
-from manifoldrf.applications import modes
-from manifoldrf.features.feature_map import product
+from manifoldrf.applications import averaging, modes
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.options import FrozenParamsMixin, GraphOptions, estimator_points, fit_options
 from manifoldrf.features.problem import make_problem, unit_height
@@ -273,26 +272,50 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         data = points, targets - offset
         found = modes.find_kernel(problem, options, data, levels) if optimize else modes.Search(problem.kernel)
         self.trials_ = found.trials
+        family = self._family(problem, found, options, targets.size)
         n_features = options.n_features
         if n_features == "auto":
-            n_features = modes.enough_anchors(problem, found, len(points))
+            n_features = modes.enough_anchors(problem, family.stretch, len(points))
+        kernel = family.kernels[0]
         self.features_ = features.set_params(
-            kernel=self.kernel if callable(self.kernel) else found.kernel,  # a function is fitted again
+            kernel=self.kernel if callable(self.kernel) else kernel,  # a function is fitted again
             n_features=n_features,
             graph=GraphOptions(dim=problem.dim),
-            field=modes.field_of(options.field, problem, problem.kernel if callable(self.kernel) else found.kernel),
+            field=modes.field_of(options.field, problem, problem.kernel if callable(self.kernel) else kernel),
         ).fit(problem.graph)
-        spectrum = self._decompose(points, targets - offset)
-        check_on_space(spectrum.height, len(points))
-        self._levels = modes.find_levels(spectrum, *levels)
-        self._posterior = modes.posterior_of(spectrum, self._levels.ratio)
-        self._height = spectrum.height
-        self.log_marginal_likelihood_ = self._levels.log_likelihood
-        self.offset_ = self._shaped(offset)
-        self.variance_ = self._shaped(self._levels.variance)
-        self.noise_ = self._shaped(self._levels.ratio * self._levels.variance)
+        self._kernel = self.features_.kernel_ if callable(self.kernel) else found.kernel
+        self._condition(family, data, levels)
+        self.offset_ = self._shaped(offset + self._posterior.offset)
         modes.warn_of_another(found, self.log_marginal_likelihood_, len(points))
         return self
+
+    def _family(self, problem: Any, found: modes.Search, options: Any, n_values: int) -> averaging.Family:
+        """The kernels to average."""
+        most = options.n_features if isinstance(options.n_features, int) else averaging.MOST_FEATURES
+        if n_values > averaging.MOST_VALUES:
+            return averaging.Family((found.kernel,), np.zeros(1), found.stretch)
+        return averaging.choose_family(problem, found, most, modes.CLOSE)
+
+    def _condition(self, family: averaging.Family, data: tuple[FloatArray, FloatArray], levels: Any) -> None:
+        """Find the levels of the best kernel and the posterior, which averages over the family if data are few."""
+        points, targets = data
+        m, c = self.features_.n_features_out_, targets.shape[1]
+        fixed = len(family.kernels) == 1 and None not in levels
+        if fixed or targets.size > averaging.MOST_VALUES or c * (m + 1) ** 2 > modes.MOST_ENTRIES:
+            spectrum = self._decompose(points, targets)
+            check_on_space(spectrum.height, len(points))
+            found = modes.find_levels(spectrum, *levels)
+            self._posterior: Any = modes.posterior_of(spectrum, found)
+        else:
+            rows = self.features_.transform(points)
+            check_on_space(float(np.square(rows).mean()), len(rows))
+            basis, scales = averaging.bases(family, self.features_.map_)
+            best = family.kernels.index(self._kernel) if len(family.kernels) > 1 else 0
+            found = modes.find_levels(modes.decompose(rows @ basis * scales[best], targets), *levels)
+            self._posterior = averaging.average(rows, targets, (basis, scales, family.log_prior), levels)
+        self.log_marginal_likelihood_ = found.log_likelihood
+        self.variance_ = self._shaped(found.variance)
+        self.noise_ = self._shaped(found.ratio * found.variance)
 
     def _decompose(self, points: FloatArray, targets: FloatArray) -> modes.Spectrum:
         m = self.features_.n_features_out_
@@ -305,7 +328,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     def kernel_(self) -> Any:
         """The kernel with the best time."""
         check_is_fitted(self, "features_")
-        return self.features_.kernel_
+        return self._kernel
 
     @one_blas_thread()
     def predict(
@@ -337,22 +360,21 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         if check_flag(return_std, "return_std") and check_flag(return_cov, "return_cov"):
             reject("return_std", "False with return_cov=True", "True")
         check_flag(include_noise, "include_noise")
+        posterior = self._posterior
         if return_cov:
             rows = self.features_.transform(points)
-            spread = self._posterior.spread(rows)
-            own = np.diag(self._beyond(points) + include_noise * self._levels.ratio)
-            cov = product(spread, spread, check_jobs(self.n_jobs)) + own
-            return self._mean(rows), self._shaped(cov[:, :, None] * self._levels.variance)
+            cov = posterior.covariances(rows)
+            cov[np.arange(len(rows)), np.arange(len(rows))] += self._own(points, include_noise)
+            return self._mean(rows), self._shaped(cov)
         means, squares = [], []
         for part in parts_of(points, self.features_.n_features_out_):
             rows = self.features_.transform(part)
             means.append(self._mean(rows))
             if return_std:
-                squares.append(self._posterior.squares(rows) + self._beyond(part))
+                squares.append(posterior.squares(rows) + self._own(part, include_noise))
         if not return_std:
             return np.concatenate(means)
-        squared = np.concatenate(squares) + include_noise * self._levels.ratio
-        return np.concatenate(means), self._shaped(np.sqrt(squared[:, None] * self._levels.variance))
+        return np.concatenate(means), self._shaped(np.sqrt(np.concatenate(squares)))
 
     @one_blas_thread()
     def sample_posterior(self, X: Any, n_samples: int = 1, random_state: SeedLike = None) -> FloatArray:
@@ -372,20 +394,19 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         """
         points = check_queries(self, X)
         n = check_integer(n_samples, "n_samples", 1)
-        c = len(self._levels.variance)
+        c = len(self._posterior.noise)
         streams = Streams.from_seed(random_state, "random_state")
-        weights = streams.generator("regression.samples").standard_normal((n, c, self.features_.n_features_out_))
-        rows, beyond = self.features_.transform(points), self._beyond(points)
-        samples = np.moveaxis(np.tensordot(self._posterior.spread(rows), weights, (1, 2)), 0, 1)  # (n, q, c)
-        if beyond.any():
-            apart = streams.generator("regression.beyond").standard_normal(samples.shape)
-            samples += np.sqrt(beyond)[:, None] * apart
-        mean = self._mean(rows).reshape(len(points), c)
-        return np.asarray(self._shaped(mean + np.sqrt(self._levels.variance) * samples))
+        normal = streams.generator("regression.samples").standard_normal((n, c, self.features_.n_features_out_ + 1))
+        rows, own = self.features_.transform(points), self._own(points)
+        samples = self._posterior.draws(rows, normal)
+        if own.any():
+            samples += np.sqrt(own) * streams.generator("regression.beyond").standard_normal(samples.shape)
+        return np.asarray(self._shaped(self._mean(rows).reshape(len(points), c) + samples))
 
-    def _beyond(self, points: FloatArray) -> FloatArray:
-        """Prior variance that the window removes at points off the space, relative to f, shape (q,)."""
-        return np.asarray((1 - self.features_.map_.problem.window(points) ** 2) * self._height)
+    def _own(self, points: FloatArray, noise: bool = False) -> FloatArray:  # noqa: FBT001, FBT002
+        """Variance of each point alone, (q, c): what the window removes off the space, and the noise if asked."""
+        beyond = 1 - self.features_.map_.problem.window(points) ** 2
+        return np.asarray(beyond[:, None] * self._posterior.prior + noise * self._posterior.noise)
 
     def _mean(self, rows: FloatArray) -> FloatArray:
         return np.asarray(self._shaped(rows @ self._posterior.weights + self.offset_))
