@@ -412,7 +412,7 @@ def test_bad_parameters(settings, kind, message):
         (NODES[:1], ValueError, "minimum of 2 is required"),
         (NODES[:0], ValueError, "0 sample"),
         (NODES[:, 0], ValueError, "Expected 2D array"),
-        (np.ones((20, 3)), ValueError, "`X` must be mostly at distinct positions"),
+        (np.ones((20, 3)), ValueError, "`X` must be points at different positions"),
         (NODES + 1j, ValueError, "Complex data"),
         ("sphere", TypeError, "`X` must be an array of numbers. Got str of dtype <U6."),
     ],
