@@ -68,6 +68,7 @@ from .signatures.teachers import SignatureInfo as SignatureInfo
 from .signatures.teachers import Signatures as Signatures
 from .signatures.teachers import compute_signature_pair as compute_signature_pair
 from .signatures.teachers import compute_signatures as compute_signatures
+from .signatures.teachers import heat_signature as heat_signature
 from .storage import load as load
 
 __version__: str

@@ -222,6 +222,16 @@ def test_repr_shows_what_was_set():
     assert repr(ManifoldRandomFeatures()) == "ManifoldRandomFeatures()"
 
 
+def test_texts_of_a_model_compute_nothing_and_warn_of_nothing(monkeypatch):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        features = ManifoldRandomFeatures(HeatKernel(0.02), random_state=0).fit(Sphere().sample(100, seed=0))
+    monkeypatch.setattr("manifoldrf.features.manifold_features.graph_error", lambda *_: pytest.fail("computed"))
+    assert repr(features).startswith("ManifoldRandomFeatures(")
+    assert "ManifoldRandomFeatures" in features._repr_html_()  # what a notebook shows
+    assert "ManifoldRandomFeatures" in ManifoldRandomFeatures()._repr_html_()
+
+
 def test_clones_and_copies_fit_to_the_same_bits(any_field):
     expected = any_field.transform(NEW)
     np.testing.assert_array_equal(clone(any_field).fit(NODES).transform(NEW), expected)

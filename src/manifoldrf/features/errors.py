@@ -93,7 +93,9 @@ class ErrorEstimate:
 
     def __str__(self) -> str:
         shares = {"field": self.field, "quadrature": self.quadrature, "graph": self.graph}
-        return f"{brief(self.kernel)} ({', '.join(f'{name} {brief(share)}' for name, share in shares.items())})"
+        text = ", ".join(f"{name} {brief(share)}" for name, share in shares.items() if share is not None)
+        # First what is missing: the number must not be taken for the whole error.
+        return f"{'graph not estimated; rest ' if self.graph is None else ''}{brief(self.kernel)} ({text})"
 
     def with_graph(self, graph: float | None) -> "ErrorEstimate":
         """Return the estimate with the share of the graph, which is independent of the others."""
@@ -102,10 +104,8 @@ class ErrorEstimate:
         return dataclasses.replace(self, graph=graph, kernel=float(np.hypot(self.kernel, graph)))
 
 
-def brief(error: float | None) -> str:
+def brief(error: float) -> str:
     """An error with its significant digits."""
-    if error is None:
-        return "not estimated"
     return f"{error:.2g}" if error >= _ROUNDING else f"below {_ROUNDING:g}"
 
 

@@ -1,5 +1,6 @@
 """Features of points of a curved space, as a scikit-learn transformer."""
 
+import copy
 import dataclasses
 import functools
 from collections.abc import Iterator
@@ -316,6 +317,13 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             if problem.series_error is None:  # else `fit` has warned
                 warn_of_graph(error)
         return error
+
+    def _get_fitted_attr_html(self, *args: Any, **options: Any) -> Any:
+        """Attributes for notebooks. scikit-learn reads them all, which must neither compute the error nor warn."""
+        shown = copy.copy(self)
+        if hasattr(self, "_error"):
+            shown._error = self._error[0], True
+        return BaseEstimator._get_fitted_attr_html(shown, *args, **options)
 
     def _map(self) -> FeatureMap:
         check_is_fitted(self, "map_")
