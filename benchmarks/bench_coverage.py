@@ -3,8 +3,8 @@
 ``python benchmarks/bench_coverage.py`` draws smooth fields on three spaces, measures them at n random points with
 noise of a tenth of their standard deviation, and predicts 400 other noisy values: ``mean +- 1.645 std`` with
 ``include_noise=True``. The fields are, in turn, a linear function, waves of three lengths and a sum of bumps. The
-spaces are a sphere, a torus as a random cloud, and a line in R^3 as a noisy cloud; a fourth line of the table is the
-thickness of a human cortex (from the nilearn wheel), whose noise is its own. A line has
+spaces are a sphere, a torus as a random cloud, and a line in R^3 as a noisy cloud. The last lines of the table are
+the thickness of a human cortex (from the nilearn wheel), whose noise is its own. A line has
 
 * *held*: share of the new values inside the intervals, for `ManifoldGaussianProcess` and for scikit-learn's
   `GaussianProcessRegressor` with an RBF and a white kernel, standardised values and its default optimiser;

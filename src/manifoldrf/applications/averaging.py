@@ -6,9 +6,9 @@ a flat prior and the variance the prior 1 / variance; both are integrated in clo
 evenly distributed on a logarithmic scale.
 
 Features of one time serve all longer ones. At their own anchors the features are, times sqrt(w), a symmetric matrix
-with the spectrum of the root of the kernel, root(omega_j). Along its eigenvectors the features of another kernel are
-those of the first times root'(omega_j) / root(omega_j). So all members are processes f = offset + phi(z) . w with
-diagonal prior covariances of w in one basis, and their mixture has one mean and one covariance of (w, offset).
+with the spectrum of the root of the kernel, root(omega_j). Along its eigenvectors the features of another kernel
+are those of the first times root'(omega_j) / root(omega_j). So all members are processes f = offset + phi(z) . w
+with diagonal prior covariances of w in one basis, and their mixture has one mean and one covariance of (w, offset).
 """
 
 from dataclasses import dataclass
@@ -65,13 +65,16 @@ def choose_family(problem: Problem, found: Search, most_features: int, close: fl
     return Family(kernels, np.log(prior[kept]), float(stretches[kept][0]))
 
 
-def bases(family: Family, features: FeatureMap) -> tuple[FloatArray, FloatArray]:
-    """Basis (m, m) and factors (K, m) in it that turn features of the first kernel into those of each kernel."""
-    problem, anchors = features.problem, features.anchors
+def bases(family: Family, problem: Problem, features: FeatureMap) -> tuple[FloatArray, FloatArray]:
+    """Basis (m, m) and factors (K, m) in it that turn features of the first kernel into those of each kernel.
+
+    ``problem`` is that of the search, on whose graph all kernels take whole steps.
+    """
+    own_problem, anchors = features.problem, features.anchors
     if len(family.kernels) == 1:
         return np.eye(len(anchors)), np.ones((1, len(anchors)))
-    rows = features.rows(problem.graph.positions[anchors], check_jobs(-1), absolute=False, as_sparse=True)[0]
-    own = problem.measure[anchors] if problem.clock == "graph" else np.ones(len(anchors))
+    rows = features.rows(own_problem.graph.positions[anchors], check_jobs(-1), absolute=False, as_sparse=True)[0]
+    own = own_problem.measure[anchors] if own_problem.clock == "graph" else np.ones(len(anchors))
     square = np.sqrt(features.weights * reciprocal(own))[:, None] * rows.toarray()
     values, basis = linalg.eigh((square + square.T) / 2)
     gaps = np.concatenate([[0.0], np.geomspace(1e-8, 2.0, 1000)])

@@ -12,7 +12,6 @@ For the search, :class:`Modes` stores the features of the data as one block for 
 a polynomial). Features for another time are weighted sums of the same blocks.
 """
 
-import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -26,7 +25,7 @@ from manifoldrf._runtime import one_blas_thread, quick_map, warn_user
 from manifoldrf._validation import FloatArray, IntArray, check_jobs
 from manifoldrf.features.feature_map import product
 from manifoldrf.features.fitting import FeatureWarning
-from manifoldrf.features.options import FitOptions
+from manifoldrf.features.options import FitOptions, GraphOptions
 from manifoldrf.fields.anchors import (
     WIDEST_SPACING,
     all_anchors,
@@ -40,7 +39,7 @@ from manifoldrf.fields.interpolated import interpolation_weights
 from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, ScaledKernel, SumKernel
-from manifoldrf.kernels.action import Expansion, apply_expansion, expand, indicator_columns
+from manifoldrf.kernels.action import expand, indicator_columns, step_columns
 from manifoldrf.kernels.graph_kernels import DiffusionKernel, PowerKernel, RegularizedLaplacianKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
 from manifoldrf.signatures.options import coefficients_of
@@ -293,18 +292,19 @@ MOST_ROWS = 2048  # enough data to find the time of a kernel to a few per cent
 _FIRST_LENGTHS, _LAST_LENGTHS = 32, 128
 _WALK_LENGTHS = 64  # powers: times up to 128 steps of a heat graph
 _TOLERANCE = 1e-6  # share of a series that may be truncated
-_AT_ONCE = 256  # columns propagated together
+_AT_ONCE = 256  # starts of walks in memory
+_COLUMNS, _BATCH = 16, 32  # columns that a thread propagates together, and such groups between reports
 # Automatic number of features: anchors .7 widths apart, at least 256, and at most 4096, unless the data are so few
 # that m n numbers still fit into ``MOST_ENTRIES``. All nodes if that is at most twice as many, and quick.
 CLOSE = 0.7
 _FEWEST_ANCHORS, _MOST_ANCHORS, _ALL_NODES = 256, 4096, 2048
+_NODES_PER_DATUM, _NODES = 32, (500, 4000)
 # A kernel narrower than this share of the distance between data is the same to them as noise. Narrower ones (half)
 # do not change the coverage of 10 and 20 values on the sphere by 1 %; wider ones (1.5 times) cost 1 %.
 _NARROWEST = 0.24
 # Allowed difference of the log likelihoods of the fitted features and of the search. A factor of e^5 is very strong
 # evidence; the different anchor weights changed those of heat kernels by less than .006 per datum.
 _SAME, _SAME_PER_DATUM = 5.0, 0.01
-_ONE_STEP = Expansion(np.array([0.0, 1.0]), 1.0, of_powers=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -393,24 +393,35 @@ def _reach(problem: Problem, places: FloatArray, n_jobs: int) -> Any:
 def _propagate(
     graph: Graph, reach: Any, anchors: IntArray, blocks: FloatArray, signatures: SignatureOptions
 ) -> None:
-    """Fill block k with T_k(W), starting from the side with fewer columns; W is symmetric."""
+    """Fill block k with T_k(W), starting from the side with fewer columns; W is symmetric.
+
+    Each thread takes columns through all lengths, so that threads never wait for each other.
+    """
     from_anchors = len(anchors) < reach.shape[0]
     total = len(anchors) if from_anchors else reach.shape[0]
-    step = functools.partial(apply_expansion, _ONE_STEP, graph.operator, n_jobs=signatures.n_jobs)
-    for start in range(0, total, _AT_ONCE):
-        stop = min(start + _AT_ONCE, total)
-        signatures.progress("lengths", start, total)
+    csr = graph.operator.indptr, graph.operator.indices, graph.operator.data
+    every = (0, graph.n_nodes)
+
+    def run(start: int) -> None:
+        stop = min(start + _COLUMNS, total)
         if from_anchors:
-            first = indicator_columns(graph.n_nodes, anchors[start:stop])
+            current = indicator_columns(graph.n_nodes, anchors[start:stop])
         else:
-            first = reach[start:stop].toarray().T.copy()
-        current, after = first, step(first)
-        for block in blocks:
+            current = np.ascontiguousarray(reach[start:stop].toarray().T)
+        before, unused = np.zeros_like(current), np.zeros_like(current)
+        for k, block in enumerate(blocks):
             if from_anchors:
                 block[:, start:stop] = reach @ current
             else:
                 block[start:stop] = current[anchors].T
-            current, after = after, 2 * step(after) - current  # T_{k+1} = 2 W T_k - T_{k-1}
+            # T_1 = W T_0 and T_{k+1} = 2 W T_k - T_{k-1}, in the place of T_{k-1}
+            step_columns((*csr, 2.0 if k else 1.0), current, before, unused, 0.0, every)
+            current, before = before, current
+
+    starts = range(0, total, _COLUMNS)
+    for first in range(0, len(starts), _BATCH):
+        signatures.progress("lengths", starts[first], total)
+        quick_map(run, starts[first : first + _BATCH], signatures.n_jobs)
     signatures.progress("lengths", total, total)
 
 
@@ -537,6 +548,11 @@ def search_time(problem: Problem, modes: Modes, score: Callable[[FloatArray], fl
         best = max((best, best - gap, best + gap), key=attempt)
     found = max(tried, key=lambda candidate: tried[candidate])
     return Search(found, stretches[found], limited, tuple(tried.items()), tuple(stretches.values()))
+
+
+def nodes_for(n: int) -> GraphOptions:
+    """Nodes of a named manifold for a search with n data: a default kernel half as wide as data are apart."""
+    return GraphOptions(n_nodes=int(np.clip(_NODES_PER_DATUM * n, *_NODES)))
 
 
 def enough_anchors(problem: Problem, stretch: float, n: int) -> int | str:

@@ -1,5 +1,6 @@
 """Ridge regression and Gaussian processes along a space, from values at some of its points."""
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -29,6 +30,7 @@ from manifoldrf.features.problem import make_problem, unit_height
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.kernels.abstract_kernel import ScaledKernel
 from manifoldrf.kernels.roots import ASYMMETRIC
 
 __all__ = ["ManifoldGaussianProcess", "ManifoldRidge"]
@@ -253,11 +255,13 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         points, targets = check_data(self, X, y)
         offset = targets.mean(axis=0)
         streams = Streams.from_seed(self.random_state, "random_state")
+        space = space_of(self, points)
+        named = isinstance(space, AbstractManifold) and self.graph is None and not callable(self.kernel)
         features = ManifoldRandomFeatures(
             self.kernel,
             normalize=False,  # the variance scales the kernel
             n_features=self.n_features,
-            graph=self.graph,
+            graph=modes.nodes_for(len(points)) if named and self.kernel is None and optimize else self.graph,
             field=self.field,
             teacher=self.teacher,
             teacher_options=self.teacher_options,
@@ -265,7 +269,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             n_jobs=jobs,
         )
         options = fit_options(features.get_params(deep=False), streams)
-        problem = make_problem(space_of(self, points), self.kernel, options)
+        problem = make_problem(space, self.kernel, options)
         problem = unit_height(problem) if self.kernel is None else problem
         if problem.asymmetric:
             reject("kernel", "one with nonnegative features", f"{problem.kernel}. {ASYMMETRIC}")
@@ -282,12 +286,17 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             n_features=n_features,
             graph=GraphOptions(dim=problem.dim),
             field=modes.field_of(options.field, problem, problem.kernel if callable(self.kernel) else kernel),
-        ).fit(problem.graph)
+        ).fit(self._graph_for(kernel, space, options) if named and found.trials else problem.graph)
         self._kernel = self.features_.kernel_ if callable(self.kernel) else found.kernel
-        self._condition(family, data, levels)
+        self._condition(problem, family, data, levels)
         self.offset_ = self._shaped(offset + self._posterior.offset)
         modes.warn_of_another(found, self.log_marginal_likelihood_, len(points))
         return self
+
+    def _graph_for(self, kernel: Any, space: AbstractManifold, options: Any) -> Any:
+        """The graph of a named manifold with the nodes that a kernel needs, often far fewer than the search has."""
+        inner = kernel.kernel if isinstance(kernel, ScaledKernel) else kernel
+        return make_problem(space, inner, dataclasses.replace(options, graph=None)).graph
 
     def _family(self, problem: Any, found: modes.Search, options: Any, n_values: int) -> averaging.Family:
         """The kernels to average."""
@@ -296,7 +305,9 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             return averaging.Family((found.kernel,), np.zeros(1), found.stretch)
         return averaging.choose_family(problem, found, most, modes.CLOSE)
 
-    def _condition(self, family: averaging.Family, data: tuple[FloatArray, FloatArray], levels: Any) -> None:
+    def _condition(
+        self, problem: Any, family: averaging.Family, data: tuple[FloatArray, FloatArray], levels: Any
+    ) -> None:
         """Find the levels of the best kernel and the posterior, which averages over the family if data are few."""
         points, targets = data
         m, c = self.features_.n_features_out_, targets.shape[1]
@@ -309,7 +320,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         else:
             rows = self.features_.transform(points)
             check_on_space(float(np.square(rows).mean()), len(rows))
-            basis, scales = averaging.bases(family, self.features_.map_)
+            basis, scales = averaging.bases(family, problem, self.features_.map_)
             best = family.kernels.index(self._kernel) if len(family.kernels) > 1 else 0
             found = modes.find_levels(modes.decompose(rows @ basis * scales[best], targets), *levels)
             self._posterior = averaging.average(rows, targets, (basis, scales, family.log_prior), levels)

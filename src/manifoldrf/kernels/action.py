@@ -150,7 +150,7 @@ def _recurrence(
     total: FloatArray = coefficients[0] * start
     if expansion.degree == 0 or expansion.radius == 0:
         return total[:, :width]
-    step = _step_four_columns if padded == 4 else _step_columns
+    step = _step_four_columns if padded == 4 else step_columns
     run = functools.partial(_over_rows, step, block.shape[0], threads)
     csr = csr_parts(matrix)
     if expansion.of_powers:
@@ -181,7 +181,7 @@ def _over_rows(step: Any, n: int, threads: _Threads | None, *arguments: Any) -> 
 
 
 @compiled()
-def _step_columns(matrix, current, previous, total, weight, rows):  # type: ignore[no-untyped-def]
+def step_columns(matrix, current, previous, total, weight, rows):  # type: ignore[no-untyped-def]
     """Advance a range of rows: previous <- scale M current - previous, total += weight previous.
 
     The new polynomial overwrites the one before the last, whose entries are needed only here. Rows are
