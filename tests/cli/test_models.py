@@ -355,7 +355,9 @@ class TestKernel:
         model = tmp_path / "m.safetensors"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            invoke("fit", folder / "sphere.npy", "-o", model, "--kernel", "cosine", "--n-features", "all")
+            invoke(
+                "fit", folder / "sphere.npy", "-o", model, "--kernel", "cosine", "--n-features", "all", "--absolute"
+            )
         result = invoke("kernel", model, folder / "sphere.npy", "-o", tmp_path / "K.npy")
         assert result.exit_code == 0, result.output
         assert load(model).asymmetric_

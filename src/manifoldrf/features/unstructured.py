@@ -36,8 +36,8 @@ _COMMON = 200  # points in both graphs, at which their kernels are compared
 _STEPS = 20.0  # of the compared kernels: the paper's
 _COARSE = 2  # steps of a heat graph whose nodes are too few for the kernel
 # Share of the nodes in a step. 1500 points of the 4-torus and the 5-torus, t = .1: steps reach .02 and .008 of the
-# nodes, the heat graph is .48 and .47 off after alignment, features of the Gaussian .31 and .29. 3000 points of S^4,
-# t = .05: steps reach .21, and the heat graph is .11 off, the Gaussian .13.
+# nodes, the heat graph is .48 and .47 off after alignment, Gaussian features .31 and .29. 3000 points of S^4, with
+# t = .05: steps reach .21, the heat graph is .11 off, Gaussian features .13.
 _SHORT = 0.1
 # The difference of the two graphs over the misfit of the best Gaussian. Structure: .46 to .62 on digits and
 # photographs (.80 with 300 digits), .06 to .62 on clusters, a noisy roll in R^50, wine and breast cancer. None:
