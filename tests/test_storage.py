@@ -326,6 +326,10 @@ class TestFilesOfFormat1:
     FOLDER = Path(__file__).parent / "data" / "format_1"
     MODELS = ("cloud", "steps", "local", "mesh", "manifold", "two_sides", "network")
 
+    def test_models_keep_their_scale(self):
+        model = load(self.FOLDER / "cloud.safetensors")
+        assert (model.normalize, model.scale, model.scale_) == (False, 1.0, 1.0)
+
     @pytest.mark.parametrize("name", MODELS)
     def test_models_give_the_same_features(self, name):
         expected = np.load(self.FOLDER / "expected.npz")

@@ -53,6 +53,14 @@ class TestFit:
         new = np.load(folder / "new.npy")
         np.testing.assert_array_equal(features.transform(new), expected.transform(new))
 
+    def test_the_absolute_kernel_is_a_flag(self, folder, features, tmp_path):
+        target = tmp_path / "m.safetensors"
+        invoke("fit", folder / "sphere.npy", "-o", target, "--t", 0.1, "--n-features", 200, "--absolute")
+        new, absolute = np.load(folder / "new.npy"), load(target)
+        assert (absolute.scale_, features.normalize) == (1, True)
+        expected = absolute.transform(new) * features.scale_**0.5
+        np.testing.assert_allclose(features.transform(new), expected, rtol=1e-12)
+
     def test_the_summary_with_the_error_is_printed(self, folder, features, tmp_path):
         result = invoke(
             "fit", folder / "sphere.npy", "-o", tmp_path / "m.safetensors", "--t", 0.1, "--n-features", 200
@@ -358,7 +366,9 @@ class TestKernel:
         model = tmp_path / "m.safetensors"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            invoke("fit", folder / "sphere.npy", "-o", model, "--kernel", "cosine", "--n-features", "all")
+            invoke(
+                "fit", folder / "sphere.npy", "-o", model, "--kernel", "cosine", "--n-features", "all", "--absolute"
+            )
         result = invoke("kernel", model, folder / "sphere.npy", "-o", tmp_path / "K.npy")
         assert result.exit_code == 0, result.output
         assert load(model).asymmetric_

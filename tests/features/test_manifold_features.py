@@ -172,7 +172,7 @@ KERNELS_TO_SCALE = {
 
 @pytest.mark.parametrize("kernel", KERNELS_TO_SCALE.values(), ids=KERNELS_TO_SCALE.keys())
 @pytest.mark.filterwarnings("ignore::manifoldrf.FeatureWarning")  # no field follows the cosine
-def test_normalized_features_are_the_absolute_ones_times_a_factor(kernel):
+def test_normalized_features_are_the_absolute_ones_times_a_factor(kernel, tmp_path):
     models = [features(kernel, normalize=normalize, field="step").fit(NODES) for normalize in (True, False)]
     (left, right), absolute = ([model.transform(NEW, side=side) for side in ("left", "right")] for model in models)
     factor = models[0].scale_
@@ -183,6 +183,9 @@ def test_normalized_features_are_the_absolute_ones_times_a_factor(kernel):
     np.testing.assert_array_equal(models[0].weights_, models[1].weights_)
     assert models[0].error_ == models[1].error_
     assert models[1].scale_ == 1
+    copied = load(models[0].save(tmp_path / "model.safetensors"))
+    assert (copied.scale_, copied.normalize) == (factor, True)
+    np.testing.assert_array_equal(copied.transform(NEW, side="left"), left)
     assert f"{factor:.3g} times the kernel" in models[0].summary()
     # The average is over 256 nodes, not over all.
     assert np.diagonal(models[0].kernel_matrix(NODES)).mean() == pytest.approx(1.0, rel=0.02)

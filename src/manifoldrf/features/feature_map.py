@@ -24,6 +24,7 @@ _SPARSE_AT_ONCE = 2**23
 _POINTS_AT_ONCE = 2**15
 _DENSE_SHARE = 0.05  # share of nonzeros above which dense products are faster than sparse ones
 _ROWS_OF_A_BLOCK, _MOST_BLOCKS = 128, 16
+_ROUNDING = 1e-12
 _HEIGHTS = 256  # nodes at which the height of the kernel is measured
 
 
@@ -113,6 +114,8 @@ class FeatureMap:
             right = self.rows(places, n_jobs, side="right", absolute=False)[0]
         with np.errstate(all="ignore"):
             factor = len(nodes) / np.float64((left * right).sum()) / np.float64(self.scale) ** 2
+        if abs(factor - 1) < _ROUNDING:  # of rows that have length one already
+            return self
         return replace(self, factor=float(factor)) if 0 < factor < np.inf else self
 
     @cached_property

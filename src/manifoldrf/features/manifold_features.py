@@ -246,7 +246,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         options = fit_options(self.get_params(deep=False), compute=compute)
         problem = make_problem(space, self.kernel, options)
         options = settle_options(problem, options)
-        if problem.graph.n_steps is None and is_unstructured(problem, space, self.kernel, options):
+        if is_unstructured(problem, space, self.kernel, options):
             self.map_, choice = fit_unstructured(problem, self.kernel, options)
             return self._finish(choice, "uniform", options)
         anchors = choose_anchors(problem, options)
@@ -262,7 +262,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
 
     def _finish(self, choice: FieldChoice, quadrature: str, options: FitOptions) -> Self:
         """Set the attributes that describe a fit."""
-        if self.normalize:
+        if options.normalize:
             self.map_ = self.map_.normalized(options.n_jobs)
         self.field_, self.starts_, self.training_ = choice.name, choice.starts, choice.training
         self.quadrature_ = quadrature

@@ -172,6 +172,8 @@ class FitOptions:
         The user's own function that fits a field.
     scale : float
         Length of a chosen kernel, relative to the usual one.
+    normalize : bool
+        Whether features are scaled to K(x, x) = 1 on average.
     """
 
     streams: Streams
@@ -186,6 +188,7 @@ class FitOptions:
     signatures: SignatureOptions = dataclasses.field(default_factory=SignatureOptions)
     fit_field: FitField | None = None
     scale: float = 1.0
+    normalize: bool = False
 
     @property
     def n_jobs(self) -> int:
@@ -219,7 +222,6 @@ def fit_options(
     check_option(params["weights"], "weights", METHODS)
     teacher = check_teacher(params["teacher"])
     check_flag(params["sparse_output"], "sparse_output")
-    check_flag(params["normalize"], "normalize")
     n_features = _check_anchors(params)
     if params["n_starts"] is not None:
         check_integer(params["n_starts"], "n_starts", 2 if name == "mlp" else 1)
@@ -245,6 +247,7 @@ def fit_options(
         signatures=SignatureOptions(teacher, tuple(options.items()), seed, n_jobs, progress, compute),
         fit_field=fit_field,
         scale=_check_scale(params),
+        normalize=check_flag(params["normalize"], "normalize"),
     )
 
 
