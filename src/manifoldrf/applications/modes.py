@@ -293,9 +293,10 @@ def leave_one_out(
 
 MOST_ENTRIES = 2**26  # 512 MB
 MOST_ROWS = 2048  # enough data to find the time of a kernel to a few per cent
-# Number of lengths. 32 Chebyshev polynomials are enough for a heat kernel of 70 steps, 128 for 1100 steps; the
-# number is doubled while the best time is the longest that it allows. Walks are taken only once.
-_FIRST_LENGTHS, _LAST_LENGTHS = 32, 128
+# Numbers of lengths. 64 Chebyshev polynomials are enough for a heat kernel of 280 steps. If the best time is the
+# longest that they allow, 128 are tried (1100 steps); if it is too short for the anchors that fit into memory with
+# so many lengths, 32 are (70 steps). Walks are taken only once.
+_LENGTHS = (32, 64, 128)
 _WALK_LENGTHS = 64  # powers: times up to 128 steps of a heat graph
 _TOLERANCE = 1e-6  # share of a series that may be truncated
 _AT_ONCE = 256  # starts of walks in memory
@@ -325,11 +326,14 @@ class Modes:
         Whether block k belongs to W^k; otherwise to the Chebyshev polynomial T_k(W).
     narrowest : float
         Smallest time that the anchors and the data can resolve, relative to the time of the initial kernel.
+    good : float
+        Smallest time for which the anchors are close enough.
     """
 
     blocks: FloatArray
     of_powers: bool
     narrowest: float = 0.0
+    good: float = 0.0
 
     def features(self, kernel: AbstractKernel) -> FloatArray | None:
         """Features of the data for a resolved kernel, shape (n, m); None if it needs more lengths."""
@@ -351,7 +355,7 @@ def compute_modes(
     places: FloatArray,
     most_anchors: int,
     signatures: SignatureOptions,
-    n_lengths: int = _FIRST_LENGTHS,
+    n_lengths: int = _LENGTHS[0],
 ) -> Modes:
     """Compute the blocks of features of some points.
 
@@ -381,9 +385,10 @@ def compute_modes(
     blocks *= scale * np.sqrt(weights) * reciprocal(np.sqrt(measure[anchors]))
     spacing = spacing_of(problem.volume, len(anchors), problem.dim)
     narrowest = _NARROWEST * spacing_of(problem.volume, len(places), problem.dim)
-    if not everything:
-        narrowest = max(narrowest, spacing / WIDEST_SPACING)
-    return Modes(blocks, walked, (narrowest / problem.width) ** 2)
+    if everything:
+        return Modes(blocks, walked, (narrowest / problem.width) ** 2)
+    narrowest = max(narrowest, spacing / WIDEST_SPACING)
+    return Modes(blocks, walked, (narrowest / problem.width) ** 2, (spacing / (CLOSE * problem.width)) ** 2)
 
 
 def _reach(problem: Problem, places: FloatArray, n_jobs: int) -> Any:
@@ -621,10 +626,10 @@ def find_kernel(problem: Problem, options: FitOptions, data: Data, levels: Any) 
         spectrum = decompose(data.roots * rows, data.targets)
         return data.log_volume + float(find_levels(spectrum, *levels).log_likelihood)
 
-    lengths = _FIRST_LENGTHS
-    while True:
-        modes = compute_modes(problem, data.points, most, options.signatures, lengths)
-        found = search_time(problem, modes, likelihood)
-        if modes.of_powers or not found.limited or lengths >= _LAST_LENGTHS:
-            return found
-        lengths *= 2
+    modes = compute_modes(problem, data.points, most, options.signatures, _LENGTHS[1])
+    found = search_time(problem, modes, likelihood)
+    if modes.of_powers or not (found.limited or found.stretch < modes.good):
+        return found
+    lengths = _LENGTHS[2] if found.limited else _LENGTHS[0]
+    other = search_time(problem, compute_modes(problem, data.points, most, options.signatures, lengths), likelihood)
+    return other if found.limited or not other.limited else found
