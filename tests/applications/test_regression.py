@@ -1,7 +1,9 @@
 """Regression on features against dense formulas with the exact kernel of a small graph."""
 
+import importlib
 import pickle
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -189,6 +191,36 @@ def test_few_data_get_the_average_over_times_ratios_variances_and_offsets():
     expected, square = dense_average(kernels, family.log_prior, Y, heights, np.arange(N))
     np.testing.assert_allclose(mean, expected, atol=2e-3)
     np.testing.assert_allclose(std, np.sqrt(square), rtol=0.01)
+
+
+# ------------------------------------------------------------------------------------------------------- coverage
+@pytest.fixture
+def coverage(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    return importlib.import_module("bench_coverage")
+
+
+def shares_held(coverage, space, n, seeds):
+    """Share of new values inside 90 % intervals, and the standard error of its mean over the seeds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some fields are too rough for few data
+        return coverage.measure(space, n, seeds, coverage.along_space)[:2]
+
+
+def test_intervals_of_twenty_values_hold_what_they_say(coverage):
+    """Fifteen fields, three of each kind. Shares of one field scatter by .09, and the mean by .025 around .9."""
+    held, error = shares_held(coverage, (GRAPH, T, Sphere().sample(1000, seed=4), None), 20, 15)
+    assert error < 0.04
+    assert 0.82 < held < 0.98
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [10, 20, 50, 100, 300, 1000])
+@pytest.mark.parametrize("name", ["sphere", "torus", "line"])
+def test_intervals_hold_85_to_95_percent_for_any_number_of_values(coverage, name, n):
+    """40 seeds; beyond the limits only by two standard errors of the mean over the seeds."""
+    held, error = shares_held(coverage, getattr(coverage, name)(), n, 40)
+    assert 0.85 - 2 * error < held < 0.95 + 2 * error
 
 
 # ------------------------------------------------------------------------------------------- levels and the search
@@ -587,7 +619,7 @@ def test_bad_calls_are_named(fitted):
         ManifoldRidge(alpha=-1.0).fit(X, Y)
     with pytest.raises(ValueError, match=r"`sample_weight` must be an array of shape \(60,\)"):
         process().fit(X, Y, sample_weight=[1.0])
-    with pytest.raises(ValueError, match="`sample_weight` must be finite and nonnegative"):
+    with pytest.raises(ValueError, match="`sample_weight` must be finite, nonnegative"):
         ManifoldRidge().fit(X, Y, sample_weight=-np.ones(len(X)))
     with pytest.raises(TypeError, match="`features` must be None or a transformer"):
         ManifoldRidge(features="auto").fit(X, Y)

@@ -145,13 +145,20 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     """A Gaussian process on a space, by its features: O(n m^2 + m^3) for n data and m features.
 
     y = offset + f(x) + noise, where f has the covariance variance * K and K(x, y) = phi(x) . phi(y) is the kernel
-    of :class:`ManifoldRandomFeatures`. The time (or length scale), the variance and the noise maximise the marginal
-    likelihood. The offset is the mean of y and is not treated as an unknown.
+    of :class:`ManifoldRandomFeatures`. The time (or length scale), the variance and the noise with the largest
+    marginal likelihood are ``kernel_``, ``variance_`` and ``noise_``.
+
+    Few data leave them open, and the best alone would be overconfident. So predictions from at most 512 values
+    average over the times of the search and over ratios of noise to variance, by their marginal likelihoods, with
+    even priors of their logarithms. The variance, with the prior 1 / variance, and the offset, with a flat prior,
+    are integrated in closed form. Means and standard deviations are those of this mixture. With given ``variance``
+    and ``noise`` and ``optimize=False`` there is nothing to average: this is the plain process around the mean of
+    y. With more values it is the plain process of the best time, variance and noise.
 
     The search over the time needs no new walks and no new graph: the features of the data are sums over lengths of
-    walks, and only the weights of the lengths change. Features with the best time are then fitted for prediction
-    at any point, and variance, noise and likelihood are computed again with them. A :class:`FeatureWarning` is
-    issued if that likelihood differs.
+    walks, and only the weights of the lengths change. Features are then fitted for prediction at any point, and
+    variance, noise and likelihood are computed again with them. A :class:`FeatureWarning` is issued if that
+    likelihood differs.
 
     Parameters
     ----------
@@ -163,8 +170,9 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     space : array-like, TriangleMesh, AbstractManifold, Graph or None, default=None
         The whole space, of which the data are a few points; None to use the data themselves.
     n_features : int or {"auto", "all"}, default="auto"
-        "auto": anchors half as far apart as features are wide, at least 2048 or all nodes, because likelihoods are
-        more sensitive than sums over the kernel. "all" is the exact kernel of the graph at its nodes.
+        "auto": anchors .7 times as far apart as features are wide, at least 256 or all nodes. "all" is the exact
+        kernel of the graph at its nodes. An average needs their eigenvectors, O(m^3) time, and leaves out kernels
+        that need more than the given number or 1024 features, except the best.
     graph : GraphOptions, callable, Graph or None, default=None
         As in :class:`ManifoldRandomFeatures`.
     field : str, default="auto"
@@ -189,12 +197,15 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     Attributes
     ----------
     features_ : ManifoldRandomFeatures
+        Of the shortest time in the average, from which those of longer times are made.
     kernel_ : AbstractKernel
         The kernel with the best time.
     variance_, noise_ : float or array of shape (c,)
+        Those with the largest likelihood for this kernel.
     offset_ : float or array of shape (c,)
+        Mean of the posterior of the offset.
     log_marginal_likelihood_ : float
-        Sum over all outputs.
+        Of kernel_, variance_ and noise_ with the mean of y as offset; the sum over all outputs.
     trials_ : tuple of (AbstractKernel, float)
         The kernels of the search and their log marginal likelihoods, for at most 2048 random data and with the same
         anchor weights for all kernels; empty without a search.
@@ -203,7 +214,8 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     Notes
     -----
     The search stores 8 (L + 1) n m bytes, L = 32 to 128 lengths, at most 512 MB: with more data or nodes it uses
-    2048 random data and as many anchors as fit. Prediction stores 8 m min(n, m) bytes.
+    2048 random data and as many anchors as fit. It tries no kernel narrower than a quarter of the distance between
+    data, which would be the same to them as noise. Prediction stores 8 m min(n, m) bytes, an average 8 m^2 c.
 
     Away from the space the features vanish and the prediction returns to the prior: the mean is the offset, and the
     standard deviation is the average prior standard deviation of f.
@@ -375,9 +387,10 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         ----------
         X : array-like of shape (q, d)
         return_std : bool
-            Also return the standard deviation of f, shape (q,) or (q, c).
+            Also return the standard deviation of offset + f, shape (q,) or (q, c). For few data it is that of the
+            average over times, variances, noises and offsets; ``mean +- 1.645 std`` then holds 90 % of the values.
         return_cov : bool
-            Return the covariance of f instead, shape (q, q) or (q, q, c).
+            Return the covariance of offset + f instead, shape (q, q) or (q, q, c).
         include_noise : bool
             Describe a new measurement instead of f: use this for prediction intervals of new values.
 
@@ -408,7 +421,9 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
 
     @one_blas_thread()
     def sample_posterior(self, X: Any, n_samples: int = 1, random_state: SeedLike = None) -> FloatArray:
-        """Draw functions from the posterior of f, without noise, and evaluate them at points.
+        """Draw functions offset + f from the posterior, without noise, and evaluate them at points.
+
+        For few data the posterior is the normal distribution with the mean and covariance of the average.
 
         Parameters
         ----------
@@ -494,7 +509,7 @@ def weighted_data(points: FloatArray, targets: FloatArray, sample_weight: Any) -
     if mass.shape != (len(points),):
         reject("sample_weight", f"an array of shape ({len(points)},)", f"shape {mass.shape}")
     if not (np.isfinite(mass).all() and (mass >= 0).all() and np.count_nonzero(mass) > 1):
-        reject("sample_weight", "finite and nonnegative, with two that are positive", "others")
+        reject("sample_weight", "finite, nonnegative and not zero for at least two data", "others")
     return points[mass > 0], targets[mass > 0], mass[mass > 0]
 
 
