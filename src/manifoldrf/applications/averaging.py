@@ -17,7 +17,7 @@ import numpy as np
 from scipy import linalg
 
 from manifoldrf._validation import FloatArray, check_jobs
-from manifoldrf.applications.modes import Search, Spectrum, find_levels, on_graph
+from manifoldrf.applications.modes import Data, Search, Spectrum, find_levels, on_graph
 from manifoldrf.features.feature_map import FeatureMap, product
 from manifoldrf.fields.anchors import anchors_needed
 from manifoldrf.fields.data import Problem
@@ -131,7 +131,7 @@ class Average:
 
 def average(
     rows: FloatArray,
-    targets: FloatArray,
+    data: Data,
     family: tuple[FloatArray, FloatArray, FloatArray],
     levels: tuple[float | None, float | None],
 ) -> Average:
@@ -140,20 +140,19 @@ def average(
     Parameters
     ----------
     rows : array of shape (n, m)
-        Features of the data.
-    targets : array of shape (n, c)
-        Centred values.
+        Features of the data, times the roots of their weights.
+    data : Data
     family : tuple (basis (m, m), scales (K, m), log_prior (K,))
     levels : tuple of float or None
         Variance and noise; None to average over it.
     """
     basis, scales, log_prior = family
     turned = product(rows, basis.T, check_jobs(-1))
-    members = [_Member(turned * scale, scale, targets, levels) for scale in scales]
+    members = [_Member(turned * scale, scale, data, levels) for scale in scales]
     logs = np.array([member.evidence for member in members]) + log_prior[:, None]
     shares = np.exp(logs - logs.max())
     shares /= shares.sum()
-    m, c = rows.shape[1], targets.shape[1]
+    m, c = rows.shape[1], data.targets.shape[1]
     mean, second, noise, prior = np.zeros((m + 1, c)), np.zeros((c, m + 1, m + 1)), np.zeros(c), np.zeros(c)
     for member, share in zip(members, shares, strict=True):
         member.add(share, mean, second)
@@ -180,16 +179,16 @@ class _Member:
     """
 
     def __init__(
-        self, rows: FloatArray, scale: FloatArray, targets: FloatArray, levels: tuple[float | None, float | None]
+        self, rows: FloatArray, scale: FloatArray, data: Data, levels: tuple[float | None, float | None]
     ) -> None:
-        n = len(rows)
+        n, targets = len(rows), data.targets
         values, vectors = linalg.eigh(rows @ rows.T)
         spectrum = Spectrum(np.maximum(values, 0.0), vectors.T @ targets, np.zeros(targets.shape[1]), n)
         self.height = spectrum.height
         wanted, given = _grid(spectrum, levels)
         self.ratios = np.array([spectrum.ratio(ratio) for ratio in wanted])
         self.inverse = 1 / (spectrum.values + self.ratios[:, None])  # (J, n)
-        ones = vectors.sum(axis=0)
+        ones = vectors.T @ data.roots[:, 0]
         self.leverage = self.inverse @ ones**2  # (J,): precision of the offset over that of the variance
         self.offsets = (self.inverse * ones) @ spectrum.shares / self.leverage[:, None]  # (J, c)
         rest = spectrum.shares - ones[:, None] * self.offsets[:, None, :]  # (J, n, c)

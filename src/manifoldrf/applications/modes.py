@@ -263,22 +263,28 @@ def posterior_of(spectrum: Spectrum, levels: Levels) -> Posterior:
 
 
 def leave_one_out(
-    left: FloatArray, values: FloatArray, shares: FloatArray, targets: FloatArray, alpha: float | None
+    left: FloatArray,
+    values: FloatArray,
+    shares: FloatArray,
+    data: tuple[FloatArray, FloatArray],
+    alpha: float | None,
 ) -> tuple[float, float]:
-    """The best penalty and its leave-one-out error.
+    """The best penalty and its leave-one-out error, from centred targets times sqrt(weight) and the weights.
 
-    Without datum i the residual there is (y_i - f_i) / (1 - H_ii), where H maps y to the fitted values.
+    Without datum i the residual there is (y_i - f_i) / (1 - H_ii), where H maps y to the fitted values. Of a datum
+    with a weight above 1, a share of weight 1 is left out.
     """
-    n = len(left)
+    targets, mass = data
+    n, out = float(mass.sum()), np.minimum(1.0, 1 / mass)
     height = float(values.sum()) / n or 1.0
     grid = height * np.geomspace(_LOWEST, _HIGHEST, _TRIES)
-    squares, size = left**2, np.maximum(targets.var(axis=0), np.finfo(np.float64).tiny)
+    squares, size = left**2, np.maximum((targets**2).sum(axis=0) / n, np.finfo(np.float64).tiny)
     best = np.inf, np.inf, 0.0
     for penalty in [alpha] if alpha is not None else grid[::-1]:
         kept = np.divide(values, values + penalty, out=np.zeros_like(values), where=values > 0)  # (r,)
         residuals = targets - left @ (kept[:, None] * shares)
-        own = np.maximum(1 - 1 / n - squares @ kept, np.finfo(np.float64).eps)
-        errors = ((residuals / own[:, None]) ** 2).mean(axis=0)
+        own = np.maximum(1 - out * (mass / n + squares @ kept), np.finfo(np.float64).eps)
+        errors = ((residuals / own[:, None]) ** 2).sum(axis=0) / n
         score = float((errors / size).sum())
         if score < best[0]:
             best = score, float(np.sqrt(errors.mean())), float(penalty)
@@ -287,9 +293,10 @@ def leave_one_out(
 
 MOST_ENTRIES = 2**26  # 512 MB
 MOST_ROWS = 2048  # enough data to find the time of a kernel to a few per cent
-# Number of lengths. 32 Chebyshev polynomials are enough for a heat kernel of 70 steps, 128 for 1100 steps; the
-# number is doubled while the best time is the longest that it allows. Walks are taken only once.
-_FIRST_LENGTHS, _LAST_LENGTHS = 32, 128
+# Numbers of lengths. 64 Chebyshev polynomials are enough for a heat kernel of 280 steps. If the best time is the
+# longest that they allow, 128 are tried (1100 steps); if it is too short for the anchors that fit into memory with
+# so many lengths, 32 are (70 steps). Walks are taken only once.
+_LENGTHS = (32, 64, 128)
 _WALK_LENGTHS = 64  # powers: times up to 128 steps of a heat graph
 _TOLERANCE = 1e-6  # share of a series that may be truncated
 _AT_ONCE = 256  # starts of walks in memory
@@ -319,11 +326,14 @@ class Modes:
         Whether block k belongs to W^k; otherwise to the Chebyshev polynomial T_k(W).
     narrowest : float
         Smallest time that the anchors and the data can resolve, relative to the time of the initial kernel.
+    good : float
+        Smallest time for which the anchors are close enough.
     """
 
     blocks: FloatArray
     of_powers: bool
     narrowest: float = 0.0
+    good: float = 0.0
 
     def features(self, kernel: AbstractKernel) -> FloatArray | None:
         """Features of the data for a resolved kernel, shape (n, m); None if it needs more lengths."""
@@ -345,7 +355,7 @@ def compute_modes(
     places: FloatArray,
     most_anchors: int,
     signatures: SignatureOptions,
-    n_lengths: int = _FIRST_LENGTHS,
+    n_lengths: int = _LENGTHS[0],
 ) -> Modes:
     """Compute the blocks of features of some points.
 
@@ -375,9 +385,10 @@ def compute_modes(
     blocks *= scale * np.sqrt(weights) * reciprocal(np.sqrt(measure[anchors]))
     spacing = spacing_of(problem.volume, len(anchors), problem.dim)
     narrowest = _NARROWEST * spacing_of(problem.volume, len(places), problem.dim)
-    if not everything:
-        narrowest = max(narrowest, spacing / WIDEST_SPACING)
-    return Modes(blocks, walked, (narrowest / problem.width) ** 2)
+    if everything:
+        return Modes(blocks, walked, (narrowest / problem.width) ** 2)
+    narrowest = max(narrowest, spacing / WIDEST_SPACING)
+    return Modes(blocks, walked, (narrowest / problem.width) ** 2, (spacing / (CLOSE * problem.width)) ** 2)
 
 
 def _reach(problem: Problem, places: FloatArray, n_jobs: int) -> Any:
@@ -589,22 +600,36 @@ def on_graph(kernel: AbstractKernel, problem: Problem) -> AbstractKernel:
     return kernel.resolve(problem.graph, problem.dim).on(problem.graph)
 
 
-def find_kernel(problem: Problem, options: FitOptions, data: tuple[FloatArray, FloatArray], levels: Any) -> Search:
-    """Find the kernel with the largest likelihood of the data (n, d), (n, c)."""
-    points, targets = data
-    if len(points) > MOST_ROWS:
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Points (n, d), centred targets (n, c) times the roots of the weights, and these roots (n, 1)."""
+
+    points: FloatArray
+    targets: FloatArray
+    roots: FloatArray
+
+    @property
+    def log_volume(self) -> float:
+        """What the likelihood of the data is larger than that of the targets times the roots, as a logarithm."""
+        return float(self.targets.shape[1] * np.log(self.roots).sum())
+
+
+def find_kernel(problem: Problem, options: FitOptions, data: Data, levels: Any) -> Search:
+    """Find the kernel with the largest likelihood of the data."""
+    if len(data.points) > MOST_ROWS:
         rng = options.streams.generator("regression.rows")
-        chosen = np.sort(rng.choice(len(points), MOST_ROWS, replace=False))
-        points, targets = points[chosen], targets[chosen]
+        chosen = np.sort(rng.choice(len(data.points), MOST_ROWS, replace=False))
+        data = Data(data.points[chosen], data.targets[chosen], data.roots[chosen])
     most = options.n_features if isinstance(options.n_features, int) else problem.graph.n_nodes
 
     def likelihood(rows: FloatArray) -> float:
-        return find_levels(decompose(rows, targets), *levels).log_likelihood
+        spectrum = decompose(data.roots * rows, data.targets)
+        return data.log_volume + float(find_levels(spectrum, *levels).log_likelihood)
 
-    lengths = _FIRST_LENGTHS
-    while True:
-        modes = compute_modes(problem, points, most, options.signatures, lengths)
-        found = search_time(problem, modes, likelihood)
-        if modes.of_powers or not found.limited or lengths >= _LAST_LENGTHS:
-            return found
-        lengths *= 2
+    modes = compute_modes(problem, data.points, most, options.signatures, _LENGTHS[1])
+    found = search_time(problem, modes, likelihood)
+    if modes.of_powers or not (found.limited or found.stretch < modes.good):
+        return found
+    lengths = _LENGTHS[2] if found.limited else _LENGTHS[0]
+    other = search_time(problem, compute_modes(problem, data.points, most, options.signatures, lengths), likelihood)
+    return other if found.limited or not other.limited else found

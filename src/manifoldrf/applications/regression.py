@@ -94,26 +94,39 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEst
         self.n_jobs = n_jobs
 
     @one_blas_thread()  # the last bits of products depend on the number of threads
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the features to the space, and the weights to y, shape (n,) or (n, c), at points X, shape (n, d).
 
         Takes O(n m min(n, m)) time for m features.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        y : array-like of shape (n,) or (n, c)
+        sample_weight : array-like of shape (n,), optional
+            Weights of the squared errors, nonnegative. A weight of 2 counts as two equal data, also in the
+            leave-one-out error, which leaves out one of them. Without a space all points are part of the space,
+            whatever their weights.
         """
         alpha = check_number_or(self.alpha, "alpha", "cv", NONNEGATIVE)
         points, targets = check_data(self, X, y)
+        space = space_of(self, points)
+        points, targets, mass = weighted_data(points, targets, sample_weight)
         if self.features is None:
             features: Any = ManifoldRandomFeatures(random_state=self.random_state, n_jobs=self.n_jobs)
         elif hasattr(self.features, "fit") and hasattr(self.features, "transform"):
             features = clone(self.features)
         else:
             reject("features", "None or a transformer", repr(self.features), TypeError)
-        self.features_ = features.fit(space_of(self, points))
+        self.features_ = features.fit(space)
         rows = dense_rows(self.features_.transform(points))
         check_on_space(float(np.square(rows).mean()), len(rows))
-        offset, middle = targets.mean(axis=0), rows.mean(axis=0)
-        left, singular, right = modes.singular_parts(rows - middle, check_jobs(self.n_jobs))
-        shares = left.T @ (targets - offset)  # (r, c)
-        self.alpha_, self.loo_error_ = modes.leave_one_out(left, singular**2, shares, targets - offset, alpha)
+        offset, middle = np.average(targets, axis=0, weights=mass), np.average(rows, axis=0, weights=mass)
+        roots = np.sqrt(mass)[:, None]
+        left, singular, right = modes.singular_parts(roots * (rows - middle), check_jobs(self.n_jobs))
+        centred = roots * (targets - offset)
+        shares = left.T @ centred  # (r, c)
+        self.alpha_, self.loo_error_ = modes.leave_one_out(left, singular**2, shares, (centred, mass), alpha)
         inverse = np.divide(singular, singular**2 + self.alpha_, out=0 * singular, where=singular > 0)
         coef = right.T @ (inverse[:, None] * shares)
         self.coef_ = coef[:, 0] if self._is_vector else coef
@@ -132,13 +145,20 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     """A Gaussian process on a space, by its features: O(n m^2 + m^3) for n data and m features.
 
     y = offset + f(x) + noise, where f has the covariance variance * K and K(x, y) = phi(x) . phi(y) is the kernel
-    of :class:`ManifoldRandomFeatures`. The time (or length scale), the variance and the noise maximise the marginal
-    likelihood. The offset is the mean of y and is not treated as an unknown.
+    of :class:`ManifoldRandomFeatures`. The time (or length scale), the variance and the noise with the largest
+    marginal likelihood are ``kernel_``, ``variance_`` and ``noise_``.
+
+    Few data leave them open, and the best alone would be overconfident. So predictions from at most 512 values
+    average over the times of the search and over ratios of noise to variance, by their marginal likelihoods, with
+    even priors of their logarithms. The variance, with the prior 1 / variance, and the offset, with a flat prior,
+    are integrated in closed form. Means and standard deviations are those of this mixture. With given ``variance``
+    and ``noise`` and ``optimize=False`` there is nothing to average: this is the plain process around the mean of
+    y. With more values it is the plain process of the best time, variance and noise.
 
     The search over the time needs no new walks and no new graph: the features of the data are sums over lengths of
-    walks, and only the weights of the lengths change. Features with the best time are then fitted for prediction
-    at any point, and variance, noise and likelihood are computed again with them. A :class:`FeatureWarning` is
-    issued if that likelihood differs.
+    walks, and only the weights of the lengths change. Features are then fitted for prediction at any point, and
+    variance, noise and likelihood are computed again with them. A :class:`FeatureWarning` is issued if that
+    likelihood differs.
 
     Parameters
     ----------
@@ -150,8 +170,9 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     space : array-like, TriangleMesh, AbstractManifold, Graph or None, default=None
         The whole space, of which the data are a few points; None to use the data themselves.
     n_features : int or {"auto", "all"}, default="auto"
-        "auto": anchors half as far apart as features are wide, at least 2048 or all nodes, because likelihoods are
-        more sensitive than sums over the kernel. "all" is the exact kernel of the graph at its nodes.
+        "auto": anchors .7 times as far apart as features are wide, at least 256 or all nodes. "all" is the exact
+        kernel of the graph at its nodes. An average needs their eigenvectors, O(m^3) time, and leaves out kernels
+        that need more than the given number or 1024 features, except the best.
     graph : GraphOptions, callable, Graph or None, default=None
         As in :class:`ManifoldRandomFeatures`.
     field : str, default="auto"
@@ -176,12 +197,15 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     Attributes
     ----------
     features_ : ManifoldRandomFeatures
+        Of the shortest time in the average, from which those of longer times are made.
     kernel_ : AbstractKernel
         The kernel with the best time.
     variance_, noise_ : float or array of shape (c,)
+        Those with the largest likelihood for this kernel.
     offset_ : float or array of shape (c,)
+        Mean of the posterior of the offset.
     log_marginal_likelihood_ : float
-        Sum over all outputs.
+        Of kernel_, variance_ and noise_ with the mean of y as offset; the sum over all outputs.
     trials_ : tuple of (AbstractKernel, float)
         The kernels of the search and their log marginal likelihoods, for at most 2048 random data and with the same
         anchor weights for all kernels; empty without a search.
@@ -190,7 +214,8 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     Notes
     -----
     The search stores 8 (L + 1) n m bytes, L = 32 to 128 lengths, at most 512 MB: with more data or nodes it uses
-    2048 random data and as many anchors as fit. Prediction stores 8 m min(n, m) bytes.
+    2048 random data and as many anchors as fit. It tries no kernel narrower than a quarter of the distance between
+    data, which would be the same to them as noise. Prediction stores 8 m min(n, m) bytes, an average 8 m^2 c.
 
     Away from the space the features vanish and the prediction returns to the prior: the mean is the offset, and the
     standard deviation is the average prior standard deviation of f.
@@ -239,7 +264,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         self.n_jobs = n_jobs
 
     @one_blas_thread()  # the last bits of products depend on the number of threads
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Optimise the kernel, fit its features to the space, and condition on the data.
 
         Parameters
@@ -248,14 +273,21 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             Points at which y was measured.
         y : array-like of shape (n,) or (n, c)
             Several outputs share the time and the ratio of noise to variance.
+        sample_weight : array-like of shape (n,), optional
+            Nonnegative: the noise of a datum has the variance noise / weight, as if it were the mean of so many
+            data. Data of weight 0 are left out.
         """
         variance = check_number_or(self.variance, "variance", "auto", POSITIVE)
-        levels = variance, check_number_or(self.noise, "noise", "auto", POSITIVE)
+        noise = check_number_or(self.noise, "noise", "auto", POSITIVE)
         optimize, jobs = check_flag(self.optimize, "optimize"), check_jobs(self.n_jobs)
         points, targets = check_data(self, X, y)
-        offset = targets.mean(axis=0)
-        streams = Streams.from_seed(self.random_state, "random_state")
         space = space_of(self, points)
+        points, targets, mass = weighted_data(points, targets, sample_weight)
+        unit = float(mass.mean())  # weights relative to their mean belong to a noise that is smaller by it
+        roots = np.sqrt(mass / unit)[:, None]
+        levels = variance, None if noise is None else noise / unit
+        offset = np.average(targets, axis=0, weights=mass)
+        streams = Streams.from_seed(self.random_state, "random_state")
         named = isinstance(space, AbstractManifold) and self.graph is None and not callable(self.kernel)
         features = ManifoldRandomFeatures(
             self.kernel,
@@ -273,7 +305,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         problem = unit_height(problem) if self.kernel is None else problem
         if problem.asymmetric:
             reject("kernel", "one with nonnegative features", f"{problem.kernel}. {ASYMMETRIC}")
-        data = points, targets - offset
+        data = modes.Data(points, roots * (targets - offset), roots)
         found = modes.find_kernel(problem, options, data, levels) if optimize else modes.Search(problem.kernel)
         self.trials_ = found.trials
         family = self._family(problem, found, options, targets.size)
@@ -288,7 +320,11 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             field=modes.field_of(options.field, problem, problem.kernel if callable(self.kernel) else kernel),
         ).fit(self._graph_for(kernel, space, options) if named and found.trials else problem.graph)
         self._kernel = self.features_.kernel_ if callable(self.kernel) else found.kernel
-        self._condition(problem, family, data, levels)
+        posterior, best = self._condition(problem, family, data, levels)
+        self._posterior: Any = dataclasses.replace(posterior, noise=unit * posterior.noise)
+        self.log_marginal_likelihood_ = best.log_likelihood + data.log_volume
+        self.variance_ = self._shaped(best.variance)
+        self.noise_ = self._shaped(unit * best.ratio * best.variance)
         self.offset_ = self._shaped(offset + self._posterior.offset)
         modes.warn_of_another(found, self.log_marginal_likelihood_, len(points))
         return self
@@ -305,35 +341,32 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             return averaging.Family((found.kernel,), np.zeros(1), found.stretch)
         return averaging.choose_family(problem, found, most, modes.CLOSE)
 
-    def _condition(
-        self, problem: Any, family: averaging.Family, data: tuple[FloatArray, FloatArray], levels: Any
-    ) -> None:
-        """Find the levels of the best kernel and the posterior, which averages over the family if data are few."""
-        points, targets = data
+    def _condition(self, problem: Any, family: averaging.Family, data: modes.Data, levels: Any) -> tuple[Any, Any]:
+        """The posterior, which averages over the family if data are few, and the levels of the best kernel."""
+        points, targets, roots = data.points, data.targets, data.roots
         m, c = self.features_.n_features_out_, targets.shape[1]
         fixed = len(family.kernels) == 1 and None not in levels
         if fixed or targets.size > averaging.MOST_VALUES or c * (m + 1) ** 2 > modes.MOST_ENTRIES:
-            spectrum = self._decompose(points, targets)
+            spectrum = self._decompose(data)
             check_on_space(spectrum.height, len(points))
             found = modes.find_levels(spectrum, *levels)
-            self._posterior: Any = modes.posterior_of(spectrum, found)
-        else:
-            rows = self.features_.transform(points)
-            check_on_space(float(np.square(rows).mean()), len(rows))
-            basis, scales = averaging.bases(family, problem, self.features_.map_)
-            best = family.kernels.index(self._kernel) if len(family.kernels) > 1 else 0
-            found = modes.find_levels(modes.decompose(rows @ basis * scales[best], targets), *levels)
-            self._posterior = averaging.average(rows, targets, (basis, scales, family.log_prior), levels)
-        self.log_marginal_likelihood_ = found.log_likelihood
-        self.variance_ = self._shaped(found.variance)
-        self.noise_ = self._shaped(found.ratio * found.variance)
+            self._best: Any = None
+            return modes.posterior_of(spectrum, found), found
+        rows = roots * self.features_.transform(points)
+        check_on_space(float(np.square(rows).mean()), len(rows))
+        basis, scales = averaging.bases(family, problem, self.features_.map_)
+        self._best = basis * scales[family.kernels.index(self._kernel) if len(scales) > 1 else 0]
+        found = modes.find_levels(modes.decompose(rows @ self._best, targets), *levels)
+        return averaging.average(rows, data, (basis, scales, family.log_prior), levels), found
 
-    def _decompose(self, points: FloatArray, targets: FloatArray) -> modes.Spectrum:
+    def _decompose(self, data: modes.Data) -> modes.Spectrum:
         m = self.features_.n_features_out_
-        if len(points) <= m:
-            return modes.decompose(self.features_.transform(points), targets, directions=True)
-        parts = zip(parts_of(points, m), parts_of(targets, m), strict=True)
-        return modes.decompose_parts(((self.features_.transform(part), values) for part, values in parts), m)
+        if len(data.points) <= m:
+            rows = data.roots * self.features_.transform(data.points)
+            return modes.decompose(rows, data.targets, directions=True)
+        parts = zip(*(parts_of(part, m) for part in (data.points, data.targets, data.roots)), strict=True)
+        rows_of = self.features_.transform
+        return modes.decompose_parts(((roots * rows_of(part), values) for part, values, roots in parts), m)
 
     @property
     def kernel_(self) -> Any:
@@ -356,9 +389,10 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         ----------
         X : array-like of shape (q, d)
         return_std : bool
-            Also return the standard deviation of f, shape (q,) or (q, c).
+            Also return the standard deviation of offset + f, shape (q,) or (q, c). For few data it is that of the
+            average over times, variances, noises and offsets; ``mean +- 1.645 std`` then holds 90 % of the values.
         return_cov : bool
-            Return the covariance of f instead, shape (q, q) or (q, q, c).
+            Return the covariance of offset + f instead, shape (q, q) or (q, q, c).
         include_noise : bool
             Describe a new measurement instead of f: use this for prediction intervals of new values.
 
@@ -389,7 +423,9 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
 
     @one_blas_thread()
     def sample_posterior(self, X: Any, n_samples: int = 1, random_state: SeedLike = None) -> FloatArray:
-        """Draw functions from the posterior of f, without noise, and evaluate them at points.
+        """Draw functions offset + f from the posterior, without noise, and evaluate them at points.
+
+        For few data the posterior is the normal distribution with the mean and covariance of the average.
 
         Parameters
         ----------
@@ -403,16 +439,33 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             Takes O(n_samples q m) time. A sample is one function: near the space its values do not depend on the
             other points.
         """
+        return self._draw(X, n_samples, random_state, prior=False)
+
+    @one_blas_thread()
+    def sample_prior(self, X: Any, n_samples: int = 1, random_state: SeedLike = None) -> FloatArray:
+        """Draw functions offset_ + f from the prior, f with the covariance variance_ * kernel_, and evaluate them.
+
+        The data count only through offset_, variance_ and kernel_. Parameters and result are those of
+        :meth:`sample_posterior`.
+        """
+        return self._draw(X, n_samples, random_state, prior=True)
+
+    def _draw(self, X: Any, n_samples: Any, random_state: SeedLike, *, prior: bool) -> FloatArray:
         points = check_queries(self, X)
         n = check_integer(n_samples, "n_samples", 1)
         c = len(self._posterior.noise)
         streams = Streams.from_seed(random_state, "random_state")
         normal = streams.generator("regression.samples").standard_normal((n, c, self.features_.n_features_out_ + 1))
         rows, own = self.features_.transform(points), self._own(points)
-        samples = self._posterior.draws(rows, normal)
+        if prior:
+            turned = rows if self._best is None else rows @ self._best
+            centre, variance = np.broadcast_to(self.offset_, (1, c)), np.broadcast_to(self.variance_, (c,))
+            samples = np.sqrt(variance) * np.moveaxis(np.tensordot(turned, normal[:, :, :-1], (1, 2)), 0, 1)
+        else:
+            centre, samples = self._mean(rows).reshape(len(points), c), self._posterior.draws(rows, normal)
         if own.any():
             samples += np.sqrt(own) * streams.generator("regression.beyond").standard_normal(samples.shape)
-        return np.asarray(self._shaped(self._mean(rows).reshape(len(points), c) + samples))
+        return np.asarray(self._shaped(centre + samples))
 
     def _own(self, points: FloatArray, noise: bool = False) -> FloatArray:  # noqa: FBT001, FBT002
         """Variance of each point alone, (q, c): what the window removes off the space, and the noise if asked."""
@@ -447,6 +500,19 @@ def check_data(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
     estimator._is_vector = np.ndim(values) == 1
     targets = check_points(np.reshape(values, (len(points), -1)), "y")
     return check_points(points, "X", names=column_names(X)), np.array(targets, dtype=np.float64)
+
+
+def weighted_data(points: FloatArray, targets: FloatArray, sample_weight: Any) -> tuple[FloatArray, ...]:
+    """Points (n, d), values (n, c) and weights (n,) of the data whose weight is not zero."""
+    if sample_weight is None:
+        return points, targets, np.ones(len(points))
+    refuse_text(sample_weight, "sample_weight")
+    mass = np.asarray(sample_weight, dtype=np.float64)
+    if mass.shape != (len(points),):
+        reject("sample_weight", f"an array of shape ({len(points)},)", f"shape {mass.shape}")
+    if not (np.isfinite(mass).all() and (mass >= 0).all() and np.count_nonzero(mass) > 1):
+        reject("sample_weight", "finite, nonnegative and not zero for at least two data", "others")
+    return points[mass > 0], targets[mass > 0], mass[mass > 0]
 
 
 def space_of(estimator: Any, points: FloatArray) -> Any:
