@@ -116,6 +116,17 @@ def test_wrong_values_are_wrong_usage_before_any_work(tmp_path, options):
     assert result.exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("method", "option", "value"),
+    [("harmonic", "--tau", 2.0), ("kernel", "--noise", 0.1), ("gp", "--n-features", 50)],
+)
+def test_options_without_effect_are_wrong_usage(tmp_path, method, option, value):
+    arguments = (tmp_path / "none.ply", tmp_path / "none.csv", "-o", tmp_path / "out")
+    result = invoke("interpolate", *arguments, "--method", method, option, value)
+    assert result.exit_code == 2
+    assert f"`{option}` must be left out with the method {method}. Got {value}." in words(result.stderr)
+
+
 def test_weights_do_not_apply_to_a_graph(known, mesh_file, tmp_path):
     invoke("graph", mesh_file, "-o", tmp_path / "g.safetensors")
     arguments = ("interpolate", tmp_path / "g.safetensors", known[0], "-o", tmp_path / "out", "--weights", "unit")
@@ -175,7 +186,9 @@ def test_it_is_said_where_no_method_beats_the_mean(mesh_file, tmp_path, flags):
     assert result.exit_code == 0, result.output
     assert "Note: no method is better than the mean of the known values" in result.stderr
     assert json.loads(invoke("interpolate", *options, "--json").stdout)["beats_mean"] is False
-    assert invoke("interpolate", *options, "--quiet").output == ""
+    quiet = invoke("interpolate", *options, "--quiet")  # a useless result is said to be so in any case
+    assert quiet.stdout == ""
+    assert "no method is better than the mean" in quiet.stderr
 
 
 def test_nothing_of_the_kind_is_said_of_a_smooth_field(mesh_file, known, tmp_path):

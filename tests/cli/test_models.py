@@ -195,7 +195,11 @@ class TestFit:
             (["--kernel", "heart"], "'heart' is not one of 'heat', 'diffusion'"),
             (["--kind", "heat", "--n-neighbors", 3], "`n_neighbors` must be left out with kind='heat'. Got 3."),
             (["--n-features", 10, "--teacher-options", "walks"], "`--teacher-options` must be field=value."),
-            (["--teacher", "walks", "--teacher-options", "n_walk=3"], "has no option `n_walk`"),
+            (["--teacher", "walks", "--teacher-options", "n_walk=3"], "has no option `--teacher-options n_walk`"),
+            (["--field", "local", "--field-options", "degree=x"], "`--field-options degree` must be 'auto' or an"),
+            (["--dim", 5], "`--dim` must be an integer in [1, 3]. Got 5."),
+            (["--kind", "knn", "--n-neighbors", 99_999], "`--n-neighbors` must be an integer in [1, "),
+            (["--t", 1e9], "`--t` must be at most "),
             (["--n-features", "many"], "`n_features` must be an integer in [1, inf) or one of"),
             (["--n-jobs", 0], "`n_jobs` must be"),
             (["--random-state", -1], "`--random-state` must be an integer in [0, inf). Got -1."),
@@ -266,6 +270,13 @@ class TestFit:
         monkeypatch.setattr(sys, "stderr", sys.stderr)  # put back in the end
         monkeypatch.setattr("manifoldrf.features.manifold_features.save_state", interrupted)
         assert main(monkeypatch, "fit", folder / "sphere.npy", "-o", tmp_path / "m.safetensors", "--t", 0.1) == 130
+
+    @pytest.mark.parametrize(("t", "said"), [(30, True), (0.1, False)])
+    def test_quiet_fits_still_say_that_a_model_is_useless(self, folder, tmp_path, t, said):
+        result = invoke("fit", folder / "sphere.npy", "-o", tmp_path / "m.safetensors", "--t", t, "-q")
+        assert result.stdout == ""
+        assert ("Note: The kernel hardly tells points apart" in result.stderr) is said
+        assert said or result.stderr == ""
 
     def test_warnings_are_notes_without_a_place_in_the_code(self, folder, monkeypatch, capsys, tmp_path):
         arguments = ("fit", folder / "sphere.npy", "-o", tmp_path / "m.safetensors", "--t", 0.1, "--n-features", 8)

@@ -175,6 +175,7 @@ _ROWS = "`{argument}` must be an array with at least %d row(s) and one column. G
 _SHAPE = "`{argument}` must be an array of shape (n, %s). Got shape %s."
 _THREE = (VERTICES, EXTEND, CLOSEST, FILL_AT, ON_SPHERE)  # whose points have three coordinates
 _FREE = but(FUNCTIONS, VERTICES)
+_ONE = "`X` must be an array of at least 2 points. Got 1 sample."
 _FOUND = "Found array with %s while a minimum of … is required by …."
 SHAPES = tuple(
     Case(_SHAPES, name, make, entries, Refused(words))
@@ -206,7 +207,8 @@ SHAPES = tuple(
             (
                 ((KNN, FILL), _ROWS % (2, "(1, 3)")),
                 ((HEAT, DIMENSION), _ROWS % (3, "(1, 3)")),
-                ((FIT, FIT_HEAT, FIT_DEFAULT, RIDGE, PROCESS, *SPECTRAL), _FOUND % "1 sample(s) (shape=(1, 3))"),
+                ((FIT, FIT_HEAT, FIT_DEFAULT, *SPECTRAL), _ONE),
+                ((RIDGE, PROCESS), _FOUND % "1 sample(s) (shape=(1, 3))"),
             ),
         ),
         ("two points", lambda: np.array(cloud()[:2]), (((HEAT, DIMENSION), _ROWS % (3, "(2, 3)")),)),

@@ -88,15 +88,17 @@ def show(output: Output, facts: Mapping[str, Any], text: str) -> None:
 def notices(*, quiet: bool) -> Iterator[None]:
     """Print each warning of the library once, as a note without the place in the code.
 
-    Notes appear when the block ends, so that they do not break a progress bar.
+    Notes appear when the block ends, so that they do not break a progress bar. If ``quiet``, only warnings that a
+    result is useless are printed.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             yield
         finally:
-            texts = dict.fromkeys(str(warning.message) for warning in caught)
-            note(*texts, quiet=quiet)
+            said = [warning.message for warning in caught]
+            useless = [message for message in said if getattr(message, "useless", False)]
+            note(*dict.fromkeys(str(message) for message in (useless if quiet else said)), quiet=False)
 
 
 def note(*texts: str, quiet: bool) -> None:
@@ -223,8 +225,8 @@ def cell(value: object) -> str:
 
     Examples
     --------
-    >>> [cell(value) for value in (0.012345, 0.99987, 12.3456, 12345.6, 4000, 16000, True, None)]
-    ['0.0123', '0.9999', '12.35', '12,346', '4000', '16,000', 'yes', '']
+    >>> [cell(value) for value in (0.012345, 0.99987, 0.99998, 12.3456, 12345.6, 4000, 16000, True, None)]
+    ['0.0123', '0.9999', '0.99998', '12.35', '12,346', '4000', '16,000', 'yes', '']
     """
     if value is None:
         return ""
@@ -239,7 +241,11 @@ def cell(value: object) -> str:
     size = abs(value)
     if 1000 <= size < float("inf"):
         return f"{value:,.0f}" if size >= 10_000 else f"{value:.0f}"
-    return f"{value:.4g}" if size >= 0.9 else f"{value:.3g}"  # values just below 1 need the fourth digit
+    if size < 0.9:
+        return f"{value:.3g}"
+    # Values just below 1 need a fourth digit, or as many as show that they are not 1.
+    texts = (f"{value:.{digits}g}" for digits in range(4, 18))
+    return next(text for text in texts if size >= 1 or text.lstrip("-") != "1")
 
 
 def columns(rows: Sequence[Row]) -> list[str]:

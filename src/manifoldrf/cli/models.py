@@ -3,7 +3,7 @@
 import dataclasses
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,7 +15,19 @@ from manifoldrf._files import check_output, check_suffix, existing_file
 from manifoldrf._runtime import available
 from manifoldrf._validation import check_integer, check_jobs, check_points, reject
 from manifoldrf.cli.console import environment, note, notices, progress, show, show_facts
-from manifoldrf.cli.options import Features, FittedGraph, KernelChoice, Machines, Output, Running, Threads, usage
+from manifoldrf.cli.options import (
+    Features,
+    FittedGraph,
+    KernelChoice,
+    Machines,
+    Output,
+    Running,
+    Threads,
+    UsageError,
+    option_names,
+    renamed,
+    usage,
+)
 
 MODEL = (".safetensors",)
 
@@ -76,7 +88,8 @@ def fit(
     from manifoldrf.features.options import fit_options
 
     start = time.perf_counter()
-    with usage():
+    names = option_names(kernel, choice, graph)
+    with usage({name: option for name, option in names.items() if " " in option}):
         target = check_output(model, "--output", MODEL, [source])
         given = {"kernel": kernel.build(), "graph": graph.build(), **choice.parameters()}
         if paper:
@@ -96,7 +109,7 @@ def fit(
             if isinstance(space, Graph):
                 given_options(graph, None, None)
         features.set_params(verbose=report)
-        with errors_about("INPUT"):
+        with errors_about("INPUT", names):
             if cluster is None:
                 features.fit(space)
             else:
@@ -325,13 +338,19 @@ def info(output: Output, source: Annotated[str | None, _SAVED] = None) -> None:
 
 # ------------------------------------------------------------------------------------------------- input files
 @contextmanager
-def errors_about(name: str) -> Iterator[None]:
-    """Name the input file in errors of the library, which only know the name of a parameter."""
+def errors_about(name: str, options: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Name the input file in errors of the library, which only know the name of a parameter.
+
+    ``options``: as in :func:`usage`; an error about one of them is wrong usage.
+    """
     try:
         yield
     except (ValueError, TypeError) as error:
         if type(error) not in (ValueError, TypeError):
             raise  # errors of other kinds, such as usage errors, say it themselves
+        about_option = renamed(str(error), options or {})
+        if about_option:
+            raise UsageError(about_option) from error
         raise type(error)(f"{name}: {error}") from error
 
 

@@ -6,9 +6,10 @@ import dataclasses
 import functools
 import inspect
 import math
+import re
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -27,12 +28,42 @@ class UsageError(typer.BadParameter):
 
 
 @contextlib.contextmanager
-def usage() -> Iterator[None]:
-    """Report a ValueError or TypeError of the block as wrong usage (exit code 2)."""
+def usage(names: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Report a ValueError or TypeError of the block as wrong usage (exit code 2).
+
+    ``names``: parameters of the library, and the options that users know them by.
+    """
     try:
         yield
     except (ValueError, TypeError) as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(renamed(str(error), names or {}) or str(error)) from error
+
+
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """An error with the name of an option instead of that of a parameter; empty if it is about none of them.
+
+    Examples
+    --------
+    >>> renamed("`degree` must be 2. Got 3.", {"degree": "--field-options degree"})
+    '`--field-options degree` must be 2. Got 3.'
+    """
+    found = re.search(r"`(\w+)`", text)
+    if found is None or found[1] not in names:
+        return ""
+    return text.replace(found[0], f"`{names[found[1]]}`", 1)
+
+
+def option_names(*groups: Any) -> dict[str, str]:
+    """The parameters that the given options set, and the names of these options."""
+    names = {}
+    for group in groups:
+        for field in dataclasses.fields(group):
+            value, option = getattr(group, field.name), f"--{field.name.replace('_', '-')}"
+            if value != field.default:
+                names[field.name] = option
+            if isinstance(value, list):
+                names |= {text.partition("=")[0]: f"{option} {text.partition('=')[0]}" for text in value}
+    return names
 
 
 # ---------------------------------------------------------------------------------------------- values of texts
@@ -162,7 +193,9 @@ class Output:
     """What a command prints."""
 
     as_json: Annotated[bool, _output("--json", help="Print JSON for machines instead of text.")] = False
-    quiet: Annotated[bool, _output("--quiet", "-q", help="Print nothing but errors.")] = False
+    quiet: Annotated[bool, _output("--quiet", "-q", help="Print errors only, and that a result is useless.")] = (
+        False
+    )
     # The program reads --debug itself; it is declared here for the help.
     debug: Annotated[bool, _output("--debug", help="Show the traceback of an error.")] = False
 

@@ -37,6 +37,7 @@ from manifoldrf.cli.options import (
     Output,
     Running,
     Threads,
+    option_names,
     parse,
     read_options,
     usage,
@@ -57,6 +58,12 @@ _VALUES = typer.Argument(
 )
 _FIELD_OUT = typer.Option("--output", "-o", metavar="OUT", help="OUT.csv and OUT.ply (coloured) are written.")
 _SUFFIXES = (".csv", ".ply")
+# Option of interpolate -> its default, and the methods that use it.
+_USED_BY = {
+    "tau": ("cv", ("kernel", "features", "gp")),
+    "noise": ("cv", ("gp",)),
+    "n_features": ("auto", ("features",)),
+}
 
 
 def graph(
@@ -116,7 +123,7 @@ def build_graph(choice: BuiltGraph, space: Any, t: float | None, n_jobs: int, *,
         elif kind == "mesh" and not is_mesh:
             reject("--kind", "heat or knn for points", kind)
         given = given_options(choice, kind, t if kind == "heat" else own)
-    with errors_about("INPUT"):
+    with errors_about("INPUT", option_names(choice) | ({} if t is None else {"t": "--t"})):
         if kind == "heat":
             return heat_graph(space, n_jobs=n_jobs, **given)
         if kind == "knn":
@@ -245,6 +252,9 @@ def interpolate(
         check_count(n_features, "n_features", 1, ("auto", "all"))
         check_number_or(tau, "tau", "cv", Interval(0.0, WIDEST, low_open=True))
         check_number_or(noise, "noise", "cv", NONNEGATIVE)
+        for name, (default, methods) in _USED_BY.items():
+            if options[name] != default and method not in ("auto", *methods):
+                reject(f"--{name.replace('_', '-')}", f"left out with the method {method}", options[name])
     space = read_space(mesh, "MESH")
     points = points_of(space)
     known_values, known = read_values(values, len(points))
@@ -291,7 +301,7 @@ def _print_doubts(model: Any, known: Any, output: Output) -> None:
             f"{who} better than the mean of the known values in cross-validation: either the values vary like "
             "noise from vertex to vertex, or too few are known; the result says little"
         )
-        note(text, quiet=output.quiet)
+        note(text, quiet=False)  # the result is useless
 
 
 def _graph_text(space: Any) -> str:

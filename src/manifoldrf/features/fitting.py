@@ -43,6 +43,7 @@ __all__ = ["FeatureWarning"]
 
 _LARGEST = 0.03  # quadrature error up to which a chosen number of anchors is enough
 _POOR = 0.1  # field error above which there is a warning
+_USELESS = 0.5  # error of field or graph above which features say little about the kernel
 _POOR_GRAPH = 0.2  # the same for the graph; a thousand points with an estimated boundary have half of it
 # Memory for a table of signatures when the number of anchors is chosen; about twice as much is used on the way.
 _MOST_BYTES = 2**31
@@ -450,7 +451,8 @@ def _warn_of_field(problem: Problem, choice: FieldChoice) -> None:
             f"The field '{choice.name}' is off by {choice.error.field:.0%} at held-out nodes. Causes: (a) a "
             "kernel with a spike at every node, such as DiffusionKernel with tau below 20, (b) too few nodes, "
             "(c) a noisy teacher, (d) few starts or few epochs of training. Remedies: a wider kernel (a Matern "
-            "kernel in the unit of the points has clock='manifold'), more points, more walks, another field."
+            "kernel in the unit of the points has clock='manifold'), more points, more walks, another field.",
+            useless=choice.error.field > _USELESS,
         )
 
 
@@ -461,7 +463,8 @@ def warn_of_graph(error: ErrorEstimate) -> None:
         _warn(
             f"The kernel of the graph is off by {about}: too few points for such a narrow kernel "
             "or so many dimensions, or a boundary. The features represent the kernel of the graph. Remedies: more "
-            "points, a larger t."
+            "points, a larger t.",
+            useless=error.graph > _USELESS,
         )
 
 
@@ -473,10 +476,14 @@ def note_flat(notes: Iterable[tuple[str, str]], kernel: FloatArray) -> tuple[tup
     text = f"hardly tells points apart: between any two of {len(roots)} it is above {_FLAT:.0%} of its maximum"
     _warn(
         f"The kernel {text}, because it is much wider than the data. The features are nearly constant, and a "
-        "small error says nothing about their use (remedy: a much smaller t or tau)."
+        "small error says nothing about their use (remedy: a much smaller t or tau).",
+        useless=True,
     )
     return (*notes, ("separation", f"the kernel {text}"))
 
 
-def _warn(text: str) -> None:
-    warn_user(text, FeatureWarning)
+def _warn(text: str, *, useless: bool = False) -> None:
+    """Warn; a command prints that a model is useless even if it is to be quiet."""
+    warning: Any = FeatureWarning(text)
+    warning.useless = useless
+    warn_user(warning)

@@ -375,7 +375,10 @@ def estimator_points(estimator: Any, X: Any, name: str = "X", **options: Any) ->
 def check_space(estimator: Any, X: Any) -> Any:
     """Check what an estimator is fitted to, and store the number of coordinates as scikit-learn requires."""
     if not isinstance(X, TriangleMesh | AbstractManifold | Graph):
-        return estimator_points(estimator, X, ensure_min_samples=2)[0]
+        points = estimator_points(estimator, X)[0]
+        if len(points) < 2:
+            reject("X", "an array of at least 2 points", "1 sample")  # the words that scikit-learn's checks ask for
+        return points
     if isinstance(X, AbstractManifold):
         estimator.n_features_in_ = X.ambient_dim
     else:
