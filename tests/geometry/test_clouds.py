@@ -10,6 +10,7 @@ from sklearn.datasets import make_moons, make_swiss_roll
 from manifoldrf import (
     GraphWarning,
     MobiusStrip,
+    PowerKernel,
     Sphere,
     Torus,
     clean_cloud,
@@ -203,7 +204,7 @@ def test_parallel_sheets_are_layers_and_clumps_are_not():
         assert heat_graph(two, 0.03, dim=2).n_components == 2
     copies = np.repeat(Sphere().sample(150, seed=0), 14, axis=0)
     with pytest.warns(GraphWarning, match="coincide"):
-        assert heat_graph(copies, 0.1, dim=2).n_components == 1
+        assert heat_graph(copies, 0.1, dim=2, noise=0).n_components == 1
 
 
 def test_one_far_point_does_not_lengthen_all_paths():
@@ -216,6 +217,101 @@ def test_one_far_point_does_not_lengthen_all_paths():
 def test_copies_of_points_do_not_hide_noise():
     points, _ = noisy(Sphere().sample(1500, seed=0), 0.05)
     assert clean_cloud(np.repeat(points, 3, axis=0), 0.3).noise > 0.04
+
+
+@pytest.mark.parametrize("apart", [0.0, 1e-12])
+def test_copies_are_merged(apart):
+    points = Sphere().sample(400, seed=0)
+    rng = np.random.default_rng(0)
+    order = rng.permutation(2000)
+    many = np.repeat(points, 5, axis=0) + apart * rng.normal(size=(2000, 3))
+    cloud = clean_cloud(many[order], 0.4)
+    assert (cloud.dim, cloud.n_merged, cloud.n_outliers) == (2, 1600, 0)
+    assert np.array_equal(cloud.points, many[order][cloud.kept])
+    assert len(np.unique(order[cloud.kept] // 5)) == 400
+
+
+def rings(n_lines, n, *, sphere=True):
+    """Lines around a sphere or a cylinder of height 2, evenly spaced."""
+    turn, height = np.linspace(0, 2 * np.pi, n, endpoint=False), (np.arange(n_lines) + 0.5) / n_lines
+    down = np.pi * height[:, None]
+    radius, height = (np.sin(down), np.cos(down)) if sphere else (np.ones_like(down), 2 * height[:, None])
+    return np.stack([radius * np.cos(turn), radius * np.sin(turn), height + 0 * turn], axis=2).reshape(-1, 3)
+
+
+@pytest.mark.parametrize("sigma", [0.0, 0.01])
+@pytest.mark.parametrize("t", [0.03, 0.1])
+def test_scan_lines_are_joined_to_a_surface(sigma, t):
+    points, _ = noisy(rings(15, 200), sigma)
+    spacing = 2 * np.sin(np.pi / 30)
+    with pytest.warns(GraphWarning, match=r"points lie on lines 0\.\d+ apart"):
+        graph = heat_graph(points, t)
+    cloud = clean_cloud(points, np.sqrt(2 * t))
+    assert cloud.dim == 2
+    assert cloud.line_spacing == pytest.approx(spacing, rel=0.1)
+    assert cloud.n_outliers == 0
+    found = PowerKernel(graph.n_steps).matrix(graph)
+    roots = np.sqrt(graph.weights)
+    on_sphere = graph.points / np.linalg.norm(graph.points, axis=1, keepdims=True)
+    exact = Sphere().heat_kernel(on_sphere, on_sphere, t)
+    volumes = roots[:, None] * roots
+    # Random nodes of the same number are off by .03 (.05 with noise, which no neighbour reduces here).
+    assert np.linalg.norm(found - exact * volumes) < 0.05 * np.linalg.norm(exact * volumes)
+
+
+def test_lines_too_far_apart_for_a_kernel_are_named():
+    points = rings(15, 200, sphere=False)
+    with pytest.warns(UserWarning, match=r"15 lines about 0\.13 apart, and the kernel is only 0\.1 wide") as caught:
+        cloud = clean_cloud(points, 0.1)
+    assert (cloud.dim, cloud.n_merged) == (1, 0)
+    assert "heat time of at least 0.0089" in str(caught[0].message)
+    assert clean_cloud(points, 0.1, dim=1).n_merged == 0
+
+
+@pytest.mark.parametrize("step", [0.05, 0.1])
+def test_points_rounded_to_a_grid_lie_on_the_sphere_again(step):
+    cloud = clean_cloud(step * np.round(Sphere().sample(3000, seed=0) / step), 0.3)
+    assert cloud.dim == 2
+    # Rounding moves points by step / sqrt(12) in each coordinate.
+    assert np.abs(np.linalg.norm(cloud.points, axis=1) - 1).mean() < step / np.sqrt(12) / 3
+
+
+def strands(rng):
+    """Random walks at random places."""
+    starts = rng.uniform(-3, 3, size=(15, 1, 3))
+    return (starts + np.cumsum(0.05 * rng.normal(size=(15, 200, 3)), axis=1)).reshape(-1, 3)
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        np.column_stack([(np.arange(20)[:, None] + np.linspace(0, 0.5, 50)).ravel(), np.zeros((1000, 2))]),
+        np.random.default_rng(0).normal(size=(1500, 3)) + np.repeat(np.arange(10), 150)[:, None] * [5.0, 0.0, 0.0],
+        strands(np.random.default_rng(0)),
+        np.stack(np.meshgrid(np.arange(40.0), np.arange(40.0)), axis=2).reshape(-1, 2),
+    ],
+    ids=["dashes", "clumps", "strands", "lattice"],
+)
+def test_other_pieces_are_no_scan_lines(points):
+    assert clean_cloud(points).n_merged == 0
+
+
+def test_noise_across_an_edge_is_removed():
+    rng = np.random.default_rng(0)
+    sigma = 0.03
+    flat = np.column_stack([rng.uniform(size=(4000, 2)) * [2.0, 1.0], np.zeros(4000)])
+    points = flat + sigma * rng.normal(size=flat.shape)
+    cloud = clean_cloud(points, 0.15)
+    beyond = np.maximum(np.abs(cloud.points[:, :2] - [1.0, 0.5]) - [1.0, 0.5], 0.0).max(axis=1)
+    before = np.maximum(np.abs(points[:, :2] - [1.0, 0.5]) - [1.0, 0.5], 0.0).max(axis=1)
+    # A point next to an edge is beyond it by .4 sigma on average; the edge is found to about half of sigma.
+    assert before.max() > 2 * sigma
+    assert np.quantile(beyond, 0.999) < 0.8 * sigma
+    assert beyond.mean() < before.mean() / 2
+    assert np.array_equal(cloud.project(points[cloud.kept]), cloud.points)
+    step = 1e-5 * rng.normal(size=points.shape)
+    moved = np.linalg.norm(cloud.project(points + step) - cloud.project(points), axis=1)
+    assert (moved < 20 * np.linalg.norm(step, axis=1)).all()
 
 
 def test_a_damaged_surface_is_refused():

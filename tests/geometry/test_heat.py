@@ -307,8 +307,11 @@ def test_nodes_too_far_apart_for_any_step_are_all_isolated():
 
 def test_duplicates_are_reported():
     points = SPHERE.grid(500)
+    twice = np.vstack([points, points[:3]])
     with pytest.warns(GraphWarning, match=r"6 points coincide with another \(remedy: drop them with numpy"):
-        heat_graph(np.vstack([points, points[:3]]), 0.1)
+        heat_graph(twice, 0.1, noise=0)
+    with pytest.warns(GraphWarning, match="3 of 503 points are copies of others and are not nodes of the graph"):
+        assert np.array_equal(heat_graph(twice, 0.1).points, points)
 
 
 @pytest.mark.slow

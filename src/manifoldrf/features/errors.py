@@ -35,6 +35,9 @@ _RESOLVED = 4.0  # nodes under a kernel that a graph can follow
 _DOUBTFUL = 0.15  # larger changes of the kernel may come from steps that are too wide for the space
 # A scaling of 1.12 times the median means that a fifth of the Gaussian is cut off: the rim is .84 deviations away.
 _CUT_OFF, _RIM_DEPTH = 1.12, 0.84
+_BLURRED_EDGE = (
+    0.5  # how far off the edge of a noisy cloud is, in units of the noise (sheets and cylinders: .46, .5)
+)
 _SPARSE_DIM, _EVEN = 3, 1.25  # random points have an evenness of .9 to 1.05, grids one above 1.6
 # With half of the nodes the error doubles, and the two errors are nearly independent: the change was 1.5 to 2 times
 # the error (S^3, S^4, 3-torus and SO(3), 1500 to 4000 nodes).
@@ -307,6 +310,8 @@ def _boundary_error(problem: Problem) -> float:
         return 0.0
     width = np.sqrt(extension.bandwidth)
     off = edge_uncertainty(Sampling.of_cloud(extension.search, problem.dim), spacing, width)
+    if graph.projection is not None:
+        off = np.hypot(off, _BLURRED_EDGE * graph.projection.noise)
     return float(off * held / (_RIM_DEPTH * width / np.sqrt(2)))
 
 

@@ -32,6 +32,7 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry.csr import components_of
+from manifoldrf.geometry.edges import BoundaryModel
 from manifoldrf.geometry.local_surface import (
     MOST_NEIGHBORS,
     PER_COEFFICIENT,
@@ -49,11 +50,13 @@ from manifoldrf.geometry.neighbors import (
     Pairs,
     around,
     ball_along_edges,
+    distances_between,
     loneliness,
+    matrix_of_pairs,
     search_of,
     without_self,
 )
-from manifoldrf.geometry.sampling import footprint_width2, n_terms
+from manifoldrf.geometry.sampling import farthest_first, footprint_width2, n_terms
 
 __all__ = ["CleanCloud", "ScaleCurve", "clean_cloud", "estimate_dimension"]
 
@@ -104,6 +107,15 @@ _WIDEST_SPACING = 4.0  # in units of the median
 # Pieces are layers if each has this share of the points, and if they are this many spacings apart.
 _LARGE_PIECE, _LAYER_GAP = 0.05, 2.0
 _SOURCES = 2000  # points from which paths are searched by one task
+# Copies: points closer than this share of the usual distance from the middle.
+_COPY = 1e-9
+# Blur of an edge, in widths of the Gaussian that finds it; the smallest value of that Gaussian.
+_SMALLEST_BLUR, _LARGEST_BLUR, _EDGE_TAIL = 0.05, 0.3, 0.01
+# Lines of a scan: at least 8 pieces of at least 24 points, joined to six neighbours each. As far as the next line is,
+# they vary across by less than a tenth of the variance along it. Distances between lines vary by less than 2, those
+# between strands by more.
+_FEWEST_LINES, _LINE_POINTS, _LINE_NEIGHBORS, _LINE_WIDTH, _LINE_EVEN = 8, 24, 6, 0.1, 2.0
+_PER_LINE_SPACING = 3.0  # points kept for each distance between lines: neighbourhoods then see the surface
 
 
 class ScaleCurve(NamedTuple):
@@ -130,7 +142,7 @@ class CleanCloud:
     search : NeighborSearch
         Over the cleaned points.
     kept : int array of shape (n,)
-        Positions of these points in the given cloud; the others are outliers.
+        Positions of these points in the given cloud; the others are merged or outliers.
     n_given : int
         Number of given points.
     dim : int
@@ -139,6 +151,10 @@ class CleanCloud:
         Standard deviation of the noise per coordinate, 0 if none was found.
     surface : LocalSurface or None
         Moves points onto the space; None if noise was too small to matter.
+    n_merged : int
+        Number of points left out because others stand for them: copies, and most points of scan lines.
+    line_spacing : float
+        Distance between the lines that the points lie on, 0 if they lie on none.
     structured : bool
         Whether the points lie near a space of fewer than six dimensions. If not, ``dim`` is a rough estimate.
     curve : ScaleCurve or None
@@ -161,6 +177,8 @@ class CleanCloud:
     dim: int
     noise: float = 0.0
     surface: LocalSurface | None = None
+    n_merged: int = 0
+    line_spacing: float = 0.0
     structured: bool = False
     curve: ScaleCurve | None = None
 
@@ -172,7 +190,7 @@ class CleanCloud:
     @property
     def n_outliers(self) -> int:
         """Number of points that belong to nothing."""
-        return self.n_given - len(self.kept)
+        return self.n_given - self.n_merged - len(self.kept)
 
     def project(self, points: ArrayLike, n_jobs: int = -1) -> FloatArray:
         """Move new points onto the space; they are returned unchanged if there was no noise.
@@ -194,6 +212,10 @@ class CleanCloud:
             parts.append(f"dimension {self.dim} at the scale of the kernel")
         elif self.curve is not None:
             parts.append(f"no dimension stands out; neighbourhoods of 24 points have {self.dim}")
+        if self.line_spacing:
+            parts.append(f"lines {self.line_spacing:.2g} apart, joined to a surface")
+        if self.n_merged:
+            parts.append(f"{self.n_merged} of {self.n_given} points merged with their neighbours")
         if self.n_outliers:
             parts.append(f"{self.n_outliers} of {self.n_given} points are outliers, left out")
         return "; ".join(parts)
@@ -346,13 +368,93 @@ def clean_cloud(
     spread = float(search.points.std(axis=0).max())
     if asked and float(noise) > spread:
         reject("noise", f"at most the spread of the points, {spread:.3g}", noise)
-    cloud = _cleaned(search, width2, noise, dim)
+    if noise == 0 or search.metric is not None:
+        cloud = _cleaned(search, width2, noise, dim)
+    else:
+        cloud = _without_patterns(search, width2, noise, dim)
     if asked and cloud.surface is None:
         warn_user(
             f"The noise of {noise:g} was not removed. Causes: (a) fewer than {_FEWEST_POINTS} points, (b) points "
             f"near no surface of at most {_MOST_DIMS} dimensions, (c) points that fill all coordinates."
         )
     return cloud
+
+
+def _without_patterns(search: NeighborSearch, width2: float, noise: float | str, dim: int | None) -> CleanCloud:
+    """The cleaned cloud of the points that copies and lines leave."""
+    n, kept, spacing = len(search.points), _distinct(search.points), 0.0
+    if len(kept) <= _FAR:  # too few places to say anything
+        kept = np.arange(n)
+    elif len(kept) < n:
+        search = NeighborSearch(np.ascontiguousarray(search.points[kept]), None, search.n_jobs)
+    lines = None if dim == 1 else _find_lines(search)
+    if lines is not None and lines.spacing**2 > width2:
+        warn_user(
+            f"The points lie on {lines.n} lines about {lines.spacing:.2g} apart, and the kernel is only "
+            f"{np.sqrt(width2):.2g} wide: each line counts as a space of its own, of dimension 1. Remedies: a heat "
+            f"time of at least {lines.spacing**2 / 2:.2g}, or points between the lines."
+        )
+        dim = dim or 1
+    elif lines is not None:
+        spacing, kept = lines.spacing, kept[lines.kept]
+        search = NeighborSearch(np.ascontiguousarray(search.points[lines.kept]), None, search.n_jobs)
+    cloud = _cleaned(search, width2, noise, dim)
+    if len(kept) == n:
+        return cloud
+    return replace(cloud, kept=kept[cloud.kept], n_given=n, n_merged=n - len(kept), line_spacing=spacing)
+
+
+def _distinct(points: FloatArray) -> IntArray:
+    """Positions of the points without copies: the first of those at nearly the same place."""
+    offsets = points - np.median(points, axis=0)
+    near = _COPY * float(np.median(np.linalg.norm(offsets, axis=1)))
+    # Copies are neighbours in every direction; hardly any other points are neighbours in a random one.
+    along = offsets @ generator(0, "cloud.copies").normal(size=points.shape[1])
+    order = np.argsort(along, kind="stable")
+    same = np.linalg.norm(np.diff(offsets[order], axis=0), axis=1) <= near
+    return np.sort(np.minimum.reduceat(order, np.flatnonzero(np.concatenate([[True], ~same]))))
+
+
+class _Lines(NamedTuple):
+    """Lines of a scan: their number, the distance between them, and points that cover them evenly."""
+
+    n: int
+    spacing: float
+    kept: IntArray
+
+
+def _find_lines(search: NeighborSearch) -> _Lines | None:
+    """The lines that the points lie on, if these are side by side; None if they are not."""
+    n = len(search.points)
+    if n < _FEWEST_LINES * _LINE_POINTS or search.points.shape[1] == 1:
+        return None
+    some = np.sort(_some(search, _ENOUGH_POINTS, "cloud.lines"))
+    part = search if len(some) == n else NeighborSearch(search.points[some], None, search.n_jobs)
+    pieces = components_of(_edges(*without_self(*part.knn(part.points, _LINE_NEIGHBORS + 1))))
+    sizes = np.bincount(pieces)
+    n_lines = int(np.count_nonzero(sizes >= _LINE_POINTS))
+    if n_lines < _FEWEST_LINES or sizes[sizes >= _LINE_POINTS].sum() < (1 - _LARGE_PIECE) * len(some):
+        return None
+    at = _some(part, _EXAMINED, "cloud.lines")
+    gaps, same = distances_between(part.points[at], part.points, None), pieces[at][:, None] == pieces
+    spacing, widest = np.quantile(np.where(same, np.inf, gaps).min(axis=1), [0.5, 0.9])
+    axes = [np.cov(part.points[near].T) for near in same & (gaps < spacing)]
+    variances = np.array([np.linalg.eigvalsh(matrix)[-2:] for matrix in axes])
+    if widest > _LINE_EVEN * spacing or np.median(variances[:, 0] / variances[:, 1]) > _LINE_WIDTH:
+        return None
+    order, radii = farthest_first(part.points)
+    kept = np.sort(order[radii >= spacing / _PER_LINE_SPACING])
+    surface = NeighborSearch(np.ascontiguousarray(part.points[kept]))
+    # Dashes of one line are pieces too, but thinned they are still a line.
+    return _Lines(n_lines, float(spacing), some[kept]) if _local_growth(surface) >= 1.5 else None
+
+
+def _edges(distances: FloatArray, near: IntArray) -> Any:
+    """Lengths between neighbours as a symmetric CSR array; copies are not at distance zero."""
+    n, k = near.shape
+    lengths = np.maximum(distances.ravel(), np.finfo(np.float64).tiny)
+    edges = sparse.csr_array((lengths, near.ravel(), k * np.arange(n + 1)), shape=(n, n))
+    return edges.maximum(edges.T.tocsr())
 
 
 def _cleaned(search: NeighborSearch, width2: float, noise: float | str, dim: int | None) -> CleanCloud:
@@ -643,9 +745,31 @@ def _moved(cloud: CleanCloud, surface: LocalSurface, *, moves: bool) -> CleanClo
     if not moves and not off.any():
         return cloud
     kept = np.flatnonzero(~off)
-    places = placed if moves else cloud.points
-    search = NeighborSearch(np.ascontiguousarray(places[kept]), None, cloud.search.n_jobs)
+    search = NeighborSearch(
+        np.ascontiguousarray((placed if moves else cloud.points)[kept]), None, cloud.search.n_jobs
+    )
+    if moves:
+        surface = _with_edges(surface, search)
+        search = NeighborSearch(surface.within_edge(search.points), None, search.n_jobs)
     return replace(cloud, search=search, kept=kept, surface=surface if moves else None)
+
+
+def _with_edges(surface: LocalSurface, search: NeighborSearch) -> LocalSurface:
+    """The surface with its edges: noise along the surface moves points beyond them."""
+    dim, noise = surface.dim, surface.noise
+    if len(search.points) > _ENOUGH_WIDE_POINTS:
+        some = np.sort(_some(search, _ENOUGH_WIDE_POINTS, "cloud.edges"))
+        search = NeighborSearch(search.points[some], None, search.n_jobs)
+    s2 = max(_step2(search, dim), (noise / _LARGEST_BLUR) ** 2)
+    if noise < _SMALLEST_BLUR * np.sqrt(s2):
+        return surface
+    pairs = search.within(search.points, np.sqrt(-2 * np.log(_EDGE_TAIL) * s2))
+    wide = matrix_of_pairs(np.exp(-(pairs.distances**2) / (2 * s2)), pairs, len(search.points))
+    model = BoundaryModel(search.points, wide, s2, dim, blur=noise / np.sqrt(s2), n_jobs=search.threads)
+    places, normals = model.edge_places()
+    if not len(places):
+        return surface
+    return replace(surface, edge=NeighborSearch(np.sqrt(s2) * places + search.points.mean(axis=0)), normals=normals)
 
 
 def _are_off(search: NeighborSearch, surface: LocalSurface) -> tuple[Any, FloatArray]:
@@ -728,11 +852,7 @@ def find_sheets(search: NeighborSearch, s2: float, radius: float) -> Sheets | No
     points = search.points
     k = min(_PATH_NEIGHBORS, len(points) - 1)
     distances, near = without_self(*search.knn(points, k + 1))
-    edges = sparse.csr_array(
-        (np.maximum(distances.ravel(), np.finfo(np.float64).tiny), near.ravel(), k * np.arange(len(points) + 1)),
-        shape=(len(points), len(points)),
-    )
-    edges = edges.maximum(edges.T.tocsr())
+    edges = _edges(distances, near)
     # Around a far point there is nothing to be near to: its spacing must not make all paths count.
     spacing = np.minimum(distances[:, -1], _WIDEST_SPACING * np.median(distances[:, -1]))
     sheets = Sheets(edges, spacing, components_of(edges), search.threads)

@@ -58,6 +58,7 @@ _FLAT = 0.05
 _CHORD = 0.625
 # Random nodes end one mean gap before the edge, farthest points of a larger cloud on it. The rows of a grid may end
 # on the edge or half a spacing before: the outermost nodes say nothing there.
+_BLURRED_RANK = 4  # of the outermost node that counts at a blurred edge: single nodes may be outliers
 _FEWEST_NODES = 700  # with fewer nodes, single nodes decide where an edge is
 _EVENNESS_RANDOM, _EVENNESS_EVEN, _EVENNESS_GRID = 0.9, 1.6, 1.5
 
@@ -81,6 +82,8 @@ class BoundaryModel:
         Dimension of the tangent frames, which are local principal components of density-corrected neighbourhoods.
     evenness : float
         That of the :class:`~manifoldrf.geometry.sampling.Sampling` of the nodes.
+    blur : float
+        Standard deviation of noise that moved the points along the space, in widths sqrt(s2).
     n_jobs : int
         Threads.
     """
@@ -93,13 +96,14 @@ class BoundaryModel:
         dim: int,
         *,
         evenness: float = _EVENNESS_RANDOM,
+        blur: float = 0.0,
         n_jobs: int = 1,
     ) -> None:
         # In widths, the standard deviation of exp(-r^2 / (2 s2)); second moments lose digits far from the origin.
         centred = points - points.mean(axis=0)
         # Squares must not overflow for steps that reach no neighbour.
         self.points = centred / max(np.sqrt(s2), 1e-100 * float(np.abs(centred).max()))
-        self.wide, self.evenness, self.n_jobs = wide, evenness, n_jobs
+        self.wide, self.evenness, self.blur, self.n_jobs = wide, evenness, blur, n_jobs
         evenly = 1.0 / times(wide, np.ones(len(points)), n_jobs)
         find_frames = _frames_by_moments if points.shape[1] <= _FEW_AXES else _frames_by_offsets
         self.frames = find_frames(self.points, wide, evenly, dim, n_jobs)  # (N, d, dim), orthonormal
@@ -111,13 +115,10 @@ class BoundaryModel:
     def inside_share(self, weights: FloatArray) -> FloatArray:
         """The same in (0, 1], measured to the outermost nodes where possible."""
         shares, tangential, lengths = self._half_space(weights)
-        nodes = np.flatnonzero(lengths > _CLEAR_OFFSET)
-        if self.evenness < _EVENNESS_GRID and len(self.points) >= _FEWEST_NODES and len(nodes):
-            outward = -np.einsum(
-                "ndk,nk->nd", self.frames[nodes], tangential[nodes] / lengths[nodes, None]
-            )  # (n, d)
-            measured = shares.copy()
-            self._measure(nodes, outward, measured)
+        nodes, places, outward = self._edge_places(tangential, lengths)
+        if len(nodes):
+            measured, faces = shares.copy(), (self._positions(nodes), places, outward)
+            self._run(len(shares), lambda span: measure_shares(self._graph, self._space, faces, span, measured))
             shares = np.where(shares < measured - _MISSED, shares, measured)
         return shares
 
@@ -131,8 +132,17 @@ class BoundaryModel:
         distance = np.where(lengths < gate, np.inf, half_space)
         return np.asarray(norm.cdf(distance * np.sqrt(2))), tangential, lengths  # a step is 1 / sqrt(2) wide
 
-    def _measure(self, nodes: IntArray, outward: FloatArray, shares: FloatArray) -> None:
-        """Find edge places in front of some nodes, and overwrite the shares of all nodes around them."""
+    def edge_places(self) -> tuple[FloatArray, FloatArray]:
+        """Points of the edges, in widths from the mean of the nodes, and outward normals there, shapes (e, d)."""
+        weights = 1.0 / times(self.wide, np.ones(len(self.points)), self.n_jobs)
+        return self._edge_places(*self._half_space(weights)[1:])[1:]
+
+    def _edge_places(self, tangential: FloatArray, lengths: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Nodes in front of an edge, the points of the edge beyond them, and its outward normals."""
+        nodes = np.flatnonzero(lengths > _CLEAR_OFFSET)
+        if self.evenness >= _EVENNESS_GRID or len(self.points) < _FEWEST_NODES or not len(nodes):
+            return nodes[:0], self.points[:0], self.points[:0]
+        outward = -np.einsum("ndk,nk->nd", self.frames[nodes], tangential[nodes] / lengths[nodes, None])  # (n, d)
         outward, _ = self._places(nodes, outward, turn=True)
         outward, agreement = self._smooth(nodes, outward)
         kept = agreement >= _COHERENT
@@ -142,15 +152,15 @@ class BoundaryModel:
         outward, depths = self._places(nodes, outward, turn=False)
         found = np.isfinite(depths)
         nodes, outward, depths = nodes[found], outward[found], depths[found]
-        faces = self._positions(nodes), self.points[nodes] + depths[:, None] * outward, outward
-        self._run(len(shares), lambda span: measure_shares(self._graph, self._space, faces, span, shares))
+        return nodes, self.points[nodes] + depths[:, None] * outward, outward
 
     def _places(self, nodes: IntArray, outward: FloatArray, *, turn: bool) -> tuple[FloatArray, FloatArray]:
         """Normals of the edge, turned if asked, and its distances from nodes; zero and infinite without an edge."""
         found, depths = outward.copy(), np.zeros(len(nodes))
         gaps = float(np.clip((_EVENNESS_EVEN - self.evenness) / (_EVENNESS_EVEN - _EVENNESS_RANDOM), 0.0, 1.0))
         faces = nodes, found, depths
-        self._run(len(nodes), lambda span: seek_faces(self._graph, self._space, faces, (gaps, turn), span))
+        settings = gaps, self.blur, turn
+        self._run(len(nodes), lambda span: seek_faces(self._graph, self._space, faces, settings, span))
         found[np.isinf(depths)] = 0.0
         return found, depths
 
@@ -238,33 +248,56 @@ def dot(first, second):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def window_depth(around, normal, gaps):  # type: ignore[no-untyped-def]
+def window_depth(around, normal, gaps, blur):  # type: ignore[no-untyped-def]
     """Distance to the edge along a normal: the outermost node of a window, and so many mean gaps beyond it."""
-    top, bottom, count = -np.inf, np.inf, 0
+    heights, count = np.zeros(len(around)), 0
     for p in range(len(around)):
         height, square = 0.0, 0.0
         for k in range(len(normal)):  # this loop takes most of the time
             height += around[p, k] * normal[k]
             square += around[p, k] * around[p, k]
         if height > -_BEHIND and square - height * height < _ACROSS**2:
-            top, bottom, count = max(top, height), min(bottom, height), count + 1
+            heights[count] = height
+            count += 1
     if count < _FEWEST_IN_WINDOW:
         return np.inf
-    depth = top + gaps * (top - bottom) / (count - 1)
+    heights = heights[:count]
+    top, bottom = heights.max(), heights.min()
+    gap = (top - bottom) / (count - 1)
+    depth = top + gaps * gap
+    if blur > 0:
+        rank = min(_BLURRED_RANK, count - 1)
+        outer = np.partition(heights, count - rank)[count - rank]
+        for _ in range(3):  # the mean gap depends on where the edge is
+            depth = outer - blur * blurred_excess((rank - 0.5) * gap / blur)
+            gap = (depth - bottom) / count
     return depth if depth < _FARTHEST_PLACE else np.inf
 
 
 @compiled()
-def turned(around, normal, gaps):  # type: ignore[no-untyped-def]
+def blurred_excess(y):  # type: ignore[no-untyped-def]
+    """The z beyond which y nodes are expected if nodes of density one up to 0 are moved by normal noise.
+
+    Solves pdf(z) - z (1 - cdf(z)) = y, a convex and falling function above -z, by Newton's method.
+    """
+    z = -y
+    for _ in range(12):
+        tail = 0.5 * math.erfc(z / math.sqrt(2.0))
+        z += (math.exp(-z * z / 2) / math.sqrt(2 * math.pi) - z * tail - y) / tail
+    return z
+
+
+@compiled()
+def turned(around, normal, gaps, blur):  # type: ignore[no-untyped-def]
     """The direction near a normal in which the edge is closest: the normal of a face, also at a corner."""
-    best, turn = window_depth(around, normal, gaps), _FIRST_TURN
+    best, turn = window_depth(around, normal, gaps, blur), _FIRST_TURN
     while turn > _LAST_TURN:
         moved = False
         for k in range(2 * len(normal)):
             other = normal.copy()
             other[k // 2] += turn if k % 2 else -turn
             other /= np.sqrt(dot(other, other))
-            depth = window_depth(around, other, gaps)
+            depth = window_depth(around, other, gaps, blur)
             if depth < best:
                 best, normal, moved = depth, other, True
         if not moved:
@@ -303,10 +336,11 @@ def flat_neighborhood(graph, space, i):  # type: ignore[no-untyped-def]
 def seek_faces(graph, space, faces, settings, span):  # type: ignore[no-untyped-def]
     """Distance from nodes to the edge along normals, infinite if there is none; the normals are turned if asked.
 
-    ``faces`` are nodes, normals and distances, ``settings`` the gaps beyond the last node, and whether to turn.
+    ``faces`` are nodes, normals and distances, ``settings`` the gaps beyond the last node, the blur, and whether
+    to turn.
     """
     nodes, outward, depths = faces
-    gaps, turn = settings
+    gaps, blur, turn = settings
     for q in range(span[0], span[1]):
         frame = space[1][nodes[q]]
         around = flat_neighborhood(graph, space, nodes[q])
@@ -315,8 +349,8 @@ def seek_faces(graph, space, faces, settings, span):  # type: ignore[no-untyped-
             normal[k] = dot(outward[q], frame[:, k])
         normal /= max(np.sqrt(dot(normal, normal)), 1e-300)
         if turn and len(normal) > 1:
-            normal = turned(around, normal, gaps)
-        depths[q] = window_depth(around, normal, gaps)
+            normal = turned(around, normal, gaps, blur)
+        depths[q] = window_depth(around, normal, gaps, blur)
         outward[q] = 0.0
         for k in range(len(normal)):
             outward[q] += frame[:, k] * normal[k]

@@ -566,7 +566,14 @@ def check_positive_float(value: Any, name: str) -> None:
 
 
 def warn_of_outliers(cloud: CleanCloud) -> CleanCloud:
-    """Warn if some points are outliers, and so not nodes of the graph; returns the cloud."""
+    """Warn if some points are merged or outliers, and so not nodes of the graph; returns the cloud."""
+    if cloud.n_merged:
+        what = f"lie on lines {cloud.line_spacing:.2g} apart" if cloud.line_spacing else "are copies of others"
+        warn_user(
+            f"{cloud.n_merged} of {cloud.n_given} points {what} and are not nodes of the graph (remedy: noise=0 to "
+            "keep them).",
+            GraphWarning,
+        )
     if cloud.n_outliers:
         warn_user(
             f"{cloud.n_outliers} of {cloud.n_given} points are outliers and not nodes of the graph (remedy: drop "

@@ -36,6 +36,7 @@ _LARGEST_COORDINATE = 3.0  # in bandwidths: beyond it a patch is no longer bent
 _LONELY_CENTRE = 1.7  # lonelier points may be outliers, and are not centres of patches
 _PATCHES_AT_ONCE, _NUMBERS_AT_ONCE, _QUERIES_AT_ONCE = 64, 2**22, 2048
 _ROUNDING = 1e-6  # of products of stored frames
+_EDGE_PLACES, _EDGE_REACH = 7, 6.0  # that decide where an edge is, and from how far, in units of the noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +59,10 @@ class LocalSurface:
         Unit of the tangential coordinates.
     noise : float
         Standard deviation of the points around the surface, per coordinate.
+    edge : NeighborSearch, optional
+        Points of the edge of the surface, shape (e, D); None if it has none, or noise is too small to blur it.
+    normals : array of shape (e, D), optional
+        Outward normals of the edge there.
     """
 
     centres: NeighborSearch
@@ -68,6 +73,8 @@ class LocalSurface:
     bends: FloatArray
     widths: FloatArray
     noise: float = 0.0
+    edge: NeighborSearch | None = None
+    normals: FloatArray | None = None
 
     def check(self, n_coordinates: int) -> None:
         """Raise unless the parts fit together and the surface lies in a space of so many coordinates."""
@@ -90,6 +97,10 @@ class LocalSurface:
                 reject(name, "orthonormal", "other vectors")
         if not (self.widths > 0).all():
             reject("widths", "positive", float(self.widths.min()))
+        if self.edge is not None and self.normals is not None:
+            self.edge.check(len(self.normals), n_coordinates)
+            check_shape("normals", self.normals, self.edge.points.shape)
+            check_finite(self.normals, "normals", 1 + _ROUNDING)
 
     @property
     def dim(self) -> int:
@@ -117,7 +128,24 @@ class LocalSurface:
             blend_patches((inside, near, distances), patches, (self.origin, self.axes), found, span)
 
         quick_map(work, spans, n_jobs)
-        return found
+        return self.within_edge(found)
+
+    def within_edge(self, places: FloatArray) -> FloatArray:
+        """Points of the surface, those beyond its edge moved onto it."""
+        if self.edge is None or self.normals is None:
+            return places
+        for _ in range(2):  # at a corner, first to one face, then to the other
+            distances, near = self.edge.knn(places, min(_EDGE_PLACES, len(self.normals)))
+            # The last place has no weight, so that it may change without a jump.
+            shares = np.maximum(1 - distances**2 / np.maximum(distances[:, -1:], 1e-300) ** 2, 1e-12)[:, :, None]
+            shares /= shares.sum(axis=1, keepdims=True)
+            normals = (shares * self.normals[near]).sum(axis=1)
+            beyond = (shares * (places[:, None] - self.edge.points[near]) * self.normals[near]).sum(axis=(1, 2))
+            # Places far from the edge are on another sheet or another side.
+            close = np.clip(2 - distances[:, 0] / (_EDGE_REACH * self.noise), 0.0, 1.0)
+            moved = (close * np.maximum(beyond, 0.0))[:, None] * normals
+            places = places - moved / np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-300)
+        return places
 
 
 class Patches(NamedTuple):

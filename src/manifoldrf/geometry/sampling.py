@@ -73,15 +73,18 @@ def thin(points: ArrayLike, n: int) -> IntArray:
     """
     cloud = check_points(points)
     check_spread(cloud, "points")
-    count = check_integer(n, "n", 1, len(cloud))
-    cloud = np.ascontiguousarray(cloud)
+    return farthest_first(np.ascontiguousarray(cloud), check_integer(n, "n", 1, len(cloud)))[0]
+
+
+def farthest_first(cloud: FloatArray, n: int | None = None) -> tuple[IntArray, FloatArray]:
+    """The first n (by default all) farthest points, and the distance of each to those before it."""
     order = cKDTree(cloud, leafsize=_LEAF).indices.astype(np.int64)
     centre = cloud.mean(axis=0)
     # Some rows at a time, as a cloud may be as large as memory.
     gaps = [np.linalg.norm(cloud[k : k + _ROWS] - centre, axis=1) for k in range(0, len(cloud), _ROWS)]
     outermost = int(np.argmax(np.concatenate(gaps)))
-    selected: IntArray = farthest_points(cloud, order, _LEAF, count, outermost)[0]
-    return selected
+    found: tuple[IntArray, FloatArray] = farthest_points(cloud, order, _LEAF, n or len(cloud), outermost)
+    return found
 
 
 @dataclass(frozen=True)
