@@ -24,13 +24,14 @@ from manifoldrf.fields.data import Problem
 from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 
-# Beyond so many values the average is the best process: of 512 values on the sphere, 90 % intervals of both hold
-# the same to 1 %.
+# With more values the best process serves. On 80 fields on the sphere, 90 % intervals of the average and of the
+# best process hold 88 and 76 % of new values for 10 values, 91 and 85 % for 20, and 91 and 89 % for 50.
 MOST_VALUES = 512
-# Features of an average: their eigenvectors take half a second, and twice as many if the best kernel needs them.
+# Features of an average, whose eigenvectors take half a second; more if the best kernel needs them.
 MOST_FEATURES = 1024
 _LEAST_SHARE = 1e-3  # of the best kernel, below which a kernel is left out
-# Grid of ratios relative to the mean of s, by half decades. Wider grids (1e-8 to 1e4) hold the same to 1 %.
+# Grid of ratios relative to the mean of s, by half decades. From 1e-8 to 1e4, 60 fields on the sphere hold the same
+# to .1 % for 10 and 20 values.
 _RATIOS = np.geomspace(1e-7, 1e3, 21)
 _AROUND = np.geomspace(1e-3, 1e3, 25)  # the same around the best, if the variance or the noise is given
 _FLOOR = 1e-4  # share of the largest eigenvalue of a root below which eigenvalues of features are errors
