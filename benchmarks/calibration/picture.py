@@ -60,8 +60,8 @@ def draw_calibration(rows: Any, path: str | os.PathLike[str]) -> Path:
         low = row["ratio"] < 1 / FACTOR
         if low or row["ratio"] > FACTOR:  # the low ones are often close together: labels above each other
             axes.annotate(
-                f"seed {row['seed']}", (row["true"], row["estimate"]), xytext=(14, 12 * k - 16) if low else (-9, -4),
-                textcoords="offset points", ha="left" if low else "right", fontsize=9,
+                f"seed {row['seed']}", (row["true"], row["estimate"]), textcoords="offset points", fontsize=9,
+                xytext=(14, 12 * k - 16) if low else (-9, -4), ha="left" if low else "right",
             )  # fmt: skip
     axes.set(
         xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal",
