@@ -20,7 +20,8 @@ total where it is turned into 30 or 100 coordinates.
 ``python benchmarks/bench_clouds_as_they_come.py scans --data DIR`` does this for three scanned meshes with noise
 (see `clouds_scans.py`).
 
-``--seeds 3`` draws each cloud three times. ``--only TEXT`` selects lines whose name contains the text. ``--size
+``--seeds 3`` draws each cloud three times. ``--only TEXT`` selects lines whose name contains the text; with
+``--write``, only these lines of the record are replaced, so that a long run can be done in parts. ``--size
 smoke`` takes 1000 points and one seed, as a check that everything runs. ``--times`` also measures the time of a
 fit against a fit that does not look for noise, in three coordinates. ``--write`` puts the table into
 `docs/measured.md` and the numbers into `docs/results/clouds.json`; ``--json FILE`` writes the numbers somewhere
@@ -382,13 +383,17 @@ def main():
     if options.json is not None:
         record.keep(rows, options.json)
     if options.write:
-        write(options.part, rows)
+        write(options.part, rows, in_parts=bool(options.only))
     sys.exit(int(options.size != "smoke" and not met))
 
 
-def write(part, rows):
-    """Put the rows into the record and the table into the page."""
+def write(part, rows, *, in_parts=False):
+    """Put the rows into the record and the table into the page; in parts, other lines are kept as they are."""
     path = PATH.with_stem("clouds" if part == "clouds" else "clouds_scans")
+    if in_parts and part == "clouds":
+        old = [row for row in record.load(path) if row["title"] not in {row["title"] for row in rows}]
+        places = {setting.title: k for k, setting in enumerate(SETTINGS + SPECIAL)}
+        rows = sorted(old + rows, key=lambda row: places[row["title"]])
     record.keep(rows, path)
     body = section(record.load(path)) if part == "clouds" else scans_table(record.load(path))
     text = PAGE.read_text(encoding="utf-8")

@@ -56,10 +56,13 @@ def draw_calibration(rows: Any, path: str | os.PathLike[str]) -> Path:
                 facecolor="white" if hollow else colour, edgecolor=colour if hollow else "white",
                 linewidth=1.4 if hollow else 0.7,
             )  # fmt: skip
-    for row in rows:  # those outside the band by their seeds
-        if not 1 / FACTOR <= row["ratio"] <= FACTOR:
-            place = (row["true"], row["estimate"])
-            axes.annotate(f"seed {row['seed']}", place, xytext=(9, -4), textcoords="offset points", fontsize=9)
+    for k, row in enumerate(sorted(rows, key=lambda row: row["ratio"])):  # those outside the band by their seeds
+        low = row["ratio"] < 1 / FACTOR
+        if low or row["ratio"] > FACTOR:  # the low ones are often close together: labels above each other
+            axes.annotate(
+                f"seed {row['seed']}", (row["true"], row["estimate"]), textcoords="offset points", fontsize=9,
+                xytext=(14, 12 * k - 16) if low else (-9, -4), ha="left" if low else "right",
+            )  # fmt: skip
     axes.set(
         xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal",
         xlabel="true relative error of the kernel", ylabel="error_, estimated by the fit itself",

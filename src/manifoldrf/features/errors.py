@@ -35,13 +35,15 @@ _RESOLVED = 4.0  # nodes under a kernel that a graph can follow
 _DOUBTFUL = 0.15  # larger changes of the kernel may come from steps that are too wide for the space
 # A scaling of 1.12 times the median means that a fifth of the Gaussian is cut off: the rim is .84 deviations away.
 _CUT_OFF, _RIM_DEPTH = 1.12, 0.84
-_BLURRED_EDGE = (
-    0.5  # how far off the edge of a noisy cloud is, in units of the noise (sheets and cylinders: .46, .5)
-)
+# How far off the edge of a noisy cloud is, in units of the noise (sheets and cylinders: .46, .5).
+_BLURRED_EDGE = 0.5
 _SPARSE_DIM, _EVEN = 3, 1.25  # random points have an evenness of .9 to 1.05, grids one above 1.6
-# With half of the nodes the error doubles, and the two errors are nearly independent: the change was 1.5 to 2 times
-# the error (S^3, S^4, 3-torus and SO(3), 1500 to 4000 nodes).
-_FROM_HALF = 0.57
+# With half of the nodes the error doubles, and the two errors are nearly independent. The change was 1 to 2 times
+# the error (S^3, S^4, 3-torus and SO(3), 1500 to 6500 nodes), the least where a step reaches few nodes.
+_FROM_HALF = 0.75
+# A surface through noisy points is not smooth: an error of this times the squared noise in widths of the kernel,
+# seen on circles, whose other errors are below a per cent.
+_ROUGH_SURFACE = 0.07
 _SHARE_OF_CURVATURE = 0.15  # of the log of the volume; on S^5 half of the nodes are wrong in the same way
 _ROUGH_VOLUME = 0.25  # log error of volumes by nearest neighbours: .02 to .25 on closed spaces of dimension 3 to 5
 _DENSE_HEAT = 10_000_000  # entries of the rows whose spread is measured: 80 MB
@@ -170,7 +172,9 @@ def graph_error(problem: Problem, streams: Streams, n_jobs: int) -> float | None
         if narrower is not None:
             change = min(change, _change(problem, narrower, kernel, here, places, n_jobs))
     missing = _missing_heat(problem, kernel, places.nodes[:_PROBES], n_jobs)
-    return max(float(np.hypot(change, _boundary_error(problem))), missing)
+    surface = problem.graph.projection
+    rough = 0.0 if surface is None else _ROUGH_SURFACE * surface.noise**2 / (2 * kernel.t)
+    return max(float(np.linalg.norm([change, _boundary_error(problem), rough])), missing)
 
 
 def _is_sparse(problem: Problem) -> bool:

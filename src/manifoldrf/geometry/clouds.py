@@ -71,7 +71,8 @@ _NOISES = np.concatenate([[0.0], np.geomspace(0.01, 5.0, 80)])  # tried, in unit
 # Edges and curvature lower the growth. A candidate that explains much of the curve by them is less likely.
 _LOSS_PENALTY = 0.1
 _MOST_CANDIDATES = 10  # dimensions
-_FEWEST_POINTS = 700  # fewer points do not tell a thin tube or a strip from noise
+_FEWEST_POINTS = 500  # fewer points do not tell a Möbius strip from noise
+_MOST_NOISE = 0.4  # in widths of the kernel: a strip that is as wide as the kernel is not a noisy line
 # Of a larger cloud, a random part of this size is examined; a smaller part where searches have many coordinates.
 _ENOUGH_POINTS, _ENOUGH_WIDE_POINTS, _FEW_COORDINATES = 50_000, 10_000, 10
 # Squared bandwidth over the variance of noise, at least: the variance along the surface, h2 / 2, is then seven
@@ -109,11 +110,12 @@ _LARGE_PIECE, _LAYER_GAP = 0.05, 2.0
 _SOURCES = 2000  # points from which paths are searched by one task
 # Copies: points closer than this share of the usual distance from the middle.
 _COPY = 1e-9
-# Blur of an edge, in widths of the Gaussian that finds it; the smallest value of that Gaussian.
-_SMALLEST_BLUR, _LARGEST_BLUR, _EDGE_TAIL = 0.05, 0.3, 0.01
-# Lines of a scan: at least 8 pieces of at least 24 points, joined to six neighbours each. As far as the next line is,
-# they vary across by less than a tenth of the variance along it. Distances between lines vary by less than 2, those
-# between strands by more.
+# Blur of an edge, in widths of the Gaussian that finds it, and the smallest value of that Gaussian. A blur below .1
+# is less than the error of single edge places (square, noise .06: .045 as it is, .059 clipped).
+_SMALLEST_BLUR, _LARGEST_BLUR, _EDGE_TAIL = 0.12, 0.3, 0.01
+# Lines of a scan: at least 8 pieces of at least 24 points, joined to six neighbours each. Up to the next line,
+# points vary across a line by less than a tenth of the variance along it. Distances between lines vary by less than
+# 2, those between strands by more.
 _FEWEST_LINES, _LINE_POINTS, _LINE_NEIGHBORS, _LINE_WIDTH, _LINE_EVEN = 8, 24, 6, 0.1, 2.0
 _PER_LINE_SPACING = 3.0  # points kept for each distance between lines: neighbourhoods then see the surface
 
@@ -467,7 +469,7 @@ def _cleaned(search: NeighborSearch, width2: float, noise: float | str, dim: int
     if len(part.points) < _FEWEST_POINTS:
         return raw if dim else replace(raw, dim=_rounded(_local_growth(search), n_axes))
     growth, curve = _local_growth(part), _scale_curve(part, 2 * width2)
-    found = None if curve is None else _examine(part, curve, growth, noise, dim)
+    found = None if curve is None else _examine(part, curve, growth, noise, dim, width2)
     if found is None:
         return replace(raw, dim=dim or _rounded(growth, n_axes), curve=curve)
     moves = found.dim < n_axes and found.noise > 0
@@ -546,7 +548,7 @@ def _pair_counts(rows: FloatArray, points: FloatArray, ends: tuple[float, float]
 
 
 def _examine(
-    search: NeighborSearch, curve: ScaleCurve, growth: float, noise: float | str, dim: int | None
+    search: NeighborSearch, curve: ScaleCurve, growth: float, noise: float | str, dim: int | None, width2: float
 ) -> _Finding | None:
     """The most likely dimension whose tangents are seen, with its noise; None if no dimension fits."""
     n_axes = search.points.shape[1]
@@ -556,7 +558,7 @@ def _examine(
         if d > _MOST_DIMS:
             return None
         found = _Finding(d, sigma, _bandwidth(near, d, sigma))
-        if dim is None and not _is_likely(search, near, growth, found):
+        if dim is None and (sigma**2 > _MOST_NOISE**2 * width2 or not _is_likely(search, near, growth, found)):
             continue
         if not isinstance(noise, str):
             return found
@@ -805,14 +807,15 @@ class Sheets:
     pieces: IntArray
     threads: int
 
-    def cut(self, pairs: Pairs) -> Pairs:
-        """The pairs without those that are close only through empty space."""
+    def cut(self, pairs: Pairs) -> tuple[Pairs, int]:
+        """The pairs without those that are close only through empty space, and the number of these."""
         keep = ~self.are_apart(pairs)
         n = len(self.spacing)
         # Paths summed from the other end may differ in the last bit: a pair needs both directions.
         kept = sparse.coo_array((keep.astype(np.int8), (pairs.rows, pairs.columns)), shape=(n, n)).tocsr()
         keep &= np.asarray(kept[pairs.columns, pairs.rows]).ravel() > 0
-        return Pairs(pairs.rows[keep], pairs.columns[keep], pairs.distances[keep])
+        n_cut = (len(keep) - int(np.count_nonzero(keep))) // 2  # pairs are listed in both directions
+        return Pairs(pairs.rows[keep], pairs.columns[keep], pairs.distances[keep]), n_cut
 
     def are_apart(self, pairs: Pairs) -> Any:
         """Whether the path between two points is much longer than the straight line, for pairs sorted by row."""

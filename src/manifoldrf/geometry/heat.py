@@ -198,11 +198,11 @@ def heat_graph(
     if corrected is not None:
         s2, mass = corrected
         radius, solved = step_reach(s2, space.dim), _solve(ordered, s2, mass)
-    mu, factors, affinity, pairs = solved
+    mu, factors, affinity, pairs, n_cut = solved
     if cells is not None:
         back = np.argsort(cells.nodes)
         mu, factors, affinity = mu[back], factors[back], renumbered(affinity, cells.nodes, space.n_jobs)
-    surface = None if pairs is None else _reach_along(space, pairs, s2)
+    surface = None if pairs is None else _reach_along(space, pairs, s2, n_cut)
     extension = HeatExtension(space.search, radius, s2, factors, mu, surface)
     located = space.points, space.search.metric, extension
     graph = Graph(affinity, *located, mu, time / steps, steps, space.projection)
@@ -245,12 +245,10 @@ def _with_sheets(space: "_Space", s2: float) -> "_Space":
     return replace(space, sheets=find_sheets(space.search, 2 * s2, step_reach(2 * s2, space.dim)))
 
 
-def _reach_along(space: "_Space", pairs: Pairs, s2: float) -> "SurfaceReach | SheetReach | None":
+def _reach_along(space: "_Space", pairs: Pairs, s2: float, n_cut: int) -> "SurfaceReach | SheetReach | None":
     """How new points step along a mesh or a layer; None if they step straight."""
     n = len(space.points)
     if space.sheets is not None:
-        within = space.search.within(space.points, step_reach(s2, space.dim))
-        n_cut = (len(within.rows) - len(pairs.rows)) // 2  # pairs are listed in both directions
         return SheetReach(space.search, matrix_of_pairs(np.ones(len(pairs.rows)), pairs, n), s2, n_cut)
     if space.mesh is None:
         return None
@@ -402,9 +400,9 @@ def _calibrated(space: _Space, step_time: float) -> tuple[float, float]:
     reject("n_steps", rule, f"steps of {step_time:.3g}, too long for any Gaussian")
 
 
-def _solve(space: _Space, s2: float, mass: float) -> tuple[FloatArray, FloatArray, Any, Pairs | None]:
-    """Node weights, weights times Sinkhorn factors, affinities, and the list of pairs, if one was made."""
-    gaussian, pairs = _gaussian(space, s2)
+def _solve(space: _Space, s2: float, mass: float) -> tuple[FloatArray, FloatArray, Any, Pairs | None, int]:
+    """Node weights, weights times Sinkhorn factors, affinities, the pairs, if listed, and the number cut."""
+    gaussian, pairs, n_cut = _gaussian(space, s2)
     mu = _node_weights(space, gaussian, s2, mass)
     factors = mu * _sinkhorn(gaussian, mu, space.n_jobs)
     # A_ij = G_ij factors_i factors_j, exactly symmetric
@@ -413,15 +411,15 @@ def _solve(space: _Space, s2: float, mass: float) -> tuple[FloatArray, FloatArra
     if np.count_nonzero(data) < len(data):  # nodes without weight
         affinity = affinity.copy()  # the pattern is shared
         affinity.eliminate_zeros()
-    return mu, factors, affinity, pairs
+    return mu, factors, affinity, pairs, n_cut
 
 
-def _corrected(space: _Space, s2: float, solved: tuple[FloatArray, FloatArray, Any, Any]) -> Any:
+def _corrected(space: _Space, s2: float, solved: tuple[FloatArray, FloatArray, Any, Any, int]) -> Any:
     """Bandwidth and integral of a step of the time s2 / 4, if a closed cloud shows that the flat ones are wrong.
 
     If they are right, the cloud has edges, or steps are too wide for the space, the result is None.
     """
-    mu, factors, affinity, _ = solved
+    mu, factors, affinity = solved[:3]
     scaling = factors / mu  # larger where a Gaussian is cut off
     cut_off = np.abs(scaling / np.median(scaling) - 1) > _CLOSED
     if mu[cut_off].sum() > _OPEN_SHARE * mu.sum():
@@ -477,22 +475,23 @@ def _normal_spread(points: FloatArray, affinity: Any, mu: FloatArray, dim: int) 
     return float(spreads @ mu[nodes] / mu[nodes].sum())
 
 
-def _gaussian(space: _Space, s2: float) -> tuple[Any, Pairs | None]:
-    """G_ij = exp(-distance^2 / s2) on the pairs one step joins, self-loops included, as symmetric CSR; the pairs.
+def _gaussian(space: _Space, s2: float) -> tuple[Any, Pairs | None, int]:
+    """G_ij = exp(-distance^2 / s2) on the pairs one step joins, self-loops included, as symmetric CSR.
 
-    If the nodes are sorted into cells, no list of pairs is made.
+    Also the pairs, and how many were cut. If the nodes are sorted into cells, no list of pairs is made.
     """
     radius = step_reach(s2, space.dim)
     cells = space.cells(radius)
     if cells is not None:
-        return gaussian_in_cells(cells, s2, space.n_jobs), None
+        return gaussian_in_cells(cells, s2, space.n_jobs), None, 0
+    n_cut = 0
     if space.mesh is None:
         pairs = space.search.within(space.points, radius)
         if space.sheets is not None:
-            pairs = space.sheets.cut(pairs)
+            pairs, n_cut = space.sheets.cut(pairs)
     else:
         pairs = pairs_along_surface(space.mesh, radius, n_jobs=space.n_jobs)
-    return matrix_of_pairs(np.exp(-(pairs.distances**2) / s2), pairs, len(space.points)), pairs
+    return matrix_of_pairs(np.exp(-(pairs.distances**2) / s2), pairs, len(space.points)), pairs, n_cut
 
 
 def _node_weights(space: _Space, gaussian: Any, s2: float, mass: float) -> FloatArray:
