@@ -5,6 +5,7 @@ import importlib.util
 import pickle
 import tracemalloc
 import warnings
+from functools import partial
 from pathlib import Path
 
 import nibabel
@@ -488,6 +489,16 @@ def test_vertices_without_faces_stay_isolated():
         graph = heat_graph(lonely, 0.1)
     assert graph.degrees[-1] == 0
     assert np.isfinite(graph.operator.data).all()
+
+
+@pytest.mark.parametrize("build", [lambda mesh: heat_graph(mesh, 0.1), partial(mesh_graph, weights="cotangent")])
+def test_both_sides_of_a_sheet_are_one_surface(build):
+    mesh = sphere_mesh(400)
+    with pytest.warns(UserWarning, match="1194 faces have the same three vertices"):
+        doubled = TriangleMesh(mesh.vertices, np.vstack([mesh.faces, mesh.faces[:, ::-1], mesh.faces[::2]]))
+    once, twice = build(mesh), build(doubled)
+    np.testing.assert_array_equal(twice.affinity.toarray(), once.affinity.toarray())
+    np.testing.assert_array_equal(twice.weights, once.weights)
 
 
 def folded_strip(n_long, n_wide, gap):
