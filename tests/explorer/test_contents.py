@@ -24,15 +24,9 @@ from manifoldrf import (
     TriangleMesh,
     load,
 )
-from manifoldrf.explorer.contents import (
-    QuantisedColumns,
-    View,
-    chained,
-    normals_of,
-    radii_of,
-    spacing_of,
-)
+from manifoldrf.explorer.contents import QuantisedColumns, View, chained, normals_of, radii_of, spacing_of
 from manifoldrf.explorer.page import explore
+from manifoldrf.geometry.neighbors import coarse_faces, nearest_along
 
 
 def decoded_columns(arrays, name, shape, *, signed=False):

@@ -186,7 +186,7 @@ class ThinnedMesh:
 
     @classmethod
     def of(cls, mesh: TriangleMesh, order: IntArray, n: int) -> "ThinnedMesh":
-        """The first ``n`` vertices of ``order``, with the others as the finer ones; no two vertices are the same."""
+        """The first ``n`` of some different vertices, with all of them as the finer ones."""
         whole = cls(mesh, mesh.vertex_areas(), distance_to_boundary(mesh))
         fine = whole._coarser(order)
         return replace(fine._coarser(np.arange(n)), fine=fine)
@@ -196,7 +196,7 @@ class ThinnedMesh:
         faces = coarse_faces(self.mesh, nearest)
         if not len(faces):
             reject("n_nodes", "large enough to span triangles", len(kept))
-        areas = np.bincount(nearest, self.areas, len(kept))
+        areas: FloatArray = np.bincount(nearest, self.areas, len(kept)).astype(np.float64)
         return ThinnedMesh(TriangleMesh(self.mesh.vertices[kept], faces), areas, self.depths[kept])
 
 
