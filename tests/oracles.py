@@ -104,6 +104,21 @@ def subdivided(vertices, faces):
     return np.vstack([vertices, vertices[edges].mean(axis=1)]), np.vstack(parts)
 
 
+def folded_strip(n_long, n_wide, gap):
+    """A strip of length 2 and width .4 folded back on itself in a half circle of diameter ``gap``."""
+    bend = np.pi * gap / 2
+    s = np.linspace(0, 2 + bend, n_long)
+    angle = np.clip((s - 1) / (gap / 2), 0, np.pi)
+    x = np.where(s < 1, s, np.where(s > 1 + bend, 2 + bend - s, 1 + gap / 2 * np.sin(angle)))
+    z = gap / 2 * (1 - np.cos(angle))
+    y = np.linspace(0, 0.4, n_wide)
+    points = np.column_stack([np.repeat(x, n_wide), np.tile(y, n_long), np.repeat(z, n_wide)])
+    corner = (np.arange(n_long - 1)[:, None] * n_wide + np.arange(n_wide - 1)).ravel()
+    lower = np.column_stack([corner, corner + n_wide, corner + 1])
+    upper = np.column_stack([corner + 1, corner + n_wide, corner + n_wide + 1])
+    return TriangleMesh(points, np.vstack([lower, upper])), np.repeat(s, n_wide)
+
+
 def csr_arrays(matrix):
     """The arrays of a CSR matrix with the types they have in a graph, so that loops are not compiled again."""
     arrays = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data.copy()

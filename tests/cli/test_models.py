@@ -468,11 +468,13 @@ class TestInfo:
     def test_a_model_is_told_as_when_it_was_fitted(self, folder, features):
         result = invoke("info", folder / "m.safetensors")
         assert result.exit_code == 0, result.output
-        first, *rest = result.stdout.splitlines()
+        first, *rest, last = result.stdout.splitlines()
         size = (folder / "m.safetensors").stat().st_size / 1e6
         kind = f"ManifoldRandomFeatures of points with 3 coordinates, {size:.2f} MB, format 1"
         assert first == f"{folder / 'm.safetensors'}: {kind}"
         assert [line.rstrip() for line in rest] == [line.rstrip() for line in features.summary().splitlines()]
+        parts = [float(part.split()[-2]) for part in last.removeprefix("in the file: ").split(", ")]
+        assert 0.8 * size < sum(parts) <= size + 0.02  # in MB with two digits; the rest is text and anchors
 
     def test_machines_read_what_fit_prints_and_more(self, folder, features, tmp_path):
         target = tmp_path / "m.safetensors"

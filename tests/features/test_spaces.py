@@ -334,7 +334,14 @@ MESH = sphere_mesh(100)
         (GRAPH, GraphOptions(n_steps=4), STEPS, ValueError, "`graph` must be None or GraphOptions"),
         (CLOUD, GraphOptions(n_steps=4), STEPS, ValueError, "`n_steps` must be left out where no heat"),
         (CLOUD, GraphOptions(weights=np.ones(len(CLOUD))), STEPS, ValueError, "`weights` must be left out"),
-        (MESH, GraphOptions(n_nodes=50), STEPS, ValueError, "`n_nodes` must be 'auto' or 'all' on a mesh"),
+        (
+            MESH,
+            GraphOptions(n_nodes=50, weights=np.ones(100)),
+            HEAT,
+            ValueError,
+            "`n_nodes` must be 'auto' or 'all'",
+        ),
+        (MESH, GraphOptions(n_nodes=3), HEAT, ValueError, "`n_nodes` must be large enough to span triangles"),
         (
             CLOUD,
             lambda points: points,

@@ -5,6 +5,7 @@ import importlib.util
 import pickle
 import tracemalloc
 import warnings
+from functools import partial
 from pathlib import Path
 
 import nibabel
@@ -16,6 +17,7 @@ from oracles import (
     cylinder,
     cylinder_kernel,
     diffuse,
+    folded_strip,
     heat_kernel_at_nodes,
     heat_kernel_at_points,
     hull_mesh,
@@ -497,19 +499,14 @@ def test_vertices_without_faces_stay_isolated():
     assert np.isfinite(graph.operator.data).all()
 
 
-def folded_strip(n_long, n_wide, gap):
-    """A strip of length 2 and width .4 folded back on itself in a half circle of diameter ``gap``."""
-    bend = np.pi * gap / 2
-    s = np.linspace(0, 2 + bend, n_long)
-    angle = np.clip((s - 1) / (gap / 2), 0, np.pi)
-    x = np.where(s < 1, s, np.where(s > 1 + bend, 2 + bend - s, 1 + gap / 2 * np.sin(angle)))
-    z = gap / 2 * (1 - np.cos(angle))
-    y = np.linspace(0, 0.4, n_wide)
-    points = np.column_stack([np.repeat(x, n_wide), np.tile(y, n_long), np.repeat(z, n_wide)])
-    corner = (np.arange(n_long - 1)[:, None] * n_wide + np.arange(n_wide - 1)).ravel()
-    lower = np.column_stack([corner, corner + n_wide, corner + 1])
-    upper = np.column_stack([corner + 1, corner + n_wide, corner + n_wide + 1])
-    return TriangleMesh(points, np.vstack([lower, upper])), np.repeat(s, n_wide)
+@pytest.mark.parametrize("build", [lambda mesh: heat_graph(mesh, 0.1), partial(mesh_graph, weights="cotangent")])
+def test_both_sides_of_a_sheet_are_one_surface(build):
+    mesh = sphere_mesh(400)
+    with pytest.warns(UserWarning, match="1194 faces have the same three vertices"):
+        doubled = TriangleMesh(mesh.vertices, np.vstack([mesh.faces, mesh.faces[:, ::-1], mesh.faces[::2]]))
+    once, twice = build(mesh), build(doubled)
+    np.testing.assert_array_equal(twice.affinity.toarray(), once.affinity.toarray())
+    np.testing.assert_array_equal(twice.weights, once.weights)
 
 
 @pytest.mark.slow

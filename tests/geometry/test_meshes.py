@@ -110,6 +110,15 @@ class TestConstruction:
         assert repr(mesh) == "TriangleMesh(3 vertices, 1 face)"
         assert (mesh.n_vertices, mesh.n_faces) == (3, 1)
 
+    def test_faces_stored_twice_count_once(self, cube):
+        # Both sides of every face, and half of the faces once more, turned and reversed.
+        stored = np.concatenate([CUBE_FACES, CUBE_FACES[:, ::-1], CUBE_FACES[:6, [1, 2, 0]]])
+        with pytest.warns(UserWarning, match="18 faces have the same three vertices as an earlier face"):
+            mesh = TriangleMesh(CUBE_VERTICES, stored)
+        np.testing.assert_array_equal(mesh.faces, CUBE_FACES)
+        assert mesh.area == cube.area
+        assert mesh.report() == cube.report()
+
     @pytest.mark.parametrize(
         ("vertices", "faces", "kind", "words"),
         [

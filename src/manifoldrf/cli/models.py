@@ -332,8 +332,24 @@ def info(output: Output, source: Annotated[str | None, _SAVED] = None) -> None:
         show_facts(output, "graph", facts | graph_facts(saved))
         return
     facts |= {"coordinates": saved.n_features_in_, "dimension": saved.map_.problem.dim} | model_facts(saved)
+    facts["bytes of"] = _sizes(saved.map_)
+    parts = ", ".join(f"{part} {n_bytes / 1e6:.2f} MB" for part, n_bytes in facts["bytes of"].items())
     head = f"{source}: {facts['kind']} of points with {saved.n_features_in_} coordinates"
-    show(output, facts, f"{head}, {size / 1e6:.2f} MB, format {version}\n{saved.summary()}")
+    show(output, facts, f"{head}, {size / 1e6:.2f} MB, format {version}\n{saved.summary()}\nin the file: {parts}")
+
+
+def _sizes(fitted: Any) -> dict[str, int]:
+    """Bytes that the largest parts of a model take in its file, the largest first."""
+    from manifoldrf._codec import encode
+
+    graph = fitted.problem.graph
+    # Arrays that several values share are stored once.
+    steps, graph_too, all_three = (
+        sum(array.nbytes for array in encode(value)[1].values())
+        for value in (graph.extension, graph, (graph, fitted.field))
+    )
+    sizes = {"field": all_three - graph_too, "graph": graph_too - steps, "steps of new points": steps}
+    return dict(sorted(sizes.items(), key=lambda part: -part[1]))
 
 
 # ------------------------------------------------------------------------------------------------- input files

@@ -351,7 +351,7 @@ class FittedGraph(GraphChoice):
     """The graph that features are fitted on: GraphOptions."""
 
     n_nodes: Annotated[
-        int | str, _graph(metavar="INTEGER|auto|all", help="Thin a point cloud to this number of nodes.")
+        int | str, _graph(metavar="INTEGER|auto|all", help="Thin a cloud or a mesh to this number of nodes.")
     ] = "auto"
 
     def build(self) -> Any:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import cKDTree
 
 from manifoldrf._random import generator
@@ -25,7 +24,7 @@ from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.problem import warn_of_far
 from manifoldrf.fields.data import SignatureOptions, signature_table
 from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.geometry.neighbors import edge_lengths
+from manifoldrf.geometry.neighbors import coarse_faces, nearest_along
 from manifoldrf.geometry.sampling import thin
 
 _ENTRIES_AT_ONCE = 2**24  # entries of a dense field in memory: 128 MB
@@ -320,33 +319,6 @@ def nearest(points: FloatArray, targets: FloatArray) -> IntArray:
     return np.asarray(cKDTree(targets).query(points)[1], dtype=np.int64)
 
 
-def nearest_along(mesh: TriangleMesh, targets: IntArray) -> IntArray:
-    """The same for all vertices along the edges of a mesh; through space if no path leads to a target."""
-    found = dijkstra(edge_lengths(mesh), indices=targets, min_only=True, return_predecessors=True)[2]
-    place = np.zeros(mesh.n_vertices, dtype=np.int64)
-    place[targets] = np.arange(len(targets))
-    result: IntArray = place[np.maximum(found, 0)]
-    apart = found < 0
-    if apart.any():
-        result[apart] = nearest(mesh.vertices[apart], mesh.vertices[targets])
-    return result
-
-
-def coarse_faces(mesh: TriangleMesh, kept: IntArray) -> IntArray:
-    """Triangles between kept vertices: each vertex moves to the nearest kept one, degenerate triangles vanish.
-
-    Returns
-    -------
-    faces : int array of shape (f, 3)
-        Indices into ``kept``.
-    """
-    faces = nearest_along(mesh, kept)[mesh.faces]
-    first, second, third = faces.T
-    faces = faces[(first != second) & (second != third) & (third != first)]
-    once = np.unique(np.sort(faces, axis=1), axis=0, return_index=True)[1]
-    return np.asarray(faces[np.sort(once)])
-
-
 @dataclass(frozen=True, eq=False)
 class Fields:
     """Fields of a model at points, with the weights of its kernel.
@@ -598,7 +570,7 @@ def _faces(fields: Fields, order: IntArray) -> IntArray:
         return np.zeros((0, 3), dtype=np.int64)
     kept = fields.ids[: len(order)][order]
     if len(kept) < fields.mesh.n_vertices:
-        return coarse_faces(fields.mesh, kept)
+        return coarse_faces(fields.mesh, nearest_along(fields.mesh, kept))
     place = np.zeros(len(kept), dtype=np.int64)
     place[kept] = np.arange(len(kept))
     faces = place[fields.mesh.faces]

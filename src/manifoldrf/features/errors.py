@@ -13,10 +13,10 @@ from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.fields.data import Problem
 from manifoldrf.geometry.edges import edge_uncertainty
 from manifoldrf.geometry.graphs import Graph, GraphWarning
-from manifoldrf.geometry.heat import HeatExtension, heat_graph, step_bias
+from manifoldrf.geometry.heat import HeatExtension, SurfaceReach, heat_graph, inner_steps, step_bias
 from manifoldrf.geometry.meshes import barycentric_weights
 from manifoldrf.geometry.neighbors import NeighborSearch, distances_between
-from manifoldrf.geometry.sampling import Sampling
+from manifoldrf.geometry.sampling import Sampling, ThinnedMesh
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ScaledKernel
 from manifoldrf.kernels.graph_kernels import PowerKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
@@ -350,12 +350,12 @@ def _per_volume(
 
 def _other_graph(problem: Problem, t: float, n_jobs: int, *, longer: float = 2.0) -> Graph | None:
     """A heat graph of the same nodes with steps of another length; None if it cannot be built."""
-    graph, mesh = problem.graph, problem.graph.mesh
+    graph = problem.graph
     step = None if graph.n_steps is None else graph.time(longer)
     with without_warnings(GraphWarning):
         try:
             return heat_graph(
-                graph.positions if mesh is None else mesh,
+                _space_of(graph),
                 t if step is None else 2 * step,
                 n_steps="auto" if step is None else 2,
                 weights=_other_weights(problem),
@@ -368,6 +368,15 @@ def _other_graph(problem: Problem, t: float, n_jobs: int, *, longer: float = 2.0
             return None
 
 
+def _space_of(graph: Graph) -> Any:
+    """The nodes, their mesh, or the finer mesh that they are vertices of, with as many shorter steps in a step."""
+    reach = getattr(graph.extension, "surface", None)
+    if not isinstance(reach, SurfaceReach) or reach.fine is None:
+        return graph.positions if graph.mesh is None else graph.mesh
+    thinned = ThinnedMesh.of(reach.fine, np.arange(reach.fine.n_vertices), graph.n_nodes)
+    return dataclasses.replace(thinned, n_inner=inner_steps(reach.fine, graph.time(1.0)))
+
+
 def _other_weights(problem: Problem) -> Any:
     """Node weights from another source than those of the graph, if possible.
 
@@ -377,6 +386,7 @@ def _other_weights(problem: Problem) -> Any:
     """
     graph, mesh = problem.graph, problem.graph.mesh
     if mesh is not None:
-        return mesh.vertex_areas() if len(mesh.boundary_vertices) else "auto"
+        whole = graph.extension is None or graph.extension.whole_mesh() is mesh
+        return mesh.vertex_areas() if whole and len(mesh.boundary_vertices) else "auto"
     known = graph.weights is not None and problem.weights_known and problem.ball is None
     return graph.weights if known else "auto"

@@ -63,9 +63,9 @@ class GraphOptions(FrozenParams):
         :func:`knn_graph`. "mesh": :func:`mesh_graph`, along the edges of a mesh. "auto": a heat graph for kernels
         in the manifold clock where it is accurate, else the edges of a mesh or the nearest neighbours in a cloud.
     n_nodes : int or {"auto", "all"}
-        Number of nodes: a cloud is thinned to this many farthest points, and a grid of this size is laid out on a
-        manifold. "auto" thins clouds that are far finer than the kernel needs, and lays out as many nodes as it
-        needs. "all" never thins. On a mesh all vertices are nodes.
+        Number of nodes: a cloud or a mesh is thinned to this many farthest points (on a mesh: vertices, along its
+        surface), and a grid of this size is laid out on a manifold. "auto" thins clouds and meshes that are far
+        finer than the kernel needs, and lays out as many nodes as it needs. "all" never thins.
     n_steps : "auto" or even int
         Steps of a heat graph.
     n_neighbors : int, optional

@@ -28,6 +28,8 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.geometry.neighbors import edge_lengths
 from manifoldrf.geometry.sampling import build_pyramid, select_point, thin
 from manifoldrf.metrics import frobenius
 
@@ -128,6 +130,13 @@ def _farthest(graph: Graph, m: int, n_exact: int) -> IntArray:
         chosen = (_along_edges if follows_edges(graph) else _in_space)(graph, joined, count, n_exact)
     isolated = np.flatnonzero(graph.degrees == 0)[: m - count]
     return np.concatenate([chosen, isolated])
+
+
+def farthest_vertices(mesh: TriangleMesh, m: int) -> IntArray:
+    """At most ``m`` vertices of a mesh, each the farthest along the edges from those chosen before it."""
+    graph = Graph(edge_lengths(mesh), mesh.vertices)
+    joined = np.flatnonzero(graph.degrees > 0)
+    return _along_edges(graph, joined, min(m, len(joined)), _EXACT)
 
 
 def follows_edges(graph: Graph) -> bool:

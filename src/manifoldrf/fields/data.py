@@ -142,7 +142,8 @@ class Problem:
 
     def distance(self, queries: FloatArray) -> FloatArray:
         """Distance to the nearest node or, on a mesh or a noisy cloud, to the surface, shape (q,)."""
-        mesh, projection = self.graph.mesh, self.graph.projection
+        extension, projection = self.graph.extension, self.graph.projection
+        mesh = None if extension is None else extension.whole_mesh()
         if mesh is not None:
             return np.asarray(np.linalg.norm(queries - mesh.closest_points(queries).points, axis=1))
         placed = self.graph.placed(queries)

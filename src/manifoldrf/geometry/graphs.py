@@ -84,6 +84,10 @@ class AbstractExtension(abc.ABC):
         """The mesh whose vertices are the nodes, if there is one."""
         return None
 
+    def whole_mesh(self) -> TriangleMesh | None:
+        """The mesh that points are on, if there is one: that of the nodes, or a finer one."""
+        return self.node_mesh()
+
 
 class _Immutable:
     """Base class of immutable dataclasses with a symmetric matrix."""

@@ -19,6 +19,7 @@ from manifoldrf._arrays import read_mesh_arrays
 from manifoldrf._colours import field_colours
 from manifoldrf._files import as_path, output_file
 from manifoldrf._random import SeedLike, generator
+from manifoldrf._runtime import warn_user
 from manifoldrf._validation import FloatArray, IntArray, as_floats, check_faces, check_integer, check_points, reject
 from manifoldrf.geometry.csr import make_csr, read_only_view
 from manifoldrf.geometry.mesh_files import read_mesh, reject_mesh, write_coloured_ply, write_mesh
@@ -66,6 +67,15 @@ def has_repeats(faces: IntArray) -> NDArray[np.bool_]:
     """Whether a face names a vertex twice: (m,)."""
     first, second, third = faces.T
     return np.asarray((first == second) | (second == third) | (third == first))
+
+
+def is_doubled(faces: IntArray) -> NDArray[np.bool_]:
+    """Whether an earlier face has the same three vertices, in any order: (m,)."""
+    corners = np.sort(faces, axis=1)
+    order = np.lexsort(corners.T)  # stable, so the first of equal faces comes first
+    doubled = np.zeros(len(faces), dtype=bool)
+    doubled[order[1:]] = (np.diff(corners[order], axis=0) == 0).all(axis=1)
+    return doubled
 
 
 def component_labels(pairs: IntArray, n_items: int) -> IntArray:
@@ -261,7 +271,8 @@ class TriangleMesh:
         Finite positions, kept as float64.
     faces : array-like of shape (m, 3)
         Indices of the three corners of each triangle. Holes, several parts, zero-area faces and vertices in
-        no face are all allowed; :meth:`report` counts them.
+        no face are all allowed; :meth:`report` counts them. Of faces with the same three vertices, such as the two
+        sides of a sheet, the first is kept, with a warning.
 
     Examples
     --------
@@ -276,6 +287,11 @@ class TriangleMesh:
     def __post_init__(self) -> None:
         vertices = np.array(check_points(self.vertices, "vertices", n_columns=3), order="C")
         faces = np.array(check_faces(self.faces, "faces", len(vertices)), order="C")
+        doubled = is_doubled(faces)
+        if doubled.any():
+            again = _count(int(doubled.sum()), "face has", "faces have")
+            warn_user(f"{again} the same three vertices as an earlier face of the mesh and do not count.")
+            faces = faces[~doubled]
         for name, array in (("vertices", vertices), ("faces", faces)):
             array.setflags(write=False)
             object.__setattr__(self, name, array)

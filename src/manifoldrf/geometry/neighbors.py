@@ -23,7 +23,7 @@ from manifoldrf._runtime import asked_search_jobs, available, map_threads, requi
 from manifoldrf._validation import FloatArray, IntArray, check_jobs, check_points, check_spread, reject
 from manifoldrf.geometry.csr import check_shape, sort_entries, symmetric
 from manifoldrf.geometry.manifolds import AbstractManifold
-from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.geometry.meshes import TriangleMesh, has_repeats, is_doubled
 
 _FEW = 2048  # below this many neighbours, starting threads takes longer than the search
 # Above these, an inverted-file index is 7x faster than a k-d tree (200k x 15: 5.8 s against 40 s with a
@@ -329,22 +329,23 @@ def matrix_of_pairs(values: FloatArray, pairs: Pairs, n: int) -> Any:
     return sparse.coo_array((values, (pairs.rows, pairs.columns)), shape=(n, n)).tocsr()
 
 
-def pairs_along_surface(mesh: TriangleMesh, radius: float, *, n_jobs: int = 1) -> Pairs:
+def pairs_along_surface(mesh: TriangleMesh, radius: float, *, slack: float = 0.0, n_jobs: int = 1) -> Pairs:
     """All pairs of vertices within the radius along the surface, both directions and each vertex with itself.
 
     The distance is the straight line, unless the path along edges is so much longer that the line must be a short
-    cut between folds: then it is the length of that path over _DETOUR.
+    cut between folds: then it is the length of that path over _DETOUR. Vertices that are not joined although they
+    are close need a longer path on any surface: ``slack`` is subtracted from all paths.
     """
     edges = edge_lengths(mesh)
     indptr, indices = edges.indptr.astype(np.int64), edges.indices.astype(np.int64)
     loops = np.arange(mesh.n_vertices)
     blocks = np.array_split(loops, max(1, len(loops) // _SOURCES))
-    limit = _DETOUR * radius
+    limit = _DETOUR * radius + slack
     found = map_threads(lambda block: ball_along_edges(indptr, indices, edges.data, block, limit), blocks, n_jobs)
     counts, columns, paths = (np.concatenate(part) for part in zip(*found, strict=True))
     rows = np.repeat(loops, counts)
     straight = np.linalg.norm(mesh.vertices[rows] - mesh.vertices[columns], axis=1)
-    distances = np.maximum(straight, paths / _DETOUR)
+    distances = np.maximum(straight, (paths - slack) / _DETOUR)
     # Use one direction for both: path lengths summed from the other end may differ in the last bit.
     keep = (columns > rows) & (distances <= radius)
     rows, columns, distances = rows[keep], columns[keep], distances[keep]
@@ -363,6 +364,26 @@ def distance_to_boundary(mesh: TriangleMesh) -> FloatArray:
         gaps = mesh.vertices[reached] - mesh.vertices[nearest[reached]]
         distances[reached] = np.linalg.norm(gaps, axis=1)  # paths along edges zigzag, the straight line does not
     return distances
+
+
+def nearest_along(mesh: TriangleMesh, targets: IntArray) -> IntArray:
+    """Position of the nearest target of every vertex along the edges; through space if no path leads to one."""
+    options = {"min_only": True, "return_predecessors": True}
+    found = csgraph.dijkstra(edge_lengths(mesh), indices=targets, **options)[2]
+    place = np.zeros(mesh.n_vertices, dtype=np.int64)
+    place[targets] = np.arange(len(targets))
+    result: IntArray = place[np.maximum(found, 0)]
+    apart = found < 0
+    if apart.any():
+        result[apart] = cKDTree(mesh.vertices[targets]).query(mesh.vertices[apart])[1]
+    return result
+
+
+def coarse_faces(mesh: TriangleMesh, nearest: IntArray) -> IntArray:
+    """Triangles if each vertex moves to another, such as the nearest kept one; flat and doubled ones vanish."""
+    faces = nearest[mesh.faces]
+    faces = faces[~has_repeats(faces)]
+    return np.asarray(faces[~is_doubled(faces)])
 
 
 def edge_lengths(mesh: TriangleMesh) -> Any:

@@ -1,6 +1,6 @@
 """Samples of a space: thinning to farthest points, dimension, density, and graded nodes in a ball."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from manifoldrf._validation import (
 from manifoldrf.geometry.manifolds import norm, shifted_sobol, sobol
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.model_spaces import AbstractBall
-from manifoldrf.geometry.neighbors import NeighborSearch
+from manifoldrf.geometry.neighbors import NeighborSearch, coarse_faces, distance_to_boundary, nearest_along
 
 __all__ = ["GradedPoints", "graded_points", "thin"]
 
@@ -161,6 +161,46 @@ class Sampling:
         sparsest = falling[np.searchsorted(np.cumsum(falling), 0.25 * falling.sum())]
         total = n * float(np.mean(volume))
         return cls(n, dim, float(1 / sparsest), float(np.mean(1 / volume)), evenness, total)
+
+
+@dataclass(frozen=True, eq=False)
+class ThinnedMesh:
+    """Some vertices of a mesh that stand for all of it.
+
+    Attributes
+    ----------
+    mesh : TriangleMesh
+        These vertices, joined by coarser triangles.
+    areas : array of shape (n,)
+        Area of the whole mesh that is nearest to each of them along the surface.
+    depths : array of shape (n,)
+        Their distance to the boundary of the whole mesh.
+    fine : ThinnedMesh, optional
+        More vertices of the same mesh, these first. Steps are then made of shorter steps between those.
+    n_inner : int, optional
+        Number of shorter steps in a step; None to choose it.
+    """
+
+    mesh: TriangleMesh
+    areas: FloatArray
+    depths: FloatArray
+    fine: "ThinnedMesh | None" = None
+    n_inner: int | None = None
+
+    @classmethod
+    def of(cls, mesh: TriangleMesh, order: IntArray, n: int) -> "ThinnedMesh":
+        """The first ``n`` of some different vertices, with all of them as the finer ones."""
+        whole = cls(mesh, mesh.vertex_areas(), distance_to_boundary(mesh))
+        fine = whole._coarser(order)
+        return replace(fine._coarser(np.arange(n)), fine=fine)
+
+    def _coarser(self, kept: IntArray) -> "ThinnedMesh":
+        nearest = nearest_along(self.mesh, kept)
+        faces = coarse_faces(self.mesh, nearest)
+        if not len(faces):
+            reject("n_nodes", "large enough to span triangles", len(kept))
+        areas: FloatArray = np.bincount(nearest, self.areas, len(kept)).astype(np.float64)
+        return ThinnedMesh(TriangleMesh(self.mesh.vertices[kept], faces), areas, self.depths[kept])
 
 
 def ball_volume(dim: int) -> float:
