@@ -130,7 +130,8 @@ def test_an_archive_of_several_arrays_lists_them(tmp_path):
     path = tmp_path / "several.npz"
     np.savez(path, a=NUMBERS, b=NUMBERS)
     with pytest.raises(
-        ValueError, match=r"one array, or with one named 'points', 'vertices', 'X'. Got 'a', 'b' in"
+        ValueError,
+        match=r"one array, or with one named 'points', 'vertices', 'verts', 'X', 'V', 'v'. Got 'a', 'b' in",
     ):
         read_points(path)
     with zipfile.ZipFile(path, "w") as archive:

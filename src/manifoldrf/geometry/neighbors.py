@@ -86,8 +86,10 @@ class NeighborSearch:
         """Raise unless there are n finite points with d coordinates, on the metric if there is one."""
         check_shape("points", self.points, (n, d))
         check_on_metric(self.points, self.metric)
-        if self.n_jobs is not None and check_jobs(self.n_jobs) > _MOST_THREADS:
+        if isinstance(self.n_jobs, int) and self.n_jobs > _MOST_THREADS:  # from a file: builders ask for fewer
             reject("n_jobs", f"at most {_MOST_THREADS}", self.n_jobs)
+        if self.n_jobs is not None:
+            check_jobs(self.n_jobs)
 
     @property
     def threads(self) -> int:
@@ -224,7 +226,7 @@ def search_of(
         if not isinstance(metric, AbstractManifold):
             reject("metric", "None or a manifold", repr(metric), TypeError)
         cloud = metric.check(cloud, "points")
-    return NeighborSearch(cloud, metric, n_jobs)
+    return NeighborSearch(cloud, metric, n_jobs if n_jobs in (None, -1) else check_jobs(n_jobs))
 
 
 def check_on_metric(points: FloatArray, metric: AbstractManifold | None) -> None:
