@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from manifoldrf._random import Streams
+from manifoldrf._random import Streams, generator
 from manifoldrf._runtime import warn_user
 from manifoldrf._validation import FloatArray, IntArray, check_integer, check_spread, reject
 from manifoldrf.features.options import FitOptions, GraphOptions
@@ -55,6 +55,7 @@ _DEFAULT_STEPS = 20.0  # the paper's number of steps, for graphs that are not he
 _MATERN_STEPS = 1 / 12  # time of the heat graph of a Matern kernel over its squared length scale
 _DIMENSION_SHOWS = 100  # points; fewer than 10^(dim/2) of them say little about a dimension (Eckmann and Ruelle)
 _SOME = 1000  # points that are looked at first
+_EXAMINED = 20_000  # points of a larger cloud that show whether it must be cleaned before it is thinned
 _ON_A_LINE = 1e-10  # distance from a line over the usual distance; rounding gives 1e-16
 _UNLIKE_UNITS = 100.0  # ratio of standard deviations of columns that probably have different units
 _FUNCTION_ROWS = 64  # points at which the width of a function is measured
@@ -234,12 +235,32 @@ def _find_cloud_nodes(points: FloatArray, kernel: Any, options: GraphOptions, n_
     if thins and not cleans:
         check_spread(points, "X")
         points = points[thin(points, int(options.n_nodes))]
-    search = _search(points, options.metric, n_jobs)
     dim = None if options.dim is None else check_integer(options.dim, "dim", 1, points.shape[1])
-    if not cleans or len(search.points) < 3:
+    if not cleans or len(points) < 3:
+        search = _search(points, options.metric, n_jobs)
         return Nodes(search, _cloud_dimension(search) if dim is None else dim, options)
     time = stated_time(kernel)
-    cloud = clean_cloud(search, None if time is None else np.sqrt(2 * time), noise=options.noise, dim=dim)
+    return _clean_nodes(points, None if time is None else np.sqrt(2 * time), dim, options, n_jobs)
+
+
+def _clean_nodes(
+    points: FloatArray, scale: float | None, dim: int | None, options: GraphOptions, n_jobs: int
+) -> Nodes:
+    """The points of a cloud without noise and outliers, at most as many as asked for."""
+    most = options.n_nodes if isinstance(options.n_nodes, int) else len(points)
+    if most < len(points) > _EXAMINED:
+        # A copy of all points may fill the memory. If a part of them is clean, they are thinned where they are.
+        some = np.sort(generator(0, "nodes.examined").permutation(len(points))[:_EXAMINED])
+        part = _search(points[some], None, n_jobs)
+        cloud = clean_cloud(part, scale, noise=options.noise, dim=dim)
+        if cloud.surface is None and len(cloud.kept) == len(some):
+            _warn_of_units(part)
+            search = _search(points[thin(points, most)], None, n_jobs)
+            kept = np.arange(most)
+            cloud = replace(cloud, search=search, kept=kept, n_given=most)
+            return Nodes(search, cloud.dim, options, cloud=cloud)
+    search = _search(points, None, n_jobs)
+    cloud = clean_cloud(search, scale, noise=options.noise, dim=dim)
     _warn_of_units(search)
     if dim is None and len(points) < min(_DIMENSION_SHOWS, 10 ** (cloud.dim / 2)):
         warn_user(
@@ -248,8 +269,8 @@ def _find_cloud_nodes(points: FloatArray, kernel: Any, options: GraphOptions, n_
             GraphWarning,
         )
     search = cloud.search
-    if thins and int(options.n_nodes) < len(search.points):
-        search = _search(search.points[thin(search.points, int(options.n_nodes))], None, n_jobs)
+    if most < len(search.points):
+        search = _search(search.points[thin(search.points, most)], None, n_jobs)
     return Nodes(search, cloud.dim, options, cloud=cloud)
 
 
