@@ -44,7 +44,7 @@ LONG = [pytest.mark.slow]
 
 
 def features(kernel=None, **settings):
-    return ManifoldRandomFeatures(kernel, **{"random_state": 0, **settings})
+    return ManifoldRandomFeatures(kernel, **{"random_state": 0, "normalize": False, **settings})
 
 
 def outcome_of(function):
