@@ -62,9 +62,8 @@ def timed(function):
 
 def features_kernel(mesh, rows, columns, **options):
     """Features by default, their kernel between vertices in absolute units, and the model."""
-    model = ManifoldRandomFeatures(random_state=0, n_jobs=1, **options).fit(mesh)
-    factor = getattr(model.kernel_, "factor", 1.0)
-    return model.kernel_matrix(mesh.vertices[rows], mesh.vertices[columns]) / factor, model
+    model = ManifoldRandomFeatures(normalize=False, random_state=0, n_jobs=1, **options).fit(mesh)
+    return model.kernel_matrix(mesh.vertices[rows], mesh.vertices[columns]), model
 
 
 def laplacian(graph):

@@ -19,6 +19,7 @@ from .features.errors import ErrorEstimate as ErrorEstimate
 from .features.fitting import FeatureWarning as FeatureWarning
 from .features.graph_features import GraphRandomFeatures as GraphRandomFeatures
 from .features.manifold_features import ManifoldRandomFeatures as ManifoldRandomFeatures
+from .features.manifold_features import heat_signature as heat_signature
 from .features.options import GraphOptions as GraphOptions
 from .features.problem import FarQueryWarning as FarQueryWarning
 from .fields.data import AbstractField as AbstractField
@@ -68,7 +69,6 @@ from .signatures.teachers import SignatureInfo as SignatureInfo
 from .signatures.teachers import Signatures as Signatures
 from .signatures.teachers import compute_signature_pair as compute_signature_pair
 from .signatures.teachers import compute_signatures as compute_signatures
-from .signatures.teachers import heat_signature as heat_signature
 from .storage import load as load
 
 __version__: str

@@ -6,9 +6,8 @@ import threading
 
 import numpy as np
 import pytest
-from oracles import hull_mesh, sphere_mesh
+from oracles import sphere_mesh
 from scipy import sparse
-from scipy.stats import special_ortho_group
 
 from manifoldrf import (
     CosineKernel,
@@ -24,11 +23,9 @@ from manifoldrf import (
     RegularizedLaplacianKernel,
     SeriesKernel,
     Sphere,
-    TriangleMesh,
     compute_signature_pair,
     compute_signatures,
     grid_graph,
-    heat_signature,
     knn_graph,
     mesh_graph,
 )
@@ -394,44 +391,3 @@ def test_stitches_of_walks_that_reach_nothing_are_zero(teacher):
     found = compute_signatures(graph, PowerKernel(4), teacher=teacher, n_stitches=2, seed=0)
     assert found.rows.shape == (1, 1)
     assert found.rows.nnz == 0
-
-
-# ------------------------------------------------------------------------------------------ heat-kernel signatures
-TIMES = [0.05, 0.5]
-
-
-def test_heat_signatures_of_the_sphere_are_its_closed_form():
-    """Errors of the heat graph, twice those measured: .003, .007 and .017."""
-    exact = np.array([Sphere().heat_kernel([[0, 0, 1.0]], [[0, 0, 1.0]], t)[0, 0] for t in TIMES])
-    for space, error in ((sphere_mesh(1000), 0.006), (Sphere().grid(1000), 0.014), (hull_mesh(RANDOM), 0.035)):
-        np.testing.assert_allclose(
-            heat_signature(space, TIMES, nodes=np.arange(0, 1000, 40)) / exact, 1.0, atol=error
-        )
-    one = heat_signature(sphere_mesh(1000), 0.5)
-    assert one.shape == (1000, 1)
-    np.testing.assert_array_equal(heat_signature(sphere_mesh(1000), 0.5, nodes=[7, 3], n_jobs=2), one[[7, 3]])
-
-
-RANDOM = Sphere().sample(1000, seed=0)
-
-
-def test_heat_signatures_depend_on_the_shape_alone():
-    """One ellipsoid in two meshes that share 100 vertices, one of them turned, moved and in another order."""
-    shape, common = np.diag([1.0, 0.7, 0.5]), Sphere().sample(100, seed=1)
-    one = hull_mesh(np.concatenate([common, Sphere().grid(1200)]) @ shape)
-    first = heat_signature(one, [0.3], nodes=np.arange(100))
-    turn = special_ortho_group.rvs(3, random_state=0)
-    order = np.random.default_rng(0).permutation(1300)
-    moved = TriangleMesh((one.vertices @ turn.T + 5)[order], np.argsort(order)[one.faces])
-    np.testing.assert_allclose(heat_signature(moved, [0.3], nodes=np.argsort(order)[:100]), first, rtol=1e-9)
-    other = hull_mesh(np.concatenate([common, Sphere().grid(700)]) @ shape)
-    second = heat_signature(other, [0.3], nodes=np.arange(100))
-    # Between vertices they differ by up to 30 %, between the meshes by .035 (twice that is allowed).
-    np.testing.assert_allclose(second, first, rtol=0.07)
-    assert np.corrcoef(first[:, 0], second[:, 0])[0, 1] > 0.99
-
-
-@pytest.mark.parametrize("times", [[0.1, -1.0], 0.0, [np.nan], []])
-def test_heat_signatures_need_positive_times(times):
-    with pytest.raises(ValueError, match="`times` must be "):
-        heat_signature(sphere_mesh(100), times)

@@ -15,7 +15,17 @@ from sklearn.utils.validation import check_is_fitted
 from manifoldrf._codec import save_state
 from manifoldrf._random import SeedLike
 from manifoldrf._runtime import one_blas_thread, quiet_underflow
-from manifoldrf._validation import FloatArray, check_columns, check_integer, check_jobs, check_option, reject
+from manifoldrf._validation import (
+    POSITIVE,
+    FloatArray,
+    as_floats,
+    check_columns,
+    check_integer,
+    check_jobs,
+    check_option,
+    check_vector,
+    reject,
+)
 from manifoldrf.features.errors import ErrorEstimate, graph_error
 from manifoldrf.features.feature_map import FeatureMap, product
 from manifoldrf.features.fitting import (
@@ -36,10 +46,12 @@ from manifoldrf.features.unstructured import fit_unstructured, is_unstructured
 from manifoldrf.fields.data import Compute
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
+from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.signatures.teachers import compute_signatures
 
-__all__ = ["ManifoldRandomFeatures"]
+__all__ = ["ManifoldRandomFeatures", "heat_signature"]
 
 KIND = "ManifoldRandomFeatures"  # of a file
 _SIDES = ("left", "right")
@@ -479,3 +491,63 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
 
     def _rows(self, points: FloatArray, side: str) -> tuple[Any, FloatArray]:
         return self._map().rows(points, check_jobs(self.n_jobs), side=side, device=self.device)
+
+
+def heat_signature(
+    space: ArrayLike | TriangleMesh, times: ArrayLike, *, at: ArrayLike | None = None, n_jobs: int = -1
+) -> FloatArray:
+    """The heat-kernel signature: the heat K_t(x, x) that is still at x after each time t.
+
+    It depends on the shape alone, not on position, orientation or order of the vertices, so it can be compared
+    between scans, unlike features of two fits. At short times it is (4 pi t)^(-dim/2), changed by the curvature at
+    x and doubled at an edge; at long times it is one over the volume. For scans of different size, divide
+    coordinates by the square root of the area first.
+
+    Parameters
+    ----------
+    space : TriangleMesh or array-like of shape (n, d)
+        Meshes and clouds that are finer than a time requires are thinned, as in :class:`ManifoldRandomFeatures`.
+    times : float or array-like of shape (k,)
+        Heat times, in units of length squared.
+    at : array-like of shape (q, d), optional
+        Points of the space; all vertices or points by default.
+    n_jobs : int, default=-1
+        Number of threads; the result does not depend on it.
+
+    Returns
+    -------
+    ndarray of shape (q, k)
+        In units of one over volume.
+
+    Notes
+    -----
+    At short times the signature varies little over a shape, and the errors of two meshes of it may be as large: see
+    the guide to meshes.
+
+    Examples
+    --------
+    >>> from manifoldrf import Sphere, heat_signature
+    >>> points = Sphere().grid(1000)
+    >>> heat_signature(points, [0.1, 1.0], at=points[[0, 500]]).round(2).tolist()
+    [[0.82, 0.11], [0.82, 0.11]]
+    >>> Sphere().heat_kernel([[0, 0, 1]], [[0, 0, 1]], 0.1).round(2).tolist()
+    [[0.82]]
+    """
+    moments = np.atleast_1d(as_floats(times, "times"))
+    if not moments.size:
+        reject("times", "at least one time", "none")
+    columns = []
+    for t in check_vector(moments, "times", moments.size, POSITIVE):
+        features = ManifoldRandomFeatures(
+            HeatKernel(float(t)),
+            normalize=False,
+            n_features="all",
+            sparse_output=True,
+            random_state=0,
+            n_jobs=n_jobs,
+        ).fit(space)
+        if at is None:
+            at = space.vertices if isinstance(space, TriangleMesh) else space
+        blocks = features.transform_blocks(np.asarray(at))
+        columns.append(np.concatenate([np.asarray(rows.multiply(rows).sum(axis=1)).ravel() for rows in blocks]))
+    return np.column_stack(columns)

@@ -10,39 +10,31 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from manifoldrf._random import SeedLike, Streams, generator
-from manifoldrf._runtime import one_blas_thread, recorded_warnings, warn_user
+from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import (
-    POSITIVE,
     FloatArray,
     IntArray,
-    as_floats,
     check_flag,
     check_indices,
     check_integer,
     check_jobs,
     check_option,
-    check_vector,
     reject,
 )
-from manifoldrf.geometry.clouds import CleanCloud
 from manifoldrf.geometry.graphs import as_adjacency
-from manifoldrf.geometry.heat import heat_graph
-from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.action import AnyGraph
-from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.kernels.roots import ASYMMETRIC
 from manifoldrf.signatures import engines
 from manifoldrf.signatures.engines import Progress, Runner
 from manifoldrf.signatures.options import OPTIONS, make_options
 
-__all__ = ["SignatureInfo", "Signatures", "compute_signature_pair", "compute_signatures", "heat_signature"]
+__all__ = ["SignatureInfo", "Signatures", "compute_signature_pair", "compute_signatures"]
 
 TEACHERS = ("auto", *OPTIONS)
 # A user's teacher maps (graph, series, nodes) to rows of the series, dense or sparse, (len(nodes), N).
 OwnTeacher = Callable[..., Any]
 _NODES_AT_ONCE = 65_536
-_HEAT_ENTRIES = 2**22  # of rows whose squares are summed at once: 32 MB
 
 
 @dataclasses.dataclass(frozen=True)
@@ -306,72 +298,6 @@ def compute_signatures(
     """
     run = engines.run_here(check_jobs(n_jobs), progress)
     return signatures_by(run, graph, kernel, nodes, options, teacher=teacher, asymmetric=asymmetric, seed=seed)
-
-
-def heat_signature(
-    space: ArrayLike | TriangleMesh | CleanCloud,
-    times: ArrayLike,
-    *,
-    nodes: ArrayLike | None = None,
-    n_jobs: int = -1,
-) -> FloatArray:
-    """The heat-kernel signature: the heat K_t(x, x) that is still at x after each time t.
-
-    It depends on the shape alone, not on position, orientation, order or number of the vertices, so that it can be
-    compared between scans, unlike features of two fits. At short times it is (4 pi t)^(-dim/2), changed by the
-    curvature at x and doubled at an edge; at long times it is one over the volume. For scans of different size,
-    divide coordinates by the square root of the area first.
-
-    Parameters
-    ----------
-    space : TriangleMesh, array-like of shape (n, d) or CleanCloud
-        A mesh, points as they are, or a cleaned cloud. Errors are those of :func:`heat_graph`.
-    times : float or array-like of shape (k,)
-        Heat times, in units of length squared.
-    nodes : array-like of int, optional
-        Vertices or points at which it is computed; all by default. The time grows with their number and with that
-        of all vertices: 6000 vertices take 10 s at t = .05 on the unit sphere, and 500 of them 1 s.
-    n_jobs : int, default=-1
-        Number of threads; the result does not depend on it.
-
-    Returns
-    -------
-    ndarray of shape (n_nodes, k)
-        In units of one over volume.
-
-    Examples
-    --------
-    >>> from manifoldrf import Sphere, heat_signature
-    >>> heat_signature(Sphere().grid(1000), [0.1, 1.0], nodes=[0, 500]).round(2).tolist()
-    [[0.82, 0.11], [0.82, 0.11]]
-    >>> Sphere().heat_kernel([[0, 0, 1]], [[0, 0, 1]], 0.1).round(2).tolist()
-    [[0.82]]
-    """
-    moments = np.atleast_1d(as_floats(times, "times"))
-    if not moments.size:
-        reject("times", "at least one time", "none")
-    moments = check_vector(moments, "times", moments.size, POSITIVE)
-    jobs = check_jobs(n_jobs)
-    return np.column_stack([_heat_left(space, float(t), nodes, jobs) for t in moments])
-
-
-@one_blas_thread()
-def _heat_left(space: Any, t: float, nodes: ArrayLike | None, n_jobs: int) -> FloatArray:
-    """K_t(x, x) at nodes, per unit of volume: the squared length of their signatures."""
-    noise = "auto" if isinstance(space, TriangleMesh | CleanCloud) else 0
-    with recorded_warnings() as said:
-        graph = heat_graph(space, t, noise=noise, n_jobs=n_jobs)
-    for warning in said:
-        if "far finer than" not in str(warning):  # the mesh must stay as it is
-            warn_user(warning)
-    picked = np.arange(graph.n_nodes) if nodes is None else check_indices(nodes, "nodes", graph.n_nodes)
-    parts = []
-    for some in np.array_split(picked, -(-len(picked) * graph.n_nodes // _HEAT_ENTRIES)):
-        rows = compute_signatures(graph, HeatKernel(t), some, n_jobs=n_jobs).rows
-        squares = rows.multiply(rows) if sparse.issparse(rows) else rows * rows
-        parts.append(np.asarray(squares.sum(axis=1)).ravel())
-    weights = graph.degrees if graph.weights is None else graph.weights
-    return np.asarray(np.concatenate(parts) / weights[picked])
 
 
 def signatures_by(
