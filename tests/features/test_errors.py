@@ -413,7 +413,7 @@ def test_bad_parameters(settings, kind, message):
         (np.full((9, 3), np.nan), ValueError, "`X` must be finite, without NaN or inf. Got nan at index"),
         (np.full((9, 3), np.inf), ValueError, "`X` must be finite, without NaN or inf. Got inf at index"),
         (np.full((9, 3), 1e200) * np.arange(9)[:, None], ValueError, "must be finite, with entries below"),
-        (NODES[:1], ValueError, "minimum of 2 is required"),
+        (NODES[:1], ValueError, "`X` must be "),
         (NODES[:0], ValueError, "0 sample"),
         (NODES[:, 0], ValueError, "Expected 2D array"),
         (np.ones((20, 3)), ValueError, "`X` must be points at different positions"),

@@ -156,7 +156,7 @@ def test_the_time_of_no_kernel_makes_a_heat_kernel():
     assert model.set_params(kernel=None, kernel__t=0.2).kernel == HeatKernel(0.2)
     X, y = make_moons(200, noise=0.1, random_state=0)
     pipeline = make_pipeline(ManifoldRandomFeatures(random_state=0), LogisticRegression())
-    search = GridSearchCV(pipeline, {"manifoldrandomfeatures__kernel__t": [0.1, 30.0]}, cv=3).fit(X, y)
+    search = GridSearchCV(pipeline, {"manifoldrandomfeatures__kernel__t": [0.1, 3.0]}, cv=3).fit(X, y)
     assert search.best_params_ == {"manifoldrandomfeatures__kernel__t": 0.1}
 
 

@@ -321,6 +321,9 @@ def test_all_nodes_are_features():
 # ---------------------------------------------------------------------------------------------------- mistakes
 GRAPH = knn_graph(CLOUD[:300])
 MESH = sphere_mesh(100)
+TWO_PIECES = TriangleMesh(
+    np.vstack([MESH.vertices, MESH.vertices + 9]), np.vstack([MESH.faces, MESH.faces + MESH.n_vertices])
+)
 
 
 @pytest.mark.parametrize(
@@ -341,7 +344,7 @@ MESH = sphere_mesh(100)
             ValueError,
             "`n_nodes` must be 'auto' or 'all'",
         ),
-        (MESH, GraphOptions(n_nodes=3), HEAT, ValueError, "`n_nodes` must be large enough to span triangles"),
+        (TWO_PIECES, GraphOptions(n_nodes=3), HEAT, ValueError, "`n_nodes` must be large enough to span triangles"),
         (
             CLOUD,
             lambda points: points,

@@ -35,7 +35,7 @@ def model(mesh):
 
 
 def features(**options):
-    return ManifoldRandomFeatures(HeatKernel(T), random_state=0, **options)
+    return ManifoldRandomFeatures(HeatKernel(T), normalize=False, random_state=0, **options)
 
 
 def test_the_kernel_of_a_thinned_sphere_is_that_of_the_sphere(mesh, model):

@@ -337,7 +337,12 @@ PLACES = (
         "every point twice",
         doubled,
         _BY_HEAT,
-        Works("both are nodes", None, GraphWarning, (_SPARSE, f"Graph of 60 nodes: {_COINCIDE}.")),
+        Works(
+            "one of each pair is a node",
+            None,
+            GraphWarning,
+            ("30 of 60 points are copies …", "t = … is short for 30 nodes: …"),
+        ),
     ),
     Case(_PLACES, "every point twice", doubled, _NO_GRAPH, FINITE),
     Case(

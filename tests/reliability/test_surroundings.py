@@ -154,7 +154,7 @@ def test_the_program_needs_neither_utf_8_nor_a_home_nor_a_place_for_temporary_fi
 STREAMS = {
     "closed": ("import os, sys; os.close(1); sys.stdout = None", 0, ""),
     "both closed": ("import os, sys; os.close(1); os.close(2); sys.stdout = sys.stderr = None", 0, ""),
-    "nobody reads": ("import os; r, w = os.pipe(); os.close(r); os.dup2(w, 1)", 1, ""),
+    "nobody reads": ("import os; r, w = os.pipe(); os.close(r); os.dup2(w, 1)", 0, ""),  # the file is there
     "full": ("import os; os.dup2(os.open('/dev/full', os.O_WRONLY), 1)", 1, "No space left on device.\n"),
 }
 

@@ -40,7 +40,7 @@ from manifoldrf.features.fitting import (
     warn_of_graph,
 )
 from manifoldrf.features.options import FitOptions, FrozenParamsMixin, check_space, estimator_points, fit_options
-from manifoldrf.features.problem import make_problem, warn_of_far
+from manifoldrf.features.problem import FEW_DIMS, make_problem, warn_of_far
 from manifoldrf.features.state import restore, state_of, summarise
 from manifoldrf.features.unstructured import fit_unstructured, is_unstructured
 from manifoldrf.fields.data import Compute
@@ -258,7 +258,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         options = fit_options(self.get_params(deep=False), compute=compute)
         problem = make_problem(space, self.kernel, options)
         options = settle_options(problem, options)
-        if is_unstructured(problem, space, self.kernel, options):
+        many = problem.graph.n_steps is None or problem.dim > FEW_DIMS  # dimensions, maybe too many for a graph
+        if many and is_unstructured(problem, space, self.kernel, options):
             self.map_, choice = fit_unstructured(problem, self.kernel, options)
             return self._finish(choice, "uniform", options)
         anchors = choose_anchors(problem, options)

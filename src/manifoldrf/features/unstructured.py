@@ -18,7 +18,6 @@ from manifoldrf.features.errors import ErrorEstimate
 from manifoldrf.features.feature_map import FeatureMap, symmetric_product
 from manifoldrf.features.fitting import FeatureWarning, FieldChoice, note_flat
 from manifoldrf.features.options import FitOptions, GraphOptions
-from manifoldrf.features.problem import FEW_DIMS
 from manifoldrf.fields.data import Problem
 from manifoldrf.fields.gaussian import GaussianField, fit_gaussian, gaussian_kernel
 from manifoldrf.geometry.builders import knn_graph
@@ -83,7 +82,7 @@ def _is_coarse(problem: Problem) -> bool:
     """Whether a heat graph has too few nodes for a kernel that is short compared with the space."""
     graph = problem.graph
     reached = graph.affinity.nnz / graph.n_nodes**2  # share of all nodes, in a step
-    return problem.dim > FEW_DIMS and graph.n_steps == _COARSE and reached < _SHORT
+    return graph.n_steps == _COARSE and reached < _SHORT
 
 
 @one_blas_thread()

@@ -289,8 +289,8 @@ class TriangleMesh:
         faces = np.array(check_faces(self.faces, "faces", len(vertices)), order="C")
         doubled = is_doubled(faces)
         if doubled.any():
-            again = _count(int(doubled.sum()), "face has", "faces have")
-            warn_user(f"{again} the same three vertices as an earlier face of the mesh and do not count.")
+            again = _count(int(doubled.sum()), "face is", "faces are")
+            warn_user(f"{again} left out of the mesh: an earlier face has the same three vertices.")
             faces = faces[~doubled]
         for name, array in (("vertices", vertices), ("faces", faces)):
             array.setflags(write=False)
