@@ -25,6 +25,7 @@ from manifoldrf import (
     SeriesKernel,
     Sphere,
     Torus,
+    TriangleMesh,
     heat_graph,
     knn_graph,
     mesh_graph,
