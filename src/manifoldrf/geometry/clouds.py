@@ -73,6 +73,7 @@ _LOSS_PENALTY = 0.1
 _MOST_CANDIDATES = 10  # dimensions
 _FEWEST_POINTS = 500  # fewer points do not tell a Möbius strip from noise
 _MOST_NOISE = 0.4  # in widths of the kernel: a strip that is as wide as the kernel is not a noisy line
+_USUAL_POINTS, _USUAL_SHARE = 48, 0.01  # under a kernel that is chosen by default, or this share of all
 # Of a larger cloud, a random part of this size is examined; a smaller part where searches have many coordinates.
 _ENOUGH_POINTS, _ENOUGH_WIDE_POINTS, _FEW_COORDINATES = 50_000, 10_000, 10
 # Squared bandwidth over the variance of noise, at least: the variance along the surface, h2 / 2, is then seven
@@ -554,6 +555,9 @@ def _examine(
     n_axes = search.points.shape[1]
     dims = range(1, min(n_axes, _MOST_CANDIDATES) + 1) if dim is None else [dim]
     near = _neighborhoods_of(search)
+    if width2 == np.inf:
+        k = max(_USUAL_POINTS, int(_USUAL_SHARE * len(search.points)))
+        width2 = footprint_width2(_median_reach(search, k), _rounded(growth, n_axes))
     for _, d, sigma in sorted(_explained(curve, d, n_axes, noise) for d in dims):
         if d > _MOST_DIMS:
             return None
