@@ -375,7 +375,7 @@ def errors_about(name: str, options: Mapping[str, str] | None = None) -> Iterato
     except (ValueError, TypeError) as error:
         if type(error) not in (ValueError, TypeError):
             raise  # errors of other kinds, such as usage errors, say it themselves
-        about_option = renamed(str(error), options or {})
+        about_option = renamed(error, options or {})
         if about_option:
             raise UsageError(about_option) from error
         raise type(error)(f"{name}: {error}") from error
