@@ -131,6 +131,7 @@ def main():
         meshes = ((path.stem, TriangleMesh.load(path)) for path in files)
     rows = []
     with threadpool_limits(1):
+        list(compare("compilation", bumpy_sphere(QUICK[0]), with_all=False))  # of what all meshes use
         for name, mesh in meshes:
             for row in compare(name, mesh, with_all=mesh.n_vertices <= FEW):
                 row.show()
