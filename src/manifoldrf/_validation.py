@@ -5,7 +5,6 @@
 """
 
 import datetime
-import functools
 import math
 import os
 from collections import Counter
@@ -26,7 +25,7 @@ LARGEST_COORDINATE = 1e150  # squares of numbers above 1e154 overflow
 SMALLEST_SPREAD = 1e-140  # squared distances in a smaller cloud underflow
 _LONGEST_INTEGER = 100  # digits of an integer in an error
 _LARGEST_INTEGER = 10**300  # larger ones are no floats
-_MANY_THREADS, _THREADS_OF_A_CORE = 64, 4  # more threads cost memory and time to start, and gain nothing
+_THREADS_OF_A_CORE = 4  # more threads cost memory and time to start, and gain nothing
 _LONGEST_VALUE = 500  # characters of a value in an error
 # How to read a file whose name was given instead of an array.
 _READERS = {
@@ -66,7 +65,14 @@ def reject(name: str, rule: str, value: object, kind: type[Exception] = ValueErr
     text = written(value) if isinstance(value, int) else str(value)
     if len(text) > _LONGEST_VALUE:
         text = f"{text[:_LONGEST_VALUE]} ..."
-    raise kind(f"`{name}` must be {rule}. Got {text}.")
+    fail(name, f"`{name}` must be {rule}. Got {text}.", kind)
+
+
+def fail(name: str, text: str, kind: type[Exception]) -> NoReturn:
+    """Raise an error whose attribute ``argument`` is the name of a bad argument; the text has it in backquotes."""
+    error: Any = kind(text)
+    error.argument = name
+    raise error
 
 
 def written(value: int) -> str:
@@ -92,7 +98,7 @@ def check_integer(value: Any, name: str, low: int, high: int | None = None) -> i
 def check_jobs(n_jobs: Any, name: str = "n_jobs") -> int:
     """Return a number of threads, at least 1; -1 means all cores that this process may use.
 
-    A number far above that of the cores is taken for all cores, with a warning.
+    More than four times as many as there are cores are taken for all cores, with a warning.
     """
     rule = "-1 or an integer in [1, inf)"
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral):
@@ -101,15 +107,11 @@ def check_jobs(n_jobs: Any, name: str = "n_jobs") -> int:
         reject(name, rule, int(n_jobs))
     # A container or batch system may allow fewer cores than the machine has.
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if int(n_jobs) > max(_MANY_THREADS, _THREADS_OF_A_CORE * cores):
-        _warn_of_threads(int(n_jobs), name, cores)
+    number = int(n_jobs)
+    if number > _THREADS_OF_A_CORE * cores:
+        warn_user(f"`{name}` = {written(number)} is far more than this process may use: {cores} threads are used.")
         return cores
-    return cores if n_jobs == -1 else int(n_jobs)
-
-
-@functools.cache  # once for every number: a fit asks many times
-def _warn_of_threads(n_jobs: int, name: str, cores: int) -> None:
-    warn_user(f"`{name}` = {written(n_jobs)} is far more than this process may use: {cores} threads are used.")
+    return cores if number == -1 else number
 
 
 def check_real(value: Any, name: str, interval: Interval) -> float:

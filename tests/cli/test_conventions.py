@@ -17,6 +17,7 @@ from command_line import command, invoke, main, words
 
 import manifoldrf
 from manifoldrf import Sphere, cli
+from manifoldrf._files import atomic_path
 from manifoldrf.cli import options, program
 from manifoldrf.features.options import ANCHORS, FIELDS
 from manifoldrf.fields.anchors import METHODS
@@ -251,6 +252,17 @@ def test_pipes_other_than_stdout_that_break_are_errors(monkeypatch, capfd, error
     monkeypatch.setattr(program, "app", broken)
     assert main(monkeypatch, "info") == 1
     assert capfd.readouterr().err == said
+
+
+def test_a_program_that_stops_after_a_file_is_written_keeps_its_exit_code(monkeypatch, tmp_path):
+    def stopped(**options):
+        with atomic_path(tmp_path / "a.txt") as path:
+            path.write_text("complete")
+        raise SystemExit(1)
+
+    monkeypatch.setattr(program, "app", stopped)
+    assert main(monkeypatch, "info") == 1
+    assert (tmp_path / "a.txt").exists()
 
 
 @pytest.mark.slow

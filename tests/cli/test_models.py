@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from command_line import invoke, main, words
+from oracles import sphere_mesh
 
 from manifoldrf import (
     CosineKernel,
@@ -418,6 +419,28 @@ class TestMeshes:
         assert invoke("kernel", scanned, *more, "--vertex", 17, "-o", tmp_path / "k.ply").exit_code == 0
         mesh.save(tmp_path / "same.ply", field=expected[:, 0])
         assert (tmp_path / "k.ply").read_bytes() == (tmp_path / "same.ply").read_bytes()
+
+    def test_a_thinned_model_needs_the_mesh_that_counts_the_vertices(self, tmp_path, monkeypatch):
+        mesh, model, target = sphere_mesh(6000), tmp_path / "m.safetensors", tmp_path / "k.csv"
+        mesh.save(tmp_path / "s.off")
+        fitted = ManifoldRandomFeatures(HeatKernel(0.1), random_state=0).fit(mesh)
+        assert fitted.graph_.mesh.n_vertices < 6000 / 2
+        fitted.save(model)
+        result = invoke("kernel", model, "--vertex", 17, "-o", target)
+        assert result.exit_code == 2
+        assert f"manifoldrf kernel {model} scan.ply --vertex 17" in words(result.stderr)
+        assert not target.exists()
+        sizes, transform = [], ManifoldRandomFeatures.transform
+        monkeypatch.setattr(
+            ManifoldRandomFeatures,
+            "transform",
+            lambda self, Z, side=None: sizes.append(len(Z)) or transform(self, Z, side),
+        )
+        monkeypatch.setattr(models, "_ENTRIES_AT_ONCE", 1000 * fitted.n_features_out_)
+        assert invoke("kernel", model, tmp_path / "s.off", "--vertex", 17, "-o", target).exit_code == 0
+        assert sizes == [1, *[1000] * 6]  # never the features of all vertices at once
+        expected = fitted.kernel_matrix(mesh.vertices, mesh.vertices[[17]])
+        np.testing.assert_allclose(np.loadtxt(target, ndmin=2), expected, rtol=1e-12, atol=1e-15)
 
     def test_the_kernel_seen_from_a_point_of_a_cloud(self, folder, features, tmp_path):
         target = tmp_path / "k.ply"

@@ -187,8 +187,16 @@ def test_normalized_features_are_the_absolute_ones_times_a_factor(kernel, tmp_pa
     assert (copied.scale_, copied.normalize) == (factor, True)
     np.testing.assert_array_equal(copied.transform(NEW, side="left"), left)
     assert f"{factor:.3g} times the kernel" in models[0].summary()
-    # The average is over 256 nodes, not over all.
-    assert np.diagonal(models[0].kernel_matrix(NODES)).mean() == pytest.approx(1.0, rel=0.02)
+    assert np.diagonal(models[0].kernel_matrix(NODES)).mean() == pytest.approx(1.0, rel=1e-9)
+
+
+def test_the_normalisation_does_not_depend_on_the_order_of_the_points():
+    points = np.random.default_rng(0).uniform(-1, 1, size=(400, 2))  # K(x, x) is larger at the edge
+    outwards = points[np.argsort(np.abs(points).max(axis=1))]
+    options = {"n_features": "all", "field": "step", "graph": GraphOptions(dim=2, noise=0)}
+    one, other = (features(HeatKernel(0.1), **options).fit(nodes) for nodes in (points, outwards))
+    assert other.scale_ == pytest.approx(one.scale_, rel=1e-9)
+    assert np.diagonal(one.kernel_matrix(one.graph_.positions)).mean() == pytest.approx(1.0, rel=1e-9)
 
 
 def test_a_chosen_kernel_can_be_longer_or_shorter():

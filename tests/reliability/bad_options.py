@@ -718,11 +718,6 @@ FILE_CASES = (
                 "`INPUT` must be an array of shape (n, d). Got shape (5,) in 'p.npy'.",
             ),
             (
-                "npy of equal points",
-                array_file(np.ones((9, 3))),
-                "INPUT: `…` must be …. Got ….",  # the bandwidth of a graph, the positions of a fit
-            ),
-            (
                 "a mesh with an index out of range",
                 text_file("m.off", _OFF.format(7)),
                 "INPUT: `path` must be a readable triangle mesh. Got m.off: …",
@@ -774,6 +769,16 @@ FILE_CASES = (
             ),
             ("npy of texts", np.full((N, 3), "1.5"), {}, "<U3", ""),
             ("npy of complex numbers", cloud() + 0j, {}, "complex128", ""),
+        )
+    ),
+    *(
+        Case(_FILES, "npy of equal points", array_file(np.ones((9, 3))), (command,), Refused(f"INPUT: {words}"))
+        for command, words in (
+            (
+                CLI_GRAPH,
+                "`bandwidth` must be a positive number where most neighbours coincide. Got a median distance of 0.",
+            ),
+            (CLI_FIT, "`X` must be points at different positions. Got one position for 9 points."),
         )
     ),
     Case(

@@ -266,7 +266,8 @@ class SpectralFeatures(FrozenParamsMixin, _AbstractSpectral):
     Parameters
     ----------
     kernel : AbstractKernel, callable or None, default=None
-        As in :class:`ManifoldRandomFeatures`; it must be positive semi-definite.
+        As in :class:`ManifoldRandomFeatures`; it must be positive semi-definite. None: the chosen heat kernel is
+        scaled such that K(x, x) is one on average.
     n_features : int or "all", default=512
         Number of eigenpairs, at most the number of nodes. Above a fifth of the nodes all eigenpairs are computed
         (with a dense matrix, in time proportional to the cube of their number), and the largest are kept.

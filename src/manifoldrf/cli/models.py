@@ -193,12 +193,12 @@ def kernel(
 ) -> None:
     """Write the kernel matrix between the points of A and those of B.
 
-    With --vertex, write one column: the kernel seen from that point of A or, without A, of the model's own mesh or
-    points.
+    With --vertex, write one column: the kernel seen from that point of A. Without A it is a vertex of the mesh that
+    MODEL was fitted to, if all of its vertices are nodes, or a node of a model of points.
 
     Examples: manifoldrf kernel bunny.safetensors a.npy b.npy -o K.npy
 
-    manifoldrf kernel bunny.safetensors --vertex 17 -o heat.ply
+    manifoldrf kernel bunny.safetensors bunny.ply --vertex 17 -o heat.ply
     """
     from manifoldrf._arrays import ARRAY_SUFFIXES, row_writer
     from manifoldrf.features.feature_map import product
@@ -242,10 +242,15 @@ def _write_column(
 ) -> None:
     """Write the kernel between one point and all points of a space, as colours or as a column."""
     from manifoldrf._arrays import write_matrix
+    from manifoldrf.features.feature_map import product
 
-    model = read_model(source).set_params(n_jobs=threads.n_jobs)
+    model = read_model(source).set_params(sparse_output=True, n_jobs=threads.n_jobs)
     graph = model.graph_
     own = graph if graph.mesh is None else graph.mesh
+    with usage():
+        if space_file is None and graph.mesh is not None and graph.extension.whole_mesh() is not graph.mesh:
+            example = f"manifoldrf kernel {source} scan.ply --vertex {vertex}"
+            reject("A", f"the mesh, because MODEL keeps only some of its vertices: {example}", "none")
     space = own if space_file is None else read_space(space_file, "A")
     points = points_of(space)
     with usage():
@@ -253,9 +258,15 @@ def _write_column(
         if target.suffix.lower() == ".ply" and points.shape[1] > AXES:
             reject("--output", f"{_ARRAYS} for points of {points.shape[1]} coordinates", target)
     check_columns(points.shape[1], model, "A" if space_file else "MODEL", space_file or source)
-    far = _Far()
-    with far.counted(len(points)):
-        column = model.kernel_matrix(points, points[[vertex]])
+    left, right = ("left", "right") if model.asymmetric_ else (None, None)
+    with _Far().counted(1):  # the vertex is one of the points, which are counted below
+        seen_from = model.transform(points[[vertex]], right)
+    far, parts, step = _Far(), [], _chunk(model.n_features_out_)
+    for begin in range(0, len(points), step):
+        block = points[begin : begin + step]
+        with far.counted(len(block)):
+            parts.append(product(model.transform(block, left), seen_from, check_jobs(threads.n_jobs)))
+    column = np.concatenate(parts)
     far.print(quiet=output.quiet)
     if target.suffix.lower() == ".ply":
         write_picture(target, space, column[:, 0])
@@ -364,7 +375,7 @@ def errors_about(name: str, options: Mapping[str, str] | None = None) -> Iterato
     except (ValueError, TypeError) as error:
         if type(error) not in (ValueError, TypeError):
             raise  # errors of other kinds, such as usage errors, say it themselves
-        about_option = renamed(str(error), options or {})
+        about_option = renamed(error, options or {})
         if about_option:
             raise UsageError(about_option) from error
         raise type(error)(f"{name}: {error}") from error

@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import inspect
 import math
-import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -36,21 +35,13 @@ def usage(names: Mapping[str, str] | None = None) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError) as error:
-        raise UsageError(renamed(str(error), names or {}) or str(error)) from error
+        raise UsageError(renamed(error, names or {}) or str(error)) from error
 
 
-def renamed(text: str, names: Mapping[str, str]) -> str:
-    """An error with the name of an option instead of that of a parameter; empty if it is about none of them.
-
-    Examples
-    --------
-    >>> renamed("`degree` must be 2. Got 3.", {"degree": "--field-options degree"})
-    '`--field-options degree` must be 2. Got 3.'
-    """
-    found = re.search(r"`(\w+)`", text)
-    if found is None or found[1] not in names:
-        return ""
-    return text.replace(found[0], f"`{names[found[1]]}`", 1)
+def renamed(error: Exception, names: Mapping[str, str]) -> str:
+    """The text of an error about one of the parameters, with the name of its option; empty for other errors."""
+    argument = getattr(error, "argument", "")  # of the library's own errors
+    return str(error).replace(f"`{argument}`", f"`{names[argument]}`", 1) if argument in names else ""
 
 
 def option_names(*groups: Any) -> dict[str, str]:

@@ -111,7 +111,7 @@ def _call(app: typer.Typer, arguments: list[str], name: str) -> int | None:
     try:
         code: int | None = app(args=arguments, prog_name=name, standalone_mode=False)
     except SystemExit as stopped:
-        if stopped.code == 1:  # rich, where the reader of stdout is gone
+        if isinstance(stopped.__context__, BrokenPipeError):  # rich, where the reader of stdout is gone
             raise _ReaderGoneError from None
         raise
     if code == 128 + signal.SIGINT:  # typer returns it for Ctrl-C

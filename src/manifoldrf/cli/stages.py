@@ -1,5 +1,6 @@
 """Commands for graphs: build one, compute signatures of its nodes, fill in a field on it."""
 
+import csv
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -283,11 +284,11 @@ def _write_table(path: Path, filled: Any, known: Any, names: list[str]) -> None:
     """A row for every vertex: its number, whether it was known, the field by the names of its columns if any."""
     if not names:
         names = ["value"] if filled.shape[1] == 1 else [f"value_{k}" for k in range(filled.shape[1])]
-    names = [f'"{name}"' if "," in name else name for name in names]
-    with path.open("w", encoding="utf-8") as file:
-        file.write(",".join(["vertex", "known", *names]) + "\n")
-        for vertex, row in enumerate(filled.tolist()):  # Python numbers print all their digits
-            file.write(",".join(map(repr, [vertex, int(known[vertex]), *row])) + "\n")
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["vertex", "known", *names])
+        # Python numbers print all their digits.
+        writer.writerows([k, int(known[k]), *row] for k, row in enumerate(filled.tolist()))
 
 
 def _print_doubts(model: Any, known: Any, output: Output) -> None:

@@ -25,7 +25,6 @@ _POINTS_AT_ONCE = 2**15
 _DENSE_SHARE = 0.05  # share of nonzeros above which dense products are faster than sparse ones
 _ROWS_OF_A_BLOCK, _MOST_BLOCKS = 128, 16
 _ROUNDING = 1e-12
-_HEIGHTS = 256  # nodes at which the height of the kernel is measured
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,18 +101,22 @@ class FeatureMap:
         return self.scale * float(self.factor**0.5)
 
     def normalized(self, n_jobs: int = 1) -> "FeatureMap":
-        """The same map with the factor that makes K(x, x) one on average over some nodes.
+        """The same map with the factor that makes K(x, x) one on average over the nodes.
 
+        All nodes count, because some of them, chosen by their numbers, would depend on the order of the points.
         The average of a kernel without nonnegative features may be zero or negative; its factor stays one.
         """
         usable = np.flatnonzero(self.problem.measure > 0)
-        nodes = usable[np.linspace(0, len(usable) - 1, min(len(usable), _HEIGHTS)).astype(np.int64)]
-        places = self.problem.graph.positions[nodes]
-        left = right = self.rows(places, n_jobs, absolute=False)[0]
-        if self.problem.asymmetric:
-            right = self.rows(places, n_jobs, side="right", absolute=False)[0]
+        total = np.float64(0.0)
+        for span in self.spans(len(usable)):
+            places = self.problem.graph.positions[usable[span]]
+            left = right = self.rows(places, n_jobs, absolute=False)[0]
+            if self.problem.asymmetric:
+                right = self.rows(places, n_jobs, side="right", absolute=False)[0]
+            with np.errstate(all="ignore"):
+                total += (left * right).sum()
         with np.errstate(all="ignore"):
-            factor = len(nodes) / np.float64((left * right).sum()) / np.float64(self.scale) ** 2
+            factor = len(usable) / total / np.float64(self.scale) ** 2
         if abs(factor - 1) < _ROUNDING:  # of rows that have length one already
             return self
         return replace(self, factor=float(factor)) if 0 < factor < np.inf else self

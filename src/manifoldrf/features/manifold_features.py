@@ -75,7 +75,9 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     normalize : bool, default=True
         Whether features are scaled such that K(x, x) = 1 on average, as learners expect; ``scale_`` is the factor
         of the kernel. Otherwise the scale is absolute: a heat kernel is then about (4 pi t)^(-dim / 2) high, in the
-        unit of the coordinates.
+        unit of the coordinates. The kernel itself is the same, with one exception: for a short heat kernel on a
+        cloud of four or five dimensions without structure, normalised features approximate the Gaussian kernel,
+        absolute ones that of the heat graph.
     scale : float, default=1.0
         Length of the chosen kernel (``kernel=None``), relative to the usual one: with 2 the kernel is twice as
         wide, so its heat time is four times as long. A given kernel has its own time, ``kernel__t``.

@@ -24,6 +24,7 @@ from manifoldrf._validation import (
     check_points,
     check_real,
     column_names,
+    fail,
     refuse_text,
     reject,
 )
@@ -295,7 +296,8 @@ def _field_options(params: dict[str, Any], name: str) -> dict[str, Any]:
         known = ("degree",) if params["field"] == "local" else ()
     for option in options:
         if option not in known:
-            raise TypeError(f"Field '{name}' has no option `{option}`; it has {', '.join(known) or 'none'}.")
+            text = f"Field '{name}' has no option `{option}`; it has {', '.join(known) or 'none'}."
+            fail(option, text, TypeError)
     if params["field"] == "mlp":
         MlpOptions(**options)
         if options.get("checkpoint") is not None and params["random_state"] is None:

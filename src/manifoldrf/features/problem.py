@@ -299,7 +299,7 @@ def _shape_of(points: FloatArray) -> str:
     steps /= lengths[far]
     line = steps[far].copy()
     steps -= np.outer(steps @ line / (line @ line), line)
-    # The median, because all other points are on a line with an outlier that is far enough.
+    # Median, not maximum: seen from a far outlier, all points are on one line.
     is_line = np.abs(steps).max() < _ON_A_LINE * np.median(lengths) / lengths[far]
     return "line" if points.shape[1] > 1 and len(points) > 2 and is_line else ""
 

@@ -156,10 +156,9 @@ def heat_graph(
     Parameters
     ----------
     points : array-like of shape (n, d), TriangleMesh or CleanCloud
-        The nodes. On a mesh these are its vertices (of a thinned mesh, some of them), and steps go along the
-        surface. In a cloud of at most three
-        dimensions, steps between layers that nearly touch are cut. A NeighborSearch over valid points is used
-        unchanged, with its own metric and threads.
+        The nodes. On a mesh these are its vertices, and steps go along the surface. In a cloud of at most three
+        dimensions, steps between layers that nearly touch are cut. Internal: a ThinnedMesh, whose nodes are some
+        vertices of a mesh, or a NeighborSearch over valid points, with its own metric and threads.
     t : float
         Heat time, in the square of the unit of the points; the kernel is about sqrt(2 t) wide.
     n_steps : "auto" or even int, default="auto"

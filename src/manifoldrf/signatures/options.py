@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from manifoldrf._validation import FloatArray, Interval, check_flag, check_integer, check_option, check_real, reject
+from manifoldrf._validation import (
+    FloatArray,
+    Interval,
+    check_flag,
+    check_integer,
+    check_option,
+    check_real,
+    fail,
+    reject,
+)
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.action import TOLERANCES
 from manifoldrf.kernels.roots import log_sizes
@@ -101,7 +110,7 @@ def make_options(teacher: str, given: dict[str, Any], *, chosen: bool = False) -
     for name in given:
         if name not in known:
             who = f"'{teacher}', which 'auto' chose here," if chosen else f"'{teacher}'"
-            raise TypeError(f"Teacher {who} has no option `{name}`; it has {', '.join(known)}.")
+            fail(name, f"Teacher {who} has no option `{name}`; it has {', '.join(known)}.", TypeError)
     return kind(**given)
 
 
