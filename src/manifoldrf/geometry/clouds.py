@@ -440,7 +440,10 @@ def _find_lines(search: NeighborSearch) -> _Lines | None:
     at = _some(part, _EXAMINED, "cloud.lines")
     gaps, same = distances_between(part.points[at], part.points, None), pieces[at][:, None] == pieces
     spacing, widest = np.quantile(np.where(same, np.inf, gaps).min(axis=1), [0.5, 0.9])
-    axes = [np.cov(part.points[near].T) for near in same & (gaps < spacing)]
+    # A point far from its own piece has no neighbour there.
+    axes = [np.cov(part.points[near].T) for near in same & (gaps < spacing) if np.count_nonzero(near) >= 3]
+    if 2 * len(axes) < len(at):
+        return None
     variances = np.array([np.linalg.eigvalsh(matrix)[-2:] for matrix in axes])
     if widest > _LINE_EVEN * spacing or np.median(variances[:, 0] / variances[:, 1]) > _LINE_WIDTH:
         return None
