@@ -515,6 +515,18 @@ def _are_lonely(distances: FloatArray, near: IntArray) -> Any:
     return (loneliness(distances, near) > _LONELY) | (reach > _VERY_LONELY * np.median(reach))
 
 
+def are_outliers(cloud: CleanCloud, others: FloatArray, scale: float | None) -> Any:
+    """Whether other points of the same space, of which the cloud is a part, are outliers."""
+    reach = cloud.search.knn(others, LONELY_NEIGHBOR + 1)[0][:, -1]
+    far = np.flatnonzero(reach > _LONELY * np.median(reach))
+    found = np.zeros(len(others), dtype=bool)
+    if cloud.structured and len(far):
+        joined = NeighborSearch(np.vstack([cloud.points, others[far]]), None, cloud.search.n_jobs)
+        kept = _cleaned(joined, np.inf if scale is None else scale**2, "auto", cloud.dim).kept
+        found[far] = ~np.isin(len(cloud.points) + np.arange(len(far)), kept)
+    return found
+
+
 def _scale_curve(search: NeighborSearch, longest2: float) -> ScaleCurve | None:
     """The growth between the spacing of the points and a squared scale; None if points coincide."""
     points = search.points
