@@ -15,6 +15,9 @@ from manifoldrf import (
     load,
     relative_error,
 )
+from manifoldrf._random import generator
+from manifoldrf.features import problem
+from manifoldrf.geometry.neighbors import NeighborSearch
 
 SPHERE, T = Sphere(), 0.08
 RNG = np.random.default_rng(0)
@@ -133,3 +136,27 @@ def test_noise_has_no_place_where_the_space_is_known():
 def test_columns_of_unlike_units_are_named():
     with pytest.warns(GraphWarning, match=r"^Column 1 of X \(counted from 0\) varies 1e\+03 times as much as"):
         fitted(CLEAN * [1.0, 1000.0, 1.0], None)
+
+
+def test_one_far_point_is_no_other_unit():
+    points = np.vstack([np.random.default_rng(0).normal(size=(500, 2)), [[0.0, 1e4]]])
+    problem._warn_of_units(NeighborSearch(points))  # warnings are errors
+    with pytest.warns(GraphWarning, match=r"^Column 0 of X .* varies 9.8e\+02 times as much as column 1"):
+        problem._warn_of_units(NeighborSearch(points * [1000.0, 1.0]))
+
+
+def test_few_outliers_of_a_large_cloud_are_no_nodes(monkeypatch):
+    """The part that is examined holds none of them, but the farthest points are nodes. Small pieces stay."""
+    monkeypatch.setattr(problem, "_EXAMINED", 2000)
+    n = 8000
+    unseen = np.random.default_rng(0).permutation(generator(0, "nodes.examined").permutation(n)[2000:])
+    points = SPHERE.sample(n, seed=0)
+    points[unseen[:3]] = [[2.0, 0.0, 0.0], [0.0, -3.0, 1.0], [0.0, 0.0, 0.3]]
+    points[unseen[3] :: 40] *= 0.1
+    points[unseen[3] :: 40] += 2.0
+    with pytest.warns(GraphWarning, match="it has 2 pieces"):
+        features = fitted(points, graph=GraphOptions(n_nodes=600))
+    assert not np.isin(points[unseen[:3]], features.graph_.points).all(axis=1).any()
+    summary = features.summary()
+    assert "3 of 8000 points are outliers, left out" in summary
+    assert "597 farthest of 7997 points, as asked for" in summary

@@ -18,8 +18,15 @@ from manifoldrf import (
     heat_graph,
     knn_graph,
 )
-from manifoldrf.geometry import clouds
-from manifoldrf.geometry.local_surface import blend_patches, fit_patches, into_axes, patch_offsets, quadratic_terms
+from manifoldrf.geometry import clouds, local_surface
+from manifoldrf.geometry.local_surface import (
+    LocalSurface,
+    blend_patches,
+    fit_patches,
+    into_axes,
+    patch_offsets,
+    quadratic_terms,
+)
 from manifoldrf.geometry.neighbors import NeighborSearch
 
 
@@ -282,15 +289,22 @@ def strands(rng):
     return (starts + np.cumsum(0.05 * rng.normal(size=(15, 200, 3)), axis=1)).reshape(-1, 3)
 
 
+def clusters_and_one_point(rng):
+    """Eight small clusters and a point far from all."""
+    middles = np.repeat(rng.normal(size=(8, 3)), 24, axis=0)
+    return np.vstack([middles + 0.02 * rng.normal(size=middles.shape), [[50.0, 50.0, 50.0]]])
+
+
 @pytest.mark.parametrize(
     "points",
     [
         np.column_stack([(np.arange(20)[:, None] + np.linspace(0, 0.5, 50)).ravel(), np.zeros((1000, 2))]),
         np.random.default_rng(0).normal(size=(1500, 3)) + np.repeat(np.arange(10), 150)[:, None] * [5.0, 0.0, 0.0],
         strands(np.random.default_rng(0)),
+        clusters_and_one_point(np.random.default_rng(0)),
         np.stack(np.meshgrid(np.arange(40.0), np.arange(40.0)), axis=2).reshape(-1, 2),
     ],
-    ids=["dashes", "clumps", "strands", "lattice"],
+    ids=["dashes", "clumps", "strands", "clusters", "lattice"],
 )
 def test_other_pieces_are_no_scan_lines(points):
     assert clean_cloud(points).n_merged == 0
@@ -312,6 +326,26 @@ def test_noise_across_an_edge_is_removed():
     step = 1e-5 * rng.normal(size=points.shape)
     moved = np.linalg.norm(cloud.project(points + step) - cloud.project(points), axis=1)
     assert (moved < 20 * np.linalg.norm(step, axis=1)).all()
+
+
+def test_chunks_do_not_change_places_at_an_edge(monkeypatch):
+    rng = np.random.default_rng(0)
+    flat = np.column_stack([rng.uniform(size=(2000, 2)) * [2.0, 1.0], np.zeros(2000)])
+    points = flat + 0.03 * rng.normal(size=flat.shape)
+    cloud = clean_cloud(points, 0.15)
+    assert cloud.surface.edge is not None
+    whole, sizes = cloud.project(points), []
+    within = LocalSurface.within_edge
+    monkeypatch.setattr(LocalSurface, "within_edge", lambda *args: sizes.append(len(args[1])) or within(*args))
+    monkeypatch.setattr(local_surface, "_QUERIES_AT_ONCE", 7)
+    assert np.array_equal(cloud.project(points), whole)
+    assert max(sizes) == 7
+
+
+def test_a_query_where_all_edge_places_coincide_stays():
+    edge, normals = NeighborSearch(np.zeros((9, 3))), np.tile([1.0, 0.0, 0.0], (9, 1))
+    surface = LocalSurface(*[None] * 7, noise=0.3, edge=edge, normals=normals)
+    assert not surface.within_edge(np.zeros((2, 3))).any()
 
 
 def test_a_strip_wider_than_the_kernel_is_not_a_noisy_line():

@@ -99,3 +99,14 @@ def test_entries_are_sorted_with_their_values(rng, top):
     sort_entries(columns, values)
     assert (np.diff(columns) >= 0).all()
     np.testing.assert_array_equal(values, columns / 7)
+
+
+def test_entries_are_selected_in_a_copy(rng):
+    matrix = random_csr(rng, 30, 0.1)
+    matrix.data[::3] *= -1
+    dense, peaks = matrix.toarray(), csr.row_peaks(matrix)
+    low = 0.5 * np.abs(dense).max(axis=1, keepdims=True)
+    kept = csr.select_entries(matrix, matrix.data, np.abs(matrix.data) >= 0.5 * peaks)
+    np.testing.assert_array_equal(kept.toarray(), np.where(np.abs(dense) >= low, dense, 0.0))
+    np.testing.assert_array_equal(matrix.toarray(), dense)
+    assert 0 < kept.nnz < matrix.nnz

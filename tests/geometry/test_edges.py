@@ -155,3 +155,8 @@ def test_the_heat_kernel_of_a_random_square_is_within_four_percent(density, glob
     nodes = rng.choice(3000, 400, replace=False)
     exact = square_kernel(points[nodes], points[nodes], 0.008)
     assert relative_error(heat_kernel_at_nodes(graph, nodes), exact) < 0.04
+
+
+def test_nodes_closer_together_than_the_blur_show_no_edge():
+    around = 0.01 * np.random.default_rng(0).uniform(-1, 1, size=(30, 2))
+    assert edges.window_depth(around, np.array([1.0, 0.0]), 1.0, 0.3) == np.inf

@@ -408,15 +408,8 @@ PLACES = (
                 _PLACES,
                 f"one point {size:g} away: an isolated node",
                 with_entry(size),
-                (HEAT,),
+                _BY_HEAT,
                 Works("it is left out", None, GraphWarning, (_SPARSE, _ISOLATED)),
-            ),
-            Case(
-                _PLACES,
-                f"one point {size:g} away: an isolated node",
-                with_entry(size),
-                but(_BY_HEAT, HEAT),
-                Works("it is left out", None, GraphWarning, ("Column 1 of X …", _SPARSE, _ISOLATED)),
             ),
             Case(_PLACES, f"one point {size:g} away", with_entry(size), _NO_GRAPH, FINITE),
             Case(

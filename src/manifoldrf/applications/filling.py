@@ -14,8 +14,7 @@ from scipy import sparse
 from scipy.sparse import csgraph, linalg
 
 from manifoldrf._validation import FloatArray, IntArray, as_array, as_floats, check_columns, check_indices, reject
-from manifoldrf.fields.data import select_entries
-from manifoldrf.geometry.csr import reciprocal, scaled_both_ends
+from manifoldrf.geometry.csr import reciprocal, row_peaks, scaled_both_ends, select_entries
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 
@@ -367,10 +366,7 @@ def without_small(rows: Any, cut: float) -> Any:
     >>> without_small(sparse.csr_array(np.array([[1.0, 1e-4], [1e-4, 1e-4]])), 1e-3).nnz
     3
     """
-    lengths = np.diff(rows.indptr)
-    largest = np.zeros(rows.shape[0])
-    largest[lengths > 0] = np.maximum.reduceat(rows.data, rows.indptr[:-1][lengths > 0]) if rows.nnz else 0.0
-    return select_entries(rows, rows.data, rows.data >= cut * np.repeat(largest, lengths))
+    return select_entries(rows, rows.data, np.abs(rows.data) >= cut * row_peaks(rows))
 
 
 @dataclass(frozen=True)

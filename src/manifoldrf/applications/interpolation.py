@@ -31,8 +31,8 @@ from manifoldrf.applications import filling
 from manifoldrf.applications.filling import WIDEST, BoolArray, Filled, Known, Problem, Smoothed, SolverReport
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.fields.data import select_entries
 from manifoldrf.geometry.builders import NeighborExtension, knn_graph, mesh_graph
+from manifoldrf.geometry.csr import select_entries
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights, row_lengths
 from manifoldrf.kernels.graph_kernels import DiffusionKernel

@@ -17,7 +17,7 @@ from manifoldrf.features.options import FitOptions, GraphOptions
 from manifoldrf.fields.anchors import GOOD_SPACING, farthest_vertices
 from manifoldrf.fields.data import Problem
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
-from manifoldrf.geometry.clouds import CleanCloud, clean_cloud, estimate_dimension
+from manifoldrf.geometry.clouds import CleanCloud, are_outliers, clean_cloud, estimate_dimension
 from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.heat import cut_pairs, heat_graph
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -57,7 +57,7 @@ _DIMENSION_SHOWS = 100  # points; fewer than 10^(dim/2) of them say little about
 _SOME = 1000  # points that are looked at first
 _EXAMINED = 20_000  # points of a larger cloud that show whether it must be cleaned before it is thinned
 _ON_A_LINE = 1e-10  # distance from a line over the usual distance; rounding gives 1e-16
-_UNLIKE_UNITS = 100.0  # ratio of standard deviations of columns that probably have different units
+_UNLIKE_UNITS = 100.0  # ratio of spreads of columns that probably have different units
 _FUNCTION_ROWS = 64  # points at which the width of a function is measured
 _HEIGHTS = 64  # nodes at which the height of a chosen kernel is measured
 # Nodes with a smaller share of the median degree are ignored: values divided by their degree would be noise.
@@ -216,9 +216,17 @@ def find_nodes(space: Any, kernel: Any, options: GraphOptions, n_jobs: int, note
         search = _search(space.grid(n), options.metric or own, n_jobs)
         return Nodes(search, space.dim, options, space, n)
     nodes = _find_cloud_nodes(space, kernel, options, n_jobs)
-    if nodes.cloud is not None and str(nodes.cloud):
-        notes["cloud"] = str(nodes.cloud)
+    if nodes.cloud is not None:
+        _note_cloud(nodes.cloud, len(nodes.points), notes)
     return nodes
+
+
+def _note_cloud(cloud: CleanCloud, n_nodes: int, notes: dict[str, str]) -> None:
+    """Say what was found in a cloud, and how many of its points are nodes."""
+    if str(cloud):
+        notes["cloud"] = str(cloud)
+    if n_nodes < len(cloud.kept):
+        notes["thinned"] = f"{n_nodes} farthest of {len(cloud.kept)} points, as asked for"
 
 
 def _find_cloud_nodes(points: FloatArray, kernel: Any, options: GraphOptions, n_jobs: int) -> Nodes:
@@ -247,24 +255,27 @@ def _clean_nodes(
     points: FloatArray, scale: float | None, dim: int | None, options: GraphOptions, n_jobs: int
 ) -> Nodes:
     """The points of a cloud without noise and outliers, at most as many as asked for."""
-    most = options.n_nodes if isinstance(options.n_nodes, int) else len(points)
-    if most < len(points) > _EXAMINED:
+    n = len(points)
+    most = options.n_nodes if isinstance(options.n_nodes, int) else n
+    if most < n and n > _EXAMINED:
         # A copy of all points may fill the memory. If a part of them is clean, they are thinned where they are.
-        some = np.sort(generator(0, "nodes.examined").permutation(len(points))[:_EXAMINED])
+        some = np.sort(generator(0, "nodes.examined").permutation(n)[:_EXAMINED])
         part = _search(points[some], None, n_jobs)
         cloud = clean_cloud(part, scale, noise=options.noise, dim=dim)
         if cloud.surface is None and len(cloud.kept) == len(some):
             _warn_of_units(part)
-            search = _search(points[thin(points, most)], None, n_jobs)
-            kept = np.arange(most)
-            cloud = replace(cloud, search=search, kept=kept, n_given=most)
+            nodes = thin(points, most)
+            # The farthest points are nodes, and few outliers among many points may not be in the part.
+            off = are_outliers(cloud, points[nodes], scale)
+            search = _search(points[nodes[~off]], None, n_jobs)
+            cloud = replace(cloud, search=search, kept=np.delete(np.arange(n), nodes[off]), n_given=n)
             return Nodes(search, cloud.dim, options, cloud=cloud)
     search = _search(points, None, n_jobs)
     cloud = clean_cloud(search, scale, noise=options.noise, dim=dim)
     _warn_of_units(search)
-    if dim is None and len(points) < min(_DIMENSION_SHOWS, 10 ** (cloud.dim / 2)):
+    if dim is None and n < min(_DIMENSION_SHOWS, 10 ** (cloud.dim / 2)):
         warn_user(
-            f"{len(points)} points are too few to find a dimension; {cloud.dim} is a guess (remedy: more points, "
+            f"{n} points are too few to find a dimension; {cloud.dim} is a guess (remedy: more points, "
             "or GraphOptions(dim=...) if it is known).",
             GraphWarning,
         )
@@ -306,7 +317,8 @@ def _shape_of(points: FloatArray) -> str:
 
 def _warn_of_units(search: NeighborSearch) -> None:
     """Warn if some columns are so much larger than others that distances do not see the others."""
-    spreads = search.points.std(axis=0)
+    # Of the middle nine tenths: one far point would say more about a column than all others.
+    spreads = np.diff(np.quantile(search.points, [0.05, 0.95], axis=0), axis=0)[0]
     varying = np.flatnonzero(spreads > 0)
     if len(varying) < 2:
         return

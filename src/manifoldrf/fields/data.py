@@ -19,7 +19,7 @@ from scipy import sparse
 from manifoldrf._random import SeedLike
 from manifoldrf._runtime import filtered, require
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_integer, check_option, check_real, reject
-from manifoldrf.geometry.csr import check_amounts, reciprocal
+from manifoldrf.geometry.csr import check_amounts, reciprocal, row_peaks, select_entries
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import HeatExtension
 from manifoldrf.geometry.model_spaces import AbstractBall
@@ -388,7 +388,7 @@ def series_values(
         rows.data *= np.repeat(inverse[some], np.diff(rows.indptr))
         rows.data *= ends[rows.indices]
         # Rows from anchors are whole columns of the result, so negligible entries can be dropped at once.
-        blocks.append(_without_small(rows, _row_peaks(rows), share) if backwards else rows)
+        blocks.append(_without_small(rows, row_peaks(rows), share) if backwards else rows)
     table = blocks[0] if len(blocks) == 1 else sparse.vstack(blocks, format="csr")
     blocks.clear()
     return table.T.tocsr() if backwards else _without_negligible(table, share)
@@ -440,25 +440,9 @@ def _without_negligible(matrix: Any, share: float) -> Any:
     return result
 
 
-def _row_peaks(rows: Any) -> FloatArray:
-    """For every stored entry the largest absolute value in its row."""
-    counts = np.diff(rows.indptr)
-    peaks = np.zeros(rows.shape[0])
-    full = counts > 0
-    if full.any():
-        peaks[full] = np.maximum.reduceat(np.abs(rows.data), rows.indptr[:-1][full])
-    return np.repeat(peaks, counts)
-
-
 def _without_small(matrix: Any, peaks: FloatArray, share: float) -> Any:
     """Drop entries below a share of their peak; ``peaks`` has one value per stored entry."""
     return select_entries(matrix, matrix.data, np.abs(matrix.data) > share * peaks)
-
-
-def select_entries(matrix: Any, data: FloatArray, keep: Any) -> Any:
-    """CSR array of those entries of a matrix that ``keep`` marks, with the values ``data``."""
-    ends = np.concatenate([[0], np.cumsum(keep)])[matrix.indptr].astype(matrix.indptr.dtype)
-    return sparse.csr_array((data[keep], matrix.indices[keep], ends), shape=matrix.shape)
 
 
 def pick_device(device: str) -> str:

@@ -23,8 +23,8 @@ from manifoldrf._validation import (
     check_option,
     reject,
 )
-from manifoldrf.fields.data import AbstractField, FieldData, Problem, search_nodes, select_entries, sparse_product
-from manifoldrf.geometry.csr import check_amounts, check_csr, check_shape, read_only_view
+from manifoldrf.fields.data import AbstractField, FieldData, Problem, search_nodes, sparse_product
+from manifoldrf.geometry.csr import check_amounts, check_csr, check_shape, read_only_view, select_entries
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
 from manifoldrf.geometry.neighbors import NeighborSearch

@@ -15,9 +15,9 @@ from scipy import sparse
 from manifoldrf._compiling import compiled
 from manifoldrf._runtime import map_threads
 from manifoldrf._validation import FloatArray, IntArray, check_integer, check_jobs, reject
-from manifoldrf.fields.data import AbstractField, FieldData, Problem, select_entries
+from manifoldrf.fields.data import AbstractField, FieldData, Problem
 from manifoldrf.fields.interpolated import add_row, periods, principal_axes, solve_positive, stack_rows, take_offset
-from manifoldrf.geometry.csr import check_numbers, check_shape
+from manifoldrf.geometry.csr import check_numbers, check_shape, select_entries
 from manifoldrf.geometry.neighbors import NeighborSearch
 
 _RIDGE = 1e-8  # for columns of norm 1: keeps undetermined coefficients small

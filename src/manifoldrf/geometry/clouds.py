@@ -441,7 +441,10 @@ def _find_lines(search: NeighborSearch) -> _Lines | None:
     at = _some(part, _EXAMINED, "cloud.lines")
     gaps, same = distances_between(part.points[at], part.points, None), pieces[at][:, None] == pieces
     spacing, widest = np.quantile(np.where(same, np.inf, gaps).min(axis=1), [0.5, 0.9])
-    axes = [np.cov(part.points[near].T) for near in same & (gaps < spacing)]
+    # A point far from its own piece has no neighbour there.
+    axes = [np.cov(part.points[near].T) for near in same & (gaps < spacing) if np.count_nonzero(near) >= 3]
+    if 2 * len(axes) < len(at):
+        return None
     variances = np.array([np.linalg.eigvalsh(matrix)[-2:] for matrix in axes])
     if widest > _LINE_EVEN * spacing or np.median(variances[:, 0] / variances[:, 1]) > _LINE_WIDTH:
         return None
@@ -511,6 +514,18 @@ def _are_lonely(distances: FloatArray, near: IntArray) -> Any:
     """Whether the 12th neighbour of a point is much farther than those of its neighbours, or of most points."""
     reach = distances[:, -1]
     return (loneliness(distances, near) > _LONELY) | (reach > _VERY_LONELY * np.median(reach))
+
+
+def are_outliers(cloud: CleanCloud, others: FloatArray, scale: float | None) -> Any:
+    """Whether other points of the same space, of which the cloud is a part, are outliers."""
+    reach = cloud.search.knn(others, LONELY_NEIGHBOR + 1)[0][:, -1]
+    far = np.flatnonzero(reach > _LONELY * np.median(reach))
+    found = np.zeros(len(others), dtype=bool)
+    if cloud.structured and len(far):
+        joined = NeighborSearch(np.vstack([cloud.points, others[far]]), None, cloud.search.n_jobs)
+        kept = _cleaned(joined, np.inf if scale is None else scale**2, "auto", cloud.dim).kept
+        found[far] = ~np.isin(len(cloud.points) + np.arange(len(far)), kept)
+    return found
 
 
 def _scale_curve(search: NeighborSearch, longest2: float) -> ScaleCurve | None:

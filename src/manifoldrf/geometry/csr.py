@@ -35,6 +35,22 @@ def symmetric(values: FloatArray, start: IntArray, end: IntArray, n: int) -> Any
     return sparse.coo_array((np.concatenate([values, values]), (rows, columns)), shape=(n, n)).tocsr()
 
 
+def row_peaks(rows: Any) -> FloatArray:
+    """For every stored entry the largest absolute value in its row."""
+    counts = np.diff(rows.indptr)
+    peaks = np.zeros(rows.shape[0])
+    full = counts > 0
+    if full.any():
+        peaks[full] = np.maximum.reduceat(np.abs(rows.data), rows.indptr[:-1][full])
+    return np.repeat(peaks, counts)
+
+
+def select_entries(matrix: Any, data: FloatArray, keep: Any) -> Any:
+    """CSR array of those entries of a matrix that ``keep`` marks, with the values ``data``."""
+    ends = np.concatenate([[0], np.cumsum(keep)])[matrix.indptr].astype(matrix.indptr.dtype)
+    return sparse.csr_array((data[keep], matrix.indices[keep], ends), shape=matrix.shape)
+
+
 def times(matrix: Any, table: FloatArray, n_jobs: int) -> FloatArray:
     """A CSR array times a vector (N,) or a table (N, c), computed in threads."""
     dense = read_only_view(np.ascontiguousarray(table, dtype=np.float64))

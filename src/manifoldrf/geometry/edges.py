@@ -269,6 +269,8 @@ def window_depth(around, normal, gaps, blur):  # type: ignore[no-untyped-def]
         rank = min(_BLURRED_RANK, count - 1)
         outer = np.partition(heights, count - rank)[count - rank]
         for _ in range(3):  # the mean gap depends on where the edge is
+            if gap <= 0:  # the heights are closer together than the blur lets them be
+                return np.inf
             depth = outer - blur * blurred_excess((rank - 0.5) * gap / blur)
             gap = (depth - bottom) / count
     return depth if depth < _FARTHEST_PLACE else np.inf

@@ -41,6 +41,7 @@ from manifoldrf.geometry.csr import (
     reciprocal,
     renumbered,
     scaled_both_ends,
+    select_entries,
     times,
 )
 from manifoldrf.geometry.edges import BoundaryModel
@@ -483,9 +484,7 @@ def _composed(space: _Space, s2: float) -> tuple[Any, Pairs, FloatArray] | None:
 
 def _without_small(matrix: Any, limits: FloatArray) -> Any:
     """A CSR array without the entries below the limit of their row."""
-    matrix.data[matrix.data < np.repeat(limits, np.diff(matrix.indptr))] = 0.0
-    matrix.eliminate_zeros()
-    return matrix
+    return select_entries(matrix, matrix.data, matrix.data >= np.repeat(limits, np.diff(matrix.indptr)))
 
 
 def inner_steps(fine: TriangleMesh, time: float) -> int:

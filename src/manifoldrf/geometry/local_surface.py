@@ -126,9 +126,10 @@ class LocalSurface:
 
         def work(span: tuple[int, int]) -> None:
             blend_patches((inside, near, distances), patches, (self.origin, self.axes), found, span)
+            found[slice(*span)] = self.within_edge(found[slice(*span)])
 
         quick_map(work, spans, n_jobs)
-        return self.within_edge(found)
+        return found
 
     def within_edge(self, places: FloatArray) -> FloatArray:
         """Points of the surface, those beyond its edge moved onto it."""
@@ -137,7 +138,7 @@ class LocalSurface:
         for _ in range(2):  # at a corner, first to one face, then to the other
             distances, near = self.edge.knn(places, min(_EDGE_PLACES, len(self.normals)))
             # The last place has no weight, so that it may change without a jump.
-            shares = np.maximum(1 - distances**2 / np.maximum(distances[:, -1:], 1e-300) ** 2, 1e-12)[:, :, None]
+            shares = np.maximum(1 - (distances / np.maximum(distances[:, -1:], 1e-300)) ** 2, 1e-12)[:, :, None]
             shares /= shares.sum(axis=1, keepdims=True)
             normals = (shares * self.normals[near]).sum(axis=1)
             beyond = (shares * (places[:, None] - self.edge.points[near]) * self.normals[near]).sum(axis=(1, 2))
