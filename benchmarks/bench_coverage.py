@@ -57,8 +57,8 @@ def sphere():
 
 
 def torus():
-    """Random points of a torus."""
-    return heat_graph(Torus().sample(1500, seed=0), 0.05), 0.05, Torus().sample(2000, seed=1), None
+    """Random points of a torus; times of 0.05 take only two steps, too few for the shortest waves."""
+    return heat_graph(Torus().sample(1500, seed=0), 0.025), 0.025, Torus().sample(2000, seed=1), None
 
 
 def line():

@@ -39,6 +39,7 @@ from manifoldrf.applications.modes import (
     stretched,
 )
 from manifoldrf.applications.regression import ManifoldGaussianProcess, ManifoldRidge
+from manifoldrf.features import feature_map
 from manifoldrf.features.options import fit_options
 from manifoldrf.features.problem import make_problem
 from manifoldrf.fields.anchors import farthest_anchors, voronoi_weights
@@ -191,6 +192,25 @@ def test_few_data_get_the_average_over_times_ratios_variances_and_offsets():
     expected, square = dense_average(kernels, family.log_prior, Y, heights, np.arange(N))
     np.testing.assert_allclose(mean, expected, atol=2e-3)
     np.testing.assert_allclose(std, np.sqrt(square), rtol=0.01)
+
+
+def test_an_average_too_large_for_memory_is_the_process_of_the_best_kernel(monkeypatch):
+    """Five outputs and 300 features fit exactly, and then not."""
+    truths = np.column_stack([NODES, NODES[:, 0] * NODES[:, 1], NODES[:, 1] * NODES[:, 2]])
+    values = (truths + 0.1 * np.random.default_rng(3).normal(size=truths.shape))[KNOWN[:20]]
+    monkeypatch.setattr(_modes, "MOST_ENTRIES", 5 * (N + 1) ** 2)
+    mixed = process(n_features="all").fit(X[:20], values)
+    assert mixed.features_.kernel_ != mixed.kernel_  # there are shorter times to average
+    monkeypatch.setattr(_modes, "MOST_ENTRIES", 5 * (N + 1) ** 2 - 1)
+    plain = process(n_features="all").fit(X[:20], values)
+    assert plain.features_.kernel_ == plain.kernel_ == mixed.kernel_
+    np.testing.assert_allclose(plain.noise_, mixed.noise_, rtol=0.01)
+    K, known = exact_kernel(plain.kernel_), KNOWN[:20]
+    for k, (variance, noise) in enumerate(zip(plain.variance_, plain.noise_, strict=True)):
+        mean, cov, _ = dense_process(K, values[:, k], variance, noise, known)
+        found, std = (part[:, k] for part in plain.predict(NODES, return_std=True))
+        np.testing.assert_allclose(found, mean, atol=2e-3)
+        np.testing.assert_allclose(std, np.sqrt(np.diag(cov)), atol=2e-3)
 
 
 # ------------------------------------------------------------------------------------------------------- coverage
@@ -422,7 +442,7 @@ def test_off_the_space_the_process_is_as_uncertain_as_before_any_data(levels):
     with pytest.warns(FarQueryWarning, match="away from the space"):
         samples = model.sample_posterior([[0.0, 0.0, 5.0], [5.0, 0.0, 0.0]], 2000, random_state=0)
     assert samples.std(axis=0) == pytest.approx(std[[0, 0]], rel=0.1)  # 6 standard errors of 2000 draws
-    shared = model._posterior.squares(np.zeros((1, model.features_.n_features_out_)))[0, 0]  # of the offset
+    shared = model._posterior.squares(np.zeros((1, model.features_.n_features_out_)), 1)[0, 0]  # of the offset
     assert abs(np.corrcoef(samples.T)[0, 1] - shared / std[0] ** 2) < 0.12
 
 
@@ -480,6 +500,23 @@ def test_same_seed_same_bits_for_any_number_of_threads_and_after_a_copy(make):
     np.testing.assert_allclose(make().fit(X[order], Y[order]).predict(NODES), mean, atol=1e-6)
     single = make().fit(X.astype(np.float32), Y.astype(np.float32)).predict(NODES.astype(np.float32))
     np.testing.assert_allclose(single, mean, atol=1e-3)  # of points 1e-7 apart; the kernel of the nodes is smooth
+
+
+@pytest.mark.parametrize("settings", [{}, {"optimize": False, "variance": 1.0, "noise": 0.01}])
+def test_a_process_uses_the_threads_it_is_given(settings, monkeypatch):
+    used = set()
+
+    def run(function, items, n_jobs):
+        used.add(n_jobs)
+        return [function(item) for item in items]
+
+    for module in (_modes, feature_map):
+        monkeypatch.setattr(module, "quick_map", run)
+    model = process(n_jobs=3, **settings).fit(X, Y)
+    model.predict(NODES, return_std=True)
+    model.predict(NODES, return_cov=True)
+    model.sample_posterior(NODES, 2, random_state=0)
+    assert used == {3}
 
 
 def test_parts_of_the_data_give_the_same_spectrum():
@@ -619,8 +656,13 @@ def test_bad_calls_are_named(fitted):
         ManifoldRidge(alpha=-1.0).fit(X, Y)
     with pytest.raises(ValueError, match=r"`sample_weight` must be an array of shape \(60,\)"):
         process().fit(X, Y, sample_weight=[1.0])
-    with pytest.raises(ValueError, match="`sample_weight` must be finite, nonnegative"):
-        ManifoldRidge().fit(X, Y, sample_weight=-np.ones(len(X)))
+    for bad in (-1.5, np.nan, np.inf):
+        mass = np.ones(len(X))
+        mass[7:9] = bad
+        with pytest.raises(ValueError, match=rf"`sample_weight` must be finite .*\. Got {bad} at index 7"):
+            ManifoldRidge().fit(X, Y, sample_weight=mass)
+    with pytest.raises(ValueError, match=r"`sample_weight` must be not zero for at least two data\. Got 1 of 60"):
+        process().fit(X, Y, sample_weight=np.arange(len(X)) == 3)
     with pytest.raises(TypeError, match="`features` must be None or a transformer"):
         ManifoldRidge(features="auto").fit(X, Y)
 

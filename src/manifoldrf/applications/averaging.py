@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from manifoldrf._validation import FloatArray, check_jobs
+from manifoldrf._validation import FloatArray
 from manifoldrf.applications.modes import Data, Search, Spectrum, find_levels, on_graph
 from manifoldrf.features.feature_map import FeatureMap, product
 from manifoldrf.fields.anchors import anchors_needed
@@ -24,14 +24,13 @@ from manifoldrf.fields.data import Problem
 from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 
-# With more values the best process serves. On 80 fields on the sphere, 90 % intervals of the average and of the
-# best process hold 88 and 76 % of new values for 10 values, 91 and 85 % for 20, and 91 and 89 % for 50.
+# With more values the best process serves: they determine time, variance and noise well, and an average takes
+# O(n^3) time for each kernel. ``benchmarks/bench_coverage.py`` measures intervals on both sides of the limit.
 MOST_VALUES = 512
 # Features of an average, whose eigenvectors take half a second; more if the best kernel needs them.
 MOST_FEATURES = 1024
 _LEAST_SHARE = 1e-3  # of the best kernel, below which a kernel is left out
-# Grid of ratios relative to the mean of s, by half decades. From 1e-8 to 1e4, 60 fields on the sphere hold the same
-# to .1 % for 10 and 20 values.
+# Grid of ratios relative to the mean of s, by half decades: from data without noise to data that are only noise.
 _RATIOS = np.geomspace(1e-7, 1e3, 21)
 _AROUND = np.geomspace(1e-3, 1e3, 25)  # the same around the best, if the variance or the noise is given
 _FLOOR = 1e-4  # share of the largest eigenvalue of a root below which eigenvalues of features are errors
@@ -66,7 +65,7 @@ def choose_family(problem: Problem, found: Search, most_features: int, close: fl
     return Family(kernels, np.log(prior[kept]), float(stretches[kept][0]))
 
 
-def bases(family: Family, problem: Problem, features: FeatureMap) -> tuple[FloatArray, FloatArray]:
+def bases(family: Family, problem: Problem, features: FeatureMap, n_jobs: int) -> tuple[FloatArray, FloatArray]:
     """Basis (m, m) and factors (K, m) in it that turn features of the first kernel into those of each kernel.
 
     ``problem`` is that of the search, on whose graph all kernels take whole steps.
@@ -74,7 +73,7 @@ def bases(family: Family, problem: Problem, features: FeatureMap) -> tuple[Float
     own_problem, anchors = features.problem, features.anchors
     if len(family.kernels) == 1:
         return np.eye(len(anchors)), np.ones((1, len(anchors)))
-    rows = features.rows(own_problem.graph.positions[anchors], check_jobs(-1), absolute=False, as_sparse=True)[0]
+    rows = features.rows(own_problem.graph.positions[anchors], n_jobs, absolute=False, as_sparse=True)[0]
     own = own_problem.measure[anchors] if own_problem.clock == "graph" else np.ones(len(anchors))
     square = np.sqrt(features.weights * reciprocal(own))[:, None] * rows.toarray()
     values, basis = linalg.eigh((square + square.T) / 2)
@@ -108,25 +107,25 @@ class Average:
     noise: FloatArray
     prior: FloatArray
 
-    def squares(self, rows: FloatArray) -> FloatArray:
+    def squares(self, rows: FloatArray, n_jobs: int) -> FloatArray:
         """Posterior variance at points with these features, (q, c)."""
         whole = np.column_stack([rows, np.ones(len(rows))])
-        found = [(product(whole, part, check_jobs(-1)) * whole).sum(axis=1) for part in self.covariance]
+        found = [(product(whole, part, n_jobs) * whole).sum(axis=1) for part in self.covariance]
         return np.asarray(np.maximum(np.column_stack(found), 0.0))
 
-    def covariances(self, rows: FloatArray) -> FloatArray:
+    def covariances(self, rows: FloatArray, n_jobs: int) -> FloatArray:
         """Posterior covariance at points with these features, (q, q, c)."""
         whole = np.column_stack([rows, np.ones(len(rows))])
-        jobs = check_jobs(-1)
-        return np.stack([product(product(whole, part, jobs), whole, jobs) for part in self.covariance], axis=2)
+        return np.stack([product(product(whole, part, n_jobs), whole, n_jobs) for part in self.covariance], axis=2)
 
-    def draws(self, rows: FloatArray, normal: FloatArray) -> FloatArray:
+    def draws(self, rows: FloatArray, normal: FloatArray, n_jobs: int) -> FloatArray:
         """Deviations from the mean at points, (N, q, c), from standard normal numbers (N, c, m + 1)."""
         whole = np.column_stack([rows, np.ones(len(rows))])
         parts = []
         for k, part in enumerate(self.covariance):
             values, vectors = linalg.eigh(part)
-            parts.append(normal[:, k] @ (whole @ (vectors * np.sqrt(np.maximum(values, 0.0)))).T)
+            roots = vectors * np.sqrt(np.maximum(values, 0.0))
+            parts.append(product(normal[:, k], product(whole, roots.T, n_jobs), n_jobs))
         return np.stack(parts, axis=2)
 
 
@@ -135,6 +134,7 @@ def average(
     data: Data,
     family: tuple[FloatArray, FloatArray, FloatArray],
     levels: tuple[float | None, float | None],
+    n_jobs: int,
 ) -> Average:
     """Average the posteriors of all members.
 
@@ -146,9 +146,11 @@ def average(
     family : tuple (basis (m, m), scales (K, m), log_prior (K,))
     levels : tuple of float or None
         Variance and noise; None to average over it.
+    n_jobs : int
+        Number of threads; the bits do not depend on it.
     """
     basis, scales, log_prior = family
-    turned = product(rows, basis.T, check_jobs(-1))
+    turned = product(rows, basis.T, n_jobs)
     members = [_Member(turned * scale, scale, data, levels) for scale in scales]
     logs = np.array([member.evidence for member in members]) + log_prior[:, None]
     shares = np.exp(logs - logs.max())
@@ -174,7 +176,7 @@ class _Member:
     evidence : array of shape (J,)
         Logarithm of the marginal likelihood, up to a constant that all members share.
     variance : array of shape (J, c)
-        Posterior mean of the variance.
+        Posterior mean of the variance; three or fewer values have none and get that of four.
     height : float
         Mean of the kernel over the data.
     """
@@ -196,7 +198,8 @@ class _Member:
         misfit = np.maximum((self.inverse[:, :, None] * rest**2).sum(axis=1), _SMALLEST)  # (J, c)
         self.alphas, self.pulls = self.inverse[:, :, None] * rest, self.inverse * ones
         if given is None:
-            self.variance = misfit / max(n - 3, 1)  # the mean of an inverse gamma distribution
+            # The mean of an inverse gamma distribution of shape (n - 1) / 2, which is infinite for n <= 3.
+            self.variance = misfit / (max(n, 4) - 3)
             fit = (n - 1) * np.log(misfit)
         else:
             self.variance = np.repeat(given[:, None], misfit.shape[1], axis=1)

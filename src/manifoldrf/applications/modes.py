@@ -22,7 +22,7 @@ from scipy import linalg, sparse
 from scipy.optimize import minimize_scalar
 
 from manifoldrf._runtime import one_blas_thread, quick_map, warn_user
-from manifoldrf._validation import FloatArray, IntArray, check_jobs
+from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.features.feature_map import product
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.options import FitOptions, GraphOptions
@@ -230,25 +230,25 @@ class Posterior:
     prior: FloatArray
     offset: float = 0.0  # the mean of the data is taken for certain
 
-    def squares(self, rows: FloatArray) -> FloatArray:
+    def squares(self, rows: FloatArray, n_jobs: int) -> FloatArray:
         """Posterior variance at points with these features, (q, c)."""
-        kept = product(rows, self.directions.T, check_jobs(-1)) ** 2 @ (1 - (1 - self.shrinkage) ** 2)
+        kept = product(rows, self.directions.T, n_jobs) ** 2 @ (1 - (1 - self.shrinkage) ** 2)
         return np.asarray(np.maximum((rows**2).sum(axis=1) - kept, 0.0))[:, None] * self.variance
 
-    def covariances(self, rows: FloatArray) -> FloatArray:
+    def covariances(self, rows: FloatArray, n_jobs: int) -> FloatArray:
         """Posterior covariance at points with these features, (q, q, c)."""
-        spread = self._spread(rows)
-        return np.asarray(product(spread, spread, check_jobs(-1))[:, :, None] * self.variance)
+        spread = self._spread(rows, n_jobs)
+        return np.asarray(product(spread, spread, n_jobs)[:, :, None] * self.variance)
 
-    def draws(self, rows: FloatArray, normal: FloatArray) -> FloatArray:
+    def draws(self, rows: FloatArray, normal: FloatArray, n_jobs: int) -> FloatArray:
         """Deviations from the mean at points, (N, q, c), from standard normal numbers (N, c, m + 1)."""
-        found = np.tensordot(self._spread(rows), normal[:, :, :-1], (1, 2))
+        found = np.tensordot(self._spread(rows, n_jobs), normal[:, :, :-1], (1, 2))
         return np.asarray(np.moveaxis(found, 0, 1) * np.sqrt(self.variance))
 
-    def _spread(self, rows: FloatArray) -> FloatArray:
+    def _spread(self, rows: FloatArray, n_jobs: int) -> FloatArray:
         """B of shape (q, m) such that B B^T is the posterior covariance at these features over the variance."""
-        shares = product(rows, self.directions.T, check_jobs(-1)) * self.shrinkage
-        return np.asarray(rows - product(shares, self.directions, check_jobs(-1)))
+        shares = product(rows, self.directions.T, n_jobs) * self.shrinkage
+        return np.asarray(rows - product(shares, self.directions, n_jobs))
 
 
 def posterior_of(spectrum: Spectrum, levels: Levels) -> Posterior:

@@ -166,13 +166,14 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         As in :class:`ManifoldRandomFeatures`; the search starts at its time. Heat, diffusion, Matern and
         regularised Laplacian kernels, their sums, products and multiples have a time that can be optimised; all
         terms of a sum are stretched by the same factor. On a heat graph the time of a heat kernel is an even number
-        of steps.
+        of steps, at least two; build a graph of shorter steps if the data are rougher.
     space : array-like, TriangleMesh, AbstractManifold, Graph or None, default=None
         The whole space, of which the data are a few points; None to use the data themselves.
     n_features : int or {"auto", "all"}, default="auto"
         "auto": anchors .7 times as far apart as features are wide, at least 256 or all nodes. "all" is the exact
         kernel of the graph at its nodes. An average needs their eigenvectors, O(m^3) time, and leaves out kernels
-        that need more than the given number or 1024 features, except the best.
+        that need more than the given number or 1024 features, except the best. If its covariance does not fit into
+        512 MB (8191 features of one output), it is the plain process of the best kernel.
     graph : GraphOptions, callable, Graph or None, default=None
         As in :class:`ManifoldRandomFeatures`.
     field : str, default="auto"
@@ -308,19 +309,18 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         data = modes.Data(points, roots * (targets - offset), roots)
         found = modes.find_kernel(problem, options, data, levels) if optimize else modes.Search(problem.kernel)
         self.trials_ = found.trials
-        family = self._family(problem, found, options, targets.size)
-        n_features = options.n_features
-        if n_features == "auto":
-            n_features = modes.enough_anchors(problem, family.stretch, len(points))
+        family, graph, n_features = self._plan(
+            problem, found, options, targets.shape, space if named and found.trials else None
+        )
         kernel = family.kernels[0]
         self.features_ = features.set_params(
             kernel=self.kernel if callable(self.kernel) else kernel,  # a function is fitted again
             n_features=n_features,
             graph=GraphOptions(dim=problem.dim),
             field=modes.field_of(options.field, problem, problem.kernel if callable(self.kernel) else kernel),
-        ).fit(self._graph_for(kernel, space, options) if named and found.trials else problem.graph)
+        ).fit(graph)
         self._kernel = self.features_.kernel_ if callable(self.kernel) else found.kernel
-        posterior, best = self._condition(problem, family, data, levels)
+        posterior, best = self._condition(problem, family, data, levels, jobs)
         self._posterior: Any = dataclasses.replace(posterior, noise=unit * posterior.noise)
         self.log_marginal_likelihood_ = best.log_likelihood + data.log_volume
         self.variance_ = self._shaped(best.variance)
@@ -334,19 +334,31 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         inner = kernel.kernel if isinstance(kernel, ScaledKernel) else kernel
         return make_problem(space, inner, dataclasses.replace(options, graph=None)).graph
 
-    def _family(self, problem: Any, found: modes.Search, options: Any, n_values: int) -> averaging.Family:
-        """The kernels to average."""
-        most = options.n_features if isinstance(options.n_features, int) else averaging.MOST_FEATURES
-        if n_values > averaging.MOST_VALUES:
-            return averaging.Family((found.kernel,), np.zeros(1), found.stretch)
-        return averaging.choose_family(problem, found, most, modes.CLOSE)
+    def _plan(
+        self, problem: Any, found: modes.Search, options: Any, shape: tuple[int, ...], manifold: Any
+    ) -> tuple[averaging.Family, Any, int | str]:
+        """The kernels to average, or the best if they do not fit, and the graph and number of features."""
+        n, c = shape
+        families = [averaging.Family((found.kernel,), np.zeros(1), found.stretch)]
+        if n * c <= averaging.MOST_VALUES:
+            most = options.n_features if isinstance(options.n_features, int) else averaging.MOST_FEATURES
+            families.insert(0, averaging.choose_family(problem, found, most, modes.CLOSE))
+        for family in families:
+            graph = problem.graph if manifold is None else self._graph_for(family.kernels[0], manifold, options)
+            m = options.n_features
+            if m == "auto":
+                m = modes.enough_anchors(problem, family.stretch, n)
+            if len(family.kernels) == 1 or _fits(graph.n_nodes if m == "all" else min(m, graph.n_nodes), c):
+                break
+        return family, graph, m
 
-    def _condition(self, problem: Any, family: averaging.Family, data: modes.Data, levels: Any) -> tuple[Any, Any]:
+    def _condition(
+        self, problem: Any, family: averaging.Family, data: modes.Data, levels: Any, n_jobs: int
+    ) -> tuple[Any, Any]:
         """The posterior, which averages over the family if data are few, and the levels of the best kernel."""
         points, targets, roots = data.points, data.targets, data.roots
-        m, c = self.features_.n_features_out_, targets.shape[1]
-        fixed = len(family.kernels) == 1 and None not in levels
-        if fixed or targets.size > averaging.MOST_VALUES or c * (m + 1) ** 2 > modes.MOST_ENTRIES:
+        free = targets.size <= averaging.MOST_VALUES and None in levels
+        if len(family.kernels) == 1 and not (free and _fits(self.features_.n_features_out_, targets.shape[1])):
             spectrum = self._decompose(data)
             check_on_space(spectrum.height, len(points))
             found = modes.find_levels(spectrum, *levels)
@@ -354,10 +366,10 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             return modes.posterior_of(spectrum, found), found
         rows = roots * self.features_.transform(points)
         check_on_space(float(np.square(rows).mean()), len(rows))
-        basis, scales = averaging.bases(family, problem, self.features_.map_)
+        basis, scales = averaging.bases(family, problem, self.features_.map_, n_jobs)
         self._best = basis * scales[family.kernels.index(self._kernel) if len(scales) > 1 else 0]
         found = modes.find_levels(modes.decompose(rows @ self._best, targets), *levels)
-        return averaging.average(rows, data, (basis, scales, family.log_prior), levels), found
+        return averaging.average(rows, data, (basis, scales, family.log_prior), levels, n_jobs), found
 
     def _decompose(self, data: modes.Data) -> modes.Spectrum:
         m = self.features_.n_features_out_
@@ -390,7 +402,8 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         X : array-like of shape (q, d)
         return_std : bool
             Also return the standard deviation of offset + f, shape (q,) or (q, c). For few data it is that of the
-            average over times, variances, noises and offsets; ``mean +- 1.645 std`` then holds 90 % of the values.
+            average over times, variances, noises and offsets. With ``include_noise``, ``mean +- 1.645 std`` is a
+            90 % interval of a new value: on average over many fields, not in each, it holds about 90 %.
         return_cov : bool
             Return the covariance of offset + f instead, shape (q, q) or (q, q, c).
         include_noise : bool
@@ -405,18 +418,18 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         if check_flag(return_std, "return_std") and check_flag(return_cov, "return_cov"):
             reject("return_std", "False with return_cov=True", "True")
         check_flag(include_noise, "include_noise")
-        posterior = self._posterior
+        posterior, jobs = self._posterior, check_jobs(self.n_jobs)
         if return_cov:
             rows = self.features_.transform(points)
-            cov = posterior.covariances(rows)
-            cov[np.arange(len(rows)), np.arange(len(rows))] += self._own(points, include_noise)
+            cov = posterior.covariances(rows, jobs)
+            cov[np.arange(len(rows)), np.arange(len(rows))] += self._own(points, noise=include_noise)
             return self._mean(rows), self._shaped(cov)
         means, squares = [], []
         for part in parts_of(points, self.features_.n_features_out_):
             rows = self.features_.transform(part)
             means.append(self._mean(rows))
             if return_std:
-                squares.append(posterior.squares(rows) + self._own(part, include_noise))
+                squares.append(posterior.squares(rows, jobs) + self._own(part, noise=include_noise))
         if not return_std:
             return np.concatenate(means)
         return np.concatenate(means), self._shaped(np.sqrt(np.concatenate(squares)))
@@ -456,18 +469,19 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         c = len(self._posterior.noise)
         streams = Streams.from_seed(random_state, "random_state")
         normal = streams.generator("regression.samples").standard_normal((n, c, self.features_.n_features_out_ + 1))
-        rows, own = self.features_.transform(points), self._own(points)
+        rows, own = self.features_.transform(points), self._own(points, noise=False)
         if prior:
             turned = rows if self._best is None else rows @ self._best
             centre, variance = np.broadcast_to(self.offset_, (1, c)), np.broadcast_to(self.variance_, (c,))
             samples = np.sqrt(variance) * np.moveaxis(np.tensordot(turned, normal[:, :, :-1], (1, 2)), 0, 1)
         else:
-            centre, samples = self._mean(rows).reshape(len(points), c), self._posterior.draws(rows, normal)
+            centre = self._mean(rows).reshape(len(points), c)
+            samples = self._posterior.draws(rows, normal, check_jobs(self.n_jobs))
         if own.any():
             samples += np.sqrt(own) * streams.generator("regression.beyond").standard_normal(samples.shape)
         return np.asarray(self._shaped(centre + samples))
 
-    def _own(self, points: FloatArray, noise: bool = False) -> FloatArray:  # noqa: FBT001, FBT002
+    def _own(self, points: FloatArray, *, noise: bool) -> FloatArray:
         """Variance of each point alone, (q, c): what the window removes off the space, and the noise if asked."""
         beyond = 1 - self.features_.map_.problem.window(points) ** 2
         return np.asarray(beyond[:, None] * self._posterior.prior + noise * self._posterior.noise)
@@ -510,9 +524,13 @@ def weighted_data(points: FloatArray, targets: FloatArray, sample_weight: Any) -
     mass = np.asarray(sample_weight, dtype=np.float64)
     if mass.shape != (len(points),):
         reject("sample_weight", f"an array of shape ({len(points)},)", f"shape {mass.shape}")
-    if not (np.isfinite(mass).all() and (mass >= 0).all() and np.count_nonzero(mass) > 1):
-        reject("sample_weight", "finite, nonnegative and not zero for at least two data", "others")
-    return points[mass > 0], targets[mass > 0], mass[mass > 0]
+    bad = np.flatnonzero(~(np.isfinite(mass) & (mass >= 0)))
+    if len(bad):
+        reject("sample_weight", "finite and nonnegative", f"{mass[bad[0]]:g} at index {bad[0]}")
+    kept = mass > 0
+    if kept.sum() < 2:
+        reject("sample_weight", "not zero for at least two data", f"{kept.sum()} of {len(mass)}")
+    return points[kept], targets[kept], mass[kept]
 
 
 def space_of(estimator: Any, points: FloatArray) -> Any:
@@ -536,6 +554,11 @@ def check_queries(estimator: Any, X: Any) -> FloatArray:
     """Check points to predict at."""
     check_is_fitted(estimator, "features_")
     return estimator_points(estimator, X, reset=False)[0]
+
+
+def _fits(m: int, c: int) -> bool:
+    """Whether covariances of m weights and an offset, for c outputs, fit into memory."""
+    return c * (m + 1) ** 2 <= modes.MOST_ENTRIES
 
 
 def parts_of(values: FloatArray, m: int) -> Iterator[FloatArray]:
