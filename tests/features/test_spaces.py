@@ -484,7 +484,7 @@ def test_the_summary_says_where_there_are_too_many_dimensions_for_a_heat_graph(k
 def test_the_summary_says_what_helps_a_poor_graph_before_a_warning_does(share, said):
     model = features(n_features=256).fit(CLOUD)
     model._error = dataclasses.replace(model.error_, graph=share), True
-    assert ("; use more points or a larger t" in model.summary()) == said
+    assert ("; use more points or a wider kernel" in model.summary()) == said
 
 
 def test_the_summary_names_what_was_fitted():

@@ -463,7 +463,7 @@ def warn_of_graph(error: ErrorEstimate) -> None:
         _warn(
             f"The kernel of the graph is off by {about}: too few points for such a narrow kernel "
             "or so many dimensions, or a boundary. The features represent the kernel of the graph. Remedies: more "
-            "points, a larger t.",
+            "points, a wider kernel (a larger t or scale). Classifiers may do well all the same.",
             useless=error.graph > _USELESS,
         )
 

@@ -710,10 +710,8 @@ class FarQueryWarning(UserWarning):
     @property
     def count(self) -> str:
         """The numbers of points, as a sentence."""
-        return (
-            f"{self.fading} of {self.total} points are away from the space, so their features fade; those of "
-            f"{self.gone} are zero."
-        )
+        text = f"{self.fading} of {self.total} points are away from the space, so their features fade"
+        return f"{text}; those of {self.gone} are zero." if self.gone else f"{text}."
 
     def __str__(self) -> str:
         return f"{self.count} `distance_to_space` says how far they are."

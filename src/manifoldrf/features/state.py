@@ -146,7 +146,7 @@ def summarise(features: Any) -> str:
     if ambient:
         weights = "windows of equal weight"
     share = features.error_.graph if problem.series_error is None else None  # else the share is that of a series
-    advice = "; use more points or a larger t" if (share or 0) >= _FAR_GRAPH else ""  # earlier than the warning
+    advice = "; use more points or a wider kernel" if (share or 0) >= _FAR_GRAPH else ""  # earlier than the warning
     lines = [
         ("kernel", f"{_shortened(problem.kernel)}{chosen}"),
         ("on the graph", "" if ambient else f"{_shortened(problem.resolved)}, in the {problem.clock} clock"),
