@@ -428,7 +428,7 @@ class TestMeshes:
         fitted.save(model)
         result = invoke("kernel", model, "--vertex", 17, "-o", target)
         assert result.exit_code == 2
-        assert f"manifoldrf kernel {model} scan.ply --vertex 17" in words(result.stderr)
+        assert "scan.ply --vertex 17" in words(result.stderr)  # the path of the model may be broken into lines
         assert not target.exists()
         sizes, transform = [], ManifoldRandomFeatures.transform
         monkeypatch.setattr(

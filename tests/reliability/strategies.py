@@ -45,6 +45,7 @@ PROFILE = settings(
 )
 
 OWN_WARNINGS = (GraphWarning, FeatureWarning, FarQueryWarning)
+OWN_WORDS = ("`n_jobs` = .* is far more", ".*the same three vertices")  # of warnings without a class of their own
 # The usual form of our errors: argument, rule, value.
 RULE = re.compile(r"`\w+` must be .+\. Got .+\.$", re.DOTALL)
 # Errors about two things that do not fit together. Each names both, or says what to do.
@@ -88,6 +89,8 @@ def quietly(call, *args, **options):
     with warnings.catch_warnings():
         for category in OWN_WARNINGS:
             warnings.simplefilter("ignore", category)
+        for words in OWN_WORDS:
+            warnings.filterwarnings("ignore", words)
         return call(*args, **options)
 
 
@@ -260,9 +263,7 @@ def soups(draw, max_size=20):
     rng = np.random.default_rng(draw(SEEDS))
     n, m = draw(st.integers(3, max_size)), draw(st.integers(1, 2 * max_size))
     kind = draw(st.sampled_from([_gaussian, _lattice, _duplicates, _collinear, _heavy_tails, _far_from_origin]))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*the same three vertices")
-        return TriangleMesh(kind(rng, n, 3), rng.integers(0, n, (m, 3)))
+    return quietly(TriangleMesh, kind(rng, n, 3), rng.integers(0, n, (m, 3)))
 
 
 def meshes():
