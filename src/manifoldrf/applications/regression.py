@@ -206,7 +206,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     offset_ : float or array of shape (c,)
         Mean of the posterior of the offset.
     log_marginal_likelihood_ : float
-        Of kernel_, variance_ and noise_ with the mean of y as offset; the sum over all outputs.
+        Of ``kernel_``, ``variance_`` and ``noise_`` with the mean of y as offset; the sum over all outputs.
     trials_ : tuple of (AbstractKernel, float)
         The kernels of the search and their log marginal likelihoods, for at most 2048 random data and with the same
         anchor weights for all kernels; empty without a search.
@@ -456,9 +456,11 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
 
     @one_blas_thread()
     def sample_prior(self, X: Any, n_samples: int = 1, random_state: SeedLike = None) -> FloatArray:
-        """Draw functions offset_ + f from the prior, f with the covariance variance_ * kernel_, and evaluate them.
+        """Draw functions from the prior and evaluate them at points.
 
-        The data count only through offset_, variance_ and kernel_. Parameters and result are those of
+        They are ``offset_`` + f, and f has the covariance ``variance_ * kernel_``.
+
+        The data count only through ``offset_``, ``variance_`` and ``kernel_``. Parameters and result are those of
         :meth:`sample_posterior`.
         """
         return self._draw(X, n_samples, random_state, prior=True)
