@@ -64,7 +64,7 @@ _NEAR, _FAR = 6, 24  # neighbourhoods compared: small enough to be flat, large e
 _SAMPLE = 2000  # nodes used; the mean over more changes nothing
 # The curve: how many scales, from the distance of this neighbour on, and from how many points pairs are counted.
 _N_SCALES, _FIRST_NEIGHBOR, _CURVE_ROWS = 16, 25, 500
-_PAIRS_AT_ONCE, _BINS = 2**22, 800
+_PAIRS_AT_ONCE, _BINS = 2**20, 800
 _SPAN = 40.0  # of squared scales: beyond it, edges and curvature decide
 _SHORTEST_SPAN = 6.0
 _NOISES = np.concatenate([[0.0], np.geomspace(0.01, 5.0, 80)])  # tried, in units of the smallest scale
@@ -80,7 +80,7 @@ _ENOUGH_POINTS, _ENOUGH_WIDE_POINTS, _FEW_COORDINATES = 50_000, 10_000, 10
 # times that of the noise. In R^50 with noise .03, h2 = .02 misses the surface (.90), h2 = .1 finds it (.02).
 _SIGNAL = 14.0
 # Points whose neighbourhoods are examined: fewer if they have many coordinates, to bound memory.
-_EXAMINED, _FEWEST_EXAMINED, _EXAMINED_NUMBERS = 200, 24, 2**23
+_EXAMINED, _FEWEST_EXAMINED, _EXAMINED_NUMBERS, _NEIGHBORHOODS_AT_ONCE = 200, 24, 2**23, 16
 _AXIS = 1.1  # axes with less variance than this multiple of the largest that noise alone causes hold nothing else
 _TANGENT = 0.4  # local variances above this share of the tangential ones are tangents
 _POINTS_PER_TERM = 30  # coefficients of a quadratic that a cloud of a dimension needs
@@ -666,12 +666,18 @@ def _local_variances(near: _Neighborhoods, h2: float) -> tuple[FloatArray, float
     weights[:, 0] = 0.0
     weights = np.maximum(weights - weights[:, -1:], 0.0)
     shares = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)
-    means = np.einsum("mk,mkd->md", shares, near.offsets)
-    offsets = (near.offsets - means[:, None]) * np.sqrt(shares)[:, :, None]
+    blocks = np.array_split(np.arange(len(shares)), max(1, len(shares) // _NEIGHBORHOODS_AT_ONCE))
+    variances = np.concatenate([_axis_variances(shares[block], near.offsets[block]) for block in blocks])
+    return np.median(variances, axis=0), float(np.median(1 / (shares**2).sum(axis=1)))
+
+
+def _axis_variances(shares: FloatArray, offsets: FloatArray) -> FloatArray:
+    """Variances of weighted neighbours (m, k, D) along their principal axes, falling."""
+    means = np.einsum("mk,mkd->md", shares, offsets)
+    offsets = (offsets - means[:, None]) * np.sqrt(shares)[:, :, None]
     if offsets.shape[1] < offsets.shape[2]:
         offsets = offsets.transpose(0, 2, 1)
-    variances = np.linalg.eigvalsh(offsets.transpose(0, 2, 1) @ offsets)[:, ::-1]
-    return np.median(variances, axis=0), float(np.median(1 / (shares**2).sum(axis=1)))
+    return np.linalg.eigvalsh(offsets.transpose(0, 2, 1) @ offsets)[:, ::-1]
 
 
 def _with_measured_noise(search: NeighborSearch, found: _Finding) -> tuple[_Finding, bool]:
