@@ -628,7 +628,9 @@ def _neighborhoods_of(search: NeighborSearch) -> _Neighborhoods:
     n = int(np.clip(_EXAMINED_NUMBERS // (MOST_NEIGHBORS * points.shape[1]), _FEWEST_EXAMINED, _EXAMINED))
     at = points[_some(search, n, "cloud.neighborhoods")]
     distances, near = search.knn(at, min(MOST_NEIGHBORS, len(points)))
-    return _Neighborhoods(distances**2, points[near] - at[:, None])
+    offsets = points[near]
+    offsets -= at[:, None]  # in place: they may take 64 MB
+    return _Neighborhoods(distances**2, offsets)
 
 
 def _bandwidth(near: _Neighborhoods, dim: int, sigma: float) -> float:
