@@ -679,7 +679,8 @@ def _axis_variances(shares: FloatArray, offsets: FloatArray) -> FloatArray:
     offsets = (offsets - means[:, None]) * np.sqrt(shares)[:, :, None]
     if offsets.shape[1] < offsets.shape[2]:
         offsets = offsets.transpose(0, 2, 1)
-    return np.linalg.eigvalsh(offsets.transpose(0, 2, 1) @ offsets)[:, ::-1]
+    variances = np.linalg.eigvalsh(offsets.transpose(0, 2, 1) @ offsets)
+    return np.asarray(variances[:, ::-1], dtype=np.float64)
 
 
 def _with_measured_noise(search: NeighborSearch, found: _Finding) -> tuple[_Finding, bool]:
