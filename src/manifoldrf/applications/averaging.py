@@ -109,24 +109,29 @@ class Average:
 
     def squares(self, rows: FloatArray, n_jobs: int) -> FloatArray:
         """Posterior variance at points with these features, (q, c)."""
-        whole = np.column_stack([rows, np.ones(len(rows))])
+        whole = _with_offset(rows)
         found = [(product(whole, part, n_jobs) * whole).sum(axis=1) for part in self.covariance]
         return np.asarray(np.maximum(np.column_stack(found), 0.0))
 
     def covariances(self, rows: FloatArray, n_jobs: int) -> FloatArray:
         """Posterior covariance at points with these features, (q, q, c)."""
-        whole = np.column_stack([rows, np.ones(len(rows))])
+        whole = _with_offset(rows)
         return np.stack([product(product(whole, part, n_jobs), whole, n_jobs) for part in self.covariance], axis=2)
 
     def draws(self, rows: FloatArray, normal: FloatArray, n_jobs: int) -> FloatArray:
         """Deviations from the mean at points, (N, q, c), from standard normal numbers (N, c, m + 1)."""
-        whole = np.column_stack([rows, np.ones(len(rows))])
+        whole = _with_offset(rows)
         parts = []
         for k, part in enumerate(self.covariance):
             values, vectors = linalg.eigh(part)
             roots = vectors * np.sqrt(np.maximum(values, 0.0))
             parts.append(product(normal[:, k], product(whole, roots.T, n_jobs), n_jobs))
         return np.stack(parts, axis=2)
+
+
+def _with_offset(rows: FloatArray) -> FloatArray:
+    """Features (q, m) and, last, the constant feature of the offset."""
+    return np.column_stack([rows, np.ones(len(rows))])
 
 
 def average(

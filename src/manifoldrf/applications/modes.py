@@ -36,7 +36,7 @@ from manifoldrf.fields.anchors import (
 )
 from manifoldrf.fields.data import Problem, SignatureOptions, has_spike
 from manifoldrf.fields.interpolated import interpolation_weights
-from manifoldrf.geometry.csr import reciprocal
+from manifoldrf.geometry.csr import csr_parts, reciprocal
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, ScaledKernel, SumKernel
 from manifoldrf.kernels.action import expand, indicator_columns, step_columns
@@ -410,7 +410,7 @@ def _propagate(
     """
     from_anchors = len(anchors) < reach.shape[0]
     total = len(anchors) if from_anchors else reach.shape[0]
-    csr = graph.operator.indptr, graph.operator.indices, graph.operator.data
+    csr = csr_parts(graph.operator)
     every = (0, graph.n_nodes)
 
     def run(start: int) -> None:

@@ -497,14 +497,7 @@ def _well_connected(search: NeighborSearch) -> tuple[NeighborSearch, Any]:
     if len(points) > most:
         points = points[np.sort(_some(search, most, "cloud.part"))]
         search = NeighborSearch(points, None, threads)
-    found = around(search)
-    if (found[0][:, 1] == 0).any():  # copies look like neighbours without noise
-        points = np.unique(points, axis=0)
-        search = NeighborSearch(points, None, threads)
-        if len(points) < _FEWEST_POINTS:
-            return search, np.zeros(len(points), dtype=bool)
-        found = around(search)
-    lonely = _are_lonely(*found)
+    lonely = _are_lonely(*around(search))
     if not lonely.any():
         return search, lonely
     return NeighborSearch(np.ascontiguousarray(points[~lonely]), None, threads), lonely
