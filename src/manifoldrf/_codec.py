@@ -56,10 +56,11 @@ STORED_CLASSES: dict[str, tuple[str, ...]] = {
     "fields.local": ("LocalField",),
     "fields.mlp": ("MlpField",),
     "fields.network": ("Frame",),
-    "fields.step": ("StepField",),
+    "fields.step": ("JoinedField", "StepField"),
     "fields.training": ("TrainingInfo",),
     "features.errors": ("ErrorEstimate",),
     "features.options": ("GraphOptions",),
+    "features.scales": ("ScaleLevel",),
 }
 # Metadata of a field with a number of threads. Files store -1, all cores of the machine that loads them: results do
 # not depend on the number of threads, so files must not either.
