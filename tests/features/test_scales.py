@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.special import eval_legendre
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
@@ -65,8 +64,7 @@ def wide():
 def exact_matern(kernel, points):
     degrees = np.arange(200)
     spectrum = (2 * degrees + 1) / (4 * np.pi) * (kernel.rate + degrees * (degrees + 1.0)) ** -(kernel.nu + 1)
-    cosines = np.clip(points @ points.T, -1, 1)
-    return sum(factor * eval_legendre(degree, cosines) for degree, factor in enumerate(spectrum))
+    return np.polynomial.legendre.legval(np.clip(points @ points.T, -1, 1), spectrum)
 
 
 @pytest.mark.parametrize(("nu", "length"), [(1.5, 1.5), (2.5, 1.2), (4.0, 1.0)])
