@@ -32,7 +32,7 @@ from manifoldrf.fields.anchors import METHODS
 from manifoldrf.fields.data import AbstractField, Compute, FieldData, SignatureOptions, check_device
 from manifoldrf.fields.training import MlpOptions
 from manifoldrf.geometry.clouds import check_noise
-from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.heat import check_steps
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
@@ -376,6 +376,7 @@ def estimator_points(estimator: Any, X: Any, name: str = "X", **options: Any) ->
 
 def check_space(estimator: Any, X: Any) -> Any:
     """Check what an estimator is fitted to, and store the number of coordinates as scikit-learn requires."""
+    X = as_space(X, "X")
     if not isinstance(X, TriangleMesh | AbstractManifold | Graph):
         points = estimator_points(estimator, X)[0]
         if len(points) < 2:

@@ -23,6 +23,7 @@ from manifoldrf._runtime import warn_user
 from manifoldrf._validation import FloatArray, IntArray, as_floats, check_faces, check_integer, check_points, reject
 from manifoldrf.geometry.csr import make_csr, read_only_view
 from manifoldrf.geometry.mesh_files import read_mesh, reject_mesh, write_coloured_ply, write_mesh
+from manifoldrf.geometry.objects import recognise
 
 __all__ = ["MeshReport", "MeshSample", "TriangleMesh"]
 
@@ -303,6 +304,32 @@ class TriangleMesh:
 
     def __repr__(self) -> str:
         return f"TriangleMesh({_count(self.n_vertices, 'vertex', 'vertices')}, {_count(self.n_faces, 'face')})"
+
+    @classmethod
+    def of(cls, mesh: Any) -> "TriangleMesh":
+        """Make a mesh from that of another library; a TriangleMesh is returned unchanged.
+
+        Parameters
+        ----------
+        mesh : object
+            A mesh of trimesh, pyvista (``PolyData``), meshio or torch_geometric (``Data`` with ``pos`` and
+            ``face``), or any object with ``vertices`` and ``faces``, all of them triangles. Points and lines of a
+            meshio mesh are not read.
+
+        Examples
+        --------
+        >>> from types import SimpleNamespace
+        >>> mesh = SimpleNamespace(vertices=[[0, 0, 0], [1, 0, 0], [0, 1, 0]], faces=[[0, 1, 2]])
+        >>> TriangleMesh.of(mesh)
+        TriangleMesh(3 vertices, 1 face)
+        """
+        if isinstance(mesh, cls):
+            return mesh
+        found = recognise(mesh, "mesh")
+        if found is None or found.faces is None:
+            rule = "a TriangleMesh, or a mesh of trimesh, pyvista or meshio; TriangleMesh.load reads a file"
+            reject("mesh", rule, type(mesh).__name__, TypeError)
+        return cls(found.points, found.faces)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "TriangleMesh":
