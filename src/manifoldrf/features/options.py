@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from manifoldrf._random import Streams
+from manifoldrf._runtime import warn_user
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
@@ -24,6 +25,7 @@ from manifoldrf._validation import (
     check_points,
     check_real,
     column_names,
+    counting_columns,
     fail,
     refuse_text,
     reject,
@@ -381,6 +383,9 @@ def check_space(estimator: Any, X: Any) -> Any:
         points = estimator_points(estimator, X)[0]
         if len(points) < 2:
             reject("X", "an array of at least 2 points", "1 sample")  # the words that scikit-learn's checks ask for
+        if names := column_names(X):
+            for k in counting_columns(points):
+                warn_user(f"Column {names[k]!r} of `X` counts its rows, and is a coordinate (remedy: drop it).")
         return points
     if isinstance(X, AbstractManifold):
         estimator.n_features_in_ = X.ambient_dim
