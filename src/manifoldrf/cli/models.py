@@ -35,7 +35,7 @@ MODEL = (".safetensors",)
 InputFile = Annotated[
     str,
     typer.Argument(
-        metavar="INPUT", help="A mesh (ply, obj, stl, off, glb), points (npy, npz, csv) or a graph (safetensors)."
+        metavar="INPUT", help="A mesh (ply, obj, vtk, gii, ...), points (npy, npz, csv) or a graph (safetensors)."
     ),
 ]
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model written by `manifoldrf fit`.")]
@@ -49,7 +49,7 @@ _OPTIONS_OF = {
 _ENTRIES_AT_ONCE = 2**23  # entries of features or of a kernel in memory at once: 64 MB
 _SMALLER = 8  # chunks for a cluster are this much smaller, because up to 64 of them are in flight
 _ARRAYS = "npy, npz or csv"
-_PLACES = f"Points, {_ARRAYS}, or a mesh (ply, obj, stl, off, glb), whose vertices are taken."
+_PLACES = f"Points, {_ARRAYS}, or a mesh (ply, obj, vtk, gii, ...), whose vertices are taken."
 AXES = 3  # of a picture
 
 _MODEL_OUT = typer.Option("--output", "-o", metavar="MODEL", help="File to write, ending in .safetensors.")
@@ -415,9 +415,9 @@ def read_space(path: str, name: str = "INPUT", table: Any = None) -> Any:
     """Read a mesh, a graph, or points."""
     from manifoldrf import Graph, TriangleMesh
     from manifoldrf._arrays import ARRAY_SUFFIXES, read_mesh_arrays, read_points
-    from manifoldrf.geometry.mesh_files import MESH_FORMATS
+    from manifoldrf.geometry.mesh_files import READABLE_FORMATS
 
-    meshes = tuple(f".{form}" for form in MESH_FORMATS)
+    meshes = tuple(f".{form}" for form in READABLE_FORMATS)
     suffix = check_suffix(Path(path), name, (*ARRAY_SUFFIXES, *meshes, *MODEL))
     if suffix == ".npz":
         arrays = read_mesh_arrays(path, name)
@@ -445,9 +445,9 @@ def points_of(space: Any) -> Any:
 
 
 def _is_mesh_file(path: str) -> bool:
-    from manifoldrf.geometry.mesh_files import MESH_FORMATS
+    from manifoldrf.geometry.mesh_files import READABLE_FORMATS
 
-    return Path(path).suffix.lower() in {f".{form}" for form in MESH_FORMATS}
+    return Path(path).suffix.lower() in {f".{form}" for form in READABLE_FORMATS}
 
 
 def _read_points(path: str, name: str, table: Any = None) -> Any:

@@ -333,17 +333,22 @@ class TriangleMesh:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "TriangleMesh":
-        r"""Read a mesh from a ply, obj, stl, off or glb file; the suffix selects the format.
+        r"""Read a mesh from a file; the suffix selects the format.
+
+        Formats: ply, obj, stl, off, gii (GIFTI), vtk, vtp, vtu, npz (with arrays named "vertices" and "faces"), and
+        with the extra ``mesh`` glb, gltf, msh (gmsh) and mesh (medit).
 
         All vertices are kept in their order, also vertices in no face. Polygons are cut into triangles (a binary
-        ply may hold triangles or quadrilaterals, not both). Materials, texture coordinates, normals and colours are
-        not read. The parts of a glb scene are placed as the scene says and joined. An stl file stores no
-        connections, so vertices at exactly the same position are merged, in the order of first appearance. In other
-        formats, vertices are not merged.
+        ply may hold triangles or quadrilaterals, not both; msh and mesh files hold triangles). Materials, texture
+        coordinates, normals, colours, fields, and points and lines beside faces are not read. The parts of a glb or
+        gltf scene are placed as the scene says and joined. An stl file stores no connections, so vertices at
+        exactly the same position are merged, in the order of first appearance. In other formats, vertices are not
+        merged.
 
-        Untrusted files are safe to read: no other file is opened, and the memory taken is at most ten times the
-        size of the file plus 200 MB. A glb file is decoded by trimesh (``pip install manifoldrf[mesh]``) after
-        its declared sizes are checked.
+        Untrusted files are safe to read, except msh and mesh files: no other file is opened, and the memory taken
+        is at most ten times the size of the file plus 200 MB. Files of glb and gltf are decoded by trimesh
+        (``pip install manifoldrf[mesh]``) after their declared sizes are checked; meshio decodes msh and mesh files
+        without such checks.
 
         Parameters
         ----------
