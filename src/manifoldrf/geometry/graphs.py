@@ -576,8 +576,13 @@ def as_adjacency(graph: Any) -> Graph | GeneralizedAdjacency:
     """Return a Graph or GeneralizedAdjacency unchanged; raise an error for anything else."""
     if isinstance(graph, Graph | GeneralizedAdjacency):
         return graph
-    rule = "a Graph or a GeneralizedAdjacency; Graph.from_affinity makes one from a matrix"
-    reject("graph", rule, type(graph).__name__, TypeError)
+    rule, found = (
+        "a Graph or a GeneralizedAdjacency; Graph.from_affinity makes one from a matrix",
+        type(graph).__name__,
+    )
+    if hasattr(graph, "nodes") or hasattr(graph, "edge_index"):
+        rule, found = f"{rule} or a graph", f"{found} of {type(graph).__module__.split('.')[0]}"
+    reject("graph", rule, found, TypeError)
 
 
 def _check_graph(graph: Any) -> Graph:
