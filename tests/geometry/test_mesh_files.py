@@ -170,6 +170,20 @@ def test_polygons_of_vtk_are_cut_and_points_and_lines_left_out(tmp_path):
             TriangleMesh.load(tmp_path / "bad.vtk")
 
 
+def test_pieces_of_a_vtp_file_are_joined(tmp_path):
+    text = (VTK / "ascii.vtp").read_text()
+    begin, end = text.index("<Piece"), text.index("</Piece>") + len("</Piece>")
+    (tmp_path / "two.vtp").write_text(text[:end] + text[begin:end] + text[end:])
+    mesh = TriangleMesh.load(tmp_path / "two.vtp")
+    np.testing.assert_array_equal(mesh.vertices, [*TETRAHEDRON, *TETRAHEDRON])
+    np.testing.assert_array_equal(mesh.faces, [*ITS_FACES, *(np.array(ITS_FACES) + 4)])
+    first = text[:end].replace("0 2 1 0 1 3", "0 2 1 0 1 7")  # a point of the other piece
+    assert first != text[:end]
+    (tmp_path / "two.vtp").write_text(first + text[begin:end] + text[end:])
+    with pytest.raises(ValueError, match="a corner that is none of the 4 points of its piece"):
+        TriangleMesh.load(tmp_path / "two.vtp")
+
+
 def test_a_gii_file_is_what_nibabel_reads(tmp_path):
     for encoding in ("ASCII", "B64BIN", "B64GZ"):
         (tmp_path / "mesh.gii").write_bytes(gii(encoding))

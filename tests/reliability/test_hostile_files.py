@@ -359,11 +359,23 @@ def packed_gii(begin, end=b""):
     return loaders.gii("B64GZ").replace(b"<Data>", begin + base64.b64encode(zeros_packed()) + end, 1)
 
 
+def many_pieces(n_pieces, n_bytes):
+    """A vtp file whose pieces all refer to the same array."""
+    array = b'<DataArray type="Int64" Name="%s" format="appended" offset="0"/>'
+    part = b"<Piece><Points>%s</Points><Polys>%s%s</Polys></Piece>" % tuple(
+        array % name for name in (b"p", b"offsets", b"connectivity")
+    )
+    block = np.array([n_bytes], "<u4").tobytes() + bytes(n_bytes)
+    begin = b"<VTKFile><PolyData>" + part * n_pieces + b"</PolyData>"
+    return begin + b'<AppendedData encoding="raw">_' + block + b"</AppendedData></VTKFile>"
+
+
 XML_BOMBS = {
     "a size": lambda: vtp(base64.b64encode(np.array([2**31, 0], "<u4").tobytes())),
     "many blocks": lambda: vtp(packed_block(2**31, 2**31, b""), PACKED),
     "a block that unpacks to much": lambda: vtp(packed_block(1, 2**30, zeros_packed()), PACKED),
     "a block larger than it says": lambda: vtp(packed_block(1, 0, zeros_packed()), PACKED),
+    "one block in many pieces": lambda: many_pieces(20_000, 3_000_000),
     "elements": lambda: b"<VTKFile>" + b"<a/>" * 500_000 + b"</VTKFile>",
     "beginnings of appended data": lambda: b"<VTKFile>" + b"<AppendedData" * 200_000,
     "entities": lambda: vtp(
