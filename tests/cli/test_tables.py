@@ -72,6 +72,17 @@ def test_the_order_of_columns_is_that_of_the_option(folder):
     np.testing.assert_array_equal(np.concatenate(blocks), POINTS[:, [2, 0]])
 
 
+def test_ids_of_a_table_without_names_may_be_text(folder, tmp_path):
+    lines = (folder / "whole.csv").read_text().splitlines()
+    (tmp_path / "bare.csv").write_text("\n".join(lines[1:]) + "\n")
+    options = ("-o", tmp_path / "f.csv", "--id", "0", "--label", "4")
+    result = invoke("transform", folder / "m.safetensors", tmp_path / "bare.csv", *options)
+    assert result.exit_code == 0, result.output
+    found = pd.read_csv(tmp_path / "f.csv")
+    assert list(found.columns[:2]) == ["column 0", "column 4"]
+    assert found["column 0"].tolist() == [f"s{k:03d}" for k in range(300)]
+
+
 def test_rows_with_missing_values_are_left_out_on_request_and_counted(folder, tmp_path):
     target = tmp_path / "m.safetensors"
     call = ("fit", folder / "holes.csv", "-o", target, *FIT, "--columns", "x,y,z", "--missing", "drop")
