@@ -166,6 +166,7 @@ def test_clouds_tensors_and_frames_are_points():
     others = [
         Like(points=cloud, faces=np.zeros(0, int), n_strips=0),
         Like(points=cloud, cells=blocks(("vertex", np.arange(200)[:, None]))),
+        Like(pos=torch.tensor(cloud), face=None, edge_index=None),
         torch.tensor(cloud),
         pd.DataFrame(cloud, columns=["vertices", "faces", "pos"]),  # columns are attributes of a frame
         pl.DataFrame(cloud, schema=["points", "cells", "edge_index"]),

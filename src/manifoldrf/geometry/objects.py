@@ -49,6 +49,8 @@ def recognise(value: Any, name: str) -> Found | None:
         rule = "one mesh or one graph; make it from the arrays that you mean"
         found = " and ".join(", ".join(names) for names in looks)
         reject(name, rule, f"{type(value).__name__} that looks like several things: {found}", TypeError)
+    if not looks and getattr(value, "pos", None) is not None:
+        return Found(value.pos)  # a torch_geometric cloud
     return _READERS[looks[0]](value, name) if looks else None
 
 
