@@ -55,7 +55,7 @@ from manifoldrf.features.unstructured import fit_unstructured, is_unstructured
 from manifoldrf.fields.data import Compute
 from manifoldrf.fields.training import TrainingInfo
 from manifoldrf.geometry.builders import knn_graph
-from manifoldrf.geometry.graphs import Graph, GraphWarning
+from manifoldrf.geometry.graphs import Graph, GraphWarning, as_space
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
@@ -265,7 +265,9 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         Parameters
         ----------
         X : array-like of shape (n, d), TriangleMesh, AbstractManifold or Graph
-            The space: points on it, its mesh, the manifold itself, or a graph with points.
+            The space: points on it, its mesh, the manifold itself, or a graph with points. Meshes and graphs of
+            other libraries work as in :meth:`TriangleMesh.of` and :meth:`Graph.from_affinity`, and give the same
+            features.
         y : ignored
         """
         del y
@@ -640,6 +642,7 @@ def heat_signature(
     >>> Sphere().heat_kernel([[0, 0, 1]], [[0, 0, 1]], 0.1).round(2).tolist()
     [[0.82]]
     """
+    space = as_space(space, "space")
     moments = np.atleast_1d(as_floats(times, "times"))
     if not moments.size:
         reject("times", "at least one time", "none")
