@@ -42,6 +42,7 @@ from manifoldrf.kernels.series import SeriesKernel
 OCTAVE = 2.0  # longest time of a level over its shortest
 _TABLES = 3  # per octave, besides the first: polynomials through them are accurate to 3e-4
 _FEW = {1: (1, 2, 3), 2: (2, 3, 4, 5)}  # steps of tables where the octave has fewer whole numbers
+_BLEND = 1 / 6  # octaves that a smooth kernel takes to the next level; polynomials beyond theirs err by 9e-4 there
 _EDGE = 1e-9  # times this close to the range are in it
 _LOST = 0.1  # share of the height or the mass of a Matern kernel that may come from times out of the range
 _FLAT = 1.05  # height of a kernel times the volume of the space: 1 for constant kernels
@@ -132,13 +133,16 @@ class ScaleLevel:
         """The shortest time."""
         return float(self.steps[0] * self.step_time)
 
-    def coefficients(self, t: float) -> FloatArray:
-        """Factors of the tables, whose sum is the table of the time t, shape (k,)."""
-        known = np.log(self.steps)
-        gaps = math.log(t / self.step_time) - known
-        between = known[:, None] - known
-        np.fill_diagonal(between, 1.0)
-        return np.asarray([np.prod(np.delete(gaps, i)) / np.prod(between[i]) for i in range(len(known))])
+    def coefficients(self, t: float, *, derivative: bool = False) -> FloatArray:
+        """Factors of the tables, whose sum is that of the time t, or their derivatives by log t, shape (k,)."""
+        known, x = np.log(self.steps), math.log(t / self.step_time)
+        found = []
+        for i, centre in enumerate(known):
+            others = np.delete(known, i)
+            gaps = x - others
+            top = sum(np.prod(np.delete(gaps, j)) for j in range(len(gaps))) if derivative else np.prod(gaps)
+            found.append(top / np.prod(centre - others))
+        return np.asarray(found)
 
     def field(self, t: float) -> StepField:
         """The field of signatures of the time t."""
@@ -275,6 +279,20 @@ class Scales:
             reject("t", f"{text} (remedy: fit with other `scales`)", t)
         starts = np.array([level.shortest for level in self.levels]) * (1 - _EDGE)
         return max(0, int(np.searchsorted(starts, t, side="right")) - 1)
+
+    def parts(self, t: float) -> list[tuple[int, float, float]]:
+        """The levels whose sum is a kernel that is smooth in t: numbers, factors and their derivatives by log t.
+
+        Features switch to the next level at the end of an octave. A kernel whose time is learnt must not jump: in
+        the first part of an octave it passes from the level before to the next one.
+        """
+        number = self.number(t)
+        width = _BLEND * math.log(OCTAVE)
+        x = max(0.0, math.log(t / self.levels[number].shortest)) / width
+        if number == 0 or x >= 1:
+            return [(number, 1.0, 0.0)]
+        share, slope = math.sin(math.pi / 2 * x) ** 2, math.pi / 2 * math.sin(math.pi * x) / width
+        return [(number - 1, 1 - share, -slope), (number, share, slope)]
 
     def at(self, kernel: AbstractKernel, *, normalize: bool) -> FeatureMap:
         """The feature map of a heat or Matern kernel."""
