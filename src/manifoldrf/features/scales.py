@@ -29,6 +29,7 @@ from manifoldrf.features.errors import ErrorEstimate, graph_error
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.fitting import exact_reference, measure_error
 from manifoldrf.features.options import GraphOptions
+from manifoldrf.features.problem import warn_of_far
 from manifoldrf.fields.data import Problem
 from manifoldrf.fields.step import JoinedField, StepField, longer_tables, one_step
 from manifoldrf.geometry.csr import check_amounts, check_csr, check_shape
@@ -422,10 +423,11 @@ class PreparedPoints:
             graph, scale = level.problem.graph, level.problem.unit**-0.5
             with quiet_underflow():
                 placed = graph.placed(self.points, self.n_jobs)
-                window = level.problem.window(self.points, placed)[:, None]
+                window = level.problem.window(self.points, placed)
                 steps = one_step(graph, placed)
                 found = [_dense(field.rows_of(steps, self.n_jobs)) for field in level.fields()]
-                self._blocks[number] = np.stack(found) * (scale * np.sqrt(level.weights) * window)
+                self._blocks[number] = np.stack(found) * (scale * np.sqrt(level.weights) * window[:, None])
+            warn_of_far(window)
         return self._blocks[number]
 
     def at(self, t: float) -> FloatArray:
@@ -435,6 +437,26 @@ class PreparedPoints:
         rows = np.tensordot(level.coefficients(t), self.blocks(number), 1)
         np.maximum(rows, 0.0, out=rows)
         return rows * level.height(t) ** -0.5 if self.normalize else rows
+
+    def smooth(self, t: float) -> tuple[FloatArray, FloatArray]:
+        """Features that are smooth in t, and their derivatives by log t, shape (q, m) each.
+
+        Between levels they are those of both, see :meth:`Scales.parts`. Rounding and interpolation may make them
+        slightly negative, because cut values would not be smooth.
+        """
+        found, slopes = [], []
+        for number, share, change in self.scales.parts(t):
+            level, blocks = self.scales.levels[number], self.blocks(number)
+            factors, rates = level.coefficients(t), level.coefficients(t, derivative=True)
+            root = math.sqrt(share)
+            slope = change / (2 * root) if root else 0.0  # at 0 the derivative of the product is 0
+            if self.normalize:
+                height = level.height(t)
+                grown = float(factors @ level.heights @ rates) / (level.problem.unit * height)  # half of its rate
+                root, slope = root / math.sqrt(height), (slope - root * grown) / math.sqrt(height)
+            found.append(np.tensordot(root * factors, blocks, 1))
+            slopes.append(np.tensordot(root * rates + slope * factors, blocks, 1))
+        return np.concatenate(found, axis=1), np.concatenate(slopes, axis=1)
 
 
 def _dense(rows: Any) -> FloatArray:
