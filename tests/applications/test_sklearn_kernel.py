@@ -111,7 +111,7 @@ def test_features_of_training_points_are_evaluated_once(features, points, monkey
     kernel = 2.0 * ManifoldScaleKernel(features, 0.12)
     for t in np.geomspace(0.12, 0.19, 10):
         kernel.clone_with_theta(np.log([2.0, t]))(points, eval_gradient=True)
-    assert made == [True] + 9 * [False]
+    assert sum(made) == 1
     assert_array_equal(pickle.loads(pickle.dumps(kernel))(points), kernel(points))
 
 

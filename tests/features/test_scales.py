@@ -50,10 +50,17 @@ def test_clouds_and_open_surfaces_keep_the_accuracy_of_fits():
     assert error < 1.2 * relative_error(own.kernel_matrix(new), exact) + 0.003
 
 
-def test_prepared_points_have_the_features_of_each_time(sphere, queries):
+def test_prepared_points_have_the_features_of_each_time(sphere, queries, monkeypatch):
     prepared = sphere.prepare(queries)
     for t in (0.05, 0.0765, 0.3):
         assert_allclose(prepared.at(t), sphere.at(t).transform(queries), atol=1e-6)
+        assert_allclose(prepared.kernel_matrix(t), sphere.at(t).kernel_matrix(queries), atol=5e-6)
+    times = 0.05, 0.103, 0.3
+    kept = [(prepared.kernel_matrix(t), *prepared.smooth_kernel(t)) for t in times]
+    monkeypatch.setattr(scales, "_MOST_ENTRIES", 0)  # too many points to keep kernels
+    products = [(prepared.kernel_matrix(t), *prepared.smooth_kernel(t)) for t in times]
+    assert_allclose(kept, products, atol=5e-6)  # features of a time are cut at 0
+    assert_allclose([k[1:] for k in kept], [k[1:] for k in products], atol=1e-11)
 
 
 @pytest.mark.parametrize("t", [0.06, 0.1001, 0.105, 0.112, 0.13, 0.21, 0.7])

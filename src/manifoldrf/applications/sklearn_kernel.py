@@ -112,19 +112,15 @@ class ManifoldScaleKernel(Kernel):  # type: ignore[misc]
         kernel : array of shape (q, q) or (q, p)
         gradient : array of shape (q, q, 1), or (q, q, 0) for a fixed time
         """
-        jobs = check_jobs(self.features.n_jobs)
-        rows, slopes = self._prepared(X if Y is None else Y).smooth(self._time())
         if Y is not None:
             if eval_gradient:
                 reject("eval_gradient", "False with Y", "True")
+            rows, jobs = self._prepared(Y).smooth(self._time())[0], check_jobs(self.features.n_jobs)
             return np.concatenate([product(part, rows, jobs) for part in self._parts(X)])
-        kernel = product(rows, rows, jobs)
+        kernel, gradient = self._prepared(X).smooth_kernel(self._time())
         if not eval_gradient:
             return kernel
-        if self.hyperparameter_t.fixed:
-            return kernel, np.zeros((*kernel.shape, 0))
-        half = product(slopes, rows, jobs)
-        return kernel, (half + half.T)[..., None]
+        return kernel, gradient[..., None] if self.n_dims else np.zeros((*kernel.shape, 0))
 
     @one_blas_thread()
     def diag(self, X: Any) -> FloatArray:

@@ -13,7 +13,7 @@ import hashlib
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -26,7 +26,7 @@ from manifoldrf._random import Streams
 from manifoldrf._runtime import quiet_underflow
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_real, reject
 from manifoldrf.features.errors import ErrorEstimate, graph_error
-from manifoldrf.features.feature_map import FeatureMap
+from manifoldrf.features.feature_map import FeatureMap, product, symmetric_product
 from manifoldrf.features.fitting import exact_reference, measure_error
 from manifoldrf.features.options import GraphOptions
 from manifoldrf.features.problem import warn_of_far
@@ -48,6 +48,7 @@ _EDGE = 1e-9  # times this close to the range are in it
 _LOST = 0.1  # share of the height or the mass of a Matern kernel that may come from times out of the range
 _FLAT = 1.05  # height of a kernel times the volume of the space: 1 for constant kernels
 _SAME = 1e-9
+_MOST_ENTRIES = 2**25  # of kernels of one level that are kept: 256 MB, 2189 points
 _PROBES = 192  # nodes at which errors are measured
 
 
@@ -81,6 +82,17 @@ def level_times(scales: tuple[float, float]) -> list[float]:
     low, high = scales
     count = max(1, math.ceil(math.log(high / low, OCTAVE) - _EDGE))
     return [low * OCTAVE**j for j in range(count)]
+
+
+def lagrange(known: FloatArray, x: float, *, derivative: bool = False) -> FloatArray:
+    """Factors of the values at known places, whose sum is that of their polynomial at x, or its derivative."""
+    found = []
+    for i, centre in enumerate(known):
+        others = np.delete(known, i)
+        gaps = x - others
+        top = sum(np.prod(np.delete(gaps, j)) for j in range(len(gaps))) if derivative else np.prod(gaps)
+        found.append(top / np.prod(centre - others))
+    return np.asarray(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,14 +148,7 @@ class ScaleLevel:
 
     def coefficients(self, t: float, *, derivative: bool = False) -> FloatArray:
         """Factors of the tables, whose sum is that of the time t, or their derivatives by log t, shape (k,)."""
-        known, x = np.log(self.steps), math.log(t / self.step_time)
-        found = []
-        for i, centre in enumerate(known):
-            others = np.delete(known, i)
-            gaps = x - others
-            top = sum(np.prod(np.delete(gaps, j)) for j in range(len(gaps))) if derivative else np.prod(gaps)
-            found.append(top / np.prod(centre - others))
-        return np.asarray(found)
+        return lagrange(np.log(self.steps), math.log(t / self.step_time), derivative=derivative)
 
     def field(self, t: float) -> StepField:
         """The field of signatures of the time t."""
@@ -415,6 +420,7 @@ class PreparedPoints:
 
     def __post_init__(self) -> None:
         self._blocks: dict[int, FloatArray] = {}
+        self._kernels: dict[int, FloatArray] = {}
 
     def blocks(self, number: int) -> FloatArray:
         """Features of all tables of a level, in absolute units, shape (k, q, m)."""
@@ -438,25 +444,77 @@ class PreparedPoints:
         np.maximum(rows, 0.0, out=rows)
         return rows * level.height(t) ** -0.5 if self.normalize else rows
 
+    def kernel_matrix(self, t: float) -> FloatArray:
+        """The kernel between the points at the time t, shape (q, q), without products of features if q is small.
+
+        Features are polynomials in log t of a degree d, so the kernel is one of the degree 2 d: 2 d + 1 kernels of
+        each level, which are computed when it is first needed and kept, give all others.
+        """
+        number = self.scales.number(t)
+        if not self._few(number):
+            return symmetric_product(self.at(t), self.n_jobs)
+        height = self.scales.levels[number].height(t) if self.normalize else 1.0
+        return self._mixed(number, self._factors(number, t) / height)
+
     def smooth(self, t: float) -> tuple[FloatArray, FloatArray]:
         """Features that are smooth in t, and their derivatives by log t, shape (q, m) each.
 
-        Between levels they are those of both, see :meth:`Scales.parts`. Rounding and interpolation may make them
-        slightly negative, because cut values would not be smooth.
+        Between levels they are those of both, see :meth:`Scales.parts`. Values that rounding and interpolation make
+        slightly negative stay, because cut ones would not be smooth.
         """
         found, slopes = [], []
-        for number, share, change in self.scales.parts(t):
+        for number, share, change in self._terms(t):
             level, blocks = self.scales.levels[number], self.blocks(number)
             factors, rates = level.coefficients(t), level.coefficients(t, derivative=True)
             root = math.sqrt(share)
             slope = change / (2 * root) if root else 0.0  # at 0 the derivative of the product is 0
-            if self.normalize:
-                height = level.height(t)
-                grown = float(factors @ level.heights @ rates) / (level.problem.unit * height)  # half of its rate
-                root, slope = root / math.sqrt(height), (slope - root * grown) / math.sqrt(height)
             found.append(np.tensordot(root * factors, blocks, 1))
             slopes.append(np.tensordot(root * rates + slope * factors, blocks, 1))
         return np.concatenate(found, axis=1), np.concatenate(slopes, axis=1)
+
+    def smooth_kernel(self, t: float) -> tuple[FloatArray, FloatArray]:
+        """The kernel of the smooth features, and its derivative by log t, shape (q, q) each."""
+        terms = list(self._terms(t))
+        if not self._few(terms[0][0]):
+            rows, slopes = self.smooth(t)
+            half = product(slopes, rows, self.n_jobs)
+            return symmetric_product(rows, self.n_jobs), half + half.T
+        kernel, gradient = np.zeros((2, len(self.points), len(self.points)))
+        for number, share, change in terms:
+            factors, rates = self._factors(number, t), self._factors(number, t, derivative=True)
+            kernel += self._mixed(number, share * factors)
+            gradient += self._mixed(number, share * rates + change * factors)
+        return kernel, gradient
+
+    def _terms(self, t: float) -> Iterator[tuple[int, float, float]]:
+        """Numbers of levels, and factors of their kernels in absolute units with derivatives by log t."""
+        for number, share, change in self.scales.parts(t):
+            level, height, rise = self.scales.levels[number], 1.0, 0.0
+            if self.normalize:
+                height = level.height(t)
+                rates = level.coefficients(t, derivative=True)
+                rise = 2 * float(level.coefficients(t) @ level.heights @ rates) / (level.problem.unit * height)
+            yield number, share / height, (change - share * rise) / height
+
+    def _degree(self, number: int) -> int:
+        return 2 * (len(self.scales.levels[number].steps) - 1)
+
+    def _few(self, number: int) -> bool:
+        """Whether the kernels of a level fit into memory."""
+        return (self._degree(number) + 1) * len(self.points) ** 2 <= _MOST_ENTRIES
+
+    def _factors(self, number: int, t: float, *, derivative: bool = False) -> FloatArray:
+        """Factors of the kernels that are kept."""
+        known = np.linspace(0, math.log(OCTAVE), self._degree(number) + 1)
+        return lagrange(known, math.log(t / self.scales.levels[number].shortest), derivative=derivative)
+
+    def _mixed(self, number: int, factors: FloatArray) -> FloatArray:
+        if number not in self._kernels:
+            level, blocks = self.scales.levels[number], self.blocks(number)
+            times = level.shortest * np.geomspace(1, OCTAVE, len(factors))
+            rows = (np.tensordot(level.coefficients(t), blocks, 1) for t in times)
+            self._kernels[number] = np.stack([symmetric_product(part, self.n_jobs) for part in rows])
+        return np.asarray(np.tensordot(factors, self._kernels[number], 1))
 
 
 def _dense(rows: Any) -> FloatArray:
