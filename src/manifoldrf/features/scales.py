@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.special import gammainc, gammaincc, gammaln
+from scipy.special import gammainc, gammaln
 
 from manifoldrf._random import Streams
 from manifoldrf._runtime import quiet_underflow
@@ -41,12 +41,14 @@ from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
 from manifoldrf.kernels.series import SeriesKernel
 
 OCTAVE = 2.0  # longest time of a level over its shortest
+# Share of an octave, at its begin, in which differentiable kernels blend its features with those of the one before.
+BLEND = 1 / 6
 _TABLES = 3  # per octave, besides the first: polynomials through them are accurate to 3e-4
 _FEW = {1: (1, 2, 3), 2: (2, 3, 4, 5)}  # steps of tables where the octave has fewer whole numbers
 _BLEND = 1 / 6  # octaves that a smooth kernel takes to the next level; polynomials beyond theirs err by 9e-4 there
 _EDGE = 1e-9  # times this close to the range are in it
 _LOST = 0.1  # share of the height or the mass of a Matern kernel that may come from times out of the range
-_FLAT = 1.05  # height of a kernel times the volume of the space: 1 for constant kernels
+_FAR = 64  # octaves beyond the range that a Matern kernel is summed over
 _SAME = 1e-9
 _MOST_ENTRIES = 2**25  # of kernels of one level that are kept: 256 MB, 2189 points
 _PROBES = 192  # nodes at which errors are measured
@@ -320,22 +322,23 @@ class Scales:
         """
         dim, times = self.levels[0].problem.dim, np.array([level.shortest for level in self.levels])
         power, rate = kernel.nu + dim / 2, kernel.rate
-        edges = self.shortest / math.sqrt(OCTAVE), times[-1] * math.sqrt(OCTAVE)
-        narrow, wide = float(gammainc(kernel.nu, rate * edges[0])), float(gammaincc(power, rate * edges[1]))
+        octaves = np.arange(-_FAR, len(times) + _FAR, dtype=np.float64)
+        logs = power * np.log(times[0] * OCTAVE**octaves) - rate * times[0] * OCTAVE**octaves - gammaln(power)
+        terms = math.log(OCTAVE) * np.exp(logs)
+        shares = np.zeros(len(times))
+        np.add.at(shares, np.clip(octaves, 0, len(times) - 1).astype(np.int64), terms)
+        narrow = float(gammainc(kernel.nu, rate * self.shortest / math.sqrt(OCTAVE)))
         if narrow > _LOST:
             rule = f"a kernel less than {_LOST:.0%} of whose height comes from times below {self.shortest:.3g}"
             reject("kernel", f"{rule} (remedy: `scales` from shorter times)", f"{kernel} with {narrow:.0%}")
-        last = self.levels[-1]
-        flat = last.height(last.shortest) * last.problem.volume < _FLAT  # longer times change nothing
-        if wide > _LOST and not flat:
-            rule = f"a kernel less than {_LOST:.0%} of whose mass comes from times above {self.longest:.3g}"
-            reject("kernel", f"{rule} (remedy: `scales` up to longer times)", f"{kernel} with {wide:.0%}")
-        logs = power * np.log(times) - rate * times - gammaln(power)
-        shares = math.log(OCTAVE) * np.exp(logs)
-        mass = rate**-power
-        shares[0] += mass * float(gammainc(power, rate * edges[0]))
-        shares[-1] += mass * wide
-        return np.asarray(shares)
+        heights = np.array([level.height(level.shortest) for level in self.levels])
+        # Longer times than the last only make the kernel more even: at best it is one over the volume.
+        uneven = max(0.0, heights[-1] - 1 / self.levels[-1].problem.volume)
+        wide = float(terms[octaves >= len(times)].sum() * uneven / (shares @ heights))
+        if wide > _LOST:
+            rule = f"a kernel less than {_LOST:.0%} of which depends on times above {self.longest:.3g}"
+            reject("kernel", f"{rule} (remedy: `scales` up to longer times)", f"{kernel} with up to {wide:.0%}")
+        return shares
 
     def _mixture(self, kernel: MaternKernel) -> tuple[FeatureMap, float]:
         """The feature map of a Matern kernel, and its mean height."""
