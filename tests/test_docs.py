@@ -1,10 +1,12 @@
 """The documentation stays correct: Python blocks run and print what the page says, commands and links exist.
 
 The blocks of one page run in order, in one namespace and in an empty folder. A ``text`` block directly after a
-Python block is its output; ``<!-- no-test -->`` before a Python block skips it.
+Python block is its output; ``<!-- no-test -->`` before a Python block skips it, and ``<!-- needs gpflow -->`` skips it
+where that package is not installed.
 """
 
 import contextlib
+import importlib.util
 import io
 import re
 import shlex
@@ -47,7 +49,7 @@ LONG = {
 }
 
 BLOCK = re.compile(
-    r"(?P<skip><!-- no-test -->\s*)?"
+    r"(?P<skip><!-- no-test -->\s*)?(?:<!-- needs (?P<needs>\w+) -->\s*)?"
     r"^```python\n(?P<code>.*?)^```$"
     r"(?:\s*^```text\n(?P<output>.*?)^```$)?",
     flags=re.MULTILINE | re.DOTALL,
@@ -65,7 +67,8 @@ class Block:
 def blocks(text):
     """Yield the Python blocks of a page that should run."""
     for found in BLOCK.finditer(text):
-        if found["skip"] is None:
+        missing = found["needs"] is not None and importlib.util.find_spec(found["needs"]) is None
+        if found["skip"] is None and not missing:
             yield Block(text.count("\n", 0, found.start("code")) + 1, found["code"], found["output"])
 
 
