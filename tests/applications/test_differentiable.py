@@ -11,7 +11,15 @@ from oracles import sphere_mesh
 from torch.autograd import gradcheck
 from torch.func import functional_call
 
-from manifoldrf import HeatKernel, ManifoldGaussianProcess, ManifoldRandomFeatures, MaternKernel, Sphere, load
+from manifoldrf import (
+    FeatureWarning,
+    HeatKernel,
+    ManifoldGaussianProcess,
+    ManifoldRandomFeatures,
+    MaternKernel,
+    Sphere,
+    load,
+)
 from manifoldrf.applications.attention import ManifoldAttention
 from manifoldrf.applications.differentiable import DifferentiableFeatures
 from manifoldrf.gpytorch import ManifoldKernel
@@ -168,6 +176,15 @@ def test_meshes_are_evaluated_but_not_frozen(points):
     assert_allclose(module.kernel(points).detach(), features.at(0.4).kernel_matrix(points.numpy()), atol=1e-5)
     with pytest.raises(ValueError, match="to be frozen"):
         module.frozen()
+
+
+def test_matern_kernels_that_leave_the_range_are_reported_once(family, points):
+    module = DifferentiableFeatures(family, MATERN)
+    with torch.no_grad():
+        module.log_lengthscale.fill_(-3.0)
+    with pytest.warns(FeatureWarning, match="only a part of the Matern kernel"):
+        module(points)
+    assert torch.isfinite(module(points)).all()
 
 
 class Process(gpytorch.models.ExactGP):

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from manifoldrf._runtime import require
+from manifoldrf._runtime import require, warn_user
 from manifoldrf._validation import POSITIVE, FloatArray, check_jobs, check_real, reject
 from manifoldrf.applications.positions import Probe, Probed, as_places
+from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.scales import BLEND, OCTAVE, PreparedPoints, ScaleLevel, Scales
 from manifoldrf.fields.data import Problem
@@ -54,7 +55,9 @@ class DifferentiableFeatures(nn.Module):
     Points in half precision are summed in single precision. Neighbours of points are searched on the CPU; sums are
     on the device of the module, where the points must be. Gradients by positions are central differences in double
     precision, accurate to 1e-9 where the field is smooth, in the ambient space. Between two octaves of t, features
-    of both are blended, so that the kernel and its gradient are continuous.
+    of both are blended, so that the kernel and its gradient are continuous. Where training leads to a Matern kernel
+    that the range of the fit does not hold, a :class:`FeatureWarning` says so once, and the sum over the octaves of
+    the range is used.
 
     Examples
     --------
@@ -79,6 +82,7 @@ class DifferentiableFeatures(nn.Module):
         self.features = features
         self.scales: Scales | None = getattr(features, "scales_", None)
         self._prepared: PreparedPoints | None = None
+        self._warned = False
         self.log_variance = nn.Parameter(torch.tensor(math.log(check_real(variance, "variance", POSITIVE))))
         if self.scales is None:
             if kernel is not None:
@@ -220,8 +224,13 @@ class DifferentiableFeatures(nn.Module):
         return [(number - 1, torch.cos(angle)), (number, torch.sin(angle))]
 
     def _matern_rows(self, points: Tensor) -> list[tuple[int, Tensor]]:
-        family = self._family()
-        family.shares(self.as_kernel())  # type: ignore[arg-type]  # raises out of the range
+        try:
+            self._family().shares(self.as_kernel())  # type: ignore[arg-type]
+        except ValueError as error:  # a step of training may leave the range for a while
+            if not self._warned:
+                text = "The range holds only a part of the Matern kernel, and the sum over its octaves is used"
+                warn_user(f"{text}: {error}", FeatureWarning)
+            self._warned = True
         shares = self._shares()
         parts, total = [], torch.zeros((), device=points.device)
         for number, share in enumerate(shares):
