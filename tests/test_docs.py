@@ -1,8 +1,8 @@
 """The documentation stays correct: Python blocks run and print what the page says, commands and links exist.
 
 The blocks of one page run in order, in one namespace and in an empty folder. A ``text`` block directly after a
-Python block is its output; ``<!-- no-test -->`` before a Python block skips it, and ``<!-- needs gpflow -->`` skips it
-where that package is not installed.
+Python block is its output; ``<!-- no-test -->`` before a Python block skips it; so does ``<!-- needs gpflow -->``
+where that package is not installed. Warnings of such packages do not count.
 """
 
 import contextlib
@@ -10,6 +10,7 @@ import importlib.util
 import io
 import re
 import shlex
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +63,7 @@ class Block:
     line: int  # line number of the first line of code
     code: str
     output: str | None
+    foreign: bool = False  # needs a package of others
 
 
 def blocks(text):
@@ -69,14 +71,17 @@ def blocks(text):
     for found in BLOCK.finditer(text):
         missing = found["needs"] is not None and importlib.util.find_spec(found["needs"]) is None
         if found["skip"] is None and not missing:
-            yield Block(text.count("\n", 0, found.start("code")) + 1, found["code"], found["output"])
+            line = text.count("\n", 0, found.start("code")) + 1
+            yield Block(line, found["code"], found["output"], found["needs"] is not None)
 
 
 def run(block, page, namespace):
     """Run one block and return what it printed."""
     printed = io.StringIO()
     code = "\n" * (block.line - 1) + block.code  # tracebacks then show the line of the page
-    with contextlib.redirect_stdout(printed):
+    with contextlib.redirect_stdout(printed), warnings.catch_warnings():
+        if block.foreign:
+            warnings.simplefilter("ignore")
         exec(compile(code, page, "exec"), namespace)
     return printed.getvalue()
 

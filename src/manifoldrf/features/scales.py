@@ -216,11 +216,13 @@ def make_level(fitted: FeatureMap, n_jobs: int) -> ScaleLevel:
     first = problem.graph.n_steps // 2
     evenly = {round(first * OCTAVE ** (k / _TABLES)) for k in range(_TABLES + 1)}
     steps = np.array(_FEW.get(first, sorted(evenly)))
-    more = zip(range(first + 1, int(steps[-1]) + 1), longer_tables(problem, field.table, n_jobs), strict=False)
-    tables = [field.table, *(table for s, table in more if s in steps)]
-    widest = tables[-1]
-    values = np.stack([_entries_at(table, widest) for table in tables])
-    heights = _mean_products(problem, [StepField(problem.graph, table) for table in tables], fitted.weights, n_jobs)
+    needed = steps.tolist()
+    longer = zip(range(first + 1, needed[-1] + 2), longer_tables(problem, field.table, n_jobs), strict=False)
+    tables = {first: field.table} | {s: table for s, table in longer if s in needed or s - 1 in needed}
+    widest = tables[needed[-1]]
+    values = np.stack([_entries_at(tables[s], widest) for s in needed])
+    at_nodes = [tables[s + 1] for s in needed]  # features of nodes: their first step is one of the graph
+    heights = _mean_products(problem, at_nodes, fitted.weights)
     indptr, indices = widest.indptr.astype(np.int64), widest.indices.astype(np.int64)
     return ScaleLevel(problem, fitted.anchors, fitted.weights, steps, indptr, indices, values, heights)
 
@@ -238,23 +240,16 @@ def _entries_at(table: Any, pattern: Any) -> Any:
     return found
 
 
-def _mean_products(problem: Problem, fields: list[StepField], weights: FloatArray, n_jobs: int) -> FloatArray:
-    """Mean over the nodes of weighted inner products of the rows of each two fields, shape (k, k)."""
-    graph = problem.graph
+def _mean_products(problem: Problem, tables: list[Any], weights: FloatArray) -> FloatArray:
+    """Mean over the nodes of weighted inner products of the rows of each two tables, shape (k, k)."""
     usable = np.flatnonzero(problem.measure > 0)
-    shape = FeatureMap(problem, fields[0], np.arange(len(weights)), weights)
-    total = np.zeros((len(fields), len(fields)))
+    rows = [table[usable] for table in tables]
+    total = np.zeros((len(rows), len(rows)))
     with quiet_underflow():
-        for span in shape.spans(len(usable)):
-            steps = one_step(graph, graph.placed(graph.positions[usable[span]], n_jobs))
-            rows = [sparse.csr_array(field.rows_of(steps, n_jobs)) for field in fields]
-            for i, left in enumerate(rows):
-                scaled = left.data * weights[left.indices]
-                for k in range(i, len(rows)):
-                    both = left if k == i else sparse.csr_array(left.multiply(rows[k]))
-                    part = scaled @ left.data if k == i else both.data @ weights[both.indices]
-                    total[i, k] += part
-    return np.asarray((total + np.triu(total, 1).T) / len(usable))
+        for i, left in enumerate(rows):
+            for k, right in enumerate(rows[i:], start=i):
+                total[i, k] = total[k, i] = (left.multiply(right) @ weights).sum()
+    return total / len(usable)
 
 
 @dataclass(frozen=True, eq=False)
@@ -414,12 +409,15 @@ class PreparedPoints:
     points : array of shape (q, d)
     normalize : bool
     n_jobs : int
+    warn : bool
+        Whether points away from the space are reported.
     """
 
     scales: Scales
     points: FloatArray
     normalize: bool = True
     n_jobs: int = 1
+    warn: bool = False
 
     def __post_init__(self) -> None:
         self._blocks: dict[int, FloatArray] = {}
@@ -436,7 +434,8 @@ class PreparedPoints:
                 steps = one_step(graph, placed)
                 found = [_dense(field.rows_of(steps, self.n_jobs)) for field in level.fields()]
                 self._blocks[number] = np.stack(found) * (scale * np.sqrt(level.weights) * window[:, None])
-            warn_of_far(window)
+            if self.warn:
+                warn_of_far(window)
         return self._blocks[number]
 
     def at(self, t: float) -> FloatArray:
