@@ -208,6 +208,12 @@ not an output
 """
 
 
+@pytest.mark.parametrize(("package", "found"), [("numpy", 1), ("no_such_package", 0)])
+def test_blocks_that_need_a_package_run_where_it_is_installed(package, found):
+    kept = list(blocks(f"<!-- needs {package} -->\n```python\nimport warnings; warnings.warn('theirs')\n```\n"))
+    assert [run(block, "page", {}) for block in kept] == found * [""]
+
+
 def test_blocks_are_found_with_their_lines_and_outputs():
     first, second = blocks(PAGE)
     assert (first.line, first.code, first.output) == (3, "x = 1\nprint(x)\n", "1\n")
