@@ -1,13 +1,16 @@
 """The documentation stays correct: Python blocks run and print what the page says, commands and links exist.
 
 The blocks of one page run in order, in one namespace and in an empty folder. A ``text`` block directly after a
-Python block is its output; ``<!-- no-test -->`` before a Python block skips it.
+Python block is its output; ``<!-- no-test -->`` before a Python block skips it; so does ``<!-- needs gpflow -->``
+where that package is not installed. Warnings of such packages do not count.
 """
 
 import contextlib
+import importlib.util
 import io
 import re
 import shlex
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +50,7 @@ LONG = {
 }
 
 BLOCK = re.compile(
-    r"(?P<skip><!-- no-test -->\s*)?"
+    r"(?P<skip><!-- no-test -->\s*)?(?:<!-- needs (?P<needs>\w+) -->\s*)?"
     r"^```python\n(?P<code>.*?)^```$"
     r"(?:\s*^```text\n(?P<output>.*?)^```$)?",
     flags=re.MULTILINE | re.DOTALL,
@@ -60,20 +63,25 @@ class Block:
     line: int  # line number of the first line of code
     code: str
     output: str | None
+    foreign: bool = False  # needs a package of others
 
 
 def blocks(text):
     """Yield the Python blocks of a page that should run."""
     for found in BLOCK.finditer(text):
-        if found["skip"] is None:
-            yield Block(text.count("\n", 0, found.start("code")) + 1, found["code"], found["output"])
+        missing = found["needs"] is not None and importlib.util.find_spec(found["needs"]) is None
+        if found["skip"] is None and not missing:
+            line = text.count("\n", 0, found.start("code")) + 1
+            yield Block(line, found["code"], found["output"], found["needs"] is not None)
 
 
 def run(block, page, namespace):
     """Run one block and return what it printed."""
     printed = io.StringIO()
     code = "\n" * (block.line - 1) + block.code  # tracebacks then show the line of the page
-    with contextlib.redirect_stdout(printed):
+    with contextlib.redirect_stdout(printed), warnings.catch_warnings():
+        if block.foreign:
+            warnings.simplefilter("ignore")
         exec(compile(code, page, "exec"), namespace)
     return printed.getvalue()
 
@@ -198,6 +206,12 @@ A paragraph.
 not an output
 ```
 """
+
+
+@pytest.mark.parametrize(("package", "found"), [("numpy", 1), ("no_such_package", 0)])
+def test_blocks_that_need_a_package_run_where_it_is_installed(package, found):
+    kept = list(blocks(f"<!-- needs {package} -->\n```python\nimport warnings; warnings.warn('theirs')\n```\n"))
+    assert [run(block, "page", {}) for block in kept] == found * [""]
 
 
 def test_blocks_are_found_with_their_lines_and_outputs():

@@ -9,6 +9,7 @@ from .applications.interpolation import InterpolationWarning as InterpolationWar
 from .applications.neighbors import KernelNeighborsClassifier as KernelNeighborsClassifier
 from .applications.regression import ManifoldGaussianProcess as ManifoldGaussianProcess
 from .applications.regression import ManifoldRidge as ManifoldRidge
+from .applications.sklearn_kernel import ManifoldScaleKernel as ManifoldScaleKernel
 from .applications.textures import covariance_descriptors as covariance_descriptors
 from .applications.textures import dense_corners as dense_corners
 from .applications.textures import texture_channels as texture_channels

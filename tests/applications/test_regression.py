@@ -611,6 +611,24 @@ def test_penalty_is_the_one_with_the_least_leave_one_out_error():
     assert left_out(model.alpha_) < min(left_out(2 * model.alpha_), left_out(model.alpha_ / 2))
 
 
+@pytest.mark.parametrize("t", [0.1, 0.3])
+def test_ridge_on_a_range_of_times_finds_that_of_samples(t):
+    points, rng = Sphere().sample(200, seed=3), np.random.default_rng(4)
+    covariance = 4 * np.pi * Sphere().heat_kernel(points, points, t) + 0.04 * np.eye(200)
+    values = np.linalg.cholesky(covariance) @ rng.normal(size=(200, 20))
+    values /= values.std(axis=0)  # each output counts as much as the others
+    features = ManifoldRandomFeatures(scales=(0.05, 0.8), random_state=0, n_jobs=1)
+    model = ManifoldRidge(features, space=Sphere(), n_jobs=1).fit(points, values)
+    assert abs(np.log2(model.features_.kernel_.t / t)) < 0.5
+    scaled = ManifoldRidge(features, space=Sphere(), n_jobs=1).fit(points, values * np.geomspace(1, 100, 20))
+    assert scaled.features_.kernel_ == model.features_.kernel_
+    for step in range(0, 17, 2):
+        given = clone(features).set_params(kernel=HeatKernel(0.05 * 2 ** (step / 4)))
+        single = ManifoldRidge(given, space=Sphere(), n_jobs=1).fit(points, values)
+        assert single.features_.kernel_ == given.kernel
+        assert single.loo_error_ > 0.999 * model.loo_error_
+
+
 def test_ridge_takes_any_transformer():
     model = ManifoldRidge(PCA(2), alpha=1e-8).fit(NODES, NODES @ [1.0, 2.0, 0.0])
     assert model.features_.n_components_ == 2

@@ -50,10 +50,42 @@ def test_clouds_and_open_surfaces_keep_the_accuracy_of_fits():
     assert error < 1.2 * relative_error(own.kernel_matrix(new), exact) + 0.003
 
 
-def test_prepared_points_have_the_features_of_each_time(sphere, queries):
+def test_prepared_points_have_the_features_of_each_time(sphere, queries, monkeypatch):
     prepared = sphere.prepare(queries)
     for t in (0.05, 0.0765, 0.3):
         assert_allclose(prepared.at(t), sphere.at(t).transform(queries), atol=1e-6)
+        assert_allclose(prepared.kernel_matrix(t), sphere.at(t).kernel_matrix(queries), atol=5e-6)
+    times = 0.05, 0.103, 0.3
+    kept = [(prepared.kernel_matrix(t), *prepared.smooth_kernel(t)) for t in times]
+    monkeypatch.setattr(scales, "_MOST_ENTRIES", 0)  # too many points to keep kernels
+    products = [(prepared.kernel_matrix(t), *prepared.smooth_kernel(t)) for t in times]
+    assert_allclose(kept, products, atol=5e-6)  # features of a time are cut at 0
+    assert_allclose([k[1:] for k in kept], [k[1:] for k in products], atol=1e-11)
+
+
+@pytest.mark.parametrize("t", [0.06, 0.1001, 0.105, 0.112, 0.13, 0.21, 0.7])
+def test_derivatives_by_the_logarithm_of_the_time(sphere, t):
+    family, h = sphere.scales_, 1e-5  # central differences err by h^2 times third derivatives below 1e4
+
+    def slope(function):
+        return (function(t * np.exp(h)) - function(t * np.exp(-h))) / (2 * h)
+
+    for number, _, change in family.parts(t):
+        level = family.levels[number]
+        assert_allclose(level.coefficients(t, derivative=True), slope(level.coefficients), atol=1e-6)
+        found = slope(lambda s, n=number: sum(share for k, share, _ in family.parts(s) if k == n))
+        assert change == pytest.approx(found, abs=1e-5)
+
+
+def test_smooth_kernels_pass_from_level_to_level(sphere):
+    for number, level in enumerate(sphere.scales_.levels[1:], start=1):
+        (before, first, _), (after, second, _) = sphere.scales_.parts(level.shortest)
+        assert (before, after) == (number - 1, number)
+        assert (first, second) == pytest.approx((1, 0))
+        (_, first, _), (_, second, _) = sphere.scales_.parts(level.shortest * 2 ** (1 / 12))
+        assert (first, second) == pytest.approx((0.5, 0.5))
+        assert sphere.scales_.parts(level.shortest * 2 ** (1 / 6 + 1e-9)) == [(number, 1.0, 0.0)]
+    assert sphere.scales_.parts(0.05) == [(0, 1.0, 0.0)]
 
 
 @pytest.fixture(scope="module")

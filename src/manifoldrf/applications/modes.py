@@ -268,8 +268,10 @@ def leave_one_out(
     shares: FloatArray,
     data: tuple[FloatArray, FloatArray],
     alpha: float | None,
-) -> tuple[float, float]:
-    """The best penalty and its leave-one-out error, from centred targets times sqrt(weight) and the weights.
+) -> tuple[float, float, float]:
+    """The best penalty, its leave-one-out error, and the sum over outputs of its shares of their variances.
+
+    From centred targets times sqrt(weight) and the weights.
 
     Without datum i the residual there is (y_i - f_i) / (1 - H_ii), where H maps y to the fitted values. Of a datum
     with a weight above 1, a share of weight 1 is left out.
@@ -288,7 +290,7 @@ def leave_one_out(
         score = float((errors / size).sum())
         if score < best[0]:
             best = score, float(np.sqrt(errors.mean())), float(penalty)
-    return best[2], best[1]
+    return best[2], best[1], best[0]
 
 
 MOST_ENTRIES = 2**26  # 512 MB

@@ -1,6 +1,7 @@
 """Ridge regression and Gaussian processes along a space, from values at some of its points."""
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -36,6 +37,7 @@ from manifoldrf.kernels.roots import ASYMMETRIC
 __all__ = ["ManifoldGaussianProcess", "ManifoldRidge"]
 
 _ENTRIES_AT_ONCE = 2**24  # features in memory: 128 MB
+_PER_OCTAVE = 4  # times to choose from: on the sphere the error of the best is within .2 % of that of 16
 
 
 class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -46,19 +48,22 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEst
     Parameters
     ----------
     features : transformer or None, default=None
-        The default is :class:`ManifoldRandomFeatures`. It is cloned and fitted to the space.
+        The default is :class:`ManifoldRandomFeatures`. It is cloned and fitted to the space. If these have
+        ``scales`` and no kernel, the heat time with the smallest leave-one-out error is used, of four an octave and
+        measured at no more than 2048 random data; a given kernel is used as it is.
     space : array-like, TriangleMesh, AbstractManifold, Graph or None, default=None
         The whole space, of which the data are a few points; None to use the data themselves.
     alpha : float or "cv", default="cv"
         Penalty, nonnegative. "cv": the value with the smallest leave-one-out error, which needs no refits.
     random_state : None, int, Generator or RandomState, default=None
-        Seed of the default features; other features have their own.
+        Seed of the default features and of the choice of data; other features have their own.
     n_jobs : int, default=-1
         Number of threads of the default features, -1 for all cores.
 
     Attributes
     ----------
     features_ : transformer
+        Those of the chosen time, if there was a choice: ``features_.kernel_.t``.
     alpha_ : float
     coef_ : array of shape (m,) or (m, c)
     intercept_ : float or array of shape (c,)
@@ -119,19 +124,37 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEst
         else:
             reject("features", "None or a transformer", repr(self.features), TypeError)
         self.features_ = features.fit(space)
+        if isinstance(features, ManifoldRandomFeatures) and features.scales is not None and features.kernel is None:
+            self.features_ = features.at(self._best_time(features, (points, targets, mass), alpha))
         rows = dense_rows(self.features_.transform(points))
         check_on_space(float(np.square(rows).mean()), len(rows))
         offset, middle = np.average(targets, axis=0, weights=mass), np.average(rows, axis=0, weights=mass)
-        roots = np.sqrt(mass)[:, None]
-        left, singular, right = modes.singular_parts(roots * (rows - middle), check_jobs(self.n_jobs))
-        centred = roots * (targets - offset)
-        shares = left.T @ centred  # (r, c)
-        self.alpha_, self.loo_error_ = modes.leave_one_out(left, singular**2, shares, (centred, mass), alpha)
+        (singular, right, shares), levels = self._solve(rows, targets, mass, alpha)
+        self.alpha_, self.loo_error_, _ = levels
         inverse = np.divide(singular, singular**2 + self.alpha_, out=0 * singular, where=singular > 0)
         coef = right.T @ (inverse[:, None] * shares)
         self.coef_ = coef[:, 0] if self._is_vector else coef
         self.intercept_ = offset[0] - middle @ self.coef_ if self._is_vector else offset - middle @ coef
         return self
+
+    def _solve(self, rows: FloatArray, targets: FloatArray, mass: FloatArray, alpha: float | None) -> Any:
+        """Singular values (r,), right vectors (r, m) and shares (r, c) of centred data, and the best penalty."""
+        roots = np.sqrt(mass)[:, None]
+        known, centred = (roots * (part - np.average(part, axis=0, weights=mass)) for part in (rows, targets))
+        left, singular, right = modes.singular_parts(known, check_jobs(self.n_jobs))
+        shares = left.T @ centred
+        return (singular, right, shares), modes.leave_one_out(left, singular**2, shares, (centred, mass), alpha)
+
+    def _best_time(self, features: ManifoldRandomFeatures, data: tuple[FloatArray, ...], alpha: Any) -> float:
+        """The time of the range with the smallest leave-one-out error."""
+        rng = Streams.from_seed(self.random_state, "random_state").generator("regression.scales")
+        n, family = len(data[0]), features.scales_
+        few = np.sort(rng.choice(n, min(n, modes.MOST_ROWS), replace=False))
+        points, targets, mass = (part[few] for part in data)
+        prepared = features.prepare(points)
+        octaves = np.log2(family.longest / family.shortest)
+        times = np.geomspace(family.shortest, family.longest, 1 + math.ceil(_PER_OCTAVE * octaves))
+        return float(min(times, key=lambda t: self._solve(prepared.at(t), targets, mass, alpha)[1][2]))
 
     @one_blas_thread()
     def predict(self, X: Any) -> FloatArray:

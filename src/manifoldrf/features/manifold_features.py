@@ -355,9 +355,10 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         PreparedPoints
             ``prepared.at(t)`` are the features ``features.at(t).transform(Z)``, up to 1e-6 of the largest, without
             another evaluation of the tables: for searches over t. It stores four numbers for each feature.
+            ``prepared.kernel_matrix(t)`` is the kernel between the points.
         """
         points, _ = self._check_queries(Z)
-        return PreparedPoints(self._family(), points, bool(self.normalize), check_jobs(self.n_jobs))
+        return PreparedPoints(self._family(), points, bool(self.normalize), check_jobs(self.n_jobs), warn=True)
 
     def _family(self) -> Scales:
         check_is_fitted(self, "map_")

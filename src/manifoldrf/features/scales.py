@@ -13,7 +13,7 @@ import hashlib
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -26,9 +26,10 @@ from manifoldrf._random import Streams
 from manifoldrf._runtime import quiet_underflow
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_real, reject
 from manifoldrf.features.errors import ErrorEstimate, graph_error
-from manifoldrf.features.feature_map import FeatureMap
+from manifoldrf.features.feature_map import FeatureMap, product, symmetric_product
 from manifoldrf.features.fitting import exact_reference, measure_error
 from manifoldrf.features.options import GraphOptions
+from manifoldrf.features.problem import warn_of_far
 from manifoldrf.fields.data import Problem
 from manifoldrf.fields.step import JoinedField, StepField, longer_tables, one_step
 from manifoldrf.geometry.csr import check_amounts, check_csr, check_shape
@@ -44,10 +45,12 @@ OCTAVE = 2.0  # longest time of a level over its shortest
 BLEND = 1 / 6
 _TABLES = 3  # per octave, besides the first: polynomials through them are accurate to 3e-4
 _FEW = {1: (1, 2, 3), 2: (2, 3, 4, 5)}  # steps of tables where the octave has fewer whole numbers
+_BLEND = 1 / 6  # octaves that a smooth kernel takes to the next level; polynomials beyond theirs err by 9e-4 there
 _EDGE = 1e-9  # times this close to the range are in it
 _LOST = 0.1  # share of the height or the mass of a Matern kernel that may come from times out of the range
 _FAR = 64  # octaves beyond the range that a Matern kernel is summed over
 _SAME = 1e-9
+_MOST_ENTRIES = 2**25  # of kernels of one level that are kept: 256 MB, 2189 points
 _PROBES = 192  # nodes at which errors are measured
 
 
@@ -81,6 +84,17 @@ def level_times(scales: tuple[float, float]) -> list[float]:
     low, high = scales
     count = max(1, math.ceil(math.log(high / low, OCTAVE) - _EDGE))
     return [low * OCTAVE**j for j in range(count)]
+
+
+def lagrange(known: FloatArray, x: float, *, derivative: bool = False) -> FloatArray:
+    """Factors of the values at known places, whose sum is that of their polynomial at x, or its derivative."""
+    found = []
+    for i, centre in enumerate(known):
+        others = np.delete(known, i)
+        gaps = x - others
+        top = sum(np.prod(np.delete(gaps, j)) for j in range(len(gaps))) if derivative else np.prod(gaps)
+        found.append(top / np.prod(centre - others))
+    return np.asarray(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,13 +148,9 @@ class ScaleLevel:
         """The shortest time."""
         return float(self.steps[0] * self.step_time)
 
-    def coefficients(self, t: float) -> FloatArray:
-        """Factors of the tables, whose sum is the table of the time t, shape (k,)."""
-        known = np.log(self.steps)
-        gaps = math.log(t / self.step_time) - known
-        between = known[:, None] - known
-        np.fill_diagonal(between, 1.0)
-        return np.asarray([np.prod(np.delete(gaps, i)) / np.prod(between[i]) for i in range(len(known))])
+    def coefficients(self, t: float, *, derivative: bool = False) -> FloatArray:
+        """Factors of the tables, whose sum is that of the time t, or their derivatives by log t, shape (k,)."""
+        return lagrange(np.log(self.steps), math.log(t / self.step_time), derivative=derivative)
 
     def field(self, t: float) -> StepField:
         """The field of signatures of the time t."""
@@ -206,11 +216,13 @@ def make_level(fitted: FeatureMap, n_jobs: int) -> ScaleLevel:
     first = problem.graph.n_steps // 2
     evenly = {round(first * OCTAVE ** (k / _TABLES)) for k in range(_TABLES + 1)}
     steps = np.array(_FEW.get(first, sorted(evenly)))
-    more = zip(range(first + 1, int(steps[-1]) + 1), longer_tables(problem, field.table, n_jobs), strict=False)
-    tables = [field.table, *(table for s, table in more if s in steps)]
-    widest = tables[-1]
-    values = np.stack([_entries_at(table, widest) for table in tables])
-    heights = _mean_products(problem, [StepField(problem.graph, table) for table in tables], fitted.weights, n_jobs)
+    needed = steps.tolist()
+    longer = zip(range(first + 1, needed[-1] + 2), longer_tables(problem, field.table, n_jobs), strict=False)
+    tables = {first: field.table} | {s: table for s, table in longer if s in needed or s - 1 in needed}
+    widest = tables[needed[-1]]
+    values = np.stack([_entries_at(tables[s], widest) for s in needed])
+    at_nodes = [tables[s + 1] for s in needed]  # features of nodes: their first step is one of the graph
+    heights = _mean_products(problem, at_nodes, fitted.weights)
     indptr, indices = widest.indptr.astype(np.int64), widest.indices.astype(np.int64)
     return ScaleLevel(problem, fitted.anchors, fitted.weights, steps, indptr, indices, values, heights)
 
@@ -228,23 +240,16 @@ def _entries_at(table: Any, pattern: Any) -> Any:
     return found
 
 
-def _mean_products(problem: Problem, fields: list[StepField], weights: FloatArray, n_jobs: int) -> FloatArray:
-    """Mean over the nodes of weighted inner products of the rows of each two fields, shape (k, k)."""
-    graph = problem.graph
+def _mean_products(problem: Problem, tables: list[Any], weights: FloatArray) -> FloatArray:
+    """Mean over the nodes of weighted inner products of the rows of each two tables, shape (k, k)."""
     usable = np.flatnonzero(problem.measure > 0)
-    shape = FeatureMap(problem, fields[0], np.arange(len(weights)), weights)
-    total = np.zeros((len(fields), len(fields)))
+    rows = [table[usable] for table in tables]
+    total = np.zeros((len(rows), len(rows)))
     with quiet_underflow():
-        for span in shape.spans(len(usable)):
-            steps = one_step(graph, graph.placed(graph.positions[usable[span]], n_jobs))
-            rows = [sparse.csr_array(field.rows_of(steps, n_jobs)) for field in fields]
-            for i, left in enumerate(rows):
-                scaled = left.data * weights[left.indices]
-                for k in range(i, len(rows)):
-                    both = left if k == i else sparse.csr_array(left.multiply(rows[k]))
-                    part = scaled @ left.data if k == i else both.data @ weights[both.indices]
-                    total[i, k] += part
-    return np.asarray((total + np.triu(total, 1).T) / len(usable))
+        for i, left in enumerate(rows):
+            for k, right in enumerate(rows[i:], start=i):
+                total[i, k] = total[k, i] = (left.multiply(right) @ weights).sum()
+    return total / len(usable)
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,6 +282,20 @@ class Scales:
             reject("t", f"{text} (remedy: fit with other `scales`)", t)
         starts = np.array([level.shortest for level in self.levels]) * (1 - _EDGE)
         return max(0, int(np.searchsorted(starts, t, side="right")) - 1)
+
+    def parts(self, t: float) -> list[tuple[int, float, float]]:
+        """The levels whose sum is a kernel that is smooth in t: numbers, factors and their derivatives by log t.
+
+        Features switch to the next level at the end of an octave. A kernel whose time is learnt must not jump: in
+        the first part of an octave it passes from the level before to the next one.
+        """
+        number = self.number(t)
+        width = _BLEND * math.log(OCTAVE)
+        x = max(0.0, math.log(t / self.levels[number].shortest)) / width
+        if number == 0 or x >= 1:
+            return [(number, 1.0, 0.0)]
+        share, slope = math.sin(math.pi / 2 * x) ** 2, math.pi / 2 * math.sin(math.pi * x) / width
+        return [(number - 1, 1 - share, -slope), (number, share, slope)]
 
     def at(self, kernel: AbstractKernel, *, normalize: bool) -> FeatureMap:
         """The feature map of a heat or Matern kernel."""
@@ -390,15 +409,19 @@ class PreparedPoints:
     points : array of shape (q, d)
     normalize : bool
     n_jobs : int
+    warn : bool
+        Whether points away from the space are reported.
     """
 
     scales: Scales
     points: FloatArray
     normalize: bool = True
     n_jobs: int = 1
+    warn: bool = False
 
     def __post_init__(self) -> None:
         self._blocks: dict[int, FloatArray] = {}
+        self._kernels: dict[int, FloatArray] = {}
 
     def blocks(self, number: int) -> FloatArray:
         """Features of all tables of a level, in absolute units, shape (k, q, m)."""
@@ -407,10 +430,12 @@ class PreparedPoints:
             graph, scale = level.problem.graph, level.problem.unit**-0.5
             with quiet_underflow():
                 placed = graph.placed(self.points, self.n_jobs)
-                window = level.problem.window(self.points, placed)[:, None]
+                window = level.problem.window(self.points, placed)
                 steps = one_step(graph, placed)
                 found = [_dense(field.rows_of(steps, self.n_jobs)) for field in level.fields()]
-                self._blocks[number] = np.stack(found) * (scale * np.sqrt(level.weights) * window)
+                self._blocks[number] = np.stack(found) * (scale * np.sqrt(level.weights) * window[:, None])
+            if self.warn:
+                warn_of_far(window)
         return self._blocks[number]
 
     def at(self, t: float) -> FloatArray:
@@ -420,6 +445,78 @@ class PreparedPoints:
         rows = np.tensordot(level.coefficients(t), self.blocks(number), 1)
         np.maximum(rows, 0.0, out=rows)
         return rows * level.height(t) ** -0.5 if self.normalize else rows
+
+    def kernel_matrix(self, t: float) -> FloatArray:
+        """The kernel between the points at the time t, shape (q, q), without products of features if q is small.
+
+        Features are polynomials in log t of a degree d, so the kernel is one of the degree 2 d: 2 d + 1 kernels of
+        each level, which are computed when it is first needed and kept, give all others.
+        """
+        number = self.scales.number(t)
+        if not self._few(number):
+            return symmetric_product(self.at(t), self.n_jobs)
+        height = self.scales.levels[number].height(t) if self.normalize else 1.0
+        return self._mixed(number, self._factors(number, t) / height)
+
+    def smooth(self, t: float) -> tuple[FloatArray, FloatArray]:
+        """Features that are smooth in t, and their derivatives by log t, shape (q, m) each.
+
+        Between levels they are those of both, see :meth:`Scales.parts`. Values that rounding and interpolation make
+        slightly negative stay, because cut ones would not be smooth.
+        """
+        found, slopes = [], []
+        for number, share, change in self._terms(t):
+            level, blocks = self.scales.levels[number], self.blocks(number)
+            factors, rates = level.coefficients(t), level.coefficients(t, derivative=True)
+            root = math.sqrt(share)
+            slope = change / (2 * root) if root else 0.0  # at 0 the derivative of the product is 0
+            found.append(np.tensordot(root * factors, blocks, 1))
+            slopes.append(np.tensordot(root * rates + slope * factors, blocks, 1))
+        return np.concatenate(found, axis=1), np.concatenate(slopes, axis=1)
+
+    def smooth_kernel(self, t: float) -> tuple[FloatArray, FloatArray]:
+        """The kernel of the smooth features, and its derivative by log t, shape (q, q) each."""
+        terms = list(self._terms(t))
+        if not self._few(terms[0][0]):
+            rows, slopes = self.smooth(t)
+            half = product(slopes, rows, self.n_jobs)
+            return symmetric_product(rows, self.n_jobs), half + half.T
+        kernel, gradient = np.zeros((2, len(self.points), len(self.points)))
+        for number, share, change in terms:
+            factors, rates = self._factors(number, t), self._factors(number, t, derivative=True)
+            kernel += self._mixed(number, share * factors)
+            gradient += self._mixed(number, share * rates + change * factors)
+        return kernel, gradient
+
+    def _terms(self, t: float) -> Iterator[tuple[int, float, float]]:
+        """Numbers of levels, and factors of their kernels in absolute units with derivatives by log t."""
+        for number, share, change in self.scales.parts(t):
+            level, height, rise = self.scales.levels[number], 1.0, 0.0
+            if self.normalize:
+                height = level.height(t)
+                rates = level.coefficients(t, derivative=True)
+                rise = 2 * float(level.coefficients(t) @ level.heights @ rates) / (level.problem.unit * height)
+            yield number, share / height, (change - share * rise) / height
+
+    def _degree(self, number: int) -> int:
+        return 2 * (len(self.scales.levels[number].steps) - 1)
+
+    def _few(self, number: int) -> bool:
+        """Whether the kernels of a level fit into memory."""
+        return (self._degree(number) + 1) * len(self.points) ** 2 <= _MOST_ENTRIES
+
+    def _factors(self, number: int, t: float, *, derivative: bool = False) -> FloatArray:
+        """Factors of the kernels that are kept."""
+        known = np.linspace(0, math.log(OCTAVE), self._degree(number) + 1)
+        return lagrange(known, math.log(t / self.scales.levels[number].shortest), derivative=derivative)
+
+    def _mixed(self, number: int, factors: FloatArray) -> FloatArray:
+        if number not in self._kernels:
+            level, blocks = self.scales.levels[number], self.blocks(number)
+            times = level.shortest * np.geomspace(1, OCTAVE, len(factors))
+            rows = (np.tensordot(level.coefficients(t), blocks, 1) for t in times)
+            self._kernels[number] = np.stack([symmetric_product(part, self.n_jobs) for part in rows])
+        return np.asarray(np.tensordot(factors, self._kernels[number], 1))
 
 
 def _dense(rows: Any) -> FloatArray:

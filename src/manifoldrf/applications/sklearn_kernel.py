@@ -1,0 +1,151 @@
+"""The heat kernel of a space as a kernel of scikit-learn's Gaussian processes, with the time as hyperparameter."""
+
+import hashlib
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
+
+from manifoldrf._runtime import one_blas_thread
+from manifoldrf._validation import POSITIVE, FloatArray, check_jobs, check_real, reject
+from manifoldrf.applications.regression import parts_of
+from manifoldrf.features.feature_map import product
+from manifoldrf.features.manifold_features import ManifoldRandomFeatures
+from manifoldrf.features.scales import PreparedPoints, check_scales
+from manifoldrf.kernels.manifold_kernels import HeatKernel
+
+__all__ = ["ManifoldScaleKernel"]
+
+_KEPT = 2  # sets of points whose features are kept: training points of two parts of the data
+
+
+class ManifoldScaleKernel(Kernel):  # type: ignore[misc]
+    """The heat kernel of a space for ``sklearn.gaussian_process``, with a time that is learnt.
+
+    K_t(x, y) = phi_t(x) . phi_t(y) with the features of one fit to a range of times. The kernel and its gradient
+    are continuous in t: after the end of an octave, where features switch to other anchors, it is a mean of both
+    for a sixth of an octave. Features of training points are evaluated once, so a new time costs only products.
+
+    Parameters
+    ----------
+    features : ManifoldRandomFeatures
+        Fitted with ``scales``. Clones of the kernel share them. With its ``normalize``, K(x, x) is one on average;
+        multiply the kernel by a ``ConstantKernel`` to learn the variance.
+    t : float, optional
+        Heat time, in units of length squared; by default that of the features.
+    t_bounds : pair of float or "fixed", optional
+        Where the time is searched; by default the range of the fit.
+
+    Notes
+    -----
+    Off the space the kernel is zero, with a :class:`FarQueryWarning`: there the standard deviation of a prediction
+    is that of the other kernels of the sum alone. :class:`ManifoldGaussianProcess` returns to its prior instead,
+    and needs O(n m^2) time where ``GaussianProcessRegressor`` needs O(n^3).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.gaussian_process import GaussianProcessRegressor
+    >>> from sklearn.gaussian_process.kernels import ConstantKernel, WhiteKernel
+    >>> from manifoldrf import ManifoldRandomFeatures, ManifoldScaleKernel, Sphere
+    >>> features = ManifoldRandomFeatures(scales=(0.1, 0.8), random_state=0).fit(Sphere())
+    >>> points = Sphere().sample(250, seed=1)
+    >>> values = np.sin(3 * points[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=250)
+    >>> kernel = ConstantKernel() * ManifoldScaleKernel(features) + WhiteKernel(1e-3)
+    >>> model = GaussianProcessRegressor(kernel).fit(points[:200], values[:200])
+    >>> model.kernel_.k1.k2
+    ManifoldScaleKernel(t=0.243)
+    >>> bool(np.abs(model.predict(points[200:]) - np.sin(3 * points[200:, 0])).mean() < 0.05)
+    True
+    """
+
+    def __init__(self, features: ManifoldRandomFeatures, t: float | None = None, t_bounds: Any = None) -> None:
+        if not isinstance(features, ManifoldRandomFeatures):
+            reject("features", "ManifoldRandomFeatures", repr(features), TypeError)
+        family = features._family()
+        whole = family.shortest, family.longest
+        if t is None:
+            t = features.kernel_.t if isinstance(features.kernel_, HeatKernel) else float(np.sqrt(np.prod(whole)))
+        if t_bounds is None:
+            t_bounds = whole
+        elif not (isinstance(t_bounds, str) and t_bounds == "fixed"):
+            for end in check_scales(t_bounds):
+                family.number(end)
+        self.features = features
+        self.t = t
+        self.t_bounds = t_bounds
+        self._kept: dict[bytes, PreparedPoints] = {}
+
+    def __sklearn_clone__(self) -> Self:
+        """A kernel with the same fitted features; clones share what was evaluated at training points."""
+        other = type(self)(**self.get_params())
+        other._kept = self._kept
+        return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what can be evaluated again."""
+        return vars(self) | {"_kept": {}}
+
+    def __repr__(self) -> str:
+        """The class and the time; the default would show its logarithm."""
+        return f"{type(self).__name__}(t={self.t:.3g})"
+
+    @property
+    def hyperparameter_t(self) -> Hyperparameter:
+        """The time and its bounds, for scikit-learn."""
+        return Hyperparameter("t", "numeric", self.t_bounds)
+
+    @one_blas_thread()
+    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:  # noqa: FBT001, FBT002
+        """The kernel between points, and with ``eval_gradient`` its derivative by log t.
+
+        Parameters
+        ----------
+        X : array-like of shape (q, d)
+        Y : array-like of shape (p, d), optional
+        eval_gradient : bool
+            Only without ``Y``.
+
+        Returns
+        -------
+        kernel : array of shape (q, q) or (q, p)
+        gradient : array of shape (q, q, 1), or (q, q, 0) for a fixed time
+        """
+        if Y is not None:
+            if eval_gradient:
+                reject("eval_gradient", "False with Y", "True")
+            rows, jobs = self._prepared(Y).smooth(self._time())[0], check_jobs(self.features.n_jobs)
+            return np.concatenate([product(part, rows, jobs) for part in self._parts(X)])
+        kernel, gradient = self._prepared(X).smooth_kernel(self._time())
+        if not eval_gradient:
+            return kernel
+        return kernel, gradient[..., None] if self.n_dims else np.zeros((*kernel.shape, 0))
+
+    @one_blas_thread()
+    def diag(self, X: Any) -> FloatArray:
+        """K(x, x) for each point, shape (q,)."""
+        return np.concatenate([np.einsum("ij,ij->i", part, part) for part in self._parts(X)])
+
+    def is_stationary(self) -> bool:
+        """False: the kernel is not a function of x - y."""
+        return False
+
+    def _time(self) -> float:
+        return check_real(self.t, "t", POSITIVE)
+
+    def _prepared(self, X: Any) -> PreparedPoints:
+        """Points whose features are kept, because those of training points are needed again for each time."""
+        found = self.features.prepare(X)
+        key = hashlib.sha256(found.points.tobytes() + repr(found.points.shape).encode()).digest()
+        self._kept[key] = found = self._kept.pop(key, found)  # the last place
+        for old in list(self._kept)[:-_KEPT]:
+            self._kept.pop(old, None)
+        return found
+
+    def _parts(self, X: Any) -> Any:
+        """Features of points that are not kept, in blocks that fit into memory."""
+        prepared, t = self.features.prepare(X), self._time()
+        levels = [prepared.scales.levels[number] for number, _, _ in prepared.scales.parts(t)]
+        for part in parts_of(prepared.points, sum(len(level.steps) * len(level.anchors) for level in levels)):
+            yield replace(prepared, points=part).smooth(t)[0]
