@@ -36,12 +36,14 @@ from .geometry.graphs import Graph as Graph
 from .geometry.graphs import GraphWarning as GraphWarning
 from .geometry.heat import heat_graph as heat_graph
 from .geometry.manifolds import AbstractManifold as AbstractManifold
+from .geometry.manifolds import ProductSpace as ProductSpace
 from .geometry.meshes import MeshReport as MeshReport
 from .geometry.meshes import MeshSample as MeshSample
 from .geometry.meshes import TriangleMesh as TriangleMesh
 from .geometry.model_spaces import EuclideanSpace as EuclideanSpace
 from .geometry.model_spaces import FlatTorus as FlatTorus
 from .geometry.model_spaces import HyperbolicSpace as HyperbolicSpace
+from .geometry.model_spaces import Rotations as Rotations
 from .geometry.model_spaces import Sphere as Sphere
 from .geometry.sampling import GradedPoints as GradedPoints
 from .geometry.sampling import graded_points as graded_points
