@@ -3,6 +3,8 @@ from ._codec import ModelFileError as ModelFileError
 from .applications.exhaustion import Exhaustion as Exhaustion
 from .applications.exhaustion import ExhaustionRow as ExhaustionRow
 from .applications.exhaustion import exhaustion as exhaustion
+from .applications.heat import distances as distances
+from .applications.heat import smooth as smooth
 from .applications.interpolation import FieldInterpolator as FieldInterpolator
 from .applications.interpolation import InterpolationInfo as InterpolationInfo
 from .applications.interpolation import InterpolationWarning as InterpolationWarning
