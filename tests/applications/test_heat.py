@@ -170,7 +170,8 @@ BAD = [
         ValueError,
         "`field[known]` must be finite, without NaN or inf. Got inf at index",
     ),
-    ({"t": 1e9}, ValueError, "`t` must be at most"),
+    ({"t": 1e9}, ValueError, "`t` must be at most 40 here: heat is spread evenly long before. Got 1e+09."),
+    ({"fwhm": 1e3}, ValueError, "`fwhm` must be at most 21.1 here: heat is spread evenly long before. Got 1000."),
 ]
 
 
@@ -234,3 +235,19 @@ def test_heat_distances_need_at_most_three_coordinates():
     text = "`space` must be points with at most 3 coordinates for method='heat'. Got 4 coordinates."
     with pytest.raises(ValueError, match=re.escape(text)):
         distances(RNG.random((200, 4)), 0)
+    text = "`space` must be a surface for method='heat'; use method='edges'. Got one that potpourri3d refuses"
+    with pytest.raises(ValueError, match=re.escape(text)):
+        distances(np.linspace(0, 1, 50)[:, None], 0)
+
+
+def test_tiny_triangles_neither_stop_nor_change_the_smoothing():
+    """Vertices 1e-6 apart would need four million steps; the field is that of the mesh without them."""
+    grid = PLANE[::7]
+    points = np.vstack([grid, [[0.31, 0.2], [0.31 + 1e-6, 0.2], [0.31, 0.2 + 1e-6]]])
+    clean, tiny = (
+        TriangleMesh(np.column_stack([part, np.zeros(len(part))]), Delaunay(part).simplices)
+        for part in (grid, points)
+    )
+    found = smooth(tiny, points[:, 0] ** 2, fwhm=2.0)[: len(grid)]
+    np.testing.assert_allclose(found, smooth(clean, grid[:, 0] ** 2, fwhm=2.0), atol=0.01)
+    np.testing.assert_allclose(smooth(tiny, np.full(len(points), 7.3), fwhm=2.0), 7.3, rtol=1e-12)
