@@ -101,7 +101,7 @@ def smooth(
     >>> noisy = points[:, 2] + 0.5 * np.random.default_rng(0).standard_normal(1000)
     >>> found = smooth(points, noisy, fwhm=0.6)
     >>> round(float(np.abs(noisy - points[:, 2]).mean()), 2), round(float(np.abs(found - points[:, 2]).mean()), 2)
-    (0.41, 0.06)
+    (0.39, 0.05)
     """
     time = time_of(fwhm, t)
     check_flag(conserve, "conserve")
@@ -224,7 +224,7 @@ def distances(space: Any, sources: ArrayLike, *, method: str = "heat", n_jobs: i
         Nodes to start from.
     method : {"heat", "edges"}, default="heat"
         "heat": the heat method of potpourri3d (extra ``mesh``), which crosses triangles. "edges": shortest paths
-        along edges, which are never shorter than the true distance, and too long by several per cent on every mesh.
+        along edges, which are several per cent too long however fine a mesh is.
     n_jobs : int, default=-1
         Threads of the neighbour search that joins points for "edges".
 
@@ -239,8 +239,8 @@ def distances(space: Any, sources: ArrayLike, *, method: str = "heat", n_jobs: i
     >>> from manifoldrf import Sphere, distances
     >>> points = Sphere().grid(2000)
     >>> found, exact = distances(points, 0, method="edges"), Sphere().distance(points[:1], points)[0]
-    >>> bool((found > 0.999 * exact).all())
-    True
+    >>> round(float((found[1:] / exact[1:]).mean()), 2)
+    1.03
     """
     check_option(method, "method", ("heat", "edges"))
     if isinstance(space, Graph):
