@@ -24,7 +24,7 @@ help:
 	@echo "make setup     create .venv and install everything, pinned (all other targets do this)"
 	@echo "make demo      features on four surfaces (1 to 3 minutes, longest the first time); results in $(OUT)/"
 	@echo "make test      the tests (minutes)          make test-all  with the slow sweeps"
-	@echo "make fuzz      read 123,000 damaged files with all readers (some minutes)"
+	@echo "make fuzz      read 143,000 damaged files with all readers (some minutes)"
 	@echo "make lint      ruff and mypy                make bench     speed and memory, as ratios"
 	@echo "make docs      the documentation            make results   results page from docs/records"
 	@echo "make records   all experiments at the paper's size, hours; then the results page"
@@ -40,7 +40,7 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(TORCH_FLAGS) torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[ann,dask,mesh,torch,viz,test,lint,docs]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[ann,dask,gpytorch,mesh,torch,viz,test,lint,docs]"
 	@touch $@
 
 demo: setup

@@ -56,7 +56,7 @@ print("works")
 """
 
 ATTENTION = """
-for module in ("attention", "positions"):
+for module in ("attention", "differentiable", "positions"):
     try:
         __import__(f"manifoldrf.applications.{module}")
     except ModuleNotFoundError as error:

@@ -7,9 +7,10 @@ import math
 import shutil
 import zipfile
 import zlib
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from os import PathLike
@@ -26,7 +27,7 @@ from manifoldrf._validation import FloatArray, IntArray, check_integer, reject
 
 Floats = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]
-_Append = Callable[[Any], None]
+_Append = Callable[..., None]  # takes rows and, in .csv files, the cells before them
 
 ARRAY_SUFFIXES = (".npy", ".npz", ".csv")
 # Preferred names in an .npz file with several arrays.
@@ -48,6 +49,7 @@ _UNREADABLE = (
 # The comma is last: next to another separator it is a decimal comma, which is refused.
 _SEPARATORS = (";", "\t", ",")
 _NUMBER_STARTS = "+-.,0123456789"
+_MISSING = ("", "na", "n/a", "null", "none")  # besides NaN, as spreadsheets and databases write it
 _ZIP_LEVEL = 1  # level 6 makes features 1 % and indices 9 % smaller, but takes nine times as long
 _BLOCK_ENTRIES = 1 << 20  # of a matrix in memory, written at once: 8 MB of float64
 
@@ -81,7 +83,86 @@ class RowReader:
             start += len(block)
 
 
-def open_rows(path: str | PathLike[str], name: str = "POINTS", chunk: int = 8192) -> RowReader:
+@dataclass
+class Table:
+    """The columns of a file that are coordinates, and what is done with the others and with missing values.
+
+    Parameters
+    ----------
+    places : sequence of int
+        The columns that are coordinates.
+    kept : sequence of int
+        Other columns, whose cells are kept as text.
+    drop : bool
+        Whether empty cells and words such as NA are NaN; :meth:`complete` leaves out rows with NaN.
+    is_chosen : bool
+        Whether the user named the coordinates.
+
+    Attributes
+    ----------
+    n_dropped : int
+        Number of rows left out so far.
+    cells : deque
+        The kept cells of rows that were read, and not yet seen by :meth:`complete`.
+    blocks : deque
+        The kept cells of the rows of every block that :meth:`complete` returned.
+    """
+
+    places: Sequence[int]
+    kept: Sequence[int] = ()
+    drop: bool = False
+    is_chosen: bool = False
+    n_dropped: int = 0
+    cells: deque[list[str]] = field(default_factory=deque)
+    blocks: deque[list[list[str]]] = field(default_factory=deque)
+
+    def numbers(self, cells: list[str]) -> list[str]:
+        """The cells of a line that are coordinates; the others are kept."""
+        if self.kept:
+            self.cells.append([cells[place].strip() for place in self.kept])
+        picked = [cells[place] for place in self.places]
+        return ["nan" if cell.strip().lower() in _MISSING else cell for cell in picked] if self.drop else picked
+
+    def columns(self, block: Floats) -> Floats:
+        """The columns of a block that are coordinates; the others are kept."""
+        self.cells.extend(block[:, list(self.kept)].astype(str).tolist() if self.kept else ())
+        return np.ascontiguousarray(block[:, list(self.places)])
+
+    def complete(self, block: Floats) -> Floats:
+        """The rows of a block without missing values; their kept cells are added to ``blocks``."""
+        whole: Any = ~np.isnan(block).any(axis=1) if self.drop else np.ones(len(block), dtype=bool)
+        self.n_dropped += int(np.count_nonzero(~whole))
+        if self.kept:
+            cells = [self.cells.popleft() for _ in range(len(block))]
+            if whole.any():
+                self.blocks.append([row for row, is_whole in zip(cells, whole, strict=True) if is_whole])
+        return block if whole.all() else block[whole]
+
+
+def column_titles(path: str | PathLike[str], name: str = "POINTS") -> list[str]:
+    """The names of all columns of a file; empty texts where they have none."""
+    file = _check_file(path, name)
+    if file.suffix.lower() != ".csv":
+        return [""] * open_rows(file, name).n_columns
+    cells = next((cells for _, cells in _csv_cells(file, name)), [])
+    return [cell.strip() for cell in cells] if _are_names(cells) else [""] * len(cells)
+
+
+def find_column(wanted: str, titles: Sequence[str], option: str) -> int:
+    """The place of a column that is named, or numbered from 0."""
+    if titles.count(wanted) > 1:
+        reject(option, "a column whose name occurs once", repr(wanted))
+    if wanted in titles:
+        return titles.index(wanted)
+    if wanted.isdecimal() and len(wanted) < 10 and int(wanted) < len(titles):
+        return int(wanted)
+    names = ", ".join(filter(None, titles))[:_LONGEST_REASON] or "there are none"
+    reject(option, f"names of columns ({names}) or their numbers from 0 to {len(titles) - 1}", repr(wanted))
+
+
+def open_rows(
+    path: str | PathLike[str], name: str = "POINTS", chunk: int = 8192, table: Table | None = None
+) -> RowReader:
     """Open an array of shape (n, d) in a .npy, .npz or .csv file, to read it in blocks of rows.
 
     Memory holds one block for files of any size. Only an .npz file in Fortran order is unpacked completely.
@@ -94,6 +175,8 @@ def open_rows(path: str | PathLike[str], name: str = "POINTS", chunk: int = 8192
         Name of the file in errors.
     chunk : int, default=8192
         Number of rows of a block; the last block may be shorter.
+    table : Table, optional
+        The columns to read; all by default.
 
     Returns
     -------
@@ -112,17 +195,18 @@ def open_rows(path: str | PathLike[str], name: str = "POINTS", chunk: int = 8192
     file = _check_file(path, name)
     chunk = check_integer(chunk, "chunk", 1)
     if file.suffix.lower() == ".csv":
-        with closing(_csv_rows(file, name)) as rows:
+        with closing(_csv_rows(file, name, table=None if table is None else replace(table, kept=()))) as rows:
             _, first = next(rows, (0, []))
         if not first:
             reject(name, "a file with at least one line of numbers", repr(file.name))
-        return RowReader(len(first), None, np.dtype(np.float64), partial(_csv_blocks, file, name, chunk))
+        return RowReader(len(first), None, np.dtype(np.float64), partial(_csv_blocks, file, name, chunk, table))
     with _open_array(file, name, _POINTS, (2,)) as (_, header):
         n_rows, n_columns = header.shape
-    return RowReader(n_columns, n_rows, _kept_dtype(header.dtype), partial(_binary_blocks, file, name, chunk))
+    n_read = n_columns if table is None else len(table.places)
+    return RowReader(n_read, n_rows, _kept_dtype(header.dtype), partial(_binary_blocks, file, name, chunk, table))
 
 
-def read_points(path: str | PathLike[str], name: str = "POINTS") -> Floats:
+def read_points(path: str | PathLike[str], name: str = "POINTS", table: Table | None = None) -> Floats:
     r"""Read one array of shape (n, d) from a .npy, .npz or .csv file.
 
     Single and double precision are kept, integers become double. An .npy file is memory-mapped, not read. NaN and
@@ -136,6 +220,8 @@ def read_points(path: str | PathLike[str], name: str = "POINTS") -> Floats:
         and text after # is skipped.
     name : str, default="POINTS"
         Name of the file in errors.
+    table : Table, optional
+        The columns to read; all by default.
 
     Returns
     -------
@@ -153,8 +239,9 @@ def read_points(path: str | PathLike[str], name: str = "POINTS") -> Floats:
     """
     file = _check_file(path, name)
     if file.suffix.lower() == ".csv":
-        return np.concatenate([block for _, block in open_rows(file, name, _CSV_CHUNK)])
-    return _read_array(file, name, _POINTS, axes=(2,))
+        return np.concatenate([block for _, block in open_rows(file, name, _CSV_CHUNK, table)])
+    found = _read_array(file, name, _POINTS, axes=(2,))
+    return found if table is None else table.columns(found)
 
 
 def read_mesh_arrays(path: str | PathLike[str], name: str = "path") -> tuple[FloatArray, IntArray] | None:
@@ -172,9 +259,8 @@ def read_mesh_arrays(path: str | PathLike[str], name: str = "path") -> tuple[Flo
 
 def value_names(path: str | PathLike[str]) -> list[str]:
     """Names of the columns of values in a .csv file for :func:`read_values`; none without a line of names."""
-    file = Path(path)
-    cells = next((cells for _, cells in _csv_cells(file, "VALUES")), []) if file.suffix.lower() == ".csv" else []
-    return [cell.strip() for cell in cells[1:]] if cells and _are_names(cells) else []
+    titles = column_titles(path, "VALUES") if Path(path).suffix.lower() == ".csv" else []
+    return titles[1:] if any(titles) else []
 
 
 def read_values(path: str | PathLike[str], n_rows: int, name: str = "VALUES") -> tuple[FloatArray, Mask]:
@@ -292,8 +378,14 @@ def _read_array(file: Path, name: str, wanted: Sequence[str], axes: tuple[int, .
         return _kept(read_whole(stream, header, file, name))
 
 
-def _binary_blocks(file: Path, name: str, chunk: int) -> Iterator[Floats]:
+def _binary_blocks(file: Path, name: str, chunk: int, table: Table | None) -> Iterator[Floats]:
     """Yield the rows of an .npy or .npz file in blocks."""
+    blocks = _whole_blocks(file, name, chunk)
+    return blocks if table is None else map(table.columns, blocks)
+
+
+def _whole_blocks(file: Path, name: str, chunk: int) -> Iterator[Floats]:
+    """Yield all columns of the rows of an .npy or .npz file in blocks."""
     with _open_array(file, name, _POINTS, (2,)) as (stream, header):
         n_rows, n_columns = header.shape
         n_held = n_rows if header.fortran else min(chunk, n_rows)  # rows in Fortran order are not contiguous
@@ -417,18 +509,21 @@ def _read_numbers(stream: IO[bytes], count: int, header: _Header, file: Path, na
 
 
 # --------------------------------------------------------------------------------------------------- reading .csv
-def _csv_blocks(file: Path, name: str, chunk: int) -> Iterator[FloatArray]:
+def _csv_blocks(file: Path, name: str, chunk: int, table: Table | None) -> Iterator[FloatArray]:
     """Yield the rows of a .csv file in blocks."""
-    rows = _csv_rows(file, name)
+    rows = _csv_rows(file, name, table=table)
     while block := [numbers for _, numbers in islice(rows, chunk)]:
         yield np.array(block)
 
 
-def _csv_rows(file: Path, name: str, *, numbered: bool = False) -> Generator[tuple[int, list[float]], None, None]:
+def _csv_rows(
+    file: Path, name: str, *, numbered: bool = False, table: Table | None = None
+) -> Generator[tuple[int, list[float]], None, None]:
     r"""Yield the line number, counted from one, and the numbers of every row.
 
     The first line decides how cells are separated, and it may hold names. NaN and infinite numbers are accepted.
-    With ``numbered``, a first column without a name may hold row numbers, as in saved data frames.
+    With ``numbered``, a first column without a name may hold row numbers, as in saved data frames. A ``table``
+    selects the columns.
 
     Examples
     --------
@@ -440,6 +535,7 @@ def _csv_rows(file: Path, name: str, *, numbered: bool = False) -> Generator[tup
     [(2, [1.0, 2.5]), (4, [-3.0, 0.0001])]
     """
     header: list[str] = []
+    numbered = numbered or (table is not None and 0 not in table.places)
     unnamed = counted = False  # an unnamed first column, a first line of column numbers: refused on the next line
     for line, cells in _csv_cells(file, name):
         if not header:
@@ -451,9 +547,10 @@ def _csv_rows(file: Path, name: str, *, numbered: bool = False) -> Generator[tup
         elif counted:
             counted = False
             _refuse_column_numbers(cells, name, file)
-        numbers = _to_numbers(cells)
-        if len(numbers) != len(header):
-            _reject_cells(cells, header, name, line, file)
+        picked = cells if table is None or len(cells) != len(header) else table.numbers(cells)
+        numbers = _to_numbers(picked)
+        if not numbers or len(cells) != len(header):
+            _reject_cells(cells, header, name, line, file, table)
         if unnamed and numbers[0] == 0:
             found = f"a first column without a name that begins with 0 in {file.name!r}"
             reject(name, "a file without row numbers, which would be taken for coordinates", found)
@@ -509,12 +606,16 @@ def _refuse_column_numbers(below: list[str], name: str, file: Path) -> None:
         reject(name, rule, f"{counts} above {','.join(below)[:_LONGEST_FOUND]!r} in {file.name!r}")
 
 
-def _reject_cells(cells: list[str], header: list[str], name: str, line: int, file: Path) -> NoReturn:
+def _reject_cells(
+    cells: list[str], header: list[str], name: str, line: int, file: Path, table: Table | None
+) -> NoReturn:
     """Name the wrong number of cells in a line, or the first cell that is not a number."""
     if len(cells) != len(header):
         rule = f"a file with {len(header)} column(s) in every line, as in its first"
         reject(name, rule, f"{len(cells)} in line {line} of {file.name!r}")
-    column, cell = next((place, cell) for place, cell in enumerate(cells) if not _to_numbers([cell]))
+    places = range(len(cells)) if table is None else table.places
+    words = cells if table is None else table.numbers(cells)
+    column, cell = next((k, word) for k, word in zip(places, words, strict=True) if not _to_numbers([word]))
     found = repr(cell.strip()[:_LONGEST_FOUND]) if cell.strip() else "an empty cell"
     title = header[column].strip()[:_LONGEST_FOUND]
     where = f"{found} in line {line}, column {column + 1}{f' ({title!r})' if title else ''} of {file.name!r}"
@@ -546,20 +647,26 @@ class RowWriter:
         self.n_rows = 0
         self._write = write
 
-    def append(self, block: Any) -> None:
-        """Write the rows of a dense array or sparse matrix of shape (k, n_columns)."""
+    def append(self, block: Any, cells: Sequence[Sequence[str]] = ()) -> None:
+        """Write the rows of a dense array or sparse matrix of shape (k, n_columns), in .csv files behind cells."""
         rows = block.tocsr() if sp.issparse(block) else np.asarray(block)
         if rows.ndim != 2 or rows.shape[1] != self.n_columns:
             reject("block", f"an array of shape (k, {self.n_columns})", f"shape {rows.shape}")
         if not np.can_cast(rows.dtype, self.dtype, "same_kind"):
             reject("block", f"an array that converts to {self.dtype}", f"dtype {rows.dtype}", TypeError)
-        self._write(rows.astype(self.dtype, copy=False))
+        numbers = rows.astype(self.dtype, copy=False)
+        self._write(numbers, *([cells] if cells else []))
         self.n_rows += rows.shape[0]
 
 
 @contextmanager
 def row_writer(
-    path: str | PathLike[str], n_columns: int, dtype: DTypeLike = np.float64, *, sparse: bool = False
+    path: str | PathLike[str],
+    n_columns: int,
+    dtype: DTypeLike = np.float64,
+    *,
+    sparse: bool = False,
+    titles: Sequence[str] = (),
 ) -> Iterator[RowWriter]:
     """Open a .npy, .npz or .csv file for the rows of one array.
 
@@ -578,6 +685,8 @@ def row_writer(
     sparse : bool, default=False
         Whether an .npz file holds a CSR array, as ``scipy.sparse.load_npz`` reads it, instead of one dense array
         named "rows". The other formats are always dense.
+    titles : sequence of str, optional
+        First line of a .csv file.
 
     Yields
     ------
@@ -603,7 +712,7 @@ def row_writer(
         reject("dtype", "a type of real numbers", kind, TypeError)
     with atomic_path(path) as temporary, ExitStack() as stack:
         if suffix == ".csv":
-            write = stack.enter_context(_csv_file(temporary))
+            write = stack.enter_context(_csv_file(temporary, titles))
         elif suffix == ".npz" and sparse:
             write = stack.enter_context(_sparse_npz(temporary, kind, n_columns))
         else:
@@ -670,10 +779,19 @@ def _npy_file(path: Path, dtype: np.dtype[Any], *tail: int) -> Iterator[_Append]
 
 
 @contextmanager
-def _csv_file(path: Path) -> Iterator[_Append]:
-    """Write lines of comma-separated numbers."""
+def _csv_file(path: Path, titles: Sequence[str]) -> Iterator[_Append]:
+    """Write lines of comma-separated cells and numbers."""
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        yield lambda rows: np.savetxt(file, _dense(rows), fmt="%s", delimiter=",")  # the fewest digits
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerows([titles] if titles else [])
+
+        def append(rows: Any, cells: Sequence[Sequence[str]] = ()) -> None:
+            if cells:
+                writer.writerows([*words, *map(str, row)] for words, row in zip(cells, _dense(rows), strict=True))
+            else:
+                np.savetxt(file, _dense(rows), fmt="%s", delimiter=",")  # the fewest digits
+
+        yield append
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import functools
 import importlib
 import importlib.util
 import os
+import re
 import sys
 import threading
 import warnings
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -246,15 +248,37 @@ def filtered(action: str, beginning: str, category: type[Warning]) -> Iterator[N
 
 # ---------------------------------------------------------------------------------------------- optional packages
 def require(module: str, extra: str) -> Any:
-    """Import ``module``, or name the extra of manifoldrf that installs it."""
+    """Import ``module``, or name the extra of manifoldrf that installs it, or the version that is needed."""
+    package = module.split(".")[0]
+    needed, found = _versions(package)
+    if _numbers(found) < _numbers(needed):
+        text = f"This needs the package {package!r} of version {needed} or later. Got {found}. "
+        raise ImportError(f"{text}Install it with: pip install 'manifoldrf[{extra}]'", name=package)
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        package = module.split(".")[0]
         if error.name is None or error.name.split(".")[0] != package:
             raise  # the package is installed, but one of its dependencies is missing
         text = f"This needs the package {package!r}. Install it with: pip install 'manifoldrf[{extra}]'"
         raise ModuleNotFoundError(text, name=package) from error
+
+
+@functools.cache
+def _versions(package: str) -> tuple[str, str]:
+    """The oldest version of a package that an extra allows, and the installed one; empty if unknown."""
+    name = {"faiss": "faiss-cpu"}.get(package, package)
+    pattern = re.compile(re.sub("[-_]", "[-_]", name) + r"(?:\[\w+\])?>=([\d.]+)")
+    try:
+        lines = metadata.requires("manifoldrf") or []
+        needed = next(filter(None, map(pattern.match, lines)), None)
+        return (needed[1], metadata.version(name)) if needed else ("", "")
+    except metadata.PackageNotFoundError:
+        return "", ""
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The numbers of a version, for comparisons."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
 def available(module: str) -> bool:

@@ -26,11 +26,12 @@ SMALLEST_SPREAD = 1e-140  # squared distances in a smaller cloud underflow
 _LONGEST_INTEGER = 100  # digits of an integer in an error
 _LARGEST_INTEGER = 10**300  # larger ones are no floats
 _THREADS_OF_A_CORE = 4  # more threads cost memory and time to start, and gain nothing
+_FEWEST_COUNTED = 10  # in fewer rows, 0, 1, 2, ... may be coordinates by chance
 _LONGEST_VALUE = 500  # characters of a value in an error
 # How to read a file whose name was given instead of an array.
 _READERS = {
     **{".npy": "numpy.load(path, mmap_mode='r')", ".npz": "numpy.load(path)", ".csv": "numpy.loadtxt"},
-    **dict.fromkeys((".ply", ".obj", ".stl", ".off", ".glb"), "TriangleMesh.load(path)"),
+    **dict.fromkeys((".ply", ".obj", ".stl", ".off", ".glb", ".vtk", ".vtp", ".gii"), "TriangleMesh.load(path)"),
 }
 _NOT_NUMBERS = (str, bytes, datetime.date, datetime.timedelta, np.datetime64, np.timedelta64)
 _NOT_REAL = (str, bytes, complex)  # text that looks like a number is not one
@@ -247,6 +248,14 @@ def _refuse_entries(values: Any, array: NDArray[Any], name: str, is_bad: Callabl
         if is_bad(entry):
             found = f"{entry!r} at index {index}{_column(index, column_names(values))}"
             reject(name, "an array of numbers", found, TypeError)
+
+
+def counting_columns(points: FloatArray) -> list[int]:
+    """Columns that count the rows, such as 0, 1, 2, ...: numbers of rows, not coordinates. Needs ten rows."""
+    if len(points) < _FEWEST_COUNTED:
+        return []
+    ones = np.flatnonzero(points[1] - points[0] == 1)
+    return [int(k) for k in ones if float(points[0, k]).is_integer() and (np.diff(points[:, k]) == 1).all()]
 
 
 def column_names(values: Any) -> tuple[str, ...]:

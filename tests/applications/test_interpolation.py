@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import trimesh
 from oracles import cloud, sphere_mesh
 from sklearn.base import clone
 
@@ -550,8 +549,6 @@ class TestInterface:
             TypeError, match=r"`space` must be an array of numbers, not the name of a file: TriangleMesh\.load"
         ):
             fitted("kernel", space="bunny.ply")
-        with pytest.raises(TypeError, match="`space` must be a TriangleMesh; make one"):
-            fitted("kernel", space=trimesh.Trimesh(MESH.vertices, MESH.faces))
         for wrong in (SMOOTH + 1j, SMOOTH.astype(str)):
             with pytest.raises(TypeError, match="`values` must be an array of numbers"):
                 fitted("kernel", values=wrong)

@@ -408,7 +408,7 @@ def test_unreferenced_vertices_are_isolated_and_change_nothing_else(weights):
 
 
 BAD_MESHES = [
-    (np.zeros((3, 3)), {}, TypeError, "`mesh` must be a TriangleMesh. Got ndarray."),
+    (np.zeros((3, 3)), {}, TypeError, "`mesh` must be a TriangleMesh, or a mesh of trimesh"),
     (HULL, {"weights": "length"}, ValueError, "`weights` must be one of 'gaussian', 'unit', 'cotangent'. Got"),
     (HULL, {"weights": None}, ValueError, "`weights` must be one of 'gaussian', 'unit', 'cotangent'. Got None."),
     (TriangleMesh(SQUARE, [[0, 0, 0]]), {}, ValueError, "`mesh` must be a mesh with an edge of positive length."),

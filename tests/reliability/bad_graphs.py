@@ -1,11 +1,14 @@
 """Bad values at nodes, bad matrices, graphs and meshes."""
 
 import warnings
+from types import SimpleNamespace
 
+import networkx
 import numpy as np
 import pandas as pd
 import polars as pl
 import torch
+import trimesh
 from reliability.entry_points import (
     AFFINITY,
     ANCHOR_DENSITY,
@@ -666,7 +669,11 @@ MESH_CASES = (
             name,
             make,
             (MESH_GRAPH, COTANGENT),
-            Refused(f"`mesh` must be a TriangleMesh. Got {kind}.", TypeError),
+            Refused(
+                "`mesh` must be a TriangleMesh, or a mesh of trimesh, pyvista or meshio; TriangleMesh.load reads a "
+                f"file. Got {kind}.",
+                TypeError,
+            ),
         )
         for name, make, kind in (
             ("an array", cloud, "ndarray"),
@@ -676,4 +683,114 @@ MESH_CASES = (
     ),
 )
 
-CASES = (*VALUE_CASES, *NODE_CASES, *MATRIX_CASES, *GRAPH_CASES, *FACE_CASES, *MESH_CASES)
+
+def like(name, **parts):
+    """A stand-in for an object of a library that may not be installed."""
+    return lambda: type(name, (), parts)()
+
+
+def cells(*kinds):
+    """A mesh of meshio with one cell of each kind: its name and its number of corners."""
+    blocks = [SimpleNamespace(type=kind, data=np.arange(n)[None]) for kind, n in kinds]
+    return like("Mesh", points=cloud(), cells=blocks)
+
+
+_CUT = "`X` must be a mesh of triangles only; mesh.triangulate() makes them. "
+_BARE = "This graph has no points; give `points` to Graph.from_affinity."
+_SIDES = np.array([[0, 1, 2, 3, 1, 2, 3, 0], [1, 2, 3, 0, 0, 1, 2, 3]])  # of a square, in both directions
+OBJECT_CASES = tuple(
+    Case("Meshes and graphs of other libraries", name, make, (FIT_SURFACE,), Refused(text, kind))
+    for name, make, text, kind in (
+        (
+            "a mesh and a graph at once",
+            like("Data", pos=cloud(), face=faces().T, edge_index=_SIDES),
+            "`X` must be one mesh or one graph; make it from the arrays that you mean. "
+            "Got Data that looks like several things: pos, face and edge_index.",
+            TypeError,
+        ),
+        (
+            "a mesh with mixed cells",
+            cells(("triangle", 3), ("quad", 4)),
+            "`X` must be a mesh of triangles only. Got Mesh with other cells: 1 of type 'quad'.",
+            ValueError,
+        ),
+        (
+            "a mesh of lines",
+            cells(("line", 2)),
+            "`X` must be a mesh of triangles. Got Mesh of lines only.",
+            ValueError,
+        ),
+        (
+            "triangles and quadrilaterals",
+            like("PolyData", points=cloud(), faces=np.array([3, 0, 1, 2, 4, 0, 1, 2, 3])),
+            _CUT + "Got faces with other numbers of corners.",
+            ValueError,
+        ),
+        (
+            "polygons as long as two triangles",
+            like("PolyData", points=cloud(), faces=np.array([3, 0, 1, 2, 2, 0, 1, 0])),
+            _CUT + "Got faces with other numbers of corners.",
+            ValueError,
+        ),
+        (
+            "strips of triangles",
+            like("PolyData", points=cloud(), faces=np.array([3, 0, 1, 2]), n_strips=2),
+            _CUT + "Got 2 strips.",
+            ValueError,
+        ),
+        (
+            "a grid of cells",
+            like("UnstructuredGrid", points=cloud(), cells=np.array([4, 0, 1, 2, 3])),
+            "`X` must be a mesh of triangles; mesh.extract_surface().triangulate() makes one from a grid of cells. "
+            "Got UnstructuredGrid.",
+            TypeError,
+        ),
+        (
+            "a scene",
+            lambda: trimesh.Scene(trimesh.creation.box()),
+            "`X` must be one mesh; scene.to_mesh() joins the parts of a scene. Got Scene.",
+            TypeError,
+        ),
+        (
+            "a directed graph",
+            lambda: networkx.DiGraph([(0, 1)]),
+            "`X` must be an undirected graph; graph.to_undirected() makes one. Got DiGraph.",
+            TypeError,
+        ),
+        ("a graph without positions", lambda: networkx.path_graph(4), _BARE, ValueError),
+        ("a sparse matrix", lambda: sparse.csr_array(ring()), _BARE, ValueError),
+        (
+            "edges in one direction",
+            like("Data", edge_index=np.array([[0, 1, 2], [1, 2, 0]])),
+            "`X` must be a graph with every edge in both directions; numpy.hstack([edges, edges[::-1]]) adds the "
+            "others. Got 3 edges in one direction only.",
+            ValueError,
+        ),
+        (
+            "an edge to a node that does not exist",
+            like("Data", edge_index=_SIDES, num_nodes=3),
+            "`X` must be edges between nodes in [0, 2]. Got 3.",
+            ValueError,
+        ),
+        (
+            "an edge to a negative node",
+            like("Data", edge_index=-_SIDES),
+            "`X` must be edges between nodes in [0, 99999999]. Got -3.",
+            ValueError,
+        ),
+        (
+            "edges that are not integers",
+            like("Data", edge_index=_SIDES / 2),
+            "`X` must be a graph with edges as integers of shape (2, m). Got float64 of shape (2, 8).",
+            ValueError,
+        ),
+        (
+            "one weight for eight edges",
+            like("Data", edge_index=_SIDES, edge_weight=[1.0]),
+            "`X` must be a graph with one weight for each of 8 edges. Got 1 weights.",
+            ValueError,
+        ),
+    )
+)
+
+CASES = (*VALUE_CASES, *NODE_CASES, *MATRIX_CASES, *GRAPH_CASES, *FACE_CASES, *MESH_CASES, *OBJECT_CASES)

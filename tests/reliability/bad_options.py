@@ -746,8 +746,8 @@ FILE_CASES = (
             (
                 "a file of another kind",
                 text_file("p.txt", "1,2"),
-                "`INPUT` must be a file ending in .npy, .npz, .csv, .ply, .obj, .stl, .off, .glb, .safetensors. "
-                "Got 'p.txt'.",
+                "`INPUT` must be a file ending in .npy, .npz, .csv, .ply, .obj, .stl, .off, .glb, .gltf, .vtk, "
+                ".vtp, .vtu, .gii, .msh, .mesh, .safetensors. Got 'p.txt'.",
             ),
         )
     ),

@@ -1,6 +1,8 @@
 """All that reads files of others: how it is called, small whole files to damage, what must hold of the result."""
 
+import base64
 import io
+import json
 import struct
 import tempfile
 import warnings
@@ -12,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import trimesh
+from nibabel import gifti
 from oracles import sphere_mesh
 from PIL import Image
 from reliability import mutations as m
@@ -285,6 +288,46 @@ def glb_loader():
     )
 
 
+def gltf(mesh):
+    """A gltf file with its numbers inside."""
+    files = trimesh.exchange.gltf.export_gltf(
+        trimesh.Scene(trimesh.Trimesh(mesh.vertices, mesh.faces, process=False))
+    )
+    tree = json.loads(files["model.gltf"])
+    for entry in tree["buffers"]:
+        entry["uri"] = "data:application/octet-stream;base64," + base64.b64encode(files[entry["uri"]]).decode()
+    return json.dumps(tree).encode()
+
+
+def gltf_loader():
+    """Gltf files."""
+    return mesh_loader("gltf", [gltf(TETRAHEDRON)], (m.json_text, m.json_text, *m.TEXTS), 4000)
+
+
+VTK = Path(__file__).parents[1] / "data" / "vtk"  # a tetrahedron, written by VTK 9.7 and meshio 5.3
+
+
+def vtk_loader(kind):
+    """Files of VTK: vtk, vtp or vtu."""
+    seeds = [path.read_bytes() for path in sorted(VTK.glob(f"*.{kind}"))]
+    return mesh_loader(kind, seeds, (*m.TEXTS, *m.TEXTS), 4000)
+
+
+def gii(encoding):
+    """A GIFTI file of the tetrahedron."""
+    parts = (TETRAHEDRON.vertices.astype(np.float32), "POINTSET"), (TETRAHEDRON.faces.astype(np.int32), "TRIANGLE")
+    arrays = [
+        gifti.GiftiDataArray(values, f"NIFTI_INTENT_{intent}", encoding=f"GIFTI_ENCODING_{encoding}")
+        for values, intent in parts
+    ]
+    return gifti.GiftiImage(darrays=arrays).to_bytes()
+
+
+def gii_loader():
+    """GIFTI files."""
+    return mesh_loader("gii", [gii(name) for name in ("ASCII", "B64BIN", "B64GZ")], (*m.TEXTS, *m.TEXTS), 4000)
+
+
 # ---------------------------------------------------------------------------------------- arrays
 def npy(array):
     """The bytes of an .npy file."""
@@ -427,6 +470,9 @@ LOADERS = {
     "stl": stl_loader,
     "off": off_loader,
     "glb": glb_loader,
+    "gltf": gltf_loader,
+    **{kind: partial(vtk_loader, kind) for kind in ("vtk", "vtp", "vtu")},
+    "gii": gii_loader,
     "npy": npy_loader,
     "npz": npz_loader,
     "csv": csv_loader,

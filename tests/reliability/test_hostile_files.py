@@ -3,10 +3,12 @@
 Every file is read in a process of its own by :mod:`reliability.fuzz_files`, which says what is allowed there.
 """
 
+import base64
 import functools
 import io
 import json
 import os
+import re
 import struct
 import warnings
 import zipfile
@@ -306,6 +308,110 @@ def test_a_glb_file_takes_no_more_than_it_has_bytes_for(bomb):
 
 def test_a_glb_file_of_a_long_chain_of_nodes_is_read_in_no_time():
     assert_read("glb", glb(scene(), TRIANGLE), glb(scene(nodes=CHAIN), TRIANGLE))
+
+
+VTK = b"# vtk DataFile Version 4.2\ntitle\n%s\nDATASET POLYDATA\n"
+VTK_BOMBS = {
+    "points": VTK % b"BINARY" + b"POINTS 1000000000000000000 double\n" + bytes(96),
+    "points as text": VTK % b"ASCII" + b"POINTS 1000000000000000000 double\n0 0 0\n",
+    "faces": VTK % b"BINARY" + b"POINTS 1 float\n" + bytes(12) + b"\nPOLYGONS 9 999999999999\n" + bytes(99),
+    "a face": VTK % b"ASCII" + b"POINTS 1 float\n0 0 0\nPOLYGONS 1 4\n999999999 0 0 0\n",
+    "a face below zero": VTK % b"ASCII" + b"POINTS 1 float\n0 0 0\nPOLYGONS 1 4\n-9 0 0 0\n",
+    "offsets": VTK % b"ASCII" + b"POINTS 1 int\n0 0 0\nPOLYGONS 2 3\nOFFSETS int\n0 99\nCONNECTIVITY int\n0 0 0\n",
+    "blank lines": VTK % b"ASCII" + b"\n" * 2_000_000,
+    "a line without end": VTK % b"ASCII" + b"POINTS 9 float\n" + b"1 " * 2_000_000,
+}
+
+
+@pytest.mark.parametrize("bomb", quick_ones(VTK_BOMBS, *(VTK_BOMBS.keys() - MILLIONS)))
+def test_a_vtk_file_takes_no_more_than_it_has_bytes_for(bomb):
+    assert_refused("vtk", VTK_BOMBS[bomb])
+
+
+def vtp(body, options=b"", begin=b'<?xml version="1.0"?>'):
+    array = b'<DataArray type="Float64" Name="%s" format="binary">%s</DataArray>'
+    return (
+        begin
+        + b'<VTKFile type="PolyData" %s><PolyData><Piece><Points>%s</Points><Polys>%s%s</Polys>'
+        % (options, array % (b"p", body), array % (b"offsets", body), array % (b"connectivity", body))
+        + b"</Piece></PolyData></VTKFile>"
+    )
+
+
+def packed_block(n_blocks, size, data):
+    """A block of an array that a vtp file holds packed."""
+    head = np.array([n_blocks, size, size, *[len(data)] * min(n_blocks, 9)], "<u4").tobytes()
+    return base64.b64encode(head) + base64.b64encode(data)
+
+
+PACKED = b'compressor="vtkZLibDataCompressor"'
+
+
+@functools.cache
+def zeros_packed():
+    """400 MB of zeros, packed to 2 MB."""
+    packer = zlib.compressobj(1)
+    return b"".join([*(packer.compress(bytes(1_000_000)) for _ in range(400)), packer.flush()])
+
+
+def packed_gii(begin, end=b""):
+    """A GIFTI file with these zeros in its first array."""
+    return loaders.gii("B64GZ").replace(b"<Data>", begin + base64.b64encode(zeros_packed()) + end, 1)
+
+
+def many_pieces(n_pieces, n_bytes):
+    """A vtp file whose pieces all refer to the same array."""
+    array = b'<DataArray type="Int64" Name="%s" format="appended" offset="0"/>'
+    part = b"<Piece><Points>%s</Points><Polys>%s%s</Polys></Piece>" % tuple(
+        array % name for name in (b"p", b"offsets", b"connectivity")
+    )
+    block = np.array([n_bytes], "<u4").tobytes() + bytes(n_bytes)
+    begin = b"<VTKFile><PolyData>" + part * n_pieces + b"</PolyData>"
+    return begin + b'<AppendedData encoding="raw">_' + block + b"</AppendedData></VTKFile>"
+
+
+XML_BOMBS = {
+    "a size": lambda: vtp(base64.b64encode(np.array([2**31, 0], "<u4").tobytes())),
+    "many blocks": lambda: vtp(packed_block(2**31, 2**31, b""), PACKED),
+    "a block that unpacks to much": lambda: vtp(packed_block(1, 2**30, zeros_packed()), PACKED),
+    "a block larger than it says": lambda: vtp(packed_block(1, 0, zeros_packed()), PACKED),
+    "one block in many pieces": lambda: many_pieces(20_000, 3_000_000),
+    "elements": lambda: b"<VTKFile>" + b"<a/>" * 500_000 + b"</VTKFile>",
+    "beginnings of appended data": lambda: b"<VTKFile>" + b"<AppendedData" * 200_000,
+    "entities": lambda: vtp(
+        b"&b;", b"", b'<!DOCTYPE a [<!ENTITY a "%s"><!ENTITY b "%s">]>' % (b"0" * 9999, b"&a;" * 9999)
+    ),
+    "another encoding": lambda: vtp(b"", b"", b'<?xml version="1.0" encoding="cp037"?>'),
+}
+
+
+@pytest.mark.parametrize("bomb", quick_ones(XML_BOMBS, "a size", "many blocks", "a block larger than it says"))
+def test_a_vtp_file_takes_no_more_than_it_has_bytes_for(bomb):
+    assert_refused("vtp", XML_BOMBS[bomb]())
+
+
+GII_BOMBS = {
+    "a packed array": lambda: packed_gii(b"<Data>"),
+    "in another tag": lambda: packed_gii(b"<Data  >"),
+    "after a comment": lambda: packed_gii(b"<Data><!-- -->"),
+    "quoted": lambda: packed_gii(b"<Data><![CDATA[", b"]]>"),
+    "in another file": lambda: loaders.gii("ASCII").replace(b'"ASCII"', b'"ExternalFileBinary"'),
+    "a shape": lambda: re.sub(rb'Dim0="4"', b'Dim0="4000000000"', loaders.gii("B64BIN")),
+    "elements": lambda: b"<GIFTI>" + b"<a/>" * 500_000 + b"</GIFTI>",
+}
+
+
+@pytest.mark.parametrize("bomb", quick_ones(GII_BOMBS, "in another tag", "after a comment", "in another file"))
+def test_a_gii_file_takes_no_more_than_it_has_bytes_for(bomb):
+    assert_refused("gii", GII_BOMBS[bomb]())
+
+
+def test_a_gltf_file_opens_no_other(tmp_path):
+    tree = json.loads(loaders.gltf(loaders.TETRAHEDRON))
+    tree["buffers"][0]["uri"] = "buffer.bin"
+    (tmp_path / "mesh.gltf").write_bytes(json.dumps(tree).encode())
+    with pytest.raises(ValueError, match="it refers to another file, which is not opened"):
+        TriangleMesh.load(tmp_path / "mesh.gltf")
 
 
 def npy_file(header, body=b"", version=1):

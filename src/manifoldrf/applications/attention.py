@@ -13,6 +13,7 @@ import numpy as np
 from manifoldrf._random import SeedLike
 from manifoldrf._runtime import in_a_copy, require
 from manifoldrf._validation import Interval, check_flag, check_integer, check_option, check_real, reject
+from manifoldrf.applications.differentiable import DifferentiableFeatures
 from manifoldrf.applications.positions import PRECISIONS, check_tensor, features_at, field_parameters, positions_of
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.kernels.manifold_kernels import HeatKernel
@@ -203,6 +204,9 @@ class ManifoldAttention(nn.Module):
         of tokens). It is not causal, needs positions of shape (L, d), and gives them no gradients.
     causal : bool, default=False
         Whether tokens see only themselves and the tokens before them.
+    trainable_scales : bool, default=False
+        Whether each head learns the time of its heat kernel. ``features`` is then one fit with ``scales``, and the
+        times of ``n_heads`` heads begin evenly spread over its range.
     trainable_field : bool, default=False
         Whether to train the network of the features (``field="mlp"``) too: its weights become parameters.
     projections : bool, default=True
@@ -243,6 +247,7 @@ class ManifoldAttention(nn.Module):
         content_features: int = 0,
         mode: str = "dense",
         causal: bool = False,
+        trainable_scales: bool = False,
         trainable_field: bool = False,
         projections: bool = True,
         empty: str = "zero",
@@ -253,6 +258,12 @@ class ManifoldAttention(nn.Module):
         super().__init__()
         self.features = tuple(features) if isinstance(features, Sequence) else (features,)
         self.dim = check_integer(dim, "dim", 1)
+        self.head_scales: nn.ModuleList | None = None
+        if check_flag(trainable_scales, "trainable_scales"):
+            if mode != "dense" or trainable_field:
+                reject("trainable_scales", "False in the sparse mode and with a trainable field", value=True)
+            self.head_scales = _head_scales(self.features, 1 if n_heads is None else n_heads)
+            self.features = self.features * len(self.head_scales)
         self.n_heads = check_heads(n_heads, len(self.features), self.dim)
         self.content_features = check_integer(content_features, "content_features", 0)
         self.mode = check_option(mode, "mode", MODES)
@@ -319,12 +330,24 @@ class ManifoldAttention(nn.Module):
         ----------
         positions : tensor of shape (..., L, d)
         """
-        if self.field_weights is not None:
-            raise ValueError("A trainable field has no fixed features; pass the positions themselves.")
+        if self.field_weights is not None or self.head_scales is not None:
+            raise ValueError("A trainable field or scale has no fixed features; pass the positions themselves.")
         return self._at(positions.detach())
+
+    def frozen(self, positions: Tensor) -> "FixedPositions":
+        """A module of the tokens alone, for fixed positions and the current parameters: for ``torch.export``.
+
+        Parameters
+        ----------
+        positions : tensor of shape (..., L, d)
+        """
+        with torch.no_grad():
+            return FixedPositions(self, self._at(positions.detach()))
 
     def _at(self, positions: Tensor) -> PositionFeatures:
         keep_to_own_threads()
+        if self.head_scales is not None:
+            return PositionFeatures(tuple(head.root(positions) for head in self.head_scales))  # type: ignore[operator]
         weights: list[Any] = [None] * len(self._positions)
         if self.field_weights is not None:
             weights = [list(each.parameters()) for each in self.field_weights]
@@ -391,6 +414,44 @@ class ManifoldAttention(nn.Module):
         found = _sparse_product(phi, phi, columns).reshape(*query.shape, values.shape[-1] + 1)
         sums = (query[..., None] * found).sum(dim=-2)
         return means((sums[..., :-1], sums[..., -1]), values, weights, causal=False, empty=self.empty)
+
+
+class FixedPositions(nn.Module):
+    """Attention between tokens at fixed positions, made by :meth:`ManifoldAttention.frozen`.
+
+    Parameters
+    ----------
+    attention : ManifoldAttention
+        Shared, not copied.
+    places : PositionFeatures
+    """
+
+    def __init__(self, attention: ManifoldAttention, places: PositionFeatures) -> None:
+        super().__init__()
+        self.attention = attention
+        for number, group in enumerate(places.groups):
+            self.register_buffer(f"places{number}", group)
+        self.n_groups = len(places.groups)
+
+    def forward(self, tokens: Tensor, key_mask: Tensor | None = None) -> Tensor:
+        """The attention, as :meth:`ManifoldAttention.forward`."""
+        groups = tuple(getattr(self, f"places{number}") for number in range(self.n_groups))
+        found: Tensor = self.attention(PositionFeatures(groups), tokens, key_mask)
+        return found
+
+
+def _head_scales(features: tuple[Any, ...], n_heads: int) -> nn.ModuleList:
+    """One heat kernel with a trainable time for each head."""
+    number = check_integer(n_heads, "n_heads", 1)
+    family = getattr(features[0], "scales_", None) if len(features) == 1 else None
+    if family is None:
+        given = f"{len(features)} features" if len(features) != 1 else "features of one kernel"
+        reject("features", "one fit with `scales` where scales are trained", given)
+    times = np.geomspace(family.shortest, family.longest, number + 2)[1:-1]
+    heads = [DifferentiableFeatures(features[0], float(t)) for t in times]
+    for head in heads:
+        head.log_variance.requires_grad_(False)  # noqa: FBT003  (torch has no keyword); it cancels in the means
+    return nn.ModuleList(heads)
 
 
 def _linear(n_in: int, n_out: int, generator: torch.Generator | None) -> nn.Linear | None:

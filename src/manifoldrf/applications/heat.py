@@ -27,7 +27,7 @@ from manifoldrf.applications.filling import smooth as weighted_means
 from manifoldrf.applications.interpolation import InterpolationWarning
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
 from manifoldrf.geometry.csr import reciprocal
-from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.heat import heat_graph
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.manifold_kernels import HeatKernel
@@ -104,6 +104,7 @@ def smooth(
     (0.39, 0.05)
     """
     time = time_of(fwhm, t)
+    space = as_space(space, "space")
     check_flag(conserve, "conserve")
     jobs = check_jobs(n_jobs)
     if not isinstance(space, Graph):
@@ -243,6 +244,7 @@ def distances(space: Any, sources: ArrayLike, *, method: str = "heat", n_jobs: i
     1.03
     """
     check_option(method, "method", ("heat", "edges"))
+    space = as_space(space, "space")
     if isinstance(space, Graph):
         if method == "heat":
             reject("method", "'edges' on a graph; 'heat' needs a mesh or points", "'heat'")

@@ -33,7 +33,7 @@ from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.geometry.builders import NeighborExtension, knn_graph, mesh_graph
 from manifoldrf.geometry.csr import check_amounts, check_csr, check_numbers, check_shape, select_entries
-from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights, row_lengths
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 
@@ -248,7 +248,8 @@ class FieldInterpolator(SavedEstimator):
         Parameters
         ----------
         space : TriangleMesh, array-like of shape (n, d), or Graph
-            The n vertices, points or nodes carry the field.
+            The n vertices, points or nodes carry the field. Meshes and graphs of other libraries, and square sparse
+            matrices of affinities, are taken too.
         values : array-like of shape (n,) or (n, c)
             Rows of unknown nodes may hold anything; they are not read.
         known : bool array-like of shape (n,) or int array-like, optional
@@ -434,6 +435,7 @@ class FieldInterpolator(SavedEstimator):
 def graph_of(space: Any, weights: str, n_jobs: int) -> Graph:
     """Return the graph itself, the edges of a mesh, or the nearest neighbours of points, with the given weights."""
     check_option(weights, "weights", WEIGHTS)
+    space = as_space(space, "space")
     if isinstance(space, Graph):
         return space
     if isinstance(space, TriangleMesh):
@@ -441,9 +443,6 @@ def graph_of(space: Any, weights: str, n_jobs: int) -> Graph:
         if not space.edge_lengths().any():
             reject("space", "a mesh with an edge of positive length", f"{space} without one")
         return mesh_graph(space, weights=weights)
-    if hasattr(space, "vertices") and hasattr(space, "faces"):
-        kind = type(space).__name__
-        reject("space", "a TriangleMesh; make one by TriangleMesh(mesh.vertices, mesh.faces)", kind, TypeError)
     if weights == "cotangent":
         reject("weights", "'unit' or 'gaussian' for points; cotangents need the faces of a mesh", repr(weights))
     points = check_points(space, "space", min_rows=2)

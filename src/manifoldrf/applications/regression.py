@@ -29,7 +29,7 @@ from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.options import FrozenParamsMixin, GraphOptions, estimator_points, fit_options
 from manifoldrf.features.problem import make_problem, unit_height
 from manifoldrf.geometry.csr import check_numbers, check_shape
-from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ScaledKernel
@@ -588,7 +588,7 @@ def weighted_data(points: FloatArray, targets: FloatArray, sample_weight: Any) -
 
 def space_of(estimator: Any, points: FloatArray) -> Any:
     """The space, checked to have as many coordinates as the data; the data themselves if it is None."""
-    space = estimator.space
+    space = as_space(estimator.space, "space")
     if space is None:
         return points
     if isinstance(space, AbstractManifold):

@@ -12,8 +12,8 @@ import numpy as np
 import typer
 
 from manifoldrf._files import check_output, check_suffix, existing_file
-from manifoldrf._runtime import available
-from manifoldrf._validation import check_integer, check_jobs, check_points, reject
+from manifoldrf._runtime import available, warn_user
+from manifoldrf._validation import check_integer, check_jobs, check_points, counting_columns, reject
 from manifoldrf.cli.console import environment, note, notices, progress, show, show_facts
 from manifoldrf.cli.options import (
     Features,
@@ -22,6 +22,7 @@ from manifoldrf.cli.options import (
     Machines,
     Output,
     Running,
+    TableChoice,
     Threads,
     UsageError,
     option_names,
@@ -34,7 +35,7 @@ MODEL = (".safetensors",)
 InputFile = Annotated[
     str,
     typer.Argument(
-        metavar="INPUT", help="A mesh (ply, obj, stl, off, glb), points (npy, npz, csv) or a graph (safetensors)."
+        metavar="INPUT", help="A mesh (ply, obj, vtk, gii, ...), points (npy, npz, csv) or a graph (safetensors)."
     ),
 ]
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model written by `manifoldrf fit`.")]
@@ -48,7 +49,7 @@ _OPTIONS_OF = {
 _ENTRIES_AT_ONCE = 2**23  # entries of features or of a kernel in memory at once: 64 MB
 _SMALLER = 8  # chunks for a cluster are this much smaller, because up to 64 of them are in flight
 _ARRAYS = "npy, npz or csv"
-_PLACES = f"Points, {_ARRAYS}, or a mesh (ply, obj, stl, off, glb), whose vertices are taken."
+_PLACES = f"Points, {_ARRAYS}, or a mesh (ply, obj, vtk, gii, ...), whose vertices are taken."
 AXES = 3  # of a picture
 
 _MODEL_OUT = typer.Option("--output", "-o", metavar="MODEL", help="File to write, ending in .safetensors.")
@@ -70,6 +71,7 @@ def fit(
     kernel: KernelChoice,
     choice: Features,
     graph: FittedGraph,
+    table: TableChoice,
     run: Running,
     machines: Machines,
     model: Annotated[str, _MODEL_OUT],
@@ -82,7 +84,7 @@ def fit(
 
     Examples: manifoldrf fit bunny.ply -o bunny.safetensors
 
-    manifoldrf fit points.csv -o model.safetensors --n-features 512 --random-state 1
+    manifoldrf fit points.csv -o model.safetensors --columns x,y,z --missing drop
     """
     from manifoldrf import Graph, ManifoldRandomFeatures
     from manifoldrf.features.options import fit_options
@@ -104,7 +106,8 @@ def fit(
         progress("fit", quiet=output.silent, stages=True) as report,
     ):
         report("reading INPUT", 0, 1)
-        space = read_space(source)
+        opened = table.open(source, "INPUT")
+        space = read_space(source, table=opened)
         with usage():
             if isinstance(space, Graph):
                 given_options(graph, None, None)
@@ -119,6 +122,7 @@ def fit(
         report("writing MODEL", 0, 1)
         features.set_params(verbose=False).save(target)  # the file cannot hold a function
     facts = {"output": str(target)} | model_facts(features) | {"seconds": time.perf_counter() - start}
+    facts |= _dropped(output, (opened, source))
     show(output, facts, f"{summary}\nSaved: {target}")
 
 
@@ -126,6 +130,7 @@ def transform(
     source: ModelFile,
     points: Annotated[str, typer.Argument(metavar="POINTS", help=_PLACES)],
     output: Output,
+    table: TableChoice,
     threads: Threads,
     machines: Machines,
     features: Annotated[
@@ -157,27 +162,30 @@ def transform(
     sparse = target.suffix.lower() == ".npz"
     model.set_params(sparse_output=sparse, n_jobs=threads.n_jobs)
     chunk = chunk_size or _chunk(model.n_features_out_ * (_SMALLER if machines.scheduler else 1))
-    rows = _open_points(points, "POINTS", chunk)
+    opened = table.open(points, "POINTS", keep=target.suffix.lower() == ".csv")
+    rows = _open_points(points, "POINTS", chunk, opened)
     check_columns(rows.n_columns, model, "POINTS", points)
+    names = _titles(model, opened, points) if opened else []
     far = _Far()
     with (
         machines.cluster() as cluster,
         progress("transform", quiet=output.silent) as report,
-        row_writer(target, model.n_features_out_, rows.dtype, sparse=sparse) as writer,
+        row_writer(target, model.n_features_out_, rows.dtype, sparse=sparse, titles=names) as writer,
     ):
         report("0 points done", 0, rows.n_rows or 0)
-        blocks = (check_rows(block, "POINTS", points, begin) for begin, block in rows)
-        for found in _transformed(cluster, model, blocks, side, far):
-            writer.append(found)
+        blocks = (check_rows(block, "POINTS", points, begin, opened) for begin, block in rows)
+        for found in _transformed(cluster, model, filter(len, blocks), side, far):
+            writer.append(found, opened.blocks.popleft() if opened and names else ())
             report(f"{writer.n_rows} points done", writer.n_rows, rows.n_rows or 0)
         refuse_empty(writer.n_rows, "POINTS", points)
     far.print(quiet=output.quiet)
-    _show_written(output, target, (writer.n_rows, model.n_features_out_))
+    _show_written(output, target, (writer.n_rows, model.n_features_out_), _dropped(output, (opened, points)))
 
 
 def kernel(
     source: ModelFile,
     output: Output,
+    table: TableChoice,
     threads: Threads,
     values: Annotated[
         str,
@@ -207,38 +215,60 @@ def kernel(
         suffixes = ARRAY_SUFFIXES if vertex is None else (*ARRAY_SUFFIXES, ".ply")
         target = check_output(values, "--output", suffixes, [part for part in (source, first, second) if part])
         threads.check()
-        if first is None and vertex is None:
-            reject("A", "given, or --vertex", "none")
-        if vertex is not None and second is not None:
-            reject("B", "left out with --vertex", second)
+        _check_vertex(vertex, first, second, table)
     if vertex is not None:
-        _write_column(source, first, vertex, target, output, threads)
+        _write_column(source, first, vertex, target, output, threads, table)
         return
     model = read_model(source).set_params(sparse_output=True, n_jobs=threads.n_jobs)
     left, right = ("left", "right") if model.asymmetric_ else (None, None)
     far = _Far()
     other, name = (second, "B") if second else (first, "A")
-    others = _read_points(str(other), name).astype("float64")
+    theirs_table, own_table = table.open(str(other), name), table.open(str(first), "A")
+    others = _read_points(str(other), name, theirs_table).astype("float64")
     check_columns(others.shape[1], model, name, str(other))
-    check_rows(others, name, str(other))
+    others = check_rows(others, name, str(other), table=theirs_table)
+    refuse_empty(len(others), name, str(other))
     with far.counted(len(others)):
         theirs = model.transform(others, right)
-    rows = _open_points(str(first), "A", _chunk(len(others)))
+    rows = _open_points(str(first), "A", _chunk(len(others)), own_table)
     check_columns(rows.n_columns, model, "A", str(first))
     far = far if second else _Far()  # the points of A are counted below
     with progress("kernel", quiet=output.silent) as report, row_writer(target, len(others), rows.dtype) as writer:
         for begin, block in rows:
             report(f"{begin} rows done", begin, rows.n_rows or 0)
+            block = check_rows(block, "A", str(first), begin, own_table)
+            if not len(block):
+                continue
             with far.counted(len(block)):
-                own = model.transform(check_rows(block, "A", str(first), begin).astype("float64"), left)
+                own = model.transform(block.astype("float64"), left)
             writer.append(product(own, theirs, check_jobs(threads.n_jobs)))
         refuse_empty(writer.n_rows, "A", str(first))
     far.print(quiet=output.quiet)
-    _show_written(output, target, (writer.n_rows, len(others)))
+    facts = _dropped(output, (own_table, str(first)), *([(theirs_table, second)] if second else []))
+    _show_written(output, target, (writer.n_rows, len(others)), facts)
+
+
+def _check_vertex(vertex: int | None, first: str | None, second: str | None, table: TableChoice) -> None:
+    """Refuse files and options that do not go together with --vertex, or without it."""
+    if first is None and vertex is None:
+        reject("A", "given, or --vertex", "none")
+    if vertex is not None and second is not None:
+        reject("B", "left out with --vertex", second)
+    if vertex is not None and table.missing == "drop":
+        reject("--missing", "error with --vertex, which counts all rows of A", "drop")
+    for option in option_names(table).values():
+        if first is None:
+            reject(option, "left out without A", "it")
 
 
 def _write_column(
-    source: str, space_file: str | None, vertex: int, target: Path, output: Output, threads: Threads
+    source: str,
+    space_file: str | None,
+    vertex: int,
+    target: Path,
+    output: Output,
+    threads: Threads,
+    table: TableChoice,
 ) -> None:
     """Write the kernel between one point and all points of a space, as colours or as a column."""
     from manifoldrf._arrays import write_matrix
@@ -251,7 +281,7 @@ def _write_column(
         if space_file is None and graph.mesh is not None and graph.extension.whole_mesh() is not graph.mesh:
             example = f"manifoldrf kernel {source} scan.ply --vertex {vertex}"
             reject("A", f"the mesh, because MODEL keeps only some of its vertices: {example}", "none")
-    space = own if space_file is None else read_space(space_file, "A")
+    space = own if space_file is None else read_space(space_file, "A", table.open(space_file, "A"))
     points = points_of(space)
     with usage():
         check_integer(vertex, "--vertex", 0, len(points) - 1)
@@ -386,22 +416,26 @@ def errors_about(name: str, options: Mapping[str, str] | None = None) -> Iterato
         raise type(error)(f"{name}: {error}") from error
 
 
-def read_space(path: str, name: str = "INPUT") -> Any:
+def read_space(path: str, name: str = "INPUT", table: Any = None) -> Any:
     """Read a mesh, a graph, or points."""
     from manifoldrf import Graph, TriangleMesh
     from manifoldrf._arrays import ARRAY_SUFFIXES, read_mesh_arrays, read_points
-    from manifoldrf.geometry.mesh_files import MESH_FORMATS
+    from manifoldrf.geometry.mesh_files import READABLE_FORMATS
 
-    meshes = tuple(f".{form}" for form in MESH_FORMATS)
+    meshes = tuple(f".{form}" for form in READABLE_FORMATS)
     suffix = check_suffix(Path(path), name, (*ARRAY_SUFFIXES, *meshes, *MODEL))
     if suffix == ".npz":
         arrays = read_mesh_arrays(path, name)
         if arrays is not None:
+            if table is not None:
+                reject(name, "a table, not a mesh, with options of tables", path)
             with errors_about(name):
                 return TriangleMesh(*arrays)
     if suffix in ARRAY_SUFFIXES:
-        points = check_rows(read_points(path, name), name, path)
+        points = check_rows(read_points(path, name, table), name, path, table=table)
         check_points(points, name, min_rows=2)
+        if suffix == ".csv" and not (table and table.is_chosen):
+            _warn_of_counts(points, path, name, table)
         return points
     existing_file(path, name)
     if suffix in MODEL:
@@ -416,24 +450,24 @@ def points_of(space: Any) -> Any:
 
 
 def _is_mesh_file(path: str) -> bool:
-    from manifoldrf.geometry.mesh_files import MESH_FORMATS
+    from manifoldrf.geometry.mesh_files import READABLE_FORMATS
 
-    return Path(path).suffix.lower() in {f".{form}" for form in MESH_FORMATS}
+    return Path(path).suffix.lower() in {f".{form}" for form in READABLE_FORMATS}
 
 
-def _read_points(path: str, name: str) -> Any:
+def _read_points(path: str, name: str, table: Any = None) -> Any:
     """Read points, or the vertices of a mesh."""
     from manifoldrf._arrays import read_points
 
-    return read_space(path, name).vertices if _is_mesh_file(path) else read_points(path, name)
+    return read_space(path, name).vertices if _is_mesh_file(path) else read_points(path, name, table)
 
 
-def _open_points(path: str, name: str, chunk: int) -> Any:
+def _open_points(path: str, name: str, chunk: int, table: Any) -> Any:
     """Open points, or the vertices of a mesh, to read them in blocks."""
     from manifoldrf._arrays import RowReader, open_rows
 
     if not _is_mesh_file(path):
-        return open_rows(path, name, chunk)
+        return open_rows(path, name, chunk, table)
     points = _read_points(path, name)
     blocks = [points[start : start + chunk] for start in range(0, len(points), chunk)]
     return RowReader(points.shape[1], len(points), points.dtype, lambda: iter(blocks))
@@ -491,15 +525,49 @@ def refuse_empty(n_rows: int, name: str, path: str) -> None:
         reject(name, "a file with at least one row", path)
 
 
-def check_rows(block: Any, name: str, path: str, begin: int = 0) -> Any:
-    """Return points if they are finite; the error names the first bad row of the file."""
+def check_rows(block: Any, name: str, path: str, begin: int = 0, table: Any = None) -> Any:
+    """Return points if they are finite, without missing values if the table asks for it.
+
+    The error names the first bad row of the file.
+    """
     refuse_empty(len(block), name, path)
-    finite = np.isfinite(block)
-    if not finite.all():
-        row, column = np.argwhere(~finite)[0]
-        found = f"{block[row, column]} in row {begin + row + 1}, column {column + 1} of {path}"
+    bad = np.isinf(block) if table is not None and table.drop else ~np.isfinite(block)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        place = column if table is None else table.places[column]
+        found = f"{block[row, column]} in row {begin + row + 1}, column {place + 1} of {path}"
         reject(name, "a file of finite numbers", found)
-    return block
+    return block if table is None else table.complete(block)
+
+
+def _warn_of_counts(points: Any, path: str, name: str, table: Any) -> None:
+    """Name columns of a csv file that merely count its rows."""
+    from manifoldrf._arrays import column_titles
+
+    titles = column_titles(path, name)
+    for column in counting_columns(points):
+        place = column if table is None else table.places[column]
+        text = f"Column {titles[place] or place} of {name} counts its rows, and is a coordinate"
+        warn_user(f"{text} (remedy: leave it out, see fit --columns).")
+
+
+def _titles(model: Any, table: Any, path: str) -> list[str]:
+    """The first line of features in a csv file with kept cells, or nothing without them."""
+    from manifoldrf._arrays import column_titles
+
+    titles = column_titles(path)
+    kept = [titles[place] or f"column {place}" for place in table.kept]
+    return [*kept, *model.get_feature_names_out()] if kept else []
+
+
+def _dropped(output: Output, *opened: tuple[Any, str]) -> dict[str, int]:
+    """The number of rows that were left out of files, for --json; notes say it to people."""
+    counts = {path: table.n_dropped for table, path in opened if table is not None and table.drop}
+    lines = [
+        f"{count} rows of {path} have missing values and are left out" for path, count in counts.items() if count
+    ]
+    note(*lines, quiet=output.quiet)
+    return {"rows left out": sum(counts.values())} if counts else {}
 
 
 def given_options(choice: Any, kind: str | None, t: float | None) -> dict[str, Any]:
@@ -587,9 +655,11 @@ def _chunk(n_columns: int) -> int:
     return max(1, _ENTRIES_AT_ONCE // n_columns)
 
 
-def _show_written(output: Output, target: Path, shape: tuple[int, int]) -> None:
+def _show_written(
+    output: Output, target: Path, shape: tuple[int, int], facts: Mapping[str, Any] | None = None
+) -> None:
     text = f"{shape[0]} x {shape[1]} values\nSaved: {target}"
-    show(output, {"output": str(target), "shape": list(shape)}, text)
+    show(output, {"output": str(target), "shape": list(shape), **(facts or {})}, text)
 
 
 def model_facts(features: Any) -> dict[str, Any]:

@@ -177,6 +177,7 @@ _kernel = functools.partial(typer.Option, rich_help_panel="Kernel")
 _features = functools.partial(typer.Option, rich_help_panel="Features")
 _graph = functools.partial(typer.Option, rich_help_panel="Graph")
 _run = functools.partial(typer.Option, rich_help_panel="Run")
+_table = functools.partial(typer.Option, rich_help_panel="Table", show_default=False)
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,48 @@ class Output:
     def silent(self) -> bool:
         """Whether to print no text for people."""
         return self.as_json or self.quiet
+
+
+@dataclass(frozen=True)
+class TableChoice:
+    """Which columns of a table are coordinates, and what happens to missing values."""
+
+    columns: Annotated[
+        str | None,
+        _table(metavar="NAMES", help="Columns that are coordinates, such as x,y,z, by name or number from 0."),
+    ] = None
+    label: Annotated[
+        str | None, _table(metavar="NAME", help="A column that is no coordinate; transform copies it to csv.")
+    ] = None
+    id: Annotated[
+        str | None, _table(metavar="NAME", help="A column that names the rows; transform copies it to csv.")
+    ] = None
+    missing: Annotated[
+        Literal["error", "drop"], _table(help="drop leaves out rows with NaN or empty cells, and counts them.")
+    ] = "error"
+
+    def open(self, path: str, name: str, *, keep: bool = False) -> Any:
+        """The Table of a file, or None if all options have their default. ``keep``: the cells of id and label."""
+        from manifoldrf._arrays import ARRAY_SUFFIXES, Table, column_titles, find_column
+
+        if self == TableChoice():
+            return None
+        with usage():
+            if not path.lower().endswith(ARRAY_SUFFIXES):
+                option = next(iter(option_names(self).values()))
+                reject(option, f"left out if {name} is not a table (npy, npz, csv)", repr(path))
+        titles = column_titles(path, name)
+        with usage():
+            named = {"--id": self.id, "--label": self.label}
+            kept = [find_column(word.strip(), titles, option) for option, word in named.items() if word is not None]
+            places = [k for k in range(len(titles)) if k not in kept]
+            if self.columns is not None:
+                places = [find_column(word.strip(), titles, "--columns") for word in self.columns.split(",")]
+            twice = [k for k in [*places, *kept] if [*places, *kept].count(k) > 1]
+            if twice or not places:
+                found = f"column {titles[twice[0]] or twice[0]} twice" if twice else "no other column"
+                reject("--columns", "different columns, apart from --id and --label", found)
+        return Table(places, kept if keep else (), self.missing == "drop", self.columns is not None)
 
 
 # Parameter -> the kernel it implies.

@@ -120,7 +120,7 @@ def _call(app: typer.Typer, arguments: list[str], name: str) -> int | None:
 
 
 # Errors about wrong input; their texts are written for users.
-_EXPECTED = (OSError, ValueError, TypeError, MemoryError, ModuleNotFoundError)
+_EXPECTED = (OSError, ValueError, TypeError, MemoryError, ImportError)
 
 
 def _sentence(error: Exception) -> str:

@@ -53,7 +53,7 @@ _GRAPH_OUT = typer.Option(
 _ROWS_OUT = typer.Option(
     "--output", "-o", metavar="ROWS", help="Rows as npz (sparse, scipy.sparse.load_npz), npy or csv."
 )
-_MESH = typer.Argument(metavar="MESH", help="A mesh (ply, obj, stl, off, glb) or points (npy, npz, csv).")
+_MESH = typer.Argument(metavar="MESH", help="A mesh (ply, obj, vtk, gii, ...) or points (npy, npz, csv).")
 _VALUES = typer.Argument(
     metavar="VALUES", help="csv with rows vertex,value,... for known vertices, or npy with NaN for unknown ones."
 )

@@ -23,6 +23,7 @@ from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.problem import warn_of_far
 from manifoldrf.fields.data import SignatureOptions, signature_table
+from manifoldrf.geometry.graphs import as_space
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import coarse_faces, nearest_along
 from manifoldrf.geometry.sampling import thin
@@ -394,6 +395,7 @@ def _points_of(fitted: FeatureMap, surface: Any) -> tuple[FloatArray, TriangleMe
     graph = fitted.problem.graph
     if surface is None:
         return graph.positions, graph.mesh
+    surface = as_space(surface, "surface")
     mesh = surface if isinstance(surface, TriangleMesh) else None
     n_columns = graph.positions.shape[1]
     if mesh is not None and n_columns != mesh.vertices.shape[1]:

@@ -112,7 +112,7 @@ def explore(
         A fitted model with symmetric features; kernels with two sides are not supported.
     path : str or path
         The file to write.
-    surface : TriangleMesh or array-like of shape (n, d), optional
+    surface : TriangleMesh, mesh of another library, or array-like of shape (n, d), optional
         Where to draw the fields; by default at the nodes of the graph, with the triangles of its mesh. Exact
         signatures are only available at the nodes.
     title : str, default="manifoldrf"

@@ -9,12 +9,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._codec import save_state
 from manifoldrf._random import SeedLike
-from manifoldrf._runtime import one_blas_thread, quiet_underflow
+from manifoldrf._runtime import one_blas_thread, quiet_underflow, without_warnings
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
@@ -29,6 +29,7 @@ from manifoldrf._validation import (
 from manifoldrf.features.errors import ErrorEstimate, graph_error
 from manifoldrf.features.feature_map import FeatureMap, product
 from manifoldrf.features.fitting import (
+    FeatureWarning,
     FieldChoice,
     choose_anchors,
     choose_field,
@@ -41,12 +42,22 @@ from manifoldrf.features.fitting import (
 )
 from manifoldrf.features.options import FitOptions, FrozenParamsMixin, check_space, estimator_points, fit_options
 from manifoldrf.features.problem import FEW_DIMS, make_problem, warn_of_far
+from manifoldrf.features.scales import (
+    PreparedPoints,
+    Scales,
+    check_in_range,
+    check_scales,
+    fit_scales,
+    recent_scales,
+)
 from manifoldrf.features.state import restore, state_of, summarise
 from manifoldrf.features.unstructured import fit_unstructured, is_unstructured
 from manifoldrf.fields.data import Compute
+from manifoldrf.fields.training import TrainingInfo
 from manifoldrf.geometry.builders import knn_graph
-from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.graphs import Graph, GraphWarning, as_space
 from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.signatures.teachers import compute_signatures
@@ -81,6 +92,11 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     scale : float, default=1.0
         Length of the chosen kernel (``kernel=None``), relative to the usual one: with 2 the kernel is twice as
         wide, so its heat time is four times as long. A given kernel has its own time, ``kernel__t``.
+    scales : pair of float, optional
+        Shortest and longest heat time. Features are then fitted for all times between, and :meth:`at` returns those
+        of any time, or of a Matern kernel, without another fit. ``kernel`` is the one in use after the fit: a heat
+        kernel with a time in the range (by default the geometric mean), or a Matern kernel. Only for spaces that
+        get a heat graph.
     n_features : int or {"auto", "all"}, default="auto"
         "auto": as many as the width of the kernel requires. "all": every node of the graph is an anchor.
     field : {"auto", "step", "interpolated", "local", "mlp"} or callable, default="auto"
@@ -168,6 +184,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         *,
         normalize: bool = True,
         scale: float = 1.0,
+        scales: tuple[float, float] | None = None,
         n_features: int | str = "auto",
         field: Any = "auto",
         anchors: str = "farthest",
@@ -188,6 +205,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         self.kernel = kernel
         self.normalize = normalize
         self.scale = scale
+        self.scales = scales
         self.n_features = n_features
         self.field = field
         self.anchors = anchors
@@ -247,7 +265,9 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         Parameters
         ----------
         X : array-like of shape (n, d), TriangleMesh, AbstractManifold or Graph
-            The space: points on it, its mesh, the manifold itself, or a graph with points.
+            The space: points on it, its mesh, the manifold itself, or a graph with points. Meshes and graphs of
+            other libraries work as in :meth:`TriangleMesh.of` and :meth:`Graph.from_affinity`, and give the same
+            features.
         y : ignored
         """
         del y
@@ -258,6 +278,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         """Fit with signatures from ``compute``, which may use other machines."""
         space = check_space(self, X)
         options = fit_options(self.get_params(deep=False), compute=compute)
+        if self.scales is not None:
+            return self._fit_scales(space, options)
         problem = make_problem(space, self.kernel, options)
         options = settle_options(problem, options)
         many = problem.graph.n_steps is None or problem.dim > FEW_DIMS  # dimensions, maybe too many for a graph
@@ -274,6 +296,87 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         problem = problem if notes == problem.notes else dataclasses.replace(problem, notes=notes)
         self.map_ = FeatureMap(problem, choice.field, anchors, feature_weights(problem, quadrature))
         return self._finish(choice, quadrature.method, options)
+
+    def _fit_scales(self, space: Any, options: FitOptions) -> Self:
+        """Fit at the shortest time of each level, and take the features of the kernel."""
+        scales = check_scales(self.scales)
+        kernel = check_in_range(self.kernel, scales)
+        check_option(self.field, "field", ("auto", "step"))
+
+        def fit_at(t: float) -> FeatureMap:
+            member = clone(self).set_params(kernel=HeatKernel(t), scales=None, normalize=False, scale=1.0)
+            member.random_state = options.streams.generator(f"scales.{t!r}")
+            with without_warnings(FeatureWarning, GraphWarning):
+                fitted: FeatureMap = member._fit(space, options.signatures.compute).map_
+            return fitted
+
+        self.scales_ = recent_scales(self, space, lambda: fit_scales(fit_at, scales, options.n_jobs))
+        self._streams = options.streams
+        return self._use(self.scales_, kernel)
+
+    def at(self, kernel: Any) -> Self:
+        """The features of another kernel from the same fit, which must have been made with ``scales``.
+
+        Parameters
+        ----------
+        kernel : float, HeatKernel or MaternKernel
+            A heat time in the range of ``scales``, or a kernel; a Matern kernel has ``clock="manifold"``. It is a
+            sum over heat kernels of the range, so the range must hold nearly all of it.
+
+        Returns
+        -------
+        features : ManifoldRandomFeatures
+            Fitted features, which share the tables of this fit. Times in different octaves have different
+            anchors, hence different numbers of features.
+
+        Examples
+        --------
+        >>> from manifoldrf import ManifoldRandomFeatures, Sphere
+        >>> features = ManifoldRandomFeatures(scales=(0.05, 0.4), random_state=0).fit(Sphere())
+        >>> [features.at(t).n_features_out_ for t in (0.05, 0.07, 0.2)]
+        [393, 393, 99]
+        """
+        family = self._family()
+        found = copy.copy(self)
+        del found.scales_
+        found.kernel = kernel if isinstance(kernel, AbstractKernel) else HeatKernel(kernel)
+        found.scale, found.scales = 1.0, None
+        return found._use(family, found.kernel)
+
+    def prepare(self, Z: Any) -> PreparedPoints:
+        """Evaluate the tables of a fit with ``scales`` at points, once for all times.
+
+        Parameters
+        ----------
+        Z : array-like of shape (q, d)
+
+        Returns
+        -------
+        PreparedPoints
+            ``prepared.at(t)`` are the features ``features.at(t).transform(Z)``, up to 1e-6 of the largest, without
+            another evaluation of the tables: for searches over t. It stores four numbers for each feature.
+        """
+        points, _ = self._check_queries(Z)
+        return PreparedPoints(self._family(), points, bool(self.normalize), check_jobs(self.n_jobs))
+
+    def _family(self) -> Scales:
+        check_is_fitted(self, "map_")
+        if not hasattr(self, "scales_"):
+            raise ValueError(
+                "Features of other times need a fit with a range of times: scales=(shortest, longest)."
+            )
+        family: Scales = self.scales_
+        return family
+
+    def _use(self, family: Scales, kernel: AbstractKernel) -> Self:
+        """Take the features of a kernel from the tables of all scales."""
+        self.map_ = family.at(kernel, normalize=bool(self.normalize))
+        self.field_, self.quadrature_ = "step", "of each octave"
+        self.training_: TrainingInfo | None = None
+        self.starts_ = np.arange(self.graph_.n_nodes)
+        self._source = family
+        self._error: tuple[ErrorEstimate, bool] | None = None  # computed on first access
+        return self
 
     def _finish(self, choice: FieldChoice, quadrature: str, options: FitOptions) -> Self:
         """Set the attributes that describe a fit."""
@@ -325,6 +428,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     def error_(self) -> ErrorEstimate:
         """Error of the kernel, measured at held-out nodes."""
         problem = self._map().problem
+        if self._error is None:  # features of one of many scales
+            self._error = self._source.error(problem.kernel, self._streams, check_jobs(self.n_jobs)), True
         error, whole = self._error  # read once, because several threads may add the share of the graph
         if not whole:
             error = error.with_graph(graph_error(problem, self._streams, check_jobs(self.n_jobs)))
@@ -336,8 +441,9 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     def _get_fitted_attr_html(self, *args: Any, **options: Any) -> Any:
         """Attributes for notebooks. scikit-learn reads them all, which must neither compute the error nor warn."""
         shown = copy.copy(self)
-        if hasattr(self, "_error"):
-            shown._error = self._error[0], True
+        known = getattr(self, "_error", None)
+        if known is not None:
+            shown._error = known[0], True
         return BaseEstimator._get_fitted_attr_html(shown, *args, **options)
 
     def _map(self) -> FeatureMap:
@@ -536,6 +642,7 @@ def heat_signature(
     >>> Sphere().heat_kernel([[0, 0, 1]], [[0, 0, 1]], 0.1).round(2).tolist()
     [[0.82]]
     """
+    space = as_space(space, "space")
     moments = np.atleast_1d(as_floats(times, "times"))
     if not moments.size:
         reject("times", "at least one time", "none")

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from manifoldrf._random import Streams
+from manifoldrf._runtime import warn_user
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
@@ -24,6 +25,7 @@ from manifoldrf._validation import (
     check_points,
     check_real,
     column_names,
+    counting_columns,
     fail,
     refuse_text,
     reject,
@@ -32,7 +34,7 @@ from manifoldrf.fields.anchors import METHODS
 from manifoldrf.fields.data import AbstractField, Compute, FieldData, SignatureOptions, check_device
 from manifoldrf.fields.training import MlpOptions
 from manifoldrf.geometry.clouds import check_noise
-from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.heat import check_steps
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
@@ -376,10 +378,14 @@ def estimator_points(estimator: Any, X: Any, name: str = "X", **options: Any) ->
 
 def check_space(estimator: Any, X: Any) -> Any:
     """Check what an estimator is fitted to, and store the number of coordinates as scikit-learn requires."""
+    X = as_space(X, "X")
     if not isinstance(X, TriangleMesh | AbstractManifold | Graph):
         points = estimator_points(estimator, X)[0]
         if len(points) < 2:
             reject("X", "an array of at least 2 points", "1 sample")  # the words that scikit-learn's checks ask for
+        if names := column_names(X):
+            for k in counting_columns(points):
+                warn_user(f"Column {names[k]!r} of `X` counts its rows, and is a coordinate (remedy: drop it).")
         return points
     if isinstance(X, AbstractManifold):
         estimator.n_features_in_ = X.ambient_dim

@@ -1,5 +1,6 @@
 """The fitted state of :class:`ManifoldRandomFeatures`, as values for a file and as text for a reader."""
 
+import dataclasses
 import os
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -21,6 +22,7 @@ from manifoldrf._validation import (
 from manifoldrf.features.errors import ErrorEstimate, brief
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.options import GraphOptions
+from manifoldrf.features.scales import ScaleLevel, Scales
 from manifoldrf.fields.data import DEVICES, AbstractField, Problem
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.model_spaces import AbstractBall
@@ -40,9 +42,11 @@ _PLAIN = (
 
 def state_of(features: Any) -> dict[str, Any]:
     """The state of a fitted estimator in values that a file can hold, without ``n_jobs``, which changes nothing."""
+    family = getattr(features, "scales_", None)
     return {
+        "scales": None if family is None else [[_level_record(level) for level in family.levels], family.longest],
         "params": plain_params(features, without=("n_jobs",)),
-        "map": _map_record(features.map_),
+        "map": features.map_.problem.kernel if family is not None else _map_record(features.map_),
         "field": features.field_,
         "starts": features.starts_,
         "quadrature": features.quadrature_,
@@ -54,15 +58,26 @@ def state_of(features: Any) -> dict[str, Any]:
     }
 
 
+def _level_record(level: ScaleLevel) -> Record:
+    """A level as files hold it."""
+    parts = {field.name: getattr(level, field.name) for field in dataclasses.fields(level)}
+    return Record("ScaleLevel", parts | {"problem": _problem_record(level.problem)})
+
+
 def _map_record(fitted: FeatureMap) -> Record:
-    """A feature map as files of format 1 hold it, with the problem in two nested records."""
-    problem = fitted.problem
+    """A feature map as files of format 1 hold it."""
+    parts = {name: getattr(fitted, name) for name in ("field", "anchors", "weights", "factor")}
+    return Record("FeatureMap", {"space": _problem_record(fitted.problem)} | parts)
+
+
+def _problem_record(problem: Problem) -> Record:
+    """A problem as files of format 1 hold it, in two nested records."""
     setting = {"graph": problem.graph, "kernel": problem.resolved, "measure": problem.measure}
     setting |= {"dim": problem.dim, "width": problem.width, "asymmetric": problem.asymmetric}
     names = ("kernel", "clock", "volume", "notes", "unit", "weights_known", "series_error", "ball")
-    space = {"setting": Record("Setting", setting)} | {name: getattr(problem, name) for name in names}
-    parts = {name: getattr(fitted, name) for name in ("field", "anchors", "weights", "factor")}
-    return Record("FeatureMap", {"space": Record("Space", space)} | parts)
+    return Record(
+        "Space", {"setting": Record("Setting", setting)} | {name: getattr(problem, name) for name in names}
+    )
 
 
 class _Setting(dict[str, Any]):
@@ -104,11 +119,15 @@ RECORDS: dict[str, Callable[..., Any]] = {"Setting": _read_setting, "Space": _re
 
 def restore(features: Estimator, state: dict[str, Any]) -> Estimator:
     """Give an estimator the state from a file; raises if the state is not one that was saved."""
+    target: Any = features
     fitted, error = state["map"], state["error"]
+    if state.get("scales") is not None:
+        levels, longest = state["scales"]
+        target.scales_ = target._source = Scales(tuple(levels), longest)
+        fitted = target.scales_.at(fitted, normalize=bool(target.normalize))
     if not isinstance(fitted, FeatureMap) or not isinstance(error, ErrorEstimate):
         raise TypeError("it has no feature map")
     fitted.check_field()
-    target: Any = features
     target.map_ = fitted
     target.field_ = str(state["field"])
     target.starts_ = check_indices(state["starts"], "starts", fitted.problem.graph.n_nodes)
@@ -147,7 +166,10 @@ def summarise(features: Any) -> str:
     advice = "; use more points or a wider kernel" if (share or 0) >= _FAR_GRAPH else ""  # earlier than the warning
     lines = [
         ("kernel", f"{_shortened(problem.kernel)}{chosen}"),
-        ("on the graph", "" if ambient else f"{_shortened(problem.resolved)}, in the {problem.clock} clock"),
+        (
+            "on the graph",
+            "" if ambient or "scales" in notes else f"{_shortened(problem.resolved)}, in the {problem.clock} clock",
+        ),
         (
             "scale",
             f"{features.scale_:.3g} times the kernel: K(x, x) = 1 on average" if features.scale_ != 1 else "",

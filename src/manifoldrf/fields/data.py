@@ -391,7 +391,7 @@ def series_values(
         blocks.append(_without_small(rows, row_peaks(rows), share) if backwards else rows)
     table = blocks[0] if len(blocks) == 1 else sparse.vstack(blocks, format="csr")
     blocks.clear()
-    return table.T.tocsr() if backwards else _without_negligible(table, share)
+    return table.T.tocsr() if backwards else without_negligible(table, share)
 
 
 def _signature_rows(
@@ -431,7 +431,7 @@ def _advance(progress: Progress, before: int, everything: int, what: str, done: 
     progress(what, before + done if part else done, everything if part else total)
 
 
-def _without_negligible(matrix: Any, share: float) -> Any:
+def without_negligible(matrix: Any, share: float) -> Any:
     """Drop entries far below the largest in their column; the result has sorted columns."""
     peaks = np.zeros(matrix.shape[1])
     np.maximum.at(peaks, matrix.indices, np.abs(matrix.data))

@@ -3,7 +3,7 @@
 The series of a walk that always takes a step is P(z, .) T: P(z, .) is one step from z and T sums the other steps.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -16,8 +16,15 @@ from scipy.spatial import cKDTree
 from manifoldrf._compiling import compiled
 from manifoldrf._runtime import quick_map
 from manifoldrf._validation import FloatArray, IntArray, reject
-from manifoldrf.fields.data import AbstractField, Problem, SignatureOptions, series_values, sparse_product
-from manifoldrf.geometry.csr import check_csr, check_shape, csr_parts, read_only_view, sort_entries
+from manifoldrf.fields.data import (
+    AbstractField,
+    Problem,
+    SignatureOptions,
+    series_values,
+    sparse_product,
+    without_negligible,
+)
+from manifoldrf.geometry.csr import check_csr, check_shape, csr_parts, read_only_view, reciprocal, sort_entries
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import HeatExtension, weigh
 from manifoldrf.geometry.neighbors import Cells, collect, room_for, visiting_order
@@ -406,6 +413,45 @@ def fit_step(problem: Problem, anchors: IntArray, options: SignatureOptions) -> 
     everything = np.arange(problem.graph.n_nodes)
     table = series_values(problem, shifted(problem.series), everything, anchors, options, _NEGLIGIBLE)
     return StepField(problem.graph, table)
+
+
+def longer_tables(problem: Problem, table: Any, n_jobs: int) -> Iterator[Any]:
+    """Tables of step fields with one more step each, beginning with that of a given one."""
+    roots = np.sqrt(problem.measure)
+    scaled = sparse.diags_array(reciprocal(roots)) @ problem.graph.operator @ sparse.diags_array(roots)
+    step = sparse.csr_array(scaled)
+    while True:
+        rows = StepField(problem.graph, table).rows_of(step, n_jobs)
+        table = without_negligible(rows if sparse.issparse(rows) else sparse.csr_array(rows), _NEGLIGIBLE)
+        yield table
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedField(AbstractField):
+    """The columns of several step fields, possibly of different graphs, side by side."""
+
+    parts: tuple[StepField, ...]
+
+    def check(self, problem: Problem, n_anchors: int) -> None:
+        """Raise if the parts do not fit together."""
+        for part in self.parts:
+            d = problem.graph.positions.shape[1]
+            check_shape("points", part.graph.positions, (part.graph.n_nodes, d))
+            check_csr("table", part.table, (part.graph.n_nodes, part.n_anchors))
+        if sum(part.n_anchors for part in self.parts) != n_anchors:
+            reject("parts", f"fields with {n_anchors} columns in all", [part.n_anchors for part in self.parts])
+
+    @cached_property
+    def bounds(self) -> FloatArray:
+        """Largest value of each column."""
+        return np.concatenate([part.bounds for part in self.parts])
+
+    def values(self, queries: FloatArray, n_jobs: int = 1) -> Any:
+        """Values of all fields: dense, or CSR if all of them are."""
+        found = [part.values(queries, n_jobs) for part in self.parts]
+        if all(sparse.issparse(rows) for rows in found):
+            return sparse.hstack(found, format="csr")
+        return np.hstack([rows.toarray() if sparse.issparse(rows) else rows for rows in found])
 
 
 def one_step(graph: Graph, queries: FloatArray) -> Any:

@@ -30,6 +30,7 @@ from manifoldrf.geometry.graphs import (
     MERGE_THEM,
     AbstractExtension,
     Graph,
+    as_space,
     check_positive_float,
     report_problems,
     warn_of_outliers,
@@ -141,6 +142,7 @@ def _searched(
 ) -> tuple[NeighborSearch, LocalSurface | None]:
     """A search over the points, without noise if that is asked for, and the surface they are on."""
     check_noise(noise)
+    points = as_space(points, "points")
     if noise != 0:
         if metric is not None or isinstance(points, NeighborSearch | CleanCloud):
             reject("noise", "0 for prepared clouds and spaces with a metric", noise)
@@ -152,12 +154,12 @@ def _searched(
     return search_of(points, metric, check_jobs(n_jobs), min_rows=2), None
 
 
-def mesh_graph(mesh: TriangleMesh, *, weights: str = "gaussian") -> Graph:
+def mesh_graph(mesh: Any, *, weights: str = "gaussian") -> Graph:
     """Join the vertices of a mesh along its edges.
 
     Parameters
     ----------
-    mesh : TriangleMesh
+    mesh : TriangleMesh, or a mesh that :meth:`TriangleMesh.of` takes
     weights : {"gaussian", "unit", "cotangent"}, default="gaussian"
         "gaussian": exp(-length^2 / median squared length). "unit": 1 for every edge. "cotangent": the robust
         intrinsic-Delaunay cotangent Laplacian, whose weights are nonnegative on every mesh; L = I - W is then
@@ -177,8 +179,7 @@ def mesh_graph(mesh: TriangleMesh, *, weights: str = "gaussian") -> Graph:
     >>> mesh_graph(TriangleMesh(corners, [[0, 1, 2], [0, 2, 3]]), weights="unit")
     Graph(4 nodes, 5 edges, points in R^3)
     """
-    if not isinstance(mesh, TriangleMesh):
-        reject("mesh", "a TriangleMesh", type(mesh).__name__, TypeError)
+    mesh = TriangleMesh.of(mesh)
     check_option(weights, "weights", ("gaussian", "unit", "cotangent"))
     check_spread(mesh.vertices, "mesh")
     lengths = mesh.edge_lengths()

@@ -51,6 +51,7 @@ from manifoldrf.geometry.local_surface import LocalSurface
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch, check_on_metric
+from manifoldrf.geometry.objects import read_affinity, recognise
 
 __all__ = ["GeneralizedAdjacency", "Graph", "GraphWarning"]
 
@@ -186,14 +187,18 @@ class Graph(_Immutable):
 
     @classmethod
     def from_affinity(cls, affinity: Any, points: ArrayLike | None = None) -> "Graph":
-        """Make a graph from your own matrix.
+        """Make a graph from your own matrix, or from a graph of another library.
 
         Parameters
         ----------
-        affinity : array-like or sparse matrix of shape (n, n)
-            Symmetric, finite, nonnegative; zeros mean no edge.
+        affinity : array-like or sparse matrix of shape (n, n), or graph
+            Symmetric, finite, nonnegative; zeros mean no edge. Or an undirected networkx graph, with the attribute
+            ``weight`` of its edges as affinities (1 by default); or a torch_geometric ``Data``, with its
+            ``edge_weight`` (1 by default); or an array of integers of shape (2, m), m not 2. The last two hold
+            every edge in both directions. Nodes keep their order, and repeated edges add up.
         points : array-like of shape (n, d), optional
-            Where the nodes are; needed for lengths, paths and the manifold clock.
+            Where the nodes are; needed for lengths, paths and the manifold clock. By default the ``pos`` of the
+            nodes of a networkx graph or of ``Data``, if there are any.
 
         Examples
         --------
@@ -202,16 +207,9 @@ class Graph(_Immutable):
         >>> triangle.operator.toarray()[0].round(12).tolist()
         [0.0, 0.5, 0.5]
         """
-        matrix = check_symmetric(affinity, "affinity")
-        if matrix.nnz and matrix.data.min() < 0:
-            reject("affinity", "finite and nonnegative", f"an entry of {matrix.data.min()}")
-        # A copy: the caller may change the original later.
-        located = None if points is None else np.array(check_points(points))
-        if located is not None and len(located) != matrix.shape[0]:
-            reject("points", f"an array of {matrix.shape[0]} rows, one per node", f"{len(located)}")
-        graph = cls(matrix, located)
-        report_problems(graph, "affinities that join them")
-        return graph
+        located = None if points is None else check_points(points)
+        found = read_affinity(affinity, "affinity", None if located is None else len(located))
+        return _graph_of(found.affinity, found.points if located is None else located, "affinity")
 
     def save(self, path: Any) -> Path:
         """Write the graph to one file for :func:`manifoldrf.load`. The file holds arrays and text, no code.
@@ -548,12 +546,43 @@ class GeneralizedAdjacency(_Immutable):
         return bound * (1 + 8 * np.finfo(np.float64).eps)  # covers the rounding of the quotients
 
 
+def as_space(value: Any, name: str) -> Any:
+    """Return an object of another library as a mesh, a graph or points; anything else is returned unchanged."""
+    if isinstance(value, TriangleMesh | Graph | AbstractManifold):
+        return value
+    found = recognise(value, name)
+    if found is None:
+        return value
+    if found.affinity is not None:
+        return _graph_of(found.affinity, found.points, name)
+    return found.points if found.faces is None else TriangleMesh(found.points, found.faces)
+
+
+def _graph_of(affinity: Any, points: ArrayLike | None, name: str) -> Graph:
+    """Make a graph from a user's matrix and points."""
+    matrix = check_symmetric(affinity, name)
+    if matrix.nnz and matrix.data.min() < 0:
+        reject(name, "finite and nonnegative", f"an entry of {matrix.data.min()}")
+    # A copy: the caller may change the original later.
+    located = None if points is None else np.array(check_points(points))
+    if located is not None and len(located) != matrix.shape[0]:
+        reject("points", f"an array of {matrix.shape[0]} rows, one per node", f"{len(located)}")
+    graph = Graph(matrix, located)
+    report_problems(graph, "affinities that join them")
+    return graph
+
+
 def as_adjacency(graph: Any) -> Graph | GeneralizedAdjacency:
     """Return a Graph or GeneralizedAdjacency unchanged; raise an error for anything else."""
     if isinstance(graph, Graph | GeneralizedAdjacency):
         return graph
-    rule = "a Graph or a GeneralizedAdjacency; Graph.from_affinity makes one from a matrix"
-    reject("graph", rule, type(graph).__name__, TypeError)
+    rule, found = (
+        "a Graph or a GeneralizedAdjacency; Graph.from_affinity makes one from a matrix",
+        type(graph).__name__,
+    )
+    if hasattr(graph, "nodes") or hasattr(graph, "edge_index"):
+        rule, found = f"{rule} or a graph", f"{found} of {type(graph).__module__.split('.')[0]}"
+    reject("graph", rule, found, TypeError)
 
 
 def _check_graph(graph: Any) -> Graph:

@@ -51,6 +51,7 @@ from manifoldrf.geometry.graphs import (
     AbstractExtension,
     Graph,
     GraphWarning,
+    as_space,
     check_positive_float,
     report_problems,
     warn_of_outliers,
@@ -198,6 +199,7 @@ def heat_graph(
     """
     time = check_real(t, "t", POSITIVE)
     check_noise(noise)
+    points = as_space(points, "points")
     if metric is None and isinstance(weights, str) and not isinstance(points, _PREPARED):
         points = warn_of_outliers(clean_cloud(points, np.sqrt(2 * time), noise=noise, dim=dim, n_jobs=n_jobs))
     elif noise not in ("auto", 0):

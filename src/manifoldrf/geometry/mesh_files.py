@@ -1,20 +1,23 @@
-"""Read and write triangle meshes: ply, obj, stl, off and glb files.
+"""Read and write triangle meshes: ply, obj, stl, off and glb files; read gltf, vtk, vtp, vtu, gii, msh, mesh too.
 
-The readers never trust a size that a file declares, so their memory is proportional to the size of the file. They
-open no other file. Polygons are cut into triangles.
+The readers never trust a size that a file declares, so their memory is proportional to the size of the file, except
+in meshio, which reads msh and mesh files. They open no other file. Polygons are cut into triangles.
 """
 
+import base64
 import io
 import itertools
 import json
 import re
 import struct
+import zlib
 from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
+from xml.etree import ElementTree
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,8 +25,12 @@ from numpy.typing import ArrayLike, NDArray
 from manifoldrf._files import as_path, atomic_path, existing_file
 from manifoldrf._runtime import require
 from manifoldrf._validation import FloatArray, IntArray, check_points, reject
+from manifoldrf.geometry.objects import recognise
 
 MESH_FORMATS = ("ply", "obj", "stl", "off", "glb")
+READABLE_FORMATS = (*MESH_FORMATS, "gltf", "vtk", "vtp", "vtu", "gii", "msh", "mesh")
+# Format -> the package of the extra `mesh` that reads it.
+_PACKAGES = {"glb": "trimesh", "gltf": "trimesh", "msh": "meshio", "mesh": "meshio"}
 Mesh = tuple[FloatArray, IntArray]
 
 _LONGEST_LINE = 1 << 20  # bytes; the words of a line take up to 25 times its memory
@@ -52,16 +59,38 @@ _BYTES_PER_NODE = 2000  # of a node or a part while trimesh reads it
 _ROOM, _ROOM_PER_BYTE = 100_000_000, 8  # bytes that may be allocated: for any file, and for each of its bytes
 _SAME = 1e-8  # a matrix this close to the identity moves nothing
 
+_MOST_TAGS = 100_000  # of an XML file; each takes about a hundred bytes
+# Bytes of unpacked arrays, for any file and for each of its bytes. Reading a grid of a million triangles takes 2.5
+# times as much as the arrays of a vtp file, and 9 times as much as those of a gii file, whose numbers are shorter.
+_VTK_ROOM, _VTK_ROOM_PER_BYTE = 80_000_000, 4
+_GII_ROOM, _GII_ROOM_PER_BYTE = 16_000_000, 1
+_XML_ENCODINGS = (b"utf-8", b"us-ascii", b"iso-8859-1")  # in which tags look alike
+_XML_TYPES = {"Float32": "f4", "Float64": "f8"} | {f"Int{8 * k}": f"i{k}" for k in (1, 2, 4, 8)}
+_XML_TYPES |= {f"U{name}": kind.replace("i", "u") for name, kind in _XML_TYPES.items() if name[0] == "I"}
+# Numbers of type vtkIdType are stored as int, whatever it is in memory.
+_VTK_TYPES = {
+    b"float": "f4",
+    b"double": "f8",
+    b"int": "i4",
+    b"long": "i8",
+    b"vtktypeint64": "i8",
+    b"vtkidtype": "i4",
+}
+_GII_TYPES = {f"NIFTI_TYPE_{name.upper()}": kind for name, kind in _XML_TYPES.items()}
+_GII_PARTS = ("POINTSET", "TRIANGLE")
+_VTK_IGNORED = (1, 2, 3, 4)  # points and lines beside the faces of a grid
+_VTK_FACES = (5, 7, 9)  # triangles, polygons and quadrilaterals
+
 
 def read_mesh(path: Path) -> tuple[FloatArray, IntArray]:
     """Read vertices and faces of a mesh file; polygons are cut into triangles, indices are not checked."""
-    kind = mesh_format(path)
-    if kind == "glb":
-        require("trimesh", "mesh")
+    kind = mesh_format(path, READABLE_FORMATS)
+    if kind in _PACKAGES:
+        require(_PACKAGES[kind], "mesh")
     data = existing_file(path).read_bytes()
     try:
-        vertices, faces = _READERS[kind](data)
-    except MemoryError:
+        vertices, faces = _READERS[kind](data) if kind in _READERS else _by_meshio(path, kind)
+    except (MemoryError, ImportError):
         raise  # not the fault of the file: readers take memory in proportion to its size
     except Exception as error:  # noqa: BLE001 - broken files fail in many ways
         reject_mesh(path, error)
@@ -149,11 +178,11 @@ def write_cloud_ply(path: str | PathLike[str], points: ArrayLike, colors: ArrayL
     write_coloured_ply(as_path(path), check_points(points, n_columns=3), colors)
 
 
-def mesh_format(path: Path) -> str:
+def mesh_format(path: Path, formats: Sequence[str] = MESH_FORMATS) -> str:
     """Return the mesh format of a path: its suffix in lower case."""
     suffix = path.suffix.lower().removeprefix(".")
-    if suffix not in MESH_FORMATS:
-        reject("path", "a file name ending in ." + ", .".join(MESH_FORMATS), path.name)
+    if suffix not in formats:
+        reject("path", "a file name ending in ." + ", .".join(formats), path.name)
     return suffix
 
 
@@ -520,6 +549,11 @@ def read_glb(data: bytes) -> Mesh:
     return np.concatenate(vertices), np.concatenate(faces)
 
 
+def read_gltf(data: bytes) -> Mesh:
+    """Vertices and faces of a gltf file, whose numbers are inside it."""
+    return read_glb(struct.pack("<5I", _GLB_MAGIC, 2, 20 + len(data), len(data), _GLB_JSON) + data)
+
+
 def _safe_glb(data: bytes) -> bytes:
     """The same file with only the positions and triangles of its scene, after all declared sizes are checked."""
     magic, version, _, length, kind = struct.unpack("<5I", data[:20])
@@ -622,6 +656,259 @@ def _item(tree: Any, name: str, index: Any) -> dict[str, Any]:
     return item
 
 
+# ------------------------------------------------------------------------------------------------- vtk, vtp and vtu
+class _Legacy:
+    """Reads lines and numbers of a vtk file, one after the other."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at, self.is_text = data, 0, True
+
+    def words(self) -> list[bytes]:
+        """The words of the next line that is not blank; none at the end."""
+        words: list[bytes] = []
+        while not words and self.at < len(self.data):
+            words = self.line().split()
+        return words
+
+    def line(self) -> bytes:
+        """The next line."""
+        begin, end = self.at, self.data.find(b"\n", self.at, self.at + _LONGEST_LINE)
+        if end < 0 and len(self.data) - begin > _LONGEST_LINE:
+            raise ValueError(f"a line of more than {_LONGEST_LINE} bytes")
+        self.at = end + 1 if end >= 0 else len(self.data)
+        return self.data[begin : self.at]
+
+    def numbers(self, count: int, kind: str) -> NDArray[Any]:
+        """The next numbers, which end with a line."""
+        if not self.is_text:
+            begin, self.at = self.at, self.at + count * int(kind[1:])
+            if self.at > len(self.data):
+                raise ValueError("it is shorter than its header says")
+            return np.frombuffer(self.data, f">{kind}", count, begin)
+        values: array[Any] = array("d" if kind[0] == "f" else "q")
+        while len(values) < count and (words := self.words()):
+            values.extend([number(word) if kind[0] == "f" else integer(word) for word in words])
+        if len(values) != count:
+            raise ValueError(f"{len(values)} numbers where {count} should be")
+        return _rounded(values, kind)
+
+    def cells(self, sizes: list[bytes]) -> tuple[IntArray, IntArray]:
+        """The numbers of corners of cells, and the corners of all of them."""
+        n_first, n_second = natural(sizes[0]), natural(sizes[1])
+        if self.data.startswith(b"OFFSETS", self.at):
+            ends = self.numbers(n_first, _vtk_type(self.words()[1]))
+            corners = self.numbers(n_second, _vtk_type(self.words()[1]))
+            return _lengths(ends[1:], ends[:1]), corners.astype(np.int64)
+        flat = self.numbers(n_second, "i4").astype(np.int64)
+        heads, at = array("q"), 0  # the number of corners comes before the corners
+        while at < len(flat):
+            heads.append(at)
+            at += 1 + max(int(flat[at]), 0)
+        places = np.array(heads, dtype=np.int64)
+        return flat[places], np.delete(flat, places)
+
+
+def _lengths(ends: NDArray[Any], first: Any = 0) -> IntArray:
+    """Lengths of parts that end at these places."""
+    begins = np.concatenate([np.atleast_1d(first), ends])
+    return np.asarray(np.diff(begins.astype(np.int64)), dtype=np.int64)
+
+
+def _vtk_type(word: bytes) -> str:
+    if word.lower() not in _VTK_TYPES:
+        raise ValueError(f"numbers of an unknown type {_shown(word)}")
+    return _VTK_TYPES[word.lower()]
+
+
+def read_vtk(data: bytes) -> Mesh:
+    """Points and faces of a legacy vtk file with a surface, or with a grid whose cells are faces."""
+    file = _Legacy(data)
+    if not file.line().startswith(b"# vtk DataFile"):
+        raise ValueError("it is not a legacy vtk file")
+    file.line()  # a title
+    file.is_text = file.words()[:1] == [b"ASCII"]
+    points, counts, corners, kinds = np.zeros((0, 3)), np.zeros(0, np.int64), np.zeros(0, np.int64), None
+    while (words := [word.upper() for word in file.words()]) and words[0] not in (b"POINT_DATA", b"CELL_DATA"):
+        key, sizes = words[0], words[1:]
+        if key == b"TRIANGLE_STRIPS" or (
+            key == b"DATASET" and sizes not in ([b"POLYDATA"], [b"UNSTRUCTURED_GRID"])
+        ):
+            raise ValueError(f"it has {_shown(b' '.join(words))}, and no plain faces")
+        if key == b"POINTS":
+            points = file.numbers(3 * natural(sizes[0]), _vtk_type(sizes[1])).reshape(-1, 3).astype(np.float64)
+        elif key in (b"POLYGONS", b"CELLS"):
+            counts, corners = file.cells(sizes)
+        elif key in (b"LINES", b"VERTICES"):
+            file.cells(sizes)
+        elif key == b"CELL_TYPES":
+            kinds = file.numbers(natural(sizes[0]), "i4")
+    return points, _vtk_faces(counts, corners, kinds)
+
+
+def _vtk_faces(counts: IntArray, corners: IntArray, kinds: NDArray[Any] | None) -> IntArray:
+    """Triangles of cells with these numbers of corners; points and lines are left out, other cells refused."""
+    if (counts < 0).any() or counts.sum() != len(corners) or (kinds is not None and len(kinds) != len(counts)):
+        raise ValueError("its cells do not have as many corners as it says")
+    if kinds is not None:
+        others = np.setdiff1d(kinds, (*_VTK_IGNORED, *_VTK_FACES))
+        if len(others):
+            raise ValueError(f"it has cells of type {others[0]}, which are not faces")
+        kept = np.isin(kinds, _VTK_FACES)
+        counts, corners = counts[kept], corners[np.repeat(kept, counts)]
+    if (counts < 3).any():
+        raise ValueError(f"a face of {counts.min()} corners")
+    if (counts == 3).all():
+        return corners.reshape(-1, 3)  # without copies
+    polygons = Polygons()
+    polygons.counts.frombytes(counts.tobytes())
+    polygons.corners.frombytes(corners.tobytes())
+    return polygons.triangles(grouped=False)
+
+
+def read_vtk_xml(data: bytes) -> Mesh:
+    """Points and faces of all pieces of a vtp or vtu file."""
+    begin = re.search(rb"<AppendedData[^>]{0,200}>\s*_", data)
+    text = data if begin is None else data[: begin.start()] + b"</VTKFile>"
+    file = ElementTree.fromstring(_safe_xml(text))
+    rest = b"" if begin is None else data[begin.end() : data.rfind(b"</AppendedData>")]
+    is_raw = begin is not None and b"raw" in begin[0]
+    arrays = _XmlArrays(file, rest, _VTK_ROOM + _VTK_ROOM_PER_BYTE * len(data), is_raw=is_raw)
+    vertices, faces, n_before = [np.zeros((0, 3))], [np.zeros((0, 3), np.int64)], 0
+    for piece in file.iter("Piece"):
+        if piece.get("NumberOfStrips", "0") != "0":
+            raise ValueError("it has strips of triangles")
+        points = arrays.read(piece.find("Points/DataArray"), "iuf").reshape(-1, 3).astype(np.float64)
+        found = [*piece.iterfind("Polys/DataArray"), *piece.iterfind("Cells/DataArray")]
+        cells = {item.get("Name"): item for item in found}
+        ends, corners = (arrays.read(cells.get(name)) for name in ("offsets", "connectivity"))
+        kinds = arrays.read(cells["types"]) if "types" in cells else None
+        if corners.size and not 0 <= corners.min() <= corners.max() < len(points):
+            raise ValueError(f"it has a corner that is none of the {len(points)} points of its piece")
+        vertices.append(points)
+        faces.append(_vtk_faces(_lengths(ends), corners.astype(np.int64), kinds) + n_before)
+        n_before += len(points)
+    return np.concatenate(vertices), np.concatenate(faces)
+
+
+class _XmlArrays:
+    """Reads the arrays of a vtp or vtu file: text, binary or appended, packed or not."""
+
+    def __init__(self, file: ElementTree.Element, appended: bytes, room: int, *, is_raw: bool) -> None:
+        self.appended, self.room, self.is_raw, self.packer = appended, room, is_raw, file.get("compressor")
+        self.order = ">" if file.get("byte_order") == "BigEndian" else "<"
+        self.header = np.dtype(self.order + _XML_TYPES[file.get("header_type", "UInt32")])
+        if self.packer not in (None, "vtkZLibDataCompressor"):
+            raise ValueError(f"it is packed by {self.packer[:40]}")
+
+    def read(self, item: ElementTree.Element | None, kinds: str = "iu") -> NDArray[Any]:
+        """The numbers of an element, of these kinds."""
+        if item is None:
+            raise ValueError("it has no points or no faces")
+        kind, form = np.dtype(self.order + _XML_TYPES[str(item.get("type"))]), item.get("format")
+        if kind.kind not in kinds:
+            raise ValueError("it has corners that are not integers")
+        if form == "ascii":
+            return _text_numbers(item.text or "", kind)
+        if form == "appended":
+            return np.frombuffer(self._block(self.appended, int(item.get("offset", "")), is_raw=self.is_raw), kind)
+        return np.frombuffer(self._block((item.text or "").strip().encode(), 0, is_raw=False), kind)
+
+    def _block(self, text: bytes, at: int, *, is_raw: bool) -> bytes | bytearray:
+        """The bytes of an array whose header is at this place."""
+
+        def take(begin: int, n_bytes: int) -> tuple[bytes, int]:
+            end = begin + (n_bytes if is_raw else -(-n_bytes // 3) * 4)
+            if not 0 <= begin <= end <= len(text):
+                raise ValueError("it has fewer bytes than its arrays declare")
+            return (text[begin:end] if is_raw else base64.b64decode(text[begin:end], validate=True))[:n_bytes], end
+
+        first, end = take(at, self.header.itemsize)
+        size = int(np.frombuffer(first, self.header)[0])
+        if self.packer is None:
+            self._reserve(size)
+            is_apart = not is_raw and text[end - 1 : end] == b"="  # the header may be encoded on its own
+            return take(end, size)[0] if is_apart else take(at, len(first) + size)[0][len(first) :]
+        head, end = take(at, (3 + size) * self.header.itemsize)
+        sizes = [int(length) for length in np.frombuffer(head, self.header)[1:]]
+        self._reserve(size * max(sizes[0], 1))  # all blocks but the last have the same size when they are unpacked
+        packed, _ = take(end, sum(sizes[2:]))
+        unpacked, begin = bytearray(), 0
+        for length in sizes[2:]:
+            unpacked += zlib.decompressobj().decompress(packed[begin : begin + length], max(sizes[0], 1))
+            begin += length
+        return unpacked
+
+    def _reserve(self, n_bytes: int) -> None:
+        """Take room for an array; several elements may refer to the same one."""
+        self.room -= n_bytes
+        if self.room < 0:
+            raise ValueError("it unpacks to too many bytes for its size; save it without compression")
+
+
+def _text_numbers(text: str, kind: np.dtype[Any]) -> NDArray[Any]:
+    """The numbers in a text, which may be one long line."""
+    words = (word[0].encode() for word in re.finditer(r"\S+", text))
+    is_float = kind.kind == "f"
+    return _rounded(array("d", map(number, words)) if is_float else array("q", map(integer, words)), kind.str[1:])
+
+
+def _rounded(values: "array[Any]", kind: str) -> NDArray[Any]:
+    """Numbers of a text as a binary file would hold them; integers keep 64 bits."""
+    if kind[0] != "f":
+        return np.frombuffer(values, np.int64)
+    with np.errstate(over="ignore"):  # infinite numbers are refused later
+        return np.frombuffer(values, np.float64).astype(kind)
+
+
+def _safe_xml(data: bytes) -> bytes:
+    """The same text, if it cannot grow while it is parsed."""
+    encoding = re.search(rb"encoding\s*=\s*[\"']([^\"']*)", data[:200])
+    is_plain = b"\0" not in data[:64] and (encoding is None or encoding[1].lower() in _XML_ENCODINGS)
+    if not is_plain or b"<!ENTITY" in data or data.count(b"<") > _MOST_TAGS:
+        raise ValueError("it defines entities, is not in UTF-8 or has too many elements")
+    return data
+
+
+# --------------------------------------------------------------------------------------------------- gii and meshio
+def read_gii(data: bytes) -> Mesh:
+    """Vertices and faces of a GIFTI surface."""
+    items = list(ElementTree.fromstring(_safe_xml(data)).iter("DataArray"))
+    parts = [[item for item in items if item.get("Intent") == f"NIFTI_INTENT_{kind}"] for kind in _GII_PARTS]
+    if [len(part) for part in parts] != [1, 1]:
+        raise ValueError(f"it has {len(parts[0])} sets of points and {len(parts[1])} of triangles, not one of each")
+    points, faces = (_gii_array(part[0], _GII_ROOM + _GII_ROOM_PER_BYTE * len(data)) for part in parts)
+    if faces.dtype.kind == "f":
+        raise ValueError("it has corners that are not integers")
+    return points.astype(np.float64), faces.astype(np.int64)
+
+
+def _gii_array(item: ElementTree.Element, room: int) -> NDArray[Any]:
+    """An array of shape (n, 3), whose bytes may be packed."""
+    order, text, form = item.get("ArrayIndexingOrder"), item.findtext("Data") or "", item.get("Encoding")
+    kind = np.dtype((">" if item.get("Endian") == "BigEndian" else "<") + _GII_TYPES[str(item.get("DataType"))])
+    shape = natural(item.get("Dim0", "").encode()), natural(item.get("Dim1", "").encode())
+    n_bytes = shape[0] * shape[1] * kind.itemsize
+    if n_bytes > room or form not in ("ASCII", "Base64Binary", "GZipBase64Binary"):
+        raise ValueError(
+            "it unpacks to too many bytes for its size, or refers to another file, which is not opened"
+        )
+    if form == "ASCII":
+        values = _text_numbers(text, kind)
+    else:
+        code = base64.b64decode(text)
+        values = np.frombuffer(code if form[0] == "B" else zlib.decompressobj().decompress(code, n_bytes + 1), kind)
+    return values.reshape(shape, order="F" if order == "ColumnMajorOrder" else "C")
+
+
+def _by_meshio(path: Path, kind: str) -> Mesh:
+    """Vertices and faces of a file of gmsh or medit."""
+    readers = {"msh": "meshio.gmsh", "mesh": "meshio.medit"}
+    found = recognise(require(readers[kind], "mesh").read(path), "path")
+    if found is None or found.faces is None:
+        raise ValueError("it has no triangles")
+    return found.points, found.faces
+
+
 # ---------------------------------------------------------------------------------------------------- shared parts
 def text_lines(data: bytes, *, comments: bool = True) -> Iterator[bytes]:
     """Lines that are not blank, without comments (from # on)."""
@@ -700,4 +987,7 @@ def _shown(text: bytes) -> str:
     return repr(text[:40].decode("utf-8", "replace").strip())
 
 
-_READERS = {"ply": read_ply, "obj": read_obj, "stl": read_stl, "off": read_off, "glb": read_glb}
+_READERS = {
+    **{"ply": read_ply, "obj": read_obj, "stl": read_stl, "off": read_off, "glb": read_glb, "gltf": read_gltf},
+    **{"vtk": read_vtk, "vtp": read_vtk_xml, "vtu": read_vtk_xml, "gii": read_gii},
+}

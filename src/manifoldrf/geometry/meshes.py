@@ -23,6 +23,7 @@ from manifoldrf._runtime import warn_user
 from manifoldrf._validation import FloatArray, IntArray, as_floats, check_faces, check_integer, check_points, reject
 from manifoldrf.geometry.csr import make_csr, read_only_view
 from manifoldrf.geometry.mesh_files import read_mesh, reject_mesh, write_coloured_ply, write_mesh
+from manifoldrf.geometry.objects import recognise
 
 __all__ = ["MeshReport", "MeshSample", "TriangleMesh"]
 
@@ -305,18 +306,49 @@ class TriangleMesh:
         return f"TriangleMesh({_count(self.n_vertices, 'vertex', 'vertices')}, {_count(self.n_faces, 'face')})"
 
     @classmethod
+    def of(cls, mesh: Any) -> "TriangleMesh":
+        """Make a mesh from that of another library; a TriangleMesh is returned unchanged.
+
+        Parameters
+        ----------
+        mesh : object
+            A mesh of trimesh, pyvista (``PolyData``), meshio or torch_geometric (``Data`` with ``pos`` and
+            ``face``), or any object with ``vertices`` and ``faces``, all of them triangles. Points and lines of a
+            meshio mesh are not read.
+
+        Examples
+        --------
+        >>> from types import SimpleNamespace
+        >>> mesh = SimpleNamespace(vertices=[[0, 0, 0], [1, 0, 0], [0, 1, 0]], faces=[[0, 1, 2]])
+        >>> TriangleMesh.of(mesh)
+        TriangleMesh(3 vertices, 1 face)
+        """
+        if isinstance(mesh, cls):
+            return mesh
+        found = recognise(mesh, "mesh")
+        if found is None or found.faces is None:
+            rule = "a TriangleMesh, or a mesh of trimesh, pyvista or meshio; TriangleMesh.load reads a file"
+            reject("mesh", rule, type(mesh).__name__, TypeError)
+        return cls(found.points, found.faces)
+
+    @classmethod
     def load(cls, path: str | PathLike[str]) -> "TriangleMesh":
-        r"""Read a mesh from a ply, obj, stl, off or glb file; the suffix selects the format.
+        r"""Read a mesh from a file; the suffix selects the format.
+
+        Formats: ply, obj, stl, off, gii (GIFTI), vtk, vtp, vtu, npz (with arrays named "vertices" and "faces"), and
+        with the extra ``mesh`` glb, gltf, msh (gmsh) and mesh (medit).
 
         All vertices are kept in their order, also vertices in no face. Polygons are cut into triangles (a binary
-        ply may hold triangles or quadrilaterals, not both). Materials, texture coordinates, normals and colours are
-        not read. The parts of a glb scene are placed as the scene says and joined. An stl file stores no
-        connections, so vertices at exactly the same position are merged, in the order of first appearance. In other
-        formats, vertices are not merged.
+        ply may hold triangles or quadrilaterals, not both; msh and mesh files hold triangles). Materials, texture
+        coordinates, normals, colours, fields, and points and lines beside faces are not read. The parts of a glb or
+        gltf scene are placed as the scene says and joined. An stl file stores no connections, so vertices at
+        exactly the same position are merged, in the order of first appearance. In other formats, vertices are not
+        merged.
 
-        Untrusted files are safe to read: no other file is opened, and the memory taken is at most ten times the
-        size of the file plus 200 MB. A glb file is decoded by trimesh (``pip install manifoldrf[mesh]``) after
-        its declared sizes are checked.
+        Untrusted files are safe to read, except msh and mesh files: no other file is opened, and the memory taken
+        is at most ten times the size of the file plus 200 MB. Files of glb and gltf are decoded by trimesh
+        (``pip install manifoldrf[mesh]``) after their declared sizes are checked; meshio decodes msh and mesh files
+        without such checks.
 
         Parameters
         ----------

@@ -1,0 +1,395 @@
+"""Features as a torch module whose parameters are the scale, the smoothness and the variance of the kernel."""
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from manifoldrf._runtime import require, warn_user
+from manifoldrf._validation import POSITIVE, FloatArray, check_jobs, check_real, reject
+from manifoldrf.applications.positions import Probe, Probed, as_places
+from manifoldrf.features.fitting import FeatureWarning
+from manifoldrf.features.manifold_features import ManifoldRandomFeatures
+from manifoldrf.features.scales import BLEND, OCTAVE, PreparedPoints, ScaleLevel, Scales
+from manifoldrf.fields.data import Problem
+from manifoldrf.fields.step import JoinedField, StepField
+from manifoldrf.geometry.heat import HeatExtension
+from manifoldrf.kernels.abstract_kernel import AbstractKernel
+from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+else:  # without torch the error names the extra
+    torch = require("torch", "torch")
+    Tensor, nn = torch.Tensor, torch.nn
+
+__all__ = ["DifferentiableFeatures", "FrozenFeatures"]
+
+_FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+_INSIDE = 1e-6  # of the range of log t: a sigmoid does not reach its ends
+_FAR = 64  # octaves beyond the range that a Matern kernel is summed over
+
+
+class DifferentiableFeatures(nn.Module):
+    """Features with gradients by the parameters of the kernel and by the positions.
+
+    ``module(points)`` are features phi with phi(x) . phi(y) = variance K(x, y). For a fit with ``scales`` the
+    parameters are the time ``t`` of a heat kernel, which stays in the range of the fit, or ``nu`` and
+    ``lengthscale`` of a Matern kernel; otherwise the kernel is fixed and ``variance`` is the only parameter.
+
+    Parameters
+    ----------
+    features : ManifoldRandomFeatures
+        Fitted. It is not part of the ``state_dict``: save it with :meth:`ManifoldRandomFeatures.save`.
+    kernel : float, HeatKernel or MaternKernel, optional
+        Initial time or kernel; that of the features by default.
+    variance : float, default=1.0
+        Initial factor of the kernel.
+
+    Notes
+    -----
+    Parameters are in single precision; ``module.double()`` changes that. Features have the type of the points.
+    Points in half precision are summed in single precision. Neighbours of points are searched on the CPU; sums are
+    on the device of the module, where the points must be. Gradients by positions are central differences in double
+    precision, accurate to 1e-9 where the field is smooth, in the ambient space. Between two octaves of t, features
+    of both are blended, so that the kernel and its gradient are continuous. Where training leads to a Matern kernel
+    that the range of the fit does not hold, a :class:`FeatureWarning` says so once, and the sum over the octaves of
+    the range is used.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from manifoldrf import ManifoldRandomFeatures, Sphere
+    >>> from manifoldrf.applications.differentiable import DifferentiableFeatures
+    >>> features = ManifoldRandomFeatures(scales=(0.1, 0.8), random_state=0).fit(Sphere())
+    >>> module = DifferentiableFeatures(features, 0.2)
+    >>> points = torch.as_tensor(Sphere().sample(5, seed=1))
+    >>> module.kernel(points).sum().backward()
+    >>> round(module.t.item(), 4), module.raw_t.grad is not None
+    (0.2, True)
+    """
+
+    def __init__(self, features: ManifoldRandomFeatures, kernel: Any = None, *, variance: float = 1.0) -> None:
+        super().__init__()
+        if not isinstance(features, ManifoldRandomFeatures):
+            reject("features", "fitted ManifoldRandomFeatures", type(features).__name__, TypeError)
+        check_is_fitted(features, "map_")
+        if features.asymmetric_:
+            reject("features", "of a kernel with nonnegative features, not one with two sides", features.kernel_)
+        self.features = features
+        self.scales: Scales | None = getattr(features, "scales_", None)
+        self._prepared: PreparedPoints | None = None
+        self._warned = False
+        self.log_variance = nn.Parameter(torch.tensor(math.log(check_real(variance, "variance", POSITIVE))))
+        if self.scales is None:
+            if kernel is not None:
+                reject("kernel", "None unless the features were fitted with `scales`", repr(kernel))
+            self.octaves = nn.ModuleList()
+            self.is_matern = False
+            return
+        start = features.kernel_ if kernel is None else kernel
+        self.octaves = nn.ModuleList(_Octave(level) for level in self.scales.levels)
+        self.is_matern = isinstance(start, MaternKernel)
+        if self.is_matern:
+            self.scales.shares(start)  # refuses a kernel that the range does not hold
+            self.log_nu = nn.Parameter(torch.tensor(math.log(start.nu)))
+            self.log_lengthscale = nn.Parameter(torch.tensor(math.log(start.lengthscale)))
+        else:
+            t = start.t if isinstance(start, HeatKernel) else check_real(start, "kernel", POSITIVE)
+            self.scales.number(t)
+            low, high = self._log_range
+            share = min(max((math.log(t) - low) / (high - low), _INSIDE), 1 - _INSIDE)
+            self.raw_t = nn.Parameter(torch.tensor(math.log(share / (1 - share))))
+
+    def extra_repr(self) -> str:
+        """The kernel, for printing."""
+        return f"{self.as_kernel()}, variance={self.variance.item():.4g}"
+
+    @property
+    def _log_range(self) -> tuple[float, float]:
+        family = self._family()
+        return math.log(family.shortest), math.log(family.longest)
+
+    def _family(self) -> Scales:
+        if self.scales is None:
+            raise ValueError("These features have one fixed kernel: fit them with `scales` to change it.")
+        return self.scales
+
+    @property
+    def variance(self) -> Tensor:
+        """Factor of the kernel."""
+        return self.log_variance.exp()
+
+    @property
+    def t(self) -> Tensor:
+        """Time of the heat kernel."""
+        return self._log_t.exp()
+
+    @property
+    def _log_t(self) -> Tensor:
+        low, high = self._log_range
+        if self.is_matern:
+            raise ValueError("This module has a Matern kernel, whose parameters are `nu` and `lengthscale`.")
+        return low + (high - low) * torch.sigmoid(self.raw_t)
+
+    @property
+    def nu(self) -> Tensor:
+        """Smoothness of the Matern kernel."""
+        self._need_matern()
+        return self.log_nu.exp()
+
+    @property
+    def lengthscale(self) -> Tensor:
+        """Length scale of the Matern kernel."""
+        self._need_matern()
+        return self.log_lengthscale.exp()
+
+    def _need_matern(self) -> None:
+        if not self.is_matern:
+            raise ValueError("This module has no Matern kernel: make it with one as `kernel`.")
+
+    def as_kernel(self) -> AbstractKernel:
+        """The kernel with the current values of the parameters, without the variance."""
+        if self.scales is None:
+            kernel: AbstractKernel = self.features.kernel_
+            return kernel
+        if self.is_matern:
+            return MaternKernel(self.nu.item(), self.lengthscale.item(), clock="manifold")
+        return HeatKernel(min(max(self.t.item(), self.scales.shortest), self.scales.longest))
+
+    def forward(self, points: Tensor) -> Tensor:
+        """Features of points (..., d), shape (..., m): those of all octaves side by side, 0 if not in use."""
+        parts = dict(self._parts(points))
+        sizes = (
+            [len(level.anchors) for level in self.scales.levels] if self.scales else [self.features.n_features_out_]
+        )
+        like = next(iter(parts.values()))
+        columns = [parts[k] if k in parts else like.new_zeros(*like.shape[:-1], m) for k, m in enumerate(sizes)]
+        return torch.cat(columns, dim=-1).to(points.dtype)
+
+    def root(self, points: Tensor) -> Tensor:
+        """Features without the columns of octaves that are not in use, at least in single precision."""
+        return torch.cat([rows for _, rows in self._parts(points)], dim=-1)
+
+    def kernel(self, points: Tensor, others: Tensor | None = None) -> Tensor:
+        """Kernel between points (..., q, d) and others (..., r, d), by default the points themselves."""
+        left = self.root(points)
+        right = left if others is None else self.root(others)
+        return (left @ right.transpose(-1, -2)).to(points.dtype)
+
+    def _parts(self, points: Tensor) -> list[tuple[int, Tensor]]:
+        """Features of the octaves in use, with their numbers."""
+        self._check(points)
+        flat = points.reshape(-1, points.shape[-1])
+        rows = self._rows(flat)
+        scale = (0.5 * self.log_variance).exp()
+        return [(number, (scale * part).reshape(*points.shape[:-1], -1)) for number, part in rows]
+
+    def _check(self, points: Any) -> None:
+        d = self.features.n_features_in_
+        if not isinstance(points, Tensor) or points.dtype not in _FLOATS:
+            given = points.dtype if isinstance(points, Tensor) else type(points).__name__
+            reject("points", "a tensor of floats", given, TypeError)
+        if points.ndim < 1 or points.shape[-1] != d:
+            reject("points", f"a tensor of shape (..., {d})", f"shape {tuple(points.shape)}")
+        if points.device != self.log_variance.device:
+            reject("points", f"on the device of the module, {self.log_variance.device}", f"device {points.device}")
+
+    def _rows(self, points: Tensor) -> list[tuple[int, Tensor]]:
+        if self.scales is None:
+            found = self._evaluated(points, self._fixed_rows, self.features.map_.problem.width)
+            return [(0, found)]
+        if self.is_matern:
+            return self._matern_rows(points)
+        log_t, parts, total = self._log_t, [], torch.zeros((), device=points.device)
+        for number, share in self._blend(log_t):
+            octave: Any = self.octaves[number]
+            factors = octave.coefficients(log_t)
+            blocks = self._blocks(points, number)
+            parts.append((number, share * torch.einsum("k,qkm->qm", factors.to(blocks), blocks).clamp_min(0.0)))
+            total = total + share**2 * (factors @ octave.heights @ factors)
+        return self._normalized(parts, total)
+
+    def _blend(self, log_t: Tensor) -> list[tuple[int, Tensor]]:
+        """Numbers of the octaves in use, and the factors of their features; the squares sum to one."""
+        family = self._family()
+        number = family.number(self.as_kernel().t)  # type: ignore[attr-defined]
+        above = (log_t - math.log(family.levels[number].shortest)) / (BLEND * math.log(OCTAVE))
+        if number == 0 or above.item() >= 1:
+            return [(number, torch.ones_like(log_t))]
+        angle = above.clamp_min(0.0) * math.pi / 2
+        return [(number - 1, torch.cos(angle)), (number, torch.sin(angle))]
+
+    def _matern_rows(self, points: Tensor) -> list[tuple[int, Tensor]]:
+        try:
+            self._family().shares(self.as_kernel())  # type: ignore[arg-type]
+        except ValueError as error:  # a step of training may leave the range for a while
+            if not self._warned:
+                text = "The range holds only a part of the Matern kernel, and the sum over its octaves is used"
+                warn_user(f"{text}: {error}", FeatureWarning)
+            self._warned = True
+        shares = self._shares()
+        parts, total = [], torch.zeros((), device=points.device)
+        for number, share in enumerate(shares):
+            octave: Any = self.octaves[number]
+            parts.append((number, share.sqrt() * self._blocks(points, number)[:, 0]))
+            total = total + share * octave.heights[0, 0]
+        return self._normalized(parts, total)
+
+    def _shares(self) -> Tensor:
+        """Factors of the octaves, whose sum is the Matern kernel; the same as :meth:`Scales.shares`."""
+        levels = self._family().levels
+        count = len(levels)
+        octaves = torch.arange(-_FAR, count + _FAR, device=self.log_nu.device, dtype=self.log_nu.dtype)
+        log_times = math.log(levels[0].shortest) + math.log(OCTAVE) * octaves
+        power = self.nu + levels[0].problem.dim / 2
+        rate = 2 * self.nu / self.lengthscale**2
+        logs = power * log_times - rate * log_times.exp() - torch.lgamma(power)
+        place = octaves.clamp(0, count - 1).long()
+        return torch.zeros_like(octaves[:count]).index_add(0, place, math.log(OCTAVE) * logs.exp())
+
+    def _normalized(self, parts: list[tuple[int, Tensor]], height: Tensor) -> list[tuple[int, Tensor]]:
+        if not self.features.normalize:
+            return parts
+        return [(number, rows * height.rsqrt()) for number, rows in parts]
+
+    def _blocks(self, points: Tensor, number: int) -> Tensor:
+        """Features of all tables of an octave, (q, k, m)."""
+        level = self._family().levels[number]
+
+        def values(places: FloatArray) -> FloatArray:
+            blocks = self._at(places).blocks(number)
+            return np.moveaxis(blocks, 0, 1).reshape(len(places), -1)
+
+        found = self._evaluated(points, values, math.sqrt(level.shortest))
+        return found.reshape(len(points), len(level.steps), len(level.anchors))
+
+    def _fixed_rows(self, places: FloatArray) -> FloatArray:
+        rows = self.features.map_.rows(places, check_jobs(self.features.n_jobs))[0]
+        return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows)
+
+    def _evaluated(self, points: Tensor, values: Callable[[FloatArray], FloatArray], width: float) -> Tensor:
+        """Values of a function of the positions, with gradients if they are needed."""
+        dtype = torch.promote_types(points.dtype, self.log_variance.dtype)
+        if points.requires_grad:
+            found: Tensor = Probed.apply(points.to(dtype), Probe(values, width))  # type: ignore[no-untyped-call]
+            return found
+        places, _ = self.features._check_queries(as_places(points))
+        return torch.as_tensor(values(places), dtype=dtype, device=points.device)
+
+    def _at(self, places: FloatArray) -> PreparedPoints:
+        """Tables at points; those of the last points are kept, because training uses the same again and again."""
+        last = self._prepared
+        if last is None or not np.array_equal(last.points, places):
+            last = PreparedPoints(self._family(), places, normalize=False, n_jobs=check_jobs(self.features.n_jobs))
+            self._prepared = last
+        return last
+
+    def frozen(self) -> "FrozenFeatures":
+        """The features with the current parameters as a module of plain tensors, for ``torch.export``."""
+        if self.scales is None:
+            found = self.features.map_
+        else:
+            found = self.scales.at(self.as_kernel(), normalize=self.features.normalize)
+        fields = found.field.parts if isinstance(found.field, JoinedField) else (found.field,)
+        columns = found.output_scale * found.column_factors * math.sqrt(self.variance.item())
+        return FrozenFeatures(found.problem, fields, columns).to(self.log_variance)
+
+
+class _Octave(nn.Module):
+    """Constants of a level."""
+
+    log_times: Tensor
+    denominators: Tensor
+    heights: Tensor
+
+    def __init__(self, level: ScaleLevel) -> None:
+        super().__init__()
+        times = np.log(level.steps * level.step_time)
+        gaps = times[:, None] - times
+        np.fill_diagonal(gaps, 1.0)
+        parts = {
+            "log_times": times,
+            "denominators": gaps.prod(axis=1),
+            "heights": level.heights / level.problem.unit,
+        }
+        for name, values in parts.items():
+            self.register_buffer(name, torch.as_tensor(values, dtype=torch.float32), persistent=False)
+        self._exact = parts
+
+    def _apply(self, function: Any, recurse: bool = True) -> "_Octave":  # noqa: FBT001, FBT002  (as in torch)
+        """Change the device or the precision; double precision has the digits of the fit."""
+        super()._apply(function, recurse)  # type: ignore[no-untyped-call]
+        for name, values in self._exact.items():
+            own = getattr(self, name)
+            setattr(self, name, torch.as_tensor(values, dtype=own.dtype, device=own.device))
+        return self
+
+    def coefficients(self, log_t: Tensor) -> Tensor:
+        """Factors of the tables, as :meth:`ScaleLevel.coefficients`."""
+        gaps = log_t - self.log_times
+        others = [torch.cat([gaps[:i], gaps[i + 1 :]]).prod() for i in range(len(gaps))]
+        return torch.stack(others) / self.denominators
+
+
+class FrozenFeatures(nn.Module):
+    """Features of fixed kernels by plain tensor operations, for export; made by ``DifferentiableFeatures.frozen``.
+
+    Distances to all nodes are computed, so it suits moderate numbers of nodes. Points away from the space have
+    features of zero, without a warning.
+
+    Parameters
+    ----------
+    problem : Problem
+    fields : sequence of StepField
+    columns : array of shape (m,)
+        Factors of the features.
+    """
+
+    columns: Tensor
+    reaches: Tensor
+
+    def __init__(self, problem: Problem, fields: Any, columns: FloatArray) -> None:
+        super().__init__()
+        graph = problem.graph
+        self.radii, self.bandwidths = [], []
+        for number, field in enumerate(fields):
+            extension: Any = getattr(getattr(field, "graph", None), "extension", None)
+            plain = (
+                isinstance(field, StepField) and isinstance(extension, HeatExtension) and extension.surface is None
+            )
+            if not plain or graph.metric is not None or graph.projection is not None:
+                rule = "of a heat graph of a clean cloud or a manifold in flat coordinates, to be frozen"
+                reject("features", rule, f"field {type(field).__name__} on {graph}")
+            self.radii.append(float(extension.radius))
+            self.bandwidths.append(float(extension.bandwidth))
+            with np.errstate(divide="ignore"):
+                logs = np.log(extension.factors)
+            for name, values in (
+                ("nodes", field.graph.positions),
+                ("logs", logs),
+                ("table", field.table.toarray()),
+            ):
+                self.register_buffer(f"{name}{number}", torch.tensor(values))
+        self.register_buffer("columns", torch.tensor(columns))
+        self.register_buffer("reaches", torch.tensor(problem._reaches))
+
+    def forward(self, points: Tensor) -> Tensor:
+        """Features of points (..., d), shape (..., m)."""
+        places = points.to(self.columns.dtype)
+        rows, window = [], None
+        for number, (radius, bandwidth) in enumerate(zip(self.radii, self.bandwidths, strict=True)):
+            nodes, logs, table = (getattr(self, f"{name}{number}") for name in ("nodes", "logs", "table"))
+            gaps = torch.cdist(places, nodes, compute_mode="donot_use_mm_for_euclid_dist")
+            if window is None:
+                nearest, node = gaps.min(dim=-1)
+                beyond = (nearest / self.reaches[node] - 1).clamp(0, 1)
+                window = (1 - beyond) ** 2 * (1 + 2 * beyond)
+            # A finite number, not infinity: far from all nodes a row of infinities would become NaN.
+            logits = torch.where(gaps <= radius, logs - gaps**2 / bandwidth, torch.finfo(gaps.dtype).min)
+            rows.append(torch.softmax(logits, dim=-1) @ table)
+        joined = torch.cat(rows, dim=-1) * self.columns
+        return (joined * window[..., None] if window is not None else joined).to(points.dtype)

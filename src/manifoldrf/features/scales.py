@@ -1,0 +1,470 @@
+"""Features of a heat kernel at every time of a range, from one fit.
+
+A *level* has the graph, the anchors and the weights of a fit at its shortest time t, and serves the times from t to
+2 t. Signatures of the time t are W^s with s = t / (2 steps), which is smooth in log s: tables of four whole numbers
+s, and polynomials in log s between them, give the kernel to 3e-4 (one step: 1e-2). A level of a longer time has
+fewer nodes and anchors, so on a surface all levels together have about twice as many as the first.
+
+A Matern kernel is an integral over t of heat kernels. In log t the trapezoidal rule with one node per octave is
+accurate to 1e-5, so that its features are those of all levels side by side.
+"""
+
+import hashlib
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.special import gammainc, gammaln
+
+from manifoldrf._random import Streams
+from manifoldrf._runtime import quiet_underflow
+from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_real, reject
+from manifoldrf.features.errors import ErrorEstimate, graph_error
+from manifoldrf.features.feature_map import FeatureMap
+from manifoldrf.features.fitting import exact_reference, measure_error
+from manifoldrf.features.options import GraphOptions
+from manifoldrf.fields.data import Problem
+from manifoldrf.fields.step import JoinedField, StepField, longer_tables, one_step
+from manifoldrf.geometry.csr import check_amounts, check_csr, check_shape
+from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel
+from manifoldrf.kernels.graph_kernels import PowerKernel
+from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
+from manifoldrf.kernels.series import SeriesKernel
+
+OCTAVE = 2.0  # longest time of a level over its shortest
+# Share of an octave, at its begin, in which differentiable kernels blend its features with those of the one before.
+BLEND = 1 / 6
+_TABLES = 3  # per octave, besides the first: polynomials through them are accurate to 3e-4
+_FEW = {1: (1, 2, 3), 2: (2, 3, 4, 5)}  # steps of tables where the octave has fewer whole numbers
+_EDGE = 1e-9  # times this close to the range are in it
+_LOST = 0.1  # share of the height or the mass of a Matern kernel that may come from times out of the range
+_FAR = 64  # octaves beyond the range that a Matern kernel is summed over
+_SAME = 1e-9
+_PROBES = 192  # nodes at which errors are measured
+
+
+def check_scales(scales: Any) -> tuple[float, float]:
+    """The shortest and the longest time."""
+    try:
+        low, high = scales
+    except (TypeError, ValueError):
+        reject("scales", "a pair of times (shortest, longest)", repr(scales), TypeError)
+    shortest, longest = check_real(low, "scales[0]", POSITIVE), check_real(high, "scales[1]", POSITIVE)
+    if not shortest < longest:
+        reject("scales", "a pair of times, the shorter one first", f"({shortest:g}, {longest:g})")
+    return shortest, longest
+
+
+def check_in_range(kernel: Any, scales: tuple[float, float]) -> AbstractKernel:
+    """The kernel to use of a range of times, None for the heat kernel in the middle; raises before the fit."""
+    if kernel is None:
+        return HeatKernel(math.sqrt(scales[0] * scales[1]))
+    if isinstance(kernel, HeatKernel):
+        if not scales[0] <= kernel.t <= scales[1]:
+            reject("scales", "a range that holds the time of the kernel", f"{scales} and {kernel}")
+    elif not (isinstance(kernel, MaternKernel) and kernel.clock == "manifold"):
+        reject("kernel", "None, a HeatKernel or a MaternKernel with clock='manifold' for `scales`", repr(kernel))
+    checked: AbstractKernel = kernel
+    return checked
+
+
+def level_times(scales: tuple[float, float]) -> list[float]:
+    """Shortest times of the levels, an octave apart; the last one serves the longest time of the range."""
+    low, high = scales
+    count = max(1, math.ceil(math.log(high / low, OCTAVE) - _EDGE))
+    return [low * OCTAVE**j for j in range(count)]
+
+
+@dataclass(frozen=True, eq=False)
+class ScaleLevel:
+    """Features of one graph at all times of an octave.
+
+    Attributes
+    ----------
+    problem : Problem
+        Of the shortest time.
+    anchors : int array of shape (m,)
+    weights : array of shape (m,)
+    steps : int array of shape (k,)
+        Steps s of the signatures whose tables are known.
+    indptr, indices : int arrays
+        Where the tables (n_nodes, m) have entries, as in a CSR array.
+    tables : float32 array of shape (k, nnz)
+        Tables of :class:`StepField`. Rounding changes the kernel by 1e-7.
+    heights : array of shape (k, k)
+        Mean over the nodes of the inner products of features of two tables.
+    """
+
+    problem: Problem
+    anchors: IntArray
+    weights: FloatArray
+    steps: IntArray
+    indptr: IntArray
+    indices: IntArray
+    tables: Any
+    heights: FloatArray
+
+    def __post_init__(self) -> None:
+        """Raise if the parts do not fit together, because compiled code relies on them."""
+        k, n, m = len(self.steps), self.problem.graph.n_nodes, len(self.anchors)
+        check_amounts("weights", self.weights, m)
+        check_shape("tables", self.tables, (k, len(self.indices)))
+        if self.tables.dtype != np.float32 or not (np.isfinite(self.tables).all() and (self.tables >= 0).all()):
+            reject("tables", "nonnegative and finite float32 numbers", "others")
+        check_shape("heights", self.heights, (k, k))
+        check_csr("table", self._table(np.zeros(len(self.indices))), (n, m))
+        if k < 2 or not (np.diff(self.steps) > 0).all() or not self.steps[0] >= 1:
+            reject("steps", "positive and increasing", self.steps)
+
+    @cached_property
+    def step_time(self) -> float:
+        """Time of two steps of the graph: of one step of a signature."""
+        return float(2 * self.problem.graph.time(1.0))
+
+    @property
+    def shortest(self) -> float:
+        """The shortest time."""
+        return float(self.steps[0] * self.step_time)
+
+    def coefficients(self, t: float) -> FloatArray:
+        """Factors of the tables, whose sum is the table of the time t, shape (k,)."""
+        known = np.log(self.steps)
+        gaps = math.log(t / self.step_time) - known
+        between = known[:, None] - known
+        np.fill_diagonal(between, 1.0)
+        return np.asarray([np.prod(np.delete(gaps, i)) / np.prod(between[i]) for i in range(len(known))])
+
+    def field(self, t: float) -> StepField:
+        """The field of signatures of the time t."""
+        data = np.zeros(len(self.indices))
+        for factor, table in zip(self.coefficients(t), self.tables, strict=True):
+            if factor:
+                data += factor * table
+        return StepField(self.problem.graph, self._table(np.maximum(data, 0.0, out=data)))
+
+    def _table(self, data: Any) -> Any:
+        return sparse.csr_array((data, self.indices, self.indptr), shape=self._shape)
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        return self.problem.graph.n_nodes, len(self.anchors)
+
+    def fields(self) -> list[StepField]:
+        """The field of each table."""
+        return [StepField(self.problem.graph, self._table(table.astype(np.float64))) for table in self.tables]
+
+    def height(self, t: float) -> float:
+        """Mean of K_t(x, x) over the nodes, per volume."""
+        factors = self.coefficients(t)
+        return float(factors @ self.heights @ factors) / self.problem.unit
+
+    def interpolation_error(self, t: float) -> float:
+        """Relative error of the kernel from interpolation in log t, for the spectrum of a flat space."""
+        rates = np.linspace(0.01, 20.0, 2000)  # of the decay within a step of a signature
+        density = rates ** (self.problem.dim / 2 - 1)
+        exact = np.exp(-2 * t / self.step_time * rates)
+        found = (self.coefficients(t) @ np.exp(-self.steps[:, None] * rates)) ** 2
+        return float(np.sqrt((found - exact) ** 2 @ density / (exact**2 @ density)))
+
+    def at(self, t: float) -> FeatureMap:
+        """The feature map of the time t, in absolute units."""
+        return FeatureMap(self._problem(t), self.field(t), self.anchors, self.weights)
+
+    def _problem(self, t: float) -> Problem:
+        """The problem of the same graph with the kernel of the time t."""
+        n = 2 * t / self.step_time
+        if abs(n / 2 - round(n / 2)) < _SAME * n:
+            resolved: AbstractKernel = PowerKernel(2 * round(n / 2))
+        else:
+            powers = np.zeros(self.steps[-1] + 1)
+            powers[self.steps] = self.coefficients(t)
+            root = SeriesKernel(tuple(powers.tolist()))
+            resolved = ProductKernel(root, root)
+        notes = dict(self.problem.notes) | {
+            "scales": f"from the tables of t = {self.shortest:.3g} and longer times"
+        }
+        notes.pop("kernel", None)
+        return replace(
+            self.problem, stated=HeatKernel(t), resolved=resolved, width=math.sqrt(t), notes=tuple(notes.items())
+        )
+
+
+def make_level(fitted: FeatureMap, n_jobs: int) -> ScaleLevel:
+    """The level of a feature map at its shortest time, with features by steps of a heat graph."""
+    problem, field = fitted.problem, fitted.field
+    if problem.graph.n_steps is None or not isinstance(field, StepField):
+        rule = "None where the space gets no heat graph (too many dimensions, or no structure)"
+        reject("scales", rule, f"a range, on {problem.graph}")
+    first = problem.graph.n_steps // 2
+    evenly = {round(first * OCTAVE ** (k / _TABLES)) for k in range(_TABLES + 1)}
+    steps = np.array(_FEW.get(first, sorted(evenly)))
+    more = zip(range(first + 1, int(steps[-1]) + 1), longer_tables(problem, field.table, n_jobs), strict=False)
+    tables = [field.table, *(table for s, table in more if s in steps)]
+    widest = tables[-1]
+    values = np.stack([_entries_at(table, widest) for table in tables])
+    heights = _mean_products(problem, [StepField(problem.graph, table) for table in tables], fitted.weights, n_jobs)
+    indptr, indices = widest.indptr.astype(np.int64), widest.indices.astype(np.int64)
+    return ScaleLevel(problem, fitted.anchors, fitted.weights, steps, indptr, indices, values, heights)
+
+
+def _entries_at(table: Any, pattern: Any) -> Any:
+    """Entries of a table at the places of a wider one; all others are negligible."""
+    keys = [
+        np.repeat(np.arange(part.shape[0]) * part.shape[1], np.diff(part.indptr)) + part.indices
+        for part in (pattern, table)
+    ]
+    place = np.minimum(np.searchsorted(keys[0], keys[1]), len(keys[0]) - 1)
+    there = keys[0][place] == keys[1]
+    found = np.zeros(len(keys[0]), np.float32)
+    found[place[there]] = table.data[there]
+    return found
+
+
+def _mean_products(problem: Problem, fields: list[StepField], weights: FloatArray, n_jobs: int) -> FloatArray:
+    """Mean over the nodes of weighted inner products of the rows of each two fields, shape (k, k)."""
+    graph = problem.graph
+    usable = np.flatnonzero(problem.measure > 0)
+    shape = FeatureMap(problem, fields[0], np.arange(len(weights)), weights)
+    total = np.zeros((len(fields), len(fields)))
+    with quiet_underflow():
+        for span in shape.spans(len(usable)):
+            steps = one_step(graph, graph.placed(graph.positions[usable[span]], n_jobs))
+            rows = [sparse.csr_array(field.rows_of(steps, n_jobs)) for field in fields]
+            for i, left in enumerate(rows):
+                scaled = left.data * weights[left.indices]
+                for k in range(i, len(rows)):
+                    both = left if k == i else sparse.csr_array(left.multiply(rows[k]))
+                    part = scaled @ left.data if k == i else both.data @ weights[both.indices]
+                    total[i, k] += part
+    return np.asarray((total + np.triu(total, 1).T) / len(usable))
+
+
+@dataclass(frozen=True, eq=False)
+class Scales:
+    """Feature maps at all times of a range.
+
+    Attributes
+    ----------
+    levels : tuple of ScaleLevel
+    longest : float
+        End of the range; it begins with the shortest time of the first level.
+    """
+
+    levels: tuple[ScaleLevel, ...]
+    longest: float
+
+    def __post_init__(self) -> None:
+        if not self.levels:
+            reject("levels", "at least one level", "none")
+
+    @property
+    def shortest(self) -> float:
+        """Begin of the range."""
+        return self.levels[0].shortest
+
+    def number(self, t: float) -> int:
+        """Number of the level of a time; raises if the time is out of the range."""
+        if not self.shortest * (1 - _EDGE) <= t <= self.longest * (1 + _EDGE):
+            text = f"in the range of this fit, {self.shortest:g} to {self.longest:g}"
+            reject("t", f"{text} (remedy: fit with other `scales`)", t)
+        starts = np.array([level.shortest for level in self.levels]) * (1 - _EDGE)
+        return max(0, int(np.searchsorted(starts, t, side="right")) - 1)
+
+    def at(self, kernel: AbstractKernel, *, normalize: bool) -> FeatureMap:
+        """The feature map of a heat or Matern kernel."""
+        if isinstance(kernel, HeatKernel):
+            level = self.levels[self.number(kernel.t)]
+            found, height = level.at(kernel.t), level.height(kernel.t)
+        elif isinstance(kernel, MaternKernel) and kernel.clock == "manifold":
+            found, height = self._mixture(kernel)
+        else:
+            rule = "a time, a HeatKernel, or a MaternKernel with clock='manifold'"
+            reject("kernel", rule, repr(kernel), TypeError)
+        return replace(found, factor=1 / height) if normalize else found
+
+    def shares(self, kernel: MaternKernel) -> FloatArray:
+        """Factors of the heat kernels of the levels, whose sum is the Matern kernel, shape (n_levels,).
+
+        What times before the first level and after the last one would add is given to these two, and refused if it
+        is a large share.
+        """
+        dim, times = self.levels[0].problem.dim, np.array([level.shortest for level in self.levels])
+        power, rate = kernel.nu + dim / 2, kernel.rate
+        octaves = np.arange(-_FAR, len(times) + _FAR, dtype=np.float64)
+        logs = power * np.log(times[0] * OCTAVE**octaves) - rate * times[0] * OCTAVE**octaves - gammaln(power)
+        terms = math.log(OCTAVE) * np.exp(logs)
+        shares = np.zeros(len(times))
+        np.add.at(shares, np.clip(octaves, 0, len(times) - 1).astype(np.int64), terms)
+        narrow = float(gammainc(kernel.nu, rate * self.shortest / math.sqrt(OCTAVE)))
+        if narrow > _LOST:
+            rule = f"a kernel less than {_LOST:.0%} of whose height comes from times below {self.shortest:.3g}"
+            reject("kernel", f"{rule} (remedy: `scales` from shorter times)", f"{kernel} with {narrow:.0%}")
+        heights = np.array([level.height(level.shortest) for level in self.levels])
+        # Longer times than the last only make the kernel more even: at best it is one over the volume.
+        uneven = max(0.0, heights[-1] - 1 / self.levels[-1].problem.volume)
+        wide = float(terms[octaves >= len(times)].sum() * uneven / (shares @ heights))
+        if wide > _LOST:
+            rule = f"a kernel less than {_LOST:.0%} of which depends on times above {self.longest:.3g}"
+            reject("kernel", f"{rule} (remedy: `scales` up to longer times)", f"{kernel} with up to {wide:.0%}")
+        return shares
+
+    def _mixture(self, kernel: MaternKernel) -> tuple[FeatureMap, float]:
+        """The feature map of a Matern kernel, and its mean height."""
+        shares, first = self.shares(kernel), self.levels[0]
+        unit = first.problem.unit
+        weights = [
+            share * unit / level.problem.unit * level.weights
+            for share, level in zip(shares, self.levels, strict=True)
+        ]
+        search = first.problem.graph._search
+        nearest = [search.knn(level.problem.graph.positions[level.anchors], 1)[1][:, 0] for level in self.levels]
+        field = JoinedField(tuple(level.field(level.shortest) for level in self.levels))
+        problem = replace(
+            first.problem,
+            stated=kernel,
+            resolved=kernel,
+            notes=(*first.problem.notes, ("scales", f"a sum of heat kernels at {len(shares)} times")),
+        )
+        height = sum(share * level.height(level.shortest) for share, level in zip(shares, self.levels, strict=True))
+        return FeatureMap(problem, field, np.concatenate(nearest), np.concatenate(weights)), float(height)
+
+    def error(self, kernel: AbstractKernel, streams: Streams, n_jobs: int) -> ErrorEstimate:
+        """Estimated error of features; that of a Matern kernel is the mean over its heat kernels."""
+        if isinstance(kernel, HeatKernel):
+            return self._error_at(kernel.t, streams, n_jobs)
+        shares = self.shares(kernel)  # type: ignore[arg-type]
+        heights = shares * [level.height(level.shortest) for level in self.levels]
+        errors = [self._error_at(level.shortest, streams, n_jobs) for level in self.levels]
+
+        def mean(name: str) -> Any:
+            parts = [getattr(error, name) for error in errors]
+            return None if None in parts else float(np.average(parts, weights=heights))
+
+        return ErrorEstimate(mean("kernel"), mean("field"), mean("quadrature"), mean("graph"), mean("signatures"))
+
+    def _error_at(self, t: float, streams: Streams, n_jobs: int) -> ErrorEstimate:
+        number = self.number(t)
+        level = self.levels[number]
+        found = level.at(t)
+        rest = np.setdiff1d(np.flatnonzero(level.problem.measure > 0), level.anchors)
+        rest = rest if len(rest) >= _PROBES else np.flatnonzero(level.problem.measure > 0)
+        rng = streams.generator("features.scales")
+        nodes = np.sort(rng.choice(rest, min(_PROBES, len(rest)), replace=False))
+        error = measure_error(found, exact_reference(found.problem, nodes, n_jobs), n_jobs)
+        between = level.interpolation_error(t)
+        field, kernel = (float(np.hypot(share, between)) for share in (error.field, error.kernel))
+        error = replace(error, field=field, kernel=kernel)
+        # The share of the graph at a time between two levels is between theirs.
+        ends = [self._graph_error(k, streams, n_jobs) for k in (number, min(number + 1, len(self.levels) - 1))]
+        if ends[0] is None or ends[1] is None:
+            return error.with_graph(ends[0])
+        share = math.log(t / level.shortest, OCTAVE)
+        return error.with_graph(ends[0] ** (1 - share) * ends[1] ** share)
+
+    def _graph_error(self, number: int, streams: Streams, n_jobs: int) -> float | None:
+        if number not in self._graph_errors:
+            self._graph_errors[number] = graph_error(self.levels[number].problem, streams, n_jobs)
+        return self._graph_errors[number]
+
+    @cached_property
+    def _graph_errors(self) -> dict[int, float | None]:
+        """Error of the graph of each level, computed on demand."""
+        return {}
+
+
+@dataclass(eq=False)
+class PreparedPoints:
+    """Features of fixed points at any time of the range; each level is evaluated when it is first needed.
+
+    Attributes
+    ----------
+    scales : Scales
+    points : array of shape (q, d)
+    normalize : bool
+    n_jobs : int
+    """
+
+    scales: Scales
+    points: FloatArray
+    normalize: bool = True
+    n_jobs: int = 1
+
+    def __post_init__(self) -> None:
+        self._blocks: dict[int, FloatArray] = {}
+
+    def blocks(self, number: int) -> FloatArray:
+        """Features of all tables of a level, in absolute units, shape (k, q, m)."""
+        if number not in self._blocks:
+            level = self.scales.levels[number]
+            graph, scale = level.problem.graph, level.problem.unit**-0.5
+            with quiet_underflow():
+                placed = graph.placed(self.points, self.n_jobs)
+                window = level.problem.window(self.points, placed)[:, None]
+                steps = one_step(graph, placed)
+                found = [_dense(field.rows_of(steps, self.n_jobs)) for field in level.fields()]
+                self._blocks[number] = np.stack(found) * (scale * np.sqrt(level.weights) * window)
+        return self._blocks[number]
+
+    def at(self, t: float) -> FloatArray:
+        """Features of the points at the time t, shape (q, m)."""
+        number = self.scales.number(t)
+        level = self.scales.levels[number]
+        rows = np.tensordot(level.coefficients(t), self.blocks(number), 1)
+        np.maximum(rows, 0.0, out=rows)
+        return rows * level.height(t) ** -0.5 if self.normalize else rows
+
+
+def _dense(rows: Any) -> FloatArray:
+    return np.asarray(rows.toarray() if sparse.issparse(rows) else rows)
+
+
+def fit_scales(fit: Callable[[float], FeatureMap], scales: tuple[float, float], n_jobs: int) -> Scales:
+    """Levels for a range of times, from a function that fits features of one time."""
+    return Scales(tuple(make_level(fit(t), n_jobs) for t in level_times(scales)), scales[1])
+
+
+# Searches over a grid of times fit clones of an estimator to the same few parts of the data again and again. The
+# last fits are kept, as many as a search has parts.
+_KEPT = 8
+_recent: OrderedDict[bytes, Scales] = OrderedDict()
+_lock = threading.Lock()
+_WITHOUT_EFFECT = ("kernel", "normalize", "n_jobs", "verbose", "device", "sparse_output")
+
+
+def recent_scales(estimator: Any, space: Any, make: Callable[[], Scales]) -> Scales:
+    """The scales of an earlier fit to the same space with the same parameters and seed, or new ones."""
+    key = _key(estimator.get_params(deep=False), space)
+    with _lock:
+        found = _recent.get(key) if key else None
+    if found is None:
+        found = make()
+    if key:
+        with _lock:
+            _recent[key] = found
+            _recent.move_to_end(key)
+            while len(_recent) > _KEPT:
+                _recent.popitem(last=False)
+    return found
+
+
+def _key(params: dict[str, Any], space: Any) -> bytes | None:
+    """A digest of a fit; None if it has no fixed seed, or depends on functions or graphs."""
+    own = {name: value for name, value in params.items() if name not in _WITHOUT_EFFECT}
+    plain = all(isinstance(value, str | int | float | tuple | GraphOptions | None) for value in own.values())
+    if not plain or own["random_state"] is None or isinstance(space, Graph):
+        return None
+    arrays = [space] if isinstance(space, np.ndarray) else []
+    if isinstance(space, TriangleMesh):
+        arrays = [space.vertices, space.faces]
+    digest = hashlib.sha256(repr((sorted(own.items()), [part.shape for part in arrays] or space)).encode())
+    for part in arrays:
+        digest.update(np.ascontiguousarray(part).data)
+    return digest.digest()

@@ -1,0 +1,86 @@
+"""A kernel for GPyTorch (extra ``gpytorch``)."""
+
+from typing import TYPE_CHECKING, Any
+
+from manifoldrf._runtime import require
+from manifoldrf.applications.differentiable import DifferentiableFeatures
+from manifoldrf.features.manifold_features import ManifoldRandomFeatures
+
+if TYPE_CHECKING:
+    import torch
+    from gpytorch.kernels import Kernel
+    from linear_operator.operators import LinearOperator, LowRankRootLinearOperator, MatmulLinearOperator
+else:  # without gpytorch the error names the extra
+    torch = require("torch", "gpytorch")
+    Kernel = require("gpytorch", "gpytorch").kernels.Kernel
+    operators = require("linear_operator", "gpytorch").operators
+    LowRankRootLinearOperator, MatmulLinearOperator = (
+        operators.LowRankRootLinearOperator,
+        operators.MatmulLinearOperator,
+    )
+
+__all__ = ["ManifoldKernel"]
+
+
+class ManifoldKernel(Kernel):  # type: ignore[misc]
+    """A kernel of a curved space as a ``gpytorch.kernels.Kernel``, low-rank through its features.
+
+    An exact process with n data and m features takes O(n m^2) time. With a fit of all ``scales``, the time of the
+    heat kernel, or smoothness and length scale of a Matern kernel, are trained with the other parameters.
+
+    Parameters
+    ----------
+    features : ManifoldRandomFeatures
+        Fitted; with ``scales`` for a kernel that can be trained.
+    kernel : float, HeatKernel or MaternKernel, optional
+        Initial time or kernel; that of the features by default.
+    **options
+        Options of ``gpytorch.kernels.Kernel``, such as ``active_dims``.
+
+    Attributes
+    ----------
+    module : DifferentiableFeatures
+        Its ``t``, or ``nu`` and ``lengthscale``, are the parameters. Use a ``ScaleKernel`` for the variance.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from manifoldrf import ManifoldRandomFeatures, Sphere
+    >>> from manifoldrf.gpytorch import ManifoldKernel
+    >>> features = ManifoldRandomFeatures(scales=(0.1, 0.8), random_state=0).fit(Sphere())
+    >>> kernel = ManifoldKernel(features, 0.2)
+    >>> points = torch.as_tensor(Sphere().sample(20, seed=1)).float()
+    >>> kernel(points).to_dense().shape
+    torch.Size([20, 20])
+    """
+
+    def __init__(self, features: ManifoldRandomFeatures, kernel: Any = None, **options: Any) -> None:
+        super().__init__(**options)
+        self.module = DifferentiableFeatures(features, kernel)
+        self.module.log_variance.requires_grad_(False)  # noqa: FBT003  (torch has no keyword); a ScaleKernel has one
+
+    @property
+    def is_stationary(self) -> bool:
+        """False: spaces need not be homogeneous."""
+        return False
+
+    def forward(self, x1: Any, x2: Any, diag: bool = False, **params: Any) -> Any:  # noqa: FBT001, FBT002  (as in GPyTorch)
+        """The kernel between points (..., n, d) and (..., q, d), or its diagonal.
+
+        Parameters
+        ----------
+        x1, x2 : tensors
+        diag : bool
+        **params
+            Not used.
+        """
+        del params
+        left = self.module.root(x1)
+        same = x1.shape == x2.shape and torch.equal(x1, x2)
+        right = left if same else self.module.root(x2)
+        if diag:
+            return (left * right).sum(dim=-1)
+        found: LinearOperator = (
+            LowRankRootLinearOperator(left) if same else MatmulLinearOperator(left, right.transpose(-1, -2))
+        )
+        return found

@@ -1,0 +1,218 @@
+"""Tables with other columns than coordinates, and with missing values."""
+
+import csv
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from command_line import invoke, main
+
+from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, load
+from manifoldrf._arrays import Table, open_rows, read_points
+from manifoldrf._validation import counting_columns
+
+POINTS = Sphere().grid(300)
+HOLES = {5: "", 7: "NA", 9: "nan", 200: " null "}  # row -> what its y is
+WHOLE = np.array([k not in HOLES for k in range(300)])
+FIT = ("--t", 0.1, "--n-features", 150)
+
+
+def table_row(k, hole=None):
+    x, y, z = POINTS[k].tolist()
+    return [f"s{k:03d}", x, y if hole is None else hole, z, "north, far" if z > 0 else "south"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The same points in several tables, and the features that are fitted to them."""
+    path = tmp_path_factory.mktemp("tables")
+    for name, holes in (("whole", {}), ("holes", HOLES)):
+        with (path / f"{name}.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["subject", "x", "y", "z", "class"])
+            writer.writerows(table_row(k, holes.get(k)) for k in range(300))
+    columns = np.column_stack([np.arange(300), POINTS])
+    np.save(path / "columns.npy", columns)
+    np.savetxt(path / "counted.csv", columns, delimiter=",", header="n,x,y,z", comments="", fmt="%.17g")
+    assert main_fit(path, "whole.csv", "--columns", "x,y,z").exit_code == 0
+    return path
+
+
+def main_fit(path, source, *options):
+    return invoke("fit", path / source, "-o", path / "m.safetensors", *FIT, *options)
+
+
+def expected(rows):
+    return ManifoldRandomFeatures(HeatKernel(0.1), n_features=150, random_state=0).fit(rows).transform(POINTS)
+
+
+@pytest.mark.parametrize(
+    ("source", "options"),
+    [
+        ("whole.csv", ("--columns", "x, y,z")),
+        ("whole.csv", ("--columns", "1,2,3")),
+        ("whole.csv", ("--id", "subject", "--label", "class")),
+        ("columns.npy", ("--columns", "1,2,3")),
+        ("columns.npy", ("--id", "0")),
+        ("counted.csv", ("--id", "n")),
+    ],
+)
+def test_the_named_columns_are_the_coordinates(folder, tmp_path, source, options):
+    target = tmp_path / "m.safetensors"
+    result = invoke("fit", folder / source, "-o", target, *FIT, *options)
+    assert result.exit_code == 0, result.output
+    assert "counts its rows" not in result.stderr
+    np.testing.assert_array_equal(load(target).transform(POINTS), expected(POINTS))
+
+
+def test_the_order_of_columns_is_that_of_the_option(folder):
+    np.testing.assert_array_equal(read_points(folder / "whole.csv", table=Table([3, 1])), POINTS[:, [2, 0]])
+    blocks = [block for _, block in open_rows(folder / "columns.npy", chunk=7, table=Table([3, 1]))]
+    np.testing.assert_array_equal(np.concatenate(blocks), POINTS[:, [2, 0]])
+
+
+def test_ids_of_a_table_without_names_may_be_text(folder, tmp_path):
+    lines = (folder / "whole.csv").read_text().splitlines()
+    (tmp_path / "bare.csv").write_text("\n".join(lines[1:]) + "\n")
+    options = ("-o", tmp_path / "f.csv", "--id", "0", "--label", "4")
+    result = invoke("transform", folder / "m.safetensors", tmp_path / "bare.csv", *options)
+    assert result.exit_code == 0, result.output
+    found = pd.read_csv(tmp_path / "f.csv")
+    assert list(found.columns[:2]) == ["column 0", "column 4"]
+    assert found["column 0"].tolist() == [f"s{k:03d}" for k in range(300)]
+
+
+def test_rows_with_missing_values_are_left_out_on_request_and_counted(folder, tmp_path):
+    target = tmp_path / "m.safetensors"
+    call = ("fit", folder / "holes.csv", "-o", target, *FIT, "--columns", "x,y,z", "--missing", "drop")
+    result = invoke(*call)
+    assert result.exit_code == 0, result.output
+    assert "Note: 4 rows of " in result.stderr
+    np.testing.assert_array_equal(load(target).transform(POINTS), expected(POINTS[WHOLE]))
+    assert json.loads(invoke(*call, "--json").stdout)["rows left out"] == 4
+
+
+def test_missing_values_are_an_error_by_default(folder, tmp_path):
+    result = invoke("fit", folder / "holes.csv", "-o", tmp_path / "m.safetensors", "--columns", "x,y,z")
+    assert str(result.exception) == (
+        "`INPUT` must be a file of numbers with decimal points. "
+        "Got an empty cell in line 7, column 3 ('y') of 'holes.csv'."
+    )
+    np.save(tmp_path / "nan.npy", np.vstack([POINTS, [np.nan, 0, 1]]))
+    options = ("-o", tmp_path / "m.safetensors", *FIT)
+    assert "nan in row 301, column 1" in str(invoke("fit", tmp_path / "nan.npy", *options).exception)
+    assert invoke("fit", tmp_path / "nan.npy", *options, "--missing", "drop").exit_code == 0
+
+
+def test_only_missing_values_are_left_out(tmp_path):
+    (tmp_path / "p.csv").write_text("x,y\n1,\n2,3\n4,inf\n")
+    result = invoke("fit", tmp_path / "p.csv", "-o", tmp_path / "m.safetensors", "--missing", "drop")
+    assert "Got inf in row 3, column 2" in str(result.exception)
+    (tmp_path / "p.csv").write_text("x,y\n1,\n2,3\n4,five\n")
+    result = invoke("fit", tmp_path / "p.csv", "-o", tmp_path / "m.safetensors", "--missing", "drop")
+    assert "Got 'five' in line 4, column 2 ('y')" in str(result.exception)
+    (tmp_path / "p.csv").write_text("x,y\n1,\n,2\n")
+    result = invoke("fit", tmp_path / "p.csv", "-o", tmp_path / "m.safetensors", "--missing", "drop")
+    assert "must be an array with at least 2 row(s)" in str(result.exception)
+
+
+@pytest.mark.parametrize("chunk", [7, 1000])
+def test_transform_copies_id_and_label_to_a_csv_file(folder, tmp_path, chunk):
+    options = ("--id", "subject", "--label", "class", "--missing", "drop", "--chunk-size", chunk)
+    for target in ("f.csv", "f.npy"):
+        result = invoke(
+            "transform", folder / "m.safetensors", folder / "holes.csv", "-o", tmp_path / target, *options
+        )
+        assert result.exit_code == 0, result.output
+    found, features = pd.read_csv(tmp_path / "f.csv"), load(folder / "m.safetensors")
+    assert list(found.columns) == ["subject", "class", *features.get_feature_names_out()]
+    rows = [table_row(k) for k in np.flatnonzero(WHOLE)]
+    assert found["subject"].tolist() == [row[0] for row in rows]
+    assert found["class"].tolist() == [row[4] for row in rows]
+    np.testing.assert_array_equal(found.to_numpy()[:, 2:].astype(float), features.transform(POINTS[WHOLE]))
+    np.testing.assert_array_equal(np.load(tmp_path / "f.npy"), features.transform(POINTS[WHOLE]))
+
+
+def test_a_block_without_a_whole_row_is_no_error(folder, tmp_path):
+    lines = (folder / "whole.csv").read_text().splitlines()
+    (tmp_path / "p.csv").write_text("\n".join([lines[0], "a,,,,b", "c,,,,d", *lines[1:4]]) + "\n")
+    options = ("--id", "subject", "--label", "class", "--missing", "drop", "--chunk-size", 2)
+    invoke("transform", folder / "m.safetensors", tmp_path / "p.csv", "-o", tmp_path / "f.csv", *options)
+    assert pd.read_csv(tmp_path / "f.csv")["subject"].tolist() == ["s000", "s001", "s002"]
+
+
+def test_kernels_between_tables(folder, tmp_path):
+    options = ("-o", tmp_path / "K.npy", "--columns", "x,y,z", "--missing", "drop")
+    files = (folder / "whole.csv", folder / "holes.csv")
+    result = invoke("kernel", folder / "m.safetensors", *files, *options, "--json")
+    assert json.loads(result.stdout)["rows left out"] == 4
+    wanted = load(folder / "m.safetensors").kernel_matrix(POINTS, POINTS[WHOLE])
+    np.testing.assert_allclose(np.load(tmp_path / "K.npy"), wanted, rtol=1e-12, atol=1e-15)
+    column = tmp_path / "column.npy"
+    invoke("kernel", folder / "m.safetensors", files[0], "--vertex", 3, "-o", column, "--columns", "x,y,z")
+    np.testing.assert_allclose(np.load(column)[WHOLE, 0], wanted.T[:, 3], rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--columns", "x,y,q"), "`--columns` must be names of columns (subject, x, y, z, class) or their numbers"),
+        (("--columns", ""), "or their numbers from 0 to 4. Got ''."),
+        (
+            ("--columns", "x,y,x"),
+            "`--columns` must be different columns, apart from --id and --label. Got column x twice.",
+        ),
+        (("--columns", "x,y", "--id", "y"), "Got column y twice."),
+        (("--id", "class", "--label", "class"), "Got column class twice."),
+        (("--label", "5"), "`--label` must be names of columns"),
+    ],
+)
+def test_options_that_do_not_fit_the_table_are_wrong_usage(folder, monkeypatch, capsys, options, text):
+    assert main(monkeypatch, "fit", folder / "whole.csv", "-o", folder / "no.safetensors", *options) == 2
+    assert text in capsys.readouterr().err
+    assert not (folder / "no.safetensors").exists()
+
+
+def test_options_of_tables_are_refused_elsewhere(folder, mesh_file, monkeypatch, capsys, tmp_path):
+    target, model = ("-o", tmp_path / "out.npy"), folder / "m.safetensors"
+    cases = [
+        (
+            ("fit", mesh_file, "-o", tmp_path / "m.safetensors", "--id", "n"),
+            "`--id` must be left out if INPUT is not",
+        ),
+        (
+            ("transform", model, mesh_file, *target, "--columns", "0,1"),
+            "`--columns` must be left out if POINTS is not",
+        ),
+        (("kernel", model, "--vertex", 1, *target, "--label", "n"), "`--label` must be left out without A"),
+        (
+            ("kernel", model, folder / "whole.csv", "--vertex", 1, *target, "--missing", "drop"),
+            "`--missing` must be error with --vertex",
+        ),
+    ]
+    for call, text in cases:
+        assert main(monkeypatch, *call) == 2
+        assert text in capsys.readouterr().err
+    (tmp_path / "twice.csv").write_text("x,x,y\n1,2,3\n")
+    assert main(monkeypatch, "fit", tmp_path / "twice.csv", "-o", tmp_path / "m.safetensors", "--columns", "x") == 2
+    assert "`--columns` must be a column whose name occurs once. Got 'x'." in capsys.readouterr().err
+    np.savez(tmp_path / "mesh.npz", vertices=POINTS, faces=[[0, 1, 2]])
+    result = invoke("fit", tmp_path / "mesh.npz", "-o", tmp_path / "m.safetensors", "--columns", "0,1")
+    assert "`INPUT` must be a table, not a mesh, with options of tables" in str(result.exception)
+
+
+@pytest.mark.filterwarnings("ignore::manifoldrf.FeatureWarning", "ignore::UserWarning")
+def test_a_column_that_counts_rows_is_named(folder, tmp_path):
+    result = invoke("fit", folder / "counted.csv", "-o", tmp_path / "m.safetensors", "--t", 1.0)
+    assert "Column n of INPUT counts its rows, and is a coordinate (remedy: leave it out" in result.stderr
+    frame = pd.DataFrame(np.column_stack([POINTS, np.arange(17, 317)]), columns=["x", "y", "z", "row"])
+    with pytest.warns(UserWarning, match="Column 'row' of `X` counts its rows, and is a coordinate"):
+        ManifoldRandomFeatures(HeatKernel(1.0), random_state=0).fit(frame)
+
+
+def test_columns_that_count():
+    n = np.arange(20.0)
+    table = np.column_stack([n, n + 7, 2 * n, n[::-1], n + 0.5, np.where(n == 19, 25, n), np.sin(n)])
+    assert counting_columns(table) == [0, 1]
+    assert counting_columns(table[:9]) == []  # too few rows to be sure

@@ -1,0 +1,160 @@
+"""Features of every time from one fit."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from manifoldrf import DiffusionKernel, HeatKernel, ManifoldRandomFeatures, MaternKernel, Sphere, Torus, load
+from manifoldrf.features import scales
+from manifoldrf.metrics import relative_error
+
+RANGE = (0.05, 0.8)
+
+
+@pytest.fixture(scope="module")
+def sphere():
+    return ManifoldRandomFeatures(scales=RANGE, random_state=0, n_jobs=1).fit(Sphere())
+
+
+@pytest.fixture(scope="module")
+def queries():
+    return Sphere().sample(300, seed=5)
+
+
+@pytest.mark.parametrize("t", [0.05, 0.06, 0.083, 0.0999, 0.1, 0.31, 0.8])
+def test_each_time_is_as_accurate_as_a_fit_of_its_own(sphere, queries, t):
+    exact = Sphere().heat_kernel(queries, queries, t)
+    found = sphere.at(t)
+    own = ManifoldRandomFeatures(HeatKernel(t), random_state=0, n_jobs=1).fit(Sphere())
+    error = relative_error(found.kernel_matrix(queries) / found.scale_, exact)
+    assert error < max(1.2 * relative_error(own.kernel_matrix(queries) / own.scale_, exact), 0.003)
+    assert found.scale_ == pytest.approx(own.scale_, rel=0.01)
+    assert error / 3 < found.error_.kernel < 3 * error
+    assert (found.transform(queries) >= 0).all()
+    assert found.kernel == found.kernel_ == HeatKernel(t)
+
+
+@pytest.mark.slow
+def test_clouds_and_open_surfaces_keep_the_accuracy_of_fits():
+    torus = Torus()
+    cloud, new = torus.sample(2000, seed=0), torus.sample(200, seed=1)
+    family = ManifoldRandomFeatures(scales=(0.05, 0.2), random_state=0, normalize=False, n_jobs=1).fit(cloud)
+    finest = ManifoldRandomFeatures(HeatKernel(0.14), random_state=0, normalize=False, n_jobs=1).fit(torus)
+    exact = finest.kernel_matrix(new)
+    own = ManifoldRandomFeatures(HeatKernel(0.14), random_state=0, normalize=False, n_jobs=1).fit(cloud)
+    error = relative_error(family.at(0.14).kernel_matrix(new), exact)
+    assert error < 1.2 * relative_error(own.kernel_matrix(new), exact) + 0.003
+
+
+def test_prepared_points_have_the_features_of_each_time(sphere, queries):
+    prepared = sphere.prepare(queries)
+    for t in (0.05, 0.0765, 0.3):
+        assert_allclose(prepared.at(t), sphere.at(t).transform(queries), atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def wide():
+    return ManifoldRandomFeatures(scales=(0.04, 2.6), normalize=False, random_state=0).fit(Sphere())
+
+
+def exact_matern(kernel, points):
+    degrees = np.arange(200)
+    spectrum = (2 * degrees + 1) / (4 * np.pi) * (kernel.rate + degrees * (degrees + 1.0)) ** -(kernel.nu + 1)
+    return np.polynomial.legendre.legval(np.clip(points @ points.T, -1, 1), spectrum)
+
+
+@pytest.mark.parametrize(("nu", "length"), [(1.5, 1.5), (2.5, 1.2), (4.0, 1.0)])
+def test_matern_kernels_come_from_the_same_tables(wide, queries, nu, length):
+    kernel = MaternKernel(nu, length, clock="manifold")
+    found = wide.at(kernel)
+    assert relative_error(found.kernel_matrix(queries), exact_matern(kernel, queries)) < 0.02
+    unit = clone(wide).set_params(kernel=kernel, normalize=True).fit(Sphere())
+    assert unit.scales_ is wide.scales_
+    assert (unit.transform(queries) ** 2).sum(axis=1).mean() == pytest.approx(1, rel=0.01)
+
+
+@pytest.mark.slow
+def test_the_error_of_a_matern_kernel_is_estimated(wide, queries):
+    kernel = MaternKernel(2.5, 1.2, clock="manifold")
+    found = wide.at(kernel)
+    error = relative_error(found.kernel_matrix(queries), exact_matern(kernel, queries))
+    assert error / 3 < found.error_.kernel < 3 * error
+
+
+def test_files_keep_all_scales(sphere, queries, tmp_path):
+    loaded = load(sphere.save(tmp_path / "model"))
+    assert loaded.scales == RANGE
+    for t in (0.05, 0.21):
+        assert_array_equal(loaded.at(t).transform(queries), sphere.at(t).transform(queries))
+    one = sphere.at(0.21)
+    again = load(one.save(tmp_path / "one"))
+    assert again.error_ == one.error_
+    assert_array_equal(again.transform(queries), one.transform(queries))
+
+
+def test_a_grid_search_fits_each_part_of_the_data_once(monkeypatch):
+    points = Sphere().sample(700, seed=3)
+    made = []
+    plain = scales.fit_scales
+    monkeypatch.setattr(
+        "manifoldrf.features.manifold_features.fit_scales", lambda *args: made.append(args) or plain(*args)
+    )
+    features = ManifoldRandomFeatures(HeatKernel(0.1), scales=(0.1, 0.4), random_state=7, n_jobs=1)
+    grid = {"manifoldrandomfeatures__kernel__t": [0.1, 0.15, 0.2, 0.3, 0.4]}
+    search = GridSearchCV(make_pipeline(features, Ridge(1e-3)), grid, cv=3, refit=False)
+    search.fit(points, np.sin(3 * points[:, 2]))
+    assert len(made) == 3
+    assert len(set(search.cv_results_["mean_test_score"])) == 5
+
+
+def test_fits_are_repeated_where_the_seed_or_the_data_differ():
+    points = Sphere().sample(300, seed=4)
+    first = ManifoldRandomFeatures(scales=(0.1, 0.2), random_state=0, n_jobs=1).fit(points)
+    same = clone(first).set_params(normalize=False).fit(points)
+    assert same.scales_ is first.scales_
+    assert clone(first).fit(points[::-1]).scales_ is not first.scales_
+    assert clone(first).set_params(random_state=1).fit(points).scales_ is not first.scales_
+    unseeded = clone(first).set_params(random_state=None)
+    assert unseeded.fit(points).scales_ is not clone(unseeded).fit(points).scales_
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        (lambda f: f.at(0.9), "`t` must be in the range of this fit, 0.05 to 0.8 .*Got 0.9"),
+        (lambda f: f.at(0.0), "`t` must be a number in"),
+        (lambda f: f.at(float("nan")), "Got nan"),
+        (lambda f: f.at(DiffusionKernel(2.0)), "a time, a HeatKernel, or a MaternKernel"),
+        (lambda f: f.at(MaternKernel(0.5, 0.1, clock="manifold")), "shorter times"),
+        (lambda f: f.at(0.1).at(0.2), "need a fit with a range"),
+    ],
+)
+def test_kernels_out_of_the_range_are_refused(sphere, act, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        act(sphere)
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"scales": (1.0, 0.5)}, "the shorter one first"),
+        ({"scales": 3}, "a pair of times"),
+        ({"scales": (-1.0, 0.5)}, r"`scales\[0\]` must be a number in"),
+        ({"scales": (0.1, 0.5), "kernel": HeatKernel(9.0)}, "holds the time of the kernel"),
+        ({"scales": (0.1, 0.5), "kernel": DiffusionKernel(9.0)}, "a HeatKernel or a MaternKernel"),
+        ({"scales": (0.1, 0.5), "field": "mlp"}, "`field` must be"),
+    ],
+)
+def test_wrong_ranges_are_refused_before_the_fit(params, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        ManifoldRandomFeatures(**params).fit(Sphere())
+
+
+def test_spaces_without_a_heat_graph_are_refused():
+    noise = np.random.default_rng(0).normal(size=(300, 30))
+    with pytest.raises(ValueError, match="no heat graph"):
+        ManifoldRandomFeatures(scales=(1.0, 5.0)).fit(noise)
