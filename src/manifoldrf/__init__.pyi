@@ -3,6 +3,8 @@ from ._codec import ModelFileError as ModelFileError
 from .applications.exhaustion import Exhaustion as Exhaustion
 from .applications.exhaustion import ExhaustionRow as ExhaustionRow
 from .applications.exhaustion import exhaustion as exhaustion
+from .applications.heat import distances as distances
+from .applications.heat import smooth as smooth
 from .applications.interpolation import FieldInterpolator as FieldInterpolator
 from .applications.interpolation import InterpolationInfo as InterpolationInfo
 from .applications.interpolation import InterpolationWarning as InterpolationWarning
@@ -37,12 +39,14 @@ from .geometry.graphs import Graph as Graph
 from .geometry.graphs import GraphWarning as GraphWarning
 from .geometry.heat import heat_graph as heat_graph
 from .geometry.manifolds import AbstractManifold as AbstractManifold
+from .geometry.manifolds import ProductSpace as ProductSpace
 from .geometry.meshes import MeshReport as MeshReport
 from .geometry.meshes import MeshSample as MeshSample
 from .geometry.meshes import TriangleMesh as TriangleMesh
 from .geometry.model_spaces import EuclideanSpace as EuclideanSpace
 from .geometry.model_spaces import FlatTorus as FlatTorus
 from .geometry.model_spaces import HyperbolicSpace as HyperbolicSpace
+from .geometry.model_spaces import Rotations as Rotations
 from .geometry.model_spaces import Sphere as Sphere
 from .geometry.sampling import GradedPoints as GradedPoints
 from .geometry.sampling import graded_points as graded_points

@@ -39,8 +39,9 @@ STORED_CLASSES: dict[str, tuple[str, ...]] = {
     "geometry.graphs": ("Graph",),
     "geometry.heat": ("HeatExtension", "SheetReach", "SurfaceReach"),
     "geometry.local_surface": ("LocalSurface",),
+    "geometry.manifolds": ("ProductSpace",),
     "geometry.meshes": ("TriangleMesh",),
-    "geometry.model_spaces": ("EuclideanSpace", "FlatTorus", "HyperbolicSpace", "Sphere"),
+    "geometry.model_spaces": ("EuclideanSpace", "FlatTorus", "HyperbolicSpace", "Rotations", "Sphere"),
     "geometry.neighbors": ("NeighborSearch",),
     "geometry.surfaces": ("Ellipsoid", "MobiusStrip", "Torus"),
     "kernels.abstract_kernel": ("ProductKernel", "RootKernel", "ScaledKernel", "SumKernel"),
@@ -61,6 +62,10 @@ STORED_CLASSES: dict[str, tuple[str, ...]] = {
     "features.errors": ("ErrorEstimate",),
     "features.options": ("GraphOptions",),
     "features.scales": ("ScaleLevel",),
+    "applications.averaging": ("Average",),
+    "applications.filling": ("Filled", "Known", "SolverReport"),
+    "applications.interpolation": ("InterpolationInfo",),
+    "applications.modes": ("Posterior",),
 }
 # Metadata of a field with a number of threads. Files store -1, all cores of the machine that loads them: results do
 # not depend on the number of threads, so files must not either.
@@ -465,8 +470,13 @@ def check_field_types(kind: Callable[..., Any], values: dict[str, Any]) -> None:
     Traceback (most recent call last):
     TypeError: `radius` must be of type float. Got str.
     """
+    check_types(_type_hints(kind), values)
+
+
+def check_types(hints: dict[str, Any], values: dict[str, Any]) -> None:
+    """Refuse values that do not have the type given for their name."""
     for name, value in values.items():
-        hint = _type_hints(kind).get(name, Any)
+        hint = hints.get(name, Any)
         if not _matches(value, hint):
             wanted = hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
             found = f"{value.dtype} array" if isinstance(value, np.ndarray) else type(value).__name__

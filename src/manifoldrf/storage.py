@@ -6,6 +6,9 @@ from os import PathLike
 from typing import Any
 
 from manifoldrf._codec import STORED_CLASSES, ModelFileError, Registry, load_state
+from manifoldrf.applications.interpolation import FieldInterpolator
+from manifoldrf.applications.regression import ManifoldGaussianProcess, ManifoldRidge
+from manifoldrf.applications.saving import read_features
 from manifoldrf.features import manifold_features
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.state import RECORDS
@@ -15,11 +18,15 @@ from manifoldrf.geometry.graphs import Graph
 __all__ = ["load"]
 
 # Only these classes can be created from a file; nothing in a file is ever run.
-REGISTRY: Registry = RECORDS | {
-    name: getattr(import_module(f"manifoldrf.{module}"), name)
-    for module, names in STORED_CLASSES.items()
-    for name in names
-}
+REGISTRY: Registry = (
+    {"ManifoldRandomFeatures": read_features}
+    | RECORDS
+    | {
+        name: getattr(import_module(f"manifoldrf.{module}"), name)
+        for module, names in STORED_CLASSES.items()
+        for name in names
+    }
+)
 
 
 def _graph_of(state: dict[str, Any]) -> Graph:
@@ -34,11 +41,12 @@ def _graph_of(state: dict[str, Any]) -> Graph:
 LOADERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     manifold_features.KIND: ManifoldRandomFeatures._from_state,
     graphs.KIND: _graph_of,
+    **{kind.__name__: kind._from_state for kind in (FieldInterpolator, ManifoldGaussianProcess, ManifoldRidge)},
 }
 
 
 def load(path: str | PathLike[str]) -> Any:
-    """Load a model or a graph from the file that its ``save`` wrote.
+    """Load features, a regressor, an interpolator or a graph from the file that its ``save`` wrote.
 
     The arrays and the results of the model are the same as before saving, bit for bit. Files contain no code, so it
     is safe to load files from strangers.

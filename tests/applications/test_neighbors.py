@@ -133,3 +133,13 @@ def test_scikit_learn_contract(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check(estimator)
+
+
+@pytest.mark.parametrize("n_neighbors", [1, 3, 8])
+def test_probabilities_are_shares_of_the_votes_as_in_scikit_learn(n_neighbors):
+    rng = np.random.default_rng(0)
+    rows, labels, queries = rng.random((60, 5)), rng.integers(0, 4, 60), rng.random((40, 5))
+    ours = KernelNeighborsClassifier(n_neighbors, "euclidean").fit(rows, labels)
+    theirs = KNeighborsClassifier(n_neighbors).fit(rows, labels)
+    np.testing.assert_allclose(ours.predict_proba(queries), theirs.predict_proba(queries), rtol=1e-15)
+    np.testing.assert_array_equal(ours.classes_[ours.predict_proba(queries).argmax(axis=1)], ours.predict(queries))

@@ -23,7 +23,7 @@ from manifoldrf.features.options import ANCHORS, FIELDS
 from manifoldrf.fields.anchors import METHODS
 
 COMMANDS = (
-    *("demo", "fit", "transform", "kernel", "explore", "interpolate", "graph", "signatures"),
+    *("demo", "fit", "transform", "kernel", "explore", "interpolate", "smooth", "graph", "signatures"),
     *("info", "reproduce"),
 )
 

@@ -211,7 +211,7 @@ def test_foreign_files_are_refused(tmp_path, content):
 
 
 def test_states_of_another_kind_are_refused(tmp_path):
-    with pytest.raises(ModelFileError, match="it holds a 'Spline', and models are Graph, ManifoldRandomFeatures"):
+    with pytest.raises(ModelFileError, match="it holds a 'Spline', and models are FieldInterpolator, Graph"):
         load(save_state(tmp_path / "m", "Spline", {}))
     for state in ({}, {"params": {}}, {"params": {"walks": 3}}, {"params": {}, "map": 3, "error": None}):
         with pytest.raises(ModelFileError, match="its ManifoldRandomFeatures is not valid"):

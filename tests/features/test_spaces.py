@@ -22,12 +22,15 @@ from manifoldrf import (
     MaternKernel,
     MobiusStrip,
     PowerKernel,
+    ProductSpace,
+    Rotations,
     SeriesKernel,
     Sphere,
     Torus,
     TriangleMesh,
     heat_graph,
     knn_graph,
+    load,
     mesh_graph,
 )
 from manifoldrf._random import Streams
@@ -48,6 +51,28 @@ def features(kernel=HEAT, **settings):
 
 
 # --------------------------------------------------------------------------------------------------- accuracy
+@pytest.mark.parametrize("field", ["step", "local", pytest.param("mlp", marks=pytest.mark.slow)])
+def test_heat_kernel_of_a_product_with_one_periodic_coordinate(field, tmp_path):
+    """Twice the error measured, .0007 and .006 for the network; the seam of the coordinate does not show."""
+    space = ProductSpace(FlatTorus(dim=1, side=3.0), Sphere(dim=1, radius=0.5))
+    new = space.sample(200, seed=1)
+    model = features(field=field, n_features=300).fit(space)
+    assert relative_error(model.kernel_matrix(new), space.heat_kernel(new, new, T)) < (
+        0.012 if field == "mlp" else 0.0015
+    )
+    again = load(model.save(tmp_path / "product.safetensors"))
+    assert again.graph_.metric == space
+    np.testing.assert_array_equal(again.transform(new), model.transform(new))
+
+
+@pytest.mark.slow
+def test_heat_kernel_of_the_rotations():
+    """The error is that of 1500 nodes in three dimensions, .056; the limit is twice that."""
+    model = features(HeatKernel(0.5), graph=GraphOptions(n_nodes=1500)).fit(Rotations())
+    new = Rotations().sample(200, seed=1)
+    assert relative_error(model.kernel_matrix(new), Rotations().heat_kernel(new, new, 0.5)) < 0.11
+
+
 # Limits are twice the error measured, which falls with the number of nodes: .0026 with 1000 even nodes, .015
 # with as many random ones.
 @pytest.mark.parametrize("n_features", ["all", 512, pytest.param(256, marks=pytest.mark.slow)])

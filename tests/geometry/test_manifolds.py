@@ -1,6 +1,7 @@
 """One contract for all manifolds: points, weights, samples, distances; exact heat kernels where known."""
 
 import itertools
+import math
 import re
 from dataclasses import FrozenInstanceError
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.integrate import dblquad, quad
 from scipy.spatial import cKDTree
+from scipy.spatial.transform import Rotation
 from scipy.stats import chisquare
 
 from manifoldrf import (
@@ -17,6 +19,8 @@ from manifoldrf import (
     FlatTorus,
     HyperbolicSpace,
     MobiusStrip,
+    ProductSpace,
+    Rotations,
     Sphere,
     Torus,
 )
@@ -36,6 +40,10 @@ ALL = [
     HyperbolicSpace(dim=5, radius=1.0),
     EuclideanSpace(),
     EuclideanSpace(dim=2, radius=3.0),
+    EuclideanSpace(dim=1, radius=2.0),
+    Rotations(),
+    ProductSpace(Sphere(), EuclideanSpace(dim=1)),
+    ProductSpace(FlatTorus(dim=1), Sphere(dim=1, radius=0.5), HyperbolicSpace(dim=2, radius=1.0)),
     Ellipsoid(),
     Torus(),
     MobiusStrip(),
@@ -43,7 +51,6 @@ ALL = [
 ]
 SURFACES = [manifold for manifold in ALL if isinstance(manifold, Ellipsoid | Torus | MobiusStrip)]
 METRIC = [manifold for manifold in ALL if manifold not in SURFACES]
-HEAT = [manifold for manifold in METRIC if manifold != HyperbolicSpace(dim=5, radius=1.0)]
 
 
 @pytest.fixture(params=ALL, ids=str)
@@ -53,11 +60,6 @@ def manifold(request):
 
 @pytest.fixture(params=METRIC, ids=str)
 def metric(request):
-    return request.param
-
-
-@pytest.fixture(params=HEAT, ids=str)
-def heat_space(request):
     return request.param
 
 
@@ -82,6 +84,9 @@ def test_grid_has_the_documented_number_of_points(manifold, n):
         aspect = 2.5 * manifold.radius / manifold.half_width if strip else manifold.major / manifold.minor
         rows = max(2 if strip else 3, round(np.sqrt(n / aspect)))
         expected = rows * max(3, round(n / rows))
+    if isinstance(manifold, ProductSpace):
+        cell = (manifold.volume / n) ** (1 / manifold.dim)  # the same in all factors
+        expected = math.prod(max(1, round(part.volume / cell**part.dim)) for part in manifold.factors)
     assert len(manifold.grid(n)) == len(manifold.grid_weights(n)) == expected
 
 
@@ -160,6 +165,9 @@ VOLUMES = [
     (HyperbolicSpace(dim=2, radius=4.0), 2 * np.pi * (np.cosh(4.0) - 1)),
     (HyperbolicSpace(dim=3, radius=2.0), np.pi * (np.sinh(4.0) - 4.0)),
     (EuclideanSpace(dim=3, radius=2.0), 32 / 3 * np.pi),
+    (EuclideanSpace(dim=1, radius=2.0), 4.0),
+    (Rotations(), 8 * np.pi**2),
+    (ProductSpace(Sphere(), EuclideanSpace(dim=1, radius=2.0)), 16 * np.pi),
     (Ellipsoid(axes=(1.0, 1.0, 0.5)), 2 * np.pi * (1 + 0.25 / np.sqrt(0.75) * np.arctanh(np.sqrt(0.75)))),
     (Torus(), 1.6 * np.pi**2),
 ]
@@ -265,9 +273,30 @@ def _strip_cells(points, radius, half_width):
     return _parameter_cells(u, v, lambda p, q: np.hypot(radius + q * np.cos(p / 2), q / 2), bounds, (8, 4))
 
 
-def _cells(manifold, points):
+def _rotation_cells(points):
+    """The quaternion with w >= 0 is uniform on half of the 3-sphere."""
+    quaternions = Rotation.from_matrix(points.reshape(-1, 3, 3)).as_quat(canonical=True)
+    index, share = _sphere_cells(quaternions[:, [0, 1, 3, 2]])
+    upper = quaternions[:, 2] > 0  # given the cell, z has both signs equally often
+    return 2 * index + upper, np.repeat(share / 2, 2)
+
+
+def _product_cells(space, points):
+    index, share, start = np.zeros(len(points), dtype=int), np.ones(1), 0
+    for part in space.factors:
+        own, own_share = _cells(part, points[:, start : start + part.ambient_dim])
+        index, share = index * len(own_share) + own, np.outer(share, own_share).ravel()
+        start += part.ambient_dim
+    return index, share
+
+
+def _cells(manifold, points):  # noqa: C901  (one case for each class)
     """Cell of each point, and the share of the volume of each cell."""
     match manifold:
+        case Rotations():
+            return _rotation_cells(points)
+        case ProductSpace():
+            return _product_cells(manifold, points)
         case Sphere():
             return _sphere_cells(points)
         case FlatTorus(side=side):
@@ -292,7 +321,7 @@ def test_samples_are_uniform_in_volume(manifold, seed):
     assert chisquare(np.bincount(index, minlength=share.size), n * share).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("space", [m for m in METRIC if not isinstance(m, FlatTorus)], ids=str)
+@pytest.mark.parametrize("space", [m for m in METRIC if not isinstance(m, FlatTorus | ProductSpace)], ids=str)
 def test_quasi_random_grids_are_more_even_than_samples(space):
     index, share = _cells(space, space.grid(4096))
     expected = 4096 * share
@@ -330,17 +359,40 @@ def test_paired_distance_is_the_diagonal_and_broadcasts(metric):
     assert metric.paired_distance(x[0], y[0]).shape == ()
 
 
+def _onto(space, points):
+    """The points of the space nearest to some others."""
+    match space:
+        case Sphere():
+            return points * (space.radius / np.linalg.norm(points, axis=1, keepdims=True))
+        case Rotations():
+            left, _, right = np.linalg.svd(points.reshape(-1, 3, 3))
+            left[:, :, 2] *= np.sign(np.linalg.det(left @ right))[:, None]
+            return (left @ right).reshape(-1, 9)
+        case ProductSpace():
+            return np.hstack([_onto(part, columns) for part, columns in space._parts(points)])
+    return points
+
+
+def _length(space, x, step):
+    """Length of small steps by the metric tensor of the coordinates."""
+    match space:
+        case HyperbolicSpace():
+            return 2 / (1 - np.sum(x**2, axis=1)) * np.linalg.norm(step, axis=1)
+        case Rotations():
+            return np.linalg.norm(step, axis=1) / np.sqrt(2)
+        case ProductSpace():
+            return np.sqrt(sum(_length(part, *columns) ** 2 for part, *columns in space._parts(x, step)))
+    return np.linalg.norm(step, axis=1)
+
+
 def test_distance_keeps_its_digits_for_close_points(metric):
-    """A step of 1e-9 along a coordinate is measured to 1e-6: the length element is that of the model."""
-    x = metric.sample(5, seed=3) * (0.5 if isinstance(metric, HyperbolicSpace) else 1.0)
-    step = np.zeros_like(x)
-    step[:, 0] = 1e-9
-    if isinstance(metric, Sphere):  # tangent part only
-        unit = x / metric.radius
-        step -= unit * np.sum(unit * step, axis=1, keepdims=True)
-    factor = 2 / (1 - np.sum(x**2, axis=1)) if isinstance(metric, HyperbolicSpace) else 1.0
-    expected = factor * np.linalg.norm((x + step) - x, axis=1)
-    np.testing.assert_allclose(metric.paired_distance(x, x + step), expected, rtol=1e-6)
+    """A small step along a coordinate is measured to 1e-6: the length element is that of the model."""
+    x = metric.sample(5, seed=3)
+    other = x + 1e-7 * np.eye(metric.ambient_dim)[0]
+    for _ in range(2):  # the second time removes what the first leaves through rounding
+        other = _onto(metric, other)
+    expected = _length(metric, (x + other) / 2, other - x)
+    np.testing.assert_allclose(metric.paired_distance(x, other), expected, rtol=1e-6)
 
 
 def test_distances_of_the_sphere_are_exact_at_both_ends():
@@ -370,14 +422,13 @@ def test_reach_covers_the_metric_ball(metric, radius):
     x = metric.sample(300, seed=5)
     steps = np.geomspace(1e-5, 1.0, 40)[:, None, None]
     y = (x + steps * (x[::-1] - x)).reshape(-1, metric.ambient_dim)  # from next to x to anywhere
-    if isinstance(metric, Sphere):
-        y *= metric.radius / np.linalg.norm(y, axis=1, keepdims=True)
+    y = _onto(metric, y)
     x = np.tile(x, (40, 1))
     reach = metric.reach(x, radius)
     np.testing.assert_array_equal(metric.reach(x, np.full(len(x), radius)), reach)
     gap = np.abs(x - y)
     if metric.box is not None:
-        gap = np.minimum(gap, np.array(metric.box) - gap)
+        gap = np.where(np.array(metric.box) > 0, np.minimum(gap, np.array(metric.box) - gap), gap)
     inside = metric.paired_distance(x, y) <= radius
     assert inside.any()
     assert (np.linalg.norm(gap, axis=1) <= reach * (1 + 1e-12))[inside].all()
@@ -400,14 +451,14 @@ def test_reach_of_embedded_surfaces_is_the_radius_itself():
 # Heat kernels (the radial formulas have their own tests)
 
 
-def test_heat_kernel_is_symmetric_positive_and_scales(heat_space):
-    x, y = heat_space.sample(15, seed=0), heat_space.sample(10, seed=1)
-    t = 0.1 * (getattr(heat_space, "side", 1.0)) ** 2
-    kernel = heat_space.heat_kernel(x, y, t)
+def test_heat_kernel_is_symmetric_positive_and_scales(metric):
+    x, y = metric.sample(15, seed=0), metric.sample(10, seed=1)
+    t = 0.1 * (getattr(metric, "side", 1.0)) ** 2
+    kernel = metric.heat_kernel(x, y, t)
     assert kernel.shape == (15, 10)
     assert (kernel >= 0).all()
-    np.testing.assert_allclose(heat_space.heat_kernel(y, x, t), kernel.T, rtol=1e-11)
-    gram = heat_space.heat_kernel(x, x, t)
+    np.testing.assert_allclose(metric.heat_kernel(y, x, t), kernel.T, rtol=1e-11)
+    gram = metric.heat_kernel(x, x, t)
     assert np.linalg.eigvalsh(gram).min() > -1e-12 * gram.max()
 
 
@@ -460,6 +511,7 @@ def _exponential(manifold, rho, direction):
         (Sphere(dim=4), np.pi),
         (HyperbolicSpace(dim=2), 6.0),
         (HyperbolicSpace(dim=3), 6.0),
+        (HyperbolicSpace(dim=4), 6.0),
     ],
     ids=str,
 )
@@ -472,6 +524,51 @@ def test_mass_and_semigroup_hold(manifold, extent, s, t):
     first, second = manifold.heat_kernel(x, nodes, s), manifold.heat_kernel(nodes, y, t)
     assert (first @ weights)[0] == pytest.approx(1.0, rel=1e-9)
     np.testing.assert_allclose(first * weights @ second, manifold.heat_kernel(x, y, s + t), rtol=1e-8)
+
+
+@pytest.mark.parametrize("t", [0.05, 0.5, 2.0])
+def test_heat_kernel_of_rotations_is_the_sum_over_characters(t):
+    """K = sum of (2l + 1) e^{-l(l + 1)t} sin((l + 1/2) angle) / sin(angle / 2) over 8 pi^2."""
+    rotations = Rotations()
+    x, y = rotations.sample(6, seed=0), rotations.sample(7, seed=1)
+    angle, degree = rotations.distance(x, y)[..., None], np.arange(60)
+    exact = (
+        np.sin((degree + 0.5) * angle)
+        / np.sin(0.5 * angle)
+        @ ((2 * degree + 1) * np.exp(-degree * (degree + 1) * t))
+    )
+    np.testing.assert_allclose(
+        rotations.heat_kernel(x, y, t), exact / (8 * np.pi**2), rtol=1e-10, atol=1e-13 / t**1.5
+    )
+
+
+def test_rotations_may_be_matrices_or_quaternions(global_seed):
+    given = Rotation.random(20, random_state=global_seed)
+    rotations, rows = Rotations(), given.as_matrix().reshape(-1, 9)
+    np.testing.assert_allclose(rotations.rows(given.as_quat()), rows, atol=1e-15)
+    np.testing.assert_allclose(rotations.check(-3.0 * given.as_quat()), rows, atol=1e-15)
+    between = (given[:1] * given.inv()).magnitude()
+    for form in (given.as_matrix(), given.as_quat(), rows):
+        np.testing.assert_allclose(rotations.distance(form[:1], form)[0], between, atol=1e-7)
+
+
+def test_angles_of_rotations_are_exact_at_both_ends():
+    """Half a turn less 1e-9 around an axis, and a turn of 1e-9."""
+    axis = np.array([0.6, 0.0, 0.8])
+    for angle, tolerance in ((np.pi - 1e-9, 1e-15), (1e-9, 1e-15), (np.pi / 2, 1e-15)):
+        turned = Rotation.from_rotvec(angle * axis).as_matrix()
+        assert Rotations().distance(np.eye(3)[None], turned[None])[0, 0] == pytest.approx(angle, abs=tolerance)
+
+
+def test_a_product_has_the_product_of_the_kernels_and_adds_squared_distances():
+    sphere, line = Sphere(), EuclideanSpace(dim=1, radius=2.0)
+    space = ProductSpace(sphere, line)
+    x, y = space.sample(6, seed=0), space.sample(5, seed=1)
+    parts = [sphere.heat_kernel(x[:, :3], y[:, :3], 0.1), line.heat_kernel(x[:, 3:], y[:, 3:], 0.1)]
+    np.testing.assert_allclose(space.heat_kernel(x, y, 0.1), parts[0] * parts[1], rtol=1e-14)
+    squares = sphere.distance(x[:, :3], y[:, :3]) ** 2 + (x[:, 3:] - y[:, 3:].T) ** 2
+    np.testing.assert_allclose(space.distance(x, y) ** 2, squares, rtol=1e-13)
+    assert ProductSpace(space, line).dim == 4
 
 
 def test_heat_kernel_of_flat_space_is_the_limit_of_a_large_torus():
@@ -511,7 +608,20 @@ BAD_PARAMETERS = [
     (lambda: FlatTorus(dim=True), TypeError, "`dim` must be an integer in [1, inf). Got True."),
     (lambda: FlatTorus(side=-1.0), ValueError, "`side` must be a number in (0, inf). Got -1.0."),
     (lambda: HyperbolicSpace(dim=1), ValueError, "`dim` must be an integer in [2, inf). Got 1."),
-    (lambda: EuclideanSpace(dim=1), ValueError, "`dim` must be an integer in [2, 100]. Got 1."),
+    (lambda: EuclideanSpace(dim=0), ValueError, "`dim` must be an integer in [1, 100]. Got 0."),
+    (lambda: ProductSpace(Sphere()), ValueError, "`factors` must be at least two spaces. Got 1."),
+    (lambda: ProductSpace(Sphere(), 3), TypeError, "`factors` must be manifolds. Got 3."),
+    (
+        lambda: Rotations().rows([[0.0, 0.0, 0.0, 0.0]]),
+        ValueError,
+        "`rotations` must be quaternions that are not zero. Got zeros at index 0.",
+    ),
+    (
+        lambda: Rotations().check([[1.0] * 9]),
+        ValueError,
+        "`points` must be points of Rotations(): the nine entries of a rotation matrix. "
+        "Got [1. 1. 1. 1. 1. 1. 1. 1. 1.] at index 0.",
+    ),
     (lambda: EuclideanSpace(radius=0.0), ValueError, "`radius` must be a number in (0, inf). Got 0.0."),
     (lambda: HyperbolicSpace(radius=21.0), ValueError, "`radius` must be a number in (0, 20]. Got 21.0."),
     (lambda: HyperbolicSpace(dim=51, radius=5.0), ValueError, "`radius` must be a number in (0, 4]. Got 5.0."),
@@ -642,14 +752,6 @@ def test_heat_kernels_of_spheres_beyond_a_hundred_dimensions_are_refused():
     assert np.isfinite(Sphere(dim=100).heat_kernel(Sphere(dim=100).grid(2), Sphere(dim=100).grid(2), 0.01)).all()
 
 
-def test_hyperbolic_heat_kernels_beyond_dimension_three_are_refused():
-    space = HyperbolicSpace(dim=4)
-    text = "HyperbolicSpace has no closed-form heat kernel for dim > 3; "
-    text += "use dim=2 or dim=3, or a heat_graph of its points."
-    with pytest.raises(NotImplementedError, match=f"^{re.escape(text)}$"):
-        space.heat_kernel(space.grid(2), space.grid(2), 0.1)
-
-
 # The interface
 
 
@@ -666,8 +768,11 @@ def test_parameters_become_plain_numbers():
 
 
 def test_boundaries_and_boxes_are_declared():
-    assert [m for m in ALL if m.has_boundary] == [m for m in ALL if isinstance(m, AbstractBall | MobiusStrip)]
-    assert [m.box for m in ALL if m.box is not None] == [(2.0,), (1.0, 1.0), (0.5, 0.5, 0.5)]
+    bounded = AbstractBall | MobiusStrip | ProductSpace  # both products have a ball among their factors
+    assert [m for m in ALL if m.has_boundary] == [m for m in ALL if isinstance(m, bounded)]
+    assert not ProductSpace(Sphere(), Sphere()).has_boundary
+    mixed = (1.0, 0.0, 0.0, 0.0, 0.0)  # only the first coordinate is periodic
+    assert [m.box for m in ALL if m.box is not None] == [(2.0,), (1.0, 1.0), (0.5, 0.5, 0.5), mixed]
     assert all(m.dim == 2 and m.ambient_dim == 3 for m in SURFACES)
 
 

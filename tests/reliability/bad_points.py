@@ -34,6 +34,7 @@ from reliability.entry_points import (
     QUERIES,
     RIDGE,
     RIDGE_AT,
+    SMOOTH,
     SPECTRAL,
     THIN,
     TRANSFORM,
@@ -464,7 +465,11 @@ TAKEN = (
         _TAKEN,
         "integers",
         lambda: whole().astype(np.int32),
-        (*but(FUNCTIONS, HEAT), *but(ESTIMATORS, FIT_HEAT, GAUSSIAN), *(EXTEND, CLOSEST, BASELINE_AT, DISTANCE)),
+        (
+            *but(FUNCTIONS, HEAT, SMOOTH),
+            *but(ESTIMATORS, FIT_HEAT, GAUSSIAN),
+            *(EXTEND, CLOSEST, BASELINE_AT, DISTANCE),
+        ),
         same_as(whole, "the bits of the same numbers as float64"),
     ),
 )

@@ -24,12 +24,14 @@ from manifoldrf import (
     Sphere,
     TriangleMesh,
     compute_signatures,
+    distances,
     errors_of,
     estimate_dimension,
     heat_graph,
     knn_graph,
     mesh_graph,
     relative_error,
+    smooth,
     thin,
 )
 from manifoldrf.applications.attention import linear_attention
@@ -161,6 +163,8 @@ FIT = EntryPoint(
 FIT_HEAT = EntryPoint("ManifoldRandomFeatures.fit, heat kernel", "X", _fit(kernel=HeatKernel(0.3)))
 FIT_DEFAULT = EntryPoint("ManifoldRandomFeatures.fit, defaults", "X", _fit())
 FILL = EntryPoint("FieldInterpolator.fit", "space", lambda X: _interpolator().fit(X, heights()).predict())
+SMOOTH = EntryPoint("smooth", "space", lambda X: smooth(X, heights(), t=0.3))
+PATHS = EntryPoint("distances", "space", lambda X: distances(X, 0, method="edges"))
 RIDGE = EntryPoint("ManifoldRidge.fit", "X", _regress(_ridge))
 PROCESS = EntryPoint("ManifoldGaussianProcess.fit", "X", _regress(_process))
 NEIGHBORS = EntryPoint(
@@ -185,7 +189,7 @@ TUNE = EntryPoint(
     "tune_bandwidth", "X", lambda X: tune_bandwidth(RFF(n_features=8), X, np.eye(N), sigmas=[0.5, 1.0]).error
 )
 VERTICES = EntryPoint("TriangleMesh, vertices", "vertices", lambda X: TriangleMesh(X, faces()))
-FUNCTIONS = (KNN, HEAT, THIN, DIMENSION, LOCATED, FILL, TUNE, VERTICES)
+FUNCTIONS = (KNN, HEAT, THIN, DIMENSION, LOCATED, FILL, SMOOTH, PATHS, TUNE, VERTICES)
 ESTIMATORS = (FIT, FIT_HEAT, FIT_DEFAULT, RIDGE, PROCESS, *BASELINES, *SPECTRAL, NEIGHBORS)
 
 # Points that are asked about.

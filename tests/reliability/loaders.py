@@ -24,11 +24,14 @@ from manifoldrf import (
     CosineKernel,
     DiffusionKernel,
     FarQueryWarning,
+    FieldInterpolator,
     FlatTorus,
     Graph,
     GraphOptions,
     HeatKernel,
+    ManifoldGaussianProcess,
     ManifoldRandomFeatures,
+    ManifoldRidge,
     ModelFileError,
     Sphere,
     grid_graph,
@@ -39,6 +42,7 @@ from manifoldrf import (
 )
 from manifoldrf._arrays import read_points, read_values
 from manifoldrf._codec import write_container
+from manifoldrf.applications.saving import SavedEstimator
 from manifoldrf.fields.training import saved_streams
 from manifoldrf.geometry.meshes import TriangleMesh
 from reproduction.record import Record
@@ -101,14 +105,21 @@ def models():
                 NODES
             ),
             _features(CosineKernel()).fit(NODES),
+            ManifoldRidge(_features(), space=NODES).fit(NODES[:20], NODES[:20]),
+            ManifoldGaussianProcess(STEPS, space=NODES, n_features=12).fit(NODES[:20], NODES[:20, 0]),
+            FieldInterpolator("kernel", tau=2.0).fit(sphere_mesh(60), NODES, known=np.arange(0, 60, 3)),
+            FieldInterpolator("features", tau=2.0, random_state=0).fit(NODES, NODES[:, 0], known=np.arange(30)),
         ]
 
 
 def use_model(model):
     """A model that was loaded makes features: finite and, unless it has two sides, nonnegative and bounded."""
-    assert isinstance(model, ManifoldRandomFeatures | Graph)
+    assert isinstance(model, ManifoldRandomFeatures | Graph | SavedEstimator)
     if isinstance(model, Graph):
         use_graph(model)
+        return
+    if isinstance(model, SavedEstimator):
+        use_estimator(model)
         return
     queries = np.array(model.graph_.positions[:3])
     if model.graph_.metric is None:
@@ -123,6 +134,18 @@ def use_model(model):
             assert np.isfinite(values).all(), "features that are not finite"
             assert model.asymmetric_ or (values >= 0).all(), "features below zero"
     assert isinstance(model.summary(), str)
+
+
+def use_estimator(model):
+    """A regressor or an interpolator that was loaded predicts."""
+    d = model.graph_.positions.shape[1] if isinstance(model, FieldInterpolator) else model.n_features_in_
+    with warnings.catch_warnings(), np.errstate(all="ignore"):  # a file may hold huge numbers
+        warnings.simplefilter("ignore")
+        assert len(model.predict(np.full((2, d), 0.5))) == 2
+        if isinstance(model, FieldInterpolator):
+            assert len(model.predict()) == model.graph_.n_nodes
+        if isinstance(model, ManifoldGaussianProcess):
+            assert len(model.predict(np.full((2, d), 0.5), return_std=True)) == 2
 
 
 def use_graph(graph):

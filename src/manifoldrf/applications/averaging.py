@@ -21,7 +21,7 @@ from manifoldrf.applications.modes import Data, Search, Spectrum, find_levels, o
 from manifoldrf.features.feature_map import FeatureMap, product
 from manifoldrf.fields.anchors import anchors_needed
 from manifoldrf.fields.data import Problem
-from manifoldrf.geometry.csr import reciprocal
+from manifoldrf.geometry.csr import check_amounts, check_numbers, check_shape, reciprocal
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 
 # With more values the best process serves: they determine time, variance and noise well, and an average takes
@@ -106,6 +106,16 @@ class Average:
     covariance: FloatArray
     noise: FloatArray
     prior: FloatArray
+
+    def check(self, m: int, c: int) -> None:
+        """Raise unless the parts are those of m features and c outputs."""
+        check_shape("weights", self.weights, (m, c))
+        check_shape("offset", self.offset, (c,))
+        check_shape("covariance", self.covariance, (c, m + 1, m + 1))
+        for name in ("weights", "offset", "covariance"):
+            check_numbers(name, getattr(self, name))
+        for name in ("noise", "prior"):
+            check_amounts(name, getattr(self, name), c)
 
     def squares(self, rows: FloatArray, n_jobs: int) -> FloatArray:
         """Posterior variance at points with these features, (q, c)."""

@@ -132,7 +132,7 @@ class Regressed:
     report: SolverReport
 
 
-def check_known(values: ArrayLike, known: Any, n_nodes: int) -> Known:
+def check_known(values: ArrayLike, known: Any, n_nodes: int, name: str = "values") -> Known:
     """Check values and the mask, or the nodes, that say where they are known.
 
     Parameters
@@ -141,19 +141,21 @@ def check_known(values: ArrayLike, known: Any, n_nodes: int) -> Known:
         Rows of unknown nodes may hold anything.
     known : bool array-like of shape (n_nodes,), int array-like, or None
         None: the rows without NaN.
+    name : str
+        What errors call the values.
     """
     if np.ma.is_masked(values):
-        reject("values", "without a mask of its own; give `known=~values.mask`", "a masked array", TypeError)
-    rows = as_floats(values, "values")
+        reject(name, f"without a mask of its own; give `known=~{name}.mask`", "a masked array", TypeError)
+    rows = as_floats(values, name)
     if rows.ndim not in (1, 2) or len(rows) != n_nodes or rows.size == 0:
         rule = f"an array of shape ({n_nodes},) or ({n_nodes}, c), one row per node"
-        reject("values", rule, f"shape {rows.shape}")
+        reject(name, rule, f"shape {rows.shape}")
     rows = rows.reshape(n_nodes, -1)
     mask = np.asarray(~np.isnan(rows).any(axis=1)) if known is None else _check_mask(known, n_nodes)
     if not mask.any():
         raise ValueError("No value is known: `known` must name at least one node, or one row must be without NaN.")
     finite = np.zeros_like(rows)
-    finite[mask] = check_columns(rows[mask], "values[known]", int(mask.sum()))
+    finite[mask] = check_columns(rows[mask], f"{name}[known]", int(mask.sum()))
     return Known(finite, mask, np.ndim(values) == 1)
 
 

@@ -3,13 +3,12 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.spatial import cKDTree
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._random import SeedLike, Streams
@@ -29,10 +28,11 @@ from manifoldrf._validation import (
 )
 from manifoldrf.applications import filling
 from manifoldrf.applications.filling import WIDEST, BoolArray, Filled, Known, Problem, Smoothed, SolverReport
+from manifoldrf.applications.saving import SavedEstimator
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.geometry.builders import NeighborExtension, knn_graph, mesh_graph
-from manifoldrf.geometry.csr import select_entries
+from manifoldrf.geometry.csr import check_amounts, check_csr, check_numbers, check_shape, select_entries
 from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights, row_lengths
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
@@ -134,7 +134,7 @@ class Choice:
     folds: int = 0
 
 
-class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
+class FieldInterpolator(SavedEstimator):
     """Fill in a field that is known at some nodes of a space: scalars, vectors, or unit vectors.
 
     Parameters
@@ -207,6 +207,19 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
     True
     """
 
+    _stored: ClassVar[dict[str, Any]] = {
+        "graph_": Graph,
+        "method_": str,
+        **dict.fromkeys(("tau_", "noise_"), float | None),
+        "cv_": list,
+        "beats_mean_": bool | None,
+        "info_": InterpolationInfo,
+        "features_": ManifoldRandomFeatures | None,
+        "_node_features": sparse.csr_array | None,
+        "_filled": Filled,
+        "_known": Known,
+    }
+
     def __init__(
         self,
         method: str = "auto",
@@ -259,6 +272,7 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
         self.cv_ = [dataclasses.asdict(choice) for choice in tried]
         self.beats_mean_ = validation.beats_mean(chosen)
         self.graph_ = graph
+        self._node_features: Any = None
         self.features_: Any = self._fit_features(graph, streams, jobs) if self.method_ == "features" else None
         self._fill(problem)
         return self
@@ -390,6 +404,24 @@ class FieldInterpolator(BaseEstimator):  # type: ignore[misc]
         """Average the field over the nodes around each query, shape (q, c)."""
         views, field = views_of(self.graph_, queries), self._filled
         return filling.smooth(lambda X: views @ X, np.nan_to_num(field.values), field.mass).values
+
+    def _check_loaded(self) -> None:
+        check_option(self.method_, "method_", METHODS[1:])
+        check_flag(self.normalize, "normalize")
+        n, known, filled = self.graph_.n_nodes, self._known, self._filled
+        c = known.values.shape[-1]
+        if known.is_vector and c != 1:
+            reject("is_vector", "False for several columns", c)
+        check_shape("mask", known.mask, (n,))
+        for field in (known, filled):
+            check_shape("values", field.values, (n, c))
+        check_numbers("values", known.values)
+        check_numbers("values", np.nan_to_num(filled.values, posinf=np.inf, neginf=-np.inf))
+        check_amounts("mass", filled.mass, n)
+        if (self.features_ is None) != (self.method_ != "features"):
+            reject("features_", "given for the method 'features' only", self.method_)
+        if self.features_ is not None:
+            check_csr("_node_features", self._node_features, (n, self.features_.n_features_out_))
 
     def _output(self, rows: FloatArray) -> FloatArray:
         """Return rows in the shape of the given values, normalized if asked for."""

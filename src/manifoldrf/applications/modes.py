@@ -36,7 +36,7 @@ from manifoldrf.fields.anchors import (
 )
 from manifoldrf.fields.data import Problem, SignatureOptions, has_spike
 from manifoldrf.fields.interpolated import interpolation_weights
-from manifoldrf.geometry.csr import csr_parts, reciprocal
+from manifoldrf.geometry.csr import check_amounts, check_numbers, check_shape, csr_parts, reciprocal
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, ScaledKernel, SumKernel
 from manifoldrf.kernels.action import expand, indicator_columns, step_columns
@@ -229,6 +229,16 @@ class Posterior:
     noise: FloatArray
     prior: FloatArray
     offset: float = 0.0  # the mean of the data is taken for certain
+
+    def check(self, m: int, c: int) -> None:
+        """Raise unless the parts are those of m features and c outputs."""
+        check_shape("weights", self.weights, (m, c))
+        check_shape("directions", self.directions, (m, len(self.shrinkage)))
+        for name in ("weights", "directions"):
+            check_numbers(name, getattr(self, name))
+        check_amounts("shrinkage", self.shrinkage, len(self.shrinkage))
+        for name in ("variance", "noise", "prior"):
+            check_amounts(name, getattr(self, name), c)
 
     def squares(self, rows: FloatArray, n_jobs: int) -> FloatArray:
         """Posterior variance at points with these features, (q, c)."""

@@ -164,6 +164,15 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         nearest = self._labels[largest_columns(ranks, most)]  # (n, most)
         return np.stack([self.classes_[majority(nearest[:, :count])] for count in counts])
 
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Share of each class in the votes, shape (n, n_classes), as in scikit-learn's ``KNeighborsClassifier``.
+
+        With one neighbour all shares are 0 or 1. :meth:`predict` is the class with the largest share.
+        """
+        ranks = self.rank(X)
+        nearest = self._labels[largest_columns(ranks, self.n_neighbors)]  # (n, k)
+        return np.asarray(count_votes(nearest, len(self.classes_)) / self.n_neighbors)
+
     def predict(self, X: Any) -> NDArray[Any]:
         """Class of each point, shape (n,)."""
         return np.asarray(self.votes(X, [self.n_neighbors])[0])
@@ -219,7 +228,12 @@ def largest_columns(ranks: FloatArray, count: int) -> IntArray:
 
 def majority(labels: IntArray) -> IntArray:
     """The most frequent label of each row; ties go to the smallest."""
-    votes = np.zeros((len(labels), int(labels.max()) + 1), dtype=np.int64)
+    return np.asarray(np.argmax(count_votes(labels, int(labels.max()) + 1), axis=1), dtype=np.int64)
+
+
+def count_votes(labels: IntArray, n_classes: int) -> IntArray:
+    """How often each label occurs in each row, shape (n, n_classes)."""
+    votes = np.zeros((len(labels), n_classes), dtype=np.int64)
     for column in labels.T:
         votes[np.arange(len(labels)), column] += 1
-    return np.asarray(np.argmax(votes, axis=1), dtype=np.int64)
+    return votes

@@ -3,10 +3,10 @@
 import dataclasses
 import math
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
+from sklearn.base import MultiOutputMixin, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manifoldrf._random import SeedLike, Streams
@@ -25,22 +25,25 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.applications import averaging, modes
+from manifoldrf.applications.saving import SavedEstimator
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.options import FrozenParamsMixin, GraphOptions, estimator_points, fit_options
 from manifoldrf.features.problem import make_problem, unit_height
+from manifoldrf.geometry.csr import check_numbers, check_shape
 from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.kernels.abstract_kernel import ScaledKernel
+from manifoldrf.kernels.abstract_kernel import AbstractKernel, ScaledKernel
 from manifoldrf.kernels.roots import ASYMMETRIC
 
 __all__ = ["ManifoldGaussianProcess", "ManifoldRidge"]
 
 _ENTRIES_AT_ONCE = 2**24  # features in memory: 128 MB
 _PER_OCTAVE = 4  # times to choose from: on the sphere the error of the best is within .2 % of that of 16
+_Level = float | FloatArray  # one for each output
 
 
-class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEstimator):  # type: ignore[misc]
     """Ridge regression on features of a space: kernel ridge regression in linear time.
 
     The weights w and the intercept b minimise |y - Phi w - b|^2 + alpha |w|^2.
@@ -82,6 +85,15 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEst
     >>> bool(np.abs(model.predict(points) - height).max() < 0.05)
     True
     """
+
+    _stored: ClassVar[dict[str, Any]] = {
+        "features_": ManifoldRandomFeatures,
+        **dict.fromkeys(("alpha_", "loo_error_"), float),
+        "coef_": FloatArray,
+        "intercept_": _Level,
+        "n_features_in_": int,
+        "_is_vector": bool,
+    }
 
     def __init__(
         self,
@@ -133,7 +145,8 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEst
         self.alpha_, self.loo_error_, _ = levels
         inverse = np.divide(singular, singular**2 + self.alpha_, out=0 * singular, where=singular > 0)
         coef = right.T @ (inverse[:, None] * shares)
-        self.coef_ = coef[:, 0] if self._is_vector else coef
+        # Contiguous, as in a loaded model: the rounding of products depends on it.
+        self.coef_ = np.ascontiguousarray(coef[:, 0]) if self._is_vector else coef
         self.intercept_ = offset[0] - middle @ self.coef_ if self._is_vector else offset - middle @ coef
         return self
 
@@ -163,8 +176,15 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEst
         rows = (dense_rows(self.features_.transform(part)) for part in parts_of(points, len(self.coef_)))
         return np.asarray(np.concatenate([part @ self.coef_ for part in rows]) + self.intercept_)
 
+    def _check_loaded(self) -> None:
+        m, outputs = _check_features(self), self.coef_.shape[1:]
+        check_shape("coef_", self.coef_, (m,) if self._is_vector else (m, *outputs[:1]))
+        check_shape("intercept_", np.asarray(self.intercept_), outputs)
+        for name in ("coef_", "intercept_"):
+            check_numbers(name, np.asarray(getattr(self, name)))
 
-class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+
+class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEstimator):  # type: ignore[misc]
     """A Gaussian process on a space, by its features: O(n m^2 + m^3) for n data and m features.
 
     y = offset + f(x) + noise, where f has the covariance variance * K and K(x, y) = phi(x) . phi(y) is the kernel
@@ -257,6 +277,18 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     >>> bool(0.8 < inside.mean() < 0.97)
     True
     """
+
+    _stored: ClassVar[dict[str, Any]] = {
+        "features_": ManifoldRandomFeatures,
+        "_kernel": AbstractKernel,
+        "_posterior": modes.Posterior | averaging.Average,
+        "_best": FloatArray | None,
+        "trials_": tuple[tuple[AbstractKernel, float], ...],
+        "log_marginal_likelihood_": float,
+        **dict.fromkeys(("variance_", "noise_", "offset_"), _Level),
+        "n_features_in_": int,
+        "_is_vector": bool,
+    }
 
     def __init__(  # noqa: PLR0913  (an estimator remembers all its options)
         self,
@@ -514,11 +546,30 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     def _mean(self, rows: FloatArray) -> FloatArray:
         return np.asarray(self._shaped(rows @ self._posterior.weights + self.offset_))
 
+    def _check_loaded(self) -> None:
+        m, c = _check_features(self), np.shape(self._posterior.noise)[0]
+        self._posterior.check(m, c)
+        for name in ("variance_", "noise_", "offset_"):
+            level = np.asarray(getattr(self, name))
+            check_shape(name, level, () if self._is_vector else (c,))
+            check_numbers(name, level, signed=name == "offset_")
+        if self._best is not None:
+            check_shape("_best", self._best, (m, m))
+            check_numbers("_best", self._best)
+        if self._is_vector and c != 1:
+            reject("_is_vector", "False for several outputs", c)
+
     def _shaped(self, values: FloatArray) -> Any:
         """Drop the last axis, that of the outputs, if y was a vector."""
         if not self._is_vector:
             return values
         return float(values[0]) if values.ndim == 1 else values[..., 0]
+
+
+def _check_features(model: Any) -> int:
+    """Raise unless the features of a loaded model take its points; returns their number."""
+    check_integer(model.n_features_in_, "n_features_in_", *[model.features_.n_features_in_] * 2)
+    return int(model.features_.n_features_out_)
 
 
 def check_data(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:

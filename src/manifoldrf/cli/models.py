@@ -372,6 +372,11 @@ def info(output: Output, source: Annotated[str | None, _SAVED] = None) -> None:
     if isinstance(saved, Graph):
         show_facts(output, "graph", facts | graph_facts(saved))
         return
+    if not hasattr(saved, "map_"):  # a regressor or an interpolator
+        facts |= {"written by": f"manifoldrf {saved._version}", "method": getattr(saved, "method_", None)}
+        kernel = getattr(saved, "kernel_", None) or getattr(getattr(saved, "features_", None), "kernel_", None)
+        show_facts(output, facts["kind"], facts | {"kernel": None if kernel is None else str(kernel)})
+        return
     facts |= {"coordinates": saved.n_features_in_, "dimension": saved.map_.problem.dim} | model_facts(saved)
     facts["bytes of"] = _sizes(saved.map_)
     parts = ", ".join(f"{part} {n_bytes / 1e6:.2f} MB" for part, n_bytes in facts["bytes of"].items())

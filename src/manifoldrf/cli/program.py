@@ -17,10 +17,10 @@ from manifoldrf.cli.console import close_output, is_pipe_closed, note, open_stre
 from manifoldrf.cli.demo import demo
 from manifoldrf.cli.models import explore, fit, info, kernel, transform
 from manifoldrf.cli.options import spread
-from manifoldrf.cli.stages import graph, interpolate, signatures
+from manifoldrf.cli.stages import graph, interpolate, signatures, smooth
 
 app = typer.Typer(help="Kernels on curved spaces as plain feature vectors.", pretty_exceptions_enable=False)
-for _command in (demo, fit, transform, kernel, explore, interpolate, graph, signatures, info):
+for _command in (demo, fit, transform, kernel, explore, interpolate, smooth, graph, signatures, info):
     app.command()(spread(_command))
 # `python -m reproduction` reads all arguments, --help included.
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}

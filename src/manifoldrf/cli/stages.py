@@ -1,4 +1,4 @@
-"""Commands for graphs: build one, compute signatures of its nodes, fill in a field on it."""
+"""Commands for graphs: build one, compute signatures of its nodes, fill in or smooth a field on it."""
 
 import csv
 import time
@@ -244,11 +244,7 @@ def interpolate(
     options |= {"weights": weights or "unit", "random_state": run.random_state, "n_jobs": run.n_jobs}
     model = FieldInterpolator(method, **options)
     with usage():
-        stem = Path(target).with_suffix("") if Path(target).suffix.lower() in _SUFFIXES else Path(target)
-        table, picture = (
-            check_output(stem.with_name(stem.name + suffix), "--output", _SUFFIXES, [mesh, values])
-            for suffix in _SUFFIXES
-        )
+        files = _field_files(target, mesh, values)
         run.check()
         check_count(n_features, "n_features", 1, ("auto", "all"))
         check_number_or(tau, "tau", "cv", Interval(0.0, WIDEST, low_open=True))
@@ -270,14 +266,77 @@ def interpolate(
         model.fit(space, known_values, known)
         filled = model.predict()
     _print_doubts(model, known, output)
-    is_drawn = points.shape[1] <= AXES
+    saved = _write_field(files, space, filled, (known, value_names(values), column), output)
+    _show_choice(model, _graph_text(space), saved, output)
+
+
+def smooth(
+    mesh: Annotated[str, _MESH],
+    values: Annotated[str, _VALUES],
+    output: Output,
+    threads: Threads,
+    target: Annotated[str, _FIELD_OUT],
+    fwhm: Annotated[
+        float | None, typer.Option(help="Full width at half maximum of the filter, in units of the mesh.")
+    ] = None,
+    t: Annotated[float | None, typer.Option("--t", help="Heat time instead: fwhm^2 / 11.09.")] = None,
+    conserve: Annotated[
+        bool, typer.Option("--conserve", help="Do not fill in unknown vertices; keep the integral over the others.")
+    ] = False,
+    column: Annotated[int, typer.Option(help="Column of the values that colours show, counted from 0.")] = 0,
+) -> None:
+    """Smooth a field along a mesh or points by the heat flow.
+
+    Example: manifoldrf smooth cortex.ply thickness.csv -o smooth --fwhm 10
+    """
+    from manifoldrf import smooth as smooth_field
+    from manifoldrf._arrays import read_values, value_names
+    from manifoldrf.applications.heat import time_of
+
+    names = {"fwhm": "--fwhm", "t": "--t"}
+    with usage(names):
+        files = _field_files(target, mesh, values)
+        threads.check()
+        if (fwhm is None) == (t is None):
+            reject("--fwhm", "given, or --t, but not both", "neither" if t is None else "both")
+        time_of(fwhm, t)
+    space = read_space(mesh, "MESH")
+    field, known = read_values(values, len(points_of(space)))
+    with usage():
+        check_integer(column, "--column", 0, field.shape[1] - 1)
+    with notices(quiet=output.quiet), progress("smooth", quiet=output.silent) as report, usage(names):
+        report("smoothing", 0, 1)
+        width: dict[str, Any] = {"fwhm": fwhm, "t": t, "conserve": conserve, "n_jobs": threads.n_jobs}
+        found = smooth_field(space, field, known=known, **width)
+    saved = _write_field(files, space, found, (known, value_names(values), column), output)
+    facts = {"fwhm": fwhm, "t": time_of(fwhm, t), "known": int(known.sum()), "vertices": len(known)}
+    show_facts(output, "smooth", facts | {"output": ", ".join(map(str, saved))})
+
+
+def _field_files(target: str, *inputs: str) -> tuple[Path, Path]:
+    """Where to write the table and the picture of a field."""
+    stem = Path(target).with_suffix("") if Path(target).suffix.lower() in _SUFFIXES else Path(target)
+    table, picture = (
+        check_output(stem.with_name(stem.name + suffix), "--output", _SUFFIXES, list(inputs))
+        for suffix in _SUFFIXES
+    )
+    return table, picture
+
+
+def _write_field(
+    paths: tuple[Path, Path], space: Any, field: Any, about: tuple[Any, list[str], int], output: Output
+) -> list[Path]:
+    """Write both files or neither; ``about``: known vertices, names of columns, and the column that is drawn."""
+    known, names, column = about
+    n_coordinates = points_of(space).shape[1]
+    is_drawn = n_coordinates <= AXES
     if not is_drawn:
-        note(f"no coloured ply: the points have {points.shape[1]} coordinates", quiet=output.quiet)
-    with ExitStack() as files:  # both files or neither
-        _write_table(files.enter_context(atomic_path(table)), filled, known, value_names(values))
+        note(f"no coloured ply: the points have {n_coordinates} coordinates", quiet=output.quiet)
+    with ExitStack() as files:
+        _write_table(files.enter_context(atomic_path(paths[0])), field, known, names)
         if is_drawn:
-            write_picture(files.enter_context(atomic_path(picture)), space, filled[:, column])
-    _show_choice(model, _graph_text(space), [table, picture] if is_drawn else [table], output)
+            write_picture(files.enter_context(atomic_path(paths[1])), space, field[:, column])
+    return list(paths[: 1 + is_drawn])
 
 
 def _write_table(path: Path, filled: Any, known: Any, names: list[str]) -> None:

@@ -22,7 +22,7 @@ from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.heat import cut_pairs, heat_graph
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.geometry.model_spaces import AbstractBall, FlatTorus, HyperbolicSpace
+from manifoldrf.geometry.model_spaces import AbstractBall
 from manifoldrf.geometry.neighbors import NeighborSearch, distances_between
 from manifoldrf.geometry.sampling import Sampling, ThinnedMesh, thin
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
@@ -211,8 +211,7 @@ def find_nodes(space: Any, kernel: Any, options: GraphOptions, n_jobs: int, note
         return _thinned_mesh(nodes, space, options.n_nodes)
     if isinstance(space, AbstractManifold):
         n = options.n_nodes if isinstance(options.n_nodes, int) else _grid_size(space, kernel)
-        # Only these have distances between nearby points that differ from those of the coordinates.
-        own = space if isinstance(space, FlatTorus | HyperbolicSpace) else None
+        own = None if space._isometric else space
         search = _search(space.grid(n), options.metric or own, n_jobs)
         return Nodes(search, space.dim, options, space, n)
     nodes = _find_cloud_nodes(space, kernel, options, n_jobs)

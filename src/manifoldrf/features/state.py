@@ -42,12 +42,10 @@ _PLAIN = (
 
 def state_of(features: Any) -> dict[str, Any]:
     """The state of a fitted estimator in values that a file can hold, without ``n_jobs``, which changes nothing."""
-    params = features.get_params(deep=False)
-    del params["n_jobs"]
     family = getattr(features, "scales_", None)
     return {
         "scales": None if family is None else [[_level_record(level) for level in family.levels], family.longest],
-        "params": {name: _plain(value) for name, value in params.items() if _is_plain(value)},
+        "params": plain_params(features, without=("n_jobs",)),
         "map": features.map_.problem.kernel if family is not None else _map_record(features.map_),
         "field": features.field_,
         "starts": features.starts_,
@@ -197,6 +195,12 @@ def _shortened(kernel: Any) -> str:
 
 def _listed(table: tuple[tuple[str, float], ...]) -> str:
     return ", ".join(f"{name} {brief(error)}" for name, error in table)
+
+
+def plain_params(estimator: Any, *, without: tuple[str, ...]) -> dict[str, Any]:
+    """The parameters of an estimator that a file can hold, except those named."""
+    params = estimator.get_params(deep=False)
+    return {name: _plain(value) for name, value in params.items() if name not in without and _is_plain(value)}
 
 
 def _is_plain(value: Any) -> bool:

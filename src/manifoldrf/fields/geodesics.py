@@ -104,7 +104,7 @@ class GraphDistances:
         gaps = queries[:, None, :] - near
         if self.metric is not None and self.metric.box is not None:
             box = queries.new_tensor(self.metric.box)
-            gaps = gaps - box * torch.round(gaps / box)  # to the nearest image
+            gaps = gaps - box * torch.round(gaps / torch.where(box > 0, box, 1.0))  # to the nearest image
         straight = _norms(gaps)
         if self.metric is not None:
             # Use the length along the metric, with the gradient of the straight line scaled accordingly.

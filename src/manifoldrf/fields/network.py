@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manifoldrf._compiling import compiled
-from manifoldrf._validation import POSITIVE, FloatArray, check_real, check_vector
+from manifoldrf._validation import NONNEGATIVE, POSITIVE, FloatArray, check_real, check_vector
 from manifoldrf.geometry.csr import check_numbers, check_shape
 
 _FUSED = {"contract"}  # a multiplication and an addition in one
@@ -123,7 +123,8 @@ class Frame:
     axes : array of shape (d', p) or None
         Main axes of the cloud, if it has too many coordinates for all their products.
     box : array of shape (d,) or None
-        Sides of a periodic box. Its coordinates are mapped to circles, which keeps lengths and has no seam.
+        Sides of a periodic box, 0 along coordinates that are not periodic. The others are mapped to circles, which
+        keeps lengths and has no seam.
     """
 
     centre: FloatArray
@@ -142,7 +143,7 @@ class Frame:
         check_real(self.unit, "unit", POSITIVE)
         check_real(self.width, "width", POSITIVE)
         if self.box is not None:
-            check_vector(self.box, "box", d, POSITIVE)
+            check_vector(self.box, "box", d, NONNEGATIVE)
         if self.axes is not None:
             n_axes = self.axes.shape[1] if self.axes.ndim == 2 else 0
             check_shape("axes", self.axes, (d if self.box is None else 2 * d, n_axes))
@@ -150,13 +151,19 @@ class Frame:
 
     def coordinates(self, xp: Any, positions: Any) -> Any:
         """Inputs of positions, shape (q, d'): finite for every finite position."""
+        straight = xp.clip(positions, _like(positions, self.low), _like(positions, self.high))
+        straight = straight - _like(positions, self.centre)
         if self.box is None:
-            inside = xp.clip(positions, _like(positions, self.low), _like(positions, self.high))
-            return (inside - _like(positions, self.centre)) / self.unit
-        box = _like(positions, self.box)
+            return straight / self.unit
+        sides = _like(positions, self.box)
+        periodic, box = sides > 0, xp.where(sides > 0, sides, 1.0)
         radius = box / (2 * math.pi)
         angle = xp.remainder(positions, box) / radius
-        return xp.concatenate((radius * xp.cos(angle), radius * xp.sin(angle)), -1) / self.unit
+        parts = (
+            xp.where(periodic, radius * xp.cos(angle), straight),
+            xp.where(periodic, radius * xp.sin(angle), 0.0),
+        )
+        return xp.concatenate(parts, -1) / self.unit
 
 
 def make_frame(points: FloatArray, width: float, box: tuple[float, ...] | None) -> Frame:
@@ -164,7 +171,7 @@ def make_frame(points: FloatArray, width: float, box: tuple[float, ...] | None) 
     sides = None if box is None else np.asarray(box, dtype=np.float64)
     low, high = points.min(axis=0), points.max(axis=0)
     span = float((high - low).max()) or 1.0
-    unit = span / 2 if sides is None else float(sides.max()) / (2 * math.pi)
+    unit = span / 2 if sides is None or not sides.all() else float(sides.max()) / (2 * math.pi)
     frame = Frame((low + high) / 2, unit, low - span / 2, high + span / 2, width, None, sides)
     inputs = frame.coordinates(np, points)
     if inputs.shape[1] <= _MOST_AXES:

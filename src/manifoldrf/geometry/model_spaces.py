@@ -9,12 +9,23 @@ import abc
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
+from numpy.polynomial import chebyshev
+from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from manifoldrf._validation import POSITIVE, FloatArray, Interval, check_integer, check_real
+from manifoldrf._validation import (
+    POSITIVE,
+    FloatArray,
+    Interval,
+    as_floats,
+    check_integer,
+    check_points,
+    check_real,
+    reject,
+)
 from manifoldrf.geometry.manifolds import (
     NODES,
     TOLERANCE,
@@ -31,7 +42,7 @@ from manifoldrf.geometry.manifolds import (
     unit_sphere_volume,
 )
 
-__all__ = ["EuclideanSpace", "FlatTorus", "HyperbolicSpace", "Sphere"]
+__all__ = ["EuclideanSpace", "FlatTorus", "HyperbolicSpace", "Rotations", "Sphere"]
 
 
 # Up to this time the nearest images suffice: the next ones are below e^{-pi^2/t} = 1e-18. At this time the
@@ -47,6 +58,9 @@ _SPHERE_NODES = 20
 _HYPERBOLIC_NODES = 24
 # The integrand on H^2 is analytic for |Im psi| < pi/2: the trapezoidal error is exp(-pi^2/h) = 7e-18.
 _HYPERBOLIC_STEP = 0.25
+# The Chebyshev series of an even function that is analytic for |Im r| < pi converges like e^{-degree asinh(pi / R)}
+# on [-R, R]: its rest is below e^-36 = 2e-16.
+_SERIES_EXPONENT = 36.0
 # Share of the series at coincident points that may be cut off.
 _TAIL = 1e-17
 
@@ -170,10 +184,17 @@ def hyperbolic_three_kernel(distance: FloatArray, t: float) -> FloatArray:
 
 
 def hyperbolic_two_kernel(distance: FloatArray, t: float) -> FloatArray:
-    """Heat kernel of H^2 by McKean's integral over s >= r against s e^{-s^2/(4t)} / sqrt(cosh s - cosh r).
+    """Heat kernel of H^2: McKean's integral, see :func:`_hyperbolic_integral`."""
+    log_scale = np.log(4.0) - 0.25 * t - 1.5 * np.log(4.0 * np.pi * t) - distance**2 / (4.0 * t)
+    return np.asarray(np.exp(log_scale) * _hyperbolic_integral(distance, t, lambda half, sine: half / sine))
 
-    With cosh(s/2) = cosh(r/2) cosh(psi), the hypotenuse of a right hyperbolic triangle, the singularity cancels;
-    the integrand is analytic around the real axis and the midpoint rule converges exponentially.
+
+def _hyperbolic_integral(distance: FloatArray, t: float, factor: Any) -> FloatArray:
+    """Integral over psi >= 0 of factor(s/2, sinh(s/2)) e^{-(s^2 - r^2)/(4t)} with cosh(s/2) = cosh(r/2) cosh(psi).
+
+    H^n lies in H^{n+1}, and s is the hypotenuse of a right hyperbolic triangle with the side r in H^n. In s instead
+    of psi the integrand has a factor 1 / sqrt(cosh s - cosh r). In psi it is analytic around the real axis, and the
+    midpoint rule converges exponentially.
     """
     # s - r at which e^{-(s^2 - r^2)/(4t) - (s - r)/2} has fallen by e^-40: the root of x^2 + b x = c,
     # written without a difference
@@ -187,9 +208,68 @@ def hyperbolic_two_kernel(distance: FloatArray, t: float) -> FloatArray:
         psi = psi_max * ((node + 0.5) / nodes)
         half_sine = np.sqrt(sine**2 + (cosine * np.sinh(psi)) ** 2)  # sinh(s / 2)
         half = np.arcsinh(half_sine)  # s / 2
-        total += half / half_sine * np.exp(np.minimum(0.25 * distance**2 - half**2, 0.0) / t)
-    log_scale = np.log(4.0) - 0.25 * t - 1.5 * np.log(4.0 * np.pi * t) - distance**2 / (4.0 * t)
-    return np.asarray(np.exp(log_scale) * total * (psi_max / nodes))
+        total += factor(half, half_sine) * np.exp(np.minimum(0.25 * distance**2 - half**2, 0.0) / t)
+    return np.asarray(total * (psi_max / nodes))
+
+
+def hyperbolic_kernel(distance: FloatArray, t: float, dim: int) -> FloatArray:
+    """Heat kernel of H^dim, which H^{n+2} inherits from H^n: p_{n+2} = -e^{-n t} / (2 pi sinh r) dp_n/dr.
+
+    The recursion starts from the Gaussian on the line. Even dimensions integrate the next odd one. From dim = 4 on,
+    the logarithm of the kernel over its Gaussian is computed at a few distances and interpolated.
+    """
+    if dim <= 3:
+        return hyperbolic_two_kernel(distance, t) if dim == 2 else hyperbolic_three_kernel(distance, t)
+    m = dim // 2
+    farthest = max(float(distance.max(initial=0.0)), 1.0)
+    degree = math.ceil(0.5 * _SERIES_EXPONENT / math.asinh(math.pi / farthest))  # in 2 (r / farthest)^2 - 1
+    exact: Any = _log_odd if dim % 2 else _log_even
+    series = chebyshev.chebinterpolate(lambda z: exact(farthest * np.sqrt(0.5 * (1.0 + z)), t, m), degree)
+    log_ratio = chebyshev.chebval(2.0 * (distance / farthest) ** 2 - 1.0, series)
+    log_ratio -= distance**2 / (4.0 * t) + 2.0 * m * np.log(np.cosh(0.5 * distance))
+    time = m**2 * t if dim % 2 else (m**2 - m + 0.25) * t
+    log_scale = gammaln(m + 1.0) - m * math.log(4.0 * np.pi) - 0.5 * math.log(4.0 * np.pi * t) - time
+    return np.asarray(np.exp(log_ratio + log_scale))
+
+
+def _log_even(distance: FloatArray, t: float, m: int) -> FloatArray:
+    """Like `_log_odd` for H^(2m): the kernel is 4 e^{(4m - 1) t/4} times an integral of that of H^(2m + 1)."""
+    first, cosine = _log_odd(distance, t, m), np.cosh(0.5 * distance)
+
+    def factor(half: FloatArray, sine: FloatArray) -> FloatArray:
+        other = np.hypot(1.0, sine)  # cosh(s / 2)
+        return np.asarray(other * (cosine / other) ** (2 * m) * np.exp(_log_odd(2.0 * half, t, m) - first))
+
+    return np.asarray(np.log(4.0 * _hyperbolic_integral(distance, t, factor)) + first)
+
+
+def _log_odd(distance: FloatArray, t: float, m: int) -> FloatArray:
+    """Log of the kernel of H^(2m + 1), over its Gaussian and a power of cosh(r/2), up to a constant.
+
+    The kernel has m derivatives -d/du of e^{-g}, g = r^2/(4t) and u = cosh r. Those of g alternate in sign, as
+    dg/du is the integral of 1/(2t (cosh y + u)) over y >= 0. So the derivatives of e^{-g} are sums of positive
+    terms: if b_k is the k-th one over k! (1 + u)^-k e^{-g}, and J_k the integral of
+    ((1 + u) / (cosh y + u))^(k + 1), then k b_k is the sum of b_{k-1-j} J_j / (2t) over j < k.
+    """
+    cosine2 = np.cosh(0.5 * distance) ** 2  # (1 + u) / 2
+    # Midpoint rule. At r = 0 its error is 2 |Gamma(k + 1 + i w)|^2 / k!^2 with w = 2 pi / step: below 1e-15 for all
+    # k < m if w = 14 + m.
+    step = 2.0 * np.pi / (14 + m)
+    n_steps = math.ceil((float(distance.max(initial=0.0)) + 0.5 * _NEGLIGIBLE) / step)
+    integrals = [2.0 * _quotient(0.5 * distance, np.tanh(0.5 * distance))]  # J_0
+    integrals += [np.zeros_like(distance) for _ in range(1, m)]
+    for node in range(n_steps):
+        ratio = 1.0 / (1.0 + np.sinh(0.5 * step * (node + 0.5)) ** 2 / cosine2)
+        power = ratio.copy()
+        for integral in integrals[1:]:
+            power *= ratio
+            integral += step * power
+    unit = max(1.0, 0.5 / t)  # b_k is stored over unit^k, so that it neither over- nor underflows
+    terms = [np.ones_like(distance)]
+    for k in range(1, m + 1):
+        parts = [terms[k - 1 - j] * integrals[j] * (unit ** -(j + 1.0) / (2.0 * t)) for j in range(k)]
+        terms.append(np.asarray(sum(parts) / k))
+    return np.asarray(np.log(terms[m]) + m * math.log(unit))
 
 
 def _quotient(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
@@ -312,6 +392,9 @@ class AbstractBall(AbstractManifold):
 
     def _even(self, u: FloatArray, inner: float, decay: float) -> FloatArray:
         """Map points of the cube (0, 1)^dim to points of the ball with an intensity."""
+        if self.dim == 1:
+            side = 2.0 * u - 1.0
+            return self._place(self._radii(np.abs(side[:, 0]), inner, decay), np.sign(side))
         return self._place(self._radii(u[:, 0], inner, decay), equal_volume_map(u[:, 1:]))
 
     def _random(self, n: int, inner: float, decay: float, rng: np.random.Generator) -> FloatArray:
@@ -323,7 +406,8 @@ class AbstractBall(AbstractManifold):
         return np.asarray(self._coordinate(radii)[:, None] * directions)
 
     def _grid(self, n: int) -> FloatArray:
-        return self._even(sobol(n, self.dim), self.radius, 0.0)
+        even = (np.arange(n)[:, None] + 0.5) / n  # Sobol points on a line are even only for powers of two
+        return self._even(even if self.dim == 1 else sobol(n, self.dim), self.radius, 0.0)
 
     def _sample(self, n: int, rng: np.random.Generator) -> FloatArray:
         return self._random(n, self.radius, 0.0, rng)
@@ -439,6 +523,113 @@ class Sphere(AbstractManifold):
 
 @final
 @dataclass(frozen=True)
+class Rotations(AbstractManifold):
+    """The rotations of space, SO(3), with the angle of the rotation between them as distance.
+
+    A point is a row of the nine entries of its matrix, row by row. The methods also take matrices and quaternions;
+    ``rows`` converts these. Pairs of opposite points of a 3-sphere of radius 2 are rotations, so the heat kernel is
+    the sum of two values of that of the sphere. The grid is an equal-volume image of Sobol points.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manifoldrf import Rotations
+    >>> rotations = Rotations()
+    >>> turns = [[0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 0.0]]  # quaternions: none, and half a turn around z
+    >>> rotations.rows(turns)[1].tolist()
+    [-1.0, 0.0, 0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0]
+    >>> rotations.distance(turns, turns)[0] / np.pi
+    array([0., 1.])
+    """
+
+    _equation: ClassVar[str] = "the nine entries of a rotation matrix"
+    _isometric: ClassVar[bool] = False  # a turn by a small angle moves the nine entries by sqrt(2) times as much
+
+    @property
+    def dim(self) -> int:
+        """Dimension, 3."""
+        return 3
+
+    @property
+    def ambient_dim(self) -> int:
+        """Number of coordinates, 9."""
+        return 9
+
+    @property
+    def volume(self) -> float:
+        """Volume of all rotations, 8 pi^2."""
+        return 8.0 * np.pi**2
+
+    def rows(self, rotations: ArrayLike, name: str = "rotations") -> FloatArray:
+        """Convert rotations to points, shape (n, 9).
+
+        Parameters
+        ----------
+        rotations : array-like of shape (n, 3, 3), (n, 4) or (n, 9)
+            Matrices, quaternions (x, y, z, w) of any length (as scipy's ``Rotation.as_quat`` has them), or points.
+        name : str, default="rotations"
+            What errors call them.
+        """
+        array = as_floats(rotations, name)
+        if array.ndim == 3 and array.shape[1:] == (3, 3):
+            return array.reshape(-1, 9)
+        if array.ndim == 2 and array.shape[1] == 4:
+            lengths = norm(check_points(array, name))
+            if not lengths.all():
+                reject(name, "quaternions that are not zero", f"zeros at index {int(np.argmin(lengths))}")
+            return _matrix_rows(array / lengths[:, None])
+        return array
+
+    def _checked(self, points: ArrayLike, name: str, min_rows: int) -> FloatArray:
+        return super()._checked(self.rows(points, name), name, min_rows)
+
+    def _grid(self, n: int) -> FloatArray:
+        half = sobol(n, 3)
+        half[:, 2] = 0.5 * (1.0 + half[:, 2])  # the half of the sphere with w > 0
+        return _matrix_rows(equal_volume_map(half))
+
+    def _sample(self, n: int, rng: np.random.Generator) -> FloatArray:
+        return _matrix_rows(random_directions(n, 4, rng))
+
+    def _member(self, points: FloatArray) -> BoolArray:
+        matrices = points.reshape(-1, 3, 3)
+        far = np.abs(points).max(axis=1, initial=0.0) > 2.0  # squares of large numbers overflow
+        matrices = np.where(far[:, None, None], 0.0, matrices)
+        skew = np.abs(matrices @ matrices.swapaxes(1, 2) - np.eye(3)).max(axis=(1, 2), initial=0.0)
+        return np.asarray((skew <= 4 * TOLERANCE) & (np.linalg.det(matrices) > 0))
+
+    def _distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        chord2 = gap(x, y) ** 2  # 8 sin(angle / 2)^2
+        near = 2.0 * np.arcsin(np.sqrt(np.minimum(chord2, 4.0) / 8.0))
+        # Beyond a quarter turn the arc sine is inaccurate. The skew part of X Y^T has the length 2 sin(angle).
+        axis2 = np.zeros_like(chord2)
+        for i, j in ((0, 3), (3, 6), (6, 0)):
+            pairs = ((x[..., i + k] * y[..., j + k], x[..., j + k] * y[..., i + k]) for k in range(3))
+            axis2 += sum(one - other for one, other in pairs) ** 2
+        return np.where(chord2 < 4.0, near, np.arctan2(0.5 * np.sqrt(axis2), 1.0 - 0.25 * chord2))
+
+    def _reach(self, points: FloatArray, r: FloatArray) -> FloatArray:
+        return np.asarray(math.sqrt(8.0) * np.sin(0.5 * np.minimum(r, np.pi)))
+
+    def _gaussian_step(self, s2: float, reach: float) -> tuple[float, float]:
+        return gaussian_step(s2, min(reach, np.pi), 3, 0.25)
+
+    def _heat(self, x: FloatArray, y: FloatArray, t: float) -> FloatArray:
+        angle = 0.5 * self._distance(x, y)  # on the sphere
+        return (sphere_kernel(angle, t / 4.0, 3) + sphere_kernel(np.pi - angle, t / 4.0, 3)) / 8.0
+
+
+def _matrix_rows(quaternions: FloatArray) -> FloatArray:
+    """Rotation matrices of unit quaternions (x, y, z, w), as rows of nine entries."""
+    x, y, z, w = quaternions.T
+    rows = [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)]
+    rows += [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)]
+    rows += [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)]
+    return np.stack(rows, axis=1)
+
+
+@final
+@dataclass(frozen=True)
 class FlatTorus(AbstractManifold):
     """The flat torus: the cube [0, side)^dim with opposite faces glued.
 
@@ -464,6 +655,7 @@ class FlatTorus(AbstractManifold):
     dim: int = 2
     side: float = 1.0
     _equation: ClassVar[str] = "any finite coordinates"
+    _isometric: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         store(self, dim=check_integer(self.dim, "dim", 1), side=check_real(self.side, "side", POSITIVE))
@@ -516,7 +708,8 @@ class HyperbolicSpace(AbstractBall):
 
     Grid, samples and volume refer to the geodesic ball of the given radius around the origin, which is the
     Euclidean ball of radius tanh(radius / 2). Distance and heat kernel refer to the whole space. The grid is an
-    equal-volume image of Sobol points. The heat kernel is known for H^2 (McKean's integral) and H^3.
+    equal-volume image of Sobol points. The heat kernel is McKean's integral on H^2, a closed form on H^3, and comes
+    from these by the recursion from H^n to H^(n + 2) in higher dimensions.
 
     Parameters
     ----------
@@ -540,6 +733,7 @@ class HyperbolicSpace(AbstractBall):
     dim: int = 3
     radius: float = 2.0
     _equation: ClassVar[str] = "|x| < 1"
+    _isometric: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         dim = check_integer(self.dim, "dim", 2)
@@ -590,10 +784,7 @@ class HyperbolicSpace(AbstractBall):
         return gaussian_step(s2, reach, self.dim, -1.0)
 
     def _heat(self, x: FloatArray, y: FloatArray, t: float) -> FloatArray:
-        if self.dim > 3:
-            self._unknown("heat kernel for dim > 3", "use dim=2 or dim=3, or a heat_graph of its points")
-        kernel = hyperbolic_two_kernel if self.dim == 2 else hyperbolic_three_kernel
-        return kernel(self._distance(x, y), t)
+        return hyperbolic_kernel(self._distance(x, y), t, self.dim)
 
 
 def _moebius_sum(x: FloatArray, y: FloatArray) -> FloatArray:
@@ -613,7 +804,7 @@ class EuclideanSpace(AbstractBall):
     Parameters
     ----------
     dim : int
-        Dimension, at least 2.
+        Dimension, at least 1: an interval, for example of time.
     radius : float
         Radius of the ball.
 
@@ -633,7 +824,7 @@ class EuclideanSpace(AbstractBall):
     _equation: ClassVar[str] = "any finite coordinates"
 
     def __post_init__(self) -> None:
-        dim = check_integer(self.dim, "dim", 2, _LARGEST_SPHERE)
+        dim = check_integer(self.dim, "dim", 1, _LARGEST_SPHERE)
         store(self, dim=dim, radius=check_real(self.radius, "radius", POSITIVE))
 
     def _decay(self, inner: float) -> float:

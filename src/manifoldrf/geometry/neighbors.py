@@ -105,7 +105,8 @@ class NeighborSearch:
             return cKDTree(self.points)
         # Wrapped coordinates can round up to the side itself, which the tree rejects.
         box = np.asarray(self.metric.box)
-        return cKDTree(np.minimum(np.mod(self.points, box), np.nextafter(box, 0.0)), boxsize=box)
+        inside = np.minimum(np.mod(self.points, np.where(box > 0, box, 1.0)), np.nextafter(box, 0.0))
+        return cKDTree(np.where(box > 0, inside, self.points), boxsize=box)
 
     def share_tree(self, other: "NeighborSearch") -> None:
         """Use the tree of a search over the same points, if that has one already."""
