@@ -1,19 +1,15 @@
 """A kernel for GPyTorch (extra ``gpytorch``)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from manifoldrf._runtime import require
 from manifoldrf.applications.differentiable import DifferentiableFeatures
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 
-if TYPE_CHECKING:
-    import torch
-    from gpytorch.kernels import Kernel
-    from linear_operator.operators import LowRankRootLinearOperator
-else:  # without gpytorch the error names the extra
-    torch = require("torch", "gpytorch")
-    Kernel = require("gpytorch", "gpytorch").kernels.Kernel
-    LowRankRootLinearOperator = require("linear_operator", "gpytorch").operators.LowRankRootLinearOperator
+# Without these packages the error names the extra.
+torch: Any = require("torch", "gpytorch")
+Kernel: Any = require("gpytorch", "gpytorch").kernels.Kernel
+LowRankRootLinearOperator: Any = require("linear_operator", "gpytorch").operators.LowRankRootLinearOperator
 
 __all__ = ["ManifoldKernel"]
 
