@@ -9,27 +9,27 @@ sphere, waves on the Stanford bunny (5000 vertices), and the mean curvature of t
 * ``ManifoldGaussianProcess`` with its defaults.
 
 Seconds include everything: fit of the features or eigenpairs, training, prediction. NLPD is the mean negative log
-density of the held-out noisy values, RMSE their error over the standard deviation. ``--write`` updates the table in
-docs/peers.md. Needs the environment of ``make bench-peers``; about five minutes.
+density of the held-out noisy values, RMSE their error over the standard deviation. Every method uses one thread.
+``--write`` updates the table in docs/measured.md. Needs the environment of ``make bench-peers``; about five minutes.
 """
 
 import argparse
 import logging
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import gpytorch
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 
+from benchmarks.calibration import record
 from manifoldrf import ManifoldGaussianProcess, ManifoldRandomFeatures, MaternKernel, Sphere
 from manifoldrf.gpytorch import ManifoldKernel
 from reproduction.mesh_data import builtin_mesh
 
 N_TRAIN, N_NEW, N_STEPS, RATE, NOISE = 300, 1000, 100, 0.1, 0.1
-PAGE = Path(__file__).parents[2] / "docs" / "peers.md"
-BEGIN, END = "<!-- processes -->", "<!-- end of processes -->"
+PAGE = record.ROOT / "docs" / "measured.md"
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def trained(kernel, places, task):
 
 def by_ours(task, *, matern, seed):
     """GPyTorch with the kernel of this library; a fit with another seed is not taken from the fits before."""
-    features = ManifoldRandomFeatures(scales=task.times, random_state=seed).fit(task.space)
+    features = ManifoldRandomFeatures(scales=task.times, random_state=seed, n_jobs=1).fit(task.space)
     middle = np.sqrt(task.times[0] * task.times[1])
     start = MaternKernel(2.5, np.sqrt(2 * middle), clock="manifold") if matern else middle
     return trained(ManifoldKernel(features, start), torch.as_tensor(task.points), task)
@@ -122,7 +122,7 @@ def by_ours(task, *, matern, seed):
 
 def by_default(task):
     """The process of this library with its defaults."""
-    model = ManifoldGaussianProcess(space=task.space, random_state=0).fit(
+    model = ManifoldGaussianProcess(space=task.space, random_state=0, n_jobs=1).fit(
         task.points[:N_TRAIN], task.values[:N_TRAIN]
     )
     mean, std = model.predict(task.points[N_TRAIN:], return_std=True, include_noise=True)
@@ -162,6 +162,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help=f"update the table in docs/{PAGE.name}")
     options = parser.parse_args()
+    torch.set_num_threads(1)
+    with threadpool_limits(1):
+        lines = compare()
+    if options.write:
+        text = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(record.fill(text, "processes", "\n".join(lines)), encoding="utf-8")
+
+
+def compare():
+    """The lines of the table, printed one by one."""
     lines = ["| data | method | seconds | NLPD | RMSE |", "|---|---|---|---|---|"]
     print("\n".join(lines), flush=True)
     for task in tasks():
@@ -175,10 +185,7 @@ def main():
             rmse = np.sqrt(np.mean(gap**2)) / task.values.std()
             lines.append(f"| {task.name} | {name} | {seconds:.1f} | {density:.3f} | {rmse:.3f} |")
             print(lines[-1], flush=True)
-    if options.write:
-        text = PAGE.read_text(encoding="utf-8")
-        before, after = text.split(BEGIN)[0], text.split(END)[1]
-        PAGE.write_text(before + BEGIN + "\n" + "\n".join(lines) + "\n" + END + after, encoding="utf-8")
+    return lines
 
 
 if __name__ == "__main__":
