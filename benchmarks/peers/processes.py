@@ -8,9 +8,9 @@ sphere, waves on the Stanford bunny (5000 vertices), and the mean curvature of t
 * GPyTorch with the kernel of GeometricKernels (Matern, 200 to 1000 eigenpairs, its default on meshes is 1000);
 * ``ManifoldGaussianProcess`` with its defaults.
 
-Seconds include everything: fit of the features or eigenpairs, training, prediction. NLPD is the mean negative log
-density of the held-out noisy values, RMSE their error over the standard deviation. Every method uses one thread.
-``--write`` updates the table in docs/measured.md. Needs the environment of ``make bench-peers``; about five minutes.
+CPU seconds on one thread include everything: fit of the features or eigenpairs, training, prediction. NLPD is the
+mean negative log density of the held-out noisy values, RMSE their error over the standard deviation. ``--write``
+updates the table in docs/measured.md. Needs the environment of ``make bench-peers``; about five minutes.
 """
 
 import argparse
@@ -172,14 +172,14 @@ def main():
 
 def compare():
     """The lines of the table, printed one by one."""
-    lines = ["| data | method | seconds | NLPD | RMSE |", "|---|---|---|---|---|"]
+    lines = ["| data | method | CPU seconds | NLPD | RMSE |", "|---|---|---|---|---|"]
     print("\n".join(lines), flush=True)
     for task in tasks():
         by_ours(task, matern=False, seed=0)  # compiles
         for name, run in methods(task):
-            begin = time.perf_counter()
+            begin = time.process_time()
             mean, variance = run()
-            seconds = time.perf_counter() - begin
+            seconds = time.process_time() - begin
             gap = task.values[N_TRAIN:] - mean
             density = np.mean(gap**2 / variance + np.log(2 * np.pi * variance)) / 2
             rmse = np.sqrt(np.mean(gap**2)) / task.values.std()
