@@ -9,15 +9,11 @@ from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 if TYPE_CHECKING:
     import torch
     from gpytorch.kernels import Kernel
-    from linear_operator.operators import LinearOperator, LowRankRootLinearOperator, MatmulLinearOperator
+    from linear_operator.operators import LowRankRootLinearOperator
 else:  # without gpytorch the error names the extra
     torch = require("torch", "gpytorch")
     Kernel = require("gpytorch", "gpytorch").kernels.Kernel
-    operators = require("linear_operator", "gpytorch").operators
-    LowRankRootLinearOperator, MatmulLinearOperator = (
-        operators.LowRankRootLinearOperator,
-        operators.MatmulLinearOperator,
-    )
+    LowRankRootLinearOperator = require("linear_operator", "gpytorch").operators.LowRankRootLinearOperator
 
 __all__ = ["ManifoldKernel"]
 
@@ -80,7 +76,6 @@ class ManifoldKernel(Kernel):  # type: ignore[misc]
         right = left if same else self.module.root(x2)
         if diag:
             return (left * right).sum(dim=-1)
-        found: LinearOperator = (
-            LowRankRootLinearOperator(left) if same else MatmulLinearOperator(left, right.transpose(-1, -2))
-        )
-        return found
+        if same and left.shape[-1] < left.shape[-2]:
+            return LowRankRootLinearOperator(left)
+        return left @ right.transpose(-1, -2)  # with fewer points than features the matrix itself is smaller

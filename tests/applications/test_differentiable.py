@@ -252,8 +252,14 @@ def test_a_trained_kernel_is_at_least_as_likely(family, data, start):
     model.train(), likelihood.train()
     optimizer.step(loss)
     assert -len(y) * loss().item() > own.log_marginal_likelihood_ - 0.5
-    kernel = model.covar_module.base_kernel(*model.train_inputs).evaluate_kernel()
-    assert type(kernel).__name__ == "LowRankRootLinearOperator"
+
+
+def test_the_kernel_of_more_points_than_features_is_low_rank(family):
+    few, many = (torch.as_tensor(Sphere().sample(n, seed=8)) for n in (20, 300))
+    kernel = ManifoldKernel(family, 0.5).double()
+    names = [type(kernel(x).evaluate_kernel()).__name__ for x in (few, many)]
+    assert names == ["DenseLinearOperator", "LowRankRootLinearOperator"]
+    assert_allclose(kernel(many).to_dense().detach()[:5, :5], kernel.module.kernel(many[:5]).detach(), atol=1e-12)
 
 
 def test_kernels_of_gpytorch_can_be_combined(family, data):

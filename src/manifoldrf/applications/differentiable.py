@@ -81,7 +81,7 @@ class DifferentiableFeatures(nn.Module):
             reject("features", "of a kernel with nonnegative features, not one with two sides", features.kernel_)
         self.features = features
         self.scales: Scales | None = getattr(features, "scales_", None)
-        self._prepared: PreparedPoints | None = None
+        self._last: tuple[Tensor | None, dict[tuple[int, int | None], Tensor]] = None, {}
         self._warned = False
         self.log_variance = nn.Parameter(torch.tensor(math.log(check_real(variance, "variance", POSITIVE))))
         if self.scales is None:
@@ -235,7 +235,7 @@ class DifferentiableFeatures(nn.Module):
         parts, total = [], torch.zeros((), device=points.device)
         for number, share in enumerate(shares):
             octave: Any = self.octaves[number]
-            parts.append((number, share.sqrt() * self._blocks(points, number)[:, 0]))
+            parts.append((number, share.sqrt() * self._blocks(points, number, 1)[:, 0]))
             total = total + share * octave.heights[0, 0]
         return self._normalized(parts, total)
 
@@ -256,16 +256,23 @@ class DifferentiableFeatures(nn.Module):
             return parts
         return [(number, rows * height.rsqrt()) for number, rows in parts]
 
-    def _blocks(self, points: Tensor, number: int) -> Tensor:
-        """Features of all tables of an octave, (q, k, m)."""
+    def _blocks(self, points: Tensor, number: int, n_tables: int | None = None) -> Tensor:
+        """Features of the tables of an octave, all or the first few, (q, k, m)."""
         level = self._family().levels[number]
 
         def values(places: FloatArray) -> FloatArray:
-            blocks = self._at(places).blocks(number)
+            blocks = self._at(places).blocks(number)[:n_tables]
             return np.moveaxis(blocks, 0, 1).reshape(len(places), -1)
 
-        found = self._evaluated(points, values, math.sqrt(level.shortest))
-        return found.reshape(len(points), len(level.steps), len(level.anchors))
+        if points.requires_grad:
+            found = self._evaluated(points, values, math.sqrt(level.shortest))
+        else:
+            kept = self._kept_for(points)
+            key = number, n_tables
+            if key not in kept:
+                kept[key] = self._evaluated(points, values, math.sqrt(level.shortest))
+            found = kept[key]
+        return found.reshape(len(points), -1, len(level.anchors))
 
     def _fixed_rows(self, places: FloatArray) -> FloatArray:
         rows = self.features.map_.rows(places, check_jobs(self.features.n_jobs))[0]
@@ -281,12 +288,20 @@ class DifferentiableFeatures(nn.Module):
         return torch.as_tensor(values(places), dtype=dtype, device=points.device)
 
     def _at(self, places: FloatArray) -> PreparedPoints:
-        """Tables at points; those of the last points are kept, because training uses the same again and again."""
-        last = self._prepared
-        if last is None or not np.array_equal(last.points, places):
-            last = PreparedPoints(self._family(), places, normalize=False, n_jobs=check_jobs(self.features.n_jobs))
-            self._prepared = last
-        return last
+        return PreparedPoints(self._family(), places, normalize=False, n_jobs=check_jobs(self.features.n_jobs))
+
+    def _kept_for(self, points: Tensor) -> dict[tuple[int, int | None], Tensor]:
+        """Tables at the last points, which are kept because training uses the same points again and again."""
+        last, kept = self._last
+        if (
+            last is None
+            or last.dtype != points.dtype
+            or last.device != points.device
+            or not torch.equal(last, points)
+        ):
+            kept = {}
+            self._last = points.detach().clone(), kept
+        return kept
 
     def frozen(self) -> "FrozenFeatures":
         """The features with the current parameters as a module of plain tensors, for ``torch.export``."""

@@ -420,9 +420,13 @@ def longer_tables(problem: Problem, table: Any, n_jobs: int) -> Iterator[Any]:
     roots = np.sqrt(problem.measure)
     scaled = sparse.diags_array(reciprocal(roots)) @ problem.graph.operator @ sparse.diags_array(roots)
     step = sparse.csr_array(scaled)
+    starts = range(0, step.shape[0], _PRODUCTS_AT_ONCE)
+
+    def rows(start: int) -> Any:
+        return step[start : start + _PRODUCTS_AT_ONCE] @ table
+
     while True:
-        rows = StepField(problem.graph, table).rows_of(step, n_jobs)
-        table = without_negligible(rows if sparse.issparse(rows) else sparse.csr_array(rows), _NEGLIGIBLE)
+        table = without_negligible(sparse.vstack(quick_map(rows, starts, n_jobs), format="csr"), _NEGLIGIBLE)
         yield table
 
 
