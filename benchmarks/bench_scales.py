@@ -64,6 +64,7 @@ def ours(mesh, points, ends, exact):
         return model.kernel_matrix(points)
 
     def fit():
+        # Without a seed, because fits with one are kept and would be found again.
         model = ManifoldRandomFeatures(scales=ends, normalize=False, random_state=None, n_jobs=1).fit(mesh)
         return model.prepare(points)
 
