@@ -12,6 +12,7 @@ from torch.autograd import gradcheck
 from torch.func import functional_call
 
 from manifoldrf import (
+    FarQueryWarning,
     FeatureWarning,
     HeatKernel,
     ManifoldGaussianProcess,
@@ -69,7 +70,7 @@ def test_gradients_by_smoothness_and_length_are_exact(family, points):
         return rows @ rows.T
 
     assert gradcheck(kernel, (module.log_nu, module.log_lengthscale))
-    assert_allclose(module._shares().detach(), family.scales_.shares(MATERN), rtol=1e-6)
+    assert_allclose(module._log_shares().exp().detach(), family.scales_.shares(MATERN), rtol=1e-6)
 
 
 def test_gradients_by_positions_are_exact(family, points):
@@ -102,6 +103,38 @@ def test_sums_are_in_single_precision_and_results_in_that_of_the_points(family, 
     assert_allclose(module.kernel(points.to(dtype)).detach().double(), exact, atol=tolerance)
 
 
+def test_a_state_is_the_same_time_in_another_range(family, points):
+    module = DifferentiableFeatures(family, 0.3)
+    narrower = ManifoldRandomFeatures(scales=(0.2, 0.4), random_state=0, n_jobs=1).fit(Sphere())
+    other = DifferentiableFeatures(narrower, 0.25)
+    other.load_state_dict(module.state_dict())
+    assert other.t.item() == pytest.approx(0.3, rel=1e-5)
+    other.load_state_dict(DifferentiableFeatures(family, 1.0).state_dict())
+    with pytest.raises(ValueError, match=r"in the range of this fit, 0\.2 to 0\.4"):
+        other(points)
+
+
+def test_tables_of_inference_are_not_used_in_training(family, points):
+    module = DifferentiableFeatures(family, MATERN)
+    with torch.inference_mode():
+        module(points)
+    module(points).sum().backward()
+    assert module.log_nu.grad is not None
+
+
+def test_half_precision_modules_sum_in_single_precision(family, points):
+    module = DifferentiableFeatures(family, 0.3).to(torch.bfloat16)
+    exact = family.at(0.3).kernel_matrix(points.float().double().numpy())
+    assert module.root(points.float()).dtype == torch.float32
+    # The parameter itself has 8 bits, so t is 1 % off.
+    assert_allclose(module.kernel(points.float()).detach(), exact, atol=0.02)
+
+
+def test_points_off_the_space_are_reported(family):
+    with pytest.warns(FarQueryWarning):
+        DifferentiableFeatures(family, 0.3)(torch.tensor([[0.0, 0.0, 9.0]]))
+
+
 def test_parameters_survive_their_state_and_features_their_file(family, points, tmp_path):
     module = DifferentiableFeatures(family, 0.3)
     other = DifferentiableFeatures(load(family.save(tmp_path / "model")), 0.7)
@@ -109,11 +142,11 @@ def test_parameters_survive_their_state_and_features_their_file(family, points, 
     assert torch.equal(other(points), module(points))
 
 
-@pytest.mark.parametrize("kernel", [0.3, MATERN])
+@pytest.mark.parametrize("kernel", [0.3, 0.21, MATERN])  # .21 is blended
 def test_frozen_features_can_be_exported(family, points, kernel):
     module = DifferentiableFeatures(family, kernel).double()
     frozen = module.frozen()
-    assert_allclose(frozen(points), family.at(kernel).transform(points.numpy()), atol=1e-6)
+    assert_allclose(frozen(points), module.root(points).detach(), atol=1e-6)
     far = torch.tensor([[0.0, 0.0, 5.0]], dtype=torch.float64)
     assert not frozen(far).any()
     exported = torch.export.export(frozen, (points,)).module()
@@ -184,7 +217,9 @@ def test_matern_kernels_that_leave_the_range_are_reported_once(family, points):
         module.log_lengthscale.fill_(-3.0)
     with pytest.warns(FeatureWarning, match="only a part of the Matern kernel"):
         module(points)
-    assert torch.isfinite(module(points)).all()
+    module(points).sum().backward()  # in single precision, where the shares of long times underflow
+    assert torch.isfinite(module.log_nu.grad)
+    assert torch.isfinite(module.log_lengthscale.grad)
 
 
 class Process(gpytorch.models.ExactGP):
@@ -260,6 +295,15 @@ def test_the_kernel_of_more_points_than_features_is_low_rank(family):
     names = [type(kernel(x).evaluate_kernel()).__name__ for x in (few, many)]
     assert names == ["DenseLinearOperator", "LowRankRootLinearOperator"]
     assert_allclose(kernel(many).to_dense().detach()[:5, :5], kernel.module.kernel(many[:5]).detach(), atol=1e-12)
+
+
+def test_equal_points_have_gradients_of_their_own(family, points):
+    kernel = ManifoldKernel(family, 0.3).double()
+    left, right = points.clone().requires_grad_(), points.clone()
+    kernel(left, right).to_dense().sum().backward()
+    alone = points.clone().requires_grad_()
+    kernel.module.kernel(alone, right).sum().backward()
+    assert_allclose(left.grad, alone.grad, rtol=1e-9)
 
 
 def test_kernels_of_gpytorch_can_be_combined(family, data):

@@ -171,3 +171,11 @@ def test_the_time_of_a_matern_fit_starts_in_the_middle(features):
     matern = MaternKernel(20.0, 0.5, clock="manifold")
     fitted = clone(features).set_params(kernel=matern).fit(Sphere())
     assert ManifoldScaleKernel(fitted).t == pytest.approx(np.sqrt(0.05 * 0.4))
+
+
+def test_a_clone_with_other_features_has_their_kernel(features, points):
+    kernel = ManifoldScaleKernel(features, 0.12)
+    kernel(points)
+    absolute = clone(features).set_params(normalize=False).fit(Sphere())
+    changed = clone(kernel).set_params(features=absolute)
+    assert_allclose(changed(points), ManifoldScaleKernel(absolute, 0.12)(points))

@@ -62,7 +62,7 @@ def test_the_named_columns_are_the_coordinates(folder, tmp_path, source, options
     target = tmp_path / "m.safetensors"
     result = invoke("fit", folder / source, "-o", target, *FIT, *options)
     assert result.exit_code == 0, result.output
-    assert "counts its rows" not in result.stderr
+    assert "looks like a row number" not in result.stderr
     np.testing.assert_array_equal(load(target).transform(POINTS), expected(POINTS))
 
 
@@ -205,9 +205,14 @@ def test_options_of_tables_are_refused_elsewhere(folder, mesh_file, monkeypatch,
 @pytest.mark.filterwarnings("ignore::manifoldrf.FeatureWarning", "ignore::UserWarning")
 def test_a_column_that_counts_rows_is_named(folder, tmp_path):
     result = invoke("fit", folder / "counted.csv", "-o", tmp_path / "m.safetensors", "--t", 1.0)
-    assert "Column n of INPUT counts its rows, and is a coordinate (remedy: leave it out" in result.stderr
+    assert (
+        "Column n of INPUT looks like a row number, but is used as a coordinate (remedy: leave it out"
+        in result.stderr
+    )
     frame = pd.DataFrame(np.column_stack([POINTS, np.arange(17, 317)]), columns=["x", "y", "z", "row"])
-    with pytest.warns(UserWarning, match="Column 'row' of `X` counts its rows, and is a coordinate"):
+    with pytest.warns(
+        UserWarning, match="Column 'row' of `X` looks like a row number, but is used as a coordinate"
+    ):
         ManifoldRandomFeatures(HeatKernel(1.0), random_state=0).fit(frame)
 
 

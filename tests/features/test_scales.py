@@ -8,7 +8,18 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from manifoldrf import DiffusionKernel, HeatKernel, ManifoldRandomFeatures, MaternKernel, Sphere, Torus, load
+from manifoldrf import (
+    DiffusionKernel,
+    FeatureWarning,
+    GraphOptions,
+    GraphWarning,
+    HeatKernel,
+    ManifoldRandomFeatures,
+    MaternKernel,
+    Sphere,
+    Torus,
+    load,
+)
 from manifoldrf.features import scales
 from manifoldrf.metrics import relative_error
 
@@ -154,6 +165,40 @@ def test_fits_are_repeated_where_the_seed_or_the_data_differ():
     assert unseeded.fit(points).scales_ is not clone(unseeded).fit(points).scales_
 
 
+def test_a_fit_is_taken_again_only_if_nothing_differs():
+    points = Sphere().sample(1200, seed=4)
+    weights = np.full(1200, 4 * np.pi / 1200)
+    other = weights * np.linspace(0.9, 1.1, 1200)  # differs where a long array is not printed
+    graphs = [GraphOptions(weights=each) for each in (weights, other)]
+    base = ManifoldRandomFeatures(scales=(0.2, 0.4), random_state=0, n_jobs=1)
+    first, second = (clone(base).set_params(graph=graph).fit(points) for graph in graphs)
+    assert first.scales_ is not second.scales_
+    assert clone(first).set_params(scales=[0.2, 0.4], random_state=np.int64(0)).fit(points).scales_ is first.scales_
+
+
+def test_another_fit_forgets_the_scales(queries, tmp_path):
+    features = ManifoldRandomFeatures(scales=(0.2, 0.4), random_state=0, n_jobs=1).fit(Sphere())
+    features.set_params(scales=None, kernel=HeatKernel(0.3)).fit(Sphere())
+    with pytest.raises(ValueError, match="need a fit with a range"):
+        features.at(0.3)
+    loaded = load(features.save(tmp_path / "model"))
+    assert_array_equal(loaded.transform(queries), features.transform(queries))
+
+
+def test_the_shortest_time_warns_as_a_fit_of_its_own():
+    points = Sphere().sample(300, seed=5)
+    with pytest.warns(GraphWarning, match="is short for"):
+        features = ManifoldRandomFeatures(scales=(0.01, 0.02), n_jobs=1).fit(points)
+    with pytest.warns(FeatureWarning, match="The kernel of the graph is off"):
+        _ = features.at(0.01).error_
+
+
+def test_the_html_of_a_model_computes_no_error(sphere, monkeypatch):
+    monkeypatch.setattr(scales.Scales, "error", lambda *_: pytest.fail("computed"))
+    shown = clone(sphere).fit(Sphere())
+    assert "scales" in shown._repr_html_()
+
+
 @pytest.mark.parametrize(
     ("act", "words"),
     [
@@ -179,6 +224,7 @@ def test_kernels_out_of_the_range_are_refused(sphere, act, words):
         ({"scales": (0.1, 0.5), "kernel": HeatKernel(9.0)}, "holds the time of the kernel"),
         ({"scales": (0.1, 0.5), "kernel": DiffusionKernel(9.0)}, "a HeatKernel or a MaternKernel"),
         ({"scales": (0.1, 0.5), "field": "mlp"}, "`field` must be"),
+        ({"scales": (0.1, 0.5), "scale": 3.0}, "1 with `scales`"),
     ],
 )
 def test_wrong_ranges_are_refused_before_the_fit(params, words):
@@ -188,5 +234,5 @@ def test_wrong_ranges_are_refused_before_the_fit(params, words):
 
 def test_spaces_without_a_heat_graph_are_refused():
     noise = np.random.default_rng(0).normal(size=(300, 30))
-    with pytest.raises(ValueError, match="no heat graph"):
+    with pytest.raises(ValueError, match="no heat graph"), pytest.warns(FeatureWarning, match="no low-dimensional"):
         ManifoldRandomFeatures(scales=(1.0, 5.0)).fit(noise)

@@ -450,6 +450,7 @@ def _head_scales(features: tuple[Any, ...], n_heads: int) -> nn.ModuleList:
     times = np.geomspace(family.shortest, family.longest, number + 2)[1:-1]
     heads = [DifferentiableFeatures(features[0], float(t)) for t in times]
     for head in heads:
+        head.kept = heads[0].kept  # all heads use the same tables
         head.log_variance.requires_grad_(False)  # noqa: FBT003  (torch has no keyword); it cancels in the means
     return nn.ModuleList(heads)
 

@@ -12,7 +12,7 @@ from manifoldrf._validation import POSITIVE, FloatArray, check_jobs, check_real,
 from manifoldrf.applications.positions import Probe, Probed, as_places
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.scales import BLEND, OCTAVE, PreparedPoints, ScaleLevel, Scales
+from manifoldrf.features.scales import BLEND, FAR, OCTAVE, PreparedPoints, ScaleLevel, Scales
 from manifoldrf.fields.data import Problem
 from manifoldrf.fields.step import JoinedField, StepField
 from manifoldrf.geometry.heat import HeatExtension
@@ -29,8 +29,8 @@ else:  # without torch the error names the extra
 __all__ = ["DifferentiableFeatures", "FrozenFeatures"]
 
 _FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+_ROUNDING = 1e-5  # of times at the ends of the range, in single precision
 _INSIDE = 1e-6  # of the range of log t: a sigmoid does not reach its ends
-_FAR = 64  # octaves beyond the range that a Matern kernel is summed over
 
 
 class DifferentiableFeatures(nn.Module):
@@ -55,9 +55,10 @@ class DifferentiableFeatures(nn.Module):
     Points in half precision are summed in single precision. Neighbours of points are searched on the CPU; sums are
     on the device of the module, where the points must be. Gradients by positions are central differences in double
     precision, accurate to 1e-9 where the field is smooth, in the ambient space. Between two octaves of t, features
-    of both are blended, so that the kernel and its gradient are continuous. Where training leads to a Matern kernel
-    that the range of the fit does not hold, a :class:`FeatureWarning` says so once, and the sum over the octaves of
-    the range is used.
+    of both are blended in the first sixth of the second, so that the kernel and its gradient are continuous; there
+    the kernel is within the error of both, not equal to that of ``features.at(t)``. Where training leads to a
+    Matern kernel that the range of the fit does not hold, a :class:`FeatureWarning` says so once, and the sum over
+    the octaves of the range is used.
 
     Examples
     --------
@@ -81,7 +82,8 @@ class DifferentiableFeatures(nn.Module):
             reject("features", "of a kernel with nonnegative features, not one with two sides", features.kernel_)
         self.features = features
         self.scales: Scales | None = getattr(features, "scales_", None)
-        self._last: tuple[Tensor | None, dict[tuple[int, int | None], Tensor]] = None, {}
+        self.log_range: Tensor
+        self.kept = KeptTables()
         self._warned = False
         self.log_variance = nn.Parameter(torch.tensor(math.log(check_real(variance, "variance", POSITIVE))))
         if self.scales is None:
@@ -100,18 +102,15 @@ class DifferentiableFeatures(nn.Module):
         else:
             t = start.t if isinstance(start, HeatKernel) else check_real(start, "kernel", POSITIVE)
             self.scales.number(t)
-            low, high = self._log_range
+            # Part of the state: the same state must be the same time, also with another fit.
+            low, high = math.log(self.scales.shortest), math.log(self.scales.longest)
+            self.register_buffer("log_range", torch.tensor([low, high], dtype=torch.float64))
             share = min(max((math.log(t) - low) / (high - low), _INSIDE), 1 - _INSIDE)
             self.raw_t = nn.Parameter(torch.tensor(math.log(share / (1 - share))))
 
     def extra_repr(self) -> str:
         """The kernel, for printing."""
         return f"{self.as_kernel()}, variance={self.variance.item():.4g}"
-
-    @property
-    def _log_range(self) -> tuple[float, float]:
-        family = self._family()
-        return math.log(family.shortest), math.log(family.longest)
 
     def _family(self) -> Scales:
         if self.scales is None:
@@ -121,7 +120,7 @@ class DifferentiableFeatures(nn.Module):
     @property
     def variance(self) -> Tensor:
         """Factor of the kernel."""
-        return self.log_variance.exp()
+        return _wide(self.log_variance).exp()
 
     @property
     def t(self) -> Tensor:
@@ -130,22 +129,25 @@ class DifferentiableFeatures(nn.Module):
 
     @property
     def _log_t(self) -> Tensor:
-        low, high = self._log_range
+        self._family()
         if self.is_matern:
             raise ValueError("This module has a Matern kernel, whose parameters are `nu` and `lengthscale`.")
-        return low + (high - low) * torch.sigmoid(self.raw_t)
+        raw = _wide(self.raw_t)
+        low, high = self.log_range.to(raw)
+        found: Tensor = low + (high - low) * torch.sigmoid(raw)
+        return found
 
     @property
     def nu(self) -> Tensor:
         """Smoothness of the Matern kernel."""
         self._need_matern()
-        return self.log_nu.exp()
+        return _wide(self.log_nu).exp()
 
     @property
     def lengthscale(self) -> Tensor:
         """Length scale of the Matern kernel."""
         self._need_matern()
-        return self.log_lengthscale.exp()
+        return _wide(self.log_lengthscale).exp()
 
     def _need_matern(self) -> None:
         if not self.is_matern:
@@ -158,7 +160,9 @@ class DifferentiableFeatures(nn.Module):
             return kernel
         if self.is_matern:
             return MaternKernel(self.nu.item(), self.lengthscale.item(), clock="manifold")
-        return HeatKernel(min(max(self.t.item(), self.scales.shortest), self.scales.longest))
+        t, ends = self.t.item(), (self.scales.shortest, self.scales.longest)
+        inside = min(max(t, ends[0]), ends[1])
+        return HeatKernel(inside if abs(t - inside) < _ROUNDING * t else t)
 
     def forward(self, points: Tensor) -> Tensor:
         """Features of points (..., d), shape (..., m): those of all octaves side by side, 0 if not in use."""
@@ -185,7 +189,7 @@ class DifferentiableFeatures(nn.Module):
         self._check(points)
         flat = points.reshape(-1, points.shape[-1])
         rows = self._rows(flat)
-        scale = (0.5 * self.log_variance).exp()
+        scale = (0.5 * _wide(self.log_variance)).exp()
         return [(number, (scale * part).reshape(*points.shape[:-1], -1)) for number, part in rows]
 
     def _check(self, points: Any) -> None:
@@ -204,19 +208,20 @@ class DifferentiableFeatures(nn.Module):
             return [(0, found)]
         if self.is_matern:
             return self._matern_rows(points)
-        log_t, parts, total = self._log_t, [], torch.zeros((), device=points.device)
+        log_t, parts = self._log_t, []
         for number, share in self._blend(log_t):
             octave: Any = self.octaves[number]
             factors = octave.coefficients(log_t)
             blocks = self._blocks(points, number)
-            parts.append((number, share * torch.einsum("k,qkm->qm", factors.to(blocks), blocks).clamp_min(0.0)))
-            total = total + share**2 * (factors @ octave.heights @ factors)
-        return self._normalized(parts, total)
+            rows = torch.einsum("k,qkm->qm", factors.to(blocks), blocks).clamp_min(0.0)
+            height = factors @ octave.heights.to(factors) @ factors if self.features.normalize else None
+            parts.append((number, rows * (share if height is None else share * height.rsqrt())))
+        return parts
 
     def _blend(self, log_t: Tensor) -> list[tuple[int, Tensor]]:
         """Numbers of the octaves in use, and the factors of their features; the squares sum to one."""
         family = self._family()
-        number = family.number(self.as_kernel().t)  # type: ignore[attr-defined]
+        number = family.number(self.as_kernel().t)  # type: ignore[attr-defined]  # raises out of the range
         above = (log_t - math.log(family.levels[number].shortest)) / (BLEND * math.log(OCTAVE))
         if number == 0 or above.item() >= 1:
             return [(number, torch.ones_like(log_t))]
@@ -231,43 +236,44 @@ class DifferentiableFeatures(nn.Module):
                 text = "The range holds only a part of the Matern kernel, and the sum over its octaves is used"
                 warn_user(f"{text}: {error}", FeatureWarning)
             self._warned = True
-        shares = self._shares()
-        parts, total = [], torch.zeros((), device=points.device)
-        for number, share in enumerate(shares):
-            octave: Any = self.octaves[number]
-            parts.append((number, share.sqrt() * self._blocks(points, number, 1)[:, 0]))
-            total = total + share * octave.heights[0, 0]
-        return self._normalized(parts, total)
+        logs, parts = self._log_shares(), []
+        if self.features.normalize:
+            heights = torch.stack([octave.heights[0, 0] for octave in self.octaves])  # type: ignore[index]
+            logs = logs - torch.logsumexp(logs + heights.to(logs).log(), 0)
+        for number, root in enumerate((logs / 2).exp()):
+            parts.append((number, root * self._blocks(points, number, 1)[:, 0]))
+        return parts
 
-    def _shares(self) -> Tensor:
-        """Factors of the octaves, whose sum is the Matern kernel; the same as :meth:`Scales.shares`."""
+    def _log_shares(self) -> Tensor:
+        """Logarithms of the factors of the octaves, whose sum is the Matern kernel, as in :meth:`Scales.shares`.
+
+        Logarithms, because the root of a factor that underflows has no gradient.
+        """
         levels = self._family().levels
-        count = len(levels)
-        octaves = torch.arange(-_FAR, count + _FAR, device=self.log_nu.device, dtype=self.log_nu.dtype)
+        count, nu = len(levels), self.nu
+        octaves = torch.arange(-FAR, count + FAR, device=nu.device, dtype=nu.dtype)
         log_times = math.log(levels[0].shortest) + math.log(OCTAVE) * octaves
-        power = self.nu + levels[0].problem.dim / 2
-        rate = 2 * self.nu / self.lengthscale**2
-        logs = power * log_times - rate * log_times.exp() - torch.lgamma(power)
-        place = octaves.clamp(0, count - 1).long()
-        return torch.zeros_like(octaves[:count]).index_add(0, place, math.log(OCTAVE) * logs.exp())
-
-    def _normalized(self, parts: list[tuple[int, Tensor]], height: Tensor) -> list[tuple[int, Tensor]]:
-        if not self.features.normalize:
-            return parts
-        return [(number, rows * height.rsqrt()) for number, rows in parts]
+        power = nu + levels[0].problem.dim / 2
+        rate = 2 * nu / self.lengthscale**2
+        logs = math.log(math.log(OCTAVE)) + power * log_times - rate * log_times.exp() - torch.lgamma(power)
+        ends = FAR + 1, FAR + count - 1
+        if count == 1:
+            return torch.logsumexp(logs, 0, keepdim=True)
+        first, last = torch.logsumexp(logs[: ends[0]], 0, True), torch.logsumexp(logs[ends[1] :], 0, True)  # noqa: FBT003
+        return torch.cat([first, logs[ends[0] : ends[1]], last])
 
     def _blocks(self, points: Tensor, number: int, n_tables: int | None = None) -> Tensor:
         """Features of the tables of an octave, all or the first few, (q, k, m)."""
         level = self._family().levels[number]
 
         def values(places: FloatArray) -> FloatArray:
-            blocks = self._at(places).blocks(number)[:n_tables]
+            blocks = self._at(places, warn=not points.requires_grad).blocks(number)[:n_tables]
             return np.moveaxis(blocks, 0, 1).reshape(len(places), -1)
 
         if points.requires_grad:
             found = self._evaluated(points, values, math.sqrt(level.shortest))
         else:
-            kept = self._kept_for(points)
+            kept = self.kept.at(points)
             key = number, n_tables
             if key not in kept:
                 kept[key] = self._evaluated(points, values, math.sqrt(level.shortest))
@@ -280,38 +286,56 @@ class DifferentiableFeatures(nn.Module):
 
     def _evaluated(self, points: Tensor, values: Callable[[FloatArray], FloatArray], width: float) -> Tensor:
         """Values of a function of the positions, with gradients if they are needed."""
-        dtype = torch.promote_types(points.dtype, self.log_variance.dtype)
+        dtype = torch.promote_types(torch.promote_types(points.dtype, self.log_variance.dtype), torch.float32)
+        places, _ = self.features._check_queries(as_places(points))
         if points.requires_grad:
             found: Tensor = Probed.apply(points.to(dtype), Probe(values, width))  # type: ignore[no-untyped-call]
             return found
-        places, _ = self.features._check_queries(as_places(points))
         return torch.as_tensor(values(places), dtype=dtype, device=points.device)
 
-    def _at(self, places: FloatArray) -> PreparedPoints:
-        return PreparedPoints(self._family(), places, normalize=False, n_jobs=check_jobs(self.features.n_jobs))
-
-    def _kept_for(self, points: Tensor) -> dict[tuple[int, int | None], Tensor]:
-        """Tables at the last points, which are kept because training uses the same points again and again."""
-        last, kept = self._last
-        if (
-            last is None
-            or last.dtype != points.dtype
-            or last.device != points.device
-            or not torch.equal(last, points)
-        ):
-            kept = {}
-            self._last = points.detach().clone(), kept
-        return kept
+    def _at(self, places: FloatArray, *, warn: bool) -> PreparedPoints:
+        jobs = check_jobs(self.features.n_jobs)
+        return PreparedPoints(self._family(), places, normalize=False, n_jobs=jobs, warn=warn)
 
     def frozen(self) -> "FrozenFeatures":
         """The features with the current parameters as a module of plain tensors, for ``torch.export``."""
-        if self.scales is None:
+        variance = self.variance.item()
+        if self.scales is None or self.is_matern:
             found = self.features.map_
-        else:
-            found = self.scales.at(self.as_kernel(), normalize=self.features.normalize)
-        fields = found.field.parts if isinstance(found.field, JoinedField) else (found.field,)
-        columns = found.output_scale * found.column_factors * math.sqrt(self.variance.item())
-        return FrozenFeatures(found.problem, fields, columns).to(self.log_variance)
+            if self.scales is not None:
+                found = self.scales.at(self.as_kernel(), normalize=self.features.normalize)
+            fields = found.field.parts if isinstance(found.field, JoinedField) else (found.field,)
+            columns = found.output_scale * found.column_factors
+            return FrozenFeatures(found.problem, fields, math.sqrt(variance) * columns).to(self.log_variance)
+        t = self.t.item()
+        parts = [(self.scales.levels[number], share.item()) for number, share in self._blend(self._log_t)]
+        heights = [level.height(t) if self.features.normalize else 1.0 for level, _ in parts]
+        columns = np.concatenate(
+            [
+                share * np.sqrt(variance / height * level.weights / level.problem.unit)
+                for (level, share), height in zip(parts, heights, strict=True)
+            ]
+        )
+        fields = tuple(level.field(t) for level, _ in parts)
+        return FrozenFeatures(parts[0][0].problem, fields, columns).to(self.log_variance)
+
+
+class KeptTables:
+    """Tables at the last points, which are kept because training uses the same points again and again."""
+
+    def __init__(self) -> None:
+        self.points: Tensor | None = None
+        self.tables: dict[tuple[int, int | None], Tensor] = {}
+
+    def at(self, points: Tensor) -> dict[tuple[int, int | None], Tensor]:
+        """What is kept of points, by the number of the octave and of its tables; to be filled by the caller."""
+        if torch.is_inference_mode_enabled():  # its tensors cannot be used in training
+            return {}
+        last = self.points
+        same = last is not None and last.dtype == points.dtype and last.device == points.device
+        if not (same and torch.equal(last, points)):  # type: ignore[arg-type]
+            self.points, self.tables = points.detach().clone(), {}
+        return self.tables
 
 
 class _Octave(nn.Module):
@@ -348,6 +372,11 @@ class _Octave(nn.Module):
         gaps = log_t - self.log_times
         others = [torch.cat([gaps[:i], gaps[i + 1 :]]).prod() for i in range(len(gaps))]
         return torch.stack(others) / self.denominators
+
+
+def _wide(parameter: Tensor) -> Tensor:
+    """A parameter in single precision at least."""
+    return parameter if parameter.dtype == torch.float64 else parameter.float()
 
 
 class FrozenFeatures(nn.Module):
@@ -399,7 +428,7 @@ class FrozenFeatures(nn.Module):
         for number, (radius, bandwidth) in enumerate(zip(self.radii, self.bandwidths, strict=True)):
             nodes, logs, table = (getattr(self, f"{name}{number}") for name in ("nodes", "logs", "table"))
             gaps = torch.cdist(places, nodes, compute_mode="donot_use_mm_for_euclid_dist")
-            if window is None:
+            if window is None:  # the first field is that of the problem
                 nearest, node = gaps.min(dim=-1)
                 beyond = (nearest / self.reaches[node] - 1).clamp(0, 1)
                 window = (1 - beyond) ** 2 * (1 + 2 * beyond)

@@ -138,7 +138,10 @@ class ManifoldScaleKernel(Kernel):  # type: ignore[misc]
         """Points whose features are kept, because those of training points are needed again for each time."""
         found = self.features.prepare(X)
         key = hashlib.sha256(found.points.tobytes() + repr(found.points.shape).encode()).digest()
-        self._kept[key] = found = self._kept.pop(key, found)  # the last place
+        kept = self._kept.pop(key, found)
+        if kept.scales is found.scales and kept.normalize == found.normalize:  # of the same features
+            found = kept
+        self._kept[key] = found  # the last place
         for old in list(self._kept)[:-_KEPT]:
             self._kept.pop(old, None)
         return found

@@ -547,7 +547,7 @@ def _warn_of_counts(points: Any, path: str, name: str, table: Any) -> None:
     titles = column_titles(path, name)
     for column in counting_columns(points):
         place = column if table is None else table.places[column]
-        text = f"Column {titles[place] or place} of {name} counts its rows, and is a coordinate"
+        text = f"Column {titles[place] or place} of {name} looks like a row number, but is used as a coordinate"
         warn_user(f"{text} (remedy: leave it out, see fit --columns).")
 
 

@@ -66,6 +66,7 @@ __all__ = ["ManifoldRandomFeatures", "heat_signature"]
 
 KIND = "ManifoldRandomFeatures"  # of a file
 _SIDES = ("left", "right")
+_UNKNOWN = ErrorEstimate(np.nan, np.nan, np.nan, None, np.nan)  # shown where nothing may be computed
 
 
 class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -277,6 +278,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     def _fit(self, X: Any, compute: Compute) -> Self:
         """Fit with signatures from ``compute``, which may use other machines."""
         space = check_space(self, X)
+        if hasattr(self, "scales_"):  # of an earlier fit
+            del self.scales_
         options = fit_options(self.get_params(deep=False), compute=compute)
         if self.scales is not None:
             return self._fit_scales(space, options)
@@ -301,12 +304,16 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         """Fit at the shortest time of each level, and take the features of the kernel."""
         scales = check_scales(self.scales)
         kernel = check_in_range(self.kernel, scales)
+        if self.scale != 1:
+            reject("scale", "1 with `scales`, which are times themselves", self.scale)
         check_option(self.field, "field", ("auto", "step"))
 
         def fit_at(t: float) -> FeatureMap:
             member = clone(self).set_params(kernel=HeatKernel(t), scales=None, normalize=False, scale=1.0)
             member.random_state = options.streams.generator(f"scales.{t!r}")
-            with without_warnings(FeatureWarning, GraphWarning):
+            # The shortest time is the hardest: others would repeat its warnings, or call long times useless.
+            hidden = (FeatureWarning, GraphWarning) if t > scales[0] else ()
+            with without_warnings(*hidden):
                 fitted: FeatureMap = member._fit(space, options.signatures.compute).map_
             return fitted
 
@@ -431,6 +438,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         problem = self._map().problem
         if self._error is None:  # features of one of many scales
             self._error = self._source.error(problem.kernel, self._streams, check_jobs(self.n_jobs)), True
+            warn_of_graph(self._error[0])
         error, whole = self._error  # read once, because several threads may add the share of the graph
         if not whole:
             error = error.with_graph(graph_error(problem, self._streams, check_jobs(self.n_jobs)))
@@ -442,9 +450,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     def _get_fitted_attr_html(self, *args: Any, **options: Any) -> Any:
         """Attributes for notebooks. scikit-learn reads them all, which must neither compute the error nor warn."""
         shown = copy.copy(self)
-        known = getattr(self, "_error", None)
-        if known is not None:
-            shown._error = known[0], True
+        if hasattr(self, "_error"):
+            shown._error = (_UNKNOWN if self._error is None else self._error[0]), True
         return BaseEstimator._get_fitted_attr_html(shown, *args, **options)
 
     def _map(self) -> FeatureMap:

@@ -385,7 +385,8 @@ def check_space(estimator: Any, X: Any) -> Any:
             reject("X", "an array of at least 2 points", "1 sample")  # the words that scikit-learn's checks ask for
         if names := column_names(X):
             for k in counting_columns(points):
-                warn_user(f"Column {names[k]!r} of `X` counts its rows, and is a coordinate (remedy: drop it).")
+                text = "looks like a row number, but is used as a coordinate (remedy: drop it)"
+                warn_user(f"Column {names[k]!r} of `X` {text}.")
         return points
     if isinstance(X, AbstractManifold):
         estimator.n_features_in_ = X.ambient_dim

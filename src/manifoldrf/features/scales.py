@@ -41,14 +41,13 @@ from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
 from manifoldrf.kernels.series import SeriesKernel
 
 OCTAVE = 2.0  # longest time of a level over its shortest
-# Share of an octave, at its begin, in which differentiable kernels blend its features with those of the one before.
+# Octaves that a kernel which is smooth in t takes to the next level; polynomials beyond theirs err by 9e-4 there.
 BLEND = 1 / 6
 _TABLES = 3  # per octave, besides the first: polynomials through them are accurate to 3e-4
 _FEW = {1: (1, 2, 3), 2: (2, 3, 4, 5)}  # steps of tables where the octave has fewer whole numbers
-_BLEND = 1 / 6  # octaves that a smooth kernel takes to the next level; polynomials beyond theirs err by 9e-4 there
 _EDGE = 1e-9  # times this close to the range are in it
 _LOST = 0.1  # share of the height or the mass of a Matern kernel that may come from times out of the range
-_FAR = 64  # octaves beyond the range that a Matern kernel is summed over
+FAR = 64  # octaves beyond the range that a Matern kernel is summed over
 _SAME = 1e-9
 _MOST_ENTRIES = 2**25  # of kernels of one level that are kept: 256 MB, 2189 points
 _PROBES = 192  # nodes at which errors are measured
@@ -267,8 +266,9 @@ class Scales:
     longest: float
 
     def __post_init__(self) -> None:
-        if not self.levels:
-            reject("levels", "at least one level", "none")
+        if not self.levels or not all(isinstance(level, ScaleLevel) for level in self.levels):
+            reject("levels", "at least one level", "others")
+        check_real(self.longest, "longest", POSITIVE)
 
     @property
     def shortest(self) -> float:
@@ -290,7 +290,7 @@ class Scales:
         the first part of an octave it passes from the level before to the next one.
         """
         number = self.number(t)
-        width = _BLEND * math.log(OCTAVE)
+        width = BLEND * math.log(OCTAVE)
         x = max(0.0, math.log(t / self.levels[number].shortest)) / width
         if number == 0 or x >= 1:
             return [(number, 1.0, 0.0)]
@@ -317,22 +317,24 @@ class Scales:
         """
         dim, times = self.levels[0].problem.dim, np.array([level.shortest for level in self.levels])
         power, rate = kernel.nu + dim / 2, kernel.rate
-        octaves = np.arange(-_FAR, len(times) + _FAR, dtype=np.float64)
+        octaves = np.arange(-FAR, len(times) + FAR, dtype=np.float64)
         logs = power * np.log(times[0] * OCTAVE**octaves) - rate * times[0] * OCTAVE**octaves - gammaln(power)
         terms = math.log(OCTAVE) * np.exp(logs)
         shares = np.zeros(len(times))
         np.add.at(shares, np.clip(octaves, 0, len(times) - 1).astype(np.int64), terms)
         narrow = float(gammainc(kernel.nu, rate * self.shortest / math.sqrt(OCTAVE)))
         if narrow > _LOST:
-            rule = f"a kernel less than {_LOST:.0%} of whose height comes from times below {self.shortest:.3g}"
-            reject("kernel", f"{rule} (remedy: `scales` from shorter times)", f"{kernel} with {narrow:.0%}")
+            rule = f"a kernel with at least {1 - _LOST:.0%} of its height from times above {self.shortest:.3g}"
+            reject("kernel", f"{rule} (remedy: `scales` from shorter times)", f"{kernel} with {1 - narrow:.0%}")
         heights = np.array([level.height(level.shortest) for level in self.levels])
         # Longer times than the last only make the kernel more even: at best it is one over the volume.
         uneven = max(0.0, heights[-1] - 1 / self.levels[-1].problem.volume)
         wide = float(terms[octaves >= len(times)].sum() * uneven / (shares @ heights))
         if wide > _LOST:
-            rule = f"a kernel less than {_LOST:.0%} of which depends on times above {self.longest:.3g}"
-            reject("kernel", f"{rule} (remedy: `scales` up to longer times)", f"{kernel} with up to {wide:.0%}")
+            rule = f"a kernel that times above {self.longest:.3g} change by less than {_LOST:.0%}"
+            reject(
+                "kernel", f"{rule} (remedy: `scales` up to longer times)", f"{kernel}, changed by up to {wide:.0%}"
+            )
         return shares
 
     def _mixture(self, kernel: MaternKernel) -> tuple[FeatureMap, float]:
@@ -529,11 +531,11 @@ def fit_scales(fit: Callable[[float], FeatureMap], scales: tuple[float, float], 
 
 
 # Searches over a grid of times fit clones of an estimator to the same few parts of the data again and again. The
-# last fits are kept, as many as a search has parts.
-_KEPT = 8
+# last fits are kept, as many as a search has parts, if they take less than this many bytes.
+_KEPT, _MOST_BYTES = 8, 2**30
 _recent: OrderedDict[bytes, Scales] = OrderedDict()
 _lock = threading.Lock()
-_WITHOUT_EFFECT = ("kernel", "normalize", "n_jobs", "verbose", "device", "sparse_output")
+_WITHOUT_EFFECT = ("kernel", "normalize", "n_jobs", "verbose", "device", "sparse_output", "scales", "random_state")
 
 
 def recent_scales(estimator: Any, space: Any, make: Callable[[], Scales]) -> Scales:
@@ -547,21 +549,33 @@ def recent_scales(estimator: Any, space: Any, make: Callable[[], Scales]) -> Sca
         with _lock:
             _recent[key] = found
             _recent.move_to_end(key)
-            while len(_recent) > _KEPT:
+            while len(_recent) > _KEPT or sum(map(_size, _recent.values())) > _MOST_BYTES:
                 _recent.popitem(last=False)
     return found
 
 
+def _size(scales: Scales) -> int:
+    return sum(level.tables.nbytes for level in scales.levels)
+
+
 def _key(params: dict[str, Any], space: Any) -> bytes | None:
-    """A digest of a fit; None if it has no fixed seed, or depends on functions or graphs."""
-    own = {name: value for name, value in params.items() if name not in _WITHOUT_EFFECT}
-    plain = all(isinstance(value, str | int | float | tuple | GraphOptions | None) for value in own.values())
-    if not plain or own["random_state"] is None or isinstance(space, Graph):
+    """A digest of a fit; None if it has no fixed seed, or depends on functions, graphs or classes of users."""
+    seed, graph = params["random_state"], params["graph"]
+    own = {name: value for name, value in params.items() if name not in (*_WITHOUT_EFFECT, "graph")}
+    plain = all(isinstance(value, str | int | float | None) for value in own.values())
+    known = isinstance(space, np.ndarray | TriangleMesh) or type(space).__module__.startswith("manifoldrf.")
+    if not (plain and known and isinstance(seed, int | np.integer)) or isinstance(space, Graph):
+        return None
+    if graph is not None and not (isinstance(graph, GraphOptions) and graph.metric is None):
         return None
     arrays = [space] if isinstance(space, np.ndarray) else []
     if isinstance(space, TriangleMesh):
         arrays = [space.vertices, space.faces]
-    digest = hashlib.sha256(repr((sorted(own.items()), [part.shape for part in arrays] or space)).encode())
+    weights = getattr(graph, "weights", "auto")
+    if not isinstance(weights, str):
+        arrays.append(np.asarray(weights))
+    fixed = sorted(own.items()), int(seed), tuple(map(float, params["scales"])), graph
+    digest = hashlib.sha256(repr((fixed, [part.shape for part in arrays], "" if arrays else space)).encode())
     for part in arrays:
         digest.update(np.ascontiguousarray(part).data)
     return digest.digest()

@@ -548,7 +548,7 @@ class GeneralizedAdjacency(_Immutable):
 
 def as_space(value: Any, name: str) -> Any:
     """Return an object of another library as a mesh, a graph or points; anything else is returned unchanged."""
-    if isinstance(value, TriangleMesh | Graph | AbstractManifold):
+    if isinstance(value, np.ndarray) or type(value).__module__.startswith("manifoldrf."):
         return value
     found = recognise(value, name)
     if found is None:
