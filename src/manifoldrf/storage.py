@@ -6,6 +6,7 @@ from os import PathLike
 from typing import Any
 
 from manifoldrf._codec import STORED_CLASSES, ModelFileError, Registry, load_state
+from manifoldrf._runtime import without_warnings
 from manifoldrf.features import manifold_features
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.state import RECORDS
@@ -37,6 +38,7 @@ LOADERS: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
+@without_warnings(Warning)  # about a space, such as faces that older files hold twice: the user was told at the fit
 def load(path: str | PathLike[str]) -> Any:
     """Load a model or a graph from the file that its ``save`` wrote.
 
