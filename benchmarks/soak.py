@@ -20,13 +20,14 @@ import os
 import sys
 import tempfile
 import time
-import tomllib
 import warnings
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
+
+from manifoldrf import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "docs" / "results" / "soak.json"
@@ -230,9 +231,8 @@ def _line(sample, done, changed):
 def record(verdict, samples, done, minutes):
     """The run as a dict for the JSON file, with about one sample a minute."""
     step = max(1, len(samples) // max(1, round(minutes)))
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     return {
-        "version": version,
+        "version": __version__,
         "minutes": round(samples[-1].seconds / 60, 2),
         "rounds": len(samples),
         "operations": dict(done),

@@ -299,6 +299,13 @@ def _stored_fields(value: Any) -> dict[str, Any]:
     return {name: -1 if has_threads[name] and part is not None else part for name, part in fields.items()}
 
 
+def _check_threads(kind: Any, fields: dict[str, Any]) -> None:
+    """Refuse numbers of threads, which files do not hold."""
+    for field in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ():
+        if field.metadata == THREADS and fields.get(field.name) not in (None, -1):
+            reject(field.name, "None or -1 in a file", fields[field.name])
+
+
 def _encode_fraction(value: Fraction) -> Any:
     parts = [hex(value.numerator), hex(value.denominator)]
     if max(map(len, parts)) > _MAX_DIGITS:
@@ -384,6 +391,7 @@ class _Decoder:
             raise ModelFileError(f"it holds a {str(name)[:40]!r}, a class that this version does not know")
         try:
             check_field_types(self._registry[name], fields)
+            _check_threads(self._registry[name], fields)
             value = self._registry[name](**fields)
         except MemoryError:
             raise  # not the fault of the file

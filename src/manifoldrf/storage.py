@@ -6,6 +6,7 @@ from os import PathLike
 from typing import Any
 
 from manifoldrf._codec import STORED_CLASSES, ModelFileError, Registry, load_state
+from manifoldrf._runtime import without_warnings
 from manifoldrf.applications.interpolation import FieldInterpolator
 from manifoldrf.applications.regression import ManifoldGaussianProcess, ManifoldRidge
 from manifoldrf.applications.saving import read_features
@@ -45,6 +46,7 @@ LOADERS: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
+@without_warnings(Warning)  # about a space, such as faces that older files hold twice: the user was told at the fit
 def load(path: str | PathLike[str]) -> Any:
     """Load features, a regressor, an interpolator or a graph from the file that its ``save`` wrote.
 

@@ -130,7 +130,7 @@ LENGTH = EntryPoint(
 SCALE = EntryPoint(
     "RegularizedLaplacianKernel, scale", "scale", lambda scale: RegularizedLaplacianKernel(scale).dense(graph())
 )
-POSITIVES = (NOISE, VARIANCE, BANDWIDTH)
+POSITIVES = (NOISE, BANDWIDTH)
 
 
 def scaled(space):
@@ -145,7 +145,8 @@ def scaled(space):
 
 
 def scaled_features(unit):
-    return unit * features(unit * cloud(), HeatKernel(0.3 * unit * unit))
+    """Those of a kernel per area, converted to the first unit."""
+    return unit * features(unit * cloud(), HeatKernel(0.3 * unit * unit), normalize=False)
 
 
 UNITS = (
@@ -155,7 +156,10 @@ UNITS = (
         "points",
         scaled(lambda unit: TriangleMesh(unit * cloud(), mesh().faces)),
     ),
-    EntryPoint("ManifoldRandomFeatures, heat kernel", "X", scaled_features),
+    EntryPoint(
+        "ManifoldRandomFeatures, heat kernel", "X", lambda unit: features(unit * cloud(), HeatKernel(0.3 * unit**2))
+    ),
+    EntryPoint("ManifoldRandomFeatures, normalize=False", "X", scaled_features),
 )
 
 _TIMES = "Times, widths and levels"
@@ -190,7 +194,7 @@ TIME_CASES = (
                 _TIMES,
                 text,
                 lambda value=value: value,
-                (EXACT, LENGTH),
+                (EXACT, LENGTH, VARIANCE),
                 Refused(f"`{{argument}}` must be a number in [1e-100, 1e+100]. Got {value}."),
             ),
             Case(
@@ -237,11 +241,14 @@ TIME_CASES = (
         Refused("`{argument}` must be a number in (0, inf). Got '1'.", TypeError),
     ),
     Case(
+        _TIMES, "a text", lambda: "1", (NOISE,), Refused("`noise` must be 'auto' or a number in (0, inf). Got '1'.")
+    ),
+    Case(
         _TIMES,
         "a text",
         lambda: "1",
-        (NOISE, VARIANCE),
-        Refused("`{argument}` must be 'auto' or a number in (0, inf). Got '1'."),
+        (VARIANCE,),
+        Refused("`variance` must be 'auto' or a number in [1e-100, 1e+100]. Got '1'."),
     ),
     Case(
         _TIMES, "a text", lambda: "1", (ALPHA,), Refused("`alpha` must be 'cv' or a number in [0, inf). Got '1'.")
@@ -259,6 +266,20 @@ TIME_CASES = (
         lambda: np.ones(2),
         (*TIMES, *POSITIVES),
         Refused("`{argument}` must be a number in (0, inf). Got array([1., 1.]).", TypeError),
+    ),
+    *(
+        Case(
+            _TIMES,
+            name,
+            lambda value=value: value,
+            (VARIANCE,),
+            Refused(f"`variance` must be a number in [1e-100, 1e+100]. Got {words}.", kind),
+        )
+        for name, value, words, kind in (
+            ("10^400", 10**400, "an integer of 401 digits", ValueError),
+            ("True", True, "True", TypeError),
+            ("an array", np.ones(2), "array([1., 1.])", TypeError),
+        )
     ),
     *(
         case
@@ -282,8 +303,15 @@ TIME_CASES = (
                 _TIMES,
                 f"{value:.0e}",
                 lambda value=value: value,
-                (*but(TAUS, TAU_FIT), NOISE, VARIANCE, ALPHA, SCALE, DIFFUSION_MAP, STEPS),
+                (*but(TAUS, TAU_FIT), NOISE, ALPHA, SCALE, DIFFUSION_MAP, STEPS),
                 FINITE,
+            ),
+            Case(
+                _TIMES,
+                f"{value:.0e}",
+                lambda value=value: value,
+                (EXACT, LENGTH, VARIANCE),
+                Refused(f"`{{argument}}` must be a number in [1e-100, 1e+100]. Got {value}."),
             ),
             Case(
                 _TIMES,
@@ -329,7 +357,15 @@ TIME_CASES = (
             "`kernel` must be one that does not vanish on the graph; use a shorter time. Got eigenvalues of 0 only."
         ),
     ),
-    Case(_TIMES, "1e300", lambda: 1e300, (DENSE, NOISE, VARIANCE, ALPHA, BANDWIDTH, *SIGMAS), FINITE),
+    Case(_TIMES, "1e300", lambda: 1e300, (DENSE, NOISE, ALPHA, BANDWIDTH, *SIGMAS), FINITE),
+    Case(
+        _TIMES,
+        "1e300",
+        lambda: 1e300,
+        (EXACT, LENGTH, VARIANCE),
+        Refused("`{argument}` must be a number in [1e-100, 1e+100]. Got 1e+300."),
+    ),
+    *(Case(_TIMES, f"{value:.0e}", lambda value=value: value, (VARIANCE,), FINITE) for value in (1e-100, 1e100)),
     Case(_TIMES, "1e300", lambda: 1e300, (APPLY, TAU_FIT, TAU_NODES, TAU_TEACHERS[0]), Refused(_ROUGH)),
     Case(
         _TIMES,

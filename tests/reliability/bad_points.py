@@ -280,6 +280,7 @@ _COINCIDE = "60 points coincide with another (remedy: drop them with numpy.uniqu
 _ISOLATED = "Graph of 60 nodes: 1 nodes are isolated, without an edge to another (remedy: …, or drop them)."
 _PIECES = "Graph of 60 nodes: it has 2 pieces that are not connected (remedy: …, or one graph per piece)."
 _SPARSE = "t = … is short for 60 nodes: …"
+_HALF = "t = … is short for 30 nodes: …"
 _BY_NEIGHBORS = (KNN, FILL, *ON_GRAPHS, SPECTRAL[0])
 _BY_HEAT = (HEAT, FIT_HEAT, FIT_DEFAULT, SPECTRAL[1])
 _FITS = (*ON_GRAPHS, FIT_HEAT, FIT_DEFAULT, SPECTRAL[1])  # those that look at the points first
@@ -337,13 +338,15 @@ PLACES = (
         _PLACES,
         "every point twice",
         doubled,
-        _BY_HEAT,
-        Works(
-            "one of each pair is a node",
-            None,
-            GraphWarning,
-            ("30 of 60 points are copies …", "t = … is short for 30 nodes: …"),
-        ),
+        (HEAT,),
+        Works("one of each pair is a node", None, GraphWarning, ("30 of 60 points are copies …", _HALF)),
+    ),
+    Case(
+        _PLACES,
+        "every point twice",
+        doubled,
+        but(_BY_HEAT, HEAT),
+        Works("one of each pair is a node", None, GraphWarning, (_HALF,)),
     ),
     Case(_PLACES, "every point twice", doubled, _NO_GRAPH, FINITE),
     Case(

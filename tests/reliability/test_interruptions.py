@@ -42,7 +42,7 @@ STAGES = {
     "walks": ((*SIGNATURES, "walks"), "signatures.engines", 40),
     "counts": ((*SIGNATURES, "counts"), "signatures.engines", 40),
     "frontier": ((*SIGNATURES, "frontier"), "signatures.engines", 20),
-    "exact signatures": ((*SIGNATURES, "exact"), "kernels.action", 15),
+    "exact signatures": ((*SIGNATURES, "exact"), "kernels.action", 4),
     "anchors": (FIT, "fields.anchors", 4),
     "weights of anchors": (FIT, "fields.anchors", 15),
     "error": (FIT, "features.errors", 10),
@@ -59,7 +59,7 @@ STAGES = {
     "experiment": (TEACHERS, "reproduction.teachers", 20),
     "record": (TEACHERS, "reproduction.record.np.savez_compressed", 1),
     "pictures": ((*REPORT, "new.html"), "reproduction.report.html_page", 3),
-    "demo": (("demo", "--out", "new"), "features.errors", 1),
+    "demo": (("demo", "--out", "new"), "features.errors", 1),  # its error comes last, with the explorer page
 }
 QUICK = {
     *("heat graph", "walks", "error", "save", "training"),

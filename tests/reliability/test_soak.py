@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from manifoldrf import __version__
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -95,6 +97,13 @@ def test_digests_tell_bits_apart(soak):
     rows = np.arange(6.0).reshape(2, 3)
     assert soak.digest(rows) == soak.digest(rows.copy()) == soak.digest(np.asfortranarray(rows))
     assert soak.digest(rows) != soak.digest(np.nextafter(rows, 9))
+
+
+def test_a_record_names_the_version_and_can_be_written(soak):
+    samples = series(soak, np.full(180, 500.0))
+    made = soak.record(soak.judge(samples), samples, {"fit": 180}, 30)
+    assert made["version"] == __version__
+    assert json.loads(json.dumps(made))["holds"]
 
 
 def test_the_committed_run_was_half_an_hour_and_flat():

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import linalg
 
 from manifoldrf._validation import FloatArray
-from manifoldrf.applications.modes import Data, Search, Spectrum, find_levels, on_graph
+from manifoldrf.applications.modes import WORST, Data, Search, Spectrum, find_levels, on_graph
 from manifoldrf.features.feature_map import FeatureMap, product
 from manifoldrf.fields.anchors import anchors_needed
 from manifoldrf.fields.data import Problem
@@ -218,9 +218,10 @@ class _Member:
             fit = (n - 1) * np.log(misfit)
         else:
             self.variance = np.repeat(given[:, None], misfit.shape[1], axis=1)
-            fit = misfit / self.variance + (n - 1) * np.log(self.variance)
+            with np.errstate(over="ignore"):  # given levels may not fit the data at all
+                fit = misfit / self.variance + (n - 1) * np.log(self.variance)
         volume = np.log(self.leverage) - np.log(self.inverse).sum(axis=1)
-        self.evidence = -0.5 * (fit + volume[:, None]).sum(axis=1)
+        self.evidence = np.maximum(-0.5 * (fit + volume[:, None]).sum(axis=1), WORST)
         self._scale, self._lift = scale, scale[:, None] * (rows.T @ vectors)  # (m,), (m, n)
 
     def add(self, share: FloatArray, mean: FloatArray, second: FloatArray) -> None:

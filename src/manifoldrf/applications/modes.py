@@ -56,7 +56,7 @@ _MOST_BLOCKS = 16  # one thread decomposes their triangles
 _SMALLEST_VARIANCE = 1e-200  # for constant data: its logarithm is finite
 _LARGEST_VARIANCE = 1e300
 _TINY = float(np.finfo(np.float64).tiny)
-_WORST = -1e300  # lower bound of a log likelihood, for levels that do not fit the data at all
+WORST = -1e300  # lower bound of a log likelihood, for levels that do not fit the data at all
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ class Spectrum:
         with np.errstate(over="ignore"):  # given levels may not fit the data at all
             columns = self.misfit(ratio) / variance + self.n * np.log(2 * np.pi * variance) + log_det
             found = float(-0.5 * columns.sum())
-        return max(found, _WORST)
+        return max(found, WORST)
 
 
 def singular_parts(rows: FloatArray, n_jobs: int) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -15,6 +15,7 @@ from manifoldrf._validation import (
     NONNEGATIVE,
     POSITIVE,
     FloatArray,
+    Interval,
     check_flag,
     check_integer,
     check_jobs,
@@ -41,6 +42,7 @@ __all__ = ["ManifoldGaussianProcess", "ManifoldRidge"]
 _ENTRIES_AT_ONCE = 2**24  # features in memory: 128 MB
 _PER_OCTAVE = 4  # times to choose from: on the sphere the error of the best is within .2 % of that of 16
 _Level = float | FloatArray  # one for each output
+_VARIANCES = Interval(1e-100, 1e100)  # with others, a variance over a small ratio may overflow
 
 
 class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEstimator):  # type: ignore[misc]
@@ -230,7 +232,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     optimize : bool, default=True
         Whether to search for the time; if False, the time of the kernel is used.
     variance : float or "auto", default="auto"
-        Factor of the kernel. With several outputs "auto" gives each its own.
+        Factor of the kernel, from 1e-100 to 1e100. With several outputs "auto" gives each its own.
     noise : float or "auto", default="auto"
         Variance of the noise. Values below 1e-12 of the largest eigenvalue of the covariance of the data are raised
         to that. With several outputs "auto" is proportional to the variance.
@@ -333,7 +335,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             Nonnegative: the noise of a datum has the variance noise / weight, as if it were the mean of so many
             data. Data of weight 0 are left out.
         """
-        variance = check_number_or(self.variance, "variance", "auto", POSITIVE)
+        variance = check_number_or(self.variance, "variance", "auto", _VARIANCES)
         noise = check_number_or(self.noise, "noise", "auto", POSITIVE)
         optimize, jobs = check_flag(self.optimize, "optimize"), check_jobs(self.n_jobs)
         points, targets = check_data(self, X, y)

@@ -4,6 +4,7 @@ import base64
 import re
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,6 +29,7 @@ _SMALL_BUDGET: dict[str, Any] = {
     "field_options": {"network": "paper", "batch": 512, "epochs": 16},
 }
 _TITLE = "Heat kernels on four surfaces"
+_PICTURE = "demo.png"
 _NOTE = (
     f"error: relative error of the heat kernel between {N_NEW} new points (0 is exact), against the formula on the "
     f"sphere and a graph with {_FINER} times the nodes elsewhere. speed-up: time of a dense eigendecomposition of "
@@ -76,11 +78,15 @@ def demo(
         files = {"report": folder / "report.html", "explorer": folder / "explorer.html"}
         notes = [_NOTE, _PAPER_NOTE if available("torch") else _NO_TORCH]
         if available("matplotlib"):
-            files = {"picture": _draw(surfaces, folder / "demo.png"), **files}
+            files = {"picture": folder / _PICTURE, **files}
         else:
             notes.append(_NO_PICTURE)
-        _write_report(files, rows, notes)
-        explore(surfaces[-1].model, files["explorer"], title="Heat kernel of a torus")
+        with ExitStack() as stack:  # all files or none
+            drafts = {name: stack.enter_context(atomic_path(path)) for name, path in files.items()}
+            if "picture" in drafts:
+                _draw(surfaces, drafts["picture"])
+            _write_report(drafts, rows, notes)
+            explore(surfaces[-1].model, drafts["explorer"], title="Heat kernel of a torus")
     if output.as_json:
         print_json({"surfaces": rows, "files": {name: str(path) for name, path in files.items()}})
     console = rich.console.Console(quiet=output.silent)
@@ -166,7 +172,7 @@ def _seconds(work: Callable[[], Any], repeats: int) -> list[float]:
     return times
 
 
-def _draw(surfaces: list[Surface], path: Path) -> Path:
+def _draw(surfaces: list[Surface], path: Path) -> None:
     """Draw the kernel of one point on each surface: a row for the reference and one for each method."""
     methods = list(surfaces[0].drawn)
     figure = require("matplotlib.figure", "viz").Figure(figsize=(11, 2.9 * len(methods)), layout="constrained")
@@ -185,9 +191,7 @@ def _draw(surfaces: list[Surface], path: Path) -> Path:
             axes.view_init(28, 22)
             axes.set_axis_off()
         figure.colorbar(dots, ax=list(row), label="kernel / largest reference", shrink=0.8, pad=0.01)
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=110)
-    return path
+    figure.savefig(path, format="png", dpi=110)
 
 
 def _write_report(files: dict[str, Path], rows: list[dict[str, Any]], notes: list[str]) -> None:
@@ -200,10 +204,9 @@ def _write_report(files: dict[str, Path], rows: list[dict[str, Any]], notes: lis
     if "picture" in files:
         data = base64.b64encode(files["picture"].read_bytes()).decode("ascii")
         image = f'<img src="data:image/png;base64,{data}" alt="Heat kernel of one point (dark: large)">'
-        parts.append(f'<a href="{files["picture"].name}">{image}</a>')
+        parts.append(f'<a href="{_PICTURE}">{image}</a>')
     style = "body { font-family: sans-serif; max-width: 76rem } th, td { padding: .3rem .6rem; text-align: right } "
     style += "th:first-child, td:first-child { text-align: left } img { max-width: 100% }"
     head = f'<meta charset="utf-8"><title>{_TITLE}</title><style>{style}</style>'
     page = ["<!doctype html>", '<html lang="en">', f"<head>{head}</head>", "<body>", *parts, "</body>", "</html>\n"]
-    with atomic_path(files["report"]) as temporary:
-        temporary.write_text("\n".join(page), encoding="utf-8")
+    files["report"].write_text("\n".join(page), encoding="utf-8")

@@ -34,7 +34,6 @@ _ANN_MIN_POINTS = 50_001
 _ANN_SHARE = 8
 _CHUNK = 65_536  # queries handled at once, to bound memory
 _QUERIES_AT_ONCE, _ROWS_AT_ONCE = 256, 4096  # handled by one task
-_MOST_THREADS = 4096  # that a stored search may ask for
 _MOST_CELLS = 2**60  # of the box around the nodes: cell numbers are 64-bit integers
 _SOURCES = 2000  # vertices searched from by one task
 # Paths along mesh edges zigzag: they are up to about this much longer than the shortest paths of the surface.
@@ -86,10 +85,6 @@ class NeighborSearch:
         """Raise unless there are n finite points with d coordinates, on the metric if there is one."""
         check_shape("points", self.points, (n, d))
         check_on_metric(self.points, self.metric)
-        if isinstance(self.n_jobs, int) and self.n_jobs > _MOST_THREADS:  # from a file: builders ask for fewer
-            reject("n_jobs", f"at most {_MOST_THREADS}", self.n_jobs)
-        if self.n_jobs is not None:
-            check_jobs(self.n_jobs)
 
     @property
     def threads(self) -> int:
