@@ -299,11 +299,13 @@ def _stored_fields(value: Any) -> dict[str, Any]:
     return {name: -1 if has_threads[name] and part is not None else part for name, part in fields.items()}
 
 
-def _check_threads(kind: Any, fields: dict[str, Any]) -> None:
-    """Refuse numbers of threads, which files do not hold."""
+def _forget_threads(kind: Any, fields: dict[str, Any]) -> None:
+    """Use all cores whatever number of threads a file holds, as older ones do; results do not depend on it."""
     for field in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ():
-        if field.metadata == THREADS and fields.get(field.name) not in (None, -1):
-            reject(field.name, "None or -1 in a file", fields[field.name])
+        if field.metadata == THREADS and fields.get(field.name) is not None:
+            if type(fields[field.name]) is not int:
+                reject(field.name, "an integer", repr(fields[field.name]))
+            fields[field.name] = -1
 
 
 def _encode_fraction(value: Fraction) -> Any:
@@ -391,7 +393,7 @@ class _Decoder:
             raise ModelFileError(f"it holds a {str(name)[:40]!r}, a class that this version does not know")
         try:
             check_field_types(self._registry[name], fields)
-            _check_threads(self._registry[name], fields)
+            _forget_threads(self._registry[name], fields)
             value = self._registry[name](**fields)
         except MemoryError:
             raise  # not the fault of the file

@@ -709,8 +709,7 @@ GRAPHS = {
     "factors below zero": (HEAT, set_array("extension", "factors", -1.0)),
     "weights that are no numbers": (HEAT, set_array("extension", "weights", np.nan)),
     "a weight too few": (HEAT, fewer_weights),
-    "a million threads": (HEAT, set_search("n_jobs", 10**6)),
-    "two threads": (HEAT, set_search("n_jobs", 2)),
+    "threads of words": (HEAT, set_search("n_jobs", "many")),
     "a metric that the points are not on": (HEAT, set_search("metric", sphere_entry(2, 9.0))),
     "a metric of other dimension": (HEAT, set_search("metric", sphere_entry(10**9, 1.0))),
     "a side whose power takes hours": (GRID, set_field("side", 2**62)),
@@ -835,7 +834,6 @@ MODELS = {
     "a table that is no number": lambda arrays, f: arrays[field_of(f)["table"]["csr"]["data"]].fill(np.nan),
     "bounds without end": lambda arrays, f: arrays[field_of(f)["largest"]["array"]].fill(np.inf),
     "threads of words": lambda arrays, f: f["params"]["dict"].update(n_jobs="many"),
-    "a number of threads": lambda arrays, f: f["params"]["dict"].update(n_jobs=255),
     "a device that is none": lambda arrays, f: f["params"]["dict"].update(device="/dev/mem"),
     "names for other columns": lambda arrays, f: f.update(feature_names_in=["a", "b"]),
 }

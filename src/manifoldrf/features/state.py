@@ -141,8 +141,9 @@ def restore(features: Estimator, state: dict[str, Any]) -> Estimator:
         if len(names) != n_coordinates or not all(isinstance(name, str) for name in names):
             reject("feature_names_in", f"{n_coordinates} texts", str(names)[:80])
         target.feature_names_in_ = np.array(names, dtype=object)
-    if type(target.n_jobs) is not int or target.n_jobs != -1:
-        reject("n_jobs", "-1 in a file", repr(target.n_jobs))
+    if type(target.n_jobs) is not int:
+        reject("n_jobs", "an integer", repr(target.n_jobs))
+    target.n_jobs = -1  # older files hold the number of threads of another machine
     check_option(target.device, "device", DEVICES)
     check_flag(target.sparse_output, "sparse_output")
     return features
