@@ -317,6 +317,7 @@ def test_kernels_of_gpytorch_can_be_combined(family, data):
     assert_allclose(on_the_sphere(both, diag=True).detach(), np.diag(family.at(0.3).kernel_matrix(x)), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_sparse_variational_processes_train(family, data):
     x, y = (torch.as_tensor(part) for part in data)
 

@@ -123,7 +123,7 @@ def fisher_deviation(kernel, points):
     return np.sqrt(np.linalg.inv(information)[1, 1])
 
 
-@pytest.mark.parametrize("t", [0.104, 0.25])
+@pytest.mark.parametrize("t", [pytest.param(0.104, marks=pytest.mark.slow), 0.25])
 def test_a_process_regressor_finds_the_time_of_a_sample(features, t):
     points = Sphere().sample(500, seed=7)
     covariance = 4.0 * Sphere().heat_kernel(points, points, t) * features.at(t).scale_
