@@ -15,6 +15,7 @@ from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.scales import BLEND, FAR, OCTAVE, PreparedPoints, ScaleLevel, Scales
 from manifoldrf.fields.data import Problem
 from manifoldrf.fields.step import JoinedField, StepField
+from manifoldrf.geometry.csr import as_dense
 from manifoldrf.geometry.heat import HeatExtension
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
@@ -282,7 +283,7 @@ class DifferentiableFeatures(nn.Module):
 
     def _fixed_rows(self, places: FloatArray) -> FloatArray:
         rows = self.features.map_.rows(places, check_jobs(self.features.n_jobs))[0]
-        return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows)
+        return as_dense(rows)
 
     def _evaluated(self, points: Tensor, values: Callable[[FloatArray], FloatArray], width: float) -> Tensor:
         """Values of a function of the positions, with gradients if they are needed."""

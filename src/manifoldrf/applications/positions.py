@@ -19,6 +19,7 @@ from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.problem import warn_of_far
 from manifoldrf.fields.data import csr_tensor
 from manifoldrf.fields.mlp import MlpField
+from manifoldrf.geometry.csr import as_dense
 
 if TYPE_CHECKING:
     import torch
@@ -134,7 +135,7 @@ class AbstractPositions(ABC):
         if weights is not None or points.requires_grad:  # no window: training would warn at every step
             return self.differentiable(points, weights), np.ones(len(points))
         rows, window = self.rows(as_places(points))
-        return points.new_tensor(_filled(rows)), window
+        return points.new_tensor(as_dense(rows)), window
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +188,8 @@ class FieldPositions(AbstractPositions):
         field = self.network
         if field is None:
             return self._probed(
-                points, lambda places: _filled(self.map.rows(places, self.n_jobs, absolute=False)[0]) * self._factor
+                points,
+                lambda places: as_dense(self.map.rows(places, self.n_jobs, absolute=False)[0]) * self._factor,
             )
         trained = field if weights is None else dataclasses.replace(field, weights=cast(Any, tuple(weights)))
         graph, given = self.map.problem.graph, points
@@ -212,11 +214,6 @@ class FieldPositions(AbstractPositions):
     def _probed(self, points: Tensor, function: Function) -> Tensor:
         values: Tensor = Probed.apply(points, Probe(function, self.map.problem.width))  # type: ignore[no-untyped-call]
         return values
-
-
-def _filled(rows: Any) -> FloatArray:
-    """Rows as a dense array."""
-    return np.asarray(rows.toarray() if sparse.issparse(rows) else rows)
 
 
 def positions_of(features: Any, name: str) -> AbstractPositions:

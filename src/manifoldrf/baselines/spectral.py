@@ -30,7 +30,7 @@ from manifoldrf.features.problem import make_problem, unit_height, warn_of_far
 from manifoldrf.fields.data import Problem, SignatureOptions
 from manifoldrf.fields.step import StepField
 from manifoldrf.geometry.builders import knn_graph
-from manifoldrf.geometry.csr import reciprocal
+from manifoldrf.geometry.csr import as_dense, reciprocal
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch
@@ -164,7 +164,7 @@ class SpectralMap:
             placed, units = self.problem.graph.placed(queries[new]), self.units
             carried = units.field.values(placed, n_jobs)
             factors = units.scale * units.own(placed) * units.problem.window(queries[new], placed)
-            rows[new] = (carried.toarray() if sparse.issparse(carried) else carried) * factors[:, None]
+            rows[new] = as_dense(carried) * factors[:, None]
         return rows
 
 

@@ -14,7 +14,7 @@ from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_indices
 from manifoldrf.features.problem import warn_of_far
 from manifoldrf.fields.data import AbstractField, Problem, read_field
 from manifoldrf.fields.interpolated import AbstractInterpolation, make_interpolation, stack_rows
-from manifoldrf.geometry.csr import check_amounts, check_shape
+from manifoldrf.geometry.csr import as_dense, check_amounts, check_shape
 
 _DENSE_AT_ONCE = 2**25  # features in a block: 256 MB
 # Sparse features take 12 bytes and, while they are made, 32 more. Blocks four times as large are no faster.
@@ -259,7 +259,7 @@ def product(left: Any, right: Any, n_jobs: int) -> FloatArray:
     right = left if same else _worth_dense(right)
     if sparse.issparse(left) or sparse.issparse(right):
         result = left @ right.T
-        return np.asarray(result.toarray() if sparse.issparse(result) else result)
+        return as_dense(result)
     return symmetric_product(left, n_jobs) if same else _dense_product(left, right, n_jobs)
 
 

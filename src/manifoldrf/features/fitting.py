@@ -35,6 +35,7 @@ from manifoldrf.fields.local import fit_local
 from manifoldrf.fields.mlp import fit_mlp
 from manifoldrf.fields.step import fit_step
 from manifoldrf.fields.training import MlpOptions, TrainingInfo
+from manifoldrf.geometry.csr import as_dense
 from manifoldrf.geometry.sampling import thin
 from manifoldrf.metrics import frobenius, relative_error
 from manifoldrf.signatures.engines import row_memory, stage_of
@@ -244,7 +245,7 @@ def gram(rows: Any, weights: FloatArray, n_jobs: int = 1) -> FloatArray:
 
         def fill(span: slice) -> None:
             part = rows[span]
-            np.multiply(part.toarray() if sparse.issparse(part) else part, roots, out=dense[span])
+            np.multiply(as_dense(part), roots, out=dense[span])
 
         quick_map(fill, row_spans(len(dense)), n_jobs)
         return symmetric_product(dense, n_jobs)
@@ -420,14 +421,14 @@ def measure_error(features: FeatureMap, reference: Reference, n_jobs: int) -> Er
         rows = features.rows(points, n_jobs, absolute=False)[0]
         right = features.rows(points, n_jobs, side="right", absolute=False)[0] if problem.asymmetric else rows
     found = rows @ right.T
-    found = np.asarray(found.toarray() if sparse.issparse(found) else found)
+    found = as_dense(found)
     weights: Any = features.weights
     by_anchors = exact  # asymmetric pairs have all nodes as anchors
     if not problem.asymmetric:
         by_anchors = own[:, None] * gram(known, weights, n_jobs) * own
     # The exact rows in the unit of the features, to compare signatures.
     ideal = (known.toarray() * np.sqrt(1.0 if problem.asymmetric else weights)) * own[:, None]
-    dense = rows.toarray() if sparse.issparse(rows) else rows
+    dense = as_dense(rows)
     scale = frobenius(exact) or 1.0
     return ErrorEstimate(
         kernel=frobenius(found - exact) / scale,

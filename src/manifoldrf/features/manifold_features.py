@@ -309,7 +309,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         check_option(self.field, "field", ("auto", "step"))
 
         def fit_at(t: float) -> FeatureMap:
-            member = clone(self).set_params(kernel=HeatKernel(t), scales=None, normalize=False, scale=1.0)
+            member = clone(self).set_params(kernel=HeatKernel(t), scales=None, normalize=False)
             member.random_state = options.streams.generator(f"scales.{t!r}")
             # The shortest time is the hardest: others would repeat its warnings, or call long times useless.
             hidden = (FeatureWarning, GraphWarning) if t > scales[0] else ()
@@ -347,7 +347,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         found = copy.copy(self)
         del found.scales_
         found.kernel = kernel if isinstance(kernel, AbstractKernel) else HeatKernel(kernel)
-        found.scale, found.scales = 1.0, None
+        found.scales = None
         return found._use(family, found.kernel)
 
     def prepare(self, Z: Any) -> PreparedPoints:

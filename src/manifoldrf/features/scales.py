@@ -32,7 +32,7 @@ from manifoldrf.features.options import GraphOptions
 from manifoldrf.features.problem import warn_of_far
 from manifoldrf.fields.data import Problem
 from manifoldrf.fields.step import JoinedField, StepField, longer_tables, one_step
-from manifoldrf.geometry.csr import check_amounts, check_csr, check_shape
+from manifoldrf.geometry.csr import as_dense, check_amounts, check_csr, check_shape
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel
@@ -434,7 +434,7 @@ class PreparedPoints:
                 placed = graph.placed(self.points, self.n_jobs)
                 window = level.problem.window(self.points, placed)
                 steps = one_step(graph, placed)
-                found = [_dense(field.rows_of(steps, self.n_jobs)) for field in level.fields()]
+                found = [as_dense(field.rows_of(steps, self.n_jobs)) for field in level.fields()]
                 self._blocks[number] = np.stack(found) * (scale * np.sqrt(level.weights) * window[:, None])
             if self.warn:
                 warn_of_far(window)
@@ -519,10 +519,6 @@ class PreparedPoints:
             rows = (np.tensordot(level.coefficients(t), blocks, 1) for t in times)
             self._kernels[number] = np.stack([symmetric_product(part, self.n_jobs) for part in rows])
         return np.asarray(np.tensordot(factors, self._kernels[number], 1))
-
-
-def _dense(rows: Any) -> FloatArray:
-    return np.asarray(rows.toarray() if sparse.issparse(rows) else rows)
 
 
 def fit_scales(fit: Callable[[float], FeatureMap], scales: tuple[float, float], n_jobs: int) -> Scales:

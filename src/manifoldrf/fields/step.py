@@ -24,7 +24,15 @@ from manifoldrf.fields.data import (
     sparse_product,
     without_negligible,
 )
-from manifoldrf.geometry.csr import check_csr, check_shape, csr_parts, read_only_view, reciprocal, sort_entries
+from manifoldrf.geometry.csr import (
+    as_dense,
+    check_csr,
+    check_shape,
+    csr_parts,
+    read_only_view,
+    reciprocal,
+    sort_entries,
+)
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import HeatExtension, weigh
 from manifoldrf.geometry.neighbors import Cells, collect, room_for, visiting_order
@@ -455,7 +463,7 @@ class JoinedField(AbstractField):
         found = [part.values(queries, n_jobs) for part in self.parts]
         if all(sparse.issparse(rows) for rows in found):
             return sparse.hstack(found, format="csr")
-        return np.hstack([rows.toarray() if sparse.issparse(rows) else rows for rows in found])
+        return np.hstack([as_dense(rows) for rows in found])
 
 
 def one_step(graph: Graph, queries: FloatArray) -> Any:

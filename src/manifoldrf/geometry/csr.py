@@ -45,6 +45,11 @@ def row_peaks(rows: Any) -> FloatArray:
     return np.repeat(peaks, counts)
 
 
+def as_dense(rows: Any) -> FloatArray:
+    """Dense or sparse rows as a dense array."""
+    return np.asarray(rows.toarray() if sparse.issparse(rows) else rows)
+
+
 def select_entries(matrix: Any, data: FloatArray, keep: Any) -> Any:
     """CSR array of those entries of a matrix that ``keep`` marks, with the values ``data``."""
     ends = np.concatenate([[0], np.cumsum(keep)])[matrix.indptr].astype(matrix.indptr.dtype)

@@ -21,6 +21,7 @@ from manifoldrf._validation import (
     check_option,
     reject,
 )
+from manifoldrf.geometry.csr import as_dense
 from manifoldrf.geometry.graphs import as_adjacency
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.action import AnyGraph
@@ -150,7 +151,7 @@ class Signatures:
             product = self.rows[:, self.nodes]
         else:
             product = self.rows @ second.partner().rows.T
-        return np.asarray(product.toarray() if sparse.issparse(product) else product)
+        return as_dense(product)
 
     def partner(self) -> "Signatures":
         """Return the second factor of K: the same signatures, unless the matrix is scaled."""
