@@ -45,8 +45,8 @@ _SPARSE_DIM, _EVEN = 3, 1.25  # random points have an evenness of .9 to 1.05, gr
 _FROM_HALF = 0.43
 # A surface of few patches may be off by much or little: noise is drawn until so many patches are seen.
 _PATCHES, _MOST_DRAWS = 200, 4
-# Paths along fewer neighbours than those of a fit see layers whose noise nearly closes the gap: of steps on a roll a
-# share of .07 then jumps, of those on single sheets none, on layers that were found at most .006.
+# Paths along fewer neighbours than those of a fit see layers whose noise nearly closes the gap: of steps on a roll
+# a share of .07 then jumps, of those on single sheets none, on layers that were found at most .006.
 _PATH_NEIGHBORS, _LEAK, _LAYERED_DIMS = 8, 0.01, (2, 3)
 _SHARE_OF_CURVATURE = 0.15  # of the log of the volume; on S^5 half of the nodes are wrong in the same way
 _ROUGH_VOLUME = 0.25  # log error of volumes by nearest neighbours: .02 to .25 on closed spaces of dimension 3 to 5
