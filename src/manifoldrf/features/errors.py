@@ -178,33 +178,33 @@ _UNKNOWN: _Shares = ((), np.zeros(0, dtype=np.int64))
 
 def _shares_of_steps(problem: Problem, kernel: HeatKernel, rng: np.random.Generator, n_jobs: int) -> _Shares:
     """The change of the kernel with longer or shorter steps, and if noise is drawn again."""
-    longer = 2.0
     other = _other_graph(problem, kernel.t, n_jobs)
     if other is None and problem.graph.n_steps is not None:  # shorter steps fit into memory
-        longer = 0.5
-        other = _other_graph(problem, kernel.t, n_jobs, longer=longer)
+        other = _other_graph(problem, kernel.t, n_jobs, longer=0.5)
     if other is None:
         return _UNKNOWN
     usable = (problem.measure > 0) & (other.degrees > 0)
     places = _places(problem, kernel.t, usable, rng)
     here = _per_volume(kernel, (problem.graph, problem.measure), places.nodes, n_jobs)
-    there = _on_other(problem, other, kernel, places, n_jobs)
-    change = _change(problem, here, there, places, n_jobs)
+    change = _change(problem, here, _on_other(problem, other, kernel, places, n_jobs), places, n_jobs)
     if change > _DOUBTFUL and problem.graph.n_steps is not None:  # steps may be as wide as the space
         narrower = _other_graph(problem, kernel.t, n_jobs, longer=0.5)
         if narrower is not None:
             finer = _on_other(problem, narrower, kernel, places, n_jobs)
             change = min(change, _change(problem, here, finer, places, n_jobs))
     rough = []
-    for moved in _moved_nodes(problem, rng, n_jobs):
-        again = _other_graph(problem, kernel.t, n_jobs, longer=longer, nodes=moved)
-        if again is not None:
-            rough.append(places.difference(there, _on_other(problem, again, kernel, places, n_jobs)))
+    for both in _on_two_surfaces(problem, rng, n_jobs):
+        graphs = [_other_graph(problem, kernel.t, n_jobs, longer=1.0, nodes=nodes) for nodes in both]
+        first, second = (None if one is None else _on_other(problem, one, kernel, places, n_jobs) for one in graphs)
+        if first is not None and second is not None:
+            rough.append(places.difference(first, second))
     return (change, _mean_square_root(rough)), places.nodes
 
 
-def _moved_nodes(problem: Problem, rng: np.random.Generator, n_jobs: int) -> Iterator[FloatArray]:
-    """The nodes on other surfaces, through points with new noise; nothing if no noise was removed.
+def _on_two_surfaces(
+    problem: Problem, rng: np.random.Generator, n_jobs: int
+) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Nodes on the surface of a noisy cloud, and on one through points with new noise; nothing without noise.
 
     What noise leaves of the error is the change from the space to the surface through the noisy points, which is
     about the change from this surface to another.
@@ -217,8 +217,7 @@ def _moved_nodes(problem: Problem, rng: np.random.Generator, n_jobs: int) -> Ite
         noisy = np.resize(nodes, (n, nodes.shape[1]))  # thinned nodes are repeated
         noisy += surface.noise * rng.standard_normal(noisy.shape)
         moved = surface.fitted_again(noisy, n_jobs).project(noisy[: len(nodes)], n_jobs)
-        # Only the distance between the surfaces matters: nodes anywhere else on the first are as good.
-        yield nodes + moved - surface.project(moved, n_jobs)
+        yield surface.project(moved, n_jobs), moved
 
 
 def _mean_square_root(values: Sequence[float]) -> float:
@@ -291,7 +290,8 @@ def _shares_of_sparse_cloud(problem: Problem, kernel: HeatKernel, rng: np.random
     with without_warnings(GraphWarning):
         try:
             there = by_half(graph.positions)
-            rough = [places.difference(there, by_half(moved)) for moved in _moved_nodes(problem, rng, n_jobs)]
+            drawn = _on_two_surfaces(problem, rng, n_jobs)
+            rough = [places.difference(*(by_half(nodes) for nodes in both)) for both in drawn]
         except ValueError:  # too few nodes
             return _UNKNOWN
     half_error = _FROM_HALF * places.difference(here, there)
