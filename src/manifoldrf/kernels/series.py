@@ -125,7 +125,7 @@ class SeriesKernel(AbstractKernel):
             solve = functools.partial(_square_root, lowest)
         else:
             solve = functools.partial(_least_squares, lowest, nonnegative)
-        n = check_integer(degree, "degree", 0) + 1
+        n = check_integer(degree, "degree", 2 * lowest) + 1
         if len(first) < 2 * n:
             reject("values", f"at least {2 * n} samples for degree {degree}", len(first))
         design = _powers_at(adjacency, first, second, n)
