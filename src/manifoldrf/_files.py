@@ -1,4 +1,4 @@
-"""Paths and files. A write leaves either the old file or the complete new file.
+"""Paths, files and text for HTML. A write leaves either the old file or the complete new file.
 
 Until a file is complete, it has a temporary name: a dot, 32 hexadecimal digits and the suffix of the file. (An .npz
 file also has a folder of that name without the suffix.) Only a killed process leaves such files. Nothing reads
@@ -272,3 +272,17 @@ def escaped(text: str) -> str:
     '1 &lt; 2 \ufffd'
     """
     return html.escape(_INVISIBLE.sub("\ufffd", text), quote=True)
+
+
+def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
+    """A table of names and texts, as a notebook shows it.
+
+    Examples
+    --------
+    >>> html_table("Graph", [("nodes", "5 < 6")]).count("5 &lt; 6")
+    1
+    """
+    style = 'style="text-align:left;vertical-align:top;padding-right:1em;white-space:{}"'  # notebooks have their own
+    head, cell = style.format("nowrap"), style.format("normal")
+    lines = (f"<tr><th {head}>{escaped(name)}</th><td {cell}>{escaped(text)}</td></tr>" for name, text in rows)
+    return f"<table><caption {head}><b>{escaped(title)}</b></caption>{''.join(lines)}</table>"
