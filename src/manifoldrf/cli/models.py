@@ -359,7 +359,7 @@ def explore(
             drawn = space if not hasattr(space, "positions") else None  # fields belong to all vertices of INPUT
         unit = "node of MODEL; give its mesh or points as --surface for values there" if drawn is None else "vertex"
         own = _read_fields(field or [], len(points_of(model.graph_ if drawn is None else drawn)), unit)
-        sizes = {"n_points": n_points, "max_bytes": max_bytes}
+        sizes: dict[str, Any] = {"n_points": n_points, "max_bytes": max_bytes}
         written = write_page(model, target, fields=own, surface=drawn, title=title or Path(source).stem, **sizes)
     facts = {name: value for name, value in vars(written).items() if name != "html"}
     show(output, facts | {"path": str(target)}, str(written))
