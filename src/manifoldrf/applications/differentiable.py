@@ -265,7 +265,7 @@ class DifferentiableFeatures(nn.Module):
         level = self._family().levels[number]
 
         def values(places: FloatArray) -> FloatArray:
-            blocks = self._at(places, warn=not points.requires_grad).blocks(number)[:n_tables]
+            blocks = self._at(places, warn=not points.requires_grad).blocks(number, n_tables)
             return np.moveaxis(blocks, 0, 1).reshape(len(places), -1)
 
         if points.requires_grad:

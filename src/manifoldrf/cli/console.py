@@ -138,8 +138,8 @@ class _Pace:
     def __init__(self, words: str = "left") -> None:
         self._words = words
         self._start = time.monotonic()
-        # End of the first step, steps done then, end of the last step, steps done, total. One tuple, because another
-        # thread reads it.
+        # End of the first step, steps done then, end of the last step, steps done, total. One tuple, because
+        # another thread reads it.
         self._state: tuple[float, int, float, int, int] | None = None
 
     def update(self, done: int, total: int) -> None:
