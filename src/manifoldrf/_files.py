@@ -247,13 +247,18 @@ def _hold_signals(block: ExitStack) -> None:
     if threading.current_thread() is not threading.main_thread():
         return
     came: list[int] = []
-    block.callback(lambda: [signal.raise_signal(number) for number in dict.fromkeys(came)])
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)  # not every system has all of them
-        handler = None if number is None else signal.getsignal(number)
+
+    def send_again() -> None:
+        for number in dict.fromkeys(came):
+            signal.raise_signal(number)
+
+    block.callback(send_again)
+    known = signal.Signals.__members__  # not every system has all of them
+    for number in (known[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if name in known):
+        handler = signal.getsignal(number)
         if handler not in (None, signal.SIG_IGN):
             block.callback(signal.signal, number, handler)
-            signal.signal(number, lambda number, _: came.append(number))  # type: ignore[arg-type]
+            signal.signal(number, lambda number, _: came.append(number))
 
 
 def _create(temporary: Path, path: Path) -> None:

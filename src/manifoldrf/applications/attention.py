@@ -424,7 +424,7 @@ class ManifoldAttention(nn.Module):
 
     def _heads(self, tokens: Tensor, n_heads: int) -> Tensor:
         """Split tokens (..., L, c) among heads, (..., h, L, c / h)."""
-        return tokens.unflatten(-1, (n_heads, -1)).transpose(-2, -3)
+        return tokens.reshape(*tokens.shape[:-1], n_heads, tokens.shape[-1] // n_heads).transpose(-2, -3)
 
     def _attend(
         self, phi: Tensor, v: Tensor, query: Tensor | None, key: Tensor | None, weights: Tensor | None
@@ -443,7 +443,8 @@ class ManifoldAttention(nn.Module):
             # The content goes to the columns, so that its products with features of positions are not formed.
             columns = products(k, _with_ones(values, each_key)).transpose(-2, -3)  # (..., L, h, r (d + 1))
             seen = self._heads(_product(phi, phi, columns.flatten(-2)), n_heads)
-            sums = (q[..., None] * seen.unflatten(-1, (q.shape[-1], -1))).sum(dim=-2)  # (..., h, L, d + 1)
+            parts = seen.reshape(*seen.shape[:-1], q.shape[-1], values.shape[-1] + 1)
+            sums = (q[..., None] * parts).sum(dim=-2)  # (..., h, L, d + 1)
             found = means((sums[..., :-1], sums[..., -1:]), values, each_key, **options)
         return found.transpose(-2, -3).flatten(-2)
 
