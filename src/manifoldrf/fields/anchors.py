@@ -64,7 +64,7 @@ _LEAF = 32  # points per leaf of the search pyramid; 16 to 64 cost the same with
 # Sweeps in space visit this many neighbours before they turn to another place. At a million points that takes a
 # third less time than visits in random order, because the data are in the cache. Gaps agree to three digits.
 _PATCH = 1024
-# 64 and 256 anchors among 1000 random points of a square, a Moebius strip and an uneven sphere, two draws: .83 of the
+# 64 and 256 anchors among 1000 random points of square, Moebius strip and uneven sphere, two draws: .83 of the
 # error of farthest points after one round on average, .81 after ten; a mesh of a square .66 and .60.
 _MEDOID_ROUNDS = 10
 _TAKEN = -1.0  # marks the distance of a node that is chosen already
