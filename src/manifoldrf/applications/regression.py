@@ -613,8 +613,9 @@ def check_data(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
         ensure_all_finite=False,  # for X; y is checked in any case
         multi_output=True,
         y_numeric=True,
-        ensure_min_samples=2,
     )
+    if len(points) < 2:
+        reject("X", "an array of at least 2 points", "1 sample")  # the words that scikit-learn's checks ask for
     estimator._is_vector = np.ndim(values) == 1
     targets = check_points(np.reshape(values, (len(points), -1)), "y")
     return check_points(points, "X", names=column_names(X)), np.array(targets, dtype=np.float64)

@@ -105,7 +105,9 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         How signatures are extended to new points. "auto" takes the field that is best at held-out nodes, and never
         trains the network. A function of :class:`FieldData` that returns an :class:`AbstractField` is your own
         field.
-    anchors : {"farthest", "iid", "all"}, default="farthest"
+    anchors : {"farthest", "medoid", "iid", "all"}, default="farthest"
+        Nodes at which features are read. "medoid" moves farthest points to the middle of their cells, which reduces
+        the error on spaces with a boundary and on uneven clouds.
     weights : {"auto", "nnls", "unity", "voronoi", "uniform"}, default="auto"
         Quadrature weights of the anchors. "auto" takes those that are best at held-out nodes. "uniform" are the
         paper's: the plain sum over all nodes, or its unbiased estimate from i.i.d. anchors; "auto" uses them if all
