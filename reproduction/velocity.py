@@ -321,6 +321,7 @@ class Config:
     # Numbers of nodes of denser versions of the first sequence, at which times are measured; empty for no times.
     sizes: tuple[int, ...] = (2500, 5000, 10_000, 20_000, 50_000, 100_000, 150_000)
     largest_dense: int = 5000  # of the dense kernel: its time grows with the cube, its memory with the square
+    time_learned: bool = True  # whether the learned recipe is timed too
     largest_learned: int = 20_000  # of the learned recipe: most of its time is evaluation at all nodes
     timed_epochs: int = 2  # of the learned recipe where it is timed; the others are extrapolated
     repeats: int = 3  # number of interpolations; the fastest is reported
@@ -373,6 +374,7 @@ SIZES: dict[str, Config] = {
         sigmas=SIGMAS[3::2],
         seeds=(0,),
         n_learned=0,
+        time_learned=False,
         sizes=(800, 1600, 3200),
         largest_dense=800,
         repeats=1,
@@ -417,7 +419,7 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, dat
         "exponents": growth_table(scaling, dict(PUBLISHED_GROWTH)),
     }
     settings = dataclasses.asdict(config) | {"used": [sequence.name for sequence in sequences]}
-    settings |= {"timed_sequence": sequences[0].name}
+    settings |= {"timed_sequence": sequences[0].name, "clock": "CPU seconds"}
     tables = {name: rows for name, rows in tables.items() if rows}
     return Record("velocity", settings, tables, time.perf_counter() - start)
 
@@ -538,7 +540,7 @@ def _scale(config: Config, sequence: Sequence, progress: Progress) -> list[dict[
             if place == 0:
                 method(scene)  # compiles the functions before they are timed
             rows.append(_time(scene, name, method, config.repeats))
-        if config.n_learned and size <= config.largest_learned:
+        if config.time_learned and size <= config.largest_learned:
             progress(f"times at {size} nodes: {LEARNED}", place, len(config.sizes))
             rows.append(_time_learned(config, scene))
     return rows + extrapolated(rows, FULL, sorted({row["vertices"] for row in rows}))
