@@ -284,6 +284,22 @@ ENTRIES = (
         drawn=frozenset({"sources"}),
     ),
     Entry(
+        name="attention_order",
+        module="attention_order",
+        claim="What brings about the paper's order of attention methods on the Möbius strip: nothing tried does.",
+        about=(
+            "The paper states neither the size of its strip nor tokens, visible share, widths or noise. Each is "
+            "varied here, with the paper's ten methods, to see when features of the surface come first and the "
+            "exact heat kernel last, as they do in the paper."
+        ),
+        columns=(
+            "order: ranks by the geometric mean of the squared errors (1 is the best of 10); mrf uniform: the rank "
+            "of features with uniform anchors in place of MRF; correlation: Spearman's, with the paper's order of "
+            "its mean squared errors. verdict: number of variations with MRF (of either kind) first, with the "
+            "exact heat kernel last, and with both."
+        ),
+    ),
+    Entry(
         name="brodatz",
         module="brodatz",
         claim="Rotated textures from six labelled windows: features of the cloud of descriptors against others.",
