@@ -106,7 +106,12 @@ class Config:
 
     def attention(self, options: dict[str, Any]) -> Attention:
         """Settings of attention on the strip."""
-        own = {"n_tokens": self.n_tokens, "n_seeds": self.n_seeds, "sources": self.sources, "seed": self.seed}
+        own: dict[str, Any] = {
+            "n_tokens": self.n_tokens,
+            "n_seeds": self.n_seeds,
+            "sources": self.sources,
+            "seed": self.seed,
+        }
         return Attention(surfaces=(PAPER_SURFACE,), **(own | options))
 
 
