@@ -366,6 +366,8 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         options = fit_options(features.get_params(deep=False), streams)
         problem = make_problem(space, self.kernel, options)
         problem = unit_height(problem) if self.kernel is None else problem
+        if problem.function is not None:
+            reject("kernel", "a symmetric function", "one whose values change if its arguments are exchanged")
         if problem.asymmetric:
             reject("kernel", "one with nonnegative features", f"{problem.kernel}. {ASYMMETRIC}")
         data = modes.Data(points, roots * (targets - offset), roots)
