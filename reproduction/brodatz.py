@@ -43,7 +43,7 @@ from manifoldrf.signatures.engines import Progress
 from reproduction.record import Record, finished_part
 from reproduction.smoothers import quietly
 from reproduction.texture_data import Plates, builtin_plates, read_plates
-from reproduction.texture_views import Protocol, Views, draw_views
+from reproduction.texture_views import Draws, Protocol, Views, draw_views
 
 # ------------------------------------------------------------------------------------------------------------ rules
 INNER, BALANCED = "inner product", "balanced"
@@ -558,30 +558,6 @@ def _parts(
     if data is None:
         trials = {"windows": config.trial_windows, "sigmas": config.trial_sigmas, "seeds": config.trial_seeds}
         yield part("descriptors", "descriptors", partial(try_descriptors, plates, config, progress), **trials)
-
-
-class Draws:
-    """Windows of some seeds, drawn together when the first of them is asked for: a picture is turned once for all.
-
-    Parameters
-    ----------
-    plates : Plates
-    protocol : Protocol
-    seeds : sequence of int
-        Those before the first one asked for are not drawn.
-    progress : callable
-    """
-
-    def __init__(self, plates: Plates, protocol: Protocol, seeds: Sequence[int], progress: Progress) -> None:
-        self.plates, self.protocol, self.seeds, self.progress = plates, protocol, list(seeds), progress
-        self._drawn: dict[int, Views] = {}
-
-    def __getitem__(self, seed: int) -> Views:
-        if seed not in self._drawn:
-            seeds = self.seeds[self.seeds.index(seed) :]
-            found = draw_views(self.plates, self.protocol, seeds, progress=self.progress)
-            self._drawn = {views.seed: views for views in found}
-        return self._drawn[seed]
 
 
 def _plates(config: Config, data: Path | None) -> Plates:

@@ -16,7 +16,7 @@ from manifoldrf.geometry.spd import spd_to_vectors
 from manifoldrf.signatures.engines import Progress
 from reproduction.texture_data import Plates
 
-__all__ = ["Protocol", "Views", "draw_views", "rotated_centre"]
+__all__ = ["Draws", "Protocol", "Views", "draw_views", "rotated_centre"]
 
 ROLES = ("labelled", "unlabelled", "test")
 
@@ -177,6 +177,30 @@ def draw_views(
     return [
         _views(int(seed), {role: described[role][k] for role in ROLES}, protocol) for k, seed in enumerate(seeds)
     ]
+
+
+class Draws:
+    """Windows of some seeds, drawn together when the first of them is asked for: a picture is turned once for all.
+
+    Parameters
+    ----------
+    plates : Plates
+    protocol : Protocol
+    seeds : sequence of int
+        Those before the first one asked for are not drawn.
+    progress : callable
+    """
+
+    def __init__(self, plates: Plates, protocol: Protocol, seeds: Sequence[int], progress: Progress) -> None:
+        self.plates, self.protocol, self.seeds, self.progress = plates, protocol, list(seeds), progress
+        self._drawn: dict[int, Views] = {}
+
+    def __getitem__(self, seed: int) -> Views:
+        if seed not in self._drawn:
+            seeds = self.seeds[self.seeds.index(seed) :]
+            found = draw_views(self.plates, self.protocol, seeds, progress=self.progress)
+            self._drawn = {views.seed: views for views in found}
+        return self._drawn[seed]
 
 
 def rotated_centre(image: FloatArray, angle: float) -> FloatArray:
