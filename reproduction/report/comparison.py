@@ -143,9 +143,9 @@ def pairs(rows: Sequence[Row]) -> Iterator[Pair]:
 
 def _where(row: Row) -> str:
     """Description of a row."""
-    names = [str(row[name]) for name in ("surface", "method", "block") if name in row]
+    names = [str(row[name]) for name in ("surface", "method", "coordinates") if name in row]
     parts = [TITLES.get(name, name) for name in names]
-    parts += [f"{name} = {row[name]}" for name in ("k", "R") if name in row]
+    parts += [f"{name} = {row[name]}" for name in ("window", "k", "R") if name in row]
     if row.get("features") and "features" not in str(row.get("method", "")):
         parts.append(f"{cell(row['features'])} features")
     return ", ".join(parts)
