@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,25 @@ class Record:
         except (TypeError, ValueError, RecursionError) as error:  # also raised for broken JSON
             reason = str(error).partition("\n")[0][:_LONGEST_REASON].rstrip(".")
             reject("path", "the .json file of a saved record", f"{source.name}: {reason}")
+
+
+def finished_part(folder: Path | None, name: str, config: dict[str, Any], measure: Callable[[], Record]) -> Record:
+    """Read a part of an experiment from a folder, or measure it and keep it there, for a run in several sittings.
+
+    A kept part of other settings is measured again and replaced. A part carries the commit and the machine that it
+    was measured with, and may come from another commit than the rest of the record. Without a folder nothing is
+    kept.
+    """
+    if folder is None:
+        return measure()
+    path = folder / f"{name}.json"
+    if path.exists():
+        found = Record.load(path)
+        if found.config == json.loads(json.dumps(config, default=_plain_number)):
+            return found
+    part = dataclasses.replace(measure(), name=name, config=config)
+    part.save(folder)
+    return part
 
 
 def _plain_number(value: Any) -> Any:

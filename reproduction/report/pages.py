@@ -133,12 +133,16 @@ def readme_table(records: Mapping[str, Record]) -> str:
         if absent:
             reject("records", "with all methods of the README's table in surfaces.json", f"no {', '.join(absent)}")
         paper, recipe, same, default = (methods[surface, name] for name in README_METHODS)
-        published = paper["own_kernel"] if paper.get("nodes") is None else paper["nodes"]
-        row = {"surface": surface, "paper, published": published, "paper's recipe, here": recipe["nodes"]}
+        row = {"surface": surface, "paper, published": _as_paper(paper), "paper's recipe, here": _as_paper(recipe)}
         shown.append(row | {"this library": same["nodes"], "this library, new points": default["new_points"]})
     note = size_note(records["surfaces"])
     speed = _readme_speed([row for row in rows if row["method"] == DEFAULT])
     return "\n\n".join([_table(shown, keep_empty=True), _README_NOTE, speed, *([note] if note else [])])
+
+
+def _as_paper(row: Row) -> Any:
+    """The error of a kernel as the paper measures it; older records do not name it."""
+    return next((row[name] for name in ("kernel", "nodes", "own_kernel") if row.get(name) is not None), None)
 
 
 def _readme_speed(rows: Sequence[Row]) -> str:
