@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from manifoldrf import Sphere
 from manifoldrf._files import writable_folder
 from manifoldrf._random import generator
 from manifoldrf._runtime import without_warnings
@@ -48,10 +47,10 @@ from manifoldrf.signatures.teachers import compute_signatures
 from reproduction.record import Record, finished_part
 from reproduction.surface_graphs import (
     BANDWIDTHS,
-    FINGERPRINTS,
-    SPHERE_TIME,
+    STRIP_NEIGHBORS,
     SURFACES,
     paper_graph,
+    paper_sphere_kernel,
     reference_kernel,
 )
 
@@ -115,7 +114,7 @@ PUBLISHED: dict[str, dict[str, float]] = {
     "torus": {"r2": 0.983, "re": 0.44, "mse": 115.7, "kernel": 0.062, "kernel_ms": 61.0, "speed_up": 58.1},
 }
 _COLUMNS = (
-    *("r2", "re", "mse", "kernel", "nodes", "held_out", "own_kernel"),
+    *("against", "r2", "re", "mse", "kernel", "nodes", "held_out", "own_kernel"),
     *("new_points", "nodes_plain", "new_points_plain"),
 )
 _COSTS = ("features", "fit_s", "kernel_ms", "speed_up")
@@ -141,9 +140,7 @@ class Config:
     reference_factor: int = 4  # size of the reference graph relative to n_nodes, for surfaces without a closed form
     repeats: int = 15  # number of evaluations of a kernel; the median time is reported
     bandwidth: str = "mean"  # of the graphs: "mean" gives the paper's fingerprints, see paper_graph
-    # Of the strip: the number that gives the paper's fingerprint, then the one that its text states. All tables are
-    # made with the first, the recipe is run with all.
-    strip_neighbors: tuple[int, ...] = (12, 24)
+    strip_neighbors: tuple[int, ...] = STRIP_NEIGHBORS  # all tables are made with the first, the recipe with all
     strip_seeds: int = 3  # trainings on the strip for each of them
     seed: int = 0
 
@@ -188,11 +185,11 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, par
     """Fit all models on all surfaces, and the network on the strip once more for other neighbours and seeds.
 
     Tables: ``surfaces`` (a row for each surface and method, the published one first), ``recipe`` (a row for each
-    training), ``fingerprints`` (of the graphs, beside the paper's), ``spectral``, ``signatures``, ``own_kernel``
-    (compared with the kernel of the surface instead of the graph, with the exact kernel of the graph) and, at the
-    paper's size, ``targets``. Every surface and every training is a part that is kept in the folder ``parts``.
+    training), ``spectral``, ``signatures``, ``own_kernel`` (compared with the kernel of the surface instead of the
+    graph, with the exact kernel of the graph) and, at the paper's size, ``targets``. Every surface and every
+    training is a part that is kept in the folder ``parts``.
     """
-    tables: dict[str, list[dict[str, Any]]] = {name: [] for name in ("surfaces", "recipe", "fingerprints")}
+    tables: dict[str, list[dict[str, Any]]] = {"surfaces": [], "recipe": []}  # come first
     arrays: dict[str, FloatArray] = {}
     seconds = 0.0
     keys = _part_keys(config)
@@ -445,10 +442,7 @@ class _Surface:
     @cached_property
     def _target(self) -> FloatArray:
         """What the paper compares with: the analytic kernel on the sphere, else the kernel of the graph."""
-        if self.name != "sphere":
-            return self.exact
-        t = SPHERE_TIME * (4000 / self.config.n_nodes) * (self.config.tau / 20)  # the time of as many steps
-        return Sphere().heat_kernel(self.points, self.points, t)
+        return paper_sphere_kernel(self.points, self.config.tau) if self.name == "sphere" else self.exact
 
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         """Rows of all tables."""
@@ -491,14 +485,11 @@ class _Surface:
         info = self.network.training_
         held_out = np.setdiff1d(np.arange(self.graph.n_nodes), self.network.starts_)
         row: dict[str, Any] = {"surface": self.name, "neighbours": self.key.neighbors, "seed": self.key.seed}
-        row |= {name: getattr(info, f"validation_{name}") for name in ("r2", "re", "mse")}
+        row |= {"against": "walks"} | {name: getattr(info, f"validation_{name}") for name in ("r2", "re", "mse")}
         row |= self._errors_at_nodes(self.network.kernel_matrix(self.points), held_out)
         row |= {"epochs": info.epochs, "best_epoch": info.best_epoch, "stopped_by": info.stopped_by}
         row |= {"pairs": info.n_train, "training_s": info.seconds}
-        tables = {
-            "recipe": [row],
-            "fingerprints": self._fingerprints() if self.key.seed == self.config.seed else [],
-        }
+        tables = {"recipe": [row]}
         if self._has_targets:
             where = f"{self.name}, {self.key.neighbors} neighbours, seed {self.key.seed}"
             limit = PUBLISHED[self.name]["kernel"]
@@ -509,21 +500,6 @@ class _Surface:
     def _has_targets(self) -> bool:
         """Whether the settings are those that the targets are for."""
         return dataclasses.replace(self.config, seed=0) == SIZES["paper"]
-
-    def _fingerprints(self) -> list[dict[str, Any]]:
-        """|K|_F / N of the paper's target, in units of 1e-4, for both bandwidths."""
-        rows = []
-        for bandwidth in dict.fromkeys((self.config.bandwidth, *BANDWIDTHS)):
-            chosen = bandwidth == self.config.bandwidth
-            exact = self.exact if chosen else np.asarray(self.kernel.matrix(self._paper_graph(bandwidth)))
-            target = self._target if self.name == "sphere" else exact
-            ours, paper = 1e4 * float(np.linalg.norm(target)) / len(target), 1e4 * FINGERPRINTS[self.name]
-            row = {"surface": self.name, "neighbours": self.key.neighbors, "bandwidth": bandwidth}
-            row |= {"fingerprint": ours, "paper_fingerprint": paper, "difference": ours / paper - 1}
-            if self.name == "sphere":
-                row["graph_to_analytic"] = relative_error(exact, target, alignment="frobenius")
-            rows.append(row)
-        return rows
 
     def _errors_at_nodes(self, whole: FloatArray, held_out: IntArray) -> dict[str, float]:
         """Errors of a kernel between all nodes, and between some."""

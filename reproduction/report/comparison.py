@@ -19,8 +19,8 @@ _OUR_NETWORK = (
     "relative loss weights least, dominate this number"
 )
 _NOISY_WALKS = (
-    "not explained; walks are noisiest there, with 24 neighbours of unequal weight (experiment teachers), and the "
-    "paper may have used other weights"
+    "another graph: the norm of the paper's kernel is that of wider weights and 12 neighbours, where walks are far "
+    "less noisy (surface_graphs, table fingerprints)"
 )
 _OTHER_MACHINE = "another machine and other code: caches and fixed costs change the exponents"
 _RIM = "the rim is half a unit from the inner ball and reflects heat; the paper does not describe its nodes"

@@ -16,7 +16,7 @@ from manifoldrf import (
 )
 from reproduction import surfaces
 from reproduction.record import Record
-from reproduction.surface_graphs import FINGERPRINTS, SPHERE_TIME, SURFACES, paper_graph, reference_kernel
+from reproduction.surface_graphs import SPHERE_TIME, SURFACES, paper_graph, reference_kernel
 from reproduction.surfaces import PUBLISHED, SIZES, Config, Steps, _Key, _part_keys, _Surface, run, targets
 
 TINY = dataclasses.replace(
@@ -242,34 +242,6 @@ def test_the_strip_is_trained_on_with_three_seeds_for_both_numbers_of_neighbours
     strip = [(key.neighbors, key.seed) for key in keys if key.surface == "mobius"]
     assert sorted(strip) == [(12, 0), (12, 1), (12, 2), (24, 0), (24, 1), (24, 2)]
     assert [key.only_recipe for key in keys] == [False] * 4 + [True] * 5
-
-
-def test_fingerprints_are_norms_of_the_kernels(record):
-    rows = {(row["surface"], row["neighbours"], row["bandwidth"]): row for row in record.tables["fingerprints"]}
-    assert len(rows) == 10
-    for bandwidth in ("mean", "median"):
-        exact = DiffusionKernel(20.0).matrix(paper_graph("torus", 500, bandwidth=bandwidth))
-        assert rows["torus", 8, bandwidth]["fingerprint"] == pytest.approx(1e4 * np.linalg.norm(exact) / len(exact))
-    sphere = rows["sphere", 8, "mean"]
-    points = Sphere().grid(500)
-    analytic = Sphere().heat_kernel(points, points, 8 * SPHERE_TIME)
-    assert sphere["fingerprint"] == pytest.approx(1e4 * np.linalg.norm(analytic) / 500)
-    assert sphere["graph_to_analytic"] > 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "n_neighbors"), [("ellipsoid", 8), ("torus", 8), ("mobius", 12)])
-def test_graphs_of_the_papers_size_have_its_fingerprints(name, n_neighbors):
-    graph = paper_graph(name, 4000, n_neighbors=n_neighbors, bandwidth="mean")
-    found = np.linalg.norm(DiffusionKernel(20.0).matrix(graph)) / 4000
-    assert found == pytest.approx(FINGERPRINTS[name], rel=0.01)
-
-
-def test_the_sphere_has_the_papers_fingerprint_at_its_time():
-    """By the trace of the heat kernel: |K|_F^2 / N^2 is the mean of K_2t(x, x) over the area."""
-    degrees = np.arange(200)
-    trace = np.sum((2 * degrees + 1) * np.exp(-2 * SPHERE_TIME * degrees * (degrees + 1)))
-    assert np.sqrt(trace) / (4 * np.pi) == pytest.approx(FINGERPRINTS["sphere"], rel=1e-3)
 
 
 # -------------------------------------------------------------------------------------------------------- parts
