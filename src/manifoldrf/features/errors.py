@@ -229,7 +229,9 @@ def _layer_error(problem: Problem, kernel: HeatKernel, nodes: IntArray, n_jobs: 
     """The change of the kernel if steps between layers are cut that the fit takes for one."""
     graph = problem.graph
     free = graph.mesh is None and graph.metric is None and not problem.weights_known
-    if not free or graph.n_steps is None or problem.dim not in _LAYERED_DIMS:
+    # A cloud that fills its coordinates has no layers.
+    fills = problem.dim not in _LAYERED_DIMS or problem.dim == graph.positions.shape[1]
+    if not free or fills or graph.n_steps is None:
         return 0.0
     sheets = Sheets.of(graph._search, _PATH_NEIGHBORS)
     some = graph.affinity[np.sort(nodes)]
