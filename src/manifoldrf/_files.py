@@ -10,10 +10,12 @@ import html
 import os
 import re
 import shutil
+import signal
 import stat
+import threading
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -192,26 +194,71 @@ def atomic_path(path: Path) -> Iterator[Path]:
     ...     target.read_text()
     '1 2 3'
     """
-    target = output_file(path)
-    temporary = target.with_name(f".{uuid.uuid4().hex}{target.suffix}")
-    try:
-        _create(temporary, path)
+    with atomic_paths([path]) as (temporary,):
         yield temporary
-        with temporary.open("rb+") as file:
+
+
+@contextmanager
+def atomic_paths(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """Do the same for several files, of which all are replaced or none.
+
+    Signals wait while the files get their names. Only a kill or a power cut in these microseconds leaves some old.
+    """
+    targets = [output_file(path) for path in paths]
+    drafts = [target.with_name(f".{uuid.uuid4().hex}{target.suffix}") for target in targets]
+    try:
+        for draft, path in zip(drafts, paths, strict=True):
+            _create(draft, path)
+        yield drafts
+        with ExitStack() as waiting:
+            _put_in_place(list(zip(drafts, targets, strict=True)), waiting)
+            for path in paths:
+                _note_written(path)
+        for folder in dict.fromkeys(target.parent for target in targets):
+            _sync_folder(folder)
+    except OSError as error:
+        meant = [path for draft, path in zip(drafts, paths, strict=True) if draft.stem in str(error.filename)]
+        if error.filename is None and error.errno in _NO_SPACE:
+            meant = [paths[0]]
+        if not meant:
+            raise
+        raise OSError(error.errno, error.strerror, str(meant[0])) from error
+    finally:
+        for draft in drafts:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
+
+
+def _put_in_place(pairs: Sequence[tuple[Path, Path]], waiting: ExitStack) -> None:
+    """Give complete files their names; if there are several, signals wait until the block ends."""
+    for draft, target in pairs:
+        with draft.open("rb+") as file:
             os.fsync(file.fileno())  # otherwise a power cut can leave the new name on empty blocks
         if target.exists():
-            shutil.copymode(target, temporary)
-        temporary.replace(target)
-        _note_written(path)
-        _sync_folder(target.parent)
-    except OSError as error:
-        unnamed = error.errno in _NO_SPACE if error.filename is None else temporary.stem in str(error.filename)
-        if not unnamed:
-            raise
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+            shutil.copymode(target, draft)
+    if len(pairs) > 1:
+        _hold_signals(waiting)
+    for draft, target in pairs:
+        draft.replace(target)
+
+
+def _hold_signals(block: ExitStack) -> None:
+    """Let signals that end the program wait until the block ends; only the main thread receives them."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    came: list[int] = []
+
+    def send_again() -> None:
+        for number in dict.fromkeys(came):
+            signal.raise_signal(number)
+
+    block.callback(send_again)
+    known = signal.Signals.__members__  # not every system has all of them
+    for number in (known[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if name in known):
+        handler = signal.getsignal(number)
+        if handler not in (None, signal.SIG_IGN):
+            block.callback(signal.signal, number, handler)
+            signal.signal(number, lambda number, _: came.append(number))
 
 
 def _create(temporary: Path, path: Path) -> None:

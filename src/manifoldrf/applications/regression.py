@@ -366,6 +366,8 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         options = fit_options(features.get_params(deep=False), streams)
         problem = make_problem(space, self.kernel, options)
         problem = unit_height(problem) if self.kernel is None else problem
+        if problem.function is not None:
+            reject("kernel", "a symmetric function", "one whose values change if its arguments are exchanged")
         if problem.asymmetric:
             reject("kernel", "one with nonnegative features", f"{problem.kernel}. {ASYMMETRIC}")
         data = modes.Data(points, roots * (targets - offset), roots)
@@ -613,8 +615,9 @@ def check_data(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
         ensure_all_finite=False,  # for X; y is checked in any case
         multi_output=True,
         y_numeric=True,
-        ensure_min_samples=2,
     )
+    if len(points) < 2:
+        reject("X", "an array of at least 2 points", "1 sample")  # the words that scikit-learn's checks ask for
     estimator._is_vector = np.ndim(values) == 1
     targets = check_points(np.reshape(values, (len(points), -1)), "y")
     return check_points(points, "X", names=column_names(X)), np.array(targets, dtype=np.float64)

@@ -66,6 +66,7 @@ def _level_record(level: ScaleLevel) -> Record:
 def _map_record(fitted: FeatureMap) -> Record:
     """A feature map as files of format 1 hold it."""
     parts = {name: getattr(fitted, name) for name in ("field", "anchors", "weights", "factor")}
+    parts |= {} if fitted.mixing is None else {"mixing": fitted.mixing}
     return Record("FeatureMap", {"space": _problem_record(fitted.problem)} | parts)
 
 
@@ -107,9 +108,15 @@ def _read_space(  # noqa: PLR0913  (the fields of the record)
 
 
 def _read_map(
-    space: Problem, field: AbstractField, anchors: IntArray, weights: FloatArray, factor: float = 1.0
+    *,
+    space: Problem,
+    field: AbstractField,
+    anchors: IntArray,
+    weights: FloatArray,
+    factor: float = 1.0,
+    mixing: FloatArray | None = None,
 ) -> FeatureMap:
-    return FeatureMap(space, field, anchors, weights, factor)
+    return FeatureMap(space, field, anchors, weights, factor, mixing)
 
 
 # Records of format 1 that are no longer classes of this name, and the functions that read them.
@@ -160,6 +167,8 @@ def summary_rows(features: Any, error: ErrorEstimate | None) -> list[tuple[str, 
     weights = f"weights '{features.quadrature_}'"
     if problem.asymmetric:
         weights = "with two sides: this kernel has no nonnegative features"
+    if features.map_.mixing is not None:
+        weights = "on each side"
     ambient = problem.clock == "ambient"
     if ambient:
         weights = "windows of equal weight"
