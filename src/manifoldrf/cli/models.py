@@ -346,7 +346,12 @@ def explore(
         report("features and exact signatures", 0, 1)
         drawn = None if surface is None else read_space(surface, "--surface")
         title = title or Path(source).stem
-        written = write_page(model, target, surface=drawn, title=title, n_points=n_points, max_bytes=max_bytes)
+        try:
+            written = write_page(model, target, surface=drawn, title=title, n_points=n_points, max_bytes=max_bytes)
+        except ValueError as error:
+            if about_option := renamed(error, {"max_bytes": "--max-bytes"}):
+                raise UsageError(about_option) from error
+            raise
     show(output, dataclasses.asdict(written) | {"path": str(target)}, str(written))
 
 
