@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,25 @@ class Record:
 def _checksum(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def finished_part(folder: Path | None, name: str, config: dict[str, Any], measure: Callable[[], Record]) -> Record:
+    """Read a part of an experiment from a folder, or measure it and keep it there, for a run in several sittings.
+
+    A kept part of other settings is measured again and replaced. A part carries the commit and the machine that it
+    was measured with, and may come from another commit than the rest of the record. Without a folder nothing is
+    kept.
+    """
+    if folder is None:
+        return measure()
+    path = folder / f"{name}.json"
+    if path.exists():
+        found = Record.load(path)
+        if found.config == json.loads(json.dumps(config, default=_plain_number)):
+            return found
+    part = dataclasses.replace(measure(), name=name, config=config)
+    part.save(folder)
+    return part
 
 
 def _plain_number(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Paths and files. A write leaves either the old file or the complete new file.
+"""Paths, files and text for HTML. A write leaves either the old file or the complete new file.
 
 Until a file is complete, it has a temporary name: a dot, 32 hexadecimal digits and the suffix of the file. (An .npz
 file also has a folder of that name without the suffix.) Only a killed process leaves such files. Nothing reads
@@ -310,6 +310,11 @@ def noted_files(written: list[Path]) -> Iterator[None]:
         _WRITTEN.reset(token)
 
 
+def visible(text: str) -> str:
+    """Replace characters that no page shows, or no file can hold, by replacement characters."""
+    return _INVISIBLE.sub("\ufffd", text)
+
+
 def escaped(text: str) -> str:
     r"""Escape text for HTML, inside and outside of quotes. Invisible characters become replacement characters.
 
@@ -318,4 +323,18 @@ def escaped(text: str) -> str:
     >>> escaped("1 < 2 \x00")
     '1 &lt; 2 \ufffd'
     """
-    return html.escape(_INVISIBLE.sub("\ufffd", text), quote=True)
+    return html.escape(visible(text), quote=True)
+
+
+def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
+    """A table of names and texts, as a notebook shows it.
+
+    Examples
+    --------
+    >>> html_table("Graph", [("nodes", "5 < 6")]).count("5 &lt; 6")
+    1
+    """
+    style = 'style="text-align:left;vertical-align:top;padding-right:1em;white-space:{}"'  # against theirs
+    head, cell = style.format("nowrap"), style.format("normal")
+    lines = (f"<tr><th {head}>{escaped(name)}</th><td {cell}>{escaped(text)}</td></tr>" for name, text in rows)
+    return f"<table><caption {head}><b>{escaped(title)}</b></caption>{''.join(lines)}</table>"

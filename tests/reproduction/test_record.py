@@ -8,7 +8,7 @@ import signal
 import numpy as np
 import pytest
 
-from reproduction.record import Record
+from reproduction.record import Record, finished_part
 
 
 def make(**parts):
@@ -105,3 +105,33 @@ def test_arrays_of_another_run_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"saved together with its arrays\. Got toy\.npz of another run"):
         Record.load(path)
     assert Record.load(path, arrays=False).seconds == 1.5
+
+
+def test_a_finished_part_is_read_with_its_commit_and_one_of_other_settings_is_measured_again(tmp_path):
+    measured = []
+
+    def part(config, folder=tmp_path / "parts"):
+        def measure():
+            measured.append(config)
+            return make(config=config, arrays={"x": np.full(2, len(measured))}, environment={"commit": "new"})
+
+        return finished_part(folder, "toy-1", config, measure)
+
+    first, again = part({"sizes": (1, 2)}), part({"sizes": (1, 2)})  # a tuple is a list in the file
+    assert len(measured) == 1
+    assert again.plain() == first.plain()
+    assert (again.name, again.environment) == ("toy-1", {"commit": "new"})
+    np.testing.assert_array_equal(again.arrays["x"], [1, 1])
+    np.testing.assert_array_equal(part({"sizes": (1, 3)}).arrays["x"], [2, 2])
+    np.testing.assert_array_equal(part({"sizes": (1, 3)}).arrays["x"], [2, 2])
+    part({"sizes": (1, 3)}, None)
+    assert len(measured) == 3  # without a folder nothing is kept
+
+
+def test_a_part_that_fails_leaves_nothing(tmp_path):
+    def measure():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        finished_part(tmp_path, "toy-1", {}, measure)
+    assert not list(tmp_path.iterdir())

@@ -234,7 +234,7 @@ def positions_of(features: Any, name: str) -> AbstractPositions:
     check_is_fitted(features)
     if not isinstance(features, ManifoldRandomFeatures):
         return TransformerPositions(features)
-    if features.map_.problem.asymmetric:
+    if features.asymmetric_:
         reject(name, "of a kernel with nonnegative features, not one with two sides", repr(features.kernel_))
     return FieldPositions(features.map_, check_jobs(features.n_jobs), features.device)
 
