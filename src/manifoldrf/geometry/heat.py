@@ -593,7 +593,10 @@ def _node_weights(space: _Space, gaussian: Any, s2: float, mass: float) -> Float
         distance, areas = thinned.depths, thinned.areas
         rounds = _ROUNDS_CLOSED_MESH if np.isinf(distance).all() else _ROUNDS_OPEN_MESH
         complete = norm.cdf(distance / np.sqrt(s2 / 2)) > _COMPLETE
-        share = np.where(complete, 1.0, times(gaussian, areas, space.n_jobs) / mass)
+        share = np.ones(len(areas))
+        if not complete.all():  # vertices that are too few for their steps have more than a whole Gaussian
+            inside = np.minimum(times(gaussian, areas, space.n_jobs), 2 * mass) / mass
+            share[~complete] = inside[~complete]
         weights = _correct(gaussian, areas, share, rounds, space.n_jobs)
         return np.asarray(weights * (areas.sum() / weights.sum()))
     boundary = None
