@@ -96,8 +96,8 @@ def test_the_page_says_how_it_was_made(records):
     assert "Took 1 min 35 s. Settings: n\\_nodes = 4000; tau = 20." in page
     assert "widths = 0, 1, ..., 39 (40 values); limits = Nystrom: few." in page
     assert (
-        "Without a record so far: gaussian\\_grid, normals, velocity, attention, brodatz, hyperbolic, few\\_labels,"
-        in page
+        "Without a record so far: gaussian\\_grid, normals, velocity, attention, attention\\_order, brodatz, "
+        "hyperbolic, few\\_labels," in page
     )
 
 
