@@ -34,7 +34,7 @@ RECIPE, SAME, DEFAULT = "paper's recipe", "default, same kernel", "default, heat
 README_METHODS = (PUBLISHED, RECIPE, SAME, DEFAULT)
 _README_NOTE = (
     "Relative errors of the kernel matrix. The first three columns are between nodes of the graph, as in the "
-    "paper; the published value for the sphere is against the exact heat kernel. The last column is for the heat "
+    "paper; {} for the sphere {} against the exact heat kernel. The last column is for the heat "
     "kernel of the surface with 1024 features, between points that no graph contains."
 )
 _HEADINGS = {
@@ -137,12 +137,19 @@ def readme_table(records: Mapping[str, Record]) -> str:
         if absent:
             reject("records", "with all methods of the README's table in surfaces.json", f"no {', '.join(absent)}")
         paper, recipe, same, default = (methods[surface, name] for name in README_METHODS)
-        published = paper["own_kernel"] if paper.get("nodes") is None else paper["nodes"]
-        row = {"surface": surface, "paper, published": published, "paper's recipe, here": recipe["nodes"]}
+        row = {"surface": surface, "paper, published": _as_paper(paper), "paper's recipe, here": _as_paper(recipe)}
         shown.append(row | {"this library": same["nodes"], "this library, new points": default["new_points"]})
+    analytic = ("the first two values", "are") if rows[1].get("kernel") else ("the published value", "is")
     note = size_note(records["surfaces"])
     speed = _readme_speed([row for row in rows if row["method"] == DEFAULT])
-    return "\n\n".join([_table(shown, keep_empty=True), _README_NOTE, speed, *([note] if note else [])])
+    return "\n\n".join(
+        [_table(shown, keep_empty=True), _README_NOTE.format(*analytic), speed, *([note] if note else [])]
+    )
+
+
+def _as_paper(row: Row) -> Any:
+    """The error of a kernel as the paper measures it; older records do not name it."""
+    return next((row[name] for name in ("kernel", "nodes", "own_kernel") if row.get(name) is not None), None)
 
 
 def _readme_speed(rows: Sequence[Row]) -> str:

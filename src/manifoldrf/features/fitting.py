@@ -25,6 +25,7 @@ from manifoldrf.fields.anchors import (
     compare_weights,
     farthest_anchors,
     iid_anchors,
+    medoid_anchors,
     normalised_density,
     spacing_of,
     uniform_weights,
@@ -110,7 +111,7 @@ def choose_anchors(problem: Problem, options: FitOptions) -> IntArray:
         if m > n:
             _warn(f"n_features = {m} is more than the graph has nodes: there are {n} features, one for each.")
         _warn_of_spacing(problem, m)
-        return all_anchors(n) if m >= n else _farthest(problem, m)
+        return all_anchors(n) if m >= n else _spread(problem, options, m)
 
 
 def more_anchors(problem: Problem, quadrature: Quadrature, options: FitOptions) -> IntArray | None:
@@ -150,14 +151,18 @@ def _place(problem: Problem, options: FitOptions, m: int) -> IntArray:
     m = min(m, most)
     if options.anchors == "iid":
         return iid_anchors(n, min(m, n), options.density, options.streams.generator("features.anchors"))
-    return all_anchors(n) if m > _ALL_SHARE * n else _farthest(problem, m)
+    return all_anchors(n) if m > _ALL_SHARE * n else _spread(problem, options, m)
 
 
-def _farthest(problem: Problem, m: int) -> IntArray:
-    """Farthest nodes with a volume: nearly isolated nodes are the farthest of all, and useless."""
+def _spread(problem: Problem, options: FitOptions, m: int) -> IntArray:
+    """Farthest nodes with a volume, or the middles of their cells.
+
+    Nearly isolated nodes are the farthest of all, and useless.
+    """
     alone = problem.measure == 0
     chosen = farthest_anchors(problem.graph, min(problem.graph.n_nodes, m + int(alone.sum())))
-    return np.concatenate([chosen[~alone[chosen]], chosen[alone[chosen]]])[:m]
+    chosen = np.concatenate([chosen[~alone[chosen]], chosen[alone[chosen]]])[:m]
+    return medoid_anchors(problem.graph, problem.measure, chosen) if options.anchors == "medoid" else chosen
 
 
 def _warn_of_spacing(problem: Problem, m: int) -> None:

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._codec import save_state
+from manifoldrf._files import html_table
 from manifoldrf._random import SeedLike
 from manifoldrf._runtime import one_blas_thread, quiet_underflow, without_warnings
 from manifoldrf._validation import (
@@ -51,7 +52,7 @@ from manifoldrf.features.scales import (
     fit_scales,
     recent_scales,
 )
-from manifoldrf.features.state import restore, state_of, summarise
+from manifoldrf.features.state import restore, state_of, summarise, summary_rows
 from manifoldrf.features.unstructured import fit_unstructured, is_unstructured
 from manifoldrf.fields.data import Compute
 from manifoldrf.fields.training import TrainingInfo
@@ -105,7 +106,9 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         How signatures are extended to new points. "auto" takes the field that is best at held-out nodes, and never
         trains the network. A function of :class:`FieldData` that returns an :class:`AbstractField` is your own
         field.
-    anchors : {"farthest", "iid", "all"}, default="farthest"
+    anchors : {"farthest", "medoid", "iid", "all"}, default="farthest"
+        Nodes at which features are read. "medoid" moves farthest points to the middle of their cells, which reduces
+        the error on spaces with a boundary and on uneven clouds.
     weights : {"auto", "nnls", "unity", "voronoi", "uniform"}, default="auto"
         Quadrature weights of the anchors. "auto" takes those that are best at held-out nodes. "uniform" are the
         paper's: the plain sum over all nodes, or its unbiased estimate from i.i.d. anchors; "auto" uses them if all
@@ -457,6 +460,18 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         if hasattr(self, "_error"):
             shown._error = (_UNKNOWN if self._error is None else self._error[0]), True
         return BaseEstimator._get_fitted_attr_html(shown, *args, **options)
+
+    def _html_repr(self) -> str:
+        """What notebooks show: a table of a fit, computing nothing and warning of nothing."""
+        if not hasattr(self, "map_"):
+            return str(super()._html_repr())
+        return html_table(f"{type(self).__name__}, fitted", self._facts())
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """The summary as names and texts, with the error as far as it is known."""
+        error, whole = self._error or (None, True)
+        *rows, (name, text) = summary_rows(self, error)
+        return [*rows, (name, text if whole else f"{text}; `error_` adds the share of the graph if it can")]
 
     def _map(self) -> FeatureMap:
         check_is_fitted(self, "map_")
