@@ -428,3 +428,11 @@ def test_the_data_page_names_every_file_that_records_were_made_from(committed):
         assert used == set(committed[name].config["used"])
         assert all(f"`{stem}`" in page for stem in used)
     assert sum(path.startswith("textures/brodatz/D") for path in listed) == 111
+
+
+def test_a_mean_cosine_over_sizes_below_the_papers_is_worse_and_one_above_is_not(committed):
+    rows = committed["velocity_data"].tables["velocity"]
+    worse = {pair.method for pair in record_pairs({"velocity": rows}) if pair.is_worse}
+    assert worse == {row["method"] for row in rows if row["paper_dense"] and row["dense"] < row["paper_dense"]}
+    assert "MRF, paper's recipe" in worse
+    assert "RFF 256" not in worse
