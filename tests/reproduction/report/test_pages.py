@@ -96,8 +96,8 @@ def test_the_page_says_how_it_was_made(records):
     assert "Took 1 min 35 s. Settings: n\\_nodes = 4000; tau = 20." in page
     assert "widths = 0, 1, ..., 39 (40 values); limits = Nystrom: few." in page
     assert (
-        "Without a record so far: gaussian\\_grid, normals, velocity, attention, brodatz, hyperbolic, few\\_labels,"
-        in page
+        "Without a record so far: gaussian\\_grid, normals, velocity, attention, attention\\_order, brodatz, "
+        "hyperbolic, few\\_labels," in page
     )
 
 
@@ -428,3 +428,11 @@ def test_the_data_page_names_every_file_that_records_were_made_from(committed):
         assert used == set(committed[name].config["used"])
         assert all(f"`{stem}`" in page for stem in used)
     assert sum(path.startswith("textures/brodatz/D") for path in listed) == 111
+
+
+def test_a_mean_cosine_over_sizes_below_the_papers_is_worse_and_one_above_is_not(committed):
+    rows = committed["velocity_data"].tables["velocity"]
+    worse = {pair.method for pair in record_pairs({"velocity": rows}) if pair.is_worse}
+    assert worse == {row["method"] for row in rows if row["paper_dense"] and row["dense"] < row["paper_dense"]}
+    assert "MRF, paper's recipe" in worse
+    assert "RFF 256" not in worse
