@@ -338,7 +338,7 @@ def test_a_field_without_a_fit_is_an_internal_error(monkeypatch):
         ({"kernel": 0.1}, TypeError, "`kernel` must be a kernel"),
         ({"kernel": HeatKernel}, TypeError, "`kernel` must be"),
         ({"field": "linear"}, ValueError, f"`field` must be one of {', '.join(map(repr, FIELDS))}"),
-        ({"anchors": "random"}, ValueError, "`anchors` must be one of 'farthest', 'iid', 'all'"),
+        ({"anchors": "random"}, ValueError, "`anchors` must be one of 'farthest', 'medoid', 'iid', 'all'"),
         (
             {"weights": "equal"},
             ValueError,

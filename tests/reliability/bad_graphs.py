@@ -270,10 +270,17 @@ VALUE_CASES = (
     ),
     Case(
         _VALUES,
-        "half precision",
+        "half precision beside double precision",
         lambda: torch.ones((N, 3), dtype=torch.float16),
-        (ATTEND_Q, ATTEND_K, ATTEND_V),
-        Refused("`{argument}` must be … torch.float64…. Got torch.float16.", TypeError),
+        (ATTEND_K, ATTEND_V),
+        Refused("`{argument}` must be of torch.float64, as `phi_q` is. Got torch.float16.", TypeError),
+    ),
+    Case(
+        _VALUES,
+        "half precision beside double precision",
+        lambda: torch.ones((N, 3), dtype=torch.float16),
+        (ATTEND_Q,),
+        Refused("`phi_k` must be of torch.float16, as `phi_q` is. Got torch.float64.", TypeError),
     ),
     Case(
         _VALUES,

@@ -68,8 +68,8 @@ class ErrorEstimate:
         graph is not a heat graph, the difference to a heat graph, between random points of the space. In a ball of
         an unbounded space only points that are 3 sqrt(t) away from the rim count. For clouds of three and more
         dimensions, part of the change if half of the nodes are left out. For clouds with a boundary, a gap between
-        nodes along it is added. For a function given as kernel, the error of its series on held-out pairs. None in
-        the graph clock and for other kernels.
+        nodes along it is added. For a function given as kernel, the error of its series, or of mixed features,
+        on held-out pairs. None in the graph clock and for other kernels.
     signatures : float
         Error of the values of the field at the anchors.
     candidates : tuple of (str, float)

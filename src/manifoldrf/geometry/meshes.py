@@ -17,7 +17,7 @@ from scipy.spatial import cKDTree
 
 from manifoldrf._arrays import read_mesh_arrays
 from manifoldrf._colours import field_colours
-from manifoldrf._files import as_path, output_file
+from manifoldrf._files import as_path, html_table, output_file
 from manifoldrf._random import SeedLike, generator
 from manifoldrf._runtime import warn_user
 from manifoldrf._validation import FloatArray, IntArray, as_floats, check_faces, check_integer, check_points, reject
@@ -30,6 +30,8 @@ __all__ = ["MeshReport", "MeshSample", "TriangleMesh"]
 
 # Twice the area over the squared longest side: 0.87 for equal sides, about 1e-16 for rounding alone.
 _FLAT = 1e-12
+
+_DEFECTS = ("non_manifold_edges", "degenerate_faces", "unreferenced_vertices")
 
 # Pairs of query and face examined at once; about 60 numbers each, so some 60 MB.
 _PAIRS = 2**17
@@ -304,6 +306,26 @@ class TriangleMesh:
 
     def __repr__(self) -> str:
         return f"TriangleMesh({_count(self.n_vertices, 'vertex', 'vertices')}, {_count(self.n_faces, 'face')})"
+
+    def _repr_html_(self) -> str:
+        return html_table("TriangleMesh", self._facts())
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """Sizes, parts and defects as names and texts, for tables."""
+        found, size = self.report(), np.ptp(self.vertices, axis=0)
+        defects = {name: getattr(found, name) for name in _DEFECTS if getattr(found, name)}
+        return [
+            ("vertices", str(found.n_vertices)),
+            ("faces", str(found.n_faces)),
+            ("extent", " x ".join(f"{length:.4g}" for length in size)),
+            ("area", f"{self.area:.4g}"),
+            ("components", str(found.components)),
+            ("boundary loops", str(found.boundary_loops)),
+            (
+                "defects",
+                ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in defects.items()) or "none",
+            ),
+        ]
 
     @classmethod
     def of(cls, mesh: Any) -> "TriangleMesh":
