@@ -209,6 +209,29 @@ def test_the_readme_has_a_small_table(records):
     assert len(lines) == 7
 
 
+def test_the_readme_compares_the_recipe_as_the_paper_does_where_the_record_can(records):
+    rows = records["surfaces"].tables["surfaces"]
+    assert "the published value for the sphere is against" in readme_table(records)
+    rows[0] |= {"nodes": None, "kernel": 0.067}
+    rows[1]["kernel"] = 0.05
+    lines = readme_table(records).splitlines()
+    assert lines[2] == "| Möbius strip | 0.067 | 0.05 | 0.0031 | 0.0015 |"
+    assert "the first two values for the sphere are against" in lines[4]
+
+
+def test_fingerprints_are_shown_beside_the_papers_and_are_no_losses():
+    row = {
+        "surface": "torus",
+        "neighbours": 8,
+        "bandwidth": "mean",
+        "fingerprint": 11.95,
+        "paper_fingerprint": 11.86,
+    }
+    page = results_page({"surface_graphs": Record("surface_graphs", {}, {"fingerprints": [row]}, 1.0, PLACE)})
+    assert "| torus | 8 | mean | 11.95 (11.86) |" in page
+    assert "The paper gives no numbers to compare with." in page
+
+
 def test_the_readme_needs_the_surfaces(records):
     del records["surfaces"]
     with pytest.raises(ValueError, match=r"with the table 'surfaces' in surfaces\.json\. Got ambient, teachers\."):
