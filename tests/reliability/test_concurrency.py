@@ -358,7 +358,7 @@ def test_warnings_of_threads_reach_their_own_thread_alone():
 
 
 def test_warnings_in_a_search_by_joblib_point_at_the_line_that_started_it():
-    """Not into joblib: Python then shows a repeated text once."""
+    """Not into joblib."""
     table = np.random.default_rng(0).normal(size=(60, 3)) * [1.0, 1.0, 1e4]
     search = GridSearchCV(
         make_pipeline(ManifoldRandomFeatures(random_state=0), Ridge()),
