@@ -11,7 +11,7 @@ process with one thread, in turn, and the rows are their ratios:
 2. the same against one sparse factorisation of the mass matrix plus the Laplacian: at most 60 times as long. It is
    SuperLU of scipy in symmetric mode without pivoting, which eliminates in the order of a sparse Cholesky
    factorisation (scipy has none);
-3. the error with thinned nodes over that with all vertices as nodes (``n_nodes="all"``, up to 50,000 vertices): at
+3. the error with thinned nodes over that with all vertices as nodes (``n_nodes="all"``, up to 25,000 vertices): at
    most 1.2;
 4. the size of the model file: at most 30 MB;
 5. CPU seconds of fit and kernel, and of the page that ``explore`` writes: at most 10 each;
@@ -54,7 +54,7 @@ LARGE = 20_000  # vertices from which on features are to be as fast
 N_PAIRS, N_ROWS, N_COLUMNS = 200, 1000, 30
 SUBDIVIDED = ((500_000, 60), (1_000_000, 120))  # vertices with --large, and the limit of seconds
 PROCESS, N_VALUES = 20_000, 5_000  # vertices and values of the process
-FEW = 50_000  # vertices of a mesh that is also fitted with all of them as nodes
+FEW = 25_000  # vertices of a mesh that is also fitted with all of them as nodes
 SUFFIXES = {".ply", ".obj", ".stl", ".off"}
 
 
