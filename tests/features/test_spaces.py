@@ -448,6 +448,19 @@ def test_a_function_is_approximated_and_its_error_reported():
     assert 0.5 < float(model.error_) / found < 2
 
 
+@pytest.mark.filterwarnings("ignore:The function given as kernel")
+def test_the_error_of_a_rough_function_is_known():
+    """Its peak is narrower than a step. A spike at the nodes follows it there, and is 60 % off elsewhere."""
+
+    def rough(X, Y):
+        return np.exp(-np.arccos(np.clip(X @ Y.T, -1, 1)) / 0.2)
+
+    model = features(rough).fit(Sphere().sample(1000, seed=0))
+    found = relative_error(model.kernel_matrix(NEW), rough(NEW, NEW))
+    assert found < 0.3
+    assert 0.5 < float(model.error_) / found < 2
+
+
 def drifted_heat(X, Y, drift=0.3, t=0.05):
     """Heat on the circle with a current: the sum over k of exp(-k^2 t + i k (y - x - drift)) / 2 pi, to e^-100."""
     angles = [np.arctan2(points[:, 1], points[:, 0]) for points in (X, Y)]
@@ -512,6 +525,16 @@ def test_a_function_without_symmetry_has_unit_height_if_normalised():
     found = model.kernel_matrix(circle(200, 1))
     assert relative_error(found, model.scale_ * exact) < 0.02
     assert model.scale_ == pytest.approx(1 / drifted_heat(circle(1, 0), circle(1, 0))[0, 0], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("mixing", "rule"), [(np.zeros((2, 3)), "`mixing` must be of shape"), (np.nan, "`mixing` must be finite")]
+)
+def test_a_mixing_matrix_that_does_not_fit_is_refused(mixing, rule):
+    fitted = features(drifted_heat).fit(circle(300, 0)).map_
+    bad = mixing if np.ndim(mixing) else np.full_like(fitted.mixing, mixing)
+    with pytest.raises(ValueError, match=rule):
+        dataclasses.replace(fitted, mixing=bad)
 
 
 def test_a_function_of_anything_but_the_space_is_refused_with_its_misfit():

@@ -373,6 +373,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             reject("kernel", "one with nonnegative features", f"{problem.kernel}. {ASYMMETRIC}")
         data = modes.Data(points, roots * (targets - offset), roots)
         found = modes.find_kernel(problem, options, data, levels) if optimize else modes.Search(problem.kernel)
+        modes.warn_of_shortest(found)
         self.trials_ = found.trials
         family, graph, n_features = self._plan(
             problem, found, options, targets.shape, space if named and found.trials else None

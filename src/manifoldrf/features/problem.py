@@ -674,7 +674,8 @@ def _fit_series(function: Any, graph: Graph, measure: FloatArray, streams: Strea
     rng = streams.generator("features.series")
     n = graph.n_nodes
     rows: IntArray = rng.choice(n, min(n, _FITTED_ROWS), replace=False)
-    columns: IntArray = rng.choice(n, min(n, _FITTED_COLUMNS), replace=False)
+    # Columns are rows, too: random points have pairs with themselves, where rough functions are hardest to follow.
+    columns: IntArray = rng.permutation(rows[:_FITTED_COLUMNS])
     values = function_values(function, graph.positions[rows], graph.positions[columns])
     exchanged = function_values(function, graph.positions[columns], graph.positions[rows]).T
     skew = relative_error(exchanged, values) / 2 if values.any() else 0.0
@@ -682,10 +683,11 @@ def _fit_series(function: Any, graph: Graph, measure: FloatArray, streams: Strea
     targets = values * roots[rows][:, None] * roots[columns]
     samples = np.repeat(rows, len(columns)), np.tile(columns, len(rows)), targets.ravel()
     degree = int(np.clip(2 * (graph.n_steps or 0) + 4, *_FITTED_DEGREES))
-    square = SeriesKernel.fit(graph, *samples, degree=degree, square=True)
+    # A spike at the nodes would follow a rough function there, and only there.
+    square = SeriesKernel.fit(graph, *samples, degree=degree, square=True, spike=False)
     if square.held_out_error <= _GOOD_SQUARE:
         return square, skew
-    free = SeriesKernel.fit(graph, *samples, degree=degree)
+    free = SeriesKernel.fit(graph, *samples, degree=degree, spike=False)
     return (square if square.held_out_error <= _WORTH_A_SQUARE * free.held_out_error else free), skew
 
 
