@@ -558,7 +558,7 @@ class TestOwnFields:
         page = explore(mesh, fields=fields, max_bytes=250_000)
         assert page.n_bytes <= 250_000
         assert page.left_out == (f"{page.n_points} of 6000 vertices are drawn, joined by coarser triangles.",)
-        assert str(page).startswith(f"page: {page.n_points} points, 0 features, 0.2")
+        assert str(page).startswith(f"page: {page.n_points} points, 0.2")
         with pytest.raises(ValueError, match=r"`max_bytes` must be at least \d+ for these fields\. Got 10\."):
             explore(mesh, fields=fields, max_bytes=10)
 

@@ -16,6 +16,7 @@ from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
     Interval,
+    as_array,
     check_flag,
     check_integer,
     check_jobs,
@@ -606,7 +607,8 @@ def _check_features(model: Any) -> int:
 def check_data(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
     """Return points (n, d) and values (n, c); sets ``_is_vector`` if the values are a vector."""
     refuse_text(X, "X")  # scikit-learn reads numbers from texts
-    if len(np.shape(X)) == 2 and len(X) == 1:
+    shape = as_array(X, "X").shape
+    if len(shape) == 2 and shape[0] == 1:
         reject("X", "an array of at least 2 points", "1 sample")  # the words that scikit-learn's checks ask for
     if y is not None:
         refuse_text(y, "y")
