@@ -36,7 +36,7 @@ from manifoldrf.applications.attention import ManifoldAttention, linear_attentio
 N_FEATURES = 256  # per head, in both kinds of attention; fixed before the search
 DIM, N_HEADS, N_LAYERS = 32, 2, 2
 SHARE = 0.15  # of the vertices have a known value
-SEEDS = [int(text) for text in sys.argv[1:]]  # the search had seed 10
+SEEDS = [int(text) for text in sys.argv[1:] if text.isdecimal()]  # the search had seed 10
 N_STEPS, N_ASKED = 300 if SEEDS else 60, 800  # training steps; vertices predicted in a step
 SPLIT_SEED = 0  # the same split for all networks
 CHOSEN = {  # rate, frequencies, and the reach of the heads: heat times in mm^2, or factors of queries and keys

@@ -56,7 +56,7 @@ class Record:
         target = writable_folder(folder)
         plain = self.plain()  # before anything is written, because it may fail
         path = target / f"{self.name}.json"
-        with atomic_paths([target / f"{self.name}.npz", path]) as (arrays, numbers):
+        with atomic_paths([path, target / f"{self.name}.npz"]) as (numbers, arrays):
             np.savez_compressed(arrays, **self.arrays)  # type: ignore[arg-type]
             text = json.dumps(plain | {_CHECKSUM: _checksum(arrays)}, indent=2)
             numbers.write_text(text + "\n", encoding="utf-8")

@@ -195,7 +195,8 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, par
     keys = _part_keys(config)
     for place, key in enumerate(keys):
         steps = Steps(config, progress, place, len(keys))
-        part = finished_part(parts, key.name, key.settings(config), lambda: _measure(key, config, steps, parts))  # noqa: B023
+        measure = functools.partial(_measure, key, config, steps, parts)
+        part = finished_part(parts, key.name, key.settings(config), measure)
         for name, rows in part.tables.items():
             tables.setdefault(name, []).extend(rows)
         tables["recipe"][-1] |= {"part_s": part.seconds, "commit": part.environment["commit"]}
@@ -241,12 +242,9 @@ def _part_keys(config: Config) -> list[_Key]:
         for name, (_, n_neighbors) in SURFACES.items()
     ]
     seeds = range(config.seed, config.seed + config.strip_seeds)
-    strip = [_Key("mobius", number, config.seed, only_recipe=True) for number in others]
-    return (
-        whole
-        + strip
-        + [_Key("mobius", n, seed, only_recipe=True) for seed in seeds[1:] for n in config.strip_neighbors]
-    )
+    strip = [(number, config.seed) for number in others]
+    strip += [(number, seed) for seed in seeds[1:] for number in config.strip_neighbors]
+    return whole + [_Key("mobius", number, seed, only_recipe=True) for number, seed in strip]
 
 
 def _measure(key: _Key, config: Config, steps: Steps, parts: Path | None) -> Record:

@@ -305,7 +305,8 @@ ENTRIES = (
         about=(
             "The paper states neither the size of its strip nor tokens, visible share, widths or noise. Each is "
             "varied here, with the paper's ten methods, to see when features of the surface come first and the "
-            "exact heat kernel last, as they do in the paper."
+            "exact heat kernel last, as they do in the paper. Its relative l2 errors are 2 to 8; in plain units "
+            "all its methods would be worse than predicting zero."
         ),
         columns=(
             "order: ranks by the geometric mean of the squared errors (1 is the best of 10); mrf uniform: the rank "

@@ -93,7 +93,7 @@ def draw_times(record: Record, path: str | os.PathLike[str]) -> Path | None:
 
     None where no times were taken.
     """
-    if "scaling" not in record.tables:
+    if "exponents" not in record.tables:
         return None
     pyplot = require("matplotlib.pyplot", "viz")
     rows = [row for row in record.tables["scaling"] if _is_line(row["method"])]

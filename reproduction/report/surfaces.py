@@ -169,10 +169,13 @@ def draw_training(record: Record, path: str | os.PathLike[str]) -> Path | None:
                 axes.plot(epochs, values, label=text, color=colour, linewidth=0.9)
             axes.plot(row["best_epoch"], losses[1, row["best_epoch"] - 1], "o", color=ink.BLACK, markersize=4)
         axes.set(yscale="log", xscale="log", title=f"{TITLES.get(name, name)}, {neighbours} neighbours")
+        axes.set_yticks([0.1, 0.2, 0.5, 1.0], ["0.1", "0.2", "0.5", "1"])
+        axes.minorticks_off()
     for axes in panels.flat[len(groups) :]:
         axes.remove()
-    for axes in panels[-1]:
+    for axes in panels.flat[max(0, len(groups) - columns) : len(groups)]:  # the lowest of their columns
         axes.set_xlabel("epoch")
+        axes.tick_params(labelbottom=True)
     for line in panels:
         line[0].set_ylabel("mean relative error")
     legend_below(figure, handles_of(figure.axes))

@@ -116,6 +116,7 @@ def test_both_files_or_none_are_written(mesh_file, known, tmp_path, monkeypatch)
 def test_wrong_values_are_wrong_usage_before_any_work(tmp_path, options):
     result = invoke("interpolate", tmp_path / "none.ply", tmp_path / "none.csv", "-o", tmp_path / "out", *options)
     assert result.exit_code == 2
+    assert options[0] in result.stderr or "n_jobs" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -553,6 +553,12 @@ class TestExplore:
         assert result.exit_code == 0, result.output
         assert (tmp_path / "page.html").stat().st_size <= 150_000
 
+    def test_a_size_that_is_too_small_for_the_model_is_wrong_usage(self, folder, tmp_path):
+        result = invoke("explore", folder / "m.safetensors", "-o", tmp_path / "page.html", "--max-bytes", 10)
+        assert result.exit_code == 2
+        assert "`--max-bytes` must be at least" in words(result.stderr)
+        assert not (tmp_path / "page.html").exists()
+
     def test_fields_are_named_by_their_columns_or_files(self, folder, features, mesh_file, tmp_path):
         mesh = TriangleMesh.load(mesh_file)
         x, y, z = mesh.vertices.T

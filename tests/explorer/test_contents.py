@@ -28,7 +28,7 @@ from manifoldrf import (
     knn_graph,
     load,
 )
-from manifoldrf.explorer.contents import QuantisedColumns, View, chained, normals_of, radii_of, spacing_of
+from manifoldrf.explorer.contents import QuantisedColumns, View, chained, normals_of, oriented, radii_of, spacing_of
 from manifoldrf.explorer.page import explore
 from manifoldrf.geometry.neighbors import coarse_faces, nearest_along
 
@@ -206,6 +206,20 @@ class TestViews:
         found = nearest_along(mesh, np.array([0, 31]))
         assert found.tolist() == [0] * 16 + [1] * 16
         assert nearest_along(mesh, np.array([0])).tolist() == [0] * 32
+
+    def test_neighbours_face_the_same_side(self, torus_mesh):
+        """Faces in a random direction come back as those of one side, in every part of a mesh."""
+        mesh = torus_mesh()
+        rng = np.random.default_rng(0)
+        faces = np.concatenate([mesh.faces, mesh.faces + mesh.n_vertices])
+        mixed = np.where(rng.random(len(faces))[:, None] < 0.5, faces[:, ::-1], faces)
+        found = oriented(mixed)
+        assert_array_equal(np.sort(found, axis=1), np.sort(faces, axis=1))
+        sides = found[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2)
+        assert len(np.unique(sides, axis=0)) == len(sides)  # each edge once in each direction
+        strip = np.array([[k % 5, (k + 1) % 5, (k + 2) % 5] for k in range(5)])  # a Moebius strip
+        assert_array_equal(np.sort(oriented(strip), axis=1), np.sort(strip, axis=1))
+        assert oriented(strip[:0]).shape == (0, 3)
 
     def test_a_coarse_mesh_stays_closed_in_one_piece(self, torus_mesh):
         mesh = torus_mesh(60, 30)
@@ -544,7 +558,7 @@ class TestOwnFields:
         page = explore(mesh, fields=fields, max_bytes=250_000)
         assert page.n_bytes <= 250_000
         assert page.left_out == (f"{page.n_points} of 6000 vertices are drawn, joined by coarser triangles.",)
-        assert str(page).startswith(f"page: {page.n_points} points, 0 features, 0.2")
+        assert str(page).startswith(f"page: {page.n_points} points, 0.2")
         with pytest.raises(ValueError, match=r"`max_bytes` must be at least \d+ for these fields\. Got 10\."):
             explore(mesh, fields=fields, max_bytes=10)
 

@@ -527,6 +527,16 @@ def test_a_function_without_symmetry_has_unit_height_if_normalised():
     assert model.scale_ == pytest.approx(1 / drifted_heat(circle(1, 0), circle(1, 0))[0, 0], rel=0.02)
 
 
+@pytest.mark.parametrize(
+    ("mixing", "rule"), [(np.zeros((2, 3)), "`mixing` must be of shape"), (np.nan, "`mixing` must be finite")]
+)
+def test_a_mixing_matrix_that_does_not_fit_is_refused(mixing, rule):
+    fitted = features(drifted_heat).fit(circle(300, 0)).map_
+    bad = mixing if np.ndim(mixing) else np.full_like(fitted.mixing, mixing)
+    with pytest.raises(ValueError, match=rule):
+        dataclasses.replace(fitted, mixing=bad)
+
+
 def test_a_function_of_anything_but_the_space_is_refused_with_its_misfit():
     def noise(X, Y):
         return np.sin(1e4 * (X[:, :1] + 2 * Y[:, 1]))

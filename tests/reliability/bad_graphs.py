@@ -213,7 +213,13 @@ VALUE_CASES = (
         (VALUES, *COLUMNS, *POSITIVE),
         Refused(_NUMBERS + "ndarray of dtype complex128.", TypeError),
     ),
-    Case(_VALUES, "complex numbers", lambda: level() + 0j, TARGETS, Refused("Complex data not supported…")),
+    Case(
+        _VALUES,
+        "complex numbers",
+        lambda: level() + 0j,
+        TARGETS,
+        Refused("`y` must be an array of real numbers (Complex data not supported). Got dtype complex128."),
+    ),
     Case(
         _VALUES,
         "masked entries",

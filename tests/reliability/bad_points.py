@@ -577,7 +577,7 @@ REFUSED = (
                 "complex numbers",
                 lambda: cloud() + 0j,
                 SKLEARN,
-                "`X` must be an array of real numbers (Complex data not supported). Got dtype complex128.",
+                "`{argument}` must be an array of real numbers (Complex data not supported). Got dtype complex128.",
             ),
             (
                 "masked entries",

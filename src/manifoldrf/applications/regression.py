@@ -16,6 +16,7 @@ from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
     Interval,
+    as_array,
     check_flag,
     check_integer,
     check_jobs,
@@ -372,6 +373,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             reject("kernel", "one with nonnegative features", f"{problem.kernel}. {ASYMMETRIC}")
         data = modes.Data(points, roots * (targets - offset), roots)
         found = modes.find_kernel(problem, options, data, levels) if optimize else modes.Search(problem.kernel)
+        modes.warn_of_shortest(found)
         self.trials_ = found.trials
         family, graph, n_features = self._plan(
             problem, found, options, targets.shape, space if named and found.trials else None
@@ -605,6 +607,9 @@ def _check_features(model: Any) -> int:
 def check_data(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
     """Return points (n, d) and values (n, c); sets ``_is_vector`` if the values are a vector."""
     refuse_text(X, "X")  # scikit-learn reads numbers from texts
+    shape = as_array(X, "X").shape
+    if len(shape) == 2 and shape[0] == 1:
+        reject("X", "an array of at least 2 points", "1 sample")  # the words that scikit-learn's checks ask for
     if y is not None:
         refuse_text(y, "y")
     points, values = validate_data(
@@ -616,8 +621,6 @@ def check_data(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
         multi_output=True,
         y_numeric=True,
     )
-    if len(points) < 2:
-        reject("X", "an array of at least 2 points", "1 sample")  # the words that scikit-learn's checks ask for
     estimator._is_vector = np.ndim(values) == 1
     targets = check_points(np.reshape(values, (len(points), -1)), "y")
     return check_points(points, "X", names=column_names(X)), np.array(targets, dtype=np.float64)

@@ -150,6 +150,7 @@ class ManifoldScaleKernel(Kernel):  # type: ignore[misc]
 
     def _prepared(self, X: Any) -> PreparedPoints:
         """Points whose features are kept, because those of training points are needed again for each time."""
+        self._family()  # refuses other features
         found = self.features.prepare(X)
         key = hashlib.sha256(found.points.tobytes() + repr(found.points.shape).encode()).digest()
         kept = self._kept.pop(key, found)
@@ -162,7 +163,7 @@ class ManifoldScaleKernel(Kernel):  # type: ignore[misc]
 
     def _parts(self, X: Any) -> Any:
         """Features of points that are not kept, in blocks that fit into memory."""
-        prepared, t = self.features.prepare(X), self._time()
+        t, prepared = self._time(), self.features.prepare(X)
         levels = [prepared.scales.levels[number] for number, _, _ in prepared.scales.parts(t)]
         for part in parts_of(prepared.points, sum(len(level.steps) * len(level.anchors) for level in levels)):
             yield replace(prepared, points=part).smooth(t)[0]

@@ -360,7 +360,13 @@ def explore(
         unit = "node of MODEL; give its mesh or points as --surface for values there" if drawn is None else "vertex"
         own = _read_fields(field or [], len(points_of(model.graph_ if drawn is None else drawn)), unit)
         sizes: dict[str, Any] = {"n_points": n_points, "max_bytes": max_bytes}
-        written = write_page(model, target, fields=own, surface=drawn, title=title or Path(source).stem, **sizes)
+        drawing: dict[str, Any] = {"fields": own, "surface": drawn, "title": title or Path(source).stem}
+        try:
+            written = write_page(model, target, **drawing, **sizes)
+        except ValueError as error:
+            if about_option := renamed(error, {"max_bytes": "--max-bytes"}):
+                raise UsageError(about_option) from error
+            raise
     facts = {name: value for name, value in vars(written).items() if name != "html"}
     show(output, facts | {"path": str(target)}, str(written))
 

@@ -246,9 +246,9 @@ def interpolate(
     with usage():
         files = _field_files(target, mesh, values)
         run.check()
-        check_count(n_features, "n_features", 1, ("auto", "all"))
-        check_number_or(tau, "tau", "cv", Interval(0.0, WIDEST, low_open=True))
-        check_number_or(noise, "noise", "cv", NONNEGATIVE)
+        check_count(n_features, "--n-features", 1, ("auto", "all"))
+        check_number_or(tau, "--tau", "cv", Interval(0.0, WIDEST, low_open=True))
+        check_number_or(noise, "--noise", "cv", NONNEGATIVE)
         for name, (default, methods) in _USED_BY.items():
             if options[name] != default and method not in methods:
                 reject(f"--{name.replace('_', '-')}", f"left out with the method {method}", options[name])

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
 from manifoldrf._random import generator
@@ -659,11 +660,39 @@ def _faces(fields: Fields, order: IntArray) -> IntArray:
         return np.zeros((0, 3), dtype=np.int64)
     kept = fields.ids[: len(order)][order]
     if len(kept) < fields.mesh.n_vertices:
-        return coarse_faces(fields.mesh, nearest_along(fields.mesh, kept))
+        return oriented(coarse_faces(fields.mesh, nearest_along(fields.mesh, kept)))
     place = np.zeros(len(kept), dtype=np.int64)
     place[kept] = np.arange(len(kept))
-    faces = place[fields.mesh.faces]
+    faces = oriented(place[fields.mesh.faces])
     return np.asarray(faces[np.argsort(faces.min(axis=1), kind="stable")])  # compresses to half the size
+
+
+def oriented(faces: IntArray) -> IntArray:
+    """Faces with corners in an order such that neighbours face the same side; the light would show every seam.
+
+    Surfaces with one side keep a seam, and so do edges with more than two faces.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> oriented(np.array([[0, 1, 2], [1, 2, 3]])).tolist()
+    [[0, 1, 2], [2, 1, 3]]
+    """
+    count = len(faces)
+    sides = faces[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2)
+    low, high = sides.min(axis=1), sides.max(axis=1)
+    order = np.lexsort((high, low))
+    same = (np.diff(low[order]) == 0) & (np.diff(high[order]) == 0)
+    first, second = order[:-1][same], order[1:][same]  # sides of two faces at one edge
+    agree = sides[first, 0] != sides[second, 0]  # they run along it in opposite directions
+    # A face has two copies, as it is and turned, which are joined to those of its neighbours that agree with them.
+    one, other = first // 3, second // 3
+    ends = np.where(agree, other, other + count), np.where(agree, other + count, other)
+    pairs = np.concatenate([one, one + count]), np.concatenate(ends)
+    graph = sparse.coo_array((np.ones(len(pairs[0])), pairs), shape=(2 * count, 2 * count))
+    labels = connected_components(graph, directed=False)[1]
+    turned = labels[:count] > labels[count:]  # labels count from the first face, whose own copy comes first
+    return np.where(turned[:, None], faces[:, [1, 0, 2]], faces)
 
 
 def _nearest(fields: Fields, order: IntArray, m: int) -> IntArray:

@@ -94,9 +94,10 @@ class ExplorerPage:
     html: str = field(default="", repr=False, compare=False)
 
     def __str__(self) -> str:
-        size = f"{_count(self.n_points, 'point')}, {_count(self.n_features, 'feature')}"
+        features = f", {_count(self.n_features, 'feature')}" if self.n_features else ""
         error = f", kernel within {self.error:.1g}" if self.n_features else ""
-        facts = f"{self.path or 'page'}: {size}, {self.n_bytes / 1e6:.2f} MB{error}."
+        size = f"{_count(self.n_points, 'point')}{features}, {self.n_bytes / 1e6:.2f} MB{error}"
+        facts = f"{self.path or 'page'}: {size}."
         return " ".join([facts, *self.left_out])
 
     def _repr_html_(self) -> str:

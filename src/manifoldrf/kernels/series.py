@@ -75,7 +75,8 @@ class SeriesKernel(AbstractKernel):
         """Fit alpha_0, ..., alpha_degree to samples F(i, j) of a function of two nodes, by least squares.
 
         The result is not always positive semi-definite and may have no nonnegative modulation: see
-        :attr:`is_positive`.
+        :attr:`is_positive`. A series is symmetric, so the errors include half of F(i, j) - F(j, i);
+        :class:`ManifoldRandomFeatures` represents functions without symmetry.
 
         Parameters
         ----------

@@ -96,8 +96,8 @@ def test_the_page_says_how_it_was_made(records):
     assert "Took 1 min 35 s. Settings: n\\_nodes = 4000; tau = 20." in page
     assert "widths = 0, 1, ..., 39 (40 values); limits = Nystrom: few." in page
     assert (
-        "Without a record so far: gaussian\\_grid, normals, velocity, attention, brodatz, hyperbolic, few\\_labels,"
-        in page
+        "Without a record so far: gaussian\\_grid, normals, velocity, attention, attention\\_order, brodatz, "
+        "hyperbolic, few\\_labels," in page
     )
 
 
@@ -207,6 +207,29 @@ def test_the_readme_has_a_small_table(records):
     assert "took 0.75 to 0.75 s" in lines[-1]
     assert lines[-1].endswith("and 6.9 to 6.9 times as long as fit and kernel together.")
     assert len(lines) == 7
+
+
+def test_the_readme_compares_the_recipe_as_the_paper_does_where_the_record_can(records):
+    rows = records["surfaces"].tables["surfaces"]
+    assert "the published value for the sphere is against" in readme_table(records)
+    rows[0] |= {"nodes": None, "kernel": 0.067}
+    rows[1]["kernel"] = 0.05
+    lines = readme_table(records).splitlines()
+    assert lines[2] == "| Möbius strip | 0.067 | 0.05 | 0.0031 | 0.0015 |"
+    assert "the first two values for the sphere are against" in lines[4]
+
+
+def test_fingerprints_are_shown_beside_the_papers_and_are_no_losses():
+    row = {
+        "surface": "torus",
+        "neighbours": 8,
+        "bandwidth": "mean",
+        "fingerprint": 11.95,
+        "paper_fingerprint": 11.86,
+    }
+    page = results_page({"surface_graphs": Record("surface_graphs", {}, {"fingerprints": [row]}, 1.0, PLACE)})
+    assert "| torus | 8 | mean | 11.95 (11.86) |" in page
+    assert "The paper gives no numbers to compare with." in page
 
 
 def test_the_readme_needs_the_surfaces(records):
@@ -428,3 +451,11 @@ def test_the_data_page_names_every_file_that_records_were_made_from(committed):
         assert used == set(committed[name].config["used"])
         assert all(f"`{stem}`" in page for stem in used)
     assert sum(path.startswith("textures/brodatz/D") for path in listed) == 111
+
+
+def test_a_mean_cosine_over_sizes_below_the_papers_is_worse_and_one_above_is_not(committed):
+    rows = committed["velocity_data"].tables["velocity"]
+    worse = {pair.method for pair in record_pairs({"velocity": rows}) if pair.is_worse}
+    assert worse == {row["method"] for row in rows if row["paper_dense"] and row["dense"] < row["paper_dense"]}
+    assert "MRF, paper's recipe" in worse
+    assert "RFF 256" not in worse

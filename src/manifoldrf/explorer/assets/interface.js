@@ -174,7 +174,8 @@ class Interface {
 
   coordinates(index, positions) {
     const parts = this.model.place(index, positions).slice(0, this.model.meta.dimensions);
-    return `(${parts.map((part) => asText(part, 3)).join(', ')})`;
+    const least = 1e-7 * this.camera.radius; // single precision
+    return `(${parts.map((part) => asText(Math.abs(part) < least ? 0 : part, 3)).join(', ')})`;
   }
 
   get name() {
