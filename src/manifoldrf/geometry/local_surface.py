@@ -34,8 +34,8 @@ _BLENDED = 8  # patches around a query whose results are averaged
 _CENTRES_APART = 0.6  # spacing of patches over their bandwidth
 _LARGEST_COORDINATE = 3.0  # in bandwidths: beyond it a patch is no longer bent
 _LONELY_CENTRE = 1.7  # lonelier points may be outliers, and are not centres of patches
-# Patches through outliers: their spread was .11 to .31, that of others up to .1, and their squared bandwidth has to be
-# more than twice as large to find neighbours.
+# Patches through outliers: their spread was .11 to .31, that of others up to .1, and their squared bandwidth had to
+# be more than twice as large to find neighbours.
 _MOST_SPREAD, _SPARSE = 0.1, 2.0
 _PATCHES_AT_ONCE, _NUMBERS_AT_ONCE, _QUERIES_AT_ONCE = 64, 2**22, 2048
 _ROUNDING = 1e-6  # of products of stored frames
