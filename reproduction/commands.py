@@ -20,6 +20,7 @@ from reproduction.files import existing_folder
 from reproduction.report.catalogue import CATALOGUE, Entry
 
 PROGRAM = "python -m reproduction"
+PARTS = "parts"  # folder of finished parts of experiments, below that of the results
 Format = Literal["png", "pdf", "svg"]
 
 _NAME = typer.Argument(
@@ -84,7 +85,7 @@ def run(
             if text := _about_data(entry, data):
                 note(text, quiet=output.quiet)
             with progress(entry.name, quiet=output.silent) as report_progress:
-                record = entry.run(config, report_progress, source)
+                record = entry.run(config, report_progress, source, folder / PARTS)
             record = _with_command(record, entry.name, size, changes)
             saved = [record.save(folder), *_pictures(entry, record, folder, form, quiet=output.quiet)]
             records[record.name] = record.plain()

@@ -12,44 +12,45 @@ from reproduction.record import Record
 from reproduction.report.style import WIDTH, legend_below, save_figure, styled
 
 _OWN, _RAW = "MRF", "raw"
-_TITLES = {
-    "plain": "neighbours in features",
-    "share": "values over their mean\nover unlabelled windows",
-    "balanced": "labelled windows share\nthe unlabelled ones equally",
+_ROWS = {
+    "chosen": "decision by distance, cosine or inner product",
+    "balanced": "labelled windows weighted by unlabelled ones",
 }
 _STYLES: dict[str, dict[str, Any]] = {name: dict(style) for name, style in ink.METHODS.items()} | {
     "MRF learned": {"color": ink.BLACK, "marker": "o", "linestyle": "--", "markerfacecolor": "white"},
     _RAW: {"color": ink.GREY, "marker": "h", "linewidth": 2.2, "zorder": 4},
     "Gaussian": {"color": "0.35", "marker": "*", "linestyle": "--", "markersize": 7},
-    "diffusion map": {"color": ink.GREEN, "marker": "P"},
     "kPCA": {"color": ink.YELLOW, "marker": "d", "markeredgecolor": "0.3", "linestyle": "--"},
 }
-_LABELS = dict(ink.NAMES) | {"Gaussian": "Gaussian kernel itself", "MRF learned": "MRF learned, one seed"}
+_LABELS = dict(ink.NAMES) | {"Gaussian": "Gaussian kernel itself", "MRF learned": "MRF learned, fewer seeds"}
 
 
 @styled
 def draw_brodatz(record: Record, path: str | os.PathLike[str]) -> Path:
-    """A panel for each block: group accuracy against the number of neighbours, a line for each method.
+    """Group accuracy against the number of neighbours, a line for each method, without and with standardisation.
 
-    Bands show one standard deviation over seeds, for the first method and for raw descriptors. Dotted lines are the
-    paper's results for these two, if the record has them.
+    In the first row by the decision that recognises most labelled windows, in the second one with weights. Bands
+    show one standard deviation over seeds, for the first method and for raw descriptors. Dotted lines are the
+    paper's results for these two, if the record has them. Only the main window is drawn.
     """
     pyplot = require("matplotlib.pyplot", "viz")
-    rows = record.tables["by_k"]
-    blocks = list(dict.fromkeys(row["block"] for row in rows))
-    figure, panels = pyplot.subplots(1, len(blocks), figsize=(WIDTH, 5.0), sharey=True, squeeze=False)
-    counts = sorted({row["k"] for row in rows})
-    raw = [row for row in rows if row["method"] == _RAW]
-    for axes, block in zip(panels[0], blocks, strict=True):
-        here = [row for row in rows if row["block"] == block]
-        # Raw descriptors cannot be weighted; they are in every panel for comparison.
-        _draw_lines(axes, here if any(row["method"] == _RAW for row in here) else here + raw)
+    table = record.tables["by_k"]
+    rows = [row for row in table if row["window"] == table[0]["window"]]
+    columns = list(dict.fromkeys(row["coordinates"] for row in rows))
+    shape = len(_ROWS), len(columns)
+    figure, panels = pyplot.subplots(*shape, figsize=(WIDTH, 8.0), sharex=True, sharey=True, squeeze=False)
+    for line, (rule, title) in zip(panels, _ROWS.items(), strict=True):
+        for axes, coordinates in zip(line, columns, strict=True):
+            here = [row for row in rows if row["coordinates"] == coordinates]
+            # Raw descriptors cannot be weighted; they are in every panel for comparison.
+            raw = [row for row in here if row["method"] == _RAW and row["rule"] == "chosen"]
+            _draw_lines(axes, raw + [row for row in here if row["rule"] == rule and row["method"] != _RAW])
+            _draw_paper(axes, rows)
+            axes.set_title(f"coordinates {coordinates}:\n{title}")
+            axes.set_xticks(sorted({row["k"] for row in rows}))
+        line[0].set_ylabel("groups recognised, percent")
+    for axes in panels[-1]:
         axes.set_xlabel("neighbours that vote")
-        axes.set_xticks(counts)
-        axes.set_title(_TITLES.get(block, block))
-    for axes in panels[0]:
-        _draw_paper(axes, rows)
-    panels[0][0].set_ylabel("groups recognised, percent")
     panels[0][0].set_ylim(bottom=0)
     legend_below(figure, panels[0][0].get_legend_handles_labels(), columns=5)
     return save_figure(figure, path)
@@ -70,10 +71,11 @@ def _draw_lines(axes: Any, rows: list[dict[str, Any]]) -> None:
 def _draw_paper(axes: Any, rows: list[dict[str, Any]]) -> None:
     """The paper's results for its features and for raw descriptors."""
     for method in (_OWN, _RAW):
-        line = [
-            (row["k"], row["paper_accuracy"]) for row in rows if row["method"] == method and row["paper_accuracy"]
-        ]
+        # The same number may stand beside several of our rows.
+        line = {
+            row["k"]: row["paper_accuracy"] for row in rows if row["method"] == method and row["paper_accuracy"]
+        }
         if line:
             colour = _STYLES[method]["color"]
-            axes.plot(*zip(*line, strict=True), color=colour, linewidth=1.6, linestyle=":",
+            axes.plot(list(line), list(line.values()), color=colour, linewidth=1.6, linestyle=":",
                       label=f"{method} in the paper")  # fmt: skip

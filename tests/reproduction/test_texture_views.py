@@ -1,11 +1,13 @@
 """Windows of rotated textures: what is drawn, from where, and that nothing else matters."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from manifoldrf.applications.textures import channels_of, covariance_descriptors, dense_corners, margin_of
 from reproduction.texture_data import Plates, generated_plates
-from reproduction.texture_views import Protocol, centre_side, draw_views, rotated_centre
+from reproduction.texture_views import Draws, Protocol, centre_side, draw_views, rotated_centre
 
 SMALL = Protocol(
     unlabelled_angles=(0, 45), test_angles=(30, 120), unlabelled_windows=4, test_windows=5, window=16, sigma=1.0
@@ -132,6 +134,28 @@ def test_seeds_do_not_depend_on_each_other():
     for views in together:
         assert_same(views, draw_views(some_plates(), SMALL, [views.seed])[0])
     assert (together[0].test != together[1].test).any(axis=1).all()
+
+
+def test_draws_are_those_of_their_seeds_without_the_seeds_before_the_first():
+    seen = []
+    draws = Draws(some_plates(), SMALL, [4, 0, 7], lambda what, done, total: seen.append(done))
+    for seed in (0, 7):
+        assert_same(draws[seed], draw_views(some_plates(), SMALL, [seed])[0])
+    assert seen == [1, 2, 3]  # one round of the plates for both
+    assert_same(draws[4], draw_views(some_plates(), SMALL, [4])[0])
+
+
+def test_signed_derivatives_give_other_descriptors_only_where_signs_cancel():
+    """On a ramp all derivatives have one sign, so that their covariances are the same."""
+    ramp = np.tile((np.arange(80) / 80) ** 2, (80, 1))
+    waves = some_plates().images[0]
+    for image, same in ((ramp, True), (waves, False)):
+        plates = Plates(("a",), (image,), "")
+        first, second = (
+            draw_views(plates, dataclasses.replace(SMALL, signed=signed, labelled_angles=(0,)), [0])[0]
+            for signed in (False, True)
+        )
+        assert np.allclose(first.labelled, second.labelled, atol=1e-9) == same
 
 
 def test_textures_do_not_depend_on_each_other():

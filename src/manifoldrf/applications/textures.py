@@ -56,14 +56,15 @@ def texture_channels(image: ArrayLike, *, sigma: float = 1.0) -> FloatArray:
     return channels_of(check_image(image), check_real(sigma, "sigma", NONNEGATIVE))
 
 
-def channels_of(image: FloatArray, sigma: float) -> FloatArray:
-    """Channels (5, h, w) of checked intensities."""
+def channels_of(image: FloatArray, sigma: float, *, signed: bool = False) -> FloatArray:
+    """Channels (5, h, w) of checked intensities; derivatives keep their signs if asked to."""
     smooth = ndimage.gaussian_filter(image, sigma, mode="nearest") if sigma > 0 else image
     channels = np.zeros((N_CHANNELS, *image.shape))
     channels[0] = smooth
     for k, (axis, weights) in enumerate([(1, _FIRST), (0, _FIRST), (1, _SECOND), (0, _SECOND)], start=1):
         ndimage.correlate1d(smooth, weights, axis=axis, output=channels[k], mode="nearest")
-    np.abs(channels[1:], out=channels[1:])
+    if not signed:
+        np.abs(channels[1:], out=channels[1:])
     return channels
 
 

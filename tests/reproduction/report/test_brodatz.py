@@ -1,5 +1,7 @@
 """The figure of textures is drawn from the record alone."""
 
+import itertools
+
 import pytest
 from pictures import shows_something
 
@@ -13,13 +15,15 @@ PAPER = {"MRF": (55.7, 40.3), "raw": (42.4, 24.1)}
 
 def _record(*, with_paper=True, spread=2.0):
     rows = []
-    for block, methods in (("plain", ("MRF", "raw", "RFF")), ("balanced", ("MRF", "RFF"))):
-        for place, method in enumerate(methods):
+    for coordinates, rule in itertools.product(("as they are", "standardised"), ("chosen", "balanced")):
+        for place, method in enumerate(("MRF", "RFF") if rule == "balanced" else ("MRF", "raw", "RFF")):
             for column, k in enumerate((1, 15)):
-                paper = PAPER[method][column] if with_paper and block == "plain" and method in PAPER else None
-                key = {"block": block, "method": method, "k": k, "accuracy": 50.0 - 5 * place - k}
-                rows.append(key | {"paper_accuracy": paper, "spread": spread})
-    return Record("brodatz", {}, {"by_k": rows}, 0.0, environment={})
+                known = with_paper and rule == "chosen" and coordinates == "as they are" and method in PAPER
+                key = {"window": 64, "coordinates": coordinates, "method": method, "rule": rule, "k": k}
+                key["accuracy"] = 50.0 - 5 * place - k
+                rows.append(key | {"paper_accuracy": PAPER[method][column] if known else None, "spread": spread})
+    other = rows[0] | {"window": 32, "accuracy": 99.0}
+    return Record("brodatz", {}, {"by_k": [*rows, other]}, 0.0, environment={})
 
 
 @pytest.fixture
@@ -34,8 +38,9 @@ def test_the_picture_is_written(tmp_path, suffix):
     assert not pyplot.get_fignums()
 
 
-def test_both_panels_have_ours_and_raw_descriptors_with_bands(drawn):
+def test_all_panels_have_ours_and_raw_descriptors_with_bands(drawn):
     figure = drawn(_record())
+    assert len(figure.axes) == 4
     for axes in figure.axes:
         lines = {line.get_label(): line for line in axes.get_lines()}
         assert list(lines["MRF"].get_xdata()) == [1, 15]
