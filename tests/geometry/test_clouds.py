@@ -188,6 +188,43 @@ def test_outliers_are_found_and_points_of_the_sphere_are_kept(sigma, share):
     assert np.count_nonzero(dropped < 4000) <= 4  # one in 100,000 by chance, and those next to outliers
 
 
+def test_outliers_that_are_neighbours_of_each_other_are_no_surface():
+    points, frame = noisy(Sphere().sample(3000, seed=1), 0.03, seed=1)
+    strangers = np.random.default_rng(1).uniform(-1.1, 1.1, size=(150, 3))
+    cloud = clean_cloud(np.vstack([points, strangers]), 0.3)
+    assert np.abs(np.linalg.norm(cloud.points @ frame, axis=1) - 1).max() < 0.15  # five deviations of the noise
+
+
+def test_patches_are_as_wide_as_points_that_are_left_out_allow(monkeypatch):
+    angles = 2 * np.pi * np.random.default_rng(0).random((2000, 2))
+    flat = np.stack([np.cos(angles), np.sin(angles)], axis=2) * [[1], [0.5]]
+    points, frame = noisy(flat.reshape(-1, 4), 0.025)
+
+    def off(cloud):
+        inside = (cloud.points @ frame).reshape(-1, 2, 2)
+        return np.linalg.norm(np.linalg.norm(inside, axis=2) - [1, 0.5]) / np.sqrt(len(inside))
+
+    wide = off(clean_cloud(points, 0.25))
+    search = NeighborSearch(points)
+    h2 = clouds._widened(search, 2, 0.02)
+    assert clouds._left_out_distance(search, 2, h2) <= min(
+        clouds._left_out_distance(search, 2, other) for other in (0.02, h2 / 2)
+    )
+    monkeypatch.setattr(clouds, "_WIDENINGS", 0)
+    assert wide < 0.9 * off(clean_cloud(points, 0.25))
+
+
+def test_few_edge_places_are_no_edge(monkeypatch):
+    points, _ = noisy(Sphere().sample(1500, seed=0), 0.06)
+    places = Sphere().sample(25, seed=2)
+    found = []
+    for n in (19, 20):
+        monkeypatch.setattr(clouds.BoundaryModel, "edge_places", lambda _, n=n: (places[:n], places[:n]))
+        found.append(clean_cloud(points, 0.3).surface.edge)
+    assert found[0] is None
+    assert len(found[1].points) == 20
+
+
 def test_layers_are_cut_and_counted():
     along, across, points = roll(2000, 0.35)
     graph = heat_graph(points, 0.05, dim=2)

@@ -35,6 +35,9 @@ _BLENDED = 8  # patches around a query whose results are averaged
 _CENTRES_APART = 0.6  # spacing of patches over their bandwidth
 _LARGEST_COORDINATE = 3.0  # in bandwidths: beyond it a patch is no longer bent
 _LONELY_CENTRE = 1.7  # lonelier points may be outliers, and are not centres of patches
+# Patches through outliers: their spread was .11 to .31, that of others up to .1, and their squared bandwidth had to
+# be more than twice as large to find neighbours.
+_MOST_SPREAD, _SPARSE = 0.1, 2.0
 _PATCHES_AT_ONCE, _NUMBERS_AT_ONCE, _QUERIES_AT_ONCE = 64, 2**22, 2048
 _ROUNDING = 1e-6  # of products of stored frames
 _EDGE_PLACES, _EDGE_REACH = 7, 6.0  # that decide where an edge is, and from how far, in units of the noise
@@ -173,12 +176,15 @@ class Patches(NamedTuple):
         Normal part: coefficients of 1, the tangential coordinates and their products.
     widths : array of shape (M,)
         Unit of the tangential coordinates.
+    spreads : array of shape (M,)
+        Median squared distance of the neighbours to the patch, per normal direction and in squared units.
     """
 
     means: FloatArray
     frames: FloatArray
     bends: FloatArray
     widths: FloatArray
+    spreads: FloatArray
 
 
 def fit_surface(search: NeighborSearch, basis: tuple[FloatArray, FloatArray], dim: int, h2: float) -> LocalSurface:
@@ -202,11 +208,15 @@ def fit_surface(search: NeighborSearch, basis: tuple[FloatArray, FloatArray], di
     at = points[centres]
     # A centre may be an outlier. Without it, its patch goes through its neighbours, and it is moved there.
     patches = fit_patches(search, points, at, dim, h2, leave_out=True)
+    # Outliers that are neighbours of each other fill all directions, and are not close together.
+    sound = (patches.spreads < _MOST_SPREAD) | (2 * patches.widths**2 < _SPARSE * h2)
+    if not sound.all() and np.count_nonzero(sound) >= _BLENDED:
+        centres, patches = centres[sound], Patches(*(part[sound] for part in patches))
     own_basis = np.zeros(points.shape[1]), np.eye(points.shape[1])
-    once = LocalSurface(NeighborSearch(at), *own_basis, *patches).project(points, threads)
+    once = LocalSurface(NeighborSearch(points[centres]), *own_basis, *patches[:-1]).project(points, threads)
     at = once[centres]
     patches = fit_patches(NeighborSearch(once, None, threads), points, at, dim, h2)
-    return LocalSurface(NeighborSearch(at), *basis, *patches, n_points=len(points))
+    return LocalSurface(NeighborSearch(at), *basis, *patches[:-1], n_points=len(points))
 
 
 def quadratic_terms(along: FloatArray) -> FloatArray:
@@ -276,7 +286,8 @@ def _fit_block(around: FloatArray, squares: FloatArray, dim: int, h2: float, nee
         bends -= bends @ frames @ turned
         rest = ((offsets - along @ turned - terms @ bends) ** 2).sum(axis=2)
         far = rest / (ROBUST * _weighted_medians(rest, shares) + 1e-300)
-    return means, frames, bends, unit[:, 0, 0]
+    spreads = _weighted_medians(rest, shares) / (unit[:, :, 0] ** 2 * max(1, around.shape[2] - dim))
+    return means, frames, bends, unit[:, 0, 0], spreads[:, 0]
 
 
 def patch_offsets(patches: Patches, points: FloatArray) -> FloatArray:
