@@ -27,7 +27,7 @@ help:
 	@echo "make fuzz      read 143,000 damaged files with all readers (some minutes)"
 	@echo "make lint      ruff and mypy                make bench     speed and memory, as ratios"
 	@echo "make docs      the documentation            make results   results page from docs/records"
-	@echo "make records   all experiments at the paper's size, hours; then the results page"
+	@echo "make records   all experiments at the paper's size, a day; then the results page. DATA=DIR: with files too"
 	@echo "make report    all pictures and one HTML page from docs/records"
 	@echo "make bench-peers  compare with other libraries, in a separate environment: docs/peers.md (20 minutes)"
 	@echo "make soak      mixed work for SOAK_MINUTES (30): checks memory, files, threads, bits"
@@ -46,9 +46,13 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/manifoldrf demo --out $(OUT)
 
-# Run it on a quiet machine, in a clean checkout: records contain times and the commit.
+# Run it on a quiet machine, in a clean checkout: records contain times and the commit. DATA=DIR also makes the
+# records of the experiments that read files (docs/data.md).
 records: setup
 	$(BIN)/python -m reproduction all --size paper --out $(OUT)/paper
+ifdef DATA
+	$(BIN)/python -m reproduction normals velocity brodatz --size paper --data "$(DATA)" --out $(OUT)/paper
+endif
 	mkdir -p docs/records docs/images
 	cp $(OUT)/paper/*.json $(OUT)/paper/*.npz docs/records/
 	cp $(OUT)/paper/*.png docs/images/

@@ -15,13 +15,12 @@ them. ``--write`` puts the table into `docs/measured.md` and the numbers into `d
 
 import argparse
 import importlib.util
-import logging
 import pathlib
 import sys
 import warnings
 
 import numpy as np
-from bench_meshes import bumpy_sphere, laplacian, timed
+from bench_meshes import bumpy_sphere, geometric_kernels, laplacian, timed
 from calibration import record
 from scipy.sparse import linalg
 from threadpoolctl import threadpool_limits
@@ -83,28 +82,6 @@ def eigenpairs(graph, rows, n_pairs):
         kept = t * values < NEGLIGIBLE
         part = at_points[:, kept] * np.exp(-t / 2 * values[kept])
         return part @ part.T
-
-    return seconds, kernel_at
-
-
-def geometric_kernels(mesh, rows, n_pairs):
-    """The same by GeometricKernels, or None if it is not installed."""
-    if importlib.util.find_spec("geometric_kernels") is None:
-        return None
-    logging.disable(logging.INFO)  # the package greets on import
-    from geometric_kernels.kernels import MaternGeometricKernel
-    from geometric_kernels.spaces import Mesh
-
-    def prepare():
-        kernel = MaternGeometricKernel(Mesh(mesh.vertices, mesh.faces), num=n_pairs)
-        kernel.space.get_eigensystem(n_pairs)
-        return kernel
-
-    seconds, kernel = timed(prepare)
-
-    def kernel_at(t):
-        params = {"nu": np.array([np.inf]), "lengthscale": np.array([np.sqrt(2 * t)])}
-        return kernel.K(params, rows[:, None], rows[:, None])
 
     return seconds, kernel_at
 

@@ -35,7 +35,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteK
 
 from manifoldrf import HeatKernel, ManifoldGaussianProcess, TriangleMesh, heat_graph
 
-SEEDS = [int(text) for text in sys.argv[1:]] or [0]
+SEEDS = [int(text) for text in sys.argv[1:] if text.isdecimal()] or [0]
 SHARE = 0.05  # of all vertices
 LEAST = 1.0  # mm: thinner vertices are not cortex
 TIME = 66.0  # mm^2: time of the heat graph

@@ -40,7 +40,8 @@ from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.signatures.engines import Progress
 from manifoldrf.signatures.teachers import compute_signatures
 from reproduction.record import Record
-from reproduction.token_surfaces import SURFACES, TOUCHING
+from reproduction.smoothers import Recipe, learn_field
+from reproduction.token_surfaces import SURFACES, TOUCHING, TokenSurface
 
 # ---------------------------------------------------------------------------------------------------------- anchors
 # Rounds in which anchors move to the middle of their cells. 5 rounds are within 2 % of 20; most converge earlier.
@@ -143,6 +144,8 @@ class Task:
         Number of features of low-rank methods.
     streams : Streams
         Of the methods that draw.
+    taus, sigmas : tuple of float
+        Widths that methods choose from: of kernels of the graph and of Gaussians in space.
     """
 
     graph: Graph
@@ -151,6 +154,8 @@ class Task:
     folds: IntArray
     n_features: int
     streams: Streams
+    taus: tuple[float, ...] = TAUS
+    sigmas: tuple[float, ...] = SIGMAS
 
     @property
     def points(self) -> FloatArray:
@@ -274,7 +279,7 @@ def _of_space(task: Task, rows: FloatArray, *, balanced: bool = False) -> Weight
 
 def _positive(task: Task, anchors: Anchors, *, balanced: bool = False) -> Candidates:
     """Features sqrt(w_l) Phi(i, l) with the number of tokens of a cell as weight."""
-    for tau in TAUS:
+    for tau in task.taus:
         rows = signatures(task.graph, tau, anchors.nodes) * np.sqrt(anchors.cells)
         yield tau, _of_surface(task, rows, balanced=balanced)
 
@@ -311,7 +316,7 @@ def mrf_sparse(task: Task) -> Candidates:
     """One anchor for four tokens, weighted by its cell, and signatures without tails: few entries per token."""
     start = farthest_along_edges(task.graph, max(1, task.graph.n_nodes // _SPARSE_SHARE))
     anchors = with_cells(start, along_edges(task.graph)[0])
-    for tau in TAUS:
+    for tau in task.taus:
         yield tau, _of_surface(task, sparse_features(task.graph, tau, anchors))
 
 
@@ -325,7 +330,7 @@ def sparse_features(graph: Graph, tau: float, anchors: Anchors) -> Any:
 def geodesic_nystrom(task: Task) -> Candidates:
     """K(i, A) K(A, A)^(-1/2) for the kernel of the graph and the same anchors: signed."""
     anchors = task.medoids.nodes
-    for tau in TAUS:
+    for tau in task.taus:
         columns = DiffusionKernel(tau).matrix(task.graph, cols=anchors)
         yield tau, _of_surface(task, columns @ inverse_root(columns[anchors])[0])
 
@@ -333,14 +338,14 @@ def geodesic_nystrom(task: Task) -> Candidates:
 def diffusion_map(task: Task) -> Candidates:
     """Eigenvectors of the graph times the roots of the kernel's eigenvalues: signed."""
     values, vectors = eigenpairs(task.graph, DiffusionKernel(1.0).spectral, task.n_features)
-    for tau in TAUS:
+    for tau in task.taus:
         yield tau, _of_surface(task, vectors * np.sqrt(DiffusionKernel(tau).spectral(values)))
 
 
 def exact_heat(task: Task) -> Candidates:
     """The kernel of the graph itself."""
     share = np.sqrt(task.graph.degrees[task.visible])
-    for tau in TAUS:
+    for tau in task.taus:
         yield tau, _whole(DiffusionKernel(tau).matrix(task.graph, cols=task.visible), share)
 
 
@@ -352,7 +357,7 @@ def _whole(kernel: FloatArray, share: FloatArray) -> Weights:
 # ----------------------------------------------------------------------------- features of the space around it
 def random_features(task: Task, kind: Callable[..., Any]) -> Candidates:
     """Random features of the Gaussian kernel; the same draws for all widths."""
-    for sigma in SIGMAS:
+    for sigma in task.sigmas:
         drawn = kind(
             n_features=task.n_features, sigma=sigma, random_state=task.streams.generator("random features")
         )
@@ -361,7 +366,7 @@ def random_features(task: Task, kind: Callable[..., Any]) -> Candidates:
 
 def _linear_rbf(task: Task, anchors: Anchors, *, balanced: bool = False) -> Candidates:
     """Gaussians around anchors, narrower by sqrt(2): their products add up to a Gaussian of width sigma."""
-    for sigma in SIGMAS:
+    for sigma in task.sigmas:
         rows = gaussian_kernel(task.points, task.points[anchors.nodes], sigma / np.sqrt(2)) * np.sqrt(anchors.cells)
         yield sigma, _of_space(task, rows, balanced=balanced)
 
@@ -389,7 +394,7 @@ def linear_rbf_uniform(task: Task) -> Candidates:
 
 def exact_rbf(task: Task) -> Candidates:
     """The Gaussian kernel itself."""
-    for sigma in SIGMAS:
+    for sigma in task.sigmas:
         kernel = gaussian_kernel(task.points, task.points[task.visible], sigma)
         yield sigma, _whole(kernel, np.ones(len(task.visible)))
 
@@ -426,8 +431,21 @@ def _tuned(candidates: Callable[..., Candidates], **options: Any) -> Callable[[T
     return lambda task: tune(task, candidates(task, **options))
 
 
+def fill_learned(task: Task, recipe: Recipe, seed: int) -> Filled:
+    """The paper's learned features: walks, its network, uniform anchors; tau is not tuned.
+
+    The field is divided by the roots of the degrees at both ends, so a source counts with its degree.
+    """
+    learned = learn_field(task.points, len(task.points), recipe, seed)
+    rows = learned.features(task.points, seed)
+    weights = Weights(rows, rows[task.visible], task.graph.degrees[task.visible])
+    found = weights.reconstruct(task.known, np.arange(len(task.visible)), task.masked)
+    return Filled(found, np.full(found.shape[1], recipe.tau))
+
+
 # Names that others ask for.
 OWN, SPARSE, NYSTROM, RBF, HEAT = "MRF", "MRF sparse", "geodesic Nystrom", "exact RBF", "exact heat"
+LEARNED = "MRF learned"
 INTRINSIC, SIGNED, AMBIENT = "surface, positive", "surface, signed", "space around"
 EXACT, REFERENCE = "exact kernel", "reference"
 METHODS: Mapping[str, Method] = MappingProxyType(
@@ -502,13 +520,17 @@ class Config:
     sources: tuple[int, ...] = PAPER_SOURCES
     n_features: int = 64  # of all methods of low rank
     n_neighbors: int = 10  # of the graph: with this number, all 80 graphs are connected
+    n_learned: int = 3  # number of seeds of the strip with the paper's learned features too: half an hour each
+    n_walks: int = 10_000  # of these features
+    epochs: int = 1000  # the paper's
     seed: int = 0
 
     def __post_init__(self) -> None:
         if not set(self.surfaces) <= set(SURFACES) or not self.surfaces or _repeats(self.surfaces):
             reject("surfaces", "different ones of " + ", ".join(SURFACES), self.surfaces)
-        for name, least in (("n_tokens", 100), ("n_tokens_touching", 100), ("n_seeds", 1), ("n_neighbors", 3)):
-            check_integer(getattr(self, name), name, least)
+        least = {"n_tokens": 100, "n_tokens_touching": 100, "n_seeds": 1, "n_neighbors": 3}
+        for name, low in (least | {"n_learned": 0, "n_walks": 1, "epochs": 1}).items():
+            check_integer(getattr(self, name), name, low)
         for name in ("masked", "masked_touching"):
             check_real(getattr(self, name), name, _SHARES)
         if not self.sources or min(self.sources) < 1 or _repeats(self.sources):
@@ -517,6 +539,12 @@ class Config:
             reject("n_features", "even, and at most a quarter of the tokens", self.n_features)
         if min(self.tokens_on(name)[1] for name in self.surfaces) < _FOLDS:
             reject("masked", f"a share that leaves {_FOLDS} tokens visible", (self.masked, self.masked_touching))
+
+    @property
+    def recipe(self) -> Recipe:
+        """The paper's learned features."""
+        options = {"n_neighbors": self.n_neighbors, "n_walks": self.n_walks, "epochs": self.epochs}
+        return Recipe(n_features=self.n_features, **options)
 
     @property
     def _sizes(self) -> tuple[int, int]:
@@ -532,7 +560,13 @@ class Config:
 # Half the tokens with the same number of visible ones, so that known values have the same spacing.
 SIZES: dict[str, Config] = {
     "smoke": Config(
-        n_tokens=1500, n_tokens_touching=2000, masked=0.6, masked_touching=0.94, n_seeds=1, sources=(5, 10)
+        n_tokens=1500,
+        n_tokens_touching=2000,
+        masked=0.6,
+        masked_touching=0.94,
+        n_seeds=1,
+        sources=(5, 10),
+        n_learned=0,
     ),
     "paper": Config(),
 }
@@ -568,12 +602,30 @@ def _run(config: Config, progress: Progress) -> Record:
             arrays |= trial.drawn() if seed == 0 else {}
         arrays |= {f"{name}_mse": errors.mse, f"{name}_l2": errors.l2}
         tables["attention"] += errors.summary()
+        if name == PAPER_SURFACE and config.n_learned:
+            found = [_learn(name, config, seed, progress) for seed in range(min(config.n_learned, config.n_seeds))]
+            learned = np.array(found)  # (seeds, 2, sources)
+            arrays |= {f"{name}_learned_mse": learned[:, 0], f"{name}_learned_l2": learned[:, 1]}
+            tables["attention"].append(errors.learned(learned))
         tables["sources"] += errors.by_sources()
         tables["verdict"].append(errors.verdict())
     tables["targets"] = targets(tables["sources"], tables["attention"])
     progress("done", 1, 1)
     settings = dataclasses.asdict(config) | {"methods": list(METHODS)}
     return Record("attention", settings, tables, time.perf_counter() - start, arrays=arrays)
+
+
+def _learn(name: str, config: Config, seed: int, progress: Progress) -> FloatArray:
+    """Errors of the paper's learned features on one draw, mean squared and relative l2, shape (2, sources)."""
+    progress(f"{name}, seed {seed}: {LEARNED}", seed, config.n_learned)
+    trial = draw_trial(name, config, seed)
+    return np.stack(errors_of(fill_learned(trial.task, config.recipe, seed), trial.hidden))
+
+
+def errors_of(filled: Filled, hidden: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean squared and relative l2 errors of every signal."""
+    gaps = ((filled.values - hidden) ** 2).mean(axis=0)
+    return gaps, np.sqrt(gaps / (hidden**2).mean(axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -606,9 +658,9 @@ class Trial:
         return {f"{self.name}_{key}": value for key, value in shown.items()}
 
 
-def draw_trial(name: str, config: Config, seed: int) -> Trial:
+def draw_trial(name: str, config: Config, seed: int, surface: TokenSurface | None = None) -> Trial:
     """Tokens uniform by area, their graph, a random mask, and one signal for each number of sources."""
-    streams, surface = Streams.from_seed(config.seed), SURFACES[name]
+    streams, surface = Streams.from_seed(config.seed), surface or SURFACES[name]
     n, n_visible = config.tokens_on(name)
     tokens = surface.sample(n, streams.generator(f"{name} {seed} tokens"))
     heat = surface.draw_sources(config.sources, streams.generator(f"{name} {seed} sources"))
@@ -653,10 +705,8 @@ class _Errors:
         return cls(name, config, np.zeros(shape), np.zeros(shape), np.zeros(shape))
 
     def keep(self, row: int, seed: int, filled: Filled, hidden: FloatArray) -> None:
-        gaps = ((filled.values - hidden) ** 2).mean(axis=0)
         self.parameters[row, seed] = filled.parameters
-        self.mse[row, seed] = gaps
-        self.l2[row, seed] = np.sqrt(gaps / (hidden**2).mean(axis=0))
+        self.mse[row, seed], self.l2[row, seed] = errors_of(filled, hidden)
 
     def of(self, method: str) -> FloatArray:
         """Mean squared errors of a method, shape (seeds, sources)."""
@@ -682,6 +732,17 @@ class _Errors:
                 | {key: None if paper is None else float(np.mean(paper[key])) for key in _PUBLISHED}
             )
         return rows
+
+    def learned(self, found: FloatArray) -> dict[str, Any]:
+        """The row of the paper's learned features, from errors on the first seeds, shape (seeds, 2, sources)."""
+        mse, l2 = found[:, 0], found[:, 1]
+        return (
+            {"surface": self.name, "method": LEARNED, "group": INTRINSIC, "features": self.config.n_features}
+            | {"parameter": self.config.recipe.tau, "median": float(np.median(mse)), "mean": float(mse.mean())}
+            | {"mse": geometric_mean(mse), "ratio": geometric_mean(mse / self.of(OWN)[: len(mse)])}
+            | {"l2": float(np.median(l2))}
+            | dict.fromkeys(_PUBLISHED)  # the paper's number is beside the features of exact signatures
+        )
 
     def by_sources(self) -> list[dict[str, Any]]:
         """Rows of the table ``sources``."""

@@ -1,6 +1,7 @@
 """The record of an experiment: its settings, its numbers, and where they were measured."""
 
 import dataclasses
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -10,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from manifoldrf._files import as_path, atomic_path, existing_file, writable_folder
+from manifoldrf._files import as_path, atomic_paths, existing_file, writable_folder
 from manifoldrf._validation import FloatArray, reject
 from manifoldrf.cli.console import environment
 from reproduction.files import read_members, small_text
 
+_CHECKSUM = "sha256 of the arrays"
 _LONGEST_REASON = 500  # characters of an error text
 
 
@@ -46,14 +48,18 @@ class Record:
     arrays: dict[str, FloatArray] = field(default_factory=dict)
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write NAME.json and NAME.npz into a folder (created if needed) and return the path of NAME.json."""
+        """Write NAME.json and NAME.npz into a folder (created if needed) and return the path of NAME.json.
+
+        Both files are replaced or neither. NAME.json has the checksum of the other, because nothing can stop a kill
+        between the two.
+        """
         target = writable_folder(folder)
-        text = json.dumps(self.plain(), indent=2) + "\n"  # before anything is written, because it may fail
+        plain = self.plain()  # before anything is written, because it may fail
         path = target / f"{self.name}.json"
-        with atomic_path(path) as numbers:
-            numbers.write_text(text, encoding="utf-8")
-            with atomic_path(target / f"{self.name}.npz") as arrays:  # nested, so that both files appear or neither
-                np.savez_compressed(arrays, **self.arrays)  # type: ignore[arg-type]
+        with atomic_paths([path, target / f"{self.name}.npz"]) as (numbers, arrays):
+            np.savez_compressed(arrays, **self.arrays)  # type: ignore[arg-type]
+            text = json.dumps(plain | {_CHECKSUM: _checksum(arrays)}, indent=2)
+            numbers.write_text(text + "\n", encoding="utf-8")
         return path
 
     def plain(self) -> dict[str, Any]:
@@ -70,13 +76,23 @@ class Record:
         """
         source = as_path(path)
         try:
-            plain = _check_plain(json.loads(small_text(source)))
+            whole = json.loads(small_text(source))
+            checksum = whole.pop(_CHECKSUM, None) if isinstance(whole, dict) else None  # older files have none
+            plain = _check_plain(whole)
             if not arrays:
                 return cls(**plain)
-            return cls(**plain, arrays=read_members(existing_file(source.with_suffix(".npz")), "arrays"))
+            other = existing_file(source.with_suffix(".npz"))
+            if checksum not in (None, _checksum(other)):
+                reject("path", "saved together with its arrays", f"{other.name} of another run")
+            return cls(**plain, arrays=read_members(other, "arrays"))
         except (TypeError, ValueError, RecursionError) as error:  # also raised for broken JSON
             reason = str(error).partition("\n")[0][:_LONGEST_REASON].rstrip(".")
             reject("path", "the .json file of a saved record", f"{source.name}: {reason}")
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def finished_part(folder: Path | None, name: str, config: dict[str, Any], measure: Callable[[], Record]) -> Record:

@@ -76,15 +76,15 @@ def fit_power(sizes: Sequence[float], seconds: Sequence[float]) -> PowerLaw | No
 
 
 def timed(work: Callable[[], Result], repeats: int = 1) -> tuple[Result, float]:
-    """Return the result of a function and the shortest of its wall times.
+    """Return the result of a function and the shortest of its times, in CPU seconds of all threads.
 
-    Functions that take longer than a second are not repeated.
+    They do not depend on what else the machine does. Functions that take longer than a second are not repeated.
     """
     times: list[float] = []
     while len(times) < max(repeats, 1) and sum(times) < _LONG:
-        start = time.perf_counter()
+        start = time.process_time()
         found = work()
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return found, min(times)
 
 
@@ -108,6 +108,22 @@ def growth_table(rows: Sequence[dict[str, Any]], published: dict[str, float]) ->
             | {name: None if law is None else law.exponent for name, law in laws.items()}
             | {"paper_interpolate": published.get(method)}
         )
+    return table
+
+
+def largest_table(
+    rows: Sequence[dict[str, Any]], methods: Sequence[str], published: Mapping[str, Mapping[str, float]]
+) -> list[dict[str, Any]]:
+    """Times of some methods at the largest size that all of them have, beside those of the paper."""
+    by_method = {method: {row["vertices"]: row for row in rows if row["method"] == method} for method in methods}
+    common = set.intersection(*(set(own) for own in by_method.values()))
+    if not common:
+        return []
+    n = max(common)
+    table = []
+    for method, own in by_method.items():
+        row = {name: own[n][name] for name in ("vertices", "method", "prepare_s", "interpolate_s", "how")}
+        table.append(row | {f"paper_{name}": value for name, value in published.get(method, {}).items()})
     return table
 
 

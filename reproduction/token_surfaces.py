@@ -35,9 +35,9 @@ _NEWTON_STEPS = 6  # from a start that is off by a few per cent; the fourth has 
 Embedding = Callable[[FloatArray], FloatArray]
 
 
-def _strip(units: FloatArray, turns: int, push: float) -> FloatArray:
+def strip(units: FloatArray, turns: int, push: float, half_width: float = HALF_WIDTH) -> FloatArray:
     """The Mobius strip, ``turns`` times around and pushed along its normal."""
-    u, v = 2.0 * np.pi * turns * units[:, 0], HALF_WIDTH * (2.0 * units[:, 1] - 1.0)
+    u, v = 2.0 * np.pi * turns * units[:, 0], half_width * (2.0 * units[:, 1] - 1.0)
     rho, cosine, sine = 1.0 + v * np.cos(u / 2), np.cos(u / 2), np.sin(u / 2)
     # In the frame (radial, along the circle, z) the normal is (rho sin(u/2), v/2, -rho cos(u/2)), to be scaled.
     shift = push / np.hypot(rho, v / 2)
@@ -226,8 +226,8 @@ SURFACES: Mapping[str, TokenSurface] = MappingProxyType(
     {
         surface.name: surface
         for surface in (
-            TokenSurface("mobius", functools.partial(_strip, turns=1, push=0.0), (320, 41), "flipped"),
-            TokenSurface("mobius2", functools.partial(_strip, turns=2, push=PUSH), (704, 41), "closed"),
+            TokenSurface("mobius", functools.partial(strip, turns=1, push=0.0), (320, 41), "flipped"),
+            TokenSurface("mobius2", functools.partial(strip, turns=2, push=PUSH), (704, 41), "closed"),
             TokenSurface("swiss", _roll, (260, 57), "open"),
             TokenSurface("folded", _accordion, (320, 57), "open"),
         )

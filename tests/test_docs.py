@@ -25,7 +25,7 @@ from reproduction.commands import app as experiments
 
 ROOT = Path(__file__).parents[1]
 # Not the gallery, which sphinx generates from the examples; they are tested in test_examples.py.
-FOLDERS = [ROOT / "docs" / name for name in ("", "guide", "reliability", "development")]
+FOLDERS = [ROOT / "docs" / name for name in ("", "tutorials", "guide", "reliability", "development")]
 PAGES = sorted(page.relative_to(ROOT).as_posix() for folder in FOLDERS for page in folder.glob("*.md"))
 PAGES.append("README.md")
 
@@ -49,6 +49,8 @@ LONG = {
     "docs/guide/saving.md",
     "docs/guide/signatures.md",
     "docs/guide/when_not.md",
+    "docs/tutorials/graph.md",
+    "docs/tutorials/table.md",
 }
 
 BLOCK = re.compile(

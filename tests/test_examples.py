@@ -1,6 +1,7 @@
 """Examples make gallery pages: a title, cells, a picture, public names only; each runs within a minute."""
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -84,6 +85,49 @@ def test_the_checks_can_fail():
     assert list(imports_of(private)) == [("manifoldrf.cli", None), ("manifoldrf._files", "as_path")]
     assert draws("figure = plt.subplots()\nplt.show()")
     assert not draws("plt.savefig('x.png')")
+
+
+@pytest.fixture(scope="session")
+def code_of_notebook():
+    """Make the code cells of the notebook that sphinx-gallery offers for an example."""
+    pytest.importorskip("sphinx_gallery", reason="sphinx-gallery is not installed")
+    from sphinx_gallery import gen_gallery, notebook, py_source_parser
+
+    def cells(path):
+        _, blocks = py_source_parser.split_code_and_text_blocks(path)
+        made = notebook.jupyter_notebook(blocks, dict(gen_gallery.DEFAULT_GALLERY_CONF), str(path.parent))
+        return ["".join(cell["source"]) for cell in made["cells"] if cell["cell_type"] == "code"]
+
+    return cells
+
+
+@every_example
+def test_the_notebook_of_an_example_has_the_code_of_the_script(path, code_of_notebook):
+    """So it runs where the script does, if it needs no file of its own and ignores the arguments of Jupyter."""
+    text = path.read_text(encoding="utf-8")
+    cells = code_of_notebook(path)
+    assert len(cells) >= 2
+    script = ast.parse(text)
+    assert ast.dump(ast.parse("\n".join(cells))) == ast.dump(
+        ast.Module(script.body[1:], [])
+    )  # without the docstring
+    assert "__file__" not in text
+    assert "sys.argv" not in text or ".isdecimal()" in text
+
+
+@pytest.mark.slow
+def test_a_notebook_runs_cell_by_cell_as_in_jupyter(code_of_notebook, tmp_path):
+    """In one namespace, with the arguments that Jupyter gives to a kernel."""
+    (path,) = [path for path in EXAMPLES if path.stem == "hyperbolic_disc"]
+    cells = tmp_path / "cells.json"
+    cells.write_text(json.dumps(code_of_notebook(path)), "utf-8")
+    run_all = "[exec(cell, space) for cell in json.load(open(sys.argv[-1]))]"
+    program = f"import json, sys; space = {{'__name__': '__main__'}}; {run_all}"
+    arguments = [sys.executable, "-c", program, "-f", str(cells)]
+    settings = os.environ | {"MPLBACKEND": "Agg"}
+    result = subprocess.run(arguments, cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=HANGS)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout
 
 
 def seconds_of_children():

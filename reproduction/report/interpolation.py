@@ -93,7 +93,7 @@ def draw_times(record: Record, path: str | os.PathLike[str]) -> Path | None:
 
     None where no times were taken.
     """
-    if "scaling" not in record.tables:
+    if "exponents" not in record.tables:
         return None
     pyplot = require("matplotlib.pyplot", "viz")
     rows = [row for row in record.tables["scaling"] if _is_line(row["method"])]
@@ -139,7 +139,7 @@ def _draw_line(axes: Any, rows: Sequence[Row], column: str, exponent: float | No
 
 @styled
 def draw_methods(record: Record, path: str | os.PathLike[str]) -> Path:
-    """Mean cosine of every method: dots for both settings, stars for the paper."""
+    """Mean cosine of every method: dots for both settings, squares for means over sizes, stars for the paper."""
     pyplot = require("matplotlib.pyplot", "viz")
     table = next(iter(record.tables.values()))  # the summary comes first
     rows = sorted(table, key=lambda row: max(row[name] or 0.0 for name in _SETTINGS))
@@ -154,19 +154,16 @@ def draw_methods(record: Record, path: str | os.PathLike[str]) -> Path:
             "zorder": 4,
             "label": "chosen on known values",
         },
-        "paper_as_paper": {
-            "marker": "*",
-            "s": 150,
-            "facecolors": "none",  # in front, because the others would hide it
-            "edgecolors": ink.BLACK,
-            "zorder": 5,
-            "label": "the paper's",
-        },
+        "dense": {"marker": "s", "s": 40, "facecolors": ink.SKY, "zorder": 4, "label": "mean over sizes"},
+    }
+    stars = {"marker": "*", "s": 150, "facecolors": "none", "edgecolors": ink.BLACK, "zorder": 5}  # in front
+    marks |= {
+        "paper_as_paper": stars | {"label": "the paper's"},
+        "paper_dense": stars | {"label": "the paper's, over sizes"},
     }
     for column, style in marks.items():
-        there = [
-            (row[column], height) for row, height in zip(rows, heights, strict=True) if row[column] is not None
-        ]
+        values = [row.get(column) for row in rows]
+        there = [(value, height) for value, height in zip(values, heights, strict=True) if value is not None]
         if there:
             axes.scatter(*zip(*there, strict=True), **style)
     axes.set_yticks(heights, [_label(row["method"]) for row in rows])

@@ -13,7 +13,7 @@ from manifoldrf.cli.console import Row, cell, columns, duration, is_text
 from reproduction.files import files_in
 from reproduction.record import Record
 from reproduction.report.catalogue import CATALOGUE, WITH_DATA, Entry
-from reproduction.report.comparison import PUBLISHED, ours_of, pairs
+from reproduction.report.comparison import PUBLISHED, ours_of, ranks, record_pairs
 from reproduction.report.style import TITLES
 
 BEGIN = "<!-- results: begin -->"
@@ -21,6 +21,10 @@ END = "<!-- results: end -->"
 _BY_COMMAND = "<!-- Made by `python -m reproduction results`; changes made by hand are lost. -->"
 _ABOUT = (
     "Every number comes from a saved record of an experiment; `python -m reproduction results` writes this page."
+)
+_ORDER = (
+    "The paper does not state the unit of these errors, so values cannot be compared, but the order of the methods "
+    "can. Ours and the paper's (published) side by side, rank 1 is the best:"
 )
 _OLD_PROGRAM, _PROGRAM = "manifoldrf reproduce ", "python -m reproduction "  # records made before the move
 ENTRY_OF = {record: entry for entry in CATALOGUE.values() for record in entry.records}  # name of a record -> entry
@@ -30,8 +34,8 @@ RECIPE, SAME, DEFAULT = "paper's recipe", "default, same kernel", "default, heat
 README_METHODS = (PUBLISHED, RECIPE, SAME, DEFAULT)
 _README_NOTE = (
     "Relative errors of the kernel matrix. The first three columns are between nodes of the graph, as in the "
-    "paper; the published value for the sphere is against the exact heat kernel. The last column is for the heat "
-    "kernel of the surface with 1024 features, between points that no graph contains."
+    "paper; {} against the exact heat kernel. The last column is for the heat kernel of the surface with 1024 "
+    "features, between points that no graph contains."
 )
 _HEADINGS = {
     "r2": "R²",
@@ -133,12 +137,24 @@ def readme_table(records: Mapping[str, Record]) -> str:
         if absent:
             reject("records", "with all methods of the README's table in surfaces.json", f"no {', '.join(absent)}")
         paper, recipe, same, default = (methods[surface, name] for name in README_METHODS)
-        published = paper["own_kernel"] if paper.get("nodes") is None else paper["nodes"]
-        row = {"surface": surface, "paper, published": published, "paper's recipe, here": recipe["nodes"]}
+        row = {"surface": surface, "paper, published": _as_paper(paper), "paper's recipe, here": _as_paper(recipe)}
         shown.append(row | {"this library": same["nodes"], "this library, new points": default["new_points"]})
+    analytic = "the published value for the sphere is"
+    if any(row.get("kernel") for row in rows):  # a record of graphs with the paper's fingerprints
+        analytic = (
+            "the strip has 12 neighbours, which give the norm of the paper's kernel, where its text says 24, and "
+            "the first two values for the sphere are"
+        )
     note = size_note(records["surfaces"])
     speed = _readme_speed([row for row in rows if row["method"] == DEFAULT])
-    return "\n\n".join([_table(shown, keep_empty=True), _README_NOTE, speed, *([note] if note else [])])
+    return "\n\n".join(
+        [_table(shown, keep_empty=True), _README_NOTE.format(analytic), speed, *([note] if note else [])]
+    )
+
+
+def _as_paper(row: Row) -> Any:
+    """The error of a kernel as the paper measures it; older records do not name it."""
+    return next((row[name] for name in ("kernel", "nodes", "own_kernel") if row.get(name) is not None), None)
 
 
 def _readme_speed(rows: Sequence[Row]) -> str:
@@ -198,6 +214,12 @@ def _origins(records: Mapping[str, Record]) -> Iterator[str]:
             facts = records[name].environment.items()
             shared = tuple(sorted((what, str(value)) for what, value in facts if what != "command"))
             groups.setdefault(shared, []).append(name)
+    commits = {str(records[name].environment.get("commit")) for names in groups.values() for name in names}
+    if len(commits) > 1:
+        yield (
+            f"The records come from {len(commits)} commits, which differ: numbers of two sections need not belong "
+            "to the same code. Each paragraph names the records of one commit; `make records` makes all again."
+        )
     for shared, names in groups.items():
         text = ", ".join(f"{what} {value}" for what, value in shared)
         yield escape(f"{', '.join(names)}: {text}.")
@@ -259,9 +281,16 @@ def _with_target(row: Row) -> Row:
 
 def _worse(entry: Entry, record: Record) -> Iterator[str]:
     """Every number that is worse than the paper's, with the reason."""
-    found = [pair for rows in record.tables.values() for pair in pairs(rows)]
+    found = list(record_pairs(record.tables))
+    shown = [rows for title, rows in record.tables.items() if title not in entry.drawn]
+    orders = [table for rows in shown if (table := ranks(rows))]
     worse = [pair for pair in found if pair.is_worse]
-    if not found:
+    if orders:
+        yield escape(_ORDER)
+        for table in orders:
+            yield _table(table)
+            yield escape(_order_in_words(table))
+    elif not found:
         yield "The paper gives no numbers to compare with."
     elif not worse:
         yield f"Nowhere, in {len(found)} numbers."
@@ -274,6 +303,19 @@ def _worse(entry: Entry, record: Record) -> Iterator[str]:
                 for pair in worse
             ]
         )
+
+
+def _order_in_words(table: Sequence[Row]) -> str:
+    """The methods whose ranks differ most."""
+    pairs_of = [(name.removeprefix("published_"), name) for name in table[0] if name.startswith("published_")]
+    ours, paper = next(pair for pair in pairs_of if pair[1].endswith("_rank"))
+    rows = sorted(table, key=lambda row: -abs(int(row[ours]) - int(row[paper])))
+    if all(row[ours] == row[paper] for row in rows):
+        return "The orders agree."
+    best = next(row for row in table if row[paper] == 1)
+    named = [best, *[row for row in rows if row is not best][:3]]
+    found = [f"{row['method']} is {row[ours]} of {len(table)} here and {row[paper]} in the paper" for row in named]
+    return f"The orders disagree: {'; '.join(found)}."
 
 
 # -------------------------------------------------------------------------------------------------------- tables

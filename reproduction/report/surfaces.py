@@ -1,4 +1,4 @@
-"""Figures of the first table: fields and kernels on the four surfaces, their residuals, and diagnostics."""
+"""Figures of the first table: fields, kernels and residuals on the four surfaces, diagnostics, training curves."""
 
 import os
 from collections.abc import Sequence
@@ -14,9 +14,18 @@ from manifoldrf._validation import FloatArray
 from manifoldrf.metrics import align
 from reproduction.record import Record
 from reproduction.report.drawing import common_limits, draw_field, view_of_peak
-from reproduction.report.style import COLOURS, DIFFERENCES, TITLES, WIDTH, legend_below, save_figure, styled
+from reproduction.report.style import (
+    COLOURS,
+    DIFFERENCES,
+    TITLES,
+    WIDTH,
+    handles_of,
+    legend_below,
+    save_figure,
+    styled,
+)
 
-__all__ = ["draw_diagnostics", "draw_fields", "draw_kernels"]
+__all__ = ["draw_diagnostics", "draw_fields", "draw_kernels", "draw_training"]
 
 _METHODS = {"network": "paper's network", "default": "default field"}
 _DOTS = {"network": (ink.VERMILION, "o"), "default": (ink.BLUE, "D")}
@@ -135,6 +144,45 @@ def draw_diagnostics(record: Record, path: str | os.PathLike[str]) -> Path:
     return save_figure(figure, path)
 
 
+@styled
+def draw_training(record: Record, path: str | os.PathLike[str]) -> Path | None:
+    """Losses of the paper's network after every epoch, at the training pairs and at held-out starts.
+
+    A panel for each surface and number of neighbours; a dot marks the epoch whose weights are used. None where a
+    record has no trainings.
+    """
+    pyplot = require("matplotlib.pyplot", "viz")
+    rows = record.tables.get("recipe", [])
+    if not rows:
+        return None
+    groups = list(dict.fromkeys((row["surface"], row["neighbours"]) for row in rows))
+    columns = min(3, len(groups))
+    lines = -(-len(groups) // columns)
+    figure, panels = pyplot.subplots(
+        lines, columns, figsize=(WIDTH, 2.7 * lines + 0.5), squeeze=False, sharex=True, sharey=True
+    )
+    for axes, (name, neighbours) in zip(panels.flat, groups, strict=False):
+        for row in (row for row in rows if (row["surface"], row["neighbours"]) == (name, neighbours)):
+            losses = record.arrays[f"training_{name}_k{neighbours}_seed{row['seed']}"]
+            epochs = np.arange(1, losses.shape[1] + 1)
+            for values, text, colour in zip(losses, _LOSSES, (ink.BLUE, ink.VERMILION), strict=True):
+                axes.plot(epochs, values, label=text, color=colour, linewidth=0.9)
+            axes.plot(row["best_epoch"], losses[1, row["best_epoch"] - 1], "o", color=ink.BLACK, markersize=4)
+        axes.set(yscale="log", xscale="log", title=f"{TITLES.get(name, name)}, {neighbours} neighbours")
+        axes.set_yticks([0.1, 0.2, 0.5, 1.0], ["0.1", "0.2", "0.5", "1"])
+        axes.minorticks_off()
+    for axes in panels.flat[len(groups) :]:
+        axes.remove()
+    for axes in panels.flat[max(0, len(groups) - columns) : len(groups)]:  # the lowest of their columns
+        axes.set_xlabel("epoch")
+        axes.tick_params(labelbottom=True)
+    for line in panels:
+        line[0].set_ylabel("mean relative error")
+    legend_below(figure, handles_of(figure.axes))
+    return save_figure(figure, path)
+
+
+_LOSSES = ("training pairs", "held-out starts")
 _FLOOR = 1e-4  # smaller errors are drawn at this value; values go up to a few hundred
 
 

@@ -295,13 +295,9 @@ def read_values(path: str | PathLike[str], n_rows: int, name: str = "VALUES") ->
     """
     file = _check_file(path, name)
     n_rows = check_integer(n_rows, "n_rows", 1)
-    if file.suffix.lower() == ".csv":
-        values = _indexed_values(file, name, n_rows)
-    else:
-        array = _read_array(file, name, _VALUES, axes=(1, 2))
-        values = np.array(array.reshape(len(array), -1), np.float64)
-        if len(values) != n_rows:
-            reject(name, f"an array of {n_rows} rows, one per vertex", f"{len(values)} in {file.name!r}")
+    values = (
+        _indexed_values(file, name, n_rows) if file.suffix.lower() == ".csv" else _value_rows(file, name, n_rows)
+    )
     unknown = np.isnan(values)
     known = np.asarray(~unknown.all(axis=1))  # all False if there are no columns
     if not known.any():
@@ -313,6 +309,44 @@ def read_values(path: str | PathLike[str], n_rows: int, name: str = "VALUES") ->
         if bad.any():
             reject(name, rule, f"{found} for vertex {bad.argmax()} in {file.name!r}")
     return values, known
+
+
+def read_fields(path: str | PathLike[str], n_rows: int, name: str, unit: str = "vertex") -> dict[str, FloatArray]:
+    r"""Read fields at the vertices of a mesh, or at points, by the names of their columns.
+
+    Files are those of :func:`read_values`, but NaN may be in some columns only. A .csv file with one column has a
+    line for every vertex. Columns without a name get that of the file.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "thickness.csv"
+    ...     _ = file.write_text("2.5\n2.25\n")
+    ...     {field: values.tolist() for field, values in read_fields(file, 2, "--field").items()}
+    {'thickness': [2.5, 2.25]}
+    """
+    file = _check_file(path, name)
+    titles = column_titles(file, name) if file.suffix.lower() == ".csv" else []
+    if len(titles) > 1:
+        titles, values = titles[1:], _indexed_values(file, name, n_rows)
+    else:
+        values = _value_rows(file, name, n_rows, unit)
+    stems = [file.stem] if values.shape[1] == 1 else [f"{file.stem} {k}" for k in range(values.shape[1])]
+    names = [title or stem for title, stem in zip(titles or stems, stems, strict=True)]
+    twice = [title for title in names if names.count(title) > 1]
+    if twice:
+        reject(name, "a file whose columns have different names", f"{twice[0]!r} several times in {file.name!r}")
+    return dict(zip(names, np.ascontiguousarray(values.T), strict=True))
+
+
+def _value_rows(file: Path, name: str, n_rows: int, unit: str = "vertex") -> FloatArray:
+    """Read a row of values for every vertex, shape (n_rows, c)."""
+    is_text = file.suffix.lower() == ".csv"
+    array = read_points(file, name) if is_text else _read_array(file, name, _VALUES, axes=(1, 2))
+    if len(array) != n_rows:
+        reject(name, f"an array of {n_rows} rows, one per {unit}", f"{len(array)} in {file.name!r}")
+    return np.array(array.reshape(len(array), -1), np.float64)
 
 
 def _indexed_values(file: Path, name: str, n_rows: int) -> FloatArray:

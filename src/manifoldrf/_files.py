@@ -1,4 +1,4 @@
-"""Paths and files. A write leaves either the old file or the complete new file.
+"""Paths, files and text for HTML. A write leaves either the old file or the complete new file.
 
 Until a file is complete, it has a temporary name: a dot, 32 hexadecimal digits and the suffix of the file. (An .npz
 file also has a folder of that name without the suffix.) Only a killed process leaves such files. Nothing reads
@@ -10,10 +10,12 @@ import html
 import os
 import re
 import shutil
+import signal
 import stat
+import threading
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -192,26 +194,71 @@ def atomic_path(path: Path) -> Iterator[Path]:
     ...     target.read_text()
     '1 2 3'
     """
-    target = output_file(path)
-    temporary = target.with_name(f".{uuid.uuid4().hex}{target.suffix}")
-    try:
-        _create(temporary, path)
+    with atomic_paths([path]) as (temporary,):
         yield temporary
-        with temporary.open("rb+") as file:
+
+
+@contextmanager
+def atomic_paths(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """Do the same for several files, of which all are replaced or none.
+
+    Signals wait while the files get their names. Only a kill or a power cut in these microseconds leaves some old.
+    """
+    targets = [output_file(path) for path in paths]
+    drafts = [target.with_name(f".{uuid.uuid4().hex}{target.suffix}") for target in targets]
+    try:
+        for draft, path in zip(drafts, paths, strict=True):
+            _create(draft, path)
+        yield drafts
+        with ExitStack() as waiting:
+            _put_in_place(list(zip(drafts, targets, strict=True)), waiting)
+            for path in paths:
+                _note_written(path)
+        for folder in dict.fromkeys(target.parent for target in targets):
+            _sync_folder(folder)
+    except OSError as error:
+        meant = [path for draft, path in zip(drafts, paths, strict=True) if draft.stem in str(error.filename)]
+        if error.filename is None and error.errno in _NO_SPACE:
+            meant = [paths[0]]
+        if not meant:
+            raise
+        raise OSError(error.errno, error.strerror, str(meant[0])) from error
+    finally:
+        for draft in drafts:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
+
+
+def _put_in_place(pairs: Sequence[tuple[Path, Path]], waiting: ExitStack) -> None:
+    """Give complete files their names; if there are several, signals wait until the block ends."""
+    for draft, target in pairs:
+        with draft.open("rb+") as file:
             os.fsync(file.fileno())  # otherwise a power cut can leave the new name on empty blocks
         if target.exists():
-            shutil.copymode(target, temporary)
-        temporary.replace(target)
-        _note_written(path)
-        _sync_folder(target.parent)
-    except OSError as error:
-        unnamed = error.errno in _NO_SPACE if error.filename is None else temporary.stem in str(error.filename)
-        if not unnamed:
-            raise
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+            shutil.copymode(target, draft)
+    if len(pairs) > 1:
+        _hold_signals(waiting)
+    for draft, target in pairs:
+        draft.replace(target)
+
+
+def _hold_signals(block: ExitStack) -> None:
+    """Let signals that end the program wait until the block ends; only the main thread receives them."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    came: list[int] = []
+
+    def send_again() -> None:
+        for number in dict.fromkeys(came):
+            signal.raise_signal(number)
+
+    block.callback(send_again)
+    known = signal.Signals.__members__  # not every system has all of them
+    for number in (known[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if name in known):
+        handler = signal.getsignal(number)
+        if handler not in (None, signal.SIG_IGN):
+            block.callback(signal.signal, number, handler)
+            signal.signal(number, lambda number, _: came.append(number))
 
 
 def _create(temporary: Path, path: Path) -> None:
@@ -263,6 +310,11 @@ def noted_files(written: list[Path]) -> Iterator[None]:
         _WRITTEN.reset(token)
 
 
+def visible(text: str) -> str:
+    """Replace characters that no page shows, or no file can hold, by replacement characters."""
+    return _INVISIBLE.sub("\ufffd", text)
+
+
 def escaped(text: str) -> str:
     r"""Escape text for HTML, inside and outside of quotes. Invisible characters become replacement characters.
 
@@ -271,4 +323,18 @@ def escaped(text: str) -> str:
     >>> escaped("1 < 2 \x00")
     '1 &lt; 2 \ufffd'
     """
-    return html.escape(_INVISIBLE.sub("\ufffd", text), quote=True)
+    return html.escape(visible(text), quote=True)
+
+
+def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
+    """A table of names and texts, as a notebook shows it.
+
+    Examples
+    --------
+    >>> html_table("Graph", [("nodes", "5 < 6")]).count("5 &lt; 6")
+    1
+    """
+    style = 'style="text-align:left;vertical-align:top;padding-right:1em;white-space:{}"'  # against theirs
+    head, cell = style.format("nowrap"), style.format("normal")
+    lines = (f"<tr><th {head}>{escaped(name)}</th><td {cell}>{escaped(text)}</td></tr>" for name, text in rows)
+    return f"<table><caption {head}><b>{escaped(title)}</b></caption>{''.join(lines)}</table>"

@@ -29,8 +29,9 @@ _SEARCH_JOBS: ContextVar[int | None] = ContextVar("threads of neighbour searches
 _Handler = Callable[[Warning], bool]
 _HANDLERS: ContextVar[tuple[_Handler, ...]] = ContextVar("manifoldrf warnings", default=())
 _FILTERS = threading.RLock()
-# Warnings point at the first caller outside these modules; scikit-learn and torch wrap methods.
-_INTERNAL = ("manifoldrf.", "sklearn.", "contextlib", "torch.")
+# Warnings point at the first caller outside these modules; scikit-learn and torch wrap methods, pipelines and grid
+# searches call them through joblib.
+_INTERNAL = ("manifoldrf.", "sklearn.", "joblib.", "contextlib", "torch.")
 
 
 # -------------------------------------------------------------------------------------------------------- threads

@@ -33,7 +33,10 @@ _READERS = {
     **{".npy": "numpy.load(path, mmap_mode='r')", ".npz": "numpy.load(path)", ".csv": "numpy.loadtxt"},
     **dict.fromkeys((".ply", ".obj", ".stl", ".off", ".glb", ".vtk", ".vtp", ".gii"), "TriangleMesh.load(path)"),
 }
-_NOT_NUMBERS = (str, bytes, datetime.date, datetime.timedelta, np.datetime64, np.timedelta64)
+_NOT_NUMBERS = (
+    *(str, bytes, datetime.date, datetime.timedelta, np.datetime64, np.timedelta64),
+    *(list, tuple, np.ndarray),
+)
 _NOT_REAL = (str, bytes, complex)  # text that looks like a number is not one
 
 
@@ -180,8 +183,9 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
 
 def _refuse_frame(values: Any, name: str) -> None:
     """Refuse a data frame with sparse columns or with several columns of one name."""
-    columns = column_names(values)
-    twice = [column for column, count in Counter(columns).items() if count > 1]
+    columns = getattr(values, "columns", None)
+    names = [column for column in columns if isinstance(column, str | tuple)] if np.iterable(columns) else []
+    twice = [column for column, count in Counter(names).items() if count > 1]
     if twice:
         reject(name, "a frame whose columns have different names", f"{twice[0]!r} several times")
     kinds = getattr(values, "dtypes", None)
@@ -211,7 +215,7 @@ def as_floats(values: ArrayLike, name: str) -> FloatArray:
 
 
 def refuse_text(values: Any, name: str) -> None:
-    """Refuse text, dates and objects that are not arrays.
+    """Refuse text, dates, complex numbers and objects that are not arrays.
 
     scikit-learn converts some of these to numbers, and refuses others without the name of the argument.
     """
@@ -219,6 +223,8 @@ def refuse_text(values: Any, name: str) -> None:
     is_scalar = array.dtype.kind == "O" and not array.ndim and not hasattr(values, "tocsr")
     if is_scalar or array.dtype.kind in "USMmV":
         _reject_kind(values, array, name)
+    if array.dtype.kind == "c":  # scikit-learn's words, which its checks ask for, without the whole array
+        reject(name, "an array of real numbers (Complex data not supported)", f"dtype {array.dtype}")
     if array.dtype.kind == "O":
         _refuse_entries(values, array, name, lambda entry: isinstance(entry, _NOT_NUMBERS))
 

@@ -46,12 +46,13 @@ LOADERS: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
-@without_warnings(Warning)  # about a space, such as faces that older files hold twice: the user was told at the fit
+@without_warnings(Warning)
 def load(path: str | PathLike[str]) -> Any:
     """Load features, a regressor, an interpolator or a graph from the file that its ``save`` wrote.
 
     The arrays and the results of the model are the same as before saving, bit for bit. Files contain no code, so it
-    is safe to load files from strangers.
+    is safe to load files from strangers. Warnings about the space, such as parts that are not connected, are not
+    repeated: they were given at the fit, and the data cannot be changed here.
 
     Parameters
     ----------

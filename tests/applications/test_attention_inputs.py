@@ -1,12 +1,22 @@
 """What attention makes of inputs that are bad, empty, not finite, or off the space."""
 
+import copy
 import warnings
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from manifoldrf import FarQueryWarning, HeatKernel, ManifoldRandomFeatures, Sphere
+from manifoldrf import (
+    DiffusionKernel,
+    FarQueryWarning,
+    FeatureWarning,
+    HeatKernel,
+    ManifoldRandomFeatures,
+    Sphere,
+    knn_graph,
+)
 from manifoldrf.applications import positions as _positions
 from manifoldrf.applications.attention import AttentionState, ManifoldAttention, PositionFeatures, linear_attention
 
@@ -30,36 +40,139 @@ def csr(dense):
         return dense.to_sparse_csr()
 
 
+class Rounded(nn.Module):
+    """Stands in for a layer with its results in half precision."""
+
+    def __init__(self, outputs):
+        super().__init__()
+        self.outputs = outputs
+
+    def forward(self, _):
+        return self.outputs
+
+
+def half_step(dtype):
+    """Largest relative change by rounding to a type."""
+    return torch.finfo(dtype).eps / 2
+
+
 class TestPrecision:
+    r"""Half precision in and out, single precision between: only the last rounding is to be seen.
+
+    One result in double precision, of the same rounded inputs, is the exact answer. Single precision adds less than
+    1e-3 of a step of half precision: sums of positive products are off by at most L eps / 2, which is 1e-4 of the
+    mean of \|v\| for 2000 tokens, and far less in blocks.
+    """
+
     @pytest.mark.parametrize("dtype", HALVES)
-    @pytest.mark.parametrize("name", ["phi_q", "phi_k", "v"])
-    def test_half_precision_is_refused(self, dtype, name):
-        given = {"phi_q": PHI, "phi_k": PHI, "v": V}
-        message = f"`{name}` must be a tensor of torch.float32 or torch.float64. Got {dtype}"
-        with pytest.raises(TypeError, match=message):
-            linear_attention(**(given | {name: given[name].to(dtype)}))
-        rows = {key: part[0] for key, part in given.items()}
-        with pytest.raises(TypeError, match=message):
-            AttentionState().step(**(rows | {name: rows[name].to(dtype)}))
+    @pytest.mark.parametrize("causal", [False, True])
+    @pytest.mark.parametrize("cast", [False, True])
+    def test_sums_of_half_precision_are_single(self, dtype, causal, cast):
+        rng = np.random.default_rng(0)
+        phi, v, weights = (
+            torch.as_tensor(1 + rng.random(shape)).to(dtype) for shape in ((2000, 8), (2000, 3), (2000,))
+        )
+        wanted = linear_attention(phi.double(), phi.double(), v.double(), causal, weights=weights.double())
+        given = (phi.float(), phi, v.float(), weights.float()) if cast else (phi, phi.float(), v, weights)
+        with torch.autocast("cpu", dtype=dtype, enabled=cast):
+            found = linear_attention(*given[:3], causal, weights=given[3])
+        assert found.dtype == dtype
+        assert (found.double() - wanted).abs().max() <= 1.01 * half_step(dtype) * wanted.abs().max()
+
+    def test_autocast_leaves_double_precision_alone(self):
+        wanted = linear_attention(PHI.double(), PHI.double(), V.double())
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert torch.equal(linear_attention(PHI.double(), PHI.double(), V.double()), wanted)
+
+    @pytest.mark.parametrize("dtype", HALVES)
+    @pytest.mark.parametrize("cast", [False, True])
+    def test_of_one_token_after_the_other_too(self, dtype, cast):
+        rng = np.random.default_rng(0)
+        phi, v = (torch.as_tensor(rng.random((600, c))).to(dtype) for c in (4, 2))
+        wanted = linear_attention(phi.double(), phi.double(), v.double(), causal=True)
+        state = AttentionState("mean")
+        with torch.autocast("cpu", dtype=dtype, enabled=cast):
+            found = torch.stack([state.step(a, a, b) for a, b in zip(phi, v, strict=True)])
+        assert (found.dtype, state.sums.dtype) == (dtype, torch.float32)
+        assert (found.double() - wanted).abs().max() <= 1.01 * half_step(dtype)
+
+    @pytest.mark.parametrize("dtype", HALVES)
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {},
+            {"empty": "mean", "n_heads": 2},
+            {"causal": True},
+            {"content_features": 2},
+            {"content_features": 2, "causal": True},
+            {"content_features": 2, "mode": "sparse"},
+        ],
+    )
+    def test_of_a_module_under_autocast(self, features, dtype, options):
+        attend = ManifoldAttention(features, 2, generator=torch.Generator().manual_seed(0), **options)
+        tokens, attend.output = torch.as_tensor(np.random.default_rng(0).random((2, 300, 2))).float(), None
+        layers = [layer for layer in (attend.value, attend.query, attend.key) if layer is not None]
+        with torch.autocast("cpu", dtype=dtype):
+            found = attend(places(300), tokens)
+            projected = [layer(tokens).double() for layer in layers]
+        exact = copy.deepcopy(attend).double()
+        for name, outputs in zip(("value", "query", "key"), projected, strict=False):
+            setattr(exact, name, Rounded(outputs))
+        wanted = exact(places(300), tokens.double())
+        assert found.dtype == dtype
+        assert (found.double() - wanted).abs().max() <= 1.01 * half_step(dtype) * wanted.abs().max()
+
+    @pytest.mark.parametrize("dtype", HALVES)
+    def test_whole_modules_and_their_training(self, features, dtype):
+        """The loss and its gradient differ from single precision by some roundings of single layers."""
+        attend = ManifoldAttention(features, 4, n_heads=2, generator=torch.Generator().manual_seed(0))
+        tokens = torch.as_tensor(np.random.default_rng(0).random((300, 4))).float()
+        results = {}
+        for name, module, given in (
+            ("single", attend, tokens),
+            ("autocast", attend, tokens),
+            ("half", copy.deepcopy(attend).to(dtype), tokens.to(dtype)),
+        ):
+            with torch.autocast("cpu", dtype=dtype, enabled=name == "autocast"):
+                found = module(places(300), given)
+            assert found.dtype == (torch.float32 if name == "single" else dtype)
+            (slope,) = torch.autograd.grad(found.float().square().mean(), [module.value.weight])
+            results[name] = found.detach().double(), slope.double()
+        for name in ("autocast", "half"):
+            for found, wanted in zip(results[name], results["single"], strict=True):
+                # Two layers, each with rounded inputs, weights and results, and the means: seven roundings.
+                assert (found - wanted).abs().max() <= 2 * 7 * half_step(dtype) * wanted.abs().max()
+
+    @pytest.mark.parametrize("kind", ["scales", "network"])
+    def test_features_that_are_trained_stay_in_single_precision(self, kind):
+        if kind == "scales":
+            model = ManifoldRandomFeatures(scales=(0.3, 0.6), n_features=64, random_state=0).fit(Sphere())
+            attend = ManifoldAttention(model, 2, n_heads=2, trainable_scales=True, projections=False)
+        else:
+            model = ManifoldRandomFeatures(
+                DiffusionKernel(10.0),
+                n_features=20,
+                field="mlp",
+                graph=knn_graph(Sphere().grid(200)),
+                field_options={"epochs": 1, "hidden": 8},
+                random_state=0,
+            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FeatureWarning)
+                model.fit(Sphere().grid(200))
+            attend = ManifoldAttention(model, 2, trainable_field=True, projections=False)
+        tokens = torch.as_tensor(np.random.default_rng(0).random((50, 2))).float()
+        wanted = attend(places(50).float(), tokens)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = attend(places(50).float(), tokens)
+        assert torch.equal(found, wanted.to(torch.bfloat16))
 
     @pytest.mark.parametrize("dtype", HALVES)
     @pytest.mark.parametrize("options", [{}, {"content_features": 2}, {"mode": "sparse", "content_features": 2}])
-    def test_of_module_tokens_and_positions_too(self, features, dtype, options):
+    def test_positions_in_half_precision_are_refused(self, features, dtype, options):
         attend = ManifoldAttention(features, 2, **options)
-        with pytest.raises(TypeError, match=f"`tokens` must be a tensor of torch.float32 or .* Got {dtype}"):
-            attend(places(3), torch.ones(3, 2, dtype=dtype))
         with pytest.raises(TypeError, match=f"`positions` must be a tensor of torch.float32 or .* Got {dtype}"):
             attend(places(3).to(dtype), torch.ones(3, 2))
-        with pytest.raises(
-            TypeError, match=f"`ManifoldAttention` must be a module of torch.float32 .* Got {dtype}"
-        ):
-            attend.to(dtype)(places(3), torch.ones(3, 2))
-
-    def test_products_in_half_precision_are_refused(self):
-        """Autocasting changes the type behind the arguments."""
-        message = "`torch.autocast` must be off for attention.* Got torch.bfloat16"
-        with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(TypeError, match=message):
-            linear_attention(PHI, PHI, V)
 
 
 class TestNotANumber:
@@ -128,8 +241,8 @@ class TestErrorsAreNamed:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"phi_q": np.ones(2)}, "`phi_q` must be a tensor of torch.float32 or torch.float64. Got ndarray"),
-            ({"v": np.ones(1)}, "`v` must be a tensor of torch.float32 or torch.float64. Got ndarray"),
+            ({"phi_q": np.ones(2)}, "`phi_q` must be a tensor of floats. Got ndarray"),
+            ({"v": np.ones(1)}, "`v` must be a tensor of floats. Got ndarray"),
             ({"v": torch.tensor(1.0)}, "`v` must be a tensor of at least 1 dimension"),
             ({"v": V[0].double()}, "`v` must be of torch.float32, as `phi_q` is"),
             ({"phi_k": PHI[0].to("meta")}, "`phi_k` must be on the device cpu"),

@@ -23,6 +23,7 @@ from manifoldrf import (
 )
 from manifoldrf.applications.attention import ManifoldAttention
 from manifoldrf.applications.differentiable import DifferentiableFeatures
+from manifoldrf.fields.step import StepField
 from manifoldrf.gpytorch import ManifoldKernel
 
 MATERN = MaternKernel(2.5, 1.2, clock="manifold")
@@ -112,6 +113,16 @@ def test_a_state_is_the_same_time_in_another_range(family, points):
     other.load_state_dict(DifferentiableFeatures(family, 1.0).state_dict())
     with pytest.raises(ValueError, match=r"in the range of this fit, 0\.2 to 0\.4"):
         other(points)
+
+
+def test_a_matern_kernel_evaluates_only_the_tables_that_it_uses(family, points, monkeypatch):
+    evaluated, plain = [], StepField.rows_of
+    monkeypatch.setattr(StepField, "rows_of", lambda *given: evaluated.append(1) or plain(*given))
+    DifferentiableFeatures(family, MATERN)(points)
+    assert len(evaluated) == len(family.scales_.levels)  # the first of each octave
+    evaluated.clear()
+    DifferentiableFeatures(family, 0.3)(points)
+    assert len(evaluated) == len(family.scales_.levels[family.scales_.number(0.3)].tables)
 
 
 def test_tables_of_inference_are_not_used_in_training(family, points):

@@ -182,6 +182,24 @@ def test_bad_input_is_named(options, kind, text):
         smooth(SPHERE, given.pop("field"), **given)
 
 
+def test_widths_that_a_heat_graph_does_not_have_are_told_as_widths():
+    graph = SPACES["heat graph"]
+    with pytest.raises(
+        ValueError, match=r"`fwhm` must be a width that this heat graph has, such as .*\. Got 1\."
+    ) as told:
+        smooth(graph, FIELD, fwhm=1.0)
+    for width in re.findall(r"\d+\.\d+", str(told.value))[:2]:
+        assert graph.step_time * 2 * round(float(width) ** 2 / 11.09 / graph.step_time / 2) == pytest.approx(
+            float(width) ** 2 / (16 * np.log(2)), rel=1e-3
+        )
+    exact = 4 * np.sqrt(2 * graph.step_time * np.log(2))
+    np.testing.assert_array_equal(
+        smooth(graph, FIELD, fwhm=exact), smooth(graph, FIELD, t=exact**2 / 16 / np.log(2))
+    )
+    with pytest.raises(ValueError, match="`t` must be an even number of steps"):
+        smooth(graph, FIELD, t=0.011)
+
+
 # ------------------------------------------------------------------------------------------------ distances
 def test_edge_paths_are_those_of_the_graph():
     graph = knn_graph(SPHERE.vertices)

@@ -386,6 +386,18 @@ def test_lengths_are_doubled_until_they_are_enough():
     assert np.abs(model.predict(NODES) - NODES[:, 2]).max() < 0.05
 
 
+def test_data_rougher_than_the_steps_of_the_graph_are_warned_of():
+    """Waves about as long as a step: every shorter time is rounded to two steps, and longer ones are worse."""
+    graph = heat_graph(NODES, 0.4, n_steps=2)
+    rough, smooth = np.sin(4 * NODES[:, 0]) * np.sin(4 * NODES[:, 1]), NODES[:, 2]
+    with pytest.warns(FeatureWarning, match="shortest time of the graph"):
+        model = process(HeatKernel(0.4), space=graph).fit(NODES[::2], rough[::2])
+    assert model.kernel_.t == pytest.approx(2 * graph.step_time)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FeatureWarning)
+        process(HeatKernel(0.4), space=graph).fit(NODES[::2], smooth[::2])
+
+
 def test_kernels_without_a_time_are_taken_as_they_are():
     assert stretched(CosineKernel(), 2.0, GRAPH) is None
     assert stretched(2.0 * DiffusionKernel(3.0) + DiffusionKernel(1.0), 2.0, GRAPH) == 2.0 * DiffusionKernel(

@@ -10,6 +10,7 @@ import polars
 import pytest
 from command_line import invoke
 from oracles import sphere_mesh
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import manifoldrf
@@ -145,3 +146,27 @@ def test_files_whose_parts_do_not_fit_together_are_refused(name, attribute, chan
 def test_features_in_a_file_of_their_own_are_not_a_regressor(tmp_path):
     model = fitted("ridge")
     assert isinstance(load(model.features_.save(tmp_path / "features.safetensors")), ManifoldRandomFeatures)
+
+
+def test_notebooks_show_what_was_fitted_and_compute_nothing(model, monkeypatch):
+    monkeypatch.setattr("manifoldrf.features.manifold_features.graph_error", lambda *_: pytest.fail("computed"))
+    shown = model._repr_html_()
+    assert shown.startswith("<table><caption")
+    assert f"<b>{type(model).__name__}, fitted</b>" in shown
+    if isinstance(model, FieldInterpolator):
+        expected = ["100 of 300", "300 nodes", model.method_]
+        expected += [f">{model.tau_:g}</td>"] if model.tau_ is not None else []
+    else:
+        expected = ["relative error of features", f">{model.features_.n_features_out_}, weights"]
+    if isinstance(model, ManifoldRidge):
+        expected += [f">{model.loo_error_:.3g}, root mean square</td>"]
+    if isinstance(model, ManifoldGaussianProcess):
+        expected += [", ".join(f"{part:.3g}" for part in np.ravel(model.noise_))]
+    assert [text for text in expected if text not in shown] == []
+    assert "sk-container" in clone(model)._repr_html_()  # scikit-learn's own, before the fit
+
+
+def test_notebooks_show_errors_of_cross_validation():
+    chosen = fitted("biharmonic")
+    error = min(row["error"] for row in chosen.cv_ if row["method"] == chosen.method_ and row["folds"] == 5)
+    assert f">{error:.2g} (1 - cosine)</td>" in chosen._repr_html_()

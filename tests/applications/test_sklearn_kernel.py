@@ -76,7 +76,18 @@ def test_theta_is_the_logarithm_of_the_time(features, points):
     fixed = ManifoldScaleKernel(**kernel.get_params() | {"t_bounds": "fixed"})
     assert fixed.theta.shape == (0,)
     assert_array_equal(fixed(points), kernel(points))
-    assert ManifoldScaleKernel(features).t == features.kernel_.t
+    assert ManifoldScaleKernel(features).theta == np.log(features.kernel_.t)
+
+
+def test_the_constructor_only_stores(features):
+    """As scikit-learn asks of every estimator: defaults are derived, and errors raised, at the first use."""
+    kernel = ManifoldScaleKernel(features)
+    assert kernel.get_params() == {"features": features, "t": None, "t_bounds": None}
+    assert clone(kernel).get_params() == kernel.get_params()
+    assert repr(kernel) == "ManifoldScaleKernel()"
+    kernel.theta = np.log([0.2])
+    assert repr(kernel) == "ManifoldScaleKernel(t=0.2)"
+    ManifoldScaleKernel(Sphere(), -1.0, "bounds")
 
 
 @pytest.mark.parametrize("t", TIMES)
@@ -104,7 +115,7 @@ def test_features_of_training_points_are_evaluated_once(features, points, monkey
     made, plain = [], PreparedPoints.blocks
 
     def blocks(self, number):
-        made.append(number not in self._blocks)
+        made.append(number not in self._blocks)  # all of its tables
         return plain(self, number)
 
     monkeypatch.setattr(PreparedPoints, "blocks", blocks)
@@ -146,12 +157,14 @@ def test_classifiers_use_the_kernel(features, points):
 @pytest.mark.parametrize(
     ("act", "words"),
     [
-        (lambda f: ManifoldScaleKernel(f.at(0.1)), "need a fit with a range"),
-        (lambda f: ManifoldScaleKernel(clone(f)), "not fitted"),
-        (lambda f: ManifoldScaleKernel(Sphere()), "`features` must be ManifoldRandomFeatures"),
-        (lambda f: ManifoldScaleKernel(f, 0.1, (0.01, 0.2)), "`t` must be in the range of this fit"),
-        (lambda f: ManifoldScaleKernel(f, 0.1, (0.2, 0.1)), "the shorter one first"),
-        (lambda f: ManifoldScaleKernel(f, 0.1, 3), "a pair of times"),
+        (lambda f: ManifoldScaleKernel(f.at(0.1)).theta, "need a fit with a range"),
+        (lambda f: ManifoldScaleKernel(clone(f))(np.eye(3)), "not fitted"),
+        (lambda f: ManifoldScaleKernel(Sphere())(np.eye(3)), "`features` must be ManifoldRandomFeatures"),
+        (lambda f: ManifoldScaleKernel(Sphere()).bounds, "`features` must be ManifoldRandomFeatures"),
+        (lambda f: ManifoldScaleKernel(f, 0.1, (0.01, 0.2)).theta, "`t` must be in the range of this fit"),
+        (lambda f: ManifoldScaleKernel(f, 0.1, (0.2, 0.1)).bounds, "the shorter one first"),
+        (lambda f: ManifoldScaleKernel(f, 0.1, 3).bounds, "a pair of times"),
+        (lambda f: ManifoldScaleKernel(f, 0.1, 3).__setattr__("theta", [0.0]), "a pair of times"),
         (lambda f: ManifoldScaleKernel(f, 0.5)(np.eye(3)), "`t` must be in the range of this fit"),
         (lambda f: ManifoldScaleKernel(f, float("nan"))(np.eye(3)), "Got nan"),
         (lambda f: ManifoldScaleKernel(f)(np.eye(3), np.eye(3), eval_gradient=True), "False with Y"),
@@ -170,7 +183,7 @@ def test_points_off_the_space_are_reported(features):
 def test_the_time_of_a_matern_fit_starts_in_the_middle(features):
     matern = MaternKernel(20.0, 0.5, clock="manifold")
     fitted = clone(features).set_params(kernel=matern).fit(Sphere())
-    assert ManifoldScaleKernel(fitted).t == pytest.approx(np.sqrt(0.05 * 0.4))
+    assert np.exp(ManifoldScaleKernel(fitted).theta) == pytest.approx(np.sqrt(0.05 * 0.4))
 
 
 def test_a_clone_with_other_features_has_their_kernel(features, points):

@@ -8,6 +8,7 @@ import trimesh
 from command_line import invoke, main, words
 
 from manifoldrf import FieldInterpolator, Sphere, TriangleMesh
+from manifoldrf.applications import interpolation
 from manifoldrf.geometry.mesh_files import write_cloud_ply
 
 
@@ -115,17 +116,41 @@ def test_both_files_or_none_are_written(mesh_file, known, tmp_path, monkeypatch)
 def test_wrong_values_are_wrong_usage_before_any_work(tmp_path, options):
     result = invoke("interpolate", tmp_path / "none.ply", tmp_path / "none.csv", "-o", tmp_path / "out", *options)
     assert result.exit_code == 2
+    assert options[0] in result.stderr or "n_jobs" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("method", "option", "value"),
-    [("harmonic", "--tau", 2.0), ("kernel", "--noise", 0.1), ("gp", "--n-features", 50)],
+    [
+        ("harmonic", "--tau", 2.0),
+        ("kernel", "--noise", 0.1),
+        ("gp", "--n-features", 50),
+        ("auto", "--n-features", 50),  # it does not try features
+    ],
 )
 def test_options_without_effect_are_wrong_usage(tmp_path, method, option, value):
     arguments = (tmp_path / "none.ply", tmp_path / "none.csv", "-o", tmp_path / "out")
     result = invoke("interpolate", *arguments, "--method", method, option, value)
     assert result.exit_code == 2
     assert f"`{option}` must be left out with the method {method}. Got {value}." in words(result.stderr)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--noise", 0.1], "`--noise` must be left out with the method auto for more than 20 vertices"),
+        (["--column", 1], "`--column` must be left out for points of 4 coordinates, which get no picture. Got 1."),
+    ],
+)
+def test_options_without_effect_on_these_points_are_wrong_usage(tmp_path, monkeypatch, options, said):
+    monkeypatch.setattr(interpolation, "GP_NODES", 20)
+    np.save(tmp_path / "points.npy", np.random.default_rng(0).random((30, 4)))
+    np.save(tmp_path / "values.npy", np.ones((30, 2)))
+    arguments = (tmp_path / "points.npy", tmp_path / "values.npy", "-o", tmp_path / "out")
+    result = invoke("interpolate", *arguments, *options)
+    assert result.exit_code == 2
+    assert said in words(result.stderr)
+    assert not list(tmp_path.glob("out*"))
 
 
 def test_weights_do_not_apply_to_a_graph(known, mesh_file, tmp_path):

@@ -553,6 +553,69 @@ class TestExplore:
         assert result.exit_code == 0, result.output
         assert (tmp_path / "page.html").stat().st_size <= 150_000
 
+    def test_a_size_that_is_too_small_for_the_model_is_wrong_usage(self, folder, tmp_path):
+        result = invoke("explore", folder / "m.safetensors", "-o", tmp_path / "page.html", "--max-bytes", 10)
+        assert result.exit_code == 2
+        assert "`--max-bytes` must be at least" in words(result.stderr)
+        assert not (tmp_path / "page.html").exists()
+
+    def test_fields_are_named_by_their_columns_or_files(self, folder, features, mesh_file, tmp_path):
+        mesh = TriangleMesh.load(mesh_file)
+        x, y, z = mesh.vertices.T
+        rows = [f"{k},{a!r},{b!r}" for k, (a, b) in enumerate(zip(x.tolist(), y.tolist(), strict=True))]
+        (tmp_path / "first.csv").write_text("\n".join(["vertex,x,y", *rows[1:]]))
+        (tmp_path / "second.csv").write_text("\n".join(["x", *map(repr, z.tolist())]))
+        np.save(tmp_path / "height.npy", z.astype(np.float32))
+        np.save(tmp_path / "both.npy", np.stack([x, y], axis=1))
+        names = ("first.csv", "second.csv", "height.npy", "both.npy")
+        arguments = [part for name in names for part in ("--field", tmp_path / name)]
+        arguments += ["--surface", mesh_file, "-o", tmp_path / "page.html"]
+        facts = json.loads(invoke("explore", folder / "m.safetensors", *arguments, "--json").stdout)
+        unknown = np.where(np.arange(len(x)) == 0, np.nan, [x, y])
+        fields = {"first: x": unknown[0], "y": unknown[1], "second: x": z, "height": z.astype(np.float32)}
+        fields |= {"both 0": x, "both 1": y}
+        same = explore(features, tmp_path / "same.html", fields=fields, surface=mesh, title="m")
+        assert facts["n_bytes"] == same.n_bytes
+        assert "html" not in facts
+        assert (tmp_path / "page.html").read_bytes() == (tmp_path / "same.html").read_bytes()
+
+    def test_fields_of_a_mesh_are_at_its_vertices(self, mesh_file, tmp_path):
+        mesh = TriangleMesh.load(mesh_file)
+        np.save(tmp_path / "x.npy", mesh.vertices[:, 0])
+        result = invoke("explore", mesh_file, "-o", tmp_path / "scan.html", "--field", tmp_path / "x.npy")
+        assert result.exit_code == 0, result.output
+        model = ManifoldRandomFeatures(random_state=0).fit(mesh)
+        explore(model, tmp_path / "same.html", fields={"x": mesh.vertices[:, 0]}, surface=mesh, title="mesh")
+        assert (tmp_path / "scan.html").read_bytes() == (tmp_path / "same.html").read_bytes()
+
+    @pytest.mark.parametrize(
+        ("name", "text", "error"),
+        [
+            ("a.csv", "1.0\n2.0\n", "`--field` must be an array of 600 rows, one per node of MODEL; give its mesh"),
+            (
+                "a.csv",
+                "v,x\n0,1\n0,2\n",
+                "`--field` must be a file that names a vertex once. Got 0 in lines 2 and 3",
+            ),
+            (
+                "a.csv",
+                "v,x,x\n0,1,2\n",
+                "`--field` must be a file whose columns have different names. Got 'x' several",
+            ),
+            ("a.txt", "1", "`--field` must be a file ending in .npy, .npz, .csv. Got 'a.txt'."),
+            ("none.csv", None, "`--field` must be an existing file. Got"),
+        ],
+    )
+    def test_wrong_fields_are_one_sentence(self, folder, monkeypatch, capsys, tmp_path, name, text, error):
+        if text is not None:
+            (tmp_path / name).write_text(text)
+        arguments = ("-o", tmp_path / "page.html", "--field", tmp_path / name)
+        assert main(monkeypatch, "explore", folder / "m.safetensors", *arguments) == 1
+        captured = capsys.readouterr()
+        assert error in captured.err
+        assert captured.err.count("\n") == 1
+        assert not (tmp_path / "page.html").exists()
+
     def test_only_pages_are_written(self, folder, tmp_path):
         result = invoke("explore", folder / "m.safetensors", "-o", tmp_path / "page.txt")
         assert result.exit_code == 2

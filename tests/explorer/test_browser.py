@@ -364,9 +364,9 @@ def test_tab_reaches_every_control_with_a_ring(visit):
         reached.append(name)
         page.keyboard.press("Tab")
         assert ring != "none" or name == "theme", name  # focus by script has no ring
-    expected = ["theme", "link", "help", "canvas", "layer", "previous", "point", "next", "features", "log"]
+    expected = ["theme", "link", "save", "help", "canvas", "layer", "previous", "point", "next", "features", "log"]
     assert reached[: len(expected)] == expected
-    assert reached[len(expected) :] == ["anchors", "reset", "SUMMARY"]
+    assert reached[len(expected) :] == ["ring", "anchors", "reset", "SUMMARY"]
 
 
 def test_a_link_brings_everything_back(visit):
@@ -468,6 +468,138 @@ def test_a_mesh_is_clicked_at_its_vertices_and_lacks_layers_off_the_nodes(
     assert np.mean(np.abs(picture(page) - before).max(axis=2) > 20) > 0.01
     window.context.close()
     assert window.complaints == []
+
+
+OWN = ("mean", "<b>std</b>", "known")
+
+
+@pytest.fixture(scope="module")
+def own(torus_mesh):
+    """Fields of a mesh: both signs, in a narrow range, and with no value at most vertices."""
+    vertices = torus_mesh().vertices
+    values = [np.sin(3 * vertices[:, 0]), 20 + np.abs(vertices[:, 1]) / 3, vertices[:, 2] + 1]
+    values[2][np.arange(len(vertices)) % 4 > 0] = np.nan
+    return dict(zip(OWN, values, strict=True))
+
+
+@pytest.fixture(scope="module")
+def mesh_window(torus_mesh, own, browser, tmp_path_factory):
+    path = explore(torus_mesh(), tmp_path_factory.mktemp("page") / "own.html", fields=own, title="A torus: $x").path
+    window = Window(browser, path.as_uri(), accept_downloads=True)
+    yield window
+    window.context.close()
+    assert window.complaints == []
+    assert [url for url in window.requests if not url.startswith((path.as_uri(), "data:", "blob:"))] == []
+
+
+def with_hyphens(page, place):
+    """The text of a place, with negative numbers as Python reads them."""
+    return page.inner_text(place).replace("\N{MINUS SIGN}", "-")
+
+
+def test_values_of_own_fields_are_those_of_python(mesh_window, torus_mesh, own):
+    """All of them to the last bit, and at a vertex as text; a vertex without a value says so."""
+    page = mesh_window.page
+    ids = page.evaluate("explorer.ids")
+    assert sorted(ids) == list(range(torus_mesh().n_vertices))
+    for k, (name, values) in enumerate(own.items()):
+        page.locator(f'input[value="own{k}"]').check()
+        read = page.evaluate(f"explorer.fieldOf('own{k}', 0).map(value => Number.isNaN(value) ? null : value)")
+        np.testing.assert_array_equal(np.array(read, dtype=float), values[ids])
+        assert page.inner_text("#bar-name") == name
+        page.locator("#point").fill("8")
+        page.keyboard.press("Enter")
+        shown = re.search(rf"{re.escape(name)} = (-?[\d.]+)", with_hyphens(page, "#selected"))
+        assert float(shown[1]) == pytest.approx(values[8], abs=1e-3)
+        low, high = np.nanmin(values), np.nanmax(values)
+        ends = [float(part) for part in re.findall("-?[0-9.]+", with_hyphens(page, "#bar-most"))]
+        assert_allclose(ends, [low, high], atol=6e-3)
+    page.locator("#point").fill("9")
+    page.keyboard.press("Enter")
+    assert "known: no value" in page.inner_text("#selected")
+    assert page.locator('input[value="kernel"]').count() == 1
+    assert not page.locator('input[value="kernel"]').is_visible()  # there is no model
+
+
+def test_colours_of_own_fields_follow_their_range(mesh_window, own):
+    """Zero is the middle of two signs; the smallest and largest value are the ends of a bar of one sign."""
+    page = mesh_window.page
+    page.locator("#canvas").focus()
+    page.locator('input[value="own1"]').check()
+    assert page.get_attribute("#gradient", "aria-label") == "Colours from 20 to 20.47"
+    page.keyboard.press("Tab")
+    page.locator("#same").check()
+    largest = max(np.nanmax(np.abs(values)) for values in own.values())
+    label = page.get_attribute("#gradient", "aria-label").replace("\N{MINUS SIGN}", "-")
+    assert label == f"Colours from -{largest:.3g} to {largest:.3g}"
+    assert "same=1" in state(page)["hash"]
+    page.locator("#same").uncheck()
+    page.locator("#canvas").focus()
+    page.keyboard.press("f")
+    assert state(page)["layer"] == "own2"
+    page.keyboard.press("f")
+    assert state(page)["layer"] == "own0"
+    page.keyboard.press("1")  # a layer of a model, which is not there
+    assert state(page)["layer"] == "own0"
+    page.locator("#ring").uncheck()
+    front, x, y = front_point(page, 3)
+    box = page.locator("#canvas").bounding_box()
+    pixel = picture(page)[round(y - box["y"]), round(x - box["x"])]
+    value = own["mean"][front]
+    assert (pixel[2] > pixel[0]) == (value > 0)  # blue is high, red is low
+    page.locator('input[value="own2"]').check()
+    ids = [vertex for vertex in range(0, 288) if vertex % 4]
+    places = page.evaluate("ids => ids.map(id => explorer.onScreen(id))", ids)
+    near = min(places, key=lambda place: place["depth"])
+    grey = picture(page)[round(near["y"]), round(near["x"])]
+    assert np.ptp(grey) <= 2  # no value has no colour
+    page.locator("#ring").check()
+
+
+def test_a_saved_picture_is_the_canvas_with_its_colour_bar(mesh_window):
+    page = mesh_window.page
+    page.locator('input[value="own0"]').check()
+    page.mouse.move(2, 2)
+    seen = picture(page)
+    with page.expect_download() as download:
+        page.locator("#save").click()
+    assert download.value.suggested_filename == "A_torus_x_mean.png"
+    image = Image.open(io.BytesIO(download.value.path().read_bytes()))
+    assert image.format == "PNG"
+    saved = np.asarray(image.convert("RGB")).astype(int)
+    height = len(saved) - 72
+    assert abs(height - len(seen)) <= 1  # a screenshot of half a pixel has a whole one
+    assert saved.shape[1:] == seen.shape[1:]
+    both = min(height, len(seen))
+    assert np.mean(np.abs(saved[:both] - seen[:both]).max(axis=2) <= 10) > 0.98  # all but the rim
+    assert np.mean(np.ptp(saved[:both], axis=2) > 20) > 0.05  # colours
+    below = saved[height:].reshape(-1, 3)
+    assert len(np.unique(below, axis=0)) > 100  # the bar
+    assert (below.sum(axis=1) < 150).any()  # texts
+
+
+def test_a_notebook_shows_the_page_in_a_frame(torus_mesh, own, browser, tmp_path):
+    """Without an address of its own: no link to copy, everything else works, nothing is said to the notebook."""
+    page = explore(torus_mesh(), fields=own)
+    assert page.path is None
+    (tmp_path / "notebook.html").write_text(f"<p>above</p>{page._repr_html_()}<p>below</p>", "utf-8")
+    context = browser.new_context(viewport={"width": 900, "height": 700}, accept_downloads=True)
+    outer = context.new_page()
+    complaints = []
+    outer.on("console", lambda message: complaints.append(message.text))
+    outer.on("pageerror", lambda error: complaints.append(str(error)))
+    outer.goto((tmp_path / "notebook.html").as_uri())
+    frame = outer.frames[1]
+    until(frame, "window.explorer !== undefined")
+    assert not frame.locator("#link").is_visible()
+    frame.locator('input[value="own1"]').check()
+    assert frame.evaluate("explorer.valueAt('own1', 0, 7)") == own["<b>std</b>"][7]
+    outer.wait_for_timeout(300)  # the address would be written by now
+    with outer.expect_download() as download:
+        frame.locator("#save").click()
+    assert Image.open(io.BytesIO(download.value.path().read_bytes())).format == "PNG"
+    context.close()
+    assert complaints == []
 
 
 @pytest.mark.slow

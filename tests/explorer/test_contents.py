@@ -1,6 +1,7 @@
 """The file that the explorer is: what is in it, how exact, how large, and what it says."""
 
 import dataclasses
+import html
 import json
 import re
 import zlib
@@ -8,6 +9,7 @@ from base64 import b64decode
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
 from marks import quick_ones
 from numpy.testing import assert_allclose, assert_array_equal
@@ -18,13 +20,15 @@ from manifoldrf import (
     CosineKernel,
     DiffusionKernel,
     FarQueryWarning,
+    FieldInterpolator,
     HeatKernel,
     ManifoldRandomFeatures,
     Sphere,
     TriangleMesh,
+    knn_graph,
     load,
 )
-from manifoldrf.explorer.contents import QuantisedColumns, View, chained, normals_of, radii_of, spacing_of
+from manifoldrf.explorer.contents import QuantisedColumns, View, chained, normals_of, oriented, radii_of, spacing_of
 from manifoldrf.explorer.page import explore
 from manifoldrf.geometry.neighbors import coarse_faces, nearest_along
 
@@ -53,8 +57,8 @@ def decoded_columns(arrays, name, shape, *, signed=False):
 class Contents:
     """A page read back: its text, numbers, and fields."""
 
-    def __init__(self, path):
-        self.text = path.read_text("utf-8")
+    def __init__(self, page):
+        self.text = page.html if hasattr(page, "html") else page.read_text("utf-8")
         self.meta = json.loads(re.search(r'id="meta">(.*?)</script>', self.text, re.DOTALL)[1])
         block = zlib.decompress(b64decode(re.search(r'id="data">(.*?)</script>', self.text, re.DOTALL)[1]))
         self.arrays = {
@@ -202,6 +206,20 @@ class TestViews:
         found = nearest_along(mesh, np.array([0, 31]))
         assert found.tolist() == [0] * 16 + [1] * 16
         assert nearest_along(mesh, np.array([0])).tolist() == [0] * 32
+
+    def test_neighbours_face_the_same_side(self, torus_mesh):
+        """Faces in a random direction come back as those of one side, in every part of a mesh."""
+        mesh = torus_mesh()
+        rng = np.random.default_rng(0)
+        faces = np.concatenate([mesh.faces, mesh.faces + mesh.n_vertices])
+        mixed = np.where(rng.random(len(faces))[:, None] < 0.5, faces[:, ::-1], faces)
+        found = oriented(mixed)
+        assert_array_equal(np.sort(found, axis=1), np.sort(faces, axis=1))
+        sides = found[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2)
+        assert len(np.unique(sides, axis=0)) == len(sides)  # each edge once in each direction
+        strip = np.array([[k % 5, (k + 1) % 5, (k + 2) % 5] for k in range(5)])  # a Moebius strip
+        assert_array_equal(np.sort(oriented(strip), axis=1), np.sort(strip, axis=1))
+        assert oriented(strip[:0]).shape == (0, 3)
 
     def test_a_coarse_mesh_stays_closed_in_one_piece(self, torus_mesh):
         mesh = torus_mesh(60, 30)
@@ -478,9 +496,135 @@ class TestPage:
         assert str(page).startswith(f"{page.path}: 400 points, 60 features, 0.")
 
 
+class TestOwnFields:
+    def test_they_are_stored_to_the_last_bit_with_the_range_of_all_values(self, torus_mesh):
+        mesh = torus_mesh()
+        exact = np.random.default_rng(0).standard_normal(mesh.n_vertices)
+        single = exact.astype(np.float32).astype(float)
+        page = Contents(explore(mesh, fields={"a": exact, "b": single}, n_points=200))
+        assert page.meta["fields"] == [
+            {"name": name, "low": values.min(), "high": values.max()}
+            for name, values in (("a", exact), ("b", single))
+        ]
+        assert_array_equal(page.arrays["own0"], exact[page.ids])
+        assert_array_equal(page.arrays["own1"], single[page.ids])
+        assert page.arrays["own1"].dtype == np.float32  # which loses nothing
+        assert len(page.ids) == 200
+        assert len(page.weights) == 0
+
+    def test_a_model_keeps_its_layers(self, sphere, sphere_page):
+        heights = sphere.graph_.positions[:, 2]
+        page = Contents(explore(sphere, fields={"height": heights}, title="Sphere"))
+        assert_array_equal(page.arrays["own0"], heights[page.ids])
+        for name, array in sphere_page[1].arrays.items():
+            assert_array_equal(page.arrays[name], array)
+
+    def test_fields_at_the_vertices_of_a_mesh_that_the_model_thinned_need_the_mesh(self, fitted, torus_mesh):
+        mesh = torus_mesh(60, 30)
+        model = fitted(mesh, HeatKernel(0.5), n_features=60)
+        field = {"x": mesh.vertices[:, 0]}
+        nodes = model.graph_.n_nodes
+        assert nodes < mesh.n_vertices
+        rule = (
+            rf"`fields\['x'\]` must be a vector of shape \({nodes},\): one number for each node of the model; with "
+        )
+        with pytest.raises(ValueError, match=rule + "`surface`, for each of its vertices or points. Got shape"):
+            explore(model, fields=field)
+        page = Contents(explore(model, fields=field, surface=mesh))
+        assert_array_equal(page.arrays["own0"], field["x"][page.ids])
+
+    def test_clouds_graphs_and_frames_are_taken(self):
+        points = Sphere().sample(150, seed=0)
+        frame = pd.DataFrame({"height": points[:, 2], "half": np.where(points[:, 0] > 0, 1, np.nan)})
+        page = Contents(explore(points, fields=frame))
+        assert [field["name"] for field in page.meta["fields"]] == ["height", "half"]
+        assert np.isnan(page.arrays["own1"]).any()
+        assert "no value at" in page.text
+        again = Contents(explore(knn_graph(points), fields=dict(frame)))
+        assert_array_equal(again.arrays["own0"], page.arrays["own0"])
+
+    def test_names_are_text_whatever_they_hold(self, torus_mesh, sphere_page):
+        mesh = torus_mesh()
+        names = ["</script><b>x</b>", '$title "', "a\x00\u202eb\ud800"]
+        page = explore(mesh, fields=dict.fromkeys(names, mesh.vertices[:, 0]))
+        assert not Tags(page.html).open
+        assert Tags(page.html).seen.count("b") == Tags(sphere_page[1].text).seen.count("b") + 3
+        assert [field["name"] for field in Contents(page).meta["fields"]] == [*names[:2], "a\ufffd\ufffdb\ufffd"]
+
+    def test_too_many_fields_are_drawn_at_fewer_points(self, torus_mesh):
+        mesh = torus_mesh(100, 60)
+        rng = np.random.default_rng(0)
+        fields = {f"field {k}": rng.standard_normal(mesh.n_vertices) for k in range(5)}
+        page = explore(mesh, fields=fields, max_bytes=250_000)
+        assert page.n_bytes <= 250_000
+        assert page.left_out == (f"{page.n_points} of 6000 vertices are drawn, joined by coarser triangles.",)
+        assert str(page).startswith(f"page: {page.n_points} points, 0.2")
+        with pytest.raises(ValueError, match=r"`max_bytes` must be at least \d+ for these fields\. Got 10\."):
+            explore(mesh, fields=fields, max_bytes=10)
+
+    def test_without_a_path_nothing_is_written(self, torus_mesh, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        mesh = torus_mesh()
+        page = explore(mesh, fields={"x": mesh.vertices[:, 0]})
+        assert page.path is None
+        assert list(tmp_path.iterdir()) == []
+        written = explore(mesh, tmp_path / "page.html", fields={"x": mesh.vertices[:, 0]})
+        assert written.path.read_text("utf-8") == page.html == written.html
+        frame = re.fullmatch(r'<iframe sandbox="(.*?)" style=".*?" srcdoc="([^"]*)"></iframe>', page._repr_html_())
+        assert frame[1] == "allow-scripts allow-downloads"
+        assert html.unescape(frame[2]) == page.html
+
+    @pytest.mark.parametrize(
+        ("fields", "kind", "match"),
+        [
+            ([1.0], TypeError, r"`fields` must be a dictionary of names and vectors, or a frame\. Got list\."),
+            ({3: np.zeros(288)}, TypeError, r"`fields` must be a dictionary whose keys are names\. Got 3\."),
+            ({" ": np.zeros(288)}, TypeError, r"`fields` must be a dictionary whose keys are names\. Got ' '\."),
+            (
+                {"a": np.zeros(287)},
+                ValueError,
+                r"`fields\['a'\]` must be a vector of shape \(288,\): one number for each vertex of the mesh\. "
+                r"Got shape \(287,\)\.",
+            ),
+            (
+                {"a": np.zeros((288, 1))},
+                ValueError,
+                r"`fields\['a'\]` must be a vector of shape .* Got shape \(288, 1\)",
+            ),
+            (
+                {"a": np.full(288, np.nan)},
+                ValueError,
+                r"`fields\['a'\]` must be a vector with at least one number\. ",
+            ),
+            (
+                {"a": np.r_[np.zeros(287), np.inf]},
+                ValueError,
+                r"`fields\['a'\]` must be finite, or NaN where there is no value\. Got inf at index 287\.",
+            ),
+            ({"a": ["x"] * 288}, TypeError, r"`fields\['a'\]` must be an array of numbers"),
+            ({}, ValueError, r"`fields` must be given for a space without a model: .* Got none\."),
+        ],
+    )
+    def test_wrong_fields_are_refused_by_name(self, torus_mesh, fields, kind, match):
+        with pytest.raises(kind, match=match):
+            explore(torus_mesh(), fields=fields)
+
+    def test_other_models_and_a_second_space_are_refused(self, torus_mesh):
+        with pytest.raises(
+            TypeError, match=r"`model` must be a fitted ManifoldRandomFeatures, .* Got FieldInterpolator"
+        ):
+            explore(FieldInterpolator(), fields={"a": [0.0]})
+        mesh = torus_mesh()
+        with pytest.raises(
+            ValueError, match=r"`surface` must be left out for a space without a model\. Got TriangleMesh"
+        ):
+            explore(mesh, fields={"x": mesh.vertices[:, 0]}, surface=mesh)
+
+
 class TestBadInput:
     def test_other_objects_are_refused(self, tmp_path):
-        with pytest.raises(TypeError, match=r"`features` must be a fitted ManifoldRandomFeatures\. Got str\."):
+        rule = r"`model` must be a fitted ManifoldRandomFeatures, a mesh, a graph or points\. Got str\."
+        with pytest.raises(TypeError, match=rule):
             explore("model", tmp_path / "page.html")
 
     def test_models_must_be_fitted(self, tmp_path):

@@ -27,7 +27,7 @@ from manifoldrf import (
 )
 from manifoldrf._random import Streams
 from manifoldrf.features import fitting
-from manifoldrf.features.errors import _lost_time, _Places
+from manifoldrf.features.errors import _at_new_points, _lost_time, _on_two_surfaces, _Places
 from manifoldrf.features.fitting import gram
 from manifoldrf.features.options import FIELDS, FitOptions
 from manifoldrf.features.problem import make_problem
@@ -210,6 +210,43 @@ def test_the_estimate_on_an_open_mesh_sees_the_error_along_its_sides(seed):
     assert 0.75 < float(model.error_) / true < 1.33
 
 
+def test_the_kernel_of_a_graph_between_new_points_is_that_of_the_space():
+    graph = heat.heat_graph(Sphere().grid(1000), T)
+    assert relative_error(_at_new_points(graph, NEW), EXACT) < 0.01  # at the nodes it is .004 off
+    far = _at_new_points(graph, np.array([[0.0, 0.0, 9.0], [0.0, 0.0, 1.0]]))
+    assert (far[0] == 0).all()  # out of reach of all nodes
+    assert far[1, 1] > 0
+
+
+def noisy_circle(seed):
+    angles = np.random.default_rng(seed).uniform(0, 2 * np.pi, 1500)
+    circle = np.column_stack([np.cos(angles), np.sin(angles)])
+    return circle + 0.09 * np.random.default_rng(seed + 100).normal(size=circle.shape)
+
+
+@pytest.mark.slow
+def test_what_noise_leaves_is_part_of_the_error():
+    """The mean over draws: on a circle most of the error is one number, its length. Without noise it is .0005."""
+    new = Sphere(1).sample(300, seed=1)
+    exact = Sphere(1).heat_kernel(new, new, T)
+    models = [features().fit(noisy_circle(seed)) for seed in range(4)]
+    true = [relative_error(model.kernel_matrix(new), exact) for model in models]
+    estimated = [float(model.error_) for model in models]
+    assert min(estimated) > 0.003
+    assert 0.5 < np.mean(estimated) / np.mean(true) < 2
+
+
+def test_noise_is_drawn_again_around_the_nodes():
+    problem = features().fit(noisy_circle(0)).map_.problem
+    drawn = list(_on_two_surfaces(problem, np.random.default_rng(0), 1))
+    assert len(drawn) == 4  # of few patches
+    off = [np.linalg.norm(moved - back, axis=1) for back, moved in drawn]
+    # A patch of about 60 points leaves noise / sqrt(60 / 3) of .09, both surfaces being off.
+    assert all(0.002 < distances.mean() < 0.03 for distances in off)
+    assert np.abs(off[0] - off[1]).max() > 1e-3
+    assert not list(_on_two_surfaces(features().fit(NODES).map_.problem, np.random.default_rng(0), 1))
+
+
 def test_pairs_of_nodes_count_as_those_of_random_points_do():
     """A random point stands at a node by its volume: n V_i V_j pairs with others, V_i with itself."""
     volumes = np.array([0.5, 1.0, 1.5])
@@ -338,7 +375,7 @@ def test_a_field_without_a_fit_is_an_internal_error(monkeypatch):
         ({"kernel": 0.1}, TypeError, "`kernel` must be a kernel"),
         ({"kernel": HeatKernel}, TypeError, "`kernel` must be"),
         ({"field": "linear"}, ValueError, f"`field` must be one of {', '.join(map(repr, FIELDS))}"),
-        ({"anchors": "random"}, ValueError, "`anchors` must be one of 'farthest', 'iid', 'all'"),
+        ({"anchors": "random"}, ValueError, "`anchors` must be one of 'farthest', 'medoid', 'iid', 'all'"),
         (
             {"weights": "equal"},
             ValueError,

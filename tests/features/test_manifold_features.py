@@ -2,7 +2,9 @@
 
 import copy
 import dataclasses
+import html
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -239,8 +241,23 @@ def test_texts_of_a_model_compute_nothing_and_warn_of_nothing(monkeypatch):
         features = ManifoldRandomFeatures(HeatKernel(0.02), random_state=0).fit(Sphere().sample(100, seed=0))
     monkeypatch.setattr("manifoldrf.features.manifold_features.graph_error", lambda *_: pytest.fail("computed"))
     assert repr(features).startswith("ManifoldRandomFeatures(")
-    assert "ManifoldRandomFeatures" in features._repr_html_()  # what a notebook shows
-    assert "ManifoldRandomFeatures" in ManifoldRandomFeatures()._repr_html_()
+    shown = features._repr_html_()  # what a notebook shows
+    assert shown == features._repr_mimebundle_()["text/html"]
+    assert shown.startswith("<table>")
+    assert "HeatKernel(t=0.02)" in shown
+    assert "graph not estimated; rest " in shown
+    assert "sk-container" in ManifoldRandomFeatures()._repr_html_()  # scikit-learn's own
+    assert "ManifoldRandomFeatures" in make_pipeline(features, LogisticRegression())._repr_html_()
+
+
+def test_a_notebook_shows_the_summary_with_the_error_once_it_is_known(fitted):
+    lines = fitted.summary().splitlines()
+    shown = html.unescape(fitted._repr_html_())
+    for line in lines:
+        name, text = re.split(r"\s{2,}", line, maxsplit=1)
+        assert f">{name}</th>" in shown
+        assert f">{text}</td>" in shown
+    assert shown.count("<tr>") == len(lines)
 
 
 def test_clones_and_copies_fit_to_the_same_bits(any_field):

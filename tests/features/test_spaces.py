@@ -18,6 +18,7 @@ from manifoldrf import (
     GraphOptions,
     HeatKernel,
     HyperbolicSpace,
+    ManifoldGaussianProcess,
     ManifoldRandomFeatures,
     MaternKernel,
     MobiusStrip,
@@ -445,6 +446,119 @@ def test_a_function_is_approximated_and_its_error_reported():
     assert 0 < stated < 0.01
     assert (model.transform(NEW) >= 0).all()  # a Gaussian is a square of heat steps
     assert 0.5 < float(model.error_) / found < 2
+
+
+@pytest.mark.filterwarnings("ignore:The function given as kernel")
+def test_the_error_of_a_rough_function_is_known():
+    """Its peak is narrower than a step. A spike at the nodes follows it there, and is 60 % off elsewhere."""
+
+    def rough(X, Y):
+        return np.exp(-np.arccos(np.clip(X @ Y.T, -1, 1)) / 0.2)
+
+    model = features(rough).fit(Sphere().sample(1000, seed=0))
+    found = relative_error(model.kernel_matrix(NEW), rough(NEW, NEW))
+    assert found < 0.3
+    assert 0.5 < float(model.error_) / found < 2
+
+
+def drifted_heat(X, Y, drift=0.3, t=0.05):
+    """Heat on the circle with a current: the sum over k of exp(-k^2 t + i k (y - x - drift)) / 2 pi, to e^-100."""
+    angles = [np.arctan2(points[:, 1], points[:, 0]) for points in (X, Y)]
+    k = np.arange(1, 45)[:, None, None]
+    waves = np.exp(-(k**2) * t) * np.cos(k * (angles[1] - angles[0][:, None] - drift))
+    return (1 + 2 * waves.sum(axis=0)) / (2 * np.pi)
+
+
+def scaled_heat(X, Y):
+    return (2 + X[:, :1]) * Sphere().heat_kernel(X, Y, 0.2) * np.exp(Y[:, 2])
+
+
+def circle(n, seed):
+    angles = np.random.default_rng(seed).uniform(0, 2 * np.pi, n)
+    return np.column_stack([np.cos(angles), np.sin(angles)])
+
+
+@pytest.mark.parametrize(
+    ("function", "points", "new"),
+    [
+        (drifted_heat, circle(300, 0), circle(200, 1)),
+        (functools.partial(drifted_heat, drift=1.5), circle(300, 2), circle(200, 3)),
+        (scaled_heat, Sphere().sample(600, seed=0), NEW),
+    ],
+    ids=["drift", "far drift", "scaled"],
+)
+def test_a_function_without_symmetry_is_a_product_of_left_and_right_features(function, points, new, global_seed):
+    model = features(function, random_state=global_seed).fit(points)
+    assert model.asymmetric_
+    exact = function(new, new)
+    left, right = (model.transform(new, side=side) for side in ("left", "right"))
+    found = relative_error(left @ right.T, exact)
+    symmetrised = relative_error((exact + exact.T) / 2, exact)  # the best that features of one side can do
+    assert found < 0.02 < symmetrised
+    # Held-out pairs and new pairs are draws of the same kind: 192 nodes and 200 points agree within this factor.
+    assert 0.4 < float(model.error_) / found < 2.5
+    assert (left >= 0).all()
+    np.testing.assert_allclose(model.kernel_matrix(new), left @ right.T, rtol=0, atol=1e-12 * exact.max())
+    ones = np.ones(len(new))
+    np.testing.assert_allclose(model.matvec(new, ones), left @ (right.T @ ones), rtol=0, atol=1e-9 * exact.max())
+    assert "right features are mixed, because the given function is not symmetric" in model.summary()
+
+
+def test_right_features_of_a_point_do_not_depend_on_other_points_threads_or_the_file(tmp_path):
+    model = features(drifted_heat).fit(circle(300, 0))
+    new = circle(300, 1)
+    whole = model.transform(new, side="right")
+    parts = [model.transform(new[start : start + 7], side="right") for start in range(0, 300, 7)]
+    np.testing.assert_array_equal(np.vstack(parts), whole)
+    np.testing.assert_array_equal(model.set_params(n_jobs=1).transform(new, side="right"), whole)
+    loaded = load(model.save(tmp_path / "drift.safetensors"))
+    np.testing.assert_array_equal(loaded.transform(new, side="right"), whole)
+    assert loaded.asymmetric_
+    assert float(loaded.error_) == float(model.error_)
+    with pytest.raises(ValueError, match=r"The function given as kernel is not symmetric: .* 'left' or 'right'"):
+        loaded.transform(new)
+
+
+def test_a_function_without_symmetry_has_unit_height_if_normalised():
+    model = ManifoldRandomFeatures(drifted_heat, random_state=0).fit(circle(300, 0))
+    exact = drifted_heat(circle(200, 1), circle(200, 1))
+    found = model.kernel_matrix(circle(200, 1))
+    assert relative_error(found, model.scale_ * exact) < 0.02
+    assert model.scale_ == pytest.approx(1 / drifted_heat(circle(1, 0), circle(1, 0))[0, 0], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("mixing", "rule"), [(np.zeros((2, 3)), "`mixing` must be of shape"), (np.nan, "`mixing` must be finite")]
+)
+def test_a_mixing_matrix_that_does_not_fit_is_refused(mixing, rule):
+    fitted = features(drifted_heat).fit(circle(300, 0)).map_
+    bad = mixing if np.ndim(mixing) else np.full_like(fitted.mixing, mixing)
+    with pytest.raises(ValueError, match=rule):
+        dataclasses.replace(fitted, mixing=bad)
+
+
+def test_a_function_of_anything_but_the_space_is_refused_with_its_misfit():
+    def noise(X, Y):
+        return np.sin(1e4 * (X[:, :1] + 2 * Y[:, 1]))
+
+    with pytest.raises(ValueError, match=r"`kernel` must be a function that features can follow.* miss by [0-9]+%"):
+        features(noise).fit(Sphere().grid(400))
+
+
+def test_a_function_without_symmetry_that_jumps_is_warned_of_with_its_misfit():
+    def jumps(X, Y):  # jumps where the current crosses an axis
+        return drifted_heat(X, Y) * np.sign(Y[:, 0] * Y[:, 1])
+
+    with pytest.warns(FeatureWarning, match="miss the function given as kernel by [0-9]+% between held-out nodes"):
+        model = features(jumps).fit(Sphere(dim=1).grid(300))
+    new = circle(200, 1)
+    found = relative_error(model.kernel_matrix(new), jumps(new, new))
+    assert 0.4 < float(model.error_) / found < 2.5
+
+
+def test_a_gaussian_process_refuses_a_covariance_without_symmetry():
+    with pytest.raises(ValueError, match="`kernel` must be a symmetric function"):
+        ManifoldGaussianProcess(drifted_heat).fit(circle(300, 0), np.arange(300.0))
 
 
 def test_a_function_that_no_heat_steps_follow_is_warned_of():

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from scipy import sparse
-from scipy.spatial import cKDTree
+from scipy.spatial import Delaunay, cKDTree
 from scipy.stats import chi2
 
-from manifoldrf import Sphere
+from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, relative_error
+from manifoldrf.fields import anchors as _anchors
 from manifoldrf.fields.anchors import (
     _farthest,
     all_anchors,
@@ -14,6 +15,7 @@ from manifoldrf.fields.anchors import (
     farthest_anchors,
     follows_edges,
     iid_anchors,
+    medoid_anchors,
     spacing_of,
 )
 from manifoldrf.geometry.builders import grid_graph, knn_graph, mesh_graph
@@ -229,3 +231,47 @@ def test_anchors_needed_are_the_fewest_that_are_dense_enough(dim, ratio):
 def test_widths_that_no_anchors_resolve_are_refused():
     with pytest.raises(ValueError, match="`width` must be large enough"):
         anchors_needed(1.0, 1e-200, 3)
+
+
+@pytest.mark.parametrize("kind", ["cloud", "mesh"])
+def test_medoids_are_the_nodes_nearest_to_the_centres_of_their_cells(kind, global_seed):
+    """A fixed point of Lloyd's rounds, found by plain loops; the cells are those of the Voronoi weights."""
+    rng = np.random.default_rng(global_seed)
+    points = np.column_stack([rng.random((300, 2)), np.zeros(300)])
+    mesh = TriangleMesh(points, Delaunay(points[:, :2]).simplices)
+    graph = knn_graph(points) if kind == "cloud" else mesh_graph(mesh)
+    measure = rng.random(300)
+    start = farthest_anchors(graph, 12)
+    found = start
+    for _ in range(_anchors._MEDOID_ROUNDS):
+        cells = [np.flatnonzero(_anchors._owners(graph, found) == k) for k in range(12)]
+        centres = [np.average(points[cell], axis=0, weights=measure[cell]) for cell in cells]
+        pairs = zip(cells, centres, strict=True)
+        found = np.array([cell[np.argmin(np.linalg.norm(points[cell] - centre, axis=1))] for cell, centre in pairs])
+    chosen = medoid_anchors(graph, measure, start)
+    assert np.array_equal(chosen, found)
+    assert len(set(chosen.tolist())) == 12
+    spread = [np.average(cKDTree(points[each]).query(points)[0] ** 2, weights=measure) for each in (start, chosen)]
+    assert spread[1] < spread[0]
+
+
+def test_medoids_leave_cells_without_measure_alone():
+    graph = Graph.from_affinity(np.eye(6, k=1) + np.eye(6, k=-1), points=np.arange(6.0)[:, None])
+    measure = np.array([0.0, 0.0, 0.0, 1.0, 1.0, 1.0])
+    assert medoid_anchors(graph, measure, np.array([0, 5])).tolist() == [0, 4]
+
+
+def test_medoids_have_smaller_errors_on_a_space_with_corners():
+    square, new = (np.random.default_rng(seed).random((n, 2)) for seed, n in ((0, 1000), (1, 200)))
+    options = {"normalize": False, "random_state": 0}
+    whole = ManifoldRandomFeatures(HeatKernel(0.01), n_features="all", **options).fit(square).kernel_matrix(new)
+    errors = [
+        relative_error(
+            ManifoldRandomFeatures(HeatKernel(0.01), n_features=80, anchors=anchors, **options)
+            .fit(square)
+            .kernel_matrix(new),
+            whole,
+        )
+        for anchors in ("farthest", "medoid")
+    ]
+    assert errors[1] < 0.95 * errors[0]

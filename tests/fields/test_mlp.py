@@ -235,6 +235,25 @@ def test_every_loss_falls(data, network, loss, device):
     assert info.train_loss[-1] < info.train_loss[0]
 
 
+@pytest.mark.parametrize("network", ["log", "paper"])
+@pytest.mark.parametrize("loss", ["relative", "l2", "weighted"])
+def test_the_gradient_by_hand_is_that_of_autograd(data, network, loss):
+    options = MlpOptions(network=network, loss=loss)
+    frame = make_frame(data.points, data.width, None)
+    dataset = make_training_data(
+        data, graph_distances(data.graph, data.anchors), frame, network, Streams.from_seed(0)
+    )
+    state = _training._begin(dataset, options, Streams.from_seed(0), "cpu")
+    pairs = _training._Tensors(dataset, dataset.train, "cpu")
+    epoch = _training._Epoch(dataset, options, pairs, pairs, map)
+    part = torch.arange(0, len(pairs), 3)
+    total, found = epoch._gradient(state.weights, part, 100)
+    expected = _training._losses(loss, pairs.values(network, state.weights, part), pairs.targets[part]).sum()
+    assert float(total) == pytest.approx(float(expected.detach()), rel=1e-5)  # sums of single precision
+    for ours, exact in zip(found, torch.autograd.grad(expected / 100, state.weights), strict=True):
+        np.testing.assert_allclose(ours.numpy(), exact.numpy(), rtol=1e-4, atol=1e-5 * float(exact.abs().max()))
+
+
 def test_losses_are_their_formulas():
     values, targets = torch.tensor([1.0, 3.0]), torch.tensor([0.0, 2.0])
     for kind, exact in [("relative", [10.0, 0.5]), ("l2", [1.0, 1.0]), ("weighted", [1.0, 1 / 3])]:

@@ -142,6 +142,19 @@ def test_graphs_cannot_be_changed_and_say_what_they_are():
     assert graph.operator is graph.operator
 
 
+def test_notebooks_show_sizes_and_units():
+    graph = heat_graph(sphere_mesh(300), 0.2)
+    shown = graph._repr_html_()
+    rows = {"nodes": "300", "edges": str(graph.n_edges), "components": "1", "points": "in R^3"}
+    rows |= {"volume": f"{graph.weights.sum():.4g}", "time of a step": f"{graph.step_time:.3g}"}
+    for name, text in rows.items():
+        assert re.search(rf">{name}</th><td [^>]*>{re.escape(text)}</td>", shown)
+    plain = Graph.from_affinity(np.ones((3, 3)))
+    assert plain.n_edges == 3  # without loops
+    assert re.search(">points</th><td [^>]*>none</td>", plain._repr_html_())
+    assert "volume" not in plain._repr_html_()
+
+
 def test_components_are_numbered_from_zero():
     with pytest.warns(GraphWarning, match="1 nodes are isolated.*; it has 2 pieces"):
         graph = Graph.from_affinity(sparse.block_diag([PATH, [[0]], PATH]))

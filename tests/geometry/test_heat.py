@@ -27,6 +27,7 @@ from oracles import (
     uneven_sphere,
 )
 from scipy import sparse
+from scipy.spatial import Delaunay
 from scipy.special import ive
 
 from manifoldrf import (
@@ -480,6 +481,53 @@ def test_bad_input_names_argument_rule_and_value(changes, kind, message):
 def test_sphere_meshes_meet_the_exact_kernel(points, tolerance):
     graph = heat_graph(hull_mesh(points), 0.02)
     assert max(sphere_errors(graph, 0.02)) < tolerance  # measured .0008 and .008
+
+
+def reflecting(x, y, t, length=1.0):
+    """Heat kernel of an interval with reflecting ends."""
+    line = FlatTorus(1, 2.0 * length)
+    return line.heat_kernel(x[:, None], y[:, None], t) + line.heat_kernel(x[:, None], -y[:, None], t)
+
+
+def square_kernel(points, others, t, sides):
+    parts = (reflecting(points[:, k], others[:, k], t, side) for k, side in enumerate(sides))
+    return np.prod(list(parts), axis=0)
+
+
+@pytest.mark.parametrize("shape", quick_ones(["square", "strip", "triangle"], "triangle"))
+def test_open_meshes_meet_the_reflecting_kernel_up_to_their_corners(shape, global_seed):
+    """Random vertices inside and along the sides. Measured .025 to .028, .03 to .07 and .014 to .023.
+
+    With the share of each Gaussian in a half-space, .09 to .10, .11 to .12 and .13 to .14.
+    """
+    rng, t, n = np.random.default_rng(global_seed), 0.01, 700
+    sides = np.array([2.0, 0.5] if shape == "strip" else [1.0, 1.0])
+    rim = int(np.sqrt(n))
+    along = rng.random((4, rim, 1)) * sides[[0, 0, 1, 1], None, None]
+    flat, full = np.zeros((rim, 1)), np.ones((rim, 1))
+    inside = rng.random((n if shape != "triangle" else 2 * n, 2)) * sides
+    lower = [np.hstack([along[0], flat]), np.hstack([full * sides[0], along[2]])]
+    if shape == "triangle":  # below the diagonal of the square
+        sheet = [
+            [[0, 0], [1, 0], [1, 1]],
+            *lower,
+            np.tile(rng.random((rim, 1)), 2),
+            inside[inside[:, 1] < inside[:, 0]],
+        ]
+    else:
+        corners = np.array([[0, 0], [1, 0], [0, 1], [1, 1]]) * sides
+        sheet = [corners, *lower, np.hstack([along[1], full * sides[1]]), np.hstack([flat, along[3]]), inside]
+    flat = np.vstack(sheet)
+    mesh = TriangleMesh(np.column_stack([flat, np.zeros(len(flat))]), Delaunay(flat).simplices)
+    new = mesh.sample(400, seed=global_seed).points
+    places = new[:, :2]
+    exact = square_kernel(places, places, t, sides)
+    if shape == "triangle":
+        exact = exact + square_kernel(places, places[:, ::-1], t, sides)
+    assert relative_error(heat_kernel_at_points(heat_graph(mesh, t), new), exact) < {
+        "square": 0.05,
+        "strip": 0.09,
+    }.get(shape, 0.04)
 
 
 def test_a_mesh_refuses_a_metric_and_another_dimension():

@@ -619,6 +619,14 @@ class TestRealScan:
         np.testing.assert_allclose(bunny.closest_points(sample.points).points, sample.points, atol=1e-12)
 
 
+def test_notebooks_show_sizes_and_defects(cube):
+    shown = cube._repr_html_()
+    assert ">1 x 1 x 1</td>" in shown
+    assert ">none</td>" in shown
+    broken = TriangleMesh([*cube.vertices, [5.0, 0.0, 0.0]], [*cube.faces[1:], [0, 0, 1]])._repr_html_()
+    assert ">1 degenerate faces, 1 unreferenced vertices</td>" in broken
+
+
 def test_edges_are_read_only():
     mesh = TriangleMesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]])
     with pytest.raises(ValueError, match="read-only"):

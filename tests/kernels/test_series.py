@@ -265,3 +265,19 @@ def test_a_square_fits_no_closer_than_a_free_series():
     free = SeriesKernel.fit(graph, i, j, values, degree=8)
     square = SeriesKernel.fit(graph, i, j, values, degree=8, square=True)
     assert free.error < 1e-8 < 1e-2 < square.error < 1
+
+
+@pytest.mark.parametrize("square", [False, True])
+def test_without_a_spike_the_first_coefficient_is_zero_and_the_others_are_found(square):
+    graph = knn_graph(Sphere().grid(200))
+    i, j = np.divmod(np.arange(200 * 30), 30)
+    exact = SeriesKernel([0, 2.0, 1.0])  # f; its square starts at W^2
+    kernel = exact * exact if square else exact
+    values = kernel.dense(graph)[i, j] + 3.0 * (i == j)  # the spike is not part of the series
+    fit = SeriesKernel.fit(graph, i, j, values, degree=8, square=square, spike=False)
+    assert fit.kernel.coefficients(1)[0] == 0
+    assert SeriesKernel.fit(graph, i, j, values, degree=8, square=square).kernel.coefficients(1)[0] > 1
+    clean = SeriesKernel.fit(graph, i, j, kernel.dense(graph)[i, j], degree=8, square=square, spike=False)
+    assert clean.error < 1e-4
+    with pytest.raises(TypeError, match="`spike` must be"):
+        SeriesKernel.fit(graph, i, j, values, spike=1)

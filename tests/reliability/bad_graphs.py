@@ -213,7 +213,13 @@ VALUE_CASES = (
         (VALUES, *COLUMNS, *POSITIVE),
         Refused(_NUMBERS + "ndarray of dtype complex128.", TypeError),
     ),
-    Case(_VALUES, "complex numbers", lambda: level() + 0j, TARGETS, Refused("Complex data not supported…")),
+    Case(
+        _VALUES,
+        "complex numbers",
+        lambda: level() + 0j,
+        TARGETS,
+        Refused("`y` must be an array of real numbers (Complex data not supported). Got dtype complex128."),
+    ),
     Case(
         _VALUES,
         "masked entries",
@@ -270,10 +276,17 @@ VALUE_CASES = (
     ),
     Case(
         _VALUES,
-        "half precision",
+        "half precision beside double precision",
         lambda: torch.ones((N, 3), dtype=torch.float16),
-        (ATTEND_Q, ATTEND_K, ATTEND_V),
-        Refused("`{argument}` must be … torch.float64…. Got torch.float16.", TypeError),
+        (ATTEND_K, ATTEND_V),
+        Refused("`{argument}` must be of torch.float64, as `phi_q` is. Got torch.float16.", TypeError),
+    ),
+    Case(
+        _VALUES,
+        "half precision beside double precision",
+        lambda: torch.ones((N, 3), dtype=torch.float16),
+        (ATTEND_Q,),
+        Refused("`phi_k` must be of torch.float16, as `phi_q` is. Got torch.float64.", TypeError),
     ),
     Case(
         _VALUES,

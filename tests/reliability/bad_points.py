@@ -208,8 +208,7 @@ SHAPES = tuple(
             (
                 ((KNN, FILL), _ROWS % (2, "(1, 3)")),
                 ((HEAT, DIMENSION), _ROWS % (3, "(1, 3)")),
-                ((FIT, FIT_HEAT, FIT_DEFAULT, *SPECTRAL), _ONE),
-                ((RIDGE, PROCESS), _FOUND % "1 sample(s) (shape=(1, 3))"),
+                ((FIT, FIT_HEAT, FIT_DEFAULT, *SPECTRAL, RIDGE, PROCESS), _ONE),
             ),
         ),
         ("two points", lambda: np.array(cloud()[:2]), (((HEAT, DIMENSION), _ROWS % (3, "(2, 3)")),)),
@@ -509,6 +508,11 @@ REFUSED = (
                 lambda: frame().set_axis(list("xyx"), axis=1),
                 "`{argument}` must be a frame whose columns have different names. Got 'x' several times.",
             ),
+            (
+                "a frame with two levels of names, twice the same",
+                lambda: frame().set_axis(pd.MultiIndex.from_product([["a"], list("xyx")]), axis=1),
+                "`{argument}` must be a frame whose columns have different names. Got ('a', 'x') several times.",
+            ),
         )
     ),
     *(
@@ -522,6 +526,7 @@ REFUSED = (
             ("objects, one of them a text", objects_with("1.5"), ALL, _TEXT + "'1.5' at index (3, 1)."),
             ("objects, one of them None", objects_with(None), OURS, _TEXT + "None at index (3, 1)."),
             ("objects, one of them a dict", objects_with({}), OURS, _TEXT + "{} at index (3, 1)."),
+            ("a frame with a column of lists", lambda: frame().assign(y=[[1]] * N), ALL, _TEXT + "[1]" + _IN_Y),
             (
                 "objects, one of them a dict",
                 objects_with({}),
@@ -568,7 +573,12 @@ REFUSED = (
         Case(_NOT, name, make, entries, Refused(words))
         for name, make, entries, words in (
             ("objects, one of them None", objects_with(None), SKLEARN, _FINITE + "nan at index (3, 1)."),
-            ("complex numbers", lambda: cloud() + 0j, SKLEARN, "Complex data not supported…"),
+            (
+                "complex numbers",
+                lambda: cloud() + 0j,
+                SKLEARN,
+                "`{argument}` must be an array of real numbers (Complex data not supported). Got dtype complex128.",
+            ),
             (
                 "masked entries",
                 lambda: np.ma.masked_greater(np.array(cloud()), 0.98),

@@ -33,6 +33,7 @@ from manifoldrf import (
     DiffusionKernel,
     FieldInterpolator,
     GraphRandomFeatures,
+    GraphWarning,
     HeatKernel,
     ManifoldGaussianProcess,
     ManifoldRandomFeatures,
@@ -354,6 +355,23 @@ def test_warnings_of_threads_reach_their_own_thread_alone():
     outside.set()
     thread.join()
     assert told == ["mine"]
+
+
+def test_warnings_in_a_search_by_joblib_point_at_the_line_that_started_it():
+    """Not into joblib: Python then shows a repeated text once."""
+    table = np.random.default_rng(0).normal(size=(60, 3)) * [1.0, 1.0, 1e4]
+    search = GridSearchCV(
+        make_pipeline(ManifoldRandomFeatures(random_state=0), Ridge()),
+        {"ridge__alpha": [0.1, 1.0]},
+        cv=2,
+        n_jobs=1,
+        refit=False,
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        search.fit(table, table[:, 0])
+    places = [one.filename for one in caught if one.category is GraphWarning and "varies" in str(one.message)]
+    assert places == 4 * [__file__]
 
 
 def test_warnings_are_held_back_by_category_and_beginning():

@@ -43,7 +43,7 @@ GRAPH_OPTIONS = {
 OPTIONS = {
     "n_features": mostly(st.one_of(st.integers(1, 30), st.sampled_from(["auto", "all"]))),
     "field": mostly(st.sampled_from(["auto", "step", "interpolated", "local"])),
-    "anchors": mostly(st.sampled_from(["farthest", "iid", "all"])),
+    "anchors": mostly(st.sampled_from(["farthest", "medoid", "iid", "all"])),
     "weights": mostly(st.sampled_from(["auto", "nnls", "unity", "voronoi", "uniform"])),
     "teacher": mostly(st.sampled_from(["auto", "exact", "frontier", "walks", "counts"])),
     "teacher_options": mostly(st.sampled_from([None, {}, {"n_walks": 30}, {"tol": 1e-6}])),

@@ -39,6 +39,7 @@ SMALL = Config(
     n_seeds=2,
     sources=(5, 8),
     n_features=48,
+    n_learned=0,
 )
 KERNELS = [name for name, how in METHODS.items() if how.group != methods.REFERENCE]
 AMBIENT = (
@@ -422,3 +423,34 @@ def test_the_same_seed_gives_the_same_numbers_and_another_others(record):
 def test_bad_settings_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(SIZES["paper"], **change)
+
+
+# ------------------------------------------------------------------------------------------- learned features
+def test_a_perfect_network_gives_the_features_of_exact_signatures(task, monkeypatch):
+    """A field is divided by the roots of the degrees at both ends, which the weights of the sources make up for."""
+    anchors, degrees = task.uniform, task.graph.degrees
+    exact = methods.signatures(task.graph, 20.0, anchors)
+    field = exact / np.sqrt(degrees[:, None] * degrees[anchors])
+
+    class Perfect:
+        def features(self, places, seed):
+            return field
+
+    monkeypatch.setattr(methods, "learn_field", lambda *_: Perfect())
+    found = methods.fill_learned(task, SMALL.recipe, 0)
+    weights = methods._of_surface(task, exact / np.sqrt(degrees[anchors]))
+    wanted = weights.reconstruct(task.known, np.arange(len(task.visible)), task.masked)
+    np.testing.assert_allclose(found.values, wanted, rtol=0, atol=1e-9)
+    assert (found.parameters == 20.0).all()
+
+
+def test_learned_features_are_a_row_of_the_strip():
+    learned = {"n_learned": 2, "n_walks": 20, "epochs": 1}
+    found = run(dataclasses.replace(SMALL, surfaces=("mobius",), n_seeds=1, **learned))  # a seed more than there is
+    (row,) = [row for row in found.tables["attention"] if row["method"] == methods.LEARNED]
+    mse, own = found.arrays["mobius_learned_mse"], found.arrays["mobius_mse"][list(METHODS).index("MRF")]
+    assert mse.shape == (1, len(SMALL.sources))
+    assert row["mse"] == pytest.approx(np.exp(np.log(mse).mean()))
+    assert row["ratio"] == pytest.approx(np.exp(np.log(mse / own).mean()))
+    assert row["l2"] == pytest.approx(np.median(found.arrays["mobius_learned_l2"]))
+    assert SIZES["paper"].recipe.epochs == 1000

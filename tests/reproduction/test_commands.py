@@ -86,7 +86,7 @@ class TestRun:
         assert record["config"]["n_nodes"] == 40
         assert record["config"]["label"] == "b c"
         assert record["environment"]["command"] == "python -m reproduction toy --size paper --set 'label=b c'"
-        assert record == json.loads((tmp_path / "toy.json").read_text())
+        assert record == Record.load(tmp_path / "toy.json").plain()
 
     @pytest.mark.parametrize(
         ("change", "value"),

@@ -1,6 +1,7 @@
 """Normals from a fifth of them: small, every column recomputed, and what the experiment claims."""
 
 import dataclasses
+import time
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from reproduction.normals import (
     NEAREST,
     NEAREST_EDGES,
     PUBLISHED,
+    PUBLISHED_TIMES,
     SIZES,
     TUNED,
     UNIFORM,
@@ -46,6 +48,7 @@ from reproduction.smoothers import (
     extrapolated,
     fit_power,
     growth_table,
+    largest_table,
     quietly,
     timed,
 )
@@ -259,6 +262,29 @@ class TestTimes:
         found, seconds = timed(lambda: calls.append(1) or len(calls), 3)
         assert found == len(calls) == 3
         assert 0 <= seconds < 1
+
+    def test_times_do_not_count_what_others_do_meanwhile(self):
+        """CPU seconds of this process: to sleep takes none."""
+        assert timed(lambda: time.sleep(0.05))[1] < 0.05
+
+    def test_times_at_the_size_of_the_papers_largest_mesh_are_beside_its_own(self):
+        rows = [
+            {"vertices": n, "method": method, "prepare_s": float(n), "interpolate_s": 1.0, "how": MEASURED}
+            for method, sizes in ((FULL, (10, 20)), (LEARNED, (10, 20)), ("other", (10, 40)))
+            for n in sizes
+        ]
+        full, learned = largest_table(rows, (FULL, LEARNED), PUBLISHED_TIMES)
+        assert (full["vertices"], full["prepare_s"], full["paper_prepare_s"]) == (20, 20.0, 2936.0)
+        assert (learned["method"], learned["paper_prepare_s"], learned["paper_interpolate_s"]) == (
+            LEARNED,
+            171.0,
+            0.45,
+        )
+        assert largest_table(rows[:2], (FULL, LEARNED), PUBLISHED_TIMES) == []
+        config = SIZES["paper"]
+        timed_sizes = [size for size in config.sizes if size <= config.largest_learned]
+        assert (len(timed_sizes), timed_sizes[-1]) == (6, 47_024)
+        assert (config.n_learned, config.epochs) == (3, 1000)
 
     def test_every_method_is_timed_at_every_size_and_the_dense_kernel_beyond_its_own(self, monkeypatch):
         monkeypatch.setattr("reproduction.normals.available", lambda package: False)

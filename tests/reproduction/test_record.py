@@ -1,11 +1,14 @@
 """Records come back as they were saved, with or without their arrays, or are refused."""
 
 import json
+import pathlib
+import shutil
+import signal
 
 import numpy as np
 import pytest
 
-from reproduction.record import Record
+from reproduction.record import Record, finished_part
 
 
 def make(**parts):
@@ -62,3 +65,73 @@ def test_text_that_is_not_utf8_is_refused(tmp_path):
     path.write_bytes(b"\xff\xfe{}")
     with pytest.raises(ValueError, match=r"Got toy\.json: "):
         Record.load(path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("when", ["before the first name", "between the names"])
+def test_a_signal_leaves_both_files_or_none(tmp_path, monkeypatch, number, when):
+    """Old files stay where the signal comes before the names are changed; then it waits for both."""
+    make(arrays={"x": np.zeros(3)}, seconds=1.0).save(tmp_path)
+
+    def end(number, _):
+        raise KeyboardInterrupt
+
+    before, replace = signal.signal(number, end), pathlib.Path.replace
+    savez = np.savez_compressed
+
+    def interrupted(*arguments, **options):
+        signal.raise_signal(number)
+        return (savez if options else replace)(*arguments, **options)
+
+    target, name = (pathlib.Path, "replace") if when.startswith("between") else (np, "savez_compressed")
+    record = make(arrays={"x": np.ones(3)}, seconds=2.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(target, name, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            record.save(tmp_path)
+    assert signal.signal(number, before) is end
+    found = Record.load(tmp_path / "toy.json")
+    new = when.startswith("between")
+    assert found.seconds == (2.0 if new else 1.0)
+    np.testing.assert_array_equal(found.arrays["x"], np.full(3, float(new)))
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_arrays_of_another_run_are_refused(tmp_path):
+    """Nothing can stop a kill between two names."""
+    path = make(arrays={"x": np.zeros(3)}).save(tmp_path)
+    other = make(arrays={"x": np.ones(3)}).save(tmp_path / "other")
+    shutil.copy(other.with_suffix(".npz"), path.with_suffix(".npz"))
+    with pytest.raises(ValueError, match=r"saved together with its arrays\. Got toy\.npz of another run"):
+        Record.load(path)
+    assert Record.load(path, arrays=False).seconds == 1.5
+
+
+def test_a_finished_part_is_read_with_its_commit_and_one_of_other_settings_is_measured_again(tmp_path):
+    measured = []
+
+    def part(config, folder=tmp_path / "parts"):
+        def measure():
+            measured.append(config)
+            return make(config=config, arrays={"x": np.full(2, len(measured))}, environment={"commit": "new"})
+
+        return finished_part(folder, "toy-1", config, measure)
+
+    first, again = part({"sizes": (1, 2)}), part({"sizes": (1, 2)})  # a tuple is a list in the file
+    assert len(measured) == 1
+    assert again.plain() == first.plain()
+    assert (again.name, again.environment) == ("toy-1", {"commit": "new"})
+    np.testing.assert_array_equal(again.arrays["x"], [1, 1])
+    np.testing.assert_array_equal(part({"sizes": (1, 3)}).arrays["x"], [2, 2])
+    np.testing.assert_array_equal(part({"sizes": (1, 3)}).arrays["x"], [2, 2])
+    part({"sizes": (1, 3)}, None)
+    assert len(measured) == 3  # without a folder nothing is kept
+
+
+def test_a_part_that_fails_leaves_nothing(tmp_path):
+    def measure():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        finished_part(tmp_path, "toy-1", {}, measure)
+    assert not list(tmp_path.iterdir())

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._runtime import require, warn_user
 from manifoldrf._validation import POSITIVE, FloatArray, check_jobs, check_real, reject
-from manifoldrf.applications.positions import Probe, Probed, as_places
+from manifoldrf.applications.positions import FLOATS, Probe, Probed, as_places, check_tensor, wide
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.scales import BLEND, FAR, OCTAVE, PreparedPoints, ScaleLevel, Scales
@@ -29,7 +29,6 @@ else:  # without torch the error names the extra
 
 __all__ = ["DifferentiableFeatures", "FrozenFeatures"]
 
-_FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _ROUNDING = 1e-5  # of times at the ends of the range, in single precision
 _INSIDE = 1e-6  # of the range of log t: a sigmoid does not reach its ends
 
@@ -121,7 +120,7 @@ class DifferentiableFeatures(nn.Module):
     @property
     def variance(self) -> Tensor:
         """Factor of the kernel."""
-        return _wide(self.log_variance).exp()
+        return wide(self.log_variance).exp()
 
     @property
     def t(self) -> Tensor:
@@ -133,7 +132,7 @@ class DifferentiableFeatures(nn.Module):
         self._family()
         if self.is_matern:
             raise ValueError("This module has a Matern kernel, whose parameters are `nu` and `lengthscale`.")
-        raw = _wide(self.raw_t)
+        raw = wide(self.raw_t)
         low, high = self.log_range.to(raw)
         found: Tensor = low + (high - low) * torch.sigmoid(raw)
         return found
@@ -142,13 +141,13 @@ class DifferentiableFeatures(nn.Module):
     def nu(self) -> Tensor:
         """Smoothness of the Matern kernel."""
         self._need_matern()
-        return _wide(self.log_nu).exp()
+        return wide(self.log_nu).exp()
 
     @property
     def lengthscale(self) -> Tensor:
         """Length scale of the Matern kernel."""
         self._need_matern()
-        return _wide(self.log_lengthscale).exp()
+        return wide(self.log_lengthscale).exp()
 
     def _need_matern(self) -> None:
         if not self.is_matern:
@@ -190,14 +189,12 @@ class DifferentiableFeatures(nn.Module):
         self._check(points)
         flat = points.reshape(-1, points.shape[-1])
         rows = self._rows(flat)
-        scale = (0.5 * _wide(self.log_variance)).exp()
+        scale = (0.5 * wide(self.log_variance)).exp()
         return [(number, (scale * part).reshape(*points.shape[:-1], -1)) for number, part in rows]
 
     def _check(self, points: Any) -> None:
         d = self.features.n_features_in_
-        if not isinstance(points, Tensor) or points.dtype not in _FLOATS:
-            given = points.dtype if isinstance(points, Tensor) else type(points).__name__
-            reject("points", "a tensor of floats", given, TypeError)
+        check_tensor(points, "points", 0, FLOATS)
         if points.ndim < 1 or points.shape[-1] != d:
             reject("points", f"a tensor of shape (..., {d})", f"shape {tuple(points.shape)}")
         if points.device != self.log_variance.device:
@@ -268,7 +265,7 @@ class DifferentiableFeatures(nn.Module):
         level = self._family().levels[number]
 
         def values(places: FloatArray) -> FloatArray:
-            blocks = self._at(places, warn=not points.requires_grad).blocks(number)[:n_tables]
+            blocks = self._at(places, warn=not points.requires_grad).blocks(number, n_tables)
             return np.moveaxis(blocks, 0, 1).reshape(len(places), -1)
 
         if points.requires_grad:
@@ -373,11 +370,6 @@ class _Octave(nn.Module):
         gaps = log_t - self.log_times
         others = [torch.cat([gaps[:i], gaps[i + 1 :]]).prod() for i in range(len(gaps))]
         return torch.stack(others) / self.denominators
-
-
-def _wide(parameter: Tensor) -> Tensor:
-    """A parameter in single precision at least."""
-    return parameter if parameter.dtype == torch.float64 else parameter.float()
 
 
 class FrozenFeatures(nn.Module):

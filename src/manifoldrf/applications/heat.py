@@ -113,7 +113,7 @@ def smooth(
         _check_width(fwhm, time, _WIDEST * float(extent.max()) ** 2, "here: heat is spread evenly long before")
     graph = _heat_graph_of(space, time, jobs)
     values = check_known(field, known, graph.n_nodes, "field")
-    kernel = HeatKernel(time).resolve(graph)
+    kernel = _in_steps(graph, time, fwhm)
     steps = float(getattr(kernel, "tau", 0.0))
     _check_width(fwhm, time, time * WIDEST / max(steps, 1.0), "on this graph, which has much shorter steps")
     found = (_within if conserve else _averaged)(graph, values, kernel, _LONG_TOL if steps > _LONG else _TOL, jobs)
@@ -140,6 +140,21 @@ def _check_width(fwhm: float | None, time: float, most: float, where: str) -> No
     if time > most:
         limit = most if fwhm is None else 4.0 * math.sqrt(most * math.log(2.0))
         reject("t" if fwhm is None else "fwhm", f"at most {limit:.3g} {where}", f"{fwhm or time:g}")
+
+
+def _in_steps(graph: Graph, time: float, fwhm: float | None) -> Any:
+    """The heat kernel in steps of a graph; a time that a heat graph cannot have is told as the width given."""
+    try:
+        return HeatKernel(time).resolve(graph)
+    except ValueError:
+        if fwhm is None or graph.n_steps is None or not graph.step_time:
+            raise
+    least = max(1, math.floor(time / graph.step_time / 2))
+    widths = [4.0 * math.sqrt(2 * k * graph.step_time * math.log(2.0)) for k in (least, least + 1)]
+    rule = (
+        f"a width that this heat graph has, such as {widths[0]:.4g} or {widths[1]:.4g}; smooth the points instead"
+    )
+    reject("fwhm", rule, f"{fwhm:g}")
 
 
 def _heat_graph_of(space: Any, time: float, n_jobs: int) -> Graph:

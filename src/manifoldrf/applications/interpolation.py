@@ -327,6 +327,25 @@ class FieldInterpolator(SavedEstimator):
         check_is_fitted(self, "graph_")
         return self.method_ in _RANGE_PRESERVING
 
+    def _facts(self) -> list[tuple[str, str]]:
+        info = self.info_
+        chosen = self.method_, self.tau_, self.noise_
+        tried = [row for row in self.cv_ if (row["method"], row["tau"], row["noise"]) == chosen and row["folds"]]
+        error = max(tried, key=lambda row: row["folds"])["error"] if tried else 0.0
+        measure = "1 - cosine" if self.normalize else "of the variance"
+        verdict = "" if self.beats_mean_ is not False else "; no better than the mean of the known values"
+        rows = [
+            ("graph", repr(self.graph_).removeprefix("Graph(").removesuffix(")")),
+            ("method", self.method_ if self.method == self.method_ else f"{self.method_}, by cross-validation"),
+            ("tau", "" if self.tau_ is None else f"{self.tau_:g}"),
+            ("noise", "" if self.noise_ is None else f"{self.noise_:g}"),
+            ("known nodes", f"{info.n_known} of {self.graph_.n_nodes}"),
+            ("nodes with the nearest known value", str(info.n_nearest or "")),
+            ("nodes without a value", f"{info.n_empty_nodes}" if info.n_empty_nodes else ""),
+            ("cross-validation error", f"{error:.2g} ({measure}){verdict}" if tried else ""),
+        ]
+        return [row for row in rows if row[1]]
+
     def _problem(self, graph: Graph, values: ArrayLike, known: Any, jobs: int) -> Problem:
         checked = filling.check_known(values, known, graph.n_nodes)
         if self.normalize and checked.values.shape[1] < 2:

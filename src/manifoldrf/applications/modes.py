@@ -324,6 +324,7 @@ _NARROWEST = 0.24
 # Allowed difference of the log likelihoods of the fitted features and of the search. A factor of e^5 is very strong
 # evidence; the different anchor weights changed those of heat kernels by less than .006 per datum.
 _SAME, _SAME_PER_DATUM = 5.0, 0.01
+_CLEARLY = 2.0  # difference of log likelihoods: a factor of e^2 is evidence
 
 
 @dataclass(frozen=True, eq=False)
@@ -518,6 +519,9 @@ class Search:
         Its time relative to the given kernel.
     limited : bool
         Whether twice this time would need more lengths than the blocks have.
+    shortest : bool
+        Whether it is the shortest time of the graph, clearly better than longer ones, and the data can tell it from
+        shorter ones.
     trials : tuple of (AbstractKernel, float)
         All kernels and scores, in the order of the search.
     stretches : tuple of float
@@ -527,6 +531,7 @@ class Search:
     kernel: AbstractKernel
     stretch: float = 1.0
     limited: bool = False
+    shortest: bool = False
     trials: tuple[tuple[AbstractKernel, float], ...] = ()
     stretches: tuple[float, ...] = ()
 
@@ -570,7 +575,11 @@ def search_time(problem: Problem, modes: Modes, score: Callable[[FloatArray], fl
         gap /= 2
         best = max((best, best - gap, best + gap), key=attempt)
     found = max(tried, key=lambda candidate: tried[candidate])
-    return Search(found, stretches[found], limited, tuple(tried.items()), tuple(stretches.values()))
+    # Shorter times are rounded to the shortest of the graph: here a time and its double are the same kernel.
+    shortest = stretched(problem.kernel, 2 * stretches[found], problem.graph) == found
+    next_best = max((value for candidate, value in tried.items() if candidate != found), default=-np.inf)
+    shortest &= bool(np.isfinite(next_best) and tried[found] > next_best + _CLEARLY)
+    return Search(found, stretches[found], limited, shortest, tuple(tried.items()), tuple(stretches.values()))
 
 
 def nodes_for(n: int) -> GraphOptions:
@@ -590,6 +599,17 @@ def field_of(name: str, problem: Problem, kernel: AbstractKernel) -> str:
     """The field to use; "auto" becomes "interpolated" if the kernel has a spike at every node."""
     sharp = has_spike(on_graph(kernel, problem).root())
     return "interpolated" if name == "auto" and sharp else name
+
+
+def warn_of_shortest(found: Search) -> None:
+    """Warn if the data ask for a shorter time than the graph has."""
+    if found.shortest:
+        warn_user(
+            f"The best kernel, {found.kernel}, has the shortest time of the graph, two of its steps: the data vary "
+            "within shorter distances, and the process takes this for noise. Remedies: a kernel with a smaller t, "
+            "for which a graph of shorter steps is built; more points in the space.",
+            FeatureWarning,
+        )
 
 
 def warn_of_another(found: Search, likelihood: float, n: int) -> None:

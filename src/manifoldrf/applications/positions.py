@@ -28,8 +28,8 @@ else:  # without torch the error names the extra
     torch = require("torch", "torch")
     Tensor, nn = torch.Tensor, torch.nn
 
-# In half precision sums over many tokens lose their digits.
-PRECISIONS = (torch.float32, torch.float64)
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+PRECISIONS = FLOATS[:2]  # of positions: half precision has two or three digits
 _ENTRIES_AT_ONCE = 2**24  # dense features before they are made sparse: 128 MB
 _PAIRS_AT_ONCE = 2**15  # pairs of a network, whose hidden layers take about 2 kB each: 64 MB
 # Step of central differences, relative to the kernel's width: its square and the rounding error over it are 4e-11.
@@ -42,13 +42,24 @@ Function = Callable[[FloatArray], FloatArray]  # points (q, d) to values (q, c)
 Weights = list[Tensor] | None  # of a network that is trained
 
 
-def check_tensor(tensor: Any, name: str, n_dimensions: int) -> None:
-    """Refuse all but tensors in single or double precision with at least ``n_dimensions`` dimensions."""
-    if not isinstance(tensor, Tensor) or tensor.dtype not in PRECISIONS:
+def check_tensor(tensor: Any, name: str, n_dimensions: int, types: Sequence[torch.dtype] = PRECISIONS) -> None:
+    """Refuse all but tensors of these types with at least ``n_dimensions`` dimensions."""
+    if not isinstance(tensor, Tensor) or tensor.dtype not in types:
         given = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
-        reject(name, "a tensor of torch.float32 or torch.float64", given, TypeError)
+        rule = "a tensor of torch.float32 or torch.float64" if types is PRECISIONS else "a tensor of floats"
+        reject(name, rule, given, TypeError)
     if tensor.ndim < n_dimensions:
         reject(name, f"a tensor of at least {n_dimensions} dimension(s)", f"shape {tuple(tensor.shape)}")
+
+
+def wide_type(tensor: Tensor) -> torch.dtype:
+    """Precision in which a tensor is summed: in half precision sums lose their digits."""
+    return torch.float64 if tensor.dtype == torch.float64 else torch.float32
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """A tensor in single precision at least."""
+    return tensor.to(wide_type(tensor))
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +234,7 @@ def positions_of(features: Any, name: str) -> AbstractPositions:
     check_is_fitted(features)
     if not isinstance(features, ManifoldRandomFeatures):
         return TransformerPositions(features)
-    if features.map_.problem.asymmetric:
+    if features.asymmetric_:
         reject(name, "of a kernel with nonnegative features, not one with two sides", repr(features.kernel_))
     return FieldPositions(features.map_, check_jobs(features.n_jobs), features.device)
 

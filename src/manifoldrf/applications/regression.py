@@ -16,6 +16,7 @@ from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
     Interval,
+    as_array,
     check_flag,
     check_integer,
     check_jobs,
@@ -30,6 +31,7 @@ from manifoldrf.applications.saving import SavedEstimator
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.options import FrozenParamsMixin, GraphOptions, estimator_points, fit_options
 from manifoldrf.features.problem import make_problem, unit_height
+from manifoldrf.features.state import shortened
 from manifoldrf.geometry.csr import check_numbers, check_shape
 from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -177,6 +179,10 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEs
         points = check_queries(self, X)
         rows = (dense_rows(self.features_.transform(part)) for part in parts_of(points, len(self.coef_)))
         return np.asarray(np.concatenate([part @ self.coef_ for part in rows]) + self.intercept_)
+
+    def _facts(self) -> list[tuple[str, str]]:
+        error = ("leave-one-out error", f"{self.loo_error_:.3g}, root mean square")
+        return [*_features_facts(self.features_), ("penalty", f"{self.alpha_:.3g}"), error]
 
     def _check_loaded(self) -> None:
         m, outputs = _check_features(self), self.coef_.shape[1:]
@@ -361,10 +367,13 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         options = fit_options(features.get_params(deep=False), streams)
         problem = make_problem(space, self.kernel, options)
         problem = unit_height(problem) if self.kernel is None else problem
+        if problem.function is not None:
+            reject("kernel", "a symmetric function", "one whose values change if its arguments are exchanged")
         if problem.asymmetric:
             reject("kernel", "one with nonnegative features", f"{problem.kernel}. {ASYMMETRIC}")
         data = modes.Data(points, roots * (targets - offset), roots)
         found = modes.find_kernel(problem, options, data, levels) if optimize else modes.Search(problem.kernel)
+        modes.warn_of_shortest(found)
         self.trials_ = found.trials
         family, graph, n_features = self._plan(
             problem, found, options, targets.shape, space if named and found.trials else None
@@ -548,6 +557,16 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     def _mean(self, rows: FloatArray) -> FloatArray:
         return np.asarray(self._shaped(rows @ self._posterior.weights + self.offset_))
 
+    def _facts(self) -> list[tuple[str, str]]:
+        levels = {"variance": self.variance_, "noise": self.noise_, "offset": self.offset_}
+        return [
+            ("best kernel", shortened(self.kernel_)),
+            *((name, ", ".join(f"{part:.3g}" for part in np.ravel(level))) for name, level in levels.items()),
+            ("log marginal likelihood", f"{self.log_marginal_likelihood_:.6g}"),
+            ("kernels tried", str(len(self.trials_))),
+            *_features_facts(self.features_),
+        ]
+
     def _check_loaded(self) -> None:
         m, c = _check_features(self), np.shape(self._posterior.noise)[0]
         self._posterior.check(m, c)
@@ -568,6 +587,17 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         return float(values[0]) if values.ndim == 1 else values[..., 0]
 
 
+def _features_facts(features: Any) -> list[tuple[str, str]]:
+    """What notebooks show of the features of a model."""
+    if not isinstance(features, ManifoldRandomFeatures):
+        return [("features", str(features))]
+    return [
+        (name if name == "features" else f"{name} of features", text)
+        for name, text in features._facts()
+        if name in ("kernel", "features", "relative error")
+    ]
+
+
 def _check_features(model: Any) -> int:
     """Raise unless the features of a loaded model take its points; returns their number."""
     check_integer(model.n_features_in_, "n_features_in_", *[model.features_.n_features_in_] * 2)
@@ -577,6 +607,9 @@ def _check_features(model: Any) -> int:
 def check_data(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
     """Return points (n, d) and values (n, c); sets ``_is_vector`` if the values are a vector."""
     refuse_text(X, "X")  # scikit-learn reads numbers from texts
+    shape = as_array(X, "X").shape
+    if len(shape) == 2 and shape[0] == 1:
+        reject("X", "an array of at least 2 points", "1 sample")  # the words that scikit-learn's checks ask for
     if y is not None:
         refuse_text(y, "y")
     points, values = validate_data(
@@ -587,7 +620,6 @@ def check_data(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
         ensure_all_finite=False,  # for X; y is checked in any case
         multi_output=True,
         y_numeric=True,
-        ensure_min_samples=2,
     )
     estimator._is_vector = np.ndim(values) == 1
     targets = check_points(np.reshape(values, (len(points), -1)), "y")

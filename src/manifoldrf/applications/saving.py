@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._codec import Record, check_types, save_state
+from manifoldrf._files import html_table
 from manifoldrf._validation import check_integer, reject
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.state import plain_params, state_of
@@ -59,6 +60,16 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
         model._check_loaded()
         model._version = state["version"]
         return model  # type: ignore[no-any-return]
+
+    def _html_repr(self) -> str:
+        """What notebooks show: a table of a fit, computing nothing and warning of nothing."""
+        if not hasattr(self, next(iter(self._stored))):
+            return str(super()._html_repr())
+        return html_table(f"{type(self).__name__}, fitted", self._facts())
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """What was fitted, as names and texts."""
+        raise NotImplementedError
 
     def _check_loaded(self) -> None:
         """Raise unless the attributes from a file belong together."""

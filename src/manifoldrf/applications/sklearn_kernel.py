@@ -12,7 +12,7 @@ from manifoldrf._validation import POSITIVE, FloatArray, check_jobs, check_real,
 from manifoldrf.applications.regression import parts_of
 from manifoldrf.features.feature_map import product
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.scales import PreparedPoints, check_scales
+from manifoldrf.features.scales import PreparedPoints, Scales, check_scales
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 
 __all__ = ["ManifoldScaleKernel"]
@@ -33,7 +33,7 @@ class ManifoldScaleKernel(Kernel):  # type: ignore[misc]
         Fitted with ``scales``. Clones of the kernel share them. With its ``normalize``, K(x, x) is one on average;
         multiply the kernel by a ``ConstantKernel`` to learn the variance.
     t : float, optional
-        Heat time, in units of length squared; by default that of the features.
+        Heat time, in units of length squared; by default that of the features, or the middle of their range.
     t_bounds : pair of float or "fixed", optional
         Where the time is searched; by default the range of the fit.
 
@@ -61,17 +61,6 @@ class ManifoldScaleKernel(Kernel):  # type: ignore[misc]
     """
 
     def __init__(self, features: ManifoldRandomFeatures, t: float | None = None, t_bounds: Any = None) -> None:
-        if not isinstance(features, ManifoldRandomFeatures):
-            reject("features", "ManifoldRandomFeatures", repr(features), TypeError)
-        family = features._family()
-        whole = family.shortest, family.longest
-        if t is None:
-            t = features.kernel_.t if isinstance(features.kernel_, HeatKernel) else float(np.sqrt(np.prod(whole)))
-        if t_bounds is None:
-            t_bounds = whole
-        elif not (isinstance(t_bounds, str) and t_bounds == "fixed"):
-            for end in check_scales(t_bounds):
-                family.number(end)
         self.features = features
         self.t = t
         self.t_bounds = t_bounds
@@ -89,12 +78,28 @@ class ManifoldScaleKernel(Kernel):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         """The class and the time; the default would show its logarithm."""
-        return f"{type(self).__name__}(t={self.t:.3g})"
+        return f"{type(self).__name__}({'' if self.t is None else f't={self.t:.3g}'})"
 
     @property
     def hyperparameter_t(self) -> Hyperparameter:
         """The time and its bounds, for scikit-learn."""
-        return Hyperparameter("t", "numeric", self.t_bounds)
+        family, bounds = self._family(), self.t_bounds
+        if bounds is None:
+            bounds = family.shortest, family.longest
+        elif not (isinstance(bounds, str) and bounds == "fixed"):
+            for end in check_scales(bounds):
+                family.number(end)
+        return Hyperparameter("t", "numeric", bounds)
+
+    @property
+    def theta(self) -> FloatArray:
+        """The logarithm of the time, shape (1,), or (0,) for a fixed one."""
+        return np.log([] if self.hyperparameter_t.fixed else [self._time()])
+
+    @theta.setter
+    def theta(self, theta: FloatArray) -> None:
+        if not self.hyperparameter_t.fixed:
+            self.t = float(np.exp(theta[0]))
 
     @one_blas_thread()
     def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:  # noqa: FBT001, FBT002
@@ -131,11 +136,21 @@ class ManifoldScaleKernel(Kernel):  # type: ignore[misc]
         """False: the kernel is not a function of x - y."""
         return False
 
+    def _family(self) -> Scales:
+        if not isinstance(self.features, ManifoldRandomFeatures):
+            reject("features", "ManifoldRandomFeatures", repr(self.features), TypeError)
+        return self.features._family()
+
     def _time(self) -> float:
-        return check_real(self.t, "t", POSITIVE)
+        family = self._family()
+        if self.t is not None:
+            return check_real(self.t, "t", POSITIVE)
+        kernel = self.features.kernel_
+        return kernel.t if isinstance(kernel, HeatKernel) else float(np.sqrt(family.shortest * family.longest))
 
     def _prepared(self, X: Any) -> PreparedPoints:
         """Points whose features are kept, because those of training points are needed again for each time."""
+        self._family()  # refuses other features
         found = self.features.prepare(X)
         key = hashlib.sha256(found.points.tobytes() + repr(found.points.shape).encode()).digest()
         kept = self._kept.pop(key, found)
@@ -148,7 +163,7 @@ class ManifoldScaleKernel(Kernel):  # type: ignore[misc]
 
     def _parts(self, X: Any) -> Any:
         """Features of points that are not kept, in blocks that fit into memory."""
-        prepared, t = self.features.prepare(X), self._time()
+        t, prepared = self._time(), self.features.prepare(X)
         levels = [prepared.scales.levels[number] for number, _, _ in prepared.scales.parts(t)]
         for part in parts_of(prepared.points, sum(len(level.steps) * len(level.anchors) for level in levels)):
             yield replace(prepared, points=part).smooth(t)[0]

@@ -130,22 +130,25 @@ def progress(name: str, *, quiet: bool, stages: bool = False) -> Iterator[Report
 class _Pace:
     """Estimate the time left from the steps after the first, which may include a compilation.
 
-    A new total, or a smaller number of steps than before, starts a new stage with its own pace.
+    A new total, or a smaller number of steps than before, starts a new stage with its own pace. Within a step the
+    time runs down. Once the step takes longer than its predecessors, it counts as if it ended now: the time left
+    does not jump when it ends.
     """
 
     def __init__(self, words: str = "left") -> None:
         self._words = words
         self._start = time.monotonic()
-        # End of the first step, steps done then, steps done now, total. One tuple, because another thread reads it.
-        self._state: tuple[float, int, int, int] | None = None
+        # End of the first step, steps done then, end of the last step, steps done, total. One tuple, because
+        # another thread reads it.
+        self._state: tuple[float, int, float, int, int] | None = None
 
     def update(self, done: int, total: int) -> None:
         """Record the number of steps done."""
-        state = self._state
-        if state is None or total != state[3] or done < state[2]:
-            self._state = (time.monotonic(), done, done, total) if done > 0 else None
-        else:
-            self._state = (*state[:2], done, total)
+        state, now = self._state, time.monotonic()
+        if state is None or total != state[4] or done < state[3]:
+            self._state = (now, done, now, done, total) if done > 0 else None
+        elif done > state[3]:
+            self._state = (*state[:2], now, done, total)
 
     def elapsed(self) -> float:
         """Seconds since the start."""
@@ -154,10 +157,12 @@ class _Pace:
     def left(self) -> str:
         """The time left at the present pace; empty until the second step is done."""
         state = self._state
-        if state is None or not state[1] < state[2] < state[3]:
+        if state is None or not state[1] < state[3] < state[4]:
             return ""
-        start, before, done, total = state
-        seconds = (time.monotonic() - start) * (total - done) / (done - before)
+        start, before, last, done, total = state
+        now, steps = time.monotonic(), done - before
+        pace = max((last - start) / steps, (now - start) / (steps + 1))
+        seconds = pace * (total - done) - min(now - last, pace)
         return f"about {duration(seconds)} {self._words}"
 
 

@@ -4,7 +4,6 @@ import base64
 import re
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +13,7 @@ import rich.console
 import rich.text
 import typer
 
-from manifoldrf._files import atomic_path, escaped, folder_for_results
+from manifoldrf._files import atomic_paths, escaped, folder_for_results
 from manifoldrf._runtime import available, require, without_warnings
 from manifoldrf.cli.console import Report, cell, print_json, print_table, progress
 from manifoldrf.cli.options import Output
@@ -81,8 +80,8 @@ def demo(
             files = {"picture": folder / _PICTURE, **files}
         else:
             notes.append(_NO_PICTURE)
-        with ExitStack() as stack:  # all files or none
-            drafts = {name: stack.enter_context(atomic_path(path)) for name, path in files.items()}
+        with atomic_paths(list(files.values())) as paths:  # all files or none
+            drafts = dict(zip(files, paths, strict=True))
             if "picture" in drafts:
                 _draw(surfaces, drafts["picture"])
             _write_report(drafts, rows, notes)

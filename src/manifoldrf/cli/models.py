@@ -318,19 +318,29 @@ def explore(
     surface: Annotated[
         str | None, typer.Option(metavar="FILE", help="Mesh or points to draw instead of the nodes.")
     ] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Your own fields: csv with rows vertex,value,... or npy; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     max_bytes: Annotated[int, typer.Option(min=1, help="Largest size of the page in bytes.")] = 8_000_000,
 ) -> None:
     """Write one HTML page that shows the kernel of any point you click; it needs no server and no network.
 
+    Fields have a value for each vertex or point of --surface, of INPUT, or for each node of MODEL.
+
     Examples: manifoldrf explore bunny.safetensors -o bunny.html
 
-    manifoldrf explore scan.ply -o scan.html
+    manifoldrf explore scan.ply -o scan.html --field thickness.csv
     """
     from manifoldrf import ManifoldRandomFeatures
     from manifoldrf.explorer.page import explore as write_page
 
     with usage():
-        target = check_output(page, "--output", (".html",), [source])
+        target = check_output(page, "--output", (".html",), [source, *(field or [])])
         if n_points != "auto":
             check_integer(n_points, "--n-points", 2)
     is_model = Path(source).suffix.lower() in MODEL
@@ -345,9 +355,36 @@ def explore(
                 model.fit(space)
         report("features and exact signatures", 0, 1)
         drawn = None if surface is None else read_space(surface, "--surface")
-        title = title or Path(source).stem
-        written = write_page(model, target, surface=drawn, title=title, n_points=n_points, max_bytes=max_bytes)
-    show(output, dataclasses.asdict(written) | {"path": str(target)}, str(written))
+        if drawn is None and field and not is_model:
+            drawn = space if not hasattr(space, "positions") else None  # fields belong to all vertices of INPUT
+        unit = "node of MODEL; give its mesh or points as --surface for values there" if drawn is None else "vertex"
+        own = _read_fields(field or [], len(points_of(model.graph_ if drawn is None else drawn)), unit)
+        sizes: dict[str, Any] = {"n_points": n_points, "max_bytes": max_bytes}
+        drawing: dict[str, Any] = {"fields": own, "surface": drawn, "title": title or Path(source).stem}
+        try:
+            written = write_page(model, target, **drawing, **sizes)
+        except ValueError as error:
+            if about_option := renamed(error, {"max_bytes": "--max-bytes"}):
+                raise UsageError(about_option) from error
+            raise
+    facts = {name: value for name, value in vars(written).items() if name != "html"}
+    show(output, facts | {"path": str(target)}, str(written))
+
+
+def _read_fields(files: list[str], n_rows: int, unit: str) -> dict[str, Any]:
+    """Read fields by name; names that several files have are preceded by those of the files."""
+    from manifoldrf._arrays import read_fields
+
+    read = [(Path(file).stem, read_fields(file, n_rows, "--field", unit)) for file in files]
+    names = [name for _, fields in read for name in fields]
+    found: dict[str, Any] = {}
+    for stem, fields in read:
+        for name, values in fields.items():
+            full = name if names.count(name) == 1 else f"{stem}: {name}"
+            if full in found:
+                reject("--field", "files with different names or columns", f"{full!r} twice")
+            found[full] = values
+    return found
 
 
 def info(output: Output, source: Annotated[str | None, _SAVED] = None) -> None:
@@ -678,10 +715,9 @@ def model_facts(features: Any) -> dict[str, Any]:
 
 def graph_facts(graph: Any) -> dict[str, Any]:
     """Facts about a graph."""
-    loops = int((graph.affinity.diagonal() != 0).sum())
     return {
         "nodes": graph.n_nodes,
-        "edges": (graph.affinity.nnz - loops) // 2,
+        "edges": graph.n_edges,
         "components": graph.n_components,
         "smallest degree": float(graph.degrees.min()),
         "largest degree": float(graph.degrees.max()),

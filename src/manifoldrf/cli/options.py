@@ -314,9 +314,9 @@ class Features:
         Literal["auto", "step", "interpolated", "local", "mlp"],
         _features(help="How features are computed at new points, between nodes; mlp is the paper's network."),
     ] = "auto"
-    anchors: Annotated[Literal["farthest", "iid", "all"], _features(help="How the anchors are chosen.")] = (
-        "farthest"
-    )
+    anchors: Annotated[
+        Literal["farthest", "medoid", "iid", "all"], _features(help="How the anchors are chosen.")
+    ] = "farthest"
     weights: Annotated[
         Literal["auto", "nnls", "unity", "voronoi", "uniform"], _features(help="Quadrature weights of the anchors.")
     ] = "auto"

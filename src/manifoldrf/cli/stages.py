@@ -2,14 +2,13 @@
 
 import csv
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import rich.console
 import typer
 
-from manifoldrf._files import atomic_path, check_output
+from manifoldrf._files import atomic_paths, check_output
 from manifoldrf._validation import (
     NONNEGATIVE,
     Interval,
@@ -59,10 +58,10 @@ _VALUES = typer.Argument(
 )
 _FIELD_OUT = typer.Option("--output", "-o", metavar="OUT", help="OUT.csv and OUT.ply (coloured) are written.")
 _SUFFIXES = (".csv", ".ply")
-# Option of interpolate -> its default, and the methods that use it.
+# Option of interpolate -> its default, and the methods that use it. The method auto does not try features.
 _USED_BY = {
-    "tau": ("cv", ("kernel", "features", "gp")),
-    "noise": ("cv", ("gp",)),
+    "tau": ("cv", ("auto", "kernel", "features", "gp")),
+    "noise": ("cv", ("auto", "gp")),
     "n_features": ("auto", ("features",)),
 }
 
@@ -239,6 +238,7 @@ def interpolate(
     from manifoldrf import FieldInterpolator, Graph, TriangleMesh
     from manifoldrf._arrays import read_values, value_names
     from manifoldrf.applications.filling import WIDEST
+    from manifoldrf.applications.interpolation import GP_NODES
 
     options: dict[str, Any] = {"tau": tau, "normalize": normalize, "noise": noise, "n_features": n_features}
     options |= {"weights": weights or "unit", "random_state": run.random_state, "n_jobs": run.n_jobs}
@@ -246,17 +246,23 @@ def interpolate(
     with usage():
         files = _field_files(target, mesh, values)
         run.check()
-        check_count(n_features, "n_features", 1, ("auto", "all"))
-        check_number_or(tau, "tau", "cv", Interval(0.0, WIDEST, low_open=True))
-        check_number_or(noise, "noise", "cv", NONNEGATIVE)
+        check_count(n_features, "--n-features", 1, ("auto", "all"))
+        check_number_or(tau, "--tau", "cv", Interval(0.0, WIDEST, low_open=True))
+        check_number_or(noise, "--noise", "cv", NONNEGATIVE)
         for name, (default, methods) in _USED_BY.items():
-            if options[name] != default and method not in ("auto", *methods):
+            if options[name] != default and method not in methods:
                 reject(f"--{name.replace('_', '-')}", f"left out with the method {method}", options[name])
     space = read_space(mesh, "MESH")
     points = points_of(space)
     known_values, known = read_values(values, len(points))
     with usage():
-        check_integer(column, "--column", 0, known_values.shape[1] - 1)
+        _check_column(column, known_values, points)
+        if noise != "cv" and method == "auto" and len(points) > GP_NODES:
+            reject(
+                "--noise",
+                f"left out with the method auto for more than {GP_NODES} vertices, where gp is not tried",
+                noise,
+            )
         if weights is not None and isinstance(space, Graph):
             reject("--weights", "left out for a MESH that is a graph", weights)
         if weights == "cotangent" and not isinstance(space, Graph | TriangleMesh):
@@ -303,7 +309,7 @@ def smooth(
     space = read_space(mesh, "MESH")
     field, known = read_values(values, len(points_of(space)))
     with usage():
-        check_integer(column, "--column", 0, field.shape[1] - 1)
+        _check_column(column, field, points_of(space))
     with notices(quiet=output.quiet), progress("smooth", quiet=output.silent) as report, usage(names):
         report("smoothing", 0, 1)
         width: dict[str, Any] = {"fwhm": fwhm, "t": t, "conserve": conserve, "n_jobs": threads.n_jobs}
@@ -323,6 +329,13 @@ def _field_files(target: str, *inputs: str) -> tuple[Path, Path]:
     return table, picture
 
 
+def _check_column(column: int, field: Any, points: Any) -> None:
+    """Check the column that is drawn; points of many coordinates are not drawn."""
+    check_integer(column, "--column", 0, field.shape[1] - 1)
+    if column and points.shape[1] > AXES:
+        reject("--column", f"left out for points of {points.shape[1]} coordinates, which get no picture", column)
+
+
 def _write_field(
     paths: tuple[Path, Path], space: Any, field: Any, about: tuple[Any, list[str], int], output: Output
 ) -> list[Path]:
@@ -332,11 +345,12 @@ def _write_field(
     is_drawn = n_coordinates <= AXES
     if not is_drawn:
         note(f"no coloured ply: the points have {n_coordinates} coordinates", quiet=output.quiet)
-    with ExitStack() as files:
-        _write_table(files.enter_context(atomic_path(paths[0])), field, known, names)
+    written = paths[: 1 + is_drawn]
+    with atomic_paths(written) as drafts:
+        _write_table(drafts[0], field, known, names)
         if is_drawn:
-            write_picture(files.enter_context(atomic_path(paths[1])), space, field[:, column])
-    return list(paths[: 1 + is_drawn])
+            write_picture(drafts[1], space, field[:, column])
+    return list(written)
 
 
 def _write_table(path: Path, filled: Any, known: Any, names: list[str]) -> None:

@@ -1,13 +1,14 @@
-"""The contents of a page: fields of a model at points, thinned and rounded until they fit, and their error.
+"""The contents of a page: fields of a model and of the user at points, thinned and rounded until they fit.
 
-``fields_of`` evaluates a model, a :class:`Plan` says how much of it a page holds, ``contents_of`` makes the arrays
-of the page, and ``kernel_error`` compares the kernel of the page with that of the model.
+``fields_of`` evaluates a model, ``fields_on`` takes a space without one; both take fields of the user. A
+:class:`Plan` says how much of them a page holds, ``contents_of`` makes the arrays of the page, and ``kernel_error``
+compares the kernel of the page with that of the model.
 """
 
 import dataclasses
 import zlib
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,15 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
 from manifoldrf._random import generator
-from manifoldrf._validation import FloatArray, IntArray, check_jobs, check_points, reject
+from manifoldrf._validation import FloatArray, IntArray, as_floats, check_jobs, check_points, column_names, reject
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.problem import warn_of_far
 from manifoldrf.fields.data import SignatureOptions, signature_table
-from manifoldrf.geometry.graphs import as_space
+from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import coarse_faces, nearest_along
 from manifoldrf.geometry.sampling import thin
@@ -321,8 +323,50 @@ def nearest(points: FloatArray, targets: FloatArray) -> IntArray:
 
 
 @dataclass(frozen=True, eq=False)
+class OwnField:
+    """A field of the user.
+
+    Attributes
+    ----------
+    name : str
+    values : array of shape (n,)
+        At the points of the page; NaN where there is no value.
+    low, high : float
+        The range of its colours: of all given values, also of those that are not drawn.
+    """
+
+    name: str
+    values: FloatArray
+    low: float
+    high: float
+
+
+def own_fields(fields: Any, n: int, what: str) -> list[OwnField]:
+    """Check fields of the user, given for n points; ``what`` says which, for errors."""
+    columns = column_names(fields)
+    given = {name: fields[name] for name in columns} if columns else {} if fields is None else fields
+    if not isinstance(given, Mapping):
+        reject("fields", "a dictionary of names and vectors, or a frame", type(fields).__name__, TypeError)
+    found = []
+    for name, field in given.items():
+        if not isinstance(name, str) or not name.strip():
+            reject("fields", "a dictionary whose keys are names", repr(name), TypeError)
+        argument = f"fields[{name!r}]"
+        values = as_floats(field, argument)
+        if values.shape != (n,):
+            reject(argument, f"a vector of shape ({n},): one number for each {what}", f"shape {values.shape}")
+        if np.isinf(values).any():
+            place = int(np.isinf(values).argmax())
+            reject(argument, "finite, or NaN where there is no value", f"{values[place]} at index {place}")
+        if np.isnan(values).all():
+            reject(argument, "a vector with at least one number", "NaN everywhere")
+        found.append(OwnField(name, values, float(np.nanmin(values)), float(np.nanmax(values))))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
 class Fields:
-    """Fields of a model at points, with the weights of its kernel.
+    """Fields of a model at points, with the weights of its kernel, and fields of the user.
 
     Points and anchors are ordered such that the first n are evenly spread, for every n.
 
@@ -344,6 +388,8 @@ class Fields:
         g(point, anchor), so that K(x, y) = sum_l w_l g(x, l) g(y, l).
     difference : CSC array of shape (n, m), optional
         Model minus exact; None away from the nodes, where exact values are unknown.
+    own : list of OwnField
+        Fields of the user.
     """
 
     points: FloatArray
@@ -355,9 +401,40 @@ class Fields:
     weights: FloatArray
     values: Any
     difference: Any | None
+    own: list[OwnField]
 
 
-def fields_of(features: ManifoldRandomFeatures, surface: Any, n_points: int) -> Fields:
+def fields_on(space: Any, n_points: int, own: Any) -> Fields:
+    """Fields of the user on a mesh, a graph or points, without a model."""
+    space = as_space(space, "model")
+    mesh = space if isinstance(space, TriangleMesh) else space.mesh if isinstance(space, Graph) else None
+    points = space.positions if isinstance(space, Graph) else space if mesh is None else mesh.vertices
+    points = check_points(points, "model", min_rows=2)
+    given = own_fields(own, len(points), "point" if mesh is None else "vertex of the mesh")
+    if not given:
+        reject("fields", "given for a space without a model: there is nothing else to show", "none")
+    chosen = thin(points, min(n_points, len(points)))
+    empty, none = sparse.csc_array((len(chosen), 0)), np.zeros(0, dtype=np.int64)
+    return Fields(
+        points=points[chosen],
+        ids=chosen,
+        total=len(points),
+        mesh=mesh,
+        anchors=none,
+        places=points[none],
+        weights=np.zeros(0),
+        values=empty,
+        difference=None,
+        own=_at(given, chosen),
+    )
+
+
+def _at(own: list[OwnField], chosen: IntArray) -> list[OwnField]:
+    """Fields at some of their points."""
+    return [dataclasses.replace(field, values=field.values[chosen]) for field in own]
+
+
+def fields_of(features: ManifoldRandomFeatures, surface: Any, n_points: int, own: Any = None) -> Fields:
     """Compute the fields of a fitted model at no more than ``n_points`` points.
 
     ``surface`` : TriangleMesh, array of points of shape (n, d), or None for the nodes of the graph.
@@ -365,6 +442,8 @@ def fields_of(features: ManifoldRandomFeatures, surface: Any, n_points: int) -> 
     fitted, jobs = features.map_, check_jobs(features.n_jobs)
     positions = fitted.problem.graph.positions
     points, mesh = _points_of(fitted, surface)
+    what = "node of the model; with `surface`, for each of its vertices or points"
+    given = own_fields(own, len(points), what if surface is None else "vertex or point of `surface`")
     chosen = thin(points, min(n_points, len(points)))
     order = thin(positions[fitted.anchors], len(fitted.anchors))
     values, window = _values(fitted, points[chosen], jobs)
@@ -387,6 +466,7 @@ def fields_of(features: ManifoldRandomFeatures, surface: Any, n_points: int) -> 
         weights=features.weights_[order],
         values=values,
         difference=difference,
+        own=_at(given, chosen),
     )
 
 
@@ -469,20 +549,20 @@ class Plan:
         ratio = _MARGIN * limit / size
         if self.n_points > _FINE:
             return self._with_points(_FINE, ratio)
-        if self.bits > 8:
+        if self.bits > 8 and self.n_features:
             return dataclasses.replace(self, bits=8)
         if self.n_exact > 0:
             fewer = self.n_exact // 2
             return dataclasses.replace(self, n_exact=fewer if fewer >= _FEW_EXACT else 0)
         if self.n_points > _ROUGH:
             return self._with_points(_ROUGH, ratio)
-        least = fewest()
-        if self.n_features > least:
+        if self.n_features and self.n_features > (least := fewest()):
             return dataclasses.replace(self, n_features=max(least, int(self.n_features * ratio)))
         if self.n_points > _FEWEST_POINTS:
             return self._with_points(_FEWEST_POINTS, 0.5)
         rule = f"at least {size} for this model, whose kernel a smaller page shows with an error above {WORST:g}"
-        return reject("max_bytes", f"{rule} of its largest value", limit)
+        why = f"{rule} of its largest value" if self.n_features else f"at least {size} for these fields"
+        return reject("max_bytes", why, limit)
 
     def _with_points(self, least: int, ratio: float) -> "Plan":
         return dataclasses.replace(self, n_points=max(least, int(self.n_points * ratio)))
@@ -547,6 +627,7 @@ def contents_of(fields: Fields, plan: Plan) -> Contents:
         "weights": fields.weights[:m],
         "nearest": _nearest(fields, order, plan.n_exact or m).astype(np.uint32),
         **_prefixed("field", values),
+        **{f"own{k}": _exact_floats(field.values[:n][order]) for k, field in enumerate(fields.own)},
     }
     if plan.n_exact > 0 and fields.difference is not None:
         some = fields.difference[:n][order][:, : plan.n_exact]
@@ -554,6 +635,13 @@ def contents_of(fields: Fields, plan: Plan) -> Contents:
         bits = 8 if small.all() else plan.bits
         arrays |= _prefixed("difference", QuantisedColumns.of(some, bits, signed=True))
     return Contents(arrays, plan, view, spacing_of(shown), _share(fields.weights, m))
+
+
+def _exact_floats(values: FloatArray) -> NDArray[Any]:
+    """Values in single precision if that changes none of them."""
+    with np.errstate(over="ignore"):
+        single = values.astype(np.float32)
+    return single if np.array_equal(single, values, equal_nan=True) else values
 
 
 def _share(weights: FloatArray, m: int) -> float:
@@ -572,16 +660,46 @@ def _faces(fields: Fields, order: IntArray) -> IntArray:
         return np.zeros((0, 3), dtype=np.int64)
     kept = fields.ids[: len(order)][order]
     if len(kept) < fields.mesh.n_vertices:
-        return coarse_faces(fields.mesh, nearest_along(fields.mesh, kept))
+        return oriented(coarse_faces(fields.mesh, nearest_along(fields.mesh, kept)))
     place = np.zeros(len(kept), dtype=np.int64)
     place[kept] = np.arange(len(kept))
-    faces = place[fields.mesh.faces]
+    faces = oriented(place[fields.mesh.faces])
     return np.asarray(faces[np.argsort(faces.min(axis=1), kind="stable")])  # compresses to half the size
+
+
+def oriented(faces: IntArray) -> IntArray:
+    """Faces with corners in an order such that neighbours face the same side; the light would show every seam.
+
+    Surfaces with one side keep a seam, and so do edges with more than two faces.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> oriented(np.array([[0, 1, 2], [1, 2, 3]])).tolist()
+    [[0, 1, 2], [2, 1, 3]]
+    """
+    count = len(faces)
+    sides = faces[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2)
+    low, high = sides.min(axis=1), sides.max(axis=1)
+    order = np.lexsort((high, low))
+    same = (np.diff(low[order]) == 0) & (np.diff(high[order]) == 0)
+    first, second = order[:-1][same], order[1:][same]  # sides of two faces at one edge
+    agree = sides[first, 0] != sides[second, 0]  # they run along it in opposite directions
+    # A face has two copies, as it is and turned, which are joined to those of its neighbours that agree with them.
+    one, other = first // 3, second // 3
+    ends = np.where(agree, other, other + count), np.where(agree, other + count, other)
+    pairs = np.concatenate([one, one + count]), np.concatenate(ends)
+    graph = sparse.coo_array((np.ones(len(pairs[0])), pairs), shape=(2 * count, 2 * count))
+    labels = connected_components(graph, directed=False)[1]
+    turned = labels[:count] > labels[count:]  # labels count from the first face, whose own copy comes first
+    return np.where(turned[:, None], faces[:, [1, 0, 2]], faces)
 
 
 def _nearest(fields: Fields, order: IntArray, m: int) -> IntArray:
     """The nearest of the first ``m`` anchors for each point of the page."""
     chosen = fields.ids[: len(order)][order]
+    if m == 0:  # no model
+        return np.zeros(len(order), dtype=np.int64)
     if fields.mesh is not None and fields.difference is not None:  # the vertices are the nodes
         return nearest_along(fields.mesh, fields.anchors[:m])[chosen]
     return nearest(fields.points[: len(order)][order], fields.places[:m])
@@ -613,6 +731,8 @@ class KernelError:
 def kernel_error(fields: Fields, plan: Plan) -> KernelError:
     """Compare the kernel of a page with that of the model, at all pairs of points if that is fast."""
     n, m = plan.n_points, plan.n_features
+    if m == 0:  # no model
+        return KernelError(0.0, n, n)
     whole = _quick(fields.values[:n])
     found = _quick(QuantisedColumns.of(fields.values[:n, :m], plan.bits).matrix())
     count = min(n, max(_FEWEST_PROBES, int(_WORK / (n * len(fields.weights)))))

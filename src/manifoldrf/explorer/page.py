@@ -1,19 +1,21 @@
-"""Write the explorer: one HTML file that contains a model."""
+"""Write the explorer: one HTML page that contains a model, fields of the user, or both."""
 
 import functools
+import html
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from string import Template
 from typing import Any
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from manifoldrf._colours import DIVERGING, SEQUENTIAL
-from manifoldrf._files import as_path, atomic_path, escaped, output_file
+from manifoldrf._colours import DIVERGING, GREY, SEQUENTIAL
+from manifoldrf._files import as_path, atomic_path, escaped, output_file, visible
 from manifoldrf._validation import check_integer, reject
 from manifoldrf.explorer.contents import (
     NO_DIFFERENCE,
@@ -21,13 +23,16 @@ from manifoldrf.explorer.contents import (
     Contents,
     Fields,
     KernelError,
+    OwnField,
     Plan,
     contents_of,
     fewest_features,
     fields_of,
+    fields_on,
     kernel_error,
 )
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
+from manifoldrf.features.state import summary_rows
 from manifoldrf.kernels.abstract_kernel import ScaledKernel
 
 __all__ = ["ExplorerPage", "explore"]
@@ -36,18 +41,20 @@ _POINTS_BY_DEFAULT = 20_000  # clicks are still fast, and pages of surfaces have
 # Decades of logarithmic colours by bits: 65,535 and 255 integers span 4.8 and 2.4 decades, signed ones less.
 _DECADES = {16: 4, 8: 2}
 _DECADES_OF_SMALL = 3  # of exact values if the difference has 8 bits, with an error of 4e-4 of the field
+_HEIGHT = 620  # pixels of a page in a notebook: the picture and its controls fit, and the cell below is in sight
 _SCRIPTS = ("matrix", "data", "colours", "camera", "scene", "picking", "state", "interface", "pointer", "main")
 
 
 @dataclass(frozen=True)
 class ExplorerPage:
-    """Facts about a page written by :func:`explore`.
+    """A page made by :func:`explore`, and facts about it. A notebook shows the page itself.
 
     Attributes
     ----------
-    path : Path
+    path : Path or None
+        The file; None if none was written.
     n_bytes : int
-        Size of the file.
+        Size of the page.
     n_points, n_features : int
         Number of points and features in the page.
     n_exact : int
@@ -56,9 +63,11 @@ class ExplorerPage:
         Bits of each value.
     error : float
         Largest error of the kernel of the page relative to the model's largest value, from rounding and dropped
-        features.
+        features; 0 without a model.
     left_out : tuple of str
         One sentence for each reduction; the page shows the same.
+    html : str
+        The page. It takes this memory while the object lives, and this room in a notebook that shows it.
 
     Examples
     --------
@@ -74,7 +83,7 @@ class ExplorerPage:
     '300 of 500 points are drawn.'
     """
 
-    path: Path
+    path: Path | None
     n_bytes: int
     n_points: int
     n_features: int
@@ -82,23 +91,33 @@ class ExplorerPage:
     bits: int
     error: float
     left_out: tuple[str, ...] = ()
+    html: str = field(default="", repr=False, compare=False)
 
     def __str__(self) -> str:
-        size = f"{_count(self.n_points, 'point')}, {_count(self.n_features, 'feature')}"
-        facts = f"{self.path}: {size}, {self.n_bytes / 1e6:.2f} MB, kernel within {self.error:.1g}."
+        features = f", {_count(self.n_features, 'feature')}" if self.n_features else ""
+        error = f", kernel within {self.error:.1g}" if self.n_features else ""
+        size = f"{_count(self.n_points, 'point')}{features}, {self.n_bytes / 1e6:.2f} MB{error}"
+        facts = f"{self.path or 'page'}: {size}."
         return " ".join([facts, *self.left_out])
+
+    def _repr_html_(self) -> str:
+        # A frame of its own: styles and scripts of page and notebook do not meet. It may save pictures, no more.
+        style = f"width:100%;height:{_HEIGHT}px;border:1px solid #8888"
+        permissions = 'sandbox="allow-scripts allow-downloads"'
+        return f'<iframe {permissions} style="{style}" srcdoc="{html.escape(self.html)}"></iframe>'
 
 
 def explore(
-    features: ManifoldRandomFeatures,
-    path: str | PathLike[str],
+    model: Any,
+    path: str | PathLike[str] | None = None,
     *,
+    fields: Any = None,
     surface: Any = None,
     title: str = "manifoldrf",
     n_points: int | str = "auto",
     max_bytes: int = 8_000_000,
 ) -> ExplorerPage:
-    """Write an interactive HTML page of a fitted model that works without server and network.
+    """Make an interactive HTML page of a fitted model, or of fields on a mesh; it needs no server and no network.
 
     A click on a point x shows K(x, .) on the whole space, computed in the browser from the features in the file.
     For the anchor next to x the page also shows the feature g, its exact signature and their difference. Features
@@ -108,13 +127,19 @@ def explore(
 
     Parameters
     ----------
-    features : ManifoldRandomFeatures
-        A fitted model with symmetric features; kernels with two sides are not supported.
-    path : str or path
-        The file to write.
+    model : ManifoldRandomFeatures, TriangleMesh, Graph or array-like of shape (n, d)
+        A fitted model with symmetric features; kernels with two sides are not supported. A mesh (also of another
+        library), a graph with points, or points show ``fields`` alone.
+    path : str or path, optional
+        The file to write. Without it the page is only in the result, which a notebook shows.
+    fields : dict of str to array-like of shape (n,), optional
+        Your own fields by name, or a data frame with one in each column: one number for each node of the model,
+        each vertex or point of ``surface`` if it is given, or of the mesh or points. NaN is no value and drawn in
+        grey. They are layers of the page with a colour range each, and are not rounded.
     surface : TriangleMesh, mesh of another library, or array-like of shape (n, d), optional
         Where to draw the fields; by default at the nodes of the graph, with the triangles of its mesh. Exact
-        signatures are only available at the nodes.
+        signatures are only available at the nodes. A model that keeps some vertices of a large mesh needs the mesh
+        here if ``fields`` are given at its vertices.
     title : str, default="manifoldrf"
         Heading of the page.
     n_points : int or "auto", default="auto"
@@ -125,7 +150,7 @@ def explore(
     Returns
     -------
     ExplorerPage
-        Size and error of the page.
+        Size and error of the page, and the page itself.
 
     Examples
     --------
@@ -137,38 +162,54 @@ def explore(
     ...     page = explore(features, Path(folder) / "torus.html", title="A torus")
     >>> page.n_features, page.n_bytes < 8_000_000, page.error < 1e-3
     (128, True, True)
+    >>> points = Torus().sample(500, seed=0)
+    >>> explore(points, fields={"height": points[:, 2]}).n_points
+    500
     """
-    target = as_path(path)
-    output_file(target)  # before any work
-    if not isinstance(features, ManifoldRandomFeatures):
-        reject("features", "a fitted ManifoldRandomFeatures", type(features).__name__, TypeError)
-    check_is_fitted(features, "map_")
-    if features.asymmetric_:
-        rule = "a model with nonnegative features, which are the same on both sides"
-        reject("features", rule, f"a {type(features.kernel_).__name__} with two sides")
+    target = None if path is None else as_path(path)
+    if target is not None:
+        output_file(target)  # before any work
     if not isinstance(title, str):
         reject("title", "a string", repr(title), TypeError)
     limit = check_integer(max_bytes, "max_bytes", 1)
     most = _POINTS_BY_DEFAULT if n_points == "auto" else check_integer(n_points, "n_points", 2)
-    fields = fields_of(features, surface, most)
-    n, m = fields.values.shape
-    plan = Plan(n, m, 16, 0 if fields.difference is None else m)
-    fewest = functools.cache(lambda: fewest_features(fields))
+    shown = _shown(model, surface, most, fields)
+    n, m = shown.values.shape
+    plan = Plan(n, m, 16, 0 if shown.difference is None else m)
+    fewest = functools.cache(lambda: fewest_features(shown))
     unknown = KernelError(0.00012345, 0, n)  # placeholder as long as any other
     while True:  # until the page is small enough
-        contents = contents_of(fields, plan)
-        size = len(_html(features, fields, contents, unknown, title).encode("utf-8"))
+        contents = contents_of(shown, plan)
+        size = len(_html(model, shown, contents, unknown, title).encode("utf-8"))
         if size <= limit:
-            error = kernel_error(fields, plan)
+            error = kernel_error(shown, plan)
             if error.largest <= WORST:
                 break
             size = limit + 1  # small enough, but too inaccurate
         plan = plan.smaller(size, limit, fewest)
-    text = _html(features, fields, contents, error, title).encode("utf-8")
-    with atomic_path(target) as temporary:
-        temporary.write_bytes(text)
+    page = _html(model, shown, contents, error, title)
+    text = page.encode("utf-8")
+    if target is not None:
+        with atomic_path(target) as temporary:
+            temporary.write_bytes(text)
     sizes = (plan.n_points, plan.n_features, plan.n_exact, plan.bits)
-    return ExplorerPage(target, len(text), *sizes, error.largest, _left_out(fields, plan))
+    return ExplorerPage(target, len(text), *sizes, error.largest, _left_out(shown, plan), page)
+
+
+def _shown(model: Any, surface: Any, most: int, fields: Any) -> Fields:
+    """The fields of a page: those of a model and of the user, or of the user alone."""
+    if isinstance(model, ManifoldRandomFeatures):
+        check_is_fitted(model, "map_")
+        if model.asymmetric_:
+            rule = "a model with nonnegative features, which are the same on both sides"
+            reject("model", rule, f"a {type(model.kernel_).__name__} with two sides")
+        return fields_of(model, surface, most, fields)
+    if model is None or isinstance(model, str) or hasattr(model, "get_params"):
+        rule = "a fitted ManifoldRandomFeatures, a mesh, a graph or points"
+        reject("model", rule, type(model).__name__, TypeError)
+    if surface is not None:
+        reject("surface", "left out for a space without a model", type(surface).__name__)
+    return fields_on(model, most, fields)
 
 
 def _left_out(fields: Fields, plan: Plan) -> tuple[str, ...]:
@@ -191,47 +232,46 @@ def _left_out(fields: Fields, plan: Plan) -> tuple[str, ...]:
     return tuple(sentence for holds, sentence in sentences if holds)
 
 
-def _html(
-    features: ManifoldRandomFeatures, fields: Fields, contents: Contents, error: KernelError, title: str
-) -> str:
+def _html(model: Any, fields: Fields, contents: Contents, error: KernelError, title: str) -> str:
     """The page as a string; the same model gives the same bytes."""
     data, table = contents.packed
-    view = contents.view
+    plan, view = contents.plan, contents.view
+    has_model = plan.n_features > 0
     fewer = " and fewer features" if contents.share != 1 else ""
-    error_text = f"Error of K from rounding{fewer}: {error}."
-    n_exact = contents.plan.n_exact
-    facts = [
-        *_summary(features),
-        ("points drawn", str(contents.plan.n_points)),
-        ("features in this page", f"{contents.plan.n_features}, rounded to {contents.plan.bits} bits"),
-        ("exact signatures", f"of {_count(n_exact, 'anchor')}" if n_exact else "not in this page"),
-        ("error of this page", error_text),
-    ]
+    error_text = f"Error of K from rounding{fewer}: {error}." if has_model else ""
+    facts = _summary(model) if has_model else _about(fields)
+    facts.append(("points drawn", str(plan.n_points)))
+    if has_model:
+        facts += [
+            ("features in this page", f"{plan.n_features}, rounded to {plan.bits} bits"),
+            ("exact signatures", f"of {_count(plan.n_exact, 'anchor')}" if plan.n_exact else "not in this page"),
+            ("error of this page", error_text),
+        ]
     # Number of decades that the values of each layer resolve.
-    whole = _DECADES[contents.plan.bits]
+    whole = _DECADES[plan.bits]
     apart = whole if "differenceHigh" in contents.arrays else _DECADES[8]
     exact = min(whole, _DECADES_OF_SMALL) if apart < whole else whole
-    notices = _left_out(fields, contents.plan)
+    notices = _left_out(fields, plan)
     if view.projects:
         axes = f"Drawn along the first three principal axes: {view.share:.0%} of the variance."
         notices = (axes, *notices)
-    scaled = features.scale_ != 1 or isinstance(features.kernel_, ScaledKernel)  # a factor changes the unit
-    unit = "" if scaled else "per unit of volume"
     meta = {
         "arrays": table,
         "total": fields.total,
         "modelFeatures": len(fields.weights),
         "share": contents.share,
-        "nExact": n_exact,
+        "nExact": plan.n_exact,
         "noDifference": NO_DIFFERENCE,
         "spacing": contents.spacing,
         "origin": view.origin,
-        "dimensions": min(features.graph_.positions.shape[1], 3),
+        "dimensions": min(fields.points.shape[1], 3),
         "projected": view.projects,
-        "unit": "of the graph" if features.map_.problem.clock == "graph" and features.scale_ == 1 else unit,
+        "unit": _unit(model) if has_model else "",
         "decades": {"kernel": whole, "feature": whole, "exact": exact, "difference": apart},
+        "fields": [{"name": visible(own.name), "low": own.low, "high": own.high} for own in fields.own],
         "sequential": SEQUENTIAL.round(4).tolist(),
         "diverging": DIVERGING.round(4).tolist(),
+        "grey": GREY.tolist(),
     }
     assets = files("manifoldrf.explorer") / "assets"
     scripts = [(assets / f"{name}.js").read_text("utf-8") for name in _SCRIPTS]
@@ -243,16 +283,41 @@ def _html(
         notice=escaped(" ".join(notices)),
         error=escaped(error_text),
         facts="".join(f"<dt>{escaped(name)}</dt><dd>{escaped(text)}</dd>" for name, text in facts),
+        fields="".join(_label(k, own, plan.n_points) for k, own in enumerate(fields.own)),
         meta=json.dumps(meta, separators=(",", ":")).replace("<", "\\u003c"),
         data=data,
     )
 
 
-def _summary(features: ManifoldRandomFeatures) -> list[tuple[str, str]]:
-    """The lines of the model's summary, as pairs; long numbers get 3 significant digits."""
-    text = re.sub(r"\d+\.\d{4,}(e-?\d+)?", lambda number: f"{float(number[0]):.3g}", features.summary())
-    pairs = [re.split(r"\s{2,}", line, maxsplit=1) for line in text.splitlines()]
-    return [(pair[0], pair[1]) for pair in pairs if len(pair) == 2]
+def _label(k: int, own: OwnField, n: int) -> str:
+    """The control that shows a field of the user."""
+    missing = int(np.isnan(own.values[:n]).sum())
+    about = f" <small>no value at {missing} of {n} points</small>" if missing else ""
+    control = f'<input type="radio" name="layer" value="own{k}">'
+    return f"<label>{control}<span><b>{escaped(own.name)}</b>{about}</span></label>"
+
+
+def _unit(model: ManifoldRandomFeatures) -> str:
+    """The unit of the kernel; a factor changes it."""
+    if model.map_.problem.clock == "graph" and model.scale_ == 1:
+        return "of the graph"
+    return "" if model.scale_ != 1 or isinstance(model.kernel_, ScaledKernel) else "per unit of volume"
+
+
+def _summary(model: ManifoldRandomFeatures) -> list[tuple[str, str]]:
+    """The rows of the model's summary; long numbers get 3 significant digits."""
+    rows = summary_rows(model, model.error_)
+    return [
+        (name, re.sub(r"\d+\.\d{4,}(e-?\d+)?", lambda number: f"{float(number[0]):.3g}", text))
+        for name, text in rows
+    ]
+
+
+def _about(fields: Fields) -> list[tuple[str, str]]:
+    """Rows about a space without a model."""
+    if fields.mesh is not None:
+        return [("mesh", f"{fields.mesh.n_vertices} vertices, {_count(fields.mesh.n_faces, 'face')}")]
+    return [("points", f"{_count(fields.total, 'point')} in {_count(fields.points.shape[1], 'dimension')}")]
 
 
 def _count(number: int, what: str) -> str:

@@ -1,6 +1,7 @@
 """Estimated errors of features: the record of all shares, and the error of the graph."""
 
 import dataclasses
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +12,12 @@ from manifoldrf._random import Streams
 from manifoldrf._runtime import one_blas_thread, without_warnings
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.fields.data import Problem
+from manifoldrf.geometry.clouds import Sheets
 from manifoldrf.geometry.edges import edge_uncertainty
 from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.heat import HeatExtension, SurfaceReach, heat_graph, inner_steps, step_bias
 from manifoldrf.geometry.meshes import barycentric_weights
-from manifoldrf.geometry.neighbors import NeighborSearch, distances_between
+from manifoldrf.geometry.neighbors import NeighborSearch, Pairs, distances_between
 from manifoldrf.geometry.sampling import Sampling, ThinnedMesh
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ScaledKernel
 from manifoldrf.kernels.graph_kernels import PowerKernel
@@ -38,12 +40,14 @@ _CUT_OFF, _RIM_DEPTH = 1.12, 0.84
 # How far off the edge of a noisy cloud is, in units of the noise (sheets and cylinders: .46, .5).
 _BLURRED_EDGE = 0.5
 _SPARSE_DIM, _EVEN = 3, 1.25  # random points have an evenness of .9 to 1.05, grids one above 1.6
-# With half of the nodes the error doubles, and the two errors are nearly independent. The change was 1 to 2 times
-# the error (S^3, S^4, 3-torus and SO(3), 1500 to 6500 nodes), the least where a step reaches few nodes.
-_FROM_HALF = 0.75
-# A surface through noisy points is not smooth: an error of this times the squared noise in widths of the kernel,
-# seen on circles, whose other errors are below a per cent.
-_ROUGH_SURFACE = 0.07
+# The change at new points if half of the nodes are left out, over the error: 2.0 to 2.5 on 3-tori, S^3, 4- and
+# 5-tori of 2000 to 6800 nodes with two to four steps.
+_FROM_HALF = 0.43
+# A surface of few patches may be off by much or little: noise is drawn until so many patches are seen.
+_PATCHES, _MOST_DRAWS = 200, 4
+# Paths along fewer neighbours than those of a fit see layers whose noise nearly closes the gap: of steps on a roll
+# a share of .07 then jumps, of those on single sheets none, on layers that were found at most .006.
+_PATH_NEIGHBORS, _LEAK, _LAYERED_DIMS = 8, 0.01, (2, 3)
 _SHARE_OF_CURVATURE = 0.15  # of the log of the volume; on S^5 half of the nodes are wrong in the same way
 _ROUGH_VOLUME = 0.25  # log error of volumes by nearest neighbours: .02 to .25 on closed spaces of dimension 3 to 5
 _DENSE_HEAT = 10_000_000  # entries of the rows whose spread is measured: 80 MB
@@ -67,9 +71,10 @@ class ErrorEstimate:
         Share of the graph, for :class:`HeatKernel`: the change of the kernel if steps are twice as long or, if the
         graph is not a heat graph, the difference to a heat graph, between random points of the space. In a ball of
         an unbounded space only points that are 3 sqrt(t) away from the rim count. For clouds of three and more
-        dimensions, part of the change if half of the nodes are left out. For clouds with a boundary, a gap between
-        nodes along it is added. For a function given as kernel, the error of its series on held-out pairs. None in
-        the graph clock and for other kernels.
+        dimensions, part of the change if half of the nodes are left out. Added to it: a gap between nodes along an
+        estimated boundary, the change if noise that was removed is drawn again, and the change if steps between
+        possible layers are cut. For a function given as kernel, the error of its series, or of mixed features, on
+        held-out pairs. None in the graph clock and for other kernels.
     signatures : float
         Error of the values of the field at the anchors.
     candidates : tuple of (str, float)
@@ -157,24 +162,94 @@ def graph_error(problem: Problem, streams: Streams, n_jobs: int) -> float | None
         return None
     rng = streams.generator("features.graph error")
     if _is_sparse(problem):
-        return _error_of_sparse_cloud(problem, kernel, rng, n_jobs)
+        shares, nodes = _shares_of_sparse_cloud(problem, kernel, rng, n_jobs)
+    else:
+        shares, nodes = _shares_of_steps(problem, kernel, rng, n_jobs)
+    if not shares:
+        return None
+    missing = _missing_heat(problem, kernel, nodes[:_PROBES], n_jobs)
+    shares += _boundary_error(problem), _layer_error(problem, kernel, nodes, n_jobs)
+    return max(float(np.linalg.norm(shares)), missing)
+
+
+_Shares = tuple[tuple[float, ...], IntArray]  # of the error, and the nodes at which they were measured
+_UNKNOWN: _Shares = ((), np.zeros(0, dtype=np.int64))
+
+
+def _shares_of_steps(problem: Problem, kernel: HeatKernel, rng: np.random.Generator, n_jobs: int) -> _Shares:
+    """The change of the kernel with longer or shorter steps, and if noise is drawn again."""
     other = _other_graph(problem, kernel.t, n_jobs)
     if other is None and problem.graph.n_steps is not None:  # shorter steps fit into memory
         other = _other_graph(problem, kernel.t, n_jobs, longer=0.5)
     if other is None:
-        return None
+        return _UNKNOWN
     usable = (problem.measure > 0) & (other.degrees > 0)
     places = _places(problem, kernel.t, usable, rng)
     here = _per_volume(kernel, (problem.graph, problem.measure), places.nodes, n_jobs)
-    change = _change(problem, other, kernel, here, places, n_jobs)
+    change = _change(problem, here, _on_other(problem, other, kernel, places, n_jobs), places, n_jobs)
     if change > _DOUBTFUL and problem.graph.n_steps is not None:  # steps may be as wide as the space
         narrower = _other_graph(problem, kernel.t, n_jobs, longer=0.5)
         if narrower is not None:
-            change = min(change, _change(problem, narrower, kernel, here, places, n_jobs))
-    missing = _missing_heat(problem, kernel, places.nodes[:_PROBES], n_jobs)
-    surface = problem.graph.projection
-    rough = 0.0 if surface is None else _ROUGH_SURFACE * surface.noise**2 / (2 * kernel.t)
-    return max(float(np.linalg.norm([change, _boundary_error(problem), rough])), missing)
+            finer = _on_other(problem, narrower, kernel, places, n_jobs)
+            change = min(change, _change(problem, here, finer, places, n_jobs))
+    rough = []
+    for both in _on_two_surfaces(problem, rng, n_jobs):
+        graphs = [_other_graph(problem, kernel.t, n_jobs, longer=1.0, nodes=nodes) for nodes in both]
+        first, second = (None if one is None else _on_other(problem, one, kernel, places, n_jobs) for one in graphs)
+        if first is not None and second is not None:
+            rough.append(places.difference(first, second))
+    return (change, _mean_square_root(rough)), places.nodes
+
+
+def _on_two_surfaces(
+    problem: Problem, rng: np.random.Generator, n_jobs: int
+) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Nodes on the surface of a noisy cloud, and on one through points with new noise; nothing without noise.
+
+    What noise leaves of the error is the change from the space to the surface through the noisy points, which is
+    about the change from this surface to another.
+    """
+    nodes, surface = problem.graph.positions, problem.graph.projection
+    if surface is None or not surface.noise:
+        return
+    n = max(len(nodes), surface.n_points)
+    for _ in range(min(_MOST_DRAWS, -(-_PATCHES // len(surface.widths)))):
+        noisy = np.resize(nodes, (n, nodes.shape[1]))  # thinned nodes are repeated
+        noisy += surface.noise * rng.standard_normal(noisy.shape)
+        moved = surface.fitted_again(noisy, n_jobs).project(noisy[: len(nodes)], n_jobs)
+        yield surface.project(moved, n_jobs), moved
+
+
+def _mean_square_root(values: Sequence[float]) -> float:
+    """Root of the mean square; 0 without values."""
+    return float(np.sqrt(np.mean(np.square(values)))) if values else 0.0
+
+
+def _layer_error(problem: Problem, kernel: HeatKernel, nodes: IntArray, n_jobs: int) -> float:
+    """The change of the kernel if steps between layers are cut that the fit takes for one."""
+    graph = problem.graph
+    free = graph.mesh is None and graph.metric is None and not problem.weights_known
+    # A cloud that fills its coordinates has no layers.
+    fills = problem.dim not in _LAYERED_DIMS or problem.dim == graph.positions.shape[1]
+    if not free or fills or graph.n_steps is None:
+        return 0.0
+    sheets = Sheets.of(graph._search, _PATH_NEIGHBORS)
+    some = graph.affinity[np.sort(nodes)]
+    steps = some.tocoo()
+    apart = sheets.are_apart(_pairs(graph, np.sort(nodes)[steps.row], steps.col))
+    if not steps.data[apart].sum() > _LEAK * steps.data.sum():
+        return 0.0
+    steps = graph.affinity.tocoo()
+    kept = sheets.cut(_pairs(graph, steps.row, steps.col))[0]
+    single = sparse.csr_array((np.ones(len(kept.rows)), (kept.rows, kept.columns)), shape=steps.shape)
+    other = dataclasses.replace(graph, affinity=(graph.affinity * single).tocsr())
+    here, there = (_per_volume(kernel, (one, problem.measure), nodes, n_jobs) for one in (graph, other))
+    return float(relative_error(there, here))
+
+
+def _pairs(graph: Graph, rows: IntArray, columns: IntArray) -> Pairs:
+    """Pairs of nodes with their distances."""
+    return Pairs(rows, columns, np.linalg.norm(graph.positions[rows] - graph.positions[columns], axis=1))
 
 
 def _is_sparse(problem: Problem) -> bool:
@@ -195,31 +270,46 @@ def _volume_error(problem: Problem) -> float:
     return max(0.0, abs(float(np.log(by_neighbors / volume))) - _ROUGH_VOLUME)
 
 
-def _error_of_sparse_cloud(
-    problem: Problem, kernel: HeatKernel, rng: np.random.Generator, n_jobs: int
-) -> float | None:
-    """The change of the kernel if half of the nodes are left out, and a share of the correction for curvature.
+def _shares_of_sparse_cloud(problem: Problem, kernel: HeatKernel, rng: np.random.Generator, n_jobs: int) -> _Shares:
+    """The change of the kernel if half of the nodes are left out, of the curvature, the volume, and of noise.
 
-    Steps twice as long are no comparison here: they would be as wide as the space, and do not fit into memory.
+    Steps twice as long are no comparison here: they would be as wide as the space, and do not fit into memory. The
+    half is compared at nodes that are left out, because a kernel at its own nodes is higher than elsewhere.
     """
     graph, n = problem.graph, problem.graph.n_nodes
-    half = np.sort(rng.permutation(n)[: n // 2])
+    order = rng.permutation(n)
+    half, left_out = np.sort(order[: n // 2]), np.zeros(n, dtype=bool)
+    left_out[order[n // 2 :]] = True
     n_steps = 2 * int(np.ceil(round(kernel.t / graph.time(1.0)) / 3))  # fewer and wider, for fewer nodes
+    places = _places(problem, kernel.t, left_out & (problem.measure > 0), rng)
+
+    def by_half(positions: FloatArray) -> FloatArray:
+        nodes = NeighborSearch(positions[half], None, n_jobs)
+        other = heat_graph(nodes, kernel.t, n_steps=n_steps, dim=problem.dim)
+        return problem.unit * _at_new_points(other, positions[places.nodes])
+
+    here = _per_volume(kernel, (graph, problem.measure), places.nodes, n_jobs)
     with without_warnings(GraphWarning):
         try:
-            nodes = NeighborSearch(graph.positions[half], None, n_jobs)
-            other = heat_graph(nodes, kernel.t, n_steps=n_steps, dim=problem.dim)
+            there = by_half(graph.positions)
+            drawn = _on_two_surfaces(problem, rng, n_jobs)
+            rough = [places.difference(*(by_half(nodes) for nodes in both)) for both in drawn]
         except ValueError:  # too few nodes
-            return None
-    usable = np.zeros(n, dtype=bool)
-    usable[half] = (problem.measure[half] > 0) & (other.degrees > 0)
-    places = _places(problem, kernel.t, usable, rng)
-    here = _per_volume(kernel, (graph, problem.measure), places.nodes, n_jobs)
-    measured = other, _weights_of(other) / problem.unit
-    there = _per_volume(PowerKernel(n_steps), measured, np.searchsorted(half, places.nodes), n_jobs)
-    shares = _FROM_HALF * places.difference(here, there), _curvature_error(problem), _boundary_error(problem)
-    missing = _missing_heat(problem, kernel, places.nodes[:_PROBES], n_jobs)
-    return max(float(np.linalg.norm(shares)), missing, _volume_error(problem))
+            return _UNKNOWN
+    half_error = _FROM_HALF * places.difference(here, there)
+    shares = max(half_error, _volume_error(problem)), _curvature_error(problem), _mean_square_root(rough)
+    return shares, places.nodes
+
+
+def _at_new_points(graph: Graph, points: FloatArray) -> FloatArray:
+    """The kernel of all steps of a heat graph between new points, per unit of volume."""
+    rows = graph.extend(points)
+    sums = np.asarray(rows.sum(axis=1)).ravel()
+    scale = np.divide(1.0, sums, out=np.zeros_like(sums), where=sums > 0)
+    half = (rows.multiply(scale[:, None]) @ sparse.diags_array(_weights_of(graph) ** -0.5)).T.toarray()
+    for _ in range(int(graph.n_steps or 0) // 2 - 1):
+        half = graph.operator @ half
+    return np.asarray(half.T @ half)
 
 
 def _curvature_error(problem: Problem) -> float:
@@ -258,17 +348,19 @@ def _places(problem: Problem, t: float, usable: Any, rng: np.random.Generator) -
     return _Places(nodes, sparse.eye_array(len(nodes)), measure[nodes] / measure[nodes].mean())
 
 
-def _change(
-    problem: Problem, other: Graph, kernel: HeatKernel, here: FloatArray, places: _Places, n_jobs: int
-) -> float:
+def _on_other(problem: Problem, other: Graph, kernel: HeatKernel, places: _Places, n_jobs: int) -> FloatArray:
+    """The kernel on another graph of the same nodes."""
+    same: AbstractKernel = kernel
+    if problem.graph.n_steps is not None:  # the same time in steps that last longer or shorter
+        same = PowerKernel(round(kernel.t / other.time(1.0)))
+    return _per_volume(same, (other, _weights_of(other) / problem.unit), places.nodes, n_jobs)
+
+
+def _change(problem: Problem, here: FloatArray, there: FloatArray, places: _Places, n_jobs: int) -> float:
     """Relative difference to the kernel of another graph, increased by the loss that both graphs have.
 
     Steps lose the heat beyond their reach. Longer steps lose the same share, so the comparison does not show it.
     """
-    same: AbstractKernel = kernel
-    if problem.graph.n_steps is not None:  # the same time in steps that last longer or shorter
-        same = PowerKernel(round(kernel.t / other.time(1.0)))
-    there = _per_volume(same, (other, _weights_of(other) / problem.unit), places.nodes, n_jobs)
     change = places.difference(here, there)
     lost, dim = _lost_time(problem), problem.dim
     # The factor is the norm of t dK/dt over that of K, in flat space.
@@ -348,14 +440,16 @@ def _per_volume(
     return kernel.matrix(graph, nodes, nodes, n_jobs=n_jobs) / roots[:, None] / roots
 
 
-def _other_graph(problem: Problem, t: float, n_jobs: int, *, longer: float = 2.0) -> Graph | None:
-    """A heat graph of the same nodes with steps of another length; None if it cannot be built."""
+def _other_graph(
+    problem: Problem, t: float, n_jobs: int, *, longer: float = 2.0, nodes: FloatArray | None = None
+) -> Graph | None:
+    """A heat graph of the nodes, or of moved ones, with steps of another length; None if it cannot be built."""
     graph = problem.graph
     step = None if graph.n_steps is None else graph.time(longer)
     with without_warnings(GraphWarning):
         try:
             return heat_graph(
-                _space_of(graph),
+                _space_of(graph) if nodes is None else nodes,
                 t if step is None else 2 * step,
                 n_steps="auto" if step is None else 2,
                 weights=_other_weights(problem),

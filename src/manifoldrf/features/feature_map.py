@@ -14,7 +14,7 @@ from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_indices
 from manifoldrf.features.problem import warn_of_far
 from manifoldrf.fields.data import AbstractField, Problem, read_field
 from manifoldrf.fields.interpolated import AbstractInterpolation, make_interpolation, stack_rows
-from manifoldrf.geometry.csr import as_dense, check_amounts, check_shape
+from manifoldrf.geometry.csr import as_dense, check_amounts, check_numbers, check_shape
 
 _DENSE_AT_ONCE = 2**25  # features in a block: 256 MB
 # Sparse features take 12 bytes and, while they are made, 32 more. Blocks four times as large are no faster.
@@ -40,6 +40,8 @@ class FeatureMap:
     weights : array of shape (m,)
     factor : float
         Of the kernel that features represent, over that of the problem.
+    mixing : array of shape (m, m), optional
+        Of a function without symmetry, F(x, y) = phi(x) . (mixing phi(y)): the right features are mixed.
     """
 
     problem: Problem
@@ -47,11 +49,15 @@ class FeatureMap:
     anchors: IntArray
     weights: FloatArray
     factor: float = 1.0
+    mixing: FloatArray | None = None
 
     def __post_init__(self) -> None:
         check_indices(self.anchors, "anchors", self.problem.graph.n_nodes)
         check_amounts("weights", self.weights, len(self.anchors))
         check_real(self.factor, "factor", POSITIVE)
+        if self.mixing is not None:
+            check_shape("mixing", self.mixing, (len(self.anchors), len(self.anchors)))
+            check_numbers("mixing", self.mixing)
 
     def check_field(self) -> None:
         """Raise if the field of a file does not fit; fields of users and of baselines may break these rules."""
@@ -68,6 +74,11 @@ class FeatureMap:
         """Interpolates values known at all nodes."""
         everything = np.arange(self.problem.graph.n_nodes)
         return make_interpolation(self.problem.graph, everything, self.problem.dim)
+
+    @property
+    def two_sided(self) -> bool:
+        """Whether left and right features differ."""
+        return self.problem.asymmetric or self.mixing is not None
 
     @property
     def _raw(self) -> bool:
@@ -111,7 +122,7 @@ class FeatureMap:
         for span in self.spans(len(usable)):
             places = self.problem.graph.positions[usable[span]]
             left = right = self.rows(places, n_jobs, absolute=False)[0]
-            if self.problem.asymmetric:
+            if self.two_sided:
                 right = self.rows(places, n_jobs, side="right", absolute=False)[0]
             with np.errstate(all="ignore"):
                 total += (left * right).sum()
@@ -154,7 +165,7 @@ class FeatureMap:
         n_jobs : int
             Number of threads, which does not change the result.
         side : {"left", "right"}
-            For kernels without nonnegative features, whose two factors differ.
+            For kernels without nonnegative features and functions without symmetry, whose two factors differ.
         absolute : bool
             Whether features are in the user's unit and with the factor, else in that of the measure.
         device : str
@@ -169,7 +180,8 @@ class FeatureMap:
             if side == "right" and self.problem.asymmetric:
                 return self._right_rows(placed, window, scale, n_jobs), window
             values = read_field(self.field, placed, n_jobs, device, as_sparse=as_sparse)
-            return self._scaled(values, window * self.own(placed, n_jobs), scale), window
+            values = self._scaled(values, window * self.own(placed, n_jobs), scale)
+            return (self._mixed(values, n_jobs) if side == "right" else values), window
 
     def _right_rows(self, queries: FloatArray, window: FloatArray, scale: float, n_jobs: int) -> Any:
         """The second factor of a kernel without nonnegative features: the point itself, spread over the nodes."""
@@ -179,6 +191,23 @@ class FeatureMap:
         factors *= scale
         data = rows.data * np.repeat(factors, np.diff(rows.indptr))
         return sparse.csr_array((data, rows.indices, rows.indptr), shape=rows.shape)
+
+    def _mixed(self, values: Any, n_jobs: int) -> Any:
+        """The second factor of a function without symmetry; no row depends on the number of the others."""
+        mixing = self.mixing
+        if mixing is None:
+            return values
+        mixed = np.zeros(values.shape)
+
+        def work(start: int) -> None:
+            part = as_dense(values[start : start + _ROWS_OF_A_BLOCK])
+            block = np.zeros((_ROWS_OF_A_BLOCK, values.shape[1]))  # products of one shape round alike
+            block[: len(part)] = part
+            mixed[start : start + _ROWS_OF_A_BLOCK] = (block @ mixing.T)[: len(part)]
+
+        with one_blas_thread():
+            quick_map(work, range(0, len(mixed), _ROWS_OF_A_BLOCK), n_jobs)
+        return mixed
 
     def _scaled(self, values: Any, row_factors: FloatArray, scale: float) -> Any:
         """Values of the field in the unit of the features; the given array is changed."""

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._codec import save_state
+from manifoldrf._files import html_table
 from manifoldrf._random import SeedLike
 from manifoldrf._runtime import one_blas_thread, quiet_underflow, without_warnings
 from manifoldrf._validation import (
@@ -35,6 +36,7 @@ from manifoldrf.features.fitting import (
     choose_field,
     choose_weights,
     feature_weights,
+    fit_mixing,
     more_anchors,
     note_flat,
     settle_options,
@@ -50,7 +52,7 @@ from manifoldrf.features.scales import (
     fit_scales,
     recent_scales,
 )
-from manifoldrf.features.state import restore, state_of, summarise
+from manifoldrf.features.state import restore, state_of, summarise, summary_rows
 from manifoldrf.features.unstructured import fit_unstructured, is_unstructured
 from manifoldrf.fields.data import Compute
 from manifoldrf.fields.training import TrainingInfo
@@ -81,9 +83,9 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     kernel : AbstractKernel, callable or None, default=None
         None: the heat kernel at a time estimated from the points. In the manifold clock (``HeatKernel``) features
         approximate the kernel of the space per unit of volume; in the graph clock (``DiffusionKernel``, ...) the
-        kernel of the graph, as if a point were a node. A function F(X, Y) is approximated by a series of heat
-        steps. In a cloud of many dimensions without structure, features of a heat kernel approximate the Gaussian
-        kernel exp(-|x - y|^2 / 4t); the summary says so.
+        kernel of the graph, as if a point were a node. A function F(X, Y) is approximated by a series of heat steps
+        or, if it is not symmetric, by features with two sides. In a cloud of many dimensions without structure,
+        features of a heat kernel approximate the Gaussian kernel exp(-|x - y|^2 / 4t); the summary says so.
     normalize : bool, default=True
         Whether features are scaled such that K(x, x) = 1 on average, as learners expect; ``scale_`` is the factor
         of the kernel. Otherwise the scale is absolute: a heat kernel is then about (4 pi t)^(-dim / 2) high, in the
@@ -104,7 +106,9 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         How signatures are extended to new points. "auto" takes the field that is best at held-out nodes, and never
         trains the network. A function of :class:`FieldData` that returns an :class:`AbstractField` is your own
         field.
-    anchors : {"farthest", "iid", "all"}, default="farthest"
+    anchors : {"farthest", "medoid", "iid", "all"}, default="farthest"
+        Nodes at which features are read. "medoid" moves farthest points to the middle of their cells, which reduces
+        the error on spaces with a boundary and on uneven clouds.
     weights : {"auto", "nnls", "unity", "voronoi", "uniform"}, default="auto"
         Quadrature weights of the anchors. "auto" takes those that are best at held-out nodes. "uniform" are the
         paper's: the plain sum over all nodes, or its unbiased estimate from i.i.d. anchors; "auto" uses them if all
@@ -140,7 +144,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     ----------
     graph_ : Graph
     kernel_ : AbstractKernel
-        As given or chosen.
+        As given or chosen. For a function: its series or, if it is not symmetric, the heat kernel whose features
+        are mixed.
     field_ : str
         The field in use; "gaussian" if no structure was found.
     anchors_ : int array of shape (m,)
@@ -159,7 +164,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     training_ : TrainingInfo or None
         Record of the training of a network.
     asymmetric_ : bool
-        Whether features have two sides, for kernels without nonnegative features.
+        Whether features have two sides, for kernels without nonnegative features and functions without symmetry.
     n_features_in_, n_features_out_ : int
 
     See Also
@@ -298,6 +303,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         notes = note_flat(problem.notes, held_out.kernel)
         problem = problem if notes == problem.notes else dataclasses.replace(problem, notes=notes)
         self.map_ = FeatureMap(problem, choice.field, anchors, feature_weights(problem, quadrature))
+        if problem.function is not None:
+            self.map_, choice = fit_mixing(self.map_, choice, held_out.nodes, options)
         return self._finish(choice, quadrature.method, options)
 
     def _fit_scales(self, space: Any, options: FitOptions) -> Self:
@@ -454,6 +461,18 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             shown._error = (_UNKNOWN if self._error is None else self._error[0]), True
         return BaseEstimator._get_fitted_attr_html(shown, *args, **options)
 
+    def _html_repr(self) -> str:
+        """What notebooks show: a table of a fit, computing nothing and warning of nothing."""
+        if not hasattr(self, "map_"):
+            return str(super()._html_repr())
+        return html_table(f"{type(self).__name__}, fitted", self._facts())
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """The summary as names and texts, with the error as far as it is known."""
+        error, whole = self._error or (None, True)
+        *rows, (name, text) = summary_rows(self, error)
+        return [*rows, (name, text if whole else f"{text}; `error_` adds the share of the graph if it can")]
+
     def _map(self) -> FeatureMap:
         check_is_fitted(self, "map_")
         fitted: FeatureMap = self.map_
@@ -468,7 +487,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         ----------
         X : array-like of shape (q, d)
         side : {"left", "right"}, optional
-            Required for kernels without nonnegative features, where K(x, y) = left(x) . right(y).
+            Required for kernels without nonnegative features and for functions without symmetry, where
+            K(x, y) = left(x) . right(y).
 
         Returns
         -------
@@ -586,16 +606,19 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
 
     @property
     def asymmetric_(self) -> bool:
-        """Whether the kernel has no nonnegative features, so that points have a left and a right side."""
-        return self._map().problem.asymmetric
+        """Whether points have a left and a right side."""
+        return self._map().two_sided
 
     def _check_side(self, side: str | None) -> str:
         if side is not None:
             return check_option(side, "side", _SIDES)
         if self.asymmetric_:
+            what = f"This {type(self.kernel_).__name__} has no nonnegative features"
+            if self._map().mixing is not None:
+                what = "The function given as kernel is not symmetric"
             raise ValueError(
-                f"This {type(self.kernel_).__name__} has no nonnegative features: its factors differ, so `side` "
-                "must be 'left' or 'right'; `kernel_matrix` and `matvec` use both."
+                f"{what}: its factors differ, so `side` must be 'left' or 'right'; `kernel_matrix` and `matvec` "
+                "use both."
             )
         return "left"
 

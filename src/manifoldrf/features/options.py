@@ -48,7 +48,7 @@ __all__ = ["GraphOptions"]
 
 KINDS = ("auto", "heat", "knn", "mesh")
 FIELDS = ("auto", "step", "interpolated", "local", "mlp")
-ANCHORS = ("farthest", "iid", "all")
+ANCHORS = ("farthest", "medoid", "iid", "all")
 FitField = Callable[[FieldData], AbstractField]
 _LOSSES = ("relative", "l2")
 _UNIT = Interval(0.0, 1.0)

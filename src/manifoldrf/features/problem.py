@@ -28,6 +28,7 @@ from manifoldrf.geometry.sampling import Sampling, ThinnedMesh, thin
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
 from manifoldrf.kernels.series import SeriesFit, SeriesKernel
+from manifoldrf.metrics import relative_error
 from manifoldrf.signatures.engines import stage_of
 from manifoldrf.signatures.teachers import check_kernel
 
@@ -66,6 +67,9 @@ _FITTED_DEGREES = (24, 72)  # fewest and most powers of a fitted series, about t
 _FITTED_ROWS, _FITTED_COLUMNS = 400, 64
 # A fitted square has nonnegative features. It is kept up to this error, or up to this multiple of a free fit's.
 _GOOD_SQUARE, _WORTH_A_SQUARE = 0.05, 2.0
+# A function counts as symmetric if exchanging its arguments changes it by rounding only, or by little (at most the
+# last number) and by less than this share of the misfit of a series.
+_SHARE_OF_SKEW, _SKEWS = 0.5, (1e-6, 0.01)
 
 
 def make_problem(space: Any, kernel: Any, options: FitOptions) -> Problem:
@@ -88,16 +92,20 @@ def make_problem(space: Any, kernel: Any, options: FitOptions) -> Problem:
     notes["dimension"] = str(dim)
     volume = _volume(graph, dim)
     measure = _measure(graph, volume)
-    series_error = None
+    series_error = function = None
     if isinstance(stated, AbstractKernel):
         resolved = stated.resolve(graph, dim).on(graph)
         clock = "graph" if resolved == stated else "manifold"
     else:
-        fit = _fit_series(stated, graph, measure, options.streams)
-        series_error = fit.held_out_error
-        notes["series"] = f"fitted to the given function, relative error {series_error:.2g} on held-out pairs"
-        stated = resolved = fit.kernel
+        fit, skew = _fit_series(stated, graph, measure, options.streams)
         clock = "manifold"
+        if skew > np.clip(_SHARE_OF_SKEW * fit.held_out_error, *_SKEWS):
+            function, stated = stated, HeatKernel(graph.time(graph.n_steps or _DEFAULT_STEPS, dim))
+            resolved = stated.resolve(graph, dim).on(graph)
+        else:
+            series_error = fit.held_out_error
+            notes["series"] = f"fitted to the given function, relative error {series_error:.2g} on held-out pairs"
+            stated = resolved = fit.kernel
     asymmetric = not resolved.is_positive
     width = _width(graph, resolved if asymmetric else resolved.root(), dim)
     if not width > 0:
@@ -119,6 +127,7 @@ def make_problem(space: Any, kernel: Any, options: FitOptions) -> Problem:
         weights_known=weights_known,
         series_error=series_error,
         ball=space if isinstance(space, AbstractBall) else None,
+        function=function,
     )
 
 
@@ -528,11 +537,15 @@ def _function_time(function: Any, nodes: Nodes) -> float:
     points, usual = nodes.points, nodes.default_time
     rows = points[:: max(1, len(points) // _FUNCTION_ROWS)][:_FUNCTION_ROWS]
     others = points[:: max(1, len(points) // 2000)]
-    values, peaks = (np.asarray(function(rows, place), dtype=np.float64) for place in (others, rows))
-    if values.shape != (len(rows), len(others)) or not (np.isfinite(values).all() and np.isfinite(peaks).all()):
+    values, own = (np.asarray(function(rows, place), dtype=np.float64) for place in (others, rows))
+    if values.shape != (len(rows), len(others)) or not (np.isfinite(values).all() and np.isfinite(own).all()):
         return usual  # _fit_series raises a clear error later
-    gaps = distances_between(rows, others, nodes.metric)
-    beyond = np.where(values < 0.5 * np.diagonal(peaks)[:, None], gaps, np.inf).min(axis=1)
+    # A function without symmetry may be largest away from its first point.
+    moved = values.max(axis=1) > np.diagonal(own)
+    centers = np.where(moved[:, None], others[values.argmax(axis=1)], rows)
+    peaks = np.maximum(values.max(axis=1), np.diagonal(own))
+    gaps = distances_between(centers, others, nodes.metric)
+    beyond = np.where(values < 0.5 * peaks[:, None], gaps, np.inf).min(axis=1)
     found = float(np.median(beyond)) ** 2 / (4 * np.log(2))
     return float(np.clip(found, usual / 4, _WIDEST_FUNCTION * nodes.extent2))
 
@@ -656,26 +669,36 @@ def _width(graph: Graph, series: AbstractKernel, dim: int) -> float:
     return float(np.sqrt(2 * mean_length * graph.time(1.0, dim)))
 
 
-def _fit_series(function: Any, graph: Graph, measure: FloatArray, streams: Streams) -> SeriesFit:
-    """Coefficients of the series closest to a function F(X, Y) of two sets of points."""
+def _fit_series(function: Any, graph: Graph, measure: FloatArray, streams: Streams) -> tuple[SeriesFit, float]:
+    """Coefficients of the series closest to a function F(X, Y), and the error of its symmetric part."""
     rng = streams.generator("features.series")
     n = graph.n_nodes
     rows: IntArray = rng.choice(n, min(n, _FITTED_ROWS), replace=False)
-    columns: IntArray = rng.choice(n, min(n, _FITTED_COLUMNS), replace=False)
-    values = np.asarray(function(graph.positions[rows], graph.positions[columns]), dtype=np.float64)
-    if values.shape != (len(rows), len(columns)):
-        reject("kernel", f"a function whose result has shape {(len(rows), len(columns))}", values.shape)
-    if not np.isfinite(values).all():
-        reject("kernel", "a function with finite values", "NaN or inf")
+    # Columns are rows, too: random points have pairs with themselves, where rough functions are hardest to follow.
+    columns: IntArray = rng.permutation(rows[:_FITTED_COLUMNS])
+    values = function_values(function, graph.positions[rows], graph.positions[columns])
+    exchanged = function_values(function, graph.positions[columns], graph.positions[rows]).T
+    skew = relative_error(exchanged, values) / 2 if values.any() else 0.0
     roots = np.sqrt(measure)
     targets = values * roots[rows][:, None] * roots[columns]
     samples = np.repeat(rows, len(columns)), np.tile(columns, len(rows)), targets.ravel()
     degree = int(np.clip(2 * (graph.n_steps or 0) + 4, *_FITTED_DEGREES))
-    square = SeriesKernel.fit(graph, *samples, degree=degree, square=True)
+    # A spike at the nodes would follow a rough function there, and only there.
+    square = SeriesKernel.fit(graph, *samples, degree=degree, square=True, spike=False)
     if square.held_out_error <= _GOOD_SQUARE:
-        return square
-    free = SeriesKernel.fit(graph, *samples, degree=degree)
-    return square if square.held_out_error <= _WORTH_A_SQUARE * free.held_out_error else free
+        return square, skew
+    free = SeriesKernel.fit(graph, *samples, degree=degree, spike=False)
+    return (square if square.held_out_error <= _WORTH_A_SQUARE * free.held_out_error else free), skew
+
+
+def function_values(function: Any, X: FloatArray, Y: FloatArray) -> FloatArray:
+    """F(X, Y) of a function of the user, checked."""
+    values = np.asarray(function(X, Y), dtype=np.float64)
+    if values.shape != (len(X), len(Y)):
+        reject("kernel", f"a function whose result has shape {(len(X), len(Y))}", values.shape)
+    if not np.isfinite(values).all():
+        reject("kernel", "a function with finite values", "NaN or inf")
+    return values
 
 
 class FarQueryWarning(UserWarning):

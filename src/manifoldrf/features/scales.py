@@ -166,9 +166,10 @@ class ScaleLevel:
     def _shape(self) -> tuple[int, int]:
         return self.problem.graph.n_nodes, len(self.anchors)
 
-    def fields(self) -> list[StepField]:
-        """The field of each table."""
-        return [StepField(self.problem.graph, self._table(table.astype(np.float64))) for table in self.tables]
+    def fields(self, n_tables: int) -> list[StepField]:
+        """The fields of the first tables."""
+        graph = self.problem.graph
+        return [StepField(graph, self._table(table.astype(np.float64))) for table in self.tables[:n_tables]]
 
     def height(self, t: float) -> float:
         """Mean of K_t(x, x) over the nodes, per volume."""
@@ -425,20 +426,21 @@ class PreparedPoints:
         self._blocks: dict[int, FloatArray] = {}
         self._kernels: dict[int, FloatArray] = {}
 
-    def blocks(self, number: int) -> FloatArray:
-        """Features of all tables of a level, in absolute units, shape (k, q, m)."""
-        if number not in self._blocks:
-            level = self.scales.levels[number]
+    def blocks(self, number: int, n_tables: int | None = None) -> FloatArray:
+        """Features of the tables of a level, all or the first few, in absolute units, shape (k, q, m)."""
+        level = self.scales.levels[number]
+        wanted = len(level.tables) if n_tables is None else n_tables
+        if len(self._blocks.get(number, ())) < wanted:
             graph, scale = level.problem.graph, level.problem.unit**-0.5
             with quiet_underflow():
                 placed = graph.placed(self.points, self.n_jobs)
                 window = level.problem.window(self.points, placed)
                 steps = one_step(graph, placed)
-                found = [as_dense(field.rows_of(steps, self.n_jobs)) for field in level.fields()]
+                found = [as_dense(field.rows_of(steps, self.n_jobs)) for field in level.fields(wanted)]
                 self._blocks[number] = np.stack(found) * (scale * np.sqrt(level.weights) * window[:, None])
             if self.warn:
                 warn_of_far(window)
-        return self._blocks[number]
+        return self._blocks[number][:wanted]
 
     def at(self, t: float) -> FloatArray:
         """Features of the points at the time t, shape (q, m)."""

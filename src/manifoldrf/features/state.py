@@ -66,6 +66,7 @@ def _level_record(level: ScaleLevel) -> Record:
 def _map_record(fitted: FeatureMap) -> Record:
     """A feature map as files of format 1 hold it."""
     parts = {name: getattr(fitted, name) for name in ("field", "anchors", "weights", "factor")}
+    parts |= {} if fitted.mixing is None else {"mixing": fitted.mixing}
     return Record("FeatureMap", {"space": _problem_record(fitted.problem)} | parts)
 
 
@@ -107,9 +108,15 @@ def _read_space(  # noqa: PLR0913  (the fields of the record)
 
 
 def _read_map(
-    space: Problem, field: AbstractField, anchors: IntArray, weights: FloatArray, factor: float = 1.0
+    *,
+    space: Problem,
+    field: AbstractField,
+    anchors: IntArray,
+    weights: FloatArray,
+    factor: float = 1.0,
+    mixing: FloatArray | None = None,
 ) -> FeatureMap:
-    return FeatureMap(space, field, anchors, weights, factor)
+    return FeatureMap(space, field, anchors, weights, factor, mixing)
 
 
 # Records of format 1 that are no longer classes of this name, and the functions that read them.
@@ -149,8 +156,8 @@ def restore(features: Estimator, state: dict[str, Any]) -> Estimator:
     return features
 
 
-def summarise(features: Any) -> str:
-    """What was fitted, chosen and estimated, one line each."""
+def summary_rows(features: Any, error: ErrorEstimate | None) -> list[tuple[str, str]]:
+    """What was fitted, chosen and estimated, as names and texts; without an estimate, where to find it."""
     problem = features.map_.problem
     notes = dict(problem.notes)
     chosen = f", {notes.pop('kernel')}" if "kernel" in notes else ""
@@ -160,16 +167,16 @@ def summarise(features: Any) -> str:
     weights = f"weights '{features.quadrature_}'"
     if problem.asymmetric:
         weights = "with two sides: this kernel has no nonnegative features"
+    if features.map_.mixing is not None:
+        weights = "on each side"
     ambient = problem.clock == "ambient"
     if ambient:
         weights = "windows of equal weight"
-    share = features.error_.graph if problem.series_error is None else None  # else the share is that of a series
-    advice = "; use more points or a wider kernel" if (share or 0) >= _FAR_GRAPH else ""  # earlier than the warning
-    lines = [
-        ("kernel", f"{_shortened(problem.kernel)}{chosen}"),
+    rows = [
+        ("kernel", f"{shortened(problem.kernel)}{chosen}"),
         (
             "on the graph",
-            "" if ambient or "scales" in notes else f"{_shortened(problem.resolved)}, in the {problem.clock} clock",
+            "" if ambient or "scales" in notes else f"{shortened(problem.resolved)}, in the {problem.clock} clock",
         ),
         (
             "scale",
@@ -179,15 +186,27 @@ def summarise(features: Any) -> str:
         ("width of features", f"{problem.width:.3g}"),
         ("features", f"{features.n_features_out_}, {weights}"),
         ("field", field),
-        ("fields tried", _listed(features.error_.candidates)),
-        ("weights tried", _listed(features.error_.weights)),
-        ("relative error", f"{features.error_}{advice}"),
     ]
-    width = max(len(name) for name, _ in lines)
-    return "\n".join(f"{name:<{width}}  {text}" for name, text in lines if text)
+    if error is None:
+        return [row for row in rows if row[1]] + [("relative error", "estimated by `error_`")]
+    share = error.graph if problem.series_error is None else None  # else the share is that of a series
+    advice = "; use more points or a wider kernel" if (share or 0) >= _FAR_GRAPH else ""  # earlier than the warning
+    rows += [
+        ("fields tried", _listed(error.candidates)),
+        ("weights tried", _listed(error.weights)),
+        ("relative error", f"{error}{advice}"),
+    ]
+    return [row for row in rows if row[1]]
 
 
-def _shortened(kernel: Any) -> str:
+def summarise(features: Any) -> str:
+    """What was fitted, chosen and estimated, one line each."""
+    rows = summary_rows(features, features.error_)
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
+
+
+def shortened(kernel: Any) -> str:
     """A kernel as text; a long series is cut."""
     scaled = isinstance(kernel, ScaledKernel)
     text = f"{kernel.factor:.3g} * {kernel.kernel!r}" if scaled else repr(kernel)

@@ -64,6 +64,9 @@ _LEAF = 32  # points per leaf of the search pyramid; 16 to 64 cost the same with
 # Sweeps in space visit this many neighbours before they turn to another place. At a million points that takes a
 # third less time than visits in random order, because the data are in the cache. Gaps agree to three digits.
 _PATCH = 1024
+# 64 and 256 anchors among 1000 random points of square, Moebius strip and uneven sphere, two draws: .83 of the
+# error of farthest points after one round on average, .81 after ten; a mesh of a square .66 and .60.
+_MEDOID_ROUNDS = 10
 _TAKEN = -1.0  # marks the distance of a node that is chosen already
 
 
@@ -137,6 +140,53 @@ def farthest_vertices(mesh: TriangleMesh, m: int) -> IntArray:
     graph = Graph(edge_lengths(mesh), mesh.vertices)
     joined = np.flatnonzero(graph.degrees > 0)
     return _along_edges(graph, joined, min(m, len(joined)), _EXACT)
+
+
+def medoid_anchors(graph: Graph, measure: FloatArray, anchors: IntArray) -> IntArray:
+    """Move each anchor to the middle of its cell: the node of the cell that is nearest to its centre of mass.
+
+    Farthest points lie on the boundary of a space, where half of their cell is missing. Anchors without a cell of
+    their own, and those of cells without measure, stay.
+
+    Parameters
+    ----------
+    graph : Graph
+        With points.
+    measure : array of shape (n_nodes,)
+    anchors : int array of shape (m,)
+        Different nodes.
+
+    Returns
+    -------
+    anchors : int64 array of shape (m,)
+        Different nodes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manifoldrf import Graph
+    >>> from manifoldrf.fields.anchors import medoid_anchors
+    >>> chain = np.eye(6, k=1) + np.eye(6, k=-1)
+    >>> line = Graph.from_affinity(chain, points=np.arange(6.0)[:, None])
+    >>> medoid_anchors(line, np.ones(6), np.array([0, 5])).tolist()
+    [1, 4]
+    """
+    points = _points(graph)
+    for _ in range(_MEDOID_ROUNDS):
+        owners = _owners(graph, anchors)
+        inside = np.flatnonzero((owners >= 0) & (measure > 0))
+        own, mass = owners[inside], measure[inside]
+        total = np.bincount(own, mass, len(anchors))
+        used = np.flatnonzero(total)
+        sums = np.stack([np.bincount(own, mass * column, len(anchors)) for column in points[inside].T], axis=1)
+        gaps = np.linalg.norm(points[inside] - (sums / np.where(total > 0, total, 1.0)[:, None])[own], axis=1)
+        order = np.lexsort((inside, gaps, own))  # within a cell the node nearest to the centre first
+        moved = anchors.copy()
+        moved[used] = inside[order[np.searchsorted(own[order], used)]]
+        if (moved == anchors).all():
+            break
+        anchors = moved
+    return anchors
 
 
 def follows_edges(graph: Graph) -> bool:

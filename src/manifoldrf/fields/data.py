@@ -83,9 +83,11 @@ class Problem:
     weights_known : bool
         Whether the volumes of the nodes were given, not estimated.
     series_error : float, optional
-        Error of the series that was fitted to a function.
+        Error of the series, or of the mixing matrix, that was fitted to a function.
     ball : AbstractBall, optional
         The space itself if it is unbounded and the nodes are a grid of this ball.
+    function : callable, optional
+        A function F(X, Y) without symmetry: features of ``resolved`` are mixed to represent it. It is not stored.
     """
 
     graph: Graph
@@ -102,6 +104,7 @@ class Problem:
     weights_known: bool = True
     series_error: float | None = None
     ball: AbstractBall | None = None
+    function: Callable[[FloatArray, FloatArray], Any] | None = None
 
     def __post_init__(self) -> None:
         """Raise if the parts do not fit together: compiled code relies on sizes and indices."""

@@ -828,6 +828,15 @@ class Sheets:
     pieces: IntArray
     threads: int
 
+    @classmethod
+    def of(cls, search: NeighborSearch, neighbors: int = _PATH_NEIGHBORS) -> "Sheets":
+        """The paths between so many nearest neighbours."""
+        distances, near = without_self(*search.knn(search.points, min(neighbors, len(search.points) - 1) + 1))
+        edges = _edges(distances, near)
+        # Around a far point there is nothing to be near to: its spacing must not make all paths count.
+        spacing = np.minimum(distances[:, -1], _WIDEST_SPACING * np.median(distances[:, -1]))
+        return cls(edges, spacing, components_of(edges), search.threads)
+
     def cut(self, pairs: Pairs) -> tuple[Pairs, int]:
         """The pairs without those that are close only through empty space, and the number of these."""
         keep = ~self.are_apart(pairs)
@@ -873,13 +882,7 @@ class Sheets:
 
 def find_sheets(search: NeighborSearch, s2: float, radius: float) -> Sheets | None:
     """The layers of a cloud, if steps of the squared bandwidth s2 would jump between them; else None."""
-    points = search.points
-    k = min(_PATH_NEIGHBORS, len(points) - 1)
-    distances, near = without_self(*search.knn(points, k + 1))
-    edges = _edges(distances, near)
-    # Around a far point there is nothing to be near to: its spacing must not make all paths count.
-    spacing = np.minimum(distances[:, -1], _WIDEST_SPACING * np.median(distances[:, -1]))
-    sheets = Sheets(edges, spacing, components_of(edges), search.threads)
+    points, sheets = search.points, Sheets.of(search)
     some = np.sort(_some(search, _LEAK_NODES, "cloud.layers"))
     found = search.within(points[some], radius)
     pairs = Pairs(some[found.rows], found.columns, found.distances)

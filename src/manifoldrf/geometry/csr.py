@@ -17,6 +17,7 @@ from manifoldrf._validation import FloatArray, IntArray, check_finite, check_poi
 
 _WORTH_A_THREAD = 2**17  # products; below this, a second thread costs more than it saves
 _TASKS_PER_THREAD = 4  # so that one slow task does not delay the others
+_ROWS_OF_A_PRODUCT = 512  # computed by one task
 _LARGEST_DEGREE = 10_000  # the time of Cuthill-McKee is quadratic in the degree of a node
 _HALF, _LOWER = 32, 2**32 - 1
 
@@ -63,6 +64,16 @@ def times(matrix: Any, table: FloatArray, n_jobs: int) -> FloatArray:
     multiply = times_vector if dense.ndim == 1 else times_columns
     _over_rows(lambda parts, span: multiply(parts, dense, out, span), matrix, dense.size // len(dense), n_jobs)
     return out
+
+
+def product_above(left: Any, right: Any, limits: FloatArray, n_jobs: int) -> Any:
+    """Product of two CSR arrays without the entries of row i below ``limits[i]``; columns are sorted."""
+    spans = list(pairwise([*range(0, left.shape[0], _ROWS_OF_A_PRODUCT), left.shape[0]]))
+    factors = csr_parts(left), csr_parts(right)
+    found = quick_map(lambda span: multiply_rows(*factors, limits, right.shape[1], span), spans, n_jobs)
+    counts, columns, values = (np.concatenate(part) for part in zip(*found, strict=True))
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    return read_only(sparse.csr_array((values, columns, ends), shape=(left.shape[0], right.shape[1])))
 
 
 def scaled_both_ends(matrix: Any, scale: FloatArray, n_jobs: int = 1) -> FloatArray:
@@ -218,6 +229,42 @@ def times_columns(matrix, table, out, span):  # type: ignore[no-untyped-def]
             for c in range(len(total)):
                 total[c] += value * row[c]
         out[i] = total
+
+
+@compiled()
+def multiply_rows(left, right, limits, n_columns, span):  # type: ignore[no-untyped-def]
+    """Rows of a product of two CSR matrices in the span, without small entries: counts, columns and values."""
+    left_ends, left_columns, left_values = left
+    right_ends, right_columns, right_values = right
+    row, touched = np.zeros(n_columns), np.zeros(n_columns, np.int64)
+    seen = np.full(n_columns, -1)  # the last row with an entry in each column
+    counts = np.zeros(span[1] - span[0], np.int64)
+    columns, values = np.zeros(1024, np.int64), np.zeros(1024)
+    end = 0
+    for i in range(span[0], span[1]):
+        found = 0
+        for p in range(left_ends[i], left_ends[i + 1]):
+            weight, j = left_values[p], left_columns[p]
+            for q in range(right_ends[j], right_ends[j + 1]):
+                c = np.uint64(right_columns[q])
+                if seen[c] != i:
+                    seen[c] = i
+                    touched[found] = c
+                    found += 1
+                    row[c] = 0.0
+                row[c] += weight * right_values[q]
+        if end + found > len(columns):
+            more, larger = np.zeros(2 * (end + found), np.int64), np.zeros(2 * (end + found))
+            more[:end], larger[:end] = columns[:end], values[:end]
+            columns, values = more, larger
+        begin = end
+        for k in range(found):
+            if row[touched[k]] >= limits[i]:
+                columns[end], values[end] = touched[k], row[touched[k]]
+                end += 1
+        sort_entries(columns[begin:end], values[begin:end])
+        counts[i - span[0]] = end - begin
+    return counts, columns[:end].copy(), values[:end].copy()
 
 
 @compiled()

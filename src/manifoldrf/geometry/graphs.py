@@ -19,6 +19,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from manifoldrf._codec import save_state
+from manifoldrf._files import html_table
 from manifoldrf._runtime import one_blas_thread, quiet_underflow, warn_user
 from manifoldrf._validation import (
     NONNEGATIVE,
@@ -225,13 +226,39 @@ class Graph(_Immutable):
         return save_state(path, KIND, {"graph": self})
 
     def __repr__(self) -> str:
-        loops = int(np.count_nonzero(self.affinity.diagonal()))
-        parts = [f"{self.n_nodes} nodes", f"{(self.affinity.nnz - loops) // 2} edges"]
+        parts = [f"{self.n_nodes} nodes", f"{self.n_edges} edges"]
         if self.points is not None:
             parts.append(f"points in R^{self.points.shape[1]}")
         if self.n_steps is not None:
             parts.append(f"n_steps={self.n_steps}")
         return f"Graph({', '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        return html_table("Graph", self._facts())
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """Sizes and units as names and texts, for tables."""
+        degrees = self.degrees
+        rows = [
+            ("nodes", str(self.n_nodes)),
+            ("edges", str(self.n_edges)),
+            ("components", str(self.n_components)),
+            ("degrees", f"{degrees.min():.3g} to {degrees.max():.3g}"),
+            ("points", "none" if self.points is None else f"in R^{self.points.shape[1]}"),
+        ]
+        if self.weights is not None:
+            rows.append(("volume", f"{self.weights.sum():.4g}"))
+        if self.step_time is not None:
+            rows.append(("time of a step", f"{self.step_time:.3g}"))
+        if self.n_steps is not None:
+            rows.append(("steps", str(self.n_steps)))
+        return rows
+
+    @property
+    def n_edges(self) -> int:
+        """Number of edges between different nodes."""
+        loops = int(np.count_nonzero(self.affinity.diagonal()))
+        return int(self.affinity.nnz - loops) // 2
 
     @property
     def positions(self) -> FloatArray:

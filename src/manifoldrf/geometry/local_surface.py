@@ -1,6 +1,6 @@
 """The surface through a noisy cloud: quadratic patches, and the map that moves points onto them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from manifoldrf._validation import (
     FloatArray,
     IntArray,
     check_finite,
+    check_integer,
     check_real,
     reject,
 )
@@ -63,6 +64,8 @@ class LocalSurface:
         Points of the edge of the surface, shape (e, D); None if it has none, or noise is too small to blur it.
     normals : array of shape (e, D), optional
         Outward normals of the edge there.
+    n_points : int
+        Number of points that the patches were fitted to, 0 if it is not known.
     """
 
     centres: NeighborSearch
@@ -75,6 +78,7 @@ class LocalSurface:
     noise: float = 0.0
     edge: NeighborSearch | None = None
     normals: FloatArray | None = None
+    n_points: int = 0
 
     def check(self, n_coordinates: int) -> None:
         """Raise unless the parts fit together and the surface lies in a space of so many coordinates."""
@@ -88,6 +92,7 @@ class LocalSurface:
         check_shape("bends", self.bends, (m, n_terms(dim), r))
         check_shape("widths", self.widths, (m,))
         check_real(self.noise, "noise", NONNEGATIVE)
+        check_integer(self.n_points, "n_points", 0)
         self.centres.check(m, r)
         for name in ("origin", "axes", "means", "frames", "bends", "widths"):
             check_finite(getattr(self, name), name, LARGEST_COORDINATE)
@@ -130,6 +135,13 @@ class LocalSurface:
 
         quick_map(work, spans, n_jobs)
         return found
+
+    def fitted_again(self, points: FloatArray, n_jobs: int = 1) -> "LocalSurface":
+        """A surface of the same kind and with the same edge through other points, shape (n, D)."""
+        inside = np.ascontiguousarray((points - self.origin) @ self.axes)
+        h2 = 2 * float(self.widths.min()) ** 2  # patches are wider where points are sparse
+        surface = fit_surface(NeighborSearch(inside, None, n_jobs), (self.origin, self.axes), self.dim, h2)
+        return replace(surface, noise=self.noise, edge=self.edge, normals=self.normals)
 
     def within_edge(self, places: FloatArray) -> FloatArray:
         """Points of the surface, those beyond its edge moved onto it."""
@@ -194,7 +206,7 @@ def fit_surface(search: NeighborSearch, basis: tuple[FloatArray, FloatArray], di
     once = LocalSurface(NeighborSearch(at), *own_basis, *patches).project(points, threads)
     at = once[centres]
     patches = fit_patches(NeighborSearch(once, None, threads), points, at, dim, h2)
-    return LocalSurface(NeighborSearch(at), *basis, *patches)
+    return LocalSurface(NeighborSearch(at), *basis, *patches, n_points=len(points))
 
 
 def quadratic_terms(along: FloatArray) -> FloatArray:

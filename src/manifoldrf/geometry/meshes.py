@@ -17,7 +17,7 @@ from scipy.spatial import cKDTree
 
 from manifoldrf._arrays import read_mesh_arrays
 from manifoldrf._colours import field_colours
-from manifoldrf._files import as_path, output_file
+from manifoldrf._files import as_path, html_table, output_file
 from manifoldrf._random import SeedLike, generator
 from manifoldrf._runtime import warn_user
 from manifoldrf._validation import FloatArray, IntArray, as_floats, check_faces, check_integer, check_points, reject
@@ -31,8 +31,13 @@ __all__ = ["MeshReport", "MeshSample", "TriangleMesh"]
 # Twice the area over the squared longest side: 0.87 for equal sides, about 1e-16 for rounding alone.
 _FLAT = 1e-12
 
+_DEFECTS = ("non_manifold_edges", "degenerate_faces", "unreferenced_vertices")
+
 # Pairs of query and face examined at once; about 60 numbers each, so some 60 MB.
 _PAIRS = 2**17
+# Faces of a mesh that are kept prepared for searches: 190 bytes each. With more, a search takes longer than that.
+_MOST_KEPT = 2**17
+_SAME_UNIT = 2.0**60  # coordinates of queries over those of the mesh, whose squares are still finite
 
 
 def _power_of_two(size: float) -> float:
@@ -109,26 +114,36 @@ def count_boundary_loops(faces: IntArray) -> int:
     return len(np.unique(chain[fan[low[alone]]]))
 
 
-class SurfaceSearch:
-    """The nearest places found so far for all queries; lengths are in units that keep squares finite."""
+class Faces:
+    """The faces of a mesh, prepared for searches; lengths are in units of ``scale``, which keeps squares finite."""
 
-    def __init__(self, vertices: FloatArray, faces: IntArray, queries: FloatArray) -> None:
-        scale = _power_of_two(max(float(np.abs(vertices).max()), float(np.abs(queries).max())))
-        vertices = vertices / scale
-        self.queries = queries / scale  # (q, 3)
+    def __init__(self, vertices: FloatArray, faces: IntArray, scale: float) -> None:
+        self.scale, vertices = scale, vertices / scale
         self.corners = vertices[faces]  # (m, 3, 3)
         self.lowest, self.highest = self.corners.min(axis=1), self.corners.max(axis=1)  # (m, 3) each
         self.centroids = self.corners.mean(axis=1)  # (m, 3)
         self.radii = row_lengths(self.corners - self.centroids[:, None]).max(axis=1)  # (m,) to the farthest corner
-        # Start with the nearest corner of any face.
-        used, first = np.unique(faces, return_index=True)
-        self.distance, nearest = cKDTree(vertices[used]).query(self.queries)  # (q,)
-        self.face, place = np.divmod(first[nearest], 3)  # (q,)
-        self.barycentric = np.eye(3)[place]  # (q, 3)
+        used, self.first = np.unique(faces, return_index=True)
+        self.tree = cKDTree(vertices[used])
+        exponents = np.frexp(self.radii)[1]  # classes by the power of two of the radius, large ones first
+        members = [np.flatnonzero(exponents == exponent) for exponent in np.unique(exponents)[::-1]]
+        self.classes = [(some, cKDTree(self.centroids[some]), self.radii[some].max()) for some in members]
 
-    def try_faces(self, members: IntArray) -> None:
+
+class SurfaceSearch:
+    """The nearest places found so far for all queries."""
+
+    def __init__(self, faces: Faces, queries: FloatArray) -> None:
+        self.faces, self.queries = faces, queries / faces.scale  # (q, 3)
+        # Start with the nearest corner of any face.
+        self.distance, nearest = faces.tree.query(self.queries)  # (q,)
+        self.face, place = np.divmod(faces.first[nearest], 3)  # (q,)
+        self.barycentric = np.eye(3)[place]  # (q, 3)
+        for members, tree, largest in faces.classes:
+            self._try_faces(members, tree, largest)
+
+    def _try_faces(self, members: IntArray, tree: Any, largest: float) -> None:
         """Improve all queries by the faces of one radius class."""
-        tree, largest = cKDTree(self.centroids[members]), self.radii[members].max()
         waiting, seen, n_nearest = np.arange(len(self.queries)), 0, min(8, len(members))
         while len(waiting):
             unfinished = []
@@ -143,15 +158,16 @@ class SurfaceSearch:
 
     def _try_pairs(self, rows: IntArray, gaps: FloatArray, faces: IntArray) -> None:
         """Improve queries (r,) by faces (r, k) with centroids at the distances ``gaps`` (r, k)."""
-        row, column = np.nonzero(gaps <= self.distance[rows, None] + self.radii[faces])  # (p,)
+        known = self.faces
+        row, column = np.nonzero(gaps <= self.distance[rows, None] + known.radii[faces])  # (p,)
         face, query = faces[row, column], rows[row]
         # The box is the tighter bound for a long face, and much cheaper than the triangle.
-        outside = np.maximum(self.lowest[face] - self.queries[query], self.queries[query] - self.highest[face])
+        outside = np.maximum(known.lowest[face] - self.queries[query], self.queries[query] - known.highest[face])
         within = row_lengths(np.maximum(outside, 0.0)) <= self.distance[query]
         row, face, query = row[within], face[within], query[within]
         if not len(row):
             return
-        barycentric, distance = _closest_on_triangles(self.queries[query], self.corners[face])
+        barycentric, distance = _closest_on_triangles(self.queries[query], known.corners[face])
         order = np.lexsort((distance, row))  # the first pair of each row is its best
         best = order[np.append(True, np.diff(row[order]) != 0)]
         best = best[distance[best] < self.distance[query[best]]]
@@ -297,6 +313,10 @@ class TriangleMesh:
             array.setflags(write=False)
             object.__setattr__(self, name, array)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Copies and pickles go through the constructor: arrays are read-only again, and kept values are dropped.
+        return type(self), (self.vertices, self.faces)
+
     def check_nodes(self, n: int, d: int) -> None:
         """Raise unless the vertices can be the n nodes of a graph with d coordinates."""
         if (self.n_vertices, 3) != (n, d):
@@ -304,6 +324,26 @@ class TriangleMesh:
 
     def __repr__(self) -> str:
         return f"TriangleMesh({_count(self.n_vertices, 'vertex', 'vertices')}, {_count(self.n_faces, 'face')})"
+
+    def _repr_html_(self) -> str:
+        return html_table("TriangleMesh", self._facts())
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """Sizes, parts and defects as names and texts, for tables."""
+        found, size = self.report(), np.ptp(self.vertices, axis=0)
+        defects = {name: getattr(found, name) for name in _DEFECTS if getattr(found, name)}
+        return [
+            ("vertices", str(found.n_vertices)),
+            ("faces", str(found.n_faces)),
+            ("extent", " x ".join(f"{length:.4g}" for length in size)),
+            ("area", f"{self.area:.4g}"),
+            ("components", str(found.components)),
+            ("boundary loops", str(found.boundary_loops)),
+            (
+                "defects",
+                ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in defects.items()) or "none",
+            ),
+        ]
 
     @classmethod
     def of(cls, mesh: Any) -> "TriangleMesh":
@@ -607,10 +647,7 @@ class TriangleMesh:
                [0.  , 0.5 , 0.  ]])
         """
         queries = check_points(points, "points", n_columns=3)
-        search = SurfaceSearch(self.vertices, self.faces, queries)
-        exponents = np.frexp(search.radii)[1]  # faces grouped by the power of two of their radius, large ones first
-        for exponent in np.unique(exponents)[::-1]:
-            search.try_faces(np.flatnonzero(exponents == exponent))
+        search = SurfaceSearch(self._prepared(float(np.abs(queries).max())), queries)
         return self._at(search.face, search.barycentric)
 
     def report(self) -> MeshReport:
@@ -643,6 +680,18 @@ class TriangleMesh:
             degenerate_faces=int((has_repeats(self.faces) | is_flat).sum()),
             unreferenced_vertices=unreferenced,
         )
+
+    def _prepared(self, farthest: float) -> Faces:
+        """The faces for a search from points with coordinates up to ``farthest``; kept if they are not many."""
+        scale = _power_of_two(float(np.abs(self.vertices).max()))
+        if farthest > _SAME_UNIT * scale:
+            return Faces(self.vertices, self.faces, _power_of_two(farthest))
+        if self.n_faces > _MOST_KEPT:
+            return Faces(self.vertices, self.faces, scale)
+        if "_faces" not in vars(self):
+            vars(self)["_faces"] = Faces(self.vertices, self.faces, scale)
+        faces: Faces = vars(self)["_faces"]
+        return faces
 
     def _proper_edges(self) -> tuple[IntArray, IntArray]:
         """Edges and their numbers of faces; faces that repeat a vertex are lines and do not count."""

@@ -70,11 +70,13 @@ class SeriesKernel(AbstractKernel):
         degree: int = 20,
         nonnegative: bool = True,
         square: bool = False,
+        spike: bool = True,
     ) -> "SeriesFit":
         """Fit alpha_0, ..., alpha_degree to samples F(i, j) of a function of two nodes, by least squares.
 
         The result is not always positive semi-definite and may have no nonnegative modulation: see
-        :attr:`is_positive`.
+        :attr:`is_positive`. A series is symmetric, so the errors include half of F(i, j) - F(j, i);
+        :class:`ManifoldRandomFeatures` represents functions without symmetry.
 
         Parameters
         ----------
@@ -90,6 +92,9 @@ class SeriesKernel(AbstractKernel):
         square : bool
             Fit f >= 0 with alpha = f * f: the kernel is a square and has nonnegative features. This fit cannot be
             closer than a fit of alpha itself.
+        spike : bool
+            Whether alpha_0, or f_0, may differ from zero. It is a spike at every node, which new points between the
+            nodes do not have.
 
         Returns
         -------
@@ -116,8 +121,12 @@ class SeriesKernel(AbstractKernel):
             reject("j", f"a vector of {len(first)} indices, as many as `i`", len(second))
         targets = check_vector(values, "values", len(first), Interval())
         check_flag(nonnegative, "nonnegative")
-        solve = _square_root if check_flag(square, "square") else functools.partial(_least_squares, nonnegative)
-        n = check_integer(degree, "degree", 0) + 1
+        lowest = 0 if check_flag(spike, "spike") else 1
+        if check_flag(square, "square"):
+            solve = functools.partial(_square_root, lowest)
+        else:
+            solve = functools.partial(_least_squares, lowest, nonnegative)
+        n = check_integer(degree, "degree", 2 * lowest) + 1
         if len(first) < 2 * n:
             reject("values", f"at least {2 * n} samples for degree {degree}", len(first))
         design = _powers_at(adjacency, first, second, n)
@@ -210,21 +219,22 @@ def _powers_at(graph: AnyGraph, i: IntArray, j: IntArray, n: int) -> FloatArray:
     return result
 
 
-def _least_squares(nonnegative: bool, design: FloatArray, targets: FloatArray) -> FloatArray:  # noqa: FBT001
+def _least_squares(lowest: int, nonnegative: bool, design: FloatArray, targets: FloatArray) -> FloatArray:  # noqa: FBT001
     """Least-squares coefficients; columns are scaled to unit length because high powers are small."""
-    lengths = np.linalg.norm(design, axis=0)
+    lengths = np.linalg.norm(design[:, lowest:], axis=0)
     scale = np.where(lengths > 0, lengths, 1.0)
+    scaled = design[:, lowest:] / scale
     if nonnegative:
-        solution = nnls(design / scale, targets, maxiter=100 * design.shape[1])[0]
+        solution = nnls(scaled, targets, maxiter=100 * design.shape[1])[0]
     else:
-        solution = np.linalg.lstsq(design / scale, targets, rcond=1e-13)[0]
-    return np.asarray(solution / scale)
+        solution = np.linalg.lstsq(scaled, targets, rcond=1e-13)[0]
+    return np.concatenate([np.zeros(lowest), solution / scale])
 
 
-def _square_root(design: FloatArray, targets: FloatArray) -> FloatArray:
-    """The f >= 0 whose square, as a series, is closest to the targets."""
-    n = (design.shape[1] + 1) // 2  # coefficients of f
-    basis, triangle = np.linalg.qr(design[:, : 2 * n - 1])
+def _square_root(lowest: int, design: FloatArray, targets: FloatArray) -> FloatArray:
+    """The f >= 0 whose square, as a series, is closest to the targets, from its coefficient ``lowest`` on."""
+    n = (design.shape[1] + 1) // 2 - lowest  # coefficients of f
+    basis, triangle = np.linalg.qr(design[:, 2 * lowest : 2 * (lowest + n) - 1])
     goal = basis.T @ targets  # the least squares depend on the targets only through this
 
     def residual(f: FloatArray) -> FloatArray:
@@ -239,7 +249,7 @@ def _square_root(design: FloatArray, targets: FloatArray) -> FloatArray:
     ]
     starts.sort(key=lambda f: float(np.linalg.norm(residual(f))))
     found = [least_squares(residual, f, slopes, bounds=(0.0, np.inf)) for f in starts[:_STARTS]]
-    return np.asarray(min(found, key=lambda result: float(result.cost)).x)
+    return np.concatenate([np.zeros(lowest), min(found, key=lambda result: float(result.cost)).x])
 
 
 def _residual(design: FloatArray, targets: FloatArray, series: FloatArray, square: bool) -> float:  # noqa: FBT001

@@ -21,6 +21,7 @@ def test_names_are_unique_and_in_order():
         "normals",
         "velocity",
         "attention",
+        "attention_order",
         "brodatz",
         "hyperbolic",
         "few_labels",

@@ -3,11 +3,14 @@
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from manifoldrf.cli.console import cell
 from reproduction.record import Record
 from reproduction.report import pages
 from reproduction.report.catalogue import CATALOGUE
+from reproduction.report.comparison import Pair, record_pairs
 from reproduction.report.pages import (
     BEGIN,
     DEFAULT,
@@ -93,8 +96,8 @@ def test_the_page_says_how_it_was_made(records):
     assert "Took 1 min 35 s. Settings: n\\_nodes = 4000; tau = 20." in page
     assert "widths = 0, 1, ..., 39 (40 values); limits = Nystrom: few." in page
     assert (
-        "Without a record so far: gaussian\\_grid, normals, velocity, attention, brodatz, hyperbolic, few\\_labels,"
-        in page
+        "Without a record so far: gaussian\\_grid, normals, velocity, attention, attention\\_order, brodatz, "
+        "hyperbolic, few\\_labels," in page
     )
 
 
@@ -169,7 +172,7 @@ def test_nothing_is_worse_where_all_is_better(records):
     ("changes", "row"),
     [
         ({"r2": 0.9}, "R² | 0.9 | 0.997 | no reason known |"),
-        ({"re": 0.24}, "mean RE | 0.24 | 0.23 | dominated by values near the clamp, far from the start |"),
+        ({"re": 0.24}, "mean RE | 0.24 | 0.23 | no reason known |"),
         ({"nodes": float("nan")}, "nodes | nan | 0.067 | no reason known |"),
         (
             {"kernel_ms": 80.0},
@@ -204,6 +207,29 @@ def test_the_readme_has_a_small_table(records):
     assert "took 0.75 to 0.75 s" in lines[-1]
     assert lines[-1].endswith("and 6.9 to 6.9 times as long as fit and kernel together.")
     assert len(lines) == 7
+
+
+def test_the_readme_compares_the_recipe_as_the_paper_does_where_the_record_can(records):
+    rows = records["surfaces"].tables["surfaces"]
+    assert "the published value for the sphere is against" in readme_table(records)
+    rows[0] |= {"nodes": None, "kernel": 0.067}
+    rows[1]["kernel"] = 0.05
+    lines = readme_table(records).splitlines()
+    assert lines[2] == "| Möbius strip | 0.067 | 0.05 | 0.0031 | 0.0015 |"
+    assert "the first two values for the sphere are against" in lines[4]
+
+
+def test_fingerprints_are_shown_beside_the_papers_and_are_no_losses():
+    row = {
+        "surface": "torus",
+        "neighbours": 8,
+        "bandwidth": "mean",
+        "fingerprint": 11.95,
+        "paper_fingerprint": 11.86,
+    }
+    page = results_page({"surface_graphs": Record("surface_graphs", {}, {"fingerprints": [row]}, 1.0, PLACE)})
+    assert "| torus | 8 | mean | 11.95 (11.86) |" in page
+    assert "The paper gives no numbers to compare with." in page
 
 
 def test_the_readme_needs_the_surfaces(records):
@@ -286,3 +312,150 @@ def test_a_record_made_from_files_has_a_section_of_its_own(monkeypatch, records)
     assert "images/teachers_data.png" in part
     assert "```sh\npython -m reproduction teachers --size paper --data DIR\n```" in part
     assert "Not known to be of the paper's size" not in part
+
+
+# ------------------------------------------------------------------------------------------------- like for like
+def test_the_reason_of_a_method_comes_before_that_of_a_column():
+    pair = Pair(0, "strip", "RFF", "mrf", 2.0, 1.0)
+    assert pair.reason("ambient") == Pair(0, "strip", "RFF", "rmse", 2.0, 1.0).reason("ambient")
+    assert pair.reason("ambient") != Pair(0, "strip", "", "mrf", 2.0, 1.0).reason("ambient") != "no reason known"
+
+
+def test_errors_of_signatures_are_compared_against_walks_where_we_have_them():
+    record = surfaces()
+    against = [
+        {"surface": "mobius", "method": RECIPE, "against": kind, "r2": r2}
+        for kind, r2 in (("walks", 0.99), ("exact", 1))
+    ]
+    found = list(record_pairs(record.tables | {"signatures": against}))
+    assert [(pair.method, pair.ours) for pair in found if pair.column == "r2"] == [(RECIPE, 0.99)]
+    plain = [pair.ours for pair in record_pairs(record.tables) if pair.column == "r2"]
+    assert plain == [0.998, 0.9999]  # without such rows there is nothing else to compare
+
+
+def test_where_units_differ_ranks_are_compared_and_their_differences_said():
+    rows = [
+        {"method": name, "mse": ours, "published_mse": paper}
+        for name, ours, paper in (("MRF", 0.3, 1.0), ("heat", 0.1, 3.0), ("RFF", 0.2, 2.0), ("other", 0.4, None))
+    ]
+    record = Record("attention", {}, {"attention": rows, "sources": rows}, 1.0, PLACE)
+    page = results_page({"attention": record})
+    assert "no numbers to compare with" not in page
+    assert page.count("| MRF | 0.3 | 3 | 1 | 1 |") == 1  # tables that are drawn are not ranked
+    assert "MRF is 3 of 3 here and 1 in the paper; heat is 1 of 3 here and 3 in the paper" in page
+    agreed = [row | {"mse": row["published_mse"]} for row in rows[:3]]
+    assert "The orders agree." in results_page({"attention": dataclasses.replace(record, tables={"a": agreed})})
+
+
+def test_the_page_says_that_records_come_from_different_commits(records):
+    assert "The records come from" not in results_page(records)
+    other = {"teachers": dataclasses.replace(teachers(), environment=PLACE | {"commit": "fedcba9"})}
+    assert "The records come from 2 commits, which differ" in results_page(records | other)
+
+
+# ------------------------------------------------------ the committed page, computed again from the records' arrays
+@pytest.fixture(scope="module")
+def committed():
+    return read_records(ROOT / "docs" / "records", arrays=True)
+
+
+def page_rows(section, table):
+    """Rows of a table of docs/results.md, as dictionaries of texts."""
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8").replace("\\_", "_")
+    part = (
+        page.split(f"\n## {section}\n")[1].split("\n## ")[0].split(f"\n### Table {table}\n\n")[1].split("\n\n")[0]
+    )
+    head, _, *body = [[text.strip() for text in line.strip("|").split(" | ")] for line in part.splitlines()]
+    return [dict(zip([name.strip() for name in head], row, strict=True)) for row in body]
+
+
+def test_errors_of_attention_follow_from_the_errors_of_every_signal(committed):
+    record, names = committed["attention"], {"Möbius strip": "mobius"}
+    shown = page_rows("attention", "attention")
+    methods = record.config["methods"]
+    assert len(shown) >= 4 * len(methods)
+    for row in shown:
+        if row["method"] not in methods:
+            continue  # the learned features have arrays of their own
+        surface, place = names.get(row["surface"], row["surface"]), methods.index(row["method"])
+        mse, l2 = (record.arrays[f"{surface}_{kind}"] for kind in ("mse", "l2"))
+        logs = np.log(mse)  # (methods, seeds, sources)
+        wanted = {
+            "median": np.median(mse[place]),
+            "mean": mse[place].mean(),
+            "MSE": np.exp(logs[place].mean()),
+            "ratio": np.exp((logs[place] - logs[methods.index("MRF")]).mean()),
+            "l2": np.median(l2[place]),
+        }
+        assert {name: row[name] for name in wanted} == {name: cell(float(value)) for name, value in wanted.items()}
+
+
+def test_the_order_of_attention_follows_from_the_errors_of_every_signal(committed):
+    record = committed["attention_order"]
+    rivals = record.config["methods"][:-1]  # the last are features with uniform anchors
+    logs = np.log(record.arrays["mse"]).mean(axis=(2, 3))[:, :-1]  # (variations, methods)
+    shown = page_rows("attention_order", "order")
+    assert len(shown) == len(logs)
+    for row, line in zip(shown, logs, strict=True):
+        order = [rivals[place] for place in np.argsort(line)]
+        assert [row["best"], row["worst"]] == [order[0], order[-1]]
+        ranks = [order.index(name) + 1 for name in ("MRF", "exact heat", "exact RBF")]
+        assert [int(row[name]) for name in ("mrf", "exact heat", "exact rbf")] == ranks
+
+
+def test_leads_with_few_labels_follow_from_the_accuracies_of_every_draw(committed):
+    record = committed["few_labels"]
+    places = {
+        (row["cloud"], str(row["labels"]), row["method"]): place
+        for place, row in enumerate(record.tables["accuracy"])
+    }
+    for row in page_rows("few_labels", "losses"):
+        ours, rival = (
+            record.arrays["new"][places[row["cloud"], row["labels"], row[name]]] for name in ("ours", "rival")
+        )
+        assert row["ours new"] == cell(float(ours.mean()))
+        assert row["rival new"] == cell(float(rival.mean()))
+        assert row["lead"] == cell(float(ours.mean() - rival.mean()))
+        error = (ours - rival).std(ddof=1) / np.sqrt(len(ours))
+        assert row["error"] == cell(float(error))
+
+
+@pytest.mark.parametrize("name", ["velocity", "velocity_data"])
+def test_velocities_over_sizes_and_sequences_follow_from_the_cells(committed, name):
+    tables = committed[name].tables
+    for row in page_rows(name, "velocity"):
+        own = [
+            one["cosine"]
+            for one in tables["cells"]
+            if (one["method"], one["setting"]) == (row["method"], "as_paper")
+        ]
+        assert row["as paper"] == (cell(float(np.mean(own))) if own else "")
+        sizes = [one["cosine"] for one in tables["scaling"] if one["method"] == row["method"] and one.get("cosine")]
+        if sizes:
+            assert row["dense (paper)"].split(" ")[0] == cell(float(np.mean(sizes)))
+
+
+def test_make_records_runs_every_experiment_and_with_a_folder_those_that_read_files():
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    recipe = text.split("\nrecords: setup\n")[1].split("\n\n")[0]
+    with_files = " ".join(entry.name for entry in CATALOGUE.values() if entry.reads)
+    assert "reproduction all --size paper" in recipe
+    assert f'ifdef DATA\n\t$(BIN)/python -m reproduction {with_files} --size paper --data "$(DATA)"' in recipe
+
+
+def test_the_data_page_names_every_file_that_records_were_made_from(committed):
+    listed = [line.split("  ")[1] for line in (ROOT / "docs" / "data.sha256").read_text().splitlines()]
+    page = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+    for name, folder in (("normals_data", "meshes"), ("velocity_data", "sequences")):
+        used = {Path(path).stem for path in listed if path.startswith(folder)}
+        assert used == set(committed[name].config["used"])
+        assert all(f"`{stem}`" in page for stem in used)
+    assert sum(path.startswith("textures/brodatz/D") for path in listed) == 111
+
+
+def test_a_mean_cosine_over_sizes_below_the_papers_is_worse_and_one_above_is_not(committed):
+    rows = committed["velocity_data"].tables["velocity"]
+    worse = {pair.method for pair in record_pairs({"velocity": rows}) if pair.is_worse}
+    assert worse == {row["method"] for row in rows if row["paper_dense"] and row["dense"] < row["paper_dense"]}
+    assert "MRF, paper's recipe" in worse
+    assert "RFF 256" not in worse

@@ -6,7 +6,7 @@ import pytest
 from manifoldrf import Sphere
 from reproduction.record import Record
 from reproduction.report import surfaces
-from reproduction.report.surfaces import draw_diagnostics, draw_fields, draw_kernels
+from reproduction.report.surfaces import draw_diagnostics, draw_fields, draw_kernels, draw_training
 
 matplotlib = pytest.importorskip("matplotlib.pyplot")
 
@@ -25,10 +25,16 @@ def record():
                 values[f"{method}_{what}"] = bump * (1 + 0.1 * rng.normal(size=200))
         arrays |= {f"{name}_{key}": value for key, value in values.items()}
     rows = [{"surface": name, "method": "x"} for name in ("sphere", "mobius")]
-    return Record("surfaces", {"tau": 20.0}, {"surfaces": rows}, 1.0, {}, arrays)
+    recipe = []
+    for name, neighbours, seed, best in (("sphere", 8, 0, 30), ("mobius", 12, 0, 20), ("mobius", 12, 1, 25)):
+        losses = np.linspace(1, 2, 2)[:, None] / np.arange(1, best + 11)
+        losses[1, best:] = 1.0  # the best epoch is not the last
+        arrays[f"training_{name}_k{neighbours}_seed{seed}"] = losses
+        recipe.append({"surface": name, "neighbours": neighbours, "seed": seed, "best_epoch": best})
+    return Record("surfaces", {"tau": 20.0}, {"surfaces": rows, "recipe": recipe}, 1.0, {}, arrays)
 
 
-@pytest.mark.parametrize("draw", [draw_fields, draw_kernels, draw_diagnostics])
+@pytest.mark.parametrize("draw", [draw_fields, draw_kernels, draw_diagnostics, draw_training])
 def test_pictures_are_drawn_and_not_blank(record, tmp_path, draw):
     path = draw(record, tmp_path / "figure.png")
     pixels = matplotlib.imread(path)
@@ -94,3 +100,19 @@ def test_diagnostics_have_the_same_limits_on_all_surfaces_and_dense_dots_are_pix
     figure = drawn(draw_diagnostics, record)
     assert len({axes.get_xlim() for axes in figure.axes}) == 1
     assert all(dots.get_rasterized() for axes in figure.axes for dots in axes.collections)
+
+
+def test_every_training_has_its_curves_and_its_best_epoch(drawn, record):
+    figure = drawn(draw_training, record)
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == ["sphere, 8 neighbours", "Möbius strip, 12 neighbours"]
+    lines = figure.axes[1].lines
+    assert len(lines) == 6  # two losses and a dot for each of two seeds
+    np.testing.assert_array_equal(lines[4].get_ydata(), record.arrays["training_mobius_k12_seed1"][1])
+    assert lines[5].get_xdata()[0] == 25
+    assert lines[5].get_ydata()[0] == pytest.approx(2 / 25)
+
+
+def test_a_record_without_trainings_has_no_such_picture(record, tmp_path):
+    old = Record("surfaces", record.config, {"surfaces": record.tables["surfaces"]}, 1.0, {}, record.arrays)
+    assert draw_training(old, tmp_path / "figure.png") is None

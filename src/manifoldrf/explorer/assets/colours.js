@@ -33,23 +33,26 @@ function gradientOf(stops) {
   return `linear-gradient(to right, ${colours.join(', ')})`;
 }
 
-// Map values to [0, 1]: linear or logarithmic, for positive values or both signs.
+// Map values of [low, high] to [0, 1], linearly or by logarithms of their sizes; -1 where there is no value. If `both`,
+// the range is symmetric with zero in the middle, otherwise it has one sign.
 class Scale {
-  constructor(largest, both, log, decades) {
-    this.largest = largest > 0 ? largest : 1;
-    this.empty = !(largest > 0);
-    this.both = both;
-    this.log = log;
-    this.decades = decades;
+  constructor(low, high, both, log, decades) {
+    this.largest = Math.max(Math.abs(low), Math.abs(high)) || 1;
+    this.empty = low === 0 && high === 0;
+    [this.low, this.high] = both ? [-this.largest, this.largest] : [low, high];
+    Object.assign(this, { both, log, decades });
+    // Significant digits that tell values of a narrow range apart.
+    this.digits = Math.min(12, 3 + Math.max(0, Math.floor(Math.log10(this.largest / (this.high - this.low || 1)))));
   }
 
   position(value) {
+    if (Number.isNaN(value)) return -1;
+    const clip = (share) => Math.min(1, Math.max(0, share));
+    if (!this.log && !this.both && !this.empty) return this.high > this.low ? clip((value - this.low) / (this.high - this.low)) : 0.5;
     const share = Math.abs(value) / this.largest;
-    let size = share;
-    if (this.log) size = share > 0 ? 1 + Math.log10(share) / this.decades : 0;
-    size = Math.min(1, Math.max(0, size));
+    const size = clip(!this.log ? share : share > 0 ? 1 + Math.log10(share) / this.decades : 0);
     if (this.both) return 0.5 + 0.5 * (value < 0 ? -size : size);
-    return this.log || value > 0 ? size : 0;
+    return this.low < 0 ? 1 - size : size;
   }
 
   positions(values) {
@@ -57,22 +60,24 @@ class Scale {
   }
 
   ticks(most) {
-    if (this.empty) return [{ at: this.both ? 0.5 : 0, text: '0' }];
-    const upper = this.log ? this.powers(this.both ? most / 2 : most) : this.evenly(this.both ? most / 2 : most);
-    const ticks = upper.map((value) => ({ at: this.position(value), text: asText(value, 3) }));
-    if (this.log) ticks.push({ at: this.position(0), text: this.both ? '0' : `≤ ${asText(this.largest / 10 ** this.decades, 2)}` });
-    if (this.both) {
-      ticks.push(...upper.filter((value) => value > 0).map((value) => ({ at: this.position(-value), text: asText(-value, 3) })));
+    if (this.empty) return [{ at: this.position(0), text: '0' }];
+    const values = this.log ? this.powers(this.both ? most / 2 : most) : this.evenly(most);
+    const ticks = values.map((value) => ({ at: this.position(value), text: asText(value, this.log ? 3 : this.digits) }));
+    if (this.log) {
+      const end = asText(this.largest / 10 ** this.decades, 2);
+      ticks.push({ at: this.position(0), text: this.both ? '0' : this.low < 0 ? `≥ −${end}` : `≤ ${end}` });
     }
     return ticks.sort((a, b) => a.at - b.at);
   }
 
+  // Round numbers of the range; its only value if there is one.
   evenly(most) {
-    const rough = this.largest / Math.max(2, most);
+    const rough = (this.high - this.low) / Math.max(2, most);
+    if (!(rough > 0)) return [this.low];
     const unit = 10 ** Math.floor(Math.log10(rough));
     const step = unit * [1, 2, 2.5, 5, 10].find((factor) => factor * unit >= rough);
-    const count = Math.floor(this.largest / step + 1e-9);
-    return Array.from({ length: count + 1 }, (_, k) => Number((k * step).toPrecision(12)));
+    const [first, last] = [Math.ceil(this.low / step - 1e-9), Math.floor(this.high / step + 1e-9)];
+    return Array.from({ length: last - first + 1 }, (_, k) => Number(((first + k) * step).toPrecision(12)));
   }
 
   powers(most) {
@@ -81,6 +86,6 @@ class Scale {
     const stride = Math.max(1, Math.ceil((high - low + 1) / Math.max(2, most)));
     const powers = [];
     for (let power = high; power >= low; power -= stride) powers.push(Number(`1e${power}`));
-    return powers;
+    return [...(this.high > 0 ? powers : []), ...(this.low < 0 ? powers.map((power) => -power) : [])];
   }
 }

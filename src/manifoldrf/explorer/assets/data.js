@@ -1,6 +1,7 @@
-// The model: arrays from the page, and the fields computed from them.
+// The model: arrays from the page, and the fields computed from them. Layers "own0", "own1", ... are fields of the user.
 
 const LAYERS = ['kernel', 'feature', 'exact', 'difference'];
+const OWN_DECADES = 4; // of the logarithmic colours of fields of the user, which are not rounded
 const TYPES = { float32: Float32Array, float64: Float64Array, int8: Int8Array, uint8: Uint8Array, uint32: Uint32Array };
 
 async function readArrays(table, text) {
@@ -66,6 +67,8 @@ class Model {
     this.m = this.weights.length;
     this.values = new Columns(arrays, 'field', false);
     this.differences = meta.nExact > 0 ? new Columns(arrays, 'difference', true) : null;
+    this.own = new Map(meta.fields.map((facts, k) => [`own${k}`, { ...facts, values: arrays[`own${k}`] }]));
+    this.layers = [...this.own.keys(), ...(this.m ? LAYERS : [])];
     this.indexOfId = new Map(Array.from(this.ids, (id, index) => [id, index]));
     this.totalWeight = meta.share * this.weights.reduce((sum, weight) => sum + weight, 0);
   }
@@ -79,7 +82,7 @@ class Model {
 
   // Number of decades that the values of a layer resolve.
   decades(layer) {
-    return this.meta.decades[layer];
+    return this.meta.decades[layer] ?? OWN_DECADES;
   }
 
   get lastId() {
@@ -87,7 +90,8 @@ class Model {
   }
 
   has(layer) {
-    return this.differences !== null || layer === 'kernel' || layer === 'feature';
+    if (layer === 'exact' || layer === 'difference') return this.differences !== null;
+    return this.layers.includes(layer);
   }
 
   // K(x, .) = sum over the first m anchors of weight times g(x, anchor) times g(., anchor)
@@ -102,6 +106,7 @@ class Model {
   }
 
   field(layer, x, m) {
+    if (this.own.has(layer)) return this.own.get(layer).values;
     if (layer === 'kernel') return this.kernel(x, m);
     const result = new Float64Array(this.n);
     const anchor = this.nearest[x];

@@ -31,11 +31,14 @@ class Interface {
     this.state = readHash(location.hash, model, camera);
     this.under = -1;
     const canvas = scene.canvas;
-    for (const row of document.querySelectorAll('.edges')) row.hidden = model.faces.length === 0;
+    const needs = { edges: model.faces.length, model: model.m, own: model.own.size, several: model.own.size > 1, link: location.protocol !== 'about:' };
+    for (const [name, met] of Object.entries(needs)) {
+      for (const part of document.querySelectorAll(`.${name}`)) part.hidden = !met;
+    }
     byId('point').max = model.lastId;
     this.slides = slidesOf(model.m);
     byId('features').max = this.slides.length - 1;
-    for (const layer of LAYERS) this.radio(layer).disabled = !model.has(layer);
+    for (const radio of this.radios) radio.disabled = !model.has(radio.value);
     this.bindControls();
     this.bindPointer(canvas);
     document.addEventListener('keydown', (event) => this.onKey(event));
@@ -45,14 +48,19 @@ class Interface {
     this.set({});
   }
 
-  radio(layer) {
-    return document.querySelector(`input[name="layer"][value="${layer}"]`);
+  get radios() {
+    return [...document.querySelectorAll('input[name="layer"]')];
+  }
+
+  // The field of the user that is shown, if it is one.
+  get own() {
+    return this.model.own.get(this.state.layer);
   }
 
   bindControls() {
     byId('controls').addEventListener('submit', (event) => event.preventDefault());
-    for (const layer of LAYERS) this.radio(layer).addEventListener('change', () => this.set({ layer }));
-    for (const name of ['log', 'anchors', 'edges']) {
+    for (const radio of this.radios) radio.addEventListener('change', () => this.set({ layer: radio.value }));
+    for (const name of FLAGS) {
       byId(name).addEventListener('change', () => this.set({ [name]: byId(name).checked }));
     }
     byId('decades').addEventListener('input', () => this.set({ decades: Number(byId('decades').value) }));
@@ -63,6 +71,7 @@ class Interface {
     byId('reset').addEventListener('click', () => this.resetView());
     byId('help').addEventListener('click', () => byId('keys').showModal());
     byId('link').addEventListener('click', () => this.copyLink());
+    byId('save').addEventListener('click', () => this.savePicture());
   }
 
   bindTheme() {
@@ -94,13 +103,14 @@ class Interface {
     Object.assign(this.state, changes);
     const { model, scene, state } = this;
     this.field = model.field(state.layer, state.point, state.features);
-    const both = state.layer === 'difference';
-    this.scale = new Scale(this.largest(), both, state.log, this.decades);
+    const [low, high] = this.range();
+    const both = state.layer === 'difference' || (low < 0 && high > 0);
+    this.scale = new Scale(low, high, both, state.log, this.decades);
     this.stops = both ? model.meta.diverging : model.meta.sequential;
     scene.setColours(rampOf(this.stops));
     scene.setPlaces(this.scale.positions(this.field));
-    const usesAnchor = state.layer !== 'kernel';
-    scene.marks = { anchors: state.anchors, edges: state.edges, x: state.point, anchor: usesAnchor ? model.nearest[state.point] : -1 };
+    const usesAnchor = state.layer !== 'kernel' && !this.own;
+    scene.marks = { anchors: state.anchors, edges: state.edges, ring: state.ring, x: state.point, anchor: usesAnchor ? model.nearest[state.point] : -1 };
     scene.request();
     this.showControls();
     this.showBar();
@@ -108,18 +118,28 @@ class Interface {
     this.keepHash();
   }
 
-  // The largest value of g and of the exact signature together, so that both have the same colours.
-  largest() {
-    const { model, state } = this;
+  // The range of the colours. Fields of the user have their own, or that of all of them; g and the exact signature
+  // have the same.
+  range() {
+    const { model, state, own } = this;
+    const among = own && state.same ? [...model.own.values()] : [own];
+    if (own) return [Math.min(...among.map((field) => field.low)), Math.max(...among.map((field) => field.high))];
     const top = (values) => values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-    if (!['feature', 'exact'].includes(state.layer) || !model.differences) return top(this.field);
-    const other = state.layer === 'feature' ? 'exact' : 'feature';
-    return Math.max(top(this.field), top(model.field(other, state.point, state.features)));
+    let largest = top(this.field);
+    if (['feature', 'exact'].includes(state.layer) && model.differences) {
+      const other = state.layer === 'feature' ? 'exact' : 'feature';
+      largest = Math.max(largest, top(model.field(other, state.point, state.features)));
+    }
+    return [state.layer === 'difference' ? -largest : 0, largest];
   }
 
   keepHash() {
     clearTimeout(this.timer); // browsers allow at most a hundred changes in half a minute
-    this.timer = setTimeout(() => history.replaceState(null, '', this.hash), 250);
+    this.timer = setTimeout(() => this.writeAddress(), 250);
+  }
+
+  writeAddress() {
+    if (location.protocol !== 'about:') history.replaceState(null, '', this.hash); // a frame in a notebook has no address
   }
 
   get hash() {
@@ -128,13 +148,13 @@ class Interface {
 
   showControls() {
     const { model, state } = this;
-    this.radio(state.layer).checked = true;
-    for (const name of ['log', 'anchors', 'edges']) byId(name).checked = state[name];
+    this.radios.find((radio) => radio.value === state.layer).checked = true;
+    for (const name of FLAGS) byId(name).checked = state[name];
     byId('decades').max = model.decades(state.layer);
     byId('decades').value = this.decades;
     write('decades-text', `${this.decades} decade${this.decades > 1 ? 's' : ''}`);
     byId('decades-row').hidden = !state.log;
-    write('decades-note', state.log ? `This layer resolves ${model.decades(state.layer)} decades; smaller values were rounded to zero.` : '');
+    write('decades-note', state.log && !this.own ? `This layer resolves ${model.decades(state.layer)} decades; smaller values were rounded to zero.` : '');
     byId('features').value = this.slideOf(state.features);
     byId('features').disabled = state.layer !== 'kernel';
     byId('features').setAttribute('aria-valuetext', `${state.features} of ${model.m}`);
@@ -154,14 +174,24 @@ class Interface {
 
   coordinates(index, positions) {
     const parts = this.model.place(index, positions).slice(0, this.model.meta.dimensions);
-    return `(${parts.map((part) => asText(part, 3)).join(', ')})`;
+    const least = 1e-7 * this.camera.radius; // single precision
+    return `(${parts.map((part) => asText(Math.abs(part) < least ? 0 : part, 3)).join(', ')})`;
+  }
+
+  get name() {
+    return this.own?.name ?? NAMES[this.state.layer];
+  }
+
+  valueText(name, value) {
+    return Number.isNaN(value) ? `${name}: no value` : `${name} = ${asText(value, this.scale.digits + 1)}`;
   }
 
   selectedText() {
     const { model, state, field } = this;
     const names = { kernel: 'K(x, x)', feature: 'g(x, ω)', exact: 'exact, at x', difference: 'g − exact, at x' };
-    const lines = [`${names[state.layer]} = ${asText(field[state.point], 4)}`, `x at ${this.coordinates(state.point)}`];
-    if (state.layer !== 'kernel') {
+    const name = this.own?.name ?? names[state.layer];
+    const lines = [this.valueText(name, field[state.point]), `x at ${this.coordinates(state.point)}`];
+    if (state.layer !== 'kernel' && !this.own) {
       const anchor = model.nearest[state.point];
       lines.push(`ω at ${this.coordinates(anchor, model.anchors)}`);
       lines.push(`anchor ${anchor + 1} of ${model.m}, weight ${asText(model.weights[anchor], 3)}`);
@@ -171,15 +201,24 @@ class Interface {
 
   showBar() {
     const { state, scale, model } = this;
-    write('bar-name', NAMES[state.layer]);
-    write('bar-unit', [model.meta.unit, state.log ? 'log' : ''].filter(Boolean).join(', '));
-    const nothing = scale.both ? `below ${asText(model.meta.noDifference)} of g everywhere` : 'zero everywhere';
-    write('bar-most', scale.empty ? nothing : `largest ${scale.both ? '±' : ''}${asText(scale.largest)}`);
+    const [least, most] = [scale.low, scale.high].map((value) => asText(value, scale.digits));
+    write('bar-name', this.name);
+    write('bar-unit', [this.own ? '' : model.meta.unit, state.log ? 'log' : ''].filter(Boolean).join(', '));
+    let range = this.own ? this.ownRange() : `largest ${scale.both ? '±' : ''}${most}`;
+    if (scale.empty) range = scale.both ? `below ${asText(model.meta.noDifference)} of g everywhere` : 'zero everywhere';
+    write('bar-most', range);
     byId('gradient').style.background = gradientOf(this.stops);
     this.showTicks();
-    const range = `from ${asText(scale.both ? -scale.largest : 0)} to ${asText(scale.largest)}`;
     const log = state.log ? `, logarithmic over ${this.decades} decades` : '';
-    byId('gradient').setAttribute('aria-label', `Colours ${range}${log}`);
+    byId('gradient').setAttribute('aria-label', `Colours from ${least} to ${most}${log}`);
+  }
+
+  // What the values of a field of the user are, whatever the range of the colours is.
+  ownRange() {
+    const { own, scale } = this;
+    const [low, high] = [own.low, own.high].map((value) => asText(value, scale.digits));
+    const missing = own.values.some(Number.isNaN) ? ', grey: no value' : '';
+    return (own.low === own.high ? `${low} everywhere` : `${low} to ${high}`) + missing;
   }
 
   // Show the ticks whose texts have room: zero first, then from the ends of the bar inwards.
@@ -207,7 +246,7 @@ class Interface {
     box.hidden = this.under < 0;
     if (this.under < 0) return;
     const value = document.createElement('b');
-    value.textContent = `${NAMES[this.state.layer]} = ${asText(this.field[this.under], 4)}`;
+    value.textContent = this.valueText(this.name, this.field[this.under]);
     const where = document.createElement('span');
     where.textContent = `y: point ${this.model.ids[this.under]} at ${this.coordinates(this.under)}`;
     box.replaceChildren(value, where);
@@ -268,7 +307,7 @@ class Interface {
   }
 
   async copyLink() {
-    history.replaceState(null, '', this.hash);
+    this.writeAddress();
     let said = 'Copied';
     try {
       await navigator.clipboard.writeText(location.href);
@@ -278,5 +317,43 @@ class Interface {
     byId('link').textContent = said;
     byId('said').textContent = said;
     setTimeout(() => { byId('link').textContent = 'Copy link'; byId('said').textContent = ''; }, 1600);
+  }
+
+  // The picture with its colour bar as a PNG file, in pixels of the screen.
+  savePicture() {
+    const { scene } = this;
+    const { canvas, ratio } = scene;
+    scene.draw(); // WebGL forgets a picture after it was shown
+    const shown = getComputedStyle(byId('stage'));
+    const frame = canvas.getBoundingClientRect();
+    const picture = Object.assign(document.createElement('canvas'), { width: canvas.width, height: canvas.height + Math.round(72 * ratio) });
+    const pen = picture.getContext('2d');
+    pen.fillStyle = shown.backgroundColor;
+    pen.fillRect(0, 0, picture.width, picture.height);
+    pen.drawImage(canvas, 0, 0);
+    pen.scale(ratio, ratio);
+    pen.translate(0, frame.height);
+    const bar = byId('gradient').getBoundingClientRect();
+    const left = bar.left - frame.left;
+    const fill = pen.createLinearGradient(left, 0, left + bar.width, 0);
+    this.stops.forEach((stop, k) => fill.addColorStop(k / (this.stops.length - 1), `rgb(${stop.map((part) => Math.round(255 * part)).join(' ')})`));
+    pen.fillStyle = fill;
+    pen.fillRect(left, 30, bar.width, 14);
+    pen.fillStyle = shown.color;
+    const print = (text, x, y, weight = '', align = 'left') => {
+      pen.font = `${weight} 13px ${shown.fontFamily}`;
+      pen.textAlign = align;
+      pen.fillText(text, x, y);
+    };
+    print(this.name, left, 22, 'bold');
+    print([byId('bar-unit').textContent, byId('bar-most').textContent].filter(Boolean).join('; '), left + bar.width, 22, '', 'right');
+    for (const tick of document.querySelectorAll('#ticks span')) print(tick.textContent, tick.getBoundingClientRect().left - frame.left, 62);
+    picture.toBlob((blob) => {
+      const link = document.createElement('a');
+      link.href = URL.createObjectURL(blob);
+      link.download = `${document.title} ${this.name}`.replace(/[^\p{L}\p{N}]+/gu, '_').replace(/^_|_$/g, '').slice(0, 80) + '.png';
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+    });
   }
 }

@@ -74,6 +74,11 @@ Object.assign(Interface.prototype, {
     return true;
   },
 
+  nextField() {
+    const fields = [...this.model.own.keys()];
+    this.set({ layer: fields[(fields.indexOf(this.state.layer) + 1) % fields.length] });
+  },
+
   chooseByKey(key) {
     const toggle = (name) => () => this.set({ [name]: !this.state[name] });
     const zoom = (factor) => () => {
@@ -86,6 +91,7 @@ Object.assign(Interface.prototype, {
       a: toggle('anchors'), l: toggle('log'), r: () => this.resetView(), '?': () => byId('keys').showModal(),
     };
     if (this.model.faces.length) actions.e = toggle('edges');
+    if (this.model.own.size) actions.f = () => this.nextField();
     LAYERS.forEach((layer, k) => {
       actions[k + 1] = () => this.model.has(layer) && this.set({ layer });
     });

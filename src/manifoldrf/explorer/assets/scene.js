@@ -10,23 +10,26 @@ in vec3 normal;
 in float value;
 uniform mat4 both, view;
 out vec3 facing;
-out float place;
+out float place, known;
 void main() {
   gl_Position = both * vec4(position, 1.0);
   facing = mat3(view) * normal;
-  place = value;
+  known = value < 0.0 ? 0.0 : 1.0;
+  place = max(value, 0.0);
 }`;
 const SURFACE_FRAGMENT = `#version 300 es
 precision highp float;
 in vec3 facing;
-in float place;
+in float place, known;
 uniform sampler2D ramp;
+uniform vec3 grey;
 out vec4 colour;
 void main() {
   vec3 n = normalize(facing);
   n = n.z < 0.0 ? -n : n;
   float light = 0.66 + 0.36 * max(0.0, dot(n, normalize(vec3(-0.35, 0.55, 0.8))));
-  vec3 base = texture(ramp, vec2((place * 255.0 + 0.5) / 256.0, 0.5)).rgb;
+  // The mean of the corners that have a value; grey where most of the weight is on others.
+  vec3 base = known < 0.5 ? grey : texture(ramp, vec2((place / known * 255.0 + 0.5) / 256.0, 0.5)).rgb;
   // A thin veil at the rim separates dark and pale regions from any background.
   float rim = pow(1.0 - n.z, 3.0);
   colour = vec4(mix(base * min(light, 1.0), vec3(0.5), 0.35 * rim), 1.0);
@@ -61,7 +64,7 @@ in vec3 facing;
 in vec2 p;
 in float place, far, depth, reach;
 uniform sampler2D ramp;
-uniform vec3 background;
+uniform vec3 background, grey;
 uniform vec3 lens; // usual radius of a point, and two numbers that convert a distance to a depth
 out vec4 colour;
 void main() {
@@ -77,7 +80,7 @@ void main() {
   float apart = r2 * reach / lens.x;
   float w = max(depth + reach * (${BULGE} * apart - rise), 1e-3 * depth);
   gl_FragDepth = clamp(0.5 * (lens.z / w - lens.y) + 0.5, 0.0, 1.0);
-  vec3 base = texture(ramp, vec2((place * 255.0 + 0.5) / 256.0, 0.5)).rgb;
+  vec3 base = place < 0.0 ? grey : texture(ramp, vec2((place * 255.0 + 0.5) / 256.0, 0.5)).rgb;
   base *= light * (1.0 - 0.1 * min(1.0, apart * reach / lens.x));
   colour = vec4(mix(base, background, 0.2 * far), 1.0);
 }`;
@@ -161,7 +164,7 @@ class Scene {
     this.gl = canvas.getContext('webgl2', { antialias: true, alpha: true });
     Object.assign(this, { canvas, model, camera });
     this.background = [1, 1, 1];
-    this.marks = { anchors: true, edges: false, x: 0, anchor: 0 };
+    this.marks = { anchors: true, edges: false, ring: true, x: 0, anchor: 0 };
     this.usualRadius = model.radii.length ? Float32Array.from(model.radii).sort()[model.n >> 1] : 0;
     this.leastRadius = model.meta.dimensions === 1 ? CURVE_RADIUS : LEAST_RADIUS;
     this.places = new Float32Array(model.n);
@@ -295,7 +298,9 @@ class Scene {
 
   drawSurface({ both, view }) {
     const { gl, model } = this;
-    gl.uniformMatrix4fv(this.use(this.programs.surface, both).view, false, view);
+    const uniforms = this.use(this.programs.surface, both);
+    gl.uniformMatrix4fv(uniforms.view, false, view);
+    gl.uniform3fv(uniforms.grey, model.meta.grey);
     gl.bindVertexArray(this.surface);
     gl.drawElements(gl.TRIANGLES, model.faces.length, gl.UNSIGNED_INT, 0);
     if (!this.marks.edges) return;
@@ -315,6 +320,7 @@ class Scene {
     gl.uniform2f(uniforms.sizes, ratio * this.leastRadius, ratio * this.largestRadius);
     gl.uniform2f(uniforms.depths, camera.distance - 0.3 * camera.radius, camera.distance + camera.radius);
     gl.uniform3fv(uniforms.background, this.background);
+    gl.uniform3fv(uniforms.grey, this.model.meta.grey);
     gl.bindVertexArray(this.cloud);
     gl.drawArraysInstanced(gl.TRIANGLE_STRIP, 0, 4, this.model.n);
   }
@@ -340,6 +346,7 @@ class Scene {
         this.style(uniforms, [0.1, 0.85, 0.75], 12, 0, alpha);
         gl.drawArrays(gl.POINTS, marks.anchor, 1);
       }
+      if (!marks.ring) continue;
       gl.bindVertexArray(this.points);
       this.style(uniforms, [1, 1, 1], 24, 0.24, alpha);
       gl.drawArrays(gl.POINTS, marks.x, 1);

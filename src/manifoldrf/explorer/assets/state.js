@@ -1,15 +1,17 @@
 // The state of the page, and its form as a link.
 
-const FLAGS = ['log', 'anchors', 'edges'];
+const FLAGS = ['log', 'same', 'ring', 'anchors', 'edges'];
 
 function firstState(model) {
   return {
     point: model.firstPoint,
-    layer: 'kernel',
+    layer: model.layers[0],
     features: model.m,
     log: false,
+    same: false,
+    ring: true,
     decades: model.decades('kernel'),
-    anchors: model.m <= 600,
+    anchors: model.m <= 600 && model.own.size === 0, // they would cover the fields
     edges: false,
   };
 }
@@ -37,7 +39,7 @@ function readHash(hash, model, camera) {
     return number >= low && number <= high ? number : null;
   };
   state.point = model.indexOfId.get(whole('p', 0, 2 ** 32)) ?? state.point;
-  if (LAYERS.includes(given.get('layer')) && model.has(given.get('layer'))) state.layer = given.get('layer');
+  if (model.has(given.get('layer'))) state.layer = given.get('layer');
   state.features = whole('m', 1, model.m) ?? state.features;
   state.decades = whole('decades', 1, model.decades('kernel')) ?? state.decades;
   for (const name of model.faces.length ? FLAGS : FLAGS.filter((flag) => flag !== 'edges')) {
