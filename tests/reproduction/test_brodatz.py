@@ -334,14 +334,17 @@ def test_the_tables_are_means_over_seeds():
 
 def test_targets_compare_with_the_paper_and_with_raw_descriptors_of_the_same_coordinates():
     cost = [{"fit_s": 301.0, "transform_s": 29.0}]
-    found = {row["what"]: (row["seen"], row["holds"]) for row in targets(by_count(ROWS, (1, 3), {}), cost)}
+    found = {row["what"]: (row["seen"], row["holds"]) for row in targets(by_count(ROWS, (1, 3), {}), PAPER, cost)}
     start = "window 64, standardised: MRF by"
-    assert found[f"{start} chosen, percent"] == (62.0, True)
-    assert found[f"{start} chosen, above raw by euclidean, points"] == (11.0, True)
+    assert found[f"{start} the chosen rule, percent"] == (62.0, True)
+    assert found[f"{start} the chosen rule, above raw by euclidean, points"] == (11.0, True)
     assert found[f"{start} euclidean, above raw by euclidean, points"] == (-10.0, False)
     assert found["seconds of a fit to all unlabelled windows"] == (301.0, False)
     assert found["seconds of features of all test windows"] == (29.0, True)
     assert len(found) == 2 * (1 + len(RULES)) + 1 + 2
+    assert not any(
+        "percent" in row["what"] for row in targets(by_count(ROWS, (1, 3), {}), {}, [])
+    )  # other textures
 
 
 def test_the_paper_table_is_whole():
