@@ -2,8 +2,9 @@
 
 Question: does the paper's recipe (Algorithm 1, its network, all nodes as anchors) reach the paper's errors on
 graphs with the paper's fingerprints? Claim: the library's default is within .012 of the same kernel without any
-training. For the heat kernel of the surface, the default with all nodes as anchors is within .002 (sphere) and .008 between new
-points; with 1024 features it evaluates that kernel a thousand times faster than an eigendecomposition.
+training. For the heat kernel of the surface, the default with all nodes as anchors is within .002 (sphere) and
+.008 between new points; with 1024 features it evaluates that kernel a thousand times faster than an
+eigendecomposition.
 """
 
 import dataclasses
