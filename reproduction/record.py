@@ -4,7 +4,8 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,8 @@ def finished_part(folder: Path | None, name: str, config: dict[str, Any], measur
 
     A kept part of other settings is measured again and replaced; so is one whose two files are of different runs,
     because a kill came between them. A part carries the commit and the machine that it was measured with, and may
-    come from another commit than the rest of the record. Without a folder nothing is kept.
+    come from another commit than the rest of the record, see :func:`environment_of`. Without a folder nothing is
+    kept.
     """
     if folder is None:
         return measure()
@@ -112,6 +114,13 @@ def finished_part(folder: Path | None, name: str, config: dict[str, Any], measur
     part = dataclasses.replace(measure(), name=name, config=config)
     part.save(folder)
     return part
+
+
+def environment_of(parts: Sequence[Record]) -> dict[str, str]:
+    """The environment of a record that is made of parts: of this run, with the commits of the parts."""
+    commits = Counter(part.environment.get("commit", "unknown") for part in parts)
+    listed = ", ".join(f"{commit} ({count} of {len(parts)})" for commit, count in commits.items())
+    return environment() | {"commits of its parts": listed}
 
 
 def _is_torn(path: Path) -> bool:

@@ -44,7 +44,7 @@ from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import errors_of, relative_error
 from manifoldrf.signatures.engines import Progress, silent
 from manifoldrf.signatures.teachers import compute_signatures
-from reproduction.record import Record, finished_part
+from reproduction.record import Record, environment_of, finished_part
 from reproduction.surface_graphs import (
     BANDWIDTHS,
     STRIP_NEIGHBORS,
@@ -191,7 +191,7 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, par
     """
     tables: dict[str, list[dict[str, Any]]] = {"surfaces": [], "recipe": []}  # come first
     arrays: dict[str, FloatArray] = {}
-    seconds = 0.0
+    found = []
     keys = _part_keys(config)
     for place, key in enumerate(keys):
         steps = Steps(config, progress, place, len(keys))
@@ -201,7 +201,7 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, par
             tables.setdefault(name, []).extend(rows)
         tables["recipe"][-1] |= {"part_s": part.seconds, "commit": part.environment["commit"]}
         arrays |= part.arrays
-        seconds += part.seconds
+        found.append(part)
     tables["surfaces"] += [
         {"surface": "mobius", "method": f"{RECIPE}, {row['neighbours']} neighbours"}
         | {name: row.get(name) for name in _COLUMNS + _COSTS}
@@ -211,7 +211,8 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, par
         and row["seed"] == config.seed
     ]
     progress("done", 1, 1)
-    return Record("surfaces", dataclasses.asdict(config), tables, seconds, arrays=arrays)
+    seconds = sum(part.seconds for part in found)
+    return Record("surfaces", dataclasses.asdict(config), tables, seconds, environment_of(found), arrays)
 
 
 @dataclass(frozen=True)

@@ -274,6 +274,8 @@ def test_finished_parts_are_used_again_and_only_new_ones_are_measured(tmp_path, 
     assert [key.seed for key in quick] == [0, 1]
     assert more.tables["recipe"][0] == first.tables["recipe"][0]
     assert more.seconds > first.seconds
+    commit = more.environment["commit"]
+    assert more.environment["commits of its parts"] == f"{commit} (2 of 2)"
     np.testing.assert_array_equal(
         more.arrays["training_mobius_k12_seed0"], first.arrays["training_mobius_k12_seed0"]
     )
