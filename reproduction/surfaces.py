@@ -115,7 +115,7 @@ PUBLISHED: dict[str, dict[str, float]] = {
 }
 _COLUMNS = (
     *("against", "r2", "re", "mse", "kernel", "nodes", "held_out", "own_kernel"),
-    *("new_points", "nodes_plain", "new_points_plain"),
+    *("new_points", "nodes_plain", "held_out_plain", "new_points_plain"),
 )
 _COSTS = ("features", "fit_s", "kernel_ms", "speed_up")
 RECIPE = "paper's recipe"
@@ -508,6 +508,7 @@ class _Surface:
             "nodes": relative_error(whole, self.exact, alignment="frobenius"),
             "held_out": relative_error(whole[block], self.exact[block], alignment="frobenius"),
             "nodes_plain": relative_error(whole, self.exact),
+            "held_out_plain": relative_error(whole[block], self.exact[block]),
         }
 
     def _own_errors(self, model: _Model, at_nodes: FloatArray, own: FloatArray) -> dict[str, float]:
@@ -623,7 +624,7 @@ def targets(rows: list[dict[str, Any]], spectral_s: float) -> list[dict[str, Any
     aim = 0.002 if name == "sphere" else 0.008
     checks = [
         (network, "times faster than spectral", network["speed_up"], ">=", 20.0),
-        (same, "kernel at held-out nodes, aligned", same["held_out"], "<=", 0.012),
+        (same, "kernel at held-out nodes", same["held_out_plain"], "<=", 0.012),
         (few, "times faster than spectral", few["speed_up"], ">=", 1000.0),
         (few, "fit over spectral", few["fit_s"] / spectral_s, "<=", 0.1),
         (everything, "kernel at new points, aligned", everything["new_points"], "<=", aim),

@@ -147,8 +147,10 @@ ENTRIES = (
             "surfaces_training": "surfaces:draw_training",
         },
         hidden={
-            "surfaces": frozenset({"re", "mse", "own_kernel", "nodes_plain", "new_points_plain", "features"}),
-            "recipe": frozenset({"nodes_plain", "pairs", "part_s", "commit"}),
+            "surfaces": frozenset(
+                {"re", "mse", "own_kernel", "nodes_plain", "held_out_plain", "new_points_plain", "features"}
+            ),
+            "recipe": frozenset({"nodes_plain", "held_out_plain", "pairs", "part_s", "commit"}),
         },
         in_parts=True,
     ),
