@@ -245,12 +245,25 @@ def _section(entry: Entry, record: Record, picture: Callable[[str, str], str]) -
         if title not in entry.drawn and rows:
             yield f"### {escape(f'Table {title}')}"
             yield _table([_with_target(row) for row in rows])
+    yield _age_note(entry, record)
     yield escape(entry.columns)
     for name in entry.pictures(record.name):
         yield picture(name, entry.caption(record.name, name))
     if not _is_small(record):
         yield "### Where we are worse than the paper"
         yield from _worse(entry, record)
+
+
+def _age_note(entry: Entry, record: Record) -> str:
+    """A warning if the record lacks tables or columns that the text about them explains; empty otherwise."""
+    lacking = [
+        f"the columns {', '.join(map(heading, names))} of the table {table}" if names else f"the table {table}"
+        for table, names in entry.lacks(record).items()
+    ]
+    if not lacking:
+        return ""
+    made = "It was made before the experiment had them, so what the next paragraph says of them is for new records."
+    return f"**An older record** without {escape(' and '.join(lacking))}. {made}"
 
 
 def _command(record: Record) -> str:

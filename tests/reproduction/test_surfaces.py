@@ -16,6 +16,7 @@ from manifoldrf import (
 )
 from reproduction import surfaces
 from reproduction.record import Record
+from reproduction.report.catalogue import CATALOGUE
 from reproduction.surface_graphs import SPHERE_TIME, SURFACES, paper_graph, reference_kernel
 from reproduction.surfaces import PUBLISHED, SIZES, Config, Steps, _Key, _part_keys, _Surface, run, targets
 
@@ -63,6 +64,10 @@ def test_every_surface_has_every_method_the_published_one_first(record):
     assert rows == [*wanted, ("mobius", "paper's recipe, 24 neighbours")]
     for name, row in rows_of(record, METHODS[0]).items():
         assert {key: row[key] for key in PUBLISHED[name]} == PUBLISHED[name]
+
+
+def test_a_new_record_lacks_nothing_that_the_page_explains(record):
+    assert CATALOGUE["surfaces"].lacks(record) == {}
 
 
 def test_the_default_is_closer_than_a_network_of_a_few_epochs(record):

@@ -354,6 +354,16 @@ def test_the_page_says_that_records_come_from_different_commits(records):
     assert "The records come from 2 commits, which differ" in results_page(records | other)
 
 
+def test_the_page_says_what_an_older_record_lacks():
+    rows = [{"surface": "sphere", "method": "a", "nodes": 0.1, "against": None, "held_out_plain": None}]
+    old = Record("surfaces", {}, {"surfaces": rows}, 1.0, PLACE)
+    note = "**An older record** without the columns kernel, held out of the table surfaces and the table recipe."
+    assert note in results_page({"surfaces": old})
+    wanted = {name: [dict.fromkeys(found, 1.0)] for name, found in CATALOGUE["surfaces"].newest.items()}
+    new = dataclasses.replace(old, tables=wanted)
+    assert "An older record" not in results_page({"surfaces": new})
+
+
 def test_the_page_says_how_a_record_was_changed_and_lists_the_commits_of_its_parts(records):
     assert "after the run" not in results_page(records)
     facts = {"commits of its parts": "abc1234 (2 of 3), fedcba9 (1 of 3)", "edited": "times were removed"}
