@@ -67,8 +67,9 @@ _FITTED_DEGREES = (24, 72)  # fewest and most powers of a fitted series, about t
 _FITTED_ROWS, _FITTED_COLUMNS = 400, 64
 # A fitted square has nonnegative features. It is kept up to this error, or up to this multiple of a free fit's.
 _GOOD_SQUARE, _WORTH_A_SQUARE = 0.05, 2.0
-# A function counts as symmetric if exchanging its arguments changes it by rounding only, or by little (at most the
-# last number) and by less than this share of the misfit of a series.
+# A function counts as symmetric if it differs from its symmetric part, which is half of the change if its arguments
+# are exchanged, by rounding only, or by little (at most the last number) and by less than this share of the misfit
+# of a series.
 _SHARE_OF_SKEW, _SKEWS = 0.5, (1e-6, 0.01)
 
 
