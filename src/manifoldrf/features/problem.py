@@ -243,7 +243,7 @@ def _find_cloud_nodes(points: FloatArray, kernel: Any, options: GraphOptions, n_
     fixed = options.metric is not None or not isinstance(options.weights, str)
     if fixed and options.noise not in ("auto", 0):
         reject("noise", "'auto' or 0 with a metric or with weights", options.noise)
-    cleans = options.noise != 0 and not (fixed or (options.noise == "auto" and _in_steps(kernel)))
+    cleans = options.noise != 0 and not (fixed or (options.noise == "auto" and _counts_steps(kernel)))
     thins = isinstance(options.n_nodes, int) and options.n_nodes < len(points)
     _check_positions(points)
     if thins and fixed:
@@ -484,12 +484,12 @@ def _wants_heat(nodes: Nodes, kernel: Any) -> bool:
     options = nodes.options
     if options.kind != "auto":
         return options.kind == "heat"
-    if options.wants_neighbors or _in_steps(kernel):
+    if options.wants_neighbors or _counts_steps(kernel):
         return False
     return nodes.dim <= _most_dims(nodes, kernel) and len(nodes.points) > 4
 
 
-def _in_steps(kernel: Any) -> bool:
+def _counts_steps(kernel: Any) -> bool:
     """Whether a kernel is stated in steps of the graph."""
     return isinstance(kernel, AbstractKernel) and not _on_manifold_clock(kernel)
 
@@ -594,7 +594,7 @@ def _plain_graph(nodes: Nodes, kernel: Any, n_jobs: int, notes: dict[str, str]) 
         reject("kind", "'mesh' only where the space is a TriangleMesh", repr(options.kind))
     correction = options.density_correction
     if correction is None:
-        correction = 0.0 if _in_steps(kernel) else 1.0
+        correction = 0.0 if _counts_steps(kernel) else 1.0
     # In many dimensions the density varies over orders of magnitude, and one width isolates a quarter of the nodes.
     bandwidth = options.bandwidth or ("local" if nodes.dim > FEW_DIMS else "median")
     graph = knn_graph(
@@ -608,7 +608,7 @@ def _plain_graph(nodes: Nodes, kernel: Any, n_jobs: int, notes: dict[str, str]) 
     neighbors = "" if options.n_neighbors is None else f", {options.n_neighbors} each"
     neighbors += "" if bandwidth == "median" else f", bandwidth {bandwidth}"
     notes["graph"] = f"nearest neighbours{neighbors}, {graph.n_nodes} nodes, density exponent {correction:g}"
-    if options.kind == "auto" and not _in_steps(kernel) and nodes.dim > _most_dims(nodes, kernel):
+    if options.kind == "auto" and not _counts_steps(kernel) and nodes.dim > _most_dims(nodes, kernel):
         notes["graph"] += f"; no heat graph: {nodes.dim} dimensions are too many"
     return graph
 
