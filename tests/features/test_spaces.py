@@ -519,12 +519,27 @@ def test_right_features_of_a_point_do_not_depend_on_other_points_threads_or_the_
         loaded.transform(new)
 
 
-def test_a_function_without_symmetry_has_unit_height_if_normalised():
-    model = ManifoldRandomFeatures(drifted_heat, random_state=0).fit(circle(300, 0))
-    exact = drifted_heat(circle(200, 1), circle(200, 1))
+def wave(X, Y):
+    """sin(x - y) of angles: F(x, x) = 0."""
+    return X[:, 1:] * Y[:, 0] - X[:, :1] * Y[:, 1]
+
+
+@pytest.mark.parametrize(
+    ("function", "height"),
+    [
+        (functools.partial(drifted_heat, drift=2.0), drifted_heat(circle(1, 0), circle(1, 0), 0.0)[0, 0]),
+        (lambda X, Y: -drifted_heat(X, Y), drifted_heat(circle(1, 0), circle(1, 0), 0.0)[0, 0]),
+        (wave, 1.0),
+    ],
+    ids=["drift", "negative", "antisymmetric"],
+)
+def test_a_function_without_symmetry_has_unit_height_if_normalised(function, height):
+    model = ManifoldRandomFeatures(function, random_state=0).fit(circle(300, 0))
     found = model.kernel_matrix(circle(200, 1))
-    assert relative_error(found, model.scale_ * exact) < 0.02
-    assert model.scale_ == pytest.approx(1 / drifted_heat(circle(1, 0), circle(1, 0))[0, 0], rel=0.02)
+    assert relative_error(found, model.scale_ * function(circle(200, 1), circle(200, 1))) < 0.02
+    # The largest value is missed by at most a gap between nodes: .1, which is .3 of the standard deviation.
+    assert model.scale_ == pytest.approx(1 / height, rel=0.02)
+    assert "times the function: the largest |F(x, .)| = 1 on average" in model.summary()
 
 
 @pytest.mark.parametrize(

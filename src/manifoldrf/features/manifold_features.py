@@ -88,8 +88,9 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         features of a heat kernel approximate the Gaussian kernel exp(-|x - y|^2 / 4t); the summary says so.
     normalize : bool, default=True
         Whether features are scaled such that K(x, x) = 1 on average, as learners expect; ``scale_`` is the factor
-        of the kernel. Otherwise the scale is absolute: a heat kernel is then about (4 pi t)^(-dim / 2) high, in the
-        unit of the coordinates. The kernel itself is the same, with one exception: for a short heat kernel on a
+        of the kernel. For a function without symmetry, whose F(x, x) may vanish, the largest |F(x, y)| over all y
+        is 1 on average. Otherwise the scale is absolute: a heat kernel is then about (4 pi t)^(-dim / 2) high, in
+        the unit of the coordinates. The kernel itself is the same, with one exception: for a short heat kernel on a
         cloud of four or five dimensions without structure, normalised features approximate the Gaussian kernel,
         absolute ones that of the heat graph.
     scale : float, default=1.0
@@ -153,7 +154,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     weights_ : array of shape (m,)
         w_l; volumes in the manifold clock, whether features are normalised or not.
     scale_ : float
-        Features represent ``scale_`` times ``kernel_``; 1 without ``normalize``.
+        Features represent ``scale_`` times ``kernel_``, or the function without symmetry; 1 without ``normalize``.
     starts_ : int array
         Nodes whose signatures the field was fitted to.
     bound_ : array of shape (m,)

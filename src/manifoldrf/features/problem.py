@@ -538,7 +538,7 @@ def _function_time(function: Any, nodes: Nodes) -> float:
     points, usual = nodes.points, nodes.default_time
     rows = points[:: max(1, len(points) // _FUNCTION_ROWS)][:_FUNCTION_ROWS]
     others = points[:: max(1, len(points) // 2000)]
-    values, own = (np.asarray(function(rows, place), dtype=np.float64) for place in (others, rows))
+    values, own = (np.abs(np.asarray(function(rows, place), dtype=np.float64)) for place in (others, rows))
     if values.shape != (len(rows), len(others)) or not (np.isfinite(values).all() and np.isfinite(own).all()):
         return usual  # _fit_series raises a clear error later
     # A function without symmetry may be largest away from its first point.

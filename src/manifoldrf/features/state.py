@@ -164,11 +164,12 @@ def summary_rows(features: Any, error: ErrorEstimate | None) -> list[tuple[str, 
     field = "step, which needs no fit" if features.field_ == "step" else features.field_
     if features.field_ != "step":
         field += f", fitted to {len(features.starts_)} nodes"
-    weights = f"weights '{features.quadrature_}'"
+    weights, height = f"weights '{features.quadrature_}'", "kernel: K(x, x)"
     if problem.asymmetric:
         weights = "with two sides: this kernel has no nonnegative features"
     if features.map_.mixing is not None:
         weights = "on each side"
+        height = "function: the largest |F(x, .)|"
     ambient = problem.clock == "ambient"
     if ambient:
         weights = "windows of equal weight"
@@ -180,7 +181,7 @@ def summary_rows(features: Any, error: ErrorEstimate | None) -> list[tuple[str, 
         ),
         (
             "scale",
-            f"{features.scale_:.3g} times the kernel: K(x, x) = 1 on average" if features.scale_ != 1 else "",
+            f"{features.scale_:.3g} times the {height} = 1 on average" if features.scale_ != 1 else "",
         ),
         *notes.items(),
         ("width of features", f"{problem.width:.3g}"),
