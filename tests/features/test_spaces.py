@@ -552,6 +552,24 @@ def test_a_mixing_matrix_that_does_not_fit_is_refused(mixing, rule):
         dataclasses.replace(fitted, mixing=bad)
 
 
+def test_a_function_without_symmetry_has_bounded_numbers_of_features_and_nodes(monkeypatch):
+    monkeypatch.setattr(fitting, "_MOST_MIXED", 100)
+    with pytest.raises(ValueError, match=r"`n_features` must be at most 100 .* Got 300 \(n_features='all'\)"):
+        features(drifted_heat, n_features="all").fit(circle(300, 0))
+    seen = []
+
+    def watched(X, Y):
+        seen.append(len(Y))
+        return drifted_heat(X, Y)
+
+    monkeypatch.setattr(fitting, "_MOST_NODES", 90)
+    model = features(watched, n_features=40).fit(circle(300, 0))
+    assert 90 in seen  # not 4 * 40
+    assert 4 * 40 not in seen
+    new = circle(200, 1)
+    assert relative_error(model.kernel_matrix(new), drifted_heat(new, new)) < 0.02
+
+
 def test_a_function_of_anything_but_the_space_is_refused_with_its_misfit():
     def noise(X, Y):
         return np.sin(1e4 * (X[:, :1] + 2 * Y[:, 1]))

@@ -60,6 +60,9 @@ _FLAT = 0.99  # smallest cosine: on the unit sphere it is .985 for t = 3 and .99
 # Nodes of a feature that a function without symmetry is fitted at. A narrow function on the sphere (6000 points, 600
 # features) is off by .30 with 1.5, .13 with 2, .11 with 3, .08 with 4; with 1 it is not determined (68).
 _NODES_OF_A_FEATURE = 4
+# Most features of such a function, and most nodes: 2048 features at 8192 nodes take 14 CPU s and 8192^2 values of the
+# function, which grow with the cube of the first and the square of the second. 4096 features have two nodes each.
+_MOST_MIXED, _MOST_NODES = 4096, 8192
 _PAIRS_AT_ONCE = 2**20
 # Combinations of features with a smaller share of the largest singular value are left out. A drifted heat kernel on
 # the circle is off by 3e-4 with .01, 4e-5 with 1e-4 and 2e-5 with 1e-6; mixed features grow with smaller shares.
@@ -204,6 +207,9 @@ class Reference:
 
 def choose_weights(problem: Problem, anchors: IntArray, options: FitOptions) -> tuple[Quadrature, Reference]:
     """Weights of the anchors, and exact values at held-out nodes, which are not used to find the weights."""
+    if problem.function is not None and len(anchors) > _MOST_MIXED:
+        rule = f"at most {_MOST_MIXED} for a function without symmetry, which is fitted by a matrix of that size"
+        reject("n_features", rule, f"{len(anchors)} (n_features={options.n_features!r})")
     with stage_of(options.progress, "weights"):
         fit_nodes, held_out = _choose_samples(problem, anchors, options)
         nodes = np.concatenate([fit_nodes, held_out])
@@ -419,7 +425,7 @@ def fit_mixing(
     """
     problem = features.problem
     others = np.setdiff1d(np.flatnonzero(problem.measure > 0), held_out)
-    count = min(len(others), _NODES_OF_A_FEATURE * len(features.anchors))
+    count = min(len(others), _NODES_OF_A_FEATURE * len(features.anchors), _MOST_NODES)
     some = options.streams.generator("features.mixing").choice(others, count, replace=False)
     known, unseen = (_dense_rows(features, problem.graph.positions[nodes], options) for nodes in (some, held_out))
     sizes, axes = np.linalg.eigh(symmetric_product(known.T, options.n_jobs))
