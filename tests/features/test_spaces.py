@@ -2,7 +2,9 @@
 
 import dataclasses
 import functools
+import re
 import warnings
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -35,6 +37,7 @@ from manifoldrf import (
     mesh_graph,
 )
 from manifoldrf._random import Streams
+from manifoldrf.explorer.page import explore
 from manifoldrf.features import fitting
 from manifoldrf.features.options import FitOptions
 from manifoldrf.features.problem import default_steps, find_nodes, make_problem
@@ -587,6 +590,18 @@ def test_a_function_without_symmetry_that_jumps_is_warned_of_with_its_misfit():
     new = circle(200, 1)
     found = relative_error(model.kernel_matrix(new), jumps(new, new))
     assert 0.4 < float(model.error_) / found < 2.5
+
+
+def test_a_function_without_symmetry_is_called_so_where_its_features_are_shown_or_refused():
+    model = features(drifted_heat).fit(circle(300, 0))
+    name = r"a function without symmetry \(features of HeatKernel\(.*\), mixed\)"
+    assert re.match(f"kernel +{name}", model.summary())
+    assert re.search(name, model._repr_html_())
+    with pytest.raises(ValueError, match=f"`model` must be .* Got {name} with two sides"):
+        explore(model)
+    pytest.importorskip("torch")
+    with pytest.raises(ValueError, match=f"`features` must be .* Got {name}"):
+        import_module("manifoldrf.applications.positions").positions_of(model, "features")
 
 
 def test_a_gaussian_process_refuses_a_covariance_without_symmetry():

@@ -174,7 +174,7 @@ def summary_rows(features: Any, error: ErrorEstimate | None) -> list[tuple[str, 
     if ambient:
         weights = "windows of equal weight"
     rows = [
-        ("kernel", f"{shortened(problem.kernel)}{chosen}"),
+        ("kernel", f"{described(features.map_)}{chosen}"),
         (
             "on the graph",
             "" if ambient or "scales" in notes else f"{shortened(problem.resolved)}, in the {problem.clock} clock",
@@ -212,6 +212,12 @@ def shortened(kernel: Any) -> str:
     scaled = isinstance(kernel, ScaledKernel)
     text = f"{kernel.factor:.3g} * {kernel.kernel!r}" if scaled else repr(kernel)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
+
+
+def described(fitted: FeatureMap) -> str:
+    """What features represent, as text: a kernel, or a function for which those of a kernel are mixed."""
+    text = shortened(fitted.problem.kernel)
+    return text if fitted.mixing is None else f"a function without symmetry (features of {text}, mixed)"
 
 
 def _listed(table: tuple[tuple[str, float], ...]) -> str:
