@@ -12,6 +12,7 @@ from oracles import relative_error, sphere_mesh
 from scipy.spatial.transform import Rotation
 
 from manifoldrf import (
+    CosineKernel,
     DiffusionKernel,
     Ellipsoid,
     FeatureWarning,
@@ -22,6 +23,7 @@ from manifoldrf import (
     HyperbolicSpace,
     ManifoldGaussianProcess,
     ManifoldRandomFeatures,
+    ManifoldRidge,
     MaternKernel,
     MobiusStrip,
     PowerKernel,
@@ -607,6 +609,20 @@ def test_a_function_without_symmetry_is_called_so_where_its_features_are_shown_o
 def test_a_gaussian_process_refuses_a_covariance_without_symmetry():
     with pytest.raises(ValueError, match="`kernel` must be a symmetric function"):
         ManifoldGaussianProcess(drifted_heat).fit(circle(300, 0), np.arange(300.0))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "found"), [(drifted_heat, "those of a function whose values"), (CosineKernel(), r"CosineKernel\(")]
+)
+def test_ridge_regression_refuses_features_with_two_sides_before_they_are_fitted(kernel, found):
+    stages = []
+    model = ManifoldRidge(features(kernel, verbose=lambda what, done, total: stages.append(what)))
+    with pytest.raises(
+        ValueError, match=f"`features` must be features with one side in ManifoldRidge. Got .*{found}"
+    ):
+        model.fit(circle(300, 0), np.arange(300.0))
+    assert "graph" in stages
+    assert "anchors" not in stages
 
 
 def test_a_function_that_no_heat_steps_follow_is_warned_of():

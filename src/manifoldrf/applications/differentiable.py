@@ -80,7 +80,11 @@ class DifferentiableFeatures(nn.Module):
             reject("features", "fitted ManifoldRandomFeatures", type(features).__name__, TypeError)
         check_is_fitted(features, "map_")
         if features.asymmetric_:
-            reject("features", "of a kernel with nonnegative features, not one with two sides", described(features.map_))
+            reject(
+                "features",
+                "of a kernel with nonnegative features, not one with two sides",
+                described(features.map_),
+            )
         self.features = features
         self.scales: Scales | None = getattr(features, "scales_", None)
         self.log_range: Tensor

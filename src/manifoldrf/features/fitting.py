@@ -57,11 +57,11 @@ _MLP_STARTS = 1000  # the paper's
 _GOOD_ENOUGH = 2e-3  # a field with a smaller error is taken without trying others
 _LOCAL_DIM = 3  # above, polynomial fields have too many coefficients
 _FLAT = 0.99  # smallest cosine: on the unit sphere it is .985 for t = 3 and .997 for t = 4
-# Nodes of a feature that a function without symmetry is fitted at. A narrow function on the sphere (6000 points, 600
-# features) is off by .30 with 1.5, .13 with 2, .11 with 3, .08 with 4; with 1 it is not determined (68).
+# Nodes of a feature that a function without symmetry is fitted at. A narrow function on the sphere (6000 points,
+# 600 features) is off by .30 with 1.5, .13 with 2, .11 with 3, .08 with 4; with 1 it is not determined (68).
 _NODES_OF_A_FEATURE = 4
-# Most features of such a function, and most nodes: 2048 features at 8192 nodes take 14 CPU s and 8192^2 values of the
-# function, which grow with the cube of the first and the square of the second. 4096 features have two nodes each.
+# Most features of such a function, and most nodes. 2048 features at 8192 nodes take 14 CPU s of products and
+# eigenvectors, and 67 million values of the function; without bounds time grows with the cube of the features.
 _MOST_MIXED, _MOST_NODES = 4096, 8192
 _PAIRS_AT_ONCE = 2**20
 # Combinations of features with a smaller share of the largest singular value are left out. A drifted heat kernel on

@@ -52,7 +52,7 @@ from manifoldrf.features.scales import (
     fit_scales,
     recent_scales,
 )
-from manifoldrf.features.state import restore, state_of, summarise, summary_rows
+from manifoldrf.features.state import restore, shortened, state_of, summarise, summary_rows
 from manifoldrf.features.unstructured import fit_unstructured, is_unstructured
 from manifoldrf.fields.data import Compute
 from manifoldrf.fields.training import TrainingInfo
@@ -281,8 +281,11 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         return self._fit(X, compute_signatures)
 
     @one_blas_thread()  # the errors that decide between weights and fields must not depend on the number of threads
-    def _fit(self, X: Any, compute: Compute) -> Self:
-        """Fit with signatures from ``compute``, which may use other machines."""
+    def _fit(self, X: Any, compute: Compute, learner: str | None = None) -> Self:
+        """Fit with signatures from ``compute``, which may use other machines.
+
+        A learner needs features with one side: others are refused as soon as the kernel is known on the graph.
+        """
         space = check_space(self, X)
         if hasattr(self, "scales_"):  # of an earlier fit
             del self.scales_
@@ -290,6 +293,12 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         if self.scales is not None:
             return self._fit_scales(space, options)
         problem = make_problem(space, self.kernel, options)
+        if learner is not None and (problem.function is not None or problem.asymmetric):
+            found = "those of a function whose values change if its arguments are exchanged"
+            found = (
+                found if problem.function is not None else f"those of {shortened(problem.kernel)}, with two sides"
+            )
+            reject("features", f"features with one side in {learner}", found)
         options = settle_options(problem, options)
         many = problem.graph.n_steps is None or problem.dim > FEW_DIMS  # dimensions, maybe too many for a graph
         if many and is_unstructured(problem, space, self.kernel, options):
