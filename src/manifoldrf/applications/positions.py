@@ -17,6 +17,7 @@ from manifoldrf.applications.filling import without_small
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.problem import warn_of_far
+from manifoldrf.features.state import described
 from manifoldrf.fields.data import csr_tensor
 from manifoldrf.fields.mlp import MlpField
 from manifoldrf.geometry.csr import as_dense
@@ -235,7 +236,7 @@ def positions_of(features: Any, name: str) -> AbstractPositions:
     if not isinstance(features, ManifoldRandomFeatures):
         return TransformerPositions(features)
     if features.asymmetric_:
-        reject(name, "of a kernel with nonnegative features, not one with two sides", repr(features.kernel_))
+        reject(name, "of a kernel with nonnegative features, not one with two sides", described(features.map_))
     return FieldPositions(features.map_, check_jobs(features.n_jobs), features.device)
 
 

@@ -38,6 +38,7 @@ from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ScaledKernel
 from manifoldrf.kernels.roots import ASYMMETRIC
+from manifoldrf.signatures.teachers import compute_signatures
 
 __all__ = ["ManifoldGaussianProcess", "ManifoldRidge"]
 
@@ -139,7 +140,10 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEs
             features = clone(self.features)
         else:
             reject("features", "None or a transformer", repr(self.features), TypeError)
-        self.features_ = features.fit(space)
+        if isinstance(features, ManifoldRandomFeatures):
+            self.features_ = features._fit(space, compute_signatures, learner=type(self).__name__)
+        else:
+            self.features_ = features.fit(space)
         if isinstance(features, ManifoldRandomFeatures) and features.scales is not None and features.kernel is None:
             self.features_ = features.at(self._best_time(features, (points, targets, mass), alpha))
         rows = dense_rows(self.features_.transform(points))

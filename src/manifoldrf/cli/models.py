@@ -338,6 +338,7 @@ def explore(
     """
     from manifoldrf import ManifoldRandomFeatures
     from manifoldrf.explorer.page import explore as write_page
+    from manifoldrf.features.state import described
 
     with usage():
         target = check_output(page, "--output", (".html",), [source, *(field or [])])
@@ -346,7 +347,7 @@ def explore(
     is_model = Path(source).suffix.lower() in MODEL
     model = read_model(source) if is_model else ManifoldRandomFeatures(random_state=0)
     if is_model and model.asymmetric_:
-        reject("MODEL", "a model with nonnegative features", f"a {type(model.kernel_).__name__} with two sides")
+        reject("MODEL", "a model with nonnegative features", f"{described(model.map_)} with two sides")
     with notices(quiet=output.quiet), progress("explore", quiet=output.silent) as report:
         if not is_model:
             report("fitting", 0, 1)
@@ -701,9 +702,11 @@ def _show_written(
 
 def model_facts(features: Any) -> dict[str, Any]:
     """Facts about fitted features, for --json."""
+    from manifoldrf.features.state import described
+
     error = features.error_
     return {
-        "kernel": repr(features.kernel_),
+        "kernel": repr(features.kernel_) if features.map_.mixing is None else described(features.map_),
         "scale": features.scale_,
         "nodes": features.graph_.n_nodes,
         "features": features.n_features_out_,
