@@ -241,8 +241,8 @@ class TestErrorsAreNamed:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"phi_q": np.ones(2)}, "`phi_q` must be a tensor of floats. Got ndarray"),
-            ({"v": np.ones(1)}, "`v` must be a tensor of floats. Got ndarray"),
+            ({"phi_q": np.ones(2)}, "`phi_q` must be a tensor of .* or torch.float16. Got ndarray"),
+            ({"v": np.ones(1)}, "`v` must be a tensor of .* or torch.float16. Got ndarray"),
             ({"v": torch.tensor(1.0)}, "`v` must be a tensor of at least 1 dimension"),
             ({"v": V[0].double()}, "`v` must be of torch.float32, as `phi_q` is"),
             ({"phi_k": PHI[0].to("meta")}, "`phi_k` must be on the device cpu"),
