@@ -96,6 +96,10 @@ class TestPrecision:
         assert (found.dtype, state.sums.dtype) == (dtype, torch.float32)
         assert (found.double() - wanted).abs().max() <= 1.01 * half_step(dtype)
 
+    def test_tokens_of_another_type_need_autocast(self, features):
+        with pytest.raises(TypeError, match=r"`tokens` must be of torch\.float32, as .* Got torch\.bfloat16"):
+            ManifoldAttention(features, 4)(torch.ones(2, 3), torch.ones(2, 4, dtype=torch.bfloat16))
+
     @pytest.mark.parametrize("dtype", HALVES)
     @pytest.mark.parametrize(
         "options",
