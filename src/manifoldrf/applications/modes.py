@@ -324,8 +324,8 @@ _NARROWEST = 0.24
 # Allowed difference of the log likelihoods of the fitted features and of the search. A factor of e^5 is very strong
 # evidence; the different anchor weights changed those of heat kernels by less than .006 per datum.
 _SAME, _SAME_PER_DATUM = 5.0, 0.01
-# Noise relative to the variance of the data from which the shortest time is too long: 3e-4 for waves on 1500 points of
-# a torus with errors of 27 % at other points; below 3e-7 for y = z at 100 and 300 points of the sphere.
+# Noise relative to the variance of the data from which the shortest time is too long: 3e-4 for waves on 1500 points
+# of a torus with errors of 27 % at other points; below 3e-7 for y = z at 100 and 300 points of the sphere.
 _NOISY = 1e-4
 _CLEARLY = 2.0  # difference of log likelihoods: a factor of e^2 is evidence
 
