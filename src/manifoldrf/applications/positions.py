@@ -47,8 +47,8 @@ def check_tensor(tensor: Any, name: str, n_dimensions: int, types: Sequence[torc
     """Refuse all but tensors of these types with at least ``n_dimensions`` dimensions."""
     if not isinstance(tensor, Tensor) or tensor.dtype not in types:
         given = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
-        rule = "a tensor of torch.float32 or torch.float64" if types is PRECISIONS else "a tensor of floats"
-        reject(name, rule, given, TypeError)
+        *others, last = map(str, types)
+        reject(name, f"a tensor of {', '.join(others)} or {last}", given, TypeError)
     if tensor.ndim < n_dimensions:
         reject(name, f"a tensor of at least {n_dimensions} dimension(s)", f"shape {tuple(tensor.shape)}")
 

@@ -377,7 +377,6 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             reject("kernel", "one with nonnegative features", f"{problem.kernel}. {ASYMMETRIC}")
         data = modes.Data(points, roots * (targets - offset), roots)
         found = modes.find_kernel(problem, options, data, levels) if optimize else modes.Search(problem.kernel)
-        modes.warn_of_shortest(found)
         self.trials_ = found.trials
         family, graph, n_features = self._plan(
             problem, found, options, targets.shape, space if named and found.trials else None
@@ -396,6 +395,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         self.variance_ = self._shaped(best.variance)
         self.noise_ = self._shaped(unit * best.ratio * best.variance)
         self.offset_ = self._shaped(offset + self._posterior.offset)
+        modes.warn_of_shortest(found, best.ratio * best.variance, targets)
         modes.warn_of_another(found, self.log_marginal_likelihood_, len(points))
         return self
 
