@@ -2,6 +2,7 @@
 
 import importlib
 import pickle
+import re
 import warnings
 from pathlib import Path
 
@@ -740,3 +741,15 @@ def test_labels_off_the_space_are_left_out_of_the_fit():
         ManifoldRidge(space=GRAPH, random_state=0).fit([*X[few], wild, wild], [*Y[few], 50.0, 60.0], weights)
     with pytest.warns(FarQueryWarning), pytest.raises(ValueError, match="Got 2 of 3 points off it"):
         process().fit([X[0], wild, wild], [1.0, 2.0, 3.0])
+
+
+def test_the_features_of_a_process_say_how_its_graph_was_built():
+    rng = np.random.default_rng(0)
+    cloud = np.vstack([Sphere().sample(800, seed=0), rng.uniform(2.0, 3.0, size=(5, 3))])
+    model = ManifoldGaussianProcess(space=cloud, optimize=False, random_state=0, n_jobs=1).fit(X, Y)
+    summary = model.features_.summary()
+    assert "5 of 805 points are outliers, left out" in summary
+    assert re.search(r"\ngraph +heat graph, 800 nodes", summary)
+    assert "as given" in process(optimize=False).fit(X, Y).features_.summary()
+    on_sphere = ManifoldGaussianProcess(space=Sphere(), random_state=0, n_jobs=1).fit(X, Y).features_
+    assert f"heat graph, {on_sphere.graph_.n_nodes} nodes" in on_sphere.summary()

@@ -384,7 +384,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         found = modes.find_kernel(problem, options, data, levels) if optimize else modes.Search(problem.kernel)
         modes.warn_of_shortest(found)
         self.trials_ = found.trials
-        family, graph, n_features = self._plan(
+        family, basis, n_features = self._plan(
             problem, found, options, targets.shape, space if named and found.trials else None
         )
         kernel = family.kernels[0]
@@ -393,7 +393,8 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             n_features=n_features,
             graph=GraphOptions(dim=problem.dim),
             field=modes.field_of(options.field, problem, problem.kernel if callable(self.kernel) else kernel),
-        ).fit(graph)
+        ).fit(basis.graph)
+        self._keep_notes(dict(basis.notes))
         self._kernel = self.features_.kernel_ if callable(self.kernel) else found.kernel
         posterior, best = self._condition(problem, family, data, levels, jobs)
         self._posterior: Any = dataclasses.replace(posterior, noise=unit * posterior.noise)
@@ -404,28 +405,36 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         modes.warn_of_another(found, self.log_marginal_likelihood_, len(points))
         return self
 
-    def _graph_for(self, kernel: Any, space: AbstractManifold, options: Any) -> Any:
-        """The graph of a named manifold with the nodes that a kernel needs, often far fewer than the search has."""
+    def _keep_notes(self, notes: dict[str, str]) -> None:
+        """Let the features say how their graph was built; they were fitted to the graph alone."""
+        fitted = self.features_.map_
+        kept = {name: notes[name] for name in ("cloud", "thinned", "graph") if name in notes}
+        problem = dataclasses.replace(fitted.problem, notes=tuple((kept | dict(fitted.problem.notes) | kept).items()))
+        self.features_.map_ = dataclasses.replace(fitted, problem=problem)
+
+    def _problem_for(self, kernel: Any, space: AbstractManifold, options: Any) -> Problem:
+        """The problem on a named manifold with the nodes a kernel needs, often far fewer than the search has."""
         inner = kernel.kernel if isinstance(kernel, ScaledKernel) else kernel
-        return make_problem(space, inner, dataclasses.replace(options, graph=None)).graph
+        return make_problem(space, inner, dataclasses.replace(options, graph=None))
 
     def _plan(
         self, problem: Any, found: modes.Search, options: Any, shape: tuple[int, ...], manifold: Any
-    ) -> tuple[averaging.Family, Any, int | str]:
-        """The kernels to average, or the best if they do not fit, and the graph and number of features."""
+    ) -> tuple[averaging.Family, Problem, int | str]:
+        """The kernels to average, or the best if they do not fit, the problem with their graph, and n_features."""
         n, c = shape
         families = [averaging.Family((found.kernel,), np.zeros(1), found.stretch)]
         if n * c <= averaging.MOST_VALUES:
             most = options.n_features if isinstance(options.n_features, int) else averaging.MOST_FEATURES
             families.insert(0, averaging.choose_family(problem, found, most, modes.CLOSE))
         for family in families:
-            graph = problem.graph if manifold is None else self._graph_for(family.kernels[0], manifold, options)
+            basis = problem if manifold is None else self._problem_for(family.kernels[0], manifold, options)
+            n_nodes = basis.graph.n_nodes
             m = options.n_features
             if m == "auto":
                 m = modes.enough_anchors(problem, family.stretch, n)
-            if len(family.kernels) == 1 or _fits(graph.n_nodes if m == "all" else min(m, graph.n_nodes), c):
+            if len(family.kernels) == 1 or _fits(n_nodes if m == "all" else min(m, n_nodes), c):
                 break
-        return family, graph, m
+        return family, basis, m
 
     def _condition(
         self, problem: Any, family: averaging.Family, data: modes.Data, levels: Any, n_jobs: int
