@@ -2,6 +2,7 @@
 
 import importlib
 import pickle
+import re
 import warnings
 from pathlib import Path
 
@@ -721,3 +722,43 @@ def test_data_off_the_space_are_refused():
     for model in (process(space=NODES), ManifoldRidge(space=NODES, random_state=0)):
         with pytest.warns(FarQueryWarning), pytest.raises(ValueError, match="`X` must be on the space"):
             model.fit(far, Y)
+
+
+def test_labels_off_the_space_are_left_out_of_the_fit():
+    """An outlier with a wild value, last and first: the fit is that of the other labels."""
+    few, wild = slice(0, 40), [0.0, 0.0, 9.0]
+    scales = ManifoldRandomFeatures(scales=(0.1, 0.4), random_state=0)
+    models = [
+        process(optimize=False),
+        process(space=NODES, n_features=60),
+        ManifoldRidge(space=GRAPH, random_state=0),
+        ManifoldRidge(scales, space=NODES, random_state=0),
+    ]
+    for model in models:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FeatureWarning)  # of 60 features
+            clean = clone(model).fit(X[few], Y[few])
+        for places, values, row in ([*X[few], wild], [*Y[few], 50.0], 40), ([wild, *X[few]], [50.0, *Y[few]], 0):
+            with pytest.warns(FeatureWarning, match=f"1 of 41 labels are off the space.*: row {row} of `X`"):
+                other = clone(model).fit(places, values)
+            for name in ("noise_", "variance_", "offset_", "log_marginal_likelihood_", "intercept_", "loo_error_"):
+                if hasattr(clean, name):
+                    assert getattr(other, name) == pytest.approx(getattr(clean, name), rel=1e-9)
+            np.testing.assert_allclose(other.predict(NODES), clean.predict(NODES), rtol=1e-9, atol=1e-9)
+    weights = np.r_[0.0, np.ones(39), 2.0, 3.0]
+    with pytest.warns(FeatureWarning, match="2 of 41 labels .*: rows 40, 41 of `X`"):  # rows as given
+        ManifoldRidge(space=GRAPH, random_state=0).fit([*X[few], wild, wild], [*Y[few], 50.0, 60.0], weights)
+    with pytest.warns(FarQueryWarning), pytest.raises(ValueError, match="Got 2 of 3 points off it"):
+        process().fit([X[0], wild, wild], [1.0, 2.0, 3.0])
+
+
+def test_the_features_of_a_process_say_how_its_graph_was_built():
+    rng = np.random.default_rng(0)
+    cloud = np.vstack([Sphere().sample(800, seed=0), rng.uniform(2.0, 3.0, size=(5, 3))])
+    model = ManifoldGaussianProcess(space=cloud, optimize=False, random_state=0, n_jobs=1).fit(X, Y)
+    summary = model.features_.summary()
+    assert "5 of 805 points are outliers, left out" in summary
+    assert re.search(r"\ngraph +heat graph, 800 nodes", summary)
+    assert "as given" in process(optimize=False).fit(X, Y).features_.summary()
+    on_sphere = ManifoldGaussianProcess(space=Sphere(), random_state=0, n_jobs=1).fit(X, Y).features_
+    assert f"heat graph, {on_sphere.graph_.n_nodes} nodes" in on_sphere.summary()

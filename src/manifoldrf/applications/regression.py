@@ -10,7 +10,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._runtime import one_blas_thread
+from manifoldrf._runtime import one_blas_thread, warn_user
 from manifoldrf._validation import (
     NONNEGATIVE,
     POSITIVE,
@@ -28,10 +28,12 @@ from manifoldrf._validation import (
 )
 from manifoldrf.applications import averaging, modes
 from manifoldrf.applications.saving import SavedEstimator
+from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.options import FrozenParamsMixin, GraphOptions, estimator_points, fit_options
-from manifoldrf.features.problem import make_problem, unit_height
+from manifoldrf.features.problem import make_problem, unit_height, warn_of_far
 from manifoldrf.features.state import shortened
+from manifoldrf.fields.data import Problem
 from manifoldrf.geometry.csr import check_numbers, check_shape
 from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -44,6 +46,7 @@ __all__ = ["ManifoldGaussianProcess", "ManifoldRidge"]
 
 _ENTRIES_AT_ONCE = 2**24  # features in memory: 128 MB
 _PER_OCTAVE = 4  # times to choose from: on the sphere the error of the best is within .2 % of that of 16
+_NAMED = 5  # rows that a warning lists
 _Level = float | FloatArray  # one for each output
 _VARIANCES = Interval(1e-100, 1e100)  # with others, a variance over a small ratio may overflow
 
@@ -119,7 +122,8 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEs
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the features to the space, and the weights to y, shape (n,) or (n, c), at points X, shape (n, d).
 
-        Takes O(n m min(n, m)) time for m features.
+        Takes O(n m min(n, m)) time for m features. Data off the space, where :class:`ManifoldRandomFeatures` are
+        zero, are left out with a warning.
 
         Parameters
         ----------
@@ -133,7 +137,7 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEs
         alpha = check_number_or(self.alpha, "alpha", "cv", NONNEGATIVE)
         points, targets = check_data(self, X, y)
         space = space_of(self, points)
-        points, targets, mass = weighted_data(points, targets, sample_weight)
+        data = weighted_data(points, targets, sample_weight)
         if self.features is None:
             features: Any = ManifoldRandomFeatures(random_state=self.random_state, n_jobs=self.n_jobs)
         elif hasattr(self.features, "fit") and hasattr(self.features, "transform"):
@@ -142,8 +146,10 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEs
             reject("features", "None or a transformer", repr(self.features), TypeError)
         if isinstance(features, ManifoldRandomFeatures):
             self.features_ = features._fit(space, compute_signatures, learner=type(self).__name__)
+            data = data_on_space(features.map_.problem, data)
         else:
             self.features_ = features.fit(space)
+        points, targets, mass, _ = data
         if isinstance(features, ManifoldRandomFeatures) and features.scales is not None and features.kernel is None:
             self.features_ = features.at(self._best_time(features, (points, targets, mass), alpha))
         rows = dense_rows(self.features_.transform(points))
@@ -338,7 +344,8 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         Parameters
         ----------
         X : array-like of shape (n, d)
-            Points at which y was measured.
+            Points at which y was measured. Those off the space, whose features are zero, are left out with a
+            warning.
         y : array-like of shape (n,) or (n, c)
             Several outputs share the time and the ratio of noise to variance.
         sample_weight : array-like of shape (n,), optional
@@ -350,18 +357,14 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         optimize, jobs = check_flag(self.optimize, "optimize"), check_jobs(self.n_jobs)
         points, targets = check_data(self, X, y)
         space = space_of(self, points)
-        points, targets, mass = weighted_data(points, targets, sample_weight)
-        unit = float(mass.mean())  # weights relative to their mean belong to a noise that is smaller by it
-        roots = np.sqrt(mass / unit)[:, None]
-        levels = variance, None if noise is None else noise / unit
-        offset = np.average(targets, axis=0, weights=mass)
+        given = weighted_data(points, targets, sample_weight)
         streams = Streams.from_seed(self.random_state, "random_state")
         named = isinstance(space, AbstractManifold) and self.graph is None and not callable(self.kernel)
         features = ManifoldRandomFeatures(
             self.kernel,
             normalize=False,  # the variance scales the kernel
             n_features=self.n_features,
-            graph=modes.nodes_for(len(points)) if named and self.kernel is None and optimize else self.graph,
+            graph=modes.nodes_for(len(given[0])) if named and self.kernel is None and optimize else self.graph,
             field=self.field,
             teacher=self.teacher,
             teacher_options=self.teacher_options,
@@ -375,10 +378,15 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             reject("kernel", "a symmetric function", "one whose values change if its arguments are exchanged")
         if problem.asymmetric:
             reject("kernel", "one with nonnegative features", f"{problem.kernel}. {ASYMMETRIC}")
+        points, targets, mass, _ = data_on_space(problem, given)
+        unit = float(mass.mean())  # weights relative to their mean belong to a noise that is smaller by it
+        roots = np.sqrt(mass / unit)[:, None]
+        levels = variance, None if noise is None else noise / unit
+        offset = np.average(targets, axis=0, weights=mass)
         data = modes.Data(points, roots * (targets - offset), roots)
         found = modes.find_kernel(problem, options, data, levels) if optimize else modes.Search(problem.kernel)
         self.trials_ = found.trials
-        family, graph, n_features = self._plan(
+        family, basis, n_features = self._plan(
             problem, found, options, targets.shape, space if named and found.trials else None
         )
         kernel = family.kernels[0]
@@ -387,7 +395,8 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             n_features=n_features,
             graph=GraphOptions(dim=problem.dim),
             field=modes.field_of(options.field, problem, problem.kernel if callable(self.kernel) else kernel),
-        ).fit(graph)
+        ).fit(basis.graph)
+        self._keep_notes(dict(basis.notes))
         self._kernel = self.features_.kernel_ if callable(self.kernel) else found.kernel
         posterior, best = self._condition(problem, family, data, levels, jobs)
         self._posterior: Any = dataclasses.replace(posterior, noise=unit * posterior.noise)
@@ -399,28 +408,36 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         modes.warn_of_another(found, self.log_marginal_likelihood_, len(points))
         return self
 
-    def _graph_for(self, kernel: Any, space: AbstractManifold, options: Any) -> Any:
-        """The graph of a named manifold with the nodes that a kernel needs, often far fewer than the search has."""
+    def _keep_notes(self, notes: dict[str, str]) -> None:
+        """Let the features say how their graph was built; they were fitted to the graph alone."""
+        fitted = self.features_.map_
+        kept = {name: notes[name] for name in ("cloud", "thinned", "graph") if name in notes}
+        problem = dataclasses.replace(fitted.problem, notes=tuple((kept | dict(fitted.problem.notes) | kept).items()))
+        self.features_.map_ = dataclasses.replace(fitted, problem=problem)
+
+    def _problem_for(self, kernel: Any, space: AbstractManifold, options: Any) -> Problem:
+        """The problem on a named manifold with the nodes a kernel needs, often far fewer than the search has."""
         inner = kernel.kernel if isinstance(kernel, ScaledKernel) else kernel
-        return make_problem(space, inner, dataclasses.replace(options, graph=None)).graph
+        return make_problem(space, inner, dataclasses.replace(options, graph=None))
 
     def _plan(
         self, problem: Any, found: modes.Search, options: Any, shape: tuple[int, ...], manifold: Any
-    ) -> tuple[averaging.Family, Any, int | str]:
-        """The kernels to average, or the best if they do not fit, and the graph and number of features."""
+    ) -> tuple[averaging.Family, Problem, int | str]:
+        """The kernels to average, or the best if they do not fit, the problem with their graph, and n_features."""
         n, c = shape
         families = [averaging.Family((found.kernel,), np.zeros(1), found.stretch)]
         if n * c <= averaging.MOST_VALUES:
             most = options.n_features if isinstance(options.n_features, int) else averaging.MOST_FEATURES
             families.insert(0, averaging.choose_family(problem, found, most, modes.CLOSE))
         for family in families:
-            graph = problem.graph if manifold is None else self._graph_for(family.kernels[0], manifold, options)
+            basis = problem if manifold is None else self._problem_for(family.kernels[0], manifold, options)
+            n_nodes = basis.graph.n_nodes
             m = options.n_features
             if m == "auto":
                 m = modes.enough_anchors(problem, family.stretch, n)
-            if len(family.kernels) == 1 or _fits(graph.n_nodes if m == "all" else min(m, graph.n_nodes), c):
+            if len(family.kernels) == 1 or _fits(n_nodes if m == "all" else min(m, n_nodes), c):
                 break
-        return family, graph, m
+        return family, basis, m
 
     def _condition(
         self, problem: Any, family: averaging.Family, data: modes.Data, levels: Any, n_jobs: int
@@ -630,10 +647,10 @@ def check_data(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
     return check_points(points, "X", names=column_names(X)), np.array(targets, dtype=np.float64)
 
 
-def weighted_data(points: FloatArray, targets: FloatArray, sample_weight: Any) -> tuple[FloatArray, ...]:
-    """Points (n, d), values (n, c) and weights (n,) of the data whose weight is not zero."""
+def weighted_data(points: FloatArray, targets: FloatArray, sample_weight: Any) -> tuple[Any, ...]:
+    """Points (n, d), values (n, c), weights (n,) and rows (n,) of the data whose weight is not zero."""
     if sample_weight is None:
-        return points, targets, np.ones(len(points))
+        return points, targets, np.ones(len(points)), np.arange(len(points))
     refuse_text(sample_weight, "sample_weight")
     mass = np.asarray(sample_weight, dtype=np.float64)
     if mass.shape != (len(points),):
@@ -644,7 +661,28 @@ def weighted_data(points: FloatArray, targets: FloatArray, sample_weight: Any) -
     kept = mass > 0
     if kept.sum() < 2:
         reject("sample_weight", "not zero for at least two data", f"{kept.sum()} of {len(mass)}")
-    return points[kept], targets[kept], mass[kept]
+    return points[kept], targets[kept], mass[kept], np.flatnonzero(kept)
+
+
+def data_on_space(problem: Problem, data: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The data of :func:`weighted_data` whose features are not zero; others tell nothing about the space."""
+    window = problem.window(data[0])
+    off = window == 0
+    n, n_off = len(off), int(off.sum())
+    if not n_off:
+        return data
+    if n - n_off < 2:
+        warn_of_far(window)
+        check_on_space(0.0, n_off, n)
+    rows = data[-1][off]
+    text = ", ".join(map(str, rows[:_NAMED])) + (", ..." if n_off > _NAMED else "")
+    warn_user(
+        f"{n_off} of {n} labels are off the space, where features are zero, and are left out of the fit: "
+        f"row{'s' if n_off > 1 else ''} {text} of `X`. Such points may be outliers of the cloud (remedy: check "
+        "their units and coordinates, or leave them out).",
+        FeatureWarning,
+    )
+    return tuple(part[~off] for part in data)
 
 
 def space_of(estimator: Any, points: FloatArray) -> Any:
@@ -682,10 +720,11 @@ def parts_of(values: FloatArray, m: int) -> Iterator[FloatArray]:
         yield values[start : start + size]
 
 
-def check_on_space(height: float, n: int) -> None:
+def check_on_space(height: float, n_off: int, n: int | None = None) -> None:
     """Refuse data whose features are all zero, given the mean of their squares."""
     if not height > 0:
-        reject("X", "on the space, where features are not zero; check units and coordinates", f"{n} points off it")
+        found = f"{n_off} points off it" if n in (None, n_off) else f"{n_off} of {n} points off it"
+        reject("X", "on the space, where features are not zero; check units and coordinates", found)
 
 
 def dense_rows(rows: Any) -> FloatArray:
