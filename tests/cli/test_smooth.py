@@ -43,3 +43,15 @@ def test_bad_options_end_with_2_and_write_nothing(monkeypatch, mesh_file, values
     assert main(monkeypatch, "smooth", mesh_file, values[0], "-o", tmp_path / "out", *options) == 2
     assert text in capsys.readouterr().err.replace("\n", " ")
     assert not list(tmp_path.glob("out*"))
+
+
+@pytest.mark.parametrize("name", ["folder", "folder/", "new/", "-"])
+@pytest.mark.parametrize("command", ["smooth", "interpolate"])
+def test_a_folder_is_no_output(monkeypatch, mesh_file, values, tmp_path, command, name, capsys):
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    options = ("--fwhm", 1) if command == "smooth" else ()
+    assert main(monkeypatch, command, mesh_file, values[0], "-o", name, *options) in (1, 2)
+    assert "`--output` must be" in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
