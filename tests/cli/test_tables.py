@@ -219,5 +219,15 @@ def test_a_column_that_counts_rows_is_named(folder, tmp_path):
 def test_columns_that_count():
     n = np.arange(20.0)
     table = np.column_stack([n, n + 7, 2 * n, n[::-1], n + 0.5, np.where(n == 19, 25, n), np.sin(n)])
-    assert counting_columns(table) == [0, 1]
+    assert counting_columns(table) == [0, 1, 3, 5]
     assert counting_columns(table[:9]) == []  # too few rows to be sure
+
+
+def test_columns_that_count_rows_of_which_some_are_left_out():
+    rng = np.random.default_rng(0)
+    rows = np.arange(1.0, 401.0)
+    ages, prices = rng.integers(18, 90, 400), rng.integers(0, 100_000, 400)
+    table = np.column_stack([rows, ages, prices, rng.permutation(rows), rows[::-1] // 2])
+    assert counting_columns(table) == [0, 3]
+    assert counting_columns(table[np.sort(rng.permutation(400)[:300])]) == [0, 3]  # a split for training
+    assert counting_columns(table[:11][rng.permutation(11)]) == [0]
