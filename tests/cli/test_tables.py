@@ -97,7 +97,7 @@ def test_missing_values_are_an_error_by_default(folder, tmp_path):
     result = invoke("fit", folder / "holes.csv", "-o", tmp_path / "m.safetensors", "--columns", "x,y,z")
     assert str(result.exception) == (
         "`INPUT` must be a file of numbers with decimal points. "
-        "Got an empty cell in line 7, column 3 ('y') of 'holes.csv'."
+        "Got an empty cell in line 7, column 3 ('y') of 'holes.csv' (see fit --missing drop)."
     )
     np.save(tmp_path / "nan.npy", np.vstack([POINTS, [np.nan, 0, 1]]))
     options = ("-o", tmp_path / "m.safetensors", *FIT)
