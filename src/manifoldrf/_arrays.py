@@ -654,6 +654,10 @@ def _reject_cells(
     found = repr(cell.strip()[:_LONGEST_FOUND]) if cell.strip() else "an empty cell"
     title = header[column].strip()[:_LONGEST_FOUND]
     where = f"{found} in line {line}, column {column + 1}{f' ({title!r})' if title else ''} of {file.name!r}"
+    if len(cells) > 1:
+        where += (
+            " (see fit --missing drop)" if cell.strip().lower() in _MISSING else " (see fit --id and --columns)"
+        )
     reject(name, "a file of numbers with decimal points", where)
 
 

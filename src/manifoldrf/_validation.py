@@ -27,6 +27,7 @@ _LONGEST_INTEGER = 100  # digits of an integer in an error
 _LARGEST_INTEGER = 10**300  # larger ones are no floats
 _THREADS_OF_A_CORE = 4  # more threads cost memory and time to start, and gain nothing
 _FEWEST_COUNTED = 10  # in fewer rows, 0, 1, 2, ... may be coordinates by chance
+_SHARE_COUNTED = 2 / 3  # of the numbers of rows, others were left out; one in two would also be 0, 2, 4, ...
 _LONGEST_VALUE = 500  # characters of a value in an error
 # How to read a file whose name was given instead of an array.
 _READERS = {
@@ -257,11 +258,23 @@ def _refuse_entries(values: Any, array: NDArray[Any], name: str, is_bad: Callabl
 
 
 def counting_columns(points: FloatArray) -> list[int]:
-    """Columns that count the rows, such as 0, 1, 2, ...: numbers of rows, not coordinates. Needs ten rows."""
-    if len(points) < _FEWEST_COUNTED:
+    """Columns that number the rows, in any order: different integers, most of those between the least and largest.
+
+    Some rows may be missing. Needs ten rows.
+    """
+    n = len(points)
+    if n < _FEWEST_COUNTED:
         return []
-    ones = np.flatnonzero(points[1] - points[0] == 1)
-    return [int(k) for k in ones if float(points[0, k]).is_integer() and (np.diff(points[:, k]) == 1).all()]
+    # n random integers of a range of r differ by chance with a probability of about exp(-n^2 / 2r).
+    widest = n * min(1 / _SHARE_COUNTED, n / (_FEWEST_COUNTED - 1))
+    return [
+        k
+        for k, column in enumerate(points.T)
+        if float(column[0]).is_integer()
+        and column.max() - column.min() < widest
+        and (column == np.rint(column)).all()
+        and (np.diff(np.sort(column)) > 0).all()
+    ]
 
 
 def column_names(values: Any) -> tuple[str, ...]:

@@ -153,7 +153,7 @@ def test_parts_without_a_known_value_are_empty_with_a_warning():
 
 
 BAD = [
-    ({"fwhm": 0.0}, ValueError, "`fwhm` must be a number in [1e-150, 1e+150]. Got 0.0."),
+    ({"fwhm": 0.0}, ValueError, "`fwhm` must be above 0. Got 0.0."),
     ({"fwhm": "1"}, TypeError, "`fwhm` must be a number in [1e-150, 1e+150]. Got '1'."),
     ({"t": -1.0}, ValueError, "`t` must be a number in (0, inf). Got -1.0."),
     ({}, ValueError, "`fwhm` must be given, or `t`, but not both. Got neither."),

@@ -35,7 +35,7 @@ def test_the_field_is_that_of_python(mesh_file, values, tmp_path, options):
     ("options", "text"),
     [
         ((), "`--fwhm` must be given, or --t, but not both. Got neither."),
-        (("--fwhm", 0), "`--fwhm` must be a number in [1e-150, 1e+150]. Got 0.0."),
+        (("--fwhm", 0), "`--fwhm` must be above 0. Got 0.0."),
         (("--fwhm", 1, "--column", 2), "`--column` must be an integer in [0, 1]. Got 2."),
     ],
 )
@@ -43,3 +43,21 @@ def test_bad_options_end_with_2_and_write_nothing(monkeypatch, mesh_file, values
     assert main(monkeypatch, "smooth", mesh_file, values[0], "-o", tmp_path / "out", *options) == 2
     assert text in capsys.readouterr().err.replace("\n", " ")
     assert not list(tmp_path.glob("out*"))
+
+
+@pytest.mark.parametrize("name", ["folder", "folder/", "new/", "-"])
+@pytest.mark.parametrize("command", ["smooth", "interpolate"])
+def test_a_folder_is_no_output(monkeypatch, mesh_file, values, tmp_path, command, name, capsys):
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    options = ("--fwhm", 1) if command == "smooth" else ()
+    assert main(monkeypatch, command, mesh_file, values[0], "-o", name, *options) in (1, 2)
+    assert "`--output` must be" in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_filter_narrower_than_edges_is_noted(mesh_file, values, tmp_path):
+    call = ("smooth", mesh_file, values[0], "-o", tmp_path / "out", "--fwhm")
+    assert "the field is hardly smoothed (remedy: a larger fwhm or t)" in invoke(*call, 1e-6).stderr
+    assert "hardly smoothed" not in invoke(*call, 0.5).stderr

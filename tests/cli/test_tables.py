@@ -97,7 +97,7 @@ def test_missing_values_are_an_error_by_default(folder, tmp_path):
     result = invoke("fit", folder / "holes.csv", "-o", tmp_path / "m.safetensors", "--columns", "x,y,z")
     assert str(result.exception) == (
         "`INPUT` must be a file of numbers with decimal points. "
-        "Got an empty cell in line 7, column 3 ('y') of 'holes.csv'."
+        "Got an empty cell in line 7, column 3 ('y') of 'holes.csv' (see fit --missing drop)."
     )
     np.save(tmp_path / "nan.npy", np.vstack([POINTS, [np.nan, 0, 1]]))
     options = ("-o", tmp_path / "m.safetensors", *FIT)
@@ -219,5 +219,15 @@ def test_a_column_that_counts_rows_is_named(folder, tmp_path):
 def test_columns_that_count():
     n = np.arange(20.0)
     table = np.column_stack([n, n + 7, 2 * n, n[::-1], n + 0.5, np.where(n == 19, 25, n), np.sin(n)])
-    assert counting_columns(table) == [0, 1]
+    assert counting_columns(table) == [0, 1, 3, 5]
     assert counting_columns(table[:9]) == []  # too few rows to be sure
+
+
+def test_columns_that_count_rows_of_which_some_are_left_out():
+    rng = np.random.default_rng(0)
+    rows = np.arange(1.0, 401.0)
+    ages, prices = rng.integers(18, 90, 400), rng.integers(0, 100_000, 400)
+    table = np.column_stack([rows, ages, prices, rng.permutation(rows), rows[::-1] // 2])
+    assert counting_columns(table) == [0, 3]
+    assert counting_columns(table[np.sort(rng.permutation(400)[:300])]) == [0, 3]  # a split for training
+    assert counting_columns(table[:11][rng.permutation(11)]) == [0]

@@ -648,12 +648,22 @@ def test_a_function_that_no_series_of_steps_follows_has_a_large_error_in_the_sum
     [
         (lambda X, Y: np.full((len(X), len(Y)), np.nan), "a function with finite values"),
         (lambda X, Y: np.full((len(X), len(Y)), np.inf), "a function with finite values"),
-        (lambda X, Y: np.ones(len(X)), "a function whose result has shape"),
+        (lambda X, Y: np.ones(len(X)), "a function .* with a result of shape .* Got a result of shape"),
+        (lambda X, Y: np.zeros((len(X), len(Y))), "a function that is not 0 everywhere. Got 0 for all of"),
+        (
+            lambda x, y: float(np.exp(-((x - y) ** 2).sum())),
+            r"a function F\(X, Y\) of two arrays of points, of shapes \(n, d\)",
+        ),
     ],
 )
 def test_functions_that_are_no_kernels(function, message):
     with pytest.raises(ValueError, match=f"`kernel` must be {message}"):
         features(function).fit(CLOUD[:300])
+
+
+def test_a_function_of_one_argument_is_no_kernel():
+    with pytest.raises(TypeError, match=r"`kernel` must be a function F\(X, Y\) of two arrays of points"):
+        features(lambda x: x).fit(CLOUD[:300])
 
 
 # --------------------------------------------------------------------------------------------------- summary

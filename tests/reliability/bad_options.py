@@ -698,7 +698,8 @@ FILE_CASES = (
             (
                 "csv with nan",
                 text_file("p.csv", f"{_TABLE}\nnan,0,0"),
-                "`INPUT` must be a file of finite numbers. Got nan in row 61, column 1 of p.csv.",
+                "`INPUT` must be a file of finite numbers. Got nan in row 61, column 1 of p.csv "
+                "(see fit --missing drop).",
             ),
             (
                 "csv with 1e999",
@@ -708,13 +709,14 @@ FILE_CASES = (
             (
                 "csv with a text",
                 text_file("p.csv", f"{_TABLE}\na,0,0"),
-                "`INPUT` must be a file of numbers with decimal points. Got 'a' in line 61, column 1 of 'p.csv'.",
+                "`INPUT` must be a file of numbers with decimal points. Got 'a' in line 61, column 1 of 'p.csv' "
+                "(see fit --id and --columns).",
             ),
             (
                 "csv with a missing value",
                 text_file("p.csv", f"{_TABLE}\n1,,2"),
                 "`INPUT` must be a file of numbers with decimal points. Got an empty cell in line 61, column 2 of "
-                "'p.csv'.",
+                "'p.csv' (see fit --missing drop).",
             ),
             (
                 "csv with a short line",
@@ -736,7 +738,8 @@ FILE_CASES = (
             (
                 "npy with NaN",
                 array_file(spoilt(np.nan)),
-                "`INPUT` must be a file of finite numbers. Got nan in row 4, column 2 of p.npy.",
+                "`INPUT` must be a file of finite numbers. Got nan in row 4, column 2 of p.npy "
+                "(see fit --missing drop).",
             ),
             (
                 "npy with 1e300",

@@ -287,7 +287,7 @@ def _write_column(
     own = graph if graph.mesh is None else graph.mesh
     with usage():
         if space_file is None and _is_thinned(graph):
-            example = f"manifoldrf kernel {source} scan.ply --vertex {vertex}"
+            example = f"manifoldrf kernel {source} MESH --vertex {vertex}"
             reject("A", f"the mesh, because MODEL keeps only some of its vertices: {example}", "none")
     space = own if space_file is None else read_space(space_file, "A", table.open(space_file, "A"))
     points = points_of(space)
@@ -590,6 +590,7 @@ def check_rows(block: Any, name: str, path: str, begin: int = 0, table: Any = No
         row, column = np.argwhere(bad)[0]
         place = column if table is None else table.places[column]
         found = f"{block[row, column]} in row {begin + row + 1}, column {place + 1} of {path}"
+        found += " (see fit --missing drop)" if np.isnan(block[row, column]) else ""
         reject(name, "a file of finite numbers", found)
     return block if table is None else table.complete(block)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import rich.console
 import typer
 
-from manifoldrf._files import atomic_paths, check_output
+from manifoldrf._files import atomic_paths, check_output, output_file
 from manifoldrf._validation import (
     NONNEGATIVE,
     Interval,
@@ -320,7 +320,12 @@ def smooth(
 
 
 def _field_files(target: str, *inputs: str) -> tuple[Path, Path]:
-    """Where to write the table and the picture of a field."""
+    """Where to write the table and the picture of a field; suffixes are added to ``target`` if it has none."""
+    if target == "-":
+        reject("--output", "the beginning of two names of files; nothing goes to standard output", target)
+    if target.endswith("/"):
+        reject("--output", "a file, not a folder", target)
+    output_file(target, "--output")
     stem = Path(target).with_suffix("") if Path(target).suffix.lower() in _SUFFIXES else Path(target)
     table, picture = (
         check_output(stem.with_name(stem.name + suffix), "--output", _SUFFIXES, list(inputs))

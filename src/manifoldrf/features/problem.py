@@ -336,8 +336,8 @@ def _warn_of_units(search: NeighborSearch) -> None:
         ratio = spreads[large] / spreads[small]
     if ratio > _UNLIKE_UNITS:
         warn_user(
-            f"Column {large} of X (counted from 0) varies {ratio:.2g} times as much as column {small}, so "
-            "distances hardly depend on the latter (remedy: if they have different units, scale the columns, for "
+            f"Column {large} of X (counted from 0) varies {float(f'{ratio:.2g}'):g} times as much as column {small}, "
+            "so distances hardly depend on the latter (remedy: if they have different units, scale the columns, for "
             "example with scikit-learn's StandardScaler).",
             GraphWarning,
         )
@@ -538,9 +538,7 @@ def _function_time(function: Any, nodes: Nodes) -> float:
     points, usual = nodes.points, nodes.default_time
     rows = points[:: max(1, len(points) // _FUNCTION_ROWS)][:_FUNCTION_ROWS]
     others = points[:: max(1, len(points) // 2000)]
-    values, own = (np.abs(np.asarray(function(rows, place), dtype=np.float64)) for place in (others, rows))
-    if values.shape != (len(rows), len(others)) or not (np.isfinite(values).all() and np.isfinite(own).all()):
-        return usual  # _fit_series raises a clear error later
+    values, own = (np.abs(function_values(function, rows, place)) for place in (others, rows))
     # A function without symmetry may be largest away from its first point.
     moved = values.max(axis=1) > np.diagonal(own)
     centers = np.where(moved[:, None], others[values.argmax(axis=1)], rows)
@@ -679,7 +677,10 @@ def _fit_series(function: Any, graph: Graph, measure: FloatArray, streams: Strea
     columns: IntArray = rng.permutation(rows[:_FITTED_COLUMNS])
     values = function_values(function, graph.positions[rows], graph.positions[columns])
     exchanged = function_values(function, graph.positions[columns], graph.positions[rows]).T
-    skew = relative_error(exchanged, values) / 2 if values.any() else 0.0
+    if not (values.any() and exchanged.any()):
+        pairs = f"0 for all of {values.size} pairs of points"
+        reject("kernel", "a function that is not 0 everywhere", pairs)
+    skew = relative_error(exchanged, values) / 2
     roots = np.sqrt(measure)
     targets = values * roots[rows][:, None] * roots[columns]
     samples = np.repeat(rows, len(columns)), np.tile(columns, len(rows)), targets.ravel()
@@ -694,9 +695,14 @@ def _fit_series(function: Any, graph: Graph, measure: FloatArray, streams: Strea
 
 def function_values(function: Any, X: FloatArray, Y: FloatArray) -> FloatArray:
     """F(X, Y) of a function of the user, checked."""
-    values = np.asarray(function(X, Y), dtype=np.float64)
+    rule = "a function F(X, Y) of two arrays of points, of shapes (n, d) and (m, d), with a result of shape (n, m)"
+    try:
+        values = np.asarray(function(X, Y), dtype=np.float64)
+    except (TypeError, ValueError) as error:  # often a function of two points, or of one argument
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        reject("kernel", rule, f"{type(error).__name__}: {str(error).strip()}", kind)
     if values.shape != (len(X), len(Y)):
-        reject("kernel", f"a function whose result has shape {(len(X), len(Y))}", values.shape)
+        reject("kernel", rule, f"a result of shape {values.shape} for {len(X)} and {len(Y)} points")
     if not np.isfinite(values).all():
         reject("kernel", "a function with finite values", "NaN or inf")
     return values
