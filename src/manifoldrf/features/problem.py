@@ -336,9 +336,9 @@ def _warn_of_units(search: NeighborSearch) -> None:
         ratio = spreads[large] / spreads[small]
     if ratio > _UNLIKE_UNITS:
         warn_user(
-            f"Column {large} of X (counted from 0) varies {float(f'{ratio:.2g}'):g} times as much as column {small}, "
-            "so distances hardly depend on the latter (remedy: if they have different units, scale the columns, for "
-            "example with scikit-learn's StandardScaler).",
+            f"Column {large} of X (counted from 0) varies {float(f'{ratio:.2g}'):g} times as much as column "
+            f"{small}, so distances hardly depend on the latter (remedy: if they have different units, scale the "
+            "columns, for example with scikit-learn's StandardScaler).",
             GraphWarning,
         )
 
