@@ -753,3 +753,18 @@ def test_the_features_of_a_process_say_how_its_graph_was_built():
     assert "as given" in process(optimize=False).fit(X, Y).features_.summary()
     on_sphere = ManifoldGaussianProcess(space=Sphere(), random_state=0, n_jobs=1).fit(X, Y).features_
     assert f"heat graph, {on_sphere.graph_.n_nodes} nodes" in on_sphere.summary()
+
+
+def test_a_summary_is_the_table_of_notebooks_as_text(fitted):
+    rows = dict(re.split(r"  +", line, maxsplit=1) for line in fitted.summary().splitlines())
+    assert float(rows["noise variance"]) == pytest.approx(fitted.noise_, rel=1e-3)
+    assert "the largest marginal likelihood" in rows["best kernel"]
+    assert not re.search(r"\d\.\d{7}", fitted.summary())
+    for name, text in rows.items():
+        assert name in fitted._repr_html_()
+        assert text[:8] in fitted._repr_html_()
+    ridge = ManifoldRidge(space=NODES, random_state=0)
+    with pytest.raises(ValueError, match="not fitted"):
+        ridge.summary()
+    assert "leave-one-out error" in ridge.fit(X, Y).summary()
+    assert len(repr(ridge)) < 250

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
@@ -45,6 +46,7 @@ __all__ = ["ManifoldGaussianProcess", "ManifoldRidge"]
 
 _ENTRIES_AT_ONCE = 2**24  # features in memory: 128 MB
 _PER_OCTAVE = 4  # times to choose from: on the sphere the error of the best is within .2 % of that of 16
+_SHORTEST = ", the shortest in the average; those of longer times are made from it"
 _NAMED = 5  # rows that a warning lists
 _Level = float | FloatArray  # one for each output
 _VARIANCES = Interval(1e-100, 1e100)  # with others, a variance over a small ratio may overflow
@@ -409,7 +411,9 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         """Let the features say how their graph was built; they were fitted to the graph alone."""
         fitted = self.features_.map_
         kept = {name: notes[name] for name in ("cloud", "thinned", "graph") if name in notes}
-        problem = dataclasses.replace(fitted.problem, notes=tuple((kept | dict(fitted.problem.notes) | kept).items()))
+        problem = dataclasses.replace(
+            fitted.problem, notes=tuple((kept | dict(fitted.problem.notes) | kept).items())
+        )
         self.features_.map_ = dataclasses.replace(fitted, problem=problem)
 
     def _problem_for(self, kernel: Any, space: AbstractManifold, options: Any) -> Problem:
@@ -576,13 +580,14 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         return np.asarray(self._shaped(rows @ self._posterior.weights + self.offset_))
 
     def _facts(self) -> list[tuple[str, str]]:
-        levels = {"variance": self.variance_, "noise": self.noise_, "offset": self.offset_}
+        levels = {"factor of the kernel": self.variance_, "noise variance": self.noise_, "offset": self.offset_}
+        likelihood = " of the search, with the largest marginal likelihood" if self.trials_ else ""
         return [
-            ("best kernel", shortened(self.kernel_)),
-            *((name, ", ".join(f"{part:.3g}" for part in np.ravel(level))) for name, level in levels.items()),
+            ("best kernel", f"{_rounded(shortened(self.kernel_))}{likelihood}"),
+            *((name, ", ".join(f"{part:.4g}" for part in np.ravel(level))) for name, level in levels.items()),
             ("log marginal likelihood", f"{self.log_marginal_likelihood_:.6g}"),
             ("kernels tried", str(len(self.trials_))),
-            *_features_facts(self.features_),
+            *_features_facts(self.features_, "" if self.features_.kernel_ == self.kernel_ else _SHORTEST),
         ]
 
     def _check_loaded(self) -> None:
@@ -605,15 +610,24 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         return float(values[0]) if values.ndim == 1 else values[..., 0]
 
 
-def _features_facts(features: Any) -> list[tuple[str, str]]:
-    """What notebooks show of the features of a model."""
+def _features_facts(features: Any, of_kernel: str = "") -> list[tuple[str, str]]:
+    """What notebooks show of the features of a model; a remark is added to their kernel."""
     if not isinstance(features, ManifoldRandomFeatures):
         return [("features", str(features))]
-    return [
-        (name if name == "features" else f"{name} of features", text)
-        for name, text in features._facts()
-        if name in ("kernel", "features", "relative error")
-    ]
+    names = {
+        "kernel": "kernel of features",
+        "cloud": "cloud",
+        "graph": "graph",
+        "features": "features",
+        "relative error": "relative error of features",
+    }
+    facts = [(name, _rounded(text).replace("`error_`", "`features_.error_`")) for name, text in features._facts()]
+    return [(names[name], text + of_kernel * (name == "kernel")) for name, text in facts if name in names]
+
+
+def _rounded(text: str) -> str:
+    """A text with its long decimal numbers rounded to four digits."""
+    return re.sub(r"\d+\.\d{5,}(e[-+]?\d+)?", lambda number: f"{float(number[0]):.4g}", text)
 
 
 def _check_features(model: Any) -> int:
