@@ -383,6 +383,13 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         levels = variance, None if noise is None else noise / unit
         offset = np.average(targets, axis=0, weights=mass)
         data = modes.Data(points, roots * (targets - offset), roots)
+        if None in levels and not np.ptp(targets, axis=0).any():
+            warn_user(
+                "`y` is constant: it tells nothing about time, variance and noise, and the standard deviations of "
+                "predictions are almost zero (remedy: give `variance` and `noise`, with optimize=False).",
+                FeatureWarning,
+            )
+            optimize = False  # all times are equally likely
         found = modes.find_kernel(problem, options, data, levels) if optimize else modes.Search(problem.kernel)
         modes.warn_of_shortest(found)
         self.trials_ = found.trials
@@ -644,6 +651,7 @@ def check_data(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
         reject("X", "an array of at least 2 points", "1 sample")  # the words that scikit-learn's checks ask for
     if y is not None:
         refuse_text(y, "y")
+        _check_values(as_array(y, "y"), shape)
     points, values = validate_data(
         estimator,
         X,
@@ -656,6 +664,16 @@ def check_data(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
     estimator._is_vector = np.ndim(values) == 1
     targets = check_points(np.reshape(values, (len(points), -1)), "y")
     return check_points(points, "X", names=column_names(X)), np.array(targets, dtype=np.float64)
+
+
+def _check_values(values: Any, shape: tuple[int, ...]) -> None:
+    """Refuse values of another number than points, or that are not finite, before scikit-learn names no index."""
+    if values.ndim and len(shape) == 2 and len(values) != shape[0]:
+        reject("y", f"{shape[0]} values, one for each row of `X`", f"{len(values)}")
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        first = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
+        rule = "finite, without NaN or inf; leave out such rows of `X` and `y`, and give all points as `space`"
+        reject("y", rule, f"{values[first]} at index {first[0] if len(first) == 1 else first}")
 
 
 def weighted_data(points: FloatArray, targets: FloatArray, sample_weight: Any) -> tuple[Any, ...]:
