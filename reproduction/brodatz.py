@@ -40,7 +40,7 @@ from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.signatures.engines import Progress
-from reproduction.record import Record, finished_part
+from reproduction.record import Record, environment_of, finished_part
 from reproduction.smoothers import quietly
 from reproduction.texture_data import Plates, builtin_plates, read_plates
 from reproduction.texture_views import Draws, Protocol, Views, draw_views
@@ -504,7 +504,8 @@ def run(
     }
     notes = f"{plates.source}; {config.n_seeds} draws of windows"
     settings = dataclasses.asdict(config) | {"notes": notes, "textures": len(plates)}
-    return Record("brodatz", settings, tables, sum(part.seconds for part in found))
+    seconds = sum(part.seconds for part in found)
+    return Record("brodatz", settings, tables, seconds, environment_of(found))
 
 
 def _parts(

@@ -4,7 +4,8 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -98,20 +99,35 @@ def _checksum(path: Path) -> str:
 def finished_part(folder: Path | None, name: str, config: dict[str, Any], measure: Callable[[], Record]) -> Record:
     """Read a part of an experiment from a folder, or measure it and keep it there, for a run in several sittings.
 
-    A kept part of other settings is measured again and replaced. A part carries the commit and the machine that it
-    was measured with, and may come from another commit than the rest of the record. Without a folder nothing is
+    A kept part of other settings is measured again and replaced; so is one whose two files are of different runs,
+    because a kill came between them. A part carries the commit and the machine that it was measured with, and may
+    come from another commit than the rest of the record, see :func:`environment_of`. Without a folder nothing is
     kept.
     """
     if folder is None:
         return measure()
     path = folder / f"{name}.json"
     if path.exists():
-        found = Record.load(path)
-        if found.config == json.loads(json.dumps(config, default=_plain_number)):
-            return found
+        found = Record.load(path, arrays=False)
+        if found.config == json.loads(json.dumps(config, default=_plain_number)) and not _is_torn(path):
+            return Record.load(path)
     part = dataclasses.replace(measure(), name=name, config=config)
     part.save(folder)
     return part
+
+
+def environment_of(parts: Sequence[Record]) -> dict[str, str]:
+    """The environment of a record that is made of parts: of this run, with the commits of the parts."""
+    commits = Counter(part.environment.get("commit", "unknown") for part in parts)
+    listed = ", ".join(f"{commit} ({count} of {len(parts)})" for commit, count in commits.items())
+    return environment() | {"commits of its parts": listed}
+
+
+def _is_torn(path: Path) -> bool:
+    """Whether the arrays of a record, given its .json file, are missing or of another run."""
+    arrays = path.with_suffix(".npz")
+    checksum = json.loads(small_text(path)).get(_CHECKSUM)
+    return not arrays.exists() or checksum not in (None, _checksum(arrays))
 
 
 def _plain_number(value: Any) -> Any:

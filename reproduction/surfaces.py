@@ -45,7 +45,7 @@ from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import errors_of, relative_error
 from manifoldrf.signatures.engines import Progress, silent
 from manifoldrf.signatures.teachers import compute_signatures
-from reproduction.record import Record, finished_part
+from reproduction.record import Record, environment_of, finished_part
 from reproduction.surface_graphs import (
     BANDWIDTHS,
     STRIP_NEIGHBORS,
@@ -116,7 +116,7 @@ PUBLISHED: dict[str, dict[str, float]] = {
 }
 _COLUMNS = (
     *("against", "r2", "re", "mse", "kernel", "nodes", "held_out", "own_kernel"),
-    *("new_points", "nodes_plain", "new_points_plain"),
+    *("new_points", "nodes_plain", "held_out_plain", "new_points_plain"),
 )
 _COSTS = ("features", "fit_s", "kernel_ms", "speed_up")
 RECIPE = "paper's recipe"
@@ -192,7 +192,7 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, par
     """
     tables: dict[str, list[dict[str, Any]]] = {"surfaces": [], "recipe": []}  # come first
     arrays: dict[str, FloatArray] = {}
-    seconds = 0.0
+    found = []
     keys = _part_keys(config)
     for place, key in enumerate(keys):
         steps = Steps(config, progress, place, len(keys))
@@ -202,7 +202,7 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, par
             tables.setdefault(name, []).extend(rows)
         tables["recipe"][-1] |= {"part_s": part.seconds, "commit": part.environment["commit"]}
         arrays |= part.arrays
-        seconds += part.seconds
+        found.append(part)
     tables["surfaces"] += [
         {"surface": "mobius", "method": f"{RECIPE}, {row['neighbours']} neighbours"}
         | {name: row.get(name) for name in _COLUMNS + _COSTS}
@@ -212,7 +212,8 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, par
         and row["seed"] == config.seed
     ]
     progress("done", 1, 1)
-    return Record("surfaces", dataclasses.asdict(config), tables, seconds, arrays=arrays)
+    seconds = sum(part.seconds for part in found)
+    return Record("surfaces", dataclasses.asdict(config), tables, seconds, environment_of(found), arrays)
 
 
 @dataclass(frozen=True)
@@ -508,6 +509,7 @@ class _Surface:
             "nodes": relative_error(whole, self.exact, alignment="frobenius"),
             "held_out": relative_error(whole[block], self.exact[block], alignment="frobenius"),
             "nodes_plain": relative_error(whole, self.exact),
+            "held_out_plain": relative_error(whole[block], self.exact[block]),
         }
 
     def _own_errors(self, model: _Model, at_nodes: FloatArray, own: FloatArray) -> dict[str, float]:
@@ -623,7 +625,7 @@ def targets(rows: list[dict[str, Any]], spectral_s: float) -> list[dict[str, Any
     aim = 0.002 if name == "sphere" else 0.008
     checks = [
         (network, "times faster than spectral", network["speed_up"], ">=", 20.0),
-        (same, "kernel at held-out nodes, aligned", same["held_out"], "<=", 0.012),
+        (same, "kernel at held-out nodes", same["held_out_plain"], "<=", 0.012),
         (few, "times faster than spectral", few["speed_up"], ">=", 1000.0),
         (few, "fit over spectral", few["fit_s"] / spectral_s, "<=", 0.1),
         (everything, "kernel at new points, aligned", everything["new_points"], "<=", aim),

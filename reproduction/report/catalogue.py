@@ -3,7 +3,7 @@
 import dataclasses
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,8 @@ class Entry:
         Tables that are too long to be printed; pictures show them.
     reads : str
         What a folder of data may hold, for experiments that can read one; empty for all others.
+    newest : mapping of str to sequence of str
+        Table -> columns that older records lack although ``columns`` explains them.
     in_parts : bool
         Whether ``run`` takes a folder in which it keeps its finished parts.
 
@@ -61,7 +63,18 @@ class Entry:
     hidden: Mapping[str, frozenset[str]] = field(default_factory=dict)
     drawn: frozenset[str] = frozenset()
     reads: str = ""
+    newest: Mapping[str, Sequence[str]] = field(default_factory=dict)
     in_parts: bool = False
+
+    def lacks(self, record: Record) -> dict[str, list[str]]:
+        """What :attr:`newest` has and a record lacks: table -> columns, none if all of the table is missing."""
+        found = {}
+        for table, wanted in self.newest.items():
+            rows = record.tables.get(table, [])
+            absent = [name for name in wanted if not any(name in row for row in rows)]
+            if absent:
+                found[table] = absent if rows else []
+        return found
 
     def experiment(self) -> Any:
         """The module of the experiment."""
@@ -136,9 +149,8 @@ ENTRIES = (
             "kernel of the surface between points that no graph contains. plain: without alignment. kernel ms: "
             "time of a kernel between new points; speed up: time of the faster eigendecomposition over that time. "
             "recipe: all trainings, with the epochs that were run, the epoch whose weights are used, and why "
-            "training stopped (patience: 100 epochs without a lower loss at held-out starts); matrix products are "
-            "71 % of a training's time (torch profiler, one thread). targets: the limit, the measured value, and "
-            "whether the limit is met."
+            "training stopped (patience: 100 epochs without a lower loss at held-out starts). targets: the limit, "
+            "the measured value, and whether the limit is met."
         ),
         figures={
             "surfaces_fields": "surfaces:draw_fields",
@@ -147,8 +159,14 @@ ENTRIES = (
             "surfaces_training": "surfaces:draw_training",
         },
         hidden={
-            "surfaces": frozenset({"re", "mse", "own_kernel", "nodes_plain", "new_points_plain", "features"}),
-            "recipe": frozenset({"nodes_plain", "pairs", "part_s", "commit"}),
+            "surfaces": frozenset(
+                {"re", "mse", "own_kernel", "nodes_plain", "held_out_plain", "new_points_plain", "features"}
+            ),
+            "recipe": frozenset({"nodes_plain", "held_out_plain", "pairs", "part_s", "commit"}),
+        },
+        newest={
+            "surfaces": ("against", "kernel", "held_out", "held_out_plain"),
+            "recipe": ("neighbours", "seed", "epochs", "best_epoch", "stopped_by"),
         },
         in_parts=True,
     ),
@@ -340,6 +358,10 @@ ENTRIES = (
         ),
         figures={"brodatz": "brodatz:draw_brodatz"},
         hidden={"brodatz": frozenset({"seeds", "single", "spread", "lead_error"})},
+        newest={
+            "brodatz": ("coordinates", "euclidean", "cosine", "inner_product", "balanced", "lead", "single"),
+            "neighbours": ("k3", "first3"),
+        },
         drawn=frozenset({"by_k", "seeds"}),
         reads=(
             "a folder of Brodatz plates D1.png (or .gif), D2.png, ..., or one with them in brodatz or "

@@ -22,8 +22,8 @@ _OUR_NETWORK = (
     "relative loss weights least, dominate this number"
 )
 _NOISY_WALKS = (
-    "probably another graph: the norm of the paper's kernel is that of wider weights and 12 neighbours, where walks "
-    "are far less noisy (surface_graphs, table fingerprints); the recipe was not yet trained there"
+    "probably another graph: the norm of the paper's kernel is that of wider weights and 12 neighbours, where "
+    "walks are far less noisy (surface_graphs, table fingerprints); the recipe was not yet trained there"
 )
 _SLOWER_MACHINE = "two cores here, a TPU v6e and an A100 GPU there; only ratios within a run can be compared"
 _OTHER_MACHINE = "another machine and other code: caches and fixed costs change the exponents"

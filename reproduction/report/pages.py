@@ -27,6 +27,7 @@ _ORDER = (
     "can. Ours and the paper's (published) side by side, rank 1 is the best:"
 )
 _OLD_PROGRAM, _PROGRAM = "manifoldrf reproduce ", "python -m reproduction "  # records made before the move
+_EDITED = "edited"  # of an environment: what was changed in the record after the run
 ENTRY_OF = {record: entry for entry in CATALOGUE.values() for record in entry.records}  # name of a record -> entry
 
 # Methods of the README's table: the paper's numbers, its recipe here, the default with the same and its own kernel.
@@ -212,7 +213,7 @@ def _origins(records: Mapping[str, Record]) -> Iterator[str]:
     for name in ENTRY_OF:
         if name in records:
             facts = records[name].environment.items()
-            shared = tuple(sorted((what, str(value)) for what, value in facts if what != "command"))
+            shared = tuple(sorted((what, str(value)) for what, value in facts if what not in ("command", _EDITED)))
             groups.setdefault(shared, []).append(name)
     commits = {str(records[name].environment.get("commit")) for names in groups.values() for name in names}
     if len(commits) > 1:
@@ -223,6 +224,9 @@ def _origins(records: Mapping[str, Record]) -> Iterator[str]:
     for shared, names in groups.items():
         text = ", ".join(f"{what} {value}" for what, value in shared)
         yield escape(f"{', '.join(names)}: {text}.")
+    for name in ENTRY_OF:
+        if name in records and _EDITED in records[name].environment:
+            yield escape(f"{name} was changed after the run: {records[name].environment[_EDITED]}.")
 
 
 def _section(entry: Entry, record: Record, picture: Callable[[str, str], str]) -> Iterator[str]:
@@ -241,12 +245,25 @@ def _section(entry: Entry, record: Record, picture: Callable[[str, str], str]) -
         if title not in entry.drawn and rows:
             yield f"### {escape(f'Table {title}')}"
             yield _table([_with_target(row) for row in rows])
+    yield _age_note(entry, record)
     yield escape(entry.columns)
     for name in entry.pictures(record.name):
         yield picture(name, entry.caption(record.name, name))
     if not _is_small(record):
         yield "### Where we are worse than the paper"
         yield from _worse(entry, record)
+
+
+def _age_note(entry: Entry, record: Record) -> str:
+    """A warning if the record lacks tables or columns that the text about them explains; empty otherwise."""
+    lacking = [
+        f"the columns {', '.join(map(heading, names))} of the table {table}" if names else f"the table {table}"
+        for table, names in entry.lacks(record).items()
+    ]
+    if not lacking:
+        return ""
+    made = "It was made before the experiment had them, so what the next paragraph says of them is for new records."
+    return f"**An older record** without {escape(' and '.join(lacking))}. {made}"
 
 
 def _command(record: Record) -> str:

@@ -329,7 +329,7 @@ def read_fields(path: str | PathLike[str], n_rows: int, name: str, unit: str = "
     file = _check_file(path, name)
     titles = column_titles(file, name) if file.suffix.lower() == ".csv" else []
     if len(titles) > 1:
-        titles, values = titles[1:], _indexed_values(file, name, n_rows)
+        titles, values = titles[1:], _indexed_values(file, name, n_rows, unit)
     else:
         values = _value_rows(file, name, n_rows, unit)
     stems = [file.stem] if values.shape[1] == 1 else [f"{file.stem} {k}" for k in range(values.shape[1])]
@@ -349,7 +349,7 @@ def _value_rows(file: Path, name: str, n_rows: int, unit: str = "vertex") -> Flo
     return np.array(array.reshape(len(array), -1), np.float64)
 
 
-def _indexed_values(file: Path, name: str, n_rows: int) -> FloatArray:
+def _indexed_values(file: Path, name: str, n_rows: int, unit: str = "vertex") -> FloatArray:
     """Read a .csv file of vertices and their values. Returns (n_rows, c), NaN for other vertices."""
     values = np.zeros((n_rows, 0))
     line_of = np.zeros(n_rows, dtype=np.int64)  # zero: no line
@@ -358,7 +358,8 @@ def _indexed_values(file: Path, name: str, n_rows: int) -> FloatArray:
             reject(name, "a file with a vertex and at least one value in every line", repr(file.name))
         if not (vertex.is_integer() and 0 <= vertex < n_rows):
             found = f"{vertex:g} in line {line}, column 1 of {file.name!r}"
-            reject(name, f"a file with an integer in [0, {n_rows - 1}] first in every line", found)
+            hint = "" if unit == "vertex" else f", the {unit}"
+            reject(name, f"a file with an integer in [0, {n_rows - 1}] first in every line{hint}", found)
         row = int(vertex)
         if line_of[row]:
             found = f"{row} in lines {line_of[row]} and {line} of {file.name!r}"

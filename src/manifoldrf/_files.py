@@ -202,7 +202,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
 def atomic_paths(paths: Sequence[Path]) -> Iterator[list[Path]]:
     """Do the same for several files, of which all are replaced or none.
 
-    Signals wait while the files get their names. Only a kill or a power cut in these microseconds leaves some old.
+    Signals wait while the files get their names. Only a kill, a power cut or an error of the disk in these
+    microseconds leaves some old.
     """
     targets = [output_file(path) for path in paths]
     drafts = [target.with_name(f".{uuid.uuid4().hex}{target.suffix}") for target in targets]

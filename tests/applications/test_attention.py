@@ -189,8 +189,11 @@ class TestLinearAttention:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"phi_q": np.ones((3, 2))}, "`phi_q` must be a tensor of floats. Got ndarray"),
-            ({"v": torch.ones(4, 1, dtype=torch.int64)}, "`v` must be a tensor of floats. Got torch.int64"),
+            ({"phi_q": np.ones((3, 2))}, "`phi_q` must be a tensor of .* or torch.float16. Got ndarray"),
+            (
+                {"v": torch.ones(4, 1, dtype=torch.int64)},
+                "`v` must be a tensor of .* or torch.float16. Got torch.int64",
+            ),
             ({"v": torch.ones(4)}, "`v` must be a tensor of at least 2 dimension"),
             ({"v": torch.ones(4, 1)}, "`v` must be of torch.float64, as `phi_q` is. Got torch.float32"),
             ({"phi_k": draw(4, 5)}, r"`phi_k` must be of shape \(..., S, 2\)"),

@@ -96,6 +96,10 @@ class TestPrecision:
         assert (found.dtype, state.sums.dtype) == (dtype, torch.float32)
         assert (found.double() - wanted).abs().max() <= 1.01 * half_step(dtype)
 
+    def test_tokens_of_another_type_need_autocast(self, features):
+        with pytest.raises(TypeError, match=r"`tokens` must be of torch\.float32, as .* Got torch\.bfloat16"):
+            ManifoldAttention(features, 4)(torch.ones(2, 3), torch.ones(2, 4, dtype=torch.bfloat16))
+
     @pytest.mark.parametrize("dtype", HALVES)
     @pytest.mark.parametrize(
         "options",
@@ -241,8 +245,8 @@ class TestErrorsAreNamed:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"phi_q": np.ones(2)}, "`phi_q` must be a tensor of floats. Got ndarray"),
-            ({"v": np.ones(1)}, "`v` must be a tensor of floats. Got ndarray"),
+            ({"phi_q": np.ones(2)}, "`phi_q` must be a tensor of .* or torch.float16. Got ndarray"),
+            ({"v": np.ones(1)}, "`v` must be a tensor of .* or torch.float16. Got ndarray"),
             ({"v": torch.tensor(1.0)}, "`v` must be a tensor of at least 1 dimension"),
             ({"v": V[0].double()}, "`v` must be of torch.float32, as `phi_q` is"),
             ({"phi_k": PHI[0].to("meta")}, "`phi_k` must be on the device cpu"),

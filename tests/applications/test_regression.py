@@ -399,6 +399,15 @@ def test_data_rougher_than_the_steps_of_the_graph_are_warned_of():
         process(HeatKernel(0.4), space=graph).fit(NODES[::2], smooth[::2])
 
 
+def test_data_that_the_shortest_time_fits_are_not_warned_of():
+    """The height at points of the sphere, without noise: the shortest time is the best, and predicts it."""
+    points = Sphere().sample(100, seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FeatureWarning)
+        model = ManifoldGaussianProcess(random_state=0).fit(points, points[:, 2])
+    assert model.noise_ < 1e-6
+
+
 def test_kernels_without_a_time_are_taken_as_they_are():
     assert stretched(CosineKernel(), 2.0, GRAPH) is None
     assert stretched(2.0 * DiffusionKernel(3.0) + DiffusionKernel(1.0), 2.0, GRAPH) == 2.0 * DiffusionKernel(

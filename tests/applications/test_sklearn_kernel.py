@@ -161,7 +161,8 @@ def test_classifiers_use_the_kernel(features, points):
         (lambda f: ManifoldScaleKernel(clone(f))(np.eye(3)), "not fitted"),
         (lambda f: ManifoldScaleKernel(Sphere())(np.eye(3)), "`features` must be ManifoldRandomFeatures"),
         (lambda f: ManifoldScaleKernel(Sphere()).bounds, "`features` must be ManifoldRandomFeatures"),
-        (lambda f: ManifoldScaleKernel(f, 0.1, (0.01, 0.2)).theta, "`t` must be in the range of this fit"),
+        (lambda f: ManifoldScaleKernel(f, 0.1, (0.01, 0.2)).theta, "`t_bounds` must be .* in the range"),
+        (lambda f: ManifoldScaleKernel(f, 0.1, "fxed").bounds, "`t_bounds` must be None, 'fixed' or a pair"),
         (lambda f: ManifoldScaleKernel(f, 0.1, (0.2, 0.1)).bounds, "the shorter one first"),
         (lambda f: ManifoldScaleKernel(f, 0.1, 3).bounds, "a pair of times"),
         (lambda f: ManifoldScaleKernel(f, 0.1, 3).__setattr__("theta", [0.0]), "a pair of times"),
@@ -173,6 +174,10 @@ def test_classifiers_use_the_kernel(features, points):
 def test_wrong_arguments_are_refused(features, act, words):
     with pytest.raises((ValueError, TypeError), match=words):
         act(features)
+
+
+def test_a_wrong_time_is_printed(features):
+    assert repr(ManifoldScaleKernel(features, "a")) == "ManifoldScaleKernel(t='a')"
 
 
 def test_points_off_the_space_are_reported(features):

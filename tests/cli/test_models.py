@@ -350,6 +350,15 @@ class TestTransform:
         assert main(monkeypatch, "transform", *arguments) == 1
         assert "`MODEL` must be a .safetensors file written by `manifoldrf fit`." in capsys.readouterr().err
 
+    def test_a_side_of_nonnegative_features_is_refused(self, folder, tmp_path):
+        target = tmp_path / "out.npy"
+        result = invoke(
+            "transform", folder / "m.safetensors", folder / "sphere.npy", "-o", target, "--side", "left"
+        )
+        assert result.exit_code == 2
+        assert "`--side` must be left out" in words(result.stderr)
+        assert not target.exists()
+
     def test_a_kernel_of_two_sides_asks_for_one(self, folder, tmp_path):
         model = tmp_path / "m.safetensors"
         invoke("fit", folder / "sphere.npy", "-o", model, "--kernel", "cosine")
@@ -430,6 +439,10 @@ class TestMeshes:
         assert result.exit_code == 2
         assert "scan.ply --vertex 17" in words(result.stderr)  # the path of the model may be broken into lines
         assert not target.exists()
+        (tmp_path / "f.csv").write_text("v,x\n17,1\n")
+        result = invoke("explore", model, "-o", tmp_path / "p.html", "--field", tmp_path / "f.csv")
+        assert result.exit_code == 2
+        assert "`--surface` must be given with --field" in words(result.stderr)
         sizes, transform = [], ManifoldRandomFeatures.transform
         monkeypatch.setattr(
             ManifoldRandomFeatures,
@@ -602,6 +615,12 @@ class TestExplore:
                 "v,x,x\n0,1,2\n",
                 "`--field` must be a file whose columns have different names. Got 'x' several",
             ),
+            (
+                "a.csv",
+                "v,x\n600,1\n",
+                "[0, 599] first in every line, the node of MODEL; give its mesh or points as",
+            ),
+            ("a.csv", "v,b\n0,inf\n", "`--field b` must be finite, or NaN where there is no value. Got inf"),
             ("a.txt", "1", "`--field` must be a file ending in .npy, .npz, .csv. Got 'a.txt'."),
             ("none.csv", None, "`--field` must be an existing file. Got"),
         ],
@@ -615,6 +634,12 @@ class TestExplore:
         assert error in captured.err
         assert captured.err.count("\n") == 1
         assert not (tmp_path / "page.html").exists()
+
+    def test_a_field_given_twice_is_a_wrong_option(self, folder, monkeypatch, capsys, tmp_path):
+        (tmp_path / "a.csv").write_text("v,x\n0,1\n")
+        arguments = ("-o", tmp_path / "page.html", *(2 * ("--field", tmp_path / "a.csv")))
+        assert main(monkeypatch, "explore", folder / "m.safetensors", *arguments) == 2
+        assert "`--field` must be files with different names or columns" in words(capsys.readouterr().err)
 
     def test_only_pages_are_written(self, folder, tmp_path):
         result = invoke("explore", folder / "m.safetensors", "-o", tmp_path / "page.txt")

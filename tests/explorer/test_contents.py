@@ -578,8 +578,12 @@ class TestOwnFields:
         ("fields", "kind", "match"),
         [
             ([1.0], TypeError, r"`fields` must be a dictionary of names and vectors, or a frame\. Got list\."),
-            ({3: np.zeros(288)}, TypeError, r"`fields` must be a dictionary whose keys are names\. Got 3\."),
-            ({" ": np.zeros(288)}, TypeError, r"`fields` must be a dictionary whose keys are names\. Got ' '\."),
+            ({3: np.zeros(288)}, TypeError, r"`fields` must be a dictionary whose keys are names, .*\. Got 3\."),
+            (
+                {" ": np.zeros(288)},
+                TypeError,
+                r"`fields` must be a dictionary whose keys are names, .*\. Got ' '\.",
+            ),
             (
                 {"a": np.zeros(287)},
                 ValueError,
@@ -602,6 +606,11 @@ class TestOwnFields:
                 r"`fields\['a'\]` must be finite, or NaN where there is no value\. Got inf at index 287\.",
             ),
             ({"a": ["x"] * 288}, TypeError, r"`fields\['a'\]` must be an array of numbers"),
+            (
+                pd.DataFrame({3: np.zeros(288)}),
+                TypeError,
+                "`fields` must be .* frame whose columns have names. Got 3",
+            ),
             ({}, ValueError, r"`fields` must be given for a space without a model: .* Got none\."),
         ],
     )

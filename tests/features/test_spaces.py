@@ -2,7 +2,9 @@
 
 import dataclasses
 import functools
+import re
 import warnings
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from oracles import relative_error, sphere_mesh
 from scipy.spatial.transform import Rotation
 
 from manifoldrf import (
+    CosineKernel,
     DiffusionKernel,
     Ellipsoid,
     FeatureWarning,
@@ -20,6 +23,7 @@ from manifoldrf import (
     HyperbolicSpace,
     ManifoldGaussianProcess,
     ManifoldRandomFeatures,
+    ManifoldRidge,
     MaternKernel,
     MobiusStrip,
     PowerKernel,
@@ -35,6 +39,7 @@ from manifoldrf import (
     mesh_graph,
 )
 from manifoldrf._random import Streams
+from manifoldrf.explorer.page import explore
 from manifoldrf.features import fitting
 from manifoldrf.features.options import FitOptions
 from manifoldrf.features.problem import default_steps, find_nodes, make_problem
@@ -519,12 +524,27 @@ def test_right_features_of_a_point_do_not_depend_on_other_points_threads_or_the_
         loaded.transform(new)
 
 
-def test_a_function_without_symmetry_has_unit_height_if_normalised():
-    model = ManifoldRandomFeatures(drifted_heat, random_state=0).fit(circle(300, 0))
-    exact = drifted_heat(circle(200, 1), circle(200, 1))
+def wave(X, Y):
+    """sin(x - y) of angles: F(x, x) = 0."""
+    return X[:, 1:] * Y[:, 0] - X[:, :1] * Y[:, 1]
+
+
+@pytest.mark.parametrize(
+    ("function", "height"),
+    [
+        (functools.partial(drifted_heat, drift=2.0), drifted_heat(circle(1, 0), circle(1, 0), 0.0)[0, 0]),
+        (lambda X, Y: -drifted_heat(X, Y), drifted_heat(circle(1, 0), circle(1, 0), 0.0)[0, 0]),
+        (wave, 1.0),
+    ],
+    ids=["drift", "negative", "antisymmetric"],
+)
+def test_a_function_without_symmetry_has_unit_height_if_normalised(function, height):
+    model = ManifoldRandomFeatures(function, random_state=0).fit(circle(300, 0))
     found = model.kernel_matrix(circle(200, 1))
-    assert relative_error(found, model.scale_ * exact) < 0.02
-    assert model.scale_ == pytest.approx(1 / drifted_heat(circle(1, 0), circle(1, 0))[0, 0], rel=0.02)
+    assert relative_error(found, model.scale_ * function(circle(200, 1), circle(200, 1))) < 0.02
+    # The largest value is missed by at most a gap between nodes: .1, which is .3 of the standard deviation.
+    assert model.scale_ == pytest.approx(1 / height, rel=0.02)
+    assert "times the function: the largest |F(x, .)| = 1 on average" in model.summary()
 
 
 @pytest.mark.parametrize(
@@ -535,6 +555,24 @@ def test_a_mixing_matrix_that_does_not_fit_is_refused(mixing, rule):
     bad = mixing if np.ndim(mixing) else np.full_like(fitted.mixing, mixing)
     with pytest.raises(ValueError, match=rule):
         dataclasses.replace(fitted, mixing=bad)
+
+
+def test_a_function_without_symmetry_has_bounded_numbers_of_features_and_nodes(monkeypatch):
+    monkeypatch.setattr(fitting, "_MOST_MIXED", 100)
+    with pytest.raises(ValueError, match=r"`n_features` must be at most 100 .* Got 300 \(n_features='all'\)"):
+        features(drifted_heat, n_features="all").fit(circle(300, 0))
+    seen = []
+
+    def watched(X, Y):
+        seen.append(len(Y))
+        return drifted_heat(X, Y)
+
+    monkeypatch.setattr(fitting, "_MOST_NODES", 90)
+    model = features(watched, n_features=40).fit(circle(300, 0))
+    assert 90 in seen  # not 4 * 40
+    assert 4 * 40 not in seen
+    new = circle(200, 1)
+    assert relative_error(model.kernel_matrix(new), drifted_heat(new, new)) < 0.02
 
 
 def test_a_function_of_anything_but_the_space_is_refused_with_its_misfit():
@@ -556,9 +594,35 @@ def test_a_function_without_symmetry_that_jumps_is_warned_of_with_its_misfit():
     assert 0.4 < float(model.error_) / found < 2.5
 
 
+def test_a_function_without_symmetry_is_called_so_where_its_features_are_shown_or_refused():
+    model = features(drifted_heat).fit(circle(300, 0))
+    name = r"a function without symmetry \(features of HeatKernel\(.*\), mixed\)"
+    assert re.match(f"kernel +{name}", model.summary())
+    assert re.search(name, model._repr_html_())
+    with pytest.raises(ValueError, match=f"`model` must be .* Got {name} with two sides"):
+        explore(model)
+    pytest.importorskip("torch")
+    with pytest.raises(ValueError, match=f"`features` must be .* Got {name}"):
+        import_module("manifoldrf.applications.positions").positions_of(model, "features")
+
+
 def test_a_gaussian_process_refuses_a_covariance_without_symmetry():
     with pytest.raises(ValueError, match="`kernel` must be a symmetric function"):
         ManifoldGaussianProcess(drifted_heat).fit(circle(300, 0), np.arange(300.0))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "found"), [(drifted_heat, "those of a function whose values"), (CosineKernel(), r"CosineKernel\(")]
+)
+def test_ridge_regression_refuses_features_with_two_sides_before_they_are_fitted(kernel, found):
+    stages = []
+    model = ManifoldRidge(features(kernel, verbose=lambda what, done, total: stages.append(what)))
+    with pytest.raises(
+        ValueError, match=f"`features` must be features with one side in ManifoldRidge. Got .*{found}"
+    ):
+        model.fit(circle(300, 0), np.arange(300.0))
+    assert "graph" in stages
+    assert "anchors" not in stages
 
 
 def test_a_function_that_no_heat_steps_follow_is_warned_of():

@@ -6,7 +6,7 @@ from scipy import sparse
 from scipy.spatial import Delaunay, cKDTree
 from scipy.stats import chi2
 
-from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, relative_error
+from manifoldrf import FlatTorus, HeatKernel, ManifoldRandomFeatures, Sphere, relative_error
 from manifoldrf.fields import anchors as _anchors
 from manifoldrf.fields.anchors import (
     _farthest,
@@ -259,6 +259,30 @@ def test_medoids_leave_cells_without_measure_alone():
     graph = Graph.from_affinity(np.eye(6, k=1) + np.eye(6, k=-1), points=np.arange(6.0)[:, None])
     measure = np.array([0.0, 0.0, 0.0, 1.0, 1.0, 1.0])
     assert medoid_anchors(graph, measure, np.array([0, 5])).tolist() == [0, 4]
+
+
+def test_medoids_on_a_flat_torus_do_not_notice_its_seam(global_seed):
+    """The rounds by plain loops, with distances along the metric."""
+    torus = FlatTorus(2)
+    points = torus.sample(400, seed=global_seed)
+    graph = knn_graph(points, metric=torus)
+    start = farthest_anchors(graph, 20)
+    found = start
+    for _ in range(_anchors._MEDOID_ROUNDS):
+        cells = [np.flatnonzero(_anchors._owners(graph, found) == k) for k in range(20)]
+        sums = [(torus.distance(points[cell], points[cell]) ** 2).sum(axis=1) for cell in cells]
+        found = np.array([cell[np.argmin(each)] for cell, each in zip(cells, sums, strict=True)])
+    chosen = medoid_anchors(graph, np.ones(400), start)
+    assert np.array_equal(chosen, found)
+    gaps = [torus.distance(points[each], points).min(axis=0) for each in (start, chosen)]
+    assert np.square(gaps[1]).mean() < np.square(gaps[0]).mean()
+
+
+def test_medoids_of_coincident_points_are_different_nodes(global_seed):
+    points = np.repeat(np.random.default_rng(global_seed).random((40, 2)), 3, axis=0)
+    graph = Graph.from_affinity(np.ones((120, 120)) - np.eye(120), points=points)
+    chosen = medoid_anchors(graph, np.ones(120), farthest_anchors(graph, 60))
+    assert len(set(chosen.tolist())) == 60
 
 
 def test_medoids_have_smaller_errors_on_a_space_with_corners():

@@ -272,7 +272,11 @@ VALUE_CASES = (
         "an array for a tensor",
         lambda: np.abs(cloud()),
         (ATTEND_Q, ATTEND_K, ATTEND_V),
-        Refused("`{argument}` must be a tensor of torch.float32 or torch.float64. Got ndarray.", TypeError),
+        Refused(
+            "`{argument}` must be a tensor of torch.float32, torch.float64, torch.bfloat16 or torch.float16. "
+            "Got ndarray.",
+            TypeError,
+        ),
     ),
     Case(
         _VALUES,

@@ -97,7 +97,7 @@ def test_records_that_are_complete_stay(program, folder, number):
     assert done.code == CODES[number], done.err
     assert sorted(path.name for path in (folder / "new").iterdir()) == ["teachers.json", "teachers.npz"]
     told = done.err.splitlines()[-1]
-    assert told == f"{WORDS[number]}: written before, and complete: new/teachers.npz, new/teachers.json"
+    assert told == f"{WORDS[number]}: written before, and complete: new/teachers.json, new/teachers.npz"
     assert program.run("reproduction", "report", "new", cwd=folder).code == 0
 
 

@@ -8,7 +8,8 @@ import signal
 import numpy as np
 import pytest
 
-from reproduction.record import Record, finished_part
+from manifoldrf.cli.console import environment
+from reproduction.record import Record, environment_of, finished_part
 
 
 def make(**parts):
@@ -126,6 +127,30 @@ def test_a_finished_part_is_read_with_its_commit_and_one_of_other_settings_is_me
     np.testing.assert_array_equal(part({"sizes": (1, 3)}).arrays["x"], [2, 2])
     part({"sizes": (1, 3)}, None)
     assert len(measured) == 3  # without a folder nothing is kept
+
+
+def test_a_record_of_parts_lists_their_commits():
+    parts = [make(environment=found) for found in ({"commit": "old"}, {"commit": "new"}, {"commit": "old"}, {})]
+    found = environment_of(parts)
+    assert found.pop("commits of its parts") == "old (2 of 4), new (1 of 4), unknown (1 of 4)"
+    assert found == environment()
+
+
+@pytest.mark.parametrize("config", [{"size": 1}, {"size": 2}])
+@pytest.mark.parametrize("arrays", ["of another run", "missing"])
+def test_a_part_that_was_killed_between_its_two_files_is_measured_again(tmp_path, config, arrays):
+    def part(config, value):
+        measured = make(config=config, arrays={"x": np.full(2, value)})
+        return finished_part(tmp_path, "toy-1", config, lambda: measured)
+
+    part({"size": 1}, 1.0)
+    file = tmp_path / "toy-1.npz"
+    if arrays == "missing":
+        file.unlink()
+    else:
+        np.savez(file, x=np.zeros(2))
+    np.testing.assert_array_equal(part(config, 2.0).arrays["x"], [2, 2])
+    np.testing.assert_array_equal(part(config, 3.0).arrays["x"], [2, 2])  # now it is whole
 
 
 def test_a_part_that_fails_leaves_nothing(tmp_path):

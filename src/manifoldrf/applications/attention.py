@@ -398,6 +398,10 @@ class ManifoldAttention(nn.Module):
         keep_to_own_threads()
         check_tensor(tokens, "tokens", 1, FLOATS)
         _check_dense(tokens, "tokens")
+        has_layers = self.value is not None or self.query is not None
+        if has_layers and tokens.dtype != self._like.dtype and cast_type(tokens) is None:
+            rule = f"of {self._like.dtype}, as the module is, outside of torch.autocast"
+            reject("tokens", rule, tokens.dtype, TypeError)
         if tokens.ndim < 2 or tokens.shape[-1] != self.dim or not tokens.shape[-2]:
             reject("tokens", f"a tensor of shape (..., L, {self.dim}) with L >= 1", _shape(tokens))
         found = positions if isinstance(positions, PositionFeatures) else self._at(positions)

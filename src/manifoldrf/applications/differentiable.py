@@ -13,6 +13,7 @@ from manifoldrf.applications.positions import FLOATS, Probe, Probed, as_places, 
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.scales import BLEND, FAR, OCTAVE, PreparedPoints, ScaleLevel, Scales
+from manifoldrf.features.state import described
 from manifoldrf.fields.data import Problem
 from manifoldrf.fields.step import JoinedField, StepField
 from manifoldrf.geometry.csr import as_dense
@@ -79,7 +80,11 @@ class DifferentiableFeatures(nn.Module):
             reject("features", "fitted ManifoldRandomFeatures", type(features).__name__, TypeError)
         check_is_fitted(features, "map_")
         if features.asymmetric_:
-            reject("features", "of a kernel with nonnegative features, not one with two sides", features.kernel_)
+            reject(
+                "features",
+                "of a kernel with nonnegative features, not one with two sides",
+                described(features.map_),
+            )
         self.features = features
         self.scales: Scales | None = getattr(features, "scales_", None)
         self.log_range: Tensor

@@ -17,6 +17,7 @@ from manifoldrf.applications.filling import without_small
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.problem import warn_of_far
+from manifoldrf.features.state import described
 from manifoldrf.fields.data import csr_tensor
 from manifoldrf.fields.mlp import MlpField
 from manifoldrf.geometry.csr import as_dense
@@ -46,8 +47,8 @@ def check_tensor(tensor: Any, name: str, n_dimensions: int, types: Sequence[torc
     """Refuse all but tensors of these types with at least ``n_dimensions`` dimensions."""
     if not isinstance(tensor, Tensor) or tensor.dtype not in types:
         given = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
-        rule = "a tensor of torch.float32 or torch.float64" if types is PRECISIONS else "a tensor of floats"
-        reject(name, rule, given, TypeError)
+        *others, last = map(str, types)
+        reject(name, f"a tensor of {', '.join(others)} or {last}", given, TypeError)
     if tensor.ndim < n_dimensions:
         reject(name, f"a tensor of at least {n_dimensions} dimension(s)", f"shape {tuple(tensor.shape)}")
 
@@ -235,7 +236,7 @@ def positions_of(features: Any, name: str) -> AbstractPositions:
     if not isinstance(features, ManifoldRandomFeatures):
         return TransformerPositions(features)
     if features.asymmetric_:
-        reject(name, "of a kernel with nonnegative features, not one with two sides", repr(features.kernel_))
+        reject(name, "of a kernel with nonnegative features, not one with two sides", described(features.map_))
     return FieldPositions(features.map_, check_jobs(features.n_jobs), features.device)
 
 

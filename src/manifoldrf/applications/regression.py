@@ -41,6 +41,7 @@ from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ScaledKernel
 from manifoldrf.kernels.roots import ASYMMETRIC
+from manifoldrf.signatures.teachers import compute_signatures
 
 __all__ = ["ManifoldGaussianProcess", "ManifoldRidge"]
 
@@ -145,9 +146,11 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEs
             features = clone(self.features)
         else:
             reject("features", "None or a transformer", repr(self.features), TypeError)
-        self.features_ = features.fit(space)
         if isinstance(features, ManifoldRandomFeatures):
+            self.features_ = features._fit(space, compute_signatures, learner=type(self).__name__)
             data = data_on_space(features.map_.problem, data)
+        else:
+            self.features_ = features.fit(space)
         points, targets, mass, _ = data
         if isinstance(features, ManifoldRandomFeatures) and features.scales is not None and features.kernel is None:
             self.features_ = features.at(self._best_time(features, (points, targets, mass), alpha))
@@ -391,7 +394,6 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             )
             optimize = False  # all times are equally likely
         found = modes.find_kernel(problem, options, data, levels) if optimize else modes.Search(problem.kernel)
-        modes.warn_of_shortest(found)
         self.trials_ = found.trials
         family, basis, n_features = self._plan(
             problem, found, options, targets.shape, space if named and found.trials else None
@@ -411,6 +413,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         self.variance_ = self._shaped(best.variance)
         self.noise_ = self._shaped(unit * best.ratio * best.variance)
         self.offset_ = self._shaped(offset + self._posterior.offset)
+        modes.warn_of_shortest(found, best.ratio * best.variance, targets)
         modes.warn_of_another(found, self.log_marginal_likelihood_, len(points))
         return self
 

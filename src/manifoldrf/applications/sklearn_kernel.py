@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import replace
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -78,7 +79,8 @@ class ManifoldScaleKernel(Kernel):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         """The class and the time; the default would show its logarithm."""
-        return f"{type(self).__name__}({'' if self.t is None else f't={self.t:.3g}'})"
+        time = format(self.t, ".3g") if isinstance(self.t, Real) else repr(self.t)
+        return f"{type(self).__name__}({'' if self.t is None else f't={time}'})"
 
     @property
     def hyperparameter_t(self) -> Hyperparameter:
@@ -87,8 +89,13 @@ class ManifoldScaleKernel(Kernel):  # type: ignore[misc]
         if bounds is None:
             bounds = family.shortest, family.longest
         elif not (isinstance(bounds, str) and bounds == "fixed"):
-            for end in check_scales(bounds):
-                family.number(end)
+            try:
+                for end in check_scales(bounds):
+                    family.number(end)
+            except (TypeError, ValueError) as error:
+                rule = f"None, 'fixed' or a pair of times in the range {family.shortest:g} to {family.longest:g}"
+                kind = TypeError if isinstance(error, TypeError) else ValueError
+                reject("t_bounds", f"{rule}, the shorter one first", repr(bounds), kind)
         return Hyperparameter("t", "numeric", bounds)
 
     @property

@@ -159,6 +159,9 @@ def transform(
     if model.asymmetric_ and side is None:
         with usage():
             reject("--side", "left or right for a kernel without nonnegative features", "none")
+    if side is not None and not model.asymmetric_:
+        with usage():
+            reject("--side", "left out for a kernel with nonnegative features, which have one side", side)
     sparse = target.suffix.lower() == ".npz"
     model.set_params(sparse_output=sparse, n_jobs=threads.n_jobs)
     chunk = chunk_size or _chunk(model.n_features_out_ * (_SMALLER if machines.scheduler else 1))
@@ -261,6 +264,11 @@ def _check_vertex(vertex: int | None, first: str | None, second: str | None, tab
             reject(option, "left out without A", "it")
 
 
+def _is_thinned(graph: Any) -> bool:
+    """Whether a graph keeps only some vertices of a mesh."""
+    return graph.mesh is not None and graph.extension.whole_mesh() is not graph.mesh
+
+
 def _write_column(
     source: str,
     space_file: str | None,
@@ -278,7 +286,7 @@ def _write_column(
     graph = model.graph_
     own = graph if graph.mesh is None else graph.mesh
     with usage():
-        if space_file is None and graph.mesh is not None and graph.extension.whole_mesh() is not graph.mesh:
+        if space_file is None and _is_thinned(graph):
             example = f"manifoldrf kernel {source} scan.ply --vertex {vertex}"
             reject("A", f"the mesh, because MODEL keeps only some of its vertices: {example}", "none")
     space = own if space_file is None else read_space(space_file, "A", table.open(space_file, "A"))
@@ -338,6 +346,7 @@ def explore(
     """
     from manifoldrf import ManifoldRandomFeatures
     from manifoldrf.explorer.page import explore as write_page
+    from manifoldrf.features.state import described
 
     with usage():
         target = check_output(page, "--output", (".html",), [source, *(field or [])])
@@ -346,7 +355,7 @@ def explore(
     is_model = Path(source).suffix.lower() in MODEL
     model = read_model(source) if is_model else ManifoldRandomFeatures(random_state=0)
     if is_model and model.asymmetric_:
-        reject("MODEL", "a model with nonnegative features", f"a {type(model.kernel_).__name__} with two sides")
+        reject("MODEL", "a model with nonnegative features", f"{described(model.map_)} with two sides")
     with notices(quiet=output.quiet), progress("explore", quiet=output.silent) as report:
         if not is_model:
             report("fitting", 0, 1)
@@ -357,8 +366,7 @@ def explore(
         drawn = None if surface is None else read_space(surface, "--surface")
         if drawn is None and field and not is_model:
             drawn = space if not hasattr(space, "positions") else None  # fields belong to all vertices of INPUT
-        unit = "node of MODEL; give its mesh or points as --surface for values there" if drawn is None else "vertex"
-        own = _read_fields(field or [], len(points_of(model.graph_ if drawn is None else drawn)), unit)
+        own = _read_fields(field or [], model.graph_, drawn)
         sizes: dict[str, Any] = {"n_points": n_points, "max_bytes": max_bytes}
         drawing: dict[str, Any] = {"fields": own, "surface": drawn, "title": title or Path(source).stem}
         try:
@@ -366,15 +374,23 @@ def explore(
         except ValueError as error:
             if about_option := renamed(error, {"max_bytes": "--max-bytes"}):
                 raise UsageError(about_option) from error
+            if about_file := renamed(error, {f"fields[{name!r}]": f"--field {name}" for name in own}):
+                raise ValueError(about_file) from error
             raise
     facts = {name: value for name, value in vars(written).items() if name != "html"}
     show(output, facts | {"path": str(target)}, str(written))
 
 
-def _read_fields(files: list[str], n_rows: int, unit: str) -> dict[str, Any]:
+def _read_fields(files: list[str], graph: Any, drawn: Any) -> dict[str, Any]:
     """Read fields by name; names that several files have are preceded by those of the files."""
     from manifoldrf._arrays import read_fields
 
+    unit = "node of MODEL; give its mesh or points as --surface for values there" if drawn is None else "vertex"
+    if files and drawn is None and _is_thinned(graph):  # numbers of vertices would be taken for those of nodes
+        with usage():
+            rule = "given with --field, because MODEL keeps only some vertices of its mesh"
+            reject("--surface", f"{rule}: --surface scan.ply", "none")
+    n_rows = len(points_of(graph if drawn is None else drawn))
     read = [(Path(file).stem, read_fields(file, n_rows, "--field", unit)) for file in files]
     names = [name for _, fields in read for name in fields]
     found: dict[str, Any] = {}
@@ -382,7 +398,8 @@ def _read_fields(files: list[str], n_rows: int, unit: str) -> dict[str, Any]:
         for name, values in fields.items():
             full = name if names.count(name) == 1 else f"{stem}: {name}"
             if full in found:
-                reject("--field", "files with different names or columns", f"{full!r} twice")
+                with usage():
+                    reject("--field", "files with different names or columns", f"{full!r} twice")
             found[full] = values
     return found
 
@@ -701,9 +718,11 @@ def _show_written(
 
 def model_facts(features: Any) -> dict[str, Any]:
     """Facts about fitted features, for --json."""
+    from manifoldrf.features.state import described
+
     error = features.error_
     return {
-        "kernel": repr(features.kernel_),
+        "kernel": repr(features.kernel_) if features.map_.mixing is None else described(features.map_),
         "scale": features.scale_,
         "nodes": features.graph_.n_nodes,
         "features": features.n_features_out_,

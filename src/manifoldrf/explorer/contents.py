@@ -20,7 +20,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
 from manifoldrf._random import generator
-from manifoldrf._validation import FloatArray, IntArray, as_floats, check_jobs, check_points, column_names, reject
+from manifoldrf._validation import FloatArray, IntArray, as_floats, check_jobs, check_points, reject
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.problem import warn_of_far
@@ -343,14 +343,15 @@ class OwnField:
 
 def own_fields(fields: Any, n: int, what: str) -> list[OwnField]:
     """Check fields of the user, given for n points; ``what`` says which, for errors."""
-    columns = column_names(fields)
-    given = {name: fields[name] for name in columns} if columns else {} if fields is None else fields
+    columns = getattr(fields, "columns", None)
+    given = {name: fields[name] for name in columns} if np.iterable(columns) else {} if fields is None else fields
     if not isinstance(given, Mapping):
         reject("fields", "a dictionary of names and vectors, or a frame", type(fields).__name__, TypeError)
     found = []
     for name, field in given.items():
         if not isinstance(name, str) or not name.strip():
-            reject("fields", "a dictionary whose keys are names", repr(name), TypeError)
+            rule = "a dictionary whose keys are names, or a frame whose columns have names"
+            reject("fields", rule, repr(name), TypeError)
         argument = f"fields[{name!r}]"
         values = as_floats(field, argument)
         if values.shape != (n,):

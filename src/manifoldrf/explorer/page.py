@@ -32,7 +32,7 @@ from manifoldrf.explorer.contents import (
     kernel_error,
 )
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.state import summary_rows
+from manifoldrf.features.state import described, summary_rows
 from manifoldrf.kernels.abstract_kernel import ScaledKernel
 
 __all__ = ["ExplorerPage", "explore"]
@@ -202,7 +202,7 @@ def _shown(model: Any, surface: Any, most: int, fields: Any) -> Fields:
         check_is_fitted(model, "map_")
         if model.asymmetric_:
             rule = "a model with nonnegative features, which are the same on both sides"
-            reject("model", rule, f"a {type(model.kernel_).__name__} with two sides")
+            reject("model", rule, f"{described(model.map_)} with two sides")
         return fields_of(model, surface, most, fields)
     if model is None or isinstance(model, str) or hasattr(model, "get_params"):
         rule = "a fitted ManifoldRandomFeatures, a mesh, a graph or points"

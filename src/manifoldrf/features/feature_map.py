@@ -115,14 +115,17 @@ class FeatureMap:
         """The same map with the factor that makes K(x, x) one on average over the nodes.
 
         All nodes count, because some of them, chosen by their numbers, would depend on the order of the points.
-        The average of a kernel without nonnegative features may be zero or negative; its factor stays one.
+        The average of a kernel without nonnegative features may be zero or negative; its factor stays one. Features
+        of a function without symmetry got their factor when they were mixed.
         """
+        if self.mixing is not None:
+            return self
         usable = np.flatnonzero(self.problem.measure > 0)
         total = np.float64(0.0)
         for span in self.spans(len(usable)):
             places = self.problem.graph.positions[usable[span]]
             left = right = self.rows(places, n_jobs, absolute=False)[0]
-            if self.two_sided:
+            if self.problem.asymmetric:
                 right = self.rows(places, n_jobs, side="right", absolute=False)[0]
             with np.errstate(all="ignore"):
                 total += (left * right).sum()

@@ -52,7 +52,7 @@ from manifoldrf.features.scales import (
     fit_scales,
     recent_scales,
 )
-from manifoldrf.features.state import restore, state_of, summary_rows, text_table
+from manifoldrf.features.state import restore, shortened, state_of, summary_rows, text_table
 from manifoldrf.features.unstructured import fit_unstructured, is_unstructured
 from manifoldrf.fields.data import Compute
 from manifoldrf.fields.training import TrainingInfo
@@ -88,8 +88,9 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         features of a heat kernel approximate the Gaussian kernel exp(-|x - y|^2 / 4t); the summary says so.
     normalize : bool, default=True
         Whether features are scaled such that K(x, x) = 1 on average, as learners expect; ``scale_`` is the factor
-        of the kernel. Otherwise the scale is absolute: a heat kernel is then about (4 pi t)^(-dim / 2) high, in the
-        unit of the coordinates. The kernel itself is the same, with one exception: for a short heat kernel on a
+        of the kernel. For a function without symmetry, whose F(x, x) may vanish, the largest |F(x, y)| over all y
+        is 1 on average. Otherwise the scale is absolute: a heat kernel is then about (4 pi t)^(-dim / 2) high, in
+        the unit of the coordinates. The kernel itself is the same, with one exception: for a short heat kernel on a
         cloud of four or five dimensions without structure, normalised features approximate the Gaussian kernel,
         absolute ones that of the heat graph.
     scale : float, default=1.0
@@ -153,7 +154,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     weights_ : array of shape (m,)
         w_l; volumes in the manifold clock, whether features are normalised or not.
     scale_ : float
-        Features represent ``scale_`` times ``kernel_``; 1 without ``normalize``.
+        Features represent ``scale_`` times ``kernel_``, or the function without symmetry; 1 without ``normalize``.
     starts_ : int array
         Nodes whose signatures the field was fitted to.
     bound_ : array of shape (m,)
@@ -280,8 +281,11 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         return self._fit(X, compute_signatures)
 
     @one_blas_thread()  # the errors that decide between weights and fields must not depend on the number of threads
-    def _fit(self, X: Any, compute: Compute) -> Self:
-        """Fit with signatures from ``compute``, which may use other machines."""
+    def _fit(self, X: Any, compute: Compute, learner: str | None = None) -> Self:
+        """Fit with signatures from ``compute``, which may use other machines.
+
+        A learner needs features with one side: others are refused as soon as the kernel is known on the graph.
+        """
         space = check_space(self, X)
         if hasattr(self, "scales_"):  # of an earlier fit
             del self.scales_
@@ -289,6 +293,12 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         if self.scales is not None:
             return self._fit_scales(space, options)
         problem = make_problem(space, self.kernel, options)
+        if learner is not None and (problem.function is not None or problem.asymmetric):
+            found = "those of a function whose values change if its arguments are exchanged"
+            found = (
+                found if problem.function is not None else f"those of {shortened(problem.kernel)}, with two sides"
+            )
+            reject("features", f"features with one side in {learner}", found)
         options = settle_options(problem, options)
         many = problem.graph.n_steps is None or problem.dim > FEW_DIMS  # dimensions, maybe too many for a graph
         if many and is_unstructured(problem, space, self.kernel, options):

@@ -67,8 +67,9 @@ _FITTED_DEGREES = (24, 72)  # fewest and most powers of a fitted series, about t
 _FITTED_ROWS, _FITTED_COLUMNS = 400, 64
 # A fitted square has nonnegative features. It is kept up to this error, or up to this multiple of a free fit's.
 _GOOD_SQUARE, _WORTH_A_SQUARE = 0.05, 2.0
-# A function counts as symmetric if exchanging its arguments changes it by rounding only, or by little (at most the
-# last number) and by less than this share of the misfit of a series.
+# A function counts as symmetric if it differs from its symmetric part, which is half of the change if its arguments
+# are exchanged, by rounding only, or by little (at most the last number) and by less than this share of the misfit
+# of a series.
 _SHARE_OF_SKEW, _SKEWS = 0.5, (1e-6, 0.01)
 
 
@@ -242,7 +243,7 @@ def _find_cloud_nodes(points: FloatArray, kernel: Any, options: GraphOptions, n_
     fixed = options.metric is not None or not isinstance(options.weights, str)
     if fixed and options.noise not in ("auto", 0):
         reject("noise", "'auto' or 0 with a metric or with weights", options.noise)
-    cleans = options.noise != 0 and not (fixed or (options.noise == "auto" and _in_steps(kernel)))
+    cleans = options.noise != 0 and not (fixed or (options.noise == "auto" and _counts_steps(kernel)))
     thins = isinstance(options.n_nodes, int) and options.n_nodes < len(points)
     _check_positions(points)
     if thins and fixed:
@@ -483,12 +484,12 @@ def _wants_heat(nodes: Nodes, kernel: Any) -> bool:
     options = nodes.options
     if options.kind != "auto":
         return options.kind == "heat"
-    if options.wants_neighbors or _in_steps(kernel):
+    if options.wants_neighbors or _counts_steps(kernel):
         return False
     return nodes.dim <= _most_dims(nodes, kernel) and len(nodes.points) > 4
 
 
-def _in_steps(kernel: Any) -> bool:
+def _counts_steps(kernel: Any) -> bool:
     """Whether a kernel is stated in steps of the graph."""
     return isinstance(kernel, AbstractKernel) and not _on_manifold_clock(kernel)
 
@@ -537,7 +538,7 @@ def _function_time(function: Any, nodes: Nodes) -> float:
     points, usual = nodes.points, nodes.default_time
     rows = points[:: max(1, len(points) // _FUNCTION_ROWS)][:_FUNCTION_ROWS]
     others = points[:: max(1, len(points) // 2000)]
-    values, own = (np.asarray(function(rows, place), dtype=np.float64) for place in (others, rows))
+    values, own = (np.abs(np.asarray(function(rows, place), dtype=np.float64)) for place in (others, rows))
     if values.shape != (len(rows), len(others)) or not (np.isfinite(values).all() and np.isfinite(own).all()):
         return usual  # _fit_series raises a clear error later
     # A function without symmetry may be largest away from its first point.
@@ -593,7 +594,7 @@ def _plain_graph(nodes: Nodes, kernel: Any, n_jobs: int, notes: dict[str, str]) 
         reject("kind", "'mesh' only where the space is a TriangleMesh", repr(options.kind))
     correction = options.density_correction
     if correction is None:
-        correction = 0.0 if _in_steps(kernel) else 1.0
+        correction = 0.0 if _counts_steps(kernel) else 1.0
     # In many dimensions the density varies over orders of magnitude, and one width isolates a quarter of the nodes.
     bandwidth = options.bandwidth or ("local" if nodes.dim > FEW_DIMS else "median")
     graph = knn_graph(
@@ -607,7 +608,7 @@ def _plain_graph(nodes: Nodes, kernel: Any, n_jobs: int, notes: dict[str, str]) 
     neighbors = "" if options.n_neighbors is None else f", {options.n_neighbors} each"
     neighbors += "" if bandwidth == "median" else f", bandwidth {bandwidth}"
     notes["graph"] = f"nearest neighbours{neighbors}, {graph.n_nodes} nodes, density exponent {correction:g}"
-    if options.kind == "auto" and not _in_steps(kernel) and nodes.dim > _most_dims(nodes, kernel):
+    if options.kind == "auto" and not _counts_steps(kernel) and nodes.dim > _most_dims(nodes, kernel):
         notes["graph"] += f"; no heat graph: {nodes.dim} dimensions are too many"
     return graph
 

@@ -164,24 +164,22 @@ def summary_rows(features: Any, error: ErrorEstimate | None) -> list[tuple[str, 
     field = "step, which needs no fit" if features.field_ == "step" else features.field_
     if features.field_ != "step":
         field += f", fitted to {len(features.starts_)} nodes"
-    weights = f"weights '{features.quadrature_}'"
+    weights, height = f"weights '{features.quadrature_}'", "kernel: K(x, x)"
     if problem.asymmetric:
         weights = "with two sides: this kernel has no nonnegative features"
     if features.map_.mixing is not None:
         weights = "on each side"
+        height = "function: the largest |F(x, .)|"
     ambient = problem.clock == "ambient"
     if ambient:
         weights = "windows of equal weight"
     rows = [
-        ("kernel", f"{shortened(problem.kernel)}{chosen}"),
+        ("kernel", f"{described(features.map_)}{chosen}"),
         (
             "on the graph",
             "" if ambient or "scales" in notes else f"{shortened(problem.resolved)}, in the {problem.clock} clock",
         ),
-        (
-            "scale",
-            f"{features.scale_:.3g} times the kernel: K(x, x) = 1 on average" if features.scale_ != 1 else "",
-        ),
+        ("scale", f"{features.scale_:.3g} times the {height} = 1 on average" if features.scale_ != 1 else ""),
         *notes.items(),
         ("width of features", f"{problem.width:.3g}"),
         ("features", f"{features.n_features_out_}, {weights}"),
@@ -210,6 +208,12 @@ def shortened(kernel: Any) -> str:
     scaled = isinstance(kernel, ScaledKernel)
     text = f"{kernel.factor:.3g} * {kernel.kernel!r}" if scaled else repr(kernel)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
+
+
+def described(fitted: FeatureMap) -> str:
+    """What features represent, as text: a kernel, or a function for which those of a kernel are mixed."""
+    text = shortened(fitted.problem.kernel)
+    return text if fitted.mixing is None else f"a function without symmetry (features of {text}, mixed)"
 
 
 def _listed(table: tuple[tuple[str, float], ...]) -> str:

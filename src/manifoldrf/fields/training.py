@@ -433,7 +433,8 @@ class _Epoch:
         """Total loss of some pairs, and the gradient of that loss over ``n``.
 
         The layers are differentiated by hand, with layers overwritten as soon as they are no longer needed, which
-        takes 10 % less time than autograd and gives the same bits. Matrix products are then 70 % of the training.
+        takes less time than autograd and gives the same bits. Matrix products are then about 70 % of the training
+        (torch.profiler, one thread).
         """
         torch, data = _torch(), self.train
         first, bias, second, second_bias, last, ends = weights

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from manifoldrf.cli.console import cell
+from reproduction import normals, velocity
 from reproduction.record import Record
 from reproduction.report import pages
 from reproduction.report.catalogue import CATALOGUE
@@ -353,6 +354,25 @@ def test_the_page_says_that_records_come_from_different_commits(records):
     assert "The records come from 2 commits, which differ" in results_page(records | other)
 
 
+def test_the_page_says_what_an_older_record_lacks():
+    rows = [{"surface": "sphere", "method": "a", "nodes": 0.1, "against": None, "held_out_plain": None}]
+    old = Record("surfaces", {}, {"surfaces": rows}, 1.0, PLACE)
+    note = "**An older record** without the columns kernel, held out of the table surfaces and the table recipe."
+    assert note in results_page({"surfaces": old})
+    wanted = {name: [dict.fromkeys(found, 1.0)] for name, found in CATALOGUE["surfaces"].newest.items()}
+    new = dataclasses.replace(old, tables=wanted)
+    assert "An older record" not in results_page({"surfaces": new})
+
+
+def test_the_page_says_how_a_record_was_changed_and_lists_the_commits_of_its_parts(records):
+    assert "after the run" not in results_page(records)
+    facts = {"commits of its parts": "abc1234 (2 of 3), fedcba9 (1 of 3)", "edited": "times were removed"}
+    page = results_page(records | {"teachers": dataclasses.replace(teachers(), environment=PLACE | facts)})
+    assert "teachers was changed after the run: times were removed.\n" in page
+    assert "commits of its parts abc1234 (2 of 3), fedcba9 (1 of 3)" in page
+    assert "edited" not in page
+
+
 # ------------------------------------------------------ the committed page, computed again from the records' arrays
 @pytest.fixture(scope="module")
 def committed():
@@ -459,3 +479,15 @@ def test_a_mean_cosine_over_sizes_below_the_papers_is_worse_and_one_above_is_not
     assert worse == {row["method"] for row in rows if row["paper_dense"] and row["dense"] < row["paper_dense"]}
     assert "MRF, paper's recipe" in worse
     assert "RFF 256" not in worse
+
+
+@pytest.mark.parametrize("name", ["normals", "normals_data", "velocity_data"])
+def test_summaries_that_were_made_later_follow_from_the_measured_tables(committed, name):
+    record = committed[name]
+    assert "at a later commit" in record.environment["edited"]
+    tables, cells = record.tables, record.tables["cells"]
+    if name == "velocity_data":
+        assert velocity.summarise(cells, tables["scaling"], tables["learned"], paper=True) == tables["velocity"]
+    else:
+        meshes = {row["mesh"] for row in cells if row["vertices"] <= record.config["largest_full"]}
+        assert normals.summarise(cells, sorted(meshes), paper=True) == tables["normals"]
