@@ -671,7 +671,7 @@ def check_data(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
 
 def _check_values(values: Any, shape: tuple[int, ...]) -> None:
     """Refuse values of another number than points, or that are not finite, before scikit-learn names no index."""
-    if values.ndim and len(shape) == 2 and len(values) != shape[0]:
+    if values.ndim and len(shape) == 2 and 0 < shape[0] != len(values):
         reject("y", f"{shape[0]} values, one for each row of `X`", f"{len(values)}")
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         first = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
