@@ -600,7 +600,9 @@ def test_prior_samples_have_the_prior_covariance(fitted):
 
 
 def test_constant_data_are_predicted_as_they_are():
-    model = process(optimize=False).fit(X, np.full(len(X), 4.0))
+    with pytest.warns(FeatureWarning, match="`y` is constant") as caught:
+        model = process().fit(X, np.full(len(X), 4.0))
+    assert len(caught) == 1  # no advice about the time
     mean, std = model.predict(NODES, return_std=True)
     np.testing.assert_array_equal(mean, 4.0)
     assert std.max() < 1e-6
@@ -703,6 +705,13 @@ def test_bad_calls_are_named(fitted):
             ManifoldRidge().fit(X, Y, sample_weight=mass)
     with pytest.raises(ValueError, match=r"`sample_weight` must be not zero for at least two data\. Got 1 of 60"):
         process().fit(X, Y, sample_weight=np.arange(len(X)) == 3)
+    for bad in (np.nan, np.inf):
+        values = np.where(np.arange(len(Y)) == 7, bad, Y)
+        for model in (process(), ManifoldRidge()):
+            with pytest.raises(ValueError, match=rf"`y` must be finite, .* leave out .*\. Got {bad} at index 7\."):
+                model.fit(X, values)
+            with pytest.raises(ValueError, match=r"`y` must be 60 values, one for each row of `X`\. Got 59\."):
+                model.fit(X, Y[:59])
     with pytest.raises(TypeError, match="`features` must be None or a transformer"):
         ManifoldRidge(features="auto").fit(X, Y)
 
@@ -762,3 +771,18 @@ def test_the_features_of_a_process_say_how_its_graph_was_built():
     assert "as given" in process(optimize=False).fit(X, Y).features_.summary()
     on_sphere = ManifoldGaussianProcess(space=Sphere(), random_state=0, n_jobs=1).fit(X, Y).features_
     assert f"heat graph, {on_sphere.graph_.n_nodes} nodes" in on_sphere.summary()
+
+
+def test_a_summary_is_the_table_of_notebooks_as_text(fitted):
+    rows = dict(re.split(r"  +", line, maxsplit=1) for line in fitted.summary().splitlines())
+    assert float(rows["noise variance"]) == pytest.approx(fitted.noise_, rel=1e-3)
+    assert "the largest marginal likelihood" in rows["best kernel"]
+    assert not re.search(r"\d\.\d{7}", fitted.summary())
+    for name, text in rows.items():
+        assert name in fitted._repr_html_()
+        assert text[:8] in fitted._repr_html_()
+    ridge = ManifoldRidge(space=NODES, random_state=0)
+    with pytest.raises(ValueError, match="not fitted"):
+        ridge.summary()
+    assert "leave-one-out error" in ridge.fit(X, Y).summary()
+    assert len(repr(ridge)) < 250

@@ -161,7 +161,7 @@ def test_notebooks_show_what_was_fitted_and_compute_nothing(model, monkeypatch):
     if isinstance(model, ManifoldRidge):
         expected += [f">{model.loo_error_:.3g}, root mean square</td>"]
     if isinstance(model, ManifoldGaussianProcess):
-        expected += [", ".join(f"{part:.3g}" for part in np.ravel(model.noise_))]
+        expected += [", ".join(f"{part:.4g}" for part in np.ravel(model.noise_))]
     assert [text for text in expected if text not in shown] == []
     assert "sk-container" in clone(model)._repr_html_()  # scikit-learn's own, before the fit
 

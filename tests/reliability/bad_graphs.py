@@ -88,6 +88,8 @@ def halves():
     return level().astype(np.float16).astype(np.float64)
 
 
+_Y_FINITE = "`y` must be finite, without NaN or inf; …. Got "
+
 VALUE_CASES = (
     *(
         case
@@ -95,7 +97,7 @@ VALUE_CASES = (
         for case in (
             Case(_VALUES, text, level_with(value), COLUMNS, Refused(f"{_FINITE}{value} at index (3, 0).")),
             Case(_VALUES, text, level_with(value), POSITIVE, Refused(f"{_FINITE}{value} at index (3,).")),
-            Case(_VALUES, text, level_with(value), TARGETS, Refused("Input y contains …")),
+            Case(_VALUES, text, level_with(value), TARGETS, Refused(f"{_Y_FINITE}{value} at index 3.")),
         )
     ),
     Case(_VALUES, "NaN", level_with(np.nan), (VALUES,), Works("the node counts as unknown, and is filled in")),
@@ -187,7 +189,7 @@ VALUE_CASES = (
         "5 values for 60",
         lambda: np.ones(5),
         TARGETS,
-        Refused("Found input variables with inconsistent numbers of samples: [60, 5]"),
+        Refused("`y` must be 60 values, one for each row of `X`. Got 5."),
     ),
     Case(
         _VALUES,

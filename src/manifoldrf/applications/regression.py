@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
@@ -46,6 +47,7 @@ __all__ = ["ManifoldGaussianProcess", "ManifoldRidge"]
 
 _ENTRIES_AT_ONCE = 2**24  # features in memory: 128 MB
 _PER_OCTAVE = 4  # times to choose from: on the sphere the error of the best is within .2 % of that of 16
+_SHORTEST = ", the shortest in the average; those of longer times are made from it"
 _NAMED = 5  # rows that a warning lists
 _Level = float | FloatArray  # one for each output
 _VARIANCES = Interval(1e-100, 1e100)  # with others, a variance over a small ratio may overflow
@@ -384,6 +386,13 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         levels = variance, None if noise is None else noise / unit
         offset = np.average(targets, axis=0, weights=mass)
         data = modes.Data(points, roots * (targets - offset), roots)
+        if None in levels and not np.ptp(targets, axis=0).any():
+            warn_user(
+                "`y` is constant: it tells nothing about time, variance and noise, and the standard deviations of "
+                "predictions are almost zero (remedy: give `variance` and `noise`, with optimize=False).",
+                FeatureWarning,
+            )
+            optimize = False  # all times are equally likely
         found = modes.find_kernel(problem, options, data, levels) if optimize else modes.Search(problem.kernel)
         self.trials_ = found.trials
         family, basis, n_features = self._plan(
@@ -412,7 +421,9 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         """Let the features say how their graph was built; they were fitted to the graph alone."""
         fitted = self.features_.map_
         kept = {name: notes[name] for name in ("cloud", "thinned", "graph") if name in notes}
-        problem = dataclasses.replace(fitted.problem, notes=tuple((kept | dict(fitted.problem.notes) | kept).items()))
+        problem = dataclasses.replace(
+            fitted.problem, notes=tuple((kept | dict(fitted.problem.notes) | kept).items())
+        )
         self.features_.map_ = dataclasses.replace(fitted, problem=problem)
 
     def _problem_for(self, kernel: Any, space: AbstractManifold, options: Any) -> Problem:
@@ -579,13 +590,14 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         return np.asarray(self._shaped(rows @ self._posterior.weights + self.offset_))
 
     def _facts(self) -> list[tuple[str, str]]:
-        levels = {"variance": self.variance_, "noise": self.noise_, "offset": self.offset_}
+        levels = {"factor of the kernel": self.variance_, "noise variance": self.noise_, "offset": self.offset_}
+        likelihood = " of the search, with the largest marginal likelihood" if self.trials_ else ""
         return [
-            ("best kernel", shortened(self.kernel_)),
-            *((name, ", ".join(f"{part:.3g}" for part in np.ravel(level))) for name, level in levels.items()),
+            ("best kernel", f"{_rounded(shortened(self.kernel_))}{likelihood}"),
+            *((name, ", ".join(f"{part:.4g}" for part in np.ravel(level))) for name, level in levels.items()),
             ("log marginal likelihood", f"{self.log_marginal_likelihood_:.6g}"),
             ("kernels tried", str(len(self.trials_))),
-            *_features_facts(self.features_),
+            *_features_facts(self.features_, "" if self.features_.kernel_ == self.kernel_ else _SHORTEST),
         ]
 
     def _check_loaded(self) -> None:
@@ -608,15 +620,24 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         return float(values[0]) if values.ndim == 1 else values[..., 0]
 
 
-def _features_facts(features: Any) -> list[tuple[str, str]]:
-    """What notebooks show of the features of a model."""
+def _features_facts(features: Any, of_kernel: str = "") -> list[tuple[str, str]]:
+    """What notebooks show of the features of a model; a remark is added to their kernel."""
     if not isinstance(features, ManifoldRandomFeatures):
         return [("features", str(features))]
-    return [
-        (name if name == "features" else f"{name} of features", text)
-        for name, text in features._facts()
-        if name in ("kernel", "features", "relative error")
-    ]
+    names = {
+        "kernel": "kernel of features",
+        "cloud": "cloud",
+        "graph": "graph",
+        "features": "features",
+        "relative error": "relative error of features",
+    }
+    facts = [(name, _rounded(text).replace("`error_`", "`features_.error_`")) for name, text in features._facts()]
+    return [(names[name], text + of_kernel * (name == "kernel")) for name, text in facts if name in names]
+
+
+def _rounded(text: str) -> str:
+    """A text with its long decimal numbers rounded to four digits."""
+    return re.sub(r"\d+\.\d{5,}(e[-+]?\d+)?", lambda number: f"{float(number[0]):.4g}", text)
 
 
 def _check_features(model: Any) -> int:
@@ -633,6 +654,7 @@ def check_data(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
         reject("X", "an array of at least 2 points", "1 sample")  # the words that scikit-learn's checks ask for
     if y is not None:
         refuse_text(y, "y")
+        _check_values(as_array(y, "y"), shape)
     points, values = validate_data(
         estimator,
         X,
@@ -645,6 +667,16 @@ def check_data(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
     estimator._is_vector = np.ndim(values) == 1
     targets = check_points(np.reshape(values, (len(points), -1)), "y")
     return check_points(points, "X", names=column_names(X)), np.array(targets, dtype=np.float64)
+
+
+def _check_values(values: Any, shape: tuple[int, ...]) -> None:
+    """Refuse values of another number than points, or that are not finite, before scikit-learn names no index."""
+    if values.ndim and len(shape) == 2 and 0 < shape[0] != len(values):
+        reject("y", f"{shape[0]} values, one for each row of `X`", f"{len(values)}")
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        first = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
+        rule = "finite, without NaN or inf; leave out such rows of `X` and `y`, and give all points as `space`"
+        reject("y", rule, f"{values[first]} at index {first[0] if len(first) == 1 else first}")
 
 
 def weighted_data(points: FloatArray, targets: FloatArray, sample_weight: Any) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from manifoldrf._codec import Record, check_types, save_state
 from manifoldrf._files import html_table
 from manifoldrf._validation import check_integer, reject
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.state import plain_params, state_of
+from manifoldrf.features.state import plain_params, state_of, text_table
 from manifoldrf.geometry.graphs import Graph
 
 
@@ -60,6 +60,16 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
         model._check_loaded()
         model._version = state["version"]
         return model  # type: ignore[no-any-return]
+
+    def summary(self) -> str:
+        """What was fitted, as a text of a few lines."""
+        check_is_fitted(self, next(iter(self._stored)))
+        return text_table(self._facts())
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Text of the parameters; of an array only its corners."""
+        with np.printoptions(threshold=16, edgeitems=1, precision=4):
+            return str(super().__repr__(N_CHAR_MAX))
 
     def _html_repr(self) -> str:
         """What notebooks show: a table of a fit, computing nothing and warning of nothing."""

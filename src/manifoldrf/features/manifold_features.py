@@ -52,7 +52,7 @@ from manifoldrf.features.scales import (
     fit_scales,
     recent_scales,
 )
-from manifoldrf.features.state import restore, shortened, state_of, summarise, summary_rows
+from manifoldrf.features.state import restore, shortened, state_of, summary_rows, text_table
 from manifoldrf.features.unstructured import fit_unstructured, is_unstructured
 from manifoldrf.fields.data import Compute
 from manifoldrf.fields.training import TrainingInfo
@@ -592,7 +592,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     def summary(self) -> str:
         """What was fitted, chosen and estimated, as a text of a few lines."""
         self._map()
-        return summarise(self)
+        return text_table(summary_rows(self, self.error_))
 
     def save(self, path: Any) -> Path:
         """Write the fitted features to one file; :func:`manifoldrf.load` reads it, on any machine.

@@ -197,9 +197,8 @@ def summary_rows(features: Any, error: ErrorEstimate | None) -> list[tuple[str, 
     return [row for row in rows if row[1]]
 
 
-def summarise(features: Any) -> str:
-    """What was fitted, chosen and estimated, one line each."""
-    rows = summary_rows(features, features.error_)
+def text_table(rows: list[tuple[str, str]]) -> str:
+    """Names and texts, one line each."""
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
 
