@@ -437,7 +437,7 @@ class TestMeshes:
         fitted.save(model)
         result = invoke("kernel", model, "--vertex", 17, "-o", target)
         assert result.exit_code == 2
-        assert "scan.ply --vertex 17" in words(result.stderr)  # the path of the model may be broken into lines
+        assert "MESH --vertex 17" in words(result.stderr)  # the path of the model may be broken into lines
         assert not target.exists()
         (tmp_path / "f.csv").write_text("v,x\n17,1\n")
         result = invoke("explore", model, "-o", tmp_path / "p.html", "--field", tmp_path / "f.csv")

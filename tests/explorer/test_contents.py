@@ -643,7 +643,7 @@ class TestBadInput:
     def test_two_sides_are_refused(self, fitted, tmp_path):
         two_sided = fitted(Sphere().grid(200), CosineKernel())
         with pytest.raises(
-            ValueError, match=r"must be a model with nonnegative features, .* Got a CosineKernel with two"
+            ValueError, match=r"must be a model with nonnegative features, .* Got CosineKernel\(\) with two"
         ):
             explore(two_sided, tmp_path / "page.html")
 
