@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -39,7 +40,7 @@ from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.signatures.engines import Progress
 from manifoldrf.signatures.teachers import compute_signatures
-from reproduction.record import Record
+from reproduction.record import Record, environment_of, finished_part
 from reproduction.smoothers import Recipe, learn_field
 from reproduction.token_surfaces import SURFACES, TOUCHING, TokenSurface
 
@@ -494,6 +495,7 @@ PAPER_SURFACE = "mobius"
 _PUBLISHED = ("published_mse", "published_l2")  # in separate columns, because their unit is not known
 
 _SHOWN = {OWN: "mrf", RBF: "rbf"}  # what the picture fills signals in with
+_MEASURES = ("mse", "l2", "parameters")  # of every signal and method
 _FOLDS = 5  # parts of the visible tokens for cross-validation
 _SHARES = Interval(0.0, 1.0, low_open=True, high_open=True)
 # The text calls errors closer than this equal; seeds change a ratio of two methods by a few per cent.
@@ -572,54 +574,94 @@ SIZES: dict[str, Config] = {
 }
 
 
-def run(config: Config, progress: Progress = lambda what, done, total: None) -> Record:
+def run(config: Config, progress: Progress = lambda what, done, total: None, parts: Path | None = None) -> Record:
     """Fill in the masked values of all signals by all methods, each tuned on the visible tokens of that signal.
 
     Tables: ``attention`` (errors over all signals of a surface), ``sources`` (the same for each number of sources),
     ``verdict`` (features of the surface against the best of each kind) and ``targets``. Arrays: the errors of every
-    signal, shape (methods, seeds, numbers of sources), and the first task of each surface for the pictures.
+    signal, shape (methods, seeds, numbers of sources), and the first task of each surface for the pictures. Every
+    draw is a part that is kept in the folder ``parts``.
     """
-    with one_blas_thread():  # the last bits of products depend on the number of threads
-        return _run(config, progress)
-
-
-def _run(config: Config, progress: Progress) -> Record:
-    start = time.perf_counter()
     tables: dict[str, list[dict[str, Any]]] = {"attention": [], "sources": [], "verdict": []}
     arrays: dict[str, Any] = {}
+    found = []
     for place, name in enumerate(config.surfaces):
-        errors = _Errors.nothing(name, config)
+        draws = []
         for seed in range(config.n_seeds):
-            trial = draw_trial(name, config, seed)
-            for row, (method, how) in enumerate(METHODS.items()):
-                done = (place * config.n_seeds + seed) * len(METHODS) + row
-                total = len(config.surfaces) * config.n_seeds * len(METHODS)
-                progress(f"{name}, seed {seed}: {method}", done, total)
-                filled = how.fill(trial.task)
-                errors.keep(row, seed, filled, trial.hidden)
-                if seed == 0 and method in _SHOWN:
-                    arrays[f"{name}_{_SHOWN[method]}"] = trial.whole(filled.values)
-            arrays |= trial.drawn() if seed == 0 else {}
+            done = place * config.n_seeds + seed
+            tell = functools.partial(_tell, progress, config, f"{name}, seed {seed}", done)
+            draws.append(
+                _part(parts, f"{name}-seed{seed}", config, functools.partial(_draw, name, config, seed, tell))
+            )
+        errors = _Errors(name, config, *(np.stack([part.arrays[key] for part in draws], 1) for key in _MEASURES))
+        arrays |= {key: value for key, value in draws[0].arrays.items() if key not in _MEASURES}
         arrays |= {f"{name}_mse": errors.mse, f"{name}_l2": errors.l2}
         tables["attention"] += errors.summary()
+        found += draws
         if name == PAPER_SURFACE and config.n_learned:
-            found = [_learn(name, config, seed, progress) for seed in range(min(config.n_learned, config.n_seeds))]
-            learned = np.array(found)  # (seeds, 2, sources)
-            arrays |= {f"{name}_learned_mse": learned[:, 0], f"{name}_learned_l2": learned[:, 1]}
-            tables["attention"].append(errors.learned(learned))
+            trained = [
+                _part(
+                    parts,
+                    f"{name}-learned-seed{seed}",
+                    config,
+                    functools.partial(_learn, name, config, seed, progress),
+                )
+                for seed in range(min(config.n_learned, config.n_seeds))
+            ]
+            mse, l2 = (
+                np.stack([part.arrays[key] for part in trained]) for key in ("mse", "l2")
+            )  # (seeds, sources)
+            arrays |= {f"{name}_learned_mse": mse, f"{name}_learned_l2": l2}
+            tables["attention"].append(errors.learned(mse, l2))
+            found += trained
         tables["sources"] += errors.by_sources()
         tables["verdict"].append(errors.verdict())
     tables["targets"] = targets(tables["sources"], tables["attention"])
     progress("done", 1, 1)
     settings = dataclasses.asdict(config) | {"methods": list(METHODS)}
-    return Record("attention", settings, tables, time.perf_counter() - start, arrays=arrays)
+    seconds = sum(part.seconds for part in found)
+    return Record("attention", settings, tables, seconds, environment_of(found), arrays)
 
 
-def _learn(name: str, config: Config, seed: int, progress: Progress) -> FloatArray:
-    """Errors of the paper's learned features on one draw, mean squared and relative l2, shape (2, sources)."""
+def _part(parts: Path | None, name: str, config: Config, arrays: Callable[[], dict[str, FloatArray]]) -> Record:
+    """A part that is some arrays; how many parts there are is not among its settings."""
+
+    def measure() -> Record:
+        start = time.perf_counter()
+        with one_blas_thread():  # the last bits of products depend on the number of threads
+            found = arrays()
+        return Record(name, {}, {}, time.perf_counter() - start, arrays=found)
+
+    which = ("surfaces", "n_seeds", "n_learned")
+    settings = {key: value for key, value in dataclasses.asdict(config).items() if key not in which}
+    return finished_part(parts, f"attention-{name}", settings, measure)
+
+
+def _tell(progress: Progress, config: Config, where: str, done: int, row: int, method: str) -> None:
+    total = len(config.surfaces) * config.n_seeds
+    progress(f"{where}: {method}", done * len(METHODS) + row, total * len(METHODS))
+
+
+def _draw(name: str, config: Config, seed: int, tell: Callable[[int, str], None]) -> dict[str, FloatArray]:
+    """Errors of all methods on one draw and the parameters that they chose, shape (methods, sources)."""
+    trial = draw_trial(name, config, seed)
+    shown = trial.drawn() if seed == 0 else {}
+    rows = []
+    for row, (method, how) in enumerate(METHODS.items()):
+        tell(row, method)
+        filled = how.fill(trial.task)
+        rows.append((*errors_of(filled, trial.hidden), filled.parameters))
+        if seed == 0 and method in _SHOWN:
+            shown[f"{name}_{_SHOWN[method]}"] = trial.whole(filled.values)
+    return shown | {key: np.stack(column) for key, column in zip(_MEASURES, zip(*rows, strict=True), strict=True)}
+
+
+def _learn(name: str, config: Config, seed: int, progress: Progress) -> dict[str, FloatArray]:
+    """Errors of the paper's learned features on one draw, shape (sources,)."""
     progress(f"{name}, seed {seed}: {LEARNED}", seed, config.n_learned)
     trial = draw_trial(name, config, seed)
-    return np.stack(errors_of(fill_learned(trial.task, config.recipe, seed), trial.hidden))
+    mse, l2 = errors_of(fill_learned(trial.task, config.recipe, seed), trial.hidden)
+    return {"mse": mse, "l2": l2}
 
 
 def errors_of(filled: Filled, hidden: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -699,15 +741,6 @@ class _Errors:
     l2: FloatArray
     parameters: FloatArray
 
-    @classmethod
-    def nothing(cls, name: str, config: Config) -> "_Errors":
-        shape = (len(METHODS), config.n_seeds, len(config.sources))
-        return cls(name, config, np.zeros(shape), np.zeros(shape), np.zeros(shape))
-
-    def keep(self, row: int, seed: int, filled: Filled, hidden: FloatArray) -> None:
-        self.parameters[row, seed] = filled.parameters
-        self.mse[row, seed], self.l2[row, seed] = errors_of(filled, hidden)
-
     def of(self, method: str) -> FloatArray:
         """Mean squared errors of a method, shape (seeds, sources)."""
         return np.asarray(self.mse[list(METHODS).index(method)])
@@ -733,9 +766,8 @@ class _Errors:
             )
         return rows
 
-    def learned(self, found: FloatArray) -> dict[str, Any]:
-        """The row of the paper's learned features, from errors on the first seeds, shape (seeds, 2, sources)."""
-        mse, l2 = found[:, 0], found[:, 1]
+    def learned(self, mse: FloatArray, l2: FloatArray) -> dict[str, Any]:
+        """The row of the paper's learned features, from errors on the first seeds, shape (seeds, sources)."""
         return (
             {"surface": self.name, "method": LEARNED, "group": INTRINSIC, "features": self.config.n_features}
             | {"parameter": self.config.recipe.tau, "median": float(np.median(mse)), "mean": float(mse.mean())}

@@ -40,7 +40,7 @@ from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.signatures.engines import Progress
-from reproduction.record import Record, environment_of, finished_part
+from reproduction.record import Record, environment_of, finished_rows, rows_of
 from reproduction.smoothers import quietly
 from reproduction.texture_data import Plates, builtin_plates, read_plates
 from reproduction.texture_views import Draws, Protocol, Views, draw_views
@@ -489,9 +489,7 @@ def run(
     with one_blas_thread(), quietly(), without_warnings(FarQueryWarning):
         found = [part() for part in _parts(plates, config, progress, data, parts)]
     progress("done", 1, 1)
-    rows, trials = (
-        [row for part in found for row in part.tables.get(name, [])] for name in ("seeds", "descriptors")
-    )
+    rows, trials = rows_of(found, "seeds"), rows_of(found, "descriptors")
     paper = PAPER if data is not None and _is_full(plates, config) else {}
     long = by_count(rows, config.counts, paper)
     tables = {
@@ -515,11 +513,7 @@ def _parts(
     common = {"plates": list(plates.names), "counts": config.counts, "grids": dataclasses.asdict(config.grids)}
 
     def part(name: str, table: str, rows: Callable[[], Any], **settings: Any) -> Callable[[], Record]:
-        def measured() -> Record:
-            start = time.perf_counter()
-            return Record(name, {}, {table: list(rows())}, time.perf_counter() - start)
-
-        return partial(finished_part, parts, f"brodatz_{len(plates)}_{name}", common | settings, measured)
+        return partial(finished_rows, parts, f"brodatz_{len(plates)}_{name}", table, common | settings, rows)
 
     seeds = config.seeds
     for first in range(0, len(seeds), _SEEDS_AT_ONCE):

@@ -8,8 +8,7 @@ them needs a matrix that grows with the square of the mesh.
 
 import dataclasses
 import functools
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +27,7 @@ from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.meshes import TriangleMesh, row_lengths, unit_rows
 from manifoldrf.signatures.engines import Progress
 from reproduction.mesh_data import THINGI10K_IDS, NamedMesh, builtin_by_name, find_meshes, mesh_files, read_named
-from reproduction.record import Record
+from reproduction.record import Record, environment_of, finished_rows, rows_of
 from reproduction.smoothers import (
     AMBIENT,
     EPOCHS_EXTRAPOLATED,
@@ -371,30 +370,37 @@ def _fill_learned(stage: Stage, learned: LearnedField) -> FloatArray:
 
 
 # ---------------------------------------------------------------------------------------------------------- times
-def time_methods(
-    timing: Timing, make_stage: Callable[[NamedMesh], Stage], progress: Progress
-) -> tuple[list[dict[str, Any]], str]:
-    """Times of all methods on one shape at all sizes, and the name of the shape.
+def timed_shape() -> str:
+    """The shape on which methods are timed: the bunny or, if its package is not installed, the torus."""
+    return "bunny" if available("pymeshfix") else "torus"
 
-    The shape is the bunny or, if its package is not installed, the torus.
-    """
-    shape = "bunny" if available("pymeshfix") else "torus"
+
+def time_methods(timing: Timing, stage: Stage, tell: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """Times of all methods on one mesh."""
+    size = stage.mesh.n_vertices
     methods = timed_methods(timing.tau, timing.ambient) | {FULL: full_kernel(timing.largest_dense)}
-    rows: list[dict[str, Any]] = []
-    for place, size in enumerate(timing.sizes):
-        stage = make_stage(builtin_by_name(f"{shape}-{size}"))
-        for name, method in methods.items():
-            if method.largest is not None and size > method.largest:
-                continue
-            progress(f"times at {size} vertices: {name}", place, len(timing.sizes))
-            if place == 0:
-                _time(stage, name, method, 1)  # compiles the functions before they are timed
-            rows.append(_time(stage, name, method, timing.repeats))
-        if timing.recipe is not None and size <= timing.largest_learned:
-            progress(f"times at {size} vertices: {LEARNED}", place, len(timing.sizes))
-            rows.append(_time_learned(stage, timing.recipe))
-    sizes = sorted({row["vertices"] for row in rows})
-    return rows + extrapolated(rows, FULL, sizes), shape
+    compile_methods(timing)
+    for name, method in methods.items():
+        if method.largest is None or size <= method.largest:
+            tell(name)
+            yield _time(stage, name, method, timing.repeats)
+    if timing.recipe is not None and size <= timing.largest_learned:
+        tell(LEARNED)
+        yield _time_learned(stage, timing.recipe)
+
+
+@functools.cache
+def compile_methods(timing: Timing) -> None:
+    """Run all methods once on a small mesh, so that no measured time includes a compilation."""
+    small = builtin_by_name("torus-400")
+    stage = Stage(small.name, small.mesh, 0.8, timing.tau, n_anchors=16)
+    for method in timed_methods(timing.tau, timing.ambient).values():
+        method.fill(stage, method.prepare(stage))
+
+
+def with_extrapolated(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Times with those of the full kernel at the sizes where it does not fit into memory."""
+    return rows + extrapolated(rows, FULL, sorted({row["vertices"] for row in rows}))
 
 
 def _time(stage: Stage, name: str, method: Method, repeats: int) -> dict[str, Any]:
@@ -494,6 +500,11 @@ class Config:
         if any(size < 200 for size in self.sizes):
             reject("sizes", "200 vertices at least", self.sizes)
 
+    def of_part(self) -> dict[str, Any]:
+        """All settings except those that say which parts there are."""
+        which = ("meshes", "n_meshes", "shapes", "n_learned", "sizes")
+        return {name: value for name, value in dataclasses.asdict(self).items() if name not in which}
+
     def recipe(self, epochs: int) -> Recipe:
         """The paper's learned recipe."""
         return Recipe(
@@ -527,11 +538,17 @@ SIZES: dict[str, Config] = {
 }
 
 
-def run(config: Config, progress: Progress = lambda what, done, total: None, data: Path | None = None) -> Record:
+def run(
+    config: Config,
+    progress: Progress = lambda what, done, total: None,
+    data: Path | None = None,
+    parts: Path | None = None,
+) -> Record:
     """Hide normals, fill them in by all methods, and time the methods on meshes of growing size.
 
     Tables: ``normals`` (mean cosines, the paper's beside them), ``meshes`` (by mesh), ``learned`` (the paper's
-    recipe step by step), ``cells`` (every mesh and method), ``scaling`` and ``exponents``.
+    recipe step by step), ``cells`` (every mesh and method), ``scaling`` and ``exponents``. Every mesh, every
+    training and every timed size is a part that is kept in the folder ``parts``.
 
     Parameters
     ----------
@@ -541,16 +558,18 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, dat
         A folder of mesh files, or a folder with the subfolder ``meshes`` or ``raw_meshes``: meshes of the paper by
         Thingi10K id (``37384.stl``), or others. By default built-in meshes.
     """
-    start = time.perf_counter()
+    timing = dataclasses.replace(config.timing(), sizes=config.sizes if data is None else ())
+    shape = timed_shape()
     # Rounding of matrix products depends on the number of threads.
     with one_blas_thread(), quietly():
         meshes, notes = choose_meshes(config, data)
-        cells = list(_measure(config, meshes, progress))
-        learned = []
-        for item in meshes[: config.n_learned]:
-            learned.append(learn_on(_stage(config, item, config.seeds[0]), config.recipe(config.epochs), progress))
-        timing = dataclasses.replace(config.timing(), sizes=config.sizes if data is None else ())
-        scaling, shape = time_methods(timing, lambda item: _stage(config, item, config.seeds[0]), progress)
+        found = [
+            finished_rows(parts, f"normals-{table}-{name}", table, config.of_part() | settings, rows)
+            for table, name, settings, rows in _pieces(config, meshes, timing, progress)
+        ]
+    learned = rows_of(found, "learned")
+    scaling = with_extrapolated(rows_of(found, "scaling"))
+    cells = rows_of(found, "cells")
     cells += [
         {"mesh": row["mesh"], "vertices": row["vertices"], "method": LEARNED, "setting": "as_paper"}
         | {"cosine": row["learned"]}
@@ -569,8 +588,39 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, dat
     }
     settings = dataclasses.asdict(config) | {"used": [item.name for item in meshes], "notes": notes}
     settings |= {"timed_shape": shape, "clock": "CPU seconds"}
-    return Record("normals", settings, {name: rows for name, rows in tables.items() if rows},
-                  time.perf_counter() - start)  # fmt: skip
+    tables = {name: rows for name, rows in tables.items() if rows}
+    return Record("normals", settings, tables, sum(part.seconds for part in found), environment_of(found))
+
+
+Piece = tuple[str, str, dict[str, Any], Callable[[], Iterable[dict[str, Any]]]]  # table, name, settings, rows
+
+
+def _pieces(config: Config, meshes: list[NamedMesh], timing: Timing, progress: Progress) -> Iterator[Piece]:
+    """All that is measured: the meshes, trainings on the smallest, times at all sizes."""
+    sizes = {item.name: {"vertices": item.mesh.n_vertices, "faces": item.mesh.n_faces} for item in meshes}
+    for place, item in enumerate(meshes):
+        tell = teller(progress, item.name, place, len(meshes))
+        yield "cells", item.name, sizes[item.name], functools.partial(_measure, config, item, tell)
+    for item in meshes[: config.n_learned]:
+        stage = _stage(config, item, config.seeds[0])
+        yield "learned", item.name, sizes[item.name], functools.partial(_learn, stage, config, progress)
+    for place, size in enumerate(timing.sizes):
+        name = f"{timed_shape()}-{size}"
+        tell = teller(progress, f"times at {size} vertices", place, len(timing.sizes))
+        yield "scaling", name, {}, functools.partial(_time_at, config, name, timing, tell)
+
+
+def teller(progress: Progress, where: str, done: int, total: int) -> Callable[[str], None]:
+    """Progress of one part, which is told the method."""
+    return lambda method: progress(f"{where}: {method}", done, total)
+
+
+def _learn(stage: Stage, config: Config, progress: Progress) -> Iterator[dict[str, Any]]:
+    yield learn_on(stage, config.recipe(config.epochs), progress)
+
+
+def _time_at(config: Config, name: str, timing: Timing, tell: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    return time_methods(timing, _stage(config, builtin_by_name(name), config.seeds[0]), tell)
 
 
 # --------------------------------------------------------------------------------------------------------- meshes
@@ -626,17 +676,16 @@ def _stage(config: Config, item: NamedMesh, seed: int) -> Stage:
 
 
 # -------------------------------------------------------------------------------------------------------- cosines
-def _measure(config: Config, meshes: list[NamedMesh], progress: Progress) -> Iterator[dict[str, Any]]:
-    """Mean cosine of every method on every mesh, over all masks."""
-    for place, item in enumerate(meshes):
-        found: dict[tuple[str, str], list[float]] = {}
-        for seed in config.seeds:
-            for method, setting, cosine in _on_mesh(config, _stage(config, item, seed)):
-                progress(f"{item.name}: {method}", place, len(meshes))
-                found.setdefault((method, setting), []).append(cosine)
-        for (method, setting), cosines in found.items():
-            key = {"mesh": item.name, "vertices": item.mesh.n_vertices, "method": method, "setting": setting}
-            yield key | {"cosine": float(np.mean(cosines))}
+def _measure(config: Config, item: NamedMesh, tell: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """Mean cosine of every method on a mesh, over all masks."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for seed in config.seeds:
+        for method, setting, cosine in _on_mesh(config, _stage(config, item, seed)):
+            tell(method)
+            found.setdefault((method, setting), []).append(cosine)
+    for (method, setting), cosines in found.items():
+        key = {"mesh": item.name, "vertices": item.mesh.n_vertices, "method": method, "setting": setting}
+        yield key | {"cosine": float(np.mean(cosines))}
 
 
 def _on_mesh(config: Config, stage: Stage) -> Iterator[tuple[str, str, float]]:

@@ -4,8 +4,9 @@ import dataclasses
 import hashlib
 import json
 import os
+import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,23 @@ def finished_part(folder: Path | None, name: str, config: dict[str, Any], measur
     part = dataclasses.replace(measure(), name=name, config=config)
     part.save(folder)
     return part
+
+
+def finished_rows(
+    folder: Path | None, name: str, table: str, config: dict[str, Any], rows: Callable[[], Iterable[dict[str, Any]]]
+) -> Record:
+    """A part of an experiment that is some rows of one table, see :func:`finished_part`."""
+
+    def measure() -> Record:
+        start = time.perf_counter()
+        return Record(name, {}, {table: list(rows())}, time.perf_counter() - start)
+
+    return finished_part(folder, name, config, measure)
+
+
+def rows_of(parts: Sequence[Record], table: str) -> list[dict[str, Any]]:
+    """The rows of one table in all parts."""
+    return [row for part in parts for row in part.tables.get(table, [])]
 
 
 def environment_of(parts: Sequence[Record]) -> dict[str, str]:

@@ -8,7 +8,6 @@ the mesh is the best of all.
 
 import dataclasses
 import functools
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,10 +37,13 @@ from reproduction.normals import (
     NEAREST,
     SPARSE,
     UNIFORM,
+    Piece,
     ambient_names,
     mean_cosine,
+    teller,
+    with_extrapolated,
 )
-from reproduction.record import Record
+from reproduction.record import Record, environment_of, finished_rows, rows_of
 from reproduction.sequences import Sequence, find_sequences, generate_cloth
 from reproduction.smoothers import (
     EPOCHS_EXTRAPOLATED,
@@ -56,7 +58,6 @@ from reproduction.smoothers import (
     box_diagonal,
     dense_action,
     exact_action,
-    extrapolated,
     growth_table,
     learn_field,
     nearest_in_space,
@@ -345,6 +346,11 @@ class Config:
         """Whether a run is comparable with the paper's numbers."""
         return (self.masked, self.tau, self.n_anchors) == (Config.masked, Config.tau, Config.n_anchors)
 
+    def of_part(self) -> dict[str, Any]:
+        """All settings except those that say which parts there are."""
+        which = ("sequences", "cloths", "n_learned", "sizes")
+        return {name: value for name, value in dataclasses.asdict(self).items() if name not in which}
+
     def recipe(self, epochs: int) -> Recipe:
         """The paper's learned recipe."""
         return Recipe(
@@ -383,11 +389,17 @@ SIZES: dict[str, Config] = {
 }
 
 
-def run(config: Config, progress: Progress = lambda what, done, total: None, data: Path | None = None) -> Record:
+def run(
+    config: Config,
+    progress: Progress = lambda what, done, total: None,
+    data: Path | None = None,
+    parts: Path | None = None,
+) -> Record:
     """Hide velocities, fill them in by all methods, and time the methods on denser and denser nodes.
 
     Tables: ``velocity`` (means over the sequences, the paper's cosines beside them), ``sequences`` (by sequence),
-    ``learned`` (the paper's recipe), ``cells`` (every sequence and method), ``scaling`` and ``exponents``.
+    ``learned`` (the paper's recipe), ``cells`` (every sequence and method), ``scaling`` and ``exponents``. Every
+    sequence, every training and every timed size is a part that is kept in the folder ``parts``.
 
     Parameters
     ----------
@@ -397,22 +409,25 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, dat
         A folder with .npz sequences, or trajectories of flag_simple (.tfrecord files and meta.json), or with a
         folder ``sequences`` that has them. Without it cloths are generated.
     """
-    start = time.perf_counter()
     # Rounding of matrix products depends on the number of threads.
     with one_blas_thread(), quietly():
         progress("sequences", 0, 1)
         sequences = find_sequences(data, config.sequences) or [
             generate_cloth(seed, n_frames=config.cloth_frames, shape=config.cloth_shape) for seed in config.cloths
         ]
-        cells = list(_measure(config, sequences, progress))
-        learned = [_learn(config, sequence, progress) for sequence in sequences[: config.n_learned]]
-        scaling = _scale(config, sequences[0], progress)
+        found = [
+            finished_rows(parts, f"velocity-{table}-{name}", table, config.of_part() | settings, rows)
+            for table, name, settings, rows in _pieces(config, sequences, progress)
+        ]
+    learned = rows_of(found, "learned")
+    scaling = with_extrapolated(rows_of(found, "scaling"))
+    cells = rows_of(found, "cells")
     columns = ("sequence", "vertices", "cosine", "error")
     cells += [{"method": LEARNED, "setting": "as_paper"} | {name: row[name] for name in columns} for row in learned]
     progress("done", 1, 1)
     tables = {
         "velocity": summarise(cells, scaling, learned, paper=config.is_paper),
-        "sequences": [_by_sequence(config, sequence, cells) for sequence in sequences],
+        "sequences": [_by_sequence(row, cells) for row in rows_of(found, "sheets")],
         "learned": learned,
         "cells": cells,
         "scaling": scaling,
@@ -421,21 +436,46 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, dat
     settings = dataclasses.asdict(config) | {"used": [sequence.name for sequence in sequences]}
     settings |= {"timed_sequence": sequences[0].name, "clock": "CPU seconds"}
     tables = {name: rows for name, rows in tables.items() if rows}
-    return Record("velocity", settings, tables, time.perf_counter() - start)
+    return Record("velocity", settings, tables, sum(part.seconds for part in found), environment_of(found))
+
+
+def _pieces(config: Config, sequences: list[Sequence], progress: Progress) -> Iterator[Piece]:
+    """All that is measured: the sequences and their graphs, trainings on some, times at all sizes of the first."""
+    for place, sequence in enumerate(sequences):
+        size = {"vertices": sequence.n_vertices, "frames": sequence.n_frames}
+        tell = teller(progress, sequence.name, place, len(sequences))
+        yield "cells", sequence.name, size, functools.partial(_measure, config, sequence, tell)
+        yield "sheets", sequence.name, size, functools.partial(_sheets, config, sequence)
+        if place < config.n_learned:
+            yield "learned", sequence.name, size, functools.partial(_learn, config, sequence, progress)
+    first = sequences[0]
+    methods = functools.cache(lambda: _timed_methods(config, first))
+    for place, count in enumerate(config.sizes):
+        tell = teller(progress, f"times at {count} nodes", place, len(config.sizes))
+        rows = functools.partial(
+            _scale, config, functools.partial(config.scene, first, config.seeds[0], count), methods, tell
+        )
+        yield "scaling", f"{first.name}-{count}", {"vertices": first.n_vertices}, rows
 
 
 # ---------------------------------------------------------------------------------------------- cosines and errors
-def _measure(config: Config, sequences: list[Sequence], progress: Progress) -> Iterator[dict[str, Any]]:
-    """Cosine and error of every method on every sequence, means over all masks."""
-    for place, sequence in enumerate(sequences):
-        found: dict[tuple[str, str], list[dict[str, float]]] = {}
-        for seed in config.seeds:
-            for method, setting, errors in _on_scene(config, config.scene(sequence, seed)):
-                progress(f"{sequence.name}: {method}", place, len(sequences))
-                found.setdefault((method, setting), []).append(errors)
-        for (method, setting), by_mask in found.items():
-            key = {"sequence": sequence.name, "vertices": sequence.n_vertices, "method": method, "setting": setting}
-            yield key | _means(by_mask)
+def _measure(config: Config, sequence: Sequence, tell: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """Cosine and error of every method on a sequence, means over all masks."""
+    found: dict[tuple[str, str], list[dict[str, float]]] = {}
+    for seed in config.seeds:
+        for method, setting, errors in _on_scene(config, config.scene(sequence, seed)):
+            tell(method)
+            found.setdefault((method, setting), []).append(errors)
+    for (method, setting), by_mask in found.items():
+        key = {"sequence": sequence.name, "vertices": sequence.n_vertices, "method": method, "setting": setting}
+        yield key | _means(by_mask)
+
+
+def _sheets(config: Config, sequence: Sequence) -> Iterator[dict[str, Any]]:
+    """How many edges of nearest neighbours join sheets."""
+    scene = config.scene(sequence, config.seeds[0])
+    share = sheet_share(scene.mesh, scene.knn)
+    yield {"sequence": sequence.name, "vertices": sequence.n_vertices, "sheets": share}
 
 
 def _means(by_mask: list[dict[str, float]]) -> dict[str, float]:
@@ -481,18 +521,15 @@ def summarise(
     return rows
 
 
-def _by_sequence(config: Config, sequence: Sequence, cells: list[dict[str, Any]]) -> dict[str, Any]:
-    """The main methods side by side, and how many edges of nearest neighbours join sheets."""
-    scene = config.scene(sequence, config.seeds[0])
-    known = {
-        (cell["method"], cell["setting"]): cell["cosine"] for cell in cells if cell["sequence"] == sequence.name
-    }
-    row = {"sequence": sequence.name, "vertices": sequence.n_vertices, "sheets": sheet_share(scene.mesh, scene.knn)}
+def _by_sequence(row: dict[str, Any], cells: list[dict[str, Any]]) -> dict[str, Any]:
+    """The main methods side by side, after how many edges of nearest neighbours join sheets."""
+    own = [cell for cell in cells if cell["sequence"] == row["sequence"]]
+    known = {(cell["method"], cell["setting"]): cell["cosine"] for cell in own}
     return row | {column: known.get(key) for column, key in MAIN.items()}
 
 
 # ---------------------------------------------------------------------------------------------- the learned recipe
-def _learn(config: Config, sequence: Sequence, progress: Progress) -> dict[str, Any]:
+def _learn(config: Config, sequence: Sequence, progress: Progress) -> Iterator[dict[str, Any]]:
     """The paper's recipe on one sequence: a network trained once on a dense set, evaluated at the vertices.
 
     ``dense_cosine`` is the cosine at all nodes of the dense set with the same network and another mask.
@@ -509,7 +546,7 @@ def _learn(config: Config, sequence: Sequence, progress: Progress) -> dict[str, 
     masks = [config.scene(sequence, mask) for mask in config.seeds]
     errors = [mask.errors(mask.fill_by(features)) for mask in masks]
     on_dense = dense.errors(dense.fill_by(learned.features(dense.task.points, seed)))
-    return (
+    yield (
         {"sequence": sequence.name, "vertices": sequence.n_vertices, "dense": len(dense.task.points)}
         | {"epochs": learned.training.epochs, "validation_re": learned.training.validation_re}
         | _means(errors)
@@ -519,31 +556,36 @@ def _learn(config: Config, sequence: Sequence, progress: Progress) -> dict[str, 
 
 
 # ----------------------------------------------------------------------------------------------------------- times
-def _scale(config: Config, sequence: Sequence, progress: Progress) -> list[dict[str, Any]]:
-    """Times and cosines of all methods on denser and denser nodes."""
+def _scale(
+    config: Config,
+    make_scene: Callable[[], Scene],
+    methods: Callable[[], dict[str, Method]],
+    tell: Callable[[str], None],
+) -> Iterator[dict[str, Any]]:
+    """Times and cosines of all methods on one scene."""
+    scene = make_scene()
+    n_nodes = len(scene.task.points)
+    for name, method in methods().items():
+        if name != FULL or n_nodes <= config.largest_dense:
+            tell(name)
+            yield _time(scene, name, method, config.repeats)
+    if config.time_learned and n_nodes <= config.largest_learned:
+        tell(LEARNED)
+        yield _time_learned(config, scene)
+
+
+def _timed_methods(config: Config, sequence: Sequence) -> dict[str, Method]:
+    """Methods to time. All are run once, so that no measured time includes a compilation."""
     methods = {name: method for name, method in AS_PAPER.items() if name not in (EDGES, UNIFORM_EDGES)}
     methods |= {name: TUNED[name] for name in _TIMED_TUNED}
     methods |= {FULL: FULL_METHOD}
-    task = config.scene(sequence, config.seeds[0]).task
-    for kind, size in ambient_names(config.ambient if config.sizes else ()):
-        best = tune_ambient(
-            task, kind, size, config.sigmas
-        ).best_sigma  # on the vertices; dense nodes have the same
+    scene = config.scene(sequence, config.seeds[0])
+    for kind, size in ambient_names(config.ambient):
+        best = tune_ambient(scene.task, kind, size, config.sigmas).best_sigma  # dense nodes have the same
         methods[f"{kind} {size}"] = ambient(f"{kind} {size}", best)
-    rows: list[dict[str, Any]] = []
-    for place, size in enumerate(config.sizes):
-        scene = config.scene(sequence, config.seeds[0], size)
-        for name, method in methods.items():
-            if name == FULL and size > config.largest_dense:
-                continue
-            progress(f"times at {size} nodes: {name}", place, len(config.sizes))
-            if place == 0:
-                method(scene)  # compiles the functions before they are timed
-            rows.append(_time(scene, name, method, config.repeats))
-        if config.time_learned and size <= config.largest_learned:
-            progress(f"times at {size} nodes: {LEARNED}", place, len(config.sizes))
-            rows.append(_time_learned(config, scene))
-    return rows + extrapolated(rows, FULL, sorted({row["vertices"] for row in rows}))
+    for method in methods.values():
+        method(scene)
+    return methods
 
 
 def _time(scene: Scene, name: str, method: Method, repeats: int) -> dict[str, Any]:

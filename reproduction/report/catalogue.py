@@ -255,6 +255,7 @@ ENTRIES = (
             "a folder of mesh files (ply, obj, stl, off, glb), or one with them in meshes or raw_meshes: the "
             "paper's by Thingi10K id, such as 37384.stl, or any others"
         ),
+        in_parts=True,
     ),
     Entry(
         name="velocity",
@@ -289,6 +290,7 @@ ENTRIES = (
             "a folder, or one with a folder named sequences, of .npz sequences (pos (T, V, 3), faces, optionally "
             "dt); reproduction.convert_tfrecords makes them from the .tfrecord files of flag_simple"
         ),
+        in_parts=True,
     ),
     Entry(
         name="attention",
@@ -315,6 +317,7 @@ ENTRIES = (
             "verdict": frozenset({"positive", "over_positive"}),
         },
         drawn=frozenset({"sources"}),
+        in_parts=True,
     ),
     Entry(
         name="attention_order",

@@ -444,9 +444,13 @@ def test_a_perfect_network_gives_the_features_of_exact_signatures(task, monkeypa
     assert (found.parameters == 20.0).all()
 
 
-def test_learned_features_are_a_row_of_the_strip():
+def test_learned_features_are_a_row_of_the_strip(tmp_path):
     learned = {"n_learned": 2, "n_walks": 20, "epochs": 1}
-    found = run(dataclasses.replace(SMALL, surfaces=("mobius",), n_seeds=1, **learned))  # a seed more than there is
+    tiny = dataclasses.replace(SMALL, surfaces=("mobius",), n_seeds=1, **learned)  # a seed more than there is
+    found = run(tiny, parts=tmp_path)
+    told = []
+    again = run(tiny, lambda what, done, total: told.append(what), parts=tmp_path)
+    assert (again.tables, told) == (found.tables, ["done"])  # finished parts are not measured again
     (row,) = [row for row in found.tables["attention"] if row["method"] == methods.LEARNED]
     mse, own = found.arrays["mobius_learned_mse"], found.arrays["mobius_mse"][list(METHODS).index("MRF")]
     assert mse.shape == (1, len(SMALL.sources))

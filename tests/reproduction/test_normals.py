@@ -11,7 +11,7 @@ from manifoldrf.applications.filling import feature_action
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
-from reproduction.mesh_data import THINGI10K_IDS, NamedMesh, builtin_mesh
+from reproduction.mesh_data import THINGI10K_IDS, NamedMesh, builtin_by_name, builtin_mesh
 from reproduction.normals import (
     BIHARMONIC,
     COMMON_MESHES,
@@ -38,6 +38,8 @@ from reproduction.normals import (
     run,
     summarise,
     time_methods,
+    timed_shape,
+    with_extrapolated,
 )
 from reproduction.smoothers import (
     EXTRAPOLATED,
@@ -139,10 +141,15 @@ class TestCosines:
         assert min(scores) < best - 1e-3
         assert min(abs(tuned - score) for score in scores) < 1e-12
 
-    def test_the_same_settings_give_the_same_bits(self, record):
-        again = run(dataclasses.replace(SMALL, shapes=("torus-300",)))
+    def test_the_same_settings_give_the_same_bits_and_finished_parts_are_used_again(self, record, tmp_path):
+        one = dataclasses.replace(SMALL, shapes=("torus-300",))
+        again = run(one, parts=tmp_path)
         first = [row for row in record.tables["cells"] if row["mesh"] == "torus-300"]
         assert again.tables["cells"] == first
+        told = []
+        read = run(one, lambda what, done, total: told.append(what), parts=tmp_path)
+        assert (read.tables, told) == (again.tables, ["done"])
+        assert read.environment["commits of its parts"].endswith(f"of {len(list(tmp_path.glob('*.json')))})")
 
     def test_masks_are_averaged(self):
         one, other, both = (
@@ -291,8 +298,12 @@ class TestTimes:
         recipe = Recipe(n_dense=200, n_starts=50, n_walks=20, epochs=1, batch=4096, n_features=32, n_candidates=100)
         timing = Timing((200, 250, 300), 20.0, (16,), 250, 1, recipe)
         with quietly():
-            rows, shape = time_methods(timing, lambda item: Stage(item.name, item.mesh, 0.8, 20.0), lambda *_: None)
-        assert shape == "torus"  # without the bunny's package
+            meshes = [builtin_by_name(f"{timed_shape()}-{size}") for size in timing.sizes]
+            stages = [Stage(item.name, item.mesh, 0.8, 20.0) for item in meshes]
+            rows = with_extrapolated(
+                [row for stage in stages for row in time_methods(timing, stage, lambda _: None)]
+            )
+        assert meshes[0].name.startswith("torus")  # without the bunny's package
         sizes = sorted({row["vertices"] for row in rows})
         for method in dict.fromkeys(row["method"] for row in rows):
             own = [row for row in rows if row["method"] == method]

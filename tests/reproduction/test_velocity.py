@@ -301,8 +301,12 @@ def test_sequences_of_a_folder_take_the_place_of_the_cloth(tmp_path, cloth):
     assert set(found.tables) == {"velocity", "sequences", "cells"}
     assert told[-1] == "done"
     assert len(told) > 20
-    again = run(quick, data=tmp_path)
+    parts = tmp_path / "parts"
+    again = run(quick, data=tmp_path, parts=parts)
     assert again.tables == found.tables  # the same seed, the same bits
+    told.clear()
+    read = run(quick, lambda what, done, total: told.append(what), tmp_path, parts)
+    assert (read.tables, told) == (found.tables, ["sequences", "done"])
 
 
 def test_the_record_comes_back_from_its_files(record, tmp_path):
