@@ -84,7 +84,7 @@ class Values:
         if rule == "euclidean":
             return np.asarray(2 * found - norms2)
         if rule == "cosine":
-            return np.asarray(found * np.sqrt(reciprocal(norms2)))
+            return np.asarray(found * reciprocal(np.sqrt(norms2)))  # the inverse of a tiny square overflows
         if rule == INNER:
             return found
         return weighted(found, cloud_weights(self.cloud[:, columns], balanced=True))

@@ -297,6 +297,15 @@ def test_the_first_of_equally_good_settings_is_chosen(stage):
     assert {row["setting"] for row in rows} == {"first"}
 
 
+def test_cosines_of_very_short_features_are_finite():
+    """The inverse of the squared length of the first overflows in single precision."""
+    own = np.array([[1e-20, 0.0], [1.0, 1.0]], dtype=np.float32)
+    products = own @ own.T
+    values = Values(products, products, np.diag(products).copy(), lambda: products)
+    cosines = values.ranks(products, "cosine") / np.linalg.norm(own.astype(float), axis=1)[:, None]
+    np.testing.assert_allclose(cosines, [[1, 0.5**0.5], [0.5**0.5, 1]], rtol=1e-5)
+
+
 def test_every_rule_has_the_setting_that_is_best_for_it(stage):
     settings = _settings("kPCA", stage)
     for row in measure(iter(settings.items()), stage.views, PLAIN, (1,)):
