@@ -156,7 +156,6 @@ def test_targets_say_what_holds():
     [
         *(("n_nodes", 10), ("n_starts", 3000), ("n_queries", 1), ("n_features", 5000), ("repeats", 0), ("t", -1.0)),
         *(("bandwidth", "wide"), ("strip_neighbors", ()), ("strip_neighbors", (12, 0)), ("strip_seeds", 0)),
-        ("strip_batch", 0),
     ],
 )
 def test_settings_are_checked_before_any_work(field, value):
@@ -241,7 +240,6 @@ def test_every_training_is_in_the_record_with_its_losses(record):
         assert losses.shape == (2, row["epochs"])
         assert (row["epochs"], row["stopped_by"]) == (4, "epochs")
         assert row["best_epoch"] == 1 + np.argmin(losses[1])
-        assert row["batch"] == (TINY.strip_batch if row["surface"] == "mobius" else TINY.batch)
 
 
 def test_the_strip_is_trained_on_with_three_seeds_for_both_numbers_of_neighbours():
