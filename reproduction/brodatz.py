@@ -658,12 +658,14 @@ def by_count(
 ) -> list[dict[str, Any]]:
     """Means and standard deviations over seeds for every rule and number of neighbours.
 
-    The paper's numbers stand beside the chosen rule: without standardisation, and for MRF also with it.
+    The paper's numbers stand beside the chosen rule: without standardisation, and for MRF, learned or not, also
+    with it.
     """
+    published = {**paper, LEARNED: paper.get(OWN, {})}
     table = []
     for (window, coordinates, method), cells in _cells(rows).items():
         for rule, part in cells.items():
-            known = rule == CHOSEN and (coordinates == RAW_COORDINATES or method == OWN)
+            known = rule == CHOSEN and (coordinates == RAW_COORDINATES or method in (OWN, LEARNED))
             for count in counts:
                 found = [row[f"k{count}"] for row in part]
                 table.append(
@@ -674,7 +676,7 @@ def by_count(
                         "rule": rule,
                         "k": count,
                         "accuracy": float(np.mean(found)),
-                        "paper_accuracy": paper.get(method, {}).get(count) if known else None,
+                        "paper_accuracy": published.get(method, {}).get(count) if known else None,
                         "spread": float(np.std(found, ddof=1)) if len(found) > 1 else None,
                         "smallest_label": float(np.mean([row[f"first{count}"] for row in part])),
                     }
