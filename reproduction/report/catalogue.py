@@ -3,7 +3,7 @@
 import dataclasses
 import importlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,8 +43,6 @@ class Entry:
         Tables that are too long to be printed; pictures show them.
     reads : str
         What a folder of data may hold, for experiments that can read one; empty for all others.
-    newest : mapping of str to sequence of str
-        Table -> columns that older records lack although ``columns`` explains them.
     in_parts : bool
         Whether ``run`` takes a folder in which it keeps its finished parts.
 
@@ -63,18 +61,7 @@ class Entry:
     hidden: Mapping[str, frozenset[str]] = field(default_factory=dict)
     drawn: frozenset[str] = frozenset()
     reads: str = ""
-    newest: Mapping[str, Sequence[str]] = field(default_factory=dict)
     in_parts: bool = False
-
-    def lacks(self, record: Record) -> dict[str, list[str]]:
-        """What :attr:`newest` has and a record lacks: table -> columns, none if all of the table is missing."""
-        found = {}
-        for table, wanted in self.newest.items():
-            rows = record.tables.get(table, [])
-            absent = [name for name in wanted if not any(name in row for row in rows)]
-            if absent:
-                found[table] = absent if rows else []
-        return found
 
     def experiment(self) -> Any:
         """The module of the experiment."""
@@ -138,14 +125,13 @@ ENTRIES = (
             "contains; times are compared with a dense eigendecomposition in the same run."
         ),
         columns=(
-            "r2, re, mse: errors of signatures, against walks at held-out starts as in the paper, or against exact "
-            "ones at nodes that no field was fitted to (column against; exact where there is none; the table "
-            "signatures has both for our network). The other errors are relative Frobenius errors of the kernel "
-            "after alignment. kernel: as in the paper, at all nodes, on the sphere against the analytic kernel at "
-            "the time t = 0.0245 of the paper's fingerprint, elsewhere against the kernel of the graph; nodes: at "
-            "all nodes, against the kernel of the graph; held out: the same at nodes that no field was fitted to "
-            "(a table without this column has these errors under nodes); own kernel: at the latter nodes, against "
-            "the kernel of the surface at the calibrated time; new points: against the "
+            "r2, re, mse: errors of signatures, against walks at held-out starts as in the paper, or against "
+            "exact ones at nodes that no field was fitted to (column against; the table signatures has both for "
+            "our network). The other errors are relative Frobenius errors of the kernel after alignment. kernel: "
+            "as in the paper, at all nodes, on the sphere against the analytic kernel at the time t = 0.0245 of "
+            "the paper's fingerprint, elsewhere against the kernel of the graph; nodes: at all nodes, against the "
+            "kernel of the graph; held out: the same at nodes that no field was fitted to; own kernel: at the "
+            "latter nodes, against the kernel of the surface at the calibrated time; new points: against the "
             "kernel of the surface between points that no graph contains. plain: without alignment. kernel ms: "
             "time of a kernel between new points; speed up: time of the faster eigendecomposition over that time. "
             "recipe: all trainings, with the epochs that were run, the epoch whose weights are used, and why "
@@ -163,10 +149,6 @@ ENTRIES = (
                 {"re", "mse", "own_kernel", "nodes_plain", "held_out_plain", "new_points_plain", "features"}
             ),
             "recipe": frozenset({"nodes_plain", "held_out_plain", "pairs", "part_s", "commit"}),
-        },
-        newest={
-            "surfaces": ("against", "kernel", "held_out", "held_out_plain"),
-            "recipe": ("neighbours", "seed", "epochs", "best_epoch", "stopped_by"),
         },
         in_parts=True,
     ),
@@ -361,10 +343,6 @@ ENTRIES = (
         ),
         figures={"brodatz": "brodatz:draw_brodatz"},
         hidden={"brodatz": frozenset({"seeds", "single", "spread", "lead_error"})},
-        newest={
-            "brodatz": ("coordinates", "euclidean", "cosine", "inner_product", "balanced", "lead", "single"),
-            "neighbours": ("k3", "first3"),
-        },
         drawn=frozenset({"by_k", "seeds"}),
         reads=(
             "a folder of Brodatz plates D1.png (or .gif), D2.png, ..., or one with them in brodatz or "

@@ -22,6 +22,11 @@ _BY_COMMAND = "<!-- Made by `python -m reproduction results`; changes made by ha
 _ABOUT = (
     "Every number comes from a saved record of an experiment; `python -m reproduction results` writes this page."
 )
+_COMPARED = (
+    "How many of our numbers have one of the paper's beside them, in brackets or in a row of its own, and how many "
+    "of these are worse, by any amount. A number of the paper may have several of ours beside it; those of its "
+    "baselines and its times on another machine count, too. Every section ends with its worse numbers and reasons."
+)
 _ORDER = (
     "The paper does not state the unit of these errors, so values cannot be compared, but the order of the methods "
     "can. Ours and the paper's (published) side by side, rank 1 is the best:"
@@ -35,8 +40,8 @@ RECIPE, SAME, DEFAULT = "paper's recipe", "default, same kernel", "default, heat
 README_METHODS = (PUBLISHED, RECIPE, SAME, DEFAULT)
 _README_NOTE = (
     "Relative errors of the kernel matrix. The first three columns are between nodes of the graph, as in the "
-    "paper; {} against the exact heat kernel. The last column is for the heat kernel of the surface with 1024 "
-    "features, between points that no graph contains."
+    "paper; the first two values for the sphere are against the exact heat kernel. The last column is for the heat "
+    "kernel of the surface with 1024 features, between points that no graph contains."
 )
 _HEADINGS = {
     "r2": "R²",
@@ -107,7 +112,7 @@ def results_page(records: Mapping[str, Record], images: Collection[str] = ()) ->
 
 def results(records: Mapping[str, Record], about: str, picture: Callable[[str, str], str]) -> str:
     """All results in Markdown, below the title; ``picture`` makes Markdown of a name and a caption."""
-    parts = [about, "## How it was made", *_origins(records)]
+    parts = [about, *_summary(records), "## How it was made", *_origins(records)]
     missing = [name for name in CATALOGUE if name not in records]
     if missing:
         parts.append(escape("Without a record so far: " + ", ".join(missing) + "."))
@@ -122,7 +127,8 @@ def readme_table(records: Mapping[str, Record]) -> str:
 
     Examples
     --------
-    >>> row = {"surface": "torus", "nodes": 0.5, "new_points": 0.1, "fit_s": 1.0, "kernel_ms": 9.0, "speed_up": 5.0}
+    >>> errors = {"kernel": 0.5, "nodes": 0.5, "new_points": 0.1}
+    >>> row = {"surface": "torus", "fit_s": 1.0, "kernel_ms": 9.0, "speed_up": 5.0} | errors
     >>> rows = [row | {"method": name} for name in README_METHODS]
     >>> print(readme_table({"surfaces": Record("surfaces", {}, {"surfaces": rows}, 1.0)}).splitlines()[2])
     | torus | 0.5 | 0.5 | 0.5 | 0.1 |
@@ -138,24 +144,11 @@ def readme_table(records: Mapping[str, Record]) -> str:
         if absent:
             reject("records", "with all methods of the README's table in surfaces.json", f"no {', '.join(absent)}")
         paper, recipe, same, default = (methods[surface, name] for name in README_METHODS)
-        row = {"surface": surface, "paper, published": _as_paper(paper), "paper's recipe, here": _as_paper(recipe)}
+        row = {"surface": surface, "paper, published": paper["kernel"], "paper's recipe, here": recipe["kernel"]}
         shown.append(row | {"this library": same["nodes"], "this library, new points": default["new_points"]})
-    analytic = "the published value for the sphere is"
-    if any(row.get("kernel") for row in rows):  # a record of graphs with the paper's fingerprints
-        analytic = (
-            "the strip has 12 neighbours, which give the norm of the paper's kernel, where its text says 24, and "
-            "the first two values for the sphere are"
-        )
     note = size_note(records["surfaces"])
     speed = _readme_speed([row for row in rows if row["method"] == DEFAULT])
-    return "\n\n".join(
-        [_table(shown, keep_empty=True), _README_NOTE.format(analytic), speed, *([note] if note else [])]
-    )
-
-
-def _as_paper(row: Row) -> Any:
-    """The error of a kernel as the paper measures it; older records do not name it."""
-    return next((row[name] for name in ("kernel", "nodes", "own_kernel") if row.get(name) is not None), None)
+    return "\n\n".join([_table(shown, keep_empty=True), _README_NOTE, speed, *([note] if note else [])])
 
 
 def _readme_speed(rows: Sequence[Row]) -> str:
@@ -207,6 +200,20 @@ def size_note(record: Record) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------ sections
+def _summary(records: Mapping[str, Record]) -> Iterator[str]:
+    """How many of the paper's numbers each record has beside its own, and how many of ours are worse."""
+    rows = []
+    for name in [name for name in ENTRY_OF if name in records]:
+        found = [] if _is_small(records[name]) else list(record_pairs(records[name].tables))
+        if found:
+            worse = sum(pair.is_worse for pair in found)
+            rows.append({"record": name, "compared": len(found), "no worse": len(found) - worse, "worse": worse})
+    if rows:
+        yield "## The paper's numbers and ours"
+        yield _COMPARED
+        yield _table(rows)
+
+
 def _origins(records: Mapping[str, Record]) -> Iterator[str]:
     """Where the records come from: one paragraph for all that share commit, versions and machine."""
     groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
@@ -245,25 +252,12 @@ def _section(entry: Entry, record: Record, picture: Callable[[str, str], str]) -
         if title not in entry.drawn and rows:
             yield f"### {escape(f'Table {title}')}"
             yield _table([_with_target(row) for row in rows])
-    yield _age_note(entry, record)
     yield escape(entry.columns)
     for name in entry.pictures(record.name):
         yield picture(name, entry.caption(record.name, name))
     if not _is_small(record):
         yield "### Where we are worse than the paper"
         yield from _worse(entry, record)
-
-
-def _age_note(entry: Entry, record: Record) -> str:
-    """A warning if the record lacks tables or columns that the text about them explains; empty otherwise."""
-    lacking = [
-        f"the columns {', '.join(map(heading, names))} of the table {table}" if names else f"the table {table}"
-        for table, names in entry.lacks(record).items()
-    ]
-    if not lacking:
-        return ""
-    made = "It was made before the experiment had them, so what the next paragraph says of them is for new records."
-    return f"**An older record** without {escape(' and '.join(lacking))}. {made}"
 
 
 def _command(record: Record) -> str:

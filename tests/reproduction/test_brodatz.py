@@ -46,7 +46,6 @@ from reproduction.brodatz import (
     vote,
 )
 from reproduction.record import Record
-from reproduction.report.catalogue import CATALOGUE
 from reproduction.smoothers import quietly
 from reproduction.texture_data import generated_plates
 from reproduction.texture_views import Protocol, draw_views
@@ -82,10 +81,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*away from the space")
 @pytest.fixture(scope="module")
 def record():
     return run(SMALL)
-
-
-def test_a_new_record_lacks_nothing_that_the_page_explains(record):
-    assert CATALOGUE["brodatz"].lacks(record) == {}
 
 
 @pytest.fixture(scope="module")
