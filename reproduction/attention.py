@@ -40,7 +40,7 @@ from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.signatures.engines import Progress
 from manifoldrf.signatures.teachers import compute_signatures
-from reproduction.record import Record, environment_of, finished_part
+from reproduction.record import Record, environment_of, finished_part, settings_without
 from reproduction.smoothers import Recipe, learn_field
 from reproduction.token_surfaces import SURFACES, TOUCHING, TokenSurface
 
@@ -590,24 +590,18 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, par
         for seed in range(config.n_seeds):
             done = place * config.n_seeds + seed
             tell = functools.partial(_tell, progress, config, f"{name}, seed {seed}", done)
-            draws.append(
-                _part(parts, f"{name}-seed{seed}", config, functools.partial(_draw, name, config, seed, tell))
-            )
+            draw = functools.partial(_draw, name, config, seed, tell)
+            draws.append(_part(parts, f"{name}-seed{seed}", _settings(config, "n_walks", "epochs"), draw))
         errors = _Errors(name, config, *(np.stack([part.arrays[key] for part in draws], 1) for key in _MEASURES))
         arrays |= {key: value for key, value in draws[0].arrays.items() if key not in _MEASURES}
         arrays |= {f"{name}_mse": errors.mse, f"{name}_l2": errors.l2}
         tables["attention"] += errors.summary()
         found += draws
         if name == PAPER_SURFACE and config.n_learned:
-            trained = [
-                _part(
-                    parts,
-                    f"{name}-learned-seed{seed}",
-                    config,
-                    functools.partial(_learn, name, config, seed, progress),
-                )
-                for seed in range(min(config.n_learned, config.n_seeds))
-            ]
+            trained = []
+            for seed in range(min(config.n_learned, config.n_seeds)):
+                learn = functools.partial(_learn, name, config, seed, progress)
+                trained.append(_part(parts, f"{name}-learned-seed{seed}", _settings(config), learn))
             mse, l2 = (
                 np.stack([part.arrays[key] for part in trained]) for key in ("mse", "l2")
             )  # (seeds, sources)
@@ -623,8 +617,15 @@ def run(config: Config, progress: Progress = lambda what, done, total: None, par
     return Record("attention", settings, tables, seconds, environment_of(found), arrays)
 
 
-def _part(parts: Path | None, name: str, config: Config, arrays: Callable[[], dict[str, FloatArray]]) -> Record:
-    """A part that is some arrays; how many parts there are is not among its settings."""
+def _settings(config: Config, *without: str) -> dict[str, Any]:
+    """Settings of a part: not how many parts there are, and the methods that its arrays are in the order of."""
+    return settings_without(config, "surfaces", "n_seeds", "n_learned", *without) | {"methods": list(METHODS)}
+
+
+def _part(
+    parts: Path | None, name: str, settings: dict[str, Any], arrays: Callable[[], dict[str, FloatArray]]
+) -> Record:
+    """A part that is some arrays."""
 
     def measure() -> Record:
         start = time.perf_counter()
@@ -632,8 +633,6 @@ def _part(parts: Path | None, name: str, config: Config, arrays: Callable[[], di
             found = arrays()
         return Record(name, {}, {}, time.perf_counter() - start, arrays=found)
 
-    which = ("surfaces", "n_seeds", "n_learned")
-    settings = {key: value for key, value in dataclasses.asdict(config).items() if key not in which}
     return finished_part(parts, f"attention-{name}", settings, measure)
 
 

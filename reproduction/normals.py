@@ -27,7 +27,7 @@ from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.meshes import TriangleMesh, row_lengths, unit_rows
 from manifoldrf.signatures.engines import Progress
 from reproduction.mesh_data import THINGI10K_IDS, NamedMesh, builtin_by_name, find_meshes, mesh_files, read_named
-from reproduction.record import Record, environment_of, finished_rows, rows_of
+from reproduction.record import Record, checksum_of, environment_of, finished_rows, rows_of, settings_without
 from reproduction.smoothers import (
     AMBIENT,
     EPOCHS_EXTRAPOLATED,
@@ -52,6 +52,7 @@ from reproduction.smoothers import (
     sparse_features,
     timed,
     tune_ambient,
+    warm_up,
 )
 
 # ---------------------------------------------------------------------------------------------------------- methods
@@ -375,9 +376,8 @@ def timed_shape() -> str:
     return "bunny" if available("pymeshfix") else "torus"
 
 
-def time_methods(timing: Timing, stage: Stage, tell: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """Times of all methods on one mesh."""
-    size = stage.mesh.n_vertices
+def time_methods(timing: Timing, stage: Stage, size: int, tell: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """Times of all methods on one mesh, which may have some vertices more or less than ``size``."""
     methods = timed_methods(timing.tau, timing.ambient) | {FULL: full_kernel(timing.largest_dense)}
     compile_methods(timing)
     for name, method in methods.items():
@@ -394,8 +394,10 @@ def compile_methods(timing: Timing) -> None:
     """Run all methods once on a small mesh, so that no measured time includes a compilation."""
     small = builtin_by_name("torus-400")
     stage = Stage(small.name, small.mesh, 0.8, timing.tau, n_anchors=16)
-    for method in timed_methods(timing.tau, timing.ambient).values():
+    for method in (*timed_methods(timing.tau, timing.ambient).values(), full_kernel(timing.largest_dense)):
         method.fill(stage, method.prepare(stage))
+    if timing.recipe is not None:
+        warm_up(stage.mesh.vertices)
 
 
 def with_extrapolated(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -416,8 +418,7 @@ def _time_learned(stage: Stage, recipe: Recipe) -> dict[str, Any]:
     """Times of the learned recipe, extrapolated from a few epochs."""
     points = dense_points(stage.mesh, recipe.n_dense, stage.seed)
     learned, seconds = timed(lambda: learn_field(points, stage.mesh.n_vertices, recipe, stage.seed))
-    training = learned.training
-    prepare_s = seconds + training.seconds * (Recipe.epochs / training.epochs - 1)
+    prepare_s = seconds + learned.training_s * (Recipe.epochs / learned.training.epochs - 1)
     _, interpolate_s = timed(lambda: _fill_learned(stage, learned))
     row = {"vertices": stage.mesh.n_vertices, "method": LEARNED, "prepare_s": prepare_s}
     return row | {"interpolate_s": interpolate_s, "how": EPOCHS_EXTRAPOLATED}
@@ -502,8 +503,7 @@ class Config:
 
     def of_part(self) -> dict[str, Any]:
         """All settings except those that say which parts there are."""
-        which = ("meshes", "n_meshes", "shapes", "n_learned", "sizes")
-        return {name: value for name, value in dataclasses.asdict(self).items() if name not in which}
+        return settings_without(self, "meshes", "n_meshes", "shapes", "n_learned", "sizes")
 
     def recipe(self, epochs: int) -> Recipe:
         """The paper's learned recipe."""
@@ -547,8 +547,7 @@ def run(
     """Hide normals, fill them in by all methods, and time the methods on meshes of growing size.
 
     Tables: ``normals`` (mean cosines, the paper's beside them), ``meshes`` (by mesh), ``learned`` (the paper's
-    recipe step by step), ``cells`` (every mesh and method), ``scaling`` and ``exponents``. Every mesh, every
-    training and every timed size is a part that is kept in the folder ``parts``.
+    recipe step by step), ``cells`` (every mesh and method), ``scaling``, ``exponents`` and ``largest``.
 
     Parameters
     ----------
@@ -557,6 +556,8 @@ def run(
     data : path, optional
         A folder of mesh files, or a folder with the subfolder ``meshes`` or ``raw_meshes``: meshes of the paper by
         Thingi10K id (``37384.stl``), or others. By default built-in meshes.
+    parts : path, optional
+        Where every mesh, every training and every timed size is kept when it is finished.
     """
     timing = dataclasses.replace(config.timing(), sizes=config.sizes if data is None else ())
     shape = timed_shape()
@@ -597,17 +598,17 @@ Piece = tuple[str, str, dict[str, Any], Callable[[], Iterable[dict[str, Any]]]] 
 
 def _pieces(config: Config, meshes: list[NamedMesh], timing: Timing, progress: Progress) -> Iterator[Piece]:
     """All that is measured: the meshes, trainings on the smallest, times at all sizes."""
-    sizes = {item.name: {"vertices": item.mesh.n_vertices, "faces": item.mesh.n_faces} for item in meshes}
+    inputs = [{"checksum": checksum_of(item.mesh.vertices, item.mesh.faces)} for item in meshes]
     for place, item in enumerate(meshes):
         tell = teller(progress, item.name, place, len(meshes))
-        yield "cells", item.name, sizes[item.name], functools.partial(_measure, config, item, tell)
-    for item in meshes[: config.n_learned]:
+        yield "cells", item.name, inputs[place], functools.partial(_measure, config, item, tell)
+    for place, item in enumerate(meshes[: config.n_learned]):
         stage = _stage(config, item, config.seeds[0])
-        yield "learned", item.name, sizes[item.name], functools.partial(_learn, stage, config, progress)
+        yield "learned", item.name, inputs[place], functools.partial(_learn, stage, config, progress)
     for place, size in enumerate(timing.sizes):
-        name = f"{timed_shape()}-{size}"
         tell = teller(progress, f"times at {size} vertices", place, len(timing.sizes))
-        yield "scaling", name, {}, functools.partial(_time_at, config, name, timing, tell)
+        rows = functools.partial(_time_at, config, size, timing, tell)
+        yield "scaling", f"{timed_shape()}-{size}", {}, rows
 
 
 def teller(progress: Progress, where: str, done: int, total: int) -> Callable[[str], None]:
@@ -619,8 +620,9 @@ def _learn(stage: Stage, config: Config, progress: Progress) -> Iterator[dict[st
     yield learn_on(stage, config.recipe(config.epochs), progress)
 
 
-def _time_at(config: Config, name: str, timing: Timing, tell: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    return time_methods(timing, _stage(config, builtin_by_name(name), config.seeds[0]), tell)
+def _time_at(config: Config, size: int, timing: Timing, tell: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    mesh = builtin_by_name(f"{timed_shape()}-{size}")
+    return time_methods(timing, _stage(config, mesh, config.seeds[0]), size, tell)
 
 
 # --------------------------------------------------------------------------------------------------------- meshes

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from manifoldrf._files import as_path, atomic_paths, existing_file, writable_folder
 from manifoldrf._validation import FloatArray, reject
@@ -35,7 +36,7 @@ class Record:
     tables : dict of str to list of dict
         Named tables; each row maps column names to plain values.
     seconds : float
-        Wall time of the run.
+        Wall time of the run, or of all its parts.
     environment : dict
         Versions, commit and machine.
     arrays : dict of str to array
@@ -115,6 +116,19 @@ def finished_part(folder: Path | None, name: str, config: dict[str, Any], measur
     part = dataclasses.replace(measure(), name=name, config=config)
     part.save(folder)
     return part
+
+
+def settings_without(config: Any, *names: str) -> dict[str, Any]:
+    """All settings of a configuration except some: those that only say which parts there are."""
+    return {name: value for name, value in dataclasses.asdict(config).items() if name not in names}
+
+
+def checksum_of(*arrays: NDArray[Any]) -> str:
+    """A short checksum of input arrays, by which a part notices that a file of the same name has changed."""
+    digest = hashlib.blake2b(digest_size=8)
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def finished_rows(

@@ -420,12 +420,15 @@ class LearnedField:
         The candidates.
     recipe : Recipe
     training : TrainingInfo
+    training_s : float
+        CPU seconds of all epochs.
     """
 
     field: MlpField
     nodes: IntArray
     recipe: Recipe
     training: TrainingInfo
+    training_s: float
 
     def features(self, places: FloatArray, seed: int) -> FloatArray:
         """Phi = g / sqrt(m) at places, with anchors drawn uniformly from the nodes, (q, m)."""
@@ -455,8 +458,21 @@ def learn_field(
     walks = (("n_walks", recipe.n_walks), ("p_halt", recipe.p_halt))
     data = signature_table(problem, starts, candidates, SignatureOptions("walks", walks, seed, -1, progress))
     options = MlpOptions(network="paper", loss="relative", epochs=recipe.epochs, batch=recipe.batch, device="cpu")
-    field, training = fit_mlp(data, options, seed=seed, progress=progress, n_jobs=-1)
-    return LearnedField(field, candidates, recipe, training)
+    clock: list[float] = []
+
+    def tell(what: str, done: int, total: int) -> None:
+        progress(what, done, total)
+        if what == "training epochs":
+            clock.append(time.process_time())
+
+    field, training = fit_mlp(data, options, seed=seed, progress=tell, n_jobs=-1)
+    return LearnedField(field, candidates, recipe, training, clock[-1] - clock[0])
+
+
+def warm_up(points: FloatArray) -> None:
+    """Train for one epoch on some points, so that no measured time includes an import or a compilation."""
+    tiny = Recipe(n_dense=1, n_starts=50, n_walks=10, epochs=1, n_features=16, n_candidates=100)
+    learn_field(points, len(points), tiny, 0).features(points, 0)
 
 
 def _some(streams: Streams, name: str, n: int, count: int) -> IntArray:

@@ -43,7 +43,7 @@ from reproduction.normals import (
     teller,
     with_extrapolated,
 )
-from reproduction.record import Record, environment_of, finished_rows, rows_of
+from reproduction.record import Record, checksum_of, environment_of, finished_rows, rows_of, settings_without
 from reproduction.sequences import Sequence, find_sequences, generate_cloth
 from reproduction.smoothers import (
     EPOCHS_EXTRAPOLATED,
@@ -65,6 +65,7 @@ from reproduction.smoothers import (
     sparse_features,
     timed,
     tune_ambient,
+    warm_up,
 )
 
 # ---------------------------------------------------------------------------------------------------------- methods
@@ -348,8 +349,7 @@ class Config:
 
     def of_part(self) -> dict[str, Any]:
         """All settings except those that say which parts there are."""
-        which = ("sequences", "cloths", "n_learned", "sizes")
-        return {name: value for name, value in dataclasses.asdict(self).items() if name not in which}
+        return settings_without(self, "sequences", "cloths", "n_learned", "sizes")
 
     def recipe(self, epochs: int) -> Recipe:
         """The paper's learned recipe."""
@@ -398,8 +398,7 @@ def run(
     """Hide velocities, fill them in by all methods, and time the methods on denser and denser nodes.
 
     Tables: ``velocity`` (means over the sequences, the paper's cosines beside them), ``sequences`` (by sequence),
-    ``learned`` (the paper's recipe), ``cells`` (every sequence and method), ``scaling`` and ``exponents``. Every
-    sequence, every training and every timed size is a part that is kept in the folder ``parts``.
+    ``learned`` (the paper's recipe), ``cells`` (every sequence and method), ``scaling`` and ``exponents``.
 
     Parameters
     ----------
@@ -408,6 +407,8 @@ def run(
     data : path, optional
         A folder with .npz sequences, or trajectories of flag_simple (.tfrecord files and meta.json), or with a
         folder ``sequences`` that has them. Without it cloths are generated.
+    parts : path, optional
+        Where every sequence, every training and every timed size is kept when it is finished.
     """
     # Rounding of matrix products depends on the number of threads.
     with one_blas_thread(), quietly():
@@ -442,12 +443,12 @@ def run(
 def _pieces(config: Config, sequences: list[Sequence], progress: Progress) -> Iterator[Piece]:
     """All that is measured: the sequences and their graphs, trainings on some, times at all sizes of the first."""
     for place, sequence in enumerate(sequences):
-        size = {"vertices": sequence.n_vertices, "frames": sequence.n_frames}
+        inputs = {"checksum": _checksum(sequence)}
         tell = teller(progress, sequence.name, place, len(sequences))
-        yield "cells", sequence.name, size, functools.partial(_measure, config, sequence, tell)
-        yield "sheets", sequence.name, size, functools.partial(_sheets, config, sequence)
+        yield "cells", sequence.name, inputs, functools.partial(_measure, config, sequence, tell)
+        yield "sheets", sequence.name, inputs, functools.partial(_sheets, config, sequence)
         if place < config.n_learned:
-            yield "learned", sequence.name, size, functools.partial(_learn, config, sequence, progress)
+            yield "learned", sequence.name, inputs, functools.partial(_learn, config, sequence, progress)
     first = sequences[0]
     methods = functools.cache(lambda: _timed_methods(config, first))
     for place, count in enumerate(config.sizes):
@@ -455,7 +456,11 @@ def _pieces(config: Config, sequences: list[Sequence], progress: Progress) -> It
         rows = functools.partial(
             _scale, config, functools.partial(config.scene, first, config.seeds[0], count), methods, tell
         )
-        yield "scaling", f"{first.name}-{count}", {"vertices": first.n_vertices}, rows
+        yield "scaling", f"{first.name}-{count}", {"checksum": _checksum(first)}, rows
+
+
+def _checksum(sequence: Sequence) -> str:
+    return checksum_of(sequence.positions, sequence.faces, np.array(sequence.dt))
 
 
 # ---------------------------------------------------------------------------------------------- cosines and errors
@@ -583,8 +588,11 @@ def _timed_methods(config: Config, sequence: Sequence) -> dict[str, Method]:
     for kind, size in ambient_names(config.ambient):
         best = tune_ambient(scene.task, kind, size, config.sigmas).best_sigma  # dense nodes have the same
         methods[f"{kind} {size}"] = ambient(f"{kind} {size}", best)
-    for method in methods.values():
-        method(scene)
+    for name, method in methods.items():
+        if name != FULL or len(scene.task.points) <= config.largest_dense:
+            method(scene)
+    if config.time_learned:
+        warm_up(scene.task.points)
     return methods
 
 
@@ -608,7 +616,7 @@ def _time_learned(config: Config, scene: Scene) -> dict[str, Any]:
         learned: LearnedField = learn_field(
             scene.task.points, scene.mesh.n_vertices, config.recipe(config.timed_epochs), scene.task.seed
         )
-        epochs["more"] = learned.training.seconds * (Recipe.epochs / learned.training.epochs - 1)
+        epochs["more"] = learned.training_s * (Recipe.epochs / learned.training.epochs - 1)
         return learned.features(scene.task.points, scene.task.seed)
 
     row = _time(scene, LEARNED, Method(prepare, Scene.fill_by), config.repeats)

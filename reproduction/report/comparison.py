@@ -29,14 +29,15 @@ _REASONS = {
         "paper's network, our 1024 anchors, kernel",
     ): "fewer anchors than the paper's, which are all nodes",
     ("surfaces", "paper's recipe, kernel"): (
-        "against the analytic kernel; the exact kernel of the graph is .075 off (surface_graphs, table "
-        "fingerprints), more than the network"
+        "on the sphere against the analytic kernel, which the exact kernel of the graph is .075 off "
+        "(surface_graphs, table fingerprints)"
     ),
     ("surfaces", "paper's recipe, 12 neighbours"): (
         "the paper's text says 24 neighbours; 12 give the norm of its kernel, which is narrower and harder to learn"
     ),
     ("surfaces", "default, same kernel, kernel"): (
-        "the published number is against the analytic kernel, which the exact kernel of the graph is further from"
+        "on the sphere against the analytic kernel, which the exact kernel of the graph is .075 off "
+        "(surface_graphs, table fingerprints)"
     ),
     ("normals", "as_paper"): "other meshes: the paper's were not available",
     (

@@ -25,7 +25,8 @@ _ABOUT = (
 _COMPARED = (
     "How many of our numbers have one of the paper's beside them, in brackets or in a row of its own, and how many "
     "of these are worse, by any amount. A number of the paper may have several of ours beside it; those of its "
-    "baselines and its times on another machine count, too. Every section ends with its worse numbers and reasons."
+    "baselines and its times on another machine count, too. Every section ends with its worse numbers and reasons. "
+    "Errors of attention have an unknown unit; their section compares ranks, which differ, and none is counted."
 )
 _ORDER = (
     "The paper does not state the unit of these errors, so values cannot be compared, but the order of the methods "
@@ -201,13 +202,15 @@ def size_note(record: Record) -> str:
 
 # ------------------------------------------------------------------------------------------------------ sections
 def _summary(records: Mapping[str, Record]) -> Iterator[str]:
-    """How many of the paper's numbers each record has beside its own, and how many of ours are worse."""
+    """How many numbers of each record have one of the paper's beside them, and how many of these are worse."""
     rows = []
     for name in [name for name in ENTRY_OF if name in records]:
         found = [] if _is_small(records[name]) else list(record_pairs(records[name].tables))
         if found:
             worse = sum(pair.is_worse for pair in found)
-            rows.append({"record": name, "compared": len(found), "no worse": len(found) - worse, "worse": worse})
+            rows.append(
+                {"record": name, "compared": len(found), "as good or better": len(found) - worse, "worse": worse}
+            )
     if rows:
         yield "## The paper's numbers and ours"
         yield _COMPARED

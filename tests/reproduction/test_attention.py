@@ -451,6 +451,10 @@ def test_learned_features_are_a_row_of_the_strip(tmp_path):
     told = []
     again = run(tiny, lambda what, done, total: told.append(what), parts=tmp_path)
     assert (again.tables, told) == (found.tables, ["done"])  # finished parts are not measured again
+    for name, array in found.arrays.items():
+        np.testing.assert_array_equal(again.arrays[name], array)
+    run(dataclasses.replace(tiny, epochs=2), lambda what, done, total: told.append(what), parts=tmp_path)
+    assert told == ["done", f"mobius, seed 0: {methods.LEARNED}", "done"]  # only this depends on the epochs
     (row,) = [row for row in found.tables["attention"] if row["method"] == methods.LEARNED]
     mse, own = found.arrays["mobius_learned_mse"], found.arrays["mobius_mse"][list(METHODS).index("MRF")]
     assert mse.shape == (1, len(SMALL.sources))

@@ -341,6 +341,8 @@ def test_the_tables_are_means_over_seeds():
     assert cells[RAW_COORDINATES, OWN, CHOSEN, 3]["smallest_label"] == 47.0
     assert cells[STANDARDISED, OWN, CHOSEN, 3]["paper_accuracy"] == 53.6
     assert cells[STANDARDISED, RAW, CHOSEN, 1]["paper_accuracy"] is None  # the paper has no such row
+    learned = by_count([row | {"method": LEARNED} for row in ROWS if row["method"] == OWN], (1,), PAPER)
+    assert {row["paper_accuracy"] for row in learned if row["rule"] == CHOSEN} == {55.7}  # the paper's MRF, too
     table = {(row["coordinates"], row["method"]): row for row in summarise(ROWS, long)}
     own = table[RAW_COORDINATES, OWN]
     assert [own[name] for name in ("euclidean", "cosine", "inner_product", "balanced")] == [31.0, 51.0, 53.0, 61.0]

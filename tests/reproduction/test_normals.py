@@ -150,6 +150,8 @@ class TestCosines:
         read = run(one, lambda what, done, total: told.append(what), parts=tmp_path)
         assert (read.tables, told) == (again.tables, ["done"])
         assert read.environment["commits of its parts"].endswith(f"of {len(list(tmp_path.glob('*.json')))})")
+        run(dataclasses.replace(one, share=one.share + 1), lambda what, *_: told.append(what), parts=tmp_path)
+        assert any("torus-300" in what for what in told)  # other settings are measured again
 
     def test_masks_are_averaged(self):
         one, other, both = (
@@ -298,12 +300,12 @@ class TestTimes:
         recipe = Recipe(n_dense=200, n_starts=50, n_walks=20, epochs=1, batch=4096, n_features=32, n_candidates=100)
         timing = Timing((200, 250, 300), 20.0, (16,), 250, 1, recipe)
         with quietly():
-            meshes = [builtin_by_name(f"{timed_shape()}-{size}") for size in timing.sizes]
-            stages = [Stage(item.name, item.mesh, 0.8, 20.0) for item in meshes]
-            rows = with_extrapolated(
-                [row for stage in stages for row in time_methods(timing, stage, lambda _: None)]
-            )
-        assert meshes[0].name.startswith("torus")  # without the bunny's package
+            rows = []
+            for size in timing.sizes:
+                item = builtin_by_name(f"{timed_shape()}-{size}")
+                assert item.name.startswith("torus")  # without the bunny's package
+                rows += time_methods(timing, Stage(item.name, item.mesh, 0.8, 20.0), size, lambda _: None)
+            rows = with_extrapolated(rows)
         sizes = sorted({row["vertices"] for row in rows})
         for method in dict.fromkeys(row["method"] for row in rows):
             own = [row for row in rows if row["method"] == method]

@@ -307,6 +307,9 @@ def test_sequences_of_a_folder_take_the_place_of_the_cloth(tmp_path, cloth):
     told.clear()
     read = run(quick, lambda what, done, total: told.append(what), tmp_path, parts)
     assert (read.tables, told) == (found.tables, ["sequences", "done"])
+    np.savez(tmp_path / "samba.npz", pos=2 * cloth.positions, faces=cloth.faces, dt=cloth.dt)
+    run(quick, lambda what, done, total: told.append(what), tmp_path, parts)
+    assert any("samba" in what for what in told)  # a changed file is measured again
 
 
 def test_the_record_comes_back_from_its_files(record, tmp_path):
