@@ -232,6 +232,9 @@ def test_the_readme_has_a_small_table(records):
     assert "took 0.75 to 0.75 s" in lines[-1]
     assert lines[-1].endswith("and 6.9 to 6.9 times as long as fit and kernel together.")
     assert len(lines) == 7
+    rows = records["surfaces"].tables["surfaces"]
+    rows.append(rows[1] | {"method": f"{RECIPE}, 12 neighbours", "kernel": 0.0456})
+    assert "with the 12 that give the norm of its kernel, the recipe is 0.0456 off." in readme_table(records)
 
 
 def test_fingerprints_are_shown_beside_the_papers_and_are_no_losses():
