@@ -45,8 +45,8 @@ _README_NOTE = (
     "kernel of the surface with 1024 features, between points that no graph contains."
 )
 _README_STRIP = (
-    " The strip has the 24 neighbours that the paper states; with the 12 that give the norm of its kernel, the recipe "
-    "is {} off."
+    " The strip has the 24 neighbours that the paper states; with the 12 that give the norm of its kernel, the "
+    "recipe is {} off."
 )
 _HEADINGS = {
     "r2": "R²",
