@@ -197,13 +197,15 @@ def size_note(record: Record) -> str:
     """A warning if the record may not have the paper's size; empty otherwise."""
     command = _command(record)
     name, with_data = record.name.removesuffix(WITH_DATA), record.name.endswith(WITH_DATA)
-    if command == f"{_PROGRAM}{name} --size paper" + with_data * " --data DIR":
+    paper = f"{_PROGRAM}{name} --size paper"
+    if command == paper + with_data * " --data DIR":
         return ""
     made = _code(command) if command else "a command that the record does not name"
     if _is_small(record):
         text = "is far below the paper's size; the paper's numbers are shown for orientation only."
         return f"**A small run**: {made} {text}"
-    return f"**Not known to be of the paper's size**: {escape(record.name)} was made by {made}."
+    kind = "With changed settings" if command.startswith(f"{paper} --") else "Not known to be of the paper's size"
+    return f"**{kind}**: {escape(record.name)} was made by {made}."
 
 
 # ------------------------------------------------------------------------------------------------------ sections

@@ -115,21 +115,21 @@ def test_the_page_says_how_it_was_made(records):
 
 
 @pytest.mark.parametrize(
-    ("command", "made"),
+    ("command", "kind", "made"),
     [
-        (f"{COMMAND} --set n_nodes=9", "`python -m reproduction surfaces --size paper --set n_nodes=9`"),
-        (None, "a command that the record does not name"),
+        (f"{COMMAND} --set n_nodes=9", "With changed settings", f"`{COMMAND} --set n_nodes=9`"),
+        (None, "Not known to be of the paper's size", "a command that the record does not name"),
     ],
 )
-def test_numbers_of_another_size_are_marked_on_the_page_and_in_the_readme(command, made):
+def test_numbers_of_another_size_are_marked_on_the_page_and_in_the_readme(command, kind, made):
     """Small runs beside the paper's numbers would be read as if they were alike."""
     found = PLACE | ({"command": command} if command else {})
     small = {"surfaces": dataclasses.replace(surfaces(), environment=found)}
-    note = f"**Not known to be of the paper's size**: surfaces was made by {made}."
+    note = f"**{kind}**: surfaces was made by {made}."
     for text in (results_page(small), readme_table(small)):
         assert text.count(note) == 1
     full = {"surfaces": surfaces()}
-    assert "Not known" not in results_page(full) + readme_table(full)
+    assert "was made by" not in results_page(full) + readme_table(full)
 
 
 def test_a_small_run_is_not_measured_against_the_paper():
