@@ -3,6 +3,8 @@
 Nothing is computed here: numbers are formatted and compared with the paper's. The same records give the same bytes.
 """
 
+import dataclasses
+import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -23,16 +25,18 @@ _ABOUT = (
     "Every number comes from a saved record of an experiment; `python -m reproduction results` writes this page."
 )
 _COMPARED = (
-    "How many of our numbers have one of the paper's beside them, in brackets or in a row of its own, and how many "
-    "of these are worse, by any amount. A number of the paper may have several of ours beside it; those of its "
-    "baselines and its times on another machine count, too. Every section ends with its worse numbers and reasons. "
-    "Errors of attention have an unknown unit; their section compares ranks, which differ, and none is counted."
+    "The table counts our numbers with one of the paper's beside them, in brackets or in a row of its own, and "
+    "those of them that are worse, by any amount. A number of the paper may have several of ours beside it; "
+    "those of its baselines and its times on another machine count, too. Every section ends with its worse "
+    "numbers and reasons. Errors of attention have an unknown unit; their section compares ranks, which differ, "
+    "and none is counted."
 )
 _ORDER = (
     "The paper does not state the unit of these errors, so values cannot be compared, but the order of the methods "
     "can. Ours and the paper's (published) side by side, rank 1 is the best:"
 )
 _OLD_PROGRAM, _PROGRAM = "manifoldrf reproduce ", "python -m reproduction "  # records made before the move
+_ABSENT = object()  # no setting
 _EDITED = "edited"  # of an environment: what was changed in the record after the run
 ENTRY_OF = {record: entry for entry in CATALOGUE.values() for record in entry.records}  # name of a record -> entry
 
@@ -41,12 +45,13 @@ RECIPE, SAME, DEFAULT = "paper's recipe", "default, same kernel", "default, heat
 README_METHODS = (PUBLISHED, RECIPE, SAME, DEFAULT)
 _README_NOTE = (
     "Relative errors of the kernel matrix. The first three columns are between nodes of the graph, as in the "
-    "paper; the first two values for the sphere are against the exact heat kernel. The last column is for the heat "
-    "kernel of the surface with 1024 features, between points that no graph contains."
+    "paper: against the kernel of the graph, on the sphere against the exact heat kernel, which the kernel of the "
+    "graph is 0.075 off. The last column is for the heat kernel of the surface with 1024 features, between points "
+    "that no graph contains."
 )
 _README_STRIP = (
-    " The strip has the 24 neighbours that the paper states; with the 12 that give the norm of its kernel, the "
-    "recipe is {} off."
+    " The strip has 24 neighbours, as the paper states; with 12, which give the norm of its kernel, the error of "
+    "the recipe is {}."
 )
 _HEADINGS = {
     "r2": "R²",
@@ -150,7 +155,7 @@ def readme_table(records: Mapping[str, Record]) -> str:
             reject("records", "with all methods of the README's table in surfaces.json", f"no {', '.join(absent)}")
         paper, recipe, same, default = (methods[surface, name] for name in README_METHODS)
         row = {"surface": surface, "paper, published": paper["kernel"], "paper's recipe, here": recipe["kernel"]}
-        shown.append(row | {"this library": same["nodes"], "this library, new points": default["new_points"]})
+        shown.append(row | {"this library": same["kernel"], "this library, new points": default["new_points"]})
     note = size_note(records["surfaces"])
     other = methods.get(("mobius", f"{RECIPE}, 12 neighbours"))
     strip = "" if other is None else _README_STRIP.format(cell(other["kernel"]))
@@ -164,8 +169,8 @@ def _readme_speed(rows: Sequence[Row]) -> str:
     whole = [gain * ms / (1000 * fit + ms) for fit, ms, gain in zip(fits, kernels, gains, strict=True)]
     return (
         f"A fit for the last column took {_span(fits)} s, the kernel between 512 new points {_span(kernels)} ms. "
-        f"A dense eigendecomposition of the nodes takes {_span(gains)} times as long as the kernel, and "
-        f"{_span(whole)} times as long as fit and kernel together."
+        f"A dense eigendecomposition and the kernel of all nodes from it take {_span(gains)} times as long as the "
+        f"kernel, and {_span(whole)} times as long as fit and kernel together."
     )
 
 
@@ -236,8 +241,9 @@ def _origins(records: Mapping[str, Record]) -> Iterator[str]:
     commits = {str(records[name].environment.get("commit")) for names in groups.values() for name in names}
     if len(commits) > 1:
         yield (
-            f"The records come from {len(commits)} commits, which differ: numbers of two sections need not belong "
-            "to the same code. Each paragraph names the records of one commit; `make records` makes all again."
+            f"The records come from {len(commits)} different commits: numbers of two sections need not belong to "
+            "the same code. Each paragraph names the records of one commit. `make records` makes all again with "
+            "today's settings, which takes a day or more."
         )
     for shared, names in groups.items():
         text = ", ".join(f"{what} {value}" for what, value in shared)
@@ -257,8 +263,10 @@ def _section(entry: Entry, record: Record, picture: Callable[[str, str], str]) -
     if command := _command(record):
         yield f"```sh\n{_one_line(command).replace('```', '')}\n```"
     yield size_note(record)
+    yield _changed_settings(entry, record)
     settings = "; ".join(f"{name} = {_setting(value)}" for name, value in record.config.items())
-    yield f"Took {duration(record.seconds)}. Settings: {escape(settings)}."
+    whole = " in all parts" if "commits of its parts" in record.environment else ""
+    yield f"Took {duration(record.seconds)}{whole}. Settings: {escape(settings)}."
     for title, rows in record.tables.items():
         if title not in entry.drawn and rows:
             yield f"### {escape(f'Table {title}')}"
@@ -269,6 +277,20 @@ def _section(entry: Entry, record: Record, picture: Callable[[str, str], str]) -
     if not _is_small(record):
         yield "### Where we are worse than the paper"
         yield from _worse(entry, record)
+
+
+def _changed_settings(entry: Entry, record: Record) -> str:
+    """Settings of the paper's size that have changed since the record was made, so that its command has others."""
+    command = _command(record)
+    if _is_small(record) or not command:
+        return ""
+    now = json.loads(json.dumps(dataclasses.asdict(entry.sizes()["paper"])))
+    changed = [
+        f"{name} was {_setting(record.config[name])}" if name in record.config else f"there was no {name}"
+        for name, value in now.items()
+        if f"--set {name}=" not in command and record.config.get(name, _ABSENT) != value
+    ]
+    return escape(f"Settings have changed since this run: {'; '.join(changed)}.") if changed else ""
 
 
 def _command(record: Record) -> str:
@@ -313,7 +335,7 @@ def _worse(entry: Entry, record: Record) -> Iterator[str]:
             yield _table(table)
             yield escape(_order_in_words(table))
     elif not found:
-        yield "The paper gives no numbers to compare with."
+        yield "No number of the paper stands beside those of this record."
     elif not worse:
         yield f"Nowhere, in {len(found)} numbers."
     else:

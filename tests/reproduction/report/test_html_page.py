@@ -112,7 +112,7 @@ def test_the_page_is_whole_and_has_everything_of_a_record(folder):
         "relative error of signature rows",  # what columns mean
         "In 1 of 2 numbers:",
         "another descriptor and another graph",  # the reason
-        "The paper gives no numbers to compare with.",
+        "No number of the paper stands beside those of this record.",
     ):
         assert words in said
     assert {"#teachers", "#brodatz", "#how-it-was-made"} <= {link["href"] for link in page.all("a")}

@@ -178,7 +178,7 @@ def test_nothing_is_worse_where_all_is_better(records):
     # Two of the recipe, six of the default, three of the heat kernel; two of a method and one of the verdict.
     assert "Nowhere, in 12 numbers." in section(page, "surfaces", WORSE)
     assert "Nowhere, in 3 numbers." in section(page, "ambient", WORSE)
-    assert "The paper gives no numbers to compare with." in section(page, "teachers", WORSE)
+    assert "No number of the paper stands beside those of this record." in section(page, "teachers", WORSE)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_the_readme_has_a_small_table(records):
     assert len(lines) == 7
     rows = records["surfaces"].tables["surfaces"]
     rows.append(rows[1] | {"method": f"{RECIPE}, 12 neighbours", "kernel": 0.0456})
-    assert "with the 12 that give the norm of its kernel, the recipe is 0.0456 off." in readme_table(records)
+    assert "with 12, which give the norm of its kernel, the error of the recipe is 0.0456." in readme_table(records)
 
 
 def test_fingerprints_are_shown_beside_the_papers_and_are_no_losses():
@@ -247,7 +247,7 @@ def test_fingerprints_are_shown_beside_the_papers_and_are_no_losses():
     }
     page = results_page({"surface_graphs": Record("surface_graphs", {}, {"fingerprints": [row]}, 1.0, PLACE)})
     assert "| torus | 8 | mean | 11.95 (11.86) |" in page
-    assert "The paper gives no numbers to compare with." in page
+    assert "No number of the paper stands beside those of this record." in page
 
 
 def test_the_readme_needs_the_surfaces(records):
@@ -368,7 +368,7 @@ def test_where_units_differ_ranks_are_compared_and_their_differences_said():
 def test_the_page_says_that_records_come_from_different_commits(records):
     assert "The records come from" not in results_page(records)
     other = {"teachers": dataclasses.replace(teachers(), environment=PLACE | {"commit": "fedcba9"})}
-    assert "The records come from 2 commits, which differ" in results_page(records | other)
+    assert "The records come from 2 different commits" in results_page(records | other)
 
 
 def test_the_page_says_how_a_record_was_changed_and_lists_the_commits_of_its_parts(records):
