@@ -154,8 +154,12 @@ def readme_table(records: Mapping[str, Record]) -> str:
         if absent:
             reject("records", "with all methods of the README's table in surfaces.json", f"no {', '.join(absent)}")
         paper, recipe, same, default = (methods[surface, name] for name in README_METHODS)
-        row = {"surface": surface, "paper, published": paper["kernel"], "paper's recipe, here": recipe["kernel"]}
-        shown.append(row | {"this library": same["kernel"], "this library, new points": default["new_points"]})
+        row = {
+            "surface": surface,
+            "paper, published": paper.get("kernel"),
+            "paper's recipe, here": recipe.get("kernel"),
+        }
+        shown.append(row | {"this library": same.get("kernel"), "this library, new points": default["new_points"]})
     note = size_note(records["surfaces"])
     other = methods.get(("mobius", f"{RECIPE}, 12 neighbours"))
     strip = "" if other is None else _README_STRIP.format(cell(other["kernel"]))

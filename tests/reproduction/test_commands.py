@@ -248,7 +248,7 @@ class TestRun:
 def site(tmp_path):
     """A folder with records and a README, and the arguments that name them."""
     rows = [
-        {"surface": "sphere", "method": method, "nodes": 0.0625, "new_points": 0.5}
+        {"surface": "sphere", "method": method, "kernel": 0.0625, "new_points": 0.5}
         | {"fit_s": 1.0, "kernel_ms": 10.0, "speed_up": 100.0}
         for method in pages.README_METHODS
     ]
