@@ -14,7 +14,6 @@ from reproduction.report.drawing import VIEW, frame, view_from
 from reproduction.report.style import TITLES, WIDTH, legend_below, save_figure, styled
 
 _OWN = "MRF"
-_TITLES = dict(TITLES) | {"mobius2": "two-sided cover of the strip", "swiss": "swiss roll", "folded": "accordion"}
 # Each kind of method has a colour, and each of its methods a line style and a marker. Kinds are in the order of the
 # legend, whose columns are two kinds each.
 _KINDS = {
@@ -58,7 +57,7 @@ def draw_attention(record: Record, path: str | os.PathLike[str]) -> Path:
     for axes, surface in zip(panels.flat, surfaces, strict=False):
         _draw_lines(axes, [row for row in record.tables["sources"] if row["surface"] == surface])
         masked = record.config["masked" if surface == "mobius" else "masked_touching"]
-        axes.set_title(f"{_TITLES.get(surface, surface)}, {masked:.0%} masked")
+        axes.set_title(f"{TITLES.get(surface, surface)}, {masked:.0%} masked")
         axes.set(yscale="log", xticks=record.config["sources"])
     for axes in panels.flat[len(surfaces) :]:
         axes.set_visible(False)
@@ -121,7 +120,7 @@ def draw_tokens(record: Record, path: str | os.PathLike[str]) -> Path:
                               pad=0.01, fraction=0.04, extend="both")  # fmt: skip
         bar.set_label(bars[taken])
     for axes, surface in zip(panels[0], surfaces, strict=True):
-        axes.set_title(_TITLES.get(surface, surface), fontsize=9.5)
+        axes.set_title(TITLES.get(surface, surface), fontsize=9.5)
         _rim(axes, record.arrays[f"{surface}_points"][record.arrays[f"{surface}_visible"]] @ _view(surface)[:, :2])
     return save_figure(figure, path)
 

@@ -22,9 +22,9 @@ p { max-width: 46rem; }
 nav { display: flex; flex-wrap: wrap; gap: .3rem 1.1rem; border-bottom: 1px solid var(--line); padding: .6rem 0; }
 pre { overflow-x: auto; padding: .6rem .8rem; border-radius: 6px; background: var(--band); }
 code { font: .92em ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
-table { display: block; overflow: auto; max-height: 85vh; width: fit-content; max-width: 100%; font-size: .88rem;
+table { display: block; overflow: auto; max-height: 85vh; width: fit-content; max-width: 100%; font-size: .8rem;
   border-collapse: collapse; border: 1px solid var(--line); border-radius: 6px; overflow-wrap: normal; }
-th, td { padding: .35rem .6rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
+th, td { padding: .35rem .28rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
 td { font-variant-numeric: tabular-nums; } thead { background: var(--band); }
 tbody tr:nth-child(even) { background: var(--band); }
 figure { margin: 1.4rem 0; } figcaption { color: var(--quiet); font-size: .92rem; max-width: 46rem; }

@@ -15,7 +15,12 @@ from manifoldrf._validation import check_option
 from reproduction.record import Record
 
 FORMATS = ("png", "pdf", "svg")
-TITLES = {"mobius": "Möbius strip"}
+TITLES = {
+    "mobius": "Möbius strip",
+    "mobius2": "two-sided cover of the strip",
+    "swiss": "swiss roll",
+    "folded": "accordion",
+}
 
 WIDTH = 9.0  # inches, of every figure: on a page of 800 pixels ten points are then twelve pixels high
 DPI = 140  # 1260 pixels: sharp on screens of higher resolution than that

@@ -23,6 +23,7 @@ from reproduction.report.pages import (
     replace_between,
     results_page,
 )
+from reproduction.report.style import TITLES
 
 ROOT = Path(__file__).parents[3]
 COMMAND = "python -m reproduction surfaces --size paper"
@@ -397,7 +398,7 @@ def page_rows(section, table):
 
 
 def test_errors_of_attention_follow_from_the_errors_of_every_signal(committed):
-    record, names = committed["attention"], {"Möbius strip": "mobius"}
+    record, names = committed["attention"], {title: name for name, title in TITLES.items()}
     shown = page_rows("attention", "attention")
     methods = record.config["methods"]
     assert len(shown) >= 4 * len(methods)
