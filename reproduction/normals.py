@@ -8,7 +8,7 @@ them needs a matrix that grows with the square of the mesh.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +27,15 @@ from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.meshes import TriangleMesh, row_lengths, unit_rows
 from manifoldrf.signatures.engines import Progress
 from reproduction.mesh_data import THINGI10K_IDS, NamedMesh, builtin_by_name, find_meshes, mesh_files, read_named
-from reproduction.record import Record, checksum_of, environment_of, finished_rows, rows_of, settings_without
+from reproduction.record import (
+    Piece,
+    Record,
+    checksum_of,
+    environment_of,
+    finished_pieces,
+    rows_of,
+    settings_without,
+)
 from reproduction.smoothers import (
     AMBIENT,
     EPOCHS_EXTRAPOLATED,
@@ -564,10 +572,7 @@ def run(
     # Rounding of matrix products depends on the number of threads.
     with one_blas_thread(), quietly():
         meshes, notes = choose_meshes(config, data)
-        found = [
-            finished_rows(parts, f"normals-{table}-{name}", table, config.of_part() | settings, rows)
-            for table, name, settings, rows in _pieces(config, meshes, timing, progress)
-        ]
+        found = finished_pieces(parts, "normals", config.of_part(), _pieces(config, meshes, timing, progress))
     learned = rows_of(found, "learned")
     scaling = with_extrapolated(rows_of(found, "scaling"))
     cells = rows_of(found, "cells")
@@ -591,9 +596,6 @@ def run(
     settings |= {"timed_shape": shape, "clock": "CPU seconds"}
     tables = {name: rows for name, rows in tables.items() if rows}
     return Record("normals", settings, tables, sum(part.seconds for part in found), environment_of(found))
-
-
-Piece = tuple[str, str, dict[str, Any], Callable[[], Iterable[dict[str, Any]]]]  # table, name, settings, rows
 
 
 def _pieces(config: Config, meshes: list[NamedMesh], timing: Timing, progress: Progress) -> Iterator[Piece]:

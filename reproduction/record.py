@@ -143,6 +143,20 @@ def finished_rows(
     return finished_part(folder, name, config, measure)
 
 
+# A part to be measured: table, name, its settings beside those of all parts, rows.
+Piece = tuple[str, str, dict[str, Any], Callable[[], Iterable[dict[str, Any]]]]
+
+
+def finished_pieces(
+    folder: Path | None, experiment: str, settings: dict[str, Any], pieces: Iterable[Piece]
+) -> list[Record]:
+    """All parts of an experiment that is made of rows, in order, see :func:`finished_rows`."""
+    return [
+        finished_rows(folder, f"{experiment}-{table}-{name}", table, settings | own, rows)
+        for table, name, own, rows in pieces
+    ]
+
+
 def rows_of(parts: Sequence[Record], table: str) -> list[dict[str, Any]]:
     """The rows of one table in all parts."""
     return [row for part in parts for row in part.tables.get(table, [])]

@@ -37,13 +37,20 @@ from reproduction.normals import (
     NEAREST,
     SPARSE,
     UNIFORM,
-    Piece,
     ambient_names,
     mean_cosine,
     teller,
     with_extrapolated,
 )
-from reproduction.record import Record, checksum_of, environment_of, finished_rows, rows_of, settings_without
+from reproduction.record import (
+    Piece,
+    Record,
+    checksum_of,
+    environment_of,
+    finished_pieces,
+    rows_of,
+    settings_without,
+)
 from reproduction.sequences import Sequence, find_sequences, generate_cloth
 from reproduction.smoothers import (
     EPOCHS_EXTRAPOLATED,
@@ -416,10 +423,7 @@ def run(
         sequences = find_sequences(data, config.sequences) or [
             generate_cloth(seed, n_frames=config.cloth_frames, shape=config.cloth_shape) for seed in config.cloths
         ]
-        found = [
-            finished_rows(parts, f"velocity-{table}-{name}", table, config.of_part() | settings, rows)
-            for table, name, settings, rows in _pieces(config, sequences, progress)
-        ]
+        found = finished_pieces(parts, "velocity", config.of_part(), _pieces(config, sequences, progress))
     learned = rows_of(found, "learned")
     scaling = with_extrapolated(rows_of(found, "scaling"))
     cells = rows_of(found, "cells")
@@ -442,25 +446,20 @@ def run(
 
 def _pieces(config: Config, sequences: list[Sequence], progress: Progress) -> Iterator[Piece]:
     """All that is measured: the sequences and their graphs, trainings on some, times at all sizes of the first."""
+    inputs = [{"checksum": checksum_of(each.positions, each.faces, np.array(each.dt))} for each in sequences]
     for place, sequence in enumerate(sequences):
-        inputs = {"checksum": _checksum(sequence)}
         tell = teller(progress, sequence.name, place, len(sequences))
-        yield "cells", sequence.name, inputs, functools.partial(_measure, config, sequence, tell)
-        yield "sheets", sequence.name, inputs, functools.partial(_sheets, config, sequence)
+        yield "cells", sequence.name, inputs[place], functools.partial(_measure, config, sequence, tell)
+        yield "sheets", sequence.name, inputs[place], functools.partial(_sheets, config, sequence)
         if place < config.n_learned:
-            yield "learned", sequence.name, inputs, functools.partial(_learn, config, sequence, progress)
+            yield "learned", sequence.name, inputs[place], functools.partial(_learn, config, sequence, progress)
     first = sequences[0]
     methods = functools.cache(lambda: _timed_methods(config, first))
     for place, count in enumerate(config.sizes):
         tell = teller(progress, f"times at {count} nodes", place, len(config.sizes))
-        rows = functools.partial(
-            _scale, config, functools.partial(config.scene, first, config.seeds[0], count), methods, tell
-        )
-        yield "scaling", f"{first.name}-{count}", {"checksum": _checksum(first)}, rows
-
-
-def _checksum(sequence: Sequence) -> str:
-    return checksum_of(sequence.positions, sequence.faces, np.array(sequence.dt))
+        make_scene = functools.partial(config.scene, first, config.seeds[0], count)
+        rows = functools.partial(_scale, config, make_scene, methods, tell)
+        yield "scaling", f"{first.name}-{count}", inputs[0], rows
 
 
 # ---------------------------------------------------------------------------------------------- cosines and errors
