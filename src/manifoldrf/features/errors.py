@@ -74,7 +74,7 @@ class ErrorEstimate:
         dimensions, part of the change if half of the nodes are left out. Added to it: a gap between nodes along an
         estimated boundary, the change if noise that was removed is drawn again, and the change if steps between
         possible layers are cut. For a function given as kernel, the error of its series, or of mixed features, on
-        held-out pairs. None in the graph clock and for other kernels.
+        held-out pairs, on a named space between new points. None in the graph clock and for other kernels.
     signatures : float
         Error of the values of the field at the anchors.
     candidates : tuple of (str, float)

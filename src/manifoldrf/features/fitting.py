@@ -38,6 +38,7 @@ from manifoldrf.fields.mlp import fit_mlp
 from manifoldrf.fields.step import fit_step
 from manifoldrf.fields.training import MlpOptions, TrainingInfo
 from manifoldrf.geometry.csr import as_dense
+from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.sampling import thin
 from manifoldrf.metrics import frobenius, relative_error
 from manifoldrf.signatures.engines import row_memory, stage_of
@@ -440,11 +441,6 @@ def fit_mixing(
     if misfit > _USELESS:
         rule = "a function that features can follow: continuous on the space, and not finer than its nodes"
         reject("kernel", rule, f"one that they miss by {misfit:.0%} between held-out nodes")
-    if misfit > _POOR:
-        _warn(
-            f"Features miss the function given as kernel by {misfit:.0%} between held-out nodes: it varies faster "
-            "than the nodes resolve, or jumps. Remedies: more points, more features, a smoother function."
-        )
     mixed = "right features are mixed, because the given function is not symmetric"
     notes = (*problem.notes, ("function", f"{mixed}; relative error {misfit:.2g} on held-out pairs"))
     problem = dataclasses.replace(problem, series_error=misfit, notes=notes, function=None)
@@ -456,9 +452,43 @@ def fit_mixing(
     return mapped, dataclasses.replace(choice, error=error)
 
 
-def _dense_rows(features: FeatureMap, points: FloatArray, options: FitOptions) -> FloatArray:
+def check_function(features: FeatureMap, function: Any, space: Any, options: FitOptions) -> FeatureMap:
+    """Measure how far features are from a function between new points of a named space, and warn if it is far.
+
+    At nodes, steps follow a peak that is narrower than the spacing of the nodes; between them they do not. On a
+    cloud or a mesh the function may be known at the given points only, and its error is that between nodes.
+    """
+    problem = features.problem
+    off = float(problem.series_error or 0.0)
+    if isinstance(space, AbstractManifold):
+        new = space.sample(_HELD_OUT, seed=options.streams.generator("features.new points"))
+        left = right = _dense_rows(features, new, options)
+        if features.two_sided:
+            right = _dense_rows(features, new, options, side="right")
+        between = relative_error(left @ right.T / features.factor, function_values(function, new, new))
+        notes = tuple(
+            (name, f"{text}, {between:.2g} between new points" if name in ("series", "function") else text)
+            for name, text in problem.notes
+        )
+        off = max(off, between)
+        problem = dataclasses.replace(problem, series_error=off, notes=notes)
+    if off > _POOR and features.mixing is None:
+        _warn(
+            f"The function given as kernel is not a series of heat steps of this space: the closest is off by "
+            f"{off:.0%}. Remedies: a narrower function, a graph with wider steps (GraphOptions), or a kernel of "
+            "the library."
+        )
+    elif off > _POOR:
+        _warn(
+            f"Features miss the function given as kernel by {off:.0%}: it varies faster than the nodes resolve, or "
+            "jumps. Remedies: more points, more features, a smoother function."
+        )
+    return dataclasses.replace(features, problem=problem)
+
+
+def _dense_rows(features: FeatureMap, points: FloatArray, options: FitOptions, side: str = "left") -> FloatArray:
     with without_warnings(Warning):  # nodes in a sparse corner may count as far
-        return as_dense(features.rows(points, options.n_jobs)[0])
+        return as_dense(features.rows(points, options.n_jobs, side=side)[0])
 
 
 def _function_blocks(problem: Problem, nodes: IntArray) -> Iterator[tuple[slice, FloatArray]]:
@@ -515,13 +545,7 @@ def measure_error(features: FeatureMap, reference: Reference, n_jobs: int) -> Er
 
 
 def _warn_of_field(problem: Problem, choice: FieldChoice) -> None:
-    """Warn if the series cannot follow a function, or the field cannot follow the kernel."""
-    if problem.series_error is not None and problem.series_error > _POOR:
-        _warn(
-            f"The function given as kernel is not a series of heat steps of this space: the closest is off by "
-            f"{problem.series_error:.0%}. Remedies: a narrower function, a graph with wider steps (GraphOptions), "
-            "or a kernel of the library."
-        )
+    """Warn if the field cannot follow the kernel."""
     if choice.error.field > _POOR:
         _warn(
             f"The field '{choice.name}' is off by {choice.error.field:.0%} at held-out nodes. Causes: (a) a "

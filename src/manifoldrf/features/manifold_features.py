@@ -32,6 +32,7 @@ from manifoldrf.features.feature_map import FeatureMap, product
 from manifoldrf.features.fitting import (
     FeatureWarning,
     FieldChoice,
+    check_function,
     choose_anchors,
     choose_field,
     choose_weights,
@@ -315,6 +316,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         self.map_ = FeatureMap(problem, choice.field, anchors, feature_weights(problem, quadrature))
         if problem.function is not None:
             self.map_, choice = fit_mixing(self.map_, choice, held_out.nodes, options)
+        if self.map_.problem.series_error is not None:
+            self.map_ = check_function(self.map_, self.kernel, space, options)
         return self._finish(choice, quadrature.method, options)
 
     def _fit_scales(self, space: Any, options: FitOptions) -> Self:

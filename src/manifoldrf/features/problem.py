@@ -63,7 +63,9 @@ _FUNCTION_ROWS = 64  # points at which the width of a function is measured
 _HEIGHTS = 64  # nodes at which the height of a chosen kernel is measured
 # Nodes with a smaller share of the median degree are ignored: values divided by their degree would be noise.
 _ISOLATED = 1e-4
-_FITTED_DEGREES = (24, 72)  # fewest and most powers of a fitted series, about twice the steps of the graph
+# Powers of a fitted series: this many times the steps of the graph, at least and at most the others. Tails of rough
+# functions take long times: with twice the steps, exp(-d / .4) at 4000 even nodes of the sphere is .25 off, else .04.
+_FITTED_POWERS, _FITTED_DEGREES = 8, (24, 128)
 _FITTED_ROWS, _FITTED_COLUMNS = 400, 64
 # A fitted square has nonnegative features. It is kept up to this error, or up to this multiple of a free fit's.
 _GOOD_SQUARE, _WORTH_A_SQUARE = 0.05, 2.0
@@ -684,7 +686,7 @@ def _fit_series(function: Any, graph: Graph, measure: FloatArray, streams: Strea
     roots = np.sqrt(measure)
     targets = values * roots[rows][:, None] * roots[columns]
     samples = np.repeat(rows, len(columns)), np.tile(columns, len(rows)), targets.ravel()
-    degree = int(np.clip(2 * (graph.n_steps or 0) + 4, *_FITTED_DEGREES))
+    degree = int(np.clip(_FITTED_POWERS * (graph.n_steps or 0), *_FITTED_DEGREES))
     # A spike at the nodes would follow a rough function there, and only there.
     square = SeriesKernel.fit(graph, *samples, degree=degree, square=True, spike=False)
     if square.held_out_error <= _GOOD_SQUARE:
