@@ -62,6 +62,12 @@ def paper_graph(name: str, n_nodes: int, *, n_neighbors: int | None = None, band
     return knn_graph(search, n_neighbors=k, bandwidth=2 * float(distances.mean()) ** 2)
 
 
+def fingerprint_graph(name: str, n_nodes: int) -> Graph:
+    """The graph of a surface whose kernel has the norm of the paper's: with 12 neighbours on the strip."""
+    n_neighbors = STRIP_NEIGHBORS[-1] if name == "mobius" else None
+    return paper_graph(name, n_nodes, n_neighbors=n_neighbors, bandwidth="mean")
+
+
 @dataclass(frozen=True)
 class Config:
     """Settings of the experiment."""
@@ -172,8 +178,13 @@ def _fingerprint(name: str, n_neighbors: int, bandwidth: str, config: Config) ->
 
 
 def paper_sphere_kernel(points: FloatArray, tau: float) -> FloatArray:
-    """The analytic kernel between nodes of the sphere at the paper's time, scaled to other sizes and tau."""
-    return Sphere().heat_kernel(points, points, SPHERE_TIME * (Config.n_nodes / len(points)) * (tau / Config.tau))
+    """The analytic kernel between nodes of the sphere at the paper's time."""
+    return Sphere().heat_kernel(points, points, paper_sphere_time(len(points), tau))
+
+
+def paper_sphere_time(n_nodes: int, tau: float) -> float:
+    """The time of the paper's analytic kernel, scaled to other sizes and tau."""
+    return SPHERE_TIME * (Config.n_nodes / n_nodes) * (tau / Config.tau)
 
 
 def reference_kernel(

@@ -63,8 +63,8 @@ _FUNCTION_ROWS = 64  # points at which the width of a function is measured
 _HEIGHTS = 64  # nodes at which the height of a chosen kernel is measured
 # Nodes with a smaller share of the median degree are ignored: values divided by their degree would be noise.
 _ISOLATED = 1e-4
-# Powers of a fitted series: this many times the steps of the graph, at least and at most the others. Tails of rough
-# functions take long times: with twice the steps, exp(-d / .4) at 4000 even nodes of the sphere is .25 off, else .04.
+# Powers of a fitted series for each step of the graph, and the fewest and most. Tails of rough functions take long
+# times: exp(-d / .4) at 4000 even nodes of the sphere is .25 off with two powers for each step, .04 with eight.
 _FITTED_POWERS, _FITTED_DEGREES = 8, (24, 128)
 _FITTED_ROWS, _FITTED_COLUMNS = 400, 64
 # A fitted square has nonnegative features. It is kept up to this error, or up to this multiple of a free fit's.
