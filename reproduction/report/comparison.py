@@ -13,6 +13,10 @@ PUBLISHED = "paper, published"  # the row of the paper's own numbers
 _HIGHER_IS_BETTER = frozenset(
     {"accuracy", "as_paper", "dense", "r2", "speed_up"}
 )  # lower is better in all others of the paper
+# What a number is of: features of the surface (the paper's method), other methods, or times on some machine.
+OWN, RIVALS, TIMES = KINDS = ("MRF", "other methods", "times")
+_TIMES = frozenset({"interpolate", "interpolate_s", "kernel_ms", "prepare_s", "speed_up"})
+_RIVALS = frozenset({"raw", "RFF", "ORF", "PRF", "PORF", "kPCA"})  # first words of their names
 _NOT_COMPARED = frozenset({"features", "fingerprint"})  # settings, not results
 _OF_SIGNATURES = ("r2", "re", "mse")
 _NO_REASON = "no reason known"
@@ -94,6 +98,14 @@ class Pair:
         """Whether ours is worse or NaN."""
         good = self.ours >= self.paper if self.column in _HIGHER_IS_BETTER else self.ours <= self.paper
         return not good
+
+    @property
+    def kind(self) -> str:
+        """One of :data:`KINDS`."""
+        if self.column in _TIMES:
+            return TIMES
+        is_rival = self.column == "ambient" or self.method.partition(" ")[0] in _RIVALS
+        return RIVALS if is_rival else OWN
 
     def reason(self, experiment: str) -> str:
         """The most specific known reason: of the number, then of the method, then of the column."""

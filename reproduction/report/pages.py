@@ -15,7 +15,7 @@ from manifoldrf.cli.console import Row, cell, columns, duration, is_text
 from reproduction.files import files_in
 from reproduction.record import Record
 from reproduction.report.catalogue import CATALOGUE, WITH_DATA, Entry
-from reproduction.report.comparison import PUBLISHED, ours_of, ranks, record_pairs
+from reproduction.report.comparison import KINDS, PUBLISHED, ours_of, ranks, record_pairs
 from reproduction.report.style import TITLES
 
 BEGIN = "<!-- results: begin -->"
@@ -25,11 +25,11 @@ _ABOUT = (
     "Every number comes from a saved record of an experiment; `python -m reproduction results` writes this page."
 )
 _COMPARED = (
-    "The table counts our numbers with one of the paper's beside them, in brackets or in a row of its own, and "
-    "those of them that are worse, by any amount. A number of the paper may have several of ours beside it; "
-    "those of its baselines and its times on another machine count, too. Every section ends with its worse "
-    "numbers and reasons. Errors of attention have an unknown unit; their section compares ranks, which differ, "
-    "and none is counted."
+    "The table counts our numbers with one of the paper's beside them, in brackets or in a row of its own, and how "
+    "many of them are worse, by any amount: those of features of the surface (MRF), those of other methods, which "
+    "are worse where our baseline is weaker than the paper's, and times on another machine. A number of the paper "
+    "may have several of ours beside it. Every section ends with its worse numbers and reasons. Errors of "
+    "attention have an unknown unit; their section compares ranks, which differ, and none is counted."
 )
 _ORDER = (
     "The paper does not state the unit of these errors, so values cannot be compared, but the order of the methods "
@@ -223,11 +223,11 @@ def _summary(records: Mapping[str, Record]) -> Iterator[str]:
     rows = []
     for name in [name for name in ENTRY_OF if name in records]:
         found = [] if _is_small(records[name]) else list(record_pairs(records[name].tables))
-        if found:
-            worse = sum(pair.is_worse for pair in found)
-            rows.append(
-                {"record": name, "compared": len(found), "as good or better": len(found) - worse, "worse": worse}
-            )
+        row: dict[str, Any] = {"record": name}
+        for kind in KINDS:
+            own = [pair.is_worse for pair in found if pair.kind == kind]
+            row |= {kind: len(own) or None, f"{kind}, worse": sum(own) if own else None}
+        rows += [row] if found else []
     if rows:
         yield "## The paper's numbers and ours"
         yield _COMPARED
@@ -328,8 +328,8 @@ def _with_target(row: Row) -> Row:
 
 
 def _worse(entry: Entry, record: Record) -> Iterator[str]:
-    """Every number that is worse than the paper's, with the reason."""
-    found = list(record_pairs(record.tables))
+    """Every number that is worse than the paper's, with the reason, the paper's method first."""
+    found = sorted(record_pairs(record.tables), key=lambda pair: KINDS.index(pair.kind))
     shown = [rows for title, rows in record.tables.items() if title not in entry.drawn]
     orders = [table for rows in shown if (table := ranks(rows))]
     worse = [pair for pair in found if pair.is_worse]

@@ -174,6 +174,34 @@ def test_the_same_records_give_the_same_bytes_in_any_order(records):
 WORSE = "Where we are worse than the paper"
 
 
+def test_the_page_counts_the_papers_method_other_methods_and_times_apart(records):
+    counts = section(results_page(records | {"ambient": ambient(r2=0.7)}), "The paper's numbers and ours")
+    assert "| record | MRF | MRF, worse | other methods | other methods, worse | times | times, worse |" in counts
+    pairs = list(record_pairs(records["surfaces"].tables))
+    times = [pair for pair in pairs if pair.column in ("kernel_ms", "speed_up")]
+    rest = [pair for pair in pairs if pair not in times]
+    own, others = ([len(part), sum(pair.is_worse for pair in part)] for part in (rest, times))
+    assert f"| surfaces | {own[0]} | {own[1]} |  |  | {others[0]} | {others[1]} |" in counts
+    assert "| ambient |  |  | 3 | 1 |  |  |" in counts  # r2, error, and the column ambient of the verdict
+
+
+@pytest.mark.parametrize(
+    ("method", "column", "kind"),
+    [
+        ("MRF, paper's recipe", "dense", "MRF"),
+        ("exact features, uniform anchors", "as_paper", "MRF"),
+        ("", "error", "MRF"),
+        ("RFF 256", "as_paper", "other methods"),
+        ("raw", "accuracy", "other methods"),
+        ("", "ambient", "other methods"),
+        ("RFF 256", "interpolate", "times"),
+        ("paper's recipe", "speed_up", "times"),
+    ],
+)
+def test_a_number_is_of_the_papers_method_of_another_or_a_time(method, column, kind):
+    assert Pair(0, "", method, column, 1.0, 2.0).kind == kind
+
+
 def test_nothing_is_worse_where_all_is_better(records):
     page = results_page(records)
     # Two of the recipe, six of the default, three of the heat kernel; two of a method and one of the verdict.
@@ -212,8 +240,9 @@ def test_the_page_begins_with_how_many_numbers_are_worse(records):
         listed = section(page, name, WORSE)
         worse = listed.count("\n| ") - 1 if "Nowhere" not in listed else 0
         (row,) = [line for line in text.splitlines() if line.startswith(f"| {name} |")]
-        numbers, no_worse, found = (int(cell) for cell in row.strip("| ").split(" | ")[1:])
-        assert (found, no_worse + found) == (worse, numbers)
+        cells = [cell.strip() for cell in row.strip("|").split("|")[1:]]
+        assert sum(int(cell or 0) for cell in cells[1::2]) == worse
+        assert sum(int(cell or 0) for cell in cells[::2]) == len(list(record_pairs(records[name].tables)))
     assert "teachers" not in text  # the paper has no such numbers
 
 
