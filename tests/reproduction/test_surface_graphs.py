@@ -82,6 +82,10 @@ def test_fingerprints_are_norms_of_the_kernels(record):
     error = relative_error(exact, analytic, alignment="frobenius")
     assert row["graph_to_analytic"] == pytest.approx(error)
     assert "paper_fingerprint" not in row  # it is that of 4000 nodes
+    by_bandwidth = {row["bandwidth"]: row["graph_to_analytic"] for row in record.tables["sphere"]}
+    assert by_bandwidth["2 mean d^2"] == row["graph_to_analytic"]
+    narrow = DiffusionKernel(20.0).matrix(paper_graph("sphere", 1000, bandwidth=1.0))
+    assert by_bandwidth["1 mean d^2"] == pytest.approx(relative_error(narrow, analytic, alignment="frobenius"))
 
 
 def test_walks_are_less_noisy_with_wider_weights(record):
