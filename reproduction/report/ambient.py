@@ -56,11 +56,11 @@ def _draw_rate(axes: Any, sizes: list[int]) -> None:
 
 
 def _draw_lines(axes: Any, rows: list[dict[str, Any]]) -> None:
-    """Curves of all methods; if the curve of the surface leaves the panel, its last error is written."""
-    for method in dict.fromkeys(row["method"] for row in rows):
+    """Curves of methods with a look of their own; where that of the surface leaves the panel, its last error."""
+    for method in [name for name in dict.fromkeys(row["method"] for row in rows) if name in ink.METHODS]:
         line = [row for row in rows if row["method"] == method]
         sizes, errors = [row["features"] for row in line], [max(row["error"], 1e-9) for row in line]
-        axes.plot(sizes, errors, label=_LABELS.get(method, method), **ink.METHODS.get(method, {}))
+        axes.plot(sizes, errors, label=_LABELS.get(method, method), **ink.METHODS[method])
         if method == _OWN and line[-1]["error"] < _LOWEST:
             text = f"{line[-1]['error']:.0e} with\n{line[-1]['features']:,} features"
             axes.annotate(text, (0.985, 0.02), xycoords="axes fraction", ha="right", va="bottom", fontsize=9)

@@ -25,11 +25,12 @@ _ABOUT = (
     "Every number comes from a saved record of an experiment; `python -m reproduction results` writes this page."
 )
 _COMPARED = (
-    "The table counts our numbers with one of the paper's beside them, in brackets or in a row of its own, and how "
-    "many of them are worse, by any amount: those of features of the surface (MRF), those of other methods, which "
-    "are worse where our baseline is weaker than the paper's, and times on another machine. A number of the paper "
-    "may have several of ours beside it. Every section ends with its worse numbers and reasons. Errors of "
-    "attention have an unknown unit; their section compares ranks, which differ, and none is counted."
+    "The table counts our numbers with one of the paper's beside them, in brackets or in a row of its own, and "
+    "how many of them are worse, by any amount: those of features of the surface (MRF), those of other methods, "
+    "which are worse where our baseline is weaker than the paper's, and times and speed-ups on another machine. "
+    "A number of the paper may have several of ours beside it. Every section ends with its worse numbers and "
+    "reasons. Errors of attention have an unknown unit; their section compares ranks, which differ, and none is "
+    "counted."
 )
 _ORDER = (
     "The paper does not state the unit of these errors, so values cannot be compared, but the order of the methods "
@@ -239,9 +240,10 @@ def _summary(records: Mapping[str, Record]) -> Iterator[str]:
         found = [] if _is_small(records[name]) else list(record_pairs(records[name].tables))
         row: dict[str, Any] = {"record": name}
         for kind in KINDS:
-            own = [pair.is_worse for pair in found if pair.kind == kind]
-            row |= {kind: len(own) or None, f"{kind}, worse": sum(own) if own else None}
-        rows += [row] if found else []
+            worse = [pair.is_worse for pair in found if pair.kind == kind]
+            row |= {kind: len(worse) or None, f"{kind}, worse": sum(worse) if worse else None}
+        if found:
+            rows.append(row)
     if rows:
         yield "## The paper's numbers and ours"
         yield _COMPARED

@@ -474,12 +474,31 @@ def test_the_error_of_a_rough_function_on_a_named_space_is_measured_between_new_
 
     model = features(rough, graph=GraphOptions(n_nodes=1000)).fit(Sphere())
     found = relative_error(model.kernel_matrix(NEW), rough(NEW, NEW))
-    line = next(line for line in model.summary().splitlines() if line.startswith("series"))
-    between = float(line.split(", ")[-1].split()[0])
-    at_nodes = float(line.split("relative error ")[1].split()[0])
+    stated = {line.split("  ")[0]: line for line in model.summary().splitlines()}
+    at_nodes, between = (
+        float(stated[name].split("relative error ")[1].split()[0].rstrip(","))
+        for name in ("series", "between new points")
+    )
     assert at_nodes < 0.7 * between  # what the error was before
     assert 0.8 < between / found < 1.25  # two draws of some hundred points
     assert 0.8 < float(model.error_) / found < 1.25
+
+
+@pytest.mark.filterwarnings("ignore::manifoldrf.FeatureWarning")
+@pytest.mark.parametrize(
+    ("width", "skew", "options"),
+    [(0.1, 0.0, {"n_features": 80}), (0.1, 0.0, {}), (0.025, 0.5, {})],
+    ids=["few features", "enough features", "not symmetric"],
+)
+def test_the_error_between_new_points_counts_nothing_twice(width, skew, options):
+    """It contains the errors of field and anchors; held-out nodes are holes in the fit of mixed features."""
+
+    def smooth(X, Y):
+        return np.exp((X @ Y.T - 1) / width) * (1 + skew * Y[:, 0])
+
+    model = features(smooth, graph=GraphOptions(n_nodes=700), **options).fit(Sphere())
+    found = relative_error(model.kernel_matrix(NEW), smooth(NEW, NEW))
+    assert 0.6 < float(model.error_) / found < 1.6  # two draws of points; much of the error is at few of them
 
 
 def test_a_tail_is_followed_by_a_long_series():
@@ -613,7 +632,7 @@ def test_a_function_without_symmetry_that_jumps_is_warned_of_with_its_misfit():
     def jumps(X, Y):  # jumps where the current crosses an axis
         return drifted_heat(X, Y) * np.sign(Y[:, 0] * Y[:, 1])
 
-    with pytest.warns(FeatureWarning, match="miss the function given as kernel by [0-9]+%: it varies faster"):
+    with pytest.warns(FeatureWarning, match="miss the function given as kernel by [0-9]+% between held-out nodes"):
         model = features(jumps).fit(Sphere(dim=1).grid(300))
     new = circle(200, 1)
     found = relative_error(model.kernel_matrix(new), jumps(new, new))

@@ -317,7 +317,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         if problem.function is not None:
             self.map_, choice = fit_mixing(self.map_, choice, held_out.nodes, options)
         if self.map_.problem.series_error is not None:
-            self.map_ = check_function(self.map_, self.kernel, space, options)
+            self.map_ = check_function(self.map_, choice.error, self.kernel, space, options)
         return self._finish(choice, quadrature.method, options)
 
     def _fit_scales(self, space: Any, options: FitOptions) -> Self:

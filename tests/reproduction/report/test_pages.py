@@ -11,7 +11,7 @@ from reproduction import normals, velocity
 from reproduction.record import Record
 from reproduction.report import pages
 from reproduction.report.catalogue import CATALOGUE
-from reproduction.report.comparison import Pair, record_pairs
+from reproduction.report.comparison import RIVAL_NAMES, Pair, record_pairs
 from reproduction.report.pages import (
     BEGIN,
     DEFAULT,
@@ -180,8 +180,8 @@ def test_the_page_counts_the_papers_method_other_methods_and_times_apart(records
     pairs = list(record_pairs(records["surfaces"].tables))
     times = [pair for pair in pairs if pair.column in ("kernel_ms", "speed_up")]
     rest = [pair for pair in pairs if pair not in times]
-    own, others = ([len(part), sum(pair.is_worse for pair in part)] for part in (rest, times))
-    assert f"| surfaces | {own[0]} | {own[1]} |  |  | {others[0]} | {others[1]} |" in counts
+    (n, worse), (n_times, slower) = ((len(part), sum(pair.is_worse for pair in part)) for part in (rest, times))
+    assert f"| surfaces | {n} | {worse} |  |  | {n_times} | {slower} |" in counts
     assert "| ambient |  |  | 3 | 1 |  |  |" in counts  # r2, error, and the column ambient of the verdict
 
 
@@ -194,7 +194,8 @@ def test_the_page_counts_the_papers_method_other_methods_and_times_apart(records
         ("RFF 256", "as_paper", "other methods"),
         ("raw", "accuracy", "other methods"),
         ("", "ambient", "other methods"),
-        ("RFF 256", "interpolate", "times"),
+        ("RFF 256", "interpolate", "other methods"),
+        ("RFF 256", "prepare_s", "times"),
         ("paper's recipe", "speed_up", "times"),
     ],
 )
@@ -515,6 +516,14 @@ def test_the_data_page_names_every_file_that_records_were_made_from(committed):
         assert used == set(committed[name].config["used"])
         assert all(f"`{stem}`" in page for stem in used)
     assert sum(path.startswith("textures/brodatz/D") for path in listed) == 111
+
+
+def test_every_compared_method_is_known_as_one_of_the_paper_or_as_another(committed):
+    """An unknown method would count as features of the surface."""
+    own = {"", "MRF", "MRF,", "paper's", "default,", "exact"}
+    for record in committed.values():
+        for pair in record_pairs(record.tables):
+            assert pair.method.partition(" ")[0] in own | RIVAL_NAMES
 
 
 def test_a_mean_cosine_over_sizes_below_the_papers_is_worse_and_one_above_is_not(committed):
