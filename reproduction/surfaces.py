@@ -2,8 +2,8 @@
 
 Claim: the paper's recipe (Algorithm 1, its network, all nodes as anchors) reaches the paper's errors on the
 ellipsoid and the torus, on graphs with the norms of the paper's kernels, and on the strip with the 24 neighbours
-that its text states; with the 12 that give the norm of its kernel it is at .045 (paper .035). On the sphere it is
-at .071 (.067), where the exact kernel of the graph is .075 off the analytic one. The library's default is within
+that its text states; with the 12 that give the norm of its kernel it is at .045 to .049 (paper .035). On the sphere
+it is at .071 (.067), where the exact kernel of the graph is .075 off the analytic one. The default is within
 .017 of the same kernel without any training, at nodes that no field was fitted to. For the heat kernel of the
 surface, the default with all nodes as anchors is within .002 (sphere) and .008 between new points; with 1024
 features it evaluates that kernel about a thousand times faster than an eigendecomposition.
