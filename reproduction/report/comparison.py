@@ -55,10 +55,6 @@ _REASONS = {
     ("normals", "interpolate"): _OTHER_MACHINE,
     ("normals", "prepare_s"): _SLOWER_MACHINE,
     ("normals", "interpolate_s"): _SLOWER_MACHINE,
-    (
-        "velocity",
-        "MRF, paper's recipe, dense",
-    ): "another sequence; epochs are in the table learned, the paper has 1000",
     ("velocity", "MRF, paper's recipe, interpolate"): _LINEAR,
     ("velocity", "dense"): "another sequence: the paper's was not available",
     ("velocity", "interpolate"): _OTHER_MACHINE,
