@@ -16,7 +16,7 @@ _HIGHER_IS_BETTER = frozenset(
 # What a number is of: features of the surface (the paper's method), other methods, or times on some machine.
 OWN, RIVALS, TIMES = KINDS = ("MRF", "other methods", "times")
 _TIMES = frozenset({"interpolate_s", "kernel_ms", "prepare_s", "speed_up"})  # growth exponents belong to methods
-RIVAL_NAMES = frozenset({"raw", "RFF", "ORF", "PRF", "PORF", "kPCA"})  # first words of their names
+RIVAL_NAMES = frozenset({"raw", "full", "RFF", "ORF", "PRF", "PORF", "kPCA"})  # first words of their names
 _NOT_COMPARED = frozenset({"features", "fingerprint"})  # settings, not results
 _OF_SIGNATURES = ("r2", "re", "mse")
 _NO_REASON = "no reason known"
