@@ -539,8 +539,7 @@ def test_a_mean_cosine_over_sizes_below_the_papers_is_worse_and_one_above_is_not
 @pytest.mark.parametrize("name", ["normals", "normals_data", "velocity_data"])
 def test_summaries_follow_from_the_measured_tables(committed, name):
     record = committed[name]
-    later = "at a later commit" in record.environment["edited"]
-    assert later == (name != "normals_data")  # whose summary was made by its run
+    assert "at a later commit" not in record.environment.get("edited", "")  # summaries were made by their runs
     tables, cells = record.tables, record.tables["cells"]
     if name == "velocity_data":
         assert velocity.summarise(cells, tables["scaling"], tables["learned"], paper=True) == tables["velocity"]
