@@ -754,14 +754,16 @@ class _Errors:
         rows = []
         for row, (method, how) in enumerate(METHODS.items()):
             few = self.config.n_features if how.group not in (EXACT, REFERENCE) else None
-            mse, paper = self.mse[row], self._paper(method)
+            # The paper's MRF are its learned features: its numbers are beside ours, if there are any.
+            is_learned = method == OWN and self.config.n_learned > 0
+            mse, paper = self.mse[row], None if is_learned else self._paper(method)
             chosen = None if how.group == REFERENCE else float(np.median(self.parameters[row]))
             rows.append(
                 {"surface": self.name, "method": method, "group": how.group}
                 | {"features": n // 4 if method == SPARSE else few, "parameter": chosen}
                 | {"median": float(np.median(mse)), "mean": float(mse.mean()), "mse": geometric_mean(mse)}
                 | {"ratio": self.ratio(method), "l2": float(np.median(self.l2[row]))}
-                | {key: None if paper is None else float(np.mean(paper[key])) for key in _PUBLISHED}
+                | _mean_published(paper)
             )
         return rows
 
@@ -772,7 +774,7 @@ class _Errors:
             | {"parameter": self.config.recipe.tau, "median": float(np.median(mse)), "mean": float(mse.mean())}
             | {"mse": geometric_mean(mse), "ratio": geometric_mean(mse / self.of(OWN)[: len(mse)])}
             | {"l2": float(np.median(l2))}
-            | dict.fromkeys(_PUBLISHED)  # the paper's number is beside the features of exact signatures
+            | _mean_published(self._paper(OWN))
         )
 
     def by_sources(self) -> list[dict[str, Any]]:
@@ -824,6 +826,11 @@ class _Errors:
         if kernel >= _TIE and features >= _TIE:
             return f"helps; {text}"
         return f"does not help; {text}" if max(kernel, features) < _TIE else f"helps in part; {text}"
+
+
+def _mean_published(paper: dict[str, tuple[float, ...]] | None) -> dict[str, float | None]:
+    """Means of the paper's errors over its numbers of sources."""
+    return {key: None if paper is None else float(np.mean(paper[key])) for key in _PUBLISHED}
 
 
 def _rivals(*, positive: bool) -> list[str]:

@@ -461,4 +461,7 @@ def test_learned_features_are_a_row_of_the_strip(tmp_path):
     assert row["mse"] == pytest.approx(np.exp(np.log(mse).mean()))
     assert row["ratio"] == pytest.approx(np.exp(np.log(mse / own).mean()))
     assert row["l2"] == pytest.approx(np.median(found.arrays["mobius_learned_l2"]))
+    assert row["published_mse"] == pytest.approx(np.mean(PAPER[OWN][0]))  # MRF of the paper are learned
+    (library,) = [row for row in found.tables["attention"] if row["method"] == OWN]
+    assert library["published_mse"] is None
     assert SIZES["paper"].recipe.epochs == 1000
