@@ -828,7 +828,7 @@ class _Errors:
         return f"does not help; {text}" if max(kernel, features) < _TIE else f"helps in part; {text}"
 
 
-def _mean_published(paper: dict[str, tuple[float, ...]] | None) -> dict[str, float | None]:
+def _mean_published(paper: dict[str, tuple[float, ...]] | None) -> dict[str, Any]:
     """Means of the paper's errors over its numbers of sources."""
     return {key: None if paper is None else float(np.mean(paper[key])) for key in _PUBLISHED}
 
