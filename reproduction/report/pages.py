@@ -15,7 +15,7 @@ from manifoldrf.cli.console import Row, cell, columns, duration, is_text
 from reproduction.files import files_in
 from reproduction.record import Record
 from reproduction.report.catalogue import CATALOGUE, WITH_DATA, Entry
-from reproduction.report.comparison import KINDS, PUBLISHED, ours_of, ranks, record_pairs
+from reproduction.report.comparison import KINDS, PUBLISHED, Pair, ours_of, ranks, record_pairs
 from reproduction.report.style import TITLES
 
 BEGIN = "<!-- results: begin -->"
@@ -48,7 +48,7 @@ _README_NOTE = (
     "Relative errors of the kernel matrix. The first three columns are between nodes of the graph, as in the "
     "paper: against the kernel of the graph, on the sphere against the exact heat kernel, which the kernel of the "
     "graph is 0.075 off. The last column is for the heat kernel of the surface with 1024 features, between points "
-    "that no graph contains."
+    "that no graph contains; except on the sphere, its reference is a graph with four times as many nodes."
 )
 _README_STRIP = (
     " The strip has {stated} neighbours, as the paper states; with {fitting}, which give the norm of its kernel, "
@@ -359,12 +359,16 @@ def _worse(entry: Entry, record: Record) -> Iterator[str]:
     elif not worse:
         yield f"Nowhere, in {len(found)} numbers."
     else:
+        groups: dict[tuple[str, str], list[Pair]] = {}
+        for pair in worse:
+            groups.setdefault((pair.where, pair.reason(entry.name)), []).append(pair)
         yield f"In {len(worse)} of {len(found)} numbers:"
         yield _table(
             [
-                {"where": pair.where, "what": heading(pair.column), "ours": pair.ours, "paper": pair.paper}
-                | {"why": pair.reason(entry.name)}
-                for pair in worse
+                {"where": where, "what": ", ".join(heading(pair.column) for pair in alike)}
+                | {"ours": ", ".join(cell(pair.ours) for pair in alike)}
+                | {"paper": ", ".join(cell(pair.paper) for pair in alike), "why": why}
+                for (where, why), alike in groups.items()
             ]
         )
 

@@ -479,8 +479,8 @@ def check_function(
         if off > _POOR:
             _warn(
                 f"The function given as kernel is not a series of heat steps of this space: the closest is off by "
-                f"{off:.0%}. Remedies: more nodes or a wider function, if its peak is narrower than their spacing; "
-                "a graph with wider steps (GraphOptions), if its tail is long; else a kernel of the library."
+                f"{off:.0%}. Remedies: more nodes, if its peak is narrower than their spacing; wider steps, as "
+                "with GraphOptions(n_steps=8), if its tail is long; else a kernel of the library."
             )
     elif off > _USELESS:
         rule = "a function that features can follow: continuous on the space, and not finer than its nodes"
