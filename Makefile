@@ -27,7 +27,7 @@ help:
 	@echo "make fuzz      read 143,000 damaged files with all readers (some minutes)"
 	@echo "make lint      ruff and mypy                make bench     speed and memory, as ratios"
 	@echo "make docs      the documentation            make results   results page from docs/records"
-	@echo "make records   all experiments at the paper's size, a day; then the results page. DATA=DIR: with files too"
+	@echo "make records   all experiments at the paper's size, ten hours; then the results page. DATA=DIR: with files too"
 	@echo "make report    all pictures and one HTML page from docs/records"
 	@echo "make bench-peers  compare with other libraries, in a separate environment: docs/peers.md (20 minutes)"
 	@echo "make soak      mixed work for SOAK_MINUTES (30): checks memory, files, threads, bits"

@@ -522,7 +522,7 @@ class Config:
     sources: tuple[int, ...] = PAPER_SOURCES
     n_features: int = 64  # of all methods of low rank
     n_neighbors: int = 10  # of the graph: with this number, all 80 graphs are connected
-    n_learned: int = 3  # number of seeds of the strip with the paper's learned features too: half an hour each
+    n_learned: int = 3  # number of seeds of the strip with the paper's learned features too: ten minutes each
     n_walks: int = 10_000  # of these features
     epochs: int = 1000  # the paper's
     seed: int = 0

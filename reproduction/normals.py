@@ -480,7 +480,7 @@ class Config:
     # Larger meshes have a shorter list of methods and are not part of the means: conjugate gradients and all
     # bandwidths of all ambient features would take most of an hour.
     largest_full: int = 20_000
-    n_learned: int = 3  # number of smallest meshes on which the paper's learned recipe is run: half an hour each
+    n_learned: int = 3  # smallest meshes on which the paper's learned recipe is run, a quarter of an hour each
     n_walks: int = 10_000
     epochs: int = 1000  # the paper's
     batch: int = 32_768

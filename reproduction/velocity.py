@@ -322,7 +322,7 @@ class Config:
     share: int = 8  # nodes for each sparse anchor: the spacing of anchors is then below the width of the kernel
     # Of the masks. A mask hides 80 vertices of a flag; over three masks cosines differ by .02 and less.
     seeds: tuple[int, ...] = (0, 1, 2)
-    n_learned: int = 3  # number of sequences on which the paper's learned recipe is run: an hour each
+    n_learned: int = 3  # number of sequences on which the paper's learned recipe is run: a quarter of an hour each
     n_dense: int = 5000  # from the paper, like the next: nodes of the set on which the network is trained
     n_walks: int = 10_000
     epochs: int = 1000  # the paper's

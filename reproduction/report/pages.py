@@ -263,7 +263,7 @@ def _origins(records: Mapping[str, Record]) -> Iterator[str]:
         yield (
             f"The records come from {len(commits)} different commits: numbers of two sections need not belong to "
             "the same code. Each paragraph names the records of one commit. `make records` makes all again with "
-            "today's settings, which takes a day or more."
+            "today's settings, which takes about ten hours on a quiet machine."
         )
     for shared, names in groups.items():
         text = ", ".join(f"{what} {value}" for what, value in shared)
