@@ -754,9 +754,9 @@ class _Errors:
         rows = []
         for row, (method, how) in enumerate(METHODS.items()):
             few = self.config.n_features if how.group not in (EXACT, REFERENCE) else None
-            # The paper's MRF are its learned features: its numbers are beside ours, if there are any.
-            is_learned = method == OWN and self.config.n_learned > 0
-            mse, paper = self.mse[row], None if is_learned else self._paper(method)
+            # The paper's MRF are its learned features: its numbers are beside those, if there are any.
+            has_learned = method == OWN and self.config.n_learned > 0
+            mse, paper = self.mse[row], None if has_learned else self._paper(method)
             chosen = None if how.group == REFERENCE else float(np.median(self.parameters[row]))
             rows.append(
                 {"surface": self.name, "method": method, "group": how.group}

@@ -125,7 +125,7 @@ ENTRIES = (
             "contains; times are compared with a dense eigendecomposition in the same run."
         ),
         columns=(
-            "r2, re, mse: errors of signatures, against walks at held-out starts as in the paper, (the epoch is "
+            "r2, re, mse: errors of signatures, against walks at held-out starts as in the paper (the epoch is "
             "chosen by the loss at the same starts, and relative errors are clamped at 0.1, which the paper "
             "states for its loss only), or against exact ones at nodes that no field was fitted to (column "
             "against; the table signatures has both for our network). The other errors are relative Frobenius "
@@ -353,8 +353,8 @@ ENTRIES = (
             "lead: its difference to raw descriptors with the same coordinates on the same seeds; single: "
             "accuracy of single windows. k3: with three voting neighbours, ties to the nearest; first3: ties to "
             "the smallest label. Windows of all seeds come from the same plates. Beside the paper's numbers "
-            "stands accuracy, whose rule is mostly the inner product; by Euclidean distance, features of the "
-            "surface do not lead over raw descriptors (see their rows). MRF learned: the paper's recipe at a "
+            "stands accuracy, whose rule is mostly the inner product; by Euclidean distance, MRF do not lead "
+            "over raw descriptors, while MRF learned do (see their rows). MRF learned: the paper's recipe at a "
             "reduced size (500 starts, 2000 walks, 20 epochs) on three seeds. Positive features are far better "
             "here than in the paper; why is not known."
         ),
