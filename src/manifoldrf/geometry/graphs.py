@@ -34,7 +34,7 @@ from manifoldrf._validation import (
     check_vector,
     reject,
 )
-from manifoldrf.geometry.clouds import CleanCloud, estimate_dimension
+from manifoldrf.geometry.cleaning import estimate_dimension
 from manifoldrf.geometry.csr import (
     LocalForm,
     check_amounts,
@@ -48,7 +48,6 @@ from manifoldrf.geometry.csr import (
     reciprocal,
     scaled_both_ends,
 )
-from manifoldrf.geometry.local_surface import LocalSurface
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch, check_on_metric
@@ -81,6 +80,16 @@ class AbstractExtension(abc.ABC):
     @abc.abstractmethod
     def check(self, n: int, d: int) -> None:
         """Raise unless the extension fits a graph of n nodes with d coordinates; compiled code does not check."""
+
+    def place(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
+        """Where points are on the space: noisy ones are moved."""
+        del n_jobs
+        return queries
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise around the space, per coordinate."""
+        return 0.0
 
     def node_mesh(self) -> TriangleMesh | None:
         """The mesh whose vertices are the nodes, if there is one."""
@@ -131,8 +140,6 @@ class Graph(_Immutable):
         Heat time of one step of W, if known by construction.
     n_steps : int, optional
         For a heat graph: W^n_steps is the heat operator at the time the graph was built for.
-    projection : LocalSurface, optional
-        Moves noisy points onto the space; the nodes are there already. Made by :func:`clean_cloud`.
 
     Examples
     --------
@@ -151,7 +158,6 @@ class Graph(_Immutable):
     weights: FloatArray | None = None
     step_time: float | None = None
     n_steps: int | None = None
-    projection: LocalSurface | None = None
 
     def __post_init__(self) -> None:
         if not sparse.issparse(self.affinity):
@@ -183,8 +189,6 @@ class Graph(_Immutable):
         check_on_metric(self.positions, self.metric)
         if self.extension is not None:
             self.extension.check(n, d)
-        if self.projection is not None:
-            self.projection.check(d)
 
     @classmethod
     def from_affinity(cls, affinity: Any, points: ArrayLike | None = None) -> "Graph":
@@ -314,6 +318,9 @@ class Graph(_Immutable):
         """Intrinsic dimension of the metric; without a metric, estimated from at least three points."""
         if self.metric is not None:
             return self.metric.dim
+        known = getattr(getattr(self.extension, "nodes", None), "dim", None)
+        if known is not None:
+            return int(known)
         if self.n_nodes < 3:
             reject("dim", "given for a graph of fewer than 3 nodes", None)
         check_spread(self.positions, "points")
@@ -427,7 +434,7 @@ class Graph(_Immutable):
 
     def placed(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
         """Where noisy points are on the space, shape (q, d); unchanged if the cloud had no noise."""
-        return queries if self.projection is None else self.projection.project(queries, n_jobs)
+        return queries if self.extension is None else self.extension.place(queries, n_jobs)
 
     @cached_property
     def lengths(self) -> Any:
@@ -623,24 +630,6 @@ def check_positive_float(value: Any, name: str) -> None:
     if not isinstance(value, float):
         reject(name, "a float", type(value).__name__, TypeError)
     check_real(value, name, POSITIVE)
-
-
-def warn_of_outliers(cloud: CleanCloud) -> CleanCloud:
-    """Warn if some points are merged or outliers, and so not nodes of the graph; returns the cloud."""
-    if cloud.n_merged:
-        what = f"lie on lines {cloud.line_spacing:.2g} apart" if cloud.line_spacing else "are copies of others"
-        warn_user(
-            f"{cloud.n_merged} of {cloud.n_given} points {what} and are not nodes of the graph (remedy: noise=0 to "
-            "keep them).",
-            GraphWarning,
-        )
-    if cloud.n_outliers:
-        warn_user(
-            f"{cloud.n_outliers} of {cloud.n_given} points are outliers and not nodes of the graph (remedy: drop "
-            "them before, or noise=0 to keep them).",
-            GraphWarning,
-        )
-    return cloud
 
 
 def report_problems(graph: Graph, remedy: str, nearest: FloatArray | None = None, otherwise: str = "") -> None:

@@ -1,0 +1,480 @@
+"""Cleaning of raw point clouds: copies, dimension, noise, outliers, and the surface through the points.
+
+Everything is asked at the scale of the sampling, by patches: quadratics through the neighbours of a point. The
+dimension is the smallest for which neighbourhoods extend in no further direction, or extend there like noise:
+Gaussian, equally in all normal directions, and equally far for patches of any width.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from scipy.spatial import cKDTree
+from scipy.stats import chi2
+
+from manifoldrf._random import generator
+from manifoldrf._runtime import one_blas_thread
+from manifoldrf._validation import (
+    NONNEGATIVE,
+    FloatArray,
+    IntArray,
+    check_integer,
+    check_jobs,
+    check_points,
+    check_real,
+    reject,
+)
+from manifoldrf.geometry.csr import components_of
+from manifoldrf.geometry.manifolds import AbstractManifold
+from manifoldrf.geometry.neighbors import NeighborSearch, around, loneliness, search_of
+from manifoldrf.geometry.patches import (
+    MOST_NEIGHBORS,
+    PER_COEFFICIENT,
+    RANGE,
+    ROBUST,
+    LocalSurface,
+    fit_patches,
+    fit_surface,
+    n_terms,
+    patch_offsets,
+)
+
+__all__ = ["CleanCloud", "clean_cloud", "estimate_dimension"]
+
+MOST_DIMS = 5  # patches of more dimensions need too many coefficients
+# Of a larger cloud a random part is examined; a smaller one in many coordinates, where searches are slow.
+_ENOUGH_POINTS, _ENOUGH_WIDE_POINTS, _FEW_COORDINATES = 50_000, 10_000, 10
+# Squared bandwidth over the variance of noise, at least: the variance along the surface, h2 / 2, is then seven
+# times that of the noise. In R^50 with noise .03, h2 = .02 misses the surface (.90), h2 = .1 finds it (.02).
+_SIGNAL = 14.0
+
+
+@dataclass(frozen=True, eq=False)
+class CleanCloud:
+    """A cloud without copies, noise and outliers; made by :func:`clean_cloud`.
+
+    Attributes
+    ----------
+    points : array of shape (n, r)
+        The cleaned points, on the space, along the axes. Of a very large cloud, a random part.
+    origin : array of shape (D,)
+    axes : array of shape (D, r)
+        Orthonormal directions that hold the cloud.
+    dim : int
+        Dimension of the space.
+    noise_std : float
+        Standard deviation of the noise per coordinate, 0 if none was found.
+    surface : LocalSurface or None
+        The space as quadratic patches; None where no dimension stands out or the points fill all coordinates.
+    structured : bool
+        Whether the points lie on a space of at most five dimensions. If not, ``dim`` is a rough estimate.
+    n_given, n_merged, n_outliers : int
+        Number of points given, merged with their copies, and left out as outliers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manifoldrf import Sphere, clean_cloud
+    >>> far = np.random.default_rng(0).uniform(-1.5, 1.5, size=(20, 3))
+    >>> cloud = clean_cloud(np.vstack([Sphere().sample(2000, seed=0), far]))
+    >>> cloud.dim, cloud.noise_std, 15 < cloud.n_outliers <= 20
+    (2, 0.0, True)
+    """
+
+    points: FloatArray
+    origin: FloatArray
+    axes: FloatArray
+    dim: int
+    noise_std: float = 0.0
+    surface: LocalSurface | None = None
+    structured: bool = False
+    n_given: int = 0
+    n_merged: int = 0
+    n_outliers: int = 0
+
+    def __str__(self) -> str:
+        parts = [f"dimension {self.dim}" if self.structured else f"no clear dimension, about {self.dim}"]
+        if self.noise_std:
+            parts.append(f"noise of {self.noise_std:.2g} per coordinate removed")
+        if self.n_merged > 0.05 * self.n_given:
+            parts.append(f"{self.n_merged} of {self.n_given} points merged with their copies")
+        if self.n_outliers:
+            parts.append(f"{self.n_outliers} of {self.n_given} points left out as outliers")
+        return "; ".join(parts)
+
+
+def estimate_dimension(points: ArrayLike | NeighborSearch, *, metric: AbstractManifold | None = None) -> int:
+    """Estimate the dimension of the space that the points fill.
+
+    A ball around a point of a space of dimension d holds a number of points that grows like radius^d, so
+    log(24 / 6) / d is the mean of log(r_24 / r_6), with r_k the distance to the k-th neighbour. Noise fills all
+    coordinates at such small distances; :func:`clean_cloud` recognises it.
+
+    Parameters
+    ----------
+    points : array-like of shape (n, D)
+        At least three points; a NeighborSearch over them is used unchanged.
+    metric : AbstractManifold, optional
+        Measure distances along this manifold.
+
+    Returns
+    -------
+    dim : int
+        In [1, D]. Reliable to about 5 dimensions from a few thousand points; above that, finite samples
+        make every estimate too low.
+
+    Examples
+    --------
+    >>> from manifoldrf import Sphere, estimate_dimension
+    >>> estimate_dimension(Sphere().sample(2000, seed=0))
+    2
+    """
+    search = search_of(points, metric, None, min_rows=3)
+    inner, outer, growth = _radii(search)
+    if (inner == 0).any():  # duplicates hide how a neighbourhood grows
+        search = NeighborSearch(np.unique(search.points, axis=0), search.metric)
+        if len(search.points) < 3:
+            return 1
+        inner, outer, growth = _radii(search)
+    grown = (inner > 0) & (outer > inner)  # equal rings carry no information
+    if not grown.any():
+        return 1
+    found = np.log(growth) / np.log(outer[grown] / inner[grown]).mean()
+    return int(np.clip(np.rint(found), 1, search.points.shape[1]))
+
+
+def _radii(search: NeighborSearch) -> tuple[FloatArray, FloatArray, float]:
+    """Radii of a small and a large neighbourhood of some nodes, and the ratio of their numbers of points."""
+    n = len(search.points)
+    far = min(24, n - 1)
+    near = max(1, far // 4)
+    radii = search.knn(search.points[:: max(1, n // 2000)], far + 1)[0]  # the node itself comes first
+    return radii[:, near], radii[:, far], far / near
+
+
+def check_noise(noise_std: Any) -> None:
+    """Raise unless it is "auto" or a standard deviation."""
+    if isinstance(noise_std, str):
+        if noise_std != "auto":
+            reject("noise_std", "'auto' or a number in [0, inf)", repr(noise_std))
+    else:
+        check_real(noise_std, "noise_std", NONNEGATIVE)
+
+
+@one_blas_thread()  # local fits must not depend on the number of threads
+def clean_cloud(
+    points: ArrayLike, *, noise_std: float | str = "auto", dim: int | None = None, n_jobs: int = -1
+) -> CleanCloud:
+    """Find dimension, noise and outliers of a cloud, and move its points onto the space they scatter around.
+
+    Parameters
+    ----------
+    points : array-like of shape (n, D)
+    noise_std : "auto" or float, default="auto"
+        Standard deviation of the noise in each coordinate; "auto" finds it. With 0, points stay where they are,
+        and none is an outlier.
+    dim : int, optional
+        Dimension of the space; found by default.
+    n_jobs : int, default=-1
+        Threads, -1 for all cores; the result does not depend on it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manifoldrf import Sphere, clean_cloud
+    >>> sphere = Sphere().sample(2000, seed=0)
+    >>> cloud = clean_cloud(sphere + 0.05 * np.random.default_rng(0).normal(size=sphere.shape))
+    >>> cloud.dim, 0.04 < cloud.noise_std < 0.06
+    (2, True)
+    >>> placed = cloud.points @ cloud.axes.T + cloud.origin
+    >>> bool(np.abs(np.linalg.norm(placed, axis=1) - 1).mean() < 0.015)
+    True
+    """
+    check_noise(noise_std)
+    given = check_points(points, min_rows=3)
+    threads = check_jobs(n_jobs)
+    if dim is not None:
+        check_integer(dim, "dim", 1, given.shape[1])
+    origin, axes = _span(given)
+    merged = merge_copies(np.ascontiguousarray((given - origin) @ axes))
+    inside, (n, n_axes) = merged, merged.shape
+    most = _ENOUGH_POINTS if n_axes <= _FEW_COORDINATES else _ENOUGH_WIDE_POINTS
+    if n > most:
+        inside = inside[np.sort(generator(0, "cloud.part").permutation(n)[:most])]
+    search = NeighborSearch(inside, None, threads)
+    usual = NeighborSearch(inside[loneliness(*around(search)) < 3], None, threads)
+    shape = _examine(usual, noise_std, None if dim is None else min(dim, n_axes))
+    found = CleanCloud(inside, origin, axes, dim or 0, n_given=len(given), n_merged=len(given) - n)
+    if shape is None:
+        return replace(found, dim=min(dim or estimate_dimension(search), n_axes))
+    if shape.dim == n_axes:
+        return replace(found, dim=n_axes, structured=True)
+    surface, placed, off = _without_outliers(usual, search, shape, keep_all=noise_std == 0)
+    return replace(
+        found,
+        points=np.ascontiguousarray((placed if shape.noise_std else inside)[~off]),
+        dim=shape.dim,
+        noise_std=shape.noise_std,
+        surface=surface,
+        structured=True,
+        n_outliers=round(n / len(inside) * int(off.sum())),
+    )
+
+
+def merge_copies(points: FloatArray) -> FloatArray:
+    """The points, with the mean in place of groups that are much smaller than their distance to others.
+
+    Such groups are repeated measurements of one place; they would be taken for small spaces of their own. Three
+    and more points must be three times smaller than that distance, pairs eight times: random points have such
+    pairs.
+    """
+    if len(np.unique(points[:, 0])) < len(points):
+        points = np.unique(points, axis=0)
+    k = min(13, len(points)) - 1
+    if k < 2:
+        return points
+    gap = float(np.quantile(cKDTree(points).query(points, k + 1)[0][:, -1], 0.9))
+    for _ in range(16):
+        tree = cKDTree(points)
+        close = np.flatnonzero(tree.query(points, min(2, len(points)))[0][:, -1] <= gap / 3)
+        if not len(close) or len(points) < 3:
+            break
+        pairs = cKDTree(points[close]).query_pairs(gap, output_type="ndarray")
+        joined = sparse.coo_array((np.ones(len(pairs)), tuple(pairs.T)), shape=(len(close),) * 2)
+        group = components_of((joined + joined.T).tocsr())
+        means, extent = _group_means(points[close], group)
+        sizes = np.bincount(group)
+        small = np.flatnonzero(np.where(sizes > 2, 6, 16) * extent <= gap)
+        # Nothing else may be within the gap: points without a close neighbour were not joined.
+        inside = tree.query_ball_point(means[small], gap, return_length=True)
+        merged = small[(inside == sizes[small]) & (inside > 1)]
+        rest = np.delete(np.arange(len(points)), close[np.isin(group, merged)])
+        points = np.ascontiguousarray(np.vstack([points[rest], means[merged]]))
+        gap /= 2
+    return points
+
+
+def _group_means(points: FloatArray, group: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Mean of each group of points, and the largest distance from it."""
+    sizes = np.bincount(group)
+    means = np.column_stack([np.bincount(group, column) / sizes for column in points.T])
+    extent = np.zeros(len(sizes))
+    np.maximum.at(extent, group, np.linalg.norm(points - means[group], axis=1))
+    return means, extent
+
+
+def _span(points: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Origin, and the principal axes (D, r) that hold all but a share of 1e-9 of the variance."""
+    origin, n_axes = points.mean(axis=0), points.shape[1]
+    centred = (points - origin) / (np.abs(points - origin).max() or 1.0)
+    variances, axes = np.linalg.eigh(centred.T @ centred)
+    held = np.cumsum(variances) > 1e-9 * variances.sum()
+    if held.all() or not held.any():  # the coordinates as they are
+        return np.zeros(n_axes), np.eye(n_axes)
+    return origin, np.ascontiguousarray(axes[:, held])
+
+
+class _Shape(NamedTuple):
+    """Dimension, noise per coordinate and squared bandwidth of patches."""
+
+    dim: int
+    noise_std: float
+    h2: float
+
+
+class _Neighborhoods(NamedTuple):
+    """Neighbours of some points: squared distances (m, k) and offsets (m, k, D)."""
+
+    squares: FloatArray
+    offsets: FloatArray
+
+
+def _examine(search: NeighborSearch, noise_std: float | str, dim: int | None) -> _Shape | None:
+    """The smallest dimension that explains the cloud, with its noise; None if none does."""
+    n, n_axes = search.points.shape
+    parts = [search]  # noise that is wider than many spacings is seen by fewer points
+    while isinstance(noise_std, str) and len(parts[-1].points) >= 1000:
+        some = np.sort(_some(parts[-1], len(parts[-1].points) // 4))
+        parts.append(NeighborSearch(np.ascontiguousarray(parts[-1].points[some]), None, search.n_jobs))
+    seen = [(part, _neighborhoods(part)) for part in parts]
+    for d in [dim] if dim is not None else range(1, min(n_axes, MOST_DIMS) + 1):
+        if n < 4 * PER_COEFFICIENT * n_terms(d) or d > MOST_DIMS:
+            return None
+        if d == n_axes:
+            return _Shape(d, 0.0, _bandwidth(seen[0][1], d, 0.0))
+        if not isinstance(noise_std, str):
+            shape = _Shape(d, float(noise_std), _bandwidth(seen[0][1], d, float(noise_std)))
+            if dim is not None or _extends(seen[0][1], shape):
+                return shape
+            continue
+        for part, near in seen:
+            found = _noise_for(part, near, d, certain=dim is not None and part is parts[-1])
+            if found is not None:
+                return found if found.noise_std else found._replace(h2=_bandwidth(seen[0][1], d, 0.0))
+    return None
+
+
+def _extends(near: _Neighborhoods, shape: _Shape) -> bool:
+    """Whether neighbourhoods extend in exactly the directions of the dimension."""
+    variances = _local_variances(near, shape.h2)
+    return bool(np.count_nonzero(variances > 0.4 * variances[: shape.dim].mean()) == shape.dim)
+
+
+def _noise_for(search: NeighborSearch, near: _Neighborhoods, dim: int, *, certain: bool) -> _Shape | None:
+    """The noise if the space had this dimension; None if what is off the patches is neither small nor noise."""
+    n, n_axes = search.points.shape
+    sigma, normal_axes = 0.0, n_axes - dim
+    widest = float(np.median(near.squares[:, -1])) / 2  # as many neighbours as are looked at
+    least = _bandwidth(near, dim, 0.0)
+    while not certain and least < widest and not _extends(near, _Shape(dim, 0.0, least)):
+        least *= 2
+    for _ in range(6):  # noise and bandwidth depend on each other
+        h2 = max(least, _bandwidth(near, dim, sigma))
+        if not certain and (h2 > widest or not _extends(near, _Shape(dim, sigma, h2))):
+            return None
+        squares = _left_out_squares(search, dim, h2)
+        before, sigma = sigma, _robust_std(squares, normal_axes)
+        if sigma < 0.02 * np.sqrt(h2):
+            return _Shape(dim, 0.0, h2)
+        if abs(sigma - before) < 0.1 * sigma:
+            break
+    # Wider patches show the same noise, but miss a bent surface by h^3.
+    steady = _robust_std(_left_out_squares(search, dim, 2 * h2), normal_axes) < 1.15 * sigma
+    small = sigma < 0.1 * np.sqrt(h2)
+    if not steady:
+        return _Shape(dim, 0.0, h2) if small or certain else None
+    if small or certain or _is_noise(squares, near, _Shape(dim, sigma, h2)):
+        return _Shape(dim, sigma, h2)
+    return None
+
+
+def _is_noise(squares: FloatArray, near: _Neighborhoods, shape: _Shape) -> bool:
+    """Whether squared normal distances are those of Gaussian noise, equal in all directions.
+
+    Uniform cross-sections, as of a thin strip, rod or plate, have fourth moments of .6 to .67 of those of noise, the
+    ring of a thin tube of .5.
+    """
+    normal_axes = near.offsets.shape[2] - shape.dim
+    capped = np.minimum(squares, 9 * ROBUST * np.median(squares))
+    fourth = float((capped**2).mean() / capped.mean() ** 2) / (1 + 2 / normal_axes)
+    variances = _local_variances(near, shape.h2)[shape.dim :]
+    few = min(3, normal_axes)
+    return bool(fourth > 0.8 and variances[few - 1] > 0.25 * variances[0])
+
+
+def _neighborhoods(search: NeighborSearch) -> _Neighborhoods:
+    """Neighbours of some points of a cloud: fewer points if they have many coordinates, to bound memory."""
+    points = search.points
+    count = int(np.clip(2**23 // (MOST_NEIGHBORS * points.shape[1]), 24, 200))
+    at = points[_some(search, count)]
+    distances, near = search.knn(at, min(MOST_NEIGHBORS, len(points)))
+    return _Neighborhoods(distances**2, points[near] - at[:, None])
+
+
+def _some(search: NeighborSearch, n: int) -> IntArray:
+    """Positions of some points, always the same."""
+    return generator(0, "cloud.some").permutation(len(search.points))[:n]
+
+
+def _bandwidth(near: _Neighborhoods, dim: int, sigma: float) -> float:
+    """Squared bandwidth of patches: enough neighbours for a quadratic, and tangents stand out of the noise."""
+    squares, n_axes = near.squares, near.offsets.shape[2]
+    needed = min(int(PER_COEFFICIENT * n_terms(dim)), squares.shape[1] - 1)
+    h2 = float(np.median(squares[:, needed]) / 2)
+    for _ in range(60):
+        n_local = float(np.median(np.exp(-np.maximum(squares - squares[:, 1:2], 0) / h2).sum(axis=1)))
+        # Of pure noise with n samples in D coordinates, the largest variance is (1 + sqrt(D / n))^2 sigma^2.
+        if h2 >= _SIGNAL * sigma**2 * (1 + np.sqrt(n_axes / n_local)) ** 2:
+            break
+        h2 *= 1.15
+    return h2
+
+
+def _local_variances(near: _Neighborhoods, h2: float) -> FloatArray:
+    """Median variances of neighbourhoods along their principal axes, falling."""
+    weights = np.exp(-np.maximum(near.squares - near.squares[:, 1:2], 0) / h2)
+    weights[:, 0] = 0.0
+    weights = np.maximum(weights - weights[:, -1:], 0.0)
+    shares = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)
+    found = []
+    for share, offsets in zip(shares, near.offsets, strict=True):
+        centred = (offsets - share @ offsets) * np.sqrt(share)[:, None]
+        small = centred if centred.shape[0] >= centred.shape[1] else centred.T
+        found.append(np.linalg.eigvalsh(small.T @ small)[::-1])
+    return np.asarray(np.median(found, axis=0))
+
+
+def _left_out_squares(search: NeighborSearch, dim: int, h2: float) -> FloatArray:
+    """Squared distances of some points to the patch through their neighbours."""
+    at = search.points[_some(search, 600)]
+    patches = fit_patches(search, search.points, at, dim, h2, leave_out=True)
+    return np.asarray((patch_offsets(patches, at) ** 2).sum(axis=1))
+
+
+def _robust_std(squares: FloatArray, normal_axes: int) -> float:
+    """Root mean square per normal direction, without the weight of outliers."""
+    return float(np.sqrt(np.minimum(squares, ROBUST * np.median(squares)).mean() / normal_axes))
+
+
+def _without_outliers(
+    usual: NeighborSearch, search: NeighborSearch, shape: _Shape, *, keep_all: bool
+) -> tuple[LocalSurface, FloatArray, Any]:
+    """The surface through the points, where all of them are on it, and which are outliers."""
+    surface = _surface_through(usual, shape)
+    if keep_all:
+        return surface, search.points, np.zeros(len(search.points), bool)
+    off, placed = _are_off(search, surface)
+    for _ in range(2):  # patches through outliers bend towards them
+        kept = NeighborSearch(np.ascontiguousarray(search.points[~off]), None, search.threads)
+        if not off.any() or len(kept.points) == len(usual.points):
+            break
+        surface, usual = _surface_through(kept, shape), kept
+        off, placed = _are_off(search, surface)
+    return surface, placed, off
+
+
+def _surface_through(search: NeighborSearch, shape: _Shape) -> LocalSurface:
+    """The surface through points, in the directions in which they extend further than noise."""
+    points, (dim, sigma, h2) = search.points, shape
+    n, n_axes = points.shape
+    origin, axes = np.zeros(n_axes), np.eye(n_axes)
+    if sigma > 0 and n_axes > dim + 3:
+        mean = points.mean(axis=0)
+        variances, vectors = np.linalg.eigh((points - mean).T @ (points - mean) / n)
+        held = variances > 1.1 * sigma**2 * (1 + np.sqrt(n_axes / n)) ** 2  # more than noise alone causes
+        if dim < held.sum() < n_axes:
+            origin, axes = mean, np.ascontiguousarray(vectors[:, held])
+            search = NeighborSearch(np.ascontiguousarray((points - origin) @ axes), None, search.threads)
+            h2 = _bandwidth(_neighborhoods(search), dim, sigma)
+    at = search.points[_some(search, 200)]
+    inside = float(np.median(search.tree.query_ball_point(at, np.sqrt(-np.log(RANGE) * h2), return_length=True)))
+    if inside > MOST_NEIGHBORS:  # a random part is enough for patches of this width
+        part = np.sort(_some(search, int(n * MOST_NEIGHBORS / inside)))
+        search = NeighborSearch(np.ascontiguousarray(search.points[part]), None, search.threads)
+    surface = fit_surface(search, (origin, axes), dim, h2)
+    return LocalSurface(*(getattr(surface, name) for name in surface.__dataclass_fields__ if name != "noise_std"), sigma)
+
+
+def _are_off(search: NeighborSearch, surface: LocalSurface) -> tuple[Any, FloatArray]:
+    """Whether points are far off the surface compared with their neighbours; and where they are on it.
+
+    Never compared with the whole cloud: where points are sparse, patches are less exact. Points of a large piece
+    are not outliers, wherever it is.
+    """
+    placed = surface.project(search.points, search.threads)
+    squares = ((search.points - placed) ** 2).sum(axis=1)
+    normal_axes = search.points.shape[1] - surface.dim
+    distances, near = around(search)
+    spacing2 = np.median(distances[near[:, 1:], -1], axis=1) ** 2  # of the neighbours, not of the point itself
+    by_chance = 1.5 * chi2.isf(1e-5, normal_axes) * surface.noise_std**2
+    alone = squares > 16 * np.quantile(squares[near[:, 1:]], 0.25, axis=1)
+    off = alone & (squares > np.maximum(by_chance, 0.02 * spacing2))
+    n, k = near.shape
+    edges = sparse.csr_array((np.ones(n * k), near.ravel(), k * np.arange(n + 1)), shape=(n, n))
+    piece = components_of(edges[~off][:, ~off].tocsr())
+    sizes = np.bincount(piece)
+    inside = np.flatnonzero(~off)
+    off[inside[sizes[piece] < min(12, 0.05 * n)]] = True  # a few points together, far from everything
+    return off, placed

@@ -1,0 +1,182 @@
+"""Clouds along curves: the points in order, and nodes by arc length.
+
+On a curve everything follows from arc length: even nodes, their volumes, and distances along the curve.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
+from scipy.spatial import cKDTree
+
+from manifoldrf._validation import FloatArray, IntArray, check_finite
+from manifoldrf.geometry.cleaning import CleanCloud
+from manifoldrf.geometry.csr import check_shape, components_of
+from manifoldrf.geometry.neighbors import Pairs
+from manifoldrf.geometry.sampling import farthest_first
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Traced curves.
+
+    Attributes
+    ----------
+    places : array of shape (k, D)
+        Points in order, one curve after the other.
+    arcs : array of shape (k,)
+        Arc length from the beginning of its curve.
+    pieces : int array of shape (k,)
+        Curve of each place.
+    lengths : array of shape (c,)
+    closed : bool array of shape (c,)
+    """
+
+    places: FloatArray
+    arcs: FloatArray
+    pieces: IntArray
+    lengths: FloatArray
+    closed: FloatArray
+
+    def __post_init__(self) -> None:
+        k, c = len(self.places), len(self.lengths)
+        check_shape("arcs", self.arcs, (k,))
+        check_shape("pieces", self.pieces, (k,))
+        check_shape("closed", self.closed, (c,))
+        for name in ("places", "arcs", "lengths"):
+            check_finite(getattr(self, name), name)
+        if not (k and 0 <= self.pieces.min() and self.pieces.max() < c):
+            raise ValueError("`pieces` must hold numbers of curves.")
+
+    @cached_property
+    def _tree(self) -> cKDTree:
+        return cKDTree(self.places)
+
+    def locate(self, z: FloatArray, n_jobs: int = 1) -> tuple[FloatArray, IntArray]:
+        """Arc lengths and curves of the nearest points of the curves."""
+        j = self._tree.query(z, workers=n_jobs)[1]
+        piece, k = self.pieces[j], len(self.places)
+        before, after = np.maximum(j - 1, 0), np.minimum(j + 1, k - 1)
+        before = np.where(self.pieces[before] == piece, before, j)
+        after = np.where(self.pieces[after] == piece, after, j)
+        tangent = self.places[after] - self.places[before]
+        length = np.maximum(np.linalg.norm(tangent, axis=1), 1e-300)
+        arc = self.arcs[j] + np.einsum("qd,qd->q", z - self.places[j], tangent) / length
+        whole = self.lengths[piece]
+        return np.where(self.closed[piece] > 0, np.mod(arc, whole), np.clip(arc, 0.0, whole)), piece
+
+    def at(self, arcs: FloatArray, pieces: IntArray) -> FloatArray:
+        """Points at arc lengths."""
+        found = np.zeros((len(arcs), self.places.shape[1]))
+        for piece in range(len(self.lengths)):
+            own, here = self.pieces == piece, pieces == piece
+            for c in range(found.shape[1]):
+                found[here, c] = np.interp(arcs[here], self.arcs[own], self.places[own, c])
+        return found
+
+
+def trace_curves(cloud: CleanCloud, n_jobs: int) -> Curve | None:
+    """The curves through a cloud of dimension 1, in order; None if they branch or cross.
+
+    The minimum spanning tree of thinned points is a path, to which a closed curve adds the link between its ends.
+    """
+    points, surface = cloud.points, cloud.surface
+
+    def project(z: FloatArray) -> FloatArray:
+        return z if surface is None else surface.project(z, n_jobs)
+
+    order, apart = farthest_first(np.ascontiguousarray(points))
+    # Patches smooth noise along their width; closer points would zigzag.
+    width = 0.0 if surface is None else 0.5 * float(np.median(surface.widths))
+    kept = np.sort(order[apart > width])
+    ends = points[kept] if surface is None else project(points[kept])
+    n = len(ends)
+    d, near = cKDTree(ends).query(ends, min(24, n), workers=n_jobs)
+    rows = np.repeat(np.arange(n), d.shape[1] - 1)
+    links = sparse.coo_array((d[:, 1:].ravel() + 1e-300, (rows, near[:, 1:].ravel())), shape=(n, n)).tocsr()
+    tree = csgraph.minimum_spanning_tree(links.maximum(links.T.tocsr()))
+    label = components_of((tree + tree.T).tocsr())
+    parts = []
+    for piece in range(label.max() + 1):
+        own = np.flatnonzero(label == piece)
+        if len(own) < 4:
+            continue
+        graph = (tree + tree.T).tocsr()[own][:, own]
+        first = int(np.argmax(csgraph.dijkstra(graph, indices=0)))
+        distance, before = csgraph.dijkstra(graph, indices=first, return_predecessors=True)
+        path = [int(np.argmax(distance))]
+        while path[-1] != first:
+            path.append(int(before[path[-1]]))
+        off_path = np.setdiff1d(np.arange(len(own)), path)
+        x = ends[own[path]]
+        gaps = np.linalg.norm(np.diff(x, axis=0), axis=1)
+        if len(off_path) > 0.05 * len(own):
+            away = cKDTree(x).query(ends[own[off_path]])[0]
+            if (away > 3 * gaps.max()).any():
+                return None  # a branch
+        parts.append(_resampled(x, gaps, project))
+    if not parts:
+        return None
+    arcs, places, closed = zip(*parts, strict=True)
+    pieces = np.repeat(np.arange(len(parts)), [len(part) for part in arcs])
+    lengths = np.array([arc[-1] for arc in arcs])
+    return Curve(np.vstack(places), np.concatenate(arcs), pieces, lengths, np.array(closed, dtype=float))
+
+
+def _resampled(x, gaps, project):  # type: ignore[no-untyped-def]
+    """Arc lengths and places of a curve through points in order, and whether it is closed."""
+    gap = float(np.linalg.norm(x[0] - x[-1]))
+    ahead = (x[0] - x[min(2, len(x) - 1)]), (x[-1] - x[max(-3, -len(x))])
+    link = (x[-1] - x[0]) / max(gap, 1e-300)
+    facing = [float(v @ w) / max(float(np.linalg.norm(v)), 1e-300) for v, w in zip(ahead, (link, -link), strict=True)]
+    closed = len(x) > 4 and (gap < 1.5 * gaps.max() or (gap < 3 * gaps.max() and min(facing) > 0.7))
+    if closed:
+        x = np.vstack([x, x[:1]])
+    else:  # the ends are one mean gap further out
+        outer = [v / max(float(np.linalg.norm(v)), 1e-300) for v in ahead]
+        first, last = gaps[: max(1, len(gaps) // 20)].mean(), gaps[-max(1, len(gaps) // 20) :].mean()
+        x = np.vstack([x[0] + 0.5 * first * outer[0], x, x[-1] + 0.5 * last * outer[1]])
+    count = 0
+    for _ in range(3):  # even places along the line, moved onto the surface
+        arc = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(x, axis=0), axis=1))])
+        count = int(np.clip(4 * len(x), 400, 8000)) if not count else count
+        even = np.linspace(0.0, arc[-1], count + 1)
+        y = np.column_stack([np.interp(even, arc, column) for column in x.T])
+        x = project(y)
+        x[[0, -1]] = x[[0, 0]] if closed else y[[0, -1]]
+    arc = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(x, axis=0), axis=1))])
+    return arc, x, closed
+
+
+def line_pairs(
+    arcs: FloatArray, pieces: IntArray, node_arcs: FloatArray, node_pieces: IntArray, curve: Curve, radius: float
+) -> Pairs:
+    """Pairs of places and nodes along curves within a radius, with squared lengths.
+
+    Closed curves are wound around, and at the ends of others heat turns back: nodes have images there.
+    """
+    images, own, where = [], [], []
+    for piece, length in enumerate(curve.lengths):
+        nodes = np.flatnonzero(node_pieces == piece)
+        x = node_arcs[nodes]
+        turns = range(-int(radius / length) - 1, int(radius / length) + 2)
+        for turn in turns:
+            if curve.closed[piece]:
+                images.append(x + turn * length)
+            else:
+                images.append(turn * length + (x if turn % 2 == 0 else length - x))
+            own.append(nodes)
+            where.append(np.full(len(nodes), piece))
+    x, node, piece = np.concatenate(images), np.concatenate(own), np.concatenate(where)
+    offset = piece * (float(x.max() - x.min()) + float(curve.lengths.max()) + 4 * radius)  # curves apart on one line
+    order = np.argsort(x + offset, kind="stable")
+    line, node = (x + offset)[order], node[order]
+    spread = float(x.max() - x.min()) + float(curve.lengths.max()) + 4 * radius
+    at = arcs + pieces * spread
+    low, high = np.searchsorted(line, at - radius), np.searchsorted(line, at + radius, side="right")
+    counts = high - low
+    rows = np.repeat(np.arange(len(at)), counts)
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(low, counts)
+    return Pairs(rows, node[within], (line[within] - at[rows]) ** 2)

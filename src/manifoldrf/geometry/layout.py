@@ -1,0 +1,361 @@
+"""Even nodes on the surface through a cloud, and Gaussian steps between them.
+
+New nodes are laid out at the spacing that the kernel needs, not where data happen to be: farthest points of the
+data, new ones in the gaps, and some rounds in which nodes push each other apart. They end half a spacing before the
+edge. Steps go along the surface: chords are lengthened to arcs, and curvature spreads or gathers heat.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+from scipy.spatial import cKDTree
+
+from manifoldrf._compiling import compiled
+from manifoldrf._random import generator
+from manifoldrf._runtime import map_threads, quick_map
+from manifoldrf._validation import FloatArray, IntArray, check_finite, reject
+from manifoldrf.geometry.cleaning import CleanCloud
+from manifoldrf.geometry.csr import check_csr, check_shape, make_csr
+from manifoldrf.geometry.edges import Edge
+from manifoldrf.geometry.neighbors import NeighborSearch, Pairs, ball_along_edges, without_self
+from manifoldrf.geometry.nodes import AbstractNodes, step_reach
+from manifoldrf.geometry.patches import LocalSurface, fit_patches, into_axes
+from manifoldrf.geometry.sampling import farthest_first
+
+_PUSHED_BY = {1: 4, 2: 12, 3: 24}  # nearest nodes that push, by dimension
+_CLOSEST = 0.75  # no two nodes are laid out closer than this share of the spacing
+_ROUNDS = 10  # in which nodes push each other apart; 8 to 30 give the same kernels
+
+
+def even_points(
+    points: FloatArray, surface: LocalSurface | None, edge: Edge, dim: int, spacing: float, n_jobs: int
+) -> FloatArray:
+    """Points at a spacing on the surface through a cloud, or inside a cloud that fills its coordinates."""
+    tree = cKDTree(points)
+    n = len(points)
+    few, many = (min(n - 1, k[min(dim, 3)]) for k in ({1: 4, 2: 8, 3: 12}, {1: 6, 2: 14, 3: 24}))
+    local = tree.query(points, few + 1, workers=n_jobs)[0][:, few]
+    rng = generator(0, "even nodes")
+
+    def project(z: FloatArray) -> FloatArray:
+        return z if surface is None else surface.project(z, n_jobs)
+
+    def belongs(z: FloatArray) -> Any:
+        """Whether the space goes on at z: data are near, and on all sides or at least ahead."""
+        d, near = tree.query(z, many, workers=n_jobs)
+        offset = points[near].mean(axis=1) - z
+        one_sided = np.linalg.norm(offset, axis=1) / np.sqrt((d**2).mean(axis=1))
+        ahead = (np.einsum("nkd,nd->nk", points[near] - z[:, None], -offset) > 0).any(axis=1)
+        depths = edge.faces(z, np.inf)[0]
+        return (d[:, 0] < 1.5 * local[near[:, 0]]) & (ahead | (one_sided < 0.35)) & (depths >= 0.25 * spacing).all(1)
+
+    order, apart = farthest_first(points)
+    nodes = project(points[order[apart > _CLOSEST * spacing]])
+    active = nodes  # nodes around which there may be room
+    for _ in range(15):
+        base = np.repeat(active, 6, axis=0)
+        steps = rng.normal(size=(len(base), dim))
+        if surface is not None:
+            steps = np.einsum("ndk,nk->nd", surface.tangents(base), steps)
+        steps *= spacing * rng.uniform(0.8, 1.3, (len(base), 1)) / np.linalg.norm(steps, axis=1, keepdims=True)
+        new = project(base + steps)
+        has_room = np.flatnonzero(cKDTree(nodes).query(new, workers=n_jobs)[0] > _CLOSEST * spacing)
+        has_room = has_room[belongs(new[has_room])] if len(has_room) else has_room
+        if not len(has_room):
+            break
+        active, new = active[np.unique(has_room // 6)], new[has_room]
+        order, apart = farthest_first(np.ascontiguousarray(new))
+        new = new[order[apart > _CLOSEST * spacing]]
+        nodes, active = np.vstack([nodes, new]), np.vstack([active, new])
+        if len(new) < 0.002 * len(nodes):
+            break
+    k = _PUSHED_BY[min(dim, 3)]
+    for _ in range(_ROUNDS):
+        mirrored = np.vstack([nodes, edge.images(nodes, 2.5 * spacing)[0]])
+        d, near = cKDTree(mirrored).query(nodes, min(k, len(mirrored) - 1) + 1, workers=n_jobs)
+        shares = np.exp(-((d[:, 1:] / spacing) ** 2))
+        push = 0.5 * (nodes * shares.sum(1, keepdims=True) - np.einsum("nk,nkd->nd", shares, mirrored[near[:, 1:]]))
+        length = np.maximum(np.linalg.norm(push, axis=1, keepdims=True), 1e-300)
+        push *= np.minimum(length, 0.25 * spacing) / length
+        nodes = edge.inside(project(nodes + push), 4 * spacing, 0.25 * spacing)
+    return np.ascontiguousarray(nodes)
+
+
+@dataclass(frozen=True, eq=False)
+class EvenNodes(AbstractNodes):
+    """Nodes laid out evenly on the surface through a cloud, or inside a solid.
+
+    Attributes
+    ----------
+    inner : array of shape (n, r)
+        Nodes in the coordinates of the cloud.
+    dim : int
+    images : array of shape (g, r)
+        Mirror images of nodes beyond the edge.
+    own : int array of shape (g,)
+        The node of each image.
+    room : array of shape (g,)
+        Weight of each image.
+    frames : array of shape (n, r, dim)
+        Tangents at the nodes; empty where the space is flat.
+    ricci : array of shape (n, dim, dim)
+        Ricci curvature in these frames.
+    origin, axes : arrays of shape (D,) and (D, r)
+        Coordinates of the cloud.
+    surface : LocalSurface, optional
+        Onto which noisy points are moved.
+    layers : Layers, optional
+        Which nodes are close only through empty space.
+    """
+
+    inner: FloatArray
+    dim: int
+    images: FloatArray
+    own: IntArray
+    room: FloatArray
+    frames: FloatArray
+    ricci: FloatArray
+    origin: FloatArray
+    axes: FloatArray
+    surface: LocalSurface | None = None
+    layers: "Layers | None" = None
+    volumes = None  # follow from the steps
+
+    def __post_init__(self) -> None:
+        (n, r), g, d = self.inner.shape, len(self.own), self.dim
+        check_shape("images", self.images, (g, r))
+        check_shape("room", self.room, (g,))
+        check_shape("axes", self.axes, (len(self.origin), r))
+        if len(self.frames):
+            check_shape("frames", self.frames, (n, r, d))
+            check_shape("ricci", self.ricci, (n, d, d))
+        for name in ("inner", "images", "room", "frames", "ricci", "origin", "axes"):
+            check_finite(getattr(self, name), name)
+        if g and not (0 <= self.own.min() and self.own.max() < n):
+            reject("own", "positions of nodes", int(self.own.max()))
+        if g and not (self.room > 0).all():
+            reject("room", "positive", float(self.room.min()))
+
+    @classmethod
+    def of(cls, points: FloatArray, edge: Edge, cloud: CleanCloud, s2: float, spacing: float, n_jobs: int) -> Self:
+        """Nodes with their images, curvature and layers."""
+        dim, (n, r) = edge.dim, points.shape
+        frames, ricci = np.zeros((0, r, dim)), np.zeros((0, dim, dim))
+        if r > dim:
+            frames, ricci = curvature_at(points, dim, spacing, n_jobs)
+        nodes = cls(
+            points,
+            dim,
+            *edge.images(points, step_reach(s2, dim)),
+            frames,
+            ricci,
+            cloud.origin,
+            cloud.axes,
+            cloud.surface if cloud.noise_std else None,
+        )
+        return replace(nodes, layers=find_layers(points, nodes.reach(s2), s2, n_jobs) if r > dim else None)
+
+    @cached_property
+    def points(self) -> FloatArray:  # type: ignore[override]
+        """Positions in the user's coordinates."""
+        return self.inner if self._is_whole else np.ascontiguousarray(self.inner @ self.axes.T + self.origin)
+
+    @cached_property
+    def _is_whole(self) -> bool:
+        """Whether the coordinates of the cloud are the user's."""
+        r = self.axes.shape[1]
+        return self.axes.shape[0] == r and not self.origin.any() and bool((self.axes == np.eye(r)).all())
+
+    def inside(self, z: FloatArray) -> FloatArray:
+        """Points in the coordinates of the cloud."""
+        if self._is_whole:
+            return np.ascontiguousarray(z)
+        found = np.zeros((len(z), self.axes.shape[1]))
+        into_axes(np.ascontiguousarray(z), self.origin, self.axes, found, (0, len(z)))
+        return found
+
+    def place(self, z: FloatArray, n_jobs: int = 1) -> FloatArray:
+        """Where points are on the space: moved along the noise, if there was some."""
+        if self.surface is None:
+            return z
+        moved = self.surface.project(self.inside(z), n_jobs)
+        return moved if self._is_whole else moved @ self.axes.T + self.origin
+
+    @cached_property
+    def search(self) -> NeighborSearch:
+        """Over the nodes, then their images."""
+        return NeighborSearch(np.ascontiguousarray(np.vstack([self.inner, self.images])))
+
+    @cached_property
+    def node_of(self) -> IntArray:
+        """Node of each node and image."""
+        return np.concatenate([np.arange(len(self.inner)), self.own])
+
+    @cached_property
+    def rooms(self) -> FloatArray:
+        """Weight of each node and image."""
+        return np.concatenate([np.ones(len(self.inner)), self.room])
+
+    def mass(self, s2: float) -> FloatArray:
+        """Integral of a Gaussian step over the space at each node; images take up what would leave it."""
+        flat = (np.pi * s2) ** (self.dim / 2)
+        if not len(self.ricci):
+            return np.full(len(self.inner), flat)
+        scalar = np.einsum("naa->n", self.ricci)
+        return np.asarray(flat * np.clip(1 - scalar * s2 / 24, 0.5, 1.5))
+
+    def pairs(self, radius: float, s2: float, n_jobs: int = 1) -> Pairs:
+        """Pairs of nodes that one step joins; several for a pair where a step goes to an image, too."""
+        found = self._steps(self.inner, np.arange(len(self.inner)), radius, s2, n_jobs)
+        return found if self.layers is None else self.layers.cut(found)
+
+    def pairs_from(self, z: FloatArray, radius: float, s2: float, n_jobs: int = 1) -> Pairs:
+        """The same from points of the space to nodes."""
+        inside = self.inside(z)
+        nearest = np.zeros(len(z), np.int64)
+        if len(self.frames) and len(z):
+            nearest = np.asarray(self._tree.query(inside, workers=n_jobs)[1])
+        found = self._steps(inside, nearest, radius, s2, n_jobs)
+        return found if self.layers is None else self.layers.cut_from(inside, found, s2)
+
+    @cached_property
+    def _tree(self) -> cKDTree:
+        return cKDTree(self.inner)
+
+    def _steps(self, z: FloatArray, at: IntArray, radius: float, s2: float, n_jobs: int) -> Pairs:
+        found = self.search.within(z, radius)
+        squares = found.distances**2
+        if len(self.frames):
+            ends = found.rows, found.columns, at
+            spans = list(pairwise([*range(0, len(squares), 2**16), len(squares)]))
+            bends = self.frames, self.ricci, s2
+            quick_map(lambda span: bend_squares(z, self.search.points, ends, bends, squares, span), spans, n_jobs)
+        squares -= s2 * np.log(self.rooms[found.columns])
+        return Pairs(found.rows, self.node_of[found.columns], squares)
+
+
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """Layers of a space that nearly touch: which nodes a step may join.
+
+    Attributes
+    ----------
+    search : NeighborSearch
+        The nodes.
+    joined : CSR array of shape (n, n)
+        1 for each pair of nodes that is close along the space.
+    """
+
+    search: NeighborSearch
+    joined: Any
+
+    def __post_init__(self) -> None:
+        n = len(self.search.points)
+        check_csr("joined", self.joined, (n, n))
+
+    def cut(self, pairs: Pairs) -> Pairs:
+        """The pairs without those between layers."""
+        keep = np.asarray(self.joined[pairs.rows, pairs.columns]).ravel() > 0
+        return Pairs(pairs.rows[keep], pairs.columns[keep], pairs.distances[keep])
+
+    def cut_from(self, z: FloatArray, pairs: Pairs, s2: float) -> Pairs:
+        """The same from points. A node joined to a share of the nodes nearest to a point counts as farther away.
+
+        Steps therefore fade out where a point moves from one layer to another.
+        """
+        n = len(self.search.points)
+        k = min(6, n - 1)
+        distances, near = self.search.knn(z, k + 1)
+        votes = np.maximum(1 - distances[:, :k] / np.maximum(distances[:, k:], 1e-300), 0.0) ** 2 + 1e-12
+        votes /= votes.sum(axis=1, keepdims=True)
+        voters = make_csr(votes.ravel(), near[:, :k].ravel(), k * np.arange(len(z) + 1), n)
+        share = np.asarray((voters @ self.joined).tocsr()[pairs.rows, pairs.columns]).ravel()
+        keep = share > 1e-3
+        squares = pairs.distances[keep] - s2 * np.log(np.minimum(share[keep], 1.0))
+        return Pairs(pairs.rows[keep], pairs.columns[keep], squares)
+
+
+def find_layers(points: FloatArray, radius: float, s2: float, n_jobs: int) -> Layers | None:
+    """The layers of a space, if steps would jump between them; else None.
+
+    Two nodes are on different layers if the path along near neighbours is more than twice as long as the straight
+    line (half a circle is 1.57 times its diameter). Rolls had the least error with steps of which a share of .003
+    jumped.
+    """
+    n = len(points)
+    search = NeighborSearch(points, None, n_jobs)
+    distances, near = without_self(*search.knn(points, min(12, n - 1) + 1))
+    k = near.shape[1]
+    lengths = np.maximum(distances.ravel(), np.finfo(np.float64).tiny)
+    edges = sparse.csr_array((lengths, near.ravel(), k * np.arange(n + 1)), shape=(n, n))
+    edges = edges.maximum(edges.T.tocsr())
+    spacing = np.minimum(distances[:, -1], 4 * np.median(distances[:, -1]))
+    parts = edges.indptr.astype(np.int64), edges.indices.astype(np.int64), edges.data
+    pairs = search.within(points, radius)
+    limit = 2 * radius + 2 * float(spacing.max())
+    blocks = np.array_split(np.arange(n), max(1, n // 1000))
+    balls = map_threads(lambda block: ball_along_edges(*parts, block, limit), blocks, n_jobs)
+    counts, columns, paths = (np.concatenate(part) for part in zip(*balls, strict=True))
+    rows = np.repeat(np.arange(n), counts)
+    # From 1 to 2: a sparse matrix does not tell a stored zero from no path.
+    along = sparse.coo_array((1 + paths / limit, (rows, columns)), shape=(n, n)).tocsr()
+    found = np.asarray(along[pairs.rows, pairs.columns]).ravel()
+    path = np.where(found > 0, (found - 1) * limit, np.inf)
+    apart = path > 2 * pairs.distances + spacing[pairs.rows] + spacing[pairs.columns]
+    weights = np.exp(-(pairs.distances**2) / s2)
+    if weights[apart].sum() <= 3e-3 * weights.sum():
+        return None
+    joined = sparse.coo_array((np.ones((~apart).sum()), (pairs.rows[~apart], pairs.columns[~apart])), shape=(n, n)).tocsr()
+    joined = joined.multiply(joined.T).tocsr()  # both directions: sums of paths differ in the last bit
+    joined.sort_indices()
+    return Layers(NeighborSearch(points), sparse.csr_array(joined))
+
+
+@compiled()
+def bend_squares(z, points, pairs, bends, squares, span):  # type: ignore[no-untyped-def]
+    """Turn squared chords into the exponents of the heat kernel, in place."""
+    rows, columns, at = pairs
+    frames, ricci, s2 = bends
+    dim = frames.shape[2]
+    along = np.zeros(dim)
+    for p in range(span[0], span[1]):
+        i, j, k = rows[p], columns[p], at[rows[p]]
+        tangential, bent = 0.0, 0.0
+        for a in range(dim):
+            total = 0.0
+            for c in range(frames.shape[1]):
+                total += (points[j, c] - z[i, c]) * frames[k, c, a]
+            along[a] = total
+            tangential += total * total
+        for a in range(dim):
+            for b in range(dim):
+                bent += along[a] * ricci[k, a, b] * along[b]
+        normal = max(squares[p] - tangential, 0.0)
+        squares[p] += min(normal / 3, squares[p] / 2) - s2 / 12 * bent * np.exp(-normal / s2)
+
+
+def curvature_at(points: FloatArray, dim: int, spacing: float, n_jobs: int) -> tuple[FloatArray, FloatArray]:
+    """Tangents (n, D, dim) and Ricci curvature (n, dim, dim) at nodes, from quadratics through those around."""
+    n, n_axes = points.shape
+    patches = fit_patches(NeighborSearch(points, None, n_jobs), points, points, dim, (2.2 * spacing) ** 2)
+    width = patches.widths[:, None]
+    along = np.einsum("nd,nda->na", points - patches.means, patches.frames) / width
+    tangents = patches.frames + patches.bends[:, 1 : 1 + dim].transpose(0, 2, 1) / width[..., None]
+    second_form = np.zeros((n, dim, dim, n_axes))
+    for m, (a, b) in enumerate(zip(*np.triu_indices(dim), strict=True)):
+        bend = patches.bends[:, 1 + dim + m]
+        tangents[:, :, a] += bend * along[:, b : b + 1] / width
+        tangents[:, :, b] += bend * along[:, a : a + 1] / width  # twice for a = b
+        second_form[:, a, b] += bend / width**2
+        second_form[:, b, a] += bend / width**2
+    q, r = np.linalg.qr(tangents)
+    frames = q * np.sign(np.einsum("naa->na", r))[:, None]  # the signs of the patches
+    mean = np.einsum("naad->nd", second_form)
+    ricci = np.einsum("nd,nabd->nab", mean, second_form) - np.einsum(
+        "nacd,ncbd->nab", second_form, second_form
+    )  # Gauss's equation
+    return np.ascontiguousarray(frames), ricci

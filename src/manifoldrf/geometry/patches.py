@@ -1,0 +1,336 @@
+"""The surface through a cloud: quadratic patches, and the map that moves points onto them."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from manifoldrf._compiling import compiled
+from manifoldrf._random import generator
+from manifoldrf._runtime import map_threads, quick_map
+from manifoldrf._validation import NONNEGATIVE, FloatArray, IntArray, check_finite, check_real, reject
+from manifoldrf.geometry.csr import check_shape
+from manifoldrf.geometry.neighbors import NeighborSearch, around, loneliness
+from manifoldrf.geometry.sampling import farthest_points
+
+PER_COEFFICIENT = 3.0  # effective neighbours for each coefficient of a patch
+MOST_NEIGHBORS = 400  # that a patch is fitted to
+RANGE = 0.01  # weights below are not used
+ROBUST = 9.0  # squared distances to the patch over their median beyond which neighbours lose weight
+_BLENDED = 8  # patches around a query whose results are averaged
+_LARGEST_COORDINATE = 3.0  # in bandwidths: beyond it a patch is no longer bent
+_QUERIES_AT_ONCE = 2048  # moved by one task
+
+
+def n_terms(dim: int) -> int:
+    """Number of coefficients of a quadratic."""
+    return (dim + 1) * (dim + 2) // 2
+
+
+@dataclass(frozen=True, eq=False)
+class LocalSurface:
+    """A surface through a cloud: quadratic patches, blended between neighbouring centres.
+
+    Attributes
+    ----------
+    centres : NeighborSearch
+        Centres of the patches, shape (M, r).
+    origin : array of shape (D,)
+    axes : array of shape (D, r)
+        Orthonormal directions in which the cloud extends; others hold only noise.
+    means : array of shape (M, r)
+    frames : array of shape (M, r, dim)
+        Tangents of the patches, orthonormal.
+    bends : array of shape (M, p, r)
+        Normal part of the patches: coefficients of 1, the tangential coordinates and their products.
+    widths : array of shape (M,)
+        Unit of the tangential coordinates.
+    noise_std : float
+        Standard deviation of the points around the surface, per coordinate.
+    """
+
+    centres: NeighborSearch
+    origin: FloatArray
+    axes: FloatArray
+    means: FloatArray
+    frames: FloatArray
+    bends: FloatArray
+    widths: FloatArray
+    noise_std: float = 0.0
+
+    def __post_init__(self) -> None:
+        m, r = self.means.shape if self.means.ndim == 2 else (0, 0)
+        dim = self.frames.shape[-1] if self.frames.ndim == 3 else 0
+        if min(m, r, dim) < 1:
+            reject("means", "an array of shape (patches, axes)", f"shape {self.means.shape}")
+        check_shape("axes", self.axes, (len(self.origin), r))
+        check_shape("frames", self.frames, (m, r, dim))
+        check_shape("bends", self.bends, (m, n_terms(dim), r))
+        check_shape("widths", self.widths, (m,))
+        check_shape("centres", self.centres.points, (m, r))
+        check_real(self.noise_std, "noise_std", NONNEGATIVE)
+        for name in ("origin", "axes", "means", "frames", "bends", "widths"):
+            check_finite(getattr(self, name), name)
+        if not (self.widths > 0).all():
+            reject("widths", "positive", float(self.widths.min()))
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the surface."""
+        return int(self.frames.shape[2])
+
+    @property
+    def curvature(self) -> float:
+        """Length of the second fundamental form that a tenth of the patches exceed."""
+        quadratic = self.bends[:, 1 + self.dim :] / self.widths[:, None, None] ** 2
+        first, second = np.triu_indices(self.dim)
+        squares = ((quadratic**2).sum(axis=2) * np.where(first == second, 4, 2)).sum(axis=1)
+        return float(np.sqrt(np.quantile(squares, 0.9)))
+
+    def tangents(self, places: FloatArray) -> FloatArray:
+        """Frames (q, D, dim) of the patches nearest to some places."""
+        near = self.centres.knn((places - self.origin) @ self.axes, 1)[1][:, 0]
+        return np.asarray(np.einsum("da,nak->ndk", self.axes, self.frames[near]))
+
+    def project(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
+        """Points of the surface near the queries, shape (q, D); continuous in the queries."""
+        patches = self.means, self.frames, self.bends, self.widths
+        inside = np.zeros((len(queries), self.axes.shape[1]))
+        found = np.zeros(queries.shape)
+        spans = list(pairwise([*range(0, len(queries), _QUERIES_AT_ONCE), len(queries)]))
+        places = np.ascontiguousarray(queries)
+        quick_map(lambda span: into_axes(places, self.origin, self.axes, inside, span), spans, n_jobs)
+        distances, near = self.centres.knn(inside, min(_BLENDED, len(self.means)))
+        # The tree returns an index beyond the last where squared distances overflow.
+        near = np.minimum(np.ascontiguousarray(near, dtype=np.int64), len(self.means) - 1)
+
+        def work(span: tuple[int, int]) -> None:
+            blend_patches((inside, near, distances), patches, (self.origin, self.axes), found, span)
+
+        quick_map(work, spans, n_jobs)
+        return found
+
+
+class Patches(NamedTuple):
+    """Quadratic patches.
+
+    Attributes
+    ----------
+    means : array of shape (M, r)
+    frames : array of shape (M, r, dim)
+        Tangents, orthonormal.
+    bends : array of shape (M, p, r)
+        Normal part: coefficients of 1, the tangential coordinates and their products.
+    widths : array of shape (M,)
+        Unit of the tangential coordinates.
+    spreads : array of shape (M,)
+        Median squared distance of the neighbours to the patch, per normal direction and in squared units.
+    """
+
+    means: FloatArray
+    frames: FloatArray
+    bends: FloatArray
+    widths: FloatArray
+    spreads: FloatArray
+
+
+def fit_surface(search: NeighborSearch, basis: tuple[FloatArray, FloatArray], dim: int, h2: float) -> LocalSurface:
+    """Patches through the points, fitted twice: distances between noisy points are too long.
+
+    The second fit weights neighbours by the distances between the points on the first surface.
+
+    Parameters
+    ----------
+    search : NeighborSearch
+        The points, in the coordinates along the axes of the basis.
+    basis : tuple of arrays
+        Origin (D,) and axes (D, r).
+    dim : int
+    h2 : float
+        Squared bandwidth.
+    """
+    points, threads = search.points, search.threads
+    usable = np.flatnonzero(loneliness(*around(search)) < 1.7)  # lonelier points may be outliers
+    centres = usable[_centres(points[usable], h2)]
+    at = points[centres]
+    # A centre may be an outlier. Without it, its patch goes through its neighbours, and it is moved there.
+    patches = fit_patches(search, points, at, dim, h2, leave_out=True)
+    # Outliers that are neighbours of each other fill all directions, and are not close together: their spread was
+    # .11 to .31, that of others up to .1, and their squared bandwidth had to be more than twice as large.
+    sound = (patches.spreads < 0.1) | (patches.widths**2 < h2)
+    if not sound.all() and np.count_nonzero(sound) >= _BLENDED:
+        centres, patches = centres[sound], Patches(*(part[sound] for part in patches))
+    own_basis = np.zeros(points.shape[1]), np.eye(points.shape[1])
+    once = LocalSurface(NeighborSearch(points[centres]), *own_basis, *patches[:-1]).project(points, threads)
+    at = once[centres]
+    patches = fit_patches(NeighborSearch(once, None, threads), points, at, dim, h2)
+    return LocalSurface(NeighborSearch(at), *basis, *patches[:-1])
+
+
+def quadratic_terms(along: FloatArray) -> FloatArray:
+    """1, the coordinates and their products, shape (..., p)."""
+    first, second = np.triu_indices(along.shape[-1])
+    ones = np.ones((*along.shape[:-1], 1))
+    return np.concatenate([ones, along, along[..., first] * along[..., second]], axis=-1)
+
+
+def _centres(points: FloatArray, h2: float) -> IntArray:
+    """Positions of farthest points that are as close together as patches must be."""
+    order = cKDTree(points).indices.astype(np.int64)
+    chosen, radii = farthest_points(points, order, 16, len(points), 0)
+    n = int(np.count_nonzero(radii > 0.6 * np.sqrt(h2)))
+    return np.asarray(chosen[: max(n, min(_BLENDED, len(points)))])
+
+
+def fit_patches(
+    search: NeighborSearch, points: FloatArray, at: FloatArray, dim: int, h2: float, *, leave_out: bool = False
+) -> Patches:
+    """Patches at the centres ``at``.
+
+    Neighbours are found and weighted in ``search``; the patch is fitted to their ``points``.
+    """
+    n = len(points)
+    needed = int(PER_COEFFICIENT * n_terms(dim))
+    sample = at[:: max(1, len(at) // 100)]
+    squares = search.knn(sample, min(n, MOST_NEIGHBORS))[0] ** 2
+    inside = float(np.median(np.count_nonzero(squares < -np.log(RANGE) * h2, axis=1)))
+    k = int(min(n - 1, max(1.2 * inside, 2 * needed)))
+    size = int(np.clip(2**22 // (k * points.shape[1]), 1, 64))  # bounds the memory of a task
+    blocks = np.array_split(at, max(1, len(at) // size))
+
+    def work(block: FloatArray) -> tuple[FloatArray, ...]:
+        distances, near = search.knn(block, k + int(leave_out))
+        if leave_out:  # the point itself comes first
+            distances, near = distances[:, 1:], near[:, 1:]
+        return _fit_block(points[near], distances**2, dim, h2, min(needed, k - 1))
+
+    parts = map_threads(work, blocks, search.threads)
+    return Patches(*(np.ascontiguousarray(np.concatenate(part)) for part in zip(*parts, strict=True)))
+
+
+def _fit_block(around: FloatArray, squares: FloatArray, dim: int, h2: float, needed: int) -> tuple[FloatArray, ...]:
+    """Patches through neighbours (B, k, r) at squared distances (B, k)."""
+    # Where points are sparse the bandwidth reaches the neighbours that a quadratic needs.
+    width2 = np.maximum(h2, squares[:, needed] / 2)[:, None]
+    weights = np.exp(-(squares - squares[:, :1]) / width2)
+    weights = np.maximum(weights - weights[:, -1:], 1e-12)  # the last neighbour may change without a jump
+    unit = np.sqrt(width2 / 2)[:, :, None]
+    far = np.zeros_like(weights)
+    for _ in range(2):  # the second time without neighbours that are far off
+        shares = weights / (1 + far**2)
+        shares /= shares.sum(axis=1, keepdims=True)
+        means = np.einsum("bk,bkd->bd", shares, around)
+        offsets = around - means[:, None]
+        frames = _leading_axes(offsets * np.sqrt(shares)[:, :, None], dim)  # (B, r, dim)
+        turned = frames.transpose(0, 2, 1)
+        along = offsets @ frames
+        terms = quadratic_terms(along / unit)  # (B, k, p)
+        weighted = (terms * shares[:, :, None]).transpose(0, 2, 1)
+        matrix = weighted @ terms
+        bent = np.arange(1 + dim, terms.shape[2])
+        matrix[:, bent, bent] += 1e-3  # against wild extrapolation where neighbours lie on a line
+        matrix += 1e-10 * np.eye(terms.shape[2])
+        bends = np.linalg.solve(matrix, weighted @ offsets)  # (B, p, r)
+        bends -= bends @ frames @ turned
+        rest = ((offsets - along @ turned - terms @ bends) ** 2).sum(axis=2)
+        far = rest / (ROBUST * _weighted_medians(rest, shares) + 1e-300)
+    spreads = _weighted_medians(rest, shares) / (unit[:, :, 0] ** 2 * max(1, around.shape[2] - dim))
+    return means, frames, bends, unit[:, 0, 0], spreads[:, 0]
+
+
+def patch_offsets(patches: Patches, points: FloatArray) -> FloatArray:
+    """Offset of each point from its own patch, shape (n, r)."""
+    offsets = points - patches.means
+    along = np.einsum("nd,ndk->nk", offsets, patches.frames)
+    inside = np.clip(along / patches.widths[:, None], -_LARGEST_COORDINATE, _LARGEST_COORDINATE)
+    bent = np.einsum("np,npd->nd", quadratic_terms(inside), patches.bends)
+    return np.asarray(offsets - np.einsum("ndk,nk->nd", patches.frames, along) - bent)
+
+
+def _leading_axes(offsets: FloatArray, dim: int) -> FloatArray:
+    """Leading principal axes of weighted offsets (B, k, r), shape (B, r, dim)."""
+    n_axes = offsets.shape[2]
+    turned = offsets.transpose(0, 2, 1)
+    if n_axes <= 24:  # above, a few power iterations are cheaper than covariances
+        return np.linalg.eigh(turned @ offsets)[1][:, :, ::-1][:, :, :dim]
+    guess = generator(0, "cloud.axes").normal(size=(n_axes, dim + 4))
+    span = np.broadcast_to(guess, (len(offsets), *guess.shape))
+    for _ in range(8):
+        span = np.linalg.qr(turned @ (offsets @ span))[0]
+    inside = offsets @ span
+    turn = np.linalg.eigh(inside.transpose(0, 2, 1) @ inside)[1][:, :, ::-1][:, :, :dim]
+    return np.asarray(span @ turn)
+
+
+def _weighted_medians(values: FloatArray, shares: FloatArray) -> FloatArray:
+    """Weighted median of each row, shape (B, 1)."""
+    order = np.argsort(values, axis=1)
+    below = (np.cumsum(np.take_along_axis(shares, order, 1), axis=1) < 0.5).sum(axis=1)
+    middle = np.take_along_axis(order, np.minimum(below, values.shape[1] - 1)[:, None], 1)
+    return np.take_along_axis(values, middle, 1)
+
+
+@compiled()
+def into_axes(queries, origin, axes, out, span):  # type: ignore[no-untyped-def]
+    """Coordinates of queries along the axes; products by BLAS would depend on the number of queries."""
+    for i in range(span[0], span[1]):
+        for c in range(axes.shape[0]):
+            offset = queries[i, c] - origin[c]
+            for a in range(axes.shape[1]):
+                out[i, a] += offset * axes[c, a]
+
+
+@compiled()
+def blend_patches(queries, patches, axes, out, span):  # type: ignore[no-untyped-def]
+    """Mean of the places of a query on the patches around it, in the coordinates of the cloud.
+
+    ``queries`` are positions along the axes, patches near them and distances; the weight of the last of these
+    patches is zero, so that it may change without a jump.
+    """
+    inside, near, distances = queries
+    origin, directions = axes
+    n_axes, dim = patches[1].shape[1], patches[1].shape[2]
+    last = near.shape[1] - 1
+    place, terms, along = np.zeros(n_axes), np.ones(patches[2].shape[1]), np.zeros(dim)
+    for i in range(span[0], span[1]):
+        nearest = distances[i, 0] ** 2
+        room = distances[i, last] ** 2 - nearest
+        total = 0.0
+        place[:] = 0.0
+        for p in range(last + 1):
+            share = (1.0 - (distances[i, p] ** 2 - nearest) / room) ** 2 if room > 0 else 1.0
+            if share == 0.0:
+                continue
+            total += share
+            _add_place(inside[i], near[i, p], share, patches, (along, terms, place))
+        for c in range(len(origin)):
+            out[i, c] = origin[c]
+            for a in range(n_axes):
+                out[i, c] += directions[c, a] * place[a] / total
+
+
+@compiled()
+def _add_place(query, j, share, patches, workspace):  # type: ignore[no-untyped-def]
+    """Add the place of a query on patch j, times a share. The workspace is (along, terms, place)."""
+    means, frames, bends, widths = patches
+    along, terms, place = workspace
+    n_axes, dim = frames.shape[1], frames.shape[2]
+    along[:] = 0.0
+    for c in range(n_axes):
+        along += frames[j, c] * (query[c] - means[j, c])
+    n = 1 + dim
+    for a in range(dim):
+        terms[1 + a] = min(max(along[a] / widths[j], -_LARGEST_COORDINATE), _LARGEST_COORDINATE)
+    for a in range(dim):
+        for b in range(a, dim):
+            terms[n] = terms[1 + a] * terms[1 + b]
+            n += 1
+    for c in range(n_axes):
+        spot = means[j, c]
+        for a in range(dim):
+            spot += frames[j, c, a] * along[a]
+        for m in range(len(terms)):
+            spot += bends[j, m, c] * terms[m]
+        place[c] += share * spot
