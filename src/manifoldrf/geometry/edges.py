@@ -30,6 +30,8 @@ class Edge:
         Points of the edge.
     normals : array of shape (e, D)
         Outward, tangential to the space.
+    along : array of shape (e, dim - 1, D)
+        Orthonormal directions along the edge.
     bends : array of shape (e,)
         Mean curvature of the edge within the space, positive where the space is convex.
     dim : int
@@ -38,20 +40,22 @@ class Edge:
 
     places: FloatArray
     normals: FloatArray
+    along: FloatArray
     bends: FloatArray
     dim: int
 
     def __post_init__(self) -> None:
         check_shape("normals", self.normals, self.places.shape)
+        check_shape("along", self.along, (len(self.places), self.dim - 1, self.places.shape[1]))
         check_shape("bends", self.bends, (len(self.places),))
-        for name in ("places", "normals", "bends"):
+        for name in ("places", "normals", "along", "bends"):
             check_finite(getattr(self, name), name)
 
     @classmethod
     def none(cls, dim: int, n_coordinates: int) -> "Edge":
         """No edge."""
         nothing = np.zeros((0, n_coordinates))
-        return cls(nothing, nothing, np.zeros(0), dim)
+        return cls(nothing, nothing, np.zeros((0, dim - 1, n_coordinates)), np.zeros(0), dim)
 
     @cached_property
     def _tree(self) -> cKDTree:
@@ -72,8 +76,13 @@ class Edge:
         near = np.flatnonzero(np.isfinite(d[:, 0]))
         d, i = d[near], i[near]
         known = np.isfinite(d)
-        N = self.normals[np.where(known, i, 0)]  # (r, k, D)
-        heights = np.einsum("rkd,rkd->rk", self.places[np.where(known, i, 0)] - z[near][:, None], N)
+        i = np.where(known, i, 0)
+        N, offsets = self.normals[i], self.places[i] - z[near][:, None]  # (r, k, D)
+        heights = np.einsum("rkd,rkd->rk", offsets, N)
+        if z.shape[1] > self.dim:  # an edge of another layer is not beside a point, but above it
+            flat = heights**2 + (np.einsum("rkd,rkad->rka", offsets, self.along[i]) ** 2).sum(axis=2)
+            known &= flat > 0.5 * d**2
+            d = np.where(known, d, np.inf)
         lateral = np.where(known, np.maximum(d**2 - heights**2, 0.0), np.inf)
         free, rows = known.copy(), np.arange(len(near))
         for face in range(most):
@@ -130,7 +139,9 @@ def _lengths(vectors: FloatArray) -> FloatArray:
     return np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-300)
 
 
-def find_edge(points: FloatArray, frames: FloatArray, noise_std: float, spacing: float, n_jobs: int) -> Edge:
+def find_edge(
+    points: FloatArray, frames: FloatArray, spacing: float, n_jobs: int, *, noise_std: float, curvature: float
+) -> Edge:
     """The edge of the space that points lie on.
 
     Around a point near an edge, the centroid of its neighbours is off the point. The direction away from it is
@@ -141,16 +152,20 @@ def find_edge(points: FloatArray, frames: FloatArray, noise_std: float, spacing:
     points : array of shape (n, D)
     frames : array of shape (n, D, dim)
         Tangents at the points.
-    noise_std : float
-        Noise that the points had along the space, too, which blurs the edge.
     spacing : float
         Distance between the places that the edge is described by.
     n_jobs : int
         Threads.
+    noise_std : float
+        Noise that the points had along the space, too, which blurs the edge.
+    curvature : float
+        Of the space: bent windows must be small.
     """
     (n, n_axes), dim = points.shape, frames.shape[2]
     tree = cKDTree(points)
-    k = min(n - 1, {2: 40 if n >= 700 else 24}.get(dim, 80))
+    k = min(n - 1, 40 if dim == 2 else 80)
+    if n < 700:
+        k = min(n - 1, 24 if dim == 2 else 80)
     if noise_std > 0:  # a window must be wider than the blur
         while k < min(n - 1, 400) and np.median(tree.query(points[:: max(1, n // 100)], k + 1)[0][:, -1]) < 5 * noise_std:
             k = min(2 * k, n - 1)
@@ -259,4 +274,5 @@ def _smooth_edge(places: FloatArray, normals: FloatArray, radii: FloatArray, spa
     normal = N - np.einsum("ca,cad->cd", fit[:, 1 : 1 + across] / width, axes)
     bends = -2 * fit[:, 1 + across :][:, first == second].sum(axis=1) / width[:, 0] ** 2
     around = cKDTree(at).query(at, min(9, len(at)))[1].reshape(len(at), -1)
-    return Edge(at + fit[:, :1] * N, normal / _lengths(normal), np.median(bends[around], axis=1), dim)
+    normal /= _lengths(normal)
+    return Edge(at + fit[:, :1] * N, normal, axes, np.median(bends[around], axis=1), dim)

@@ -81,7 +81,9 @@ def even_points(
         push = 0.5 * (nodes * shares.sum(1, keepdims=True) - np.einsum("nk,nkd->nd", shares, mirrored[near[:, 1:]]))
         length = np.maximum(np.linalg.norm(push, axis=1, keepdims=True), 1e-300)
         push *= np.minimum(length, 0.25 * spacing) / length
-        nodes = edge.inside(project(nodes + push), 4 * spacing, 0.25 * spacing)
+        moved = edge.inside(project(nodes + push), 4 * spacing, 0.25 * spacing)
+        gap, near = tree.query(moved, workers=n_jobs)
+        nodes = np.where((gap < local[near])[:, None], moved, nodes)  # not out of the space where no edge was seen
     return np.ascontiguousarray(nodes)
 
 
@@ -295,20 +297,28 @@ def find_layers(points: FloatArray, radius: float, s2: float, n_jobs: int) -> La
     edges = edges.maximum(edges.T.tocsr())
     spacing = np.minimum(distances[:, -1], 4 * np.median(distances[:, -1]))
     parts = edges.indptr.astype(np.int64), edges.indices.astype(np.int64), edges.data
-    pairs = search.within(points, radius)
+    some = np.arange(0, n, max(1, n // 200))
     limit = 2 * radius + 2 * float(spacing.max())
-    blocks = np.array_split(np.arange(n), max(1, n // 1000))
-    balls = map_threads(lambda block: ball_along_edges(*parts, block, limit), blocks, n_jobs)
-    counts, columns, paths = (np.concatenate(part) for part in zip(*balls, strict=True))
-    rows = np.repeat(np.arange(n), counts)
-    # From 1 to 2: a sparse matrix does not tell a stored zero from no path.
-    along = sparse.coo_array((1 + paths / limit, (rows, columns)), shape=(n, n)).tocsr()
-    found = np.asarray(along[pairs.rows, pairs.columns]).ravel()
-    path = np.where(found > 0, (found - 1) * limit, np.inf)
-    apart = path > 2 * pairs.distances + spacing[pairs.rows] + spacing[pairs.columns]
+
+    def far_along(starts: IntArray) -> tuple[Pairs, Any]:
+        """Pairs from some nodes within the reach of a step, and which of them are far from each other along paths."""
+        found = search.within(points[starts], radius)
+        blocks = np.array_split(starts, max(1, len(starts) // 1000))
+        balls = map_threads(lambda block: ball_along_edges(*parts, block, limit), blocks, n_jobs)
+        counts, columns, paths = (np.concatenate(part) for part in zip(*balls, strict=True))
+        rows = np.repeat(np.arange(len(starts)), counts)
+        # From 1 to 2: a sparse matrix does not tell a stored zero from no path.
+        along = sparse.coo_array((1 + paths / limit, (rows, columns)), shape=(len(starts), n)).tocsr()
+        length = np.asarray(along[found.rows, found.columns]).ravel()
+        path = np.where(length > 0, (length - 1) * limit, np.inf)
+        pairs = found._replace(rows=starts[found.rows])
+        return pairs, path > 2 * pairs.distances + spacing[pairs.rows] + spacing[pairs.columns]
+
+    pairs, apart = far_along(some)
     weights = np.exp(-(pairs.distances**2) / s2)
     if weights[apart].sum() <= 3e-3 * weights.sum():
         return None
+    pairs, apart = far_along(np.arange(n))
     joined = sparse.coo_array((np.ones((~apart).sum()), (pairs.rows[~apart], pairs.columns[~apart])), shape=(n, n)).tocsr()
     joined = joined.multiply(joined.T).tocsr()  # both directions: sums of paths differ in the last bit
     joined.sort_indices()

@@ -123,7 +123,8 @@ def boundary_of(mesh: TriangleMesh, spacing: float) -> Edge:
     place = (np.arange(len(which)) - np.repeat(np.cumsum(number) - number, number) + 0.5) / number[which]
     places = a[which] + place[:, None] * along[which]
     good = size[which, 0] > 0
-    return Edge(places[good], normals[which][good], np.zeros(int(good.sum())), 2)
+    edges = (along / length)[which][good][:, None]
+    return Edge(places[good], normals[which][good], edges, np.zeros(int(good.sum())), 2)
 
 
 @dataclass(frozen=True, eq=False)
