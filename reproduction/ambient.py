@@ -20,20 +20,23 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from manifoldrf import DiffusionKernel, FeatureWarning, Graph, HeatKernel, ManifoldRandomFeatures, relative_error
 from manifoldrf._random import SeedLike, generator
 from manifoldrf._runtime import one_blas_thread, without_warnings
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_integer, check_real, reject
-from manifoldrf.baselines._base import gaussian_kernel
-from manifoldrf.baselines.nystrom import Nystrom
-from manifoldrf.baselines.random_features import GERF, ORF, PORF, PRF, RFF
-from manifoldrf.baselines.tuning import BandwidthSearch, tune_bandwidth
-from manifoldrf.features.fitting import FeatureWarning
-from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.geometry.graphs import Graph
-from manifoldrf.kernels.graph_kernels import DiffusionKernel
-from manifoldrf.kernels.manifold_kernels import HeatKernel
-from manifoldrf.metrics import errors_of, relative_error
+from manifoldrf.metrics import errors_of
 from manifoldrf.signatures.engines import Progress
+from reproduction.baselines import (
+    GERF,
+    ORF,
+    PORF,
+    PRF,
+    RFF,
+    BandwidthSearch,
+    Nystrom,
+    gaussian_kernel,
+    tune_bandwidth,
+)
 from reproduction.record import Record
 from reproduction.surface_graphs import SURFACES, fingerprint_graph, paper_sphere_kernel, paper_sphere_time
 

@@ -26,20 +26,14 @@ from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
+from manifoldrf import DiffusionKernel, Graph, compute_signatures, knn_graph, smooth
 from manifoldrf._random import Streams
 from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import FloatArray, IntArray, Interval, check_integer, check_real, reject
-from manifoldrf.applications.filling import System, biharmonic, feature_action, harmonic, smooth, solve_with_fixed
-from manifoldrf.baselines._base import gaussian_kernel
-from manifoldrf.baselines.nystrom import inverse_root
-from manifoldrf.baselines.random_features import ORF, PORF, PRF, RFF
-from manifoldrf.baselines.spectral import eigenpairs
+from manifoldrf.applications.filling import System, biharmonic, feature_action, harmonic, solve_with_fixed
 from manifoldrf.fields.anchors import Sweep, edges_of, farthest_anchors, nearest_along_edges, select_along_edges
-from manifoldrf.geometry.builders import knn_graph
-from manifoldrf.geometry.graphs import Graph
-from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.signatures.engines import Progress
-from manifoldrf.signatures.teachers import compute_signatures
+from reproduction.baselines import ORF, PORF, PRF, RFF, eigenpairs, gaussian_kernel, inverse_root
 from reproduction.record import Record, environment_of, finished_part, settings_without
 from reproduction.smoothers import Recipe, learn_field
 from reproduction.token_surfaces import SURFACES, TOUCHING, TokenSurface
@@ -333,12 +327,12 @@ def geodesic_nystrom(task: Task) -> Candidates:
     anchors = task.medoids.nodes
     for tau in task.taus:
         columns = DiffusionKernel(tau).matrix(task.graph, cols=anchors)
-        yield tau, _of_surface(task, columns @ inverse_root(columns[anchors])[0])
+        yield tau, _of_surface(task, columns @ inverse_root(columns[anchors]))
 
 
 def diffusion_map(task: Task) -> Candidates:
     """Eigenvectors of the graph times the roots of the kernel's eigenvalues: signed."""
-    values, vectors = eigenpairs(task.graph, DiffusionKernel(1.0).spectral, task.n_features)
+    values, vectors = eigenpairs(task.graph, task.n_features)
     for tau in task.taus:
         yield tau, _of_surface(task, vectors * np.sqrt(DiffusionKernel(tau).spectral(values)))
 

@@ -25,25 +25,17 @@ from scipy import sparse
 from scipy.spatial import cKDTree
 from sklearn.decomposition import KernelPCA
 
+from manifoldrf import DiffusionKernel, FarQueryWarning, Graph, GraphOptions, ManifoldRandomFeatures, knn_graph
 from manifoldrf._random import generator
 from manifoldrf._runtime import map_threads, one_blas_thread, without_warnings
 from manifoldrf._validation import FloatArray, IntArray, check_integer, check_jobs, reject
 from manifoldrf.applications.neighbors import cloud_weights, largest_columns, weighted
-from manifoldrf.baselines._base import gaussian_kernel
-from manifoldrf.baselines.nystrom import Nystrom
-from manifoldrf.baselines.random_features import ORF, PORF, PRF, RFF
-from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.options import GraphOptions
-from manifoldrf.features.problem import FarQueryWarning
-from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.csr import reciprocal
-from manifoldrf.geometry.graphs import Graph
-from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.signatures.engines import Progress
+from reproduction.baselines import ORF, PORF, PRF, RFF, Nystrom, gaussian_kernel
 from reproduction.record import Record, environment_of, finished_rows, rows_of
 from reproduction.smoothers import quietly
-from reproduction.texture_data import Plates, builtin_plates, read_plates
-from reproduction.texture_views import Draws, Protocol, Views, draw_views
+from reproduction.textures import Draws, Plates, Protocol, Views, builtin_plates, draw_views, read_plates
 
 # ------------------------------------------------------------------------------------------------------------ rules
 INNER, BALANCED = "inner product", "balanced"

@@ -26,6 +26,7 @@ from scipy.spatial.distance import cdist
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.neighbors import NearestNeighbors
 
+from manifoldrf import DiffusionKernel, FarQueryWarning, GraphOptions, ManifoldRandomFeatures, estimate_dimension
 from manifoldrf._random import generator
 from manifoldrf._runtime import one_blas_thread, without_warnings
 from manifoldrf._validation import (
@@ -37,14 +38,8 @@ from manifoldrf._validation import (
     check_real,
     reject,
 )
-from manifoldrf.baselines._base import gaussian_kernel
-from manifoldrf.baselines.spectral import DiffusionMap
-from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.options import GraphOptions
-from manifoldrf.features.problem import FarQueryWarning
-from manifoldrf.geometry.clouds import estimate_dimension
-from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.signatures.engines import Progress
+from reproduction.baselines import DiffusionMap, gaussian_kernel
 from reproduction.few_label_clouds import Cloud, Damage, digits, photographs, plain_photographs, scan
 from reproduction.record import Record
 from reproduction.smoothers import quietly

@@ -33,15 +33,18 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from manifoldrf import FlatTorus
+from manifoldrf import (
+    DiffusionKernel,
+    FlatTorus,
+    HeatKernel,
+    Signatures,
+    compute_signatures,
+    grid_graph,
+    heat_graph,
+)
 from manifoldrf._random import Streams, generator
 from manifoldrf._validation import POSITIVE, FloatArray, Interval, check_integer, check_jobs, check_real, reject
-from manifoldrf.geometry.builders import grid_graph
-from manifoldrf.geometry.heat import heat_graph
-from manifoldrf.kernels.graph_kernels import DiffusionKernel
-from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.signatures.engines import Progress
-from manifoldrf.signatures.teachers import Signatures, compute_signatures
 from reproduction.record import Record
 
 

@@ -16,21 +16,35 @@ from typing import Any
 
 import numpy as np
 
-from manifoldrf import HyperbolicSpace
+from manifoldrf import (
+    FeatureWarning,
+    Graph,
+    GraphOptions,
+    GraphWarning,
+    HeatKernel,
+    HyperbolicSpace,
+    ManifoldRandomFeatures,
+    knn_graph,
+    relative_error,
+)
 from manifoldrf._random import generator
 from manifoldrf._runtime import without_warnings
 from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_real, reject
-from manifoldrf.applications.exhaustion import RELAXATION, STEPS, exhaustion, local_features
-from manifoldrf.features.fitting import FeatureWarning
-from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.options import GraphOptions
-from manifoldrf.geometry.builders import knn_graph
-from manifoldrf.geometry.graphs import Graph, GraphWarning
-from manifoldrf.geometry.heat import step_reach
-from manifoldrf.geometry.sampling import GradedPoints, graded_points, push_apart
-from manifoldrf.kernels.manifold_kernels import HeatKernel
-from manifoldrf.metrics import align, errors_of, relative_error
+from manifoldrf.metrics import align, errors_of
 from manifoldrf.signatures.engines import Progress
+from reproduction.exhaustion import (
+    RELAXATION,
+    STEPS,
+    GradedPoints,
+    default_decay,
+    depth,
+    exhaustion,
+    graded_points,
+    intensity,
+    local_features,
+    push_apart,
+    step_time,
+)
 from reproduction.record import Record
 
 # ---------------------------------------------------------------------------------------------------------- recipes
@@ -269,11 +283,6 @@ def run(config: Config, progress: Progress = lambda what, done, total: None) -> 
 _CAUSES = 9  # rows of the table of calibration
 
 
-def _depth(nodes: GradedPoints) -> FloatArray:
-    """Distances from the origin."""
-    return HyperbolicSpace(3)._depth(nodes.points)
-
-
 @dataclass(frozen=True, eq=False)
 class _Bench:
     """Data shared by the parts of the experiment."""
@@ -283,7 +292,7 @@ class _Bench:
     def queries(self, nodes: GradedPoints, seed: int) -> FloatArray:
         """Random nodes of the inner ball, as in the paper."""
         config = self.config
-        inside = np.flatnonzero(_depth(nodes) <= config.inner)
+        inside = np.flatnonzero(depth(HyperbolicSpace(3), nodes.points) <= config.inner)
         rng = generator(config.seed + seed, "hyperbolic.queries")
         count = min(config.n_queries, len(inside))
         return np.asarray(nodes.points[np.sort(rng.choice(inside, count, replace=False))])
@@ -302,7 +311,7 @@ class _Bench:
         features = recipe.fit(ball, nodes, config.t, config.inner)
         seconds = time.perf_counter() - begin
         fresh = errors_at(features, ball, self.new_points(seed), config.t)
-        inside = int(np.count_nonzero(_depth(nodes) <= config.inner))
+        inside = int(np.count_nonzero(depth(HyperbolicSpace(3), nodes.points) <= config.inner))
         return errors_at(features, ball, self.queries(nodes, seed), config.t) | {
             "new_points": fresh["error"],
             "new_unaligned": fresh["unaligned"],
@@ -356,7 +365,7 @@ class _Bench:
         nodes = BEST.nodes(ball, config.n_recipe, config.inner, None)
         yield self._cause("none: calibrated steps", nodes, self._heat(ball, nodes, STEPS))
         for steps in (STEPS, 2 * STEPS):
-            seen = steps * _gaussian_time(ball, 4 * config.t / steps)
+            seen = steps * step_time(ball, 4 * config.t / steps)
             row = self._cause(
                 f"{steps} Gaussian steps taken to last s2 / 4", nodes, self._heat(ball, nodes, steps, seen)
             )
@@ -384,7 +393,7 @@ class _Bench:
 
     def _cause(self, cause: str, nodes: GradedPoints, features: ManifoldRandomFeatures) -> dict[str, Any]:
         config, ball = self.config, HyperbolicSpace(3, self.config.radii[-1])
-        inside = _depth(nodes) <= config.inner
+        inside = depth(HyperbolicSpace(3), nodes.points) <= config.inner
         volume = float(nodes.weights[inside].sum() / ball.ball(config.inner).volume)
         found = errors_at(features, ball, self.new_points(0), config.t)
         shown = {name: found[name] for name in ("scale", "error", "unaligned")}
@@ -396,13 +405,7 @@ class _Bench:
         for dim, n in zip((2, 3), config.exhaustion_nodes, strict=True):
             space = HyperbolicSpace(dim, config.radii[0])
             found = exhaustion(
-                space,
-                config.exhaustion_radii,
-                config.t,
-                inner=config.inner,
-                n_nodes=n,
-                tolerance=0.0,
-                seed=config.seed,
+                space, config.exhaustion_radii, config.t, inner=config.inner, n_nodes=n, seed=config.seed
             )
             exact = space.heat_kernel(found.queries, found.queries, config.t)
             for row in found.rows:
@@ -433,20 +436,13 @@ class _Bench:
         return arrays
 
 
-def _gaussian_time(ball: HyperbolicSpace, s2: float) -> float:
-    """Duration of a Gaussian step of this bandwidth."""
-    return ball._gaussian_step(s2, step_reach(s2, ball.dim))[1]
-
-
 def _pushed_outwards(ball: HyperbolicSpace, nodes: GradedPoints, inner: float) -> GradedPoints:
     """Nodes after relaxation without restoring their radii, weighted by the intended intensity."""
     points = nodes.points
     for _ in range(RELAXATION):
         points = push_apart(ball, points, nodes.weights)
-    depth = ball._depth(points)
-    return GradedPoints(
-        points, 1 / (nodes.density * ball._intensity(depth, inner, ball._decay(inner))), nodes.density
-    )
+    thinned = intensity(depth(ball, points), inner, default_decay(ball, inner))
+    return GradedPoints(points, 1 / (nodes.density * thinned), nodes.density)
 
 
 def _targets(tables: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:

@@ -25,7 +25,6 @@ from manifoldrf.applications.filling import (
     without_small,
 )
 from manifoldrf.applications.interpolation import InterpolationWarning
-from manifoldrf.baselines.random_features import ORF, PORF, PRF, RFF
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.options import FitOptions
 from manifoldrf.features.problem import make_problem
@@ -40,6 +39,7 @@ from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.series import SeriesKernel
 from manifoldrf.signatures.engines import Progress
 from manifoldrf.signatures.teachers import compute_signatures
+from reproduction.baselines import ORF, PORF, PRF, RFF
 
 # -------------------------------------------------------------------------------------------------- growth of times
 MEASURED, EXTRAPOLATED = "measured", "extrapolated"

@@ -19,15 +19,12 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from manifoldrf import FieldInterpolator, Graph, TriangleMesh, knn_graph, mesh_graph, relative_error
 from manifoldrf._random import generator
 from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, Interval, check_integer, check_real, reject
 from manifoldrf.applications.filling import feature_action
-from manifoldrf.applications.interpolation import FieldInterpolator
-from manifoldrf.geometry.builders import knn_graph, mesh_graph
-from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.meshes import TriangleMesh, row_lengths, unit_rows
-from manifoldrf.metrics import relative_error
+from manifoldrf.geometry.meshes import row_lengths, unit_rows
 from manifoldrf.signatures.engines import Progress
 from reproduction.normals import (
     AVERAGE,

@@ -436,12 +436,6 @@ def sobol(n: int, dim: int) -> FloatArray:
     return np.asarray(qmc.Sobol(dim, scramble=False).random_base2(bits)[:n] + 0.5 / 2**bits)
 
 
-def shifted_sobol(n: int, dim: int, rng: np.random.Generator) -> FloatArray:
-    """First n Sobol points, shifted by a random vector and wrapped: uniform, and as even as before."""
-    wrapped = np.mod(sobol(n, dim) + rng.random(dim), 1.0)
-    return np.asarray(np.clip(wrapped, 2.0**-40, 1.0 - 2.0**-40))
-
-
 def equal_volume_map(u: FloatArray) -> FloatArray:
     """Map the cube [0, 1)^d one-to-one onto the unit sphere S^d, volumes in proportion: (n, d) to (n, d + 1).
 
