@@ -69,7 +69,9 @@ class RFF(_Gaussian):
     _orthogonal = False
 
     def _draw(self, points: FloatArray, rng: np.random.Generator) -> None:
-        self.frequencies_ = draw_frequencies(self.n_features // 2, points.shape[1], rng, self._orthogonal)
+        self.frequencies_ = draw_frequencies(
+            self.n_features // 2, points.shape[1], rng, orthogonal=self._orthogonal
+        )
 
     def transform(self, X: Any) -> Any:
         """Features of points: all cosines, then all sines."""
@@ -97,7 +99,7 @@ class PRF(_Gaussian):
 
     def _draw(self, points: FloatArray, rng: np.random.Generator) -> None:
         self.origin_ = points.mean(axis=0)
-        self.frequencies_ = draw_frequencies(self.n_features, points.shape[1], rng, self._orthogonal)
+        self.frequencies_ = draw_frequencies(self.n_features, points.shape[1], rng, orthogonal=self._orthogonal)
         self.A_ = self._exponent((points - self.origin_) / self.sigma)
 
     def _exponent(self, points: FloatArray) -> float:
@@ -138,7 +140,7 @@ class GERF(PRF):
         return float((1 - 1 / rho) / 8)
 
 
-def draw_frequencies(m: int, dim: int, rng: np.random.Generator, orthogonal: bool) -> FloatArray:
+def draw_frequencies(m: int, dim: int, rng: np.random.Generator, *, orthogonal: bool) -> FloatArray:
     """Draw ``m`` vectors w ~ N(0, I), shape (m, dim); ``orthogonal``: to each other in blocks of ``dim``."""
     if not orthogonal:
         return rng.standard_normal((m, dim))

@@ -1,4 +1,4 @@
-"""The JSON file of the calibration, and what it comes to."""
+"""Rows of a benchmark in a JSON file, and tables between marks of a page."""
 
 import datetime
 import importlib.metadata
@@ -9,24 +9,18 @@ from typing import Any
 
 from manifoldrf._files import atomic_path
 
-ROOT = pathlib.Path(__file__).parents[2]
-PATH = ROOT / "docs" / "results" / "calibration.json"
-PICTURE = ROOT / "docs" / "images" / "calibration.png"
-SEEDS = range(60)  # those reported; most of what was chosen was chosen on seeds from 100 on
-CLEAN = 30  # the first of them; the others are clouds as they come
-FACTOR = 2.0
-LOWEST = 1 / 3  # no estimate should be lower than this share of the truth
+ROOT = pathlib.Path(__file__).parents[1]
 
 Row = dict[str, Any]
 
 
-def load(path: pathlib.Path = PATH) -> list[Row]:
+def load(path: pathlib.Path) -> list[Row]:
     """The rows of the file."""
     rows: list[Row] = json.loads(path.read_text(encoding="utf-8"))["rows"]
     return rows
 
 
-def keep(rows: list[Row], path: pathlib.Path = PATH) -> None:
+def keep(rows: list[Row], path: pathlib.Path) -> None:
     """Write the rows with versions and day."""
     names = ("manifoldrf", "numpy", "scipy", "numba")
     plain = {
@@ -50,18 +44,3 @@ def fill(text: str, name: str, body: str) -> str:
         raise ValueError(f"the page must have the marks {begin} and {end}")
     before, _, rest = text.partition(begin)
     return f"{before}{begin}\n{body}\n{end}{rest.partition(end)[2]}"
-
-
-def within(rows: list[Row], factor: float = FACTOR) -> int:
-    """How many estimates are within a factor of the truth."""
-    return sum(1 / factor <= row["ratio"] <= factor for row in rows)
-
-
-def too_low(rows: list[Row]) -> int:
-    """How many estimates are so low that they mislead."""
-    return sum(row["ratio"] < LOWEST for row in rows)
-
-
-def extremes(rows: list[Row]) -> tuple[Row, Row]:
-    """The estimates that are too low and too high by most."""
-    return min(rows, key=lambda row: row["ratio"]), max(rows, key=lambda row: row["ratio"])

@@ -8,23 +8,15 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.spatial import ConvexHull, Delaunay, cKDTree
+from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
-from manifoldrf import Ellipsoid, FlatTorus, GraphOptions, MobiusStrip, Sphere, Torus, TriangleMesh, heat_graph
+from manifoldrf import Ellipsoid, FlatTorus, MobiusStrip, Sphere, Torus, heat_graph
 
 FINE = 24_000  # nodes of a reference
 FINE_STEPS = 48  # in a reference; half of them are used to remove the first order of what is left
 POOL = 8  # even points drawn for each uneven one; at least one in seven is kept
 TAIL = 3.0  # degrees of freedom of noise with heavy tails: the fewest integer with a finite variance
-
-
-@dataclass(frozen=True)
-class Given:
-    """What is fitted: a space, and options of its graph."""
-
-    space: Any
-    graph: GraphOptions | None = None
 
 
 class AbstractKnown(abc.ABC):
@@ -99,22 +91,6 @@ class Named(AbstractOnManifold):
         if not isinstance(self.manifold, Sphere):
             return super().nearest(X)
         return self.manifold.radius * _unit(X)
-
-
-@dataclass(frozen=True)
-class Ball(AbstractOnManifold):
-    """A ball in a space without end; the kernel of the whole space is known away from the rim."""
-
-    widest: float
-
-    def kernel(self, X: np.ndarray, t: float) -> np.ndarray:
-        """The closed form of the whole space."""
-        return self.manifold.heat_kernel(X, X, t)
-
-    def places(self, n: int, t: float, rng: np.random.Generator) -> np.ndarray:
-        """Points from which heat reaches the rim and comes back with a share of e^-9."""
-        inner = self.manifold.ball(self.manifold.radius - 3.0 * np.sqrt(t))
-        return inner.sample(n, seed=rng)
 
 
 def _unit(X: np.ndarray) -> np.ndarray:
@@ -427,21 +403,6 @@ def reference(nodes: np.ndarray, weights: np.ndarray, t: float, steps: int, X: n
     for _ in range(steps // 2 - 1):
         half = graph.operator @ half
     return half.T @ half
-
-
-def hull_mesh(points: np.ndarray) -> TriangleMesh:
-    """Points of a convex surface as a mesh."""
-    return TriangleMesh(points, ConvexHull(points).simplices)
-
-
-def rectangle_mesh(points: np.ndarray, top: float) -> TriangleMesh:
-    """Points of a rectangle as a mesh, with its corners and points along its sides."""
-    n = max(2, round(np.sqrt(len(points))))
-    s = np.linspace(0, 1, n)
-    sides = [(s, 0 * s), (s, top + 0 * s), (0 * s[1:-1], top * s[1:-1]), (1 + 0 * s[1:-1], top * s[1:-1])]
-    rim = np.vstack([np.column_stack([x, y, 0 * x]) for x, y in sides])
-    inside = np.vstack([points, rim])
-    return TriangleMesh(inside, Delaunay(inside[:, :2]).simplices)
 
 
 @functools.cache
