@@ -26,11 +26,11 @@ from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
-from manifoldrf import DiffusionKernel, Graph, compute_signatures, knn_graph, smooth
+from manifoldrf import DiffusionKernel, Graph, compute_signatures, knn_graph
 from manifoldrf._random import Streams
 from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import FloatArray, IntArray, Interval, check_integer, check_real, reject
-from manifoldrf.applications.filling import System, biharmonic, feature_action, harmonic, solve_with_fixed
+from manifoldrf.applications.filling import System, biharmonic, feature_action, harmonic, smooth, solve_with_fixed
 from manifoldrf.fields.anchors import Sweep, edges_of, farthest_anchors, nearest_along_edges, select_along_edges
 from manifoldrf.signatures.engines import Progress
 from reproduction.baselines import ORF, PORF, PRF, RFF, eigenpairs, gaussian_kernel, inverse_root

@@ -14,7 +14,7 @@ import manifoldrf
 
 PACKAGE = Path(manifoldrf.__file__).parent
 # From the bottom to the top: a module imports from its own layer and from lower ones.
-LAYERS = ["helpers", "geometry", "kernels", "signatures", "fields", "features", "baselines", "applications"]
+LAYERS = ["helpers", "geometry", "kernels", "signatures", "fields", "features", "applications"]
 LAYERS += ["gpytorch", "storage", "explorer", "distributed", "cli", "__main__"]
 FILES = [path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py"]
 NAMES = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in FILES]

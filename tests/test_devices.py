@@ -22,7 +22,7 @@ from manifoldrf.applications.positions import positions_of
 from manifoldrf.fields import data as _devices
 from manifoldrf.fields import mlp
 from manifoldrf.fields import training as _training
-from manifoldrf.fields.data import Problem, SignatureOptions, signature_table
+from manifoldrf.fields.data import AbstractField, Problem, SignatureOptions, signature_table
 from manifoldrf.fields.geodesics import graph_distances
 from manifoldrf.fields.interpolated import fit_interpolated
 from manifoldrf.fields.local import fit_local
@@ -152,7 +152,7 @@ def test_no_queries_give_no_rows(setting, data, device, name):
     assert field.values_on(torch_name(device), NEW[:0]).shape == (0, field.n_anchors)
 
 
-class Watched(manifoldrf.AbstractField):
+class Watched(AbstractField):
     """A field that says where it was read."""
 
     bounds = np.ones(1)

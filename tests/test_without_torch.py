@@ -45,11 +45,6 @@ for method in ("auto", "features"):
 assert m.KernelNeighborsClassifier().fit(rows, new[:, 2] > 0).score(rows, new[:, 2] > 0) == 1
 assert m.explore(features, "page.html", n_points=200).n_points == 200
 
-from manifoldrf import baselines
-for name in ("RFF", "GERF", "Nystrom", "SpectralFeatures", "DiffusionMap"):
-    found = getattr(baselines, name)(n_features=32, random_state=0).fit(points).kernel_matrix(new)
-    assert np.isfinite(found).all(), name
-
 import manifoldrf.distributed.cluster
 assert not any(name.split(".")[0] == "torch" for name in sys.modules)
 print("works")

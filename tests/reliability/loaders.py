@@ -16,7 +16,6 @@ import numpy as np
 import trimesh
 from nibabel import gifti
 from oracles import sphere_mesh
-from PIL import Image
 from reliability import mutations as m
 from scipy import sparse
 
@@ -45,9 +44,6 @@ from manifoldrf._codec import write_container
 from manifoldrf.applications.saving import SavedEstimator
 from manifoldrf.fields.training import saved_streams
 from manifoldrf.geometry.meshes import TriangleMesh
-from reproduction.record import Record
-from reproduction.sequences import read_npz
-from reproduction.texture_data import read_plates
 
 
 def _nothing(value):
@@ -374,67 +370,6 @@ def csv_loader():
     return Loader("csv", ".csv", seeds, m.TEXTS, partial(read_values, n_rows=5))
 
 
-# ----------------------------------------------------------------------------------------------- records, others
-def _record():
-    tables = {"errors": [{"name": "a", "error": 0.5}, {"name": "b", "error": None}]}
-    return Record("case", {"seed": 0}, tables, 1.5, {"python": "3"}, {"curve": np.arange(6.0).reshape(2, 3)})
-
-
-def _record_files():
-    with tempfile.TemporaryDirectory() as folder:
-        path = _record().save(folder)
-        return path.read_bytes(), path.with_suffix(".npz").read_bytes()
-
-
-def use_record(record):
-    """A record has arrays of numbers."""
-    assert all(np.asarray(array).dtype.kind in "biufcSUM?" for array in record.arrays.values())
-
-
-def record_loader():
-    """The JSON files of records."""
-    text, arrays = _record_files()
-    beside = "case.npz"
-    return Loader(
-        "record",
-        ".json",
-        [text],
-        (m.json_text, *m.TEXTS),
-        Record.load,
-        use_record,
-        beside=(beside,),
-        cases=4000,
-        prepare=lambda folder: (folder / beside).write_bytes(arrays),
-    )
-
-
-def record_arrays_loader():
-    """The archives beside records."""
-    text, arrays = _record_files()
-    beside = "case.json"
-    return Loader(
-        "record_npz",
-        ".npz",
-        [arrays],
-        (m.zip_members, *m.BYTES),
-        lambda path: Record.load(path.with_suffix(".json")),
-        use_record,
-        beside=(beside,),
-        cases=4000,
-        prepare=lambda folder: (folder / beside).write_bytes(text),
-    )
-
-
-def sequence_loader():
-    """Sequences in .npz files."""
-    positions = np.arange(24.0).reshape(2, 4, 3)
-    seeds = [
-        npz(pos=positions, faces=[[0, 1, 2], [1, 2, 3]], dt=0.5, source="here"),
-        npz(pos=positions, faces=[[0, 1, 2]]),
-    ]
-    return Loader("sequence", ".npz", seeds, (m.zip_members, m.zip_members, *m.BYTES), read_npz, cases=4000)
-
-
 def checkpoint_loader():
     """Checkpoints of a training, as far as they are read before its options are compared."""
     arrays = {"train_loss": np.ones(2), "best_epoch": np.array([1]), "weight.0": np.ones((2, 3), np.float32)}
@@ -442,24 +377,6 @@ def checkpoint_loader():
         meta = {"kind": "checkpoint", "fingerprint": "ab", "root": "00" * 16}
         seed = write_container(Path(folder) / "state", arrays, meta).read_bytes()
     return Loader("checkpoint", "", [seed], m.MODELS, saved_streams, cases=3000)
-
-
-def _picture(form, mode="L"):
-    file = io.BytesIO()
-    Image.fromarray(np.arange(30, dtype=np.uint8).reshape(5, 6)).convert(mode).save(file, form)
-    return file.getvalue()
-
-
-def picture_loader():
-    """Plates of textures in a folder."""
-    seeds = [_picture("png"), _picture("png", "P"), _picture("png", "I;16"), _picture("gif")]
-
-    def read(path):
-        plate = path.with_name("D1.png")
-        path.replace(plate)
-        return read_plates(path.parent)
-
-    return Loader("picture", ".png", seeds, m.BYTES, read, beside=("D1.png",), cases=4000)
 
 
 LOADERS = {
@@ -476,9 +393,5 @@ LOADERS = {
     "npy": npy_loader,
     "npz": npz_loader,
     "csv": csv_loader,
-    "record": record_loader,
-    "record_npz": record_arrays_loader,
-    "sequence": sequence_loader,
     "checkpoint": checkpoint_loader,
-    "picture": picture_loader,
 }

@@ -56,7 +56,6 @@ from manifoldrf._runtime import (
     without_warnings,
 )
 from manifoldrf.applications.attention import linear_attention
-from manifoldrf.baselines import RFF, Nystrom, SpectralFeatures
 from manifoldrf.features import manifold_features
 
 NODES = Sphere().grid(200)
@@ -113,9 +112,6 @@ JOBS = {
     "process": lambda: ManifoldGaussianProcess(
         HeatKernel(0.3), n_features=64, optimize=False, random_state=0, n_jobs=2
     ).fit(NODES, HEIGHT).predict(NEW),
-    "fourier": lambda: RFF(n_features=32, random_state=0).fit(NODES).transform(NEW),
-    "landmarks": lambda: Nystrom(n_features=32, random_state=0).fit(NODES).transform(NEW),
-    "eigenvectors": lambda: np.abs(SpectralFeatures(HeatKernel(0.3), n_features=8).fit(NODES).transform(NEW)),
     "attention": attended,
 }  # fmt: skip
 
@@ -452,8 +448,6 @@ FITTED = {
     "mesh": lambda: features().fit(MESH),
     "network": lambda: features(STEPS, **NETWORK).fit(NODES),
     "ridge": lambda: ManifoldRidge(features(), n_jobs=2).fit(NODES, HEIGHT),
-    "fourier": lambda: RFF(n_features=32, random_state=0).fit(NODES),
-    "eigenvectors": lambda: SpectralFeatures(HeatKernel(0.3), n_features=8).fit(NODES),
 }
 
 

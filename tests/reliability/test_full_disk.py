@@ -18,7 +18,6 @@ from manifoldrf import TriangleMesh, explore, load
 from manifoldrf._arrays import write_matrix
 from manifoldrf._files import atomic_path, check_output
 from reproduction.record import Record
-from reproduction.report.html_page import write_report
 from reproduction.report.style import save_figure
 
 RNG = np.random.default_rng(0)
@@ -40,7 +39,6 @@ WRITERS = {
     "rows.csv": lambda inputs, path: write_matrix(path, DENSE),
     "rows.npz": lambda inputs, path: write_matrix(path, DENSE),
     "sparse.npz": lambda inputs, path: write_matrix(path, sparse.csr_array(DENSE)),
-    "page.html": lambda inputs, path: write_report(inputs / "records", path),
     "explorer.html": lambda inputs, path: explore(load(inputs / "model.safetensors"), path),
     "teachers.json": lambda inputs, path: RECORD.save(path.parent),
     "picture.png": lambda inputs, path: figure(path),
@@ -53,7 +51,7 @@ WRITERS = {
 }
 
 
-@pytest.mark.parametrize("name", quick_ones(WRITERS, *(name for name in WRITERS if name != "page.html")))
+@pytest.mark.parametrize("name", WRITERS)
 def test_a_full_disk_is_an_error_with_the_name_of_the_file_and_changes_nothing(disk, inputs, name):
     target = disk.folder / name
     for n_free, old in ((1, True), (0, False)):
@@ -84,7 +82,6 @@ COMMANDS = {
     "kernel": (("kernel", "model.safetensors", "points.npy", "-o"), "new.npy"),
     "explore": (("explore", "model.safetensors", "-o"), "new.html"),
     "interpolate": (("interpolate", "mesh.ply", "known.csv", "--method", "harmonic", "-o"), "new.csv"),
-    "report": (("reproduction", "report", "records", "-o"), "new.html"),
 }
 
 

@@ -31,7 +31,6 @@ FIT = ("fit", "points.npy", "-o", "new.safetensors")
 TRANSFORM = ("transform", "model.safetensors", "points.npy", "--chunk-size", "50", "-o")
 TEACHERS = ("reproduction", "teachers", "--out", "new", "--set", "n_nodes=100", "--set", "surfaces=sphere")
 TRAINING = (*FIT, "--paper", "--field-options", "epochs=4", "--n-starts", "40", "--teacher-options", "n_walks=100")
-REPORT = ("reproduction", "report", "records", "-o")
 FILL_IN = ("interpolate", "mesh.ply", "known.csv", "-o", "new")
 # A command, and where the signal comes: at the nth call of a function, or of any function of a module. The numbers
 # are about the middle of the work of that module.
@@ -58,7 +57,6 @@ STAGES = {
     "two files": (FILL_IN, "_colours", 1),  # between the table and the picture
     "experiment": (TEACHERS, "reproduction.teachers", 20),
     "record": (TEACHERS, "reproduction.record.np.savez_compressed", 1),
-    "pictures": ((*REPORT, "new.html"), "reproduction.report.html_page", 3),
     "demo": (("demo", "--out", "new"), "features.errors", 1),  # its error comes last, with the explorer page
 }
 QUICK = {
@@ -98,7 +96,6 @@ def test_records_that_are_complete_stay(program, folder, number):
     assert sorted(path.name for path in (folder / "new").iterdir()) == ["teachers.json", "teachers.npz"]
     told = done.err.splitlines()[-1]
     assert told == f"{WORDS[number]}: written before, and complete: new/teachers.json, new/teachers.npz"
-    assert program.run("reproduction", "report", "new", cwd=folder).code == 0
 
 
 @BOTH_SIGNALS

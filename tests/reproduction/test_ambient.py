@@ -75,7 +75,6 @@ def test_every_method_has_its_best_bandwidth(record):
     for method in ("RFF", "GERF"):
         row = _cell(record, "ellipsoid", method, 800)
         everything = surface.tune(method, 800, None)
-        assert len(everything.table) == len(SMALL.widths)
         assert row["sigma"] == everything.sigma
 
 
