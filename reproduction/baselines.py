@@ -58,10 +58,6 @@ class _Gaussian(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         rows = self.transform(X)
         return np.asarray(rows @ rows.T)
 
-    def exact_kernel(self, X: Any) -> FloatArray:
-        """The Gaussian kernel between points."""
-        return gaussian_kernel(X, X, self.sigma)
-
 
 class RFF(_Gaussian):
     """Random Fourier features: cosines and sines of w . x / sigma with w ~ N(0, I) (Rahimi and Recht, 2007)."""

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from reproduction.record import Record
-from reproduction.report.catalogue import ENTRIES, Entry
+from reproduction.report.catalogue import CATALOGUE, Entry
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", CATALOGUE.values(), ids=lambda entry: entry.name)
 def test_every_experiment_has_its_sizes_and_a_run(entry):
     assert set(entry.sizes()) == {"smoke", "paper"}
     assert all(isinstance(config, entry.experiment().Config) for config in entry.sizes().values())
@@ -20,7 +20,9 @@ def test_every_experiment_has_its_sizes_and_a_run(entry):
 
 
 @pytest.mark.parametrize(
-    ("entry", "stem"), [(e, s) for e in ENTRIES for s in e.figures], ids=lambda value: getattr(value, "name", value)
+    ("entry", "stem"),
+    [(e, s) for e in CATALOGUE.values() for s in e.figures],
+    ids=lambda value: getattr(value, "name", value),
 )
 def test_every_picture_is_named_after_its_experiment_and_has_a_function(entry, stem):
     module, function = entry.figures[stem].split(":")
