@@ -25,7 +25,6 @@ from manifoldrf._random import SeedLike, generator
 from manifoldrf._runtime import one_blas_thread, without_warnings
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.metrics import errors_of
-from manifoldrf.signatures.engines import Progress
 from reproduction.baselines import (
     GERF,
     ORF,
@@ -37,7 +36,7 @@ from reproduction.baselines import (
     gaussian_kernel,
     tune_bandwidth,
 )
-from reproduction.record import Record
+from reproduction.record import Progress, Record
 from reproduction.surface_graphs import SURFACES, fingerprint_graph, paper_sphere_kernel, paper_sphere_time
 
 OWN = "MRF"  # the paper's name of features of the surface

@@ -32,9 +32,8 @@ from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.applications.filling import System, biharmonic, feature_action, harmonic, smooth, solve_with_fixed
 from manifoldrf.fields.anchors import Sweep, edges_of, farthest_anchors, nearest_along_edges, select_along_edges
-from manifoldrf.signatures.engines import Progress
 from reproduction.baselines import ORF, PORF, PRF, RFF, eigenpairs, gaussian_kernel, inverse_root
-from reproduction.record import Record, environment_of, finished_part, settings_without
+from reproduction.record import Progress, Record, environment_of, finished_part, settings_without
 from reproduction.smoothers import Recipe, learn_field
 from reproduction.token_surfaces import SURFACES, TOUCHING, TokenSurface
 

@@ -19,7 +19,6 @@ from scipy import stats
 from manifoldrf._random import generator
 from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import FloatArray
-from manifoldrf.signatures.engines import Progress
 from reproduction.attention import (
     HEAT,
     METHODS,
@@ -34,7 +33,7 @@ from reproduction.attention import (
     geometric_mean,
 )
 from reproduction.attention import Config as Attention
-from reproduction.record import Record
+from reproduction.record import Progress, Record
 from reproduction.token_surfaces import SURFACES, strip
 
 UNIFORM = "MRF uniform"

@@ -31,9 +31,8 @@ from manifoldrf._runtime import map_threads, one_blas_thread, without_warnings
 from manifoldrf._validation import FloatArray, IntArray, check_jobs, reject
 from manifoldrf.applications.neighbors import cloud_weights, largest_columns, weighted
 from manifoldrf.geometry.csr import reciprocal
-from manifoldrf.signatures.engines import Progress
 from reproduction.baselines import ORF, PORF, PRF, RFF, Nystrom, gaussian_kernel
-from reproduction.record import Record, environment_of, finished_rows, rows_of
+from reproduction.record import Progress, Record, environment_of, finished_rows, rows_of
 from reproduction.smoothers import quietly
 from reproduction.textures import Draws, Plates, Protocol, Views, builtin_plates, draw_views, read_plates
 

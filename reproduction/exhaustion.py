@@ -110,7 +110,7 @@ def graded_points(
 
 def depth(space: Space, points: FloatArray) -> FloatArray:
     """Distance from the origin."""
-    return space.distance(np.zeros((1, space.dim)), points)[0]
+    return np.asarray(space.distance(np.zeros((1, space.dim)), points)[0])
 
 
 def default_decay(space: Space, inner: float) -> float:
@@ -176,7 +176,7 @@ def push_apart(space: Space, points: FloatArray, weights: FloatArray) -> FloatAr
     size = np.maximum(np.linalg.norm(pushed, axis=1), 1e-300)
     moves = pushed * (spacing * np.minimum(size, 0.3) / size)[:, None]
     if isinstance(space, EuclideanSpace):
-        return points + moves
+        return np.asarray(points + moves)
     length = np.maximum(np.linalg.norm(moves, axis=1), 1e-300)[:, None]
     return _moebius_sum(points, moves * np.tanh(0.5 * length) / length)
 

@@ -30,10 +30,9 @@ from manifoldrf import DiffusionKernel, FarQueryWarning, GraphOptions, ManifoldR
 from manifoldrf._random import generator
 from manifoldrf._runtime import one_blas_thread, without_warnings
 from manifoldrf._validation import FloatArray, IntArray, reject
-from manifoldrf.signatures.engines import Progress
 from reproduction.baselines import DiffusionMap, gaussian_kernel
 from reproduction.few_label_clouds import Cloud, Damage, digits, photographs, plain_photographs, scan
-from reproduction.record import Record
+from reproduction.record import Progress, Record
 from reproduction.smoothers import quietly
 
 # ------------------------------------------------------------------------------------------------------------ rules

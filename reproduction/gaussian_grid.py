@@ -43,8 +43,7 @@ from manifoldrf import (
 )
 from manifoldrf._random import Streams, generator
 from manifoldrf._validation import FloatArray
-from manifoldrf.signatures.engines import Progress
-from reproduction.record import Record
+from reproduction.record import Progress, Record
 
 
 # ------------------------------------------------------------------------------------------------------------ rings

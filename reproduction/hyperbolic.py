@@ -31,7 +31,6 @@ from manifoldrf._random import generator
 from manifoldrf._runtime import without_warnings
 from manifoldrf._validation import FloatArray
 from manifoldrf.metrics import align, errors_of
-from manifoldrf.signatures.engines import Progress
 from reproduction.exhaustion import (
     RELAXATION,
     STEPS,
@@ -45,7 +44,7 @@ from reproduction.exhaustion import (
     push_apart,
     step_time,
 )
-from reproduction.record import Record
+from reproduction.record import Progress, Record
 
 # ---------------------------------------------------------------------------------------------------------- recipes
 NEIGHBORS = 8  # of knn graphs: the paper's number, which is also the best of 8, 16 and 32 on even nodes

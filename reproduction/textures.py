@@ -31,7 +31,7 @@ from manifoldrf._validation import (
     check_real,
     reject,
 )
-from manifoldrf.signatures.engines import Progress
+from reproduction.record import Progress
 from reproduction.spd import spd_to_vectors
 
 N_CHANNELS = 5

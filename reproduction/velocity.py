@@ -25,7 +25,6 @@ from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.applications.filling import feature_action
 from manifoldrf.geometry.meshes import row_lengths, unit_rows
-from manifoldrf.signatures.engines import Progress
 from reproduction.normals import (
     AVERAGE,
     FARTHEST,
@@ -41,6 +40,7 @@ from reproduction.normals import (
 )
 from reproduction.record import (
     Piece,
+    Progress,
     Record,
     checksum_of,
     environment_of,

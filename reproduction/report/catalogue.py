@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from manifoldrf._validation import check_option
-from reproduction.record import Record
+from reproduction.record import Progress, Record
 from reproduction.report.style import FORMATS
 
 Draw = Callable[[Record, Path], Path | None]  # None if a record has nothing to draw
-Progress = Callable[[str, int, int], None]
 
 WITH_DATA = "_data"  # ends the name of a record that was made from user files
 
@@ -118,7 +117,7 @@ def _entry(name: str, values: dict[str, Any]) -> Entry:
     texts = {key: " ".join(values.pop(key, "").split()) for key in ("claim", "about", "columns", "reads")}
     hidden = {table: frozenset(columns) for table, columns in values.pop("hidden", {}).items()}
     drawn = frozenset(values.pop("drawn", ()))
-    return Entry(name=name, **({"module": name} | values), **texts, hidden=hidden, drawn=drawn)
+    return Entry(**{"name": name, "module": name, **values, **texts, "hidden": hidden, "drawn": drawn})
 
 
 _TEXTS = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
