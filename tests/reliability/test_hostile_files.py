@@ -20,7 +20,6 @@ import pytest
 import trimesh
 from marks import quick_ones
 from oracles import sphere_mesh
-from PIL import Image
 from reliability import loaders
 from reliability.fuzz_files import MEMORY_EXTRA, attempt, fuzz, make_case
 from reliability.mutations import close_model, open_model
@@ -477,7 +476,7 @@ def lying(data, size=10**12):
     return data.replace(whole, struct.pack("<Q", size))
 
 
-@pytest.mark.parametrize("name", ["npz", "record_npz", "sequence"])
+@pytest.mark.parametrize("name", ["npz"])
 def test_an_archive_that_unpacks_to_any_memory_is_refused_unpacked(name):
     bombs = [zip_bomb(), lying(zip_bomb()), zipped(pos=npy_file(described((10**18, 3))), faces=b"")]
     if name == "npz":
@@ -486,7 +485,7 @@ def test_an_archive_that_unpacks_to_any_memory_is_refused_unpacked(name):
     assert_refused(name, *bombs)
 
 
-@pytest.mark.parametrize("name", ["npz", "record_npz", "sequence"])
+@pytest.mark.parametrize("name", ["npz"])
 def test_names_inside_an_archive_lead_nowhere(name, tmp_path):
     """Members are read by name from the archive; nothing is ever unpacked to where they point."""
     names = ["../../pos", "/tmp/pos", "C:\\pos", "pos/../../x"]
@@ -522,34 +521,6 @@ def test_a_checkpoint_takes_no_more_than_it_has_bytes_for():
     )
 
 
-def picture(width, height):
-    """A png file of so many grey pixels, all black."""
-
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", head)
-        + chunk(b"IDAT", zlib.compress(bytes(1000)))
-        + chunk(b"IEND", b"")
-    )
-
-
-def test_a_picture_takes_no_more_than_pictures_of_textures_have():
-    sizes = [(5000, 5000), (9000, 10_000), (10_000, 14_000), (30_000, 30_000), (2**31 - 1, 2**31 - 1)]
-    assert_refused("picture", *(picture(*size) for size in sizes))
-
-
-def test_a_picture_that_would_start_a_program_is_refused_unread():
-    """Pillow hands files that begin like this to Ghostscript, whatever their name."""
-    drawing = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n(x) run\n%%EOF\n"
-    file = io.BytesIO()
-    Image.new("L", (9, 9)).save(file, "tiff")
-    assert_refused("picture", drawing, file.getvalue())
-
-
 # ----------------------------------------------------------------------------------------- code and files of others
 class Payload:
     """Unpickled, it makes a file."""
@@ -561,7 +532,7 @@ class Payload:
         return os.mkdir, (str(self.path),)
 
 
-@pytest.mark.parametrize("name", ["npy", "npz", "record_npz", "sequence"])
+@pytest.mark.parametrize("name", ["npy", "npz"])
 def test_pickled_code_is_never_run(name, tmp_path):
     mark = tmp_path / "was here"
     objects = np.array([[Payload(mark)]], dtype=object)

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
+from reproduction.files import read_members
 from reproduction.record import Record, finished_part
 
 
@@ -93,3 +94,10 @@ def test_a_part_that_was_killed_between_its_two_files_is_measured_again(tmp_path
         np.savez(file, x=np.zeros(2))
     np.testing.assert_array_equal(part(config, 2.0).arrays["x"], [2, 2])
     np.testing.assert_array_equal(part(config, 3.0).arrays["x"], [2, 2])  # now it is whole
+
+
+def test_objects_in_an_archive_are_refused(tmp_path):
+    file = tmp_path / "objects.npz"
+    np.savez(file, x=np.array([{}], dtype=object))
+    with pytest.raises(ValueError, match="`path` must be an"):
+        read_members(file, "path")
