@@ -22,7 +22,7 @@ from manifoldrf._random import SeedLike, generator
 from manifoldrf._runtime import warn_user
 from manifoldrf._validation import FloatArray, IntArray, as_floats, check_faces, check_integer, check_points, reject
 from manifoldrf.geometry.csr import make_csr, read_only_view
-from manifoldrf.geometry.mesh_files import read_mesh, reject_mesh, write_coloured_ply, write_mesh
+from manifoldrf.geometry.mesh_files import read_mesh, reject_mesh, write_mesh, write_ply
 from manifoldrf.geometry.objects import recognise
 
 __all__ = ["MeshReport", "MeshSample", "TriangleMesh"]
@@ -375,20 +375,17 @@ class TriangleMesh:
     def load(cls, path: str | PathLike[str]) -> "TriangleMesh":
         r"""Read a mesh from a file; the suffix selects the format.
 
-        Formats: ply, obj, stl, off, gii (GIFTI), vtk, vtp, vtu, npz (with arrays named "vertices" and "faces"), and
-        with the extra ``mesh`` glb, gltf, msh (gmsh) and mesh (medit).
+        Formats: ply, obj, stl, off, glb, npz (with arrays named "vertices" and "faces"), and with the extra
+        ``mesh`` gii (GIFTI), vtk (grids of faces), vtu, msh (gmsh) and mesh (medit).
 
-        All vertices are kept in their order, also vertices in no face. Polygons are cut into triangles (a binary
-        ply may hold triangles or quadrilaterals, not both; msh and mesh files hold triangles). Materials, texture
-        coordinates, normals, colours, fields, and points and lines beside faces are not read. The parts of a glb or
-        gltf scene are placed as the scene says and joined. An stl file stores no connections, so vertices at
-        exactly the same position are merged, in the order of first appearance. In other formats, vertices are not
-        merged.
+        All vertices are kept in their order, also vertices in no face. Polygons are cut into triangles; those that
+        are concave and have more than four corners need the extra ``mesh``. Materials, texture coordinates,
+        normals, colours, fields, and points and lines beside faces are not read. The parts of a glb scene are
+        placed as the scene says and joined. An stl file stores no connections, so vertices at exactly the same
+        position are merged, in the order of first appearance. In other formats, vertices are not merged.
 
-        Untrusted files are safe to read, except msh and mesh files: no other file is opened, and the memory taken
-        is at most ten times the size of the file plus 200 MB. Files of glb and gltf are decoded by trimesh
-        (``pip install manifoldrf[mesh]``) after their declared sizes are checked; meshio decodes msh and mesh files
-        without such checks.
+        Files may have up to 4 GB. No other file is opened, and sizes that a file declares are compared with its
+        size before they are used; vtu files may still unpack to a thousand times their size.
 
         Parameters
         ----------
@@ -431,16 +428,16 @@ class TriangleMesh:
     ) -> Path:
         """Write the mesh to a ply, obj, stl, off or glb file; the suffix selects the format.
 
-        obj and off keep every digit; ply, stl and glb store single precision (7 digits). stl stores loose
-        triangles, so the order of vertices and unreferenced vertices are lost. The file appears only when it is
-        complete.
+        ply, obj and off keep every digit; stl and glb store single precision (7 digits). stl stores loose
+        triangles, so the order of vertices and unreferenced vertices are lost, which a warning says. The file
+        appears only when it is complete.
 
         Parameters
         ----------
         path : str or path
             The file; an existing one is replaced.
         colors : array-like of shape (n_vertices, 3), uint8, optional
-            Red, green and blue of each vertex, for ply only; such a file keeps every digit of the positions.
+            Red, green and blue of each vertex, for ply only.
         field : array-like of shape (n_vertices,), optional
             A number at each vertex, instead of ``colors``: its smallest value is drawn light, its largest dark, and
             NaN grey.
@@ -471,7 +468,7 @@ class TriangleMesh:
         if colors is None:
             write_mesh(path, self.vertices, self.faces)
         else:
-            write_coloured_ply(path, self.vertices, colors, self.faces)
+            write_ply(path, self.vertices, colors, self.faces)
         return path
 
     @property
