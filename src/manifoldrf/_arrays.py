@@ -71,7 +71,7 @@ class Table:
         cells = [self.cells.popleft() for _ in range(len(block))] if self.kept else []
         if cells and whole.any():
             self.blocks.append([row for row, is_whole in zip(cells, whole, strict=True) if is_whole])
-        return block[whole]
+        return np.asarray(block[whole])
 
 
 # --------------------------------------------------------------------------------------------------------- reading
@@ -95,7 +95,7 @@ def open_rows(path: AnyPath, name: str = "POINTS", chunk: int = 8192, table: Tab
 def read_points(path: AnyPath, name: str = "POINTS", table: Table | None = None) -> NDArray[Any]:
     r"""Read one array of shape (n, d), in single or double precision; an .npy file is memory-mapped.
 
-    An .npz file holds one array, or one named "points", "vertices", "verts", "X", "V" or "v". Numbers in a .csv file
+    An .npz file has one array, or one named "points", "vertices", "verts", "X", "V" or "v". Numbers in a .csv file
     are separated by commas, semicolons, tabs or spaces; the first line may hold names, and # begins a comment.
 
     Examples
@@ -133,16 +133,11 @@ def read_values(path: AnyPath, n_rows: int, name: str = "VALUES") -> tuple[Float
     """
     file = _check_file(path, name)
     values = _values(file, name, check_integer(n_rows, "n_rows", 1), "vertex", file.suffix.lower() == ".csv")
-    unknown = np.isnan(values)
-    known = np.asarray(~unknown.all(axis=1))  # all False if there are no columns
-    if not known.any():
-        reject(name, "a file with at least one known value", repr(file.name))
-    for bad, rule, found in (
-        (unknown.any(axis=1) & known, "numbers, or NaN, in all columns of a row", "some of both"),
-        (np.isinf(values).any(axis=1), "finite numbers, or NaN for unknown values", "an infinite number"),
-    ):
-        if bad.any():
-            reject(name, rule, f"{found} for vertex {bad.argmax()} in {file.name!r}")
+    known = np.asarray(~np.isnan(values).all(axis=1))  # all False if there are no columns
+    bad = ~np.isfinite(values).all(axis=1) & known
+    if bad.any() or not known.any():
+        found = f"other values for vertex {bad.argmax()}" if bad.any() else "no known value"
+        reject(name, "a file of finite numbers, or NaN in all columns of a row", f"{found} in {file.name!r}")
     return values, known
 
 
@@ -178,14 +173,13 @@ def column_titles(path: AnyPath, name: str = "POINTS") -> list[str]:
 
 def find_column(wanted: str, titles: Sequence[str], option: str) -> int:
     """The place of a column that is named, or numbered from 0."""
-    if titles.count(wanted) > 1:
-        reject(option, "a column whose name occurs once", repr(wanted))
-    if wanted in titles:
+    if titles.count(wanted) == 1:
         return titles.index(wanted)
     if wanted.isdecimal() and len(wanted) < 10 and int(wanted) < len(titles):
         return int(wanted)
     names = ", ".join(filter(None, titles))[:300] or "there are none"
-    reject(option, f"names of columns ({names}) or their numbers from 0 to {len(titles) - 1}", repr(wanted))
+    rule = f"names of columns that occur once ({names}) or their numbers from 0 to {len(titles) - 1}"
+    reject(option, rule, repr(wanted))
 
 
 def _values(file: Path, name: str, n_rows: int, unit: str, indexed: bool) -> FloatArray:  # noqa: FBT001
@@ -197,18 +191,14 @@ def _values(file: Path, name: str, n_rows: int, unit: str, indexed: bool) -> Flo
             reject(name, f"an array of {n_rows} rows, one per {unit}", f"{len(array)} in {file.name!r}")
         return np.array(array.reshape(len(array), -1), np.float64)
     table = np.concatenate(list(_csv_blocks(file, name, 2**14, None)))
-    if table.shape[1] < 2:
-        reject(name, "a file with a vertex and at least one value in every line", repr(file.name))
-    vertices = table[:, 0]
-    bad = ~((vertices == np.rint(vertices)) & (vertices >= 0) & (vertices < n_rows))
-    if bad.any():
-        found = f"{vertices[bad.argmax()]:g} in row {bad.argmax() + 1}, column 1 of {file.name!r}"
-        reject(name, f"a file with an integer in [0, {n_rows - 1}] first in every line, the {unit}", found)
-    rows, first, times = np.unique(vertices.astype(np.int64), return_index=True, return_counts=True)
-    if (times > 1).any():
-        reject(name, "a file that names a vertex once", f"{rows[times.argmax()]} several times in {file.name!r}")
+    rows, first = np.unique(table[:, 0], return_index=True)
+    bad = rows[~((rows == np.rint(rows)) & (rows >= 0) & (rows < n_rows))]
+    if len(bad) or len(rows) < len(table) or table.shape[1] < 2:
+        rule = f"a file with a {unit} (an integer in [0, {n_rows - 1}], each once) and its values in every line"
+        found = f"{bad[0]:g}" if len(bad) else f"{len(table)} lines for {len(rows)}, {table.shape[1]} columns"
+        reject(name, rule, f"{found} in {file.name!r}")
     values = np.full((n_rows, table.shape[1] - 1), np.nan)
-    values[rows] = table[first, 1:]
+    values[rows.astype(np.int64)] = table[first, 1:]
     return values
 
 
@@ -252,7 +242,7 @@ def _read_array(file: Path, name: str, wanted: Sequence[str], axes: tuple[int, .
     if array.ndim not in axes or array.shape[1:] == (0,):
         rule = f"an array of shape (n, d){' or (n,)' if 1 in axes else ''} with at least one column"
         reject(name, rule, f"shape {array.shape} in {file.name!r}")
-    return array
+    return np.asanyarray(array)
 
 
 def read_npz(
@@ -268,6 +258,8 @@ def read_npz(
             if size > most:  # a small archive can unpack to any size
                 raise ValueError(f"it unpacks to {size} bytes, more than {most}; save it uncompressed")
             result[key] = archive[key]
+            if not isinstance(result[key], np.ndarray):  # the bytes of something else
+                raise TypeError(f"{key!r} is not an array")
     if alone and (not result or {"format", "shape", "data"}.issubset(names)):
         rule = "a file with one dense array, or with one named " + ", ".join(map(repr, wanted or ()))
         reject(name, rule, f"{', '.join(map(repr, sorted(names))) or 'no array'} in {file.name!r}")
@@ -299,7 +291,7 @@ def _csv_layout(file: Path, name: str) -> tuple[str | None, list[str], int]:
 
 def _csv_blocks(file: Path, name: str, chunk: int, table: Table | None) -> Iterator[FloatArray]:
     """Yield the numbers of a text in blocks of rows."""
-    separator, titles, begin = _csv_layout(file, name)
+    separator, _, begin = _csv_layout(file, name)
     options: dict[str, Any] = {"delimiter": separator, "ndmin": 2, "quotechar": '"'}
     numbers = options | {"usecols": None if table is None else table.places}
     if table is not None and table.drop:
@@ -313,7 +305,7 @@ def _csv_blocks(file: Path, name: str, chunk: int, table: Table | None) -> Itera
             try:
                 block = np.loadtxt(lines, **numbers)
             except ValueError as error:
-                _reject_line(lines, numbers, (file, name, at), error)
+                _reject_lines(lines, numbers, error, (file, name, at))
             if table is not None and table.kept and len(block):
                 table.cells.extend(np.char.strip(np.loadtxt(lines, str, usecols=table.kept, **options)).tolist())
             if len(block):
@@ -324,22 +316,17 @@ def _csv_blocks(file: Path, name: str, chunk: int, table: Table | None) -> Itera
         reject(name, "a file with at least one line of numbers", repr(file.name))
 
 
-def _reject_line(
-    lines: list[str], options: dict[str, Any], about: tuple[Path, str, int], error: ValueError
-) -> NoReturn:
-    """Name the first line that cannot be read."""
+def _reject_lines(lines: list[str], options: Any, error: Any, about: tuple[Path, str, int]) -> NoReturn:
+    """Name the first line that is not a row of numbers."""
     file, name, at = about
     for line, text in enumerate(lines, at + 1):
         try:
             np.loadtxt([text], **options)
         except ValueError as found:
-            words = str(found).replace("at row 0", f"in line {line}").rstrip(".")[:300]
-            reject(
-                name,
-                "a table of numbers with decimal points",
-                f"{file.name!r}: {words} (see fit --columns, --missing)",
-            )
-    reject(name, "a table of numbers with as many in every line", f"{file.name!r}: {error}")
+            error = f"{found} of line {line}".replace(" at row 0,", ",").replace(".", "")
+            break
+    hint = " (see fit --columns, --id and --missing)"
+    reject(name, "a table of numbers with decimal points", f"{file.name!r}: {error}{hint}")
 
 
 # --------------------------------------------------------------------------------------------------------- writing
@@ -372,10 +359,10 @@ def row_writer(
     sparse: bool = False,
     titles: Sequence[str] = (),
 ) -> Iterator[RowWriter]:
-    """Open a .npy, .npz or .csv file for the rows of one array; it appears when the block ends without an exception.
+    """Open a .npy, .npz or .csv file for the rows of one array; it appears when the block ends without an error.
 
-    Rows of .npy and .csv files are written at once, those of .npz files wait in memory: ``sparse`` as a CSR array, as
-    ``scipy.sparse.load_npz`` reads it, or dense as an array named "rows". ``titles``: first line of a .csv file.
+    Rows of .npy and .csv files are written at once, those of .npz files wait in memory; ``sparse``: as a CSR array,
+    as ``scipy.sparse.load_npz`` reads it, otherwise as an array named "rows". ``titles``: first line of a text.
 
     Examples
     --------

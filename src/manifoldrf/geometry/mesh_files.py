@@ -65,10 +65,10 @@ def read_mesh(path: Path) -> tuple[FloatArray, IntArray]:
                 vertices, faces = _by_trimesh(data, kind)
     except ImportError:
         raise
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - readers fail in many ways, one of meshio ends the program
-        reject_mesh(path, error)
+    except Exception as error:  # noqa: BLE001 - readers fail in many ways
+        reject_mesh(path, str(error) or f"{type(error).__name__} of its reader")
     if len(faces) == 0:
-        reject_mesh(path, "it has no faces; pass points as an array, or in an npy, npz or csv file")
+        reject_mesh(path, "it has no faces or is cut off; pass points as an array, or in an npy, npz or csv file")
     return vertices, faces
 
 
@@ -97,7 +97,8 @@ def write_mesh(path: Path, vertices: FloatArray, faces: IntArray) -> None:
             warn_user(f"An stl file rounds positions to single precision and splits vertices ({remedy}).")
         elif moved > 1e-3 * np.median(sides):  # 1 % of an area, in the worst case
             warn_user(f"A glb file rounds positions to single precision, here by {moved:.2g} ({remedy}).")
-        data = trimesh.Trimesh(vertices, faces, process=False).export(file_type=kind)
+        exported: Any = trimesh.Trimesh(vertices, faces, process=False).export(file_type=kind)
+        data = bytes(exported)
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
 
@@ -163,7 +164,7 @@ def mesh_format(path: Path, formats: Sequence[str] = MESH_FORMATS) -> str:
 
 def reject_mesh(path: Path, reason: object) -> NoReturn:
     """Raise the error for a mesh file that cannot be used."""
-    words = " ".join(str(reason).split()).rstrip(".")[:300] or type(reason).__name__
+    words = " ".join(str(reason).split()).rstrip(".")[:300]
     reject("path", "a readable triangle mesh", f"{path.name}: {words}")
 
 
@@ -206,7 +207,7 @@ def _without_ears(places: FloatArray, face: IntArray, normal: FloatArray) -> Int
     found[along < 0] = found[along < 0][:, ::-1]
     if not np.isclose(np.abs(along).sum(), normal @ normal, rtol=1e-6):
         raise ValueError("a polygon whose sides cross")
-    return found
+    return np.asarray(found, dtype=np.int64)
 
 
 def _doubled_areas(corners: FloatArray) -> FloatArray:
@@ -280,7 +281,7 @@ def _read_ply(data: bytes) -> Polygons:
     order = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}[form]
     # A text is read as a binary file in which every number is a double.
     body = data[found.end() :] if order else np.fromstring(data[found.end() :], sep=" ").tobytes()
-    at, parts = 0, {"face": (np.zeros(0, np.int64), np.zeros(0, np.int64))}
+    at, parts = 0, dict[str, Any](face=(np.zeros(0, np.int64), np.zeros(0, np.int64)))
     for text in re.split(r"^element +", header, flags=re.MULTILINE)[1:]:
         name, count = text.split()[0], int(text.split()[1])
         properties = [  # the types of its length, if it is a list, and of its numbers, and its name
@@ -310,14 +311,8 @@ def _ply_lists(body: bytes, at: int, count: int, properties: list[Any]) -> tuple
     if not 0 <= count <= len(body) - at:
         raise ValueError(f"it has fewer than the {count} lists that it declares")
     lengths, corners = array("q"), array("q")
-    head, item, _ = properties[0]
-    if len(properties) == 1 and count:  # often all lists have the same length
-        first = int(np.frombuffer(body, head, 1, at)[0])
-        row = np.dtype([("length", head), ("items", item, (max(first, 0),))])
-        if at + count * row.itemsize <= len(body):
-            rows = np.frombuffer(body, row, count, at)
-            if (rows["length"] == first).all():
-                return (np.full(count, first), _whole(rows["items"].ravel())), at + rows.nbytes
+    if len(properties) == 1 and count and (equal := _equal_lists(body, at, count, *properties[0][:2])):
+        return equal
     for _ in range(count):
         for head, item, title in properties:
             size = 1 if head is None else int(np.frombuffer(body, head, 1, at)[0])
@@ -329,6 +324,20 @@ def _ply_lists(body: bytes, at: int, count: int, properties: list[Any]) -> tuple
                 corners.extend(_whole(np.frombuffer(body, item, size, at)).tolist())
             at += size * item.itemsize
     return (np.frombuffer(lengths, np.int64), np.frombuffer(corners, np.int64)), at
+
+
+def _equal_lists(body: bytes, at: int, count: int, head: Any, item: Any) -> tuple[Any, int] | None:
+    """The same for rows of one list each, if all lists have the same length, as is most often the case."""
+    first = int(np.frombuffer(body, head, 1, at)[0])
+    row = np.dtype([("length", head), ("items", item, (max(first, 0),))])
+    if at + count * row.itemsize > len(body):
+        return None
+    rows = np.frombuffer(body, row, count, at)
+    return (
+        ((rows["length"].astype(np.int64), _whole(rows["items"].ravel())), at + rows.nbytes)
+        if (rows["length"] == first).all()
+        else None
+    )
 
 
 def _whole(numbers: NDArray[Any]) -> IntArray:
@@ -368,8 +377,8 @@ def _check_glb(data: bytes) -> None:
         sizes.append(sum(rows[k] for part in parts for k in part if k is not None))
     children = [child for node in nodes for child in node.get("children", [])]
     held = sum(sizes[node["mesh"]] for node in nodes if "mesh" in node)
-    if len(set(children)) < len(children) or max([0, *rows]) > len(data) or held > 10**6 + 8 * len(data):
-        raise ValueError("it declares more than it holds, or uses a part too many times")
+    if len(set(children)) < len(children) or max([0, *rows, held // 8 - 10**5]) > len(data) or len(nodes) > 10_000:
+        raise ValueError("it declares more than it holds, or has too many nodes")
 
 
 def _by_meshio(path: Path, data: bytes, module: Any) -> Polygons:
@@ -380,6 +389,8 @@ def _by_meshio(path: Path, data: bytes, module: Any) -> Polygons:
     ]
     if max([0, *declared]) > 1000 + 8 * len(data) or b"<!ENTITY" in data:
         raise ValueError("it declares more than it holds")
+    if b"DATASET POLYDATA" in data[:1000].upper():
+        raise ValueError("meshio does not read POLYDATA; TriangleMesh.of(pyvista.read(path)) takes it")
     mesh = module.read(path)
     blocks = [(block.type, np.asarray(block.data)) for block in mesh.cells if block.type not in ("vertex", "line")]
     others = {kind for kind, _ in blocks} - {"triangle", "quad", "polygon"}
@@ -393,7 +404,7 @@ def _by_meshio(path: Path, data: bytes, module: Any) -> Polygons:
 
 def _read_gii(data: bytes, nibabel: Any) -> tuple[FloatArray, IntArray]:
     """Vertices and faces of a GIFTI surface."""
-    most = 2**24 + 16 * len(data)
+    most = 0 if b"<!ENTITY" in data else 2**24 + 16 * len(data)
     for text in re.findall(rb"<Data>([^<]*)</Data>", data):
         code = base64.b64decode(text) if text.lstrip()[:1] == b"e" else b""  # a zlib stream begins with x
         if len(zlib.decompressobj().decompress(code, most + 1)) > most:
