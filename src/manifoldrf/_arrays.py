@@ -250,7 +250,8 @@ def read_npz(
 ) -> dict[str, NDArray[Any]]:
     """Read the wanted arrays of an .npz file, or all; ``alone``: just the first of them, or the only array."""
     with _readable(file, name), np.load(file, allow_pickle=False) as archive:
-        names, result = list(archive.files), dict[str, NDArray[Any]]()
+        members, result = archive.zip.namelist(), dict[str, NDArray[Any]]()
+        names = [member.removesuffix(".npy") for member in members if member.endswith(".npy")]
         chosen = [word for word in (names if wanted is None else wanted) if word in names]
         chosen = (names if len(names) == 1 else chosen)[:1] if alone else chosen
         for key in chosen:
@@ -291,21 +292,22 @@ def _csv_layout(file: Path, name: str) -> tuple[str | None, list[str], int]:
 
 def _csv_blocks(file: Path, name: str, chunk: int, table: Table | None) -> Iterator[FloatArray]:
     """Yield the numbers of a text in blocks of rows."""
-    separator, _, begin = _csv_layout(file, name)
+    separator, titles, begin = _csv_layout(file, name)
     options: dict[str, Any] = {"delimiter": separator, "ndmin": 2, "quotechar": '"'}
     numbers = options | {"usecols": None if table is None else table.places}
     if table is not None and table.drop:
         numbers |= {"converters": lambda cell: np.nan if cell.strip().lower() in _MISSING else float(cell)}
-    with (
-        file.open(encoding="utf-8-sig", errors="surrogateescape") as stream,
-        filtered("ignore", "loadtxt", UserWarning),
-    ):
+    with file.open(encoding="utf-8-sig", errors="replace") as stream:
         at, is_empty = sum(1 for _ in islice(stream, begin)), True
-        while lines := list(islice(stream, chunk)):
+        while lines := [line if line.strip() else "\n" for line in islice(stream, chunk)]:
             try:
-                block = np.loadtxt(lines, **numbers)
+                with filtered("ignore", "loadtxt: input contained no data", UserWarning):
+                    block = np.loadtxt(lines, **numbers)
             except ValueError as error:
                 _reject_lines(lines, numbers, error, (file, name, at))
+            if table is None and len(block) and block.shape[1] != len(titles):
+                rule = f"a file with {len(titles)} column(s) in every line, as in its first"
+                reject(name, rule, f"{block.shape[1]} from line {at + 1} of {file.name!r}")
             if table is not None and table.kept and len(block):
                 table.cells.extend(np.char.strip(np.loadtxt(lines, str, usecols=table.kept, **options)).tolist())
             if len(block):
