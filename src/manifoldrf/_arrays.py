@@ -1,6 +1,7 @@
 """Arrays in .npy, .npz and .csv files. Those in .npy and .csv files are read and written in blocks of rows."""
 
 import csv
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -194,7 +195,7 @@ def _values(file: Path, name: str, n_rows: int, unit: str, indexed: bool) -> Flo
     rows, first = np.unique(table[:, 0], return_index=True)
     bad = rows[~((rows == np.rint(rows)) & (rows >= 0) & (rows < n_rows))]
     if len(bad) or len(rows) < len(table) or table.shape[1] < 2:
-        rule = f"a file with a {unit} (an integer in [0, {n_rows - 1}], each once) and its values in every line"
+        rule = f"a file with an integer in [0, {n_rows - 1}], each once, and values in every line; it is the {unit}"
         found = f"{bad[0]:g}" if len(bad) else f"{len(table)} lines for {len(rows)}, {table.shape[1]} columns"
         reject(name, rule, f"{found} in {file.name!r}")
     values = np.full((n_rows, table.shape[1] - 1), np.nan)
@@ -300,11 +301,11 @@ def _csv_blocks(file: Path, name: str, chunk: int, table: Table | None) -> Itera
     with file.open(encoding="utf-8-sig", errors="replace") as stream:
         at, is_empty = sum(1 for _ in islice(stream, begin)), True
         while lines := [line if line.strip() else "\n" for line in islice(stream, chunk)]:
-            try:
-                with filtered("ignore", "loadtxt: input contained no data", UserWarning):
+            with filtered("ignore", "loadtxt: input contained no data", UserWarning):
+                try:
                     block = np.loadtxt(lines, **numbers)
-            except ValueError as error:
-                _reject_lines(lines, numbers, error, (file, name, at))
+                except ValueError as error:
+                    _reject_lines(lines, numbers, error, (file, name, at))
             if table is None and len(block) and block.shape[1] != len(titles):
                 rule = f"a file with {len(titles)} column(s) in every line, as in its first"
                 reject(name, rule, f"{block.shape[1]} from line {at + 1} of {file.name!r}")
@@ -319,16 +320,18 @@ def _csv_blocks(file: Path, name: str, chunk: int, table: Table | None) -> Itera
 
 
 def _reject_lines(lines: list[str], options: Any, error: Any, about: tuple[Path, str, int]) -> NoReturn:
-    """Name the first line that is not a row of numbers."""
+    """Name the first cell that is not a number, or the first line with another number of cells."""
     file, name, at = about
+    error = f"{str(error).partition(';')[0]}, from line {at + 1} on, of {file.name!r}"
     for line, text in enumerate(lines, at + 1):
         try:
             np.loadtxt([text], **options)
         except ValueError as found:
-            error = f"{found} of line {line}".replace(" at row 0,", ",").replace(".", "")
+            cell = re.search(r"string (.*) to float64 at row 0, (column \d+)", str(found), re.DOTALL)
+            words = f"{cell[1][:80]} in line {line}, {cell[2]}" if cell else f"{found} in line {line}"
+            error = f"{words} of {file.name!r} (see fit --columns, --id and --missing)"
             break
-    hint = " (see fit --columns, --id and --missing)"
-    reject(name, "a table of numbers with decimal points", f"{file.name!r}: {error}{hint}")
+    reject(name, "a table of numbers with decimal points", error)
 
 
 # --------------------------------------------------------------------------------------------------------- writing

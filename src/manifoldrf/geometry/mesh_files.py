@@ -68,7 +68,7 @@ def read_mesh(path: Path) -> tuple[FloatArray, IntArray]:
     except Exception as error:  # noqa: BLE001 - readers fail in many ways
         reject_mesh(path, str(error) or f"{type(error).__name__} of its reader")
     if len(faces) == 0:
-        reject_mesh(path, "it has no faces or is cut off; pass points as an array, or in an npy, npz or csv file")
+        reject_mesh(path, "it has no faces; pass points as an array, or in an npy, npz or csv file")
     return vertices, faces
 
 

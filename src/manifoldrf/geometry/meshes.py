@@ -31,8 +31,6 @@ __all__ = ["MeshReport", "MeshSample", "TriangleMesh"]
 # Twice the area over the squared longest side: 0.87 for equal sides, about 1e-16 for rounding alone.
 _FLAT = 1e-12
 
-_DEFECTS = ("non_manifold_edges", "degenerate_faces", "unreferenced_vertices")
-
 # Pairs of query and face examined at once; about 60 numbers each, so some 60 MB.
 _PAIRS = 2**17
 # Faces of a mesh that are kept prepared for searches: 190 bytes each. With more, a search takes longer than that.
@@ -266,16 +264,14 @@ class MeshReport:
     degenerate_faces: int
     unreferenced_vertices: int
 
+    def counts(self) -> dict[str, int]:
+        """The counts by what they count, in words."""
+        names = (name.removeprefix("n_").replace("non_", "non-").replace("_", " ") for name in vars(self))
+        return dict(zip(names, vars(self).values(), strict=True))
+
     def __str__(self) -> str:
-        sizes = f"{_count(self.n_vertices, 'vertex', 'vertices')}, {_count(self.n_faces, 'face')}"
-        findings = (
-            _count(self.components, "component"),
-            _count(self.boundary_loops, "boundary loop"),
-            _count(self.non_manifold_edges, "non-manifold edge"),
-            _count(self.degenerate_faces, "degenerate face"),
-            _count(self.unreferenced_vertices, "unreferenced vertex", "unreferenced vertices"),
-        )
-        return f"{sizes}: {', '.join(findings)}"
+        texts = [_count(number, name) for name, number in self.counts().items()]
+        return f"{', '.join(texts[:2])}: {', '.join(texts[2:])}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -306,7 +302,7 @@ class TriangleMesh:
         faces = np.array(check_faces(self.faces, "faces", len(vertices)), order="C")
         doubled = is_doubled(faces)
         if doubled.any():
-            again = _count(int(doubled.sum()), "face is", "faces are")
+            again = f"{doubled.sum()} {'face is' if doubled.sum() == 1 else 'faces are'}"
             warn_user(f"{again} left out of the mesh: an earlier face has the same three vertices.")
             faces = faces[~doubled]
         for name, array in (("vertices", vertices), ("faces", faces)):
@@ -323,27 +319,15 @@ class TriangleMesh:
             reject("mesh", f"of {n} vertices with {d} coordinates", f"{self.n_vertices} with 3")
 
     def __repr__(self) -> str:
-        return f"TriangleMesh({_count(self.n_vertices, 'vertex', 'vertices')}, {_count(self.n_faces, 'face')})"
+        return f"TriangleMesh({_count(self.n_vertices, 'vertices')}, {_count(self.n_faces, 'faces')})"
 
     def _repr_html_(self) -> str:
-        return html_table("TriangleMesh", self._facts())
-
-    def _facts(self) -> list[tuple[str, str]]:
-        """Sizes, parts and defects as names and texts, for tables."""
-        found, size = self.report(), np.ptp(self.vertices, axis=0)
-        defects = {name: getattr(found, name) for name in _DEFECTS if getattr(found, name)}
-        return [
-            ("vertices", str(found.n_vertices)),
-            ("faces", str(found.n_faces)),
-            ("extent", " x ".join(f"{length:.4g}" for length in size)),
-            ("area", f"{self.area:.4g}"),
-            ("components", str(found.components)),
-            ("boundary loops", str(found.boundary_loops)),
-            (
-                "defects",
-                ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in defects.items()) or "none",
-            ),
-        ]
+        counts = self.report().counts()
+        defects = [f"{counts[name]} {name}" for name in list(counts)[4:] if counts[name]]
+        rows = [(name, str(counts[name])) for name in list(counts)[:4]]
+        rows.append(("extent", " x ".join(f"{length:.4g}" for length in np.ptp(self.vertices, axis=0))))
+        rows += [("area", f"{self.area:.4g}"), ("defects", ", ".join(defects) or "none")]
+        return html_table("TriangleMesh", rows)
 
     @classmethod
     def of(cls, mesh: Any) -> "TriangleMesh":
@@ -712,9 +696,10 @@ class TriangleMesh:
         return MeshSample(points, faces, barycentric)
 
 
-def _count(number: int, one: str, many: str | None = None) -> str:
-    """Write a number with its noun, in singular or plural."""
-    return f"{number} {one if number == 1 else many or one + 's'}"
+def _count(number: int, many: str) -> str:
+    """Write a number with its noun, which is given in the plural."""
+    one = f"{many[:-4]}ex" if many.endswith("ices") else many.removesuffix("s")
+    return f"{number} {one if number == 1 else many}"
 
 
 def barycentric_weights(mesh: TriangleMesh, places: MeshSample) -> Any:
