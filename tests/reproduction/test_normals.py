@@ -196,7 +196,7 @@ class TestMeshes:
     def test_the_papers_files_are_taken_by_id_and_missing_ones_are_noted(self, tmp_path):
         torus = builtin_mesh("torus", 300).mesh
         for number in THINGI10K_IDS[3:5]:
-            torus.save(tmp_path / f"{number}.stl")
+            torus.save(tmp_path / f"{number}.ply")
         torus.save(tmp_path / "another.ply")
         meshes, notes = choose_meshes(Config(), tmp_path)
         assert sorted(item.name for item in meshes) == sorted(str(number) for number in THINGI10K_IDS[3:5])
