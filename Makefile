@@ -17,13 +17,12 @@ TORCH_FLAGS ?=
 export OMP_WAIT_POLICY := passive
 export MPLBACKEND := Agg
 
-.PHONY: help setup demo records results test test-all fuzz lint format bench bench-peers audit docs docs-check clean
+.PHONY: help setup demo records results test test-all lint format bench bench-peers audit docs docs-check clean
 
 help:
 	@echo "make setup     create .venv and install everything, pinned (all other targets do this)"
 	@echo "make demo      features on four surfaces (1 to 3 minutes, longest the first time); results in $(OUT)/"
 	@echo "make test      the tests (minutes)          make test-all  with the slow sweeps"
-	@echo "make fuzz      read 143,000 damaged files with all readers (some minutes)"
 	@echo "make lint      ruff and mypy                make bench     speed and memory, as ratios"
 	@echo "make docs      the documentation            make results   results page from docs/records"
 	@echo "make records   all experiments at the paper's size, ten hours; then the results page. DATA=DIR: with files too"
@@ -68,10 +67,6 @@ test: setup
 test-all: export MANIFOLDRF_TEST_EXAMPLES ?= 500
 test-all: setup
 	$(PYTEST)
-
-# Files that a reader fails on are kept in $(OUT)/fuzz.
-fuzz: setup
-	PYTHONPATH=tests $(BIN)/python -m reliability.fuzz_files --keep $(OUT)/fuzz $(FUZZ_FLAGS)
 
 lint: setup
 	$(BIN)/ruff check .

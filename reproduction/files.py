@@ -1,14 +1,12 @@
 """Files of the experiments: folders of data, JSON texts, archives of arrays."""
 
-import zipfile
-import zlib
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
+from manifoldrf._arrays import read_npz
 from manifoldrf._files import TEMPORARY, as_path
 from manifoldrf._validation import reject
 
@@ -54,8 +52,4 @@ def read_members(file: Path, name: str, wanted: Collection[str] | None = None) -
     ...     read_members(Path(folder) / "two.npz", "path", ["a", "c"])
     {'a': array([0, 1, 2])}
     """
-    try:
-        with np.load(file, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files if wanted is None or key in wanted}
-    except (OSError, ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-        reject(name, "an .npz file of plain arrays", f"{file.name}: {error}")
+    return read_npz(file, name, None if wanted is None else list(wanted))

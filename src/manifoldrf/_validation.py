@@ -32,7 +32,7 @@ _LONGEST_VALUE = 500  # characters of a value in an error
 # How to read a file whose name was given instead of an array.
 _READERS = {
     **{".npy": "numpy.load(path, mmap_mode='r')", ".npz": "numpy.load(path)", ".csv": "numpy.loadtxt"},
-    **dict.fromkeys((".ply", ".obj", ".stl", ".off", ".glb", ".vtk", ".vtp", ".gii"), "TriangleMesh.load(path)"),
+    **dict.fromkeys((".ply", ".obj", ".stl", ".off", ".glb", ".vtk", ".vtu", ".gii"), "TriangleMesh.load(path)"),
 }
 _NOT_NUMBERS = (
     *(str, bytes, datetime.date, datetime.timedelta, np.datetime64, np.timedelta64),

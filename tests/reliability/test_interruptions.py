@@ -50,7 +50,7 @@ STAGES = {
     "features to npy": ((*TRANSFORM, "new.npy"), "features.feature_map", 50),
     "features to csv": ((*TRANSFORM, "new.csv"), "features.feature_map", 50),
     "features to npz": ((*TRANSFORM, "new.npz"), "features.feature_map", 50),
-    "packing": ((*TRANSFORM, "new.npz"), "_arrays.shutil.copyfileobj", 2),
+    "packing": ((*TRANSFORM, "new.npz"), "_arrays.sp.save_npz", 1),
     "kernel": (("kernel", "model.safetensors", "points.npy", "-o", "new.npy"), "features.feature_map", 20),
     "explorer": (("explore", "model.safetensors", "-o", "new.html"), "explorer.page", 10),
     "method": (FILL_IN, "applications.filling", 500),

@@ -19,17 +19,17 @@ class TestFiles:
     def test_meshes_are_found_by_id_in_the_folder_and_in_those_inside_it(self, tmp_path):
         (tmp_path / "raw_meshes").mkdir()
         (tmp_path / "meshes").mkdir()
-        TETRAHEDRON.save(tmp_path / "37384.stl")
+        TETRAHEDRON.save(tmp_path / "37384.ply")
         TETRAHEDRON.save(tmp_path / "raw_meshes" / "42435.OBJ")
         TETRAHEDRON.save(tmp_path / "meshes" / "cube.ply")
         (tmp_path / "README.md").write_text("no mesh")
         paths = find_meshes(tmp_path, [42435, "37384", "cube.ply"])
-        assert [path.name for path in paths] == ["42435.OBJ", "37384.stl", "cube.ply"]
+        assert [path.name for path in paths] == ["42435.OBJ", "37384.ply", "cube.ply"]
         assert [read_named(path).mesh.n_faces for path in paths] == [4, 4, 4]
         assert [path.stem for path in find_meshes(tmp_path)] == ["37384", "42435", "cube"]
 
     def test_all_missing_ids_are_named(self, tmp_path):
-        TETRAHEDRON.save(tmp_path / "37384.stl")
+        TETRAHEDRON.save(tmp_path / "37384.ply")
         with pytest.raises(
             FileNotFoundError, match=r"`data` must be .* no file for 42435, 65282 in .*\(1 others\)"
         ):

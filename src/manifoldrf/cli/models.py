@@ -59,7 +59,7 @@ _PAPER = typer.Option(
 _SAVED = typer.Argument(
     metavar="MODEL", help="A model or a graph to describe; without it, print versions.", show_default=False
 )
-_EXTRAS = {"mesh": "trimesh", "ann": "faiss", "viz": "matplotlib", "dask": "distributed", "torch": "torch"}
+_EXTRAS = {"mesh": "meshio", "ann": "faiss", "viz": "matplotlib", "dask": "distributed", "torch": "torch"}
 _CHUNK = typer.Option(
     min=1, help="Rows in memory at once; by default as many as fit into 64 MB.", show_default=False
 )
@@ -531,7 +531,7 @@ def write_picture(path: Path, space: Any, values: Any) -> None:
     """Write a mesh or points to a ply file, coloured by a field from its smallest to its largest value."""
     from manifoldrf import TriangleMesh
     from manifoldrf._colours import field_colours
-    from manifoldrf.geometry.mesh_files import write_cloud_ply
+    from manifoldrf.geometry.mesh_files import write_ply
 
     if isinstance(space, TriangleMesh):
         space.save(path, field=values)
@@ -539,7 +539,7 @@ def write_picture(path: Path, space: Any, values: Any) -> None:
     points = points_of(space)
     flat = np.zeros((len(points), AXES))
     flat[:, : points.shape[1]] = points
-    write_cloud_ply(path, flat, field_colours(values))
+    write_ply(path, flat, field_colours(values))
 
 
 def read_model(path: str) -> Any:
