@@ -16,6 +16,7 @@ from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
+from manifoldrf._codec import stored
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
@@ -443,6 +444,7 @@ class AbstractBall(AbstractManifold):
 _LARGEST_SPHERE = 100
 
 
+@stored
 @final
 @dataclass(frozen=True)
 class Sphere(AbstractManifold):
@@ -521,6 +523,7 @@ class Sphere(AbstractManifold):
         return sphere_kernel(self._angle(x, y), unit_time, self.dim) / self.radius**self.dim
 
 
+@stored
 @final
 @dataclass(frozen=True)
 class Rotations(AbstractManifold):
@@ -628,6 +631,7 @@ def _matrix_rows(quaternions: FloatArray) -> FloatArray:
     return np.stack(rows, axis=1)
 
 
+@stored
 @final
 @dataclass(frozen=True)
 class FlatTorus(AbstractManifold):
@@ -701,6 +705,7 @@ class FlatTorus(AbstractManifold):
         return np.asarray(np.exp(sum(factors) + self.dim * np.log(unit)))
 
 
+@stored
 @final
 @dataclass(frozen=True)
 class HyperbolicSpace(AbstractBall):
@@ -793,6 +798,7 @@ def _moebius_sum(x: FloatArray, y: FloatArray) -> FloatArray:
     return np.asarray(((1.0 + 2.0 * dot + y2) * x + (1.0 - x2) * y) / (1.0 + 2.0 * dot + x2 * y2))
 
 
+@stored
 @final
 @dataclass(frozen=True)
 class EuclideanSpace(AbstractBall):
