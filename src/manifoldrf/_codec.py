@@ -236,6 +236,8 @@ def _construct(name: str, fields: dict[str, Any]) -> Any:
         if not dataclasses.is_dataclass(kind):
             return kind._from_state(fields)
         check_types(_type_hints(kind), fields)
+        if fields.get("n_jobs") not in (None, -1):
+            reject("n_jobs", "-1 in a file", fields["n_jobs"])
         return kind(**fields)
     except MemoryError:
         raise  # not the fault of the file
@@ -373,7 +375,7 @@ def _read_header(file: BinaryIO) -> bytes:
 
 def _checksum(arrays: Arrays, text: str) -> str:
     """Hash of a description and of the names, types, shapes and bytes of arrays."""
-    digest = hashlib.blake2b(text.encode(), digest_size=32)
+    digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=32)
     for name in sorted(arrays):
         digest.update(repr((name, arrays[name].dtype.str, arrays[name].shape)).encode())
         digest.update(arrays[name].data if arrays[name].size else b"")

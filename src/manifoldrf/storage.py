@@ -3,13 +3,15 @@
 from os import PathLike
 from typing import Any
 
-from manifoldrf._codec import load_value
+from manifoldrf._codec import ModelFileError, load_value
 from manifoldrf._runtime import without_warnings
 
-# These import all modules with classes that files may hold, which `stored` puts on the list.
+# Together these import all modules with classes that files may hold, which `stored` puts on the list.
 from manifoldrf.applications import interpolation, regression  # noqa: F401
+from manifoldrf.applications.saving import SavedEstimator
+from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.geometry import surfaces  # noqa: F401
-from manifoldrf.kernels import graph_kernels, manifold_kernels  # noqa: F401
+from manifoldrf.geometry.graphs import Graph
 
 __all__ = ["load"]
 
@@ -52,4 +54,7 @@ def load(path: str | PathLike[str]) -> Any:
     >>> bool((again.transform(points) == features.transform(points)).all())
     True
     """
-    return load_value(path)
+    model = load_value(path)
+    if not isinstance(model, Graph | ManifoldRandomFeatures | SavedEstimator):
+        raise ModelFileError(f"{path} cannot be loaded: it holds a {type(model).__name__}, which is not a model.")
+    return model

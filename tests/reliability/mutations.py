@@ -4,7 +4,6 @@ A mutation is a function of (random, data, others) that gives new bytes. Those t
 it and mend what is around it, so that the layers behind the checksum are reached.
 """
 
-import hashlib
 import io
 import json
 import re
@@ -13,41 +12,17 @@ import zipfile
 from contextlib import suppress
 
 import numpy as np
+from safetensors.numpy import load
+
+from manifoldrf._codec import FORMAT, _checksum
 
 INTEGERS = (
-    0,
-    1,
-    2,
-    3,
-    127,
-    255,
-    256,
-    32767,
-    65535,
-    2**31 - 1,
-    2**31,
-    2**32 - 1,
-    2**53,
-    2**62,
-    2**63 - 1,
-    2**64,
-    10**18,
+    *(0, 1, 2, 3, 127, 255, 256, 32767, 65535, 2**31 - 1, 2**31, 2**32 - 1),
+    *(2**53, 2**62, 2**63 - 1, 2**64, 10**18),
 )
 FLOATS = (
-    0.0,
-    -0.0,
-    1.0,
-    -1.0,
-    0.5,
-    1e-300,
-    5e-324,
-    1e300,
-    -1e300,
-    1e-7,
-    1e16,
-    float("nan"),
-    float("inf"),
-    -float("inf"),
+    *(0.0, -0.0, 1.0, -1.0, 0.5, 1e-300, 5e-324, 1e300, -1e300, 1e-7, 1e16),
+    *(float("nan"), float("inf"), -float("inf")),
 )
 WORDS = (
     *(b"nan", b"inf", b"-inf", b"1e999", b"1e300", b"-1", b"0", b"1", b"2", b"99999999", b"4294967295", b"1_0"),
@@ -219,26 +194,28 @@ def json_text(random, data, others, words=NAMES):
 
 
 # ---------------------------------------------------------------------------------------- models
-_NO_DIGEST = "0" * 64
-
-
 def open_model(data):
     """Header entries, description and body of a model file."""
     length = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + length])
-    metadata = header.pop("__metadata__")
-    return header, json.loads(metadata["model"]), data[8 + length :]
+    description = json.loads(header.pop("__metadata__")["manifoldrf"])
+    return header, json.loads(description["model"]), data[8 + length :]
 
 
-def close_model(header, model, body, **metadata):
-    """A model file of any content with the right checksum."""
+def _container(header, body):
+    head = json.dumps(header, separators=(",", ":")).encode()
+    return len(head).to_bytes(8, "little") + head + body
+
+
+def close_model(header, model, body):
+    """A model file of any content with the right checksum, if its arrays can be read at all."""
     text = model if isinstance(model, str) else json.dumps(model, separators=(",", ":"))
-    notes = {"checksum": _NO_DIGEST, "format": "manifoldrf", "format_version": "1", "model": text, **metadata}
-    head = json.dumps({"__metadata__": notes, **header}, separators=(",", ":")).encode()
-    head += b" " * (-len(head) % 8)
-    start = len(head).to_bytes(8, "little") + head
-    digest = hashlib.blake2b(start + body, digest_size=32).hexdigest()
-    return start.replace(_NO_DIGEST.encode(), digest.encode(), 1) + body
+    try:
+        checksum = _checksum(load(_container(header, body)), text)
+    except Exception:  # noqa: BLE001  (whatever a damaged header leads to)
+        checksum = ""
+    description = json.dumps({"format": FORMAT, "checksum": checksum, "model": text})
+    return _container({"__metadata__": {"manifoldrf": description}, **header}, body)
 
 
 def model_tree(random, data, others):
