@@ -192,7 +192,7 @@ RING.append(RING)
 @pytest.mark.parametrize(
     ("value", "match"),
     [
-        ([{"f": len}], r"value\[0\]\['f'\] cannot be stored: the function len, and files hold no code"),
+        ([{"f": len}], r"value\[0\]\['f'\] cannot be stored: .* a function, and files hold no code"),
         ((Stranger(),), r"value\[0\] cannot be stored: an object of type .*Stranger"),
         (Ball(np.ones(1, complex)), r"value\.centre cannot be stored: an array of dtype complex128"),
         (np.array([{}]), "dtype object"),

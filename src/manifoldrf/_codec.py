@@ -7,7 +7,6 @@ truncated, altered, foreign or of another format raises a :class:`ModelFileError
 """
 
 import dataclasses
-import functools
 import hashlib
 import json
 import re
@@ -147,28 +146,19 @@ class _Encoder:
         """Encode a CSR array or an instance of a stored class; its number follows those of its parts."""
         if id(value) in self._numbers:
             return {"same": self._numbers[id(value)]}
-        kind = type(value)
-        result: dict[str, Any]
+        kind, result = type(value), dict[str, Any]()
         if kind is sparse.csr_array and value.ndim == 2:
             used = int(value.indptr[-1])
             parts = (value.data[:used], value.indices[:used], value.indptr)
             result = {"csr": [*(self._name(part, path) for part in parts), *map(int, value.shape)]}
         elif _CLASSES.get(kind.__name__) is kind:
-            if dataclasses.is_dataclass(kind):
-                fields = {
-                    field.name: getattr(value, field.name) for field in dataclasses.fields(kind) if field.init
-                }
-                if fields.get("n_jobs") is not None:  # all threads of the machine that loads it, not of this one
-                    fields["n_jobs"] = -1
-            else:
-                fields = value._state()
-            encoded = {name: self.encode(part, f"{path}.{name}", depth + 1) for name, part in fields.items()}
+            encoded = {
+                name: self.encode(part, f"{path}.{name}", depth + 1) for name, part in _fields(value).items()
+            }
             result = {"class": kind.__name__, "fields": encoded}
         else:
-            what = f"an object of type {kind.__module__}.{kind.__qualname__}"
-            if callable(value):
-                what = f"the function {getattr(value, '__qualname__', kind.__qualname__)}, and files hold no code"
-            raise TypeError(f"{path} cannot be stored: {what}.")
+            what = "a function, and files hold no code," if callable(value) else "an object"
+            raise TypeError(f"{path} cannot be stored: {what} of type {kind.__module__}.{kind.__qualname__}.")
         self._alive.append(value)
         self._numbers[id(value)] = len(self._numbers)
         return result
@@ -182,6 +172,14 @@ class _Encoder:
             self._names[memory] = name = f"a{len(self._names)}"
             self.arrays[name] = array
         return self._names[memory]
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """What a file holds of an instance. Threads are all of the machine that loads it, not those of this one."""
+    if hasattr(value, "_state"):
+        return dict(value._state())
+    fields = {part.name: getattr(value, part.name) for part in dataclasses.fields(value) if part.init}
+    return fields if fields.get("n_jobs") is None else fields | {"n_jobs": -1}
 
 
 class _Decoder:
@@ -217,7 +215,7 @@ class _Decoder:
             case {"same": int(number)} if 0 <= number < len(self._instances):
                 return self._instances[number]
             case {"csr": [data, indices, indptr, int(n), int(m)]}:
-                self._instances.append(_make_csr(*map(self._array, (data, indices, indptr)), (n, m)))
+                self._instances.append(self._csr((data, indices, indptr), (n, m)))
                 return self._instances[-1]
         raise ModelFileError("its description is not that of a model")
 
@@ -226,6 +224,19 @@ class _Decoder:
             raise ModelFileError(f"it lacks the array {str(name)[:40]!r}")
         return self._arrays[name]
 
+    def _csr(self, names: tuple[Any, ...], shape: tuple[int, int]) -> Any:
+        """A CSR array of exactly these arrays. Compiled code trusts indices, so they are checked."""
+        data, indices, indptr = map(self._array, names)
+        try:
+            if indices.dtype != indptr.dtype or indices.dtype.kind != "i":
+                raise TypeError("indices of different types")
+            matrix = sparse.csr_array((data, indices, indptr), shape=shape)
+            matrix.check_format(full_check=True)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise ModelFileError("it holds a sparse array with indices out of range") from error
+        matrix.data, matrix.indices, matrix.indptr = data, indices, indptr  # which scipy may have converted
+        return matrix
+
 
 def _construct(name: str, fields: dict[str, Any]) -> Any:
     """An instance of a stored class, whose constructor checks the fields."""
@@ -233,9 +244,9 @@ def _construct(name: str, fields: dict[str, Any]) -> Any:
         raise ModelFileError(f"it holds a {name[:40]!r}, a class that this version does not know")
     kind: Any = _CLASSES[name]
     try:
-        if not dataclasses.is_dataclass(kind):
+        if hasattr(kind, "_from_state"):
             return kind._from_state(fields)
-        check_types(_type_hints(kind), fields)
+        check_types(typing.get_type_hints(kind), fields)
         if fields.get("n_jobs") not in (None, -1):
             reject("n_jobs", "-1 in a file", fields["n_jobs"])
         return kind(**fields)
@@ -243,22 +254,6 @@ def _construct(name: str, fields: dict[str, Any]) -> Any:
         raise  # not the fault of the file
     except Exception as error:
         raise ModelFileError(f"its {name} is not valid: {str(error).rstrip('.')}") from error
-
-
-def _make_csr(data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], shape: tuple[int, int]) -> Any:
-    """A CSR array of exactly these arrays. Compiled code trusts indices, so they are checked."""
-    valid = {data.ndim, indices.ndim, indptr.ndim} == {1} and indices.dtype == indptr.dtype
-    valid = valid and indices.dtype.kind == "i" and 0 <= min(shape) <= max(shape) < 2**62
-    valid = valid and len(indptr) == shape[0] + 1 and indptr[0] == 0 and (indptr[1:] >= indptr[:-1]).all()
-    valid = valid and indptr[-1] == len(indices) == len(data)
-    if not valid or indices.min(initial=0) < 0 or (indices.size and indices.max() >= shape[1]):
-        raise ModelFileError("it holds a sparse array with indices out of range")
-    matrix = sparse.csr_array((data, indices, indptr), shape=shape)
-    matrix.data, matrix.indices, matrix.indptr = data, indices, indptr  # the constructor may have converted them
-    return matrix
-
-
-_type_hints = functools.cache(typing.get_type_hints)
 
 
 def check_types(hints: dict[str, Any], values: dict[str, Any]) -> None:
@@ -367,10 +362,7 @@ def _read_header(file: BinaryIO) -> bytes:
         raise ModelFileError("it is not a safetensors file")
     if length > _LONGEST_HEADER:
         raise ModelFileError(f"its header has {length} bytes, and a model has at most {_LONGEST_HEADER}")
-    header = start + file.read(length - 1)
-    if len(header) < 8 + length:
-        raise ModelFileError(f"it is cut off: it ends within its header of {length} bytes")
-    return header
+    return start + file.read(length - 1)
 
 
 def _checksum(arrays: Arrays, text: str) -> str:
@@ -392,5 +384,5 @@ def _parse(text: bytes | str) -> dict[str, Any]:
             raise ValueError("too deeply nested")
         tree = json.loads(plain)
     except ValueError as error:
-        raise ModelFileError(f"its description is not valid JSON ({error})") from None
+        raise ModelFileError(f"its description is cut off or not valid JSON ({error})") from None
     return tree if isinstance(tree, dict) else {}

@@ -141,9 +141,11 @@ def use_estimator(model):
     d = model.graph_.positions.shape[1] if isinstance(model, FieldInterpolator) else model.n_features_in_
     with warnings.catch_warnings(), np.errstate(all="ignore"):  # a file may hold huge numbers
         warnings.simplefilter("ignore")
-        assert len(model.predict(np.full((2, d), 0.5))) == 2
         if isinstance(model, FieldInterpolator):
             assert len(model.predict()) == model.graph_.n_nodes
+            if model.graph_.extension is None:
+                return  # as after a fit on such a graph
+        assert len(model.predict(np.full((2, d), 0.5))) == 2
         if isinstance(model, ManifoldGaussianProcess):
             assert len(model.predict(np.full((2, d), 0.5), return_std=True)) == 2
 
