@@ -192,7 +192,7 @@ RING.append(RING)
 @pytest.mark.parametrize(
     ("value", "match"),
     [
-        ([{"f": len}], r"value\[0\]\['f'\] cannot be stored: .* a function, and files hold no code"),
+        ([{"f": len}], r"value\[0\]\['f'\] cannot be stored: a function, and files hold no code"),
         ((Stranger(),), r"value\[0\] cannot be stored: an object of type .*Stranger"),
         (Ball(np.ones(1, complex)), r"value\.centre cannot be stored: an array of dtype complex128"),
         (np.array([{}]), "dtype object"),
@@ -288,7 +288,7 @@ FILES = {
     "text": (b"These are my notes.", "it is not a safetensors file"),
     "zeros": (bytes(1000), "it is not a safetensors file"),
     "long header": ((2**63).to_bytes(8, "little") + b"{}", "its header has 9223372036854775808 bytes"),
-    "cut header": ((100).to_bytes(8, "little") + b"{}", "it is cut off"),
+    "cut header": ((100).to_bytes(8, "little") + b'{"a":', "is cut off"),
     "deep header": ((len(DEEP)).to_bytes(8, "little") + DEEP.encode(), "too deeply nested"),
     "not utf-8": ((9).to_bytes(8, "little") + b'{"a":"\xff"}', "not valid JSON"),
     "another library": (save({"a": np.ones(2)}, {"format": "pt"}), "not one of this version of manifoldrf"),
