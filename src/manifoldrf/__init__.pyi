@@ -15,7 +15,7 @@ from .applications.sklearn_kernel import ManifoldScaleKernel as ManifoldScaleKer
 from .applications.textures import covariance_descriptors as covariance_descriptors
 from .applications.textures import dense_corners as dense_corners
 from .applications.textures import texture_channels as texture_channels
-from .distributed.cluster import Cluster as Cluster
+from .distributed import Cluster as Cluster
 from .explorer.page import ExplorerPage as ExplorerPage
 from .explorer.page import explore as explore
 from .features.errors import ErrorEstimate as ErrorEstimate

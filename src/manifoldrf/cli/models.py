@@ -687,9 +687,7 @@ def _transformed(cluster: Any, model: Any, blocks: Iterator[Any], side: str | No
                 found = model.transform(block, side)
             yield found
         return
-    from manifoldrf.distributed.cluster import transform_blocks
-
-    for found, messages in transform_blocks(cluster, model, blocks, side):
+    for found, messages in cluster.transform_blocks(model, blocks, side):
         far.add(found.shape[0], messages)
         yield found
 
