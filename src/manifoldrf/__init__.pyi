@@ -8,7 +8,7 @@ from .applications.neighbors import KernelNeighborsClassifier as KernelNeighbors
 from .applications.regression import ManifoldGaussianProcess as ManifoldGaussianProcess
 from .applications.regression import ManifoldRidge as ManifoldRidge
 from .applications.sklearn_kernel import ManifoldScaleKernel as ManifoldScaleKernel
-from .distributed.cluster import Cluster as Cluster
+from .distributed import Cluster as Cluster
 from .explorer.page import explore as explore
 from .features.errors import ErrorEstimate as ErrorEstimate
 from .features.fitting import FeatureWarning as FeatureWarning

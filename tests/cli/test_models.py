@@ -506,7 +506,7 @@ class TestInfo:
         assert result.exit_code == 0, result.output
         first, *rest, last = result.stdout.splitlines()
         size = (folder / "m.safetensors").stat().st_size / 1e6
-        kind = f"ManifoldRandomFeatures of points with 3 coordinates, {size:.2f} MB, format 1"
+        kind = f"ManifoldRandomFeatures of points with 3 coordinates, {size:.2f} MB, format 2"
         assert first == f"{folder / 'm.safetensors'}: {kind}"
         assert [line.rstrip() for line in rest] == [line.rstrip() for line in features.summary().splitlines()]
         parts = [float(part.split()[-2]) for part in last.removeprefix("in the file: ").split(", ")]

@@ -418,7 +418,7 @@ def test_a_damaged_or_foreign_file_is_refused_and_left_alone(data, checkpoint):
     save_file({"x": np.zeros(3)}, checkpoint)
     kept = checkpoint.read_bytes()
     for seed in (0, None):
-        with pytest.raises(ValueError, match=r"that can be read \(.* not one of manifoldrf\)"):
+        with pytest.raises(ValueError, match=r"that can be read \(.* not one of this version of manifoldrf\)"):
             fit_mlp(data, options, seed=seed)
     assert checkpoint.read_bytes() == kept
     write_container(checkpoint, {"x": np.zeros(3)}, {"kind": "model"})

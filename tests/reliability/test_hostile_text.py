@@ -76,9 +76,10 @@ def explorer_page(model, folder, word):
     """The page of a model file with the word as each of its texts and as the title."""
     path = model(folder / "model")
     header, tree, body = open_model(path.read_bytes())
-    state = tree["state"]["dict"]
-    space = state["map"]["fields"]["space"]["fields"]
-    space["notes"] = {"tuple": [{"tuple": [f"note {k}", word]} for k in range(3)]}
+    state = tree["fields"]
+    state["map"]["fields"]["problem"]["fields"]["notes"] = {
+        "tuple": [{"tuple": [f"note {k}", word]} for k in range(3)]
+    }
     state["field"] = state["quadrature"] = word
     state["feature_names_in"] = [word] * 3
     pairs = {"tuple": [{"tuple": [word, 0.5]}]}

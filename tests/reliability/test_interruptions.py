@@ -16,7 +16,7 @@ from marks import quick_ones
 from warm_program import contents
 
 from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, cli, load
-from manifoldrf._codec import load_state, save_state
+from manifoldrf._codec import load_value, save_value
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
@@ -272,11 +272,11 @@ def test_an_interrupt_before_any_line_of_a_save_leaves_the_old_file_or_the_new_o
     path = tmp_path / "m"
     number, seen = 0, set()
     while True:
-        save_state(path, "state", {"x": np.zeros(3)})
-        if not interrupted_at(number, lambda: save_state(path, "state", {"x": np.ones(3)})):
+        save_value(path, {"x": np.zeros(3)})
+        if not interrupted_at(number, lambda: save_value(path, {"x": np.ones(3)})):
             break
         assert [entry.name for entry in tmp_path.iterdir()] == ["m"], number
-        seen.add(tuple(load_state(path, {})[1]["x"]))
+        seen.add(tuple(load_value(path)["x"]))
         number += 1
     assert seen == {(0.0,) * 3, (1.0,) * 3}
     assert number > 40

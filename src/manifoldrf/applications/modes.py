@@ -21,6 +21,7 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.optimize import minimize_scalar
 
+from manifoldrf._codec import stored
 from manifoldrf._runtime import one_blas_thread, quick_map, warn_user
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.features.feature_map import product
@@ -207,6 +208,7 @@ def find_levels(spectrum: Spectrum, variance: float | None, noise: float | None)
     return max(levels(float(grid[best])), levels(float(found.x)), key=lambda level: level.log_likelihood)
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class Posterior:
     """Posterior of the weights of the features for one kernel and known levels.

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import validate_data
 
+from manifoldrf._codec import stored
 from manifoldrf._random import Streams
 from manifoldrf._runtime import warn_user
 from manifoldrf._validation import (
@@ -55,6 +56,7 @@ _UNIT = Interval(0.0, 1.0)
 _KNN_OPTIONS = ("n_neighbors", "bandwidth", "density_correction")
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class GraphOptions(FrozenParams):
     """How :class:`ManifoldRandomFeatures` discretises a space.

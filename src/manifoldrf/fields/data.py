@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from manifoldrf._codec import stored
 from manifoldrf._random import SeedLike
 from manifoldrf._runtime import filtered, require
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_integer, check_option, check_real, reject
@@ -50,6 +51,7 @@ _ENTRIES_AT_ONCE = 2**22  # of a dense product on a device: 64 MB with the colum
 Compute = Callable[..., Signatures]
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class Problem:
     """A kernel on a graph that discretises a space, with the units of both.

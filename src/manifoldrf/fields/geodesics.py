@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manifoldrf._codec import stored
 from manifoldrf._runtime import map_threads, require
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_jobs, check_real
 from manifoldrf.fields.anchors import edges_of, paths_along_edges
@@ -21,6 +22,7 @@ _ENTRIES_AT_ONCE = 4_000_000  # distances that a task holds in double precision,
 _BEYOND = 2.0  # distance of unreachable nodes over the largest distance
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class GraphDistances:
     """d(z, w_l) = min over the nodes x_j nearest to z of |z - x_j| + d(x_j, w_l), for every point z.

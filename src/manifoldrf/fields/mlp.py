@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from manifoldrf._codec import stored
 from manifoldrf._random import SeedLike, Streams
 from manifoldrf._runtime import require, thread_pool
 from manifoldrf._validation import (
@@ -53,6 +54,7 @@ _QUERIES_AT_ONCE = 16  # per task
 _PAIRS_ON_DEVICE = 2**18  # at a time: hidden layers take about 2 kB per pair, 512 MB in all
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class MlpField(AbstractField):
     """A field given by a network, made by :func:`fit_mlp`.

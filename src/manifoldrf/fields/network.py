@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manifoldrf._codec import stored
 from manifoldrf._compiling import compiled
 from manifoldrf._validation import NONNEGATIVE, POSITIVE, FloatArray, check_real, check_vector
 from manifoldrf.geometry.csr import check_numbers, check_shape
@@ -104,6 +105,7 @@ _MOST_AXES = 6  # coordinates whose products are inputs: 21 products
 _LOWEST = -60.0  # smallest log g: single precision can still represent e^-60
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class Frame:
     """How positions become inputs.

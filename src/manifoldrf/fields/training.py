@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manifoldrf._codec import ModelFileError, read_container, write_container
+from manifoldrf._codec import ModelFileError, read_container, stored, write_container
 from manifoldrf._files import as_path
 from manifoldrf._random import Streams
 from manifoldrf._runtime import SharedLimit, require, thread_pool
@@ -101,6 +101,7 @@ class MlpOptions:
             as_path(self.checkpoint, "checkpoint")
 
 
+@stored
 @dataclass(frozen=True)
 class TrainingInfo:
     """Record of a training; errors are those of pairs of held-out starts, in the paper's unit.

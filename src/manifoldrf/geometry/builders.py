@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from manifoldrf._codec import stored
 from manifoldrf._runtime import require
 from manifoldrf._validation import (
     POSITIVE,
@@ -233,6 +234,7 @@ def grid_graph(side: int, dim: int) -> Graph:
     return Graph(affinity, points, torus, GridExtension(torus, side, affinity))
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class NeighborExtension(AbstractExtension):
     """Gaussian affinities to the k nearest nodes, with the density correction of the graph.
@@ -284,6 +286,7 @@ class NeighborExtension(AbstractExtension):
         return make_csr(weights.ravel(), columns.ravel(), indptr, len(self.search.points))
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class MeshExtension(AbstractExtension):
     """Affinities interpolated inside the nearest face: exact at the vertices, continuous between them."""
@@ -305,6 +308,7 @@ class MeshExtension(AbstractExtension):
         return self.mesh
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class GridExtension(AbstractExtension):
     """Affinities interpolated linearly in every coordinate inside the cell of a wrap-around grid."""

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from manifoldrf._codec import save_state
+from manifoldrf._codec import save_value, stored
 from manifoldrf._files import html_table
 from manifoldrf._runtime import one_blas_thread, quiet_underflow, warn_user
 from manifoldrf._validation import (
@@ -56,7 +56,6 @@ from manifoldrf.geometry.objects import read_affinity, recognise
 
 __all__ = ["GeneralizedAdjacency", "Graph", "GraphWarning"]
 
-KIND = "Graph"  # the kind of model in files
 DROP_THEM = "drop them with numpy.unique(points, axis=0)"
 MERGE_THEM = "merge them, or the surface is cut open there"
 _ROWS_AT_ONCE = 65_536  # edges are measured in blocks of rows, to bound memory
@@ -107,6 +106,7 @@ class _Immutable:
         return local_form(self.symmetric)
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class Graph(_Immutable):
     """A weighted graph on points of a space.
@@ -153,7 +153,7 @@ class Graph(_Immutable):
     n_steps: int | None = None
     projection: LocalSurface | None = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self) -> None:  # noqa: C901  (one check for each field)
         if not sparse.issparse(self.affinity):
             rule = "a CSR array; Graph.from_affinity takes any matrix"
             reject("affinity", rule, type(self.affinity).__name__, TypeError)
@@ -162,10 +162,6 @@ class Graph(_Immutable):
         for name in ("points", "weights"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, read_only_view(getattr(self, name)))
-        self.check()
-
-    def check(self) -> None:
-        """Raise unless all parts have the same number of nodes, valid numbers and indices in range."""
         n = self.n_nodes
         check_csr("affinity", self.affinity, (n, n))
         if n == 0:
@@ -223,7 +219,7 @@ class Graph(_Immutable):
         ...     load(knn_graph(Sphere().grid(500)).save(f"{folder}/graph.safetensors"))
         Graph(500 nodes, 2071 edges, points in R^3)
         """
-        return save_state(path, KIND, {"graph": self})
+        return save_value(path, self)
 
     def __repr__(self) -> str:
         parts = [f"{self.n_nodes} nodes", f"{self.n_edges} edges"]

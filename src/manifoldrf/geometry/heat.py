@@ -18,6 +18,7 @@ from scipy import sparse
 from scipy.spatial import cKDTree
 from scipy.stats import chi2, norm
 
+from manifoldrf._codec import stored
 from manifoldrf._compiling import compiled
 from manifoldrf._runtime import one_blas_thread, warn_user, without_warnings
 from manifoldrf._validation import (
@@ -670,6 +671,7 @@ def _correct(gaussian: Any, weights: FloatArray, share: FloatArray, rounds: int,
     return weights
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class HeatExtension(AbstractExtension):
     """One heat step from a new point: normalised Gaussian weights times the nodes' Sinkhorn factors.
@@ -727,6 +729,7 @@ class HeatExtension(AbstractExtension):
         return (isinstance(self.surface, SurfaceReach) and self.surface.fine) or self.node_mesh()
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class SurfaceReach:
     """The nodes of a mesh that a point on its surface can step to along the surface.
@@ -791,6 +794,7 @@ class SurfaceReach:
         return Pairs(rows[keep], columns[keep], np.maximum(distances[keep], 0.0))
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class SheetReach:
     """The nodes of a cloud with layers that a point can step to along its own layer.

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.stats import chi2
 
+from manifoldrf._codec import stored
 from manifoldrf._compiling import compiled
 from manifoldrf._random import generator
 from manifoldrf._runtime import map_threads, quick_map
@@ -43,6 +44,7 @@ _ROUNDING = 1e-6  # of products of stored frames
 _EDGE_PLACES, _EDGE_REACH = 7, 6.0  # that decide where an edge is, and from how far, in units of the noise
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class LocalSurface:
     """A surface through a noisy cloud: quadratic patches, blended between neighbouring centres.

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, gammaln
 from scipy.stats import qmc
 
+from manifoldrf._codec import stored
 from manifoldrf._random import SeedLike, generator
 from manifoldrf._runtime import quiet_underflow
 from manifoldrf._validation import (
@@ -282,6 +283,7 @@ def store(manifold: AbstractManifold, **values: object) -> None:
         object.__setattr__(manifold, name, value)
 
 
+@stored
 @final
 @dataclass(frozen=True, init=False, repr=False)
 class ProductSpace(AbstractManifold):

@@ -16,6 +16,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
 from manifoldrf._arrays import read_mesh_arrays
+from manifoldrf._codec import stored
 from manifoldrf._colours import field_colours
 from manifoldrf._files import as_path, html_table, output_file
 from manifoldrf._random import SeedLike, generator
@@ -274,6 +275,7 @@ class MeshReport:
         return f"{', '.join(texts[:2])}: {', '.join(texts[2:])}"
 
 
+@stored
 @dataclass(frozen=True, eq=False, repr=False)
 class TriangleMesh:
     """A surface made of triangles; its arrays are copies that cannot be changed.

@@ -16,6 +16,7 @@ from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
+from manifoldrf._codec import stored
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
@@ -397,6 +398,7 @@ class AbstractBall(AbstractManifold):
 _LARGEST_SPHERE = 100
 
 
+@stored
 @final
 @dataclass(frozen=True)
 class Sphere(AbstractManifold):
@@ -475,6 +477,7 @@ class Sphere(AbstractManifold):
         return sphere_kernel(self._angle(x, y), unit_time, self.dim) / self.radius**self.dim
 
 
+@stored
 @final
 @dataclass(frozen=True)
 class Rotations(AbstractManifold):
@@ -582,6 +585,7 @@ def _matrix_rows(quaternions: FloatArray) -> FloatArray:
     return np.stack(rows, axis=1)
 
 
+@stored
 @final
 @dataclass(frozen=True)
 class FlatTorus(AbstractManifold):
@@ -655,6 +659,7 @@ class FlatTorus(AbstractManifold):
         return np.asarray(np.exp(sum(factors) + self.dim * np.log(unit)))
 
 
+@stored
 @final
 @dataclass(frozen=True)
 class HyperbolicSpace(AbstractBall):
@@ -725,6 +730,7 @@ class HyperbolicSpace(AbstractBall):
         return hyperbolic_kernel(self._distance(x, y), t, self.dim)
 
 
+@stored
 @final
 @dataclass(frozen=True)
 class EuclideanSpace(AbstractBall):

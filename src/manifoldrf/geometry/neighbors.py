@@ -4,7 +4,7 @@ Searches are exact, except for large clouds in many dimensions. Within a radius,
 are sorted into cells of that size; the compiled loops over cells are at the end.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
-from manifoldrf._codec import THREADS
+from manifoldrf._codec import stored
 from manifoldrf._compiling import compiled
 from manifoldrf._runtime import asked_search_jobs, available, map_threads, require, thread_pool
 from manifoldrf._validation import FloatArray, IntArray, check_jobs, check_points, check_spread, reject
@@ -62,6 +62,7 @@ class Cells(NamedTuple):
     size: float
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class NeighborSearch:
     """Nearest-node queries over a fixed set of points.
@@ -78,7 +79,7 @@ class NeighborSearch:
 
     points: FloatArray
     metric: AbstractManifold | None = None
-    n_jobs: int | None = field(default=None, metadata=THREADS)
+    n_jobs: int | None = None
 
     def check(self, n: int, d: int) -> None:
         """Raise unless there are n finite points with d coordinates, on the metric if there is one."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import linalg
 
+from manifoldrf._codec import stored
 from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import (
     NONNEGATIVE,
@@ -356,6 +357,7 @@ def _root_coefficients(kernel: AbstractKernel, order: int, n: int) -> FloatArray
     return f
 
 
+@stored
 @dataclasses.dataclass(frozen=True)
 class RootKernel(AbstractKernel):
     """The kernel whose ``order``-th power is the given one; coefficients by high-precision deconvolution."""
@@ -392,6 +394,7 @@ class RootKernel(AbstractKernel):
         return float(self.kernel._value_at(radius) ** (1 / self.order))
 
 
+@stored
 @dataclasses.dataclass(frozen=True)
 class ScaledKernel(AbstractKernel):
     """A kernel times a number."""
@@ -472,6 +475,7 @@ class _PairKernel(AbstractKernel):
         return self if left is self.left and right is self.right else type(self)(left, right)
 
 
+@stored
 @dataclasses.dataclass(frozen=True)
 class SumKernel(_PairKernel):
     """Sum of two kernels."""
@@ -495,6 +499,7 @@ class SumKernel(_PairKernel):
         return None if self._lengths is None else max(self._lengths)
 
 
+@stored
 @dataclasses.dataclass(frozen=True)
 class ProductKernel(_PairKernel):
     """Matrix product of two kernels; functions of the same W commute."""

@@ -8,6 +8,7 @@ from itertools import accumulate
 import numpy as np
 from scipy.special import gammaln, xlogy
 
+from manifoldrf._codec import stored
 from manifoldrf._validation import NONNEGATIVE, POSITIVE, FloatArray, Interval, check_flag, check_integer, reject
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.roots import ASYMMETRIC, pi
@@ -22,6 +23,7 @@ _MOST_STEPS = 2**53  # larger integers are not exact as doubles
 _SMALL, _FEW_TERMS = 1e-3, 8
 
 
+@stored
 @dataclass(frozen=True)
 class DiffusionKernel(AbstractKernel):
     """exp(-tau L) = exp(tau (W - I)): heat after tau steps of the walk on average; the paper's kernel.
@@ -70,6 +72,7 @@ class DiffusionKernel(AbstractKernel):
         return DiffusionKernel(self.tau / order, self.normalized)
 
 
+@stored
 @dataclass(frozen=True)
 class PowerKernel(AbstractKernel):
     """W^n: exactly n steps of the walk; on a heat graph, the heat kernel of the space.
@@ -116,6 +119,7 @@ class PowerKernel(AbstractKernel):
         return int(self.n) + 1
 
 
+@stored
 @dataclass(frozen=True)
 class RegularizedLaplacianKernel(AbstractKernel):
     """(I + scale^2 L)^-power, the regularised Laplacian.
@@ -171,6 +175,7 @@ class RegularizedLaplacianKernel(AbstractKernel):
         return 1 + 1 / square if square else np.inf
 
 
+@stored
 @dataclass(frozen=True)
 class RandomWalkKernel(AbstractKernel):
     """(a I - L)^p, the p-step random walk kernel.
@@ -235,6 +240,7 @@ class RandomWalkKernel(AbstractKernel):
         return self.n_terms is not None
 
 
+@stored
 @dataclass(frozen=True)
 class CosineKernel(AbstractKernel):
     """cos(pi L / 4), the inverse cosine kernel. Its modulation has negative entries.
@@ -271,6 +277,7 @@ def shifted(kernel: AbstractKernel) -> AbstractKernel:
     return ShiftedKernel(kernel)
 
 
+@stored
 @dataclass(frozen=True)
 class ShiftedKernel(AbstractKernel):
     """(h(W) - alpha_0) / W, as a series."""

@@ -11,6 +11,7 @@ from typing import NoReturn
 import numpy as np
 from scipy.special import gammaln, zeta
 
+from manifoldrf._codec import stored
 from manifoldrf._validation import POSITIVE, FloatArray, Interval, check_integer, check_option, reject
 from manifoldrf.geometry.graphs import Graph, as_adjacency
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, ScaledKernel, UnresolvedKernelError
@@ -30,6 +31,7 @@ _LENGTHS = Interval(1e-100, 1e100)  # other squares are outside the range of dou
 _SMALLEST_RATE = 1e-290  # below this, the square of the scale 1 / sqrt(rate) overflows
 
 
+@stored
 @dataclass(frozen=True)
 class HeatKernel(AbstractKernel):
     """exp(t Delta): the heat kernel of the space at the time t, in units of length squared.
@@ -102,6 +104,7 @@ class HeatKernel(AbstractKernel):
         _unresolved(self)
 
 
+@stored
 @dataclass(frozen=True)
 class MaternKernel(AbstractKernel):
     """The Matern kernel: (c + L)^-nu in the graph clock, (c - Delta)^-(nu + dim/2) in the manifold clock.
@@ -187,6 +190,7 @@ class MaternKernel(AbstractKernel):
         return 1 + self.rate if self.clock == "graph" else np.inf
 
 
+@stored
 @dataclass(frozen=True)
 class GammaMixtureKernel(AbstractKernel):
     """(a - Delta)^-p on a heat graph: step^p / Gamma(p) times the integral of x^(p-1) e^(-rate x) W^x over x > 0.

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import least_squares, nnls
 
+from manifoldrf._codec import stored
 from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import (
     FloatArray,
@@ -35,6 +36,7 @@ _COLUMNS_AT_ONCE = 64
 _STARTS = 3  # start values of the search for a square: the best single powers
 
 
+@stored
 @dataclass(frozen=True)
 class SeriesKernel(AbstractKernel):
     """K = sum_k alpha_k W^k with given coefficients.
