@@ -24,7 +24,7 @@ import torch
 from table import Row, run_cases, seconds
 
 from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere
-from manifoldrf.applications.attention import ManifoldAttention, linear_attention
+from manifoldrf.torch import ManifoldAttention, linear_attention
 
 N_FEATURES, SIZE, REPEATS = 256, 64, 15
 ROWS = 2048  # of the explicit matrix at a time, 128 MB: the whole would take 1 GB

@@ -12,9 +12,8 @@ row of the table says what, the figure seen, the limit, and whether it holds.
    graph's own;
 5. with ``--paper``: walks and the paper's network; the aligned kernel error at nodes that were no starts at most
    the paper's, R^2 on validation starts at most .005 below the paper's (hours);
-6. with ``--paper``: the network in the log domain after its 60 epochs, aligned kernel error at most the paper's;
-7. the heat kernel of 3 with 512 and 1024 features on the closed surfaces: at most .03 and .02;
-8. over all these models: features nonnegative, finite and within ``bound_``, on the space and off it; ``error_``
+6. the heat kernel of 3 with 512 and 1024 features on the closed surfaces: at most .03 and .02;
+7. over all these models: features nonnegative, finite and within ``bound_``, on the space and off it; ``error_``
    within a factor of 2 of the error seen.
 
 An argument selects the rows whose titles contain it. ``--quick`` takes 1000 nodes and short trainings: it shows
@@ -205,7 +204,7 @@ def training_options(bench: Bench, file: str) -> dict[str, Any]:
 def paper_rows(bench: Bench, name: str) -> list[Row]:
     """The paper's recipe from walks to network."""
     options = bench.options
-    chosen = {"network": "paper"} | training_options(bench, f"paper-{name}")
+    chosen = training_options(bench, f"paper-{name}")
     if options.patience is not None:
         chosen["patience"] = options.patience
     model = ManifoldRandomFeatures.paper(
@@ -222,27 +221,6 @@ def paper_rows(bench: Bench, name: str) -> list[Row]:
     return [
         Row(f"graph kernel, {title}, aligned ({plain:.4f} as it is)", aligned, "<=", PAPER_ERROR[name]),
         Row(f"R^2, {title} (paper {PAPER_R2[name]})", r2, ">=", round(PAPER_R2[name] - 0.005, 3)),
-    ]
-
-
-def log_rows(bench: Bench, name: str) -> list[Row]:
-    """The network in the log domain."""
-    model = ManifoldRandomFeatures(
-        DiffusionKernel(TAU),
-        normalize=False,
-        n_features="all",
-        field="mlp",
-        teacher="exact",
-        field_options=training_options(bench, f"log-{name}") or None,
-        n_starts=bench.n_nodes // 4,
-        random_state=0,
-        verbose=Progress(f"log-domain network, {name}"),
-    ).fit(paper_graph(name, bench.n_nodes))
-    title = f"{name}, log-domain network"
-    plain, aligned = graph_errors(bench, title, model)
-    return [
-        Row(f"graph kernel, {title}, aligned ({plain:.4f} as it is)", aligned, "<=", PAPER_ERROR[name]),
-        Row(f"epochs, {title}", model.training_.epochs, "<=", 60),
     ]
 
 
@@ -264,7 +242,6 @@ def cases(bench: Bench) -> list[tuple[str, Any]]:
             found.append((f"heat {n_features} features {name}", measure))
     found += [(f"graph held out {name}", functools.partial(held_out_rows, bench, name)) for name in wanted]
     if bench.options.paper:
-        found += [(f"log network {name}", functools.partial(log_rows, bench, name)) for name in wanted]
         found += [(f"paper recipe {name}", functools.partial(paper_rows, bench, name)) for name in wanted]
     return found
 

@@ -203,7 +203,7 @@ FIELDS = {
     "step": lambda setting, _: fit_step(setting, ANCHORS, SignatureOptions()),
     "local": lambda _, data: fit_local(data),
     "interpolated": lambda _, data: fit_interpolated(data),
-    "mlp": lambda _, data: fit_mlp(data, MlpOptions(epochs=1, hidden=8), seed=0)[0],
+    "mlp": lambda _, data: fit_mlp(data, MlpOptions(epochs=10, batch=64, hidden=8), seed=0)[0],
 }
 
 

@@ -27,7 +27,6 @@ from .features.options import GraphOptions as GraphOptions
 from .features.problem import FarQueryWarning as FarQueryWarning
 from .fields.data import AbstractField as AbstractField
 from .fields.data import FieldData as FieldData
-from .fields.training import TrainingInfo as TrainingInfo
 from .geometry.builders import grid_graph as grid_graph
 from .geometry.builders import knn_graph as knn_graph
 from .geometry.builders import mesh_graph as mesh_graph
@@ -70,6 +69,8 @@ from .metrics import Errors as Errors
 from .metrics import align as align
 from .metrics import errors_of as errors_of
 from .metrics import relative_error as relative_error
+from .paper.network import Network as Network
+from .paper.network import TrainingInfo as TrainingInfo
 from .signatures.teachers import SignatureInfo as SignatureInfo
 from .signatures.teachers import Signatures as Signatures
 from .signatures.teachers import compute_signature_pair as compute_signature_pair

@@ -34,7 +34,6 @@ from manifoldrf import (
     smooth,
     thin,
 )
-from manifoldrf.applications.attention import linear_attention
 from manifoldrf.baselines import (
     GERF,
     ORF,
@@ -47,6 +46,7 @@ from manifoldrf.baselines import (
     SpectralFeatures,
     tune_bandwidth,
 )
+from manifoldrf.torch import linear_attention
 
 N = 60  # points of a clean cloud
 

@@ -20,8 +20,8 @@ from reliability.strategies import (
 )
 
 from manifoldrf import FieldInterpolator, InterpolationWarning
-from manifoldrf.applications.attention import AttentionState, linear_attention
 from manifoldrf.baselines import GERF, ORF, PORF, PRF, RFF, GaussianFeatures, Nystrom
+from manifoldrf.torch import AttentionState, linear_attention
 
 BASELINES = st.sampled_from([RFF, ORF, PRF, PORF, GERF, GaussianFeatures, Nystrom])
 POSITIVE = (PRF, PORF, GERF, GaussianFeatures)

@@ -8,7 +8,7 @@ import torch
 from scipy import linalg
 from scipy.spatial.distance import cdist
 
-from manifoldrf.applications.attention import linear_attention
+from manifoldrf.torch import linear_attention
 from reproduction import attention as methods
 from reproduction.attention import (
     HEAT,

@@ -56,7 +56,7 @@ class Network(FrozenParams):
 
     Examples
     --------
-    >>> from manifoldrf.paper.network import Network
+    >>> from manifoldrf import Network
     >>> Network(epochs=20).with_params(patience=None)
     Network(epochs=20, batch=1024, patience=None, learning_rate=0.001, hidden=(128, 128), n_starts=1000, ...
     """
@@ -114,6 +114,12 @@ class TrainingInfo:
     n_train, n_validation : int
         Numbers of pairs.
     seconds : float
+
+    Examples
+    --------
+    >>> from manifoldrf import TrainingInfo
+    >>> TrainingInfo(1, "epochs", 1, (2.0,), (2.1,), 0.9, 0.3, 4.0, 800, 200, 0.1).stopped_by
+    'epochs'
     """
 
     epochs: int

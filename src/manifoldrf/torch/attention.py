@@ -24,7 +24,6 @@ else:  # without torch the error names the extra
     torch = require("torch", "torch")
     Tensor, nn = torch.Tensor, torch.nn
 
-__all__ = ["AttentionState", "ManifoldAttention", "PositionFeatures", "linear_attention"]
 
 EMPTY = ("zero", "mean")  # the result where nothing has weight
 # Tokens in a block of causal attention. Work per token is 2 c (m + d) inside a block of c tokens and 4 m d between
@@ -226,7 +225,7 @@ class ManifoldAttention(nn.Module):
     Notes
     -----
     Gradients to positions are central differences of the features in double precision, with steps of 6e-6 of the
-    kernel's width, accurate to about 1e-9 (5e-3 and 1e-4 for a network, which computes in single precision); at a
+    kernel's width, accurate to about 1e-9 (3e-4 and 1e-3 for a network, which computes in single precision); at a
     jump they are one-sided. Gradients are taken in the ambient space: if a position must stay on the space, use the
     tangential part.
 

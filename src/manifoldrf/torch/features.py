@@ -24,9 +24,10 @@ else:  # without torch the error names the extra
     torch = require("torch", "torch")
     Tensor, nn = torch.Tensor, torch.nn
 
-__all__ = ["DifferentiableFeatures"]
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+# Relative step of central differences: its square and the rounding error over it are both 4e-11.
+STEP = float(np.finfo(np.float64).eps ** (1 / 3))
 
 # Values (q, c) at points (q, d) for parameters (k,), and their derivatives by the parameters, (k, q, c).
 Function = Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
@@ -70,14 +71,14 @@ class Differentiated(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, points: Tensor, parameters: Tensor, function: Function, length: float, eps: float
+        ctx: Any, points: Tensor, parameters: Tensor, function: Function, length: float, share: float
     ) -> Tensor:
         """Values at points (q, d), shape (q, c).
 
-        ``length`` is the scale on which the function changes, ``eps`` the rounding error of its values.
+        ``length`` is the scale on which the function changes, ``share`` the step of differences relative to it.
         """
         ctx.places, ctx.parameters, ctx.function = as_places(points), as_places(parameters), function
-        ctx.length, ctx.step = length, length * eps ** (1 / 3)
+        ctx.length, ctx.step = length, length * share
         ctx.values, ctx.slopes = function(ctx.places, ctx.parameters)
         return points.new_tensor(ctx.values)
 
@@ -128,10 +129,10 @@ def dense_features(features: Any, points: Tensor) -> Tensor:
     def rows(places: FloatArray, _: FloatArray) -> tuple[FloatArray, FloatArray]:
         return as_dense(features.map_.rows(places, jobs)[0]), np.zeros((0, 1, 1))
 
-    # A network computes in single precision.
-    eps = float(np.finfo(np.float64 if features.training_ is None else np.float32).eps)
+    # A network computes in single precision, and has kinks where a shortest path changes.
+    share = STEP if features.training_ is None else float(np.finfo(np.float32).eps ** 0.5)
     width = features.map_.problem.width
-    found: Tensor = Differentiated.apply(points, points.new_zeros(0), rows, width, eps)  # type: ignore[no-untyped-call]
+    found: Tensor = Differentiated.apply(points, points.new_zeros(0), rows, width, share)  # type: ignore[no-untyped-call]
     return found
 
 
@@ -332,8 +333,7 @@ class DifferentiableFeatures(nn.Module):
             return np.maximum(found, 0.0), np.where(found > 0, slopes, 0.0)[None]
 
         length = math.sqrt(family.levels[numbers[0]].shortest)
-        eps = float(np.finfo(np.float64).eps)
-        found: Tensor = Differentiated.apply(flat, parameters, rows, length, eps)  # type: ignore[no-untyped-call]
+        found: Tensor = Differentiated.apply(flat, parameters, rows, length, STEP)  # type: ignore[no-untyped-call]
         return found, numbers
 
     def _warn_of_range(self, family: Scales) -> None:
@@ -349,11 +349,10 @@ class DifferentiableFeatures(nn.Module):
 
 def _matern_rows(prepared: PreparedPoints, logs: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Features of a Matern kernel, a sum over octaves, and their derivatives by log nu and log lengthscale."""
-    step = np.finfo(np.float64).eps ** (1 / 3)
     shares = _log_shares(prepared, logs)
     changes = [
-        (_log_shares(prepared, logs + shift) - _log_shares(prepared, logs - shift)) / (2 * step)
-        for shift in step * np.eye(2)
+        (_log_shares(prepared, logs + shift) - _log_shares(prepared, logs - shift)) / (2 * STEP)
+        for shift in STEP * np.eye(2)
     ]
     blocks = [math.exp(share / 2) * prepared.blocks(number, 1)[0] for number, share in enumerate(shares)]
     slopes = [np.hstack([change / 2 * block for change, block in zip(row, blocks, strict=True)]) for row in changes]
