@@ -308,7 +308,7 @@ def learned_settings(stage: Stage, recipe: Recipe) -> Iterator[Setting]:
         n_features=recipe.n_features,
         anchors="iid",
         teacher_options={"n_walks": recipe.n_walks, "p_halt": 0.01},
-        field_options={"network": "paper", "epochs": recipe.epochs},
+        field_options={"epochs": recipe.epochs, "batch": 32_768, "patience": None},
         graph=graph_options(recipe.n_neighbors),
         n_starts=min(recipe.n_starts, len(stage.views.unlabelled)),
         random_state=stage.views.seed,

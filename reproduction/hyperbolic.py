@@ -113,7 +113,7 @@ class PaperRecipe:
             kernel=HeatKernel(local_time(graph, ball, t, inner)),
             graph=graph,
             teacher_options={"n_walks": self.n_walks, "p_halt": 0.01},
-            field_options={"network": "paper", "epochs": self.epochs},
+            field_options={"epochs": self.epochs, "batch": 32_768, "patience": None},
             n_starts=self.n_starts,
             random_state=0,
         )

@@ -26,17 +26,13 @@ from manifoldrf.applications.filling import (
 )
 from manifoldrf.applications.interpolation import InterpolationWarning
 from manifoldrf.features.fitting import FeatureWarning
-from manifoldrf.features.options import FitOptions
-from manifoldrf.features.problem import make_problem
 from manifoldrf.fields.anchors import farthest_anchors, iid_anchors, voronoi_weights
-from manifoldrf.fields.data import SignatureOptions, signature_table
-from manifoldrf.fields.mlp import MlpField, fit_mlp
-from manifoldrf.fields.training import MlpOptions, TrainingInfo
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.neighbors import NeighborSearch
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.series import SeriesKernel
+from manifoldrf.paper.network import Network, NetworkField, TrainingInfo, fit_network
 from manifoldrf.signatures.engines import Progress
 from manifoldrf.signatures.teachers import compute_signatures
 from reproduction.baselines import ORF, PORF, PRF, RFF
@@ -414,7 +410,7 @@ class LearnedField:
 
     Attributes
     ----------
-    field : MlpField
+    field : NetworkField
         With all candidates as anchors.
     nodes : int array
         The candidates.
@@ -424,7 +420,7 @@ class LearnedField:
         CPU seconds of all epochs.
     """
 
-    field: MlpField
+    field: NetworkField
     nodes: IntArray
     recipe: Recipe
     training: TrainingInfo
@@ -452,12 +448,13 @@ def learn_field(
     """
     streams = Streams.from_seed(seed)
     graph = knn_graph(points, n_neighbors=min(recipe.n_neighbors, len(points) - 1))
-    problem = make_problem(graph, DiffusionKernel(recipe.tau), FitOptions(streams))
     starts = _some(streams, "starts", n_vertices, recipe.n_starts)
     candidates = _some(streams, "candidates", len(points), recipe.n_candidates)
-    walks = (("n_walks", recipe.n_walks), ("p_halt", recipe.p_halt))
-    data = signature_table(problem, starts, candidates, SignatureOptions("walks", walks, seed, -1, progress))
-    options = MlpOptions(network="paper", loss="relative", epochs=recipe.epochs, batch=recipe.batch, device="cpu")
+    walks: dict[str, Any] = {"n_walks": recipe.n_walks, "p_halt": recipe.p_halt, "seed": seed, "n_jobs": -1}
+    kernel = DiffusionKernel(recipe.tau)
+    rows = compute_signatures(graph, kernel, starts, teacher="walks", progress=progress, **walks).rows
+    data = graph, starts, candidates, sparse.csr_array(rows)[:, candidates]
+    options = Network(epochs=recipe.epochs, batch=recipe.batch, patience=None, device="cpu")
     clock: list[float] = []
 
     def tell(what: str, done: int, total: int) -> None:
@@ -465,7 +462,8 @@ def learn_field(
         if what == "training epochs":
             clock.append(time.process_time())
 
-    field, training = fit_mlp(data, options, seed=seed, progress=tell, n_jobs=-1)
+    unit = float(np.exp(recipe.tau / 2))
+    field, training = fit_network(*data, options, unit=unit, seed=seed, progress=tell, n_jobs=-1)
     return LearnedField(field, candidates, recipe, training, clock[-1] - clock[0])
 
 

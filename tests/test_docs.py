@@ -19,7 +19,7 @@ import typer
 
 import manifoldrf
 from manifoldrf import gpytorch
-from manifoldrf.applications import attention, differentiable
+from manifoldrf import torch as with_torch
 from manifoldrf.cli.program import app
 from reproduction.commands import app as experiments
 
@@ -120,8 +120,7 @@ def test_blocks_run_and_print_what_the_page_says(page, tmp_path, monkeypatch):
 def test_every_public_name_is_in_the_api_page():
     text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     documented = re.findall(r"^\.\. auto(?:class|function|exception):: (\w+)$", text, flags=re.MULTILINE)
-    with_torch = attention.__all__ + differentiable.__all__ + gpytorch.__all__
-    assert sorted(documented) == sorted(manifoldrf.__all__ + with_torch)
+    assert sorted(documented) == sorted(manifoldrf.__all__ + with_torch.__all__ + gpytorch.__all__)
 
 
 # The command-line programs by the words that start them.

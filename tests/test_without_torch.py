@@ -51,11 +51,11 @@ print("works")
 """
 
 ATTENTION = """
-for module in ("attention", "differentiable", "positions"):
+for module in ("torch", "gpytorch"):
     try:
-        __import__(f"manifoldrf.applications.{module}")
+        __import__(f"manifoldrf.{module}")
     except ModuleNotFoundError as error:
-        assert "pip install 'manifoldrf[torch]'" in str(error), error
+        assert f"pip install 'manifoldrf[torch]'" in str(error), error
         assert error.name == "torch"
     else:
         raise AssertionError(f"{module} was imported without torch")

@@ -48,6 +48,7 @@ from .kernels.manifold_kernels import HeatKernel as HeatKernel
 from .kernels.manifold_kernels import MaternKernel as MaternKernel
 from .kernels.series import SeriesKernel as SeriesKernel
 from .metrics import relative_error as relative_error
+from .paper.network import Network as Network
 from .signatures.teachers import Signatures as Signatures
 from .signatures.teachers import compute_signature_pair as compute_signature_pair
 from .signatures.teachers import compute_signatures as compute_signatures

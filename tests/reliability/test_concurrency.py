@@ -55,8 +55,8 @@ from manifoldrf._runtime import (
     warn_user,
     without_warnings,
 )
-from manifoldrf.applications.attention import linear_attention
 from manifoldrf.features import manifold_features
+from manifoldrf.torch import linear_attention
 
 NODES = Sphere().grid(200)
 NEW = Sphere().sample(60, seed=1)
@@ -497,7 +497,7 @@ for public in manifoldrf.__all__:
     getattr(manifoldrf, public)
 assert state() == before, "importing changes the process"
 from manifoldrf import DiffusionKernel, HeatKernel, ManifoldRandomFeatures, ManifoldRidge, Sphere
-from manifoldrf.applications.attention import linear_attention
+from manifoldrf.torch import linear_attention
 
 NODES, NEW = Sphere().grid(200), Sphere().sample(60, seed=1)
 NETWORK = {"field": "mlp", "field_options": {"epochs": 1, "hidden": 8}, "n_starts": 60, "device": "cpu"}

@@ -32,7 +32,7 @@ from manifoldrf import (
     knn_graph,
     load,
 )
-from manifoldrf.applications.attention import AttentionState, linear_attention
+from manifoldrf.torch import AttentionState, linear_attention
 
 EPS = np.finfo(np.float64).eps
 EPS32 = np.finfo(np.float32).eps
@@ -108,26 +108,6 @@ def test_attention_a_token_at_a_time_in_single_precision_agrees_with_double_prec
         double = states[0].step(row, row, value)
         single = states[1].step(row.float(), row.float(), value.float())
         assert float((single.double() - double).abs().max()) < 2 * (n + m + 3) * EPS32 * float(v.abs().max())
-
-
-@functools.cache
-def trained(network):
-    options = {"epochs": 3, "batch": 4096, "network": network, "device": "cpu"}
-    model = features(HeatKernel(0.1), field="mlp", field_options=options, n_features=32, n_starts=200)
-    return quietly(model.fit, NODES)
-
-
-@pytest.mark.parametrize("network", ["paper", "log"])
-def test_a_network_in_single_precision_agrees_with_double_precision(network):
-    """Weights are float32. The compiled layers compute in float32; torch in the precision of its input."""
-    field = trained(network).map_.field
-    double = field.torch_values(torch.tensor(NEW)).detach().numpy()
-    single = field.torch_values(torch.tensor(NEW, dtype=torch.float32)).detach().numpy()
-    layers = field.values(NEW)
-    # Two layers of 128 sums each, with inputs of a few units; the exponent of the second network is about ten.
-    tolerance = 4 * 128 * EPS32 * np.abs(double).max()
-    assert np.abs(single - double).max() < tolerance
-    assert np.abs(layers - double).max() < tolerance
 
 
 # --------------------------------------------------------------------------------------- kernels in steps, tau

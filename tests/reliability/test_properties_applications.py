@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from reliability.strategies import SEEDS, Outcomes, graphs, holds_for, hulls, mostly, options, quietly
 
 from manifoldrf import FieldInterpolator, InterpolationWarning
-from manifoldrf.applications.attention import AttentionState, linear_attention
+from manifoldrf.torch import AttentionState, linear_attention
 
 
 def interpolated(space, values, known, **settings):

@@ -7,25 +7,15 @@ sums over blocks of tokens.
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
-from manifoldrf._random import SeedLike
 from manifoldrf._runtime import in_a_copy, require
-from manifoldrf._validation import Interval, check_flag, check_integer, check_option, check_real, reject
-from manifoldrf.applications.differentiable import DifferentiableFeatures
-from manifoldrf.applications.positions import (
-    FLOATS,
-    check_tensor,
-    features_at,
-    field_parameters,
-    positions_of,
-    wide,
-    wide_type,
-)
+from manifoldrf._validation import check_flag, check_integer, check_option, reject
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.kernels.manifold_kernels import HeatKernel
+from manifoldrf.torch.features import FLOATS, DifferentiableFeatures, check_fitted, check_tensor, features_at, wide
 
 if TYPE_CHECKING:
     import torch
@@ -34,15 +24,11 @@ else:  # without torch the error names the extra
     torch = require("torch", "torch")
     Tensor, nn = torch.Tensor, torch.nn
 
-__all__ = ["AttentionState", "ManifoldAttention", "PositionFeatures", "linear_attention"]
 
-MODES = ("dense", "sparse")
 EMPTY = ("zero", "mean")  # the result where nothing has weight
 # Tokens in a block of causal attention. Work per token is 2 c (m + d) inside a block of c tokens and 4 m d between
 # blocks. 8192 tokens with m = 256 and d = 64 took 48, 34, 43 and 62 ms of one core with c = 64, 128, 256 and 512.
 CHUNK = 128
-_SHARE = Interval(0.0, 1.0, high_open=True)
-
 # A smaller sum of products of features has lost digits to underflow: 1e-31 in single, 1e-292 in double precision.
 _GONE = {each: torch.finfo(each).tiny / torch.finfo(each).eps for each in (torch.float32, torch.float64)}
 
@@ -77,7 +63,7 @@ def linear_attention(
     causal : bool, default=False
         Whether query i sees only the keys up to i. Needs L = S; uses sums over blocks of 128 tokens.
     weights : tensor of shape (..., S), optional
-        Weights of the keys, for example 0 for masked keys and 1 for the others.
+        Boolean, True for visible keys; or nonnegative weights, 0 for hidden keys. Not an additive mask.
     empty : {"zero", "mean"}, default="zero"
         Result where nothing has weight: 0, or the mean of the visible values.
 
@@ -89,7 +75,7 @@ def linear_attention(
     Examples
     --------
     >>> import torch
-    >>> from manifoldrf.applications.attention import linear_attention
+    >>> from manifoldrf.torch import linear_attention
     >>> phi = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
     >>> v = torch.tensor([[0.0], [3.0], [6.0]])
     >>> linear_attention(phi, phi, v).ravel().tolist()
@@ -101,9 +87,10 @@ def linear_attention(
     check_flag(causal, "causal")
     check_option(empty, "empty", EMPTY)
     check_attention(phi_q, phi_k, v, weights, causal=causal)
-    weight = None if weights is None else wide(weights)
     with full_precision(v):
-        found = checked_attention(wide(phi_q), wide(phi_k), wide(v), weight, causal=causal, empty=empty)
+        parts = wide(phi_q), wide(phi_k), wide(v)
+        weight = None if weights is None else weights.to(parts[2])
+        found = checked_attention(*parts, weight, causal=causal, empty=empty)
     return found.to(type_of_results(v))
 
 
@@ -126,7 +113,7 @@ class AttentionState:
     Examples
     --------
     >>> import torch
-    >>> from manifoldrf.applications.attention import AttentionState
+    >>> from manifoldrf.torch import AttentionState
     >>> state = AttentionState()
     >>> state.step(torch.tensor([1.0, 0.0]), torch.tensor([1.0, 0.0]), torch.tensor([0.0])).tolist()
     [0.0]
@@ -154,10 +141,16 @@ class AttentionState:
         mean : tensor of shape (..., d)
         """
         keep_to_own_threads()
-        check_step(phi_q, phi_k, v, self.sums)
+        for tensor, name in ((phi_q, "phi_q"), (phi_k, "phi_k"), (v, "v")):
+            check_tensor(tensor, name, 1)
+            if self.sums is not None:
+                _check_like(tensor, name, self.sums, "the previous token")
+        check_attention(phi_q[..., None, :], phi_k[..., None, :], v[..., None, :], None, causal=False)
         with full_precision(v):
             query, mass, values = wide(phi_q), wide(phi_k), wide(v)
             sums = mass[..., :, None] * values[..., None, :]
+            if self.sums is not None and sums.shape != self.sums.shape:
+                reject("phi_k and v", f"of the shapes of the previous token, {_shape(self.sums)}", _shape(sums))
             self.sums = sums if self.sums is None else self.sums + sums
             self.mass = mass if self.mass is None else self.mass + mass
             self._values = values if self._values is None else self._values + values
@@ -180,7 +173,7 @@ class PositionFeatures:
     Examples
     --------
     >>> import torch
-    >>> from manifoldrf.applications.attention import PositionFeatures
+    >>> from manifoldrf.torch import PositionFeatures
     >>> places = PositionFeatures((torch.ones(50, 8), torch.ones(50, 16)))
     >>> [tuple(group.shape) for group in places.take(torch.tensor([3, 1])).groups]
     [(2, 8), (2, 16)]
@@ -217,31 +210,23 @@ class ManifoldAttention(nn.Module):
     content_features : int, default=0
         Number r of features softplus(W t) of each token for the content kernel c = q . k; 0 for none. They take r
         times the work, and in causal attention m r numbers per token and head.
-    mode : {"dense", "sparse"}, default="dense"
-        "sparse": features stored without zeros, for narrow kernels with many anchors (about a quarter of the number
-        of tokens). It is not causal, needs positions of shape (L, d), and gives them no gradients.
     causal : bool, default=False
         Whether tokens see only themselves and the tokens before them.
-    trainable_scales : bool, default=False
+    trainable_times : bool, default=False
         Whether each head learns the time of its heat kernel. ``features`` is then one fit with ``scales``, and the
         times of ``n_heads`` heads begin evenly spread over its range.
-    trainable_field : bool, default=False
-        Whether to train the network of the features (``field="mlp"``) too: its weights become parameters.
     projections : bool, default=True
         Whether values and results pass through linear layers. If False, heads are parts of the tokens.
     empty : {"zero", "mean"}, default="zero"
         Result of a token for which nothing has weight, as in :func:`linear_attention`.
-    cut : float, default=1e-3
-        In the sparse mode, features below this share of the token's largest are dropped. A mean changes by about
-        the same share of the spread of the values.
     generator : torch.Generator, optional
         For the initial values of the linear layers; the default generator of torch if None.
 
     Notes
     -----
-    Gradients to positions are exact for a network. For other fields they are central differences of the features in
-    double precision, with steps of 6e-6 of the kernel's width, accurate to about 1e-9; at a jump of the field they
-    are one-sided. Gradients are taken in the ambient space: if a position must stay on the space, use the
+    Gradients to positions are central differences of the features in double precision, with steps of 6e-6 of the
+    kernel's width, accurate to about 1e-9 (3e-4 and 1e-3 for a network, which computes in single precision); at a
+    jump they are one-sided. Gradients are taken in the ambient space: if a position must stay on the space, use the
     tangential part.
 
     Under ``torch.autocast`` linear layers compute in half precision. Features and sums stay in single precision,
@@ -251,7 +236,7 @@ class ManifoldAttention(nn.Module):
     --------
     >>> import torch
     >>> from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere
-    >>> from manifoldrf.applications.attention import ManifoldAttention
+    >>> from manifoldrf.torch import ManifoldAttention
     >>> features = ManifoldRandomFeatures(HeatKernel(0.1), n_features=128, random_state=0).fit(Sphere())
     >>> attention = ManifoldAttention(features, dim=16, n_heads=4, content_features=2)
     >>> positions = torch.as_tensor(Sphere().sample(100, seed=1))
@@ -266,37 +251,28 @@ class ManifoldAttention(nn.Module):
         *,
         n_heads: int | None = None,
         content_features: int = 0,
-        mode: str = "dense",
         causal: bool = False,
-        trainable_scales: bool = False,
-        trainable_field: bool = False,
+        trainable_times: bool = False,
         projections: bool = True,
         empty: str = "zero",
-        cut: float = 1e-3,
         generator: torch.Generator | None = None,
     ) -> None:
         keep_to_own_threads()
         super().__init__()
         self.features = tuple(features) if isinstance(features, Sequence) else (features,)
         self.dim = check_integer(dim, "dim", 1)
-        self.head_scales: nn.ModuleList | None = None
-        if check_flag(trainable_scales, "trainable_scales"):
-            if mode != "dense" or trainable_field:
-                reject("trainable_scales", "False in the sparse mode and with a trainable field", value=True)
-            self.head_scales = _head_scales(self.features, 1 if n_heads is None else n_heads)
-            self.features = self.features * len(self.head_scales)
+        self.head_times: nn.ModuleList | None = None
+        if check_flag(trainable_times, "trainable_times"):
+            self.head_times = _head_times(self.features, 1 if n_heads is None else n_heads)
+            self.features = self.features * len(self.head_times)
+        for each in self.features:
+            if not hasattr(each, "transform"):
+                reject("features", "fitted features, or a sequence of them", type(each).__name__, TypeError)
+            (check_fitted if isinstance(each, ManifoldRandomFeatures) else check_is_fitted)(each)
         self.n_heads = check_heads(n_heads, len(self.features), self.dim)
         self.content_features = check_integer(content_features, "content_features", 0)
-        self.mode = check_option(mode, "mode", MODES)
         self.causal = check_flag(causal, "causal")
         self.empty = check_option(empty, "empty", EMPTY)
-        self.cut = check_real(cut, "cut", _SHARE)
-        if self.causal and self.mode == "sparse":
-            reject("mode", "'dense' for causal attention, because sparse prefix sums fill up", repr(mode))
-        self._positions = [positions_of(each, "features") for each in self.features]
-        self.field_weights = (
-            field_parameters(self._positions, self.mode) if check_flag(trainable_field, "trainable_field") else None
-        )
         inner = self.dim if check_flag(projections, "projections") else 0
         self.value, self.output = (_linear(self.dim, inner, generator) for _ in range(2))
         width = self.n_heads * self.content_features
@@ -305,44 +281,9 @@ class ManifoldAttention(nn.Module):
         self._like: Tensor
         self.register_buffer("_like", torch.zeros(()), persistent=False)
 
-    @classmethod
-    def at_times(
-        cls,
-        space: Any,
-        times: Sequence[float],
-        dim: int,
-        *,
-        n_features: int | str = "auto",
-        random_state: SeedLike = None,
-        **options: Any,
-    ) -> Self:
-        """Create one head for each heat time, from near neighbours to the whole space.
-
-        Parameters
-        ----------
-        space : array-like, TriangleMesh, AbstractManifold or Graph
-            As in :meth:`ManifoldRandomFeatures.fit`.
-        times : sequence of float
-        dim : int
-        n_features : int or {"auto", "all"}, default="auto"
-            Number of features of each head.
-        random_state : None, int, Generator or RandomState, default=None
-        **options
-            Options of the module.
-
-        Examples
-        --------
-        >>> from manifoldrf import Sphere
-        >>> from manifoldrf.applications.attention import ManifoldAttention
-        >>> ManifoldAttention.at_times(Sphere(), [0.1, 0.5], 8, n_features=128, random_state=0).n_heads
-        2
-        """
-        common: dict[str, Any] = {"n_features": n_features, "random_state": random_state}
-        return cls([ManifoldRandomFeatures(HeatKernel(t), **common).fit(space) for t in times], dim, **options)
-
     def extra_repr(self) -> str:
         """Options for printing."""
-        return f"dim={self.dim}, n_heads={self.n_heads}, mode={self.mode!r}, causal={self.causal}"
+        return f"dim={self.dim}, n_heads={self.n_heads}, causal={self.causal}"
 
     def precompute(self, positions: Tensor) -> PositionFeatures:
         """Compute the features of fixed positions once; pass the result to the module in their place.
@@ -351,8 +292,8 @@ class ManifoldAttention(nn.Module):
         ----------
         positions : tensor of shape (..., L, d)
         """
-        if self.field_weights is not None or self.head_scales is not None:
-            raise ValueError("A trainable field or scale has no fixed features; pass the positions themselves.")
+        if self.head_times is not None:
+            raise ValueError("Trainable times have no fixed features; pass the positions themselves.")
         return self._at(positions.detach())
 
     def frozen(self, positions: Tensor) -> "FixedPositions":
@@ -367,15 +308,11 @@ class ManifoldAttention(nn.Module):
 
     def _at(self, positions: Tensor) -> PositionFeatures:
         keep_to_own_threads()
-        if self.head_scales is not None:
-            with full_precision(self._like):
-                return PositionFeatures(tuple(head.root(positions) for head in self.head_scales))  # type: ignore[operator]
-        weights: list[Any] = [None] * len(self._positions)
-        if self.field_weights is not None:
-            weights = [list(each.parameters()) for each in self.field_weights]
-        cut = self.cut if self.mode == "sparse" else None
+        check_tensor(positions, "positions", 2, FLOATS[:2])  # half precision has two or three digits
         with full_precision(self._like):
-            return PositionFeatures(features_at(self._positions, positions, weights, wide(self._like), cut))
+            if self.head_times is not None:
+                return PositionFeatures(tuple(head.root(positions) for head in self.head_times))  # type: ignore[operator]
+            return PositionFeatures(tuple(features_at(each, positions, wide(self._like)) for each in self.features))
 
     def forward(
         self, positions: Tensor | PositionFeatures, tokens: Tensor, key_mask: Tensor | None = None
@@ -387,33 +324,33 @@ class ManifoldAttention(nn.Module):
         positions : tensor of shape (..., L, d), or PositionFeatures
             Leading dimensions broadcast against those of ``tokens``, so one set of positions serves a batch.
         tokens : tensor of shape (..., L, dim)
-            L >= 1 tokens in the precision of the module.
+            In the precision of the module.
         key_mask : tensor of shape (..., L), optional
-            True for visible tokens; or weights, 0 for hidden tokens.
+            Boolean, True for visible tokens; or nonnegative weights, 0 for hidden tokens. The additive masks of
+            other transformers, 0 for visible tokens and -inf for others, are given as ``mask == 0``.
 
         Returns
         -------
         result : tensor of shape (..., L, dim)
         """
         keep_to_own_threads()
-        check_tensor(tokens, "tokens", 1, FLOATS)
+        check_tensor(tokens, "tokens", 1)
         _check_dense(tokens, "tokens")
         has_layers = self.value is not None or self.query is not None
         if has_layers and tokens.dtype != self._like.dtype and cast_type(tokens) is None:
             rule = f"of {self._like.dtype}, as the module is, outside of torch.autocast"
             reject("tokens", rule, tokens.dtype, TypeError)
-        if tokens.ndim < 2 or tokens.shape[-1] != self.dim or not tokens.shape[-2]:
-            reject("tokens", f"a tensor of shape (..., L, {self.dim}) with L >= 1", _shape(tokens))
+        if tokens.ndim < 2 or tokens.shape[-1] != self.dim:
+            reject("tokens", f"a tensor of shape (..., L, {self.dim})", _shape(tokens))
         found = positions if isinstance(positions, PositionFeatures) else self._at(positions)
-        check_fit(found.groups, tokens, key_mask, n_groups=len(self.features), mode=self.mode)
+        check_fit(found.groups, tokens, key_mask, len(self.features))
         projected = tokens if self.value is None else self.value(tokens)  # (..., L, dim)
         content = [None if each is None else each(tokens) for each in (self.query, self.key)]  # (..., L, H r)
         with full_precision(projected):
-            values = wide(projected).chunk(len(found.groups), dim=-1)
+            count = len(found.groups)
+            values = wide(projected).chunk(count, dim=-1)
             parts = [
-                [None] * len(found.groups)
-                if each is None
-                else nn.functional.softplus(wide(each)).chunk(len(found.groups), dim=-1)
+                [None] * count if each is None else nn.functional.softplus(wide(each)).chunk(count, dim=-1)
                 for each in content
             ]
             weights = None if key_mask is None else key_mask.to(values[0])
@@ -477,13 +414,12 @@ class FixedPositions(nn.Module):
         return found
 
 
-def _head_scales(features: tuple[Any, ...], n_heads: int) -> nn.ModuleList:
+def _head_times(features: tuple[Any, ...], n_heads: int) -> nn.ModuleList:
     """One heat kernel with a trainable time for each head."""
     number = check_integer(n_heads, "n_heads", 1)
     family = getattr(features[0], "scales_", None) if len(features) == 1 else None
     if family is None:
-        given = f"{len(features)} features" if len(features) != 1 else "features of one kernel"
-        reject("features", "one fit with `scales` where scales are trained", given)
+        reject("features", "one fit with `scales` where times are trained", f"{len(features)} without")
     times = np.geomspace(family.shortest, family.longest, number + 2)[1:-1]
     heads = [DifferentiableFeatures(features[0], float(t)) for t in times]
     for head in heads:
@@ -635,61 +571,42 @@ def means(sums: Sums, v: Tensor, weights: Tensor | None, *, causal: bool, empty:
 def check_attention(phi_q: Any, phi_k: Any, v: Any, weights: Any, *, causal: bool) -> None:
     """Refuse tensors of the wrong kind or shape."""
     for tensor, name in ((phi_q, "phi_q"), (phi_k, "phi_k"), (v, "v")):
-        check_tensor(tensor, name, 2, FLOATS)
+        check_tensor(tensor, name, 2)
         _check_like(tensor, name, phi_q, "`phi_q`")
     _check_dense(v, "v")
-    if phi_q.shape[-1] != phi_k.shape[-1]:
-        reject("phi_k", f"of shape (..., S, {phi_q.shape[-1]}), as many features as `phi_q`", _shape(phi_k))
-    if v.shape[-2] != phi_k.shape[-2]:
-        reject("v", f"of shape (..., {phi_k.shape[-2]}, d), one row per key", _shape(v))
-    if causal and phi_q.shape[-2] != phi_k.shape[-2]:
-        reject("phi_q", f"of shape (..., {phi_k.shape[-2]}, m): causal queries are the keys", _shape(phi_q))
-    _check_layout(phi_q, phi_k, causal=causal)
+    length, m = phi_k.shape[-2:]
+    is_plain = not is_sparse(phi_q) or (phi_q.ndim == phi_k.ndim == 2 and not causal)
+    for holds, tensor, name, rule in (
+        (phi_q.shape[-1] == m, phi_q, "phi_q", f"of shape (..., L, {m}), as many features as `phi_k`"),
+        (v.shape[-2] == length, v, "v", f"of shape (..., {length}, d), one row per key"),
+        (not causal or phi_q.shape[-2] == length, phi_q, "phi_q", f"of shape (..., {length}, m): causal"),
+        (is_sparse(phi_q) == is_sparse(phi_k), phi_k, "phi_k", "dense or sparse, as `phi_q` is"),
+        (is_plain, phi_q, "phi_q", "of two dimensions and not causal, if it is sparse"),
+    ):
+        if not holds:
+            reject(name, rule, f"{_shape(tensor)}, layout {tensor.layout}")
     batches = {"phi_q": phi_q.shape[:-2], "phi_k": phi_k.shape[:-2], "v": v.shape[:-2]}
-    _check_batches(batches)
     if weights is not None:
-        _check_weights(weights, v)
-        _check_batches(batches | {"weights": weights.shape[:-1]})
-
-
-def check_step(phi_q: Any, phi_k: Any, v: Any, sums: Tensor | None) -> None:
-    """The same for one token; also compares with the sums (..., m, d) over the tokens before it."""
-    for tensor, name in ((phi_q, "phi_q"), (phi_k, "phi_k"), (v, "v")):
-        check_tensor(tensor, name, 1, FLOATS)
-        _check_dense(tensor, name)
-        _check_like(tensor, name, phi_q, "`phi_q`")
-        if sums is not None:
-            _check_like(tensor, name, sums, "the previous token")
-    if phi_q.shape[-1] != phi_k.shape[-1]:
-        reject("phi_k", f"of shape (..., {phi_q.shape[-1]}), as `phi_q` is", _shape(phi_k))
-    batches = {"phi_q": phi_q.shape[:-1], "phi_k": phi_k.shape[:-1], "v": v.shape[:-1]}
-    if sums is not None:
-        size = phi_k.shape[-1], v.shape[-1]
-        if size != sums.shape[-2:]:
-            rule = "of {} features and {} values, like the previous token".format(*sums.shape[-2:])
-            reject("phi_k and v", rule, "{} and {}".format(*size))
-        batches["sums"] = sums.shape[:-2]
+        _check_weights(weights, "weights", v.shape[-2])
+        if weights.dtype != torch.bool:
+            _check_like(weights, "weights", v, "`v`")
+        batches["weights"] = weights.shape[:-1]
     _check_batches(batches)
 
 
-def check_fit(groups: Sequence[Tensor], tokens: Tensor, key_mask: Any, *, n_groups: int, mode: str) -> None:
+def check_fit(groups: Sequence[Tensor], tokens: Tensor, key_mask: Any, n_groups: int) -> None:
     """Check that features of positions, tokens and their mask fit together."""
-    if len(groups) != n_groups or any(is_sparse(phi) != (mode == "sparse") for phi in groups):
-        rule = f"those of a module of mode {mode!r} with {n_groups} features"
-        reject("positions", rule, f"{len(groups)} of layout {', '.join(str(phi.layout) for phi in groups)}")
+    if len(groups) != n_groups:
+        reject("positions", f"those of a module with {n_groups} features", f"{len(groups)} features")
     length, dim = tokens.shape[-2:]
-    batches = {"positions": groups[0].shape[:-2], "tokens": tokens.shape[:-2]}
     if any(phi.shape[-2] != length for phi in groups):
         rule = f"a tensor of shape (..., {groups[0].shape[-2]}, {dim}), one token per position"
         reject("tokens", rule, _shape(tokens))
+    batches = {"positions": groups[0].shape[:-2], "tokens": tokens.shape[:-2]}
+    if key_mask is not None:
+        _check_weights(key_mask, "key_mask", length)
+        batches["key_mask"] = key_mask.shape[:-1]
     _check_batches(batches)
-    if key_mask is None:
-        return
-    if not isinstance(key_mask, Tensor):
-        reject("key_mask", "a tensor", type(key_mask).__name__, TypeError)
-    if key_mask.ndim < 1 or key_mask.shape[-1] != length:
-        reject("key_mask", f"a tensor of shape (..., {length}), one entry per token", _shape(key_mask))
-    _check_batches(batches | {"key_mask": key_mask.shape[:-1]})
 
 
 def _shape(tensor: Tensor) -> str:
@@ -698,7 +615,7 @@ def _shape(tensor: Tensor) -> str:
 
 def _check_like(tensor: Tensor, name: str, like: Tensor, other: str) -> None:
     """Check that a tensor is on the device of another and that its sums have the same precision."""
-    if tensor.dtype != like.dtype and (tensor.dtype not in FLOATS or wide_type(tensor) != wide_type(like)):
+    if tensor.dtype not in FLOATS or (tensor.dtype == torch.float64) != (like.dtype == torch.float64):
         reject(name, f"of {like.dtype}, as {other} is", tensor.dtype, TypeError)
     if tensor.device != like.device:
         reject(name, f"on the device {like.device}, as {other} is", f"device {tensor.device}")
@@ -709,21 +626,9 @@ def _check_dense(tensor: Tensor, name: str) -> None:
         reject(name, "a dense tensor", f"layout {tensor.layout}")
 
 
-def _check_layout(phi_q: Tensor, phi_k: Tensor, *, causal: bool) -> None:
-    sparse = is_sparse(phi_q)
-    if sparse != is_sparse(phi_k):
-        reject("phi_k", f"{'sparse' if sparse else 'dense'}, as `phi_q` is", f"layout {phi_k.layout}")
-    if sparse and causal:
-        reject("causal", "False for sparse features, whose prefix sums would be dense", causal)
-    if sparse and (phi_q.ndim, phi_k.ndim) != (2, 2):
-        reject("phi_q and phi_k", "of two dimensions where they are sparse", f"{phi_q.ndim} and {phi_k.ndim}")
-
-
 def _check_batches(batches: Mapping[str, Sequence[int]]) -> None:
     """Check that the leading dimensions of all arguments broadcast."""
     shapes = [tuple(batch) for batch in batches.values()]
-    if all(shape == shapes[0] for shape in shapes):
-        return  # nearly always, and NumPy's check takes 5 microseconds
     try:
         np.broadcast_shapes(*shapes)
     except ValueError:
@@ -731,13 +636,18 @@ def _check_batches(batches: Mapping[str, Sequence[int]]) -> None:
         reject(names, "of leading dimensions that broadcast", " ".join(map(str, shapes)))
 
 
-def _check_weights(weights: Any, v: Tensor) -> None:
+def _check_weights(weights: Any, name: str, length: int) -> None:
+    """Refuse all but boolean masks and nonnegative weights; an additive mask would show what it hides."""
     if not isinstance(weights, Tensor):
-        reject("weights", f"a tensor of {v.dtype}", type(weights).__name__, TypeError)
-    _check_like(weights, "weights", v, "`v`")
-    _check_dense(weights, "weights")
-    if weights.ndim < 1 or weights.shape[-1] != v.shape[-2]:
-        reject("weights", f"of shape (..., {v.shape[-2]}), one per key", _shape(weights))
+        reject(name, "a tensor", type(weights).__name__, TypeError)
+    _check_dense(weights, name)
+    if weights.ndim < 1 or weights.shape[-1] != length:
+        reject(name, f"of shape (..., {length}), one entry per token", _shape(weights))
+    if weights.dtype == torch.bool or weights.is_meta or torch.compiler.is_compiling():
+        return
+    if not ((weights >= 0) & (weights < torch.inf)).all():
+        rule = "boolean (True for visible tokens), or finite and nonnegative; of an additive mask pass `mask == 0`"
+        reject(name, rule, f"smallest {weights.min().item():g}, largest {weights.max().item():g}")
 
 
 def check_heads(n_heads: int | None, n_given: int, dim: int) -> int:
