@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from manifoldrf._random import SeedLike, generator
-from manifoldrf._runtime import one_blas_thread, without_warnings
+from manifoldrf._runtime import Progress, one_blas_thread, without_warnings
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_integer, check_real, reject
 from manifoldrf.baselines._base import gaussian_kernel
 from manifoldrf.baselines.nystrom import Nystrom
@@ -33,7 +33,6 @@ from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import errors_of, relative_error
-from manifoldrf.signatures.engines import Progress
 from reproduction.record import Record
 from reproduction.surface_graphs import SURFACES, fingerprint_graph, paper_sphere_kernel, paper_sphere_time
 

@@ -27,7 +27,7 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 from manifoldrf._random import Streams
-from manifoldrf._runtime import one_blas_thread
+from manifoldrf._runtime import Progress, one_blas_thread
 from manifoldrf._validation import FloatArray, IntArray, Interval, check_integer, check_real, reject
 from manifoldrf.applications.filling import System, biharmonic, feature_action, harmonic, smooth, solve_with_fixed
 from manifoldrf.baselines._base import gaussian_kernel
@@ -38,7 +38,6 @@ from manifoldrf.fields.anchors import Sweep, edges_of, farthest_anchors, nearest
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
-from manifoldrf.signatures.engines import Progress
 from manifoldrf.signatures.teachers import compute_signatures
 from reproduction.record import Record, environment_of, finished_part, settings_without
 from reproduction.smoothers import Recipe, learn_field

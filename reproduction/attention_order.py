@@ -17,9 +17,8 @@ import numpy as np
 from scipy import stats
 
 from manifoldrf._random import generator
-from manifoldrf._runtime import one_blas_thread
+from manifoldrf._runtime import Progress, one_blas_thread
 from manifoldrf._validation import FloatArray, check_integer
-from manifoldrf.signatures.engines import Progress
 from reproduction.attention import (
     HEAT,
     METHODS,

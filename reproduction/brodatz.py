@@ -26,7 +26,7 @@ from scipy.spatial import cKDTree
 from sklearn.decomposition import KernelPCA
 
 from manifoldrf._random import generator
-from manifoldrf._runtime import map_threads, one_blas_thread, without_warnings
+from manifoldrf._runtime import Progress, map_threads, one_blas_thread, without_warnings
 from manifoldrf._validation import FloatArray, IntArray, check_integer, check_jobs, reject
 from manifoldrf.applications.neighbors import cloud_weights, largest_columns, weighted
 from manifoldrf.baselines._base import gaussian_kernel
@@ -39,7 +39,6 @@ from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
-from manifoldrf.signatures.engines import Progress
 from reproduction.record import Record, environment_of, finished_rows, rows_of
 from reproduction.smoothers import quietly
 from reproduction.texture_data import Plates, builtin_plates, read_plates

@@ -27,7 +27,7 @@ from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.neighbors import NearestNeighbors
 
 from manifoldrf._random import generator
-from manifoldrf._runtime import one_blas_thread, without_warnings
+from manifoldrf._runtime import Progress, one_blas_thread, without_warnings
 from manifoldrf._validation import (
     NONNEGATIVE,
     FloatArray,
@@ -44,7 +44,6 @@ from manifoldrf.features.options import GraphOptions
 from manifoldrf.features.problem import FarQueryWarning
 from manifoldrf.geometry.clouds import estimate_dimension
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
-from manifoldrf.signatures.engines import Progress
 from reproduction.few_label_clouds import Cloud, Damage, digits, photographs, plain_photographs, scan
 from reproduction.record import Record
 from reproduction.smoothers import quietly

@@ -35,12 +35,12 @@ from scipy import stats
 
 from manifoldrf import FlatTorus
 from manifoldrf._random import Streams, generator
+from manifoldrf._runtime import Progress
 from manifoldrf._validation import POSITIVE, FloatArray, Interval, check_integer, check_jobs, check_real, reject
 from manifoldrf.geometry.builders import grid_graph
 from manifoldrf.geometry.heat import heat_graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
-from manifoldrf.signatures.engines import Progress
 from manifoldrf.signatures.teachers import Signatures, compute_signatures
 from reproduction.record import Record
 

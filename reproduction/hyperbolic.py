@@ -18,7 +18,7 @@ import numpy as np
 
 from manifoldrf import HyperbolicSpace
 from manifoldrf._random import generator
-from manifoldrf._runtime import without_warnings
+from manifoldrf._runtime import Progress, without_warnings
 from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_real, reject
 from manifoldrf.applications.exhaustion import RELAXATION, STEPS, exhaustion, local_features
 from manifoldrf.features.fitting import FeatureWarning
@@ -30,7 +30,6 @@ from manifoldrf.geometry.heat import step_reach
 from manifoldrf.geometry.sampling import GradedPoints, graded_points, push_apart
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import align, errors_of, relative_error
-from manifoldrf.signatures.engines import Progress
 from reproduction.record import Record
 
 # ---------------------------------------------------------------------------------------------------------- recipes

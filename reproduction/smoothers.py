@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from manifoldrf._random import Streams, generator
-from manifoldrf._runtime import without_warnings
+from manifoldrf._runtime import Progress, without_warnings
 from manifoldrf._validation import FloatArray, IntArray, Interval, check_integer, check_option, check_real, reject
 from manifoldrf.applications.filling import (
     Action,
@@ -38,7 +38,6 @@ from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.neighbors import NeighborSearch
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.series import SeriesKernel
-from manifoldrf.signatures.engines import Progress
 from manifoldrf.signatures.teachers import compute_signatures
 
 # -------------------------------------------------------------------------------------------------- growth of times

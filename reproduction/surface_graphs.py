@@ -15,6 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from manifoldrf import AbstractManifold, Ellipsoid, MobiusStrip, Sphere, Torus
+from manifoldrf._runtime import Progress
 from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_option, check_real, reject
 from manifoldrf.fields.step import one_step
 from manifoldrf.geometry.builders import knn_graph
@@ -25,7 +26,6 @@ from manifoldrf.geometry.neighbors import NeighborSearch, without_self
 from manifoldrf.kernels.graph_kernels import DiffusionKernel, PowerKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import relative_error
-from manifoldrf.signatures.engines import Progress
 from manifoldrf.signatures.teachers import compute_signatures
 from reproduction.record import Record
 

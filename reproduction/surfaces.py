@@ -24,7 +24,7 @@ from scipy import linalg
 
 from manifoldrf._files import writable_folder
 from manifoldrf._random import generator
-from manifoldrf._runtime import without_warnings
+from manifoldrf._runtime import Progress, silent, without_warnings
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
@@ -45,7 +45,6 @@ from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import errors_of, relative_error
-from manifoldrf.signatures.engines import Progress, silent
 from manifoldrf.signatures.teachers import compute_signatures
 from reproduction.record import Record, environment_of, finished_part, settings_without
 from reproduction.surface_graphs import (

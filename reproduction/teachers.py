@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from manifoldrf._runtime import Progress
 from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_option, check_real
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.metrics import relative_error
-from manifoldrf.signatures.engines import Progress
 from manifoldrf.signatures.teachers import Signatures, compute_signatures
 from reproduction.record import Record
 from reproduction.surface_graphs import SURFACES, paper_graph

@@ -9,11 +9,10 @@ import numpy as np
 from scipy import ndimage
 
 from manifoldrf._random import Streams
-from manifoldrf._runtime import thread_pool
+from manifoldrf._runtime import Progress, thread_pool
 from manifoldrf._validation import NONNEGATIVE, FloatArray, IntArray, check_integer, check_jobs, check_real, reject
 from manifoldrf.applications.textures import N_CHANNELS, channels_of, check_image, margin_of, window_covariances
 from manifoldrf.geometry.spd import spd_to_vectors
-from manifoldrf.signatures.engines import Progress
 from reproduction.texture_data import Plates
 
 __all__ = ["Draws", "Protocol", "Views", "draw_views", "rotated_centre"]

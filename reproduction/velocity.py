@@ -20,7 +20,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from manifoldrf._random import generator
-from manifoldrf._runtime import one_blas_thread
+from manifoldrf._runtime import Progress, one_blas_thread
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, Interval, check_integer, check_real, reject
 from manifoldrf.applications.filling import feature_action
 from manifoldrf.applications.interpolation import FieldInterpolator
@@ -28,7 +28,6 @@ from manifoldrf.geometry.builders import knn_graph, mesh_graph
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.meshes import TriangleMesh, row_lengths, unit_rows
 from manifoldrf.metrics import relative_error
-from manifoldrf.signatures.engines import Progress
 from reproduction.normals import (
     AVERAGE,
     FARTHEST,

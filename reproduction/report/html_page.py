@@ -6,9 +6,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from manifoldrf._files import as_path, atomic_path, writable_folder
-from manifoldrf._runtime import available
+from manifoldrf._runtime import available, silent
 from manifoldrf._validation import check_option, reject
-from manifoldrf.signatures.engines import silent
 from reproduction.record import Record
 from reproduction.report.markdown_page import html_page
 from reproduction.report.pages import ENTRY_OF, escape, read_records, results

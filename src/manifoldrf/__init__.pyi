@@ -34,7 +34,6 @@ from .geometry.builders import mesh_graph as mesh_graph
 from .geometry.clouds import CleanCloud as CleanCloud
 from .geometry.clouds import clean_cloud as clean_cloud
 from .geometry.clouds import estimate_dimension as estimate_dimension
-from .geometry.graphs import GeneralizedAdjacency as GeneralizedAdjacency
 from .geometry.graphs import Graph as Graph
 from .geometry.graphs import GraphWarning as GraphWarning
 from .geometry.heat import heat_graph as heat_graph
@@ -70,9 +69,10 @@ from .metrics import Errors as Errors
 from .metrics import align as align
 from .metrics import errors_of as errors_of
 from .metrics import relative_error as relative_error
-from .signatures.teachers import SignatureInfo as SignatureInfo
+from .signatures.teachers import Counts as Counts
+from .signatures.teachers import Exact as Exact
 from .signatures.teachers import Signatures as Signatures
-from .signatures.teachers import compute_signature_pair as compute_signature_pair
+from .signatures.teachers import Walks as Walks
 from .signatures.teachers import compute_signatures as compute_signatures
 from .storage import load as load
 

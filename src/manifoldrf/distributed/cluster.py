@@ -28,16 +28,14 @@ from sklearn.utils.validation import check_is_fitted
 from manifoldrf._arrays import open_rows, read_points, row_writer
 from manifoldrf._files import as_path, writable_folder
 from manifoldrf._random import SeedLike
-from manifoldrf._runtime import recorded_warnings, require, warn_user
+from manifoldrf._runtime import Progress, recorded_warnings, require, warn_user
 from manifoldrf._validation import IntArray, check_flag, check_integer, check_jobs, check_option, reject
 from manifoldrf.features.graph_features import GraphRandomFeatures
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.problem import FarQueryWarning
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
-from manifoldrf.kernels.action import AnyGraph
-from manifoldrf.signatures.engines import Progress, Recipe, chunk_worker, own_worker, row_memory
-from manifoldrf.signatures.teachers import OwnTeacher, Signatures, check_kernel, series_of, signatures_by
+from manifoldrf.signatures.teachers import Plan, Signatures, make_plan, row_memory
 
 __all__ = ["Cluster"]
 
@@ -67,7 +65,7 @@ class Kept:
     """The graph on the workers, kept as long as it is in use."""
 
     def __init__(self) -> None:
-        self._graph: weakref.ref[AnyGraph] | None = None
+        self._graph: weakref.ref[Graph] | None = None
         self._whole = False
         self._future: Any = None
 
@@ -76,7 +74,7 @@ class Kept:
         self._graph = self._future = None
 
     @contextlib.contextmanager
-    def sent(self, client: Any, graph: AnyGraph, *, whole: bool) -> "Iterator[Sent]":
+    def sent(self, client: Any, graph: Graph, *, whole: bool) -> "Iterator[Sent]":
         """The graph on the workers, without its points unless ``whole``."""
         if self._graph is None or self._graph() is not graph or self._whole != whole:
             self.forget()
@@ -87,7 +85,7 @@ class Kept:
         yield found
         me = weakref.ref(self)
 
-        def gone(reference: "weakref.ref[AnyGraph]") -> None:
+        def gone(reference: "weakref.ref[Graph]") -> None:
             """Remove the graph from the workers when it is garbage collected here."""
             kept = me()
             if kept is not None and kept._graph is reference:
@@ -118,11 +116,11 @@ class Cluster:
     Examples
     --------
     >>> from dask.distributed import LocalCluster
-    >>> from manifoldrf import Cluster, DiffusionKernel, Sphere, compute_signatures, knn_graph
+    >>> from manifoldrf import Cluster, Counts, DiffusionKernel, Sphere, compute_signatures, knn_graph
     >>> graph, kernel = knn_graph(Sphere().grid(500)), DiffusionKernel(10.0)
     >>> with LocalCluster(processes=False, dashboard_address=":0") as local, Cluster(local) as cluster:
-    ...     found = cluster.signatures(graph, kernel, teacher="counts", seed=0)
-    >>> here = compute_signatures(graph, kernel, teacher="counts", seed=0)
+    ...     found = cluster.signatures(graph, kernel, teacher=Counts(), seed=0)
+    >>> here = compute_signatures(graph, kernel, teacher=Counts(), seed=0)
     >>> bool((found.rows != here.rows).nnz == 0)
     True
     """
@@ -155,22 +153,21 @@ class Cluster:
 
     def signatures(
         self,
-        graph: AnyGraph,
+        graph: Graph,
         kernel: AbstractKernel,
         nodes: ArrayLike | None = None,
         *,
-        teacher: str | OwnTeacher = "auto",
+        teacher: Any = "auto",
         asymmetric: bool = False,
         seed: SeedLike = None,
         n_jobs: int = 1,
         progress: Progress = lambda what, done, total: None,
-        **options: Any,
     ) -> Signatures:
         """Signatures of nodes, bit for bit those of :func:`compute_signatures` with the same arguments.
 
         Parameters
         ----------
-        graph : Graph or GeneralizedAdjacency
+        graph : Graph
         kernel : AbstractKernel
         nodes : array-like of int, optional
         teacher : str or callable, default="auto"
@@ -180,8 +177,6 @@ class Cluster:
         n_jobs : int, default=1
             Threads of one task. A worker runs one task per thread, so 1 uses all threads.
         progress : callable (what, done, total)
-        **options
-            Options of the teacher.
 
         Returns
         -------
@@ -189,33 +184,28 @@ class Cluster:
         """
         check_jobs(n_jobs)
 
-        def run(recipe: Any, graph: AnyGraph, nodes: Any, stage: str) -> list[Any]:
-            is_sparse = recipe.func is chunk_worker
-            # Options are already checked; those of a custom teacher may mean anything.
-            n_powers = int(options["max_length"]) + 1 if options.get("keep_lengths") and is_sparse else 1
+        start = time.perf_counter()
+        plan = make_plan(graph, kernel, nodes, teacher, asymmetric=asymmetric, seed=seed)
 
-            def row_bytes(n: int) -> float:
-                """Bytes of the rows of a start; their reach is estimated only if n full rows could be too many."""
-                most = float(_ENTRY_BYTES if is_sparse else 8) * graph.n_nodes * n_powers
-                if not is_sparse or n * most <= _BATCH_BYTES:
-                    return most
-                series = series_of(check_kernel(kernel).on(graph), asymmetric=asymmetric)
-                # A CSR array has 12 bytes per entry.
-                return min(most, row_memory(graph, series) / 12 * _ENTRY_BYTES * n_powers)
+        def row_bytes(n: int) -> float:
+            """Bytes of the rows of a start; their reach is estimated only if n full rows could be too many."""
+            most = float(_ENTRY_BYTES if plan.is_sparse else 8) * graph.n_nodes
+            if not plan.is_sparse or n * most <= _BATCH_BYTES:
+                return most
+            # A CSR array has 12 bytes per entry.
+            return min(most, row_memory(graph, plan.series) / 12 * _ENTRY_BYTES)
 
-            size: Any = self.batch
-            if size == "auto":
-                share = -(-len(nodes) // (_SHARES * n_threads(self.client)))
-                fitting = min(share, int(_BATCH_BYTES / row_bytes(share)))
-                size = max(_BATCH_UNIT, fitting // _BATCH_UNIT * _BATCH_UNIT)
-            batches = [nodes[k : k + size] for k in range(0, max(1, len(nodes)), size)]
-            task = functools.partial(rows_of_batch, uuid.uuid4().hex, recipe, n_jobs)
-            count = Counter(progress, stage, len(nodes))
-            with self._kept.sent(self.client, graph, whole=recipe.func is own_worker) as sent:
-                flow = Flow(self.client, task, sent, lambda batch: count.add(len(batch)))
-                return list(flow.results(batches))
-
-        return signatures_by(run, graph, kernel, nodes, options, teacher=teacher, asymmetric=asymmetric, seed=seed)
+        size: Any = self.batch
+        if size == "auto":
+            share = -(-len(plan.nodes) // (_SHARES * n_threads(self.client)))
+            fitting = min(share, int(_BATCH_BYTES / row_bytes(share)))
+            size = max(_BATCH_UNIT, fitting // _BATCH_UNIT * _BATCH_UNIT)
+        batches = [plan.nodes[k : k + size] for k in range(0, len(plan.nodes), size)]
+        task = functools.partial(rows_of_batch, uuid.uuid4().hex, plan, n_jobs)
+        count = Counter(progress, "signatures", len(plan.nodes))
+        with self._kept.sent(self.client, graph, whole=callable(plan.teacher)) as sent:
+            flow = Flow(self.client, task, sent, lambda batch: count.add(len(batch)))
+            return plan.joined(list(flow.results(batches)), start)
 
     def fit(self, features: Any, X: Any = None, y: Any = None) -> Any:
         """Fit features with signatures from the cluster; bit for bit ``features.fit(X)``.
@@ -484,9 +474,9 @@ def itself(value: Any) -> Any:
     return value
 
 
-def rows_of_batch(name: str, recipe: Recipe, n_jobs: int, held: Held, nodes: IntArray) -> Any:
+def rows_of_batch(name: str, plan: Plan, n_jobs: int, held: Held, nodes: IntArray) -> Any:
     """Signatures of some start nodes."""
-    return held.made(name, recipe)(nodes, check_jobs(n_jobs), lambda what, done, total: None)
+    return held.made(name, plan.worker)(nodes, check_jobs(n_jobs), lambda what, done, total: None)
 
 
 def features_of_block(block: Any, features: Any, side: str | None) -> Any:
@@ -500,8 +490,6 @@ def features_of_block(block: Any, features: Any, side: str | None) -> Any:
 
 def is_sparse(features: Any) -> bool:
     """Whether features are CSR arrays."""
-    if isinstance(features, GraphRandomFeatures):
-        return features.n_components is None
     return bool(features.sparse_output)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._runtime import require, thread_pool
+from manifoldrf._runtime import Progress, require, silent, thread_pool
 from manifoldrf._validation import (
     NONNEGATIVE,
     POSITIVE,
@@ -45,7 +45,6 @@ from manifoldrf.fields.training import (
     train,
 )
 from manifoldrf.geometry.csr import check_numbers, check_shape
-from manifoldrf.signatures.engines import Progress, silent
 
 __all__ = ["MlpField", "fit_mlp"]
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from manifoldrf._codec import ModelFileError, read_container, write_container
 from manifoldrf._files import as_path
 from manifoldrf._random import Streams
-from manifoldrf._runtime import SharedLimit, require, thread_pool
+from manifoldrf._runtime import Progress, SharedLimit, require, thread_pool
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_integer, check_option, check_real, reject
 from manifoldrf.fields.data import DEVICES, FieldData, pick_device
 from manifoldrf.fields.geodesics import GraphDistances
@@ -33,7 +33,6 @@ from manifoldrf.fields.network import (
     upper_layers,
 )
 from manifoldrf.metrics import errors_of
-from manifoldrf.signatures.engines import Progress
 
 __all__ = ["MlpOptions", "TrainingInfo"]
 
