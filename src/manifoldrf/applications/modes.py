@@ -625,7 +625,7 @@ def find_kernel(problem: Problem, options: FitOptions, data: Data, levels: Any) 
 
     modes = compute_modes(problem, data.points, most, options.signatures, _LENGTHS[1])
     found = search_time(problem, modes, likelihood)
-    if modes.of_powers or not (found.limited or found.stretch < modes.good):
+    if not (found.limited or found.stretch < modes.good):
         return found
     lengths = _LENGTHS[2] if found.limited else _LENGTHS[0]
     other = search_time(problem, compute_modes(problem, data.points, most, options.signatures, lengths), likelihood)

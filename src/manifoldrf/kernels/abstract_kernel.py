@@ -209,9 +209,8 @@ class AbstractKernel(FrozenParams, ABC):
         kernel = self.on(graph)
         columns = check_columns(X, "X", graph.n_nodes)
         expansion = kernel.expansion(tol)
-        result = action.apply_expansion(
-            expansion, action.best_matrix(expansion, graph), columns, check_jobs(n_jobs)
-        )
+        matrix = action.best_matrix(expansion, graph)
+        result = action.apply_expansion(expansion, matrix, columns, check_jobs(n_jobs))
         return result[:, 0] if np.ndim(X) == 1 else result
 
     def matrix(

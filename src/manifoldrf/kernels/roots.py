@@ -93,8 +93,7 @@ def square_root(kernel: Any) -> FloatArray:
     alpha = kernel.coefficients(kernel.truncation(1e-14))
     zeros = int(np.flatnonzero(alpha)[0]) if alpha.any() else 1
     n, wrong, terms = 2 ** max(6, (2 * len(alpha)).bit_length()), 1.0, np.zeros(1)
-    most = max(n, 2**14)
-    while zeros % 2 == 0 and n <= most and wrong > 1e-12:
+    while zeros % 2 == 0 and n <= max(2**14, 4 * len(alpha)) and wrong > 1e-12:
         powers = np.exp(-2.0 / n * np.arange(n))
         values = fft.fft(alpha[zeros:] * powers[: len(alpha) - zeros], 8 * n)
         along = np.unwrap(np.angle(values)) / 2

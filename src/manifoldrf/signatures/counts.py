@@ -56,7 +56,7 @@ def build_count_table(indptr, indices, data):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def propagate_counts(table, law, starts, n_walkers, n_batches, key):  # type: ignore[no-untyped-def]
+def propagate_counts(table, law, n_walkers, n_batches, key, starts):  # type: ignore[no-untyped-def]
     """Unbiased estimates of the rows ``starts`` of sum_k f_k W^k.
 
     Each start runs ``n_batches`` independent batches of nearly equal size (with fewer walkers than batches, each
@@ -71,10 +71,10 @@ def propagate_counts(table, law, starts, n_walkers, n_batches, key):  # type: ig
     ----------
     table : CountTable
     law : walks.Law
-    starts : int (n_starts,)
     n_walkers : int, at least 1, per start
     n_batches : int, at least 1
     key : uint32 (2,)
+    starts : int (n_starts,)
 
     Returns
     -------

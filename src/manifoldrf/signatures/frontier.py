@@ -26,7 +26,7 @@ class _Workspace(NamedTuple):
 
 
 @compiled()
-def push_frontier(indptr, indices, data, coefficients, starts, threshold):  # type: ignore[no-untyped-def]
+def push_frontier(indptr, indices, data, coefficients, threshold, starts):  # type: ignore[no-untyped-def]
     """Rows ``starts`` of sum_k f_k W^k, without entries that fall below the threshold.
 
     The work per start does not grow with the number of nodes N; the working memory of 50 N bytes is allocated once.
@@ -37,9 +37,9 @@ def push_frontier(indptr, indices, data, coefficients, starts, threshold):  # ty
     indices : int (n_edges,)
     data : float64 (n_edges,), the entries of W, of any sign
     coefficients : float64 (L,), f_k, of any sign
-    starts : int (n_starts,)
     threshold : float
         Entries of x_k, k >= 1, below this absolute value are dropped: neither deposited nor pushed on. 0 keeps all.
+    starts : int (n_starts,)
 
     Returns
     -------

@@ -310,10 +310,7 @@ def series_of(kernel: AbstractKernel, *, asymmetric: bool) -> AbstractKernel:
     if check_flag(asymmetric, "asymmetric"):
         return kernel
     if not kernel.is_positive:
-        raise ValueError(
-            f"{kernel} has no nonnegative modulation: no series f >= 0 with f * f = alpha, so no signatures >= 0. "
-            f"{ASYMMETRIC}."
-        )
+        raise ValueError(f"{kernel} has no nonnegative modulation f with f * f = alpha. {ASYMMETRIC}.")
     return kernel.root()
 
 
@@ -399,7 +396,7 @@ class Plan:
     series: AbstractKernel
     asymmetric: bool
     nodes: IntArray
-    law: Law | None
+    law: Any  # Law of walks and counts
     key: Any
 
     @property
@@ -411,13 +408,13 @@ class Plan:
         """Prepare the graph; return a function that computes the rows of nodes."""
         teacher: Any = self.teacher
         if isinstance(teacher, Walks):
-            walk_table = pack_table(*csr_parts(graph.operator), weighted=teacher.transitions == "weighted")
+            table = pack_table(*csr_parts(graph.operator), weighted=teacher.transitions == "weighted")
             settings = self.law, teacher.n_walks, teacher.n_batches, self.key, teacher.coupling
-            engine: Engine = lambda starts: run_walks(walk_table, starts, *settings)  # noqa: E731
+            engine: Engine = functools.partial(run_walks, table, *settings)
         elif isinstance(teacher, Counts):
-            table = build_count_table(*csr_parts(graph.affinity))
-            given = teacher.n_walks, teacher.n_batches, self.key
-            engine = lambda starts: propagate_counts(table, self.law, starts, *given)  # noqa: E731
+            counted = build_count_table(*csr_parts(graph.affinity))
+            given = self.law, teacher.n_walks, teacher.n_batches, self.key
+            engine = functools.partial(propagate_counts, counted, *given)
         elif self.is_sparse:
             n_terms = self.series.truncation(max(teacher.tol / 2, TOLERANCES.low))
             engine = _frontier(graph, self.series.coefficients(n_terms), teacher.tol)
@@ -437,8 +434,7 @@ class Plan:
         del n_jobs, progress
         found, wanted = self.teacher(graph, self.series, nodes), (len(nodes), graph.n_nodes)
         if np.shape(found) != wanted:
-            rule = f"a function that returns rows of shape {wanted}"
-            reject("teacher", rule, f"one that returns {np.shape(found)}")
+            reject("teacher", f"a function that returns rows of shape {wanted}", f"shape {np.shape(found)}")
         rows = sparse.csr_array(found, dtype=float, copy=True) if sparse.issparse(found) else np.array(found, float)
         if not np.isfinite(rows.data if sparse.issparse(rows) else rows).all():
             reject("teacher", "a function that returns finite rows", "one that does not")
@@ -448,12 +444,11 @@ class Plan:
         """Signatures from the rows of all nodes in order; ``start`` is the time at which the work began."""
         stack = sparse.vstack if sparse.issparse(parts[0].rows) else np.concatenate
         rows = parts[0].rows if len(parts) == 1 else stack([part.rows for part in parts])
-        errors = [part.stderr for part in parts]
+        errors, bounds = [part.stderr for part in parts], [part.bound for part in parts if part.bound is not None]
         stderr = None if errors[0] is None else sparse.vstack(errors, format="csr")
-        bounds = [part.bound for part in parts if part.bound is not None]
-        n_steps, bound = sum(part.n_steps for part in parts), max(bounds, default=None)
-        taken = time.perf_counter() - start
-        return Signatures(rows, self.nodes, self.teacher, self.asymmetric, n_steps, taken, stderr, bound)
+        spent = sum(part.n_steps for part in parts), time.perf_counter() - start
+        bound = max(bounds, default=None)
+        return Signatures(rows, self.nodes, self.teacher, self.asymmetric, *spent, stderr, bound)
 
 
 def _frontier(graph: Graph, coefficients: FloatArray, tol: float) -> Engine:
@@ -463,12 +458,12 @@ def _frontier(graph: Graph, coefficients: FloatArray, tol: float) -> Engine:
     threshold = tol / (20 * len(coefficients))
     # A frontier of some thousand nodes spread over the memory of a million takes 1.7 times as long.
     local = graph._local if 50_000 <= graph.n_nodes < 2**31 else None
-    csr = csr_parts(graph.operator if local is None else local.matrix)
+    csr, f = csr_parts(graph.operator if local is None else local.matrix), np.array(coefficients)
     omitted = tol / 2 / (1 - tol / 2) * float(np.abs(coefficients).sum())  # bound of the terms left out
 
     def run(starts: IntArray) -> Any:
         places = np.array(starts if local is None else local.place[starts])
-        counts, nodes, values, bounds, n_pushes = push_frontier(*csr, np.array(coefficients), places, threshold)
+        counts, nodes, values, bounds, n_pushes = push_frontier(*csr, f, threshold, places)
         if local is not None:
             rename_nodes(counts, nodes, values, local.order)
         return counts, nodes, values, float(bounds.max()) + omitted, n_pushes
@@ -482,12 +477,11 @@ def _sparse_rows(engine: Engine, n_nodes: int, nodes: IntArray, n_jobs: int, pro
     size = int(np.clip(n_nodes // 4000, 16, 256))
     # Copies are writable and contiguous, so that the engines are compiled for one type of arrays.
     pieces = [np.array(nodes[k : k + size]) for k in range(0, len(nodes), size)]
-    results, done = [], 0
+    results = []
     with thread_pool(n_jobs) as pool:
-        for piece, found in zip(pieces, pool.map(engine, pieces), strict=True):
+        for found in pool.map(engine, pieces):
             results.append(found)
-            done += len(piece)
-            progress("signatures", done, len(nodes))
+            progress("signatures", min(len(results) * size, len(nodes)), len(nodes))
     counts, columns, values = (np.concatenate([found[k] for found in results]) for k in range(3))
     ends = np.concatenate([[0], np.cumsum(counts)])
     index = np.int32 if max(len(columns), n_nodes) < 2**31 else np.int64

@@ -102,9 +102,7 @@ def _fill_table(rows, indices, data, mask, edges, shares):  # type: ignore[no-un
             edges[e]["tail"] = np.uint32((edges[e]["tail"] & keep) | degree)
 
 
-def run_walks(
-    table: Table, starts: Any, law: Law, n_walks: int, n_batches: int, key: Any, coupling: str = "iid"
-) -> Any:
+def run_walks(table: Table, law: Law, n_walks: int, n_batches: int, key: Any, coupling: str, starts: Any) -> Any:
     """Estimate rows of sum_k f_k W^k with walks.
 
     Couplings change the joint law of the walkers of a group, not that of a single walk, so the estimates stay
@@ -114,11 +112,11 @@ def run_walks(
 
     Parameters
     ----------
-    starts : int64 (n,), the rows; the random words of a row depend only on its node and the key
     n_walks : int, walks per row
     n_batches : int, parts of nearly equal size for the variance; at most ``n_walks``
     key : uint32 (2,)
     coupling : "iid", "antithetic" or "repelling"; the last needs a table with uniform choice
+    starts : int64 (n,), the rows; the random words of a row depend only on its node and the key
 
     Returns
     -------
@@ -148,10 +146,8 @@ def run_walks(
         found = (np.zeros(part.size, np.int64), np.zeros(room, np.int64), np.zeros(room), np.zeros(room))
         n_steps += _estimate(table, part, law, sizes, space, key, found, group)
         n_found = int(found[0].sum())
-        parts = (values[:n_found] for values in found[1:])
-        results.append((found[0], *(p.copy() if 4 * n_found < room else p for p in parts)))
-    columns = results[0] if len(results) == 1 else [np.concatenate(c) for c in zip(*results, strict=True)]
-    return *columns, n_steps
+        results.append((found[0], *(values[:n_found] for values in found[1:])))
+    return *(np.concatenate(column) for column in zip(*results, strict=True)), n_steps
 
 
 @compiled()
