@@ -174,8 +174,7 @@ class RandomWalkKernel(AbstractKernel):
 
     def spectral(self, w: FloatArray) -> FloatArray:
         """Return (a - 1 + w)^p."""
-        base = self.a - 1.0 + w
-        return np.asarray((base if self.n_terms is not None else np.maximum(base, 0.0)) ** self.p)
+        return np.asarray(np.maximum(self.a - 1.0 + w, 0.0) ** self.p)  # w >= -1 up to rounding, a >= 2
 
     def _coefficients(self, n: int) -> FloatArray:
         k = np.arange(n - 1)

@@ -51,9 +51,9 @@ class SeriesKernel(AbstractKernel):
         values = as_floats(self.alpha, "alpha")
         if values.ndim != 1 or not values.size:
             reject("alpha", "a sequence of at least one number", f"shape {values.shape}")
-        if not np.isfinite(np.abs(values).sum()):
-            reject("alpha", "finite, with a finite sum", f"sizes up to {np.abs(values).max():g}")
         object.__setattr__(self, "alpha", tuple(values.tolist()))
+        if not sum(map(abs, self.alpha)) < np.inf:
+            reject("alpha", "finite, with a finite sum", f"sizes up to {np.abs(values).max():g}")
 
     @classmethod
     @one_blas_thread()
