@@ -38,7 +38,7 @@ from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.neighbors import NeighborSearch
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.series import SeriesKernel
-from manifoldrf.signatures.teachers import compute_signatures
+from manifoldrf.signatures.teachers import Exact, compute_signatures
 
 # -------------------------------------------------------------------------------------------------- growth of times
 MEASURED, EXTRAPOLATED = "measured", "extrapolated"
@@ -353,7 +353,7 @@ def anchored_features(graph: Graph, tau: float, n_features: int, anchors: str, s
         nodes = farthest_anchors(graph, min(n_features, graph.n_nodes))
         weights = voronoi_weights(graph, np.ones(graph.n_nodes), nodes)
     rows = compute_signatures(
-        graph, _powers(tau / 2), nodes, teacher="exact", asymmetric=True, tol=_TIGHTEST, n_jobs=-1
+        graph, _powers(tau / 2), nodes, teacher=Exact(_TIGHTEST, "dense"), asymmetric=True, n_jobs=-1
     ).rows
     return np.asarray(rows.T * np.sqrt(weights))
 
@@ -364,7 +364,7 @@ def _powers(tau: float) -> SeriesKernel:
     It has twice as many terms as a Chebyshev expansion. The library does not sum longer series as powers.
     """
     kernel = DiffusionKernel(tau)
-    return SeriesKernel(tuple(kernel.coefficients(2 * kernel.expansion(1.0, _TIGHTEST).degree + 1)))
+    return SeriesKernel(tuple(kernel.coefficients(2 * kernel.expansion(_TIGHTEST).degree + 1)))
 
 
 def sparse_features(graph: Graph, tau: float, share: int, seed: int) -> Any:
@@ -373,7 +373,7 @@ def sparse_features(graph: Graph, tau: float, share: int, seed: int) -> Any:
     count = max(1, n // check_integer(share, "share", 1))
     nodes = np.sort(generator(seed, "sparse anchors").choice(n, count, replace=False))
     rows = compute_signatures(
-        graph, DiffusionKernel(tau), nodes, teacher="frontier", tol=_CUT / 100, n_jobs=-1
+        graph, DiffusionKernel(tau), nodes, teacher=Exact(_CUT / 100, "sparse"), n_jobs=-1
     ).rows.tocsr()
     return without_small(rows, _CUT).T.tocsr()
 

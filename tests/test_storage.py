@@ -160,7 +160,7 @@ MANIFOLDS = [
 IN_THE_MANIFOLD_CLOCK = [HeatKernel(0.1), MaternKernel(1.5, 0.3, "manifold")]
 IN_STEPS = [
     DiffusionKernel(20.0),
-    DiffusionKernel(1 / 3, normalized=False),
+    DiffusionKernel(1 / 3),
     PowerKernel(8),
     RegularizedLaplacianKernel(2.0, 1.5),
     RandomWalkKernel(2.5, 3.0),

@@ -12,6 +12,7 @@ from manifoldrf import (
     HeatKernel,
     Sphere,
     TriangleMesh,
+    Walks,
     compute_signatures,
     heat_graph,
     knn_graph,
@@ -106,7 +107,7 @@ class TestSignatures:
         np.testing.assert_array_equal(a, b)
         assert (a != c).any()
         expected = compute_signatures(
-            knn_graph(np.load(points)), DiffusionKernel(5.0), [3], teacher="walks", n_walks=200, seed=1
+            knn_graph(np.load(points)), DiffusionKernel(5.0), [3], teacher=Walks(200), seed=1
         )
         np.testing.assert_array_equal(a, expected.rows.toarray())
 

@@ -27,8 +27,6 @@ from reliability.entry_points import (
     FIT_MESH,
     FIT_SURFACE,
     FRONTIER,
-    GRAPH_APPLY,
-    GRAPH_FEATURES,
     GRAPH_NODES,
     HEAT_MESH,
     MEASURES,
@@ -65,7 +63,7 @@ _RAGGED = "`{argument}` must be an array with rows of equal length. Got list."
 
 # ------------------------------------------------------------------------------------------ values at points
 _VALUES = "Values, weights and densities"
-COLUMNS = (APPLY, VECTOR, GRAPH_APPLY)  # a row for each node or point
+COLUMNS = (APPLY, VECTOR)  # a row for each node or point
 POSITIVE = (WEIGHTS, DENSITY, ANCHOR_DENSITY)
 TARGETS = (RIDGE_Y, PROCESS_Y)
 EVERY = (VALUES, *TARGETS, *COLUMNS, *POSITIVE)
@@ -446,7 +444,7 @@ MATRIX_CASES = tuple(
 # ----------------------------------------------------------------------------------------------------- graphs
 _GRAPHS = "Graphs"
 _SPREAD_OUT = np.random.default_rng(0).standard_normal((N + 10, 3))
-TEACHERS = (ON_GRAPH, SIGNATURES, WALKS, COUNTS, FRONTIER, GRAPH_FEATURES)
+TEACHERS = (ON_GRAPH, SIGNATURES, WALKS, COUNTS, FRONTIER)
 
 
 def made(matrix, points=_SPREAD_OUT):
@@ -473,7 +471,10 @@ def uneven():
     return matrix
 
 
-_NO_GRAPH = "`graph` must be a Graph or a GeneralizedAdjacency; Graph.from_affinity makes one from a matrix. Got "
+_NO_GRAPH = (
+    "`graph` must be a Graph; Graph.from_affinity makes one from a matrix or from a graph of another library. "
+)
+_NO_GRAPH += "Got "
 _EVERYWHERE = (*TEACHERS, FILL_GRAPH)
 GRAPH_CASES = (
     Case(_GRAPHS, "an isolated node", made(blocks(ring(), 0.0)), _EVERYWHERE, FINITE),

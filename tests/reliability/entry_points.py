@@ -11,7 +11,9 @@ from reliability.promises import EntryPoint
 from scipy.spatial import ConvexHull
 
 from manifoldrf import (
+    Counts,
     DiffusionKernel,
+    Exact,
     FieldInterpolator,
     Graph,
     GraphOptions,
@@ -23,6 +25,7 @@ from manifoldrf import (
     ManifoldRidge,
     Sphere,
     TriangleMesh,
+    Walks,
     compute_signatures,
     distances,
     errors_of,
@@ -228,9 +231,6 @@ RIDGE_Y = EntryPoint("ManifoldRidge.fit, y", "y", lambda y: _ridge().fit(cloud()
 PROCESS_Y = EntryPoint("ManifoldGaussianProcess.fit, y", "y", lambda y: _process().fit(cloud(), y).predict(cloud()))
 APPLY = EntryPoint("kernel.apply", "X", lambda X: DiffusionKernel(4.0).apply(graph(), X))
 VECTOR = EntryPoint("ManifoldRandomFeatures.matvec, v", "v", lambda v: model().matvec(cloud(), v))
-GRAPH_APPLY = EntryPoint(
-    "GraphRandomFeatures.apply", "x", lambda x: GraphRandomFeatures(graph(), DiffusionKernel(4.0)).fit().apply(x)
-)
 ERRORS = EntryPoint("errors_of", "K", lambda K: errors_of(K, cloud()))
 RELATIVE = EntryPoint("relative_error, reference", "reference", lambda K: relative_error(cloud(), K))
 WEIGHTS = EntryPoint("heat_graph, weights", "weights", lambda mu: heat_graph(cloud(), 0.3, weights=mu))
@@ -250,7 +250,7 @@ NODES = EntryPoint(
 GRAPH_NODES = EntryPoint(
     "GraphRandomFeatures.transform",
     "X",
-    lambda X: GraphRandomFeatures(graph(), DiffusionKernel(4.0)).fit().transform(X),
+    lambda X: GraphRandomFeatures(DiffusionKernel(4.0)).fit(graph()).transform(X),
 )
 PATHS = EntryPoint("Graph.shortest_paths", "sources", lambda nodes: graph().shortest_paths(nodes))
 ROWS = EntryPoint("kernel.matrix, rows", "rows", lambda rows: DiffusionKernel(4.0).matrix(graph(), rows))
@@ -262,22 +262,17 @@ SIGNATURES = EntryPoint("compute_signatures", "graph", lambda made: compute_sign
 WALKS = EntryPoint(
     "compute_signatures, walks",
     "graph",
-    lambda made: compute_signatures(made, DiffusionKernel(4.0), teacher="walks", n_walks=50, seed=0),
+    lambda made: compute_signatures(made, DiffusionKernel(4.0), teacher=Walks(50), seed=0),
 )
 COUNTS = EntryPoint(
     "compute_signatures, counts",
     "graph",
-    lambda made: compute_signatures(made, DiffusionKernel(4.0), teacher="counts", n_walks=50, seed=0),
+    lambda made: compute_signatures(made, DiffusionKernel(4.0), teacher=Counts(50), seed=0),
 )
 FRONTIER = EntryPoint(
-    "compute_signatures, frontier",
+    "compute_signatures, sparse",
     "graph",
-    lambda made: compute_signatures(made, DiffusionKernel(4.0), teacher="frontier"),
-)
-GRAPH_FEATURES = EntryPoint(
-    "GraphRandomFeatures",
-    "graph",
-    lambda made: GraphRandomFeatures(made, DiffusionKernel(4.0)).fit().transform(np.arange(made.n_nodes)),
+    lambda made: compute_signatures(made, DiffusionKernel(4.0), teacher=Exact(form="sparse")),
 )
 FIT_GRAPH = EntryPoint("ManifoldRandomFeatures.fit, a graph", "X", _fit(kernel=DiffusionKernel(20.0)))
 FILL_GRAPH = EntryPoint(

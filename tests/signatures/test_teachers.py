@@ -91,10 +91,10 @@ def test_bits_depend_on_the_node_and_the_seed_alone(teacher):
 @pytest.mark.parametrize("teacher", TEACHERS, ids=str)
 def test_parts_on_other_machines_give_the_same_bits(teacher):
     graph, whole = graph_of("knn"), compute(teacher=teacher, seed=3)
-    plan = make_plan(graph, KERNEL, None, teacher, asymmetric=False, seed=3)
+    plan, nodes = make_plan(graph, KERNEL, None, teacher, asymmetric=False, seed=3)
     sent = pickle.loads(pickle.dumps(plan))
-    batches = np.split(plan.nodes, [40, 41])
-    found = plan.joined([sent.worker(graph)(batch, 1, lambda *told: None) for batch in batches], 0.0)
+    batches = np.split(nodes, [40, 41])
+    found = plan.joined([sent.worker(graph)(batch, 1, lambda *told: None) for batch in batches], nodes, 0.0)
     np.testing.assert_array_equal(dense(found.rows), dense(whole.rows))
     assert found.n_steps == whole.n_steps
     assert found.error_bound == whole.error_bound

@@ -185,7 +185,7 @@ class Cluster:
         check_jobs(n_jobs)
 
         start = time.perf_counter()
-        plan = make_plan(graph, kernel, nodes, teacher, asymmetric=asymmetric, seed=seed)
+        plan, picked = make_plan(graph, kernel, nodes, teacher, asymmetric=asymmetric, seed=seed)
 
         def row_bytes(n: int) -> float:
             """Bytes of the rows of a start; their reach is estimated only if n full rows could be too many."""
@@ -197,15 +197,15 @@ class Cluster:
 
         size: Any = self.batch
         if size == "auto":
-            share = -(-len(plan.nodes) // (_SHARES * n_threads(self.client)))
+            share = -(-len(picked) // (_SHARES * n_threads(self.client)))
             fitting = min(share, int(_BATCH_BYTES / row_bytes(share)))
             size = max(_BATCH_UNIT, fitting // _BATCH_UNIT * _BATCH_UNIT)
-        batches = [plan.nodes[k : k + size] for k in range(0, len(plan.nodes), size)]
+        batches = [picked[k : k + size] for k in range(0, len(picked), size)]
         task = functools.partial(rows_of_batch, uuid.uuid4().hex, plan, n_jobs)
-        count = Counter(progress, "signatures", len(plan.nodes))
+        count = Counter(progress, "signatures", len(picked))
         with self._kept.sent(self.client, graph, whole=callable(plan.teacher)) as sent:
             flow = Flow(self.client, task, sent, lambda batch: count.add(len(batch)))
-            return plan.joined(list(flow.results(batches)), start)
+            return plan.joined(list(flow.results(batches)), picked, start)
 
     def fit(self, features: Any, X: Any = None, y: Any = None) -> Any:
         """Fit features with signatures from the cluster; bit for bit ``features.fit(X)``.

@@ -136,13 +136,13 @@ class GraphRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  
         """Fit, and return the features of all nodes, or of the nodes ``X`` if ``graph`` is given."""
         return self.fit(X, y).transform(None if self.graph is None else X)
 
-    def transform(self, X: Any = None) -> Any:
+    def transform(self, X: Any) -> Any:
         """Features of nodes.
 
         Parameters
         ----------
-        X : array-like of int, shape (n,) or (n, 1), optional
-            Nodes; all by default.
+        X : array-like of int, shape (n,) or (n, 1), or None
+            Nodes; None for all of them.
 
         Returns
         -------

@@ -268,14 +268,14 @@ def compute_signatures(
     True
     """
     start, jobs = time.perf_counter(), check_jobs(n_jobs)
-    plan = make_plan(graph, kernel, nodes, teacher, asymmetric=asymmetric, seed=seed)
-    return plan.joined([plan.worker(graph)(plan.nodes, jobs, progress)], start)
+    plan, picked = make_plan(graph, kernel, nodes, teacher, asymmetric=asymmetric, seed=seed)
+    return plan.joined([plan.worker(graph)(picked, jobs, progress)], picked, start)
 
 
 def make_plan(
     graph: Graph, kernel: AbstractKernel, nodes: Any, teacher: Any, *, asymmetric: bool, seed: SeedLike
-) -> "Plan":
-    """Check the arguments of :func:`compute_signatures` and decide what they leave open."""
+) -> "tuple[Plan, IntArray]":
+    """Check the arguments of :func:`compute_signatures` and decide what they leave open; returns plan and nodes."""
     series = series_of(check_kernel(kernel).on(graph), asymmetric=asymmetric)
     # A copy: the caller may change the array later.
     picked = np.arange(graph.n_nodes) if nodes is None else np.array(check_indices(nodes, "nodes", graph.n_nodes))
@@ -284,7 +284,7 @@ def make_plan(
     if isinstance(chosen, Exact) and chosen.form == "auto":
         chosen = Exact(chosen.tol, choose_form(graph, series, len(picked), chosen.tol))
     law = survival_law(series, chosen) if isinstance(chosen, Walks | Counts) else None
-    return Plan(chosen, series, asymmetric, picked, law, Streams.from_seed(seed).key("signatures.walks 0"))
+    return Plan(chosen, series, asymmetric, law, Streams.from_seed(seed).key("signatures.walks 0")), picked
 
 
 def check_teacher(teacher: Any) -> Any:
@@ -395,7 +395,6 @@ class Plan:
     teacher: Any  # Exact with a form, Walks, Counts or the user's function
     series: AbstractKernel
     asymmetric: bool
-    nodes: IntArray
     law: Any  # Law of walks and counts
     key: Any
 
@@ -440,7 +439,7 @@ class Plan:
             reject("teacher", "a function that returns finite rows", "one that does not")
         return Part(rows)
 
-    def joined(self, parts: list[Part], start: float) -> Signatures:
+    def joined(self, parts: list[Part], nodes: IntArray, start: float) -> Signatures:
         """Signatures from the rows of all nodes in order; ``start`` is the time at which the work began."""
         stack = sparse.vstack if sparse.issparse(parts[0].rows) else np.concatenate
         rows = parts[0].rows if len(parts) == 1 else stack([part.rows for part in parts])
@@ -448,7 +447,7 @@ class Plan:
         stderr = None if errors[0] is None else sparse.vstack(errors, format="csr")
         spent = sum(part.n_steps for part in parts), time.perf_counter() - start
         bound = max(bounds, default=None)
-        return Signatures(rows, self.nodes, self.teacher, self.asymmetric, *spent, stderr, bound)
+        return Signatures(rows, nodes, self.teacher, self.asymmetric, *spent, stderr, bound)
 
 
 def _frontier(graph: Graph, coefficients: FloatArray, tol: float) -> Engine:
