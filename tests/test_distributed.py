@@ -125,7 +125,7 @@ def test_all_nodes_other_matrices_and_both_sides(client):
 def test_generators_are_drawn_from_once(client):
     """A generator gives one key for all batches, and is left as one machine leaves it."""
     first, second = np.random.default_rng(1), np.random.default_rng(1)
-    asked = {"teacher": "counts", "n_walks": 50}
+    asked = {"teacher": Counts(50)}
     there = Cluster(client, batch=64).signatures(GRAPH, KERNEL, seed=first, **asked)
     assert_same(there, compute_signatures(GRAPH, KERNEL, seed=second, **asked))
     assert first.integers(2**62) == second.integers(2**62)
@@ -134,11 +134,11 @@ def test_generators_are_drawn_from_once(client):
 def test_teachers_of_ones_own_see_batches(client):
     """A teacher of one's own has the whole graph, with its points."""
 
-    def steps(graph, series, nodes, *, height):
-        above = graph.points[:, 2] > height
+    def steps(graph, series, nodes):
+        above = graph.points[:, 2] > 0.5
         return graph.operator[nodes] * (series.coefficients(1)[0] * above)
 
-    asked = {"teacher": steps, "height": 0.5}
+    asked = {"teacher": steps}
     assert_same(
         Cluster(client, batch=100).signatures(GRAPH, KERNEL, **asked), compute_signatures(GRAPH, KERNEL, **asked)
     )
@@ -150,22 +150,13 @@ def test_teachers_of_ones_own_see_batches(client):
 )
 def test_rows_that_fit_no_graph_are_named_batch_by_batch(client, rows, shape):
     """Also those that could not be put together, as their widths differ."""
-    with pytest.raises(ValueError, match=rf"rows of shape \(1, 600\)\. Got one that returns {shape}"):
+    with pytest.raises(ValueError, match=rf"rows of shape \(1, 600\)\. Got shape {shape}"):
         Cluster(client, batch=1).signatures(GRAPH, KERNEL, [0, 1], teacher=lambda graph, series, nodes: rows(nodes))
-
-
-def test_options_of_ones_own_teacher_mean_what_they_mean_there(client):
-    def steps(graph, series, nodes, *, keep_lengths, max_length):
-        return graph.operator[nodes] * (keep_lengths == max_length)
-
-    asked = {"teacher": steps, "keep_lengths": "long ones", "max_length": "long ones"}
-    there = Cluster(client).signatures(GRAPH, KERNEL, [3], **asked)
-    assert_same(there, compute_signatures(GRAPH, KERNEL, [3], **asked))
 
 
 def test_progress_counts_start_nodes(client):
     seen = []
-    asked = {"teacher": "counts", "n_walks": 10, "n_stitches": 2}
+    asked = {"teacher": Counts(10)}
     Cluster(client, batch=40).signatures(
         GRAPH, KERNEL, range(100), progress=lambda *told: seen.append(told), **asked
     )
@@ -173,8 +164,6 @@ def test_progress_counts_start_nodes(client):
     assert sorted(first) == first
     assert first[-1] == 100
     assert len(first) == 3
-    assert seen[-1][0] == "signatures, stitch 2 of 2"
-    assert seen[-1][1] == seen[-1][2]
 
 
 @pytest.fixture
@@ -280,19 +269,16 @@ def test_batches_are_shares_of_the_threads_or_what_memory_allows(client, monkeyp
         submit(self, task)
 
     monkeypatch.setattr(_flow.Flow, "_submit", measured)
-    Cluster(client).signatures(GRAPH, KERNEL, teacher=teacher)
+    Cluster(client).signatures(GRAPH, KERNEL, teacher=Exact(form="dense" if teacher == "exact" else "sparse"))
     assert sum(sizes) == 600
     # A share of 600 nodes for 4 x 2 threads is 75, in whole blocks of 32 that are 64.
     assert max(sizes) == (64 if megabytes == 64 else 32)
 
 
-LENGTHS = {"teacher": "frontier", "keep_lengths": True, "max_length": 16}
-
-
 @needs_counts
 @pytest.mark.parametrize(
     "asked",
-    [pytest.param({"teacher": "exact"}, marks=pytest.mark.slow), LENGTHS],
+    [{"teacher": Exact(form="dense")}, {"teacher": Exact(form="sparse")}],
     ids=["dense rows", "sparse rows"],
 )
 @pytest.mark.slow
@@ -306,8 +292,8 @@ def test_memory_of_a_worker_is_that_of_the_graph_and_of_a_batch(lonely, asked):
     (before,) = lonely.run(start_memory).values()
     found = cluster.signatures(graph, kernel, range(n_batches * batch), **asked)
     (peak,) = lonely.run(peak_memory).values()
-    rows = found.rows if found.lengths is None else found.lengths
-    size = rows.nbytes if found.lengths is None else rows.data.nbytes + rows.indices.nbytes  # of all rows
+    rows = found.rows
+    size = rows.data.nbytes + rows.indices.nbytes if sparse.issparse(rows) else rows.nbytes  # of all rows
     # A graph as it is sent, as it arrives and as its teacher wants it. Of batches two are under way and one is on
     # its way back, and the polynomial holds four blocks of 32 columns; sparse rows double as they grow.
     allowed = 3 * size_of(graph) + 7 * size / n_batches
@@ -355,7 +341,7 @@ def lonely():
 @pytest.mark.slow
 def test_the_only_worker_may_be_killed(lonely, scattered):
     """The graph is lost with it, and sent again to the one that takes its place."""
-    asked = {"teacher": "counts", "n_walks": 2000, "seed": 1}
+    asked = {"teacher": Counts(2000), "seed": 1}
     progress = kill_one_at_the_first_result(lonely)
     there = Cluster(lonely, batch=60).signatures(GRAPH, KERNEL, progress=progress, **asked)
     assert_same(there, compute_signatures(GRAPH, KERNEL, **asked))
@@ -506,9 +492,7 @@ def test_a_scheduler_that_is_killed_is_named():
             with distributed.Client(address, timeout=2, set_as_default=False) as found:
                 cluster = Cluster(found, batch=10)
                 with pytest.raises(ConnectionError, match=NO_SCHEDULER):
-                    cluster.signatures(
-                        GRAPH, KERNEL, teacher=Exact(form="sparse"), progress=lambda *told: process.kill()
-                    )
+                    cluster.signatures(GRAPH, KERNEL, teacher=Counts(), progress=lambda *told: process.kill())
         finally:
             process.kill()
 
@@ -826,7 +810,7 @@ def test_wrong_arguments_are_named(client, fitted, tmp_path):
 
 @pytest.mark.slow
 def test_a_killed_worker_costs_only_time(client):
-    asked = {"teacher": "counts", "n_walks": 2000, "seed": 1}
+    asked = {"teacher": Counts(2000), "seed": 1}
     seen = []
     kill = kill_one_at_the_first_result(client)
 

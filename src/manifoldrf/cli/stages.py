@@ -172,7 +172,7 @@ def signatures(
         starts = None if nodes is None else parse(nodes, tuple[int, ...], "--nodes")
         options = read_options(teacher_options, "--teacher-options") or {}
         kinds: dict[str, Any] = {"auto": Exact, "exact": Exact, "frontier": Exact, "walks": Walks, "counts": Counts}
-        chosen = kinds[teacher](**options)
+        chosen = kinds[teacher]().with_params(**options)
         threads.check()
     with (
         machines.cluster() as cluster,
@@ -194,7 +194,7 @@ def signatures(
     facts = {
         "rows": rows.rows.shape[0],
         "columns": rows.rows.shape[1],
-        "teacher": rows.teacher,
+        "teacher": str(rows.teacher),
         "steps": rows.n_steps,
         "bound of the error": rows.error_bound,
         "estimated relative error": None if rows.stderr is None else rows.relative_stderr,

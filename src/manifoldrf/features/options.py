@@ -228,7 +228,7 @@ def fit_options(
     teacher, options = params["teacher"], check_dict(params["teacher_options"], "teacher_options")
     kinds: dict[str, Any] = {"walks": Walks, "counts": Counts, "frontier": Exact}
     if isinstance(teacher, str) and teacher in kinds:
-        teacher = kinds[teacher](**options)
+        teacher = kinds[teacher]().with_params(**options)
     check_teacher(teacher)
     # A number, not a generator: the draws of one field must not depend on the fields tried before it.
     seed = int(streams.generator("features.signatures").integers(2**62))
