@@ -184,9 +184,9 @@ class Ring:
         graph = grid_graph(self.side, 1)
         kernel = DiffusionKernel(graph.steps(self.sigma**2 / 2, dim=1))
         if teacher == "exact":
-            exact = compute_signatures(graph, kernel, [self.side // 2], teacher=teacher, tol=1e-14)
+            exact = compute_signatures(graph, kernel, [self.side // 2], teacher=Exact(1e-14))
             return np.repeat(exact.rows, n_copies, axis=0), 0.0
-        options = walk_options(self.n_walks, self.p_halt) if teacher == "walks" else {"n_walks": self.n_walks}
+        options = walk_options(self.n_walks, self.p_halt) if teacher == "walks" else Counts(self.n_walks)
         copies: list[FloatArray] = []
         variances: list[FloatArray] = []
         streams = Streams.from_seed(self.seed)
@@ -194,10 +194,9 @@ class Ring:
             found = compute_signatures(
                 graph,
                 kernel,
-                teacher=teacher,
+                teacher=options,
                 seed=streams.generator(f"{teacher} {self.side} {len(copies)}"),
                 n_jobs=self.n_jobs,
-                **options,
             )
             copies.append(_centred(found))
             variances.append(np.asarray(found.stderr.power(2).sum(axis=1)).ravel())
@@ -259,9 +258,9 @@ class Ring:
         return np.asarray((size / of_limit) ** d * np.expm1(d * np.log1p(variance / size)))
 
 
-def walk_options(n_walks: int, p_halt: float) -> dict[str, Any]:
+def walk_options(n_walks: int, p_halt: float) -> Walks:
     """Algorithm 1, truncated where 1e-10 of the series is left: the same estimate in less than half the steps."""
-    return {"n_walks": n_walks, "p_halt": p_halt, "max_length": "auto"}
+    return Walks(n_walks, p_halt, truncate=True)
 
 
 def _centred(found: Signatures) -> FloatArray:
@@ -439,7 +438,7 @@ def _grid_signatures(config: Config) -> dict[str, FloatArray]:
         centre = side // 2 * (side + 1)
         seed = Streams.from_seed(config.seed).generator(f"grid {side}")
         found = compute_signatures(
-            graph, kernel, [centre], teacher="walks", seed=seed, **walk_options(config.n_walks, config.p_halt)
+            graph, kernel, [centre], teacher=walk_options(config.n_walks, config.p_halt), seed=seed
         )
         drawn[f"grid_{side}"] = found.rows.toarray().reshape(side, side)
     return drawn

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from manifoldrf._random import Streams, generator
-from manifoldrf._runtime import without_warnings
+from manifoldrf._runtime import Progress, without_warnings
 from manifoldrf._validation import FloatArray, IntArray, Interval, check_integer, check_option, check_real, reject
 from manifoldrf.applications.filling import (
     Action,
@@ -350,7 +350,7 @@ def anchored_features(graph: Graph, tau: float, n_features: int, anchors: str, s
         nodes = farthest_anchors(graph, min(n_features, graph.n_nodes))
         weights = voronoi_weights(graph, np.ones(graph.n_nodes), nodes)
     rows = compute_signatures(
-        graph, _powers(tau / 2), nodes, teacher="exact", asymmetric=True, tol=_TIGHTEST, n_jobs=-1
+        graph, _powers(tau / 2), nodes, teacher=Exact(_TIGHTEST, "dense"), asymmetric=True, n_jobs=-1
     ).rows
     return np.asarray(rows.T * np.sqrt(weights))
 
@@ -361,7 +361,7 @@ def _powers(tau: float) -> SeriesKernel:
     It has twice as many terms as a Chebyshev expansion. The library does not sum longer series as powers.
     """
     kernel = DiffusionKernel(tau)
-    return SeriesKernel(tuple(kernel.coefficients(2 * kernel.expansion(1.0, _TIGHTEST).degree + 1)))
+    return SeriesKernel(tuple(kernel.coefficients(2 * kernel.expansion(_TIGHTEST).degree + 1)))
 
 
 def sparse_features(graph: Graph, tau: float, share: int, seed: int) -> Any:
@@ -370,7 +370,7 @@ def sparse_features(graph: Graph, tau: float, share: int, seed: int) -> Any:
     count = max(1, n // check_integer(share, "share", 1))
     nodes = np.sort(generator(seed, "sparse anchors").choice(n, count, replace=False))
     rows = compute_signatures(
-        graph, DiffusionKernel(tau), nodes, teacher="frontier", tol=_CUT / 100, n_jobs=-1
+        graph, DiffusionKernel(tau), nodes, teacher=Exact(_CUT / 100, "sparse"), n_jobs=-1
     ).rows.tocsr()
     return without_small(rows, _CUT).T.tocsr()
 

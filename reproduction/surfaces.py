@@ -24,7 +24,7 @@ from scipy import linalg
 
 from manifoldrf._files import writable_folder
 from manifoldrf._random import generator
-from manifoldrf._runtime import without_warnings
+from manifoldrf._runtime import Progress, silent, without_warnings
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,

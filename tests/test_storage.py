@@ -91,7 +91,7 @@ OBJECTS = [
     MobiusStrip(2.0, 0.3),
     HeatKernel(0.1),
     MaternKernel(1.5, 0.3, "manifold"),
-    DiffusionKernel(1 / 3, normalized=False),
+    DiffusionKernel(1 / 3),
     PowerKernel(8),
     RegularizedLaplacianKernel(2.0, 1.5),
     RandomWalkKernel(2.5, 3.0),

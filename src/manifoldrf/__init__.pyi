@@ -22,7 +22,6 @@ from .geometry.builders import knn_graph as knn_graph
 from .geometry.builders import mesh_graph as mesh_graph
 from .geometry.clouds import clean_cloud as clean_cloud
 from .geometry.clouds import estimate_dimension as estimate_dimension
-from .geometry.graphs import GeneralizedAdjacency as GeneralizedAdjacency
 from .geometry.graphs import Graph as Graph
 from .geometry.graphs import GraphWarning as GraphWarning
 from .geometry.heat import heat_graph as heat_graph
@@ -49,8 +48,10 @@ from .kernels.manifold_kernels import MaternKernel as MaternKernel
 from .kernels.series import SeriesKernel as SeriesKernel
 from .metrics import relative_error as relative_error
 from .paper.network import Network as Network
+from .signatures.teachers import Counts as Counts
+from .signatures.teachers import Exact as Exact
 from .signatures.teachers import Signatures as Signatures
-from .signatures.teachers import compute_signature_pair as compute_signature_pair
+from .signatures.teachers import Walks as Walks
 from .signatures.teachers import compute_signatures as compute_signatures
 from .storage import load as load
 

@@ -45,7 +45,7 @@ class Streams:
         return cls(_digest(b"manifoldrf seed", _seed_bytes(seed, name)))
 
     def key(self, name: str) -> NDArray[np.uint32]:
-        """Return two 32-bit words that key the compiled generator of :mod:`manifoldrf.signatures.streams`."""
+        """Return two 32-bit words that key the compiled generator of :mod:`manifoldrf.signatures.walks`."""
         return np.frombuffer(self._derive(name)[:8], dtype="<u4").astype(np.uint32)
 
     def generator(self, name: str) -> np.random.Generator:

@@ -35,6 +35,21 @@ _INTERNAL = ("manifoldrf.", "sklearn.", "joblib.", "contextlib", "torch.")
 
 
 # -------------------------------------------------------------------------------------------------------- threads
+Progress = Callable[[str, int, int], None]  # (what, done, total)
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """Report no progress."""
+
+
+@contextmanager
+def stage_of(progress: Progress, what: str) -> Iterator[None]:
+    """Report the beginning of a stage without steps and, if nothing fails, its end."""
+    progress(what, 0, 1)
+    yield
+    progress(what, 1, 1)
+
+
 @contextmanager
 def thread_pool(n_jobs: int, initializer: Callable[[], Any] | None = None) -> Iterator[ThreadPoolExecutor]:
     """Yield a thread pool. If the block ends with an error or Ctrl-C, work that has not begun is cancelled.

@@ -369,7 +369,7 @@ class TestPage:
 
     def test_the_summary_of_the_model_and_the_error_are_in_it(self, sphere, sphere_page):
         page, contents = sphere_page
-        assert "DiffusionKernel(tau=30.0, normalized=True)" in contents.text
+        assert "DiffusionKernel(tau=30.0)" in contents.text
         assert str(sphere.error_) in contents.text
         assert contents.text.count(f"Error of K from rounding: at most {page.error:.2g} of the largest value") == 2
 

@@ -106,7 +106,7 @@ JOBS = {
     "counts": lambda: signatures("counts"),
     "walks": lambda: signatures("walks", n_walks=50),
     "frontier": lambda: signatures("frontier"),
-    "nodes": lambda: GraphRandomFeatures(GRAPH, STEPS, random_state=0).fit().transform(np.arange(9)).toarray(),
+    "nodes": lambda: GraphRandomFeatures(STEPS, random_state=0).fit(GRAPH).transform(np.arange(9)).toarray(),
     "fill": filled,
     "ridge": lambda: ManifoldRidge(features(), n_jobs=2).fit(NODES, HEIGHT).predict(NEW),
     "process": lambda: ManifoldGaussianProcess(

@@ -10,7 +10,7 @@ from manifoldrf._random import SeedLike
 from manifoldrf._validation import FloatArray
 from manifoldrf.fields.data import AbstractField, FieldData, Problem
 from manifoldrf.paper.network import Network, NetworkField, TrainingInfo, fit_network
-from manifoldrf.signatures.engines import Progress, silent
+from manifoldrf._runtime import Progress, silent
 
 
 @stored
