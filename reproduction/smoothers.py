@@ -38,7 +38,7 @@ from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.neighbors import NeighborSearch
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.series import SeriesKernel
-from manifoldrf.signatures.teachers import Exact, compute_signatures
+from manifoldrf.signatures.teachers import Exact, Walks, compute_signatures
 
 # -------------------------------------------------------------------------------------------------- growth of times
 MEASURED, EXTRAPOLATED = "measured", "extrapolated"
@@ -454,8 +454,8 @@ def learn_field(
     problem = make_problem(graph, DiffusionKernel(recipe.tau), FitOptions(streams))
     starts = _some(streams, "starts", n_vertices, recipe.n_starts)
     candidates = _some(streams, "candidates", len(points), recipe.n_candidates)
-    walks = (("n_walks", recipe.n_walks), ("p_halt", recipe.p_halt))
-    data = signature_table(problem, starts, candidates, SignatureOptions("walks", walks, seed, -1, progress))
+    walks = Walks(recipe.n_walks, recipe.p_halt)
+    data = signature_table(problem, starts, candidates, SignatureOptions(walks, seed, -1, progress))
     options = MlpOptions(network="paper", loss="relative", epochs=recipe.epochs, batch=recipe.batch, device="cpu")
     clock: list[float] = []
 
