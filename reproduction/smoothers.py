@@ -33,8 +33,8 @@ from manifoldrf.geometry.neighbors import NeighborSearch
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.series import SeriesKernel
 from manifoldrf.paper.network import Network, NetworkField, TrainingInfo, fit_network
-from manifoldrf.signatures.engines import Progress
-from manifoldrf.signatures.teachers import compute_signatures
+
+from manifoldrf.signatures.teachers import Exact, compute_signatures
 from reproduction.baselines import ORF, PORF, PRF, RFF
 
 # -------------------------------------------------------------------------------------------------- growth of times

@@ -89,7 +89,7 @@ def square_root(kernel: Any) -> FloatArray:
     Raises ``ValueError`` if there is no such series: h starts with a negative coefficient or an odd power, or has
     a zero of odd order inside the disc.
     """
-    alpha = kernel.coefficients(kernel.truncation(1e-14))
+    alpha: FloatArray = kernel.coefficients(kernel.truncation(1e-14))
     if not alpha.any():
         return alpha
     zeros = int(np.flatnonzero(alpha)[0])
