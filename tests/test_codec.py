@@ -252,6 +252,8 @@ def test_descriptions_of_nothing_are_refused(tmp_path, case):
         {"indptr": np.array([0, 3])},
         {"indptr": np.array([1, 2, 3])},
         {"indptr": np.array([0, 2, 4])},
+        {"indptr": np.array([0, 2, 3 + 2**32])},  # three, if it is made smaller
+        {"indptr": np.array([0, 2, 3 - 2**63])},
         {"indptr": np.array([0, 2, 3], np.int32)},
         {"indptr": np.array([], np.int64)},
         {"data": np.ones(2)},

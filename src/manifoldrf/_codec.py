@@ -227,13 +227,14 @@ class _Decoder:
     def _csr(self, names: tuple[Any, ...], shape: tuple[int, int]) -> Any:
         """A CSR array of exactly these arrays. Compiled code trusts indices, so they are checked."""
         data, indices, indptr = map(self._array, names)
-        try:
-            if indices.dtype != indptr.dtype or indices.dtype.kind != "i":
-                raise TypeError("indices of different types")
-            matrix = sparse.csr_array((data, indices, indptr), shape=shape)
-            matrix.check_format(full_check=True)
-        except (ValueError, TypeError, OverflowError) as error:
-            raise ModelFileError("it holds a sparse array with indices out of range") from error
+        valid: Any = {data.ndim, indices.ndim, indptr.ndim} == {1} and indices.dtype == indptr.dtype
+        valid = valid and indices.dtype.kind == "i" and 0 <= min(shape) <= max(shape) < 2**62
+        # By hand: the constructor may turn large integers into small ones before its own check.
+        valid = valid and len(indptr) == shape[0] + 1 and indptr[0] == 0 and (indptr[1:] >= indptr[:-1]).all()
+        valid = valid and indptr[-1] == len(indices) == len(data)
+        if not valid or (len(indices) and not 0 <= indices.min() <= indices.max() < shape[1]):
+            raise ModelFileError("it holds a sparse array with indices out of range")
+        matrix = sparse.csr_array((data, indices, indptr), shape=shape)
         matrix.data, matrix.indices, matrix.indptr = data, indices, indptr  # which scipy may have converted
         return matrix
 

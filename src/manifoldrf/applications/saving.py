@@ -54,6 +54,8 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
         if set(fitted) != set(cls._stored):
             raise TypeError("it lacks fitted attributes")
         check_types(cls._stored, fitted)
+        if getattr(fitted.get("features_"), "asymmetric_", False):
+            reject("features_", "features with one side", "two sides")
         model: Any = cls(**state["params"])
         vars(model).update(fitted)
         if names:
