@@ -41,9 +41,7 @@ from manifoldrf import (
     mesh_graph,
 )
 from manifoldrf._arrays import read_points, read_values
-from manifoldrf._codec import write_container
 from manifoldrf.applications.saving import SavedEstimator
-from manifoldrf.fields.training import saved_streams
 from manifoldrf.geometry.meshes import TriangleMesh
 from reproduction.record import Record
 from reproduction.sequences import read_npz
@@ -435,15 +433,6 @@ def sequence_loader():
     return Loader("sequence", ".npz", seeds, (m.zip_members, m.zip_members, *m.BYTES), read_npz, cases=4000)
 
 
-def checkpoint_loader():
-    """Checkpoints of a training, as far as they are read before its options are compared."""
-    arrays = {"train_loss": np.ones(2), "best_epoch": np.array([1]), "weight.0": np.ones((2, 3), np.float32)}
-    with tempfile.TemporaryDirectory() as folder:
-        meta = {"kind": "checkpoint", "fingerprint": "ab", "root": "00" * 16}
-        seed = write_container(Path(folder) / "state", arrays, meta).read_bytes()
-    return Loader("checkpoint", "", [seed], m.MODELS, saved_streams, cases=3000)
-
-
 def _picture(form, mode="L"):
     file = io.BytesIO()
     Image.fromarray(np.arange(30, dtype=np.uint8).reshape(5, 6)).convert(mode).save(file, form)
@@ -479,6 +468,5 @@ LOADERS = {
     "record": record_loader,
     "record_npz": record_arrays_loader,
     "sequence": sequence_loader,
-    "checkpoint": checkpoint_loader,
     "picture": picture_loader,
 }

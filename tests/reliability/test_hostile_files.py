@@ -25,19 +25,8 @@ from reliability import loaders
 from reliability.fuzz_files import MEMORY_EXTRA, attempt, fuzz, make_case
 from reliability.mutations import close_model, open_model
 
-from manifoldrf import (
-    DiffusionKernel,
-    ManifoldRandomFeatures,
-    ModelFileError,
-    Sphere,
-    TriangleMesh,
-    knn_graph,
-    load,
-)
-from manifoldrf._codec import _MAX_HEADER, read_container, write_container
-from manifoldrf.fields.data import Problem, SignatureOptions, signature_table
-from manifoldrf.fields.mlp import fit_mlp
-from manifoldrf.fields.training import MlpOptions
+from manifoldrf import DiffusionKernel, ManifoldRandomFeatures, ModelFileError, Sphere, TriangleMesh, load
+from manifoldrf._codec import _MAX_HEADER
 from manifoldrf.geometry.meshes import is_doubled
 
 QUICK = {"model": 100, "graph": 100}  # cases in the quick tests; 50 of the others
@@ -505,23 +494,6 @@ def safetensors(header, body=b"", length=None):
     return (len(text) if length is None else length).to_bytes(8, "little") + text + body
 
 
-def test_a_checkpoint_takes_no_more_than_it_has_bytes_for():
-    entry = {"dtype": "F64", "shape": [10**18], "data_offsets": [0, 8 * 10**18]}
-    over = {
-        "a": {"dtype": "U8", "shape": [8], "data_offsets": [0, 8]},
-        "b": {"dtype": "U8", "shape": [8], "data_offsets": [0, 8]},
-    }
-    notes = {"kind": "checkpoint", "fingerprint": "ab", "root": "not hexadecimal"}
-    assert_refused(
-        "checkpoint",
-        *(safetensors({}, length=length) for length in (2**63, 2**64 - 1, 10**9, 0)),
-        safetensors({"a": entry}, bytes(8)),
-        safetensors(over, bytes(8)),
-        safetensors(b"[" * 100_000),
-        close_model({}, notes, b""),
-    )
-
-
 def picture(width, height):
     """A png file of so many grey pixels, all black."""
 
@@ -911,37 +883,3 @@ def test_a_mesh_is_read_as_other_programs_read_it(tmp_path):
             mesh = loaders.load_mesh(path)
             np.testing.assert_array_equal(mesh.vertices, wanted.vertices)
             np.testing.assert_array_equal(mesh.faces, wanted.faces[~is_doubled(wanted.faces)])
-
-
-# -------------------------------------------------------------------------------- checkpoints of one's own training
-@pytest.fixture(scope="module")
-def training():
-    graph = knn_graph(Sphere().grid(60), n_neighbors=6)
-    setting = Problem(graph, DiffusionKernel(8.0), graph.degrees, 2, float(np.sqrt(8 * graph.time(1.0, 2))))
-    return signature_table(setting, np.arange(60), np.arange(0, 60, 6), SignatureOptions())
-
-
-DAMAGE = {
-    "a weight that torch would spread": {"weight.1": np.zeros(1, np.float32)},
-    "a weight of another shape": {"best.0": np.zeros((2, 2), np.float32)},
-    "a weight in other precision": {"best.1": np.zeros(4)},
-    "an optimiser of another shape": {"adam.0.exp_avg": np.zeros(3, np.float32)},
-    "no seconds": {"seconds": np.zeros(0)},
-    "losses that are a table": {"train_loss": np.zeros((2, 2))},
-    "an epoch that never was": {"best_epoch": np.array([10**9])},
-    "an epoch before all": {"best_epoch": np.array([-1])},
-}
-
-
-@pytest.mark.parametrize("name", DAMAGE)
-def test_a_checkpoint_with_the_right_notes_and_wrong_arrays_is_refused(name, training, tmp_path):
-    path = tmp_path / "state"
-    options = MlpOptions(epochs=1, hidden=4, device="cpu", checkpoint=path)
-    fit_mlp(training, options, seed=0)
-    arrays, notes = read_container(path)
-    write_container(path, arrays, notes)
-    fit_mlp(training, options, seed=0)  # what was written again by hand is read
-    damaged = write_container(path, arrays | DAMAGE[name], notes).read_bytes()
-    with pytest.raises(ValueError, match=r"`checkpoint` must be a complete checkpoint \(.*\)\. Got .*state"):
-        fit_mlp(training, options, seed=0)
-    assert path.read_bytes() == damaged
