@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from scipy import sparse
 
@@ -149,6 +150,20 @@ def test_a_checkpoint_of_another_training_or_a_damaged_file_is_refused(tmp_path)
         with pytest.raises(ValueError, match="`checkpoint` must be of the same data, options and seed"):
             fit(checkpoint=checkpoint, **change)
     tensors = load_file(checkpoint)
+    with safe_open(checkpoint, "np") as file:
+        notes = file.metadata()
+    for change in (
+        {"best/0.weight": np.zeros((2, 2), np.float32)},
+        {"adam0/exp_avg": np.zeros(3, np.float32)},
+        {"record/losses": np.zeros(3)},
+        {"record/losses": np.zeros((0, 2))},
+        {"record/seconds": np.zeros(2)},
+    ):
+        save_file(tensors | change, checkpoint, notes)
+        with pytest.raises(ValueError, match="`checkpoint` must be a complete checkpoint"):
+            fit(checkpoint=checkpoint)
+    save_file(tensors, checkpoint, notes)
+    fit(checkpoint=checkpoint)
     checkpoint.write_bytes(checkpoint.read_bytes()[:-1000])
     with pytest.raises(ValueError, match="`checkpoint` must be a complete checkpoint"):
         fit(checkpoint=checkpoint)

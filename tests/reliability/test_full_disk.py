@@ -114,15 +114,14 @@ def test_experiments_end_with_one_sentence_on_a_full_disk(program, disk, inputs)
 def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(program, disk, inputs):
     state = disk.folder / "state.safetensors"
     words = ("fit", "points.npy", "--paper", "--n-starts", "40", "-o", disk.folder / "m.safetensors", "--quiet")
-    words += ("--field-options", "epochs=2", "--field-options", f"checkpoint={state}")
+    words += ("--field-options", "epochs=12", "--field-options", f"checkpoint={state}")
     words += ("--field-options", "hidden=16")
-    each = "import manifoldrf.fields.training as training; training._EPOCHS_BETWEEN = 1"
-    stop = ("fields.training._Epoch.run", 2, 2)
-    stopped = program.run(*words, cwd=inputs, code=each, kill_at=stop)
+    stop = ("paper.network._Training.run_epoch", 11, 2)
+    stopped = program.run(*words, cwd=inputs, kill_at=stop)
     assert stopped.code == 130, stopped.err
     disk.fill(0)
     before = contents(disk.folder)
-    done = program.run(*words, cwd=inputs, code=each)
+    done = program.run(*words, cwd=inputs)
     assert (done.code, done.err) == (1, f"{state}: No space left on device.\n")
     assert contents(disk.folder) == before
 

@@ -46,7 +46,7 @@ STAGES = {
     "weights of anchors": (FIT, "fields.anchors", 15),
     "error": (FIT, "features.errors", 10),
     "save": (FIT, "_files.os.fsync", 1),
-    "training": (TRAINING, "fields.training", 60),
+    "training": (TRAINING, "paper.network", 30),
     "features to npy": ((*TRANSFORM, "new.npy"), "features.feature_map", 50),
     "features to csv": ((*TRANSFORM, "new.csv"), "features.feature_map", 50),
     "features to npz": ((*TRANSFORM, "new.npz"), "features.feature_map", 50),
@@ -119,12 +119,19 @@ def test_signals_that_the_caller_has_turned_off_stay_off(program, folder):
 
 
 # ------------------------------------------------------------------------------------------------- resumption
-EVERY_EPOCH = "import manifoldrf.fields.training as training; training._EPOCHS_BETWEEN = 1"
 COUNTED = """
-run = training._Epoch.run
-training._Epoch.run = lambda *args: (print('epoch'), run(*args))[1]
+from manifoldrf.paper.network import _Training as training
+run = training.run_epoch
+training.run_epoch = lambda *args: (print('epoch'), run(*args))[1]
 """
-RESUMABLE = (*TRAINING, "--field-options", "checkpoint=state.safetensors", "--quiet")
+RESUMABLE = (
+    *TRAINING,
+    "--field-options",
+    "epochs=24",
+    "--field-options",
+    "checkpoint=state.safetensors",
+    "--quiet",
+)
 
 
 @pytest.fixture(scope="module")
@@ -138,23 +145,23 @@ def trained(program, inputs, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("number", "place"),
+    ("number", "place", "nth", "left"),  # epochs that are left after the last checkpoint, one in ten epochs
     [
-        pytest.param(signal.SIGINT, "fields.training._Epoch.run", marks=pytest.mark.slow),
-        (signal.SIGTERM, "fields.training.write_container"),
-        pytest.param(signal.SIGKILL, "_codec.atomic_path", marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, "paper.network._Training.run_epoch", 23, 4, marks=pytest.mark.slow),
+        (signal.SIGTERM, "paper.network._Training.save", 2, 14),
+        pytest.param(signal.SIGKILL, "paper.network.atomic_path", 2, 14, marks=pytest.mark.slow),
     ],
 )
-def test_a_training_is_taken_up_with_the_same_bits(program, folder, trained, number, place):
+def test_a_training_is_taken_up_with_the_same_bits(program, folder, trained, number, place, nth, left):
     before = set(contents(folder))
-    stopped = program.run(*RESUMABLE, cwd=folder, code=EVERY_EPOCH, kill_at=(place, 3, number))
+    stopped = program.run(*RESUMABLE, cwd=folder, kill_at=(place, nth, number))
     assert stopped.code == CODES.get(number, -9), stopped.err
     assert set(contents(folder)) - before == {"state.safetensors"}
     if number in WORDS:
         assert stopped.err == f"{WORDS[number]}: written before, and complete: state.safetensors\n"
-    again = program.run(*RESUMABLE, cwd=folder, code=EVERY_EPOCH + COUNTED)
+    again = program.run(*RESUMABLE, cwd=folder, code=COUNTED)
     assert again.code == 0, again.err
-    assert again.out.count("epoch") == 2  # of four; the first two are not repeated
+    assert again.out.count("epoch") == left
     found = load(folder / "new.safetensors")
     points = Sphere().sample(20, seed=1)
     assert (found.transform(points) == trained.transform(points)).all()

@@ -76,10 +76,9 @@ class Network(FrozenParams):
     checkpoint: str | os.PathLike[str] | None = None  # file from which an interrupted training is resumed
 
     def __post_init__(self) -> None:
-        for name, least in (("epochs", 1), ("batch", 1), ("n_starts", 2)):
-            object.__setattr__(self, name, check_integer(getattr(self, name), name, least))
-        if self.patience is not None:
-            object.__setattr__(self, "patience", check_integer(self.patience, "patience", 1))
+        for name, least in (("epochs", 1), ("batch", 1), ("n_starts", 2), ("patience", 1)):
+            if name != "patience" or self.patience is not None:
+                object.__setattr__(self, name, check_integer(getattr(self, name), name, least))
         if not isinstance(self.hidden, tuple | list) or not self.hidden:
             reject("hidden", "a tuple with the size of each hidden layer", repr(self.hidden), TypeError)
         object.__setattr__(self, "hidden", tuple(check_integer(size, "hidden", 1) for size in self.hidden))
@@ -398,8 +397,7 @@ def fit_network(  # noqa: PLR0913  (data, options, and what every fit has)
     training = _Training(weights, pairs, options, streams)
     with _ONE_TORCH_THREAD.held():
         training.torch.get_num_threads()  # a new thread applies the limit only after it has read it
-        training.run(progress)
-        info = training.info()
+        info = training.run(progress)
     trained = tuple(np.ascontiguousarray(value.cpu().numpy().T) for value in training.model.state_dict().values())
     largest = 1.5 * float(targets.max()) / scale
     return NetworkField(trained, centre, half, inputs[anchors], distances, scale, largest), info
@@ -416,15 +414,12 @@ def _first_weights(n_inputs: int, hidden: tuple[int, ...], rng: np.random.Genera
 class _Training:
     """The state of a training, with its checkpoints."""
 
-    def __init__(
-        self, weights: tuple[Floats, ...], pairs: list[Floats], options: Network, streams: Streams
-    ) -> None:
-        torch = self.torch = require("torch", "torch")
-        self.options, self.streams = options, streams
-        has_cuda = torch.cuda.is_available()
-        if options.device == "cuda" and not has_cuda:
+    def __init__(self, weights: Any, pairs: list[Floats], options: Network, streams: Streams) -> None:
+        self.options, self.streams, self.torch = options, streams, require("torch", "torch")
+        torch = self.torch
+        device = "cuda" if torch.cuda.is_available() and options.device != "cpu" else "cpu"
+        if device == "cpu" and options.device == "cuda":
             reject("device", "'cpu' or 'auto' on a machine without CUDA", repr(options.device))
-        device = "cuda" if has_cuda and options.device != "cpu" else "cpu"
         layers: list[Any] = []
         for matrix, bias in zip(weights[::2], weights[1::2], strict=True):
             layer = torch.nn.utils.skip_init(torch.nn.Linear, *matrix.shape)  # no draws from the global generator
@@ -437,9 +432,9 @@ class _Training:
         self.rows_at_once = 1024 if device == "cpu" else max(options.batch, 2**16)
         self.losses: list[tuple[float, float]] = []  # of training and validation
         self.best_epoch, self.best, self.seconds = 0, self.model.state_dict(), 0.0
-        settings = repr(options.with_params(checkpoint=None, device="auto"))
-        digest = hashlib.blake2b(settings.encode(), key=streams.root, digest_size=16)
-        for array in (*weights, *pairs):
+        settings = repr(options.with_params(checkpoint=None, device="auto")).encode()
+        digest = hashlib.blake2b(settings, key=streams.root)
+        for array in pairs:
             digest.update(repr(array.shape).encode() + array.tobytes())
         self.fingerprint = digest.hexdigest()  # of everything that determines the trained weights
 
@@ -449,8 +444,8 @@ class _Training:
         done, patience = len(self.losses), self.options.patience
         return done >= self.options.epochs or (patience is not None and done - self.best_epoch >= patience)
 
-    def run(self, progress: Progress) -> None:
-        """Train to the end, from the checkpoint if there is one."""
+    def run(self, progress: Progress) -> TrainingInfo:
+        """Train to the end, from the checkpoint if there is one, and leave the best weights in the model."""
         checkpoint = None if self.options.checkpoint is None else Path(self.options.checkpoint)
         if checkpoint is not None and checkpoint.exists():
             self.restore(checkpoint)
@@ -463,6 +458,7 @@ class _Training:
                 self.save(checkpoint)
         progress("training epochs", self.options.epochs, self.options.epochs)
         self.model.load_state_dict(self.best)
+        return self.info()
 
     def run_epoch(self) -> None:
         """One pass over the pairs in a new order, then the loss at the held-out starts."""
@@ -494,13 +490,13 @@ class _Training:
 
     def save(self, path: Path) -> None:
         """Write the state; an interrupted write leaves the previous file."""
-        record = {"losses": self.losses, "numbers": (self.best_epoch, self.seconds)}
+        record = {"losses": self.losses, "seconds": self.seconds}
         groups = {"model": self.model.state_dict(), "best": self.best}
         groups |= {f"adam{number}": part for number, part in self.adam.state_dict()["state"].items()}
         groups["record"] = {key: self.torch.tensor(np.array(value)) for key, value in record.items()}
         tensors = {f"{group}/{name}": value for group, parts in groups.items() for name, value in parts.items()}
         with atomic_path(path) as file:
-            require("safetensors.torch", "torch").save_file(tensors, file, {"training": self.fingerprint})
+            file.write_bytes(require("safetensors.torch", "torch").save(tensors, {"training": self.fingerprint}))
 
     def restore(self, path: Path) -> None:
         """Continue from a checkpoint."""
@@ -512,23 +508,27 @@ class _Training:
                     group, _, name = key.partition("/")
                     groups.setdefault(group, {})[name] = file.get_tensor(key)
             if fingerprint == self.fingerprint:
-                self.model.load_state_dict(groups["model"])
                 adam = self.adam.state_dict()
-                adam["state"] = {k: groups[f"adam{k}"] for k in range(len(adam["param_groups"][0]["params"]))}
+                for number, weight in enumerate(self.model.parameters()):
+                    adam["state"][number] = moments = groups[f"adam{number}"]
+                    if not moments["exp_avg"].shape == moments["exp_avg_sq"].shape == weight.shape:
+                        raise ValueError("moments of another shape")
                 self.adam.load_state_dict(adam)
-                self.best, record = groups["best"], groups["record"]
-                self.losses = [(first, second) for first, second in record["losses"].tolist()]
-                best_epoch, self.seconds = record["numbers"].tolist()
-                self.best_epoch = int(best_epoch)
-        except (SafetensorError, OSError, KeyError, RuntimeError, ValueError) as error:
+                self.best = groups["best"]
+                for weights in (self.best, groups["model"]):  # refuses others
+                    self.model.load_state_dict(weights)
+                self.losses = [(first, second) for first, second in groups["record"]["losses"].tolist()]
+                self.best_epoch = 1 + int(groups["record"]["losses"][:, 1].argmin())
+                self.seconds = float(groups["record"]["seconds"])
+        except (SafetensorError, OSError, LookupError, RuntimeError, TypeError, ValueError) as error:
             reject("checkpoint", f"a complete checkpoint ({error})", path)
         if fingerprint != self.fingerprint:
             reject("checkpoint", "of the same data, options and seed, or a new name", f"{path}, another file")
 
     def info(self) -> TrainingInfo:
         """Record of the training, with the errors of the best weights at held-out starts."""
-        found, exact = (part.double().cpu().numpy()[:, None] for part in (self.predictions(), self.wanted))
-        errors = errors_of(np.maximum(found, 0.0), exact, clamp=self.options.threshold)
+        found, exact = (part.double().cpu().numpy()[:, None] for part in (self.predictions().relu(), self.wanted))
+        errors = errors_of(found, exact, clamp=self.options.threshold)
         reason = "epochs" if len(self.losses) == self.options.epochs else "patience"
         losses: Any = zip(*self.losses, strict=True)
         figures: Any = (errors.r2, errors.mean_re, errors.mse, len(self.targets), len(exact), self.seconds)
