@@ -10,7 +10,6 @@ AUDIT := .venv-audit
 AUDIT_STAMP := $(AUDIT)/.installed
 AUDIT_VERSION := 2.10.1
 OUT ?= out
-SOAK_MINUTES ?= 30
 # If pip would download the GPU build of torch: make setup TORCH_FLAGS="--index-url ...".
 TORCH_FLAGS ?=
 
@@ -18,19 +17,16 @@ TORCH_FLAGS ?=
 export OMP_WAIT_POLICY := passive
 export MPLBACKEND := Agg
 
-.PHONY: help setup demo records results report test test-all fuzz lint format bench bench-peers soak audit docs docs-check clean
+.PHONY: help setup demo records results test test-all lint format bench bench-peers audit docs docs-check clean
 
 help:
 	@echo "make setup     create .venv and install everything, pinned (all other targets do this)"
 	@echo "make demo      features on four surfaces (1 to 3 minutes, longest the first time); results in $(OUT)/"
 	@echo "make test      the tests (minutes)          make test-all  with the slow sweeps"
-	@echo "make fuzz      read 143,000 damaged files with all readers (some minutes)"
 	@echo "make lint      ruff and mypy                make bench     speed and memory, as ratios"
 	@echo "make docs      the documentation            make results   results page from docs/records"
 	@echo "make records   all experiments at the paper's size, ten hours; then the results page. DATA=DIR: with files too"
-	@echo "make report    all pictures and one HTML page from docs/records"
 	@echo "make bench-peers  compare with other libraries, in a separate environment: docs/peers.md (20 minutes)"
-	@echo "make soak      mixed work for SOAK_MINUTES (30): checks memory, files, threads, bits"
 	@echo "make audit     known vulnerabilities of the pinned versions (uses the network)"
 	@echo "make clean     remove what make created"
 
@@ -61,10 +57,6 @@ endif
 results: setup
 	$(BIN)/python -m reproduction results
 
-# Draws all pictures and one HTML page from the committed records; runs no experiment.
-report: setup
-	$(BIN)/python -m reproduction report docs/records -o $(OUT)/report.html --figures docs/images
-
 # With worksteal, tests of a file mostly stay in one process and share their fixtures, such as a Dask cluster.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
@@ -75,10 +67,6 @@ test: setup
 test-all: export MANIFOLDRF_TEST_EXAMPLES ?= 500
 test-all: setup
 	$(PYTEST)
-
-# Files that a reader fails on are kept in $(OUT)/fuzz.
-fuzz: setup
-	PYTHONPATH=tests $(BIN)/python -m reliability.fuzz_files --keep $(OUT)/fuzz $(FUZZ_FLAGS)
 
 lint: setup
 	$(BIN)/ruff check .
@@ -103,10 +91,6 @@ $(PEERS_STAMP): pyproject.toml constraints.txt benchmarks/peers/requirements.txt
 # Run it on a quiet machine. PEERS_FLAGS="--only meshes" repeats one part; "--size smoke" is a quick check.
 bench-peers: $(PEERS_STAMP)
 	$(PEERS)/bin/python -m benchmarks.peers $(PEERS_FLAGS)
-
-# Half an hour of mixed work in one process; it may run beside other work.
-soak: setup
-	$(BIN)/python benchmarks/soak.py --minutes $(SOAK_MINUTES)
 
 # The tool has its own dependencies, so it has a separate environment. It reads the pinned versions.
 $(AUDIT_STAMP):

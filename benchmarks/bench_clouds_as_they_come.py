@@ -38,8 +38,8 @@ import zlib
 from dataclasses import dataclass
 
 import numpy as np
-from calibration import record
-from calibration.spaces import (
+import record
+from cloud_spaces import (
     AbstractKnown,
     Clifford,
     Cylinder,

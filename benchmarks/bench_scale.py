@@ -23,7 +23,6 @@ import numpy as np
 from table import Row, run_cases
 
 HERE = pathlib.Path(__file__).parent
-RECORDS = HERE.parent / "out" / "scale_records.json"
 STAGES = ("graph", "anchors", "weights", "teacher", "field", "transform")
 WITH_LOGARITHM = {"anchors"}  # a pyramid is searched for each of them
 THREADED = ("teacher", "field", "transform")
@@ -48,8 +47,6 @@ def growth(largest):
     """Exponents of all stages."""
     sizes = [largest * share // 100 for share in (1, 3, 6, 10, 30, 100)]
     found = [run("scale_stages.py", n, "--queries", n) for n in sizes]
-    RECORDS.parent.mkdir(exist_ok=True)
-    RECORDS.write_text(json.dumps(found, indent=1) + "\n")  # for plan_scale.py
     for record in found:
         parts = ", ".join(f"{name} {record['seconds'][name]:.3g}" for name in STAGES)
         print(f"# {record['n']} nodes, {record['n_anchors']} anchors: {parts} s; {record['gigabytes']:.2f} GB")

@@ -20,8 +20,8 @@ import sys
 import warnings
 
 import numpy as np
+import record
 from bench_meshes import bumpy_sphere, geometric_kernels, laplacian, timed
-from calibration import record
 from scipy.sparse import linalg
 from threadpoolctl import threadpool_limits
 

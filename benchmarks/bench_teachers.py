@@ -32,9 +32,8 @@ from scipy.sparse.linalg import expm_multiply
 from scipy.special import gammaln
 from table import seconds
 
-from manifoldrf import DiffusionKernel, MobiusStrip, Sphere, compute_signatures, knn_graph
-from manifoldrf.signatures.streams import open_stream
-from manifoldrf.signatures.walks import Law, independent_walks, pack_uniform
+from manifoldrf import Counts, DiffusionKernel, Exact, MobiusStrip, Sphere, Walks, compute_signatures, knn_graph
+from manifoldrf.signatures.walks import Law, open_stream, pack_table, run_walks
 
 N_NODES, N_STARTS, N_WALKS, N_BATCHES, REPEATS = 4000, 200, 5000, 10, 7
 N_LENGTHS, TAU, P_HALT = 400, 20.0, 0.01
@@ -57,13 +56,13 @@ def sphere_walks():
     survival = np.cumprod(np.append(1.0, go_on[:-1] / 2**32))
     modulation = np.exp(k * np.log(TAU / 2) - TAU / 2 - gammaln(k + 1))
     starts = np.arange(0, N_NODES, N_NODES // N_STARTS)
-    return pack_uniform(matrix.indptr, matrix.indices, matrix.data), starts, Law(modulation / survival, go_on)
+    return pack_table(matrix.indptr, matrix.indices, matrix.data), starts, Law(modulation / survival, go_on)
 
 
 def walk(part=slice(None)):
     """The engine on a part of the starts."""
     table, starts, law = sphere_walks()
-    return independent_walks(table, starts[part], law, N_WALKS, N_BATCHES, 0, KEY)
+    return run_walks(table, law, N_WALKS, N_BATCHES, KEY, "iid", starts[part])
 
 
 @functools.cache
@@ -133,10 +132,10 @@ def equal_steps(surface, n_neighbors):
     nodes, kernel = np.arange(0, N_NODES, 40), DiffusionKernel(TAU)
     exact = compute_signatures(graph, kernel, nodes, teacher="exact").rows
     errors, steps = [], []
-    for teacher, n_walks in (("counts", 76_000), ("walks", 10_000)):
-        found = compute_signatures(graph, kernel, nodes, teacher=teacher, n_walks=n_walks, seed=0, n_jobs=-1)
+    for teacher in (Counts(76_000), Walks()):
+        found = compute_signatures(graph, kernel, nodes, teacher=teacher, seed=0, n_jobs=-1)
         errors.append(np.linalg.norm(found.rows - exact) / np.linalg.norm(exact))
-        steps.append(found.info.n_steps / len(nodes))
+        steps.append(found.n_steps / len(nodes))
     name = f"error of counts / Algorithm 1, {type(surface).__name__} ({errors[0]:.4f}, {errors[1]:.3f})"
     if steps[0] > steps[1]:
         sys.exit("counts took more steps than Algorithm 1: the comparison is not fair")
@@ -159,7 +158,7 @@ def exact_against_expm():
     half = TAU / 2 * (graph.operator - sparse.eye_array(N_NODES))
 
     def ours():
-        return compute_signatures(graph, DiffusionKernel(TAU), nodes, teacher="exact", tol=1e-7).rows
+        return compute_signatures(graph, DiffusionKernel(TAU), nodes, teacher=Exact(1e-7, "dense")).rows
 
     def theirs():
         return expm_multiply(half, indicators, traceA=-TAU / 2 * N_NODES)
@@ -177,7 +176,7 @@ def exact_against_eigh():
     dense = graph.operator.toarray()
 
     def ours():
-        return compute_signatures(graph, DiffusionKernel(TAU), nodes, teacher="exact", tol=1e-7, n_jobs=-1)
+        return compute_signatures(graph, DiffusionKernel(TAU), nodes, teacher=Exact(1e-7, "dense"), n_jobs=-1)
 
     ours()
     ratio, best = median_ratio(lambda: linalg.eigh(dense), ours, repeats=1)
@@ -206,19 +205,19 @@ def apply_against_expm():
 TORUS = """
 import json, resource, sys, time
 import numpy as np
-from manifoldrf import DiffusionKernel, compute_signatures, grid_graph
+from manifoldrf import Counts, DiffusionKernel, Exact, compute_signatures, grid_graph
 kernel, times = DiffusionKernel(20.0), {}
 for side in (316, 1000):
     graph = grid_graph(side, 2)
     nodes = np.random.default_rng(0).choice(graph.n_nodes, 1000, replace=False)
-    for teacher in ("counts", "frontier"):
+    for name, teacher in {"counts": Counts(), "frontier": Exact(form="sparse")}.items():
         compute_signatures(graph, kernel, nodes[:2], teacher=teacher)
         best = np.inf
         for _ in range(3):
             start = time.perf_counter()
             compute_signatures(graph, kernel, nodes, teacher=teacher, seed=0, n_jobs=2)
             best = min(best, time.perf_counter() - start)
-        times[f"{teacher} {side}"] = best
+        times[f"{name} {side}"] = best
 print(json.dumps([times, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20]))
 """
 

@@ -15,7 +15,7 @@ import pathlib
 import warnings
 
 import numpy as np
-from calibration.spaces import add_noise
+from cloud_spaces import add_noise
 from scipy.sparse.linalg import eigsh, splu
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist

@@ -1,6 +1,6 @@
 """Time the stages of one fit in its own process; print seconds and peak memory as a line of JSON.
 
-Called by bench_scale.py and plan_scale.py. All nodes are kept. The heat time shrinks as the number of nodes grows,
+Called by bench_scale.py. All nodes are kept. The heat time shrinks as the number of nodes grows,
 so that a step reaches equally many nodes and an anchor stands for equally many at every size: times then grow as
 the algorithms do. The weights are "unity", because "nnls", which "auto" also tries, is for at most 4096 anchors.
 """

@@ -15,7 +15,7 @@ import torch
 from scipy.spatial.distance import cdist
 
 from manifoldrf import GraphOptions, HeatKernel, ManifoldRandomFeatures
-from manifoldrf.applications.attention import linear_attention
+from manifoldrf.torch import linear_attention
 
 # %%
 # The roll, and a wave along it. Turns are 0.2 apart, the wave is 2.2 long.

@@ -31,7 +31,7 @@ from matplotlib.collections import PolyCollection
 from torch import nn
 
 from manifoldrf import FeatureWarning, HeatKernel, ManifoldRandomFeatures, TriangleMesh
-from manifoldrf.applications.attention import ManifoldAttention, linear_attention
+from manifoldrf.torch import ManifoldAttention, linear_attention
 
 N_FEATURES = 256  # per head, in both kinds of attention; fixed before the search
 DIM, N_HEADS, N_LAYERS = 32, 2, 2

@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from scipy.spatial import ConvexHull
 
-from manifoldrf import DiffusionKernel, Sphere, compute_signatures, knn_graph
+from manifoldrf import Counts, DiffusionKernel, Sphere, Walks, compute_signatures, knn_graph
 
 points = Sphere().grid(2000)
 graph, kernel = knn_graph(points), DiffusionKernel(20.0)
@@ -22,26 +22,22 @@ exact = compute_signatures(graph, kernel, nodes).rows
 # Every teacher with growing numbers of walks; steps are counted per start node.
 
 TEACHERS = {
-    "Algorithm 1 of the paper": ("walks", {}, "#D55E00"),
-    "weighted steps, matched halting": (
-        "walks",
-        {"transitions": "weighted", "survival": "matched", "max_length": "auto"},
-        "#0072B2",
-    ),
-    "counts": ("counts", {}, "#009E73"),
+    "Algorithm 1 of the paper": (Walks(), "#D55E00"),
+    "weighted steps, matched halting": (Walks(transitions="weighted", survival="matched"), "#0072B2"),
+    "counts": (Counts(), "#009E73"),
 }
 found = {}
-for name, (teacher, options, _) in TEACHERS.items():
+for name, (teacher, _) in TEACHERS.items():
     for n_walks in (100, 300, 1_000, 3_000, 10_000, 30_000):
-        rows = compute_signatures(graph, kernel, nodes, teacher=teacher, n_walks=n_walks, seed=0, **options)
+        rows = compute_signatures(graph, kernel, nodes, teacher=teacher.with_params(n_walks=n_walks), seed=0)
         error = np.linalg.norm(rows.rows - exact) / np.linalg.norm(exact)
-        found.setdefault(name, []).append((rows.info.n_steps / len(nodes), error, rows.rows[[25]]))
+        found.setdefault(name, []).append((rows.n_steps / len(nodes), error, rows.rows[[25]]))
 
 # %%
 # Fitted slopes, on logarithmic axes.
 
 figure, axes = plt.subplots(figsize=(7, 4.4), layout="constrained")
-for name, (*_, colour) in TEACHERS.items():
+for name, (_, colour) in TEACHERS.items():
     steps, errors, _ = zip(*found[name], strict=True)
     slope = np.polyfit(np.log(steps), np.log(errors), 1)[0]
     axes.loglog(steps, errors, "o-", color=colour, label=f"{name}, slope {slope:.2f}")

@@ -20,21 +20,23 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from manifoldrf import DiffusionKernel, FeatureWarning, Graph, HeatKernel, ManifoldRandomFeatures, relative_error
 from manifoldrf._random import SeedLike, generator
 from manifoldrf._runtime import one_blas_thread, without_warnings
-from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_integer, check_real, reject
-from manifoldrf.baselines._base import gaussian_kernel
-from manifoldrf.baselines.nystrom import Nystrom
-from manifoldrf.baselines.random_features import GERF, ORF, PORF, PRF, RFF
-from manifoldrf.baselines.tuning import BandwidthSearch, tune_bandwidth
-from manifoldrf.features.fitting import FeatureWarning
-from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.geometry.graphs import Graph
-from manifoldrf.kernels.graph_kernels import DiffusionKernel
-from manifoldrf.kernels.manifold_kernels import HeatKernel
-from manifoldrf.metrics import errors_of, relative_error
-from manifoldrf.signatures.engines import Progress
-from reproduction.record import Record
+from manifoldrf._validation import FloatArray, IntArray
+from manifoldrf.metrics import errors_of
+from reproduction.baselines import (
+    GERF,
+    ORF,
+    PORF,
+    PRF,
+    RFF,
+    BandwidthSearch,
+    Nystrom,
+    gaussian_kernel,
+    tune_bandwidth,
+)
+from reproduction.record import Progress, Record
 from reproduction.surface_graphs import SURFACES, fingerprint_graph, paper_sphere_kernel, paper_sphere_time
 
 OWN = "MRF"  # the paper's name of features of the surface
@@ -161,21 +163,6 @@ class Config:
     # other width is better.
     widths: tuple[float, ...] = tuple(round(0.34 * 1.08**i, 4) for i in range(47))
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_integer(self.n_nodes, "n_nodes", 100)
-        check_integer(self.n_tuned, "n_tuned", 2)
-        check_real(self.tau, "tau", POSITIVE)
-        for name in ("fewer", "budgets"):
-            sizes = getattr(self, name)
-            if not sizes or any(size < 2 or size % 2 for size in sizes) or list(sizes) != sorted(set(sizes)):
-                reject(name, "even numbers of features, ascending", sizes)
-        if self.few not in self.fewer:
-            reject("few", f"one of `fewer`, {self.fewer}", self.few)
-        if self.fewer[-1] >= min(self.budgets[0], self.n_nodes):
-            reject("fewer", f"below `budgets` and the number of nodes, {self.n_nodes}", self.fewer)
-        if not self.widths or min(self.widths) <= 0:
-            reject("widths", "positive numbers", self.widths)
 
 
 # The small size has a quarter of the nodes and the same number of steps: a quarter of the features is enough.

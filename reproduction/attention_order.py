@@ -18,8 +18,7 @@ from scipy import stats
 
 from manifoldrf._random import generator
 from manifoldrf._runtime import one_blas_thread
-from manifoldrf._validation import FloatArray, check_integer
-from manifoldrf.signatures.engines import Progress
+from manifoldrf._validation import FloatArray
 from reproduction.attention import (
     HEAT,
     METHODS,
@@ -34,7 +33,7 @@ from reproduction.attention import (
     geometric_mean,
 )
 from reproduction.attention import Config as Attention
-from reproduction.record import Record
+from reproduction.record import Progress, Record
 from reproduction.token_surfaces import SURFACES, strip
 
 UNIFORM = "MRF uniform"
@@ -100,11 +99,6 @@ class Config:
     sources: tuple[int, ...] = (5, 7, 10)
     n_variations: int = len(VARIATIONS)
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_integer(self.n_tokens, "n_tokens", 600)
-        check_integer(self.n_seeds, "n_seeds", 1)
-        check_integer(self.n_variations, "n_variations", 1, len(VARIATIONS))
 
     def attention(self, options: dict[str, Any]) -> Attention:
         """Settings of attention on the strip."""

@@ -1,4 +1,4 @@
-"""Commands: run experiments, write a report of their records, write the results page."""
+"""Commands: run experiments, write the results page."""
 
 import dataclasses
 import shlex
@@ -11,7 +11,7 @@ import rich.text
 import typer
 from typer.core import TyperGroup
 
-from manifoldrf._files import as_path, atomic_path, check_output, folder_for_results
+from manifoldrf._files import as_path, atomic_path, folder_for_results, writable_folder
 from manifoldrf._runtime import available
 from manifoldrf._validation import check_option
 from manifoldrf.cli.console import duration, environment, note, print_json, print_table, progress, show
@@ -31,9 +31,7 @@ _DATA = typer.Option("--data", metavar="DIR", help="Folder of input files, for e
 _OUT = typer.Option("--out", help="Folder for the results; created if needed.")
 _SET = typer.Option("--set", metavar="FIELD=VALUE", help="Change a setting, such as n_nodes=1000; repeatable.")
 _FORMAT = typer.Option("--format", help="Format of the pictures.")
-_FOLDER = typer.Argument(metavar="DIR", help="Folder with the records of experiments.")
-_REPORT = typer.Option("--output", "-o", metavar="PAGE", help="Page to write; DIR/report.html by default.")
-_FIGURES = typer.Option(metavar="FOLDER", help="Also draw all pictures again, into this folder.")
+_FIGURES = typer.Option("--figures", help="Draw all pictures again, beside the page; needs the .npz files too.")
 _RECORDS = typer.Option("--records", help="Folder with the .json files of the records.")
 _PAGE = typer.Option("--docs", help="The results page to write.")
 _README = typer.Option("--readme", help="The file whose results table to replace.")
@@ -95,37 +93,13 @@ def run(
         print_json(records)
 
 
-def report(
-    output: Output,
-    folder: Annotated[str, _FOLDER],
-    page: Annotated[str | None, _REPORT] = None,
-    figures: Annotated[str | None, _FIGURES] = None,
-    form: Annotated[Format, _FORMAT] = "png",
-) -> None:
-    """Write one self-contained HTML page from records: tables beside the paper's values, and pictures.
-
-    Example: python -m reproduction report out -o report.html --figures print --format pdf
-    """
-    from reproduction.report.html_page import draw_all, write_report
-
-    with usage():
-        source = existing_folder(folder, "DIR")
-        target = None if page is None else check_output(page, "--output", (".html",))
-    with progress("report", quiet=output.silent) as report_progress:
-        written = [write_report(source, target, progress=report_progress)]
-        if figures is not None:
-            with folder_for_results(figures, "figures") as place:
-                written += draw_all(source, place, form, progress=report_progress)
-    files = [str(path) for path in written]
-    show(output, {"output": files}, "Saved: " + ", ".join(files))
-
-
 def results(
     output: Output,
     records: Annotated[str, _RECORDS] = "docs/records",
     docs: Annotated[str, _PAGE] = "docs/results.md",
     readme: Annotated[str, _README] = "README.md",
     check: Annotated[bool, _CHECK] = False,
+    figures: Annotated[bool, _FIGURES] = False,
 ) -> None:
     """Write the results page and the results table of the README from saved records.
 
@@ -134,7 +108,10 @@ def results(
     from reproduction.report import pages
 
     page, front = as_path(docs, "docs"), as_path(readme, "readme")
-    found = pages.read_records(records)
+    found = pages.read_records(records, arrays=figures)
+    if figures and not check:
+        for record in found.values():
+            pages.ENTRY_OF[record.name].draw(record, writable_folder(page.parent / "images"))
     images = {path.name for path in (page.parent / "images").glob("*.png")}
     old = front.read_text(encoding="utf-8")
     table = pages.readme_table(found)
@@ -153,7 +130,7 @@ def results(
     show(output, states, "\n".join(f"{path}: {state}" for path, state in states.items()))
 
 
-for _command in (run, report, results):
+for _command in (run, results):
     app.command()(spread(_command))
 
 

@@ -7,13 +7,12 @@ from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
 from sklearn.datasets import load_digits, load_sample_images
 
+from manifoldrf import TriangleMesh, mesh_graph
 from manifoldrf._random import generator
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.fields.anchors import edges_of, farthest_anchors, nearest_along_edges
-from manifoldrf.geometry.builders import mesh_graph
-from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.geometry.spd import spd_to_vectors, upper_entries
 from reproduction.mesh_data import builtin_mesh
+from reproduction.spd import spd_to_vectors, upper_entries
 
 OUTLIER = -1  # label of points that belong to no class and are not counted
 _NEW = 4  # every fourth point is held out

@@ -26,27 +26,13 @@ from scipy.spatial.distance import cdist
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.neighbors import NearestNeighbors
 
+from manifoldrf import DiffusionKernel, FarQueryWarning, GraphOptions, ManifoldRandomFeatures, estimate_dimension
 from manifoldrf._random import generator
 from manifoldrf._runtime import one_blas_thread, without_warnings
-from manifoldrf._validation import (
-    NONNEGATIVE,
-    FloatArray,
-    IntArray,
-    check_integer,
-    check_option,
-    check_real,
-    reject,
-)
-from manifoldrf.baselines._base import gaussian_kernel
-from manifoldrf.baselines.spectral import DiffusionMap
-from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.options import GraphOptions
-from manifoldrf.features.problem import FarQueryWarning
-from manifoldrf.geometry.clouds import estimate_dimension
-from manifoldrf.kernels.graph_kernels import DiffusionKernel
-from manifoldrf.signatures.engines import Progress
+from manifoldrf._validation import FloatArray, IntArray, reject
+from reproduction.baselines import DiffusionMap, gaussian_kernel
 from reproduction.few_label_clouds import Cloud, Damage, digits, photographs, plain_photographs, scan
-from reproduction.record import Record
+from reproduction.record import Progress, Record
 from reproduction.smoothers import quietly
 
 # ------------------------------------------------------------------------------------------------------------ rules
@@ -201,7 +187,6 @@ class Draw:
 
 # ---------------------------------------------------------------------------------------------------------- methods
 OWN, OWN_VOTE = "MRF + ridge", "MRF + vote"
-N_SETTINGS = 24  # of every method
 
 # Graphs and steps of the walk; the first of each are from the paper.
 _GRAPHS: Mapping[str, GraphOptions] = MappingProxyType(
@@ -420,23 +405,6 @@ class Config:
     shares: tuple[float, ...] = (0.05, 0.2, 0.5, 1.0)  # of outliers, with the noise above
     sweep_labels: int = 5
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in self.clouds:
-            check_option(name, "clouds", CLOUDS)
-        check_option(self.sweep, "sweep", _SCANS)
-        for name, least in (("n_draws", 1), ("n_features", 16), ("n_points", 500), ("sweep_points", 500)):
-            check_integer(getattr(self, name), name, least)
-        check_integer(self.sweep_labels, "sweep_labels", 1)
-        if self.largest is not None:
-            check_integer(self.largest, "largest", 500)
-        if not self.labels or list(self.labels) != sorted(set(self.labels)) or self.labels[0] < 1:
-            reject("labels", "positive numbers, ascending", self.labels)
-        for name in ("noise", "outliers"):
-            check_real(getattr(self, name), name, NONNEGATIVE)
-        for name in ("noises", "shares"):
-            if any(value < 0 for value in getattr(self, name)):
-                reject(name, "nonnegative numbers", getattr(self, name))
 
 
 SIZES: dict[str, Config] = {

@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from manifoldrf._arrays import check_room, open_archive, read_header, read_whole, reject_file
+from manifoldrf._arrays import read_npz
 from manifoldrf._files import TEMPORARY, as_path
 from manifoldrf._validation import reject
 
@@ -46,21 +46,10 @@ def read_members(file: Path, name: str, wanted: Collection[str] | None = None) -
 
     Examples
     --------
-    >>> import numpy as np
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     np.savez(f"{folder}/two.npz", a=np.arange(3), b="text")
     ...     read_members(Path(folder) / "two.npz", "path", ["a", "c"])
     {'a': array([0, 1, 2])}
     """
-    result: dict[str, NDArray[Any]] = {}
-    with open_archive(file, name) as archive:
-        members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
-        chosen = {key: member for key, member in members.items() if wanted is None or key in wanted}
-        check_room(file, name, sum(member.file_size for member in chosen.values()))
-        for key, member in chosen.items():
-            with archive.open(member) as stream:
-                result[key] = read_whole(stream, read_header(stream, member.file_size, file, name), file, name)
-                if stream.read(1):  # zipfile compares checksums at the end
-                    reject_file(file, name, "an array is followed by other bytes")
-    return result
+    return read_npz(file, name, None if wanted is None else list(wanted))

@@ -8,13 +8,12 @@ from types import MappingProxyType
 
 import numpy as np
 
+from manifoldrf import TriangleMesh, mesh_graph
 from manifoldrf._files import as_path
 from manifoldrf._runtime import require
 from manifoldrf._validation import FloatArray, IntArray, check_integer, check_option, reject
 from manifoldrf.fields.anchors import edges_of, farthest_anchors, nearest_along_edges
-from manifoldrf.geometry.builders import mesh_graph
 from manifoldrf.geometry.mesh_files import MESH_FORMATS
-from manifoldrf.geometry.meshes import TriangleMesh
 from reproduction.files import files_in
 
 # The meshes of the paper, in its order.

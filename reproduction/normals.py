@@ -18,14 +18,13 @@ from typing import Any
 import numpy as np
 
 from manifoldrf._random import generator
-from manifoldrf._runtime import available, one_blas_thread, without_warnings
+from manifoldrf._runtime import Progress, available, one_blas_thread, without_warnings
 from manifoldrf._validation import POSITIVE, FloatArray, Interval, check_integer, check_real, reject
 from manifoldrf.applications.filling import feature_action, reached
 from manifoldrf.applications.interpolation import FieldInterpolator, InterpolationWarning
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.meshes import TriangleMesh, row_lengths, unit_rows
-from manifoldrf.signatures.engines import Progress
 from reproduction.mesh_data import THINGI10K_IDS, NamedMesh, builtin_by_name, find_meshes, mesh_files, read_named
 from reproduction.record import (
     Piece,

@@ -19,6 +19,7 @@ from manifoldrf._validation import FloatArray, reject
 from manifoldrf.cli.console import environment
 from reproduction.files import read_members, small_text
 
+Progress = Callable[[str, int, int], None]  # what is done, how many of these are done, and of how many
 _CHECKSUM = "sha256 of the arrays"
 _LONGEST_REASON = 500  # characters of an error text
 

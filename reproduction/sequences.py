@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from manifoldrf import TriangleMesh
 from manifoldrf._files import as_path, existing_file
 from manifoldrf._random import generator
 from manifoldrf._validation import (
@@ -20,7 +21,6 @@ from manifoldrf._validation import (
     check_real,
     reject,
 )
-from manifoldrf.geometry.meshes import TriangleMesh
 from reproduction.files import files_in, read_members
 
 # -------------------------------------------------------------------------------------------------- simulated cloth

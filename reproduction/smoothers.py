@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from manifoldrf._random import Streams, generator
-from manifoldrf._runtime import without_warnings
+from manifoldrf._runtime import Progress, without_warnings
 from manifoldrf._validation import FloatArray, IntArray, Interval, check_integer, check_option, check_real, reject
 from manifoldrf.applications.filling import (
     Action,
@@ -25,21 +25,17 @@ from manifoldrf.applications.filling import (
     without_small,
 )
 from manifoldrf.applications.interpolation import InterpolationWarning
-from manifoldrf.baselines.random_features import ORF, PORF, PRF, RFF
 from manifoldrf.features.fitting import FeatureWarning
-from manifoldrf.features.options import FitOptions
-from manifoldrf.features.problem import make_problem
 from manifoldrf.fields.anchors import farthest_anchors, iid_anchors, voronoi_weights
-from manifoldrf.fields.data import SignatureOptions, signature_table
-from manifoldrf.fields.mlp import MlpField, fit_mlp
-from manifoldrf.fields.training import MlpOptions, TrainingInfo
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.neighbors import NeighborSearch
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.series import SeriesKernel
-from manifoldrf.signatures.engines import Progress
-from manifoldrf.signatures.teachers import compute_signatures
+from manifoldrf.paper.network import Network, NetworkField, TrainingInfo, fit_network
+
+from manifoldrf.signatures.teachers import Exact, compute_signatures
+from reproduction.baselines import ORF, PORF, PRF, RFF
 
 # -------------------------------------------------------------------------------------------------- growth of times
 MEASURED, EXTRAPOLATED = "measured", "extrapolated"
@@ -354,7 +350,7 @@ def anchored_features(graph: Graph, tau: float, n_features: int, anchors: str, s
         nodes = farthest_anchors(graph, min(n_features, graph.n_nodes))
         weights = voronoi_weights(graph, np.ones(graph.n_nodes), nodes)
     rows = compute_signatures(
-        graph, _powers(tau / 2), nodes, teacher="exact", asymmetric=True, tol=_TIGHTEST, n_jobs=-1
+        graph, _powers(tau / 2), nodes, teacher=Exact(_TIGHTEST, "dense"), asymmetric=True, n_jobs=-1
     ).rows
     return np.asarray(rows.T * np.sqrt(weights))
 
@@ -365,7 +361,7 @@ def _powers(tau: float) -> SeriesKernel:
     It has twice as many terms as a Chebyshev expansion. The library does not sum longer series as powers.
     """
     kernel = DiffusionKernel(tau)
-    return SeriesKernel(tuple(kernel.coefficients(2 * kernel.expansion(1.0, _TIGHTEST).degree + 1)))
+    return SeriesKernel(tuple(kernel.coefficients(2 * kernel.expansion(_TIGHTEST).degree + 1)))
 
 
 def sparse_features(graph: Graph, tau: float, share: int, seed: int) -> Any:
@@ -374,7 +370,7 @@ def sparse_features(graph: Graph, tau: float, share: int, seed: int) -> Any:
     count = max(1, n // check_integer(share, "share", 1))
     nodes = np.sort(generator(seed, "sparse anchors").choice(n, count, replace=False))
     rows = compute_signatures(
-        graph, DiffusionKernel(tau), nodes, teacher="frontier", tol=_CUT / 100, n_jobs=-1
+        graph, DiffusionKernel(tau), nodes, teacher=Exact(_CUT / 100, "sparse"), n_jobs=-1
     ).rows.tocsr()
     return without_small(rows, _CUT).T.tocsr()
 
@@ -414,7 +410,7 @@ class LearnedField:
 
     Attributes
     ----------
-    field : MlpField
+    field : NetworkField
         With all candidates as anchors.
     nodes : int array
         The candidates.
@@ -424,7 +420,7 @@ class LearnedField:
         CPU seconds of all epochs.
     """
 
-    field: MlpField
+    field: NetworkField
     nodes: IntArray
     recipe: Recipe
     training: TrainingInfo
@@ -452,12 +448,13 @@ def learn_field(
     """
     streams = Streams.from_seed(seed)
     graph = knn_graph(points, n_neighbors=min(recipe.n_neighbors, len(points) - 1))
-    problem = make_problem(graph, DiffusionKernel(recipe.tau), FitOptions(streams))
     starts = _some(streams, "starts", n_vertices, recipe.n_starts)
     candidates = _some(streams, "candidates", len(points), recipe.n_candidates)
-    walks = (("n_walks", recipe.n_walks), ("p_halt", recipe.p_halt))
-    data = signature_table(problem, starts, candidates, SignatureOptions("walks", walks, seed, -1, progress))
-    options = MlpOptions(network="paper", loss="relative", epochs=recipe.epochs, batch=recipe.batch, device="cpu")
+    walks: dict[str, Any] = {"n_walks": recipe.n_walks, "p_halt": recipe.p_halt, "seed": seed, "n_jobs": -1}
+    kernel = DiffusionKernel(recipe.tau)
+    rows = compute_signatures(graph, kernel, starts, teacher="walks", progress=progress, **walks).rows
+    data = graph, starts, candidates, sparse.csr_array(rows)[:, candidates]
+    options = Network(epochs=recipe.epochs, batch=recipe.batch, patience=None, device="cpu")
     clock: list[float] = []
 
     def tell(what: str, done: int, total: int) -> None:
@@ -465,7 +462,8 @@ def learn_field(
         if what == "training epochs":
             clock.append(time.process_time())
 
-    field, training = fit_mlp(data, options, seed=seed, progress=tell, n_jobs=-1)
+    unit = float(np.exp(recipe.tau / 2))
+    field, training = fit_network(*data, options, unit=unit, seed=seed, progress=tell, n_jobs=-1)
     return LearnedField(field, candidates, recipe, training, clock[-1] - clock[0])
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from manifoldrf import AbstractManifold, Ellipsoid, MobiusStrip, Sphere, Torus
+from manifoldrf._runtime import Progress
 from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_option, check_real, reject
 from manifoldrf.fields.step import one_step
 from manifoldrf.geometry.builders import knn_graph
@@ -25,8 +26,7 @@ from manifoldrf.geometry.neighbors import NeighborSearch, without_self
 from manifoldrf.kernels.graph_kernels import DiffusionKernel, PowerKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import relative_error
-from manifoldrf.signatures.engines import Progress
-from manifoldrf.signatures.teachers import compute_signatures
+from manifoldrf.signatures.teachers import Walks, compute_signatures
 from reproduction.record import Record
 
 # The surfaces of the paper's first table, with its number of neighbours.
@@ -183,9 +183,7 @@ def _fingerprint(name: str, n_neighbors: int, bandwidth: str, config: Config) ->
     if sphere is not None:
         row["graph_to_analytic"] = relative_error(exact, sphere, alignment="frobenius")
     starts = np.arange(0, graph.n_nodes, max(1, graph.n_nodes // _WALKED))
-    walked = compute_signatures(
-        graph, kernel, starts, teacher="walks", seed=config.seed, n_walks=10_000, p_halt=0.01
-    )
+    walked = compute_signatures(graph, kernel, starts, teacher=Walks(), seed=config.seed)
     known = compute_signatures(graph, kernel, starts, teacher="exact")
     row["walks"] = relative_error(*(sparse.csr_array(found.rows).toarray() for found in (walked, known)))
     return row

@@ -24,7 +24,7 @@ from scipy import linalg
 
 from manifoldrf._files import writable_folder
 from manifoldrf._random import generator
-from manifoldrf._runtime import without_warnings
+from manifoldrf._runtime import Progress, silent, without_warnings
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
@@ -40,11 +40,11 @@ from manifoldrf.features.feature_map import FeatureMap, product
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.options import GraphOptions
-from manifoldrf.fields.training import SMALL, SMALL_SHARE
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import errors_of, relative_error
+from manifoldrf.paper.network import Network
 from manifoldrf.signatures.engines import Progress, silent
 from manifoldrf.signatures.teachers import compute_signatures
 from reproduction.record import Record, environment_of, finished_part, settings_without
@@ -376,7 +376,7 @@ class _Surface:
         paper = ManifoldRandomFeatures.paper(
             kernel=self.kernel,
             teacher_options={"n_walks": config.n_walks, "p_halt": config.p_halt},
-            field_options={"network": "paper", "checkpoint": self.checkpoint} | training,
+            field_options={"checkpoint": self.checkpoint} | training,
             graph=None,  # the graph itself is fitted
             n_starts=config.n_starts,
             random_state=self.key.seed,
@@ -559,7 +559,7 @@ class _Surface:
         truth, found = self._pairs
         rows = []
         for method, values in found.items():
-            errors = errors_of(values[:, None], truth[:, None], clamp=SMALL)
+            errors = errors_of(values[:, None], truth[:, None], clamp=Network.threshold)
             figures = {"r2": errors.r2, "re": errors.mean_re, "mse": errors.mse}
             rows.append({"surface": self.name, "method": method, "against": "exact"} | figures)
         return rows
@@ -568,8 +568,8 @@ class _Surface:
     def _pairs(self) -> tuple[FloatArray, dict[str, FloatArray]]:
         """Signatures of held-out nodes, exact and by both fields, at the pairs that the paper keeps."""
         exact = self._exact_rows(self.nodes)
-        keep = exact >= SMALL
-        keep |= generator(self.config.seed, "kept pairs").random(exact.shape) < SMALL_SHARE
+        keep = exact >= Network.threshold
+        keep |= generator(self.config.seed, "kept pairs").random(exact.shape) < Network.small_share
         models = {RECIPE: self.network, "default, same kernel": self.default}
         return exact[keep], {name: self._rows(model, self.nodes)[keep] for name, model in models.items()}
 

@@ -12,29 +12,26 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from manifoldrf._runtime import Progress
 from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_option, check_real
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.metrics import relative_error
-from manifoldrf.signatures.engines import Progress
-from manifoldrf.signatures.teachers import Signatures, compute_signatures
+from manifoldrf.signatures.teachers import Counts, Exact, Signatures, Walks, compute_signatures
 from reproduction.record import Record
 from reproduction.surface_graphs import SURFACES, paper_graph
 
-# Name, teacher, its options; the number of walks follows from the budget of steps.
-ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {
-    "Algorithm 1": ("walks", {}),
-    "antithetic": ("walks", {"coupling": "antithetic"}),
-    "repelling": ("walks", {"coupling": "repelling"}),
-    "cut where f is negligible": ("walks", {"max_length": "auto"}),
-    "weighted steps": ("walks", {"max_length": "auto", "transitions": "weighted"}),
-    "weighted, matched survival": (
-        "walks",
-        {"max_length": "auto", "transitions": "weighted", "survival": "matched"},
-    ),
-    "counts": ("counts", {}),
+# The number of walks follows from the budget of steps.
+ESTIMATORS: dict[str, Walks | Counts] = {
+    "Algorithm 1": Walks(),
+    "antithetic": Walks(coupling="antithetic"),
+    "repelling": Walks(coupling="repelling"),
+    "cut where f is negligible": Walks(truncate=True),
+    "weighted steps": Walks(truncate=True, transitions="weighted"),
+    "weighted, matched survival": Walks(transitions="weighted", survival="matched"),
+    "counts": Counts(),
 }
-EXACT = ("frontier", "exact")
+EXACT = {"frontier": Exact(1e-8, "sparse"), "exact": Exact(1e-10, "dense")}
 
 
 @dataclass(frozen=True)
@@ -70,17 +67,15 @@ def run(config: Config, progress: Progress = lambda what, done, total: None) -> 
     for surface in config.surfaces:
         graph = paper_graph(surface, config.n_nodes)
         nodes = np.arange(0, graph.n_nodes, max(1, graph.n_nodes // config.n_starts))
-        exact = compute_signatures(graph, kernel, nodes, teacher="exact", tol=1e-14).rows
+        exact = compute_signatures(graph, kernel, nodes, teacher=Exact(1e-14, "dense")).rows
         teach = _Teach(graph, kernel, nodes, exact, config.seed)
-        for name in EXACT:
+        for name, exact_teacher in EXACT.items():
             progress(f"{name} rows of the {surface}", len(rows), total)
-            rows.append({"surface": surface, "estimator": name, "budget": 0.0} | teach(name, {}, None))
-        for name, (teacher, options) in ESTIMATORS.items():
+            rows.append({"surface": surface, "estimator": name, "budget": 0.0} | teach(exact_teacher, None))
+        for name, teacher in ESTIMATORS.items():
             for budget in config.budgets:
                 progress(f"{name} on the {surface}", len(rows), total)
-                rows.append(
-                    {"surface": surface, "estimator": name, "budget": budget} | teach(teacher, options, budget)
-                )
+                rows.append({"surface": surface, "estimator": name, "budget": budget} | teach(teacher, budget))
     progress("done", total, total)
     settings = dataclasses.asdict(config)
     largest = [row for row in rows if row["budget"] in (0.0, max(config.budgets))]
@@ -98,20 +93,20 @@ class _Teach:
     exact: FloatArray
     seed: int
 
-    def __call__(self, teacher: str, options: dict[str, Any], budget: float | None) -> dict[str, Any]:
+    def __call__(self, teacher: Exact | Walks | Counts, budget: float | None) -> dict[str, Any]:
         """Error against the exact rows, steps, and milliseconds per start on one core, without compilation."""
-        trial = self._compute(teacher, options | ({"n_walks": 200} if budget else {}))
+        trial = self._compute(teacher.with_params(n_walks=200) if budget else teacher)
         if budget:
-            per_walk = max(trial.info.n_steps / len(self.nodes) / 200, 1e-9)
-            options = options | {"n_walks": max(2, round(budget / per_walk))}
-        found = self._compute(teacher, options)
+            per_walk = max(trial.n_steps / len(self.nodes) / 200, 1e-9)
+            teacher = teacher.with_params(n_walks=max(2, round(budget / per_walk)))
+        found = self._compute(teacher)
         rows = found.rows.toarray() if sparse.issparse(found.rows) else found.rows
         return {
-            "steps": found.info.n_steps / len(self.nodes),
+            "steps": found.n_steps / len(self.nodes),
             "error": relative_error(rows, self.exact),
             "predicted": found.relative_stderr,
-            "ms_per_start": 1e3 * found.info.seconds / len(self.nodes),
+            "ms_per_start": 1e3 * found.seconds / len(self.nodes),
         }
 
-    def _compute(self, teacher: str, options: dict[str, Any]) -> Signatures:
-        return compute_signatures(self.graph, self.kernel, self.nodes, teacher=teacher, seed=self.seed, **options)
+    def _compute(self, teacher: Exact | Walks | Counts) -> Signatures:
+        return compute_signatures(self.graph, self.kernel, self.nodes, teacher=teacher, seed=self.seed)

@@ -15,10 +15,10 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
+from manifoldrf import TriangleMesh
 from manifoldrf._runtime import require
 from manifoldrf._validation import FloatArray, IntArray, check_integer
 from manifoldrf.geometry.manifolds import product, thinned
-from manifoldrf.geometry.meshes import TriangleMesh
 
 HALF_WIDTH = 0.4  # of the Mobius strip, whose central circle has radius 1
 PUSH = 0.1  # of its two-sided cover along the normal: the sheet passes itself at twice this distance

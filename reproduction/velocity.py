@@ -19,16 +19,12 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from manifoldrf import FieldInterpolator, Graph, TriangleMesh, knn_graph, mesh_graph, relative_error
 from manifoldrf._random import generator
 from manifoldrf._runtime import one_blas_thread
-from manifoldrf._validation import POSITIVE, FloatArray, IntArray, Interval, check_integer, check_real, reject
+from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.applications.filling import feature_action
-from manifoldrf.applications.interpolation import FieldInterpolator
-from manifoldrf.geometry.builders import knn_graph, mesh_graph
-from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.meshes import TriangleMesh, row_lengths, unit_rows
-from manifoldrf.metrics import relative_error
-from manifoldrf.signatures.engines import Progress
+from manifoldrf.geometry.meshes import row_lengths, unit_rows
 from reproduction.normals import (
     AVERAGE,
     FARTHEST,
@@ -44,6 +40,7 @@ from reproduction.normals import (
 )
 from reproduction.record import (
     Piece,
+    Progress,
     Record,
     checksum_of,
     environment_of,
@@ -334,20 +331,6 @@ class Config:
     largest_learned: int = 20_000  # of the learned recipe: most of its time is evaluation at all nodes
     timed_epochs: int = 2  # of the learned recipe where it is timed; the others are extrapolated
     repeats: int = 3  # number of interpolations; the fastest is reported
-
-    def __post_init__(self) -> None:
-        check_real(self.masked, "masked", Interval(0.0, 1.0, low_open=True, high_open=True))
-        check_real(self.first_frame, "first_frame", Interval(0.0, 1.0, high_open=True))
-        check_real(self.tau, "tau", POSITIVE)
-        counts = ("n_neighbors", "n_frames", "n_anchors", "share", "n_dense", "n_walks", "epochs", "batch")
-        for name in (*counts, "timed_epochs", "repeats", "largest_dense", "largest_learned"):
-            check_integer(getattr(self, name), name, 1)
-        check_integer(self.n_learned, "n_learned", 0)
-        for name in ("cloths", "seeds", "ambient", "sigmas"):
-            if not getattr(self, name):
-                reject(name, "at least one number", getattr(self, name))
-        if any(size < 200 for size in self.sizes):
-            reject("sizes", "200 nodes at least", self.sizes)
 
     @property
     def is_paper(self) -> bool:

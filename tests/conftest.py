@@ -42,7 +42,7 @@ def pytest_collection_finish(session):
         mrf.ManifoldRandomFeatures(kernel, field="local", random_state=0).fit(graph).transform(points)
         return
     mrf.ManifoldRandomFeatures(mrf.HeatKernel(0.3), field="step", random_state=0).fit(points).transform(points)
-    for teacher in ("walks", "frontier", "counts"):
+    for teacher in (mrf.Walks(), mrf.Exact(form="sparse"), mrf.Counts()):
         mrf.compute_signatures(graph, kernel, [0], teacher=teacher, seed=0)
 
 

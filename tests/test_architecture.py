@@ -14,8 +14,8 @@ import manifoldrf
 
 PACKAGE = Path(manifoldrf.__file__).parent
 # From the bottom to the top: a module imports from its own layer and from lower ones.
-LAYERS = ["helpers", "geometry", "kernels", "signatures", "fields", "features", "baselines", "applications"]
-LAYERS += ["gpytorch", "storage", "explorer", "distributed", "cli", "__main__"]
+LAYERS = ["helpers", "geometry", "kernels", "signatures", "paper", "features", "applications"]
+LAYERS += ["torch", "gpytorch", "storage", "explorer", "distributed", "cli", "__main__"]
 FILES = [path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py"]
 NAMES = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in FILES]
 TREES = {
@@ -67,10 +67,10 @@ def test_public_names_are_those_of_the_stub_and_of_the_api_page():
 
 def test_importing_loads_no_slow_library_before_it_is_needed():
     at_the_top = {m for m in TREES for name in imported(TREES[m].body) if name.split(".")[0] == "torch"}
-    assert at_the_top == set()  # `applications/attention` and `positions` call `require`, which names the extra
+    assert at_the_top == set()  # modules of `manifoldrf.torch` call `require`, which names the extra
     names = "found.append(list(sys.modules))"
     code = f"import json, sys, manifoldrf; found = []; {names}; manifoldrf.Sphere; {names}; manifoldrf.Cluster; "
-    code += f"import manifoldrf.fields.mlp; {names}; print(json.dumps(found))"
+    code += f"import manifoldrf.paper.network; {names}; print(json.dumps(found))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     package, manifold, users = map(set, json.loads(done.stdout))
     assert users & {"dask", "distributed", "torch"} == set()

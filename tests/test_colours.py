@@ -50,14 +50,3 @@ def test_a_range_of_very_large_numbers_does_not_overflow():
 
 def test_no_values_have_no_colours():
     assert colours_of([], 0.0, 1.0).shape == (0, 3)
-
-
-@pytest.mark.parametrize("ends", [(1.0, 0.0), (np.nan, 1.0), (0.0, np.inf)])
-def test_ends_must_be_finite_and_ascending(ends):
-    with pytest.raises(ValueError, match=r"`lowest, highest` must be finite numbers in ascending order. Got"):
-        colours_of([0.0], *ends)
-
-
-def test_values_must_be_a_vector():
-    with pytest.raises(ValueError, match=r"`values` must be a vector of numbers\. Got shape \(2, 1\)"):
-        colours_of([[0.0], [1.0]], 0.0, 1.0)

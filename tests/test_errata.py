@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from oracles import diffusion_kernel_at_nodes, relative_error
 
-from manifoldrf import DiffusionKernel, FlatTorus, Sphere, compute_signatures, grid_graph, knn_graph
+from manifoldrf import DiffusionKernel, FlatTorus, Sphere, Walks, compute_signatures, grid_graph, knn_graph
 from manifoldrf.metrics import errors_of
 
 SPHERE = Sphere()
@@ -148,14 +148,13 @@ def test_ten_times_fewer_walks_make_the_signatures_noisier_by_the_root_of_ten(gr
     exact = compute_signatures(graph, DiffusionKernel(TAU), starts, teacher="exact").rows
     noise = []
     for n_walks in (10_000, 100_000):
-        options = {"teacher": "walks", "n_walks": n_walks, "p_halt": 0.01, "seed": global_seed}
-        found = compute_signatures(graph, DiffusionKernel(TAU), starts, **options)
+        found = compute_signatures(graph, DiffusionKernel(TAU), starts, teacher=Walks(n_walks), seed=global_seed)
         # Predictions for these eight starts differ by 2 % from seed to seed (six tried); errors by a little more.
         assert found.relative_stderr == pytest.approx(relative_error(found.rows.toarray(), exact), rel=0.2)
         noise.append(found.relative_stderr)
     assert noise[0] == pytest.approx(0.071, rel=0.15)
     assert noise[0] / noise[1] == pytest.approx(np.sqrt(10), rel=0.2)
-    assert compute_signatures(graph, DiffusionKernel(TAU), [0], teacher="walks").info.options["n_walks"] == 10_000
+    assert Walks().n_walks == 10_000
 
 
 def exponential_features(at, w, a=0.0):

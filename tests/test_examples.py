@@ -19,8 +19,7 @@ SECONDS = 60
 HANGS = 600  # seconds to wait at most
 
 # Modules with a list of public names in the API page.
-PUBLIC_MODULES = {"manifoldrf", "manifoldrf.baselines", "manifoldrf.applications.attention"}
-PUBLIC_MODULES |= {"manifoldrf.applications.differentiable", "manifoldrf.gpytorch"}
+PUBLIC_MODULES = {"manifoldrf", "manifoldrf.torch", "manifoldrf.gpytorch"}
 
 every_example = pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 

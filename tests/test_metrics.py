@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import r2_score
 
-from manifoldrf import align, errors_of, relative_error
+from manifoldrf.metrics import align, errors_of, relative_error
 
 RNG = np.random.default_rng(0)
 REFERENCE = RNG.normal(size=(7, 5))

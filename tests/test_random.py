@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from manifoldrf._random import Streams, generator
-from manifoldrf.signatures import streams as _philox
+from manifoldrf.signatures import walks as _philox
 
 # Known-answer vectors of the Random123 distribution for philox 4x32 with 10 rounds: counter, key, output.
 FULL = 0xFFFFFFFF

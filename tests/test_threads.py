@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from manifoldrf import DiffusionKernel, GraphRandomFeatures, SeriesKernel, Sphere, compute_signatures, knn_graph
+from manifoldrf import DiffusionKernel, SeriesKernel, Sphere, compute_signatures, knn_graph
 from manifoldrf._runtime import quick_map
 
 GRAPH, KERNEL = knn_graph(Sphere().sample(700, seed=0)), DiffusionKernel(5.0)
@@ -18,18 +18,7 @@ def fitted_series():
     return SeriesKernel.fit(GRAPH, i, j, np.cos(i - j), nonnegative=False).kernel.alpha
 
 
-def compressed():
-    return GraphRandomFeatures(GRAPH, KERNEL, teacher="exact", n_components=100, random_state=0).fit()
-
-
-PRODUCTS = {
-    "dense": lambda: KERNEL.dense(GRAPH),
-    "gram": ROWS.gram,
-    "compress": lambda: ROWS.compress(100, seed=0).rows,
-    "compressed features": lambda: compressed().transform(range(700)),
-    "product with compressed features": lambda: compressed().apply(np.ones((700, 50))),
-    "series": fitted_series,
-}
+PRODUCTS = {"dense": lambda: KERNEL.dense(GRAPH), "gram": ROWS.gram, "series": fitted_series}
 
 
 @pytest.mark.parametrize("name", PRODUCTS)

@@ -82,8 +82,7 @@ def _warm_up():
     """Load the modules and compiled code that commands need. No thread may run when the process forks."""
     for name in ("manifoldrf.storage", "manifoldrf.cli.program", "manifoldrf.explorer.page"):
         importlib.import_module(name)
-    for name in ("reproduction.commands", "reproduction.report.html_page"):
-        importlib.import_module(name)
+    importlib.import_module("reproduction.commands")
     importlib.import_module("torch._dynamo")  # optimisers load it, which takes two seconds
     importlib.import_module("matplotlib.pyplot")
     mrf = importlib.import_module("manifoldrf")

@@ -19,7 +19,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from benchmarks.peers.measure import OURS, Row, not_run, timed
 from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, relative_error
-from manifoldrf.applications.attention import linear_attention
+from manifoldrf.torch import linear_attention
 
 JOB = "attention"
 T, HEAD, N_SCORED = 0.05, 64, 256

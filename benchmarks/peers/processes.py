@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from benchmarks.calibration import record
+from benchmarks import record
 from manifoldrf import ManifoldGaussianProcess, ManifoldRandomFeatures, MaternKernel, Sphere
 from manifoldrf.gpytorch import ManifoldKernel
 from reproduction.mesh_data import builtin_mesh

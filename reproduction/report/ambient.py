@@ -4,8 +4,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from matplotlib import pyplot
+
 import reproduction.report.style as ink
-from manifoldrf._runtime import require
 from reproduction.record import Record
 from reproduction.report.style import TITLES, WIDTH, legend_below, save_figure, size_ticks, styled
 
@@ -24,7 +25,6 @@ def draw_ambient(record: Record, path: str | os.PathLike[str]) -> Path:
     Hollow stars and squares are the paper's errors for its features and for random Fourier features. The dotted
     line is the error of the best Gaussian kernel itself; the short dashed line has the slope of independent draws.
     """
-    pyplot = require("matplotlib.pyplot", "viz")
     verdicts = record.tables["verdict"]
     sizes = sorted({row["features"] for row in record.tables["curves"]})
     figure, panels = pyplot.subplots(2, 2, figsize=(WIDTH, 7.8), sharex=True, sharey=True)

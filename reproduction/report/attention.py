@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import lines, pyplot
 
 import reproduction.report.style as ink
-from manifoldrf._runtime import require
 from manifoldrf._validation import FloatArray
 from reproduction.record import Record
 from reproduction.report.drawing import VIEW, frame, view_from
@@ -47,7 +47,6 @@ _ROWS = (
 @styled
 def draw_attention(record: Record, path: str | os.PathLike[str]) -> Path:
     """Four surfaces: geometric mean of the squared error against the number of sources, a line for every method."""
-    pyplot = require("matplotlib.pyplot", "viz")
     surfaces = record.config["surfaces"]
     columns = 1 + (len(surfaces) > 1)
     shape = (-(-len(surfaces) // columns), columns)
@@ -84,7 +83,7 @@ def _draw_lines(axes: Any, rows: list[dict[str, Any]]) -> None:
 
 def _legend(axes: Any) -> tuple[list[Any], list[str]]:
     """Handles and labels, two kinds per column, each under its heading; columns are padded with blanks."""
-    blank = require("matplotlib.lines", "viz").Line2D([], [], linestyle="none")
+    blank = lines.Line2D([], [], linestyle="none")
     drawn = {line.get_label(): line for line in axes.get_lines()}
     blocks = []
     for kind, (_, methods) in _KINDS.items():
@@ -103,7 +102,6 @@ def draw_tokens(record: Record, path: str | os.PathLike[str]) -> Path:
 
     Visible tokens have rims. Signal and predictions share one scale of colours, both residuals another.
     """
-    pyplot = require("matplotlib.pyplot", "viz")
     surfaces = record.config["surfaces"]
     figure, panels = pyplot.subplots(len(_ROWS), len(surfaces), figsize=(WIDTH, 1.75 * len(_ROWS)), squeeze=False)
     parts = {taken: _part(record, surfaces, taken=taken) for taken in (False, True)}

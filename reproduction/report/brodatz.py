@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import pyplot
 
 import reproduction.report.style as ink
-from manifoldrf._runtime import require
 from reproduction.record import Record
 from reproduction.report.style import WIDTH, legend_below, save_figure, styled
 
@@ -33,7 +33,6 @@ def draw_brodatz(record: Record, path: str | os.PathLike[str]) -> Path:
     show one standard deviation over seeds, for the first method and for raw descriptors. Dotted lines are the
     paper's results for these two, if the record has them. Only the main window is drawn.
     """
-    pyplot = require("matplotlib.pyplot", "viz")
     table = record.tables["by_k"]
     rows = [row for row in table if row["window"] == table[0]["window"]]
     columns = list(dict.fromkeys(row["coordinates"] for row in rows))

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib import collections, colors, pyplot
 from scipy.spatial import KDTree
 
-from manifoldrf._runtime import require
 from manifoldrf._validation import FloatArray
 from manifoldrf.explorer.contents import neighbor_axes
 from reproduction.report.style import COLOURS, DIFFERENCES
@@ -53,10 +53,8 @@ def draw_field(
     Dots are as large as the gaps between nodes in units of the axes, so that a surface looks closed at any size of
     the picture. In vector files they are rasterised. Returns the object for a colour bar.
     """
-    colors = require("matplotlib.colors", "viz")
-    collections = require("matplotlib.collections", "viz")
     order = np.argsort(points @ view[:, 2])
-    shades = require("matplotlib.pyplot", "viz").get_cmap(colours)(colors.Normalize(*limits)(values))
+    shades = pyplot.get_cmap(colours)(colors.Normalize(*limits)(values))
     slant = np.abs(_normals(points, range(len(points))) @ view[:, 2])
     shades[:, :3] *= (0.72 + 0.28 * slant)[:, None]  # (n, 4)
     width = _COVER * float(np.median(_gaps(points, 7)))
@@ -73,7 +71,6 @@ def draw_field(
 
 def draw_edges(axes: Any, points: FloatArray, edges: Any, view: FloatArray) -> None:
     """Draw edges, dark near the viewer and light behind."""
-    collections = require("matplotlib.collections", "viz")
     depth = points[edges].mean(axis=1) @ view[:, 2]
     shade = (depth - depth.min()) / max(float(np.ptp(depth)), 1e-12)
     colours = np.zeros((len(edges), 4))
@@ -87,14 +84,13 @@ def draw_edges(axes: Any, points: FloatArray, edges: Any, view: FloatArray) -> N
 
 def draw_patches(axes: Any, corners: FloatArray, values: FloatArray, view: FloatArray, limits: Limits) -> Any:
     """Quadrilaterals with corners (m, n, 3), coloured by values at their corners (m, n), from back to front."""
-    collections = require("matplotlib.collections", "viz")
     at = (slice(None, -1), slice(1, None))
     turns = [(at[0], at[0]), (at[1], at[0]), (at[1], at[1]), (at[0], at[1])]
     places = np.stack([corners[i, j].reshape(-1, 3) for i, j in turns], axis=1)  # (faces, 4, 3)
     means = np.mean([values[i, j].ravel() for i, j in turns], axis=0)
     order = np.argsort(places.mean(axis=1) @ view[:, 2])
     faces = collections.PolyCollection(
-        places[order] @ view[:, :2], array=means[order], cmap=COLOURS, clim=limits,
+        list(places[order] @ view[:, :2]), array=means[order], cmap=COLOURS, clim=limits,
         edgecolors=(0.2, 0.2, 0.2, 0.25), linewidths=0.25, rasterized=True,
     )  # fmt: skip
     axes.add_collection(faces)

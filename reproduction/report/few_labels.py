@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import pyplot
 
 import reproduction.report.style as ink
-from manifoldrf._runtime import require
 from reproduction.record import Record
 from reproduction.report.style import WIDTH, handles_of, legend_below, save_figure, styled
 
@@ -32,7 +32,6 @@ def draw_accuracy(record: Record, path: str | os.PathLike[str]) -> Path:
 
     The grey band is one standard deviation over draws of labels, of the first method only.
     """
-    pyplot = require("matplotlib.pyplot", "viz")
     rows = record.tables["accuracy"]
     clouds = list(dict.fromkeys(row["cloud"] for row in rows))
     columns = min(len(clouds), _COLUMNS)
@@ -61,7 +60,6 @@ def draw_damage(record: Record, path: str | os.PathLike[str]) -> Path | None:
 
     None where a record has no sweep.
     """
-    pyplot = require("matplotlib.pyplot", "viz")
     rows = record.tables.get("sweep", [])
     if not rows:
         return None

@@ -3,8 +3,9 @@
 import os
 from pathlib import Path
 
+from matplotlib import pyplot
+
 import reproduction.report.style as ink
-from manifoldrf._runtime import require
 from reproduction.record import Record
 from reproduction.report.drawing import common_limits, draw_edges, draw_field, view_of_peak
 from reproduction.report.style import (
@@ -31,7 +32,6 @@ def draw_surface_graphs(record: Record, path: str | os.PathLike[str]) -> Path:
 
     The format follows the suffix of the path (png, pdf or svg).
     """
-    pyplot = require("matplotlib.pyplot", "viz")
     rows = {row["surface"]: row for row in record.tables["surfaces"]}
     figure, panels = pyplot.subplots(2, len(rows), figsize=(WIDTH, 4.6), squeeze=False)
     limits = common_limits([record.arrays[f"{name}_kernel"] for name in rows])
@@ -59,7 +59,6 @@ def draw_graph_convergence(record: Record, path: str | os.PathLike[str]) -> Path
     rows = record.tables["convergence"]
     if len(rows) < 2:
         return None
-    pyplot = require("matplotlib.pyplot", "viz")
     figure, axes = pyplot.subplots(figsize=(WIDTH, 3.6))
     nodes = [row["nodes"] for row in rows]
     for column, (label, colour, mark) in _GRAPHS.items():
@@ -76,7 +75,6 @@ def draw_graph_convergence(record: Record, path: str | os.PathLike[str]) -> Path
 @styled
 def draw_teachers(record: Record, path: str | os.PathLike[str]) -> Path:
     """Error of signature rows against steps per start: one panel per surface, one line per estimator."""
-    pyplot = require("matplotlib.pyplot", "viz")
     table = record.tables["budgets"]
     surfaces = list(dict.fromkeys(row["surface"] for row in table))
     names = list(dict.fromkeys(row["estimator"] for row in table))

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import cm, colors, pyplot, ticker
 
 import reproduction.report.style as ink
-from manifoldrf._runtime import require
 from manifoldrf._validation import FloatArray
 from reproduction.record import Record
 from reproduction.report.drawing import common_limits, draw_patches, view_from
@@ -40,10 +40,9 @@ def draw_grid_errors(record: Record, path: str | os.PathLike[str]) -> Path:
     Dotted lines are the noise that walks predict for themselves. Grey dashes are the exact teacher against the
     plain Gaussian in the smallest and the largest dimension. Exponents are fitted to the finer half of the grids.
     """
-    pyplot = require("matplotlib.pyplot", "viz")
     dims = record.config["dims"]
-    norm = pyplot.Normalize(min(dims), max(dims))
-    shades = require("matplotlib.cm", "viz").ScalarMappable(norm, pyplot.get_cmap("viridis"))
+    norm = colors.Normalize(min(dims), max(dims))
+    shades = cm.ScalarMappable(norm, pyplot.get_cmap("viridis"))
     figure, panels = pyplot.subplots(2, 3, figsize=(WIDTH, 6.6), sharex=True, sharey="row")
     for above, name in zip(panels, _OBJECTS, strict=True):
         for axes, teacher in zip(above, _TEACHERS, strict=True):
@@ -73,7 +72,6 @@ def draw_grid_convergence(record: Record, path: str | os.PathLike[str]) -> Path:
 
     All values of a kind share one colour scale, and all their differences another.
     """
-    pyplot = require("matplotlib.pyplot", "viz")
     sides = record.config["panels"]
     figure, panels = pyplot.subplots(len(sides), 6, figsize=(WIDTH, 1.5 * len(sides) + 1.5), squeeze=False)
     for block, (kind, titles) in zip((panels[:, :3], panels[:, 3:]), _TRIPLETS.items(), strict=True):
@@ -109,13 +107,12 @@ def _draw_triplets(figure: Any, block: Any, record: Record, kind: str) -> None:
     figure.colorbar(drawn, ax=block[:, :2], **style).set_label(_BARS[kind], fontsize=9)
     bar = figure.colorbar(residual, ax=block[:, 2], **style | {"aspect": 12})
     bar.set_label("difference", fontsize=9)
-    bar.locator = require("matplotlib.ticker", "viz").MaxNLocator(3)
+    bar.locator = ticker.MaxNLocator(3)
 
 
 @styled
 def draw_grid_signatures(record: Record, path: str | os.PathLike[str]) -> Path:
     """Signature of one vertex z on finer and finer grids: as coloured vertices (top) and squares (bottom)."""
-    pyplot = require("matplotlib.pyplot", "viz")
     sides = record.config["grids"]
     figure, panels = pyplot.subplots(2, len(sides), figsize=(WIDTH, 4.6), squeeze=False)
     for above, below, side in zip(*panels, sides, strict=True):
@@ -137,15 +134,17 @@ def draw_grid_signatures(record: Record, path: str | os.PathLike[str]) -> Path:
 @styled
 def draw_saddle(record: Record, path: str | os.PathLike[str]) -> Path:
     """The heat kernel F of one point x of a saddle; x is green, some other points have their values beside them."""
-    pyplot = require("matplotlib.pyplot", "viz")
     points, kernel = record.arrays["saddle_points"], record.arrays["saddle_kernel"]
     view = view_from(40.0, -62.0)  # from this view no point is hidden
     figure, axes = pyplot.subplots(figsize=(WIDTH, 5.9))
     drawn = draw_patches(axes, points, kernel, view, common_limits([kernel]))
-    marks = {"edgecolors": "white", "linewidths": 1.0, "zorder": 2}
-    axes.scatter(*(record.arrays["saddle_source"] @ view[:, :2]), c=ink.GREEN, s=110, label="$x$", **marks)
+    marks: Any = {"edgecolors": "white", "linewidths": 1.0, "zorder": 2}
+    across, up = record.arrays["saddle_source"] @ view[:, :2]
+    axes.scatter(across, up, c=ink.GREEN, s=110, label="$x$", **marks)
     samples = record.arrays["saddle_samples"] @ view[:, :2]
-    axes.scatter(*samples.T, c=ink.SKY, s=60, marker="D", label="$y$, with $F(x, y)$ beside it", **marks)
+    axes.scatter(
+        samples[:, 0], samples[:, 1], c=ink.SKY, s=60, marker="D", label="$y$, with $F(x, y)$ beside it", **marks
+    )
     for place, value in zip(samples, record.arrays["saddle_values"], strict=True):
         box = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.0}
         axes.annotate(f"{value:.2g}", place, xytext=(9, 5), textcoords="offset points", fontsize=9, bbox=box)

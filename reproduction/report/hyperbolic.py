@@ -2,9 +2,11 @@
 
 import os
 from pathlib import Path
+from typing import Any
+
+from matplotlib import pyplot
 
 import reproduction.report.style as ink
-from manifoldrf._runtime import require
 from reproduction.record import Record
 from reproduction.report.style import WIDTH, save_figure, styled
 
@@ -27,13 +29,17 @@ _UNIT = "curvature radii"  # lengths in a space of curvature -1
 @styled
 def draw_radii(record: Record, path: str | os.PathLike[str]) -> Path:
     """Error of the kernel in the inner ball against the radius of the ball that is covered."""
-    pyplot = require("matplotlib.pyplot", "viz")
     figure, axes = pyplot.subplots(figsize=(WIDTH, 4.8))
     rows = record.tables["radii"]
     for column, (label, colour, mark, line) in _LINES.items():
         places = [(row["R"], row[column]) for row in rows if row[column]]
         if places:
-            style = {"color": colour, "marker": mark, "linestyle": line, "markersize": 10 if mark == "*" else 6}
+            style: Any = {
+                "color": colour,
+                "marker": mark,
+                "linestyle": line,
+                "markersize": 10 if mark == "*" else 6,
+            }
             text = label.format(record.config["n_fixed"])
             axes.plot(*zip(*places, strict=True), linewidth=2.8 if column == "error" else 1.4, label=text, **style)
     axes.axvline(record.config["inner"], color="0.5", linewidth=1.0, linestyle=":")
@@ -49,7 +55,6 @@ def draw_radii(record: Record, path: str | os.PathLike[str]) -> Path:
 @styled
 def draw_estimate(record: Record, path: str | os.PathLike[str]) -> Path:
     """Estimated errors of an exhaustion against true ones; the band is a factor of 3."""
-    pyplot = require("matplotlib.pyplot", "viz")
     figure, axes = pyplot.subplots(figsize=(WIDTH, 5.4))
     rows = record.tables["exhaustion"]
     both = [row[name] for row in rows for name in ("true", "estimate")]
@@ -75,7 +80,6 @@ def draw_estimate(record: Record, path: str | os.PathLike[str]) -> Path:
 @styled
 def draw_slice(record: Record, path: str | os.PathLike[str]) -> Path:
     """The kernel from a point at the rim of the inner ball along the line through the centre."""
-    pyplot = require("matplotlib.pyplot", "viz")
     figure, axes = pyplot.subplots(figsize=(WIDTH, 4.6))
     distance = record.arrays["distance"]
     axes.plot(distance, record.arrays["exact"], color="0.75", linewidth=6.0, label="exact")

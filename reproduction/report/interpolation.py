@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import pyplot
 
 import reproduction.report.style as ink
-from manifoldrf._runtime import require
 from reproduction.record import Record
 from reproduction.report.style import (
     WIDTH,
@@ -51,7 +51,6 @@ _LINES = (
 @styled
 def draw_cosines(record: Record, path: str | os.PathLike[str]) -> Path:
     """Mean cosine on every mesh, small ones first: the paper's setting, and parameters chosen on known values."""
-    pyplot = require("matplotlib.pyplot", "viz")
     cells = [row for row in record.tables["cells"] if _is_line(row["method"])]
     meshes = sorted({(row["vertices"], row["mesh"]) for row in cells})
     places = {mesh: place for place, (_, mesh) in enumerate(meshes)}
@@ -75,7 +74,6 @@ def draw_cosines(record: Record, path: str | os.PathLike[str]) -> Path:
 @styled
 def draw_dense_cosines(record: Record, path: str | os.PathLike[str]) -> Path:
     """Mean cosine on denser and denser nodes of one moving mesh."""
-    pyplot = require("matplotlib.pyplot", "viz")
     rows = [row for row in record.tables["scaling"] if _is_line(row["method"]) and row.get("cosine") is not None]
     figure, axes = pyplot.subplots(figsize=(WIDTH, 5.2))
     for method, style in _styles(_methods(rows)).items():
@@ -95,7 +93,6 @@ def draw_times(record: Record, path: str | os.PathLike[str]) -> Path | None:
     """
     if "exponents" not in record.tables:
         return None
-    pyplot = require("matplotlib.pyplot", "viz")
     rows = [row for row in record.tables["scaling"] if _is_line(row["method"])]
     exponents = {row["method"]: row for row in record.tables["exponents"]}
     figure, panels = pyplot.subplots(2, 1, figsize=(WIDTH, 8.6), sharex=True)
@@ -140,12 +137,11 @@ def _draw_line(axes: Any, rows: Sequence[Row], column: str, exponent: float | No
 @styled
 def draw_methods(record: Record, path: str | os.PathLike[str]) -> Path:
     """Mean cosine of every method: dots for both settings, squares for means over sizes, stars for the paper."""
-    pyplot = require("matplotlib.pyplot", "viz")
     table = next(iter(record.tables.values()))  # the summary comes first
     rows = sorted(table, key=lambda row: max(row[name] or 0.0 for name in _SETTINGS))
     figure, axes = pyplot.subplots(figsize=(WIDTH, 1.4 + 0.27 * len(rows)))
     heights = np.arange(len(rows))
-    marks = {
+    marks: dict[str, Any] = {
         "as_paper": {"marker": "o", "s": 95, "facecolors": ink.BLUE, "zorder": 3, "label": "paper's setting"},
         "tuned": {
             "marker": "D",

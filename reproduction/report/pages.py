@@ -1,4 +1,4 @@
-"""The results page in Markdown, made from saved records; the HTML report is rendered from the same text.
+"""The results page in Markdown, made from saved records.
 
 Nothing is computed here: numbers are formatted and compared with the paper's. The same records give the same bytes.
 """

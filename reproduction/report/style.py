@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from manifoldrf._files import as_path, atomic_path
-from manifoldrf._runtime import require
 from manifoldrf._validation import check_option
 from reproduction.record import Record
 
@@ -27,7 +26,7 @@ DPI = 140  # 1260 pixels: sharp on screens of higher resolution than that
 COLOURS = "magma_r"  # light where the kernel is small; readable without colour vision and in print
 DIFFERENCES = "RdBu"  # white where two kernels agree
 
-_SETTINGS = {
+_SETTINGS: Any = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same picture on every machine
     "font.size": 10.0,
     "axes.titlesize": 10.5,
@@ -90,10 +89,12 @@ def styled(draw: Callable[[Record, Any], Drawn]) -> Callable[[Record, str | os.P
 
     @functools.wraps(draw)
     def drawn(record: Record, path: str | os.PathLike[str]) -> Drawn:
-        pyplot = require("matplotlib.pyplot", "viz")
+        import matplotlib
+        from matplotlib import pyplot
+
         before = set(pyplot.get_fignums())
         try:
-            with require("matplotlib", "viz").rc_context(_SETTINGS):
+            with matplotlib.rc_context(_SETTINGS):
                 return draw(record, path)
         except BaseException:
             for number in set(pyplot.get_fignums()) - before:
@@ -116,7 +117,8 @@ def save_figure(figure: Any, path: str | os.PathLike[str]) -> Path:
     ...     save_figure(pyplot.figure(), Path(folder) / "empty.png").name
     'empty.png'
     """
-    pyplot = require("matplotlib.pyplot", "viz")
+    from matplotlib import pyplot
+
     try:
         target = as_path(path)
         suffix = check_option(target.suffix.removeprefix("."), "format", FORMATS)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import pyplot
 
 import reproduction.report.style as ink
-from manifoldrf._runtime import require
 from manifoldrf._validation import FloatArray
 from manifoldrf.metrics import align
 from reproduction.record import Record
@@ -90,7 +90,6 @@ def _draw_rows(
     record: Record, path: str | os.PathLike[str], groups: Sequence[_Group], fields: Any, truth: str
 ) -> Path:
     """A column for each surface, a row for each field, a colour bar for each group of rows."""
-    pyplot = require("matplotlib.pyplot", "viz")
     found = {name: fields(_of(record, name)) for name in _names(record)}
     views = {name: view_of_peak(arrays["points"], arrays[truth]) for name, arrays in found.items()}
     count = sum(len(group.rows) for group in groups)
@@ -106,7 +105,7 @@ def _draw_rows(
                 if group.colours == DIFFERENCES:
                     axes.set_xlabel(f"{_share(arrays[name], arrays[truth])} of the norm", fontsize=9)
         axes_of_group = [axes for line in shown for axes in line]
-        bar = figure.colorbar(drawn, ax=axes_of_group, aspect=12 * len(shown), pad=0.01, fraction=0.04)
+        bar: Any = figure.colorbar(drawn, ax=axes_of_group, aspect=12 * len(shown), pad=0.01, fraction=0.04)
         bar.set_label(group.bar)
         bar.formatter.set_powerlimits((-3, 4))
     for axes, name in zip(panels[0], found, strict=True):
@@ -117,7 +116,6 @@ def _draw_rows(
 @styled
 def draw_diagnostics(record: Record, path: str | os.PathLike[str]) -> Path:
     """Values of both fields at nodes that were not starts against exact signatures, and their errors."""
-    pyplot = require("matplotlib.pyplot", "viz")
     names = _names(record)
     figure, panels = pyplot.subplots(3, len(names), figsize=(WIDTH, 7.6), squeeze=False, sharex=True, sharey="row")
     low, high = _limits([_of(record, name)["truth"] for name in names])
@@ -139,7 +137,7 @@ def draw_diagnostics(record: Record, path: str | os.PathLike[str]) -> Path:
     for axes, text in zip(panels[:, 0], [*texts, "|predicted - exact|"], strict=True):
         axes.set_ylabel(text)
     legend_below(figure, panels[2][0].get_legend_handles_labels())
-    for handle in figure.legends[0].legend_handles:
+    for handle in filter(None, figure.legends[0].legend_handles):
         handle.set(sizes=[30], alpha=1.0)
     return save_figure(figure, path)
 
@@ -151,7 +149,6 @@ def draw_training(record: Record, path: str | os.PathLike[str]) -> Path | None:
     A panel for each surface and number of neighbours; a dot marks the epoch whose weights are used. None where a
     record has no trainings.
     """
-    pyplot = require("matplotlib.pyplot", "viz")
     rows = record.tables.get("recipe", [])
     if not rows:
         return None

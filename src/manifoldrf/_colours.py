@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manifoldrf._validation import FloatArray, reject
+from manifoldrf._validation import FloatArray
 
 # Colours (red, green, blue) in [0, 1] at 17 equally spaced stops. (17, 3)
 # fmt: off
@@ -70,10 +70,6 @@ def colours_of(
     [[252, 253, 191], [181, 54, 122], [0, 0, 4], [153, 153, 153]]
     """
     numbers = np.asarray(values, dtype=np.float64)
-    if numbers.ndim != 1:
-        reject("values", "a vector of numbers", f"shape {numbers.shape}")
-    if not (np.isfinite(lowest) and np.isfinite(highest) and lowest <= highest):
-        reject("lowest, highest", "finite numbers in ascending order", f"{lowest}, {highest}")
     unknown = np.isnan(numbers)
     inside = np.clip(np.where(unknown, lowest, numbers), lowest, highest)
     # Halves, because the width of a range of very large numbers would overflow.

@@ -15,8 +15,6 @@ from manifoldrf._validation import reject
 
 SeedLike: TypeAlias = int | np.integer | np.random.Generator | np.random.RandomState | None
 
-_KEY_BYTES = 16  # 128 bits, so derived keys do not collide by accident
-
 
 @dataclass(frozen=True)
 class Streams:
@@ -47,7 +45,7 @@ class Streams:
         return cls(_digest(b"manifoldrf seed", _seed_bytes(seed, name)))
 
     def key(self, name: str) -> NDArray[np.uint32]:
-        """Return two 32-bit words that key the compiled generator of :mod:`manifoldrf.signatures.streams`."""
+        """Return two 32-bit words that key the compiled generator of :mod:`manifoldrf.signatures.walks`."""
         return np.frombuffer(self._derive(name)[:8], dtype="<u4").astype(np.uint32)
 
     def generator(self, name: str) -> np.random.Generator:
@@ -65,7 +63,7 @@ def generator(seed: SeedLike, name: str) -> np.random.Generator:
 
 def _digest(key: bytes, message: bytes) -> bytes:
     """Keyed 128-bit hash, the same on every platform and Python version (unlike ``hash``)."""
-    return hashlib.blake2b(message, key=key, digest_size=_KEY_BYTES).digest()
+    return hashlib.blake2b(message, key=key, digest_size=16).digest()  # so derived keys do not collide by accident
 
 
 def _seed_bytes(seed: SeedLike, name: str) -> bytes:

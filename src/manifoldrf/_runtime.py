@@ -35,6 +35,21 @@ _INTERNAL = ("manifoldrf.", "sklearn.", "joblib.", "contextlib", "torch.")
 
 
 # -------------------------------------------------------------------------------------------------------- threads
+Progress = Callable[[str, int, int], None]  # (what, done, total)
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """Report no progress."""
+
+
+@contextmanager
+def stage_of(progress: Progress, what: str) -> Iterator[None]:
+    """Report the beginning of a stage without steps and, if nothing fails, its end."""
+    progress(what, 0, 1)
+    yield
+    progress(what, 1, 1)
+
+
 @contextmanager
 def thread_pool(n_jobs: int, initializer: Callable[[], Any] | None = None) -> Iterator[ThreadPoolExecutor]:
     """Yield a thread pool. If the block ends with an error or Ctrl-C, work that has not begun is cancelled.
@@ -252,7 +267,8 @@ def require(module: str, extra: str) -> Any:
     """Import ``module``, or name the extra of manifoldrf that installs it, or the version that is needed."""
     package = module.split(".")[0]
     needed, found = _versions(package)
-    if _numbers(found) < _numbers(needed):
+    older, newer = (tuple(map(int, re.findall(r"\d+", version)[:3])) for version in (found, needed))
+    if older < newer:
         text = f"This needs the package {package!r} of version {needed} or later. Got {found}. "
         raise ImportError(f"{text}Install it with: pip install 'manifoldrf[{extra}]'", name=package)
     try:
@@ -270,16 +286,10 @@ def _versions(package: str) -> tuple[str, str]:
     name = {"faiss": "faiss-cpu"}.get(package, package)
     pattern = re.compile(re.sub("[-_]", "[-_]", name) + r"(?:\[\w+\])?>=([\d.]+)")
     try:
-        lines = metadata.requires("manifoldrf") or []
-        needed = next(filter(None, map(pattern.match, lines)), None)
+        needed = next(filter(None, map(pattern.match, metadata.requires("manifoldrf") or [])), None)
         return (needed[1], metadata.version(name)) if needed else ("", "")
     except metadata.PackageNotFoundError:
         return "", ""
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """The numbers of a version, for comparisons."""
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
 def available(module: str) -> bool:

@@ -7,7 +7,6 @@
 import datetime
 import math
 import os
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -22,23 +21,18 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 LARGEST_COORDINATE = 1e150  # squares of numbers above 1e154 overflow
-SMALLEST_SPREAD = 1e-140  # squared distances in a smaller cloud underflow
-_LONGEST_INTEGER = 100  # digits of an integer in an error
-_LARGEST_INTEGER = 10**300  # larger ones are no floats
-_THREADS_OF_A_CORE = 4  # more threads cost memory and time to start, and gain nothing
-_FEWEST_COUNTED = 10  # in fewer rows, 0, 1, 2, ... may be coordinates by chance
-_SHARE_COUNTED = 2 / 3  # of the numbers of rows, others were left out; one in two would also be 0, 2, 4, ...
-_LONGEST_VALUE = 500  # characters of a value in an error
-# How to read a file whose name was given instead of an array.
-_READERS = {
-    **{".npy": "numpy.load(path, mmap_mode='r')", ".npz": "numpy.load(path)", ".csv": "numpy.loadtxt"},
-    **dict.fromkeys((".ply", ".obj", ".stl", ".off", ".glb", ".vtk", ".vtp", ".gii"), "TriangleMesh.load(path)"),
-}
-_NOT_NUMBERS = (
-    *(str, bytes, datetime.date, datetime.timedelta, np.datetime64, np.timedelta64),
-    *(list, tuple, np.ndarray),
-)
 _NOT_REAL = (str, bytes, complex)  # text that looks like a number is not one
+_NOT_NUMBERS = (
+    str,
+    bytes,
+    datetime.date,
+    datetime.timedelta,
+    np.datetime64,
+    np.timedelta64,
+    list,
+    tuple,
+    np.ndarray,
+)
 
 
 @dataclass(frozen=True)
@@ -68,8 +62,7 @@ NONNEGATIVE = Interval(0.0)
 def reject(name: str, rule: str, value: object, kind: type[Exception] = ValueError) -> NoReturn:
     """Raise the error for a bad argument."""
     text = written(value) if isinstance(value, int) else str(value)
-    if len(text) > _LONGEST_VALUE:
-        text = f"{text[:_LONGEST_VALUE]} ..."
+    text = text if len(text) <= 500 else f"{text[:500]} ..."
     fail(name, f"`{name}` must be {rule}. Got {text}.", kind)
 
 
@@ -83,7 +76,7 @@ def fail(name: str, text: str, kind: type[Exception]) -> NoReturn:
 def written(value: int) -> str:
     """An integer as text, or the number of its digits if these are many; Python refuses to print 5000."""
     n_digits = int(value.bit_length() * math.log10(2)) + 1
-    return str(value) if n_digits < _LONGEST_INTEGER else f"an integer of {n_digits} digits"
+    return str(value) if n_digits < 100 else f"an integer of {n_digits} digits"
 
 
 # -------------------------------------------------------------------------------------------------------- scalars
@@ -93,7 +86,7 @@ def check_integer(value: Any, name: str, low: int, high: int | None = None) -> i
     if isinstance(value, bool) or not isinstance(value, Integral):
         reject(name, rule, repr(value), TypeError)
     number = int(value)
-    if number > _LARGEST_INTEGER and high is None:
+    if number > 10**300 and high is None:  # larger ones are no floats
         reject(name, f"an integer in [{low}, 1e+300]", number)
     if number < low or (high is not None and number > high):
         reject(name, rule, value)
@@ -113,7 +106,7 @@ def check_jobs(n_jobs: Any, name: str = "n_jobs") -> int:
     # A container or batch system may allow fewer cores than the machine has.
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     number = int(n_jobs)
-    if number > _THREADS_OF_A_CORE * cores:
+    if number > 4 * cores:  # these would cost memory and time to start, and gain nothing
         warn_user(f"`{name}` = {written(number)} is far more than this process may use: {cores} threads are used.")
         return cores
     return cores if number == -1 else number
@@ -186,9 +179,9 @@ def _refuse_frame(values: Any, name: str) -> None:
     """Refuse a data frame with sparse columns or with several columns of one name."""
     columns = getattr(values, "columns", None)
     names = [column for column in columns if isinstance(column, str | tuple)] if np.iterable(columns) else []
-    twice = [column for column, count in Counter(names).items() if count > 1]
-    if twice:
-        reject(name, "a frame whose columns have different names", f"{twice[0]!r} several times")
+    if len(set(names)) < len(names):
+        twice = next(column for column in names if names.count(column) > 1)
+        reject(name, "a frame whose columns have different names", f"{twice!r} several times")
     kinds = getattr(values, "dtypes", None)
     sparse = [type(kind).__name__ == "SparseDtype" for kind in kinds] if np.iterable(kinds) else []
     if any(sparse):
@@ -233,14 +226,11 @@ def refuse_text(values: Any, name: str) -> None:
 def _reject_kind(values: Any, array: NDArray[Any], name: str) -> NoReturn:
     """Name the type that was given instead of numbers."""
     if isinstance(values, str | os.PathLike):
-        reader = _READERS.get(os.path.splitext(os.fspath(values))[1].lower())  # noqa: PTH122 - may not be a path
-        if reader is not None:
-            reject(name, f"an array of numbers, not the name of a file: {reader} reads it", repr(values), TypeError)
+        rule = "an array of numbers, not the name of a file: numpy.load or TriangleMesh.load reads one"
+        reject(name, rule, repr(values), TypeError)
     kind = "None" if values is None else type(values).__name__
     if array.dtype.names:
-        rule = (
-            "a plain array of numbers; numpy.lib.recfunctions.structured_to_unstructured converts a structured one"
-        )
+        rule = "a plain array of numbers, see numpy.lib.recfunctions.structured_to_unstructured"
         reject(name, rule, f"fields {', '.join(array.dtype.names)}", TypeError)
     found = kind if array.dtype.kind == "O" else f"{kind} of dtype {array.dtype}"
     reject(name, "an array of numbers", found, TypeError)
@@ -263,10 +253,11 @@ def counting_columns(points: FloatArray) -> list[int]:
     Some rows may be missing. Needs ten rows.
     """
     n = len(points)
-    if n < _FEWEST_COUNTED:
+    if n < 10:  # 0, 1, 2, ... may be coordinates by chance
         return []
+    # Two thirds of the numbers must be there: one in two would also be 0, 2, 4, ... Few rows must have nearly all:
     # n random integers of a range of r differ by chance with a probability of about exp(-n^2 / 2r).
-    widest = n * min(1 / _SHARE_COUNTED, n / (_FEWEST_COUNTED - 1))
+    widest = n * min(3 / 2, n / 9)
     return [
         k
         for k, column in enumerate(points.T)
@@ -337,8 +328,8 @@ def check_columns(values: ArrayLike, name: str, n_rows: int, unit: str = "node")
 def check_spread(points: FloatArray, name: str) -> None:
     """Refuse points so close together that squared distances underflow. Equal points are accepted."""
     spread = float(np.ptp(points, axis=0).max())
-    if 0 < spread < SMALLEST_SPREAD:
-        reject(name, f"spread over at least {SMALLEST_SPREAD:g}, or squared distances vanish", f"{spread:g}")
+    if 0 < spread < 1e-140:
+        reject(name, "spread over at least 1e-140, or squared distances vanish", f"{spread:g}")
 
 
 def check_vector(

@@ -3,8 +3,8 @@
 from typing import Any
 
 from manifoldrf._runtime import require
-from manifoldrf.applications.differentiable import DifferentiableFeatures
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
+from manifoldrf.torch import DifferentiableFeatures
 
 # Without these packages the error names the extra.
 torch: Any = require("torch", "gpytorch")

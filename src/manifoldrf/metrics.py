@@ -32,7 +32,7 @@ def align(K: ArrayLike, reference: ArrayLike, method: str = "frobenius") -> Floa
     Examples
     --------
     >>> import numpy as np
-    >>> from manifoldrf import align
+    >>> from manifoldrf.metrics import align
     >>> align([[2.0, 0.0], [0.0, 2.0]], [[3.0, 0.0], [0.0, 3.0]]).tolist()
     [[3.0, 0.0], [0.0, 3.0]]
     """
@@ -82,7 +82,7 @@ class Errors:
 
     Examples
     --------
-    >>> from manifoldrf import errors_of
+    >>> from manifoldrf.metrics import errors_of
     >>> errors_of([[1.0, 2.0]], [[1.0, 4.0]]).plain()["rmse"].__round__(4)
     1.4142
     """
@@ -118,7 +118,7 @@ def errors_of(K: ArrayLike, reference: ArrayLike, *, alignment: str | None = Non
 
     Examples
     --------
-    >>> from manifoldrf import errors_of
+    >>> from manifoldrf.metrics import errors_of
     >>> found = errors_of([[1.1, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]])
     >>> round(found.mean_re, 6), found.median_re, round(found.mae, 6)
     (0.025, 0.0, 0.025)

@@ -1,49 +1,19 @@
 """Load models and graphs from files, bit for bit as saved, or raise an error with the reason."""
 
-from collections.abc import Callable
-from importlib import import_module
 from os import PathLike
 from typing import Any
 
-from manifoldrf._codec import STORED_CLASSES, ModelFileError, Registry, load_state
+from manifoldrf._codec import ModelFileError, load_value
 from manifoldrf._runtime import without_warnings
-from manifoldrf.applications.interpolation import FieldInterpolator
-from manifoldrf.applications.regression import ManifoldGaussianProcess, ManifoldRidge
-from manifoldrf.applications.saving import read_features
-from manifoldrf.features import manifold_features
+
+# Together these import all modules with classes that files may hold, which `stored` puts on the list.
+from manifoldrf.applications import interpolation, regression  # noqa: F401
+from manifoldrf.applications.saving import SavedEstimator
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.state import RECORDS
-from manifoldrf.geometry import graphs
+from manifoldrf.geometry import surfaces  # noqa: F401
 from manifoldrf.geometry.graphs import Graph
 
 __all__ = ["load"]
-
-# Only these classes can be created from a file; nothing in a file is ever run.
-REGISTRY: Registry = (
-    {"ManifoldRandomFeatures": read_features}
-    | RECORDS
-    | {
-        name: getattr(import_module(f"manifoldrf.{module}"), name)
-        for module, names in STORED_CLASSES.items()
-        for name in names
-    }
-)
-
-
-def _graph_of(state: dict[str, Any]) -> Graph:
-    """The graph of a file; its constructor has checked the parts."""
-    graph = state["graph"]
-    if not isinstance(graph, Graph):
-        raise TypeError("it has no graph")
-    return graph
-
-
-# Functions that make a model from its state, by the kind given in the file.
-LOADERS: dict[str, Callable[[dict[str, Any]], Any]] = {
-    manifold_features.KIND: ManifoldRandomFeatures._from_state,
-    graphs.KIND: _graph_of,
-    **{kind.__name__: kind._from_state for kind in (FieldInterpolator, ManifoldGaussianProcess, ManifoldRidge)},
-}
 
 
 @without_warnings(Warning)
@@ -69,7 +39,7 @@ def load(path: str | PathLike[str]) -> Any:
     FileNotFoundError
         If there is no such file.
     ModelFileError
-        If the file is truncated, altered, not a model of this library, or written by a newer version of it.
+        If the file is truncated, altered, not a model of this library, or of another version of the format.
 
     Examples
     --------
@@ -84,13 +54,7 @@ def load(path: str | PathLike[str]) -> Any:
     >>> bool((again.transform(points) == features.transform(points)).all())
     True
     """
-    kind, state = load_state(path, REGISTRY)
-    if kind not in LOADERS:
-        known = ", ".join(sorted(LOADERS))
-        raise ModelFileError(f"{path} cannot be loaded: it holds a {kind[:40]!r}, and models are {known}.")
-    try:
-        return LOADERS[kind](state)
-    except MemoryError:
-        raise  # not the fault of the file
-    except Exception as error:
-        raise ModelFileError(f"{path} cannot be loaded: its {kind} is not valid: {error}") from error
+    model = load_value(path)
+    if not isinstance(model, Graph | ManifoldRandomFeatures | SavedEstimator):
+        raise ModelFileError(f"{path} cannot be loaded: it holds a {type(model).__name__}, which is not a model.")
+    return model

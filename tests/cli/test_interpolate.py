@@ -9,7 +9,7 @@ from command_line import invoke, main, words
 
 from manifoldrf import FieldInterpolator, Sphere, TriangleMesh
 from manifoldrf.applications import interpolation
-from manifoldrf.geometry.mesh_files import write_cloud_ply
+from manifoldrf.geometry.mesh_files import write_ply
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def test_a_column_that_is_not_there_is_wrong_usage(mesh_file, known, tmp_path):
 @pytest.mark.parametrize("name", ["cloud.ply", "broken.off"])
 def test_a_file_that_is_no_mesh_is_called_as_the_command_calls_it(known, tmp_path, monkeypatch, capsys, name):
     values, _, _ = known
-    write_cloud_ply(tmp_path / "cloud.ply", Sphere().grid(20), np.zeros((20, 3), np.uint8))
+    write_ply(tmp_path / "cloud.ply", Sphere().grid(20), np.zeros((20, 3), np.uint8))
     (tmp_path / "broken.off").write_text("OFF 3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 7\n")
     before = sorted(tmp_path.iterdir())
     assert main(monkeypatch, "interpolate", tmp_path / name, values, "-o", tmp_path / "out") == 1

@@ -22,7 +22,7 @@ from manifoldrf import (
     knn_graph,
     load,
 )
-from manifoldrf._codec import read_container, save_state, write_container
+from manifoldrf._codec import read_container, write_container
 from manifoldrf._validation import check_jobs
 from manifoldrf.fields.data import Problem
 
@@ -145,22 +145,6 @@ def test_files_of_graphs_do_not_depend_on_the_number_of_threads(tmp_path):
         assert files[0].read_bytes() == files[1].read_bytes()
 
 
-def test_files_that_name_threads_are_read(tmp_path, saved):
-    """As they were written once; the numbers belong to another machine and change no bit."""
-
-    def name_threads(arrays, fields):
-        fields["params"]["dict"]["n_jobs"] = 3
-        setting = fields["map"]["fields"]["space"]["fields"]["setting"]
-        extension = setting["fields"]["graph"]["fields"]["extension"]
-        extension["fields"]["search"]["fields"]["n_jobs"] = 3
-
-    (tmp_path / "m").write_bytes(saved)
-    again = load(tampered(tmp_path / "m", name_threads))
-    assert (again.n_jobs, again.graph_.extension.search.n_jobs) == (-1, -1)
-    np.testing.assert_array_equal(again.transform(NEW), made("step").transform(NEW))
-    assert again.save(tmp_path / "m").read_bytes() == saved
-
-
 def test_functions_are_not_kept(tmp_path):
     model = features(STEPS, graph=knn_graph, verbose=lambda *progress: None).fit(NODES)
     again = load(model.save(tmp_path / "m"))
@@ -184,46 +168,11 @@ def saved(tmp_path_factory):
     return made("step").save(tmp_path_factory.mktemp("models") / "m").read_bytes()
 
 
-def test_files_that_were_cut_off_are_refused(tmp_path, saved):
-    path = tmp_path / "m"
-    for length in (0, 1, 7, 8, 100, len(saved) // 2, len(saved) - 1):
-        path.write_bytes(saved[:length])
-        with pytest.raises(ModelFileError, match="m cannot be loaded"):
-            load(path)
-
-
-def test_files_that_were_altered_are_refused(tmp_path, saved):
-    path = tmp_path / "m"
-    for place in np.random.default_rng(0).integers(0, len(saved), 40):
-        altered = bytearray(saved)
-        altered[place] ^= 0x10
-        path.write_bytes(altered)
-        with pytest.raises(ModelFileError, match="m cannot be loaded"):
-            load(path)
-
-
-@pytest.mark.parametrize("content", [b"hello", b"\x80\x04K\x01.", b"{}" * 50, bytes(1000)])
-def test_foreign_files_are_refused(tmp_path, content):
-    path = tmp_path / "m"
-    path.write_bytes(content)
-    with pytest.raises(ModelFileError, match="m cannot be loaded"):
-        load(path)
-
-
-def test_states_of_another_kind_are_refused(tmp_path):
-    with pytest.raises(ModelFileError, match="it holds a 'Spline', and models are FieldInterpolator, Graph"):
-        load(save_state(tmp_path / "m", "Spline", {}))
-    for state in ({}, {"params": {}}, {"params": {"walks": 3}}, {"params": {}, "map": 3, "error": None}):
-        with pytest.raises(ModelFileError, match="its ManifoldRandomFeatures is not valid"):
-            load(save_state(tmp_path / "m", "ManifoldRandomFeatures", state))
-
-
 def tampered(path, change):
     """The file with its state changed, and all checksums right."""
-    arrays, meta = read_container(path)
-    copies = {name: array.copy() for name, array in arrays.items()}
-    change(copies, meta["state"]["dict"])
-    return write_container(path, copies, meta)
+    arrays, tree = read_container(path)
+    change(arrays, tree["fields"])
+    return write_container(path, arrays, tree)
 
 
 def set_entry(part, value):
@@ -251,7 +200,9 @@ def shorten(part):
         (shorten("weights"), "`weights` must be of shape"),
         (shorten("anchors"), "must be of shape"),
         (lambda arrays, fields: fields.update(root="xyz"), "hexadecimal"),
-        (lambda arrays, fields: fields.update(n_features_in=0), "`n_features_in` must be"),
+        (lambda arrays, fields: fields.update(n_features_in=7), "`n_features_in` must be"),
+        (lambda arrays, fields: arrays[fields["starts"]["array"]].fill(10**6), "must be integers in"),
+        (lambda arrays, fields: fields["params"]["dict"].update(walks=3), "walks"),
         (lambda arrays, fields: fields.update(error=None), "it has no feature map"),
         (lambda arrays, fields: fields.update(map=None), "it has no feature map"),
         (lambda arrays, fields: fields.pop("field", None), "field"),
@@ -264,24 +215,6 @@ def test_states_that_were_made_up_are_refused(tmp_path, saved, change, message):
         load(tampered(path, change))
 
 
-def test_starts_out_of_range_are_refused(tmp_path, saved):
-    path = tmp_path / "m"
-    path.write_bytes(saved)
-
-    def change(arrays, fields):
-        arrays[fields["starts"]["array"]][0] = 10**6
-
-    with pytest.raises(ModelFileError, match=r"`(starts|anchors)` must be integers"):
-        load(tampered(path, change))
-
-
-def test_a_made_up_number_of_coordinates_is_refused(tmp_path, saved):
-    path = tmp_path / "m"
-    path.write_bytes(saved)
-    with pytest.raises(ModelFileError, match="n_features_in"):
-        load(tampered(path, lambda arrays, fields: fields.update(n_features_in=7)))
-
-
 def test_a_made_up_table_of_another_size_is_refused(tmp_path, saved):
     # Loops over the table are compiled without checks of their own: transform would read memory that is not its.
     path = tmp_path / "m"
@@ -289,9 +222,9 @@ def test_a_made_up_table_of_another_size_is_refused(tmp_path, saved):
 
     def change(arrays, fields):
         table = fields["map"]["fields"]["field"]["fields"]["table"]["csr"]
-        ends = arrays[table["indptr"]]
-        arrays[table["indptr"]] = np.append(ends[:-2], ends[-1])  # the last two rows are one
-        table["shape"][0] -= 1
+        ends = arrays[table[2]]
+        arrays[table[2]] = np.append(ends[:-2], ends[-1])  # the last two rows are one
+        table[3] -= 1
 
     with pytest.raises(ModelFileError, match="cannot be loaded"):
         load(tampered(path, change))
@@ -307,24 +240,3 @@ def test_a_failed_save_leaves_the_old_file_whole(tmp_path, saved):
         model.save(path)
     assert path.read_bytes() == saved
     assert [entry.name for entry in tmp_path.iterdir()] == ["m"]
-
-
-def test_a_disk_that_is_full_leaves_the_old_file_whole(tmp_path, saved, monkeypatch):
-    path = tmp_path / "m"
-    path.write_bytes(saved)
-    model = made("step")
-
-    def full(*args, **kwargs):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.replace", full)
-    monkeypatch.setattr("pathlib.Path.replace", full)
-    with pytest.raises(OSError, match="No space left"):
-        model.save(path)
-    assert path.read_bytes() == saved
-    assert [entry.name for entry in tmp_path.iterdir()] == ["m"]
-
-
-def test_saving_into_no_folder_is_an_error_that_names_it(tmp_path):
-    with pytest.raises(OSError, match="nowhere"):
-        made("step").save(tmp_path / "nowhere" / "m")

@@ -647,8 +647,8 @@ def test_a_function_without_symmetry_is_called_so_where_its_features_are_shown_o
     with pytest.raises(ValueError, match=f"`model` must be .* Got {name} with two sides"):
         explore(model)
     pytest.importorskip("torch")
-    with pytest.raises(ValueError, match=f"`features` must be .* Got {name}"):
-        import_module("manifoldrf.applications.positions").positions_of(model, "features")
+    with pytest.raises(ValueError, match=r"`features` must be .* not one with two sides"):
+        import_module("manifoldrf.torch").ManifoldAttention(model, 2)
 
 
 def test_a_gaussian_process_refuses_a_covariance_without_symmetry():

@@ -21,19 +21,14 @@ from manifoldrf import (
 from manifoldrf.fields.data import Problem, SignatureOptions, signature_table
 from manifoldrf.fields.interpolated import fit_interpolated
 from manifoldrf.fields.local import fit_local
-from manifoldrf.fields.mlp import fit_mlp
 from manifoldrf.fields.step import fit_step
-from manifoldrf.fields.training import MlpOptions
 
 # How each field is made from (data, setting).
 MAKERS = {
     "interpolated": lambda data, setting: fit_interpolated(data),
     "local": lambda data, setting: fit_local(data),
-    "mlp": lambda data, setting: fit_mlp(data, MlpOptions(epochs=3, hidden=32, device="cpu"), seed=0)[0],
     "step": lambda data, setting: fit_step(setting, data.anchors, SignatureOptions(teacher="exact")),
 }
-# Fields that are not defined everywhere: the spaces they are defined on.
-ONLY = {"mlp": {"heat"}}  # training takes its time; its own tests have the other spaces
 
 
 def diffusion(graph, dim, tau=20.0):
@@ -83,8 +78,7 @@ SPACES = {
 # Where a field is known to be less accurate than that.
 # The first step of a walk on nearest neighbours leads a node back to itself: .03 to .04 everywhere.
 TOLERANCES = {("step", space): 0.06 for space in ("circle", "sphere", "flat_torus")}
-TOLERANCES |= {("mlp", "heat"): 0.05}  # three epochs of a small network: .005 to .02
-CASES = [(field, space) for field in MAKERS for space in SPACES if space in ONLY.get(field, SPACES)]
+CASES = [(field, space) for field in MAKERS for space in SPACES]
 
 
 @lru_cache

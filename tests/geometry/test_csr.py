@@ -46,28 +46,25 @@ def random_csr(rng, n, density):
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (4,), (11,)])
-def test_products_are_those_of_scipy_and_do_not_depend_on_threads(rng, monkeypatch, shape):
-    monkeypatch.setattr(csr, "_WORTH_A_THREAD", 0)
-    matrix, table = random_csr(rng, 500, 0.02), rng.standard_normal((500, *shape))
+def test_products_are_those_of_scipy_and_do_not_depend_on_threads(rng, shape):
+    matrix, table = random_csr(rng, 500, 0.4), rng.standard_normal((500, *shape))
     one, three = (times(matrix, table, n_jobs) for n_jobs in (1, 3))
     np.testing.assert_array_equal(one, three)
     np.testing.assert_allclose(one, matrix @ table, atol=1e-13 * np.abs(one).max())
 
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
-def test_a_product_without_small_entries_is_that_of_scipy_to_the_bit(rng, monkeypatch, n_jobs):
-    monkeypatch.setattr(csr, "_ROWS_OF_A_PRODUCT", 7)
-    left, right = (sparse.random_array((40, 60), density=0.2, rng=rng, format="csr") for _ in range(2))
+def test_a_product_without_small_entries_is_that_of_scipy_to_the_bit(rng, n_jobs):
+    left, right = (sparse.random_array((1100, 60), density=0.2, rng=rng, format="csr") for _ in range(2))
     left.data -= 0.2
-    right, limits = right.T.tocsr(), 0.1 * rng.random(40)
+    right, limits = right.T.tocsr(), 0.1 * rng.random(1100)
     found, whole = product_above(left, right, limits, n_jobs), (left @ right).toarray()
     assert found.has_sorted_indices
     np.testing.assert_array_equal(found.toarray(), np.where(whole >= limits[:, None], whole, 0.0))
 
 
-def test_values_scaled_at_both_ends_are_symmetric_to_the_bit(rng, monkeypatch):
-    monkeypatch.setattr(csr, "_WORTH_A_THREAD", 0)
-    matrix, scale = random_csr(rng, 500, 0.02), 10 ** rng.uniform(-150, 150, 500)
+def test_values_scaled_at_both_ends_are_symmetric_to_the_bit(rng):
+    matrix, scale = random_csr(rng, 500, 0.4), 10 ** rng.uniform(-150, 150, 500)
     one, three = (scaled_both_ends(matrix, scale, n_jobs) for n_jobs in (1, 3))
     np.testing.assert_array_equal(one, three)
     result = sparse.csr_array((one, matrix.indices, matrix.indptr), shape=matrix.shape)
@@ -85,9 +82,8 @@ def test_components_are_those_of_scipy(rng, density):
 
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
-def test_renumbered_matrices_are_sorted_and_hold_the_same_entries(rng, monkeypatch, n_jobs):
-    monkeypatch.setattr(csr, "_WORTH_A_THREAD", 0)
-    matrix, order = random_csr(rng, 300, 0.03), rng.permutation(300)
+def test_renumbered_matrices_are_sorted_and_hold_the_same_entries(rng, n_jobs):
+    matrix, order = random_csr(rng, 300, 0.4), rng.permutation(300)
     found = renumbered(matrix, order, n_jobs)
     assert found.has_canonical_format
     np.testing.assert_array_equal(found.toarray()[np.ix_(order, order)], matrix.toarray())

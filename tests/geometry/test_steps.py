@@ -10,9 +10,9 @@ from manifoldrf import EuclideanSpace, FlatTorus, HyperbolicSpace, Sphere
 from manifoldrf.geometry.graphs import GraphWarning
 from manifoldrf.geometry.heat import _calibrated, _check_space, heat_graph, step_reach
 from manifoldrf.geometry.model_spaces import gaussian_step
-from manifoldrf.geometry.sampling import graded_points
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import align, relative_error
+from reproduction.exhaustion import graded_points
 
 
 @pytest.mark.parametrize("s2", [0.01, 0.3, 1.0])

@@ -7,7 +7,16 @@ import pytest
 from oracles import columns, diffuse, diffusion_kernel_at_nodes, heat_kernel_at_nodes, relative_error
 from scipy.linalg import expm
 
-from manifoldrf import DiffusionKernel, FlatTorus, Sphere, compute_signatures, grid_graph, heat_graph, knn_graph
+from manifoldrf import (
+    DiffusionKernel,
+    Exact,
+    FlatTorus,
+    Sphere,
+    compute_signatures,
+    grid_graph,
+    heat_graph,
+    knn_graph,
+)
 
 
 def slope(sizes, errors):
@@ -94,7 +103,7 @@ def test_signatures_of_grids_converge_to_the_feature_and_their_products_to_the_k
         graph = grid_graph(int(side), dim)
         kernel = DiffusionKernel(graph.steps(sigma**2 / 2, dim=dim))
         others = np.arange(side)  # along one axis
-        rows = compute_signatures(graph, kernel, others, teacher="exact", tol=1e-14).rows
+        rows = compute_signatures(graph, kernel, others, teacher=Exact(1e-14)).rows
         constant = (2 * np.pi * sigma**2) ** (dim / 4)
         feature = (2 / (np.pi * sigma**2)) ** (dim / 4) * images(graph.points, sigma**2)
         of_feature.append(relative_error(constant * side**dim * rows[0], feature))

@@ -1,19 +1,15 @@
-"""What every kernel promises, on every kind of graph: series, dense form, action, root and parameters agree."""
+"""What every kernel promises: closed form, series, action, root and parameters agree."""
 
 import copy
 import dataclasses
-import decimal
 import functools
 import pickle
 import warnings
-from fractions import Fraction
 
 import numpy as np
 import pytest
-from oracles import sphere_mesh
 from sklearn.base import clone
 
-import manifoldrf
 from manifoldrf import (
     CosineKernel,
     DiffusionKernel,
@@ -26,23 +22,17 @@ from manifoldrf import (
     RegularizedLaplacianKernel,
     SeriesKernel,
     Sphere,
-    grid_graph,
     heat_graph,
-    mesh_graph,
+    knn_graph,
 )
-from manifoldrf.kernels import abstract_kernel
-from manifoldrf.kernels.graph_kernels import ShiftedKernel
+from manifoldrf.kernels.graph_kernels import shifted
 
 # Kernel, whether K is positive semi-definite on every graph, whether f >= 0 exists.
 TABLE = [
     (DiffusionKernel(5.0), True, True),
     (DiffusionKernel(0.0), True, True),
-    (DiffusionKernel(3.0, normalized=False), True, True),
-    (PowerKernel(0), True, True),
     (PowerKernel(3), False, False),
     (PowerKernel(4), True, True),
-    (RegularizedLaplacianKernel(2.0), True, True),
-    (RegularizedLaplacianKernel(0.0, 2), True, True),
     (RegularizedLaplacianKernel(1.5, power=2.5), True, True),
     (RandomWalkKernel(2.0, 4), True, True),
     (RandomWalkKernel(2.5, 3), True, False),
@@ -50,244 +40,170 @@ TABLE = [
     (CosineKernel(), True, False),
     (MaternKernel(1.5, 2.0), True, True),
     (SeriesKernel([1.0, 4.0, 4.0]), True, True),
-    (SeriesKernel([Fraction(1, 3), 0.25, 1]), True, False),
     (SeriesKernel([0.0, 1.0, -0.5]), False, False),
-    (SeriesKernel([0, 0, 9]), True, True),
-    (2.5 * DiffusionKernel(2.0), True, True),
     (-1 * DiffusionKernel(2.0), False, False),
     (0.0 * DiffusionKernel(2.0), True, True),
     (DiffusionKernel(0.5) + RegularizedLaplacianKernel(1.0), True, True),
     (DiffusionKernel(5.0) + DiffusionKernel(20.0), True, False),
     (DiffusionKernel(2.0) * PowerKernel(2), True, True),
     (PowerKernel(3) * PowerKernel(3), True, True),
-    (2 * (CosineKernel() * DiffusionKernel(1.0)), True, False),
 ]
 KERNELS = [row[0] for row in TABLE]
-POSITIVE = [row[0] for row in TABLE if row[2]]
-# An odd number of leading zeros, or a negative first coefficient.
-WITHOUT_REAL_ROOT = [PowerKernel(3), SeriesKernel([0.0, 1.0, -0.5]), -1 * DiffusionKernel(2.0)]
-WITH_REAL_ROOT = [kernel for kernel in KERNELS if kernel not in WITHOUT_REAL_ROOT]
-IN_THE_MANIFOLD_CLOCK = [HeatKernel(0.6), MaternKernel(1.5, 1.0, clock="manifold")]
+CLOCKED = [HeatKernel(0.6), MaternKernel(1.5, 1.0, clock="manifold")]
 
 
 @functools.cache
-def graph_named(name):
-    if name == "path":
-        return Graph.from_affinity(np.eye(7, k=1) + np.eye(7, k=-1))
-    if name == "grid":
-        return grid_graph(4, 2)
-    if name == "random weights":
-        rng = np.random.default_rng(0)
-        upper = np.triu(rng.random((12, 12)) * (rng.random((12, 12)) < 0.6))
-        return Graph.from_affinity(upper + upper.T)
-    if name == "disconnected":
-        blocks = np.zeros((7, 7))
-        blocks[:3, :3] = 1 - np.eye(3)
-        blocks[3:6, 3:6] = 2.0  # with loops; the last node is isolated
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", GraphWarning)
-            return Graph.from_affinity(blocks)
-    if name == "heat graph":
+def graph_of(name):
+    if name == "heat":
         return heat_graph(Sphere().grid(80), t=0.6)
-    return mesh_graph(sphere_mesh(40), weights=name.removesuffix(" mesh"))
+    blocks = np.random.default_rng(0).random((13, 13)) < 0.5
+    blocks = np.triu(blocks * np.random.default_rng(1).random((13, 13)))
+    blocks[:6, 6:] = blocks[:, 12] = 0.0  # pieces, and an isolated node
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GraphWarning)
+        return Graph.from_affinity(blocks + blocks.T)
 
 
-NAMES = ["path", "grid", "random weights", "disconnected", "heat graph", "gaussian mesh", "cotangent mesh"]
-CALIBRATED = ["grid", "heat graph", "gaussian mesh", "cotangent mesh"]  # those with points
-
-
-def on_graphs(kernels):
-    return pytest.mark.parametrize(
-        ("kernel", "name"),
-        [(kernel, name) for kernel in kernels for name in (NAMES if kernel in KERNELS else CALIBRATED)],
-        ids=str,
-    )
-
-
-def total_size(kernel):
-    """sum_k |alpha_k|, which bounds the spectrum of K and of every partial sum."""
-    return np.abs(kernel.coefficients(kernel.n_terms or 4096)).sum()
-
-
-@on_graphs(KERNELS + IN_THE_MANIFOLD_CLOCK)
-def test_dense_is_symmetric_and_the_sum_of_the_series(kernel, name):
-    graph = graph_named(name)
-    dense = kernel.dense(graph)
-    steps = kernel.resolve(graph)
-    w, total = graph.operator.toarray(), np.zeros_like(dense)
-    for alpha in steps.coefficients(steps.truncation(1e-12))[::-1]:
-        total = w @ total + alpha * np.eye(len(w))
-    np.testing.assert_array_equal(dense, dense.T)
-    # What was left out, and rounding of the eigendecomposition.
-    np.testing.assert_allclose(dense, total, rtol=0, atol=2e-12 * total_size(steps))
-
-
-def test_dense_is_right_to_rounding_where_eigenvalues_are_close():
-    """One edge of 97 beside some of .03 to 1: eigenvalues near 1 and -1 come in pairs."""
-    affinity = np.zeros((5, 5))
-    edges = {(0, 1): 0.797726823, (0, 3): 0.143731763, (0, 4): 97.2095395, (3, 4): 0.0273274408}
-    for (i, j), weight in edges.items():
-        affinity[i, j] = affinity[j, i] = weight
-    affinity[2, 2], affinity[4, 4] = 45.1695598, 1.14312064
-    with pytest.warns(GraphWarning, match="isolated"):
-        graph = Graph.from_affinity(affinity)
-    dense = DiffusionKernel(0.0, normalized=False).dense(graph)
-    np.testing.assert_allclose(dense, np.eye(5), atol=1e-14)
-
-
-@on_graphs(KERNELS + IN_THE_MANIFOLD_CLOCK)
-def test_apply_and_matrix_are_the_dense_kernel(kernel, name):
-    graph = graph_named(name)
-    dense, n = kernel.dense(graph), graph.n_nodes
-    X = np.random.default_rng(1).standard_normal((n, 70))
-    largest = np.abs(kernel.resolve(graph).spectral(np.linspace(-1, 1, 201))).max()
-    limit = 1.1e-10 * largest * np.linalg.norm(X, axis=0)  # the default `tol`, and a tenth of it for rounding
-    for block in (X[:, 0], X[:, :1], X[:, :3], X[:, :33], X):
-        applied = kernel.apply(graph, block)
-        assert applied.shape == block.shape
-        error = np.linalg.norm(applied - dense @ block, axis=0)
-        assert (error <= limit[: np.size(error)]).all()
-    rows, cols = [n - 1, 0, 0], [2, n - 1]
-    picked = kernel.matrix(graph, rows, cols)
-    np.testing.assert_allclose(picked, dense[rows][:, cols], rtol=0, atol=1.1e-10 * largest)
-    np.testing.assert_allclose(kernel.matrix(graph), dense, rtol=0, atol=1.1e-10 * largest)
+@pytest.mark.parametrize("kernel", KERNELS + CLOCKED, ids=str)
+def test_series_dense_form_and_action_agree(kernel):
+    for name in ("heat",) if kernel in CLOCKED else ("heat", "pieces"):
+        graph = graph_of(name)
+        steps, dense, w = kernel.resolve(graph), kernel.dense(graph), graph.operator.toarray()
+        alpha, total = steps.coefficients(steps.truncation(1e-12)), np.zeros_like(dense)
+        for value in alpha[::-1]:
+            total = w @ total + value * np.eye(len(w))
+        size = np.abs(alpha).sum()  # bounds the spectrum of K and of every partial sum
+        np.testing.assert_array_equal(dense, dense.T)
+        np.testing.assert_allclose(dense, total, rtol=0, atol=2e-12 * size)
+        X = np.random.default_rng(1).standard_normal((len(w), 33))
+        limit = 1.1e-10 * size * np.linalg.norm(X, axis=0).max()  # the default `tol`, and a tenth for rounding
+        for block in (X[:, 0], X[:, :3], X):
+            np.testing.assert_allclose(kernel.apply(graph, block), dense @ block, rtol=0, atol=limit)
+        rows, cols = [len(w) - 1, 0, 0], [2, len(w) - 1]
+        np.testing.assert_allclose(kernel.matrix(graph, rows, cols), dense[rows][:, cols], rtol=0, atol=limit)
 
 
 @pytest.mark.parametrize(("kernel", "semidefinite", "positive"), TABLE, ids=str)
 def test_definiteness_and_positivity_are_as_stated(kernel, semidefinite, positive):
     assert kernel.is_positive is positive
-    smallest = min(np.linalg.eigvalsh(kernel.dense(graph_named(name))).min() for name in NAMES)
-    assert (smallest >= -1e-13 * total_size(kernel)) == semidefinite
+    size = np.abs(kernel.coefficients(kernel.n_terms or 4096)).sum()
+    smallest = min(np.linalg.eigvalsh(kernel.dense(graph_of(name))).min() for name in ("heat", "pieces"))
+    assert (smallest >= -1e-13 * size) == semidefinite
 
 
-@pytest.mark.parametrize("kernel", [*KERNELS, ShiftedKernel(DiffusionKernel(2.0))], ids=str)
-def test_decimal_coefficients_are_those_of_the_series(kernel):
-    with decimal.localcontext(prec=50):
-        exact = np.array([float(value) for value in kernel._exact(15)])
-    np.testing.assert_allclose(exact, kernel.coefficients(15), rtol=1e-12, atol=1e-14 * np.abs(exact).max())
-
-
-@on_graphs(POSITIVE + IN_THE_MANIFOLD_CLOCK)
-def test_features_of_the_root_multiply_to_the_kernel_and_are_nonnegative(kernel, name):
-    graph = graph_named(name)
+@pytest.mark.parametrize("kernel", [row[0] for row in TABLE if row[2]] + CLOCKED, ids=str)
+def test_the_root_squares_to_the_kernel_and_is_nonnegative(kernel):
+    graph = graph_of("heat")
     dense, features = kernel.dense(graph), kernel.resolve(graph).root().dense(graph)
     size = max(np.abs(dense).max(), 1e-300)
     np.testing.assert_allclose(features @ features.T, dense, rtol=0, atol=1e-12 * size)
     assert features.min() >= -1e-13 * np.sqrt(size)
     np.testing.assert_allclose(kernel.root().dense(graph), features, rtol=0, atol=1e-12 * np.sqrt(size))
-
-
-@pytest.mark.parametrize("kernel", WITH_REAL_ROOT, ids=str)
-@pytest.mark.parametrize("n", [1, 2, 30])
-def test_modulation_convolved_with_itself_is_the_series(kernel, n):
-    f, alpha = kernel.modulation(n), kernel.coefficients(n)
-    assert f.shape == alpha.shape == (n,)
-    assert f.dtype == alpha.dtype == np.float64
-    assert kernel.is_positive <= bool((f >= 0).all())
-    np.testing.assert_allclose(np.convolve(f, f)[:n], alpha, rtol=1e-12, atol=1e-14 * (np.abs(f).sum() ** 2))
+    f, alpha = kernel.resolve(graph).modulation(30), kernel.resolve(graph).coefficients(30)
+    assert (f >= 0).all()
+    np.testing.assert_allclose(np.convolve(f, f)[:30], alpha, rtol=1e-11, atol=1e-14 * f.sum() ** 2)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
-@pytest.mark.parametrize("tol", [1e-3, 1e-6, 1e-10])
-@pytest.mark.parametrize("radius", [1.0, 0.5])
-def test_truncation_leaves_out_at_most_tol_and_wastes_no_term(kernel, tol, radius):
-    n = kernel.truncation(tol, radius)
-    sizes = np.abs(kernel.coefficients(2048)) * radius ** np.arange(2048)
+@pytest.mark.parametrize("tol", [1e-3, 1e-10])
+def test_truncation_leaves_out_at_most_tol_and_wastes_no_term(kernel, tol):
+    n, sizes = kernel.truncation(tol), np.abs(kernel.coefficients(2048))
     assert sizes[n:].sum() <= tol * sizes.sum()
     if n > 1:  # half of `tol` is kept for terms that are never computed
         assert sizes[n - 1 :].sum() > tol / 2 * sizes.sum() * (1 - 1e-6)
 
 
-@pytest.mark.parametrize("kernel", KERNELS + IN_THE_MANIFOLD_CLOCK, ids=str)
-class TestParameters:
-    """Kernels are values: equal, hashable, printable, copied and changed by name."""
-
-    def test_parameters_make_the_kernel_again(self, kernel):
-        shallow = kernel.get_params(deep=False)
-        assert type(kernel)(**shallow) == kernel
-        assert kernel.with_params(**shallow) == kernel
-        assert kernel.with_params(**kernel.get_params()) == kernel
-        assert shallow.keys() <= kernel.get_params().keys()
-
-    def test_copies_are_equal_and_hash_alike(self, kernel):
-        names = {name: getattr(manifoldrf, name) for name in manifoldrf.__all__}
-        again = eval(repr(kernel), names | vars(abstract_kernel) | {"Fraction": Fraction})
-        for other in (again, clone(kernel), pickle.loads(pickle.dumps(kernel)), copy.deepcopy(kernel)):
-            assert other == kernel
-            assert hash(other) == hash(kernel)
-            assert repr(other) == repr(kernel)
-        assert len({kernel, again}) == 1
-
-    def test_kernels_are_frozen(self, kernel):
-        for name in [*kernel.get_params(deep=False), "other"]:
-            with pytest.raises(dataclasses.FrozenInstanceError):
-                setattr(kernel, name, 1.0)
-
-    def test_unknown_parameters_are_refused(self, kernel):
-        with pytest.raises(ValueError, match="Kernel has no parameter `sigma`; it has "):
-            kernel.with_params(sigma=1.0)
+@pytest.mark.parametrize("kernel", [DiffusionKernel(20.0), PowerKernel(8), CosineKernel(), KERNELS[-4]], ids=str)
+def test_a_shifted_series_leaves_the_first_term(kernel):
+    w = np.concatenate([np.linspace(-0.9, 0.9, 37), [1e-12, -1e-12, 0.0]])
+    rest, first = shifted(kernel), kernel.coefficients(1)[0]
+    np.testing.assert_array_equal(rest.coefficients(20), kernel.coefficients(21)[1:])
+    np.testing.assert_allclose(first + w * rest.spectral(w), kernel.spectral(w), rtol=1e-11, atol=1e-13)
+    assert rest.n_terms == (None if kernel.n_terms is None else kernel.n_terms - 1)
 
 
-@pytest.mark.parametrize("kernel", WITH_REAL_ROOT + IN_THE_MANIFOLD_CLOCK, ids=str)
-def test_the_root_is_computed_once_and_is_no_part_of_the_value(kernel):
-    fresh = dataclasses.replace(kernel)
-    pickled = pickle.dumps(fresh)
-    assert fresh.root() is fresh.root(2)
-    assert pickle.dumps(fresh) == pickled
-    assert "_square_root" not in vars(copy.copy(fresh))
-    assert (fresh == kernel, hash(fresh), repr(fresh)) == (True, hash(kernel), repr(kernel))
-
-
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
-def test_a_kernel_in_steps_resolves_to_itself(kernel):
-    assert kernel.resolve(graph_named("path")) is kernel
-
-
-def test_different_kernels_differ():
-    assert len(set(KERNELS)) == len(KERNELS)
-    assert DiffusionKernel(2) == DiffusionKernel(2.0) == DiffusionKernel(Fraction(2))
-    assert DiffusionKernel(2.0) != DiffusionKernel(2.0, normalized=False)
-    assert MaternKernel(1.0, 2.0) != MaternKernel(1.0, 2.0, clock="manifold")
+@pytest.mark.parametrize("kernel", KERNELS + CLOCKED, ids=str)
+def test_kernels_are_values(kernel):
+    assert type(kernel)(**kernel.get_params(deep=False)) == kernel == kernel.with_params(**kernel.get_params())
+    for other in (clone(kernel), pickle.loads(pickle.dumps(kernel)), copy.deepcopy(kernel)):
+        assert (other, hash(other), repr(other)) == (kernel, hash(kernel), repr(kernel))
+    for name in [*kernel.get_params(deep=False), "other"]:
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(kernel, name, 1.0)
+    with pytest.raises(ValueError, match="`sigma`"):
+        kernel.with_params(sigma=1.0)
+    if kernel in KERNELS:
+        assert kernel.resolve(graph_of("pieces")) == kernel
 
 
 def test_parts_are_reached_by_nested_names():
     kernel = 2 * DiffusionKernel(5.0) + PowerKernel(2)
-    assert kernel.get_params()["left__kernel__tau"] == 5.0
     changed = kernel.with_params(left__kernel__tau=7.0, left__factor=3.0, right=PowerKernel(4))
     assert changed == 3 * DiffusionKernel(7.0) + PowerKernel(4)
-    with pytest.raises(ValueError, match=r"`tau` must be a number in \[0, inf\)\. Got -1\.0\."):
+    with pytest.raises(ValueError, match=r"`tau` .* Got -1\.0"):
         kernel.with_params(left__kernel__tau=-1.0)
 
 
-@pytest.mark.parametrize("other", [1.0, "x", None, np.ones(2)], ids=str)
-def test_only_kernels_are_added_and_only_numbers_scale(other):
-    kernel = DiffusionKernel(1.0)
-    with pytest.raises(TypeError):
-        _ = kernel + other
-    if not isinstance(other, float):
-        for product in (lambda: kernel * other, lambda: other * kernel):
-            with pytest.raises(TypeError):
-                product()
-
-
 def test_arithmetic_is_that_of_matrices():
-    graph = graph_named("random weights")
+    graph = graph_of("pieces")
     a, b = DiffusionKernel(1.5), RandomWalkKernel(2.0, 3)
     A, B = a.dense(graph), b.dense(graph)
     for kernel, exact in [(a + b, A + B), (a * b, A @ B), (3 * a, 3 * A), (a * np.float64(3), 3 * A)]:
         np.testing.assert_allclose(kernel.dense(graph), exact, rtol=0, atol=1e-13 * np.abs(exact).max())
-    assert (PowerKernel(2) + SeriesKernel([1.0])).n_terms == 3
-    assert (PowerKernel(2) * PowerKernel(3)).n_terms == 6
-    assert (a * PowerKernel(3)).n_terms is None
-    for factor in (np.nan, np.inf):
-        with pytest.raises(ValueError, match=r"`factor` must be a number in \(-inf, inf\)"):
-            _ = factor * a
+    lengths = [k.n_terms for k in (PowerKernel(2) + SeriesKernel([1.0]), PowerKernel(2) * PowerKernel(3), a * b)]
+    assert lengths == [3, 6, None]
+    for other in ("x", None, np.ones(2)):
+        for operation in (lambda x: a + x, lambda x: a * x, lambda x: x * a):
+            with pytest.raises(TypeError):
+                operation(other)
+    with pytest.raises(ValueError, match="`factor`"):
+        _ = np.nan * a
 
 
 def test_long_products_of_series_are_right():
     """Beyond 4096 terms the convolution runs by Fourier transforms."""
-    n = 5000
     kernel = RegularizedLaplacianKernel(30.0) * RegularizedLaplacianKernel(30.0)
-    exact = RegularizedLaplacianKernel(30.0, power=2).coefficients(n)
-    np.testing.assert_allclose(kernel.coefficients(n), exact, rtol=0, atol=1e-14)  # 2e-15 measured
+    exact = RegularizedLaplacianKernel(30.0, power=2).coefficients(5000)
+    np.testing.assert_allclose(kernel.coefficients(5000), exact, rtol=0, atol=1e-14)  # 2e-15 measured
     assert kernel.root() == RegularizedLaplacianKernel(30.0)
+
+
+def test_threads_and_memory_order_change_no_bit():
+    """The graph is large enough for threads: they share rows where columns are few, else columns."""
+    graph = heat_graph(Sphere().grid(4000), t=0.02)
+    assert graph.operator.nnz >= 2**17
+    X = np.random.default_rng(0).standard_normal((4000, 65))
+    for block in (X[:, 0], X[:, :4], X):
+        one, two, three = (DiffusionKernel(5.0).apply(graph, block, n_jobs=n, tol=1e-6) for n in (1, 2, 3))
+        np.testing.assert_array_equal(one, two)
+        np.testing.assert_array_equal(one, three)
+    np.testing.assert_array_equal(DiffusionKernel(5.0).apply(graph, np.asfortranarray(X), tol=1e-6), one)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "name"),
+    [
+        ({"tol": 1e-15}, ValueError, "tol"),
+        ({"tol": "tight"}, TypeError, "tol"),
+        ({"X": np.ones(7)}, ValueError, "X"),
+        ({"X": np.full(200, np.nan)}, ValueError, "X"),
+        ({"X": ["a"] * 200}, TypeError, "X"),
+        ({"graph": np.eye(200)}, TypeError, "graph"),
+        ({"n_jobs": 0}, ValueError, "n_jobs"),
+        ({"rows": [200]}, ValueError, "rows"),
+        ({"cols": []}, ValueError, "cols"),
+        ({"rows": [0.5]}, TypeError, "rows"),
+    ],
+)
+def test_bad_input_is_named(changes, kind, name):
+    kernel, arguments = DiffusionKernel(1.0), {"graph": knn_graph(Sphere().grid(200))} | changes
+    with pytest.raises(kind, match=f"`{name}` must be"):
+        kernel.matrix(**arguments) if name in ("rows", "cols") else kernel.apply(**{"X": np.ones(200)} | arguments)
+
+
+def test_kernels_beyond_reach_say_so():
+    graph = knn_graph(Sphere().grid(200))
+    with pytest.raises(ValueError, match="too rough for `tol`"):  # (1 + w)^.01 has a cusp at w = -1
+        RandomWalkKernel(2.0, 0.01).apply(graph, np.ones(200))
+    with pytest.raises(ValueError, match="larger `tol`"):
+        DiffusionKernel(1e6).truncation()

@@ -1,7 +1,6 @@
-"""Given series: valid coefficients, matrices with eigenvalues beyond the unit disc, and fits to samples."""
+"""Series fitted to samples of a function of two nodes."""
 
 import functools
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,12 +9,9 @@ from oracles import relative_error
 from manifoldrf import (
     CosineKernel,
     DiffusionKernel,
-    GeneralizedAdjacency,
-    Graph,
     MaternKernel,
     PowerKernel,
     RandomWalkKernel,
-    SeriesFit,
     SeriesKernel,
     Sphere,
     knn_graph,
@@ -47,7 +43,6 @@ def test_fit_recovers_kernels_at_unseen_pairs(kernel, limit, nonnegative, global
     graph, (i, j) = sphere_graph(), pairs(1500, global_seed)
     exact = kernel.dense(graph)
     fit = SeriesKernel.fit(graph, i, j, exact[i, j], degree=20, nonnegative=nonnegative)
-    assert isinstance(fit, SeriesFit)
     assert fit.kernel.n_terms == 21
     assert fit.error <= limit
     assert fit.held_out_error <= 10 * limit
@@ -110,12 +105,11 @@ def test_the_held_out_error_shows_what_was_only_learned_by_heart(global_seed):
     assert fit.held_out_error > 1.0
 
 
-def test_more_than_64_sources_and_an_unsymmetric_matrix():
+def test_more_than_64_sources():
     graph = sphere_graph()
-    walk = GeneralizedAdjacency.random_walk(graph)
     i, j = np.divmod(np.arange(200 * 100), 100)
-    exact = RandomWalkKernel(2.0, 3).dense(walk)
-    fit = SeriesKernel.fit(walk, i, j, exact[i, j], degree=3)
+    exact = RandomWalkKernel(2.0, 3).dense(graph)
+    fit = SeriesKernel.fit(graph, i, j, exact[i, j], degree=3)
     np.testing.assert_allclose(fit.kernel.alpha, [1, 3, 3, 1], rtol=1e-9)
 
 
@@ -127,120 +121,33 @@ def test_zeros_are_fitted_by_zeros():
 
 
 @pytest.mark.parametrize(
-    ("changes", "kind", "message"),
+    ("name", "value", "kind"),
     [
-        ({"graph": np.eye(3)}, TypeError, r"`graph` must be a Graph or a GeneralizedAdjacency; .* Got ndarray\."),
-        ({"i": [0.5] * 12}, TypeError, r"`i` must be integers in \[0, 199\]"),
-        ({"i": [200] * 12}, ValueError, r"`i` must be integers in \[0, 199\]\. Got 200 at index \(0,\)\."),
-        ({"j": [-1] * 12}, ValueError, r"`j` must be integers in \[0, 199\]\. Got -1 at index \(0,\)\."),
-        ({"j": [1] * 11}, ValueError, r"`j` must be a vector of 12 indices, as many as `i`\. Got 11\."),
-        ({"values": [1.0] * 11}, ValueError, r"`values` must be a vector of shape \(12,\)"),
-        ({"values": [np.nan] * 12}, ValueError, r"`values` must be finite"),
-        ({"values": ["a"] * 12}, TypeError, r"`values` must be an array of numbers"),
-        ({"degree": -1}, ValueError, r"`degree` must be an integer in \[0, inf\)\. Got -1\."),
-        ({"degree": 2.0}, TypeError, r"`degree` must be an integer"),
-        ({"degree": 6}, ValueError, r"`values` must be at least 14 samples for degree 6\. Got 12\."),
-        ({"nonnegative": "yes"}, TypeError, r"`nonnegative` must be True or False\. Got 'yes'\."),
+        ("graph", np.eye(3), TypeError),
+        ("i", [200] * 12, ValueError),
+        ("j", [1] * 11, ValueError),
+        ("values", [np.nan] * 12, ValueError),
+        ("degree", -1, ValueError),
+        ("nonnegative", "yes", TypeError),
+        ("spike", 1, TypeError),
     ],
 )
-def test_fit_refuses_bad_input(changes, kind, message):
+def test_fit_refuses_bad_input(name, value, kind):
     arguments = {
         "graph": sphere_graph(),
         "i": np.arange(12),
         "j": np.arange(12),
         "values": np.ones(12),
         "degree": 2,
-    } | changes
-    graph = arguments.pop("graph")
-    with pytest.raises(kind, match=message):
-        SeriesKernel.fit(graph, **arguments)
-
-
-@pytest.mark.parametrize(
-    ("alpha", "kind", "message"),
-    [
-        ([], ValueError, r"`alpha` must be a sequence of at least one number\. Got none\."),
-        (1.0, TypeError, r"`alpha` must be a sequence of numbers\. Got float\."),
-        ("12", TypeError, r"`alpha` must be a sequence of numbers\. Got '1' at index 0\."),
-        ([1.0, "2"], TypeError, r"Got '2' at index 1\."),
-        ([1.0, None], TypeError, r"Got None at index 1\."),
-        ([True], TypeError, r"Got True at index 0\."),
-        ([1j], TypeError, r"Got 1j at index 0\."),
-        (np.eye(2), TypeError, r"`alpha` must be a sequence of numbers"),
-        ([1.0, np.nan], ValueError, r"`alpha` must be finite\. Got nan at index 1\."),
-        ([np.inf], ValueError, r"`alpha` must be finite\. Got inf at index 0\."),
-        ([10**400], ValueError, r"`alpha` must be finite\. Got 10+ at index 0\."),
-        ([Fraction(10**400, 3)], ValueError, r"`alpha` must be finite"),
-    ],
-)
-def test_bad_coefficients_are_refused(alpha, kind, message):
-    with pytest.raises(kind, match=message):
-        SeriesKernel(alpha)
-
-
-def test_coefficients_are_kept_as_given_in_a_tuple_of_plain_numbers():
-    given = np.array([0.5, 2.0])
-    kernel = SeriesKernel(given)
-    given[:] = 7.0
-    assert repr(kernel) == "SeriesKernel(alpha=(0.5, 2.0))"
-    assert repr(SeriesKernel(np.arange(2))) == "SeriesKernel(alpha=(0, 1))"
-    assert SeriesKernel([Fraction(1, 3)]).alpha == (Fraction(1, 3),)
-    assert kernel == SeriesKernel(iter([0.5, 2]))
-    np.testing.assert_array_equal(kernel.coefficients(4), [0.5, 2.0, 0.0, 0.0])
-    np.testing.assert_array_equal(kernel.coefficients(1), [0.5])
-
-
-SIGNED = np.array([[0.5, -2.0, 0.0], [-2.0, 1.0, 3.0], [0.0, 3.0, -1.0]])  # spectrum from -3.4 to 4.0
-
-
-@pytest.mark.parametrize(
-    "kernel",
-    [
-        SeriesKernel([1.0, -0.5, 0.25, 0.125]),
-        DiffusionKernel(1.5),
-        DiffusionKernel(1.5, normalized=False),
-        CosineKernel(),
-        RandomWalkKernel(2.0, 3),
-        DiffusionKernel(0.5) * SeriesKernel([0, 1, 1]),
-    ],
-    ids=str,
-)
-def test_a_signed_matrix_with_a_wide_spectrum_meets_the_sum_of_its_powers(kernel):
-    matrix = GeneralizedAdjacency(SIGNED)
-    n = kernel.truncation(1e-13, matrix.radius)
-    total = sum(a * np.linalg.matrix_power(SIGNED, k) for k, a in enumerate(kernel.coefficients(n)))
-    scale = (np.abs(kernel.coefficients(n)) * matrix.radius ** np.arange(n)).sum()
-    np.testing.assert_allclose(kernel.dense(matrix), total, rtol=0, atol=1e-12 * scale)
-    np.testing.assert_allclose(kernel.matrix(matrix), total, rtol=0, atol=2e-10 * scale)
-
-
-@pytest.mark.parametrize(
-    ("kernel", "radius"),
-    [
-        (MaternKernel(1.0, 1.0), "3"),
-        (2 * MaternKernel(1.0, 1.0), "3"),
-        (MaternKernel(1.0, 1.0) + DiffusionKernel(1.0), "3"),
-        (DiffusionKernel(1.0) * MaternKernel(1.0, 1.0), "3"),
-        (RandomWalkKernel(4.0, 1.5), "3"),
-    ],
-    ids=str,
-)
-def test_a_spectrum_beyond_the_radius_of_convergence_is_refused(kernel, radius):
-    matrix, inside = GeneralizedAdjacency(SIGNED), GeneralizedAdjacency(SIGNED / 2.1)
-    assert inside.radius < 3 < matrix.radius
-    for call in (kernel.dense, kernel.matrix, lambda graph: kernel.apply(graph, np.ones(3))):
-        with pytest.raises(ValueError, match=rf"of spectral radius below {radius} for .*Got 4\.5\d+\."):
-            call(matrix)
-        call(inside)
+    }
+    with pytest.raises(kind, match=f"`{name}` must be"):
+        SeriesKernel.fit(**(arguments | {name: value}))
 
 
 def test_polynomials_have_their_own_length():
-    assert SeriesKernel([1.0, 2.0]).n_terms == 2
     assert SeriesKernel([1.0] * 5000).truncation(1e-6) == 5000
     assert SeriesKernel([1.0, 1e-12]).truncation(1e-6) == 1
     assert SeriesKernel([0.0]).truncation() == 1
-    graph = Graph.from_affinity([[0, 1], [1, 0]])
-    np.testing.assert_allclose(SeriesKernel([1.0] * 100).dense(graph), np.full((2, 2), 50.0), rtol=1e-12)
 
 
 def test_a_square_is_learned_with_its_nonnegative_root():
@@ -279,5 +186,3 @@ def test_without_a_spike_the_first_coefficient_is_zero_and_the_others_are_found(
     assert SeriesKernel.fit(graph, i, j, values, degree=8, square=square).kernel.coefficients(1)[0] > 1
     clean = SeriesKernel.fit(graph, i, j, kernel.dense(graph)[i, j], degree=8, square=square, spike=False)
     assert clean.error < 1e-4
-    with pytest.raises(TypeError, match="`spike` must be"):
-        SeriesKernel.fit(graph, i, j, values, spike=1)

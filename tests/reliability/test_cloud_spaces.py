@@ -1,12 +1,12 @@
-"""The exact kernels behind the calibration and the benchmark of clouds as they come."""
+"""The exact kernels behind the benchmark of clouds as they come."""
 
 import importlib
 from pathlib import Path
 
 import numpy as np
 import pytest
+from oracles import hull_mesh
 from scipy.linalg import expm
-from scipy.spatial.distance import cdist
 
 ROOT = Path(__file__).parents[2]
 N = 20_000  # points of a Monte Carlo integral
@@ -16,7 +16,7 @@ PAIRED = 400  # points whose pairs are used
 @pytest.fixture
 def spaces(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
-    return importlib.import_module("benchmarks.calibration.spaces")
+    return importlib.import_module("benchmarks.cloud_spaces")
 
 
 @pytest.fixture
@@ -103,19 +103,6 @@ def test_nearest_points_of_the_space_are_its_own_and_undo_small_normal_noise(cas
     )  # on rolls half a step of a grid
 
 
-def test_uneven_samples_have_seven_times_as_many_points_at_one_end(case, global_seed):
-    """The share of points in the upper half of positions; the truth by integration over even points."""
-    space, _ = case
-    rng = np.random.default_rng(global_seed)
-    even, uneven = space.sample(N, rng), space.sample_uneven(N, rng)
-    assert len(uneven) == N
-    low, high = (f(space.position(even)) for f in (np.min, np.max))
-    share = (space.position(even) - low) / (high - low)
-    expected = np.mean((share > 0.5) * (1 + 6 * share)) / np.mean(1 + 6 * share)
-    found = np.mean((space.position(uneven) - low) / (high - low) > 0.5)
-    assert abs(found - expected) < 5 * np.sqrt(0.25 / N) + 0.01  # the ends of the two samples differ a little
-
-
 def test_a_roll_keeps_lengths_and_its_gap(spaces):
     roll = spaces.Roll(0.3, 6.0, 2.0)
     along = np.linspace(0, 6.0, 100_001)
@@ -128,26 +115,6 @@ def test_a_roll_keeps_lengths_and_its_gap(spaces):
     assert np.interp(turns[0] + 1, turns, radius) - radius[0] == pytest.approx(0.3, rel=1e-6)
 
 
-def test_rotations_are_as_far_apart_as_the_sphere_above_them_says(spaces):
-    """At short times -4 t log K is the squared distance, sqrt(2) times the angle of rotation."""
-    from scipy.spatial.transform import Rotation
-
-    X = np.stack([Rotation.from_rotvec([0, 0, a]).as_matrix().ravel() for a in (0.0, 0.5)])
-    t = 1e-3
-    K = spaces.Rotations().kernel(X, t)
-    sphere = (0.5 / 2) / np.sin(0.5 / 2)  # factor of the kernel of S^3 beside the Gaussian
-    assert -4 * t * np.log(K[0, 1] / K[0, 0] / sphere) == pytest.approx(2 * 0.25, rel=1e-3)
-    assert np.linalg.norm(X[0] - X[1]) == pytest.approx(2 * np.sqrt(2) * np.sin(0.25))
-
-
-def test_embedding_keeps_distances(spaces, global_seed):
-    rng = np.random.default_rng(global_seed)
-    space = spaces.Embedded.draw(spaces.Roll(0.5), 50, rng)
-    X = space.sample(50, rng)
-    assert X.shape == (50, 50)
-    assert np.allclose(cdist(X, X), cdist(X @ space.axes, X @ space.axes))
-
-
 @pytest.mark.parametrize("heavy", [False, True])
 def test_noise_has_the_deviation_that_is_asked_for(spaces, global_seed, heavy):
     """By the median of its size: the variance of Student's t with three degrees converges slowly."""
@@ -156,28 +123,6 @@ def test_noise_has_the_deviation_that_is_asked_for(spaces, global_seed, heavy):
     median, density = (0.7649 / 3**0.5, 0.5148 * 3**0.5) if heavy else (0.6745, 0.6356)  # of |noise| / 0.3
     error = 0.3 / (2 * density * np.sqrt(noise.size))
     assert abs(np.median(np.abs(noise)) - 0.3 * median) < 5 * error
-
-
-def test_outliers_replace_a_share_of_the_points(spaces):
-    rng = np.random.default_rng(0)
-    X = spaces.Clifford().sample(1000, rng)
-    spoiled = spaces.add_outliers(X, 0.05, rng)
-    assert spoiled.shape == X.shape
-    assert np.array_equal(spoiled[:950], X[:950])
-    assert np.all((spoiled >= X.min(axis=0)) & (spoiled <= X.max(axis=0)))
-
-
-def test_the_benchmark_has_every_combination_it_promises(bench):
-    script = bench("bench_clouds_as_they_come")
-    settings = script.SETTINGS
-    assert len(settings) >= 36
-    assert len({s.title for s in settings + script.SPECIAL}) == len(settings + script.SPECIAL)
-    assert {s.noise for s in settings} == {0, 0.1, 0.2}
-    for name in {s.name for s in settings}:
-        own = [s for s in settings if s.name == name]
-        assert len({s.noise for s in own}) == 3
-        assert {s.uneven for s in own} == {False, True}
-        assert {s.coordinates is None for s in own} == {False, True}
 
 
 def test_a_small_cloud_is_measured_and_its_noise_depends_on_the_coordinates(bench):
@@ -193,41 +138,14 @@ def test_a_small_cloud_is_measured_and_its_noise_depends_on_the_coordinates(benc
     assert script.markdown(lines, ["error", "rbf"]).count("\n") == 2
 
 
-def test_the_page_says_what_the_records_of_clouds_say(bench):
-    script, scans = bench("bench_clouds_as_they_come"), bench("clouds_scans")
-    text = script.PAGE.read_text(encoding="utf-8")
-    rows, scanned = script.record.load(script.PATH), script.record.load(script.PATH.with_stem("clouds_scans"))
-    assert script.record.fill(text, "clouds", script.section(rows)) == text
-    assert script.record.fill(text, "clouds scans", scans.scans_table(scanned)) == text
-    assert {row["title"] for row in rows} == {s.title for s in script.SETTINGS + script.SPECIAL}
-
-
-def test_targets_count_what_is_above_the_limits(bench):
-    script = bench("bench_clouds_as_they_come")
-    rows = [{"error": e, "rbf": 0.05} for e in (0.01, 0.02, 0.07, 0.5)]
-    median, worst, above, noisy = script.targets(rows)
-    assert (median.seen, worst.seen, above.seen, noisy.seen) == (pytest.approx(0.045), 0.5, 2, 0)
-    assert [row.holds for row in (median, worst, above, noisy)] == [False, False, False, True]
-
-
 def test_the_kernel_of_a_mesh_is_the_exponential_of_its_laplacian(bench, spaces):
     from manifoldrf import Sphere
 
     scans = bench("clouds_scans")
-    mesh = spaces.hull_mesh(Sphere().grid(200))
+    mesh = hull_mesh(Sphere().grid(200))
     laplacian, mass = pytest.importorskip("robust_laplacian").mesh_laplacian(mesh.vertices, mesh.faces)
     area = mass.diagonal()
     exact = expm(-0.05 * laplacian.toarray() / area[:, None]) / area
     some = np.arange(0, 200, 7)
     found = scans.mesh_heat_kernel(laplacian, mass, 0.05, some)
     assert np.abs(found - exact[np.ix_(some, some)]).max() < 1e-6 * exact.max()
-
-
-def test_a_page_without_marks_is_refused(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
-    record = importlib.import_module("benchmarks.calibration.record")
-    assert record.fill("a <!-- x: begin -->old<!-- x: end --> b", "x", "new") == (
-        "a <!-- x: begin -->\nnew\n<!-- x: end --> b"
-    )
-    with pytest.raises(ValueError, match="must have the marks"):
-        record.fill("nothing", "x", "new")

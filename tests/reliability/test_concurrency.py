@@ -55,9 +55,8 @@ from manifoldrf._runtime import (
     warn_user,
     without_warnings,
 )
-from manifoldrf.applications.attention import linear_attention
-from manifoldrf.baselines import RFF, Nystrom, SpectralFeatures
 from manifoldrf.features import manifold_features
+from manifoldrf.torch import linear_attention
 
 NODES = Sphere().grid(200)
 NEW = Sphere().sample(60, seed=1)
@@ -107,15 +106,12 @@ JOBS = {
     "counts": lambda: signatures("counts"),
     "walks": lambda: signatures("walks", n_walks=50),
     "frontier": lambda: signatures("frontier"),
-    "nodes": lambda: GraphRandomFeatures(GRAPH, STEPS, random_state=0).fit().transform(np.arange(9)).toarray(),
+    "nodes": lambda: GraphRandomFeatures(STEPS, random_state=0).fit(GRAPH).transform(np.arange(9)).toarray(),
     "fill": filled,
     "ridge": lambda: ManifoldRidge(features(), n_jobs=2).fit(NODES, HEIGHT).predict(NEW),
     "process": lambda: ManifoldGaussianProcess(
         HeatKernel(0.3), n_features=64, optimize=False, random_state=0, n_jobs=2
     ).fit(NODES, HEIGHT).predict(NEW),
-    "fourier": lambda: RFF(n_features=32, random_state=0).fit(NODES).transform(NEW),
-    "landmarks": lambda: Nystrom(n_features=32, random_state=0).fit(NODES).transform(NEW),
-    "eigenvectors": lambda: np.abs(SpectralFeatures(HeatKernel(0.3), n_features=8).fit(NODES).transform(NEW)),
     "attention": attended,
 }  # fmt: skip
 
@@ -452,8 +448,6 @@ FITTED = {
     "mesh": lambda: features().fit(MESH),
     "network": lambda: features(STEPS, **NETWORK).fit(NODES),
     "ridge": lambda: ManifoldRidge(features(), n_jobs=2).fit(NODES, HEIGHT),
-    "fourier": lambda: RFF(n_features=32, random_state=0).fit(NODES),
-    "eigenvectors": lambda: SpectralFeatures(HeatKernel(0.3), n_features=8).fit(NODES),
 }
 
 
@@ -503,7 +497,7 @@ for public in manifoldrf.__all__:
     getattr(manifoldrf, public)
 assert state() == before, "importing changes the process"
 from manifoldrf import DiffusionKernel, HeatKernel, ManifoldRandomFeatures, ManifoldRidge, Sphere
-from manifoldrf.applications.attention import linear_attention
+from manifoldrf.torch import linear_attention
 
 NODES, NEW = Sphere().grid(200), Sphere().sample(60, seed=1)
 NETWORK = {"field": "mlp", "field_options": {"epochs": 1, "hidden": 8}, "n_starts": 60, "device": "cpu"}

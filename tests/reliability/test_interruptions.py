@@ -16,7 +16,7 @@ from marks import quick_ones
 from warm_program import contents
 
 from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, cli, load
-from manifoldrf._codec import load_state, save_state
+from manifoldrf._codec import load_value, save_value
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
@@ -31,7 +31,6 @@ FIT = ("fit", "points.npy", "-o", "new.safetensors")
 TRANSFORM = ("transform", "model.safetensors", "points.npy", "--chunk-size", "50", "-o")
 TEACHERS = ("reproduction", "teachers", "--out", "new", "--set", "n_nodes=100", "--set", "surfaces=sphere")
 TRAINING = (*FIT, "--paper", "--field-options", "epochs=4", "--n-starts", "40", "--teacher-options", "n_walks=100")
-REPORT = ("reproduction", "report", "records", "-o")
 FILL_IN = ("interpolate", "mesh.ply", "known.csv", "-o", "new")
 # A command, and where the signal comes: at the nth call of a function, or of any function of a module. The numbers
 # are about the middle of the work of that module.
@@ -39,26 +38,25 @@ STAGES = {
     "heat graph": (("graph", "points.npy", "--t", ".1", "-o", "new.npz"), "geometry.heat", 20),
     "weights of nodes": (("graph", "mesh.ply", "--t", ".1", "-o", "new.safetensors"), "geometry.heat", 25),
     "neighbours": (("graph", "points.npy", "-o", "new.safetensors"), "geometry.builders", 3),
-    "walks": ((*SIGNATURES, "walks"), "signatures.engines", 40),
-    "counts": ((*SIGNATURES, "counts"), "signatures.engines", 40),
-    "frontier": ((*SIGNATURES, "frontier"), "signatures.engines", 20),
+    "walks": ((*SIGNATURES, "walks"), "signatures.teachers", 40),
+    "counts": ((*SIGNATURES, "counts"), "signatures.teachers", 40),
+    "frontier": ((*SIGNATURES, "frontier"), "signatures.teachers", 20),
     "exact signatures": ((*SIGNATURES, "exact"), "kernels.action", 4),
     "anchors": (FIT, "fields.anchors", 4),
     "weights of anchors": (FIT, "fields.anchors", 15),
     "error": (FIT, "features.errors", 10),
     "save": (FIT, "_files.os.fsync", 1),
-    "training": (TRAINING, "fields.training", 60),
+    "training": (TRAINING, "paper.network", 30),
     "features to npy": ((*TRANSFORM, "new.npy"), "features.feature_map", 50),
     "features to csv": ((*TRANSFORM, "new.csv"), "features.feature_map", 50),
     "features to npz": ((*TRANSFORM, "new.npz"), "features.feature_map", 50),
-    "packing": ((*TRANSFORM, "new.npz"), "_arrays.shutil.copyfileobj", 2),
+    "packing": ((*TRANSFORM, "new.npz"), "_arrays.sp.save_npz", 1),
     "kernel": (("kernel", "model.safetensors", "points.npy", "-o", "new.npy"), "features.feature_map", 20),
     "explorer": (("explore", "model.safetensors", "-o", "new.html"), "explorer.page", 10),
     "method": (FILL_IN, "applications.filling", 500),
     "two files": (FILL_IN, "_colours", 1),  # between the table and the picture
     "experiment": (TEACHERS, "reproduction.teachers", 20),
     "record": (TEACHERS, "reproduction.record.np.savez_compressed", 1),
-    "pictures": ((*REPORT, "new.html"), "reproduction.report.html_page", 3),
     "demo": (("demo", "--out", "new"), "features.errors", 1),  # its error comes last, with the explorer page
 }
 QUICK = {
@@ -98,7 +96,6 @@ def test_records_that_are_complete_stay(program, folder, number):
     assert sorted(path.name for path in (folder / "new").iterdir()) == ["teachers.json", "teachers.npz"]
     told = done.err.splitlines()[-1]
     assert told == f"{WORDS[number]}: written before, and complete: new/teachers.json, new/teachers.npz"
-    assert program.run("reproduction", "report", "new", cwd=folder).code == 0
 
 
 @BOTH_SIGNALS
@@ -122,12 +119,19 @@ def test_signals_that_the_caller_has_turned_off_stay_off(program, folder):
 
 
 # ------------------------------------------------------------------------------------------------- resumption
-EVERY_EPOCH = "import manifoldrf.fields.training as training; training._EPOCHS_BETWEEN = 1"
 COUNTED = """
-run = training._Epoch.run
-training._Epoch.run = lambda *args: (print('epoch'), run(*args))[1]
+from manifoldrf.paper.network import _Training as training
+run = training.run_epoch
+training.run_epoch = lambda *args: (print('epoch'), run(*args))[1]
 """
-RESUMABLE = (*TRAINING, "--field-options", "checkpoint=state.safetensors", "--quiet")
+RESUMABLE = (
+    *TRAINING,
+    "--field-options",
+    "epochs=24",
+    "--field-options",
+    "checkpoint=state.safetensors",
+    "--quiet",
+)
 
 
 @pytest.fixture(scope="module")
@@ -141,23 +145,23 @@ def trained(program, inputs, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("number", "place"),
+    ("number", "place", "nth", "left"),  # epochs that are left after the last checkpoint, one in ten epochs
     [
-        pytest.param(signal.SIGINT, "fields.training._Epoch.run", marks=pytest.mark.slow),
-        (signal.SIGTERM, "fields.training.write_container"),
-        pytest.param(signal.SIGKILL, "_codec.atomic_path", marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, "paper.network._Training.run_epoch", 23, 4, marks=pytest.mark.slow),
+        (signal.SIGTERM, "paper.network._Training.save", 2, 14),
+        pytest.param(signal.SIGKILL, "paper.network.atomic_path", 2, 14, marks=pytest.mark.slow),
     ],
 )
-def test_a_training_is_taken_up_with_the_same_bits(program, folder, trained, number, place):
+def test_a_training_is_taken_up_with_the_same_bits(program, folder, trained, number, place, nth, left):
     before = set(contents(folder))
-    stopped = program.run(*RESUMABLE, cwd=folder, code=EVERY_EPOCH, kill_at=(place, 3, number))
+    stopped = program.run(*RESUMABLE, cwd=folder, kill_at=(place, nth, number))
     assert stopped.code == CODES.get(number, -9), stopped.err
     assert set(contents(folder)) - before == {"state.safetensors"}
     if number in WORDS:
         assert stopped.err == f"{WORDS[number]}: written before, and complete: state.safetensors\n"
-    again = program.run(*RESUMABLE, cwd=folder, code=EVERY_EPOCH + COUNTED)
+    again = program.run(*RESUMABLE, cwd=folder, code=COUNTED)
     assert again.code == 0, again.err
-    assert again.out.count("epoch") == 2  # of four; the first two are not repeated
+    assert again.out.count("epoch") == left
     found = load(folder / "new.safetensors")
     points = Sphere().sample(20, seed=1)
     assert (found.transform(points) == trained.transform(points)).all()
@@ -275,11 +279,11 @@ def test_an_interrupt_before_any_line_of_a_save_leaves_the_old_file_or_the_new_o
     path = tmp_path / "m"
     number, seen = 0, set()
     while True:
-        save_state(path, "state", {"x": np.zeros(3)})
-        if not interrupted_at(number, lambda: save_state(path, "state", {"x": np.ones(3)})):
+        save_value(path, {"x": np.zeros(3)})
+        if not interrupted_at(number, lambda: save_value(path, {"x": np.ones(3)})):
             break
         assert [entry.name for entry in tmp_path.iterdir()] == ["m"], number
-        seen.add(tuple(load_state(path, {})[1]["x"]))
+        seen.add(tuple(load_value(path)["x"]))
         number += 1
     assert seen == {(0.0,) * 3, (1.0,) * 3}
     assert number > 40

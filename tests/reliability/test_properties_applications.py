@@ -5,26 +5,10 @@ import warnings
 import numpy as np
 import torch
 from hypothesis import strategies as st
-from reliability.strategies import (
-    SEEDS,
-    Outcomes,
-    any_clouds,
-    graphs,
-    holds_for,
-    hulls,
-    mostly,
-    motions,
-    options,
-    quietly,
-    surfaces,
-)
+from reliability.strategies import SEEDS, Outcomes, graphs, holds_for, hulls, mostly, options, quietly
 
 from manifoldrf import FieldInterpolator, InterpolationWarning
-from manifoldrf.applications.attention import AttentionState, linear_attention
-from manifoldrf.baselines import GERF, ORF, PORF, PRF, RFF, GaussianFeatures, Nystrom
-
-BASELINES = st.sampled_from([RFF, ORF, PRF, PORF, GERF, GaussianFeatures, Nystrom])
-POSITIVE = (PRF, PORF, GERF, GaussianFeatures)
+from manifoldrf.torch import AttentionState, linear_attention
 
 
 def interpolated(space, values, known, **settings):
@@ -133,37 +117,3 @@ def test_attention_token_by_token_is_causal_attention(seed, n, m):
     one_by_one = torch.stack([state.step(phi[i], phi[i], v[i]) for i in range(n)])
     whole = linear_attention(phi, phi, v, causal=True)
     np.testing.assert_allclose(one_by_one, whole, rtol=1e-10, atol=1e-12)
-
-
-def test_baselines_of_any_cloud_are_refused_with_a_reason_or_finite_and_repeatable():
-    outcomes = Outcomes()
-
-    @holds_for(
-        kind=BASELINES,
-        points=any_clouds(max_size=20),
-        m=mostly(st.integers(1, 12)),
-        seed=SEEDS,
-        size=st.floats(0.2, 3),
-    )
-    def check(kind, points, m, seed, size):
-        spread = np.ptp(points, axis=0).max() if np.isfinite(points).all() else 1.0
-        sigma = size * (spread or 1.0)
-        for fitted in outcomes.of(lambda: kind(sigma=sigma, n_features=m, random_state=seed).fit(points)):
-            rows = quietly(fitted.transform, points)
-            assert rows.shape == (len(points), fitted.n_features_out_)
-            assert np.isfinite(rows).all()
-            assert kind not in POSITIVE or (rows >= 0).all()
-            again = quietly(kind(sigma=sigma, n_features=m, random_state=seed).fit, points)
-            np.testing.assert_array_equal(quietly(again.transform, points[:1]), rows[:1])
-
-    check()
-    assert outcomes.both_happened(), outcomes.counts
-
-
-@holds_for(data=st.data(), points=surfaces(max_size=20), sigma=st.floats(0.3, 3.0))
-def test_exact_kernels_of_baselines_do_not_depend_on_place_and_direction(data, points, sigma):
-    moved = data.draw(motions(3))(points)
-    one, other = (Nystrom(sigma=sigma, n_features=len(points), random_state=0).fit(x) for x in (points, moved))
-    # Landmarks are all points: the approximation is the kernel itself.
-    np.testing.assert_allclose(one.kernel_matrix(points), one.exact_kernel(points), rtol=0, atol=1e-5)
-    np.testing.assert_allclose(other.exact_kernel(moved), one.exact_kernel(points), rtol=0, atol=1e-12)

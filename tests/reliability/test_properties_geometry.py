@@ -33,8 +33,6 @@ from scipy.spatial.distance import cdist
 from manifoldrf import (
     Graph,
     TriangleMesh,
-    align,
-    errors_of,
     estimate_dimension,
     grid_graph,
     heat_graph,
@@ -42,9 +40,7 @@ from manifoldrf import (
     load,
     mesh_graph,
     relative_error,
-    spd_to_vectors,
     thin,
-    vectors_to_spd,
 )
 
 EPS = np.finfo(np.float64).eps
@@ -360,36 +356,6 @@ def test_the_graph_of_a_mesh_follows_order_motion_and_unit(data, mesh, weights, 
 
 
 # -------------------------------------------------------------------------------------------- matrices and metrics
-@holds_for(n=st.integers(1, 4), d=st.integers(1, 5), spread=st.floats(0.0, 4.0), seed=SEEDS)
-def test_positive_matrices_become_vectors_and_come_back(n, d, spread, seed):
-    rng = np.random.default_rng(seed)
-    turns = np.linalg.qr(rng.standard_normal((n, d, d)))[0]
-    values = 10.0 ** rng.uniform(-spread, spread, (n, d))
-    matrices = (turns * values[:, None, :]) @ turns.swapaxes(1, 2)
-    matrices = (matrices + matrices.swapaxes(1, 2)) / 2
-    vectors = spd_to_vectors(matrices)
-    # Logarithms are good to d eps times the condition number, 10^(2 spread), and so is what comes back.
-    accuracy = 100 * d * EPS * 10.0 ** (2 * spread)
-    again = vectors_to_spd(vectors)
-    sizes = np.abs(matrices).max(axis=(1, 2), keepdims=True)
-    np.testing.assert_allclose(again / sizes, matrices / sizes, rtol=0, atol=accuracy)
-    logs = np.linalg.norm(np.log(values), axis=1)  # the Frobenius norm of the logarithm
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), logs, rtol=0, atol=10 * accuracy)
-
-
-def test_any_matrices_are_refused_with_a_reason_or_have_finite_logarithms():
-    outcomes = Outcomes()
-
-    @holds_for(matrix=affinities(5), ridge=mostly(st.floats(0.0, 10.0)), shift=st.sampled_from([0.0, 1.0, 1e8]))
-    def check(matrix, ridge, shift):
-        for vectors in outcomes.of(spd_to_vectors, [matrix + shift * np.eye(len(matrix))], ridge=ridge):
-            assert vectors.shape == (1, len(matrix) * (len(matrix) + 1) // 2)
-            assert np.isfinite(vectors).all()
-
-    check()
-    assert outcomes.both_happened(), outcomes.counts
-
-
 @holds_for(seed=SEEDS, shape=st.tuples(st.integers(1, 5), st.integers(1, 5)), scale=ROUGH_SCALES)
 def test_errors_are_zero_for_equals_and_do_not_depend_on_a_scale_that_is_aligned(seed, shape, scale):
     rng = np.random.default_rng(seed)
@@ -401,11 +367,7 @@ def test_errors_are_zero_for_equals_and_do_not_depend_on_a_scale_that_is_aligned
     for method in ("frobenius", "least squares"):
         aligned = relative_error(found, exact, alignment=method)
         assert np.isclose(relative_error(scale * found, exact, alignment=method), aligned, rtol=1e-9, atol=1e-12)
-    assert np.isclose(np.linalg.norm(align(found, exact)), np.linalg.norm(exact), rtol=1e-12)
     assert relative_error(found, exact, alignment="least squares") <= min(error, 1) * (1 + 1e-12)
-    figures = errors_of(found, exact)
-    assert figures.mae <= figures.rmse * (1 + 1e-12)
-    assert figures.median_re >= 0
 
 
 @holds_for(first=ANYTHING, second=ANYTHING, alignment=mostly(st.sampled_from([None, "frobenius", "least squares"])))

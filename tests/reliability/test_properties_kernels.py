@@ -80,12 +80,13 @@ def test_the_modulation_is_nonnegative_and_its_square_is_the_series(kernel, n):
     np.testing.assert_allclose(np.convolve(f, f)[:n], alpha, rtol=1e-11, atol=1e-13 * alpha.max())
 
 
-@holds_for(kernel=POSITIVE_KERNELS, order=mostly(st.integers(1, 4)))
-def test_a_root_has_the_kernel_as_its_power_or_is_refused_with_a_reason(kernel, order):
-    for root in Outcomes().of(kernel.root, order):
-        w = np.linspace(-1, 1, 21)
-        tolerance = 1e-9 * float(np.abs(kernel.spectral(w)).max())
-        np.testing.assert_allclose(root.spectral(w) ** order, kernel.spectral(w), rtol=0, atol=tolerance)
+@holds_for(kernel=KERNELS)
+def test_a_root_squares_to_the_kernel_or_is_refused_with_a_reason(kernel):
+    w = np.linspace(-1, 1, 21)
+    for root in Outcomes().of(lambda: kernel.root().spectral(w)):
+        # A root without a closed form may leave out a millionth of its sum.
+        size = float(np.abs(kernel.coefficients(1024)).sum()) ** 0.5 + float(np.abs(root).max())
+        np.testing.assert_allclose(root**2, kernel.spectral(w), rtol=0, atol=1e-5 * size**2)
 
 
 @holds_for(kernel=KERNELS, graph=graphs(), seed=SEEDS)

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from disks import Disk, call
 from marks import quick_ones
-from reliability.entry_points import ASKED, ESTIMATORS, FUNCTIONS, QUERIES, cloud
 from reliability.strategies import quietly
 from warm_program import contents
 
@@ -51,7 +50,6 @@ for name in ("points.npy", "model.safetensors", "graph.safetensors"):
     done = program.run(*words, cwd=folder, code=code)
     assert done.code == 0, done.err
     assert 0 <= json.loads(done.out)["teachers"]["seconds"] < 100
-    assert program.run("reproduction", "report", "out", cwd=folder, code=code).code == 0
 
 
 # ---------------------------------------------------------------------------------------------------- languages
@@ -76,7 +74,6 @@ def test_decimal_commas_change_nothing(program, folder, german):
             ("transform", "model.safetensors", "points.csv", "-o", f"{name}/f.csv"),
             ("interpolate", "mesh.ply", "known.csv", "--method", "harmonic", "-o", f"{name}/filled"),
             ("explore", "model.safetensors", "-o", f"{name}/page.html"),
-            ("reproduction", "report", "records", "-o", f"{name}/report.html"),
         ):
             done = program.run(*words, **given)
             assert done.code == 0, done.err
@@ -88,13 +85,12 @@ def test_decimal_commas_change_nothing(program, folder, german):
 BARE = """
 import json, os, sys
 from manifoldrf.cli import main
-from reproduction.__main__ import main as report
 
 codes = []
 for words in json.loads(sys.stdin.readline()):
     sys.argv = ["manifoldrf", *(os.fsdecode(word.encode()) for word in words)]
     try:
-        report() if words[0] == "report" else main()
+        main()
     except SystemExit as stopped:
         codes.append(stopped.code or 0)
 sys.stderr.write(json.dumps([codes, sys.stdout.encoding]))
@@ -125,7 +121,6 @@ def test_the_program_needs_neither_utf_8_nor_a_home_nor_a_place_for_temporary_fi
         ["transform", f"{place}/modèle.safetensors", f"{place}/länge.csv", "-o", f"{place}/é.csv"],
         ["explore", f"{place}/modèle.safetensors", "-o", f"{place}/é.html", "--title", "Größe"],
         ["transform", f"{place}/keins.safetensors", f"{place}/länge.csv", "-o", f"{place}/f.npy"],
-        ["report", str(folder / "records"), "-o", f"{place}/ü.html"],
     ]
     done = subprocess.run(
         [sys.executable, "-c", BARE],
@@ -138,7 +133,7 @@ def test_the_program_needs_neither_utf_8_nor_a_home_nor_a_place_for_temporary_fi
     error = done.stderr.splitlines()
     codes, encoding = json.loads(error[-1])
     assert "utf" not in encoding.lower()
-    assert codes == [0, 0, 0, 1, 0], done.stderr
+    assert codes == [0, 0, 0, 1], done.stderr
     assert "Traceback" not in done.stderr
     assert r"gr\xf6\xdfe" in done.stderr or r"gr\udcc3\udcb6" in done.stderr  # the missing model is named
     words = ("transform", "model.safetensors", "points.npy", "-o", "plain.csv")
@@ -146,8 +141,7 @@ def test_the_program_needs_neither_utf_8_nor_a_home_nor_a_place_for_temporary_fi
     np.testing.assert_array_equal(
         np.loadtxt(place / "é.csv", delimiter=","), np.loadtxt(folder / "plain.csv", delimiter=",")
     )
-    for name in ("é.html", "ü.html"):
-        assert "</html>" in (place / name).read_text(encoding="utf-8")
+    assert "</html>" in (place / "é.html").read_text(encoding="utf-8")
 
 
 # ------------------------------------------------------------------------------------------------------ streams
@@ -226,12 +220,6 @@ def test_a_fit_where_compiled_code_cannot_be_kept_has_the_same_bits(installed, i
 
 
 # ------------------------------------------------------------------------------------------- errors of numpy
-@pytest.mark.parametrize("entry", [*FUNCTIONS, *ESTIMATORS, *QUERIES, *ASKED], ids=lambda entry: entry.name)
-def test_underflow_is_no_error_whatever_was_set_in_numpy(entry):
-    with np.errstate(all="raise"):
-        entry.call(cloud())
-
-
 def test_narrow_kernels_and_far_points_underflow_without_a_word():
     points = Sphere().sample(300, seed=0)
     queries = np.concatenate([points[:5], 1.1 * points[5:10], 1e3 * points[10:12]])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from reproduction import attention
-from reproduction.attention_order import RIVALS, SIZES, UNIFORM, VARIATIONS, order_of, run, verdict
+from reproduction.attention_order import RIVALS, SIZES, UNIFORM, order_of, run
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +26,6 @@ def test_the_first_variation_is_the_experiment_attention(record):
         np.testing.assert_allclose(record.arrays["mse"][0, place, 0], wanted, rtol=1e-9, err_msg=name)
 
 
-def test_a_narrow_strip_is_another_task(record):
-    assert "half width" in VARIATIONS[1].what
-    assert (record.arrays["mse"][0] != record.arrays["mse"][1]).all()
-
-
 def test_ranks_are_of_geometric_means_and_the_uniform_anchors_take_the_place_of_mrf():
     errors = {name: float(place + 2) for place, name in enumerate(RIVALS)}
     errors |= {"MRF": 5.5, "exact heat": 99.0, "exact RBF": 1.0}
@@ -41,11 +36,3 @@ def test_ranks_are_of_geometric_means_and_the_uniform_anchors_take_the_place_of_
     assert (row["best"], row["worst"]) == ("exact RBF", "exact heat")
     paper = np.array([[np.mean(attention.PAPER[name][0])] for name in (*RIVALS, "MRF")])[:, :, None]
     assert order_of("the paper", paper)["correlation"] == pytest.approx(1.0)
-
-
-def test_the_verdict_counts_both_ends_of_the_order():
-    row = {"mrf": 2, "mrf_uniform": 3, "exact_heat": 4, "correlation": 0.1, "change": "a"}
-    rows = [row, row | {"mrf": 1, "change": "b"}, row | {"mrf_uniform": 1, "exact_heat": 10, "correlation": 0.5}]
-    found = verdict(rows)
-    assert (found["variations"], found["mrf_first"], found["exact_heat_last"], found["both"]) == (3, 2, 1, 1)
-    assert (found["largest_correlation"], found["found_with"]) == (0.5, "a")

@@ -5,50 +5,32 @@ from functools import partial
 
 import numpy as np
 import pytest
-from sklearn.decomposition import KernelPCA
 from sklearn.neighbors import KNeighborsClassifier
 
-from manifoldrf.applications.neighbors import KernelNeighborsClassifier, majority
-from manifoldrf.baselines.random_features import RFF
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.kernels.graph_kernels import PowerKernel
+from reproduction.baselines import RFF
 from reproduction.brodatz import (
     BALANCED,
-    CHOSEN,
     INNER,
     LEARNED,
     METHODS,
     OWN,
-    PAPER,
-    PLAIN,
     RAW,
     RAW_COORDINATES,
-    RULES,
-    SIZES,
     STANDARDISED,
     Choice,
     Config,
     Grids,
     Recipe,
     Stage,
-    Values,
-    by_count,
     graph_options,
-    group_accuracy,
     learned_settings,
-    measure,
-    neighbours,
     run,
-    standardised,
-    summarise,
-    targets,
     validate,
-    vote,
 )
-from reproduction.record import Record
 from reproduction.smoothers import quietly
-from reproduction.texture_data import generated_plates
-from reproduction.texture_views import Protocol, draw_views
+from reproduction.textures import Protocol, draw_views, generated_plates
 
 PROTOCOL = Protocol(unlabelled_windows=5, test_windows=6, window=16)
 GRIDS = Grids(
@@ -95,13 +77,6 @@ def _settings(method, stage):
         return dict(METHODS[method](stage))
 
 
-def _hand_values():
-    """Two classes with two labelled windows each, seen by a cloud of three."""
-    cloud = np.array([[4.0, 1, 1, 0], [2, 0, 1, 1], [0, 1, 2, 1]])
-    labelled = np.array([[4.0, 1, 2, 1], [1, 3, 1, 2], [2, 1, 5, 1], [1, 2, 1, 2]])
-    return Values(labelled, cloud, np.diag(labelled).copy(), lambda: cloud)
-
-
 # --------------------------------------------------------------------------------------------------------- methods
 def own_features(n_neighbors, power):
     """Sparse features, one for each unlabelled window."""
@@ -139,19 +114,6 @@ def test_carrying_labelled_windows_gives_the_cosines_of_the_features(stage, powe
     close(values.labelled / lengths / lengths[:, None], _cosines(own, own))
 
 
-def test_values_are_entries_of_a_power_of_the_walk(stage):
-    """Windows joined to the graph by one step at each end."""
-    views = stage.views
-    with quietly():
-        graph = own_features(6, 2).fit(views.unlabelled).graph_
-    rows = {}
-    for name in ("labelled", "test"):
-        joined = graph.extend(getattr(views, name)).toarray()
-        rows[name] = joined / np.sqrt(joined.sum(axis=1, keepdims=True)) / np.sqrt(graph.degrees)
-    exact = rows["test"] @ np.linalg.matrix_power(graph.operator.toarray(), 2) @ rows["labelled"].T
-    np.testing.assert_allclose(_settings(OWN, stage)["4 steps"].of_test(), exact, rtol=2e-5, atol=1e-7)
-
-
 def test_values_of_other_methods_are_inner_products_of_their_features(stage):
     views = stage.views
     points = [
@@ -162,39 +124,6 @@ def test_values_of_other_methods_are_inner_products_of_their_features(stage):
     values = _settings("RFF", stage)["width 0.5"]
     for found, rows in ((values.labelled, own), (values.cloud, cloud), (values.of_test(), test)):
         np.testing.assert_allclose(found, rows @ own.T, atol=1e-6)  # rounding of single precision, values up to 1
-
-
-def test_the_unit_is_the_median_distance_to_the_nearest_labelled_window(stage):
-    gaps = np.linalg.norm(stage.cloud[:, None] - stage.views.labelled, axis=2)
-    assert stage.unit == pytest.approx(np.median(gaps.min(axis=1)), rel=1e-12)
-
-
-def test_the_gaussian_is_the_limit_of_landmarks(stage):
-    """With all of the cloud as landmarks the kernel to the cloud is exact."""
-    grids = dataclasses.replace(GRIDS, landmarks=150, widths=(0.5,))
-    exact = _settings("Gaussian", stage)["width 0.5"]
-    landmarks = _settings("Nystrom", dataclasses.replace(stage, grids=grids))["width 0.5"]
-    np.testing.assert_allclose(landmarks.cloud, exact.cloud, atol=1e-5)  # landmarks in single precision
-
-
-def test_kernel_pca_is_that_of_scikit_learn(stage):
-    values = _settings("kPCA", stage)["5 components, width 0.5"]
-    gamma = 1 / (2 * (0.5 * stage.unit) ** 2)
-    pca = KernelPCA(5, kernel="rbf", gamma=gamma, eigen_solver="dense").fit(stage.cloud[:100])
-    rows = pca.transform(stage.views.labelled)
-    np.testing.assert_allclose(values.labelled, rows @ rows.T, atol=1e-8)
-
-
-def test_no_rival_has_fewer_settings_than_ours():
-    grids = Grids()
-    assert len(grids.powers) == len(grids.widths) == len(grids.wide) == 3
-
-
-def test_standardised_coordinates_have_deviation_one_over_unlabelled_windows(stage):
-    views = standardised(stage.views)
-    np.testing.assert_allclose(views.unlabelled.std(axis=0), 1.0, rtol=1e-12)
-    np.testing.assert_allclose(views.test * stage.views.unlabelled.std(axis=0), stage.views.test, rtol=1e-12)
-    np.testing.assert_array_equal(views.labelled_y, stage.views.labelled_y)
 
 
 def test_no_method_looks_at_labels_or_test_windows_before_it_is_asked(stage):
@@ -214,28 +143,6 @@ def test_the_learned_features_are_the_paper_recipe(stage):
     assert not rest
     assert values.labelled.shape == (36, 36)
     assert (values.labelled >= 0).all()
-
-
-# ----------------------------------------------------------------------------------------------------------- rules
-@pytest.mark.parametrize("rule", RULES)
-def test_rules_are_those_of_the_classifier(rule, stage):
-    """The same nearest windows as by the public estimator on the features themselves."""
-    views = stage.views
-    rows = [np.exp(-((z - stage.centre) ** 2) / 8) for z in (views.labelled, stage.cloud, views.test)]
-    own, cloud, test = rows
-    values = Values(own @ own.T, cloud @ own.T, (own**2).sum(axis=1), lambda: test @ own.T)
-    classifier = KernelNeighborsClassifier(ranking="kernel" if rule == INNER else rule).fit(
-        own, views.labelled_y, cloud=cloud
-    )
-    found = views.labelled_y[values.ranks(values.of_test(), rule).argmax(axis=1)]
-    np.testing.assert_array_equal(found, classifier.predict(test))
-
-
-def test_balanced_weights_share_the_cloud_equally():
-    values = _hand_values()
-    weights = values.ranks(np.ones((1, 4)), "balanced")[0]
-    shares = (values.cloud * weights / (values.cloud @ weights)[:, None]).sum(axis=0)
-    np.testing.assert_allclose(shares, 3 / 4, rtol=2e-3)  # rounds end at 1e-3
 
 
 def test_validation_predicts_each_angle_from_the_other(stage):
@@ -266,48 +173,6 @@ def test_raw_accuracies_are_those_of_scikit_learn(stage):
             assert row["single"] == pytest.approx(100 * np.mean(found == views.test_y))
 
 
-def test_tied_neighbours_go_to_the_nearest_or_to_the_smallest_label(global_seed):
-    labels = np.array([[5, 2, 2], [5, 2, 3], [4, 1, 9], [7, 7, 1]])
-    nearest, smallest = vote(labels)
-    assert nearest.tolist() == [2, 5, 4, 7]
-    assert smallest.tolist() == [2, 2, 1, 7]
-    labels = np.random.default_rng(global_seed).integers(0, 6, (200, 10))
-    nearest, smallest = vote(labels)
-    np.testing.assert_array_equal(smallest, majority(labels))
-    for row, found in zip(labels, nearest, strict=True):
-        times = np.bincount(row, minlength=6)
-        assert found == next(label for label in row if times[label] == times.max())
-
-
-def test_a_tied_group_goes_to_the_first_class(stage):
-    views = stage.views
-    found = np.where(np.arange(len(views.test)) % 2 == 0, 0, 5)  # three windows of six each
-    assert group_accuracy(found, views) == pytest.approx(100 / 6)
-
-
-def test_the_first_of_equally_good_settings_is_chosen(stage):
-    values = _settings(RAW, stage)["descriptors"]
-    rows = measure(iter([("first", values), ("second", values)]), stage.views, RULES, (1,))
-    assert [row["rule"] for row in rows] == list(RULES)
-    assert {row["setting"] for row in rows} == {"first"}
-
-
-def test_cosines_of_very_short_features_are_finite():
-    """The inverse of the squared length of the first overflows in single precision."""
-    own = np.array([[1e-20, 0.0], [1.0, 1.0]], dtype=np.float32)
-    products = own @ own.T
-    values = Values(products, products, np.diag(products).copy(), lambda: products)
-    cosines = values.ranks(products, "cosine") / np.linalg.norm(own.astype(float), axis=1)[:, None]
-    np.testing.assert_allclose(cosines, [[1, 0.5**0.5], [0.5**0.5, 1]], rtol=1e-5)
-
-
-def test_every_rule_has_the_setting_that_is_best_for_it(stage):
-    settings = _settings("kPCA", stage)
-    for row in measure(iter(settings.items()), stage.views, PLAIN, (1,)):
-        scores = {name: validate(values, row["rule"], stage.views) for name, values in settings.items()}
-        assert row["validation"] == max(scores.values()) == scores[row["setting"]]
-
-
 # ---------------------------------------------------------------------------------------------------------- tables
 def _row(seed, method, coordinates, rule, accuracy, score=20.0):
     key = {"window": 64, "seed": seed, "coordinates": coordinates, "method": method, "rule": rule, "setting": "a"}
@@ -329,83 +194,6 @@ ROWS = [
     )
 ]
 ROWS.append(_row(0, LEARNED, RAW_COORDINATES, "cosine", 43.0))
-
-
-def test_the_tables_are_means_over_seeds():
-    long = by_count(ROWS, (1, 3), PAPER)
-    cells = {(row["coordinates"], row["method"], row["rule"], row["k"]): row for row in long}
-    own = cells[RAW_COORDINATES, OWN, CHOSEN, 1]  # inner product of seed 0, cosine of seed 1
-    assert (own["accuracy"], own["paper_accuracy"]) == (52.0, 55.7)
-    assert cells[RAW_COORDINATES, OWN, "cosine", 1]["spread"] == pytest.approx(np.sqrt(2))
-    assert cells[RAW_COORDINATES, OWN, "cosine", 1]["paper_accuracy"] is None
-    assert cells[RAW_COORDINATES, OWN, CHOSEN, 3]["smallest_label"] == 47.0
-    assert cells[STANDARDISED, OWN, CHOSEN, 3]["paper_accuracy"] == 53.6
-    assert cells[STANDARDISED, RAW, CHOSEN, 1]["paper_accuracy"] is None  # the paper has no such row
-    learned = by_count([row | {"method": LEARNED} for row in ROWS if row["method"] == OWN], (1,), PAPER)
-    assert {row["paper_accuracy"] for row in learned if row["rule"] == CHOSEN} == {55.7}  # the paper's MRF, too
-    table = {(row["coordinates"], row["method"]): row for row in summarise(ROWS, long)}
-    own = table[RAW_COORDINATES, OWN]
-    assert [own[name] for name in ("euclidean", "cosine", "inner_product", "balanced")] == [31.0, 51.0, 53.0, 61.0]
-    assert (own["accuracy"], own["rule"], own["seeds"]) == (52.0, "inner product, 1 of 2", 2)
-    assert (own["lead"], own["lead_error"]) == (11.0, pytest.approx(1.0))  # 12 and 10
-    learned = table[RAW_COORDINATES, LEARNED]  # set against raw descriptors of its own seed
-    assert (learned["seeds"], learned["lead"], learned["spread"], learned["lead_error"]) == (1, 3.0, None, None)
-    wide = {(row["coordinates"], row["method"]): row for row in neighbours(long)}
-    line = wide[STANDARDISED, RAW]
-    assert (line["k1"], line["k3"], line["first3"]) == (51.0, 50.0, 46.0)
-    assert "first1" not in line
-
-
-def test_targets_compare_with_the_paper_and_with_raw_descriptors_of_the_same_coordinates():
-    found = {row["what"]: (row["seen"], row["holds"]) for row in targets(by_count(ROWS, (1, 3), {}), PAPER)}
-    start = "window 64, standardised: MRF by"
-    assert found[f"{start} the chosen rule, percent"] == (62.0, True)
-    assert found[f"{start} the chosen rule, above raw by euclidean, points"] == (11.0, True)
-    assert found[f"{start} euclidean, above raw by euclidean, points"] == (-10.0, False)
-    assert len(found) == 2 * (1 + len(RULES)) + 1
-    assert not any("percent" in row["what"] for row in targets(by_count(ROWS, (1, 3), {}), {}))  # other textures
-
-
-def test_the_paper_table_is_whole():
-    assert all(set(line) == {1, 3, 5, 10, 15} for line in PAPER.values())
-    assert set(PAPER) <= set(METHODS)
-    assert PAPER[OWN][1] - PAPER[RAW][1] == pytest.approx(13.3)
-
-
-# ------------------------------------------------------------------------------------------------------ experiment
-def test_every_seed_has_every_method_with_both_coordinates(record):
-    found = [
-        tuple(row[name] for name in ("window", "seed", "coordinates", "method", "rule"))
-        for row in record.tables["seeds"]
-    ]
-    wanted = [
-        (window, seed, coordinates, method, rule)
-        for window, seeds, methods in ((16, (10, 11), METHODS), (20, (10,), (RAW, OWN)))
-        for seed in seeds
-        for coordinates in (RAW_COORDINATES, STANDARDISED)
-        for method in methods
-        for rule in (PLAIN if method == RAW else RULES)
-    ]
-    assert found == wanted
-    assert "textures" in record.config
-    assert "2 draws" in record.config["notes"]
-    assert all(row["paper_accuracy"] is None for row in record.tables["brodatz"])  # other textures than the paper's
-
-
-def test_rows_of_the_tables_are_means_of_the_draws(record):
-    """A sample of cells, computed again from the rows of single draws."""
-    draws = record.tables["seeds"]
-    for row in record.tables["by_k"][::7]:
-        if row["rule"] != CHOSEN:
-            same = ("window", "coordinates", "method", "rule")
-            found = [draw[f"k{row['k']}"] for draw in draws if all(draw[name] == row[name] for name in same)]
-            assert row["accuracy"] == pytest.approx(np.mean(found), rel=1e-12)
-
-
-def test_the_descriptor_is_tried_on_built_in_textures(record):
-    (absolute, signed) = record.tables["descriptors"]
-    assert (absolute["derivatives"], signed["derivatives"]) == ("absolute", "signed")
-    assert absolute["better"] == max(absolute["raw"], absolute["standardised"])
 
 
 def test_a_stopped_run_goes_on_where_it_ended(record, tmp_path):
@@ -432,35 +220,5 @@ def test_textures_are_recognised_far_better_than_by_chance(record):
     assert plain[RAW] > 44
 
 
-def test_the_record_comes_back_from_its_files(record, tmp_path):
-    again = Record.load(record.save(tmp_path))
-    assert again.tables == record.tables
-    assert again.config["protocol"]["window"] == 16
-
-
-@pytest.mark.parametrize(
-    ("changes", "match"),
-    [
-        ({"n_seeds": 0}, "`n_seeds`"),
-        ({"first_seed": -1}, "`first_seed`"),
-        ({"counts": (3, 1)}, "`counts` must be positive numbers of neighbours, ascending"),
-        ({"counts": ()}, "`counts`"),
-        ({"n_plates": 1}, "`n_plates`"),
-        ({"n_others": 0}, "`n_others`"),
-        ({"n_learned": -1}, "`n_learned`"),
-        ({"other_windows": (64,)}, "`other_windows` must be different, and none of 64"),
-        (
-            {"protocol": Protocol(labelled_angles=(0,))},
-            "`protocol` must be one with labelled windows at two angles",
-        ),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(changes, match):
-    with pytest.raises(ValueError, match=match):
-        Config(**changes)
-
-
-def test_the_sizes_differ_in_numbers_only():
-    assert SIZES["paper"].protocol == Protocol()
-    assert SIZES["paper"].n_seeds == 30
-    assert SIZES["smoke"].protocol.labelled_angles == (0, 90)
+def test_the_record_comes_back_from_its_files_and_is_drawn(record, saved_and_drawn):
+    saved_and_drawn(record)

@@ -10,7 +10,6 @@ import pytest
 from command_line import reproduce, reproduction_main, words
 
 from reproduction import commands
-from reproduction.__main__ import main
 from reproduction.record import Record
 from reproduction.report import pages
 from reproduction.report.catalogue import Entry
@@ -75,11 +74,6 @@ class TestRun:
         assert names == ["toy.json", "toy.npz", "toy_one.png"]
         assert Record.load(tmp_path / "new" / "toy.json").config["n_nodes"] == 10
 
-    def test_all_runs_all(self, tmp_path):
-        result = reproduce("all", "--out", tmp_path, "--json")
-        assert list(json.loads(result.stdout)) == ["toy", "second"]
-        assert (tmp_path / "second.json").exists()
-
     def test_size_and_changes_reach_the_experiment_and_the_command_is_in_the_record(self, tmp_path):
         result = reproduce("toy", "--size", "paper", "--set", "label=b c", "--out", tmp_path, "--json")
         record = json.loads(result.stdout)["toy"]
@@ -87,28 +81,6 @@ class TestRun:
         assert record["config"]["label"] == "b c"
         assert record["environment"]["command"] == "python -m reproduction toy --size paper --set 'label=b c'"
         assert record == Record.load(tmp_path / "toy.json").plain()
-
-    @pytest.mark.parametrize(
-        ("change", "value"),
-        [
-            ("n_nodes=1_000", 1000),
-            ("tau=3", 3.0),
-            ("tau=1e-3", 0.001),
-            ("label=x=y", "x=y"),
-            ("exact=true", True),
-            ("sizes=5,6,7", [5, 6, 7]),
-            ("sizes=5,", [5]),
-            ("n_features=8,all", [8, "all"]),
-            ("limit=none", None),
-            ("limit=4", 4),
-            ("teacher=walks", "walks"),
-        ],
-    )
-    def test_fields_are_read_by_their_type(self, tmp_path, change, value):
-        result = reproduce("toy", "--set", change, "--out", tmp_path, "--json")
-        found = json.loads(result.stdout)["toy"]["config"][change.partition("=")[0]]
-        assert found == value
-        assert type(found) is type(value)
 
     @pytest.mark.parametrize(
         ("change", "text"),
@@ -131,30 +103,11 @@ class TestRun:
         assert text in words(result.stderr)
         assert not (tmp_path / "new").exists()
 
-    @pytest.mark.parametrize(
-        ("arguments", "text"),
-        [
-            (["tyo"], "`NAME` must be one of 'toy', 'second', 'all'. Got 'tyo'."),
-            (["toy", "--size", "big"], "'big' is not one of 'smoke', 'paper'."),
-            (["all", "--size", "paper"], "`--size` must be one of 'smoke'. Got 'paper'."),
-        ],
-    )
-    def test_unknown_names_and_sizes_list_the_choices(self, tmp_path, arguments, text):
-        result = reproduce(*arguments, "--out", tmp_path / "new")
-        assert result.exit_code == 2
-        assert text in words(result.stderr)
-        assert not (tmp_path / "new").exists()
-
     def test_without_a_name_the_experiments_are_listed(self):
         result = reproduce()
         assert result.exit_code == 0
         assert "Toys work." in result.stdout
         assert json.loads(reproduce("--json").stdout) == {"toy": "Toys work.", "second": "So does this."}
-
-    def test_data_that_are_not_needed_are_said_so(self, tmp_path):
-        result = reproduce("toy", "--data", tmp_path, "--out", tmp_path, "--json")
-        assert result.stderr == "Note: toy uses generated shapes; --data is not needed\n"
-        assert json.loads(result.stdout)
 
     def test_an_experiment_that_reads_files_is_given_the_folder(self, monkeypatch, tmp_path):
         """Its record and pictures have a name of their own, and nothing saved says where the folder is."""
@@ -179,69 +132,12 @@ class TestRun:
         assert json.loads(text)["environment"]["command"] == "python -m reproduction toy --size smoke --data DIR"
         assert "my toys" not in text
 
-    def test_a_folder_of_data_that_is_not_there_is_wrong_usage(self, tmp_path):
-        result = reproduce("toy", "--data", tmp_path / "none", "--out", tmp_path / "new")
-        assert result.exit_code == 2
-        assert "`--data` must be an existing folder." in words(result.stderr)
-        assert not (tmp_path / "new").exists()
-
-    def test_quiet_prints_nothing(self, tmp_path):
-        result = reproduce("toy", "--quiet", "--out", tmp_path)
-        assert result.output == ""
-        assert (tmp_path / "toy_one.png").exists()
-
     def test_numbers_are_saved_without_matplotlib(self, monkeypatch, tmp_path):
         monkeypatch.setattr("reproduction.commands.available", lambda _: False)
         result = reproduce("toy", "--out", tmp_path)
         assert result.exit_code == 0
         assert "pip install 'manifoldrf[viz]'" in words(result.stderr)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["toy.json", "toy.npz"]
-
-    @pytest.mark.parametrize("form", ["pdf", "svg"])
-    def test_pictures_have_the_format_asked_for(self, tmp_path, form):
-        result = reproduce("toy", "--out", tmp_path, "--format", form)
-        assert result.exit_code == 0, result.output
-        assert (tmp_path / f"toy_one.{form}").read_bytes() == f".{form}".encode()
-
-    def test_several_names_run_several(self, tmp_path):
-        result = reproduce("second", "toy", "--out", tmp_path, "--json")
-        assert sorted(json.loads(result.stdout)) == ["second", "toy"]
-
-    @pytest.mark.parametrize(
-        ("error", "code", "text"),
-        [
-            (ValueError("`t` must be [positive]. Got -1."), 1, "`t` must be [positive]. Got -1."),
-            (KeyboardInterrupt(), 130, "interrupted: nothing was written"),
-        ],
-    )
-    def test_errors_are_one_sentence_and_an_exit_code(self, toys, monkeypatch, capsys, tmp_path, error, code, text):
-        def fail(*_):
-            raise error
-
-        toys.run = fail
-        assert reproduction_main(monkeypatch, "toy", "--out", tmp_path) == code
-        captured = capsys.readouterr()
-        assert captured.err.strip() == text
-        assert captured.out == ""
-        assert not list(tmp_path.iterdir())
-
-    def test_a_bad_folder_is_refused_before_the_work(self, toys, monkeypatch, capsys, tmp_path):
-        def work(*_):
-            raise AssertionError("the work was begun")
-
-        (tmp_path / "taken").write_text("x")
-        toys.run = work
-        assert reproduction_main(monkeypatch, "toy", "--out", tmp_path / "taken") == 1
-        assert "`out` must be a folder, or a new name for one." in capsys.readouterr().err
-
-    def test_debug_shows_the_traceback(self, toys, monkeypatch, tmp_path):
-        def fail(*_):
-            raise ValueError("seen")
-
-        toys.run = fail
-        monkeypatch.setattr(sys, "argv", ["reproduction", "--debug", "toy", "--out", str(tmp_path)])
-        with pytest.raises(ValueError, match="seen"):
-            main()
 
 
 @pytest.fixture
@@ -278,12 +174,6 @@ class TestResults:
         assert reproduce(*site).stdout.count("up to date") == 2
         assert (tmp_path / "results.md").read_text() == page
         assert (tmp_path / "README.md").read_text() == readme
-
-    def test_pictures_beside_the_page_are_linked(self, site, tmp_path):
-        (tmp_path / "images").mkdir()
-        (tmp_path / "images" / "surfaces_fields.png").write_bytes(b"picture")
-        reproduce(*site)
-        assert "(images/surfaces_fields.png)" in (tmp_path / "results.md").read_text()
 
     def test_check_writes_nothing_and_tells_the_files_that_differ(self, site, tmp_path, monkeypatch, capsys):
         before = (tmp_path / "README.md").read_text()
@@ -322,29 +212,3 @@ class TestResults:
         assert text in error
         assert error.count("\n") == 1
         assert not (tmp_path / "results.md").exists()
-
-
-class TestReport:
-    def test_a_page_and_pictures_are_made_of_records(self, tmp_path):
-        rows = [{"surface": "torus", "estimator": "counts", "steps": 100 * k, "error": 0.1 / k} for k in (1, 2)]
-        Record("teachers", {"tau": 20.0, "n_nodes": 50}, {"budgets": rows}, 1.0).save(tmp_path)
-        result = reproduce("report", tmp_path, "--figures", tmp_path / "print", "--format", "pdf", "--json")
-        assert result.exit_code == 0, result.output
-        assert json.loads(result.stdout)["output"] == [
-            str(tmp_path / "report.html"),
-            str(tmp_path / "print" / "teachers.pdf"),
-        ]
-        assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
-        assert (tmp_path / "print" / "teachers.pdf").read_bytes().startswith(b"%PDF")
-
-    def test_no_record_is_overwritten_by_a_page(self, tmp_path):
-        Record("teachers", {}, {}, 1.0).save(tmp_path)
-        result = reproduce("report", tmp_path, "-o", tmp_path / "teachers.json")
-        assert result.exit_code == 2
-        assert Record.load(tmp_path / "teachers.json").name == "teachers"
-
-    def test_a_folder_without_records_is_one_sentence(self, tmp_path, monkeypatch, capsys):
-        assert reproduction_main(monkeypatch, "report", tmp_path) == 1
-        assert "`records` must be a folder with the .json files of records." in capsys.readouterr().err
-        assert reproduction_main(monkeypatch, "report", tmp_path / "none") == 2
-        assert not list(tmp_path.iterdir())

@@ -1,12 +1,9 @@
 """The experiment on the four surfaces' graphs: small, and the record it leaves."""
 
-import json
-
 import numpy as np
 import pytest
 
 from manifoldrf import DiffusionKernel, Sphere, relative_error
-from reproduction.record import Record
 from reproduction.surface_graphs import FINGERPRINTS, SPHERE_TIME, SURFACES, Config, paper_graph, run
 
 SMALL = Config(n_nodes=1000, t=0.06, n_queries=60, sizes=(500, 1000))
@@ -38,34 +35,8 @@ def test_the_heat_graph_is_closer_to_the_sphere_than_the_neighbour_graph(record)
         assert row["W^n, heat graph"] < row["exp(-tau L), k = 8"] / 4
 
 
-def test_progress_is_reported_from_start_to_end(record, steps):
-    done = [step[1] for step in steps]
-    assert done == list(range(11))
-    assert {step[2] for step in steps} == {10}
-
-
-def test_a_record_survives_saving(record, tmp_path):
-    path = record.save(tmp_path / "new folder")
-    again = Record.load(path)
-    assert again.tables == record.tables
-    assert again.environment == record.environment
-    assert again.config == json.loads(json.dumps(record.config))
-    np.testing.assert_array_equal(again.arrays["torus_kernel"], record.arrays["torus_kernel"])
-    assert sorted(p.name for p in path.parent.iterdir()) == ["surface_graphs.json", "surface_graphs.npz"]
-
-
-def test_a_record_tells_where_it_was_measured(record):
-    assert {"manifoldrf", "numpy", "scipy", "python", "commit", "machine"} <= set(record.environment)
-    assert record.config["seed"] == 0
-    assert record.seconds > 0
-
-
-@pytest.mark.parametrize("text", ["", "[1, 2]", '{"name": "x"}', "{not json"])
-def test_a_damaged_record_is_refused(record, tmp_path, text):
-    path = record.save(tmp_path)
-    path.write_text(text)
-    with pytest.raises(ValueError, match=r"`path` must be the \.json file of a saved record\. Got surface_graphs"):
-        Record.load(path)
+def test_the_record_comes_back_from_its_files_and_is_drawn(record, saved_and_drawn):
+    saved_and_drawn(record)
 
 
 def test_fingerprints_are_norms_of_the_kernels(record):
@@ -86,17 +57,6 @@ def test_fingerprints_are_norms_of_the_kernels(record):
     assert by_bandwidth["2 mean d^2"] == row["graph_to_analytic"]
     narrow = DiffusionKernel(20.0).matrix(paper_graph("sphere", 1000, bandwidth=1.0))
     assert by_bandwidth["1 mean d^2"] == pytest.approx(relative_error(narrow, analytic, alignment="frobenius"))
-
-
-def test_walks_are_less_noisy_with_wider_weights(record):
-    rows = {(row["surface"], row["neighbours"], row["bandwidth"]): row for row in record.tables["fingerprints"]}
-    # A third at 4000 nodes. Standard errors over 50 starts are a few per cent.
-    assert rows["mobius", 24, "mean"]["walks"] < 0.7 * rows["mobius", 24, "median"]["walks"]
-
-
-def test_a_bandwidth_that_is_not_known_is_refused():
-    with pytest.raises(ValueError, match=r"`bandwidth` must be one of .*'mean'"):
-        paper_graph("torus", 400, bandwidth="wide")
 
 
 @pytest.mark.slow

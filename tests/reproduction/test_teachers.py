@@ -38,3 +38,7 @@ def test_walks_predict_their_own_error(record):
         if row["predicted"] is not None and row["error"] < 0.1:
             # 10 rows with heavy tails: the prediction of one run is good to a third or so.
             assert row["predicted"] == pytest.approx(row["error"], rel=0.5)
+
+
+def test_the_record_comes_back_from_its_files_and_is_drawn(record, saved_and_drawn):
+    saved_and_drawn(record)

@@ -4,33 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
-from pictures import shows_something
 from scipy import linalg, spatial
-from scipy.sparse import csgraph
 
-from manifoldrf.geometry.builders import knn_graph
-from manifoldrf.geometry.meshes import TriangleMesh
-from reproduction import velocity
-from reproduction.normals import FARTHEST, FULL, LEARNED, NEAREST, SPARSE, UNIFORM
-from reproduction.record import Record
-from reproduction.report.interpolation import draw_dense_cosines, draw_methods, draw_times
+from reproduction.normals import FULL
 from reproduction.sequences import Sequence, generate_cloth
-from reproduction.velocity import (
-    AS_PAPER,
-    EDGES,
-    KNN,
-    MAIN,
-    PUBLISHED,
-    SIZES,
-    TUNED,
-    Config,
-    ambient,
-    evaluated_frames,
-    make_scene,
-    mean_cosine_of_frames,
-    run,
-    sheet_share,
-)
+from reproduction.velocity import AS_PAPER, EDGES, KNN, TUNED, Config, ambient, make_scene, run
 
 SMALL = Config(
     cloths=(1,),
@@ -102,12 +80,6 @@ def check_kernel(row, cloth, pairs, bandwidth):
     assert (row["cosine"], row["error"]) == pytest.approx(np.mean(wanted, axis=0), rel=1e-8)
 
 
-# -------------------------------------------------------------------------------------------------- the protocol
-def test_frames_run_from_two_fifths_to_the_end():
-    assert evaluated_frames(251, 6, 0.4).tolist() == [100, 130, 160, 190, 220, 250]
-    assert evaluated_frames(2, 6, 0.0).tolist() == [1]
-
-
 def test_scenes_hold_backward_differences_on_the_first_evaluated_frame(cloth, scene):
     frames = [10, 17, 24]
     np.testing.assert_array_equal(scene.task.points, cloth.positions[10])
@@ -131,34 +103,6 @@ def test_points_on_faces_carry_the_velocities_of_their_corners():
     assert (~dense.task.known).sum() == 15
 
 
-def test_nodes_that_stand_still_have_no_direction():
-    truth = np.array([[1.0, 0, 0, 0, 0, 0], [0, 2.0, 0, 0, 0, 5.0]])
-    found = np.array([[3.0, 0, 0, 9, 9, 9], [2.0, 0, 0, 0, 0, 1.0]])
-    assert mean_cosine_of_frames(found, truth) == pytest.approx((1 + 0 + 1) / 3)
-    assert mean_cosine_of_frames(np.full_like(found, np.nan), truth) == 0.0
-
-
-def test_edges_between_sheets_are_counted():
-    """Two layers .1 apart, joined at one end, against the same strip unfolded; paths by Floyd and Warshall."""
-    along, across = np.meshgrid(np.arange(12.0), np.arange(4.0), indexing="ij")
-    flat = np.column_stack([along.ravel(), across.ravel(), np.zeros(48)])
-    numbers = np.arange(48).reshape(12, 4)
-    a, b, c, d = numbers[:-1, :-1], numbers[:-1, 1:], numbers[1:, :-1], numbers[1:, 1:]
-    faces = np.concatenate([np.stack([a, c, d], -1).reshape(-1, 3), np.stack([a, d, b], -1).reshape(-1, 3)])
-    folded = flat.copy()
-    folded[24:] = np.column_stack([11 - flat[24:, 0], flat[24:, 1], np.full(24, 0.1)])
-    for points, is_folded in ((flat, False), (folded, True)):
-        mesh, graph = TriangleMesh(points, faces), knn_graph(points, n_neighbors=5)
-        lengths = np.zeros((48, 48))
-        lengths[tuple(mesh.edges.T)] = mesh.edge_lengths()
-        paths = csgraph.floyd_warshall(lengths, directed=False)
-        pairs = np.argwhere(np.triu(graph.affinity.toarray()))
-        joins = [paths[i, j] > 4 * np.linalg.norm(points[i] - points[j]) for i, j in pairs]
-        assert sheet_share(mesh, graph) == pytest.approx(np.mean(joins))
-        # 20 of the 24 pairs that lie over each other are no edges of the mesh.
-        assert sum(joins) >= 20 if is_folded else not any(joins)
-
-
 # ------------------------------------------------------------------------------------------------------- columns
 def test_the_exact_kernel_on_nearest_neighbours_is_what_its_definition_says(record, cloth):
     points = SMALL.scene(cloth, 0).task.points
@@ -175,38 +119,6 @@ def test_the_exact_kernel_on_mesh_edges_is_what_its_definition_says(record, clot
     check_kernel(cell(record, EDGES, "as_paper"), cloth, pairs, median)
 
 
-def test_the_nearest_known_node_is_what_its_definition_says(record, cloth):
-    wanted = []
-    for seed in SMALL.seeds:
-        task = SMALL.scene(cloth, seed).task
-        sources = np.flatnonzero(task.known)
-        nearest = [
-            sources[np.argmin(((task.points[sources] - task.points[node]) ** 2).sum(axis=1))]
-            for node in np.flatnonzero(~task.known)
-        ]
-        wanted.append(errors_by_hand(task.values[nearest], task.values[~task.known]))
-    row = cell(record, NEAREST, "tuned")
-    assert (row["cosine"], row["error"]) == pytest.approx(np.mean(wanted, axis=0), rel=1e-12)
-
-
-def test_all_nodes_as_anchors_are_the_exact_kernel(scene):
-    """Features at every node, once each: farthest anchors with weight one."""
-    every = dataclasses.replace(scene, n_anchors=len(scene.task.points))
-    np.testing.assert_allclose(AS_PAPER[FARTHEST](every), AS_PAPER[KNN](scene), rtol=1e-7)
-
-
-def test_ambient_features_have_the_best_bandwidth_of_both_kinds(record, cloth):
-    """The paper's way is the best at the hidden nodes; the other may be worse, and never is better."""
-    for method in ("RFF 64", "ORF 64", "PRF 64", "PORF 64"):
-        best = []
-        for seed in SMALL.seeds:
-            scene = SMALL.scene(cloth, seed)
-            found = [scene.errors(ambient(method, sigma)(scene))["cosine"] for sigma in SMALL.sigmas]
-            best.append(max(found))
-        assert cell(record, method, "as_paper")["cosine"] == pytest.approx(np.mean(best), rel=1e-9)
-        assert cell(record, method, "tuned")["cosine"] <= cell(record, method, "as_paper")["cosine"] + 1e-12
-
-
 @pytest.mark.parametrize("name", [*AS_PAPER, *(f"{name}*" for name in TUNED), "RFF 64"])
 def test_hidden_velocities_never_leak(scene, name):
     """Whatever the hidden velocities are, the predictions are the same bits."""
@@ -218,75 +130,11 @@ def test_hidden_velocities_never_leak(scene, name):
     np.testing.assert_array_equal(method(scene), method(other))
 
 
-def test_means_are_over_sizes_as_in_the_paper_and_over_sequences(record):
-    cells = [
-        {"method": KNN, "setting": "as_paper", "sequence": name, "cosine": cosine, "error": error}
-        for name, cosine, error in (("a", 0.5, 0.25), ("b", 1.0, 0.75))
-    ]
-    cells += [{"method": LEARNED, "setting": "as_paper", "sequence": "a", "cosine": 0.25, "error": 0.5}]
-    scaling = [{"method": KNN, "cosine": 0.5}, {"method": KNN, "cosine": 1.0}, {"method": FULL}]
-    networks = [{"sequence": "a", "cosine": 0.25, "dense_cosine": 0.75}]
-    rows = velocity.summarise(cells, scaling, networks, paper=True)
-    nothing = {"tuned": None, "tuned_error": None}
-    knn = {"method": KNN, "dense": 0.75, "paper_dense": None, "sequences": 2, "as_paper": 0.75}
-    learned = {"method": LEARNED, "dense": 0.5, "paper_dense": 0.93, "sequences": 1, "as_paper": 0.25}
-    assert rows == [row | nothing | {"as_paper_error": 0.5} for row in (knn, learned)]
-    assert list(rows[0])[:3] == ["method", "dense", "paper_dense"]  # the comparable means come first
-    assert velocity.summarise(cells, [], networks, paper=False)[1]["paper_dense"] is None
-    assert all(row["paper_dense"] is None for row in record.tables["velocity"])  # another share is hidden
-    by_size = [row["cosine"] for row in record.tables["scaling"] if row["method"] == UNIFORM]
-    found = next(row for row in record.tables["velocity"] if row["method"] == UNIFORM)
-    assert found["dense"] == pytest.approx(np.mean(by_size))
-
-
-def test_the_table_of_sequences_repeats_the_cells(record):
-    (row,) = record.tables["sequences"]
-    for column, key in MAIN.items():
-        if key[0] != "RFF 1024":
-            assert row[column] == cell(record, *key)["cosine"]
-    assert (row["sequence"], row["vertices"], row["rff_1024"]) == ("cloth_1", 378, None)
-    assert 0 <= row["sheets"] < 1
-
-
-# -------------------------------------------------------------------------------------------------------- claims
-def test_the_mesh_beats_nearest_neighbours_and_a_narrow_kernel_a_wide_one(record):
-    """The claim, on a cloth of 378 vertices; differences are .05 to .2, several times those between masks."""
-    assert cell(record, EDGES, "as_paper")["cosine"] > cell(record, KNN, "as_paper")["cosine"]
-    assert cell(record, EDGES, "tuned")["cosine"] > cell(record, EDGES, "as_paper")["cosine"]
-    assert cell(record, KNN, "tuned")["cosine"] > cell(record, KNN, "as_paper")["cosine"]
-    best = cell(record, "biharmonic, mesh edges, cotangent", "tuned")["cosine"]
-    assert best > max(cell(record, f"{kind} 64", "as_paper")["cosine"] for kind in ("RFF", "ORF", "PRF", "PORF"))
-    assert best > cell(record, KNN, "as_paper")["cosine"]
-
-
-# --------------------------------------------------------------------------------------------------------- times
-def test_times_are_taken_at_every_size_and_extrapolated_beyond(record):
-    rows = record.tables["scaling"]
-    for method in (KNN, UNIFORM, SPARSE, NEAREST, "RFF 64"):
-        own = [row for row in rows if row["method"] == method]
-        assert [(row["vertices"], row["how"]) for row in own] == [(size, "measured") for size in SMALL.sizes]
-        assert all(row["interpolate_s"] > 0 and -1 <= row["cosine"] <= 1 for row in own)
-    full = [(row["vertices"], row["how"]) for row in rows if row["method"] == FULL]
-    assert full == [(400, "measured"), (600, "measured"), (800, "extrapolated")]
-    assert [row["vertices"] for row in rows if row["method"] == LEARNED] == [400]
-    growth = {row["method"]: row for row in record.tables["exponents"]}
-    assert growth[FULL]["sizes"] == 2
-    assert growth[NEAREST]["prepare"] is None
-
-
 def test_the_dense_kernel_and_the_exact_action_agree(record):
     """The same kernel by eigendecomposition and by products with a sparse matrix."""
     own = {(row["method"], row["vertices"]): row.get("cosine") for row in record.tables["scaling"]}
     for size in (400, 600):
         assert own[FULL, size] == pytest.approx(own[KNN, size], rel=1e-8)
-
-
-def test_the_learned_recipe_has_its_row(record):
-    (row,) = record.tables["learned"]
-    assert (row["sequence"], row["vertices"], row["dense"], row["epochs"]) == ("cloth_1", 378, 500, 2)
-    assert cell(record, LEARNED, "as_paper")["cosine"] == row["cosine"]
-    assert 0 < row["cosine"] <= 1
-    assert row["prepare_s"] > row["interpolate_s"] > 0
 
 
 # -------------------------------------------------------------------------------------------------- data, record
@@ -312,36 +160,5 @@ def test_sequences_of_a_folder_take_the_place_of_the_cloth(tmp_path, cloth):
     assert any("samba" in what for what in told)  # a changed file is measured again
 
 
-def test_the_record_comes_back_from_its_files(record, tmp_path):
-    assert Record.load(record.save(tmp_path)).tables == record.tables
-
-
-def test_the_paper_figures_are_whole():
-    assert len(PUBLISHED) == 2 + 2 * 4
-    assert SIZES["paper"].is_paper
-    assert not SIZES["smoke"].is_paper
-    assert len(SIZES["paper"].sizes) >= 6
-    assert max(SIZES["paper"].sizes) == 150_000
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"masked": 0.0}, r"`masked` must be a number in \(0, 1\)"),
-        ({"first_frame": 1.0}, r"`first_frame` must be a number in \[0, 1\)"),
-        ({"tau": -1.0}, "`tau` must be a number in"),
-        ({"n_frames": 0}, "`n_frames` must be an integer in"),
-        ({"seeds": ()}, "`seeds` must be at least one number"),
-        ({"sizes": (100,)}, "`sizes` must be 200 nodes at least"),
-    ],
-)
-def test_bad_settings_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        Config(**options)
-
-
-def test_figures_are_drawn_from_the_record(record, tmp_path):
-    again = Record.load(record.save(tmp_path))
-    for draw in (draw_methods, draw_dense_cosines, draw_times):
-        path = draw(again, tmp_path / f"{draw.__name__}.png")
-        assert shows_something(path)
+def test_the_record_comes_back_from_its_files_and_is_drawn(record, saved_and_drawn):
+    saved_and_drawn(record)

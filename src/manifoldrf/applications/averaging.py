@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
+from manifoldrf._codec import stored
 from manifoldrf._validation import FloatArray
 from manifoldrf.applications.modes import WORST, Data, Search, Spectrum, find_levels, on_graph
 from manifoldrf.features.feature_map import FeatureMap, product
@@ -86,6 +87,7 @@ def bases(family: Family, problem: Problem, features: FeatureMap, n_jobs: int) -
     return basis, np.exp([np.interp(at, logs[0], other - logs[0]) for other in logs])
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class Average:
     """Mean (m, c) and covariances (c, m + 1, m + 1) of weights and offset, and the mean noise and prior variance.

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse import csgraph, linalg
 
+from manifoldrf._codec import stored
 from manifoldrf._validation import FloatArray, IntArray, as_array, as_floats, check_columns, check_indices, reject
 from manifoldrf.geometry.csr import reciprocal, row_peaks, scaled_both_ends, select_entries
 from manifoldrf.geometry.graphs import Graph
@@ -44,6 +45,7 @@ _ROUNDS = 60  # usually two or three; 60 halvings reach the last bit
 _WORST_CORRECTION = 1e-8  # relative to the largest value
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class Known:
     """Values at some nodes of a graph.
@@ -85,6 +87,7 @@ class Problem:
         return lambda X: kernel.apply(graph, X, tol=_tolerance(tau), n_jobs=n_jobs)
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class Filled:
     """A field at all nodes.
@@ -104,6 +107,7 @@ class Filled:
     n_nearest: int = 0
 
 
+@stored
 @dataclass(frozen=True)
 class SolverReport:
     """How an iterative solver ended.

@@ -11,6 +11,7 @@ from scipy import sparse
 from scipy.spatial import cKDTree
 from sklearn.utils.validation import check_is_fitted
 
+from manifoldrf._codec import stored
 from manifoldrf._random import SeedLike, Streams
 from manifoldrf._runtime import one_blas_thread, warn_user, without_warnings
 from manifoldrf._validation import (
@@ -87,6 +88,7 @@ class InterpolationWarning(UserWarning):
     """
 
 
+@stored
 @dataclass(frozen=True)
 class InterpolationInfo:
     """How a field was filled.

@@ -21,6 +21,7 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.optimize import minimize_scalar
 
+from manifoldrf._codec import stored
 from manifoldrf._runtime import one_blas_thread, quick_map, warn_user
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.features.feature_map import product
@@ -40,10 +41,8 @@ from manifoldrf.geometry.csr import check_amounts, check_numbers, check_shape, c
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, ScaledKernel, SumKernel
 from manifoldrf.kernels.action import expand, indicator_columns, step_columns
-from manifoldrf.kernels.graph_kernels import DiffusionKernel, PowerKernel, RegularizedLaplacianKernel
+from manifoldrf.kernels.graph_kernels import DiffusionKernel, RegularizedLaplacianKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
-from manifoldrf.signatures.options import coefficients_of
-from manifoldrf.signatures.teachers import compute_signatures
 
 SMALLEST_RATIO = 1e-12
 # If s is computed from the product Phi^T Phi, values below this share of the largest s are rounding errors.
@@ -207,6 +206,7 @@ def find_levels(spectrum: Spectrum, variance: float | None, noise: float | None)
     return max(levels(float(grid[best])), levels(float(found.x)), key=lambda level: level.log_likelihood)
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class Posterior:
     """Posterior of the weights of the features for one kernel and known levels.
@@ -309,9 +309,7 @@ MOST_ROWS = 2048  # enough data to find the time of a kernel to a few per cent
 # longest that they allow, 128 are tried (1100 steps); if it is too short for the anchors that fit into memory with
 # so many lengths, 32 are (70 steps). Walks are taken only once.
 _LENGTHS = (32, 64, 128)
-_WALK_LENGTHS = 64  # powers: times up to 128 steps of a heat graph
 _TOLERANCE = 1e-6  # share of a series that may be truncated
-_AT_ONCE = 256  # starts of walks in memory
 _COLUMNS, _BATCH = 16, 32  # columns that a thread propagates together, and such groups between reports
 # Automatic number of features: anchors .7 widths apart, at least 256, and at most 4096, unless the data are so few
 # that m n numbers still fit into ``MOST_ENTRIES``. All nodes if that is at most twice as many, and quick.
@@ -337,9 +335,7 @@ class Modes:
     Attributes
     ----------
     blocks : array of shape (L + 1, n, m)
-        Features of n points at m anchors for each length, in the unit of the features.
-    of_powers : bool
-        Whether block k belongs to W^k; otherwise to the Chebyshev polynomial T_k(W).
+        Features of n points at m anchors for each Chebyshev polynomial T_k(W), in the unit of the features.
     narrowest : float
         Smallest time that the anchors and the data can resolve, relative to the time of the initial kernel.
     good : float
@@ -347,7 +343,6 @@ class Modes:
     """
 
     blocks: FloatArray
-    of_powers: bool
     narrowest: float = 0.0
     good: float = 0.0
 
@@ -355,10 +350,7 @@ class Modes:
         """Features of the data for a resolved kernel, shape (n, m); None if it needs more lengths."""
         series = kernel.root()
         try:
-            if self.of_powers:
-                found = coefficients_of(series, series.truncation(_TOLERANCE), 1.0)
-            else:
-                found = expand(series.spectral, 1.0, _TOLERANCE).coefficients
+            found = expand(series.spectral, _TOLERANCE).coefficients
         except ValueError:  # a series that does not converge, or not soon enough
             return None
         if len(found) > len(self.blocks):
@@ -382,13 +374,12 @@ def compute_modes(
     most_anchors : int
         Upper bound; memory may allow fewer.
     signatures : SignatureOptions
-        "walks" and "counts" estimate the blocks from random walks; with other teachers they are exact.
+        Threads and progress; the blocks are exact.
     n_lengths : int
         Largest length L of exact blocks.
     """
     graph, measure = problem.graph, problem.measure
-    walked = signatures.teacher in ("walks", "counts")
-    n_blocks = (_WALK_LENGTHS if walked else n_lengths) + 1
+    n_blocks = n_lengths + 1
     room = MOST_ENTRIES // (n_blocks * len(places))
     m = max(1, min(most_anchors, room))
     everything = m >= graph.n_nodes
@@ -396,15 +387,15 @@ def compute_modes(
     weights = measure if everything else voronoi_weights(graph, measure, anchors)
     reach = _reach(problem, places, signatures.n_jobs)
     blocks = np.zeros((n_blocks, len(places), len(anchors)))
-    (_walk if walked else _propagate)(graph, reach, anchors, blocks, signatures)
+    _propagate(graph, reach, anchors, blocks, signatures)
     scale = problem.unit**-0.5 if problem.clock == "manifold" else 1.0
     blocks *= scale * np.sqrt(weights) * reciprocal(np.sqrt(measure[anchors]))
     spacing = spacing_of(problem.volume, len(anchors), problem.dim)
     narrowest = _NARROWEST * spacing_of(problem.volume, len(places), problem.dim)
     if everything:
-        return Modes(blocks, walked, (narrowest / problem.width) ** 2)
+        return Modes(blocks, (narrowest / problem.width) ** 2)
     narrowest = max(narrowest, spacing / WIDEST_SPACING)
-    return Modes(blocks, walked, (narrowest / problem.width) ** 2, (spacing / (CLOSE * problem.width)) ** 2)
+    return Modes(blocks, (narrowest / problem.width) ** 2, (spacing / (CLOSE * problem.width)) ** 2)
 
 
 def _reach(problem: Problem, places: FloatArray, n_jobs: int) -> Any:
@@ -450,33 +441,6 @@ def _propagate(
         signatures.progress("lengths", starts[first], total)
         quick_map(run, starts[first : first + _BATCH], signatures.n_jobs)
     signatures.progress("lengths", total, total)
-
-
-def _walk(graph: Graph, reach: Any, anchors: IntArray, blocks: FloatArray, signatures: SignatureOptions) -> None:
-    """Fill block k with estimates of W^k from random walks, starting from the side with fewer nodes."""
-    touched = np.unique(reach.indices).astype(np.int64)
-    from_anchors = len(anchors) < len(touched)
-    starts = anchors if from_anchors else touched
-    options = {**dict(signatures.options), "keep_lengths": True, "max_length": len(blocks) - 1}
-    for start in range(0, len(starts), _AT_ONCE):
-        nodes = starts[start : start + _AT_ONCE]
-        lengths = compute_signatures(
-            graph,
-            PowerKernel(0),  # all lengths are kept for any kernel; this one needs no more
-            nodes,
-            teacher=signatures.teacher,
-            asymmetric=True,
-            seed=signatures.seed,
-            n_jobs=signatures.n_jobs,
-            **options,
-        ).lengths
-        for k in range(len(blocks)):
-            rows = lengths[k :: len(blocks)]  # (len(nodes), N)
-            if from_anchors:
-                blocks[k, :, start : start + len(nodes)] = (reach @ rows.T).toarray()
-            else:
-                blocks[k] += (reach[:, nodes] @ rows[:, anchors]).toarray()
-        signatures.progress("lengths", min(start + _AT_ONCE, len(starts)), len(starts))
 
 
 def stretched(kernel: AbstractKernel, factor: float, graph: Graph) -> AbstractKernel | None:
@@ -663,7 +627,7 @@ def find_kernel(problem: Problem, options: FitOptions, data: Data, levels: Any) 
 
     modes = compute_modes(problem, data.points, most, options.signatures, _LENGTHS[1])
     found = search_time(problem, modes, likelihood)
-    if modes.of_powers or not (found.limited or found.stretch < modes.good):
+    if not (found.limited or found.stretch < modes.good):
         return found
     lengths = _LENGTHS[2] if found.limited else _LENGTHS[0]
     other = search_time(problem, compute_modes(problem, data.points, most, options.signatures, lengths), likelihood)

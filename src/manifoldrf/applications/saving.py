@@ -1,6 +1,5 @@
 """Save fitted regressors and interpolators to one file, and make them again from its state."""
 
-import sys
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -8,16 +7,15 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from manifoldrf._codec import Record, check_types, save_state
+from manifoldrf._codec import check_types, save_value, stored
 from manifoldrf._files import html_table
 from manifoldrf._validation import check_integer, reject
-from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.state import plain_params, state_of, text_table
+from manifoldrf.features.state import plain_params, text_table
 from manifoldrf.geometry.graphs import Graph
 
 
 class SavedEstimator(BaseEstimator):  # type: ignore[misc]
-    """An estimator whose fitted attributes are values that a file can hold, or features.
+    """An estimator whose fitted attributes are values that a file can hold.
 
     Subclasses name the attributes with their types in ``_stored`` and check in ``_check_loaded`` that they belong
     together.
@@ -25,40 +23,47 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
 
     _stored: ClassVar[dict[str, Any]]
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "_stored" in vars(cls):
+            stored(cls)
+
     def save(self, path: Any) -> Path:
         """Write the fitted model to one file; :func:`manifoldrf.load` reads it, on any machine.
 
-        The file holds arrays and plain text, no code, and the version of manifoldrf that wrote it. Predictions of a
-        loaded model have the same bits. Parameters that are not needed after the fit are not stored: the space, a
-        graph, functions, unfitted features and ``n_jobs``.
+        The file holds arrays and plain text, no code. Predictions of a loaded model have the same bits. Parameters
+        that are not needed after the fit are not stored: the space, a graph, functions, unfitted features and
+        ``n_jobs``. Features of other libraries cannot be stored; pickle such a model.
         """
         check_is_fitted(self, next(iter(self._stored)))
+        return save_value(path, self)
+
+    def _state(self) -> dict[str, Any]:
+        """What a file holds."""
         params = plain_params(self, without=("space", "n_jobs"))
-        state = {
-            "version": sys.modules["manifoldrf"].__version__,
+        return {
             "params": {name: value for name, value in params.items() if not isinstance(value, Graph)},
-            "fitted": {name: _stored_value(name, getattr(self, name)) for name in self._stored},
+            "fitted": {name: getattr(self, name) for name in self._stored},
             "feature_names_in": [str(name) for name in getattr(self, "feature_names_in_", [])],
         }
-        return save_state(path, type(self).__name__, state)
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
         """The estimator of a file; raises if the state is not one that :meth:`save` writes."""
         fitted, names = state["fitted"], state["feature_names_in"]
-        if set(fitted) != set(cls._stored) or not isinstance(state["version"], str):
+        if set(fitted) != set(cls._stored):
             raise TypeError("it lacks fitted attributes")
         check_types(cls._stored, fitted)
+        if getattr(fitted.get("features_"), "asymmetric_", False):
+            reject("features_", "features with one side", "two sides")
         model: Any = cls(**state["params"])
-        for name, value in fitted.items():
-            setattr(model, name, value)
+        vars(model).update(fitted)
         if names:
             n = check_integer(getattr(model, "n_features_in_", None), "n_features_in_", 1)
             if len(names) != n or not all(isinstance(name, str) for name in names):
                 reject("feature_names_in", f"{n} texts", str(names)[:80])
             model.feature_names_in_ = np.array(names, dtype=object)
         model._check_loaded()
-        model._version = state["version"]
         return model  # type: ignore[no-any-return]
 
     def summary(self) -> str:
@@ -84,18 +89,3 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
     def _check_loaded(self) -> None:
         """Raise unless the attributes from a file belong together."""
         raise NotImplementedError
-
-
-def _stored_value(name: str, value: Any) -> Any:
-    """An attribute as a file holds it."""
-    if isinstance(value, ManifoldRandomFeatures):
-        return Record("ManifoldRandomFeatures", {"state": state_of(value)})
-    if name == "features_" and value is not None:
-        rule = "None or ManifoldRandomFeatures in a model that is saved; others can be pickled"
-        reject("features", rule, type(value).__name__, TypeError)
-    return value
-
-
-def read_features(*, state: dict[str, Any]) -> ManifoldRandomFeatures:
-    """Features as part of another file."""
-    return ManifoldRandomFeatures._from_state(state)

@@ -59,7 +59,7 @@ _PAPER = typer.Option(
 _SAVED = typer.Argument(
     metavar="MODEL", help="A model or a graph to describe; without it, print versions.", show_default=False
 )
-_EXTRAS = {"mesh": "trimesh", "ann": "faiss", "viz": "matplotlib", "dask": "distributed", "torch": "torch"}
+_EXTRAS = {"mesh": "meshio", "ann": "faiss", "viz": "matplotlib", "dask": "distributed", "torch": "torch"}
 _CHUNK = typer.Option(
     min=1, help="Rows in memory at once; by default as many as fit into 64 MB.", show_default=False
 )
@@ -414,20 +414,17 @@ def info(output: Output, source: Annotated[str | None, _SAVED] = None) -> None:
     if source is None:
         show_facts(output, "manifoldrf", _installed())
         return
-    from safetensors import safe_open
-
     from manifoldrf import Graph
+    from manifoldrf._codec import FORMAT
 
     saved = read_any(source, "MODEL")
-    with safe_open(source, "numpy") as file:
-        version = int(file.metadata()["format_version"])
     size = Path(source).stat().st_size
-    facts: dict[str, Any] = {"file": source, "kind": type(saved).__name__, "bytes": size, "format": version}
+    facts: dict[str, Any] = {"file": source, "kind": type(saved).__name__, "bytes": size, "format": FORMAT}
     if isinstance(saved, Graph):
         show_facts(output, "graph", facts | graph_facts(saved))
         return
     if not hasattr(saved, "map_"):  # a regressor or an interpolator
-        facts |= {"written by": f"manifoldrf {saved._version}", "method": getattr(saved, "method_", None)}
+        facts |= {"method": getattr(saved, "method_", None)}
         kernel = getattr(saved, "kernel_", None) or getattr(getattr(saved, "features_", None), "kernel_", None)
         show_facts(output, facts["kind"], facts | {"kernel": None if kernel is None else str(kernel)})
         return
@@ -435,7 +432,7 @@ def info(output: Output, source: Annotated[str | None, _SAVED] = None) -> None:
     facts["bytes of"] = _sizes(saved.map_)
     parts = ", ".join(f"{part} {n_bytes / 1e6:.2f} MB" for part, n_bytes in facts["bytes of"].items())
     head = f"{source}: {facts['kind']} of points with {saved.n_features_in_} coordinates"
-    show(output, facts, f"{head}, {size / 1e6:.2f} MB, format {version}\n{saved.summary()}\nin the file: {parts}")
+    show(output, facts, f"{head}, {size / 1e6:.2f} MB, format {FORMAT}\n{saved.summary()}\nin the file: {parts}")
 
 
 def _sizes(fitted: Any) -> dict[str, int]:
@@ -531,7 +528,7 @@ def write_picture(path: Path, space: Any, values: Any) -> None:
     """Write a mesh or points to a ply file, coloured by a field from its smallest to its largest value."""
     from manifoldrf import TriangleMesh
     from manifoldrf._colours import field_colours
-    from manifoldrf.geometry.mesh_files import write_cloud_ply
+    from manifoldrf.geometry.mesh_files import write_ply
 
     if isinstance(space, TriangleMesh):
         space.save(path, field=values)
@@ -539,7 +536,7 @@ def write_picture(path: Path, space: Any, values: Any) -> None:
     points = points_of(space)
     flat = np.zeros((len(points), AXES))
     flat[:, : points.shape[1]] = points
-    write_cloud_ply(path, flat, field_colours(values))
+    write_ply(path, flat, field_colours(values))
 
 
 def read_model(path: str) -> Any:
@@ -690,9 +687,7 @@ def _transformed(cluster: Any, model: Any, blocks: Iterator[Any], side: str | No
                 found = model.transform(block, side)
             yield found
         return
-    from manifoldrf.distributed.cluster import transform_blocks
-
-    for found, messages in transform_blocks(cluster, model, blocks, side):
+    for found, messages in cluster.transform_blocks(model, blocks, side):
         far.add(found.shape[0], messages)
         yield found
 

@@ -161,7 +161,7 @@ def signatures(
     """
     from manifoldrf import compute_signatures
     from manifoldrf._arrays import ARRAY_SUFFIXES, write_matrix
-    from manifoldrf.signatures.options import make_options
+    from manifoldrf.signatures.teachers import Counts, Exact, Walks
 
     start = time.perf_counter()
     with usage():
@@ -171,10 +171,8 @@ def signatures(
             reject("--kernel", "given, or --t, or --tau", "none")
         starts = None if nodes is None else parse(nodes, tuple[int, ...], "--nodes")
         options = read_options(teacher_options, "--teacher-options") or {}
-        if teacher != "auto":
-            make_options(teacher, options)
-        elif options:  # the teacher is chosen later
-            reject("--teacher-options", "left out with --teacher auto", options)
+        kinds: dict[str, Any] = {"auto": Exact, "exact": Exact, "frontier": Exact, "walks": Walks, "counts": Counts}
+        chosen = kinds[teacher]().with_params(**options)
         threads.check()
     with (
         machines.cluster() as cluster,
@@ -187,20 +185,18 @@ def signatures(
         built = build_graph(choice, space, kernel.t, threads.n_jobs, shared_t=True)
         with usage():
             starts = starts if starts is None else check_indices(starts, "--nodes", built.n_nodes)
-        run: dict[str, Any] = {"teacher": teacher, "asymmetric": asymmetric, "seed": seed, "progress": report}
+        run: dict[str, Any] = {"teacher": chosen, "asymmetric": asymmetric, "seed": seed, "progress": report}
         if cluster is None:
-            rows = compute_signatures(built, wanted, starts, n_jobs=threads.n_jobs, **run, **options)
+            rows = compute_signatures(built, wanted, starts, n_jobs=threads.n_jobs, **run)
         else:
-            rows = cluster.signatures(built, wanted, starts, **run, **options)
+            rows = cluster.signatures(built, wanted, starts, **run)
     write_matrix(path, rows.rows)
     facts = {
         "rows": rows.rows.shape[0],
         "columns": rows.rows.shape[1],
-        "teacher": rows.info.teacher,
-        "reason": rows.info.reason,
-        "kernel on the graph": rows.info.kernel,
-        "steps": rows.info.n_steps,
-        "bound of the error": rows.info.error_bound,
+        "teacher": str(rows.teacher),
+        "steps": rows.n_steps,
+        "bound of the error": rows.error_bound,
         "estimated relative error": None if rows.stderr is None else rows.relative_stderr,
         "seconds": time.perf_counter() - start,
         "output": str(path),

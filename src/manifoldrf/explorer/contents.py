@@ -8,9 +8,8 @@ compares the kernel of the page with that of the model.
 import dataclasses
 import zlib
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,150 +29,46 @@ from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import coarse_faces, nearest_along
 from manifoldrf.geometry.sampling import thin
 
-_ENTRIES_AT_ONCE = 2**24  # entries of a dense field in memory: 128 MB
-# Entries below this share of the largest of their column are dropped: a hundredth of the resolution of 16 bits. By
-# the Cauchy-Schwarz inequality this changes K by less than 2e-7 sqrt(m) of its largest value.
-_NEGLIGIBLE = 1e-7
-# Differences below this share of the largest of their column come from the truncation of signatures.
-NO_DIFFERENCE = 1e-5
-
-# Numbers of points for a fine picture, a rough one, and the least. Fewer points make the picture coarser, fewer
-# features change the kernel: features are only dropped below the second number.
-_FINE, _ROUGH, _FEWEST_POINTS = 4000, 500, 64
-_FEW_EXACT = 8  # columns of exact signatures; fewer are not worth keeping
-_MARGIN = 0.95  # a page that is thinned by a ratio shrinks a little less than by the ratio
-# Largest error of a kernel that is shown, relative to its largest value. Beyond it, colours and shape are wrong.
-WORST = 0.2
-_FEWEST_PROBES = 64  # points whose whole kernel is compared, for any size of the model
-_WORK = 1.5e10  # products of a comparison: about 2 s on one core, all pairs of 5000 points and 512 features
-_SPARSE = 0.1  # share of entries below which sparse products are faster
-# Differences below this share of the fields are stored with 8 bits. Their error is then below 4e-4 of a field.
-_SMALL_DIFFERENCE = 0.1
-_PAIRS_AT_ONCE = 2**23  # pairs of a comparison in memory: 64 MB
-_LEVEL = 9  # of the compression: 3 % smaller than 6
-_LOW_BITS = 7  # bits of a number in each byte of a chain; the eighth says that another byte follows
-
-_AXES = 3
-_NEIGHBOR = 4  # in a random cloud the first neighbour is much nearer than the width of the gaps
-_PATCH = 13  # a point and its twelve nearest neighbours
-# Spread across a surface relative to the spread along it. Filled space has 0.5, random points of a torus 0.05.
-_FLAT = 0.2
-_CURVE = 1e-3  # below this a cloud is a curve, which has no unique normal
-_AROUND = 24  # neighbours that bound the cell of a point; more never changed it on random points of a torus
-_DIRECTIONS = 32  # rays that measure a cell: they miss at most 2 % of its radius, a corner between two rays
-_CONE = 0.82  # cosine of the angle, 35 degrees, within which a point lies beyond another
-_OVERLAP = 1.3  # of discs, because rays miss corners and a surface bends between points
-_BALL = 0.6  # radius of a ball relative to the distance to its neighbours: a loose cloud
-_RANGE = 4.0  # largest ratio between the gap of a point and the usual one
-_WIDEST = 2.0  # largest cell that is covered, relative to the gap of its point; wider ones are holes of the space
-_POINTS_AT_ONCE = 4096  # 25 MB of cuts
-_LEAF = 8  # points of a leaf; neighbours in space are then neighbours in the file, which compresses better
+NO_DIFFERENCE = 1e-5  # differences below this share of the largest of their column come from truncated signatures
+WORST = 0.2  # largest error of a kernel that is shown, relative to its largest value; beyond it, colours are wrong
 
 
-@dataclass(frozen=True, eq=False)
-class QuantisedColumns:
-    """A sparse matrix whose entries are integer multiples of one scale per column.
-
-    Attributes
-    ----------
-    shape : (int, int)
-    bits : {8, 16}
-        Bits of each number.
-    signed : bool
-        Whether numbers may be negative.
-    starts : int array of shape (m + 1,)
-        Start of each column.
-    rows : int array of shape (nnz,)
-        Ascending in each column.
-    numbers : int array of shape (nnz,)
-        Nonzero; entries that round to zero are dropped.
-    scales : array of shape (m,)
-    """
-
-    shape: tuple[int, int]
-    bits: int
-    signed: bool
-    starts: IntArray
-    rows: IntArray
-    numbers: IntArray
-    scales: FloatArray
-
-    @classmethod
-    def of(cls, matrix: Any, bits: int, *, signed: bool = False) -> "QuantisedColumns":
-        """Round the entries of a sparse matrix by at most half the scale of their column.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from scipy import sparse
-        >>> whole = sparse.csc_array(np.array([[1.0, 0.0], [0.25, 3.0]]))
-        >>> packed = QuantisedColumns.of(whole, 8)
-        >>> packed.numbers.tolist(), packed.rows.tolist()
-        ([255, 64, 255], [0, 1, 1])
-        """
-        columns = sparse.csc_array(matrix)
-        columns.sum_duplicates()
-        counts = np.diff(columns.indptr)
-        peaks = np.zeros(columns.shape[1])
-        owners = np.repeat(np.arange(columns.shape[1]), counts)
-        np.maximum.at(peaks, owners, np.abs(columns.data))
-        scales = peaks / (2 ** (bits - 1) - 1 if signed else 2**bits - 1)
-        safe = np.where(scales > 0, scales, 1.0)
-        numbers = np.rint(columns.data / safe[owners]).astype(np.int64)
-        kept = numbers != 0
-        starts = np.concatenate([[0], np.cumsum(kept)])[columns.indptr].astype(np.int64)
-        rows = columns.indices[kept].astype(np.int64)
-        return cls(columns.shape, bits, signed, starts, rows, numbers[kept], scales)
-
-    def matrix(self) -> Any:
-        """The entries as the page decodes them, CSC of shape ``shape``."""
-        data = self.numbers * np.repeat(self.scales, np.diff(self.starts))
-        return sparse.csc_array((data, self.rows, self.starts), shape=self.shape)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays of the page: counts, steps between rows, numbers as planes of bytes, scales.
-
-        High and low bytes are stored separately, because high bytes repeat and compress well. Signed numbers are
-        coded alternately: 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4.
-        """
-        steps = np.diff(self.rows, prepend=-1)
-        counts = np.diff(self.starts)
-        first = self.starts[:-1][counts > 0]
-        steps[first] = self.rows[first] + 1  # counted from -1
-        coded = np.where(self.numbers < 0, -2 * self.numbers - 1, 2 * self.numbers) if self.signed else self.numbers
-        arrays: dict[str, NDArray[Any]] = {
-            "Counts": counts.astype(np.uint32),
-            "Steps": chained(steps),
-            "Scales": self.scales,
-            "Low": (coded & 255).astype(np.uint8),
-        }
-        if self.bits == 16:
-            arrays["High"] = (coded >> 8).astype(np.uint8)
-        return arrays
-
-
-def chained(numbers: IntArray) -> NDArray[np.uint8]:
-    """Nonnegative numbers as bytes with seven bits each, lowest first.
+def quantised(matrix: Any, bits: int, *, signed: bool = False) -> tuple[Any, FloatArray]:
+    """Integers (n, m), CSC, and the scale of each column: their product is the matrix within half a scale.
 
     Examples
     --------
     >>> import numpy as np
-    >>> chained(np.array([1, 127, 128, 300])).tolist()
-    [1, 127, 128, 1, 172, 2]
+    >>> numbers, scales = quantised(np.array([[1.0, 0.0], [0.25, 3.0]]), 8)
+    >>> numbers.toarray().tolist()
+    [[255, 0], [64, 255]]
     """
-    lengths = np.ones(len(numbers), dtype=np.int64)
-    rest = numbers >> _LOW_BITS
-    while rest.any():
-        lengths += rest > 0
-        rest = rest >> _LOW_BITS
-    ends = np.cumsum(lengths)
-    result = np.zeros(int(ends[-1]) if len(ends) else 0, dtype=np.uint8)
-    for place in range(int(lengths.max(initial=0))):
-        some = lengths > place
-        more = lengths[some] > place + 1
-        low = (numbers[some] >> (_LOW_BITS * place)) & 127
-        result[(ends - lengths)[some] + place] = low + 128 * more
-    return result
+    columns = sparse.csc_array(matrix)
+    columns.sum_duplicates()
+    scales = peaks_of(columns) / (2 ** (bits - 1) - 1 if signed else 2**bits - 1)
+    own = np.repeat(np.where(scales > 0, scales, 1.0), np.diff(columns.indptr))
+    numbers = np.rint(columns.data / own).astype(np.int64)
+    result = sparse.csc_array((numbers, columns.indices.copy(), columns.indptr.copy()), shape=columns.shape)
+    result.eliminate_zeros()
+    return result, scales
+
+
+def _column_arrays(name: str, numbers: Any, scales: FloatArray, bits: int, *, signed: bool) -> dict[str, Any]:
+    """Columns as arrays of the page: counts, steps from row to row, numbers and scales.
+
+    Bytes of each significance are stored together, because high ones repeat and compress well. Signed numbers are
+    coded alternately: 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4.
+    """
+    counts, rows = np.diff(numbers.indptr), numbers.indices.astype(np.int64)
+    steps = np.diff(rows, prepend=-1)
+    first = numbers.indptr[:-1][counts > 0]
+    steps[first] = rows[first] + 1  # counted from -1
+    data = numbers.data
+    coded = np.where(data < 0, -2 * data - 1, 2 * data) if signed else data
+    planes = {f"{name}Steps{k}": steps >> 8 * k for k in range(3)}
+    planes |= {f"{name}Numbers{k}": coded >> 8 * k for k in range(bits // 8)}
+    arrays = {plane: (values & 255).astype(np.uint8) for plane, values in planes.items()}
+    return {f"{name}Counts": counts.astype(np.uint32), f"{name}Scales": scales, **arrays}
 
 
 def neighbor_axes(points: FloatArray, count: int, rows: IntArray | None = None) -> tuple[FloatArray, FloatArray]:
@@ -209,117 +104,43 @@ def neighbor_axes(points: FloatArray, count: int, rows: IntArray | None = None) 
     return np.asarray(spreads), np.asarray(axes)
 
 
-@dataclass(frozen=True, eq=False)
-class View:
-    """Projection of the space to three coordinates.
+def view_of(points: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+    """Centre (d,) and axes (d, 3) of the picture, and its share of the variance.
 
-    Attributes
-    ----------
-    centre : array of shape (d,)
-    axes : array of shape (d, 3)
-        The columns give the coordinates of the picture; zero if the space has fewer than three.
-    share : float
-        Share of the variance in the picture; 1 in up to three dimensions.
+    The axes are the coordinates themselves, or the first three principal ones if there are more than three.
     """
-
-    centre: FloatArray
-    axes: FloatArray
-    share: float
-
-    @classmethod
-    def of(cls, points: FloatArray) -> "View":
-        """The coordinates themselves, or the first three principal axes if there are more than three."""
-        centre = (points.min(axis=0) + points.max(axis=0)) / 2
-        d = points.shape[1]
-        if d <= _AXES:
-            return cls(centre, np.eye(d, _AXES), 1.0)
-        values, vectors = np.linalg.eigh(np.cov(points.T))
-        axes = vectors[:, ::-1][:, :_AXES]
-        largest = axes[np.abs(axes).argmax(axis=0), np.arange(_AXES)]
-        axes = axes * np.where(largest < 0, -1.0, 1.0)  # the sign of an eigenvector is arbitrary
-        total = float(values.sum())
-        return cls(centre, axes, float(values[-_AXES:].sum()) / total if total > 0 else 1.0)
-
-    @property
-    def projects(self) -> bool:
-        """Whether the picture is a projection from more than three dimensions."""
-        return len(self.centre) > _AXES
-
-    def shown(self, points: FloatArray) -> FloatArray:
-        """Coordinates of the picture, shape (n, 3), centred."""
-        return np.asarray((points - self.centre) @ self.axes)
-
-    @property
-    def origin(self) -> list[float]:
-        """Offset from coordinates of the picture to those of the space; zeros for principal axes."""
-        return [0.0] * _AXES if self.projects else [*self.centre.tolist(), 0.0, 0.0][:_AXES]
+    centre = (points.min(axis=0) + points.max(axis=0)) / 2
+    d = points.shape[1]
+    if d <= 3:
+        return centre, np.eye(d, 3), 1.0
+    variances, vectors = np.linalg.eigh(np.cov(points.T))
+    axes = vectors[:, :-4:-1]
+    largest = axes[np.abs(axes).argmax(axis=0), np.arange(3)]
+    axes = axes * np.where(largest < 0, -1.0, 1.0)  # the sign of an eigenvector is arbitrary
+    total = float(variances.sum())
+    return centre, axes, float(variances[-3:].sum()) / total if total > 0 else 1.0
 
 
-def spacing_of(points: FloatArray) -> float:
-    """Median distance to the fourth neighbour, positive: the spacing of points on an even surface."""
-    if len(points) < 2:
-        return 1.0
-    gaps = cKDTree(points).query(points, k=min(_NEIGHBOR, len(points) - 1) + 1)[0][:, -1]
-    usual = float(np.median(gaps))
-    return usual if usual > 0 else float(np.ptp(points, axis=0).max()) / len(points) or 1.0
+def normals_and_radii(points: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+    """Normals (n, 3) and radii (n,) of the discs that represent points of a cloud, and their usual spacing.
 
-
-def normals_of(points: FloatArray) -> FloatArray:
-    """Normals of a cloud, shape (n, 3), with arbitrary signs; zeros if it is not a surface."""
-    if len(points) <= _PATCH:
-        return np.zeros((len(points), _AXES))
-    spreads, axes = neighbor_axes(points, _PATCH)
-    across, along, most = np.median(spreads, axis=0)
-    is_surface = across <= _FLAT * along and along > _CURVE * most
-    return np.asarray(axes[:, :, 0] * float(is_surface))
-
-
-def radii_of(points: FloatArray, normals: FloatArray) -> FloatArray:
-    """Radii of the discs or balls that represent points, shape (n,).
-
-    A disc covers the Voronoi cell of its point, so that discs leave no gaps even for uneven points. Balls of a
-    loose cloud just touch.
+    Signs of normals are arbitrary; those of a cloud that is no surface vanish, and its points are balls that just
+    touch. A disc reaches the eighth neighbour: then those of random points of a surface leave no gap.
     """
-    if len(points) < 2:
-        return np.ones(len(points))
-    count = min(_AROUND, len(points) - 1)
-    gaps, rows = cKDTree(points).query(points, k=range(2, count + 2))
-    usual = gaps[:, min(_NEIGHBOR, count) - 1]
-    middle = spacing_of(points)
-    own = np.clip(usual, middle / _RANGE, middle * _RANGE)  # so that duplicates and outliers are visible
-    if not normals.any():
-        return np.asarray(_BALL * own)
-    parts = [
-        _cell_radii(points[rows[part]] - points[part][:, None], normals[part])
-        for part in np.array_split(np.arange(len(points)), len(points) // _POINTS_AT_ONCE + 1)
-    ]
-    return np.asarray(_OVERLAP * np.clip(np.concatenate(parts), 0.5 * own, _WIDEST * np.maximum(own, middle)))
-
-
-def _cell_radii(steps: FloatArray, normals: FloatArray) -> FloatArray:
-    """Largest distance from each point to the boundary of its cell in the tangent plane, shape (n,).
-
-    ``steps`` : (n, k, 3) from the point to its neighbours. The bisector of a step s cuts the ray along u at
-    |s|^2 / (2 u.s); the cell ends at the first cut. Cells at the rim of a sheet are unbounded, so a ray is used
-    only if a point lies beyond its cut.
-    """
-    helper = np.where(np.abs(normals[:, :1]) < 0.6, [[1.0, 0.0, 0.0]], [[0.0, 1.0, 0.0]])
-    first = np.cross(normals, helper)
-    first /= np.linalg.norm(first, axis=1, keepdims=True)
-    flat = np.stack([np.einsum("nki,ni->nk", steps, axis) for axis in (first, np.cross(normals, first))], axis=-1)
-    angles = 2 * np.pi * np.arange(_DIRECTIONS) / _DIRECTIONS
-    along = flat @ np.stack([np.cos(angles), np.sin(angles)])  # (n, k, directions)
-    squares = (flat**2).sum(axis=-1)[:, :, None]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        cuts = np.where(along > 0, squares / (2 * along), np.inf)
-    ends = cuts.min(axis=1)  # (n, directions)
-    beyond = (along >= ends[:, None]) & (along >= _CONE * np.sqrt(squares))
-    return np.asarray(np.where(beyond.any(axis=1), ends, 0.0).max(axis=1))
-
-
-def nearest(points: FloatArray, targets: FloatArray) -> IntArray:
-    """Index of the nearest target of each point, shape (n,)."""
-    return np.asarray(cKDTree(targets).query(points)[1], dtype=np.int64)
+    n = len(points)
+    if n < 2:
+        return np.zeros((n, 3)), np.ones(n), 1.0
+    gaps = cKDTree(points).query(points, k=range(2, min(8, n - 1) + 2))[0]
+    near = gaps[:, min(4, n - 1) - 1]
+    spacing = float(np.median(near)) or float(np.ptp(points, axis=0).max()) / n or 1.0
+    normals = np.zeros((n, 3))
+    if n > 13:
+        spreads, axes = neighbor_axes(points, 13)
+        across, along, most = np.median(spreads, axis=0)
+        # Filled space has a ratio of 0.5, random points of a torus 0.05. A curve has no unique normal.
+        normals = axes[:, :, 0] * float(across <= 0.2 * along and along > 1e-3 * most)
+    radii = gaps[:, -1] if normals.any() else 0.6 * near
+    return normals, np.clip(radii, spacing / 4, 4 * spacing), spacing  # so that doubled and lone points are visible
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,24 +166,18 @@ def own_fields(fields: Any, n: int, what: str) -> list[OwnField]:
     """Check fields of the user, given for n points; ``what`` says which, for errors."""
     columns = getattr(fields, "columns", None)
     given = {name: fields[name] for name in columns} if np.iterable(columns) else {} if fields is None else fields
-    if not isinstance(given, Mapping):
-        reject("fields", "a dictionary of names and vectors, or a frame", type(fields).__name__, TypeError)
-    found = []
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) and name.strip() for name in given):
+        reject("fields", "a dictionary of names and vectors, or a frame", repr(fields)[:80], TypeError)
+    result = []
     for name, field in given.items():
-        if not isinstance(name, str) or not name.strip():
-            rule = "a dictionary whose keys are names, or a frame whose columns have names"
-            reject("fields", rule, repr(name), TypeError)
         argument = f"fields[{name!r}]"
         values = as_floats(field, argument)
         if values.shape != (n,):
             reject(argument, f"a vector of shape ({n},): one number for each {what}", f"shape {values.shape}")
-        if np.isinf(values).any():
-            place = int(np.isinf(values).argmax())
-            reject(argument, "finite, or NaN where there is no value", f"{values[place]} at index {place}")
-        if np.isnan(values).all():
-            reject(argument, "a vector with at least one number", "NaN everywhere")
-        found.append(OwnField(name, values, float(np.nanmin(values)), float(np.nanmax(values))))
-    return found
+        if np.isinf(values).any() or np.isnan(values).all():
+            reject(argument, "finite, or NaN where there is no value", "inf, or NaN everywhere")
+        result.append(OwnField(name, values, float(np.nanmin(values)), float(np.nanmax(values))))
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -405,37 +220,22 @@ class Fields:
     own: list[OwnField]
 
 
-def fields_on(space: Any, n_points: int, own: Any) -> Fields:
+def fields_on(space: Any, n_points: int, fields: Any) -> Fields:
     """Fields of the user on a mesh, a graph or points, without a model."""
     space = as_space(space, "model")
     mesh = space if isinstance(space, TriangleMesh) else space.mesh if isinstance(space, Graph) else None
     points = space.positions if isinstance(space, Graph) else space if mesh is None else mesh.vertices
     points = check_points(points, "model", min_rows=2)
-    given = own_fields(own, len(points), "point" if mesh is None else "vertex of the mesh")
+    given = own_fields(fields, len(points), "point" if mesh is None else "vertex of the mesh")
     if not given:
         reject("fields", "given for a space without a model: there is nothing else to show", "none")
     chosen = thin(points, min(n_points, len(points)))
-    empty, none = sparse.csc_array((len(chosen), 0)), np.zeros(0, dtype=np.int64)
-    return Fields(
-        points=points[chosen],
-        ids=chosen,
-        total=len(points),
-        mesh=mesh,
-        anchors=none,
-        places=points[none],
-        weights=np.zeros(0),
-        values=empty,
-        difference=None,
-        own=_at(given, chosen),
-    )
+    own = [dataclasses.replace(field, values=field.values[chosen]) for field in given]
+    none, empty = np.zeros(0, dtype=np.int64), sparse.csc_array((len(chosen), 0))
+    return Fields(points[chosen], chosen, len(points), mesh, none, points[none], np.zeros(0), empty, None, own)
 
 
-def _at(own: list[OwnField], chosen: IntArray) -> list[OwnField]:
-    """Fields at some of their points."""
-    return [dataclasses.replace(field, values=field.values[chosen]) for field in own]
-
-
-def fields_of(features: ManifoldRandomFeatures, surface: Any, n_points: int, own: Any = None) -> Fields:
+def fields_of(features: ManifoldRandomFeatures, surface: Any, n_points: int, fields: Any = None) -> Fields:
     """Compute the fields of a fitted model at no more than ``n_points`` points.
 
     ``surface`` : TriangleMesh, array of points of shape (n, d), or None for the nodes of the graph.
@@ -444,30 +244,20 @@ def fields_of(features: ManifoldRandomFeatures, surface: Any, n_points: int, own
     positions = fitted.problem.graph.positions
     points, mesh = _points_of(fitted, surface)
     what = "node of the model; with `surface`, for each of its vertices or points"
-    given = own_fields(own, len(points), what if surface is None else "vertex or point of `surface`")
+    given = own_fields(fields, len(points), what if surface is None else "vertex or point of `surface`")
     chosen = thin(points, min(n_points, len(points)))
+    own = [dataclasses.replace(field, values=field.values[chosen]) for field in given]
     order = thin(positions[fitted.anchors], len(fitted.anchors))
     values, window = _values(fitted, points[chosen], jobs)
     if surface is not None:  # the model's own nodes are never reported as far
         warn_of_far(window)
-    values = values[:, order]
-    on_nodes = points.shape == positions.shape and np.array_equal(points, positions)
-    difference = None
-    if on_nodes:
-        # Without the truncation error of signatures.
+    values, difference = values[:, order], None
+    if points.shape == positions.shape and np.array_equal(points, positions):
         apart = sparse.csr_array(values - _exact(fitted, chosen, jobs)[:, order])
         difference = _above(apart, NO_DIFFERENCE * peaks_of(values)).tocsc()
+    anchors, weights = fitted.anchors[order], features.weights_[order]
     return Fields(
-        points=points[chosen],
-        ids=chosen,
-        total=len(points),
-        mesh=mesh,
-        anchors=fitted.anchors[order],
-        places=positions[fitted.anchors[order]],
-        weights=features.weights_[order],
-        values=values,
-        difference=difference,
-        own=_at(given, chosen),
+        points[chosen], chosen, len(points), mesh, anchors, positions[anchors], weights, values, difference, own
     )
 
 
@@ -478,29 +268,28 @@ def _points_of(fitted: FeatureMap, surface: Any) -> tuple[FloatArray, TriangleMe
         return graph.positions, graph.mesh
     surface = as_space(surface, "surface")
     mesh = surface if isinstance(surface, TriangleMesh) else None
-    n_columns = graph.positions.shape[1]
-    if mesh is not None and n_columns != mesh.vertices.shape[1]:
-        rule = f"an array of points of shape (n, {n_columns}), like those of the model"
-        reject("surface", rule, f"a mesh: {mesh}")
-    points = check_points(surface if mesh is None else mesh.vertices, "surface", n_columns=n_columns)
+    points = surface if mesh is None else mesh.vertices
+    points = check_points(points, "surface", n_columns=graph.positions.shape[1])
     return (points if graph.metric is None else graph.metric.check(points, "surface")), mesh
 
 
 def _values(fitted: FeatureMap, points: FloatArray, jobs: int) -> tuple[Any, FloatArray]:
-    """Values of g at points, CSC of shape (n, m): features without the weights; and the window, (n,)."""
+    """Values of g at points, CSC of shape (n, m): features without the weights; and the window, (n,).
+
+    Entries below 1e-7 of the largest of their column are dropped, a hundredth of the resolution of 16 bits. By the
+    Cauchy-Schwarz inequality this changes K by less than 2e-7 sqrt(m) of its largest value.
+    """
     bare = dataclasses.replace(fitted, weights=np.ones_like(fitted.weights))
-    size = max(1, _ENTRIES_AT_ONCE // len(fitted.anchors))
-    window = np.ones(len(points))
-    # Peaks of the points so far are never above the final peaks, so no entry is dropped too early.
-    peaks = np.zeros(len(fitted.anchors))
+    size = max(1, 2**24 // len(fitted.anchors))  # 128 MB if they are dense
+    window, peaks = np.ones(len(points)), np.zeros(len(fitted.anchors))
     parts = []
     for start in range(0, len(points), size):
         stop = start + size
         rows, window[start:stop] = bare.rows(points[start:stop], jobs)
         part = sparse.csr_array(rows)
-        np.maximum.at(peaks, part.indices, part.data)
-        parts.append(_above(part, _NEGLIGIBLE * peaks))
-    return fitted.scale * _above(sparse.vstack(parts, format="csr"), _NEGLIGIBLE * peaks).tocsc(), window
+        np.maximum.at(peaks, part.indices, part.data)  # never above the final peaks: nothing is dropped too early
+        parts.append(_above(part, 1e-7 * peaks))
+    return fitted.scale * _above(sparse.vstack(parts, format="csr"), 1e-7 * peaks).tocsc(), window
 
 
 def _above(rows: Any, least: FloatArray) -> Any:
@@ -532,110 +321,79 @@ class Plan:
     n_points, n_features : int
     bits : {16, 8}
         Bits of each value.
-    n_exact : int
-        Number of anchors with exact values.
+    exact : bool
+        Whether with the exact signatures of the anchors.
     """
 
     n_points: int
     n_features: int
     bits: int
-    n_exact: int
+    exact: bool
 
-    def smaller(self, size: int, limit: int, fewest: Callable[[], int]) -> "Plan":
+    def smaller(self, size: int, limit: int) -> "Plan":
         """The next smaller plan after a page of ``size`` bytes; an error if nothing is left to drop.
 
-        The order is: fewer points, 8 bits, fewer exact columns, still fewer points, fewer features (at least
-        ``fewest()``), and finally the fewest points.
+        Fewer points make the picture coarser, fewer features change the kernel. So the order is: points down to a
+        fine picture, 8 bits, exact signatures, points down to a rough picture, features.
         """
-        ratio = _MARGIN * limit / size
-        if self.n_points > _FINE:
-            return self._with_points(_FINE, ratio)
+        ratio = 0.95 * limit / size  # a page that is thinned by a ratio shrinks a little less
+        fine, rough = 4000, 500
+        if self.n_points > fine:
+            return dataclasses.replace(self, n_points=max(fine, int(self.n_points * ratio)))
         if self.bits > 8 and self.n_features:
             return dataclasses.replace(self, bits=8)
-        if self.n_exact > 0:
-            fewer = self.n_exact // 2
-            return dataclasses.replace(self, n_exact=fewer if fewer >= _FEW_EXACT else 0)
-        if self.n_points > _ROUGH:
-            return self._with_points(_ROUGH, ratio)
-        if self.n_features and self.n_features > (least := fewest()):
-            return dataclasses.replace(self, n_features=max(least, int(self.n_features * ratio)))
-        if self.n_points > _FEWEST_POINTS:
-            return self._with_points(_FEWEST_POINTS, 0.5)
-        rule = f"at least {size} for this model, whose kernel a smaller page shows with an error above {WORST:g}"
-        why = f"{rule} of its largest value" if self.n_features else f"at least {size} for these fields"
-        return reject("max_bytes", why, limit)
-
-    def _with_points(self, least: int, ratio: float) -> "Plan":
-        return dataclasses.replace(self, n_points=max(least, int(self.n_points * ratio)))
+        if self.exact:
+            return dataclasses.replace(self, exact=False)
+        if self.n_points > rough:
+            return dataclasses.replace(self, n_points=max(rough, int(self.n_points * ratio)))
+        if self.n_features > 1:
+            return dataclasses.replace(self, n_features=max(1, int(self.n_features * ratio)))
+        return reject("max_bytes", f"at least {size} here", limit)
 
 
-@dataclass(frozen=True, eq=False)
-class Contents:
-    """The arrays of a page and facts about them.
-
-    Attributes
-    ----------
-    arrays : dict
-        By the names that the page uses.
-    plan : Plan
-        The size of the contents.
-    view : View
-    spacing : float
-        Distance between the points.
-    share : float
-        Sum of all weights relative to those of the kept anchors.
-    """
-
-    arrays: dict[str, NDArray[Any]]
-    plan: Plan
-    view: View
-    spacing: float
-    share: float
-
-    @cached_property
-    def packed(self) -> tuple[str, list[dict[str, Any]]]:
-        """All arrays as one string, and the table of their offsets."""
-        blocks: list[bytes] = []
-        table: list[dict[str, Any]] = []
-        offset = 0
-        for name, array in self.arrays.items():
-            block = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"))).tobytes()
-            table.append({"name": name, "type": array.dtype.name, "offset": offset, "length": array.size})
-            padding = -len(block) % 8  # typed arrays in JavaScript are aligned to their width
-            blocks += [block, bytes(padding)]
-            offset += len(block) + padding
-        return b64encode(zlib.compress(b"".join(blocks), _LEVEL)).decode("ascii"), table
-
-
-def contents_of(fields: Fields, plan: Plan) -> Contents:
-    """Round, thin and order the fields according to a plan."""
+def contents_of(fields: Fields, plan: Plan) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Round, thin and order the fields according to a plan: the arrays of the page, and facts about them."""
     n, m = plan.n_points, plan.n_features
-    view = View.of(fields.points)
-    shown = view.shown(fields.points[:n])
-    order = np.asarray(cKDTree(shown, leafsize=_LEAF).indices, dtype=np.int64)  # close in space, close in the file
-    values = QuantisedColumns.of(fields.values[:n][order][:, :m], plan.bits)
-    # For a mesh the browser computes normals of the triangles.
-    normals = normals_of(shown[order]) if fields.mesh is None else np.zeros((0, 3))
-    radii = radii_of(shown[order], normals) if fields.mesh is None else np.zeros(0)
+    centre, axes, variance = view_of(fields.points)
+    shown = (fields.points[:n] - centre) @ axes
+    order = np.asarray(cKDTree(shown, leafsize=8).indices, dtype=np.int64)  # close in space, close in the file
+    shown = shown[order]
+    normals, radii, spacing = normals_and_radii(shown)
+    if fields.mesh is not None:  # the browser computes normals of the triangles
+        normals, radii = np.zeros((0, 3)), np.zeros(0)
     arrays: dict[str, NDArray[Any]] = {
-        "positions": shown[order].astype(np.float32),
+        "positions": shown.astype(np.float32),
         "ids": fields.ids[:n][order].astype(np.uint32),
         "faces": _faces(fields, order).astype(np.uint32),
         "normals": np.rint(127 * normals).astype(np.int8),
         "radii": radii.astype(np.float32),
-        "anchors": view.shown(fields.places[:m]).astype(np.float32),
+        "anchors": ((fields.places[:m] - centre) @ axes).astype(np.float32),
         "anchorIds": fields.anchors[:m].astype(np.uint32),
         "weights": fields.weights[:m],
-        "nearest": _nearest(fields, order, plan.n_exact or m).astype(np.uint32),
-        **_prefixed("field", values),
+        "nearest": _nearest(fields, order, m).astype(np.uint32),
+        **_column_arrays("field", *quantised(fields.values[:n][order][:, :m], plan.bits), plan.bits, signed=False),
         **{f"own{k}": _exact_floats(field.values[:n][order]) for k, field in enumerate(fields.own)},
     }
-    if plan.n_exact > 0 and fields.difference is not None:
-        some = fields.difference[:n][order][:, : plan.n_exact]
-        small = peaks_of(some) <= _SMALL_DIFFERENCE * peaks_of(fields.values[:, : plan.n_exact])
-        bits = 8 if small.all() else plan.bits
-        arrays |= _prefixed("difference", QuantisedColumns.of(some, bits, signed=True))
-    return Contents(arrays, plan, view, spacing_of(shown), _share(fields.weights, m))
+    if plan.exact and fields.difference is not None:
+        some = fields.difference[:n][order]
+        arrays |= _column_arrays("difference", *quantised(some, plan.bits, signed=True), plan.bits, signed=True)
+    facts: dict[str, Any] = {"share": _share(fields.weights, m), "spacing": spacing, "projected": len(centre) > 3}
+    facts["origin"] = [0.0] * 3 if len(centre) > 3 else [*centre.tolist(), 0.0, 0.0][:3]
+    facts["variance"] = variance
+    return arrays, facts
+
+
+def packed(arrays: dict[str, NDArray[Any]]) -> tuple[str, list[dict[str, Any]]]:
+    """All arrays as one string, and the table of their offsets."""
+    blocks: list[bytes] = []
+    table: list[dict[str, Any]] = []
+    offset = 0
+    for name, array in arrays.items():
+        block = array.astype(array.dtype.newbyteorder("<")).tobytes()
+        table.append({"name": name, "type": array.dtype.name, "offset": offset, "length": array.size})
+        blocks += [block, bytes(-len(block) % 8)]  # typed arrays in JavaScript are aligned to their width
+        offset += len(block) + -len(block) % 8
+    return b64encode(zlib.compress(b"".join(blocks), 9)).decode("ascii"), table
 
 
 def _exact_floats(values: FloatArray) -> NDArray[Any]:
@@ -649,10 +407,6 @@ def _share(weights: FloatArray, m: int) -> float:
     """Factor of a sum over the first anchors that replaces the volume of the others."""
     kept = float(weights[:m].sum())
     return float(weights.sum()) / kept if kept > 0 and m < len(weights) else 1.0
-
-
-def _prefixed(name: str, columns: QuantisedColumns) -> dict[str, NDArray[Any]]:
-    return {f"{name}{part}": array for part, array in columns.arrays().items()}
 
 
 def _faces(fields: Fields, order: IntArray) -> IntArray:
@@ -698,76 +452,29 @@ def oriented(faces: IntArray) -> IntArray:
 
 def _nearest(fields: Fields, order: IntArray, m: int) -> IntArray:
     """The nearest of the first ``m`` anchors for each point of the page."""
-    chosen = fields.ids[: len(order)][order]
     if m == 0:  # no model
         return np.zeros(len(order), dtype=np.int64)
     if fields.mesh is not None and fields.difference is not None:  # the vertices are the nodes
-        return nearest_along(fields.mesh, fields.anchors[:m])[chosen]
-    return nearest(fields.points[: len(order)][order], fields.places[:m])
+        return nearest_along(fields.mesh, fields.anchors[:m])[fields.ids[: len(order)][order]]
+    return np.asarray(cKDTree(fields.places[:m]).query(fields.points[: len(order)][order])[1])
 
 
-@dataclass(frozen=True)
-class KernelError:
-    """Error of the kernel of a page.
+def kernel_error(fields: Fields, plan: Plan) -> tuple[float, int]:
+    """Largest error of the kernel of a page, relative to the largest value of that of the model at its points.
 
-    Attributes
-    ----------
-    largest : float
-        Largest error relative to the largest value of the model's kernel at the points of the page.
-    n_probes, n_points : int
-        Number of compared rows, and their length. If they are equal, all pairs were compared.
+    Also returns the number of points whose whole kernel was compared: all, if that takes about a second, or some.
     """
-
-    largest: float
-    n_probes: int
-    n_points: int
-
-    def __str__(self) -> str:
-        size = f"{self.largest:.2g} of the largest value of the model"
-        if self.n_probes == self.n_points:
-            return f"at most {size} between any two points of this page"
-        return f"{size}, the largest error of {self.n_probes * self.n_points:,} random pairs of points"
-
-
-def kernel_error(fields: Fields, plan: Plan) -> KernelError:
-    """Compare the kernel of a page with that of the model, at all pairs of points if that is fast."""
     n, m = plan.n_points, plan.n_features
     if m == 0:  # no model
-        return KernelError(0.0, n, n)
-    whole = _quick(fields.values[:n])
-    found = _quick(QuantisedColumns.of(fields.values[:n, :m], plan.bits).matrix())
-    count = min(n, max(_FEWEST_PROBES, int(_WORK / (n * len(fields.weights)))))
+        return 0.0, n
+    whole = fields.values[:n].tocsr()
+    numbers, scales = quantised(whole[:, :m], plan.bits)
+    count = min(n, max(64, 10**9 // max(1, whole.nnz)))
     probes = np.sort(generator(0, "explorer.error").choice(n, count, replace=False))
-    share = _share(fields.weights, m)
-    worst = 0.0
-    for part in np.array_split(probes, len(probes) * n // _PAIRS_AT_ONCE + 1):
-        error = share * _kernel(found, fields.weights[:m], part) - _kernel(whole, fields.weights, part)
+    heavier = _share(fields.weights, m) * fields.weights[:m] * scales**2
+    page, worst = numbers.tocsr().astype(np.float64), 0.0
+    for part in np.array_split(probes, count * n // 2**23 + 1):  # 64 MB of pairs
+        error = page @ (page[part].toarray() * heavier).T - whole @ (whole[part].toarray() * fields.weights).T
         worst = max(worst, float(np.abs(error).max()))
-    # The largest value of a kernel is on its diagonal.
-    largest = float(np.max(fields.values[:n].power(2) @ fields.weights))
-    return KernelError(worst / (largest or 1.0), count, n)
-
-
-def fewest_features(fields: Fields) -> int:
-    """Smallest number of features for an error of at most ``WORST`` in a small page, by bisection."""
-    n, m = fields.values.shape
-    low, high = 0, int(m)
-    while high - low > 1:
-        middle = (low + high) // 2
-        error = kernel_error(fields, Plan(min(n, _ROUGH), middle, 8, 0)).largest
-        low, high = (low, middle) if error <= _MARGIN * WORST else (middle, high)
-    return high
-
-
-def _quick(rows: Any) -> Any:
-    """Rows as a sparse or dense array, whichever has faster products."""
-    n, m = rows.shape
-    return rows.tocsr() if rows.nnz < _SPARSE * n * m else rows.toarray()
-
-
-def _kernel(rows: Any, weights: FloatArray, probes: IntArray) -> FloatArray:
-    """K between probes and all points, dense of shape (p, n)."""
-    if isinstance(rows, np.ndarray):
-        return np.asarray((rows[probes] * weights) @ rows.T)
-    heavy = rows[probes].multiply(weights[None, :]).tocsr()
-    return np.asarray((heavy @ rows.T).toarray())
+    largest = float(np.max(whole.power(2) @ fields.weights))  # of a kernel, on its diagonal
+    return worst / (largest or 1.0), count

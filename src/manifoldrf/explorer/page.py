@@ -16,20 +16,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._colours import DIVERGING, GREY, SEQUENTIAL
 from manifoldrf._files import as_path, atomic_path, escaped, output_file, visible
-from manifoldrf._validation import check_integer, reject
+from manifoldrf._validation import FloatArray, check_integer, reject
 from manifoldrf.explorer.contents import (
     NO_DIFFERENCE,
     WORST,
-    Contents,
     Fields,
-    KernelError,
-    OwnField,
     Plan,
     contents_of,
-    fewest_features,
     fields_of,
     fields_on,
     kernel_error,
+    packed,
 )
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.state import described, summary_rows
@@ -37,11 +34,6 @@ from manifoldrf.kernels.abstract_kernel import ScaledKernel
 
 __all__ = ["ExplorerPage", "explore"]
 
-_POINTS_BY_DEFAULT = 20_000  # clicks are still fast, and pages of surfaces have about 5 MB
-# Decades of logarithmic colours by bits: 65,535 and 255 integers span 4.8 and 2.4 decades, signed ones less.
-_DECADES = {16: 4, 8: 2}
-_DECADES_OF_SMALL = 3  # of exact values if the difference has 8 bits, with an error of 4e-4 of the field
-_HEIGHT = 620  # pixels of a page in a notebook: the picture and its controls fit, and the cell below is in sight
 _SCRIPTS = ("matrix", "data", "colours", "camera", "scene", "picking", "state", "interface", "pointer", "main")
 
 
@@ -102,7 +94,7 @@ class ExplorerPage:
 
     def _repr_html_(self) -> str:
         # A frame of its own: styles and scripts of page and notebook do not meet. It may save pictures, no more.
-        style = f"width:100%;height:{_HEIGHT}px;border:1px solid #8888"
+        style = "width:100%;height:620px;border:1px solid #8888"  # picture and controls fit, the next cell shows
         permissions = 'sandbox="allow-scripts allow-downloads"'
         return f'<iframe {permissions} style="{style}" srcdoc="{html.escape(self.html)}"></iframe>'
 
@@ -122,8 +114,8 @@ def explore(
     A click on a point x shows K(x, .) on the whole space, computed in the browser from the features in the file.
     For the anchor next to x the page also shows the feature g, its exact signature and their difference. Features
     are rounded to 16 bits. A model too large for ``max_bytes`` is reduced: fewer points (not below 4000), then 8
-    bits, then exact signatures of fewer anchors, then still fewer points, then fewer features; the page lists the
-    reductions. An error is raised if the kernel of the page would be off by more than 0.2 of its largest value.
+    bits, then no exact signatures, then still fewer points, then fewer features; the page lists the reductions. An
+    error is raised if the kernel of the page would be off by more than 0.2 of its largest value.
 
     Parameters
     ----------
@@ -145,7 +137,7 @@ def explore(
     n_points : int or "auto", default="auto"
         Maximum number of points. If there are more, farthest points are selected. "auto" is 20,000.
     max_bytes : int, default=8_000_000
-        Maximum size of the file. If the model does not fit, the error names the size it needs.
+        Maximum size of the file.
 
     Returns
     -------
@@ -172,28 +164,31 @@ def explore(
     if not isinstance(title, str):
         reject("title", "a string", repr(title), TypeError)
     limit = check_integer(max_bytes, "max_bytes", 1)
-    most = _POINTS_BY_DEFAULT if n_points == "auto" else check_integer(n_points, "n_points", 2)
+    # With 20,000 points clicks are still fast, and pages of surfaces have about 5 MB.
+    most = 20_000 if n_points == "auto" else check_integer(n_points, "n_points", 2)
     shown = _shown(model, surface, most, fields)
     n, m = shown.values.shape
-    plan = Plan(n, m, 16, 0 if shown.difference is None else m)
-    fewest = functools.cache(lambda: fewest_features(shown))
-    unknown = KernelError(0.00012345, 0, n)  # placeholder as long as any other
+    plan = Plan(n, m, 16, shown.difference is not None)
     while True:  # until the page is small enough
-        contents = contents_of(shown, plan)
-        size = len(_html(model, shown, contents, unknown, title).encode("utf-8"))
+        arrays, facts = contents_of(shown, plan)
+        make = functools.partial(_html, model, shown, plan, packed(arrays), facts, title)
+        size = len(make(0.00012345, 10**6).encode("utf-8"))  # an error as long as any other
         if size <= limit:
-            error = kernel_error(shown, plan)
-            if error.largest <= WORST:
-                break
-            size = limit + 1  # small enough, but too inaccurate
-        plan = plan.smaller(size, limit, fewest)
-    page = _html(model, shown, contents, error, title)
+            break
+        plan = plan.smaller(size, limit)
+    error, n_probes = kernel_error(shown, plan)
+    if error > WORST:
+        rule = (
+            f"larger for this model: in a page so small its kernel has an error of {error:.2g} of its largest value"
+        )
+        reject("max_bytes", rule, limit)
+    page = make(error, n_probes)
     text = page.encode("utf-8")
     if target is not None:
         with atomic_path(target) as temporary:
             temporary.write_bytes(text)
-    sizes = (plan.n_points, plan.n_features, plan.n_exact, plan.bits)
-    return ExplorerPage(target, len(text), *sizes, error.largest, _left_out(shown, plan), page)
+    sizes = (plan.n_points, plan.n_features, plan.n_features if plan.exact else 0, plan.bits)
+    return ExplorerPage(target, len(text), *sizes, error, _left_out(shown, plan), page)
 
 
 def _shown(model: Any, surface: Any, most: int, fields: Any) -> Fields:
@@ -214,60 +209,59 @@ def _shown(model: Any, surface: Any, most: int, fields: Any) -> Fields:
 
 def _left_out(fields: Fields, plan: Plan) -> tuple[str, ...]:
     """One sentence for each reduction of the model."""
-    m = len(fields.weights)
-    what = "points" if fields.mesh is None else "vertices"
-    joined = "" if fields.mesh is None else ", joined by coarser triangles"
-    exact = "" if fields.difference is None else f"Exact signatures of {plan.n_exact} of {m} anchors are kept."
-    if plan.n_exact == 0 and fields.difference is not None:
-        exact = "Exact signatures are left out."
+    m, has_mesh = len(fields.weights), fields.mesh is not None
+    what, joined = ("vertices", ", joined by coarser triangles") if has_mesh else ("points", "")
+    fewer = f"{plan.n_features} of {m} features are kept, with larger weights that replace the others."
     sentences = (
         (plan.n_points < fields.total, f"{plan.n_points} of {fields.total} {what} are drawn{joined}."),
         (plan.bits < 16, "Values are rounded to 8 bits."),
-        (plan.n_exact < plan.n_features and bool(exact), exact),
-        (
-            plan.n_features < m,
-            f"{plan.n_features} of {m} features are kept, with larger weights that replace the others.",
-        ),
+        (fields.difference is not None and not plan.exact, "Exact signatures are left out."),
+        (plan.n_features < m, fewer),
     )
     return tuple(sentence for holds, sentence in sentences if holds)
 
 
-def _html(model: Any, fields: Fields, contents: Contents, error: KernelError, title: str) -> str:
+def _html(
+    model: Any,
+    fields: Fields,
+    plan: Plan,
+    data: Any,
+    facts: dict[str, Any],
+    title: str,
+    error: float,
+    n_probes: int,
+) -> str:
     """The page as a string; the same model gives the same bytes."""
-    data, table = contents.packed
-    plan, view = contents.plan, contents.view
     has_model = plan.n_features > 0
-    fewer = " and fewer features" if contents.share != 1 else ""
-    error_text = f"Error of K from rounding{fewer}: {error}." if has_model else ""
-    facts = _summary(model) if has_model else _about(fields)
-    facts.append(("points drawn", str(plan.n_points)))
+    rows, error_text = _facts(model, fields), ""
     if has_model:
-        facts += [
+        fewer = " and fewer features" if facts["share"] != 1 else ""
+        size = f"{error:.2g} of the largest value of the model"
+        pairs = f"{size}, the largest error of {n_probes * plan.n_points:,} random pairs of points"
+        if n_probes == plan.n_points:
+            pairs = f"at most {size} between any two points of this page"
+        error_text = f"Error of K from rounding{fewer}: {pairs}."
+        rows += [
             ("features in this page", f"{plan.n_features}, rounded to {plan.bits} bits"),
-            ("exact signatures", f"of {_count(plan.n_exact, 'anchor')}" if plan.n_exact else "not in this page"),
+            ("exact signatures", "in this page" if plan.exact else "not in this page"),
             ("error of this page", error_text),
         ]
-    # Number of decades that the values of each layer resolve.
-    whole = _DECADES[plan.bits]
-    apart = whole if "differenceHigh" in contents.arrays else _DECADES[8]
-    exact = min(whole, _DECADES_OF_SMALL) if apart < whole else whole
+    rows.append(("points drawn", str(plan.n_points)))
     notices = _left_out(fields, plan)
-    if view.projects:
-        axes = f"Drawn along the first three principal axes: {view.share:.0%} of the variance."
+    if facts["projected"]:
+        axes = f"Drawn along the first three principal axes: {facts['variance']:.0%} of the variance."
         notices = (axes, *notices)
+    # 65,535 and 255 integers span 4.8 and 2.4 decades, signed ones less.
+    decades = dict.fromkeys(("kernel", "feature", "exact", "difference"), 4 if plan.bits == 16 else 2)
     meta = {
-        "arrays": table,
+        "arrays": data[1],
         "total": fields.total,
         "modelFeatures": len(fields.weights),
-        "share": contents.share,
-        "nExact": plan.n_exact,
+        "nExact": plan.n_features if plan.exact else 0,
         "noDifference": NO_DIFFERENCE,
-        "spacing": contents.spacing,
-        "origin": view.origin,
         "dimensions": min(fields.points.shape[1], 3),
-        "projected": view.projects,
         "unit": _unit(model) if has_model else "",
-        "decades": {"kernel": whole, "feature": whole, "exact": exact, "difference": apart},
+        "decades": decades,
         "fields": [{"name": visible(own.name), "low": own.low, "high": own.high} for own in fields.own],
         "sequential": SEQUENTIAL.round(4).tolist(),
         "diverging": DIVERGING.round(4).tolist(),
@@ -279,22 +273,22 @@ def _html(model: Any, fields: Fields, contents: Contents, error: KernelError, ti
         title=escaped(title),
         style=(assets / "page.css").read_text("utf-8"),
         script="(() => {\n'use strict';\n" + "\n".join(scripts) + "})();",
-        kernel=escaped(facts[0][1]),
+        kernel=escaped(rows[0][1]),
         notice=escaped(" ".join(notices)),
         error=escaped(error_text),
-        facts="".join(f"<dt>{escaped(name)}</dt><dd>{escaped(text)}</dd>" for name, text in facts),
-        fields="".join(_label(k, own, plan.n_points) for k, own in enumerate(fields.own)),
-        meta=json.dumps(meta, separators=(",", ":")).replace("<", "\\u003c"),
-        data=data,
+        facts="".join(f"<dt>{escaped(name)}</dt><dd>{escaped(text)}</dd>" for name, text in rows),
+        fields="".join(_label(k, own.name, own.values[: plan.n_points]) for k, own in enumerate(fields.own)),
+        meta=json.dumps(meta | facts, separators=(",", ":")).replace("<", "\\u003c"),
+        data=data[0],
     )
 
 
-def _label(k: int, own: OwnField, n: int) -> str:
+def _label(k: int, name: str, values: FloatArray) -> str:
     """The control that shows a field of the user."""
-    missing = int(np.isnan(own.values[:n]).sum())
-    about = f" <small>no value at {missing} of {n} points</small>" if missing else ""
+    missing = int(np.isnan(values).sum())
+    about = f" <small>no value at {missing} of {len(values)} points</small>" if missing else ""
     control = f'<input type="radio" name="layer" value="own{k}">'
-    return f"<label>{control}<span><b>{escaped(own.name)}</b>{about}</span></label>"
+    return f"<label>{control}<span><b>{escaped(name)}</b>{about}</span></label>"
 
 
 def _unit(model: ManifoldRandomFeatures) -> str:
@@ -304,17 +298,11 @@ def _unit(model: ManifoldRandomFeatures) -> str:
     return "" if model.scale_ != 1 or isinstance(model.kernel_, ScaledKernel) else "per unit of volume"
 
 
-def _summary(model: ManifoldRandomFeatures) -> list[tuple[str, str]]:
-    """The rows of the model's summary; long numbers get 3 significant digits."""
-    rows = summary_rows(model, model.error_)
-    return [
-        (name, re.sub(r"\d+\.\d{4,}(e-?\d+)?", lambda number: f"{float(number[0]):.3g}", text))
-        for name, text in rows
-    ]
-
-
-def _about(fields: Fields) -> list[tuple[str, str]]:
-    """Rows about a space without a model."""
+def _facts(model: Any, fields: Fields) -> list[tuple[str, str]]:
+    """The rows of the model's summary, with 3 significant digits of long numbers, or a row about the space."""
+    if isinstance(model, ManifoldRandomFeatures):
+        short = functools.partial(re.sub, r"\d+\.\d{4,}(e-?\d+)?", lambda number: f"{float(number[0]):.3g}")
+        return [(name, short(text)) for name, text in summary_rows(model, model.error_)]
     if fields.mesh is not None:
         return [("mesh", f"{fields.mesh.n_vertices} vertices, {_count(fields.mesh.n_faces, 'face')}")]
     return [("points", f"{_count(fields.total, 'point')} in {_count(fields.points.shape[1], 'dimension')}")]

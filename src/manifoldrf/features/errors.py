@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from manifoldrf._codec import stored
 from manifoldrf._random import Streams
 from manifoldrf._runtime import one_blas_thread, without_warnings
 from manifoldrf._validation import FloatArray, IntArray
@@ -53,6 +54,7 @@ _ROUGH_VOLUME = 0.25  # log error of volumes by nearest neighbours: .02 to .25 o
 _DENSE_HEAT = 10_000_000  # entries of the rows whose spread is measured: 80 MB
 
 
+@stored
 @dataclass(frozen=True)
 class ErrorEstimate:
     """Relative errors of the kernel, in Frobenius norms over pairs of held-out nodes.

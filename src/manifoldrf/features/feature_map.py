@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from manifoldrf._codec import stored
 from manifoldrf._runtime import one_blas_thread, quick_map, quiet_underflow, search_jobs
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_indices, check_real, reject
 from manifoldrf.features.problem import warn_of_far
@@ -27,6 +28,7 @@ _ROWS_OF_A_BLOCK, _MOST_BLOCKS = 128, 16
 _ROUNDING = 1e-12
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class FeatureMap:
     """phi(z)_l = sqrt(w_l) h(z, w_l), times sqrt(mu_z) in the graph clock, and a window that is 0 off the space.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from manifoldrf._runtime import quick_map, warn_user, without_warnings
+from manifoldrf._runtime import quick_map, stage_of, warn_user, without_warnings
 from manifoldrf._validation import FloatArray, IntArray, reject
 from manifoldrf.features.errors import ErrorEstimate
 from manifoldrf.features.feature_map import FeatureMap, row_spans, symmetric_product
@@ -41,7 +41,7 @@ from manifoldrf.geometry.csr import as_dense
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.sampling import thin
 from manifoldrf.metrics import frobenius, relative_error
-from manifoldrf.signatures.engines import row_memory, stage_of
+from manifoldrf.signatures.teachers import row_memory
 
 __all__ = ["FeatureWarning"]
 

@@ -3,203 +3,172 @@
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._runtime import one_blas_thread
-from manifoldrf._validation import (
-    FloatArray,
-    IntArray,
-    as_array,
-    check_columns,
-    check_indices,
-    check_integer,
-    check_jobs,
-    check_option,
-)
-from manifoldrf.features.options import FrozenParamsMixin, check_dict
-from manifoldrf.geometry.graphs import as_adjacency
+from manifoldrf._validation import IntArray, as_array, check_flag, check_indices, check_jobs
+from manifoldrf.features.options import FrozenParamsMixin, _progress
+from manifoldrf.geometry.csr import as_dense
+from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
-from manifoldrf.kernels.action import AnyGraph
-from manifoldrf.signatures.engines import choose_exact_teacher
-from manifoldrf.signatures.options import make_options
+from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.signatures.teachers import (
-    TEACHERS,
+    Exact,
+    Teacher,
     check_kernel,
-    compress_rows,
+    check_teacher,
+    choose_form,
     compute_signatures,
-    indicator_rows,
     series_of,
 )
 
 __all__ = ["GraphRandomFeatures"]
 
-COUPLINGS = ("shared", "independent", "asymmetric")
-
 
 class GraphRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Classical graph random features: sparse vectors of the nodes of a graph, whose inner products are the kernel.
+    """Graph random features: sparse vectors of the nodes of a graph, whose inner products are the kernel.
 
-    K ~ K_1 K_2^T, where K_1 and K_2 are signatures of the nodes. K x = K_1 (K_2^T x) then takes time proportional
-    to their number of entries, not to the square of the number of nodes.
+    The features of all nodes, Phi, give K ~ Phi Phi^T. K x = Phi (Phi^T x) then takes time proportional to their
+    number of entries, not to the square of the number of nodes. With walks the diagonal of Phi Phi^T is too large
+    on average; features of two seeds give Phi_1 Phi_2^T without bias.
 
     Parameters
     ----------
-    graph : Graph or GeneralizedAdjacency
-    kernel : AbstractKernel
-    teacher : str, default="auto"
-        As in :func:`compute_signatures`; "auto" is "exact" or "frontier", whichever costs less per node.
-    coupling : {"shared", "independent", "asymmetric"}, default="shared"
-        "shared": one set of signatures for both factors; positive semi-definite, but with walks the diagonal is too
-        large on average. "independent": two sets, unbiased. "asymmetric": K_1 holds rows of the kernel and K_2
-        indicators, for kernels without a nonnegative modulation. A linear model in a pipeline sees K_1 alone, so
-        its kernel is K_1 K_1^T, which is K only if the coupling is shared. :meth:`apply` uses both factors.
-    n_components : int, optional
-        Compress to this many columns (Johnson-Lindenstrauss); features are then dense and may be negative.
-    options : dict, optional
-        Options of the teacher, such as ``{"n_walks": 1000}``.
+    kernel : AbstractKernel, optional
+        With a nonnegative modulation; by default ``DiffusionKernel(10.0)``, ten steps of the walk on average.
+    graph : Graph, matrix or graph of another library, optional
+        All that :meth:`Graph.from_affinity` accepts. If given, ``fit`` and ``transform`` take nodes, as a pipeline
+        or a grid search needs; else ``fit`` takes the graph.
+    teacher : {"auto", "exact"}, Exact, Walks, Counts or callable, default="auto"
+        How signatures are computed, as in :func:`compute_signatures`.
+    normalize : bool, default=False
+        Divide all features by one number, so that the mean of K(x, x) over the nodes is 1. It is estimated from up
+        to 1000 nodes.
     random_state : None, int, Generator or RandomState
-    n_jobs : int, default=1
+        For walks and counts.
+    n_jobs : int, default=-1
+        Number of threads; -1 for all cores.
+    sparse_output : bool, default=True
+        Whether features are CSR arrays.
+    verbose : bool or callable (what, done, total), default=False
 
     Attributes
     ----------
+    graph_ : Graph
     kernel_ : AbstractKernel
         The kernel as resolved on the graph.
-    teacher_ : str
+    teacher_ : Exact, Walks, Counts or callable
         The teacher in use.
+    scale_ : float
+        The factor of the features; 1 unless ``normalize``.
     n_features_out_ : int
+        The number of nodes.
 
     Examples
     --------
     >>> import numpy as np
     >>> from sklearn.linear_model import Ridge
-    >>> from sklearn.pipeline import make_pipeline
     >>> from manifoldrf import DiffusionKernel, GraphRandomFeatures, Sphere, knn_graph
     >>> graph = knn_graph(Sphere().grid(500))
     >>> height = graph.points[:, 2]
-    >>> nodes = np.arange(500)[:, None]
-    >>> features = GraphRandomFeatures(graph, DiffusionKernel(10.0), teacher="counts", random_state=0)
-    >>> model = make_pipeline(features, Ridge(1e-3)).fit(nodes[::5], height[::5])
-    >>> bool(np.abs(model.predict(nodes) - height).max() < 0.1)
+    >>> phi = GraphRandomFeatures(DiffusionKernel(10.0)).fit_transform(graph)
+    >>> model = Ridge(1e-3).fit(phi[::5], height[::5])
+    >>> bool(np.abs(model.predict(phi) - height).max() < 0.1)
     True
     """
 
     def __init__(
         self,
-        graph: AnyGraph,
-        kernel: AbstractKernel,
+        kernel: AbstractKernel | None = None,
         *,
-        teacher: str = "auto",
-        coupling: str = "shared",
-        n_components: int | None = None,
-        options: dict[str, Any] | None = None,
+        graph: Any = None,
+        teacher: Teacher = "auto",
+        normalize: bool = False,
         random_state: SeedLike = None,
-        n_jobs: int = 1,
+        n_jobs: int = -1,
+        sparse_output: bool = True,
+        verbose: Any = False,
     ) -> None:
-        self.graph = graph
         self.kernel = kernel
+        self.graph = graph
         self.teacher = teacher
-        self.coupling = coupling
-        self.n_components = n_components
-        self.options = options
+        self.normalize = normalize
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.sparse_output = sparse_output
+        self.verbose = verbose
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
         """Resolve the kernel and fix the random streams; signatures are computed on demand.
 
         Parameters
         ----------
-        X : array-like of int, shape (n,) or (n, 1), optional
-            Node indices; only their range is checked.
+        X : Graph, matrix or graph of another library; nodes if the parameter ``graph`` is given
         y : ignored
         """
         del y
-        graph = as_adjacency(self.graph)
-        check_option(self.teacher, "teacher", TEACHERS)
-        check_option(self.coupling, "coupling", COUPLINGS)
+        given = X if self.graph is None else self.graph
+        graph = given if isinstance(given, Graph) else Graph.from_affinity(given)
+        teacher = check_teacher(self.teacher)
+        for name in ("normalize", "sparse_output"):
+            check_flag(getattr(self, name), name)
         check_jobs(self.n_jobs)
-        if self.n_components is not None:
-            check_integer(self.n_components, "n_components", 1)
-        self.kernel_ = check_kernel(self.kernel).on(graph)
-        series = series_of(
-            self.kernel_, asymmetric=self.coupling == "asymmetric"
-        )  # raises if there are no features
-        # Chosen once: features of a node must not depend on the nodes it is transformed with.
-        self.teacher_ = choose_exact_teacher(graph, series) if self.teacher == "auto" else self.teacher
-        make_options(self.teacher_, check_dict(self.options, "options"), chosen=self.teacher == "auto")
-        if X is not None:
+        _progress(self.verbose)
+        kernel = check_kernel(DiffusionKernel(10.0) if self.kernel is None else self.kernel).on(graph)
+        series = series_of(kernel, asymmetric=False)  # raises if there are no features
+        if isinstance(teacher, Exact) and teacher.form == "auto":
+            # Chosen once: features of a node must not depend on the nodes it is transformed with.
+            teacher = Exact(teacher.tol, choose_form(graph, series, graph.n_nodes, teacher.tol))
+        if self.graph is not None and X is not None:
             _check_nodes(X, graph.n_nodes)
+        self.graph_, self.kernel_, self.teacher_ = graph, kernel, teacher
         self.streams_ = Streams.from_seed(self.random_state, "random_state")
-        self.n_features_out_ = self.n_components or graph.n_nodes
+        self.n_features_out_, self.scale_ = graph.n_nodes, 1.0
+        if self.normalize:
+            some = self._rows(np.arange(0, graph.n_nodes, -(-graph.n_nodes // 1000)))
+            squares = (some.multiply(some) if sparse.issparse(some) else some**2).sum() / some.shape[0]
+            self.scale_ = float(squares) ** -0.5 if squares > 0 else 1.0
         return self
 
+    def fit_transform(self, X: Any = None, y: Any = None) -> Any:
+        """Fit, and return the features of all nodes, or of the nodes ``X`` if ``graph`` is given."""
+        return self.fit(X, y).transform(None if self.graph is None else X)
+
     def transform(self, X: Any) -> Any:
-        """Rows of K_1 for some nodes.
+        """Features of nodes.
 
         Parameters
         ----------
-        X : array-like of int, shape (n,) or (n, 1)
-            Node indices.
+        X : array-like of int, shape (n,) or (n, 1), or None
+            Nodes; None for all of them.
 
         Returns
         -------
-        features : CSR array of shape (n, n_nodes), or dense of shape (n, n_components)
-        """
-        return self._features(X, "first")
-
-    def transform_second(self, X: Any) -> Any:
-        """Rows of K_2 for some nodes; the same as K_1 if the coupling is shared and the matrix is symmetric."""
-        return self._features(X, "first" if self.coupling == "shared" else "second", partner=True)
-
-    @one_blas_thread()
-    def apply(self, x: ArrayLike) -> FloatArray:
-        """K x = K_1 (K_2^T x), without forming K.
-
-        Parameters
-        ----------
-        x : array-like of shape (n_nodes,) or (n_nodes, c)
+        features : CSR array or array of shape (n, n_nodes)
         """
         check_is_fitted(self, "streams_")
-        columns = check_columns(x, "x", self.graph.n_nodes)
-        everything = np.arange(self.graph.n_nodes)
-        first = self.transform(everything)
-        same = self.coupling == "shared" and getattr(self.graph, "scaling", None) is None
-        second = first if same else self.transform_second(everything)
-        result = np.asarray(first @ (second.T @ columns))
-        return result[:, 0] if np.ndim(x) == 1 else result
+        n_nodes = self.graph_.n_nodes
+        rows = self._rows(np.arange(n_nodes) if X is None else _check_nodes(X, n_nodes)) * self.scale_
+        return sparse.csr_array(rows) if self.sparse_output else as_dense(rows)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Names of the columns: ``node0``, ... or, compressed, ``component0``, ..."""
+        """Names of the columns: ``node0``, ``node1``, ..."""
         del input_features
         check_is_fitted(self, "streams_")
-        stem = "node" if self.n_components is None else "component"
-        return np.array([f"{stem}{k}" for k in range(self.n_features_out_)], dtype=object)
+        return np.array([f"node{k}" for k in range(self.n_features_out_)], dtype=object)
 
-    def _features(self, X: Any, side: str, *, partner: bool = False) -> Any:
-        check_is_fitted(self, "streams_")
-        nodes = _check_nodes(X, self.graph.n_nodes)
-        if self.coupling == "asymmetric" and side == "second":
-            return self._compressed(indicator_rows(nodes, self.graph.n_nodes))
-        signatures = compute_signatures(
-            self.graph,
+    def _rows(self, nodes: IntArray) -> Any:
+        return compute_signatures(
+            self.graph_,
             self.kernel_,
             nodes,
             teacher=self.teacher_,
-            asymmetric=self.coupling == "asymmetric",
-            seed=self.streams_.generator(f"features.{side}"),
+            seed=self.streams_.generator("features.first"),
             n_jobs=self.n_jobs,
-            **(self.options or {}),
-        )
-        return self._compressed((signatures.partner() if partner else signatures).rows)
-
-    def _compressed(self, rows: Any) -> Any:
-        if self.n_components is None:
-            return rows if sparse.issparse(rows) else sparse.csr_array(rows)
-        return compress_rows(rows, self.n_components, self.streams_.generator("features.compress"))
+            progress=_progress(self.verbose),
+        ).rows
 
 
 def _check_nodes(X: Any, n_nodes: int) -> IntArray:

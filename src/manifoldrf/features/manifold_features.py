@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from manifoldrf._codec import save_state
+from manifoldrf._codec import save_value, stored
 from manifoldrf._files import html_table
 from manifoldrf._random import SeedLike
 from manifoldrf._runtime import one_blas_thread, quiet_underflow, without_warnings
@@ -67,11 +67,11 @@ from manifoldrf.signatures.teachers import compute_signatures
 
 __all__ = ["ManifoldRandomFeatures", "heat_signature"]
 
-KIND = "ManifoldRandomFeatures"  # of a file
 _SIDES = ("left", "right")
 _UNKNOWN = ErrorEstimate(np.nan, np.nan, np.nan, None, np.nan)  # shown where nothing may be computed
 
 
+@stored
 class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Nonnegative feature vectors of points of a curved space, whose inner products are a kernel of the space.
 
@@ -604,12 +604,16 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         because they are not needed after the fit. Neither is ``n_jobs``: a loaded model has the default.
         """
         self._map()
-        return save_state(path, KIND, state_of(self))
+        return save_value(path, self)
+
+    def _state(self) -> dict[str, Any]:
+        """What a file holds."""
+        return state_of(self)
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
         """The estimator of a file; raises if the state is not one that :meth:`save` writes."""
-        return restore(cls(**{"normalize": False} | state["params"]), state)  # older files do not have it
+        return restore(cls(**state["params"]), state)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Names of the features: ``manifoldrandomfeatures0``, ..."""

@@ -10,8 +10,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import validate_data
 
+from manifoldrf._codec import stored
 from manifoldrf._random import Streams
-from manifoldrf._runtime import warn_user
+from manifoldrf._runtime import Progress, silent, warn_user
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
@@ -40,9 +41,7 @@ from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.abstract_kernel import FrozenParams
 from manifoldrf.kernels.manifold_kernels import HeatKernel
-from manifoldrf.signatures.engines import Progress, silent
-from manifoldrf.signatures.options import make_options
-from manifoldrf.signatures.teachers import check_teacher, compute_signatures
+from manifoldrf.signatures.teachers import Counts, Exact, Walks, check_teacher, compute_signatures
 
 __all__ = ["GraphOptions"]
 
@@ -55,6 +54,7 @@ _UNIT = Interval(0.0, 1.0)
 _KNN_OPTIONS = ("n_neighbors", "bandwidth", "density_correction")
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class GraphOptions(FrozenParams):
     """How :class:`ManifoldRandomFeatures` discretises a space.
@@ -223,16 +223,15 @@ def fit_options(
     name, fit_field = _check_field(params["field"])
     check_option(params["anchors"], "anchors", ANCHORS)
     check_option(params["weights"], "weights", METHODS)
-    teacher = check_teacher(params["teacher"])
     check_flag(params["sparse_output"], "sparse_output")
     n_features = _check_anchors(params)
     if params["n_starts"] is not None:
         check_integer(params["n_starts"], "n_starts", 2 if name == "mlp" else 1)
-    options = check_dict(params["teacher_options"], "teacher_options")
-    if isinstance(teacher, str) and teacher != "auto":
-        make_options(teacher, options)
-    elif teacher == "auto" and options:
-        reject("teacher_options", "left out with teacher='auto'", options)
+    teacher, options = params["teacher"], check_dict(params["teacher_options"], "teacher_options")
+    kinds: dict[str, Any] = {"walks": Walks, "counts": Counts, "frontier": Exact}
+    if isinstance(teacher, str) and teacher in kinds:
+        teacher = kinds[teacher]().with_params(**options)
+    check_teacher(teacher)
     # A number, not a generator: the draws of one field must not depend on the fields tried before it.
     seed = int(streams.generator("features.signatures").integers(2**62))
     progress = _progress(params["verbose"])
@@ -247,7 +246,7 @@ def fit_options(
         n_starts=params["n_starts"],
         density=density if density is None or callable(density) else as_array(density, "anchor_density"),
         field_options=_field_options(params, name),
-        signatures=SignatureOptions(teacher, tuple(options.items()), seed, n_jobs, progress, compute),
+        signatures=SignatureOptions(teacher, seed, n_jobs, progress, compute),
         fit_field=fit_field,
         scale=_check_scale(params),
         normalize=check_flag(params["normalize"], "normalize"),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from manifoldrf._random import Streams, generator
-from manifoldrf._runtime import warn_user
+from manifoldrf._runtime import stage_of, warn_user
 from manifoldrf._validation import FloatArray, IntArray, check_integer, check_spread, reject
 from manifoldrf.features.options import FitOptions, GraphOptions
 from manifoldrf.fields.anchors import GOOD_SPACING, farthest_vertices
@@ -29,7 +29,6 @@ from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
 from manifoldrf.kernels.series import SeriesFit, SeriesKernel
 from manifoldrf.metrics import relative_error
-from manifoldrf.signatures.engines import stage_of
 from manifoldrf.signatures.teachers import check_kernel
 
 __all__ = ["FarQueryWarning"]

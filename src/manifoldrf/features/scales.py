@@ -22,6 +22,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammainc, gammaln
 
+from manifoldrf._codec import stored
 from manifoldrf._random import Streams
 from manifoldrf._runtime import quiet_underflow
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_real, reject
@@ -96,6 +97,7 @@ def lagrange(known: FloatArray, x: float, *, derivative: bool = False) -> FloatA
     return np.asarray(found)
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class ScaleLevel:
     """Features of one graph at all times of an octave.
@@ -252,6 +254,7 @@ def _mean_products(problem: Problem, tables: list[Any], weights: FloatArray) -> 
     return total / len(usable)
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class Scales:
     """Feature maps at all times of a range.

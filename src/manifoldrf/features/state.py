@@ -2,29 +2,18 @@
 
 import dataclasses
 import os
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 
-from manifoldrf._codec import Record
 from manifoldrf._random import Streams
-from manifoldrf._validation import (
-    FloatArray,
-    IntArray,
-    check_flag,
-    check_indices,
-    check_integer,
-    check_option,
-    reject,
-)
+from manifoldrf._validation import check_flag, check_indices, check_integer, check_option, reject
 from manifoldrf.features.errors import ErrorEstimate, brief
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.options import GraphOptions
-from manifoldrf.features.scales import ScaleLevel, Scales
-from manifoldrf.fields.data import DEVICES, AbstractField, Problem
+from manifoldrf.features.scales import Scales
+from manifoldrf.fields.data import DEVICES
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.model_spaces import AbstractBall
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ScaledKernel
 
 Estimator = TypeVar("Estimator")
@@ -43,9 +32,9 @@ def state_of(features: Any) -> dict[str, Any]:
     """The state of a fitted estimator in values that a file can hold, without ``n_jobs``, which changes nothing."""
     family = getattr(features, "scales_", None)
     return {
-        "scales": None if family is None else [[_level_record(level) for level in family.levels], family.longest],
+        "scales": family,
         "params": plain_params(features, without=("n_jobs",)),
-        "map": features.map_.problem.kernel if family is not None else _map_record(features.map_),
+        "map": features.map_.problem.kernel if family is not None else _without_function(features.map_),
         "field": features.field_,
         "starts": features.starts_,
         "quadrature": features.quadrature_,
@@ -57,79 +46,17 @@ def state_of(features: Any) -> dict[str, Any]:
     }
 
 
-def _level_record(level: ScaleLevel) -> Record:
-    """A level as files hold it."""
-    parts = {field.name: getattr(level, field.name) for field in dataclasses.fields(level)}
-    return Record("ScaleLevel", parts | {"problem": _problem_record(level.problem)})
-
-
-def _map_record(fitted: FeatureMap) -> Record:
-    """A feature map as files of format 1 hold it."""
-    parts = {name: getattr(fitted, name) for name in ("field", "anchors", "weights", "factor")}
-    parts |= {} if fitted.mixing is None else {"mixing": fitted.mixing}
-    return Record("FeatureMap", {"space": _problem_record(fitted.problem)} | parts)
-
-
-def _problem_record(problem: Problem) -> Record:
-    """A problem as files of format 1 hold it, in two nested records."""
-    setting = {"graph": problem.graph, "kernel": problem.resolved, "measure": problem.measure}
-    setting |= {"dim": problem.dim, "width": problem.width, "asymmetric": problem.asymmetric}
-    names = ("kernel", "clock", "volume", "notes", "unit", "weights_known", "series_error", "ball")
-    return Record(
-        "Space", {"setting": Record("Setting", setting)} | {name: getattr(problem, name) for name in names}
-    )
-
-
-class _Setting(dict[str, Any]):
-    """The first attributes of a problem."""
-
-
-def _read_setting(
-    *, graph: Graph, kernel: AbstractKernel, measure: FloatArray, dim: int, width: float, asymmetric: bool = False
-) -> _Setting:
-    return _Setting(graph=graph, resolved=kernel, measure=measure, dim=dim, width=width, asymmetric=asymmetric)
-
-
-def _read_space(  # noqa: PLR0913  (the fields of the record)
-    *,
-    setting: _Setting,
-    kernel: AbstractKernel,
-    clock: str,
-    volume: float,
-    notes: tuple[tuple[str, str], ...],
-    unit: float = 1.0,
-    weights_known: bool = True,
-    series_error: float | None = None,
-    ball: AbstractBall | None = None,
-) -> Problem:
-    rest: dict[str, Any] = {"clock": clock, "volume": volume, "notes": notes, "unit": unit}
-    rest |= {"weights_known": weights_known, "series_error": series_error, "ball": ball}
-    return Problem(**setting, stated=kernel, **rest)
-
-
-def _read_map(
-    *,
-    space: Problem,
-    field: AbstractField,
-    anchors: IntArray,
-    weights: FloatArray,
-    factor: float = 1.0,
-    mixing: FloatArray | None = None,
-) -> FeatureMap:
-    return FeatureMap(space, field, anchors, weights, factor, mixing)
-
-
-# Records of format 1 that are no longer classes of this name, and the functions that read them.
-RECORDS: dict[str, Callable[..., Any]] = {"Setting": _read_setting, "Space": _read_space, "FeatureMap": _read_map}
+def _without_function(fitted: FeatureMap) -> FeatureMap:
+    """A map without the function that it was fitted to, which is code."""
+    return dataclasses.replace(fitted, problem=dataclasses.replace(fitted.problem, function=None))
 
 
 def restore(features: Estimator, state: dict[str, Any]) -> Estimator:
     """Give an estimator the state from a file; raises if the state is not one that was saved."""
     target: Any = features
     fitted, error = state["map"], state["error"]
-    if state.get("scales") is not None:
-        levels, longest = state["scales"]
-        target.scales_ = target._source = Scales(tuple(levels), longest)
+    if isinstance(state["scales"], Scales):
+        target.scales_ = target._source = state["scales"]
         fitted = target.scales_.at(fitted, normalize=bool(target.normalize))
     if not isinstance(fitted, FeatureMap) or not isinstance(error, ErrorEstimate):
         raise TypeError("it has no feature map")
@@ -148,9 +75,6 @@ def restore(features: Estimator, state: dict[str, Any]) -> Estimator:
         if len(names) != n_coordinates or not all(isinstance(name, str) for name in names):
             reject("feature_names_in", f"{n_coordinates} texts", str(names)[:80])
         target.feature_names_in_ = np.array(names, dtype=object)
-    if type(target.n_jobs) is not int:
-        reject("n_jobs", "an integer", repr(target.n_jobs))
-    target.n_jobs = -1  # older files hold the number of threads of another machine
     check_option(target.device, "device", DEVICES)
     check_flag(target.sparse_output, "sparse_output")
     return features

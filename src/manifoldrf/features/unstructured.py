@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from manifoldrf._random import generator
-from manifoldrf._runtime import one_blas_thread, warn_user, without_warnings
+from manifoldrf._runtime import one_blas_thread, stage_of, warn_user, without_warnings
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.features.errors import ErrorEstimate
 from manifoldrf.features.feature_map import FeatureMap, symmetric_product
@@ -27,7 +27,6 @@ from manifoldrf.kernels.abstract_kernel import ScaledKernel
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import relative_error
-from manifoldrf.signatures.engines import stage_of
 
 _FEWEST = 100  # points; fewer are too few for two graphs
 _LARGEST_HALF = 4000  # points of each graph

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from manifoldrf._codec import stored
 from manifoldrf._random import SeedLike
-from manifoldrf._runtime import filtered, require
+from manifoldrf._runtime import Progress, filtered, require, silent
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_integer, check_option, check_real, reject
 from manifoldrf.geometry.csr import check_amounts, reciprocal, row_peaks, select_entries
 from manifoldrf.geometry.graphs import Graph
@@ -25,8 +26,7 @@ from manifoldrf.geometry.heat import HeatExtension
 from manifoldrf.geometry.model_spaces import AbstractBall
 from manifoldrf.geometry.neighbors import NeighborSearch
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
-from manifoldrf.signatures.engines import Progress, choose_teacher, row_memory, silent
-from manifoldrf.signatures.teachers import OwnTeacher, Signatures, compute_signatures
+from manifoldrf.signatures.teachers import Exact, Signatures, choose_form, compute_signatures, row_memory
 
 __all__ = ["AbstractField", "FieldData"]
 
@@ -42,7 +42,6 @@ _TOLERANCE = 1e-7  # of signatures, relative to the sum of their series
 # A kernel has a spike at every node if the first term of its series is more than this share of the sum. On 300
 # nodes of a sphere, a field that keeps the spike raised the log likelihood of (c + L)^-1/2 from -55 to -35.
 _SPIKE = 2e-3
-_EXACT = ("exact", "frontier")
 _TABLE_BYTES = 2**32  # of all rows; those of finished blocks are kept without negligible entries
 _BLOCK_BYTES = 2**28  # of rows at a time
 _ENTRIES_AT_ONCE = 2**22  # of a dense product on a device: 64 MB with the columns, and as much working memory
@@ -50,6 +49,7 @@ _ENTRIES_AT_ONCE = 2**22  # of a dense product on a device: 64 MB with the colum
 Compute = Callable[..., Signatures]
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class Problem:
     """A kernel on a graph that discretises a space, with the units of both.
@@ -354,8 +354,7 @@ def search_nodes(graph: Graph, nodes: IntArray) -> NeighborSearch:
 class SignatureOptions:
     """How signatures are computed: the corresponding arguments of :func:`compute_signatures`."""
 
-    teacher: str | OwnTeacher = "auto"
-    options: tuple[tuple[str, Any], ...] = ()
+    teacher: Any = "auto"
     seed: SeedLike = None
     n_jobs: int = 1
     progress: Progress = silent
@@ -401,15 +400,13 @@ def _signature_rows(
     graph: Graph, series: AbstractKernel, sources: IntArray, targets: IntArray, signatures: SignatureOptions
 ) -> Iterator[tuple[IntArray, Any]]:
     """Blocks of sources with their entries at the targets, as writable CSR arrays; blocks fit in memory."""
-    teacher, options = signatures.teacher, dict(signatures.options)
-    if teacher == "auto" and not options:
-        teacher = choose_teacher(graph, series, sources, _TABLE_BYTES).teacher
-    if teacher in _EXACT and not options:
-        options = {"tol": _TOLERANCE}
+    teacher = signatures.teacher
+    if isinstance(teacher, str):
+        teacher = Exact(_TOLERANCE, choose_form(graph, series, len(sources), _TOLERANCE, _TABLE_BYTES))
     everything = len(targets) == graph.n_nodes and (np.diff(targets) == 1).all()
     size = len(sources)
-    if isinstance(teacher, str):  # a function given by the user is called once for all sources
-        dense = teacher == "exact" or 8 * graph.n_nodes * size <= _BLOCK_BYTES
+    if not callable(teacher):  # a function given by the user is called once for all sources
+        dense = getattr(teacher, "form", "") == "dense" or 8 * graph.n_nodes * size <= _BLOCK_BYTES
         size = max(1, int(_BLOCK_BYTES / (8.0 * graph.n_nodes if dense else row_memory(graph, series))))
     for start in range(0, len(sources), size):
         some = sources[start : start + size]
@@ -422,7 +419,6 @@ def _signature_rows(
             seed=signatures.seed,
             n_jobs=signatures.n_jobs,
             progress=functools.partial(_advance, signatures.progress, start, len(sources)),
-            **options,
         )
         rows = sparse.csr_array(found.rows if everything else found.rows[:, targets])
         yield some, rows if rows.data.flags.writeable else rows.copy()

@@ -13,6 +13,7 @@ import numpy as np
 from scipy import optimize
 from scipy.spatial.distance import cdist
 
+from manifoldrf._codec import stored
 from manifoldrf._runtime import one_blas_thread, quick_map
 from manifoldrf._validation import FloatArray, reject
 from manifoldrf.fields.data import AbstractField, Problem
@@ -27,6 +28,7 @@ _LARGEST = 1e300  # squared distances stay finite
 _BANDWIDTHS = np.geomspace(1e-3, 1.5, 25)
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class GaussianField(AbstractField):
     """exp(-|z - a_l|^2 / b), divided by the length of the row.

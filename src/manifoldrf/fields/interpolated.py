@@ -12,6 +12,7 @@ from typing import Any, final
 import numpy as np
 from scipy import sparse
 
+from manifoldrf._codec import stored
 from manifoldrf._compiling import compiled
 from manifoldrf._runtime import map_threads
 from manifoldrf._validation import (
@@ -337,6 +338,7 @@ class AbstractInterpolation(ABC):
         """b(z), CSR array of shape (len(queries), n_known); rows sum to 1 and are independent of each other."""
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class TangentInterpolation(AbstractInterpolation):
     """Local quadratic least squares in the principal axes of the nearest known nodes.
@@ -379,6 +381,7 @@ class TangentInterpolation(AbstractInterpolation):
         return weights
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class SurfaceInterpolation(AbstractInterpolation):
     """Barycentric coordinates of the nearest point of a mesh whose vertices are the known nodes.
@@ -507,6 +510,7 @@ _BELOW = 1 - 1e-9
 _LARGEST_GROWTH = 2.0
 
 
+@stored
 @final
 @dataclass(frozen=True, eq=False)
 class InterpolatedField(AbstractField):

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from scipy import sparse
 
+from manifoldrf._codec import stored
 from manifoldrf._compiling import compiled
 from manifoldrf._runtime import map_threads
 from manifoldrf._validation import FloatArray, IntArray, check_integer, check_jobs, reject
@@ -271,6 +272,7 @@ _ANCHORS_AT_ONCE = 32  # per task
 _NORMALS_OF_SURFACES = 2
 
 
+@stored
 @final
 @dataclass(frozen=True, eq=False)
 class LocalField(AbstractField):

@@ -13,6 +13,7 @@ import numpy as np
 from scipy import sparse
 from scipy.spatial import cKDTree
 
+from manifoldrf._codec import stored
 from manifoldrf._compiling import compiled
 from manifoldrf._runtime import quick_map
 from manifoldrf._validation import FloatArray, IntArray, reject
@@ -264,6 +265,7 @@ _SPARSE_AT_ONCE = 512  # the same for sparse rows, because each task first clear
 _PRODUCTS_AT_ONCE = 4096  # the same for products by scipy, which clears such a row in each call
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class StepField(AbstractField):
     """h(z, w_l) = P(z, .) T.
@@ -438,6 +440,7 @@ def longer_tables(problem: Problem, table: Any, n_jobs: int) -> Iterator[Any]:
         yield table
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class JoinedField(AbstractField):
     """The columns of several step fields, possibly of different graphs, side by side."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from manifoldrf._codec import stored
 from manifoldrf._runtime import require
 from manifoldrf._validation import (
     POSITIVE,
@@ -23,7 +24,6 @@ from manifoldrf._validation import (
     check_vector,
     reject,
 )
-from manifoldrf.geometry.clouds import CleanCloud, check_noise, clean_cloud
 from manifoldrf.geometry.csr import check_amounts, check_csr, make_csr, reciprocal, scaled_both_ends, symmetric
 from manifoldrf.geometry.graphs import (
     DROP_THEM,
@@ -33,9 +33,7 @@ from manifoldrf.geometry.graphs import (
     as_space,
     check_positive_float,
     report_problems,
-    warn_of_outliers,
 )
-from manifoldrf.geometry.local_surface import LocalSurface
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
 from manifoldrf.geometry.model_spaces import FlatTorus
@@ -49,14 +47,13 @@ _NO_EDGE = 1e-300  # smaller affinities are dropped: the density correction woul
 
 
 def knn_graph(
-    points: ArrayLike | NeighborSearch | CleanCloud,
+    points: ArrayLike | NeighborSearch,
     *,
     n_neighbors: int | None = None,
     bandwidth: str | float = "median",
     self_loops: bool = False,
     density_correction: float | ArrayLike = 0.0,
     metric: AbstractManifold | None = None,
-    noise: float | str = 0.0,
     n_jobs: int = -1,
 ) -> Graph:
     """Join every point to its nearest neighbours, with Gaussian affinities.
@@ -67,7 +64,7 @@ def knn_graph(
 
     Parameters
     ----------
-    points : array-like of shape (n, d) or CleanCloud
+    points : array-like of shape (n, d)
         A NeighborSearch over valid points is used unchanged, with its own metric and threads.
     n_neighbors : int, optional
         In [1, n - 1]. By default 8, or n - 1 for fewer than nine points.
@@ -83,9 +80,6 @@ def knn_graph(
         sampling (Coifman and Lafon), 0 keeps it. An array is the known density p: A_ij is divided by p_i p_j.
     metric : AbstractManifold, optional
         Measure distances along this manifold.
-    noise : float or "auto", default=0.0
-        Standard deviation of the noise in each coordinate, see :func:`clean_cloud`: noisy points are moved onto the
-        space, and outliers are left out. 0 takes the points as they are, as the paper does; "auto" finds the noise.
     n_jobs : int, default=-1
         Threads of the neighbour search, -1 for all cores; the result does not depend on it. Above ten dimensions
         *and* 50,000 points the search is approximate (recall about .99) where faiss is installed.
@@ -102,7 +96,7 @@ def knn_graph(
     >>> knn_graph(Sphere().grid(1000), n_neighbors=12, density_correction=1.0)
     Graph(1000 nodes, 6108 edges, points in R^3)
     """
-    search, projection = _searched(points, metric, noise, n_jobs)
+    search = search_of(as_space(points, "points"), metric, check_jobs(n_jobs), min_rows=2)
     cloud, metric = search.points, search.metric
     most = len(cloud) - 1
     k = min(_DEFAULT_NEIGHBORS, most) if n_neighbors is None else check_integer(n_neighbors, "n_neighbors", 1, most)
@@ -132,26 +126,9 @@ def knn_graph(
         if not np.isfinite(affinity.data).all():
             reject("density_correction", "such that affinities stay finite", f"{density.min():g}")
     extension = NeighborExtension(search, k + int(self_loops), width, density, local)
-    graph = Graph(affinity, cloud, metric, extension, projection=projection)
+    graph = Graph(affinity, cloud, metric, extension)
     report_problems(graph, "more neighbours or a larger bandwidth", distances[:, 0], DROP_THEM)
     return graph
-
-
-def _searched(
-    points: Any, metric: AbstractManifold | None, noise: float | str, n_jobs: int
-) -> tuple[NeighborSearch, LocalSurface | None]:
-    """A search over the points, without noise if that is asked for, and the surface they are on."""
-    check_noise(noise)
-    points = as_space(points, "points")
-    if noise != 0:
-        if metric is not None or isinstance(points, NeighborSearch | CleanCloud):
-            reject("noise", "0 for prepared clouds and spaces with a metric", noise)
-        points = warn_of_outliers(clean_cloud(points, noise=noise, n_jobs=n_jobs))
-    if isinstance(points, CleanCloud):
-        if metric is not None:
-            reject("metric", "None for a cleaned cloud", repr(metric))
-        return points.search, points.surface
-    return search_of(points, metric, check_jobs(n_jobs), min_rows=2), None
 
 
 def mesh_graph(mesh: Any, *, weights: str = "gaussian") -> Graph:
@@ -233,6 +210,7 @@ def grid_graph(side: int, dim: int) -> Graph:
     return Graph(affinity, points, torus, GridExtension(torus, side, affinity))
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class NeighborExtension(AbstractExtension):
     """Gaussian affinities to the k nearest nodes, with the density correction of the graph.
@@ -284,6 +262,7 @@ class NeighborExtension(AbstractExtension):
         return make_csr(weights.ravel(), columns.ravel(), indptr, len(self.search.points))
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class MeshExtension(AbstractExtension):
     """Affinities interpolated inside the nearest face: exact at the vertices, continuous between them."""
@@ -305,6 +284,7 @@ class MeshExtension(AbstractExtension):
         return self.mesh
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class GridExtension(AbstractExtension):
     """Affinities interpolated linearly in every coordinate inside the cell of a wrap-around grid."""

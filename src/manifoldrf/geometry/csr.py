@@ -15,12 +15,6 @@ from manifoldrf._compiling import compiled
 from manifoldrf._runtime import quick_map
 from manifoldrf._validation import FloatArray, IntArray, check_finite, check_points, reject
 
-_WORTH_A_THREAD = 2**17  # products; below this, a second thread costs more than it saves
-_TASKS_PER_THREAD = 4  # so that one slow task does not delay the others
-_ROWS_OF_A_PRODUCT = 512  # computed by one task
-_LARGEST_DEGREE = 10_000  # the time of Cuthill-McKee is quadratic in the degree of a node
-_HALF, _LOWER = 32, 2**32 - 1
-
 
 def make_csr(values: FloatArray, columns: Any, indptr: Any, n_nodes: int) -> Any:
     """CSR array of shape (len(indptr) - 1, n_nodes) with sorted columns and no stored zeros."""
@@ -58,17 +52,18 @@ def select_entries(matrix: Any, data: FloatArray, keep: Any) -> Any:
 
 
 def times(matrix: Any, table: FloatArray, n_jobs: int) -> FloatArray:
-    """A CSR array times a vector (N,) or a table (N, c), computed in threads."""
+    """A CSR array times a vector (N,), by scipy, or times a table (N, c), in threads."""
+    if table.ndim == 1:
+        return np.asarray(matrix @ table)
     dense = read_only_view(np.ascontiguousarray(table, dtype=np.float64))
-    out = np.zeros((matrix.shape[0], *dense.shape[1:]))
-    multiply = times_vector if dense.ndim == 1 else times_columns
-    _over_rows(lambda parts, span: multiply(parts, dense, out, span), matrix, dense.size // len(dense), n_jobs)
+    out = np.zeros((matrix.shape[0], dense.shape[1]))
+    _over_rows(lambda parts, span: times_columns(parts, dense, out, span), matrix, dense.shape[1], n_jobs)
     return out
 
 
 def product_above(left: Any, right: Any, limits: FloatArray, n_jobs: int) -> Any:
     """Product of two CSR arrays without the entries of row i below ``limits[i]``; columns are sorted."""
-    spans = list(pairwise([*range(0, left.shape[0], _ROWS_OF_A_PRODUCT), left.shape[0]]))
+    spans = list(pairwise([*range(0, left.shape[0], 512), left.shape[0]]))
     factors = csr_parts(left), csr_parts(right)
     found = quick_map(lambda span: multiply_rows(*factors, limits, right.shape[1], span), spans, n_jobs)
     counts, columns, values = (np.concatenate(part) for part in zip(*found, strict=True))
@@ -102,8 +97,11 @@ class LocalForm(NamedTuple):
 
 
 def local_form(matrix: Any) -> LocalForm | None:
-    """A symmetric CSR array with neighbours close together, by reverse Cuthill-McKee; None if it has hubs."""
-    if matrix.nnz and int(np.diff(matrix.indptr).max()) > _LARGEST_DEGREE:
+    """A symmetric CSR array with neighbours close together, by reverse Cuthill-McKee.
+
+    None if it has hubs: the time is quadratic in the degree of a node.
+    """
+    if matrix.nnz and int(np.diff(matrix.indptr).max()) > 10_000:
         return None
     found = csgraph.reverse_cuthill_mckee(sparse.csr_array(matrix), symmetric_mode=True)
     order = np.asarray(found, dtype=np.int64)
@@ -115,10 +113,10 @@ def local_form(matrix: Any) -> LocalForm | None:
 def _over_rows(work: Callable[[Any, tuple[int, int]], None], matrix: Any, width: int, n_jobs: int) -> None:
     """Call ``work`` on ranges of rows with about the same number of entries, in threads if there are many."""
     parts, n = csr_parts(matrix), matrix.shape[0]
-    if n_jobs == 1 or matrix.nnz * width < _WORTH_A_THREAD:
+    if n_jobs == 1 or matrix.nnz * width < 2**17:  # below, a second thread costs more than it saves
         work(parts, (0, n))
         return
-    shares = np.linspace(0, matrix.nnz, _TASKS_PER_THREAD * n_jobs + 1)
+    shares = np.linspace(0, matrix.nnz, 4 * n_jobs + 1)  # one slow task of four does not delay the others
     edges = [0, *np.searchsorted(matrix.indptr, shares[1:-1]).tolist(), n]
     quick_map(lambda span: work(parts, span), pairwise(edges), n_jobs)
 
@@ -203,17 +201,6 @@ def check_symmetric(values: Any, name: str) -> Any:
     even = ((matrix + matrix.T) / 2).tocsr()
     even.eliminate_zeros()  # half of the smallest number is zero
     return even
-
-
-@compiled()
-def times_vector(matrix, vector, out, span):  # type: ignore[no-untyped-def]
-    """out[i] = row i of a CSR matrix (indptr, indices, data) times a vector, for i in the span."""
-    indptr, indices, data = matrix
-    for i in range(span[0], span[1]):
-        total = 0.0
-        for e in range(indptr[i], indptr[i + 1]):
-            total += data[e] * vector[np.uint64(indices[e])]
-        out[i] = total
 
 
 @compiled()
@@ -303,9 +290,9 @@ def sort_entries(columns, values):  # type: ignore[no-untyped-def]
         return
     # Sorting numbers is twice as fast as an argsort: the lower half of each number holds its position.
     for p in range(len(columns)):
-        columns[p] = (columns[p] << _HALF) | p
+        columns[p] = (columns[p] << 32) | p
     columns.sort()
     before = values.copy()
     for p in range(len(columns)):
-        values[p] = before[columns[p] & _LOWER]
-        columns[p] >>= _HALF
+        values[p] = before[columns[p] & 4294967295]  # 2^32 - 1
+        columns[p] >>= 32

@@ -11,6 +11,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 
+from manifoldrf._codec import stored
 from manifoldrf._validation import FloatArray, IntArray, check_finite
 from manifoldrf.geometry.cleaning import CleanCloud
 from manifoldrf.geometry.csr import check_shape, components_of
@@ -18,6 +19,7 @@ from manifoldrf.geometry.neighbors import Pairs
 from manifoldrf.geometry.sampling import farthest_first
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class Curve:
     """Traced curves.
@@ -130,7 +132,9 @@ def _resampled(x, gaps, project):  # type: ignore[no-untyped-def]
     gap = float(np.linalg.norm(x[0] - x[-1]))
     ahead = (x[0] - x[min(2, len(x) - 1)]), (x[-1] - x[max(-3, -len(x))])
     link = (x[-1] - x[0]) / max(gap, 1e-300)
-    facing = [float(v @ w) / max(float(np.linalg.norm(v)), 1e-300) for v, w in zip(ahead, (link, -link), strict=True)]
+    facing = [
+        float(v @ w) / max(float(np.linalg.norm(v)), 1e-300) for v, w in zip(ahead, (link, -link), strict=True)
+    ]
     closed = len(x) > 4 and (gap < 1.5 * gaps.max() or (gap < 3 * gaps.max() and min(facing) > 0.7))
     if closed:
         x = np.vstack([x, x[:1]])
@@ -170,7 +174,9 @@ def line_pairs(
             own.append(nodes)
             where.append(np.full(len(nodes), piece))
     x, node, piece = np.concatenate(images), np.concatenate(own), np.concatenate(where)
-    offset = piece * (float(x.max() - x.min()) + float(curve.lengths.max()) + 4 * radius)  # curves apart on one line
+    offset = piece * (
+        float(x.max() - x.min()) + float(curve.lengths.max()) + 4 * radius
+    )  # curves apart on one line
     order = np.argsort(x + offset, kind="stable")
     line, node = (x + offset)[order], node[order]
     spread = float(x.max() - x.min()) + float(curve.lengths.max()) + 4 * radius

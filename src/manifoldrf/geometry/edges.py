@@ -167,7 +167,10 @@ def find_edge(
     if n < 700:
         k = min(n - 1, 24 if dim == 2 else 80)
     if noise_std > 0:  # a window must be wider than the blur
-        while k < min(n - 1, 400) and np.median(tree.query(points[:: max(1, n // 100)], k + 1)[0][:, -1]) < 5 * noise_std:
+        while (
+            k < min(n - 1, 400)
+            and np.median(tree.query(points[:: max(1, n // 100)], k + 1)[0][:, -1]) < 5 * noise_std
+        ):
             k = min(2 * k, n - 1)
     d, near = tree.query(points, k + 1, workers=n_jobs)
     d, near, radii = d[:, 1:], near[:, 1:], d[:, -1]

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from manifoldrf._codec import save_state
+from manifoldrf._codec import save_value, stored
 from manifoldrf._files import html_table
 from manifoldrf._runtime import one_blas_thread, quiet_underflow, warn_user
 from manifoldrf._validation import (
@@ -31,7 +31,6 @@ from manifoldrf._validation import (
     check_points,
     check_real,
     check_spread,
-    check_vector,
     reject,
 )
 from manifoldrf.geometry.cleaning import estimate_dimension
@@ -53,13 +52,11 @@ from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch, check_on_metric
 from manifoldrf.geometry.objects import read_affinity, recognise
 
-__all__ = ["GeneralizedAdjacency", "Graph", "GraphWarning"]
+__all__ = ["Graph", "GraphWarning"]
 
-KIND = "Graph"  # the kind of model in files
 DROP_THEM = "drop them with numpy.unique(points, axis=0)"
 MERGE_THEM = "merge them, or the surface is cut open there"
 _ROWS_AT_ONCE = 65_536  # edges are measured in blocks of rows, to bound memory
-_ROUNDS = 200  # of power iteration
 
 
 class GraphWarning(UserWarning):
@@ -100,24 +97,9 @@ class AbstractExtension(abc.ABC):
         return self.node_mesh()
 
 
-class _Immutable:
-    """Base class of immutable dataclasses with a symmetric matrix."""
-
-    def __reduce__(self: Any) -> tuple[Any, tuple[Any, ...]]:
-        # Copies and pickles go through the constructor: arrays are read-only again, and cached values are dropped.
-        return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self))
-
-    def __sklearn_clone__(self) -> Self:
-        return self
-
-    @cached_property
-    def _local(self: Any) -> LocalForm | None:
-        """The symmetric matrix with its nodes reordered so that neighbours are close in memory."""
-        return local_form(self.symmetric)
-
-
+@stored
 @dataclass(frozen=True, eq=False)
-class Graph(_Immutable):
+class Graph:
     """A weighted graph on points of a space.
 
     Build it with :func:`knn_graph`, :func:`heat_graph`, :func:`mesh_graph` or :func:`grid_graph`, or from your own
@@ -159,7 +141,7 @@ class Graph(_Immutable):
     step_time: float | None = None
     n_steps: int | None = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self) -> None:  # noqa: C901  (one check for each field)
         if not sparse.issparse(self.affinity):
             rule = "a CSR array; Graph.from_affinity takes any matrix"
             reject("affinity", rule, type(self.affinity).__name__, TypeError)
@@ -169,6 +151,13 @@ class Graph(_Immutable):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, read_only_view(getattr(self, name)))
         self.check()
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        # Copies and pickles go through the constructor: arrays are read-only again, and cached values are dropped.
+        return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self))
+
+    def __sklearn_clone__(self) -> Self:
+        return self
 
     def check(self) -> None:
         """Raise unless all parts have the same number of nodes, valid numbers and indices in range."""
@@ -227,7 +216,7 @@ class Graph(_Immutable):
         ...     load(knn_graph(Sphere().grid(500)).save(f"{folder}/graph.safetensors"))
         Graph(500 nodes, 2071 edges, points in R^3)
         """
-        return save_state(path, KIND, {"graph": self})
+        return save_value(path, self)
 
     def __repr__(self) -> str:
         parts = [f"{self.n_nodes} nodes", f"{self.n_edges} edges"]
@@ -292,20 +281,10 @@ class Graph(_Immutable):
         """W = D^-1/2 A D^-1/2, CSR; symmetric, spectrum in [-1, 1], zero rows for isolated nodes."""
         return self._with_values(scaled_both_ends(self.affinity, reciprocal(np.sqrt(self.degrees))))
 
-    @property
-    def symmetric(self) -> Any:
-        """The symmetric matrix behind the operator: W itself."""
-        return self.operator
-
-    @property
-    def radius(self) -> float:
-        """Bound of the spectrum of W."""
-        return 1.0
-
-    @property
-    def scaling(self) -> FloatArray | None:
-        """None: W is symmetric without a change of scale."""
-        return None
+    @cached_property
+    def _local(self) -> LocalForm | None:
+        """The operator with its nodes reordered so that neighbours are close in memory."""
+        return local_form(self.operator)
 
     @cached_property
     def _search(self) -> NeighborSearch:
@@ -462,124 +441,6 @@ class Graph(_Immutable):
                 yield entries, self.metric.paired_distance(points[rows], ends) ** 2
 
 
-@dataclass(frozen=True, eq=False)
-class GeneralizedAdjacency(_Immutable):
-    """A matrix that replaces the walk operator W of a :class:`Graph` in the series of kernels.
-
-    The matrix is diag(1/s) S diag(s) with S symmetric; entries may be negative and the spectrum may leave [-1, 1].
-    Kernels and the teachers "exact", "frontier" and "walks" accept it instead of a graph.
-
-    Parameters
-    ----------
-    symmetric : array-like or sparse matrix of shape (n, n)
-        S.
-    scaling : array-like of shape (n,), optional
-        s, positive; all ones by default, so that the matrix is S itself.
-    step_time : float, optional
-        Heat time of one step, if there is a manifold clock.
-    n_steps : int, optional
-        As for a heat graph: this power of the matrix is the heat operator.
-
-    Examples
-    --------
-    The paper's kernel on a plain adjacency matrix, without degrees:
-
-    >>> from manifoldrf import DiffusionKernel, GeneralizedAdjacency
-    >>> path = GeneralizedAdjacency([[0, 1, 0], [1, 0, 1], [0, 1, 0]])
-    >>> kernel = DiffusionKernel(1.0, normalized=False)
-    >>> kernel.dense(path).round(3)[0].tolist()
-    [1.589, 1.368, 0.589]
-    """
-
-    symmetric: Any
-    scaling: FloatArray | None = None
-    step_time: float | None = None
-    n_steps: int | None = None
-
-    def __post_init__(self) -> None:
-        matrix = check_symmetric(self.symmetric, "symmetric")
-        object.__setattr__(self, "symmetric", read_only(matrix))
-        if self.scaling is not None:
-            vector = np.array(check_vector(self.scaling, "scaling", matrix.shape[0], POSITIVE))
-            object.__setattr__(self, "scaling", read_only_view(vector))
-        if self.step_time is not None:
-            check_real(self.step_time, "step_time", POSITIVE)
-        if self.n_steps is not None:
-            check_integer(self.n_steps, "n_steps", 1)
-
-    @classmethod
-    def random_walk(cls, graph: Graph, dim: int | None = None) -> "GeneralizedAdjacency":
-        """P = D^-1 A, the transition matrix of the walk: similar to W, so exp(-t L_rw) = D^-1/2 exp(-t L) D^1/2.
-
-        Parameters
-        ----------
-        graph : Graph
-            A graph without isolated nodes.
-        dim : int, optional
-            Intrinsic dimension; gives a manifold clock to graphs without a ``step_time``.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manifoldrf import DiffusionKernel, GeneralizedAdjacency, Graph
-        >>> graph = Graph.from_affinity([[0, 1, 0], [1, 0, 3], [0, 3, 0]])
-        >>> walk = GeneralizedAdjacency.random_walk(graph)
-        >>> DiffusionKernel(2.0).dense(walk).sum(axis=1).round(12).tolist()
-        [1.0, 1.0, 1.0]
-        """
-        _check_graph(graph)
-        if (graph.degrees == 0).any():
-            reject("graph", "without isolated nodes", f"{int((graph.degrees == 0).sum())} of them")
-        step_time = graph.step_time if dim is None else graph.time(1.0, dim)
-        return cls(graph.operator, np.sqrt(graph.degrees), step_time, graph.n_steps)
-
-    @classmethod
-    def combinatorial(cls, graph: Graph) -> "GeneralizedAdjacency":
-        """I - c (D - A) with c = 1 / max d, the walk of the combinatorial Laplacian; one step lasts c.
-
-        exp(-t (D - A)) is therefore ``HeatKernel(t)`` or ``DiffusionKernel(t / c)`` on this matrix.
-        """
-        largest = float(_check_graph(graph).degrees.max())
-        if largest == 0:
-            reject("graph", "a graph with edges", "none")
-        stay = sparse.diags_array(1 - graph.degrees / largest)
-        return cls(stay + graph.affinity / largest, None, 1 / largest)
-
-    def __repr__(self) -> str:
-        return f"GeneralizedAdjacency({self.n_nodes} nodes, {self.symmetric.nnz} entries)"
-
-    @property
-    def n_nodes(self) -> int:
-        """Number of rows."""
-        return int(self.symmetric.shape[0])
-
-    @cached_property
-    def operator(self) -> Any:
-        """diag(1/s) S diag(s), CSR."""
-        if self.scaling is None:
-            return self.symmetric
-        scaled = sparse.diags_array(1 / self.scaling) @ self.symmetric @ sparse.diags_array(self.scaling)
-        return read_only(scaled.tocsr())
-
-    @cached_property
-    def radius(self) -> float:
-        """Upper bound of the absolute value of all eigenvalues, accurate to about one per cent.
-
-        For every x > 0 no eigenvalue of S exceeds the largest (|S| x)_i / x_i (Collatz and Wielandt); x is found by
-        power iteration.
-        """
-        size = abs(self.symmetric)
-        x = np.ones(self.n_nodes)
-        bound = float((size @ x).max())
-        shift = bound / 2  # keeps the iteration from oscillating on bipartite graphs
-        for _ in range(_ROUNDS):
-            product = size @ x
-            bound = min(bound, float((product / x).max()))
-            x = product + shift * x + np.finfo(np.float64).tiny
-            x = np.maximum(x / x.max(), 1e-100)
-        return bound * (1 + 8 * np.finfo(np.float64).eps)  # covers the rounding of the quotients
-
-
 def as_space(value: Any, name: str) -> Any:
     """Return an object of another library as a mesh, a graph or points; anything else is returned unchanged."""
     if isinstance(value, np.ndarray) or type(value).__module__.startswith("manifoldrf."):
@@ -606,22 +467,11 @@ def _graph_of(affinity: Any, points: ArrayLike | None, name: str) -> Graph:
     return graph
 
 
-def as_adjacency(graph: Any) -> Graph | GeneralizedAdjacency:
-    """Return a Graph or GeneralizedAdjacency unchanged; raise an error for anything else."""
-    if isinstance(graph, Graph | GeneralizedAdjacency):
-        return graph
-    rule, found = (
-        "a Graph or a GeneralizedAdjacency; Graph.from_affinity makes one from a matrix",
-        type(graph).__name__,
-    )
-    if hasattr(graph, "nodes") or hasattr(graph, "edge_index"):
-        rule, found = f"{rule} or a graph", f"{found} of {type(graph).__module__.split('.')[0]}"
-    reject("graph", rule, found, TypeError)
-
-
-def _check_graph(graph: Any) -> Graph:
+def check_graph(graph: Any) -> Graph:
+    """Return the graph; raise an error for anything else."""
     if not isinstance(graph, Graph):
-        reject("graph", "a Graph", type(graph).__name__, TypeError)
+        rule = "a Graph; Graph.from_affinity makes one from a matrix or from a graph of another library"
+        reject("graph", rule, type(graph).__name__, TypeError)
     return graph
 
 

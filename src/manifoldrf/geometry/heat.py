@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from manifoldrf._codec import stored
 from manifoldrf._compiling import compiled
 from manifoldrf._runtime import one_blas_thread, warn_user
 from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_jobs, check_points, check_real, reject
@@ -196,6 +197,7 @@ def _sinkhorn(gaussian: Any, mu: FloatArray) -> FloatArray:
     return scaling
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class HeatExtension(AbstractExtension):
     """One heat step from a new point: normalised Gaussian weights times the nodes' Sinkhorn factors.

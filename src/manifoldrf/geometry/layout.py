@@ -14,6 +14,7 @@ import numpy as np
 from scipy import sparse
 from scipy.spatial import cKDTree
 
+from manifoldrf._codec import stored
 from manifoldrf._compiling import compiled
 from manifoldrf._random import generator
 from manifoldrf._runtime import map_threads, quick_map
@@ -51,7 +52,9 @@ def even_points(
         one_sided = np.linalg.norm(offset, axis=1) / np.sqrt((d**2).mean(axis=1))
         ahead = (np.einsum("nkd,nd->nk", points[near] - z[:, None], -offset) > 0).any(axis=1)
         depths = edge.faces(z, np.inf)[0]
-        return (d[:, 0] < 1.5 * local[near[:, 0]]) & (ahead | (one_sided < 0.35)) & (depths >= 0.25 * spacing).all(1)
+        return (
+            (d[:, 0] < 1.5 * local[near[:, 0]]) & (ahead | (one_sided < 0.35)) & (depths >= 0.25 * spacing).all(1)
+        )
 
     order, apart = farthest_first(points)
     nodes = project(points[order[apart > _CLOSEST * spacing]])
@@ -87,6 +90,7 @@ def even_points(
     return np.ascontiguousarray(nodes)
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class EvenNodes(AbstractNodes):
     """Nodes laid out evenly on the surface through a cloud, or inside a solid.
@@ -145,7 +149,7 @@ class EvenNodes(AbstractNodes):
     @classmethod
     def of(cls, points: FloatArray, edge: Edge, cloud: CleanCloud, s2: float, spacing: float, n_jobs: int) -> Self:
         """Nodes with their images, curvature and layers."""
-        dim, (n, r) = edge.dim, points.shape
+        dim, r = edge.dim, points.shape[1]
         frames, ricci = np.zeros((0, r, dim)), np.zeros((0, dim, dim))
         if r > dim:
             frames, ricci = curvature_at(points, dim, spacing, n_jobs)
@@ -240,6 +244,7 @@ class EvenNodes(AbstractNodes):
         return Pairs(found.rows, self.node_of[found.columns], squares)
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class Layers:
     """Layers of a space that nearly touch: which nodes a step may join.
@@ -319,7 +324,9 @@ def find_layers(points: FloatArray, radius: float, s2: float, n_jobs: int) -> La
     if weights[apart].sum() <= 3e-3 * weights.sum():
         return None
     pairs, apart = far_along(np.arange(n))
-    joined = sparse.coo_array((np.ones((~apart).sum()), (pairs.rows[~apart], pairs.columns[~apart])), shape=(n, n)).tocsr()
+    joined = sparse.coo_array(
+        (np.ones((~apart).sum()), (pairs.rows[~apart], pairs.columns[~apart])), shape=(n, n)
+    ).tocsr()
     joined = joined.multiply(joined.T).tocsr()  # both directions: sums of paths differ in the last bit
     joined.sort_indices()
     return Layers(NeighborSearch(points), sparse.csr_array(joined))

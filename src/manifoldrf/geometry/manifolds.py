@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, gammaln
 from scipy.stats import qmc
 
+from manifoldrf._codec import stored
 from manifoldrf._random import SeedLike, generator
 from manifoldrf._runtime import quiet_underflow
 from manifoldrf._validation import (
@@ -282,6 +283,7 @@ def store(manifold: AbstractManifold, **values: object) -> None:
         object.__setattr__(manifold, name, value)
 
 
+@stored
 @final
 @dataclass(frozen=True, init=False, repr=False)
 class ProductSpace(AbstractManifold):
@@ -434,12 +436,6 @@ def sobol(n: int, dim: int) -> FloatArray:
     """First n Sobol points in the open cube (0, 1)^dim, moved off its corner by half their resolution."""
     bits = (n - 1).bit_length()
     return np.asarray(qmc.Sobol(dim, scramble=False).random_base2(bits)[:n] + 0.5 / 2**bits)
-
-
-def shifted_sobol(n: int, dim: int, rng: np.random.Generator) -> FloatArray:
-    """First n Sobol points, shifted by a random vector and wrapped: uniform, and as even as before."""
-    wrapped = np.mod(sobol(n, dim) + rng.random(dim), 1.0)
-    return np.asarray(np.clip(wrapped, 2.0**-40, 1.0 - 2.0**-40))
 
 
 def equal_volume_map(u: FloatArray) -> FloatArray:

@@ -1,6 +1,6 @@
 """Meshes as spaces: even nodes on the faces, and steps along the surface."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from manifoldrf._codec import stored
 from manifoldrf._runtime import map_threads
 from manifoldrf._validation import FloatArray, IntArray, check_finite, check_spread, reject
 from manifoldrf.geometry.csr import check_csr, check_shape, make_csr
@@ -127,6 +128,7 @@ def boundary_of(mesh: TriangleMesh, spacing: float) -> Edge:
     return Edge(places[good], normals[which][good], edges, np.zeros(int(good.sum())), 2)
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class MeshNodes(AbstractNodes):
     """Nodes on the faces of a mesh.

@@ -16,13 +16,14 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
 from manifoldrf._arrays import read_mesh_arrays
+from manifoldrf._codec import stored
 from manifoldrf._colours import field_colours
 from manifoldrf._files import as_path, html_table, output_file
 from manifoldrf._random import SeedLike, generator
 from manifoldrf._runtime import warn_user
 from manifoldrf._validation import FloatArray, IntArray, as_floats, check_faces, check_integer, check_points, reject
 from manifoldrf.geometry.csr import make_csr, read_only_view
-from manifoldrf.geometry.mesh_files import read_mesh, reject_mesh, write_coloured_ply, write_mesh
+from manifoldrf.geometry.mesh_files import read_mesh, reject_mesh, write_mesh, write_ply
 from manifoldrf.geometry.objects import recognise
 
 __all__ = ["MeshReport", "MeshSample", "TriangleMesh"]
@@ -30,8 +31,6 @@ __all__ = ["MeshReport", "MeshSample", "TriangleMesh"]
 
 # Twice the area over the squared longest side: 0.87 for equal sides, about 1e-16 for rounding alone.
 _FLAT = 1e-12
-
-_DEFECTS = ("non_manifold_edges", "degenerate_faces", "unreferenced_vertices")
 
 # Pairs of query and face examined at once; about 60 numbers each, so some 60 MB.
 _PAIRS = 2**17
@@ -266,18 +265,17 @@ class MeshReport:
     degenerate_faces: int
     unreferenced_vertices: int
 
+    def counts(self) -> dict[str, int]:
+        """The counts by what they count, in words."""
+        names = (name.removeprefix("n_").replace("non_", "non-").replace("_", " ") for name in vars(self))
+        return dict(zip(names, vars(self).values(), strict=True))
+
     def __str__(self) -> str:
-        sizes = f"{_count(self.n_vertices, 'vertex', 'vertices')}, {_count(self.n_faces, 'face')}"
-        findings = (
-            _count(self.components, "component"),
-            _count(self.boundary_loops, "boundary loop"),
-            _count(self.non_manifold_edges, "non-manifold edge"),
-            _count(self.degenerate_faces, "degenerate face"),
-            _count(self.unreferenced_vertices, "unreferenced vertex", "unreferenced vertices"),
-        )
-        return f"{sizes}: {', '.join(findings)}"
+        texts = [_count(number, name) for name, number in self.counts().items()]
+        return f"{', '.join(texts[:2])}: {', '.join(texts[2:])}"
 
 
+@stored
 @dataclass(frozen=True, eq=False, repr=False)
 class TriangleMesh:
     """A surface made of triangles; its arrays are copies that cannot be changed.
@@ -306,7 +304,7 @@ class TriangleMesh:
         faces = np.array(check_faces(self.faces, "faces", len(vertices)), order="C")
         doubled = is_doubled(faces)
         if doubled.any():
-            again = _count(int(doubled.sum()), "face is", "faces are")
+            again = f"{doubled.sum()} {'face is' if doubled.sum() == 1 else 'faces are'}"
             warn_user(f"{again} left out of the mesh: an earlier face has the same three vertices.")
             faces = faces[~doubled]
         for name, array in (("vertices", vertices), ("faces", faces)):
@@ -323,27 +321,15 @@ class TriangleMesh:
             reject("mesh", f"of {n} vertices with {d} coordinates", f"{self.n_vertices} with 3")
 
     def __repr__(self) -> str:
-        return f"TriangleMesh({_count(self.n_vertices, 'vertex', 'vertices')}, {_count(self.n_faces, 'face')})"
+        return f"TriangleMesh({_count(self.n_vertices, 'vertices')}, {_count(self.n_faces, 'faces')})"
 
     def _repr_html_(self) -> str:
-        return html_table("TriangleMesh", self._facts())
-
-    def _facts(self) -> list[tuple[str, str]]:
-        """Sizes, parts and defects as names and texts, for tables."""
-        found, size = self.report(), np.ptp(self.vertices, axis=0)
-        defects = {name: getattr(found, name) for name in _DEFECTS if getattr(found, name)}
-        return [
-            ("vertices", str(found.n_vertices)),
-            ("faces", str(found.n_faces)),
-            ("extent", " x ".join(f"{length:.4g}" for length in size)),
-            ("area", f"{self.area:.4g}"),
-            ("components", str(found.components)),
-            ("boundary loops", str(found.boundary_loops)),
-            (
-                "defects",
-                ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in defects.items()) or "none",
-            ),
-        ]
+        counts = self.report().counts()
+        defects = [f"{counts[name]} {name}" for name in list(counts)[4:] if counts[name]]
+        rows = [(name, str(counts[name])) for name in list(counts)[:4]]
+        rows.append(("extent", " x ".join(f"{length:.4g}" for length in np.ptp(self.vertices, axis=0))))
+        rows += [("area", f"{self.area:.4g}"), ("defects", ", ".join(defects) or "none")]
+        return html_table("TriangleMesh", rows)
 
     @classmethod
     def of(cls, mesh: Any) -> "TriangleMesh":
@@ -375,20 +361,17 @@ class TriangleMesh:
     def load(cls, path: str | PathLike[str]) -> "TriangleMesh":
         r"""Read a mesh from a file; the suffix selects the format.
 
-        Formats: ply, obj, stl, off, gii (GIFTI), vtk, vtp, vtu, npz (with arrays named "vertices" and "faces"), and
-        with the extra ``mesh`` glb, gltf, msh (gmsh) and mesh (medit).
+        Formats: ply, obj, stl, off, glb, npz (with arrays named "vertices" and "faces"), and with the extra
+        ``mesh`` gii (GIFTI), vtk (grids of faces), vtu, msh (gmsh) and mesh (medit).
 
-        All vertices are kept in their order, also vertices in no face. Polygons are cut into triangles (a binary
-        ply may hold triangles or quadrilaterals, not both; msh and mesh files hold triangles). Materials, texture
-        coordinates, normals, colours, fields, and points and lines beside faces are not read. The parts of a glb or
-        gltf scene are placed as the scene says and joined. An stl file stores no connections, so vertices at
-        exactly the same position are merged, in the order of first appearance. In other formats, vertices are not
-        merged.
+        All vertices are kept in their order, also vertices in no face. Polygons are cut into triangles; those that
+        are concave and have more than four corners need the extra ``mesh``. Materials, texture coordinates,
+        normals, colours, fields, and points and lines beside faces are not read. The parts of a glb scene are
+        placed as the scene says and joined. An stl file stores no connections, so vertices at exactly the same
+        position are merged, in the order of first appearance. In other formats, vertices are not merged.
 
-        Untrusted files are safe to read, except msh and mesh files: no other file is opened, and the memory taken
-        is at most ten times the size of the file plus 200 MB. Files of glb and gltf are decoded by trimesh
-        (``pip install manifoldrf[mesh]``) after their declared sizes are checked; meshio decodes msh and mesh files
-        without such checks.
+        Files may have up to 4 GB. No other file is opened, and sizes that a file declares are compared with its
+        size before they are used; vtu files may still unpack to a thousand times their size.
 
         Parameters
         ----------
@@ -431,16 +414,16 @@ class TriangleMesh:
     ) -> Path:
         """Write the mesh to a ply, obj, stl, off or glb file; the suffix selects the format.
 
-        obj and off keep every digit; ply, stl and glb store single precision (7 digits). stl stores loose
-        triangles, so the order of vertices and unreferenced vertices are lost. The file appears only when it is
-        complete.
+        ply, obj and off keep every digit; stl and glb store single precision (7 digits). stl stores loose
+        triangles, so the order of vertices and unreferenced vertices are lost, which a warning says. The file
+        appears only when it is complete.
 
         Parameters
         ----------
         path : str or path
             The file; an existing one is replaced.
         colors : array-like of shape (n_vertices, 3), uint8, optional
-            Red, green and blue of each vertex, for ply only; such a file keeps every digit of the positions.
+            Red, green and blue of each vertex, for ply only.
         field : array-like of shape (n_vertices,), optional
             A number at each vertex, instead of ``colors``: its smallest value is drawn light, its largest dark, and
             NaN grey.
@@ -471,7 +454,7 @@ class TriangleMesh:
         if colors is None:
             write_mesh(path, self.vertices, self.faces)
         else:
-            write_coloured_ply(path, self.vertices, colors, self.faces)
+            write_ply(path, self.vertices, colors, self.faces)
         return path
 
     @property
@@ -715,9 +698,10 @@ class TriangleMesh:
         return MeshSample(points, faces, barycentric)
 
 
-def _count(number: int, one: str, many: str | None = None) -> str:
-    """Write a number with its noun, in singular or plural."""
-    return f"{number} {one if number == 1 else many or one + 's'}"
+def _count(number: int, many: str) -> str:
+    """Write a number with its noun, which is given in the plural."""
+    one = f"{many[:-4]}ex" if many.endswith("ices") else many.removesuffix("s")
+    return f"{number} {one if number == 1 else many}"
 
 
 def barycentric_weights(mesh: TriangleMesh, places: MeshSample) -> Any:

@@ -16,6 +16,7 @@ from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
+from manifoldrf._codec import stored
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
@@ -309,9 +310,6 @@ def gaussian_step(s2: float, reach: float, dim: int, curvature: float) -> tuple[
     return mass, time / (dim * unit**2)
 
 
-_FADED = 60.0  # no nodes where the intensity is e^-60 of the inner one
-
-
 class AbstractBall(AbstractManifold):
     """A homogeneous, unbounded space with a geodesic ball around its origin, which grid and samples cover.
 
@@ -342,81 +340,46 @@ class AbstractBall(AbstractManifold):
     @property
     def volume(self) -> float:
         """Volume of the geodesic ball."""
-        return self._volume_of(self.radius, 0.0)
+        return unit_sphere_volume(self.dim - 1) * float(self._radial_integral(np.array([self.radius]))[0])
 
     def ball(self, radius: float) -> Self:
         """Return the same space with a ball of another radius."""
         changed: Self = dataclasses.replace(self, radius=radius)  # type: ignore[type-var]
         return changed
 
-    # An intensity is radial: 1 up to the radius `inner`, then falling like e^{-decay (r - inner)}. The uniform
-    # intensity has ``inner`` equal to the radius of the ball.
+    def _radial_integral(self, rho: FloatArray) -> FloatArray:
+        """Integral of stretch^(dim - 1) from 0 to each rho."""
+        half = 0.5 * rho
+        s = half[:, None] * (NODES + 1.0)  # (n, nodes)
+        return np.asarray(half * (self._stretch(s) ** (self.dim - 1) @ WEIGHTS))
 
-    def _intensity(self, rho: FloatArray, inner: float, decay: float) -> FloatArray:
-        return np.asarray(np.exp(-decay * np.maximum(rho - inner, 0.0)))
-
-    def _volume_of(self, inner: float, decay: float) -> float:
-        """Integral of an intensity over the ball."""
-        whole = self._radial_integral(np.array([self.radius]), inner, decay)
-        return unit_sphere_volume(self.dim - 1) * float(whole[0])
-
-    def _radial_integral(self, rho: FloatArray, inner: float, decay: float) -> FloatArray:
-        """Integral of stretch^(dim - 1) times an intensity from 0 to each rho, in two pieces around its kink."""
-        rho = np.minimum(rho, self._end(inner, decay))
-        split = np.minimum(rho, inner)
-        total = np.zeros_like(rho)
-        for low, high in ((total, split), (split, rho)):
-            half = 0.5 * (high - low)
-            s = low[:, None] + half[:, None] * (NODES + 1.0)  # (n, nodes)
-            values = self._stretch(s) ** (self.dim - 1) * self._intensity(s, inner, decay)
-            total = total + half * (values @ WEIGHTS)
-        return total
-
-    def _radii(self, u: FloatArray, inner: float, decay: float) -> FloatArray:
-        """Radii below which the ball holds the fractions u of an intensity."""
-        end = self._end(inner, decay)
-        table = np.linspace(0.0, end, 1025)[1:]
-        held = self._radial_integral(table, inner, decay)
+    def _radii(self, u: FloatArray) -> FloatArray:
+        """Radii below which the ball holds the fractions u of its volume."""
+        table = np.linspace(0.0, self.radius, 1025)[1:]
+        held = self._radial_integral(table)
         # The dim-th root of the volume is almost linear in the radius, so the table gives Newton's method a close
         # start.
         target, root = u * held[-1], 1.0 / self.dim
         rho = np.interp(target**root, np.append(0.0, held**root), np.append(0.0, table))
         for _ in range(3):
-            slope = self._stretch(rho) ** (self.dim - 1) * self._intensity(rho, inner, decay)
-            rho = rho - (self._radial_integral(rho, inner, decay) - target) / slope
-        return np.asarray(np.clip(rho, 0.0, end))
-
-    def _end(self, inner: float, decay: float) -> float:
-        """Radius beyond which an intensity is too small to be integrated."""
-        return self.radius if decay == 0 else min(self.radius, inner + _FADED / decay)
-
-    def _even(self, u: FloatArray, inner: float, decay: float) -> FloatArray:
-        """Map points of the cube (0, 1)^dim to points of the ball with an intensity."""
-        if self.dim == 1:
-            side = 2.0 * u - 1.0
-            return self._place(self._radii(np.abs(side[:, 0]), inner, decay), np.sign(side))
-        return self._place(self._radii(u[:, 0], inner, decay), equal_volume_map(u[:, 1:]))
-
-    def _random(self, n: int, inner: float, decay: float, rng: np.random.Generator) -> FloatArray:
-        """Draw n independent points with an intensity."""
-        radii = self._radii(1.0 - rng.random(n), inner, decay)  # in (0, 1]: Newton divides by the stretch
-        return self._place(radii, random_directions(n, self.dim, rng))
+            rho = rho - (self._radial_integral(rho) - target) / self._stretch(rho) ** (self.dim - 1)
+        return np.asarray(np.clip(rho, 0.0, self.radius))
 
     def _place(self, radii: FloatArray, directions: FloatArray) -> FloatArray:
         return np.asarray(self._coordinate(radii)[:, None] * directions)
 
     def _grid(self, n: int) -> FloatArray:
-        even = (np.arange(n)[:, None] + 0.5) / n  # Sobol points on a line are even only for powers of two
-        return self._even(even if self.dim == 1 else sobol(n, self.dim), self.radius, 0.0)
+        if self.dim == 1:  # Sobol points on a line are even only for powers of two
+            side = 2.0 * (np.arange(n)[:, None] + 0.5) / n - 1.0
+            return self._place(self._radii(np.abs(side[:, 0])), np.sign(side))
+        u = sobol(n, self.dim)
+        return self._place(self._radii(u[:, 0]), equal_volume_map(u[:, 1:]))
 
     def _sample(self, n: int, rng: np.random.Generator) -> FloatArray:
-        return self._random(n, self.radius, 0.0, rng)
+        radii = self._radii(1.0 - rng.random(n))  # in (0, 1]: Newton divides by the stretch
+        return self._place(radii, random_directions(n, self.dim, rng))
 
     # Supplied by subclasses.
-
-    @abc.abstractmethod
-    def _decay(self, inner: float) -> float:
-        """A decay that leaves most nodes in and near the inner ball."""
 
     @abc.abstractmethod
     def _stretch(self, rho: FloatArray) -> FloatArray:
@@ -430,19 +393,12 @@ class AbstractBall(AbstractManifold):
     def _depth(self, points: FloatArray) -> FloatArray:
         """Distance from the origin, the inverse of `_coordinate`."""
 
-    @abc.abstractmethod
-    def _move(self, x: FloatArray, v: FloatArray) -> FloatArray:
-        """End points of the geodesics from x with the initial direction and length of v."""
-
-    @abc.abstractmethod
-    def _offset_to(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        """Initial direction and length of the geodesic from x to y, the inverse of `_move`; (n, k, dim)."""
-
 
 # Volumes of unit spheres fall like d^(-d/2): beyond this dimension kernels overflow at short times.
 _LARGEST_SPHERE = 100
 
 
+@stored
 @final
 @dataclass(frozen=True)
 class Sphere(AbstractManifold):
@@ -521,6 +477,7 @@ class Sphere(AbstractManifold):
         return sphere_kernel(self._angle(x, y), unit_time, self.dim) / self.radius**self.dim
 
 
+@stored
 @final
 @dataclass(frozen=True)
 class Rotations(AbstractManifold):
@@ -628,6 +585,7 @@ def _matrix_rows(quaternions: FloatArray) -> FloatArray:
     return np.stack(rows, axis=1)
 
 
+@stored
 @final
 @dataclass(frozen=True)
 class FlatTorus(AbstractManifold):
@@ -701,6 +659,7 @@ class FlatTorus(AbstractManifold):
         return np.asarray(np.exp(sum(factors) + self.dim * np.log(unit)))
 
 
+@stored
 @final
 @dataclass(frozen=True)
 class HyperbolicSpace(AbstractBall):
@@ -741,11 +700,6 @@ class HyperbolicSpace(AbstractBall):
         farthest = min(20.0, 200.0 / (dim - 1))
         store(self, dim=dim, radius=check_real(self.radius, "radius", Interval(0.0, farthest, low_open=True)))
 
-    def _decay(self, inner: float) -> float:
-        # Errors of the kernel inside r = 1.5 at t = .5, with equal numbers of nodes: .007 with decay 2 and .009
-        # with decay 3 on H^2; about .014 with both on H^3, where decay 2 leaves half as many nodes inside.
-        return float(self.dim)
-
     def _stretch(self, rho: FloatArray) -> FloatArray:
         return np.asarray(np.sinh(rho))
 
@@ -755,17 +709,6 @@ class HyperbolicSpace(AbstractBall):
     def _depth(self, points: FloatArray) -> FloatArray:
         # At the largest radii the norm of a point rounds to 1.
         return np.asarray(2.0 * np.arctanh(np.minimum(norm(points), np.nextafter(1.0, 0.0))))
-
-    def _move(self, x: FloatArray, v: FloatArray) -> FloatArray:
-        length = norm(v)[..., None]
-        ratio = np.divide(np.tanh(0.5 * length), length, out=0.5 + 0.0 * length, where=length > 0)
-        return _moebius_sum(x, v * ratio)
-
-    def _offset_to(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        seen = _moebius_sum(-x[:, None, :], y)
-        size = norm(seen)[..., None]
-        ratio = np.divide(2.0 * np.arctanh(size), size, out=2.0 + 0.0 * size, where=size > 0)
-        return np.asarray(seen * ratio)
 
     def _member(self, points: FloatArray) -> BoolArray:
         return norm(points) < 1.0
@@ -787,12 +730,7 @@ class HyperbolicSpace(AbstractBall):
         return hyperbolic_kernel(self._distance(x, y), t, self.dim)
 
 
-def _moebius_sum(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Image of y under the translation that moves the origin to x; broadcasts over leading axes."""
-    dot, x2, y2 = ((a * b).sum(axis=-1)[..., None] for a, b in ((x, y), (x, x), (y, y)))
-    return np.asarray(((1.0 + 2.0 * dot + y2) * x + (1.0 - x2) * y) / (1.0 + 2.0 * dot + x2 * y2))
-
-
+@stored
 @final
 @dataclass(frozen=True)
 class EuclideanSpace(AbstractBall):
@@ -827,9 +765,6 @@ class EuclideanSpace(AbstractBall):
         dim = check_integer(self.dim, "dim", 1, _LARGEST_SPHERE)
         store(self, dim=dim, radius=check_real(self.radius, "radius", POSITIVE))
 
-    def _decay(self, inner: float) -> float:
-        return 2.0 / inner
-
     def _stretch(self, rho: FloatArray) -> FloatArray:
         return rho
 
@@ -838,12 +773,6 @@ class EuclideanSpace(AbstractBall):
 
     def _depth(self, points: FloatArray) -> FloatArray:
         return norm(points)
-
-    def _move(self, x: FloatArray, v: FloatArray) -> FloatArray:
-        return x + v
-
-    def _offset_to(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        return y - x[:, None, :]
 
     def _distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
         return gap(x, y)

@@ -4,25 +4,23 @@ Searches are exact, except for large clouds in many dimensions. Within a radius,
 are sorted into cells of that size; the compiled loops over cells are at the end.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
-from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
-from manifoldrf._codec import THREADS
+from manifoldrf._codec import stored
 from manifoldrf._compiling import compiled
 from manifoldrf._runtime import asked_search_jobs, available, map_threads, require, thread_pool
 from manifoldrf._validation import FloatArray, IntArray, check_jobs, check_points, check_spread, reject
-from manifoldrf.geometry.csr import check_shape, sort_entries, symmetric
+from manifoldrf.geometry.csr import check_shape, symmetric
 from manifoldrf.geometry.manifolds import AbstractManifold
-from manifoldrf.geometry.meshes import TriangleMesh, has_repeats, is_doubled
+from manifoldrf.geometry.meshes import TriangleMesh
 
 _FEW = 2048  # below this many neighbours, starting threads takes longer than the search
 # Above these, an inverted-file index is 7x faster than a k-d tree (200k x 15: 5.8 s against 40 s with a
@@ -62,6 +60,7 @@ class Cells(NamedTuple):
     size: float
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class NeighborSearch:
     """Nearest-node queries over a fixed set of points.
@@ -78,7 +77,7 @@ class NeighborSearch:
 
     points: FloatArray
     metric: AbstractManifold | None = None
-    n_jobs: int | None = field(default=None, metadata=THREADS)
+    n_jobs: int | None = None
 
     def check(self, n: int, d: int) -> None:
         """Raise unless there are n finite points with d coordinates, on the metric if there is one."""
@@ -101,11 +100,6 @@ class NeighborSearch:
         box = np.asarray(self.metric.box)
         inside = np.minimum(np.mod(self.points, np.where(box > 0, box, 1.0)), np.nextafter(box, 0.0))
         return cKDTree(np.where(box > 0, inside, self.points), boxsize=box)
-
-    def share_tree(self, other: "NeighborSearch") -> None:
-        """Use the tree of a search over the same points, if that has one already."""
-        if "tree" in vars(other):
-            vars(self)["tree"] = other.tree
 
     def knn(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
         """Distances and positions, both (n, k), of the k nearest nodes, nearest first."""
@@ -302,87 +296,6 @@ def visiting_order(queries: FloatArray, cells: Cells) -> IntArray:
     return np.lexsort(place.T)
 
 
-def gaussian_in_cells(cells: Cells, s2: float, n_jobs: int) -> Any:
-    """G_ij = exp(-|x_i - x_j|^2 / s2) between all nodes within the size of a cell, self-loops included.
-
-    CSR array of shape (N, N), exactly symmetric, columns sorted; no larger temporary array is made.
-    """
-    n = len(cells.nodes)
-    spans = list(pairwise([*range(0, n, _ROWS_AT_ONCE), n]))
-    found, empty = np.zeros(n, np.int64), np.zeros(0, np.int64)
-    with thread_pool(min(n_jobs, len(spans))) as pool:
-        list(pool.map(lambda span: _list_neighbors(cells.points, cells, span, found, empty, np.zeros(0)), spans))
-        ends = np.zeros(n + 1, dtype=np.int64)
-        ends[cells.nodes + 1] = found
-        ends = np.cumsum(ends)
-        index = np.int32 if max(ends[-1], n) < 2**31 else np.int64
-        columns, values = np.zeros(ends[-1], index), np.zeros(ends[-1])
-        list(pool.map(lambda span: _fill_gaussian(cells, s2, span, ends, columns, values), spans))
-    return sparse.csr_array((values, columns, ends.astype(index)), shape=(n, n))
-
-
-def matrix_of_pairs(values: FloatArray, pairs: Pairs, n: int) -> Any:
-    """CSR array of shape (n, n) with one value per pair."""
-    return sparse.coo_array((values, (pairs.rows, pairs.columns)), shape=(n, n)).tocsr()
-
-
-def pairs_along_surface(mesh: TriangleMesh, radius: float, *, slack: float = 0.0, n_jobs: int = 1) -> Pairs:
-    """All pairs of vertices within the radius along the surface, both directions and each vertex with itself.
-
-    The distance is the straight line, unless the path along edges is so much longer that the line must be a short
-    cut between folds: then it is the length of that path over _DETOUR. Vertices that are not joined although they
-    are close need a longer path on any surface: ``slack`` is subtracted from all paths.
-    """
-    edges = edge_lengths(mesh)
-    indptr, indices = edges.indptr.astype(np.int64), edges.indices.astype(np.int64)
-    loops = np.arange(mesh.n_vertices)
-    blocks = np.array_split(loops, max(1, len(loops) // _SOURCES))
-    limit = _DETOUR * radius + slack
-    found = map_threads(lambda block: ball_along_edges(indptr, indices, edges.data, block, limit), blocks, n_jobs)
-    counts, columns, paths = (np.concatenate(part) for part in zip(*found, strict=True))
-    rows = np.repeat(loops, counts)
-    straight = np.linalg.norm(mesh.vertices[rows] - mesh.vertices[columns], axis=1)
-    distances = np.maximum(straight, (paths - slack) / _DETOUR)
-    # Use one direction for both: path lengths summed from the other end may differ in the last bit.
-    keep = (columns > rows) & (distances <= radius)
-    rows, columns, distances = rows[keep], columns[keep], distances[keep]
-    both = np.concatenate([rows, columns, loops]), np.concatenate([columns, rows, loops])
-    return Pairs(*both, np.concatenate([distances, distances, np.zeros(len(loops))]))
-
-
-def distance_to_boundary(mesh: TriangleMesh) -> FloatArray:
-    """Distance of every vertex to the boundary vertex nearest along the edges; infinite if there is none."""
-    boundary = mesh.boundary_vertices
-    distances = np.full(mesh.n_vertices, np.inf)
-    if len(boundary):
-        options = {"min_only": True, "return_predecessors": True}
-        nearest = csgraph.dijkstra(edge_lengths(mesh), indices=boundary, **options)[2]
-        reached = nearest >= 0
-        gaps = mesh.vertices[reached] - mesh.vertices[nearest[reached]]
-        distances[reached] = np.linalg.norm(gaps, axis=1)  # paths along edges zigzag, the straight line does not
-    return distances
-
-
-def nearest_along(mesh: TriangleMesh, targets: IntArray) -> IntArray:
-    """Position of the nearest target of every vertex along the edges; through space if no path leads to one."""
-    options = {"min_only": True, "return_predecessors": True}
-    found = csgraph.dijkstra(edge_lengths(mesh), indices=targets, **options)[2]
-    place = np.zeros(mesh.n_vertices, dtype=np.int64)
-    place[targets] = np.arange(len(targets))
-    result: IntArray = place[np.maximum(found, 0)]
-    apart = found < 0
-    if apart.any():
-        result[apart] = cKDTree(mesh.vertices[targets]).query(mesh.vertices[apart])[1]
-    return result
-
-
-def coarse_faces(mesh: TriangleMesh, nearest: IntArray) -> IntArray:
-    """Triangles if each vertex moves to another, such as the nearest kept one; flat and doubled ones vanish."""
-    faces = nearest[mesh.faces]
-    faces = faces[~has_repeats(faces)]
-    return np.asarray(faces[~is_doubled(faces)])
-
-
 def edge_lengths(mesh: TriangleMesh) -> Any:
     """Symmetric CSR array of the lengths of a mesh's edges."""
     return symmetric(mesh.edge_lengths(), mesh.edges[:, 0], mesh.edges[:, 1], mesh.n_vertices)
@@ -457,20 +370,6 @@ def _list_neighbors(queries, cells, span, found, columns, distances):  # type: i
             columns[found[i] : found[i] + n] = near[:n]
             distances[found[i] : found[i] + n] = np.sqrt(squares[:n])
         found[i] += n
-
-
-@compiled()
-def _fill_gaussian(cells, s2, span, ends, columns, values):  # type: ignore[no-untyped-def]
-    """Fill the rows of the nodes in a range of cells: close together, so they share cached memory."""
-    near, squares = room_for(64)
-    ranges = np.zeros((9, 2), np.int64)
-    for q in range(span[0], span[1]):
-        found, near, squares = collect(cells.points[q], cells, ranges, near, squares)
-        begin = ends[cells.nodes[q]]
-        sort_entries(near[:found], squares[:found])
-        for p in range(found):
-            columns[begin + p] = near[p]
-            values[begin + p] = np.exp(-squares[p] / s2)
 
 
 @compiled()

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial import cKDTree
 
+from manifoldrf._codec import stored
 from manifoldrf._compiling import compiled
 from manifoldrf._random import generator
 from manifoldrf._runtime import map_threads, quick_map
@@ -29,6 +30,7 @@ def n_terms(dim: int) -> int:
     return (dim + 1) * (dim + 2) // 2
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class LocalSurface:
     """A surface through a cloud: quadratic patches, blended between neighbouring centres.

@@ -1,6 +1,6 @@
-"""Samples of a space: thinning to farthest points, dimension, density, and graded nodes in a ball."""
+"""Samples of a space: thinning to farthest points, dimension and density."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,37 +9,16 @@ from scipy.spatial import cKDTree
 from scipy.special import gammaln
 
 from manifoldrf._compiling import compiled
-from manifoldrf._random import SeedLike, generator
-from manifoldrf._validation import (
-    NONNEGATIVE,
-    FloatArray,
-    IntArray,
-    Interval,
-    check_integer,
-    check_option,
-    check_points,
-    check_real,
-    check_spread,
-    reject,
-)
-from manifoldrf.geometry.manifolds import norm, shifted_sobol, sobol
-from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.geometry.model_spaces import AbstractBall
-from manifoldrf.geometry.neighbors import NeighborSearch, coarse_faces, distance_to_boundary, nearest_along
+from manifoldrf._validation import FloatArray, IntArray, check_integer, check_points, check_spread, reject
+from manifoldrf.geometry.neighbors import NeighborSearch
 
-__all__ = ["GradedPoints", "graded_points", "thin"]
+__all__ = ["thin"]
 
 _ROWS = 2**15  # of a cloud, handled at once
 _LEAF = 32  # points per leaf of the box tree; 16 to 64 cost the same within 10 %
 _OUTLIER = 20.0  # volumes of nodes are capped at this many median volumes
 _DENSITY_NEIGHBORS = 48  # densities are then good to 15 %
 _VOLUMES = 1e-300, 1e300  # of one node: their sum and their inverses stay finite
-# Neighbours farther than this many spacings do not push. A close-packed lattice has its nearest at 1.12 in three
-# dimensions and 1.07 in two.
-_PUSH_REACH = 1.6
-_PUSH = 0.1  # spacings a node moves for a unit of force
-_LONGEST_PUSH = 0.3  # spacings per round; longer ones would leap over neighbours
-_PUSHED_BY = 20  # nearest neighbours that push: all within reach up to H^3, the nearest two thirds of them on H^4
 
 
 def thin(points: ArrayLike, n: int) -> IntArray:
@@ -131,25 +110,6 @@ class Sampling:
         return cls._of(n, dim, volume, distances[:, 1])
 
     @classmethod
-    def of_mesh(cls, mesh: TriangleMesh, name: str = "points") -> "Sampling":
-        """Estimate from areas and edges, along the surface; errors name the mesh ``name``."""
-        start, end = mesh.edges.T
-        degree = 1 + np.bincount(mesh.edges.ravel(), minlength=mesh.n_vertices)
-        areas = mesh.vertex_areas()
-        for _ in range(2):  # single areas of a random mesh say little about its density
-            around = np.bincount(start, areas[end], mesh.n_vertices) + np.bincount(
-                end, areas[start], mesh.n_vertices
-            )
-            areas = (areas + around) / degree
-        nearest = np.full(mesh.n_vertices, np.inf)
-        np.minimum.at(nearest, start, mesh.edge_lengths())
-        np.minimum.at(nearest, end, mesh.edge_lengths())
-        counted = (areas > 0) & np.isfinite(nearest)
-        if not counted.any():
-            reject(name, "a mesh with area", "degenerate faces only")
-        return cls._of(mesh.n_vertices, 2, areas[counted], nearest[counted])
-
-    @classmethod
     def _of(cls, n: int, dim: int, volume: FloatArray, nearest: FloatArray) -> "Sampling":
         """Estimate from the volume that nodes stand for, and the distance to their nearest neighbour."""
         evenness = float(np.mean(nearest * (ball_volume(dim) / volume) ** (1 / dim)))
@@ -163,177 +123,9 @@ class Sampling:
         return cls(n, dim, float(1 / sparsest), float(np.mean(1 / volume)), evenness, total)
 
 
-@dataclass(frozen=True, eq=False)
-class ThinnedMesh:
-    """Some vertices of a mesh that stand for all of it.
-
-    Attributes
-    ----------
-    mesh : TriangleMesh
-        These vertices, joined by coarser triangles.
-    areas : array of shape (n,)
-        Area of the whole mesh that is nearest to each of them along the surface.
-    depths : array of shape (n,)
-        Their distance to the boundary of the whole mesh.
-    fine : ThinnedMesh, optional
-        More vertices of the same mesh, these first. Steps are then made of shorter steps between those.
-    n_inner : int, optional
-        Number of shorter steps in a step; None to choose it.
-    """
-
-    mesh: TriangleMesh
-    areas: FloatArray
-    depths: FloatArray
-    fine: "ThinnedMesh | None" = None
-    n_inner: int | None = None
-
-    @classmethod
-    def of(cls, mesh: TriangleMesh, order: IntArray, n: int) -> "ThinnedMesh":
-        """The first ``n`` of some different vertices, with all of them as the finer ones."""
-        whole = cls(mesh, mesh.vertex_areas(), distance_to_boundary(mesh))
-        fine = whole._coarser(order)
-        return replace(fine._coarser(np.arange(n)), fine=fine)
-
-    def _coarser(self, kept: IntArray) -> "ThinnedMesh":
-        nearest = nearest_along(self.mesh, kept)
-        faces = coarse_faces(self.mesh, nearest)
-        if not len(faces):
-            reject("n_nodes", "large enough to span triangles", len(kept))
-        areas: FloatArray = np.bincount(nearest, self.areas, len(kept)).astype(np.float64)
-        return ThinnedMesh(TriangleMesh(self.mesh.vertices[kept], faces), areas, self.depths[kept])
-
-
 def ball_volume(dim: int) -> float:
     """Volume of the unit ball."""
     return float(np.exp(dim / 2 * np.log(np.pi) - gammaln(dim / 2 + 1)))
-
-
-def footprint_width2(radius: float, dim: int) -> float:
-    """The s2 whose footprint, (pi s2)^(dim / 2), is the volume of a ball."""
-    return float(radius**2 * np.exp(-2 / dim * gammaln(dim / 2 + 1)))
-
-
-def n_terms(dim: int) -> int:
-    """Number of coefficients of a quadratic, which a local fit has to find."""
-    return (dim + 1) * (dim + 2) // 2
-
-
-class GradedPoints(NamedTuple):
-    """Nodes with a known intensity, made by :func:`graded_points`.
-
-    Attributes
-    ----------
-    points : array of shape (n, dim)
-    weights : array of shape (n,)
-        The volume that each node stands for: one over the number of nodes per unit of volume.
-    density : float
-        Nodes per unit of volume in the inner ball.
-
-    Examples
-    --------
-    >>> from manifoldrf import HyperbolicSpace
-    >>> from manifoldrf.geometry.sampling import graded_points
-    >>> nodes = graded_points(HyperbolicSpace(dim=2, radius=3.0), 200, inner=1.0)
-    >>> nodes.points.shape, nodes.weights.shape
-    ((200, 2), (200,))
-    >>> bool(nodes.weights.min() * nodes.density > 1 - 1e-12)  # one over the density in the inner ball, more beyond
-    True
-    """
-
-    points: FloatArray
-    weights: FloatArray
-    density: float
-
-
-def graded_points(
-    space: AbstractBall,
-    n: int,
-    *,
-    inner: float,
-    decay: float | None = None,
-    scatter: str = "even",
-    relaxation: int = 0,
-    seed: SeedLike = None,
-) -> GradedPoints:
-    """Lay out nodes in a ball: evenly up to the radius ``inner``, beyond it with a falling intensity.
-
-    The intensity falls like e^{-decay (r - inner)}.
-
-    Parameters
-    ----------
-    space : HyperbolicSpace or EuclideanSpace
-        Its ``radius`` is the radius of the ball.
-    n : int
-    inner : float
-        Radius of the inner ball, at most the radius of the ball.
-    decay : float, optional
-        Rate of the decay, one over a length; 0 gives even nodes everywhere. The default in flat space is 2 / inner.
-        In hyperbolic space it is the dimension, one more than the growth rate of volumes.
-    scatter : {"even", "random"}, default="even"
-        "even": Sobol points, shifted at random if there is a seed. "random": independent points.
-    relaxation : int, default=0
-        Rounds in which nodes push each other apart, in units of the local spacing (blue noise). After each round
-        the radii are reset to their original distribution, in the same order. Otherwise nodes would spread from the
-        middle to the rim, and the intensity would differ from the stated one.
-    seed : optional
-        Seed of random points and of shifts. Without a seed, even points are always the same.
-
-    Returns
-    -------
-    GradedPoints
-        (points, weights, density)
-
-    Examples
-    --------
-    >>> from manifoldrf import HyperbolicSpace
-    >>> from manifoldrf.geometry.sampling import graded_points
-    >>> space = HyperbolicSpace(dim=3, radius=5.0)
-    >>> nodes = graded_points(space, 2000, inner=1.5)
-    >>> inside = space.distance([[0.0, 0.0, 0.0]], nodes.points)[0] < 1.5
-    >>> int(inside.sum())  # of 2000; evenly spread, it would be one
-    543
-    >>> round(float(nodes.weights[inside].sum() / space.ball(1.5).volume), 2)
-    1.0
-    """
-    if not isinstance(space, AbstractBall):
-        reject("space", "a space covered by a ball (HyperbolicSpace, EuclideanSpace)", repr(space), TypeError)
-    n, relaxation = check_integer(n, "n", 2), check_integer(relaxation, "relaxation", 0)
-    inner = check_real(inner, "inner", Interval(0.0, space.radius, low_open=True))
-    decay = space._decay(inner) if decay is None else check_real(decay, "decay", NONNEGATIVE)
-    rng = generator(seed, "graded points")
-    if check_option(scatter, "scatter", ("even", "random")) == "random":
-        points = space._random(n, inner, decay, rng)
-    else:
-        u = sobol(n, space.dim) if seed is None else shifted_sobol(n, space.dim, rng)
-        points = space._even(u, inner, decay)
-    density = n / space._volume_of(inner, decay)
-    for _ in range(relaxation):
-        points = push_apart(space, points, _weights(space, points, inner, decay, density))
-        # The same directions and order of radii, with the radii of the stated intensity.
-        radii = np.zeros(n)
-        radii[np.argsort(space._depth(points), kind="stable")] = space._radii(
-            (np.arange(n) + 0.5) / n, inner, decay
-        )
-        points = space._place(radii, points / np.maximum(norm(points), 1e-300)[:, None])
-    return GradedPoints(points, _weights(space, points, inner, decay, density), density)
-
-
-def _weights(space: AbstractBall, points: FloatArray, inner: float, decay: float, density: float) -> FloatArray:
-    return np.asarray(1.0 / (density * space._intensity(space._depth(points), inner, decay)))
-
-
-def push_apart(space: AbstractBall, points: FloatArray, weights: FloatArray) -> FloatArray:
-    """Move every node away from neighbours that are closer than the spacing of both (one round)."""
-    near = NeighborSearch(points, space).knn(points, min(_PUSHED_BY, len(points) - 1) + 1)[1][:, 1:]  # (n, k)
-    spacing = weights ** (1.0 / space.dim)
-    offsets = space._offset_to(points, points[near])  # (n, k, dim)
-    lengths = np.maximum(norm(offsets), 1e-300)
-    apart = lengths / np.sqrt(spacing[:, None] * spacing[near])
-    force = np.maximum(_PUSH_REACH - apart, 0.0) ** 2 / lengths
-    pushed = -_PUSH * (offsets * force[:, :, None]).sum(axis=1)  # (n, dim), in spacings
-    size = np.maximum(norm(pushed), 1e-300)
-    scale = spacing * np.minimum(size, _LONGEST_PUSH) / size
-    return space._move(points, pushed * scale[:, None])
 
 
 class _Pyramid(NamedTuple):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from manifoldrf._codec import stored
 from manifoldrf._runtime import warn_user
 from manifoldrf._validation import FloatArray, IntArray, check_integer, check_spread, reject
 from manifoldrf.geometry.cleaning import CleanCloud, clean_cloud, estimate_dimension
@@ -19,7 +20,6 @@ from manifoldrf.geometry.curves import Curve, line_pairs, trace_curves
 from manifoldrf.geometry.edges import find_edge
 from manifoldrf.geometry.layout import EvenNodes, even_points
 from manifoldrf.geometry.manifolds import AbstractManifold
-from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch, Pairs
 from manifoldrf.geometry.nodes import AbstractNodes
 from manifoldrf.geometry.sampling import Sampling, thin
@@ -172,9 +172,12 @@ class CurveSpace(AbstractSpace):
         places = np.concatenate(arcs), np.concatenate(pieces)
         surface = self.cloud.surface if self.cloud.noise_std else None
         at = self.curve.at(*places) @ self.cloud.axes.T + self.cloud.origin
-        return CurveNodes(at, *places, np.concatenate(volumes), self.curve, self.cloud.origin, self.cloud.axes, surface)
+        return CurveNodes(
+            at, *places, np.concatenate(volumes), self.curve, self.cloud.origin, self.cloud.axes, surface
+        )
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class CurveNodes(AbstractNodes):
     """Nodes along curves.
@@ -327,6 +330,7 @@ class ManifoldSpace(AbstractSpace):
         return PointNodes(search, self.dim, self.manifold.grid_weights(n))
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class PointNodes(AbstractNodes):
     """Points as nodes, with steps along straight lines or a metric.

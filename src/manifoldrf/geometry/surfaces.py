@@ -6,6 +6,7 @@ from typing import ClassVar, final
 import numpy as np
 from scipy.special import elliprg
 
+from manifoldrf._codec import stored
 from manifoldrf._validation import POSITIVE, FloatArray, Interval, check_real, check_vector
 from manifoldrf.geometry.manifolds import (
     NODES,
@@ -26,6 +27,7 @@ from manifoldrf.geometry.manifolds import (
 __all__ = ["Ellipsoid", "MobiusStrip", "Torus"]
 
 
+@stored
 @final
 @dataclass(frozen=True)
 class Ellipsoid(AbstractManifold):
@@ -78,6 +80,7 @@ class Ellipsoid(AbstractManifold):
         return np.abs(norm(points / np.array(self.axes)) - 1.0) <= TOLERANCE
 
 
+@stored
 @final
 @dataclass(frozen=True)
 class Torus(AbstractManifold):
@@ -143,6 +146,7 @@ class Torus(AbstractManifold):
         return np.abs(tube - self.minor) <= TOLERANCE * self.major
 
 
+@stored
 @final
 @dataclass(frozen=True)
 class MobiusStrip(AbstractManifold):

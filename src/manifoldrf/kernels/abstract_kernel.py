@@ -1,9 +1,7 @@
 """Kernels as power series of the walk operator: the base class, roots, sums, products and multiples."""
 
 import dataclasses
-import functools
 from abc import ABC, abstractmethod
-from decimal import Decimal
 from numbers import Real
 from typing import Any, Self
 
@@ -11,11 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import linalg
 
+from manifoldrf._codec import stored
 from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import (
-    NONNEGATIVE,
     FloatArray,
-    IntArray,
     Interval,
     check_columns,
     check_flag,
@@ -25,17 +22,11 @@ from manifoldrf._validation import (
     check_real,
     reject,
 )
-from manifoldrf.geometry.graphs import Graph, as_adjacency
+from manifoldrf.geometry.graphs import Graph, check_graph
 from manifoldrf.kernels import action, roots
-from manifoldrf.kernels.action import AnyGraph, Expansion
+from manifoldrf.kernels.action import Expansion
 
 __all__ = ["AbstractKernel"]
-
-_LARGEST_DENSE = 20_000
-_MOST_TERMS = 2**20
-# A high-precision root of n terms takes n^2 operations on numbers of n digits: seconds at this size.
-_MOST_EXACT_TERMS = 512
-_LONGER_FOR_POWERS = 2  # the accuracy of small entries is worth this many times more products
 
 
 class FrozenParams:
@@ -65,7 +56,7 @@ class FrozenParams:
         --------
         >>> from manifoldrf import DiffusionKernel
         >>> DiffusionKernel(5.0).with_params(tau=7.0)
-        DiffusionKernel(tau=7.0, normalized=True)
+        DiffusionKernel(tau=7.0)
         """
         known = self.get_params()
         for name in changes:
@@ -105,38 +96,16 @@ class AbstractKernel(FrozenParams, ABC):
 
     @abstractmethod
     def spectral(self, w: FloatArray) -> FloatArray:
-        """Return h(w) in closed form, for w in the spectrum of W."""
+        """Return h(w) in closed form, for w in [-1, 1], which holds the spectrum of W."""
 
     @abstractmethod
     def _coefficients(self, n: int) -> FloatArray:
         """First n coefficients, n >= 1."""
 
-    @abstractmethod
-    def _exact(self, n: int) -> list[Decimal]:
-        """The first n coefficients as decimals, in the precision of the current context."""
-
-    def _root(self, order: int) -> "AbstractKernel":
-        """The root of the given order; kernels with a closed form override this method."""
-        return RootKernel(self, order)
-
-    @property
-    def convergence(self) -> float:
-        """Radius of convergence of the series."""
-        return np.inf
-
     @property
     def n_terms(self) -> int | None:
         """Number of terms of a finite series; None for an infinite one."""
         return None
-
-    @property
-    def _most_terms(self) -> int:
-        """A series that needs more terms counts as divergent."""
-        return _MOST_TERMS
-
-    def _value_at(self, radius: float) -> float:
-        """|h(radius)|, from the closed form."""
-        return float(np.abs(self.spectral(np.array([radius]))[0]))
 
     def coefficients(self, n: int) -> FloatArray:
         """First n coefficients alpha_0, ..., alpha_{n-1} of the powers of W."""
@@ -145,30 +114,20 @@ class AbstractKernel(FrozenParams, ABC):
     def modulation(self, n: int) -> FloatArray:
         """First n coefficients f_0, ..., f_{n-1} with f * f = alpha, so that K = Phi Phi^T, Phi = sum_k f_k W^k.
 
-        Raises ``ValueError`` if there is no real f.
+        Raises ``ValueError`` if there is no real f whose series converges.
         """
         return self.root().coefficients(n)
 
-    def root(self, order: int = 2) -> "AbstractKernel":
-        """Return the kernel whose ``order``-th matrix power is this kernel. For order 2, its series is f."""
-        check_integer(order, "order", 1)
-        return self._square_root if order == 2 else self._root(order)
-
-    @functools.cached_property
-    def _square_root(self) -> "AbstractKernel":
-        return self._root(2)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Copies and pickles hold the parameters, not the root computed from them.
-        return {name: value for name, value in vars(self).items() if name != "_square_root"}
+    def root(self) -> "AbstractKernel":
+        """Return the kernel whose square is this kernel; its series is f. Closed forms override it."""
+        return RootKernel(self)
 
     @property
     def is_positive(self) -> bool:
         """Whether f exists with f >= 0: then the features are nonnegative, and the series of f converges.
 
         Without a closed form, the coefficients decide. Negative coefficients that sum to less than a millionth of
-        all are treated as rounding of alpha to doubles; :meth:`modulation` sets them to zero. A root that does not
-        converge within 512 terms counts as not positive.
+        all are treated as rounding of alpha to doubles; :meth:`modulation` sets them to zero.
         """
         try:
             return self.root().series_is_nonnegative
@@ -180,13 +139,12 @@ class AbstractKernel(FrozenParams, ABC):
     @property
     def series_is_nonnegative(self) -> bool:
         """Whether no coefficient is negative, beyond rounding."""
-        return roots.is_nonnegative(self.coefficients, self._value_at(1.0), self._most_terms)
+        return roots.is_nonnegative(self)
 
-    def truncation(self, tol: float = 1e-10, radius: float = 1.0) -> int:
-        """Number n of terms that leave out at most ``tol`` of the series, for spectra in [-radius, radius].
+    def truncation(self, tol: float = 1e-10) -> int:
+        """Number n of terms that leave out at most ``tol`` of the series.
 
-        sum_{k >= n} |alpha_k| radius^k <= tol sum_k |alpha_k| radius^k; with one term less, more than tol/2 is
-        left.
+        sum_{k >= n} |alpha_k| <= tol sum_k |alpha_k|; with one term less, more than tol/2 is left.
 
         Examples
         --------
@@ -194,50 +152,46 @@ class AbstractKernel(FrozenParams, ABC):
         >>> DiffusionKernel(20.0).truncation(1e-6)
         46
         """
-        check_real(tol, "tol", action.TOLERANCES)
-        self._check_radius(check_real(radius, "radius", NONNEGATIVE))
-        return roots.truncation_of(self, float(tol), float(radius))
+        return roots.truncation_of(self, check_real(tol, "tol", action.TOLERANCES))
 
-    def resolve(self, graph: AnyGraph, dim: int | None = None) -> "AbstractKernel":
+    def resolve(self, graph: Graph, dim: int | None = None) -> "AbstractKernel":
         """Return the kernel in steps of this graph: the same kernel, unless it uses the manifold clock."""
         del graph, dim
         return self
 
-    def on(self, graph: AnyGraph) -> "AbstractKernel":
-        """Resolve the kernel; raise an error if the series does not converge on this graph."""
-        kernel = self.resolve(graph)
-        kernel._check_radius(graph.radius)
-        return kernel
+    def on(self, graph: Graph) -> "AbstractKernel":
+        """Resolve the kernel; raise an error if the argument is not a graph."""
+        return self.resolve(check_graph(graph))
 
-    def expansion(self, radius: float, tol: float) -> Expansion:
-        """Return a polynomial that approximates h on [-radius, radius] to ``tol`` of its largest value.
+    def expansion(self, tol: float) -> Expansion:
+        """Return a polynomial that approximates h on [-1, 1] to ``tol`` of its largest value.
 
-        A short, finite series without negative coefficients is used directly.
+        A finite series without negative coefficients is used directly if it takes at most twice as many products:
+        it keeps small entries accurate.
         """
-        chebyshev = action.expand(self.spectral, radius, tol)
-        if self.n_terms is None or self.n_terms - 1 > _LONGER_FOR_POWERS * chebyshev.degree:
+        chebyshev = action.expand(self.spectral, tol)
+        if self.n_terms is None or self.n_terms - 1 > 2 * chebyshev.degree:
             return chebyshev
         alpha = self._coefficients(self.n_terms)
-        return chebyshev if (alpha < 0).any() else Expansion(alpha, radius, of_powers=True)
+        return chebyshev if (alpha < 0).any() else Expansion(alpha, of_powers=True)
 
     @one_blas_thread()
-    def dense(self, graph: AnyGraph) -> FloatArray:
+    def dense(self, graph: Graph) -> FloatArray:
         """K as a matrix (N, N), exact, by eigendecomposition in O(N^3); does not use the series."""
-        kernel, n_nodes, scaling = self.on(as_adjacency(graph)), graph.n_nodes, graph.scaling
-        if n_nodes > _LARGEST_DENSE:
-            reject("graph", f"a graph of at most {_LARGEST_DENSE} nodes; see `apply` and `matrix`", f"{n_nodes}")
+        kernel, n_nodes, most = self.on(graph), graph.n_nodes, 20_000
+        if n_nodes > most:
+            reject("graph", f"a graph of at most {most} nodes; see `apply` and `matrix`", f"{n_nodes}")
         # Divide and conquer: the default driver's vectors are orthogonal only to 1e-13 if eigenvalues are close.
-        values, vectors = linalg.eigh(graph.symmetric.toarray(), driver="evd")
-        dense: FloatArray = (vectors * kernel.spectral(np.clip(values, -graph.radius, graph.radius))) @ vectors.T
-        dense = (dense + dense.T) / 2
-        return dense if scaling is None else dense * scaling / scaling[:, None]
+        values, vectors = linalg.eigh(graph.operator.toarray(), driver="evd")
+        dense: FloatArray = (vectors * kernel.spectral(np.clip(values, -1.0, 1.0))) @ vectors.T
+        return (dense + dense.T) / 2
 
-    def apply(self, graph: AnyGraph, X: ArrayLike, *, tol: float = 1e-10, n_jobs: int = 1) -> FloatArray:
+    def apply(self, graph: Graph, X: ArrayLike, *, tol: float = 1e-10, n_jobs: int = 1) -> FloatArray:
         """K X by polynomials of W, without forming K.
 
         Parameters
         ----------
-        graph : Graph or GeneralizedAdjacency
+        graph : Graph
         X : array-like of shape (N,) or (N, c)
         tol : float
             Largest error of a column, relative to its 2-norm times the largest value of h.
@@ -253,17 +207,16 @@ class AbstractKernel(FrozenParams, ABC):
         >>> np.allclose(kernel.apply(graph, [1.0, 0.0, 0.0]), kernel.dense(graph)[0])
         True
         """
-        kernel = self.on(as_adjacency(graph))
+        kernel = self.on(graph)
         columns = check_columns(X, "X", graph.n_nodes)
-        expansion = kernel.expansion(graph.radius, tol)
-        scaling = 1.0 if graph.scaling is None else graph.scaling[:, None]
+        expansion = kernel.expansion(tol)
         matrix = action.best_matrix(expansion, graph)
-        result = action.apply_expansion(expansion, matrix, columns * scaling, check_jobs(n_jobs)) / scaling
+        result = action.apply_expansion(expansion, matrix, columns, check_jobs(n_jobs))
         return result[:, 0] if np.ndim(X) == 1 else result
 
     def matrix(
         self,
-        graph: AnyGraph,
+        graph: Graph,
         rows: ArrayLike | None = None,
         cols: ArrayLike | None = None,
         *,
@@ -275,7 +228,7 @@ class AbstractKernel(FrozenParams, ABC):
 
         Parameters
         ----------
-        graph : Graph or GeneralizedAdjacency
+        graph : Graph
         rows, cols : array-like of int, optional
         per_volume : bool
             Divide by the square roots of the weights of both nodes: the kernel of the space itself, per unit of
@@ -292,21 +245,28 @@ class AbstractKernel(FrozenParams, ABC):
         >>> Sphere().heat_kernel(graph.points[:1], graph.points[1:3], 0.05).round(2).tolist()
         [[1.52, 1.53]]
         """
-        adjacency = as_adjacency(graph)
-        everything = np.arange(adjacency.n_nodes)
-        first = everything if rows is None else check_indices(rows, "rows", adjacency.n_nodes)
-        second = everything if cols is None else check_indices(cols, "cols", adjacency.n_nodes)
-        expansion = self.on(adjacency).expansion(adjacency.radius, tol)
+        expansion = self.on(graph).expansion(tol)
+        everything = np.arange(graph.n_nodes)
+        first = everything if rows is None else check_indices(rows, "rows", graph.n_nodes)
+        second = everything if cols is None else check_indices(cols, "cols", graph.n_nodes)
         swap = len(first) < len(second)  # multiply the columns of the smaller set of nodes
         sources, targets = (first, second) if swap else (second, first)
-        columns = action.indicator_columns(adjacency.n_nodes, sources)
-        found = action.apply_expansion(
-            expansion, action.best_matrix(expansion, adjacency), columns, check_jobs(n_jobs)
-        )[targets]
+        columns = action.indicator_columns(graph.n_nodes, sources)
+        matrix = action.best_matrix(expansion, graph)
+        found = action.apply_expansion(expansion, matrix, columns, check_jobs(n_jobs))[targets]
         result = found.T if swap else found
-        if adjacency.scaling is not None:
-            result = result * adjacency.scaling[second] / adjacency.scaling[first][:, None]
-        return _per_volume(result, adjacency, first, second) if check_flag(per_volume, "per_volume") else result
+        if not check_flag(per_volume, "per_volume"):
+            return result
+        if graph.weights is None:
+            raise ValueError(
+                "`per_volume` needs node weights, which this graph does not have: heat_graph and "
+                "mesh_graph(mesh, weights='cotangent') set them."
+            )
+        for name, nodes in (("rows", first), ("cols", second)):
+            if not graph.weights[nodes].all():
+                reject(name, "nodes of positive weight, with per_volume=True", "nodes of weight zero")
+        sizes = np.sqrt(graph.weights)
+        return np.asarray(result / sizes[first][:, None] / sizes[second])
 
     def __add__(self, other: object) -> "AbstractKernel":
         return SumKernel(self, other) if isinstance(other, AbstractKernel) else NotImplemented
@@ -314,84 +274,37 @@ class AbstractKernel(FrozenParams, ABC):
     def __mul__(self, other: Any) -> "AbstractKernel":
         if isinstance(other, AbstractKernel):
             return ProductKernel(self, other)
-        return (
-            ScaledKernel(self, check_real(other, "factor", Interval()))
-            if isinstance(other, Real)
-            else NotImplemented
-        )
+        return ScaledKernel(self, float(other)) if isinstance(other, Real) else NotImplemented
 
     __rmul__ = __mul__
 
-    def _check_radius(self, radius: float) -> None:
-        if not radius < self.convergence and self.convergence < np.inf:
-            reject("graph", f"of spectral radius below {self.convergence:g} for {self}", f"{radius:g}")
 
-
-def _per_volume(values: FloatArray, graph: AnyGraph, rows: IntArray, cols: IntArray) -> FloatArray:
-    """Entries K_ij / sqrt(mu_i mu_j): the kernel of the space, if the graph has the volumes of its nodes."""
-    if not isinstance(graph, Graph) or graph.weights is None:
-        raise ValueError(
-            "`per_volume` needs node weights, which this graph does not have: heat_graph and "
-            "mesh_graph(mesh, weights='cotangent') set them."
-        )
-    for name, nodes in (("rows", rows), ("cols", cols)):
-        if not graph.weights[nodes].all():
-            reject(name, "nodes of positive weight, with per_volume=True", "nodes of weight zero")
-    sizes = np.sqrt(graph.weights)
-    return np.asarray(values / sizes[rows][:, None] / sizes[cols])
-
-
-@functools.lru_cache(maxsize=256)
-def _root_coefficients(kernel: AbstractKernel, order: int, n: int) -> FloatArray:
-    f = roots.series_root(kernel._exact, order, n)
-    if f is None:
-        raise ValueError(
-            f"{kernel} has no real root of order {order}: its series starts with a negative coefficient, or with "
-            f"a number of zeros that {order} does not divide. {roots.ASYMMETRIC}."
-        )
-    root_value = kernel._value_at(1.0) ** (1 / order)
-    if -f[f < 0].sum() <= roots.ROUNDING_SHARE * max(np.abs(f).sum(), root_value):
-        f = np.maximum(f, 0.0)
-    f.flags.writeable = False
-    return f
-
-
+@stored
 @dataclasses.dataclass(frozen=True)
 class RootKernel(AbstractKernel):
-    """The kernel whose ``order``-th power is the given one; coefficients by high-precision deconvolution."""
+    """The square root of a kernel without a closed form, as a finite series."""
 
     kernel: AbstractKernel
-    order: int
 
     def spectral(self, w: FloatArray) -> FloatArray:
         """Sum the series. A root of the values of h has no known branch where h touches zero."""
-        radius = float(np.abs(w).max(initial=0.0))
-        terms = self._coefficients(self.truncation(1e-13, max(radius, 1e-3)))
-        return np.asarray(np.polynomial.polynomial.polyval(w, terms), np.float64)
+        return np.asarray(np.polynomial.polynomial.polyval(w, roots.square_root(self.kernel)), np.float64)
 
     def _coefficients(self, n: int) -> FloatArray:
-        if n > _MOST_EXACT_TERMS:
-            reject("n", f"at most {_MOST_EXACT_TERMS} for a root without a closed form", n)
-        return _root_coefficients(self.kernel, self.order, n)
-
-    def _exact(self, n: int) -> list[Decimal]:
-        return roots.decimals(self._coefficients(n))
-
-    def _root(self, order: int) -> AbstractKernel:
-        return RootKernel(self.kernel, self.order * order)
-
-    def resolve(self, graph: AnyGraph, dim: int | None = None) -> AbstractKernel:
-        """Return the root of the resolved kernel."""
-        return self.kernel.resolve(graph, dim).root(self.order)
+        f = roots.square_root(self.kernel)[:n]
+        return np.concatenate([f, np.zeros(n - len(f))])
 
     @property
-    def _most_terms(self) -> int:
-        return _MOST_EXACT_TERMS
+    def n_terms(self) -> int:
+        """Number of terms above rounding."""
+        return len(roots.square_root(self.kernel))
 
-    def _value_at(self, radius: float) -> float:
-        return float(self.kernel._value_at(radius) ** (1 / self.order))
+    def resolve(self, graph: Graph, dim: int | None = None) -> AbstractKernel:
+        """Return the root of the resolved kernel."""
+        return self.kernel.resolve(graph, dim).root()
 
 
+@stored
 @dataclasses.dataclass(frozen=True)
 class ScaledKernel(AbstractKernel):
     """A kernel times a number."""
@@ -409,13 +322,9 @@ class ScaledKernel(AbstractKernel):
     def _coefficients(self, n: int) -> FloatArray:
         return self.factor * self.kernel._coefficients(n)
 
-    def _exact(self, n: int) -> list[Decimal]:
-        return [Decimal(float(self.factor)) * value for value in self.kernel._exact(n)]
-
-    def _root(self, order: int) -> AbstractKernel:
-        if self.factor <= 0:
-            return RootKernel(self, order)
-        return ScaledKernel(self.kernel.root(order), float(self.factor) ** (1 / order))
+    def root(self) -> AbstractKernel:
+        """Return the root of the kernel times that of the factor."""
+        return ScaledKernel(self.kernel.root(), self.factor**0.5) if self.factor > 0 else RootKernel(self)
 
     @property
     def is_positive(self) -> bool:
@@ -428,19 +337,13 @@ class ScaledKernel(AbstractKernel):
         return self.kernel.series_is_nonnegative if self.factor > 0 else super().series_is_nonnegative
 
     @property
-    def convergence(self) -> float:
-        """Same as for the kernel."""
-        return self.kernel.convergence
-
-    @property
     def n_terms(self) -> int | None:
         """Same as for the kernel."""
         return self.kernel.n_terms
 
-    def resolve(self, graph: AnyGraph, dim: int | None = None) -> AbstractKernel:
-        """Resolve the kernel; returns itself if nothing changes, so that the root is computed only once."""
-        kernel = self.kernel.resolve(graph, dim)
-        return self if kernel is self.kernel else ScaledKernel(kernel, self.factor)
+    def resolve(self, graph: Graph, dim: int | None = None) -> AbstractKernel:
+        """Resolve the kernel."""
+        return ScaledKernel(self.kernel.resolve(graph, dim), self.factor)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -451,27 +354,17 @@ class _PairKernel(AbstractKernel):
     right: AbstractKernel
 
     @property
-    def convergence(self) -> float:
-        """The smaller radius of the two."""
-        return min(self.left.convergence, self.right.convergence)
-
-    @property
-    def _lengths(self) -> tuple[int, int] | None:
-        left, right = self.left.n_terms, self.right.n_terms
-        return None if left is None or right is None else (left, right)
-
-    @property
     def series_is_nonnegative(self) -> bool:
         """True if both are nonnegative; else the coefficients decide."""
         both = self.left.series_is_nonnegative and self.right.series_is_nonnegative
         return both or super().series_is_nonnegative
 
-    def resolve(self, graph: AnyGraph, dim: int | None = None) -> AbstractKernel:
-        """Resolve both; returns itself if nothing changes, so that the root is computed only once."""
-        left, right = self.left.resolve(graph, dim), self.right.resolve(graph, dim)
-        return self if left is self.left and right is self.right else type(self)(left, right)
+    def resolve(self, graph: Graph, dim: int | None = None) -> AbstractKernel:
+        """Resolve both."""
+        return type(self)(self.left.resolve(graph, dim), self.right.resolve(graph, dim))
 
 
+@stored
 @dataclasses.dataclass(frozen=True)
 class SumKernel(_PairKernel):
     """Sum of two kernels."""
@@ -483,18 +376,18 @@ class SumKernel(_PairKernel):
     def _coefficients(self, n: int) -> FloatArray:
         return self.left._coefficients(n) + self.right._coefficients(n)
 
-    def _exact(self, n: int) -> list[Decimal]:
-        return [a + b for a, b in zip(self.left._exact(n), self.right._exact(n), strict=True)]
-
-    def _root(self, order: int) -> AbstractKernel:
-        return (2.0 * self.left).root(order) if self.left == self.right else RootKernel(self, order)
+    def root(self) -> AbstractKernel:
+        """Return the root in closed form if both are equal."""
+        return (2.0 * self.left).root() if self.left == self.right else RootKernel(self)
 
     @property
     def n_terms(self) -> int | None:
         """The larger number of the two, if both are finite."""
-        return None if self._lengths is None else max(self._lengths)
+        left, right = self.left.n_terms, self.right.n_terms
+        return None if left is None or right is None else max(left, right)
 
 
+@stored
 @dataclasses.dataclass(frozen=True)
 class ProductKernel(_PairKernel):
     """Matrix product of two kernels; functions of the same W commute."""
@@ -506,18 +399,16 @@ class ProductKernel(_PairKernel):
     def _coefficients(self, n: int) -> FloatArray:
         return roots.convolved(self.left._coefficients(n), self.right._coefficients(n))
 
-    def _exact(self, n: int) -> list[Decimal]:
-        left, right = self.left._exact(n), self.right._exact(n)
-        return [sum((left[j] * right[k - j] for j in range(k + 1)), Decimal(0)) for k in range(n)]
-
-    def _root(self, order: int) -> AbstractKernel:
-        if order == 2 and self.left == self.right:
+    def root(self) -> AbstractKernel:
+        """Return one factor if both are equal, or the product of the roots if both have one that is positive."""
+        if self.left == self.right:
             return self.left
         if self.left.is_positive and self.right.is_positive:
-            return ProductKernel(self.left.root(order), self.right.root(order))
-        return RootKernel(self, order)  # a product may have a root although its factors have none
+            return ProductKernel(self.left.root(), self.right.root())
+        return RootKernel(self)  # a product may have a root although its factors have none
 
     @property
     def n_terms(self) -> int | None:
         """One more than the sum of both degrees, if both are finite."""
-        return None if self._lengths is None else sum(self._lengths) - 1
+        left, right = self.left.n_terms, self.right.n_terms
+        return None if left is None or right is None else left + right - 1

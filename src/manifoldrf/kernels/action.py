@@ -18,29 +18,21 @@ from manifoldrf._compiling import compiled
 from manifoldrf._runtime import thread_pool
 from manifoldrf._validation import FloatArray, IntArray, Interval, check_real
 from manifoldrf.geometry.csr import LocalForm, csr_parts
-from manifoldrf.geometry.graphs import GeneralizedAdjacency, Graph
+from manifoldrf.geometry.graphs import Graph
 
-AnyGraph: TypeAlias = Graph | GeneralizedAdjacency
 _Threads: TypeAlias = tuple[ThreadPoolExecutor, int]  # a pool and its number of threads
 
 TOLERANCES = Interval(1e-14, 1.0, high_open=True)  # double precision cannot guarantee less
 
-_FIRST_DEGREE = 64
-_LAST_DEGREE = 2**16
 # Columns per block: 32 columns of 4000 nodes fit the second-level cache, narrower blocks waste the vector units.
 _WIDTH = 32
-# From this many nodes and products on, the order of the nodes in memory matters.
-_LARGE, _LONG = 4096, 8
-# Below this many matrix entries times columns, a second thread costs more than it saves.
-_WORTH_A_THREAD = 2**17
 
 
 @dataclass(frozen=True)
 class Expansion:
-    """h as a polynomial: a Chebyshev series on [-radius, radius], or a sum of powers."""
+    """h as a polynomial: a Chebyshev series on [-1, 1], or a sum of powers."""
 
     coefficients: FloatArray  # (degree + 1,)
-    radius: float
     of_powers: bool = False
 
     @property
@@ -49,8 +41,8 @@ class Expansion:
         return len(self.coefficients) - 1
 
 
-def expand(function: Callable[[FloatArray], FloatArray], radius: float, tol: float) -> Expansion:
-    """Chebyshev series of a function on [-radius, radius], to ``tol`` of its largest value.
+def expand(function: Callable[[FloatArray], FloatArray], tol: float) -> Expansion:
+    """Chebyshev series of a function on [-1, 1], to ``tol`` of its largest value.
 
     Raises
     ------
@@ -58,10 +50,10 @@ def expand(function: Callable[[FloatArray], FloatArray], radius: float, tol: flo
         If 2^16 terms are not enough.
     """
     check_real(tol, "tol", TOLERANCES)
-    degree = _FIRST_DEGREE
-    while degree <= _LAST_DEGREE:
+    degree, last = 64, 2**16
+    while degree <= last:
         angles = np.pi * np.arange(degree + 1) / degree
-        values = function(radius * np.cos(angles))
+        values = function(np.cos(angles))
         coefficients = fft.dct(values, type=1) / degree
         coefficients[[0, -1]] /= 2
         largest = float(np.abs(values).max())
@@ -69,23 +61,23 @@ def expand(function: Callable[[FloatArray], FloatArray], radius: float, tol: flo
         rest = np.cumsum(np.abs(coefficients[::-1]))[::-1]  # rest[k] = sum of terms k, k + 1, ...
         needed = max(1, int(np.count_nonzero(rest > tol * largest)))
         if needed <= degree // 2:  # the other half shows that the series has converged
-            return Expansion(coefficients[:needed], radius)
+            return Expansion(coefficients[:needed])
         degree *= 2
     raise ValueError(
-        f"The kernel is too rough for `tol` = {tol:g}: more than {_LAST_DEGREE // 2} Chebyshev terms. "
+        f"The kernel is too rough for `tol` = {tol:g}: more than {last // 2} Chebyshev terms. "
         "Take a larger `tol` or a shorter length scale."
     )
 
 
-def best_matrix(expansion: Expansion, graph: AnyGraph) -> Any:
+def best_matrix(expansion: Expansion, graph: Graph) -> Any:
     """The symmetric matrix of a graph, with its nodes in a local order if that is faster.
 
     Blocks of columns that do not fit the caches are read again and again. With neighbours close together in memory
     the recurrence takes a third of the time on a scan of 50,000 vertices, and half on heat graphs of 20,000 nodes.
     The choice must not depend on the number of columns: the order of the nodes changes the rounding.
     """
-    worthwhile = graph.n_nodes >= _LARGE and expansion.degree >= _LONG
-    return (graph._local if worthwhile else None) or graph.symmetric
+    worthwhile = graph.n_nodes >= 4096 and expansion.degree >= 8
+    return (graph._local if worthwhile else None) or graph.operator
 
 
 def indicator_columns(n: int, nodes: IntArray) -> FloatArray:
@@ -101,7 +93,7 @@ def apply_expansion(expansion: Expansion, matrix: Any, block: FloatArray, n_jobs
         return apply_expansion(expansion, matrix.matrix, block[matrix.order], n_jobs)[matrix.place]
     result = np.zeros_like(block)
     spans = _column_blocks(block.shape[1])
-    busy = matrix.nnz * block.shape[1] >= _WORTH_A_THREAD
+    busy = matrix.nnz * block.shape[1] >= 2**17  # below, a second thread costs more than it saves
     with thread_pool(n_jobs if busy else 1) as pool:
         if len(spans) >= 2 * n_jobs or not busy:  # threads take columns
             jobs = [pool.submit(_recurrence, expansion, matrix, block, span) for span in spans]
@@ -148,7 +140,7 @@ def _recurrence(
     start = np.zeros((block.shape[0], padded))
     start[:, :width] = block[:, span[0] : span[1]]
     total: FloatArray = coefficients[0] * start
-    if expansion.degree == 0 or expansion.radius == 0:
+    if expansion.degree == 0:
         return total[:, :width]
     step = _step_four_columns if padded == 4 else step_columns
     run = functools.partial(_over_rows, step, block.shape[0], threads)
@@ -160,11 +152,11 @@ def _recurrence(
             run((*csr, 1.0), power, product, total, coefficient)
             power, product = product, power
         return total[:, :width]
-    # T_1 = M / radius: half a step from T_0, with zero before it.
+    # T_1 = M: half a step from T_0, with zero before it.
     before, current = start, np.zeros_like(start)
-    run((*csr, 1 / expansion.radius), before, current, total, coefficients[1])
+    run((*csr, 1.0), before, current, total, coefficients[1])
     for coefficient in coefficients[2:]:
-        run((*csr, 2 / expansion.radius), current, before, total, coefficient)
+        run((*csr, 2.0), current, before, total, coefficient)
         before, current = current, before
     return total[:, :width]
 
@@ -190,7 +182,7 @@ def step_columns(matrix, current, previous, total, weight, rows):  # type: ignor
     Parameters
     ----------
     matrix : tuple (indptr, indices, data, scale)
-        CSR matrix M; scale is 2 over the bound of its spectrum.
+        CSR matrix M.
     current, previous, total : float64 (N, width)
     weight : float
         Coefficient of the new polynomial.

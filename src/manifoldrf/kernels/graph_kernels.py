@@ -2,26 +2,22 @@
 
 import math
 from dataclasses import dataclass
-from decimal import Decimal
-from itertools import accumulate
 
 import numpy as np
 from scipy.special import gammaln, xlogy
 
-from manifoldrf._validation import NONNEGATIVE, POSITIVE, FloatArray, Interval, check_flag, check_integer, reject
+from manifoldrf._codec import stored
+from manifoldrf._validation import NONNEGATIVE, POSITIVE, FloatArray, Interval, check_integer, reject
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
-from manifoldrf.kernels.roots import ASYMMETRIC, pi
+from manifoldrf.kernels.roots import ASYMMETRIC
 
 __all__ = ["CosineKernel", "DiffusionKernel", "PowerKernel", "RandomWalkKernel", "RegularizedLaplacianKernel"]
 
 # Coefficients are quotients of Gamma functions, which overflow near zero and lose digits for large arguments.
 POWERS = Interval(1e-300, 1e6)
-_SCALES = Interval(0.0, 1e150)  # larger squares overflow
-_MOST_STEPS = 2**53  # larger integers are not exact as doubles
-# Below _SMALL, (h(w) - alpha_0) / w loses digits to cancellation; a few terms of the series are enough there.
-_SMALL, _FEW_TERMS = 1e-3, 8
 
 
+@stored
 @dataclass(frozen=True)
 class DiffusionKernel(AbstractKernel):
     """exp(-tau L) = exp(tau (W - I)): heat after tau steps of the walk on average; the paper's kernel.
@@ -32,44 +28,36 @@ class DiffusionKernel(AbstractKernel):
     Parameters
     ----------
     tau : float
-        Number of steps, at least 0.
-    normalized : bool
-        False omits the factor e^-tau: exp(tau W), as in the paper.
+        Number of steps, at least 0. The paper's exp(tau W) is ``math.exp(tau) * DiffusionKernel(tau)``.
 
     Examples
     --------
+    >>> import math
     >>> from manifoldrf import DiffusionKernel
-    >>> DiffusionKernel(2.0, normalized=False).modulation(4).round(4).tolist()
+    >>> (math.exp(2.0) * DiffusionKernel(2.0)).modulation(4).round(4).tolist()
     [1.0, 1.0, 0.5, 0.1667]
     """
 
     tau: float
-    normalized: bool = True
     series_is_nonnegative = True
 
     def __post_init__(self) -> None:
         self._keep_real("tau", NONNEGATIVE)
-        check_flag(self.normalized, "normalized")
-        if not self.normalized and self.tau > 700:
-            reject("tau", "at most 700 with normalized=False, or exp(tau) overflows", self.tau)
 
     def spectral(self, w: FloatArray) -> FloatArray:
-        """Return exp(tau (w - 1)), or exp(tau w)."""
-        return np.asarray(np.exp(self.tau * (w - 1.0 if self.normalized else w)))
+        """Return exp(tau (w - 1))."""
+        return np.asarray(np.exp(self.tau * (w - 1.0)))
 
     def _coefficients(self, n: int) -> FloatArray:
         k = np.arange(n)
-        return np.asarray(np.exp(xlogy(k, self.tau) - gammaln(k + 1) - (self.tau if self.normalized else 0.0)))
+        return np.asarray(np.exp(xlogy(k, self.tau) - gammaln(k + 1) - self.tau))
 
-    def _exact(self, n: int) -> list[Decimal]:
-        tau = Decimal(float(self.tau))
-        first = (-tau).exp() if self.normalized else Decimal(1)
-        return list(accumulate(range(1, n), lambda term, k: term * tau / k, initial=first))
-
-    def _root(self, order: int) -> AbstractKernel:
-        return DiffusionKernel(self.tau / order, self.normalized)
+    def root(self) -> AbstractKernel:
+        """Return the kernel of half the steps."""
+        return DiffusionKernel(self.tau / 2)
 
 
+@stored
 @dataclass(frozen=True)
 class PowerKernel(AbstractKernel):
     """W^n: exactly n steps of the walk; on a heat graph, the heat kernel of the space.
@@ -92,7 +80,7 @@ class PowerKernel(AbstractKernel):
     series_is_nonnegative = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "n", check_integer(self.n, "n", 0, _MOST_STEPS))
+        object.__setattr__(self, "n", check_integer(self.n, "n", 0, 2**53))
 
     def spectral(self, w: FloatArray) -> FloatArray:
         """Return w^n."""
@@ -101,14 +89,11 @@ class PowerKernel(AbstractKernel):
     def _coefficients(self, n: int) -> FloatArray:
         return np.where(np.arange(n) == self.n, 1.0, 0.0)
 
-    def _exact(self, n: int) -> list[Decimal]:
-        return [Decimal(int(k == self.n)) for k in range(n)]
-
-    def _root(self, order: int) -> AbstractKernel:
-        if self.n % order:
-            remedy = f" {ASYMMETRIC}." if order == 2 else ""
-            raise ValueError(f"{self} has no root of order {order}, which does not divide {self.n}.{remedy}")
-        return PowerKernel(self.n // order)
+    def root(self) -> AbstractKernel:
+        """Return the kernel of half the steps, if their number is even."""
+        if self.n % 2:
+            raise ValueError(f"{self} has no square root, because {self.n} is odd. {ASYMMETRIC}.")
+        return PowerKernel(self.n // 2)
 
     @property
     def n_terms(self) -> int:
@@ -116,6 +101,7 @@ class PowerKernel(AbstractKernel):
         return int(self.n) + 1
 
 
+@stored
 @dataclass(frozen=True)
 class RegularizedLaplacianKernel(AbstractKernel):
     """(I + scale^2 L)^-power, the regularised Laplacian.
@@ -142,7 +128,7 @@ class RegularizedLaplacianKernel(AbstractKernel):
     series_is_nonnegative = True
 
     def __post_init__(self) -> None:
-        self._keep_real("scale", _SCALES)
+        self._keep_real("scale", Interval(0.0, 1e150))  # larger squares overflow
         self._keep_real("power", POWERS)
 
     def spectral(self, w: FloatArray) -> FloatArray:
@@ -154,23 +140,12 @@ class RegularizedLaplacianKernel(AbstractKernel):
         logs = xlogy(k, self.scale**2) - (k + self.power) * math.log1p(self.scale**2)
         return np.asarray(np.exp(logs + gammaln(k + self.power) - gammaln(self.power) - gammaln(k + 1)))
 
-    def _exact(self, n: int) -> list[Decimal]:
-        square, power = Decimal(float(self.scale)) ** 2, Decimal(float(self.power))
-        terms = [(1 + square) ** -power]
-        for k in range(1, n):
-            terms.append(terms[-1] * square / (1 + square) * (k - 1 + power) / k)
-        return terms
-
-    def _root(self, order: int) -> AbstractKernel:
-        return RegularizedLaplacianKernel(self.scale, self.power / order)
-
-    @property
-    def convergence(self) -> float:
-        """1 / q."""
-        square = self.scale**2  # underflows to zero for tiny scales
-        return 1 + 1 / square if square else np.inf
+    def root(self) -> AbstractKernel:
+        """Return the kernel of half the power."""
+        return RegularizedLaplacianKernel(self.scale, self.power / 2)
 
 
+@stored
 @dataclass(frozen=True)
 class RandomWalkKernel(AbstractKernel):
     """(a I - L)^p, the p-step random walk kernel.
@@ -204,25 +179,16 @@ class RandomWalkKernel(AbstractKernel):
 
     def spectral(self, w: FloatArray) -> FloatArray:
         """Return (a - 1 + w)^p."""
-        base = self.a - 1.0 + w
-        return np.asarray((base if self.n_terms is not None else np.maximum(base, 0.0)) ** self.p)
+        return np.asarray(np.maximum(self.a - 1.0 + w, 0.0) ** self.p)  # w >= -1 up to rounding, a >= 2
 
     def _coefficients(self, n: int) -> FloatArray:
         k = np.arange(n - 1)
         ratios = (self.p - k) / ((k + 1.0) * (self.a - 1.0))
         return np.asarray(float(self.a - 1.0) ** self.p * np.concatenate([[1.0], np.cumprod(ratios)]))
 
-    def _exact(self, n: int) -> list[Decimal]:
-        base, p = Decimal(float(self.a)) - 1, Decimal(float(self.p))
-        return list(accumulate(range(1, n), lambda term, k: term * (p - (k - 1)) / (k * base), initial=base**p))
-
-    def _root(self, order: int) -> AbstractKernel:
-        return RandomWalkKernel(self.a, self.p / order)
-
-    @property
-    def convergence(self) -> float:
-        """For fractional p: a - 1 itself, up to rounding, because the series converges there to h = 0."""
-        return np.inf if self.n_terms is not None else (self.a - 1.0) * (1 + 1e-12)
+    def root(self) -> AbstractKernel:
+        """Return the kernel of half the steps."""
+        return RandomWalkKernel(self.a, self.p / 2)
 
     @property
     def n_terms(self) -> int | None:
@@ -235,6 +201,7 @@ class RandomWalkKernel(AbstractKernel):
         return self.n_terms is not None
 
 
+@stored
 @dataclass(frozen=True)
 class CosineKernel(AbstractKernel):
     """cos(pi L / 4), the inverse cosine kernel. Its modulation has negative entries.
@@ -259,10 +226,6 @@ class CosineKernel(AbstractKernel):
         signs = np.where(k % 4 < 2, 1.0, -1.0)
         return np.asarray(signs * np.exp(k * math.log(np.pi / 4) - gammaln(k + 1)) * math.sqrt(0.5))
 
-    def _exact(self, n: int) -> list[Decimal]:
-        quarter, first = pi() / 4, (Decimal(1) / 2).sqrt()
-        return list(accumulate(range(1, n), lambda term, k: term * quarter / k * (-1) ** (k + 1), initial=first))
-
 
 def shifted(kernel: AbstractKernel) -> AbstractKernel:
     """Return sum_k alpha_{k+1} W^k, so that h(W) = alpha_0 + W times it."""
@@ -271,6 +234,7 @@ def shifted(kernel: AbstractKernel) -> AbstractKernel:
     return ShiftedKernel(kernel)
 
 
+@stored
 @dataclass(frozen=True)
 class ShiftedKernel(AbstractKernel):
     """(h(W) - alpha_0) / W, as a series."""
@@ -280,8 +244,8 @@ class ShiftedKernel(AbstractKernel):
     def spectral(self, w: FloatArray) -> FloatArray:
         """Return (h(w) - alpha_0) / w, by the series near zero."""
         first = self.kernel._coefficients(1)[0]
-        small = np.abs(w) < _SMALL
-        terms = self._coefficients(_FEW_TERMS)
+        small = np.abs(w) < 1e-3  # the difference would lose digits to cancellation; eight terms are enough
+        terms = self._coefficients(8)
         near = np.polynomial.polynomial.polyval(np.where(small, w, 0.0), terms)
         far = np.where(small, 1.0, w)
         return np.asarray(np.where(small, near, (self.kernel.spectral(far) - first) / far))
@@ -289,22 +253,10 @@ class ShiftedKernel(AbstractKernel):
     def _coefficients(self, n: int) -> FloatArray:
         return self.kernel._coefficients(n + 1)[1:]
 
-    def _exact(self, n: int) -> list[Decimal]:
-        return self.kernel._exact(n + 1)[1:]
-
-    @property
-    def convergence(self) -> float:
-        """Same as for the kernel."""
-        return self.kernel.convergence
-
     @property
     def n_terms(self) -> int | None:
         """One less than for the kernel, at least one."""
         return None if self.kernel.n_terms is None else max(1, self.kernel.n_terms - 1)
-
-    @property
-    def _most_terms(self) -> int:
-        return self.kernel._most_terms - 1
 
     @property
     def series_is_nonnegative(self) -> bool:

@@ -5,31 +5,23 @@ Their coefficients depend on the graph, so they are *resolved* on a graph first.
 
 import math
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import NoReturn
 
 import numpy as np
 from scipy.special import gammaln, zeta
 
+from manifoldrf._codec import stored
 from manifoldrf._validation import POSITIVE, FloatArray, Interval, check_integer, check_option, reject
-from manifoldrf.geometry.graphs import Graph, as_adjacency
+from manifoldrf.geometry.graphs import Graph, check_graph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, ScaledKernel, UnresolvedKernelError
-from manifoldrf.kernels.action import AnyGraph
 from manifoldrf.kernels.graph_kernels import POWERS, DiffusionKernel, PowerKernel, RegularizedLaplacianKernel
-from manifoldrf.kernels.roots import decimals
 
 __all__ = ["HeatKernel", "MaternKernel"]
 
-# Times that differ by less than this share are equal.
-_SAME_TIME = 1e-6
-# Below this value the series of a polylogarithm converges as .25^k; above it, the expansion around 1 converges as
-# (1.4 / 2 pi)^k.
-_SMALL = 0.25
-_FEW_TERMS = 80
 _LENGTHS = Interval(1e-100, 1e100)  # other squares are outside the range of doubles
-_SMALLEST_RATE = 1e-290  # below this, the square of the scale 1 / sqrt(rate) overflows
 
 
+@stored
 @dataclass(frozen=True)
 class HeatKernel(AbstractKernel):
     """exp(t Delta): the heat kernel of the space at the time t, in units of length squared.
@@ -49,8 +41,8 @@ class HeatKernel(AbstractKernel):
     >>> points = Sphere().grid(1000)
     >>> HeatKernel(0.05).resolve(heat_graph(points, t=0.05))
     PowerKernel(n=6)
-    >>> HeatKernel(0.05).describe(knn_graph(points), dim=2)
-    'calibrated: 11.9757 steps on average, each lasting 0.00417512, last t = 0.05'
+    >>> round(HeatKernel(0.05).resolve(knn_graph(points), dim=2).tau, 4)
+    11.9757
     """
 
     t: float
@@ -59,12 +51,12 @@ class HeatKernel(AbstractKernel):
     def __post_init__(self) -> None:
         self._keep_real("t", POSITIVE)
 
-    def resolve(self, graph: AnyGraph, dim: int | None = None) -> AbstractKernel:
+    def resolve(self, graph: Graph, dim: int | None = None) -> AbstractKernel:
         """Return the kernel in steps of this graph: ``PowerKernel`` on a heat graph, else ``DiffusionKernel``.
 
         Parameters
         ----------
-        graph : Graph or GeneralizedAdjacency
+        graph : Graph
         dim : int, optional
             Intrinsic dimension, used if the graph has no ``step_time``; estimated by default.
 
@@ -77,19 +69,11 @@ class HeatKernel(AbstractKernel):
         if graph.n_steps is None:
             return DiffusionKernel(self.t / step)
         n = 2 * round(self.t / step / 2)
-        if n == 0 or abs(n * step - self.t) > _SAME_TIME * self.t:
+        if n == 0 or abs(n * step - self.t) > 1e-6 * self.t:
             low = max(2, 2 * math.floor(self.t / step / 2))
             times = f"{step:g}: for example {low * step:g} or {(low + 2) * step:g}; or build heat_graph(points, t)"
             reject("t", f"an even number of steps of the heat graph, each lasting {times}", self.t)
         return PowerKernel(n)
-
-    def describe(self, graph: AnyGraph, dim: int | None = None) -> str:
-        """Describe the kernel on this graph in one line."""
-        steps = self.resolve(graph, dim).get_params()
-        ending = f"each lasting {_step_time(graph, dim):g}, last t = {self.t:g}"
-        if "n" in steps:
-            return f"heat graph: {steps['n']} steps, {ending} exactly"
-        return f"calibrated: {steps['tau']:g} steps on average, {ending}"
 
     def spectral(self, w: FloatArray) -> FloatArray:
         """Raise an error: h depends on the graph."""
@@ -98,10 +82,8 @@ class HeatKernel(AbstractKernel):
     def _coefficients(self, n: int) -> FloatArray:
         _unresolved(self)
 
-    def _exact(self, n: int) -> list[Decimal]:
-        _unresolved(self)
 
-
+@stored
 @dataclass(frozen=True)
 class MaternKernel(AbstractKernel):
     """The Matern kernel: (c + L)^-nu in the graph clock, (c - Delta)^-(nu + dim/2) in the manifold clock.
@@ -136,8 +118,8 @@ class MaternKernel(AbstractKernel):
     def __post_init__(self) -> None:
         nu, length = self._keep_real("nu", POWERS), self._keep_real("lengthscale", _LENGTHS)
         check_option(self.clock, "clock", ("graph", "manifold"))
-        if self.rate < _SMALLEST_RATE:
-            longest = math.sqrt(2 * nu) / math.sqrt(_SMALLEST_RATE)
+        if self.rate < 1e-290:  # the square of the scale 1 / sqrt(rate) overflows
+            longest = math.sqrt(2 * nu) * 1e145
             rule = f"at most {longest:.3g} for nu = {nu:g}, or 2 nu / lengthscale^2 vanishes"
             reject("lengthscale", rule, length)
         if not nu * abs(math.log(self.rate)) < 600:
@@ -149,7 +131,7 @@ class MaternKernel(AbstractKernel):
         """The shift c = 2 nu / lengthscale^2."""
         return 2 * self.nu / self.lengthscale**2
 
-    def resolve(self, graph: AnyGraph, dim: int | None = None) -> AbstractKernel:
+    def resolve(self, graph: Graph, dim: int | None = None) -> AbstractKernel:
         """Return the kernel in steps of this graph; a kernel in the graph clock is returned unchanged."""
         if self.clock == "graph":
             return self
@@ -170,23 +152,17 @@ class MaternKernel(AbstractKernel):
     def _coefficients(self, n: int) -> FloatArray:
         return self._in_steps()._coefficients(n)
 
-    def _exact(self, n: int) -> list[Decimal]:
-        return self._in_steps()._exact(n)
-
-    def _root(self, order: int) -> AbstractKernel:
-        return super()._root(order) if self.clock == "manifold" else self._in_steps().root(order)
+    def root(self) -> AbstractKernel:
+        """Return the kernel of half the power, in the graph clock."""
+        return super().root() if self.clock == "manifold" else self._in_steps().root()
 
     def _in_steps(self) -> ScaledKernel:
         if self.clock == "manifold":
             _unresolved(self)
         return _shifted_power(self.rate, self.nu, 1.0)
 
-    @property
-    def convergence(self) -> float:
-        """1 + c in the graph clock; in the manifold clock it is unknown until the kernel is resolved."""
-        return 1 + self.rate if self.clock == "graph" else np.inf
 
-
+@stored
 @dataclass(frozen=True)
 class GammaMixtureKernel(AbstractKernel):
     """(a - Delta)^-p on a heat graph: step^p / Gamma(p) times the integral of x^(p-1) e^(-rate x) W^x over x > 0.
@@ -226,9 +202,6 @@ class GammaMixtureKernel(AbstractKernel):
         k = np.arange(1.0, n)
         return np.concatenate([[0.0], self._weights(n - 1) * np.exp(self._log_scale - self.rate * k)])
 
-    def _exact(self, n: int) -> list[Decimal]:
-        return decimals(self._coefficients(n))
-
     @property
     def _log_scale(self) -> float:
         return float(self.power * math.log(self.step) - gammaln(self.power))
@@ -243,22 +216,21 @@ class GammaMixtureKernel(AbstractKernel):
         weights[:2] += changes[: len(weights)]
         return np.maximum(weights, 0.0)
 
-    @property
-    def convergence(self) -> float:
-        """e^rate."""
-        return math.exp(self.rate)
-
 
 def _positive_powers_sum(x: FloatArray, p: float) -> FloatArray:
-    """Sum of k^(p-1) x^k over k >= 1 for 0 <= x < 1: the series itself for small x, else an expansion around 1."""
-    k = np.arange(1.0, _FEW_TERMS)
-    small = np.minimum(x, _SMALL)
+    """Sum of k^(p-1) x^k over k >= 1 for 0 <= x < 1.
+
+    Up to 1/4 the series converges as .25^k; above, the expansion around 1 converges as (1.4 / 2 pi)^k.
+    """
+    split, n_terms = 0.25, 80
+    k = np.arange(1.0, n_terms)
+    small = np.minimum(x, split)
     result = np.polynomial.polynomial.polyval(small, np.concatenate([[0.0], k ** (p - 1)]))
-    log = np.log(np.maximum(x, _SMALL))
-    j = np.arange(_FEW_TERMS)
+    log = np.log(np.maximum(x, split))
+    j = np.arange(n_terms)
     near_one = np.polynomial.polynomial.polyval(log, zeta(1 - p - j) * np.exp(-gammaln(j + 1.0)))
     near_one += np.exp(gammaln(p) - p * np.log(-log))
-    return np.asarray(np.where(x <= _SMALL, result, near_one))
+    return np.asarray(np.where(x <= split, result, near_one))
 
 
 def _shifted_power(c: float, power: float, factor: float) -> ScaledKernel:
@@ -266,24 +238,17 @@ def _shifted_power(c: float, power: float, factor: float) -> ScaledKernel:
     return ScaledKernel(RegularizedLaplacianKernel(c**-0.5, power), factor * c**-power)
 
 
-def _step_time(graph: AnyGraph, dim: int | None) -> float:
-    adjacency = as_adjacency(graph)
-    if isinstance(adjacency, Graph):
-        step = adjacency.time(1.0, dim)
-    elif adjacency.step_time is not None:
-        step = adjacency.step_time
-    else:
-        text = "This adjacency has no clock; give `step_time` to GeneralizedAdjacency, or a kernel in steps."
-        raise ValueError(text)
+def _step_time(graph: Graph, dim: int | None) -> float:
+    step = check_graph(graph).time(1.0, dim)
     if step == 0:
         raise ValueError("This graph has steps of length zero, so no number of steps takes a positive time.")
     return step
 
 
-def _dimension(graph: AnyGraph, dim: int | None) -> int:
+def _dimension(graph: Graph, dim: int | None) -> int:
     if dim is not None:
         return check_integer(dim, "dim", 1)
-    if not isinstance(graph, Graph) or graph.points is None:
+    if graph.points is None:
         reject("dim", "given where the graph has no points", None)
     return graph._dimension
 

@@ -1,40 +1,34 @@
 """Kernels from given coefficients, or from coefficients fitted to samples of a function of two nodes."""
 
 import functools
-import math
-from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Decimal
-from fractions import Fraction
-from numbers import Integral, Rational, Real
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import least_squares, nnls
 
+from manifoldrf._codec import stored
 from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import (
     FloatArray,
     IntArray,
     Interval,
+    as_floats,
     check_flag,
     check_indices,
     check_integer,
     check_vector,
     reject,
 )
-from manifoldrf.geometry.graphs import as_adjacency
+from manifoldrf.geometry.graphs import Graph, check_graph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel
-from manifoldrf.kernels.action import AnyGraph, indicator_columns
+from manifoldrf.kernels.action import indicator_columns
 
 __all__ = ["SeriesFit", "SeriesKernel"]
 
-_HELD_OUT = 5  # every fifth sample is held out to measure the error
-_COLUMNS_AT_ONCE = 64
-_STARTS = 3  # start values of the search for a square: the best single powers
 
-
+@stored
 @dataclass(frozen=True)
 class SeriesKernel(AbstractKernel):
     """K = sum_k alpha_k W^k with given coefficients.
@@ -42,7 +36,7 @@ class SeriesKernel(AbstractKernel):
     Parameters
     ----------
     alpha : sequence of numbers
-        alpha_0, alpha_1, ...; floats, integers, or fractions, which stay exact.
+        alpha_0, alpha_1, ...
 
     Examples
     --------
@@ -53,16 +47,21 @@ class SeriesKernel(AbstractKernel):
     False
     """
 
-    alpha: tuple[Any, ...]
+    alpha: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha", _check_alpha(self.alpha))
+        values = as_floats(self.alpha, "alpha")
+        if values.ndim != 1 or not values.size:
+            reject("alpha", "a sequence of at least one number", f"shape {values.shape}")
+        object.__setattr__(self, "alpha", tuple(values.tolist()))
+        if not sum(map(abs, self.alpha)) < np.inf:
+            reject("alpha", "finite, with a finite sum", f"sizes up to {np.abs(values).max():g}")
 
     @classmethod
     @one_blas_thread()
     def fit(
         cls,
-        graph: AnyGraph,
+        graph: Graph,
         i: ArrayLike,
         j: ArrayLike,
         values: ArrayLike,
@@ -80,7 +79,7 @@ class SeriesKernel(AbstractKernel):
 
         Parameters
         ----------
-        graph : Graph or GeneralizedAdjacency
+        graph : Graph
         i, j : array-like of int, shape (n,)
             Pairs of nodes, at least 2 (degree + 1).
         values : array-like of shape (n,)
@@ -114,9 +113,9 @@ class SeriesKernel(AbstractKernel):
         >>> fit.error < 1e-3
         True
         """
-        adjacency = as_adjacency(graph)
-        first = check_indices(i, "i", adjacency.n_nodes)
-        second = check_indices(j, "j", adjacency.n_nodes)
+        check_graph(graph)
+        first = check_indices(i, "i", graph.n_nodes)
+        second = check_indices(j, "j", graph.n_nodes)
         if len(first) != len(second):
             reject("j", f"a vector of {len(first)} indices, as many as `i`", len(second))
         targets = check_vector(values, "values", len(first), Interval())
@@ -129,8 +128,8 @@ class SeriesKernel(AbstractKernel):
         n = check_integer(degree, "degree", 2 * lowest) + 1
         if len(first) < 2 * n:
             reject("values", f"at least {2 * n} samples for degree {degree}", len(first))
-        design = _powers_at(adjacency, first, second, n)
-        train = np.arange(len(first)) % _HELD_OUT != 0
+        design = _powers_at(graph, first, second, n)
+        train = np.arange(len(first)) % 5 != 0  # every fifth sample is held out
         held_out = _residual(design[~train], targets[~train], solve(design[train], targets[train]), square)
         found = solve(design, targets)
         series = cls(tuple(found.tolist()))
@@ -139,16 +138,11 @@ class SeriesKernel(AbstractKernel):
 
     def spectral(self, w: FloatArray) -> FloatArray:
         """Return the polynomial at w."""
-        return np.asarray(np.polynomial.polynomial.polyval(w, self._coefficients(len(self.alpha))), np.float64)
+        return np.asarray(np.polynomial.polynomial.polyval(w, np.array(self.alpha)), np.float64)
 
     def _coefficients(self, n: int) -> FloatArray:
-        given = np.array([float(value) for value in self.alpha[:n]])
-        return np.concatenate([given, np.zeros(max(0, n - len(given)))])
-
-    def _exact(self, n: int) -> list[Decimal]:
-        exact = [Fraction(value if isinstance(value, Rational) else float(value)) for value in self.alpha[:n]]
-        given = [Decimal(value.numerator) / Decimal(value.denominator) for value in exact]
-        return given + [Decimal(0)] * (n - len(given))
+        given = self.alpha[:n]
+        return np.concatenate([given, np.zeros(n - len(given))])
 
     @property
     def n_terms(self) -> int:
@@ -173,44 +167,12 @@ class SeriesFit(NamedTuple):
     held_out_error: float  # the same on every fifth sample, for a fit without these samples
 
 
-def _check_alpha(alpha: Any) -> tuple[Any, ...]:
-    if isinstance(alpha, bytes) or not isinstance(alpha, Iterable):  # iterating over bytes gives integers
-        reject("alpha", "a sequence of numbers", type(alpha).__name__, TypeError)
-    values = tuple(alpha)
-    if not values:
-        reject("alpha", "a sequence of at least one number", "none")
-    for k, value in enumerate(values):
-        if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
-            reject("alpha", "a sequence of numbers", f"{value!r} at index {k}", TypeError)
-        if not _is_finite(value):
-            reject("alpha", "finite", f"{value} at index {k}")
-    if math.isinf(sum(abs(float(value)) for value in values)):
-        reject("alpha", "of a sum that stays finite", f"sizes up to {max(abs(float(v)) for v in values):g}")
-    plain = tuple(map(_plain, values))
-    # Return the same tuple if nothing changes: scikit-learn's clone compares identities.
-    return values if all(a is b for a, b in zip(plain, values, strict=True)) else plain
-
-
-def _is_finite(value: Any) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer or a fraction beyond doubles
-        return False
-
-
-def _plain(value: Any) -> Any:
-    """Convert a numpy number to a Python number."""
-    if isinstance(value, Rational):
-        return int(value) if isinstance(value, Integral) else value
-    return float(value)
-
-
-def _powers_at(graph: AnyGraph, i: IntArray, j: IntArray, n: int) -> FloatArray:
+def _powers_at(graph: Graph, i: IntArray, j: IntArray, n: int) -> FloatArray:
     """(W^k)[i, j] for k < n, shape (len(i), n), computed on the distinct nodes of j in blocks."""
     result = np.zeros((len(i), n))
     sources, place = np.unique(j, return_inverse=True)
-    for start in range(0, len(sources), _COLUMNS_AT_ONCE):
-        block = sources[start : start + _COLUMNS_AT_ONCE]
+    for start in range(0, len(sources), 64):
+        block = sources[start : start + 64]
         here = np.flatnonzero((place >= start) & (place < start + len(block)))
         power = indicator_columns(graph.n_nodes, block)
         for k in range(n):
@@ -248,7 +210,7 @@ def _square_root(lowest: int, design: FloatArray, targets: FloatArray) -> FloatA
         np.where(np.arange(n) == k, np.sqrt(sizes[2 * k]), 0.0) + 1e-3 * np.sqrt(sizes.max()) for k in range(n)
     ]
     starts.sort(key=lambda f: float(np.linalg.norm(residual(f))))
-    found = [least_squares(residual, f, slopes, bounds=(0.0, np.inf)) for f in starts[:_STARTS]]
+    found = [least_squares(residual, f, slopes, bounds=(0.0, np.inf)) for f in starts[:3]]
     return np.concatenate([np.zeros(lowest), min(found, key=lambda result: float(result.cost)).x])
 
 

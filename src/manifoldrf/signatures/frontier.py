@@ -26,7 +26,7 @@ class _Workspace(NamedTuple):
 
 
 @compiled()
-def push_frontier(indptr, indices, data, coefficients, starts, threshold, stride):  # type: ignore[no-untyped-def]
+def push_frontier(indptr, indices, data, coefficients, threshold, starts):  # type: ignore[no-untyped-def]
     """Rows ``starts`` of sum_k f_k W^k, without entries that fall below the threshold.
 
     The work per start does not grow with the number of nodes N; the working memory of 50 N bytes is allocated once.
@@ -37,74 +37,62 @@ def push_frontier(indptr, indices, data, coefficients, starts, threshold, stride
     indices : int (n_edges,)
     data : float64 (n_edges,), the entries of W, of any sign
     coefficients : float64 (L,), f_k, of any sign
-    starts : int (n_starts,)
     threshold : float
         Entries of x_k, k >= 1, below this absolute value are dropped: neither deposited nor pushed on. 0 keeps all.
-    stride : int
-        f_k x_k[v] goes to slot k * stride + v: 0 sums over the lengths, N separates them. Adding the lengths in
-        order gives the sums with stride 0, bit for bit. Slots with the value 0 are omitted.
+    starts : int (n_starts,)
 
     Returns
     -------
-    counts : int64 (n_starts,), the number of slots of each start
-    slots : int64 (sum of counts,), one start after the other, ascending within each
-    values : float64 (sum of counts,)
+    counts : int64 (n_starts,), the number of nodes of each start
+    nodes : int64 (sum of counts,), one start after the other, ascending within each
+    values : float64 (sum of counts,), without zeros
     bounds : float64 (n_starts,)
         For |W|_2 <= 1, a bound of the 2-norm of the error of the row, up to rounding of the sums. Entries dropped
         at length k would contribute to the row through the coefficients from k on, and their norm would not grow.
         So the bound adds their norm times the sum of the absolute values of these coefficients.
-    n_touched : int64 (n_starts,), distinct nodes that ever held an entry
     n_pushes : int64, products of an edge and an entry over all starts; the run time is proportional to it
     """
     n = indptr.shape[0] - 1
-    nodes, touched = np.zeros((2, n), np.int64), np.zeros(n, np.int64)
-    space = _Workspace(np.zeros((2, n)), nodes, np.zeros(n, np.bool_), np.zeros(n), np.zeros(n, np.bool_), touched)
-    counts = np.zeros(starts.shape[0], np.int64)
-    bounds = np.zeros(starts.shape[0])
-    n_touched = np.zeros(starts.shape[0], np.int64)
+    frontiers, touched = np.zeros((2, n), np.int64), np.zeros(n, np.int64)
+    seen, reached = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+    space = _Workspace(np.zeros((2, n)), frontiers, reached, np.zeros(n), seen, touched)
+    counts, bounds = np.zeros(starts.shape[0], np.int64), np.zeros(starts.shape[0])
     # Empty lists whose type the compiler can infer. (Numba 0.68 confuses the constants of a comprehension.)
-    slots = [np.int64(0)][:0]
+    nodes = [np.int64(0)][:0]
     values = [0.0][:0]
     n_pushes = np.int64(0)
     onward = np.cumsum(np.abs(coefficients)[::-1])[::-1]  # onward[k] = sum of |f_j| over j >= k
     for i in range(starts.shape[0]):
-        begin = len(slots)
         space.x[0, starts[i]] = 1.0
         space.nodes[0, 0] = starts[i]
-        side, n_active = 0, 1
+        side, n_active, n_touched = 0, 1, 0
         for k in range(coefficients.shape[0]):
             if k > 0:
-                n_reached, pushed = _push(indptr, indices, data, space, side, n_active)
+                n_active, pushed = _push(indptr, indices, data, space, side, n_active)
                 side = 1 - side
-                n_active, dropped = _drop(space, side, n_reached, threshold)
-                bounds[i] += dropped * onward[k]
                 n_pushes += pushed
-            n_touched[i] = _deposit(space, side, n_active, coefficients[k], n_touched[i])
-            if stride > 0:
-                for v in np.sort(
-                    space.nodes[side, :n_active]
-                ):  # a copy: the order of the frontier affects the bits
-                    value = coefficients[k] * space.x[side, v]
-                    if value != 0.0:
-                        slots.append(k * stride + v)
-                        values.append(value)
-        for q in range(n_active):
-            space.x[side, space.nodes[side, q]] = 0.0
-        _append_sums(space, n_touched[i], stride, slots, values)
-        counts[i] = len(slots) - begin
-    return counts, np.array(slots), np.array(values), bounds, n_touched, n_pushes
+            n_active, n_touched, dropped = _settle(space, side, n_active, n_touched, threshold, coefficients[k])
+            bounds[i] += dropped * onward[k]
+        space.x[side][space.nodes[side, :n_active]] = 0.0
+        touched[:n_touched].sort()
+        begin = len(nodes)
+        for v in touched[:n_touched]:
+            if space.sums[v] != 0.0:
+                nodes.append(v)
+                values.append(space.sums[v])
+            space.sums[v], seen[v] = 0.0, False
+        counts[i] = len(nodes) - begin
+    return counts, np.array(nodes), np.array(values), bounds, n_pushes
 
 
 @compiled()
-def rename_slots(counts, slots, values, names):  # type: ignore[no-untyped-def]
-    """Rename the nodes of slots k N + v and sort the slots of each start again, in place; slots are below 2^31."""
-    n_nodes = len(names)
+def rename_nodes(counts, nodes, values, names):  # type: ignore[no-untyped-def]
+    """Rename the nodes and sort those of each start again, in place; there are fewer than 2^31 nodes."""
     begin = 0
     for count in counts:
         for p in range(begin, begin + count):
-            v = slots[p] % n_nodes
-            slots[p] += names[v] - v
-        sort_entries(slots[begin : begin + count], values[begin : begin + count])
+            nodes[p] = names[nodes[p]]
+        sort_entries(nodes[begin : begin + count], values[begin : begin + count])
         begin += count
 
 
@@ -130,44 +118,25 @@ def _push(indptr, indices, data, space, side, n_active):  # type: ignore[no-unty
 
 
 @compiled()
-def _drop(space, side, n_reached, threshold):  # type: ignore[no-untyped-def]
-    """Drop small entries; return the number of the others and the 2-norm of the dropped ones."""
-    x, nodes, reached = space.x[side], space.nodes[side], space.reached
+def _settle(space, side, n_reached, n_touched, threshold, coefficient):  # type: ignore[no-untyped-def]
+    """Drop small entries of x_k and add f_k times the others to the sums.
+
+    Returns the number of entries kept, of nodes touched so far, and the 2-norm of the dropped entries.
+    """
+    x, nodes, sums, seen = space.x[side], space.nodes[side], space.sums, space.seen
     n_active, squares = 0, 0.0
     for q in range(n_reached):
         v = nodes[q]
-        reached[v] = False
+        space.reached[v] = False
         if abs(x[v]) < threshold:
             squares += x[v] * x[v]
             x[v] = 0.0
-        else:
-            nodes[n_active] = v
-            n_active += 1
-    return n_active, np.sqrt(squares)
-
-
-@compiled()
-def _deposit(space, side, n_active, coefficient, n_touched):  # type: ignore[no-untyped-def]
-    """Add f_k x_k to the sums; return the number of nodes touched so far."""
-    x, nodes, sums, seen, touched = space.x[side], space.nodes[side], space.sums, space.seen, space.touched
-    for q in range(n_active):
-        v = nodes[q]
+            continue
+        nodes[n_active] = v
+        n_active += 1
         if not seen[v]:
             seen[v] = True
-            touched[n_touched] = v
+            space.touched[n_touched] = v
             n_touched += 1
         sums[v] += coefficient * x[v]
-    return n_touched
-
-
-@compiled()
-def _append_sums(space, n_touched, stride, slots, values):  # type: ignore[no-untyped-def]
-    """Append the sums over all lengths in order of nodes, unless the lengths are separate; clear them."""
-    sums, seen, touched = space.sums, space.seen, space.touched[:n_touched]
-    touched.sort()
-    for v in touched:
-        if stride == 0 and sums[v] != 0.0:
-            slots.append(v)
-            values.append(sums[v])
-        sums[v] = 0.0
-        seen[v] = False
+    return n_active, n_touched, np.sqrt(squares)

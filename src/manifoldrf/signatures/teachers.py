@@ -1,19 +1,26 @@
-"""Signatures of nodes: the function that computes them by any teacher, and the object it returns."""
+"""Signatures of nodes: the teachers that compute them, and the object that holds them.
 
-import dataclasses
+A plan decides once what to compute and can be sent to other machines. ``plan.worker(graph)`` prepares the graph,
+and the worker computes the rows of some nodes; they do not depend, to the last bit, on which others it computes.
+"""
+
+import functools
+import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from manifoldrf._random import SeedLike, Streams, generator
-from manifoldrf._runtime import one_blas_thread
+from manifoldrf._random import SeedLike, Streams
+from manifoldrf._runtime import Progress, one_blas_thread, silent, thread_pool
 from manifoldrf._validation import (
     FloatArray,
     IntArray,
+    Interval,
     check_flag,
     check_indices,
     check_integer,
@@ -21,72 +28,136 @@ from manifoldrf._validation import (
     check_option,
     reject,
 )
-from manifoldrf.geometry.csr import as_dense
-from manifoldrf.geometry.graphs import as_adjacency
-from manifoldrf.kernels.abstract_kernel import AbstractKernel
-from manifoldrf.kernels.action import AnyGraph
+from manifoldrf.geometry.csr import as_dense, csr_parts
+from manifoldrf.geometry.graphs import Graph
+from manifoldrf.kernels.abstract_kernel import AbstractKernel, FrozenParams
+from manifoldrf.kernels.action import TOLERANCES, best_matrix, rows_of_expansion
 from manifoldrf.kernels.roots import ASYMMETRIC
-from manifoldrf.signatures import engines
-from manifoldrf.signatures.engines import Progress, Runner
-from manifoldrf.signatures.options import OPTIONS, make_options
+from manifoldrf.signatures.counts import build_count_table, propagate_counts
+from manifoldrf.signatures.frontier import push_frontier, rename_nodes
+from manifoldrf.signatures.walks import Law, pack_table, run_walks
 
-__all__ = ["SignatureInfo", "Signatures", "compute_signature_pair", "compute_signatures"]
+__all__ = ["Counts", "Exact", "Signatures", "Walks", "compute_signatures"]
 
-TEACHERS = ("auto", *OPTIONS)
-# A user's teacher maps (graph, series, nodes) to rows of the series, dense or sparse, (len(nodes), N).
-OwnTeacher = Callable[..., Any]
-_NODES_AT_ONCE = 65_536
+Worker = Callable[[IntArray, int, Progress], "Part"]  # (nodes, n_jobs, progress)
+Engine = Callable[[IntArray], Any]  # starts to (counts, nodes, values, variances or a bound, steps)
 
 
-@dataclasses.dataclass(frozen=True)
-class SignatureInfo:
-    """How signatures were computed.
+@dataclass(frozen=True)
+class Exact(FrozenParams):
+    """Exact rows, up to a tolerance.
 
-    Attributes
+    Parameters
     ----------
-    teacher : str
-    reason : str
-        Why "auto" chose this teacher.
-    kernel : str
-        The kernel as resolved on the graph.
-    asymmetric : bool
-        Whether the rows are rows of K instead of Phi.
-    options : dict
-        Options of the teacher, with defaults.
-    n_steps : int
-        Products with entries of W (exact, frontier), or steps of walkers.
-    seconds : float
-    error_bound : float or None
-        Bound of the error of every row in the 2-norm, if the teacher gives one.
-    radius : float
-        Bound of the spectrum of W.
-    n_touched : int or None
-        Largest number of nodes that a start reached, if the teacher counts them.
-    compressed : bool
-        Whether the rows were projected.
+    tol : float
+        Error of a row in the 2-norm, relative to the largest value of the series.
+    form : {"auto", "dense", "sparse"}
+        "dense": Chebyshev polynomials of W. "sparse": powers of W on the nodes that a row reaches above the
+        tolerance; the cost of a row does not grow with the graph. "auto": whichever takes fewer operations, but
+        sparse where dense rows would exceed 2 GB.
 
     Examples
     --------
-    >>> from manifoldrf import DiffusionKernel, Sphere, compute_signatures, knn_graph
-    >>> signatures = compute_signatures(knn_graph(Sphere().grid(500)), DiffusionKernel(5.0), [0, 1])
-    >>> signatures.info.teacher, signatures.info.kernel
-    ('exact', 'DiffusionKernel(tau=5.0, normalized=True)')
+    >>> from manifoldrf import DiffusionKernel, Exact, compute_signatures, grid_graph
+    >>> found = compute_signatures(grid_graph(100, 2), DiffusionKernel(5.0), [0], teacher=Exact(form="sparse"))
+    >>> found.rows.nnz < 900
+    True
     """
 
-    teacher: str
-    reason: str
-    kernel: str
-    asymmetric: bool
-    options: dict[str, Any]
-    n_steps: int
-    seconds: float
-    error_bound: float | None = None
-    radius: float = 1.0
-    n_touched: int | None = None
-    compressed: bool = False
+    tol: float = 1e-8
+    form: str = "auto"
+
+    def __post_init__(self) -> None:
+        self._keep_real("tol", TOLERANCES)
+        check_option(self.form, "form", ("auto", "dense", "sparse"))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
+class Walks(FrozenParams):
+    """Random walks; the defaults are Algorithm 1 of the paper.
+
+    Parameters
+    ----------
+    n_walks : int
+        Walks per start.
+    p_halt : float
+        Probability of halting after each step, in (0, 1).
+    coupling : {"iid", "antithetic", "repelling"}
+        "antithetic": pairs of walks of which one is long if the other is short. "repelling": 16 walks that leave
+        a node along different edges.
+    transitions : {"uniform", "weighted"}
+        How a neighbour is chosen; "weighted" is in proportion to |W|.
+    survival : {"geometric", "matched"}
+        "geometric": by ``p_halt``. "matched": as many walks reach a length as the series needs there.
+    truncate : bool
+        Whether walks stop where the rest of the series is negligible; else they go on until they halt.
+    n_batches : int
+        Parts of the walks whose spread gives the standard errors.
+
+    Examples
+    --------
+    >>> from manifoldrf import DiffusionKernel, Sphere, Walks, compute_signatures, knn_graph
+    >>> graph = knn_graph(Sphere().grid(500))
+    >>> walked = compute_signatures(graph, DiffusionKernel(10.0), [0, 1], teacher=Walks(n_walks=1000), seed=0)
+    >>> bool(walked.relative_stderr < 0.2)
+    True
+    """
+
+    n_walks: int = 10_000
+    p_halt: float = 0.01
+    coupling: str = "iid"
+    transitions: str = "uniform"
+    survival: str = "geometric"
+    truncate: bool = False
+    n_batches: int = 8
+
+    def __post_init__(self) -> None:
+        check_integer(self.n_walks, "n_walks", 1, 2**48)  # 64-bit integers also count their steps
+        self._keep_real("p_halt", Interval(0.0, 1.0, low_open=True, high_open=True))
+        check_option(self.coupling, "coupling", ("iid", "antithetic", "repelling"))
+        check_option(self.transitions, "transitions", ("uniform", "weighted"))
+        check_option(self.survival, "survival", ("geometric", "matched"))
+        check_integer(self.n_batches, "n_batches", 1)
+        check_flag(self.truncate, "truncate")
+        if self.coupling == "repelling" and self.transitions == "weighted":
+            reject("coupling", "'iid' or 'antithetic' with weighted transitions", repr(self.coupling))
+
+
+@dataclass(frozen=True)
+class Counts(FrozenParams):
+    """Walkers counted per node: the error falls like 1 / n_walks, at a cost that hardly depends on it.
+
+    Parameters
+    ----------
+    n_walks : int
+        Walkers per start.
+    n_batches : int
+        Two are the fewest that give standard errors; the error grows with their square root.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manifoldrf import Counts, DiffusionKernel, Sphere, compute_signatures, knn_graph
+    >>> graph, kernel = knn_graph(Sphere().grid(500)), DiffusionKernel(10.0)
+    >>> counted = compute_signatures(graph, kernel, [0, 1, 2], teacher=Counts(), seed=0)
+    >>> exact = compute_signatures(graph, kernel, [0, 1, 2]).rows
+    >>> bool(np.linalg.norm(counted.rows - exact) < 0.03 * np.linalg.norm(exact))
+    True
+    """
+
+    n_walks: int = 10_000
+    n_batches: int = 2
+
+    def __post_init__(self) -> None:
+        check_integer(self.n_walks, "n_walks", 1, 2**48)
+        check_integer(self.n_batches, "n_batches", 1)
+
+
+# A user's function maps (graph, series, nodes) to rows of the series, dense or sparse, (len(nodes), N).
+Teacher = str | Exact | Walks | Counts | Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
 class Signatures:
     """Rows of Phi = sum_k f_k W^k, one per start node.
 
@@ -95,38 +166,40 @@ class Signatures:
     rows : CSR or dense array of shape (n_starts, N)
     nodes : int array of shape (n_starts,)
         The start nodes.
-    info : SignatureInfo
+    teacher : Exact, Walks, Counts or callable
+        The teacher in use.
+    asymmetric : bool
+        Whether the rows are rows of K instead of Phi.
+    n_steps : int
+        Products with entries of W, or steps of walkers.
+    seconds : float
     stderr : CSR array of shape (n_starts, N), optional
-        Standard errors of the entries, for Monte Carlo teachers with at least two batches. For intervals with B
+        Standard errors of the entries, for walks and counts with at least two batches. For intervals with B
         batches, use a t quantile with B - 1 degrees of freedom. The errors of entries that few walks have reached
         are too small; ``relative_stderr``, which weights entries by their size, is reliable.
-    lengths : CSR array of shape (n_starts * n_lengths, N), optional
-        Row s * n_lengths + k is the estimate of row nodes[s] of W^k; kept with ``keep_lengths=True``.
-    scaling : array of shape (N,), optional
-        s of a matrix diag(1/s) S diag(s) (:class:`GeneralizedAdjacency`). The second factor of K is then
-        diag(s^2) Phi diag(s^-2) instead of Phi.
+    error_bound : float, optional
+        Bound of the error of every exact row in the 2-norm.
 
     Examples
     --------
     >>> from manifoldrf import DiffusionKernel, Sphere, compute_signatures, knn_graph
     >>> graph = knn_graph(Sphere().grid(500))
-    >>> signatures = compute_signatures(graph, DiffusionKernel(5.0), [0, 1, 2])
-    >>> signatures.gram().shape
+    >>> compute_signatures(graph, DiffusionKernel(5.0), [0, 1, 2]).gram().shape
     (3, 3)
     """
 
     rows: Any
     nodes: IntArray
-    info: SignatureInfo
+    teacher: Any
+    asymmetric: bool = False
+    n_steps: int = 0
+    seconds: float = 0.0
     stderr: Any = None
-    lengths: Any = None
-    scaling: FloatArray | None = None
+    error_bound: float | None = None
 
     def __repr__(self) -> str:
         form = "CSR" if sparse.issparse(self.rows) else "dense"
-        sides = ", asymmetric" if self.info.asymmetric else ""
-        shape = f"{self.rows.shape[0]} rows of {self.rows.shape[1]}"
-        return f"Signatures({shape}, {form}, teacher '{self.info.teacher}'{sides})"
+        return f"Signatures({self.rows.shape[0]} rows of {self.rows.shape[1]}, {form}, {self.teacher})"
 
     @property
     def relative_stderr(self) -> float | None:
@@ -141,114 +214,37 @@ class Signatures:
         """Return Phi_1 Phi_2^T, shape (n_starts, n_starts of the other): the kernel between the start nodes.
 
         With one set of walks (``other`` not given) the result is positive semi-definite and its diagonal is too
-        large on average. With an independent second set it is unbiased. Asymmetric rows are entries of the kernel;
-        without ``other`` they are multiplied with the indicators of the nodes.
+        large on average. With a second set of another seed it is unbiased. Asymmetric rows are entries of the
+        kernel; without ``other`` they are multiplied with the indicators of the nodes.
         """
-        second = self if other is None else other
-        if other is None and self.info.asymmetric:
-            if self.info.compressed:
-                raise ValueError("Compressed asymmetric rows need `other`: the compressed second set.")
-            product = self.rows[:, self.nodes]
-        else:
-            product = self.rows @ second.partner().rows.T
-        return as_dense(product)
-
-    def partner(self) -> "Signatures":
-        """Return the second factor of K: the same signatures, unless the matrix is scaled."""
-        if self.scaling is None or self.info.asymmetric:
-            return self
-        # With P = diag(1/s) S diag(s), f(P)^2 = f(P) diag(s^-2) f(P)^T diag(s^2).
-        left, right = self.scaling[self.nodes] ** 2, self.scaling**-2.0
-        if sparse.issparse(self.rows):
-            rows = (sparse.diags_array(left) @ self.rows @ sparse.diags_array(right)).tocsr()
-        else:
-            rows = left[:, None] * self.rows * right
-        return dataclasses.replace(self, rows=rows, stderr=None, lengths=None, scaling=None)
-
-    def reweight(self, kernel: AbstractKernel, *, asymmetric: bool = False) -> "Signatures":
-        """Return the rows for another kernel from the same walks; needs ``keep_lengths=True``.
-
-        The result is the same, bit for bit, as a new computation with the same options and seed.
-
-        Examples
-        --------
-        >>> from manifoldrf import DiffusionKernel, Sphere, compute_signatures, knn_graph
-        >>> graph = knn_graph(Sphere().grid(500))
-        >>> options = dict(teacher="frontier", keep_lengths=True, max_length=30)
-        >>> kept = compute_signatures(graph, DiffusionKernel(5.0), [0], **options)
-        >>> again = compute_signatures(graph, DiffusionKernel(8.0), [0], **options)
-        >>> bool((kept.reweight(DiffusionKernel(8.0)).rows != again.rows).nnz == 0)
-        True
-        """
-        if self.lengths is None:
-            raise ValueError("These signatures kept no lengths; compute them with keep_lengths=True.")
-        series = series_of(check_kernel(kernel), asymmetric=asymmetric)
-        rows = engines.weighted_lengths(self.lengths, len(self.nodes), series, self.info.radius)
-        info = dataclasses.replace(
-            self.info, kernel=repr(kernel), asymmetric=asymmetric, n_steps=0, seconds=0.0, error_bound=None
-        )
-        return dataclasses.replace(self, rows=rows, info=info, stderr=None)
-
-    def compress(self, n_components: int, *, seed: SeedLike = None) -> "Signatures":
-        """Return rows of ``n_components`` numbers with about the same inner products (Johnson-Lindenstrauss).
-
-        Each row is multiplied by a matrix of independent normal numbers of variance 1 / n_components. Inner
-        products are unbiased, with errors of about |x| |y| / sqrt(n_components). Entries are no longer nonnegative.
-        Compress two sets with the same seed to multiply them with each other.
-        """
-        n = check_integer(n_components, "n_components", 1)
-        if self.scaling is not None and not self.info.asymmetric:
-            raise ValueError("On a scaled matrix, compress both sets of compute_signature_pair.")
-        rows = compress_rows(self.rows, n, generator(seed, "signatures.compress"))
-        info = dataclasses.replace(self.info, compressed=True)
-        return dataclasses.replace(self, rows=rows, info=info, stderr=None, lengths=None)
-
-
-@one_blas_thread()
-def compress_rows(rows: Any, n_components: int, rng: np.random.Generator) -> FloatArray:
-    """Rows times a matrix of normal numbers of variance 1 / n_components, in blocks of nodes."""
-    result = np.zeros((rows.shape[0], n_components))
-    columns = rows.tocsc() if sparse.issparse(rows) else rows
-    for start in range(0, rows.shape[1], _NODES_AT_ONCE):
-        part = columns[:, start : start + _NODES_AT_ONCE]
-        result += part @ rng.standard_normal((part.shape[1], n_components))
-    return np.asarray(result / np.sqrt(n_components))
-
-
-def indicator_rows(nodes: IntArray, n_nodes: int) -> Any:
-    """CSR array (len(nodes), n_nodes) with a one at each node."""
-    n = len(nodes)
-    return sparse.csr_array((np.ones(n), nodes, np.arange(n + 1)), shape=(n, n_nodes))
+        if other is None and self.asymmetric:
+            return as_dense(self.rows[:, self.nodes])
+        return as_dense(self.rows @ (self if other is None else other).rows.T)
 
 
 def compute_signatures(
-    graph: AnyGraph,
+    graph: Graph,
     kernel: AbstractKernel,
     nodes: ArrayLike | None = None,
     *,
-    teacher: str | OwnTeacher = "auto",
+    teacher: Teacher = "auto",
     asymmetric: bool = False,
     seed: SeedLike = None,
     n_jobs: int = 1,
-    progress: Progress = engines.silent,
-    **options: Any,
+    progress: Progress = silent,
 ) -> Signatures:
     """Signature vectors of nodes: rows of Phi = sum_k f_k W^k, so that K = Phi Phi^T.
 
     Parameters
     ----------
-    graph : Graph or GeneralizedAdjacency
+    graph : Graph
     kernel : AbstractKernel
         A kernel in the manifold clock is resolved on the graph.
     nodes : array-like of int, optional
         Start nodes; all by default.
-    teacher : {"auto", "exact", "frontier", "walks", "counts"} or callable
-        "exact": Chebyshev polynomials, dense rows. "frontier": only nodes reached above a tolerance; sparse rows,
-        and the cost per start does not grow with the graph. "walks": random walks, by default Algorithm 1 of the
-        paper. "counts": walkers counted per node, the recommended Monte Carlo method. "auto": exact or frontier,
-        whichever takes fewer operations, or counts if the rows of both would exceed 2 GB. A function
-        ``teacher(graph, series, nodes, **options)`` returns rows of the series, (n, N), dense or sparse; ``series``
-        is a kernel whose ``coefficients`` are the f_k.
+    teacher : {"auto", "exact"}, Exact, Walks, Counts or callable
+        "auto" and "exact" are ``Exact()``. A function ``teacher(graph, series, nodes)`` returns rows of the series,
+        (n, N), dense or sparse; ``series`` is a kernel whose ``coefficients`` are the f_k.
     asymmetric : bool
         Compute rows of K instead of Phi, for kernels without a nonnegative modulation; their partner in the inner
         product is the indicator of a node.
@@ -258,106 +254,47 @@ def compute_signatures(
         Number of threads; -1 for all cores.
     progress : callable (what, done, total)
         Called as starts are finished.
-    **options
-        Options of the teacher:
-
-        ===============  =========================  =============================================================
-        teacher          option, default            meaning
-        ===============  =========================  =============================================================
-        exact            ``tol=1e-10``              error of a row, relative to the largest value of the series
-        frontier         ``tol=1e-8``               the same
-        walks, counts    ``n_walks=10_000``         walks per start
-        walks, counts    ``p_halt``                 halting probability: .01 for walks, 0 for counts
-        walks, counts    ``max_length``             None: until all halt (walks); "auto": until f_k is negligible
-                                                    (counts); an integer cuts the series there
-        walks, counts    ``survival``               "geometric", by p_halt (walks); "matched" to f (counts)
-        walks            ``transitions="uniform"``  or "weighted": neighbours in proportion to their weight
-        walks            ``coupling``               "independent", "antithetic" or "repelling" (groups of 16; with
-                                                    other numbers of walks the standard errors are too large)
-        walks, counts    ``n_batches``              for standard errors: 8 for walks, 2 for counts
-        walks, counts    ``n_stitches=1``           above 1, Phi is a product of that many estimates of its root
-        all              ``keep_lengths=False``     True, with ``max_length``: keep the estimates of each power
-                                                    of W for :meth:`Signatures.reweight`
-        ===============  =========================  =============================================================
 
     Returns
     -------
     signatures : Signatures
-        ``stderr`` is None for exact teachers, for a single batch, for stitched walks and if lengths are kept.
 
     Examples
     --------
     >>> import numpy as np
     >>> from manifoldrf import DiffusionKernel, Sphere, compute_signatures, knn_graph
     >>> graph, kernel = knn_graph(Sphere().grid(500)), DiffusionKernel(10.0)
-    >>> exact = compute_signatures(graph, kernel, [0, 1, 2])
-    >>> np.allclose(exact.gram(), kernel.dense(graph)[:3, :3])
-    True
-    >>> walked = compute_signatures(graph, kernel, [0, 1, 2], teacher="counts", n_walks=10_000, seed=0)
-    >>> bool(np.linalg.norm(walked.rows - exact.rows) < 0.03 * np.linalg.norm(exact.rows))
+    >>> np.allclose(compute_signatures(graph, kernel, [0, 1, 2]).gram(), kernel.dense(graph)[:3, :3])
     True
     """
-    run = engines.run_here(check_jobs(n_jobs), progress)
-    return signatures_by(run, graph, kernel, nodes, options, teacher=teacher, asymmetric=asymmetric, seed=seed)
+    start, jobs = time.perf_counter(), check_jobs(n_jobs)
+    plan, picked = make_plan(graph, kernel, nodes, teacher, asymmetric=asymmetric, seed=seed)
+    return plan.joined([plan.worker(graph)(picked, jobs, progress)], picked, start)
 
 
-def signatures_by(
-    run: Runner,
-    graph: AnyGraph,
-    kernel: AbstractKernel,
-    nodes: ArrayLike | None,
-    options: dict[str, Any],
-    *,
-    teacher: str | OwnTeacher = "auto",
-    asymmetric: bool = False,
-    seed: SeedLike = None,
-) -> Signatures:
-    """Signatures as in :func:`compute_signatures`, with parts that the runner computes.
-
-    The teacher, the key of its random numbers and everything that depends on several parts are decided here, once,
-    so that parts cannot disagree.
-    """
-    start = time.perf_counter()
-    adjacency = as_adjacency(graph)
-    everything = np.arange(adjacency.n_nodes)
+def make_plan(
+    graph: Graph, kernel: AbstractKernel, nodes: Any, teacher: Any, *, asymmetric: bool, seed: SeedLike
+) -> "tuple[Plan, IntArray]":
+    """Check the arguments of :func:`compute_signatures` and decide what they leave open; returns plan and nodes."""
+    series = series_of(check_kernel(kernel).on(graph), asymmetric=asymmetric)
     # A copy: the caller may change the array later.
-    picked = everything if nodes is None else np.array(check_indices(nodes, "nodes", adjacency.n_nodes))
+    picked = np.arange(graph.n_nodes) if nodes is None else np.array(check_indices(nodes, "nodes", graph.n_nodes))
     picked.flags.writeable = False
-    resolved = check_kernel(kernel).on(adjacency)
-    task = engines.Task(adjacency, resolved, series_of(resolved, asymmetric=asymmetric), picked)
-    asked = check_teacher(teacher)
-    if not isinstance(asked, str):
-        choice = engines.Choice(str(getattr(asked, "__name__", type(asked).__name__)), "as asked")
-        used, result = dict(options), engines.teach_own(task, asked, options, run)
-    else:
-        auto = asked == "auto"
-        choice = (
-            engines.choose_teacher(task.graph, task.series, picked) if auto else engines.Choice(asked, "as asked")
-        )
-        settings = make_options(choice.teacher, options, chosen=auto)
-        used = dataclasses.asdict(settings)
-        result = engines.teach(choice.teacher, task, settings, Streams.from_seed(seed), run)
-    info = SignatureInfo(
-        teacher=choice.teacher,
-        reason=choice.reason,
-        kernel=repr(task.kernel),
-        asymmetric=asymmetric,
-        options=used,
-        n_steps=result.n_steps,
-        seconds=time.perf_counter() - start,
-        error_bound=result.bound,
-        radius=task.graph.radius,
-        n_touched=result.n_touched,
-    )
-    return Signatures(result.rows, task.nodes, info, result.stderr, result.lengths, task.graph.scaling)
+    chosen = check_teacher(teacher)
+    if isinstance(chosen, Exact) and chosen.form == "auto":
+        chosen = Exact(chosen.tol, choose_form(graph, series, len(picked), chosen.tol))
+    law = survival_law(series, chosen) if isinstance(chosen, Walks | Counts) else None
+    return Plan(chosen, series, asymmetric, law, Streams.from_seed(seed).key("signatures.walks 0")), picked
 
 
-def check_teacher(teacher: Any) -> str | OwnTeacher:
-    """Return the name of a teacher, or the user's function."""
-    if callable(teacher):
-        own: OwnTeacher = teacher
-        return own
-    return check_option(teacher, "teacher", TEACHERS)
+def check_teacher(teacher: Any) -> Any:
+    """Return an object that describes a teacher, or the user's function."""
+    if isinstance(teacher, Exact | Walks | Counts) or callable(teacher):
+        return teacher
+    if isinstance(teacher, str) and teacher in ("auto", "exact"):
+        return Exact()
+    rule = "'auto', 'exact', Exact(...), Walks(...), Counts(...) or a function"
+    reject("teacher", rule, repr(teacher), ValueError if isinstance(teacher, str) else TypeError)
 
 
 def check_kernel(kernel: Any) -> AbstractKernel:
@@ -373,47 +310,186 @@ def series_of(kernel: AbstractKernel, *, asymmetric: bool) -> AbstractKernel:
     if check_flag(asymmetric, "asymmetric"):
         return kernel
     if not kernel.is_positive:
-        raise ValueError(
-            f"{kernel} has no nonnegative modulation: no series f >= 0 with f * f = alpha, so no signatures >= 0. "
-            f"{ASYMMETRIC}."
-        )
+        raise ValueError(f"{kernel} has no nonnegative modulation f with f * f = alpha. {ASYMMETRIC}.")
     return kernel.root()
 
 
-def compute_signature_pair(
-    graph: AnyGraph,
-    kernel: AbstractKernel,
-    nodes: ArrayLike | None = None,
-    *,
-    teacher: str | OwnTeacher = "auto",
-    asymmetric: bool = False,
-    seed: SeedLike = None,
-    n_jobs: int = 1,
-    **options: Any,
-) -> tuple[Signatures, Signatures]:
-    """Two sets of signatures whose product Phi_1 Phi_2^T is an unbiased estimate of K.
+def choose_form(graph: Graph, series: AbstractKernel, n_starts: int, tol: float, most: float = 2**31) -> str:
+    """The cheaper form of exact rows, "dense" or "sparse"; sparse if dense rows take more than ``most`` bytes."""
+    if 8.0 * n_starts * graph.n_nodes > most:
+        return "sparse"
+    cost = float(series.expansion(tol).degree * graph.operator.nnz)
+    # Small problems need no probe, which would cost as much as the rows themselves.
+    return "dense" if n_starts * cost <= 1e8 or cost <= _probe(graph, series, tol, cost)[0] else "sparse"
 
-    Monte Carlo teachers draw both sets independently. With ``asymmetric=True`` the first set holds rows of K and
-    the second indicators of the nodes, which works for kernels without a nonnegative modulation. The parameters are
-    the same as for :func:`compute_signatures`.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from manifoldrf import CosineKernel, Sphere, compute_signature_pair, knn_graph
-    >>> graph = knn_graph(Sphere().grid(500))
-    >>> first, second = compute_signature_pair(graph, CosineKernel(), [0, 1, 2], asymmetric=True)
-    >>> np.allclose(first.gram(second), CosineKernel().dense(graph)[:3, :3])
-    True
+def row_memory(graph: Graph, series: AbstractKernel) -> float:
+    """Bytes of one row of signatures, dense or sparse, whichever is less."""
+    limit = float(series.expansion(Exact.tol).degree * graph.operator.nnz)
+    cost, memory = _probe(graph, series, Exact.tol, limit)
+    return max(12.0, min(8.0 * graph.n_nodes, memory if cost <= limit else np.inf))
+
+
+def _probe(graph: Graph, series: AbstractKernel, tol: float, limit: float) -> tuple[float, float]:
+    """Cost of a sparse row, in products of a dense row, and its memory, estimated from four starts.
+
+    The probe stops at the length at which the cost exceeds the limit: computing a slowly converging series to its
+    end would take longer than the rows themselves.
     """
-    streams = Streams.from_seed(seed)
-    settings = dict(teacher=teacher, asymmetric=asymmetric, n_jobs=n_jobs, **options)
-    first = compute_signatures(graph, kernel, nodes, seed=streams.generator("signatures.first"), **settings)
-    if first.info.teacher in ("exact", "frontier") and not asymmetric:
-        return first, first.partner()
-    if asymmetric:
-        rows = indicator_rows(first.nodes, first.rows.shape[1])
-        info = dataclasses.replace(first.info, kernel="indicators of the nodes", asymmetric=False)
-        return first, Signatures(rows, first.nodes, info)
-    second = compute_signatures(graph, kernel, nodes, seed=streams.generator("signatures.second"), **settings)
-    return first, second.partner()
+    joined = np.flatnonzero(np.diff(graph.operator.indptr))  # isolated nodes reach nothing
+    starts = joined[:: max(1, len(joined) // 4)][:4] if len(joined) else np.zeros(1, np.int64)
+    try:
+        n_terms, n = series.truncation(max(tol / 2, TOLERANCES.low)), 64
+    except ValueError:  # the series has too many terms
+        return np.inf, np.inf
+    while True:
+        found = _frontier(graph, series.coefficients(min(n, n_terms)), tol)(starts)
+        cost = 6.0 * found[-1] / len(starts)  # a push costs as much as six products
+        if n >= n_terms or cost > limit:
+            return cost, 12.0 * float(found[0].mean())
+        n *= 2
+
+
+def survival_law(series: AbstractKernel, teacher: Walks | Counts) -> Law:
+    """How many walks reach each length k, a share s_k, and what they deposit there, f_k / s_k."""
+    matched = isinstance(teacher, Counts) or teacher.survival == "matched"
+    p_halt = 0.0 if isinstance(teacher, Counts) else teacher.p_halt
+    n = series.truncation(1e-10)  # what is left out is far below any Monte Carlo error
+    if isinstance(teacher, Walks) and not (teacher.truncate or matched):  # until one in 1e9 walks is left
+        n = max(n, math.ceil(min(math.log(1e-9) / math.log1p(-p_halt), 2**20)))
+    f = series.coefficients(n)
+    keep = np.full(n, 1.0 - p_halt)
+    if matched:  # s_k = sqrt(sum_{j >= k} |f_j| / sum_j |f_j|)
+        rest = np.cumsum(np.abs(f)[::-1])[::-1]
+        keep[:-1] = np.sqrt(np.divide(rest[1:], rest[:-1], out=np.zeros(n - 1), where=rest[:-1] > 0))
+    # The resolution of 32 random bits: unbiased to the last bit. A walk that can still deposit something must have
+    # a chance to continue.
+    words = np.where(keep > 0, np.maximum(np.round(keep * 2.0**32), 1.0), 0.0)
+    words[-1] = 0.0
+    reached = np.concatenate([[1.0], np.cumprod(words[:-1] / 2.0**32)])
+    sizes = np.abs(f)
+    if sizes[teacher.n_walks * reached >= 0.01].sum() < 0.01 * sizes.sum():  # the rows would be zero
+        length = max(1, int(np.searchsorted(np.cumsum(sizes), sizes.sum() / 2)))  # holds half of the series
+        most = -math.expm1(-math.log(max(teacher.n_walks, 2)) / length)
+        rule = f"at most {most:.1g} for {teacher.n_walks} walks of {length} steps, unless survival='matched'"
+        reject("p_halt", rule, p_halt)
+    deposit = np.zeros(n)  # no walk survives to a share of 1e-300, and the quotient would overflow
+    np.divide(f, reached, out=deposit, where=(f != 0) & (reached > 1e-300))
+    return Law(deposit, words.astype(np.uint64))
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of some nodes, with standard errors and a bound of the error where there is one."""
+
+    rows: Any
+    n_steps: int = 0
+    stderr: Any = None
+    bound: float | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to compute on a graph."""
+
+    teacher: Any  # Exact with a form, Walks, Counts or the user's function
+    series: AbstractKernel
+    asymmetric: bool
+    law: Any  # Law of walks and counts
+    key: Any
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the rows are sparse, unless a user's function makes them."""
+        return isinstance(self.teacher, Walks | Counts) or getattr(self.teacher, "form", "dense") == "sparse"
+
+    def worker(self, graph: Graph) -> Worker:
+        """Prepare the graph; return a function that computes the rows of nodes."""
+        teacher: Any = self.teacher
+        if isinstance(teacher, Walks):
+            table = pack_table(*csr_parts(graph.operator), weighted=teacher.transitions == "weighted")
+            settings = self.law, teacher.n_walks, teacher.n_batches, self.key, teacher.coupling
+            engine: Engine = functools.partial(run_walks, table, *settings)
+        elif isinstance(teacher, Counts):
+            counted = build_count_table(*csr_parts(graph.affinity))
+            given = self.law, teacher.n_walks, teacher.n_batches, self.key
+            engine = functools.partial(propagate_counts, counted, *given)
+        elif self.is_sparse:
+            n_terms = self.series.truncation(max(teacher.tol / 2, TOLERANCES.low))
+            engine = _frontier(graph, self.series.coefficients(n_terms), teacher.tol)
+        else:
+            return functools.partial(self._dense if isinstance(teacher, Exact) else self._own, graph)
+        return functools.partial(_sparse_rows, engine, graph.n_nodes)
+
+    def _dense(self, graph: Graph, nodes: IntArray, n_jobs: int, progress: Progress) -> Part:
+        expansion = self.series.expansion(self.teacher.tol)
+        rows = rows_of_expansion(expansion, best_matrix(expansion, graph), nodes, n_jobs, progress)
+        bound = self.teacher.tol * float(np.abs(self.series.spectral(np.linspace(-1, 1, 513))).max())
+        if self.series.series_is_nonnegative:  # entries are sums of nonnegative terms, up to rounding
+            np.maximum(rows, 0.0, out=rows, where=rows >= -bound)
+        return Part(rows, expansion.degree * graph.operator.nnz * len(nodes), None, bound)
+
+    def _own(self, graph: Graph, nodes: IntArray, n_jobs: int, progress: Progress) -> Part:
+        del n_jobs, progress
+        found, wanted = self.teacher(graph, self.series, nodes), (len(nodes), graph.n_nodes)
+        if np.shape(found) != wanted:
+            reject("teacher", f"a function that returns rows of shape {wanted}", f"shape {np.shape(found)}")
+        rows = sparse.csr_array(found, dtype=float, copy=True) if sparse.issparse(found) else np.array(found, float)
+        if not np.isfinite(rows.data if sparse.issparse(rows) else rows).all():
+            reject("teacher", "a function that returns finite rows", "one that does not")
+        return Part(rows)
+
+    def joined(self, parts: list[Part], nodes: IntArray, start: float) -> Signatures:
+        """Signatures from the rows of all nodes in order; ``start`` is the time at which the work began."""
+        stack = sparse.vstack if sparse.issparse(parts[0].rows) else np.concatenate
+        rows = parts[0].rows if len(parts) == 1 else stack([part.rows for part in parts])
+        errors, bounds = [part.stderr for part in parts], [part.bound for part in parts if part.bound is not None]
+        stderr = None if errors[0] is None else sparse.vstack(errors, format="csr")
+        spent = sum(part.n_steps for part in parts), time.perf_counter() - start
+        bound = max(bounds, default=None)
+        return Signatures(rows, nodes, self.teacher, self.asymmetric, *spent, stderr, bound)
+
+
+def _frontier(graph: Graph, coefficients: FloatArray, tol: float) -> Engine:
+    """Rows evaluated on the nodes they reach."""
+    # At each length about a hundred entries at the rim are dropped; their norm is about ten thresholds. All lengths
+    # together should stay below half the tolerance. The result carries a rigorous bound.
+    threshold = tol / (20 * len(coefficients))
+    # A frontier of some thousand nodes spread over the memory of a million takes 1.7 times as long.
+    local = graph._local if 50_000 <= graph.n_nodes < 2**31 else None
+    csr, f = csr_parts(graph.operator if local is None else local.matrix), np.array(coefficients)
+    omitted = tol / 2 / (1 - tol / 2) * float(np.abs(coefficients).sum())  # bound of the terms left out
+
+    def run(starts: IntArray) -> Any:
+        places = np.array(starts if local is None else local.place[starts])
+        counts, nodes, values, bounds, n_pushes = push_frontier(*csr, f, threshold, places)
+        if local is not None:
+            rename_nodes(counts, nodes, values, local.order)
+        return counts, nodes, values, float(bounds.max()) + omitted, n_pushes
+
+    return run
+
+
+def _sparse_rows(engine: Engine, n_nodes: int, nodes: IntArray, n_jobs: int, progress: Progress) -> Part:
+    """Rows by an engine, in threads that take some starts at a time."""
+    # Enough starts to pay for a workspace over all nodes, few enough to share among threads and to show progress.
+    size = int(np.clip(n_nodes // 4000, 16, 256))
+    # Copies are writable and contiguous, so that the engines are compiled for one type of arrays.
+    pieces = [np.array(nodes[k : k + size]) for k in range(0, len(nodes), size)]
+    results = []
+    with thread_pool(n_jobs) as pool:
+        for found in pool.map(engine, pieces):
+            results.append(found)
+            progress("signatures", min(len(results) * size, len(nodes)), len(nodes))
+    counts, columns, values = (np.concatenate([found[k] for found in results]) for k in range(3))
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    index = np.int32 if max(len(columns), n_nodes) < 2**31 else np.int64
+    parts, shape = (columns.astype(index), ends.astype(index)), (len(nodes), n_nodes)
+    rows, n_steps = sparse.csr_array((values, *parts), shape=shape), sum(int(found[4]) for found in results)
+    if isinstance(results[0][3], float):
+        return Part(rows, n_steps, None, max(found[3] for found in results))
+    variances = np.concatenate([found[3] for found in results])
+    stderr = sparse.csr_array((np.sqrt(variances), *parts), shape=shape, copy=True)
+    for matrix in (rows, stderr):
+        matrix.eliminate_zeros()  # walks pass through lengths with f_k = 0 without a deposit
+    return Part(rows, n_steps, None if np.isnan(variances).any() else stderr)  # a single batch has no variance

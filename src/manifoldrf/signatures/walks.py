@@ -1,8 +1,12 @@
-"""Rows of sum_k f_k W^k by random walks: independent walkers, or walkers that are coupled to lower the variance.
+"""Rows of sum_k f_k W^k by random walks (Algorithm 1 of the paper): independent walkers, or coupled ones.
 
 A walk of length k continues to length k + 1 with probability s_{k+1} / s_k. It chooses an entry of its row, either
 uniformly or in proportion to |W|, and its load is multiplied by the entry over the probability of the choice. It
 deposits load * f_k / s_k at every node it visits, including the start. The mean over walks is unbiased.
+
+Random numbers are xoroshiro128+ streams that Philox 4x32-10 seeds, a pure function of key and counter (Salmon,
+Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011). The counter holds the start node and
+the lane, so a stream has the same bits in any thread and in any order.
 
 Plain functions on contiguous arrays. The callers validate the arguments.
 """
@@ -12,11 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manifoldrf._compiling import compiled
-from manifoldrf.signatures.streams import next_word, open_stream
 
 _0, _1, _32 = np.uint64(0), np.uint64(1), np.uint64(32)
 _LOW, _HALF = np.uint64(2**32 - 1), np.uint64(2**31)
-_ROOM = 2**20  # entries of results whose memory is reserved at a time
 
 # One step reads one record of 16 bytes: the target node of the entry, and where the row of that node begins. The
 # degree of that node is stored in the last mantissa bits of the weight: below degree 16 the weight keeps 48 bits. A
@@ -31,7 +33,7 @@ class Table(NamedTuple):
     edges: Any  # (nnz,) records EDGE; the weight is the factor by which a step along the entry multiplies the load
     rows: Any  # uint64 (N + 1,), where the rows begin
     mask: Any  # uint64, the bits of ``tail`` that hold a degree
-    alias: Any  # None: uniform choice; else uint64 (nnz,), upper half a threshold, lower half another entry
+    shares: Any  # None: uniform choice; else uint64 (nnz,), probabilities summed along each row, in units of 2^-32
 
 
 class Law(NamedTuple):
@@ -41,147 +43,102 @@ class Law(NamedTuple):
     go_on: Any  # uint64 (L,), length k continues to k + 1 if 32 random bits are below it; the last must be 0
 
 
-class Coupling(NamedTuple):
-    """How the walkers of a group depend on each other; they move in lock-step."""
-
-    group_size: int
-    antithetic: bool  # walkers 2j and 2j + 1 survive by the random numbers t and t + 1/2 modulo 1, while both live
-    repelling: bool  # walkers on the same node choose different entries until all entries are taken
-
-
 class _Space(NamedTuple):
     """Accumulators of one start node; all but the lists are reset to zero after use."""
 
-    stride: Any  # uint64, slot = length * stride + node
-    batch: Any  # float64 (S,), sums of the current batch
-    seen: Any  # uint8 (S,), 1 where the batch has a deposit
-    listed: Any  # uint64 (S + 1,), the slots of the batch in order of the first deposit
-    moments: Any  # float64 (S, 2), sums over batches of the sums, and of their squares over the batch size
-    known: Any  # uint8 (S,), 1 where the start has a deposit
-    touched: Any  # int64 (S + 1,), the slots of the start
+    batch: Any  # float64 (N,), sums of the current batch
+    seen: Any  # uint8 (N,), 1 where the batch has a deposit
+    listed: Any  # uint64 (N + 1,), the nodes of the batch in order of the first deposit
+    moments: Any  # float64 (N, 2), sums over batches of the sums, and of their squares over the batch size
+    known: Any  # uint8 (N,), 1 where the start has a deposit
+    touched: Any  # int64 (N + 1,), the nodes of the start
 
 
 class _Group(NamedTuple):
-    """State of the walkers of one group (g of them)."""
+    """State of g coupled walkers, which move in lock-step."""
 
     row: Any  # uint64 (g,), where the row of the walker's node begins
     degree: Any  # uint64 (g,)
     load: Any  # float64 (g,)
     entry: Any  # uint64 (g,), chosen for the next step
     live: Any  # int64 (g,), the walkers that have not ended, ascending
-    cards: Any  # uint64 (largest degree,), 0, 1, 2, ... between uses
-    swaps: Any  # uint64 (g,), to restore the order of the cards
-    coupling: Any
+    repelling: bool  # walkers on a node choose different entries; else pairs survive by the numbers t and t + 1/2
 
 
-def pack_uniform(indptr: Any, indices: Any, data: Any) -> Table:
-    """Table of a CSR matrix for walks that choose uniformly among the stored entries of a row."""
+def pack_table(indptr: Any, indices: Any, data: Any, *, weighted: bool = False) -> Table:
+    """Table of a CSR matrix for walks that choose entries of a row uniformly, or in proportion to |W|."""
     rows = np.ascontiguousarray(indptr, np.uint64)
     if max(len(data), rows.size) >= 2**32:
         raise ValueError(f"Walks need fewer than 2^32 nodes and entries, got {rows.size - 1} and {len(data)}.")
     mask = np.uint64(2 ** int(np.diff(rows).max(initial=_0)).bit_length() - 1)
-    edges = np.zeros(len(data), EDGE)
-    _fill_edges(rows, np.ascontiguousarray(indices, np.int64), np.ascontiguousarray(data, np.float64), mask, edges)
-    return Table(edges, rows, mask, None)
-
-
-def pack_weighted(indptr: Any, indices: Any, data: Any) -> Table:
-    """Table of a CSR matrix for walks that choose an entry with probability |W[v, w]| / sum_u |W[v, u]|.
-
-    The probabilities are resolved to 2^-32 of the mean entry of the row (alias method of Walker and Vose).
-    """
-    alias, even = _alias_entries(np.ascontiguousarray(indptr, np.uint64), np.ascontiguousarray(data, np.float64))
-    return pack_uniform(indptr, indices, even)._replace(alias=alias)
+    edges, shares = np.zeros(len(data), EDGE), np.zeros(len(data) if weighted else 0, np.uint64)
+    values = np.ascontiguousarray(data, np.float64)
+    _fill_table(rows, np.ascontiguousarray(indices, np.int64), values, mask, edges, shares)
+    return Table(edges, rows, mask, shares if weighted else None)
 
 
 @compiled()
-def _fill_edges(rows, indices, data, mask, edges):  # type: ignore[no-untyped-def]
-    """Write the records; the weight is W over the probability of the choice."""
+def _fill_table(rows, indices, data, mask, edges, shares):  # type: ignore[no-untyped-def]
+    """Write the records and the shares; the weight of a record is W over the probability of the choice."""
     keep = np.uint32(~mask & _LOW)
     for v in range(rows.shape[0] - 1):
+        total = np.abs(data[rows[v] : rows[v + 1]]).sum()
+        upto, before = 0.0, _0
         for e in range(rows[v], rows[v + 1]):
             target = indices[e]
             edges[e]["target"] = np.uint32(target)
             edges[e]["row"] = np.uint32(rows[target])
-            edges[e]["weight"] = data[e] * np.float64(rows[v + 1] - rows[v])
+            weight = data[e] * np.float64(rows[v + 1] - rows[v])
+            if shares.shape[0] > 0:
+                upto += abs(data[e])
+                last = e + _1 == rows[v + 1] or total == 0.0
+                shares[e] = _LOW + _1 if last else min(np.uint64(upto / total * 4294967296.0), _LOW + _1)
+                # The probability as it is drawn, so that rounding to 2^-32 causes no bias.
+                chance = np.float64(shares[e] - before) / 4294967296.0
+                weight = data[e] / chance if chance > 0.0 else 0.0
+                before = shares[e]
+            edges[e]["weight"] = weight
             degree = np.uint32(rows[target + 1] - rows[target])
             edges[e]["tail"] = np.uint32((edges[e]["tail"] & keep) | degree)
 
 
-@compiled()
-def _alias_entries(rows, data):  # type: ignore[no-untyped-def]
-    """Vose's alias table of every row, and its entries replaced by their mean size."""
-    alias, even = np.zeros(data.shape[0], np.uint64), np.zeros(data.shape[0])
-    for v in range(rows.shape[0] - 1):
-        begin, end = rows[v], rows[v + 1]
-        mean = np.abs(data[begin:end]).sum() / np.float64(max(end - begin, _1))
-        share = np.ones(end - begin)
-        for e in range(begin, end):
-            alias[e] = (_LOW << _32) | e  # a full column leads to the entry itself
-            even[e] = np.sign(data[e]) * mean
-            if mean > 0.0:
-                share[e - begin] = abs(data[e]) / mean
-        _pair_columns(share, begin, alias)
-    return alias, even
+def run_walks(table: Table, law: Law, n_walks: int, n_batches: int, key: Any, coupling: str, starts: Any) -> Any:
+    """Estimate rows of sum_k f_k W^k with walks.
 
-
-@compiled()
-def _pair_columns(share, begin, alias):  # type: ignore[no-untyped-def]
-    """Fill each column below 1 from one above 1; the stack holds small ones in front and large ones at its end."""
-    n = share.shape[0]
-    stack, small, large = np.zeros(n, np.uint64), 0, n
-    for j in range(n):
-        if share[j] < 1.0:
-            stack[small] = np.uint64(j)
-            small += 1
-        else:
-            large -= 1
-            stack[large] = np.uint64(j)
-    while small > 0 and large < n:
-        small -= 1
-        low, high = stack[small], stack[large]
-        alias[begin + low] = (np.uint64(share[low] * 4294967296.0) << _32) | (begin + high)
-        share[high] -= 1.0 - share[low]
-        if share[high] < 1.0:
-            large += 1
-            stack[small] = high
-            small += 1
-
-
-def independent_walks(
-    table: Table, starts: Any, law: Law, n_walks: int, n_batches: int, stride: int, key: Any, group: Any = None
-) -> Any:
-    """Estimate rows of sum_k f_k W^k with independent walks.
-
-    Memory is reserved for all slots, but the system provides only the pages that are touched.
+    Couplings change the joint law of the walkers of a group, not that of a single walk, so the estimates stay
+    unbiased. Batches consist of whole groups; if the group size does not divide ``n_walks``, the last group is
+    smaller, and its variance per walk is assumed to equal that of the others. Memory is reserved for all nodes, but
+    the system provides only the pages that are touched.
 
     Parameters
     ----------
-    starts : int64 (n,), the rows; the random words of a row depend only on its node and the key
     n_walks : int, walks per row
     n_batches : int, parts of nearly equal size for the variance; at most ``n_walks``
-    stride : int, slot = length * stride + node: 0 gives the row, N separates the lengths
     key : uint32 (2,)
-    group : state of coupled walkers, set by ``coupled_walks``
+    coupling : "iid", "antithetic" or "repelling"; the last needs a table with uniform choice
+    starts : int64 (n,), the rows; the random words of a row depend only on its node and the key
 
     Returns
     -------
-    counts : int64 (n,), slots touched from each start
-    slots : int64 (sum of counts,), ascending within a start
+    counts : int64 (n,), nodes touched from each start
+    nodes : int64 (sum of counts,), ascending within a start
     sums, variances : float64 (sum of counts,), the estimates and unbiased estimates of their variances (NaN for a
         single batch)
     n_steps : int, steps of all walks
     """
-    starts = np.ascontiguousarray(starts, np.int64)
-    unit = 1 if group is None else group.live.size
+    starts, group, unit = np.ascontiguousarray(starts, np.int64), None, 1
+    if coupling != "iid":
+        unit = 2 if coupling == "antithetic" else 16  # 16: twice the usual degree
+        words, live = np.zeros((3, unit), np.uint64), np.zeros(unit, np.int64)
+        group = _Group(words[0], words[1], np.zeros(unit), words[2], live, coupling == "repelling")
     n_units = -(-n_walks // unit)  # a batch has whole units; only the last unit may be incomplete
     n_batches = min(n_batches, n_units)
     sizes = np.diff(np.minimum(np.arange(n_batches + 1) * n_units // n_batches * unit, n_walks))
-    n = (law.deposit.size - 1) * stride + table.rows.size - 1
+    n = table.rows.size - 1
     seen, known, listed, touched = (np.zeros(n + 1, kind) for kind in (np.uint8, np.uint8, np.uint64, np.int64))
-    space = _Space(np.uint64(stride), np.zeros(n), seen[:n], listed, np.zeros((n, 2)), known[:n], touched)
+    space = _Space(np.zeros(n), seen[:n], listed, np.zeros((n, 2)), known[:n], touched)
     most = min(n, n_walks * (law.deposit.size - 1) + 1)
-    chunk = max(_ROOM // most, 1)
+    chunk = max(2**20 // most, 1)  # results of 8 MB at a time
     results, n_steps = [], 0
     for first in range(0, max(starts.size, 1), chunk):
         part = starts[first : first + chunk]
@@ -189,28 +146,8 @@ def independent_walks(
         found = (np.zeros(part.size, np.int64), np.zeros(room, np.int64), np.zeros(room), np.zeros(room))
         n_steps += _estimate(table, part, law, sizes, space, key, found, group)
         n_found = int(found[0].sum())
-        parts = (values[:n_found] for values in found[1:])
-        results.append((found[0], *(p.copy() if 4 * n_found < room else p for p in parts)))
-    columns = results[0] if len(results) == 1 else [np.concatenate(c) for c in zip(*results, strict=True)]
-    return *columns, n_steps
-
-
-def coupled_walks(
-    table: Table, starts: Any, law: Law, n_walks: int, n_batches: int, stride: int, key: Any, coupling: Coupling
-) -> Any:
-    """Estimate rows as in ``independent_walks``, with the walkers of each group coupled.
-
-    The law of a single walk does not change, so the estimates stay unbiased. Batches consist of whole groups. If
-    the group size does not divide ``n_walks``, the last group is smaller; its variance per walk is assumed to equal
-    that of the other groups. Repelling walkers need a uniform table.
-    """
-    if coupling.repelling and table.alias is not None:
-        raise ValueError("Repelling walkers choose uniformly: they need a table of pack_uniform.")
-    g = coupling.group_size
-    words, live = np.zeros((4, g), np.uint64), np.zeros(g, np.int64)
-    cards = np.arange(np.diff(table.rows).max(initial=_0), dtype=np.uint64)
-    group = _Group(words[0], words[1], np.zeros(g), words[2], live, cards, words[3], coupling)
-    return independent_walks(table, starts, law, n_walks, n_batches, stride, key, group)
+        results.append((found[0], *(values[:n_found] for values in found[1:])))
+    return *(np.concatenate(column) for column in zip(*results, strict=True)), n_steps
 
 
 @compiled()
@@ -286,28 +223,32 @@ def _finish(table, law, space, walker, s0, s1, n_listed):  # type: ignore[no-unt
 def _step(table, law, space, word, walker, n_listed):  # type: ignore[no-untyped-def]
     """One step of a walker and its deposit."""
     row, degree, load, length = walker
-    edge = table.edges[_choose(table.alias, row, degree, word)]
+    edge = table.edges[_choose(table.shares, row, degree, word)]
     target, row, degree = np.uint64(edge["target"]), np.uint64(edge["row"]), np.uint64(edge["tail"]) & table.mask
     load *= edge["weight"]
     length += _1
-    n_listed = _deposit(space, length * space.stride + target, load * law.deposit[length], n_listed)
+    n_listed = _deposit(space, target, load * law.deposit[length], n_listed)
     return (row, degree, load, length), n_listed
 
 
 @compiled()
-def _choose(alias, row, degree, word):  # type: ignore[no-untyped-def]
-    """Choose an entry of a row with the upper half of a word: uniformly, or with the alias table."""
-    column = (word >> _32) * degree
-    entry = row + (column >> _32)
-    if alias is None:
-        return entry
-    other = alias[entry]
-    return entry if (column & _LOW) < (other >> _32) else other & _LOW
+def _choose(shares, row, degree, word):  # type: ignore[no-untyped-def]
+    """Choose an entry of a row with the upper half of a word: uniformly, or by bisection of the shares."""
+    if shares is None:
+        return row + (((word >> _32) * degree) >> _32)
+    low, high = row, row + degree - _1
+    while low < high:
+        middle = (low + high) >> _1
+        if (word >> _32) < shares[middle]:
+            high = middle
+        else:
+            low = middle + _1
+    return low
 
 
 @compiled()
 def _deposit(space, slot, value, n_listed):  # type: ignore[no-untyped-def]
-    """Add to a slot and list it if it is new. There is no branch, because it could not be predicted."""
+    """Add to a node and list it if it is new. There is no branch, because it could not be predicted."""
     space.batch[slot] += value
     space.listed[n_listed] = slot
     n_listed += _1 - np.uint64(space.seen[slot])
@@ -369,11 +310,16 @@ def _walk_groups(table, start, law, space, n_walks, streams, n_listed, group):  
         length = _0
         while n_live > 0:
             n_live, s0, s1 = _survivors(table, law.go_on[length], group, n_live, s0, s1)
-            if group.coupling.repelling:
+            if group.repelling:
                 s0, s1 = _choose_apart(group, n_live, s0, s1)
             length += _1
             n_steps += n_live
-            n_listed = _move(table, law, space, group, n_live, length, n_listed)
+            for w in group.live[:n_live]:
+                edge = table.edges[group.entry[w]]
+                group.load[w] *= edge["weight"]
+                group.row[w], group.degree[w] = np.uint64(edge["row"]), np.uint64(edge["tail"]) & table.mask
+                value = group.load[w] * law.deposit[length]
+                n_listed = _deposit(space, np.uint64(edge["target"]), value, n_listed)
     return (s0, s1, streams[2], streams[3]), n_listed, n_steps
 
 
@@ -384,10 +330,10 @@ def _survivors(table, threshold, group, n_live, s0, s1):  # type: ignore[no-unty
     for i in range(n_live):
         w = group.live[i]
         word, s0, s1 = next_word(s0, s1)
-        paired = group.coupling.antithetic and w % 2 == 1 and before == w - 1
+        paired = not group.repelling and w % 2 == 1 and before == w - 1
         ticket, before = (ticket + _HALF if paired else word) & _LOW, w
         if ticket < threshold and group.degree[w] > _0:
-            group.entry[w] = _choose(table.alias, group.row[w], group.degree[w], word)
+            group.entry[w] = _choose(table.shares, group.row[w], group.degree[w], word)
             group.live[kept] = w
             kept += 1
     return kept, s0, s1
@@ -398,40 +344,56 @@ def _choose_apart(group, n_live, s0, s1):  # type: ignore[no-untyped-def]
     """Choose the entries again, without replacement among the walkers on a node, in blocks of its degree."""
     walkers = group.live[:n_live]
     walkers = walkers[np.argsort(group.row[walkers], kind="mergesort")]  # the begin of its row identifies a node
-    begin = 0
-    while begin < n_live:
-        first = walkers[begin]
-        limit = min(n_live, begin + np.int64(group.degree[first]))
-        end = begin + 1
-        while end < limit and group.row[walkers[end]] == group.row[first]:
-            end += 1
-        s0, s1 = _deal(group, walkers[begin:end], s0, s1)
-        begin = end
+    first = 0
+    for i in range(n_live):
+        row, degree = group.row[walkers[i]], group.degree[walkers[i]]
+        if row != group.row[walkers[first]] or np.uint64(i - first) == degree:
+            first = i
+        taken = True
+        while taken:  # draw until the entry is free
+            word, s0, s1 = next_word(s0, s1)
+            entry = row + (((word >> _32) * degree) >> _32)
+            taken = False
+            for w in walkers[first:i]:
+                taken |= group.entry[w] == entry
+        group.entry[walkers[i]] = entry
     return s0, s1
 
 
 @compiled()
-def _deal(group, walkers, s0, s1):  # type: ignore[no-untyped-def]
-    """Deal different entries of one row: a partial shuffle, undone afterwards, which costs O(walkers)."""
-    cards, swaps, row, degree = group.cards, group.swaps, group.row[walkers[0]], group.degree[walkers[0]]
-    for r in range(walkers.shape[0]):
-        word, s0, s1 = next_word(s0, s1)
-        dealt = np.uint64(r)
-        swaps[r] = dealt + (((word >> _32) * (degree - dealt)) >> _32)
-        cards[dealt], cards[swaps[r]] = cards[swaps[r]], cards[dealt]
-        group.entry[walkers[r]] = row + cards[dealt]
-    for r in range(walkers.shape[0] - 1, -1, -1):
-        cards[r], cards[swaps[r]] = cards[swaps[r]], cards[r]
-    return s0, s1
+def philox4x32(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+    """Return four 32-bit words (as uint64) for a counter of four and a key of two 32-bit words."""
+    a, b, c, d = np.uint64(c0) & _LOW, np.uint64(c1) & _LOW, np.uint64(c2) & _LOW, np.uint64(c3) & _LOW
+    x, y = np.uint64(k0) & _LOW, np.uint64(k1) & _LOW
+    for _ in range(10):
+        p0 = np.uint64(0xD2511F53) * a
+        p1 = np.uint64(0xCD9E8D57) * c
+        a, b, c, d = (p1 >> _32) ^ b ^ x, p1 & _LOW, (p0 >> _32) ^ d ^ y, p0 & _LOW
+        x = (x + np.uint64(0x9E3779B9)) & _LOW
+        y = (y + np.uint64(0xBB67AE85)) & _LOW
+    return a, b, c, d
 
 
 @compiled()
-def _move(table, law, space, group, n_live, length, n_listed):  # type: ignore[no-untyped-def]
-    """Move along the chosen entries and deposit."""
-    for w in group.live[:n_live]:
-        edge = table.edges[group.entry[w]]
-        group.load[w] *= edge["weight"]
-        group.row[w], group.degree[w] = np.uint64(edge["row"]), np.uint64(edge["tail"]) & table.mask
-        slot = length * space.stride + np.uint64(edge["target"])
-        n_listed = _deposit(space, slot, group.load[w] * law.deposit[length], n_listed)
-    return n_listed
+def open_stream(start, lane, key):  # type: ignore[no-untyped-def]
+    """State (two words) of the stream of a start node and a lane; ``key`` has two uint32 words."""
+    start, lane = np.uint64(start), np.uint64(lane)
+    a, b, c, d = philox4x32(start, start >> _32, lane, lane >> _32, key[0], key[1])
+    # The last bit is set because the state zero would stay zero forever.
+    return (a << _32) | b, ((c << _32) | d) | np.uint64(1)
+
+
+@compiled(inline="always")
+def next_word(s0, s1):  # type: ignore[no-untyped-def]
+    """Next 64 random bits and the new state: ``word, s0, s1 = next_word(s0, s1)``."""
+    word = s0 + s1
+    s1 ^= s0
+    s0 = ((s0 << np.uint64(24)) | (s0 >> np.uint64(40))) ^ s1 ^ (s1 << np.uint64(16))
+    s1 = (s1 << np.uint64(37)) | (s1 >> np.uint64(27))
+    return word, s0, s1
+
+
+@compiled(inline="always")
+def as_unit(word):  # type: ignore[no-untyped-def]
+    """A double in [0, 1) from the upper 53 bits of a word; it never rounds up to 1."""
+    return np.float64(word >> np.uint64(11)) * (1.0 / 9007199254740992.0)  # 2^-53

@@ -18,23 +18,19 @@ async function readArrays(table, text) {
 // Sparse columns whose entries are integers times one scale per column.
 class Columns {
   constructor(arrays, name, signed) {
-    const [counts, steps, low, high] = ['Counts', 'Steps', 'Low', 'High'].map((part) => arrays[name + part]);
+    const counts = arrays[name + 'Counts'];
+    const [steps, parts] = ['Steps', 'Numbers'].map((part) => [0, 1, 2].map((k) => arrays[name + part + k] ?? []));
     this.scales = arrays[name + 'Scales'];
     this.starts = new Uint32Array(counts.length + 1);
     for (let l = 0; l < counts.length; l++) this.starts[l + 1] = this.starts[l] + counts[l];
-    this.rows = new Uint32Array(low.length);
-    this.numbers = new Int32Array(low.length);
-    for (let l = 0, byte = 0; l < counts.length; l++) {
+    this.rows = new Uint32Array(parts[0].length);
+    this.numbers = new Int32Array(parts[0].length);
+    const joined = (planes, k) => planes[0][k] | (planes[1][k] << 8) | (planes[2][k] << 16); // missing ones are zero
+    for (let l = 0; l < counts.length; l++) {
       for (let k = this.starts[l], row = -1; k < this.starts[l + 1]; k++) {
-        let step = 0;
-        let shift = 0;
-        while (steps[byte] > 127) {
-          step |= (steps[byte++] & 127) << shift;
-          shift += 7;
-        }
-        row += step | (steps[byte++] << shift);
+        row += joined(steps, k);
         this.rows[k] = row;
-        const coded = low[k] | (high ? high[k] << 8 : 0);
+        const coded = joined(parts, k);
         this.numbers[k] = signed ? (coded >> 1) ^ -(coded & 1) : coded;
       }
     }

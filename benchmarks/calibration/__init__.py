@@ -1,1 +1,0 @@
-"""Estimated errors beside true ones: problems with a known answer, drawn from seeds."""

@@ -1,0 +1,373 @@
+"""Attention in linear time against attention with the whole matrix."""
+
+import copy
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from oracles import sphere_mesh
+from torch import nn
+
+from manifoldrf import (
+    DiffusionKernel,
+    FarQueryWarning,
+    FeatureWarning,
+    HeatKernel,
+    ManifoldRandomFeatures,
+    Sphere,
+    knn_graph,
+)
+from manifoldrf.torch import AttentionState, ManifoldAttention, PositionFeatures, linear_attention
+
+DOUBLE = torch.float64
+
+
+def draw(*shape, seed=0, dtype=DOUBLE):
+    """Numbers in [0, 1), the same for the same seed and shape."""
+    return torch.as_tensor(np.random.default_rng([seed, *shape]).random(shape)).to(dtype)
+
+
+def explicit(kernel, v, weights=None, *, causal=False):
+    """Attention by its definition, with the matrix."""
+    seen = kernel if weights is None else kernel * weights[..., None, :]
+    seen = seen.tril() if causal else seen
+    return (seen @ v) / seen.sum(dim=-1, keepdim=True)
+
+
+def close(found, wanted, tolerance=1e-10):
+    torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+def kernel_of(features, positions):
+    return torch.as_tensor(features.kernel_matrix(positions.numpy()))
+
+
+def places(n, seed=1):
+    return torch.as_tensor(Sphere().sample(n, seed=seed))
+
+
+def plain(features, dim, **options):
+    """The kernel average alone, in double precision."""
+    return ManifoldAttention(features, dim, projections=False, **options).to(DOUBLE)
+
+
+@pytest.fixture(scope="module")
+def features():
+    return ManifoldRandomFeatures(HeatKernel(0.1), n_features=128, random_state=0).fit(Sphere())
+
+
+# Attention with given features
+
+
+@pytest.mark.parametrize("length", [1, 128, 3 * 128 + 5])  # causal sums are taken in blocks of 128
+@pytest.mark.parametrize("causal", [False, True])
+def test_equals_explicit_attention_with_batches_that_broadcast(length, causal):
+    phi_q, phi_k, v = draw(3, 1, length, 6), draw(2, length, 6), draw(1, 2, length, 4)
+    weights = draw(2, length, seed=2) > 0.3
+    weights[:, 0] = True  # else the first causal queries see nothing
+    kernel = phi_q @ phi_k.transpose(-1, -2)
+    close(linear_attention(phi_q, phi_k, v, causal), explicit(kernel, v, causal=causal))
+    wanted = explicit(kernel, v, weights.to(DOUBLE), causal=causal)
+    for form in (weights, weights.to(DOUBLE)):
+        close(linear_attention(phi_q, phi_k, v, causal, weights=form), wanted)
+
+
+def test_the_matrix_is_never_formed():
+    """200,000 tokens: the matrix would take 320 GB."""
+    phi, v = draw(200_000, 2), torch.ones(200_000, 1, dtype=DOUBLE)
+    for causal in (False, True):
+        close(linear_attention(phi, phi, v, causal), v)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("empty", ["zero", "mean"])
+def test_gradients(causal, empty):
+    parts = [draw(*shape, seed=seed) for seed, shape in enumerate(((2, 9, 3), (9, 3), (2, 9, 2), (2, 9)))]
+    parts[3] += 0.5
+
+    def attend(phi_q, phi_k, v, weights):
+        return linear_attention(phi_q, phi_k, v, causal, weights=weights, empty=empty)
+
+    assert torch.autograd.gradcheck(attend, [part.requires_grad_() for part in parts])
+
+
+def csr(dense):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls them new
+        return dense.to_sparse_csr()
+
+
+def test_sparse_features_give_the_same_with_gradients_to_values():
+    phi_q, phi_k = (torch.where(phi < 0.4, 0.0, phi) for phi in (draw(12, 6), draw(9, 6, seed=1)))
+    v, weights = draw(2, 9, 3, seed=2).requires_grad_(), draw(2, 9, seed=3).requires_grad_()
+    rows = csr(phi_q), csr(phi_k)
+
+    def attend(v, weights):
+        return linear_attention(*rows, v, weights=weights, empty="mean")
+
+    close(attend(v, weights), linear_attention(phi_q, phi_k, v, weights=weights, empty="mean"))
+    assert torch.autograd.gradcheck(attend, (v, weights))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_query_that_sees_nothing_is_empty_and_finite(causal):
+    phi, v = draw(6, 4), draw(6, 2, seed=1)
+    far = phi.clone()
+    far[2] = 1e-30 * torch.finfo(DOUBLE).tiny  # underflows against every key
+    parts = [part.clone().requires_grad_() for part in (far, phi, v)]
+    found = linear_attention(*parts, causal)
+    assert (found[2] == 0).all()
+    found.square().sum().backward()
+    assert all(part.grad.isfinite().all() for part in parts)
+    mean = linear_attention(far, phi, v, causal, empty="mean")
+    close(mean[2], (v[:3] if causal else v).mean(dim=0))
+    close(mean[3:], found[3:].detach())
+    hidden = torch.zeros(6, dtype=torch.bool)
+    assert (linear_attention(phi, phi, v, causal, weights=hidden, empty="mean") == 0).all()
+    far[2, 0] = torch.nan
+    assert linear_attention(far, phi, v, causal)[2].isnan().all()
+
+
+@pytest.mark.parametrize("empty", ["zero", "mean"])
+def test_token_by_token_equals_causal_attention(empty):
+    phi_q, phi_k, v = (draw(2, 140, size, seed=seed) for seed, size in enumerate((4, 4, 3)))
+    phi_q[:, 5] = 0.0
+    state = AttentionState(empty=empty)
+    rows = [state.step(phi_q[:, i], phi_k[:, i], v[:, i]) for i in range(140)]
+    close(torch.stack(rows, dim=1), linear_attention(phi_q, phi_k, v, causal=True, empty=empty))
+    assert (state.sums.shape, state.mass.shape, state.n_tokens) == ((2, 4, 3), (2, 4), 140)
+    with pytest.raises(ValueError, match="`phi_k and v` must be of the shapes of the previous token"):
+        state.step(phi_q[0, 0], phi_k[0, 0], v[0, 0])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("cast", [False, True])
+def test_sums_of_half_precision_are_single(dtype, cast):
+    """Only the last rounding is to be seen: in single precision such sums are off by at most 1e-4."""
+    phi, v = (1 + draw(2000, c) for c in (8, 3))
+    phi, v = phi.to(dtype), v.to(dtype)
+    wanted = linear_attention(phi.double(), phi.double(), v.double(), causal=True)
+    with torch.autocast("cpu", dtype=dtype, enabled=cast):
+        found = linear_attention(
+            *((part.float() for part in (phi, phi, v)) if cast else (phi, phi, v)), causal=True
+        )
+    assert found.dtype == dtype
+    assert (found.double() - wanted).abs().max() <= 1.01 * torch.finfo(dtype).eps / 2 * wanted.abs().max()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_results_are_on_the_device_of_the_tensors(causal):
+    parts = [
+        torch.ones(size, device="meta", requires_grad=True) for size in ((3, 200, 5), (200, 5), (200, 4), (200,))
+    ]
+    found = linear_attention(*parts[:3], causal, weights=parts[3])
+    found.sum().backward()
+    assert {str(each.device) for each in (found, *(part.grad for part in parts))} == {"meta"}
+
+
+# The module
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_module_is_the_normalised_kernel(features, causal):
+    positions, tokens = places(150), draw(2, 150, 4)
+    mask = draw(150) > 0.3
+    mask[0] = True
+    attend, kernel = plain(features, 4, causal=causal, n_heads=2), kernel_of(features, positions)
+    close(attend(positions, tokens), explicit(kernel, tokens, causal=causal))
+    wanted = explicit(kernel, tokens, mask.to(DOUBLE), causal=causal)
+    close(attend(positions, tokens, mask), wanted)
+    known = attend.precompute(positions)
+    close(attend(known, tokens, mask.to(DOUBLE)), wanted)
+    some = torch.tensor([3, 1, 8])
+    close(attend(known.take(some), tokens[:, some]), attend(positions[some], tokens[:, some]))
+    single = ManifoldAttention(features, 4, projections=False, causal=causal)(positions, tokens.float())
+    # Each feature is rounded once, sums of 150 and 128 positive terms follow, above and below.
+    assert (single - attend(positions, tokens)).abs().max() < 2 * (150 + 128 + 4) * torch.finfo(torch.float32).eps
+
+
+def test_each_head_has_its_kernel_and_positions_have_batches(features):
+    other = ManifoldRandomFeatures(HeatKernel(0.5), n_features=50, random_state=0).fit(Sphere())
+    positions, tokens = torch.stack([places(40), places(40, seed=2)]), draw(3, 2, 40, 6)
+    found = plain([features, other], 6)(positions, tokens)
+    for k in range(2):
+        for each, part in ((features, slice(3)), (other, slice(3, 6))):
+            close(found[:, k, :, part], explicit(kernel_of(each, positions[k]), tokens[:, k, :, part]))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_content_multiplies_the_kernel_and_layers_stand_before_and_after(features, causal):
+    positions, tokens = places(60), draw(2, 60, 4)
+    attend = ManifoldAttention(features, 4, n_heads=2, content_features=3, causal=causal).to(DOUBLE)
+    kernel, values = kernel_of(features, positions), attend.value(tokens)
+    query, key = (nn.functional.softplus(layer(tokens)) for layer in (attend.query, attend.key))
+    heads = []
+    for head in range(2):
+        part = slice(3 * head, 3 * head + 3)
+        product = kernel * (query[..., part] @ key[..., part].transpose(-1, -2))
+        heads.append(explicit(product, values[..., 2 * head : 2 * head + 2], causal=causal))
+    close(attend(positions, tokens), attend.output(torch.cat(heads, dim=-1)))
+    parts = places(5).requires_grad_(), draw(5, 4).requires_grad_()
+    assert torch.autograd.gradcheck(attend, parts)
+
+
+@pytest.mark.parametrize("options", [{}, {"causal": True, "content_features": 2}])
+def test_half_precision_of_the_module(features, options):
+    """The module has two layers, each with rounded inputs, weights and results, and the means: seven roundings."""
+    generator = torch.Generator().manual_seed(0)
+    attend = ManifoldAttention(features, 4, n_heads=2, generator=generator, **options)
+    tokens = draw(300, 4, dtype=torch.float32)
+    wanted = attend(places(300), tokens)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        cast = attend(places(300), tokens)
+    half = copy.deepcopy(attend).to(torch.bfloat16)(places(300), tokens.to(torch.bfloat16))
+    for found in (cast, half):
+        assert found.dtype == torch.bfloat16
+        bound = 2 * 7 * torch.finfo(torch.bfloat16).eps / 2 * wanted.abs().max()
+        assert (found.float() - wanted).abs().max() <= bound
+
+
+@pytest.mark.parametrize("space", ["mesh", "graph", "network"])
+def test_gradients_to_positions_by_every_kind_of_features(space):
+    cloud = Sphere().grid(300)
+    options = {"graph": knn_graph(cloud), "n_features": 40, "random_state": 0}
+    if space == "network":
+        options |= {"field": "mlp", "field_options": {"epochs": 20, "batch": 64, "hidden": 16}}
+    kernel = HeatKernel(0.2) if space == "mesh" else DiffusionKernel(10.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FeatureWarning)  # of a short training
+        if space == "mesh":
+            model = ManifoldRandomFeatures(kernel, n_features=100, random_state=0).fit(sphere_mesh(400))
+        else:
+            model = ManifoldRandomFeatures(kernel, **options).fit(cloud)
+    attend, points, tokens = plain(model, 2), 0.99 * places(5), draw(5, 2)
+    wanted = explicit(kernel_of(model, points), tokens)
+    moved = points.clone().requires_grad_()
+    found = attend(moved, tokens)
+    close(found.detach(), wanted)
+    (gradient,) = torch.autograd.grad(found[0, 0], moved)
+    step = 1e-4 if space == "network" else 1e-6  # a network computes in single precision
+    for axis in range(3):
+        shift = torch.zeros(5, 3, dtype=DOUBLE)
+        shift[0, axis] = step
+        ends = [attend(points + sign * shift, tokens)[0, 0] for sign in (1, -1)]
+        assert abs(gradient[0, axis] - (ends[0] - ends[1]) / (2 * step)) < (1e-2 if space == "network" else 1e-4)
+
+
+def test_far_tokens_take_up_nothing_and_have_finite_gradients(features):
+    positions, tokens = places(10), draw(10, 2).requires_grad_()
+    positions[3] = torch.tensor([0.0, 0.0, 5.0])
+    with pytest.warns(FarQueryWarning, match="1 of 10 points are away"):
+        found = plain(features, 2)(positions, tokens)
+    assert (found[3] == 0).all()
+    moved = positions.clone().requires_grad_()
+    found = plain(features, 2, empty="mean")(moved, tokens)
+    close(found[3], tokens.mean(dim=0))
+    found.square().sum().backward()
+    assert moved.grad.isfinite().all()
+
+
+def test_modules_are_copied_stored_and_drawn_by_a_generator(features):
+    generators = [torch.Generator().manual_seed(seed) for seed in (0, 0, 1)]
+    first, second, third = (ManifoldAttention(features, 4, content_features=2, generator=g) for g in generators)
+    at, tokens = places(20), draw(20, 4, dtype=torch.float32)
+    wanted = first(at, tokens)
+    assert not torch.equal(third(at, tokens), wanted)
+    third.load_state_dict(first.state_dict())
+    for again in (second, third, copy.deepcopy(first), pickle.loads(pickle.dumps(first))):
+        assert torch.equal(again(at, tokens), wanted)
+    exported = torch.export.export(first.frozen(at), (tokens, torch.ones(20))).module()
+    close(exported(tokens, torch.ones(20)), wanted, 1e-6)
+
+
+# What all wrappers treat alike
+
+
+@pytest.mark.parametrize("hidden", [-1e9, -torch.inf, -1e-3, torch.nan, torch.inf])
+def test_additive_masks_are_refused_with_the_boolean_form(features, hidden):
+    visible = torch.tensor([True, False, True])
+    additive = torch.where(visible, 0.0, hidden)
+    phi, v = draw(3, 2, dtype=torch.float32), draw(3, 2, dtype=torch.float32)
+    with pytest.raises(ValueError, match=r"`weights` must be boolean .* `mask == 0`"):
+        linear_attention(phi, phi, v, weights=additive)
+    attend = ManifoldAttention(features, 2)
+    with pytest.raises(ValueError, match=r"`key_mask` must be boolean .* `mask == 0`"):
+        attend(places(3), v, additive)
+    assert torch.equal(attend(places(3), v, additive == 0), attend(places(3), v, visible.float()))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_no_points_give_no_rows(features, causal):
+    for batch in ((), (2,)):
+        phi, v = torch.ones(*batch, 0, 3), torch.ones(*batch, 0, 5)
+        assert linear_attention(phi, phi, v, causal).shape == (*batch, 0, 5)
+        for content in (0, 2):
+            attend = ManifoldAttention(features, 4, content_features=content, causal=causal)
+            assert attend(torch.ones(*batch, 0, 3), torch.ones(3, *batch, 0, 4)).shape == (3, *batch, 0, 4)
+    assert attend.precompute(torch.ones(0, 3)).groups[0].shape == (0, 128)
+    assert torch.equal(linear_attention(torch.ones(4, 3), torch.ones(0, 3), torch.ones(0, 5)), torch.zeros(4, 5))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"phi_q": np.ones((3, 2))}, "`phi_q` must be a tensor"),
+        ({"v": torch.ones(4, 1, dtype=torch.int64)}, "`v` must be a tensor"),
+        ({"v": torch.ones(4)}, "`v` must be a tensor of at least 2"),
+        ({"v": torch.ones(4, 1)}, "`v` must be of torch.float64"),
+        ({"v": torch.ones(4, 1, dtype=DOUBLE, device="meta")}, "`v` must be on the device cpu"),
+        ({"phi_k": draw(4, 5)}, "`phi_q` must be of shape"),
+        ({"v": draw(5, 1)}, "`v` must be of shape"),
+        ({"causal": True}, "`phi_q` must be of shape .* causal"),
+        ({"causal": 1}, "`causal` must be True or False"),
+        ({"phi_q": draw(3, 3, 2), "v": draw(2, 4, 1)}, "leading dimensions that broadcast"),
+        ({"empty": "nan"}, "`empty` must be one of"),
+        ({"weights": draw(3)}, "`weights` must be of shape"),
+        ({"weights": np.ones(4)}, "`weights` must be a tensor"),
+        ({"weights": torch.ones(4)}, "`weights` must be of torch.float64"),
+        ({"phi_k": csr(draw(4, 2))}, "`phi_k` must be dense or sparse"),
+        ({"phi_q": csr(draw(4, 2)), "phi_k": csr(draw(4, 2)), "causal": True}, "`phi_q` must be .* not causal"),
+    ],
+)
+def test_bad_arguments_of_attention(changes, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        linear_attention(**({"phi_q": draw(3, 2), "phi_k": draw(4, 2), "v": draw(4, 1)} | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"features": 3}, "`features` must be fitted features"),
+        ({"features": []}, "`features` must be fitted features"),
+        ({"features": ManifoldRandomFeatures()}, "not fitted"),
+        ({"dim": 0}, "`dim` must be an integer"),
+        ({"dim": 3, "n_heads": 2}, "`dim` must be a multiple of the number of heads"),
+        ({"content_features": -1}, "`content_features` must be an integer"),
+        ({"causal": "yes"}, "`causal` must be True or False"),
+        ({"trainable_times": True}, "`features` must be one fit with"),
+        ({"empty": "last"}, "`empty` must be one of"),
+    ],
+)
+def test_bad_options_of_the_module(features, changes, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        ManifoldAttention(**({"features": features, "dim": 4} | changes))
+
+
+def test_bad_inputs_of_the_module(features):
+    attend, tokens = ManifoldAttention(features, 2), torch.ones(2, 4, 2)
+    two = PositionFeatures(2 * attend.precompute(places(4)).groups)
+    for given, message in (
+        ((places(4), torch.ones(4, 3)), "`tokens` must be a tensor of shape"),
+        ((places(5), tokens), "`tokens` must be .* one token per position"),
+        ((places(4), tokens.bfloat16()), "`tokens` must be of torch.float32"),
+        ((places(4).bfloat16(), tokens), "`positions` must be a tensor of torch.float32, torch.float64"),
+        ((places(4).numpy(), tokens), "`positions` must be a tensor"),
+        ((two, tokens), "`positions` must be those of a module"),
+        ((places(4), tokens, torch.ones(2, 5)), "`key_mask` must be of shape"),
+        ((places(4), tokens, [True] * 4), "`key_mask` must be a tensor"),
+        ((places(4), tokens, torch.ones(3, 4)), "leading dimensions that broadcast"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            attend(*given)

@@ -1,0 +1,305 @@
+"""Gradients by the parameters of a kernel and by positions, in torch and in GPyTorch."""
+
+import math
+
+import gpytorch
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+from torch.autograd import gradcheck
+from torch.func import functional_call
+
+from manifoldrf import (
+    FarQueryWarning,
+    FeatureWarning,
+    HeatKernel,
+    ManifoldGaussianProcess,
+    ManifoldRandomFeatures,
+    MaternKernel,
+    Sphere,
+    load,
+)
+from manifoldrf.gpytorch import ManifoldKernel
+from manifoldrf.torch import DifferentiableFeatures, ManifoldAttention
+
+MATERN = MaternKernel(2.5, 1.2, clock="manifold")
+
+
+@pytest.fixture(scope="module")
+def family():
+    return ManifoldRandomFeatures(scales=(0.1, 2.4), random_state=0, n_jobs=1).fit(Sphere())
+
+
+@pytest.fixture(scope="module")
+def points():
+    return torch.as_tensor(Sphere().sample(6, seed=1))
+
+
+@pytest.mark.parametrize("kernel", [0.13, HeatKernel(0.3), MATERN])
+def test_features_are_those_of_the_fit(family, points, kernel):
+    module = DifferentiableFeatures(family, kernel, variance=2.0).double()
+    exact = 2 * family.at(kernel).kernel_matrix(points.numpy())
+    found = module(points)
+    assert found.shape == (6, sum(len(level.anchors) for level in family.scales_.levels))
+    assert_allclose((found @ found.T).detach(), exact, atol=1e-5)
+    assert_allclose(module.kernel(points).detach(), exact, atol=1e-5)
+    assert_allclose(module.kernel(points.reshape(2, 3, 3)).detach()[1], exact[3:, 3:], atol=1e-5)
+
+
+# .2 begins an octave, .21 is blended with the one before, .3 is not.
+@pytest.mark.parametrize("t", [0.15, 0.2, 0.21, 0.3])
+def test_gradients_by_the_time_are_exact(family, points, t):
+    module = DifferentiableFeatures(family, t).double()
+
+    def kernel(raw_t, log_variance):
+        rows = functional_call(module, {"raw_t": raw_t, "log_variance": log_variance}, (points,))
+        return rows @ rows.T
+
+    assert gradcheck(kernel, (module.raw_t, module.log_variance))
+
+
+def test_gradients_by_smoothness_and_length_are_exact(family, points):
+    module = DifferentiableFeatures(family, MATERN).double()
+
+    def kernel(log_nu, log_lengthscale):
+        changed = {"log_nu": log_nu, "log_lengthscale": log_lengthscale}
+        rows = functional_call(module, changed, (points,))
+        return rows @ rows.T
+
+    assert gradcheck(kernel, (module.log_nu, module.log_lengthscale))
+
+
+def test_gradients_by_positions_are_exact(family, points):
+    module = DifferentiableFeatures(family, 0.23).double()
+    moved = points.clone().requires_grad_()
+    assert gradcheck(lambda places: module.kernel(places, points[:2]), (moved,), atol=1e-5)
+    fixed = DifferentiableFeatures(family.at(0.23)).double()
+    assert gradcheck(lambda places: fixed.kernel(places, points[:2]), (moved,), atol=1e-5)
+
+
+def test_the_kernel_and_its_slope_are_continuous_between_octaves(family, points):
+    border = math.log(0.4)
+    values, slopes = [], []
+    for log_t in (border - 1e-4, border + 1e-4):
+        module = DifferentiableFeatures(family, math.exp(log_t)).double()
+        value = module.kernel(points)[0, 1]
+        value.backward()
+        values.append(value.item())
+        slopes.append(module.raw_t.grad.item())
+    assert values[0] == pytest.approx(values[1], rel=1e-3)
+    assert slopes[0] == pytest.approx(slopes[1], rel=1e-2)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.02)])
+def test_sums_are_in_single_precision_and_results_in_that_of_the_points(family, points, dtype, tolerance):
+    module = DifferentiableFeatures(family, 0.3)
+    exact = family.at(0.3).kernel_matrix(points.to(dtype).double().numpy())
+    assert module.root(points.to(dtype)).dtype == torch.float32
+    assert module(points.to(dtype)).dtype == dtype
+    assert_allclose(module.kernel(points.to(dtype)).detach().double(), exact, atol=tolerance)
+
+
+def test_a_state_is_the_same_time_in_another_range(family, points):
+    module = DifferentiableFeatures(family, 0.3)
+    narrower = ManifoldRandomFeatures(scales=(0.2, 0.4), random_state=0, n_jobs=1).fit(Sphere())
+    other = DifferentiableFeatures(narrower, 0.25)
+    other.load_state_dict(module.state_dict())
+    assert other.t.item() == pytest.approx(0.3, rel=1e-5)
+    other.load_state_dict(DifferentiableFeatures(family, 1.0).state_dict())
+    with pytest.raises(ValueError, match=r"in the range of this fit, 0\.2 to 0\.4"):
+        other(points)
+
+
+@pytest.mark.parametrize("kernel", [0.3, MATERN, None])
+def test_no_points_give_no_rows(family, kernel):
+    module = DifferentiableFeatures(family.at(0.3)) if kernel is None else DifferentiableFeatures(family, kernel)
+    n_columns = module(torch.as_tensor(Sphere().sample(1, seed=0)).float()).shape[-1]
+    assert module(torch.ones(2, 0, 3)).shape == (2, 0, n_columns)
+    assert module.kernel(torch.ones(0, 3), torch.ones(0, 3)).shape == (0, 0)
+
+
+def test_points_off_the_space_are_reported(family):
+    with pytest.warns(FarQueryWarning):
+        DifferentiableFeatures(family, 0.3)(torch.tensor([[0.0, 0.0, 9.0]]))
+
+
+def test_parameters_survive_their_state_and_features_their_file(family, points, tmp_path):
+    module = DifferentiableFeatures(family, 0.3)
+    other = DifferentiableFeatures(load(family.save(tmp_path / "model")), 0.7)
+    other.load_state_dict(module.state_dict())
+    assert torch.equal(other(points), module(points))
+
+
+def test_exported_attention_has_the_values_of_the_module(family):
+    places = torch.as_tensor(Sphere().sample(40, seed=2)).float()
+    tokens = torch.as_tensor(np.random.default_rng(0).normal(size=(2, 40, 8))).float()
+    module = ManifoldAttention(family, 8, n_heads=2, trainable_times=True, content_features=2)
+    frozen = module.frozen(places)
+    exported = torch.export.export(frozen, (tokens,)).module()
+    torch.testing.assert_close(exported(tokens), module(places, tokens))
+
+
+def test_heads_learn_their_times(family):
+    places = torch.as_tensor(Sphere().sample(150, seed=3)).float()
+    tokens = torch.as_tensor(np.random.default_rng(1).normal(size=(8, 150, 2))).float()
+    true = (0.15, 1.2)
+    teacher = ManifoldAttention([family.at(t) for t in true], 2, projections=False)
+    target = teacher(places, tokens).detach()
+    module = ManifoldAttention(family, 2, n_heads=2, trainable_times=True, projections=False)
+    optimizer = torch.optim.Adam([each for each in module.parameters() if each.requires_grad], lr=0.2)
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = ((module(places, tokens) - target) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+    # Features of both are accurate to 1 %, so the times can be found to a few per cent.
+    assert [head.t.item() for head in module.head_times] == pytest.approx(true, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        (lambda f: DifferentiableFeatures(f, 3.0), "`t` must be in the range"),
+        (lambda f: DifferentiableFeatures(f, -1.0), "`kernel` must be"),
+        (lambda f: DifferentiableFeatures(f, 0.2, variance=0.0), "`variance` must be"),
+        (lambda f: DifferentiableFeatures(f.at(0.2), 0.3), "fitted with `scales`"),
+        (lambda _: DifferentiableFeatures(Sphere()), "fitted ManifoldRandomFeatures"),
+        (lambda f: DifferentiableFeatures(f, 0.2).nu, "has no `nu`"),
+        (lambda f: DifferentiableFeatures(f, MATERN).t, "has no `t`"),
+        (lambda f: DifferentiableFeatures(f, 0.2)(torch.ones(2, 4)), r"shape \(\.\.\., 3\)"),
+        (lambda f: DifferentiableFeatures(f, 0.2)(torch.ones(2, 3, dtype=torch.int64)), "a tensor of"),
+        (lambda f: DifferentiableFeatures(f, 0.2)(np.ones((2, 3))), "a tensor of"),
+        (lambda f: DifferentiableFeatures(f, 0.2)(torch.ones(2, 3, device="meta")), "on the device of the module"),
+        (lambda f: ManifoldAttention(f.at(0.2), 4, trainable_times=True), "one fit with `scales`"),
+    ],
+)
+def test_wrong_arguments_are_named(family, act, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        act(family)
+
+
+def test_matern_kernels_that_leave_the_range_are_reported_once(family, points):
+    module = DifferentiableFeatures(family, MATERN)
+    with torch.no_grad():
+        module.log_lengthscale.fill_(-3.0)
+    with pytest.warns(FeatureWarning, match="only a part of the Matern kernel"):
+        module(points)
+    module(points).sum().backward()  # in single precision, where the shares of long times underflow
+    assert torch.isfinite(module.log_nu.grad)
+    assert torch.isfinite(module.log_lengthscale.grad)
+
+
+class Process(gpytorch.models.ExactGP):
+    """An exact process with a fixed mean."""
+
+    def __init__(self, x, y, likelihood, kernel):
+        super().__init__(x, y, likelihood)
+        self.mean_module = gpytorch.means.ConstantMean()
+        self.mean_module.constant.data.fill_(float(y.mean()))
+        self.mean_module.constant.requires_grad_(requires_grad=False)
+        self.covar_module = kernel
+
+    def forward(self, x):
+        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+
+@pytest.fixture(scope="module")
+def data():
+    x = Sphere().sample(60, seed=4)
+    noise = 0.05 * np.random.default_rng(5).normal(size=60)
+    return x, np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2] + noise
+
+
+def process(x, y, kernel, variance, noise):
+    likelihood = gpytorch.likelihoods.GaussianLikelihood().double()
+    likelihood.noise = noise
+    model = Process(
+        torch.as_tensor(x), torch.as_tensor(y), likelihood, gpytorch.kernels.ScaleKernel(kernel)
+    ).double()
+    model.covar_module.outputscale = variance
+    return model, likelihood
+
+
+def test_predictions_agree_with_the_process_of_the_library(data):
+    x, y = data
+    own = ManifoldGaussianProcess(
+        HeatKernel(0.3), space=Sphere(), optimize=False, variance=1.5, noise=0.01, random_state=0
+    ).fit(x, y)
+    model, likelihood = process(x, y, ManifoldKernel(own.features_), 1.5, 0.01)
+    model.eval(), likelihood.eval()
+    new = Sphere().sample(50, seed=6)
+    with torch.no_grad(), gpytorch.settings.fast_computations(False, False, False):
+        found = model(torch.as_tensor(new))
+        mean, std = own.predict(new, return_std=True)
+        assert_allclose(found.mean, mean, atol=1e-6)
+        assert_allclose(found.variance.sqrt(), std, atol=1e-6)
+
+
+@pytest.mark.parametrize("start", [0.15, MATERN])
+def test_a_trained_kernel_is_at_least_as_likely(family, data, start):
+    x, y = data
+    own = ManifoldGaussianProcess(space=Sphere(), random_state=0).fit(x, y)
+    model, likelihood = process(x, y, ManifoldKernel(family, start), 1.0, 0.01)
+    likelihood_of = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
+    optimizer = torch.optim.LBFGS(
+        [each for each in model.parameters() if each.requires_grad], max_iter=40, line_search_fn="strong_wolfe"
+    )
+
+    def loss():
+        optimizer.zero_grad()
+        value = -likelihood_of(model(*model.train_inputs), model.train_targets)
+        value.backward()
+        return value
+
+    model.train(), likelihood.train()
+    optimizer.step(loss)
+    assert -len(y) * loss().item() > own.log_marginal_likelihood_ - 0.5
+
+
+def test_the_kernel_of_more_points_than_features_is_low_rank(family):
+    few, many = (torch.as_tensor(Sphere().sample(n, seed=8)) for n in (20, 300))
+    kernel = ManifoldKernel(family, 0.5).double()
+    names = [type(kernel(x).evaluate_kernel()).__name__ for x in (few, many)]
+    assert names == ["DenseLinearOperator", "LowRankRootLinearOperator"]
+    assert_allclose(kernel(many).to_dense().detach()[:5, :5], kernel.module.kernel(many[:5]).detach(), atol=1e-12)
+
+
+def test_kernels_of_gpytorch_can_be_combined(family, data):
+    x = data[0]
+    both = torch.as_tensor(np.column_stack([x, np.linspace(0, 1, len(x))]))  # the sphere and time
+    on_the_sphere = ManifoldKernel(family, 0.3, active_dims=(0, 1, 2)).double()
+    in_time = gpytorch.kernels.RBFKernel(active_dims=(3,)).double()
+    found = (on_the_sphere * in_time + on_the_sphere)(both).to_dense()
+    exact = family.at(0.3).kernel_matrix(x) * (in_time(both).to_dense().detach().numpy() + 1)
+    assert_allclose(found.detach(), exact, atol=1e-5)
+    assert_allclose(on_the_sphere(both, diag=True).detach(), np.diag(family.at(0.3).kernel_matrix(x)), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_sparse_variational_processes_train(family, data):
+    x, y = (torch.as_tensor(part) for part in data)
+
+    class Variational(gpytorch.models.ApproximateGP):
+        def __init__(self):
+            points = torch.as_tensor(Sphere().sample(15, seed=7))
+            distribution = gpytorch.variational.CholeskyVariationalDistribution(15)
+            super().__init__(gpytorch.variational.VariationalStrategy(self, points, distribution))
+            self.mean_module = gpytorch.means.ConstantMean()
+            self.covar_module = ManifoldKernel(family, 0.3)
+
+        def forward(self, places):
+            covariance = self.covar_module(places)
+            return gpytorch.distributions.MultivariateNormal(self.mean_module(places), covariance)
+
+    model, likelihood = Variational().double(), gpytorch.likelihoods.GaussianLikelihood().double()
+    bound = gpytorch.mlls.VariationalELBO(likelihood, model, len(y))
+    optimizer = torch.optim.Adam([*model.parameters(), *likelihood.parameters()], lr=0.1)
+    losses = []
+    for _ in range(15):
+        optimizer.zero_grad()
+        loss = -bound(model(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
