@@ -13,9 +13,11 @@ a polynomial). Features for another time are weighted sums of the same blocks.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
+
+import math
 
 import numpy as np
 from scipy import linalg, sparse
@@ -23,19 +25,14 @@ from scipy.optimize import minimize_scalar
 
 from manifoldrf._runtime import one_blas_thread, quick_map, warn_user
 from manifoldrf._validation import FloatArray, IntArray
-from manifoldrf.features.feature_map import product
-from manifoldrf.features.fitting import FeatureWarning
-from manifoldrf.features.options import FitOptions, GraphOptions
-from manifoldrf.fields.anchors import (
-    WIDEST_SPACING,
-    all_anchors,
-    anchors_needed,
-    farthest_anchors,
-    spacing_of,
-    voronoi_weights,
-)
-from manifoldrf.fields.data import Problem, SignatureOptions, has_spike
-from manifoldrf.fields.interpolated import interpolation_weights
+from manifoldrf.features.anchors import spacing_of
+from manifoldrf.features.errors import FeatureWarning
+from manifoldrf.features.graph_kernel import GraphKernel
+from manifoldrf.features.options import FitOptions, HeatGraph, Teaching
+from manifoldrf.features.products import product
+from manifoldrf.features.quadrature import voronoi_weights
+from manifoldrf.features.rules import interpolation_rule, rows_of
+from manifoldrf.geometry.paths import farthest_nodes
 from manifoldrf.geometry.csr import check_amounts, check_numbers, check_shape, csr_parts, reciprocal
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, ScaledKernel, SumKernel
@@ -43,6 +40,7 @@ from manifoldrf.kernels.action import expand, indicator_columns, step_columns
 from manifoldrf.kernels.graph_kernels import DiffusionKernel, PowerKernel, RegularizedLaplacianKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
 from manifoldrf.signatures.options import coefficients_of
+from manifoldrf.signatures.options import Counts, Walks
 from manifoldrf.signatures.teachers import compute_signatures
 
 SMALLEST_RATIO = 1e-12
@@ -367,58 +365,58 @@ class Modes:
 
 
 def compute_modes(
-    problem: Problem,
+    problem: GraphKernel,
     places: FloatArray,
     most_anchors: int,
-    signatures: SignatureOptions,
+    signatures: Teaching,
     n_lengths: int = _LENGTHS[0],
 ) -> Modes:
     """Compute the blocks of features of some points.
 
     Parameters
     ----------
-    problem : Problem
+    problem : GraphKernel
     places : array of shape (n, d)
     most_anchors : int
         Upper bound; memory may allow fewer.
-    signatures : SignatureOptions
+    signatures : Teaching
         "walks" and "counts" estimate the blocks from random walks; with other teachers they are exact.
     n_lengths : int
         Largest length L of exact blocks.
     """
     graph, measure = problem.graph, problem.measure
-    walked = signatures.teacher in ("walks", "counts")
+    walked = isinstance(signatures.teacher, Walks | Counts)
     n_blocks = (_WALK_LENGTHS if walked else n_lengths) + 1
     room = MOST_ENTRIES // (n_blocks * len(places))
     m = max(1, min(most_anchors, room))
     everything = m >= graph.n_nodes
-    anchors = all_anchors(graph.n_nodes) if everything else farthest_anchors(graph, m)
+    anchors = np.arange(graph.n_nodes) if everything else farthest_nodes(graph, m)
     weights = measure if everything else voronoi_weights(graph, measure, anchors)
     reach = _reach(problem, places, signatures.n_jobs)
     blocks = np.zeros((n_blocks, len(places), len(anchors)))
     (_walk if walked else _propagate)(graph, reach, anchors, blocks, signatures)
-    scale = problem.unit**-0.5 if problem.clock == "manifold" else 1.0
+    scale = problem.unit**-0.5 if problem.per_volume else 1.0
     blocks *= scale * np.sqrt(weights) * reciprocal(np.sqrt(measure[anchors]))
     spacing = spacing_of(problem.volume, len(anchors), problem.dim)
     narrowest = _NARROWEST * spacing_of(problem.volume, len(places), problem.dim)
     if everything:
         return Modes(blocks, walked, (narrowest / problem.width) ** 2)
-    narrowest = max(narrowest, spacing / WIDEST_SPACING)
+    narrowest = max(narrowest, spacing / 1.2)
     return Modes(blocks, walked, (narrowest / problem.width) ** 2, (spacing / (CLOSE * problem.width)) ** 2)
 
 
-def _reach(problem: Problem, places: FloatArray, n_jobs: int) -> Any:
+def _reach(problem: GraphKernel, places: FloatArray, n_jobs: int) -> Any:
     """Matrix from values at the nodes to features of points, CSR (n, N): signatures / sqrt(mu), interpolated."""
     graph, measure = problem.graph, problem.measure
-    shares = interpolation_weights(graph, np.arange(graph.n_nodes), places, problem.dim, n_jobs)
+    shares = rows_of(interpolation_rule(graph, problem.dim), places, n_jobs)
     own = np.ones(len(places))
-    if problem.clock == "graph":  # as if the point were a node
+    if not problem.per_volume:  # as if the point were a node
         own = np.exp(shares @ np.log(np.maximum(measure, measure[measure > 0].min())) / 2)
     return (sparse.diags_array(own) @ shares @ sparse.diags_array(reciprocal(np.sqrt(measure)))).tocsr()
 
 
 def _propagate(
-    graph: Graph, reach: Any, anchors: IntArray, blocks: FloatArray, signatures: SignatureOptions
+    graph: Graph, reach: Any, anchors: IntArray, blocks: FloatArray, signatures: Teaching
 ) -> None:
     """Fill block k with T_k(W), starting from the side with fewer columns; W is symmetric.
 
@@ -452,19 +450,19 @@ def _propagate(
     signatures.progress("lengths", total, total)
 
 
-def _walk(graph: Graph, reach: Any, anchors: IntArray, blocks: FloatArray, signatures: SignatureOptions) -> None:
+def _walk(graph: Graph, reach: Any, anchors: IntArray, blocks: FloatArray, signatures: Teaching) -> None:
     """Fill block k with estimates of W^k from random walks, starting from the side with fewer nodes."""
     touched = np.unique(reach.indices).astype(np.int64)
     from_anchors = len(anchors) < len(touched)
     starts = anchors if from_anchors else touched
-    options = {**dict(signatures.options), "keep_lengths": True, "max_length": len(blocks) - 1}
+    options = {**signatures.teacher.get_params(), "keep_lengths": True, "max_length": len(blocks) - 1}
     for start in range(0, len(starts), _AT_ONCE):
         nodes = starts[start : start + _AT_ONCE]
         lengths = compute_signatures(
             graph,
             PowerKernel(0),  # all lengths are kept for any kernel; this one needs no more
             nodes,
-            teacher=signatures.teacher,
+            teacher="walks" if isinstance(signatures.teacher, Walks) else "counts",
             asymmetric=True,
             seed=signatures.seed,
             n_jobs=signatures.n_jobs,
@@ -539,12 +537,12 @@ class Search:
     stretches: tuple[float, ...] = ()
 
 
-def search_time(problem: Problem, modes: Modes, score: Callable[[FloatArray], float]) -> Search:
+def search_time(problem: GraphKernel, modes: Modes, score: Callable[[FloatArray], float]) -> Search:
     """Find the time with the best score of the features, without new walks and without a new graph.
 
     Parameters
     ----------
-    problem : Problem
+    problem : GraphKernel
         The problem of the modes. If its kernel has no time, nothing is searched.
     modes : Modes
     score : callable
@@ -555,7 +553,7 @@ def search_time(problem: Problem, modes: Modes, score: Callable[[FloatArray], fl
 
     def attempt(log_factor: float) -> float:
         factor = float(np.exp(log_factor))
-        candidate = stretched(problem.kernel, factor, problem.graph)
+        candidate = stretched(problem.stated, factor, problem.graph)
         if candidate is None or factor < modes.narrowest:
             return -np.inf
         if candidate not in tried:
@@ -571,7 +569,7 @@ def search_time(problem: Problem, modes: Modes, score: Callable[[FloatArray], fl
     gap = np.log(2.0)
     values = {j: attempt(j * gap) for j in range(-_DOUBLINGS, _DOUBLINGS + 1)}
     if not tried:
-        return Search(problem.kernel)
+        return Search(problem.stated)
     first = max(values, key=lambda j: values[j])
     limited, best = not np.isfinite(values.get(first + 1, 0.0)), first * gap
     for _ in range(_HALVINGS):
@@ -579,28 +577,28 @@ def search_time(problem: Problem, modes: Modes, score: Callable[[FloatArray], fl
         best = max((best, best - gap, best + gap), key=attempt)
     found = max(tried, key=lambda candidate: tried[candidate])
     # Shorter times are rounded to the shortest of the graph: here a time and its double are the same kernel.
-    shortest = stretched(problem.kernel, 2 * stretches[found], problem.graph) == found
+    shortest = stretched(problem.stated, 2 * stretches[found], problem.graph) == found
     next_best = max((value for candidate, value in tried.items() if candidate != found), default=-np.inf)
     shortest &= bool(np.isfinite(next_best) and tried[found] > next_best + _CLEARLY)
     return Search(found, stretches[found], limited, shortest, tuple(tried.items()), tuple(stretches.values()))
 
 
-def nodes_for(n: int) -> GraphOptions:
+def nodes_for(n: int) -> HeatGraph:
     """Nodes of a named manifold for a search with n data: a default kernel half as wide as data are apart."""
-    return GraphOptions(n_nodes=int(np.clip(_NODES_PER_DATUM * n, *_NODES)))
+    return HeatGraph(n_nodes=int(np.clip(_NODES_PER_DATUM * n, *_NODES)))
 
 
-def enough_anchors(problem: Problem, stretch: float, n: int) -> int | str:
+def enough_anchors(problem: GraphKernel, stretch: float, n: int) -> int | str:
     """Number of features for n data and a time relative to that of the problem."""
     n_nodes = problem.graph.n_nodes
-    needed = anchors_needed(problem.volume, problem.width * stretch**0.5, problem.dim, CLOSE)
+    needed = math.ceil(problem.volume / (CLOSE * problem.width * stretch**0.5) ** problem.dim)
     m = min(max(needed, _FEWEST_ANCHORS), max(_MOST_ANCHORS, MOST_ENTRIES // n))
     return "all" if m >= n_nodes / 2 and n_nodes <= _ALL_NODES else min(m, n_nodes)
 
 
-def field_of(name: str, problem: Problem, kernel: AbstractKernel) -> str:
+def field_of(name: str, problem: GraphKernel, kernel: AbstractKernel) -> str:
     """The field to use; "auto" becomes "interpolated" if the kernel has a spike at every node."""
-    sharp = has_spike(on_graph(kernel, problem).root())
+    sharp = replace(problem, stated=kernel, resolved=on_graph(kernel, problem)).has_spike
     return "interpolated" if name == "auto" and sharp else name
 
 
@@ -630,7 +628,7 @@ def warn_of_another(found: Search, likelihood: float, n: int) -> None:
         )
 
 
-def on_graph(kernel: AbstractKernel, problem: Problem) -> AbstractKernel:
+def on_graph(kernel: AbstractKernel, problem: GraphKernel) -> AbstractKernel:
     """The kernel in steps of the graph of a problem."""
     return kernel.resolve(problem.graph, problem.dim).on(problem.graph)
 
@@ -649,7 +647,7 @@ class Data:
         return float(self.targets.shape[1] * np.log(self.roots).sum())
 
 
-def find_kernel(problem: Problem, options: FitOptions, data: Data, levels: Any) -> Search:
+def find_kernel(problem: GraphKernel, options: FitOptions, data: Data, levels: Any) -> Search:
     """Find the kernel with the largest likelihood of the data."""
     if len(data.points) > MOST_ROWS:
         rng = options.streams.generator("regression.rows")
@@ -661,10 +659,10 @@ def find_kernel(problem: Problem, options: FitOptions, data: Data, levels: Any) 
         spectrum = decompose(data.roots * rows, data.targets)
         return data.log_volume + float(find_levels(spectrum, *levels).log_likelihood)
 
-    modes = compute_modes(problem, data.points, most, options.signatures, _LENGTHS[1])
+    modes = compute_modes(problem, data.points, most, options.teaching, _LENGTHS[1])
     found = search_time(problem, modes, likelihood)
     if modes.of_powers or not (found.limited or found.stretch < modes.good):
         return found
     lengths = _LENGTHS[2] if found.limited else _LENGTHS[0]
-    other = search_time(problem, compute_modes(problem, data.points, most, options.signatures, lengths), likelihood)
+    other = search_time(problem, compute_modes(problem, data.points, most, options.teaching, lengths), likelihood)
     return other if found.limited or not other.limited else found

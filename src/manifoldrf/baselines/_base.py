@@ -21,7 +21,7 @@ from manifoldrf._validation import (
     check_real,
     reject,
 )
-from manifoldrf.features.feature_map import product
+from manifoldrf.features.products import product
 from manifoldrf.features.options import estimator_points
 
 _ENTRIES_AT_ONCE = 2**22  # features computed in one chunk: 32 MB

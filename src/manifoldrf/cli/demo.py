@@ -149,12 +149,12 @@ def _compare(name: str, manifold: Any, n_neighbors: int, n_nodes: int) -> Surfac
 
 def reference(manifold: Any, t: float) -> Callable[[Any, Any], Any]:
     """The heat kernel of a surface, as a function: a formula on the sphere, features of a finer graph elsewhere."""
-    from manifoldrf import GraphOptions, HeatKernel, ManifoldRandomFeatures, Sphere
+    from manifoldrf import HeatGraph, HeatKernel, ManifoldRandomFeatures, Sphere
 
     if isinstance(manifold, Sphere):
         return lambda a, b: manifold.heat_kernel(a, b, t)
     n_nodes = _FINER * N_NODES
-    options = GraphOptions(weights=manifold.grid_weights(n_nodes))
+    options = HeatGraph(volumes=manifold.grid_weights(n_nodes))
     features = ManifoldRandomFeatures(
         HeatKernel(t), normalize=False, n_features="all", graph=options, random_state=0
     )
