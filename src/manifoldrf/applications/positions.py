@@ -232,7 +232,7 @@ class FieldPositions(AbstractPositions):
     def _own_factors(self, points: FloatArray) -> FloatArray:
         """Window and own factor of points, shape (q, 1)."""
         placed = self.map.graph.placed(points)
-        return (self.map.kernel.window(points, placed) * self.map.values(placed, self.n_jobs)[1])[:, None]
+        return (self.map.kernel.window(points, placed) * self.map.own(placed, self.n_jobs))[:, None]
 
     def _probed(self, points: Tensor, function: Function) -> Tensor:
         values: Tensor = Probed.apply(points, Probe(function, self.map.kernel.width))  # type: ignore[no-untyped-call]

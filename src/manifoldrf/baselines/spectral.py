@@ -162,8 +162,8 @@ class SpectralMap:
         new = np.flatnonzero(at < 0)
         if len(new):
             placed, units = self.problem.graph.placed(queries[new]), self.units
-            carried, own = units.values(placed, n_jobs)
-            factors = units.scale * own * units.kernel.window(queries[new], placed)
+            carried = units.values(placed, n_jobs)
+            factors = units.scale * units.own(placed) * units.kernel.window(queries[new], placed)
             rows[new] = as_dense(carried) * factors[:, None]
         return rows
 

@@ -27,13 +27,16 @@ def anchors_needed(kernel: GraphKernel, ratio: float = 0.8) -> int:
     return max(1, int(min(np.ceil(wanted * (1 - 1e-12)), kernel.graph.n_nodes)))  # rounding adds no anchor
 
 
-def choose_anchors(kernel: GraphKernel, options: FitOptions) -> IntArray:
-    """Nodes at which features are read: all, independent random ones, or farthest ones."""
+def choose_anchors(kernel: GraphKernel, options: FitOptions, at_least: int = 1) -> IntArray:
+    """Nodes at which features are read: all, independent random ones, or farthest ones.
+
+    ``at_least`` is a lower bound for a number that is chosen.
+    """
     n, wanted = kernel.graph.n_nodes, options.n_features
     if options.anchors == "all" or wanted == "all" or kernel.asymmetric:
         return np.arange(n)
     if wanted == "auto":
-        m = anchors_needed(kernel)
+        m = min(n, max(at_least, anchors_needed(kernel)))
         if 8.0 * n * m > 2**31:  # memory of the table; about twice as much is used on the way
             m = min(m, int(2**31 / row_memory(kernel.graph, kernel.series)))
     else:

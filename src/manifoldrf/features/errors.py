@@ -130,10 +130,13 @@ def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | N
     measure = (other.degrees if other.weights is None else other.weights) / kernel.unit
     here = _kernel_between(kernel.graph, kernel.measure, kernel, stated.t, points, n_jobs)
     there = _kernel_between(other, measure, kernel, stated.t, points, n_jobs)
-    lost, extension = 0.0, kernel.graph.extension
-    if isinstance(extension, HeatExtension) and kernel.graph.metric is None:
+    lost, extension, metric = 0.0, kernel.graph.extension, kernel.graph.metric
+    if isinstance(extension, HeatExtension) and (
+        metric is None or metric._gaussian_step(extension.bandwidth, extension.radius)[1] == extension.bandwidth / 4
+    ):
         # Steps lose the heat beyond their reach, and longer ones the same share: the share of the squared length of a
-        # step times the norm of t dK/dt over that of K, in flat space.
+        # step times the norm of t dK/dt over that of K, in flat space. (On curved metrics the bandwidth makes up for
+        # it.)
         dim, reach = kernel.dim, 2 * extension.radius**2 / extension.bandwidth
         lost = float(chi2.sf(reach, dim + 2) - chi2.sf(reach, dim)) * np.sqrt(dim**2 / 16 + dim / 8)
     return float(np.hypot(relative_error(there, here), lost))

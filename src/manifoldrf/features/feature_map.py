@@ -30,8 +30,7 @@ from manifoldrf.paper.network import NetworkField
 class FeatureMap:
     """phi(z)_l = sqrt(w_l) g(z, anchor l), where g(z, .) = rows(z) @ table, times a window that is 0 off the space.
 
-    In the graph clock a point counts as a node: its features are multiplied by the root of its own measure, which is
-    the mean over the row of the rule.
+    In the graph clock a point counts as a node: its features are multiplied by the root of its own measure.
 
     Attributes
     ----------
@@ -118,34 +117,35 @@ class FeatureMap:
             return None
         return make_blocks(self.table, self.graph.positions)
 
-    @property
-    def _is_sparse(self) -> bool:
-        """Whether the table is so sparse that features are CSR arrays."""
-        network = isinstance(self.table, NetworkField)
-        return not network and self.table.nnz < 0.01 * self.table.shape[0] * self.table.shape[1]
-
-    def values(self, placed: FloatArray, n_jobs: int = 1, *, as_sparse: bool = False) -> tuple[Any, FloatArray]:
-        """g(z, anchor l) of points on the space, CSR or dense, and the factor of each point from its own measure."""
-        own, power = np.ones(len(placed)), self._own_power
-        if power or not isinstance(self.table, NetworkField):
-            as_sparse = as_sparse or self._is_sparse
-            if not (power or as_sparse or self._blocks is None) and len(placed):
-                return step_times_table(self.rule, self._blocks, placed, n_jobs), own
-            rows = rows_of(self.rule, placed, n_jobs)
-            own = self._measure_at(rows) ** power if power else own
+    def values(self, placed: FloatArray, n_jobs: int = 1, *, as_sparse: bool = False) -> Any:
+        """g(z, anchor l) of points on the space, CSR or dense of shape (q, m); of a network signatures."""
         if isinstance(self.table, NetworkField):
-            return self.table.values(placed, n_jobs), own
-        found = times_table(rows, self.table, n_jobs, as_sparse=as_sparse)
+            return self.table.values(placed, n_jobs)
+        as_sparse = as_sparse or bool(self.table.nnz < 0.01 * self.table.shape[0] * self.table.shape[1])
+        if not as_sparse and len(placed) and self._blocks is not None:
+            return step_times_table(self.rule, self._blocks, placed, n_jobs)
+        found = times_table(rows_of(self.rule, placed, n_jobs), self.table, n_jobs, as_sparse=as_sparse)
         if self.rule.growth > 1:  # weights may be negative
             entries, largest = (found.data, self._largest[found.indices]) if as_sparse else (found, self._largest)
             np.clip(entries, -largest if self.kernel.asymmetric else 0.0, largest, out=entries)
-        return found, own
+        return found
 
-    def _measure_at(self, rows: Any) -> FloatArray:
-        """The measure as a geometric mean over rows of the rule, within the range of its values."""
+    @cached_property
+    def _interpolation(self) -> PointRule:
+        """Interpolates values known at all nodes."""
+        return interpolation_rule(self.graph, self.kernel.dim)
+
+    def own(self, placed: FloatArray, n_jobs: int = 1) -> FloatArray:
+        """Factor of each point from its own measure, as if it were a node, shape (q,).
+
+        The measure is interpolated between nodes, within the range of its values.
+        """
+        if self._own_power == 0:
+            return np.ones(len(placed))
         measure = self.kernel.measure
         logs = np.log(np.maximum(measure, measure[measure > 0].min()))
-        return np.asarray(np.exp(np.clip(rows @ logs, logs.min(), logs.max())))
+        found = rows_of(self._interpolation, placed, n_jobs) @ logs
+        return np.asarray(np.exp(self._own_power * np.clip(found, logs.min(), logs.max())))
 
     def rows(
         self,
@@ -175,14 +175,12 @@ class FeatureMap:
             placed = self.graph.placed(queries, n_jobs)
             window = self.kernel.window(queries, placed)
             columns = np.full(len(self.anchors), self.output_scale if absolute else 1.0)
+            factors = window * self.own(placed, n_jobs)
             if side == "right" and self.kernel.asymmetric:
-                shares = interpolation_rule(self.graph, self.kernel.dim).rows(placed)
-                own = np.ones(len(placed)) if self.kernel.per_volume else self._measure_at(shares) ** 0.5
-                found = shares[:, self.anchors]
+                found = rows_of(self._interpolation, placed, n_jobs)[:, self.anchors]
             else:
-                found, own = self.values(placed, n_jobs, as_sparse=as_sparse)
+                found = self.values(placed, n_jobs, as_sparse=as_sparse)
                 columns *= self.columns
-            factors = window * own
             if sparse.issparse(found):
                 found.data *= columns[found.indices]
                 found.data *= np.repeat(factors, np.diff(found.indptr))

@@ -66,6 +66,15 @@ def fit_features(space: Any, options: FitOptions, learner: str | None = None) ->
     with stage_of(options.progress, "weights"):
         fitting, held_out = _references(kernel, anchors, options)
         quadrature = fit_weights(kernel, anchors, fitting, held_out, options)
+        # A kernel with a sharp peak needs more anchors than its width suggests: a Matern kernel (nu = 1.5) on the
+        # sphere is .13 off with 95, .02 with 380.
+        while options.n_features == "auto" and quadrature.error > 0.03:
+            more = choose_anchors(kernel, options, 2 * len(anchors))
+            if len(more) == len(anchors):
+                break
+            anchors = more
+            fitting, held_out = _references(kernel, anchors, options)
+            quadrature = fit_weights(kernel, anchors, fitting, held_out, options)
     map_, field, error, training = _fit_field(kernel, anchors, quadrature, held_out, options)
     notes, series_error = found.notes, found.series_error
     if series_error is not None:

@@ -48,6 +48,8 @@ class GraphKernel:
         the graph, as if a point were a node ("graph clock").
     manifold : AbstractManifold, optional
         The space itself, if it is a named one: the nodes are its grid.
+    asymmetric : bool
+        Whether rows of the kernel replace signatures, because it has no nonnegative features.
     """
 
     graph: Graph
@@ -56,14 +58,10 @@ class GraphKernel:
     dim: int
     per_volume: bool
     manifold: AbstractManifold | None = None
+    asymmetric: bool = False
 
     def __post_init__(self) -> None:
         check_integer(self.dim, "dim", 1, max(self.graph.positions.shape[1], 1))
-
-    @cached_property
-    def asymmetric(self) -> bool:
-        """Whether rows of the kernel replace signatures, because it has no nonnegative features."""
-        return not self.resolved.is_positive
 
     @cached_property
     def series(self) -> AbstractKernel:
@@ -207,7 +205,7 @@ def discretise(space: Any, options: FitOptions) -> tuple[GraphKernel, Discretisa
         text = f"fitted to the given function, relative error {series_error:.2g} on held-out pairs"
         notes = (*notes, ("series", text))
     manifold = space if isinstance(space, AbstractManifold) else None
-    found = GraphKernel(graph, stated, resolved, dim, per_volume, manifold)
+    found = GraphKernel(graph, stated, resolved, dim, per_volume, manifold, asymmetric=not resolved.is_positive)
     if not found.width > 0:
         reject("kernel", "one with a nonconstant term, on a graph with edges", f"{resolved}, {found.width:g} wide")
     return found, Discretisation((*notes, ("dimension", str(dim))), series_error)

@@ -28,6 +28,11 @@ class Quadrature:
     method: str
     errors: tuple[tuple[str, float], ...] = ()
 
+    @property
+    def error(self) -> float:
+        """Error of these weights at held-out nodes; 0 for the plain sum over all nodes."""
+        return 0.0 if self.method == "uniform" else min(error for _, error in self.errors)
+
 
 def fit_weights(
     kernel: GraphKernel, anchors: IntArray, fitting: Reference, held_out: Reference, options: FitOptions
