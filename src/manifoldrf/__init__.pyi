@@ -20,8 +20,8 @@ from .explorer.page import ExplorerPage as ExplorerPage
 from .explorer.page import explore as explore
 from .features.errors import ErrorEstimate as ErrorEstimate
 from .features.errors import FeatureWarning as FeatureWarning
-from .features.graph_kernel import FarQueryWarning as FarQueryWarning
 from .features.graph_features import GraphRandomFeatures as GraphRandomFeatures
+from .features.graph_kernel import FarQueryWarning as FarQueryWarning
 from .features.manifold_features import ManifoldRandomFeatures as ManifoldRandomFeatures
 from .features.manifold_features import heat_signature as heat_signature
 from .features.options import HeatGraph as HeatGraph

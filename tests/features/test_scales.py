@@ -55,7 +55,7 @@ def test_each_time_is_as_accurate_as_a_fit_of_its_own(sphere, queries, t):
 def test_clouds_and_open_surfaces_keep_the_accuracy_of_fits():
     torus = Torus()
     cloud, new = torus.sample(2000, seed=0), torus.sample(200, seed=1)
-    family = ManifoldRandomFeatures(scales=(0.05, 0.2), random_state=0, normalize=False, n_jobs=1).fit(cloud)
+    family = ManifoldRandomFeatures(times=(0.05, 0.2), random_state=0, normalize=False, n_jobs=1).fit(cloud)
     finest = ManifoldRandomFeatures(HeatKernel(0.14), random_state=0, normalize=False, n_jobs=1).fit(torus)
     exact = finest.kernel_matrix(new)
     own = ManifoldRandomFeatures(HeatKernel(0.14), random_state=0, normalize=False, n_jobs=1).fit(cloud)
@@ -103,7 +103,7 @@ def test_smooth_kernels_pass_from_level_to_level(sphere):
 
 @pytest.fixture(scope="module")
 def wide():
-    return ManifoldRandomFeatures(scales=(0.04, 2.6), normalize=False, random_state=0).fit(Sphere())
+    return ManifoldRandomFeatures(times=(0.04, 2.6), normalize=False, random_state=0).fit(Sphere())
 
 
 def exact_matern(kernel, points):
@@ -148,7 +148,7 @@ def test_a_grid_search_fits_each_part_of_the_data_once(monkeypatch):
     monkeypatch.setattr(
         "manifoldrf.features.manifold_features.fit_scales", lambda *args: made.append(args) or plain(*args)
     )
-    features = ManifoldRandomFeatures(HeatKernel(0.1), scales=(0.1, 0.4), random_state=7, n_jobs=1)
+    features = ManifoldRandomFeatures(HeatKernel(0.1), times=(0.1, 0.4), random_state=7, n_jobs=1)
     grid = {"manifoldrandomfeatures__kernel__t": [0.1, 0.15, 0.2, 0.3, 0.4]}
     search = GridSearchCV(make_pipeline(features, Ridge(1e-3)), grid, cv=3, refit=False)
     search.fit(points, np.sin(3 * points[:, 2]))
@@ -158,7 +158,7 @@ def test_a_grid_search_fits_each_part_of_the_data_once(monkeypatch):
 
 def test_fits_are_repeated_where_the_seed_or_the_data_differ():
     points = Sphere().sample(300, seed=4)
-    first = ManifoldRandomFeatures(scales=(0.1, 0.2), random_state=0, n_jobs=1).fit(points)
+    first = ManifoldRandomFeatures(times=(0.1, 0.2), random_state=0, n_jobs=1).fit(points)
     same = clone(first).set_params(normalize=False).fit(points)
     assert same.scales_ is first.scales_
     assert clone(first).fit(points[::-1]).scales_ is not first.scales_
@@ -172,14 +172,14 @@ def test_a_fit_is_taken_again_only_if_nothing_differs():
     weights = np.full(1200, 4 * np.pi / 1200)
     other = weights * np.linspace(0.9, 1.1, 1200)  # differs where a long array is not printed
     graphs = [GraphOptions(weights=each) for each in (weights, other)]
-    base = ManifoldRandomFeatures(scales=(0.2, 0.4), random_state=0, n_jobs=1)
+    base = ManifoldRandomFeatures(times=(0.2, 0.4), random_state=0, n_jobs=1)
     first, second = (clone(base).set_params(graph=graph).fit(points) for graph in graphs)
     assert first.scales_ is not second.scales_
     assert clone(first).set_params(scales=[0.2, 0.4], random_state=np.int64(0)).fit(points).scales_ is first.scales_
 
 
 def test_another_fit_forgets_the_scales(queries, tmp_path):
-    features = ManifoldRandomFeatures(scales=(0.2, 0.4), random_state=0, n_jobs=1).fit(Sphere())
+    features = ManifoldRandomFeatures(times=(0.2, 0.4), random_state=0, n_jobs=1).fit(Sphere())
     features.set_params(scales=None, kernel=HeatKernel(0.3)).fit(Sphere())
     with pytest.raises(ValueError, match="need a fit with a range"):
         features.at(0.3)
@@ -190,7 +190,7 @@ def test_another_fit_forgets_the_scales(queries, tmp_path):
 def test_the_shortest_time_warns_as_a_fit_of_its_own():
     points = Sphere().sample(300, seed=5)
     with pytest.warns(GraphWarning, match="is short for"):
-        features = ManifoldRandomFeatures(scales=(0.01, 0.02), n_jobs=1).fit(points)
+        features = ManifoldRandomFeatures(times=(0.01, 0.02), n_jobs=1).fit(points)
     with pytest.warns(FeatureWarning, match="The kernel of the graph is off"):
         _ = features.at(0.01).error_
 
@@ -239,4 +239,4 @@ def test_spaces_without_a_heat_graph_are_refused():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FeatureWarning)  # so few points may have too few features as well
         with pytest.raises(ValueError, match="no heat graph"):
-            ManifoldRandomFeatures(scales=(1.0, 5.0), random_state=0).fit(noise)
+            ManifoldRandomFeatures(times=(1.0, 5.0), random_state=0).fit(noise)

@@ -11,11 +11,11 @@ from manifoldrf._runtime import require, warn_user
 from manifoldrf._validation import POSITIVE, FloatArray, check_jobs, check_real, reject
 from manifoldrf.applications.positions import FLOATS, Probe, Probed, as_places, check_tensor, wide
 from manifoldrf.features.errors import FeatureWarning
+from manifoldrf.features.graph_kernel import GraphKernel
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
+from manifoldrf.features.rules import JoinedSteps, WalkStep
 from manifoldrf.features.scales import BLEND, FAR, OCTAVE, PreparedPoints, ScaleLevel, Scales
 from manifoldrf.features.state import shortened
-from manifoldrf.features.graph_kernel import GraphKernel
-from manifoldrf.features.rules import JoinedSteps, WalkStep
 from manifoldrf.geometry.csr import as_dense
 from manifoldrf.geometry.heat import HeatExtension
 from manifoldrf.kernels.abstract_kernel import AbstractKernel

@@ -12,12 +12,11 @@ For the search, :class:`Modes` stores the features of the data as one block for 
 a polynomial). Features for another time are weighted sums of the same blocks.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
-
-import math
 
 import numpy as np
 from scipy import linalg, sparse
@@ -32,15 +31,14 @@ from manifoldrf.features.options import FitOptions, HeatGraph, Teaching
 from manifoldrf.features.products import product
 from manifoldrf.features.quadrature import voronoi_weights
 from manifoldrf.features.rules import interpolation_rule, rows_of
-from manifoldrf.geometry.paths import farthest_nodes
 from manifoldrf.geometry.csr import check_amounts, check_numbers, check_shape, csr_parts, reciprocal
 from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.paths import farthest_nodes
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, ScaledKernel, SumKernel
 from manifoldrf.kernels.action import expand, indicator_columns, step_columns
 from manifoldrf.kernels.graph_kernels import DiffusionKernel, PowerKernel, RegularizedLaplacianKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
-from manifoldrf.signatures.options import coefficients_of
-from manifoldrf.signatures.options import Counts, Walks
+from manifoldrf.signatures.options import Counts, Walks, coefficients_of
 from manifoldrf.signatures.teachers import compute_signatures
 
 SMALLEST_RATIO = 1e-12

@@ -15,11 +15,11 @@ from manifoldrf._runtime import filtered, require
 from manifoldrf._validation import FloatArray, check_jobs, check_points, reject
 from manifoldrf.applications.filling import without_small
 from manifoldrf.features.feature_map import FeatureMap
-from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.graph_kernel import warn_of_far
+from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.state import shortened
-from manifoldrf.paper.network import NetworkField
 from manifoldrf.geometry.csr import as_dense
+from manifoldrf.paper.network import NetworkField
 
 if TYPE_CHECKING:
     import torch

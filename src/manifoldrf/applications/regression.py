@@ -30,8 +30,8 @@ from manifoldrf._validation import (
 from manifoldrf.applications import averaging, modes
 from manifoldrf.applications.saving import SavedEstimator
 from manifoldrf.features.errors import FeatureWarning
-from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.graph_kernel import GraphKernel, discretise, warn_of_far
+from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.options import FitOptions, FrozenParamsMixin, HeatGraph, estimator_points
 from manifoldrf.features.state import shortened
 from manifoldrf.geometry.csr import check_numbers, check_shape

@@ -11,9 +11,10 @@ from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import POSITIVE, FloatArray, check_jobs, check_real, reject
 from manifoldrf.applications.regression import parts_of
-from manifoldrf.features.products import product
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.scales import PreparedPoints, Scales, check_times as check_scales
+from manifoldrf.features.products import product
+from manifoldrf.features.scales import PreparedPoints, Scales
+from manifoldrf.features.scales import check_times as check_scales
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 
 __all__ = ["ManifoldScaleKernel"]

@@ -19,8 +19,8 @@ def spacing_of(volume: float, m: int, dim: int) -> float:
 def anchors_needed(kernel: GraphKernel, ratio: float = 0.8) -> int:
     """Smallest number of anchors whose spacing is at most ``ratio`` widths, at most all nodes.
 
-    Sums over anchors are off by about .02 at .8, with which the number of anchors is chosen, and by .03 to .05 or more
-    above 1.2 (features of the heat kernel on surfaces).
+    Sums over anchors are off by about .02 at .8, with which the number of anchors is chosen, and by .03 to .05 or
+    more above 1.2 (features of the heat kernel on surfaces).
     """
     with np.errstate(over="ignore", divide="ignore"):
         wanted = np.float64(kernel.volume ** (1 / kernel.dim) / (ratio * kernel.width)) ** kernel.dim
@@ -63,7 +63,7 @@ def _warn_of_number(kernel: GraphKernel, m: int, options: FitOptions) -> None:
         needed = anchors_needed(kernel, 1.0)
         warn_user(
             f"{m} feature{'s are' if m > 1 else ' is'} too few: anchors are {ratio:.2g} times as far apart as the "
-            f"features of this kernel are wide ({kernel.width:.2g}), and sums over them are off by several per cent "
+            f"features of this kernel are wide ({kernel.width:.2g}), and sums over them are several per cent off "
             f"(remedy: n_features={needed if needed < n else repr('all')}, or a wider kernel).",
             FeatureWarning,
         )

@@ -65,9 +65,9 @@ class ErrorEstimate:
     quadrature : float
         Share of the anchors: their weighted sum against the sum over all nodes.
     graph : float, optional
-        Share of the graph, for :class:`HeatKernel`: the change of the kernel between points of the space if steps are
-        twice as long or, if the graph is not a heat graph, the difference to a heat graph. For a function given as
-        kernel, the error of its series. None in the graph clock and for other kernels.
+        Share of the graph, for :class:`HeatKernel`: the change of the kernel between points of the space if steps
+        are twice as long or, if the graph is not a heat graph, the difference to a heat graph. For a function given
+        as kernel, the error of its series. None in the graph clock and for other kernels.
     signatures : float
         Error of the values of the field at the anchors.
     candidates : tuple of (str, float)
@@ -116,9 +116,9 @@ def brief(error: float) -> str:
 def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | None:
     """Estimate how far the heat kernel of a graph is from that of the space, by comparison with a second graph.
 
-    A heat graph is compared with one whose steps are twice as long. The error is of first order in the time of a step,
-    so the error of the other graph is twice as large, and the change equals the error. Other graphs are compared with
-    a heat graph. Both kernels are evaluated at points of the space, through their rows.
+    A heat graph is compared with one whose steps are twice as long. The error is of first order in the time of a
+    step, so the error of the other graph is twice as large, and the change equals the error. Other graphs are
+    compared with a heat graph. Both kernels are evaluated at points of the space, through their rows.
     """
     stated = kernel.stated.kernel if isinstance(kernel.stated, ScaledKernel) else kernel.stated
     if not isinstance(stated, HeatKernel):
@@ -134,9 +134,9 @@ def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | N
     if isinstance(extension, HeatExtension) and (
         metric is None or metric._gaussian_step(extension.bandwidth, extension.radius)[1] == extension.bandwidth / 4
     ):
-        # Steps lose the heat beyond their reach, and longer ones the same share: the share of the squared length of a
-        # step times the norm of t dK/dt over that of K, in flat space. (On curved metrics the bandwidth makes up for
-        # it.)
+        # Steps lose the heat beyond their reach, and longer ones the same share: the share of the squared length of
+        # a step times the norm of t dK/dt over that of K, in flat space. (On curved metrics the bandwidth makes up
+        # for it.)
         dim, reach = kernel.dim, 2 * extension.radius**2 / extension.bandwidth
         lost = float(chi2.sf(reach, dim + 2) - chi2.sf(reach, dim)) * np.sqrt(dim**2 / 16 + dim / 8)
     return float(np.hypot(relative_error(there, here), lost))
@@ -145,8 +145,8 @@ def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | N
 def _second_graph(kernel: GraphKernel, t: float, n_jobs: int) -> Graph | None:
     """A heat graph of the same nodes with steps twice as long, or half as long if those do not fit into memory.
 
-    Its volumes come from another source if possible, because a comparison does not show what both graphs share: areas
-    on open meshes, estimates inside balls. Those of other grids are trusted.
+    Its volumes come from another source if possible, because a comparison does not show what both graphs share:
+    areas on open meshes, estimates inside balls. Those of other grids are trusted.
     """
     graph, mesh = kernel.graph, kernel.graph.mesh
     space: Any = graph.positions if mesh is None else mesh

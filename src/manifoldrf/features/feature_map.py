@@ -61,8 +61,8 @@ class FeatureMap:
         check_amounts("weights", self.weights, m)
         check_real(self.factor, "factor", POSITIVE)
         if isinstance(self.table, NetworkField):
-            if self.table.n_anchors != m:
-                reject("table", f"a network with {m} anchors", self.table.n_anchors)
+            if len(self.table.bounds) != m:
+                reject("table", f"a network with {m} anchors", len(self.table.bounds))
         else:
             check_csr("table", self.table, (self.rule.n_nodes, m), signed=True)
 
@@ -216,10 +216,12 @@ class FeatureMap:
         """Number of points in a block that fits in memory: 256 MB of dense features, 100 MB of sparse ones."""
         most = 2**25 // len(self.anchors)
         if as_sparse and not isinstance(self.table, NetworkField):
-            # The rows of the nodes that a step reaches overlap; on surfaces their union is about three times as large.
+            # The rows of the nodes that a step reaches overlap; on surfaces their union is about three times as
+            # large.
             n = self.table.shape[0]
             most = 2**23 // min(len(self.anchors), 1 + self.graph.affinity.nnz // n + 4 * self.table.nnz // n)
-        # Lists of the nodes around a point take up to 10 kB where there are no cells, in more than three dimensions.
+        # Lists of the nodes around a point take up to 10 kB where there are no cells, in more than three
+        # dimensions.
         return min(max(1, most), 2**15)
 
     def spans(self, n: int, *, as_sparse: bool = False) -> Iterator[slice]:

@@ -22,7 +22,7 @@ from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.sampling import thin
 from manifoldrf.kernels.graph_kernels import shifted
 from manifoldrf.metrics import frobenius, relative_error
-from manifoldrf.paper.network import Network, TrainingInfo, fit_network
+from manifoldrf.paper.network import TrainingInfo, fit_network
 from manifoldrf.signatures.engines import stage_of
 
 
@@ -145,10 +145,10 @@ def _fit_field(
     error, map_ = tried[best]
     if error.field > POOR:
         warn(
-            f"The field '{best}' is off by {error.field:.0%} at held-out nodes. Causes: (a) a kernel with a spike at "
-            "every node, such as DiffusionKernel with tau below 20, (b) too few nodes, (c) a noisy teacher, (d) few "
-            "starts or few epochs of training. Remedies: a wider kernel (a Matern kernel in the unit of the points has "
-            "clock='manifold'), more points, more walks, another field.",
+            f"The field '{best}' is off by {error.field:.0%} at held-out nodes. Causes: (a) a kernel with a spike "
+            "at every node, such as DiffusionKernel with tau below 20, (b) too few nodes, (c) a noisy teacher, (d) "
+            "few starts or few epochs of training. Remedies: a wider kernel (a Matern kernel in the unit of the "
+            "points has clock='manifold'), more points, more walks, another field.",
             useless=error.field > USELESS,
         )
     candidates = tuple((name, one.kernel) for name, (one, _) in tried.items())
@@ -215,9 +215,9 @@ def _check_function(
 ) -> float:
     """Error of the series of a function, on a named space between new points; warn if it is large.
 
-    At nodes, steps follow a peak that is narrower than the spacing of the nodes; between them they do not. On a cloud
-    or a mesh the function may be known at the given points only. The known error of field and anchors is part of what
-    is measured, and is not counted twice.
+    At nodes, steps follow a peak that is narrower than the spacing of the nodes; between them they do not. On a
+    cloud or a mesh the function may be known at the given points only. The known error of field and anchors is part
+    of what is measured, and is not counted twice.
     """
     if isinstance(space, AbstractManifold):
         # On grids of the sphere half of the error is near the poles: 192 points missed it by a factor of 3.
@@ -230,8 +230,8 @@ def _check_function(
     if series_error > POOR:
         warn(
             "The function given as kernel is not a series of heat steps of this space: the closest is off by "
-            f"{series_error:.0%}. Remedies: more nodes, if its peak is narrower than their spacing; wider steps, as "
-            "with HeatGraph(n_steps=8), if its tail is long; else a kernel of the library."
+            f"{series_error:.0%}. Remedies: more nodes, if its peak is narrower than their spacing; wider steps, "
+            "as with HeatGraph(n_steps=8), if its tail is long; else a kernel of the library."
         )
     return series_error
 
@@ -243,8 +243,8 @@ def _is_flat(kernel: FloatArray) -> bool:
     if len(roots) < 2 or not (kernel > 0.99 * roots[:, None] * roots).all():
         return False
     warn(
-        "The kernel is nearly constant: above 99% of its maximum for all sampled pairs, because it is much wider than "
-        "the data. A small error says nothing about the use of such features (remedy: a much smaller t or tau).",
+        "The kernel is nearly constant: above 99% of its maximum for all sampled pairs, because it is much wider "
+        "than the data. A small error says nothing about the use of such features (remedy: a much shorter time).",
         useless=True,
     )
     return True

@@ -30,8 +30,8 @@ __all__ = ["FarQueryWarning"]
 class GraphKernel:
     """A kernel K = h(W) on a graph that discretises a space.
 
-    Signatures are rows of Phi with K = Phi Phi^T. Their smooth part is g(x, y) = Phi(x, y) / sqrt(mu_x mu_y), with mu
-    the volume of a node (degrees of the graph, up to a factor, if volumes are not known).
+    Signatures are rows of Phi with K = Phi Phi^T. Their smooth part is g(x, y) = Phi(x, y) / sqrt(mu_x mu_y), with
+    mu the volume of a node (degrees of the graph, up to a factor, if volumes are not known).
 
     Attributes
     ----------
@@ -121,7 +121,8 @@ class GraphKernel:
     def has_spike(self) -> bool:
         """Whether signatures have a spike at their own node, which a first step would lose."""
         first, total = float(self.series.coefficients(1)[0]), float(self.series.spectral(np.array([1.0]))[0])
-        # On 300 nodes of a sphere, features with the spike raised the log likelihood of (c + L)^-1/2 from -55 to -35.
+        # On 300 nodes of a sphere, features with the spike raised the log likelihood of (c + L)^-1/2 from -55 to
+        # -35.
         return abs(first) > 2e-3 * abs(total)
 
     @cached_property
@@ -227,7 +228,8 @@ def _fit_series(function: Any, plain: GraphKernel, streams: Streams) -> SeriesFi
     targets = values * roots[rows][:, None] * roots[columns]
     samples = np.repeat(rows, len(columns)), np.tile(columns, len(rows)), targets.ravel()
     # Tails of rough functions take long times: exp(-d / .4) at 4000 even nodes of the sphere is .25 off with two
-    # powers for each step, .04 with eight. A spike at the nodes would follow a rough function there, and only there.
+    # powers for each step, .04 with eight. A spike at the nodes would follow a rough function there, and only
+    # there.
     degree = int(np.clip(8 * (graph.n_steps or 0), 24, 128))
     fit = SeriesKernel.fit(graph, *samples, degree=degree, square=True, spike=False)
     if fit.held_out_error > 0.05:  # a fitted square has nonnegative features, and is kept if it is nearly as good

@@ -37,7 +37,7 @@ class BuiltGraph(NamedTuple):
     notes: tuple[tuple[str, str], ...]
 
 
-def build_graph(space: Any, kernel: Any, options: Any, n_jobs: int) -> BuiltGraph:
+def build_graph(space: Any, kernel: Any, options: Any, n_jobs: int) -> BuiltGraph:  # noqa: C901
     """Build the graph of a space for a kernel.
 
     Parameters
@@ -69,8 +69,8 @@ def build_graph(space: Any, kernel: Any, options: Any, n_jobs: int) -> BuiltGrap
         graph, text = _knn_graph(layout, options, n_jobs, in_steps=in_steps)
         if options is None and not in_steps and layout.dim > _MOST_DIMS:
             warn_user(
-                f"The points have about {layout.dim} dimensions: no low-dimensional structure was found. Features are "
-                "those of the graph of nearest neighbours; compare them with a Gaussian kernel of the coordinates.",
+                f"The points have about {layout.dim} dimensions: no low-dimensional structure was found. Features "
+                "are those of the graph of nearest neighbours; compare them with a Gaussian kernel of the coordinates.",
                 GraphWarning,
             )
     notes = [*layout.notes, ("graph", text)]
@@ -84,7 +84,7 @@ def build_graph(space: Any, kernel: Any, options: Any, n_jobs: int) -> BuiltGrap
     return BuiltGraph(graph, kernel, layout.dim, tuple(notes))
 
 
-def _given_graph(space: Any, kernel: Any, given: Any) -> BuiltGraph:
+def _given_graph(space: Any, kernel: Any, given: Any) -> BuiltGraph:  # noqa: C901
     """A graph that is the space, that has its points as nodes, or that a function makes from them."""
     if isinstance(space, Graph):
         if given is not None and not (isinstance(given, HeatGraph) and given.only_dim):
@@ -177,7 +177,7 @@ class _Layout:
         return float(f"{t:.3g}")  # a number that is easy to read and to give again
 
     def thinned(self, n: int, n_jobs: int) -> "_Layout":
-        """n farthest of the nodes; on a mesh with four times as many finer vertices between them."""
+        """The n farthest of the nodes; on a mesh with four times as many finer vertices between them."""
         if isinstance(self.builder, TriangleMesh):
             order = farthest_vertices(self.builder, 4 * n)
             thinned = ThinnedMesh.of(self.builder, order, min(n, len(order)))
@@ -187,8 +187,8 @@ class _Layout:
         return replace(self, builder=cloud, points=search.points, may_thin=False)
 
 
-def _lay_out(space: Any, kernel: Any, options: Any, n_jobs: int, *, clean: bool) -> _Layout:
-    """The nodes that the space itself has: points without noise, the vertices of a mesh, or a grid of a manifold."""
+def _lay_out(space: Any, kernel: Any, options: Any, n_jobs: int, *, clean: bool) -> _Layout:  # noqa: C901
+    """The nodes that the space has: points without noise, the vertices of a mesh, or a grid of a manifold."""
     chosen = options if isinstance(options, HeatGraph) else HeatGraph(metric=getattr(options, "metric", None))
     n_asked, given = chosen.n_nodes, "auto" if chosen.volumes is None else chosen.volumes
     fixed = chosen.metric is not None or chosen.volumes is not None
@@ -229,12 +229,12 @@ def _lay_out(space: Any, kernel: Any, options: Any, n_jobs: int, *, clean: bool)
         time = stated_time(kernel)
         scale = None if time is None else float(np.sqrt(2 * time))
         found = clean_cloud(search, scale, noise=chosen.noise_std, dim=dim)
-        notes = (("cloud", str(found)),) if str(found) else ()
+        notes: tuple[tuple[str, str], ...] = (("cloud", str(found)),) if str(found) else ()
         layout = _Layout(found, found.search.points, found.dim, None, given, notes, n_asked == "auto")
         if dim is None and len(points) < min(100, 10 ** (found.dim / 2)):  # Eckmann and Ruelle
             warn_user(
-                f"{len(points)} points are too few to find a dimension; {found.dim} is a guess (remedy: more points, "
-                "or HeatGraph(dim=...) if it is known).",
+                f"{len(points)} points are too few to find a dimension; {found.dim} is a guess (remedy: more "
+                "points, or HeatGraph(dim=...) if it is known).",
                 GraphWarning,
             )
     if thins:

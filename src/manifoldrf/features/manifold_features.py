@@ -51,10 +51,10 @@ KIND = "ManifoldRandomFeatures"  # of a file
 class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Nonnegative feature vectors of points of a curved space, whose inner products are a kernel of the space.
 
-    phi(x) . phi(y) ~ K(x, y), with phi(z)_l = sqrt(s w_l) g(z, omega_l). Signatures g of a graph that discretises the
-    space are known between its nodes and anchors omega_l; a row of weights over nodes near z gives g(z, .). phi is
-    defined for every z, nonnegative and bounded. The factor s makes K(x, x) one on average; without ``normalize`` it
-    is one.
+    phi(x) . phi(y) ~ K(x, y), with phi(z)_l = sqrt(s w_l) g(z, omega_l). Signatures g of a graph that discretises
+    the space are known between its nodes and anchors omega_l; a row of weights over nodes near z gives g(z, .). phi
+    is defined for every z, nonnegative and bounded. The factor s makes K(x, x) one on average; without
+    ``normalize`` it is one.
 
     Parameters
     ----------
@@ -75,20 +75,21 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         of the kernel. Otherwise the scale is absolute: a heat kernel is then about (4 pi t)^(-dim / 2) high, in the
         unit of the coordinates.
     graph : HeatGraph, KnnGraph, MeshGraph, Graph, callable or None, default=None
-        How the graph is built. None: a heat graph for kernels in the manifold clock in few dimensions, else the edges
-        of a mesh or nearest neighbours. A callable takes the points (or the mesh) and returns a :class:`Graph`.
+        How the graph is built. None: a heat graph for kernels in the manifold clock in few dimensions, else the
+        edges of a mesh or nearest neighbours. A callable takes the points (or the mesh) and returns a
+        :class:`Graph`.
     teacher : {"auto", "exact"}, Walks, Counts or callable, default="auto"
         Method that computes signatures, as in :func:`compute_signatures`.
     field : {"auto", "step", "interpolated"} or Network, default="auto"
-        How signatures are extended to new points: by one step of the walk, by interpolation between nodes, or by the
-        paper's network. "auto" takes the step or the interpolation, whichever is better at held-out nodes.
+        How signatures are extended to new points: by one step of the walk, by interpolation between nodes, or by
+        the paper's network. "auto" takes the step or the interpolation, whichever is better at held-out nodes.
     anchors : {"farthest", "iid", "all"}, default="farthest"
         Nodes at which features are read.
     quadrature : {"auto", "nnls", "voronoi", "uniform"}, default="auto"
-        Weights of the anchors. "nnls": nonnegative least squares, kept only if it is better than "voronoi", the volume
-        nearest to each anchor, at held-out nodes. "uniform": the paper's plain sum over all nodes, or its unbiased
-        estimate from i.i.d. anchors. "auto": "uniform" if all nodes are anchors or anchors are i.i.d., else "nnls"
-        where it is affordable.
+        Weights of the anchors. "nnls": nonnegative least squares, kept only if it is better than "voronoi", the
+        volume nearest to each anchor, at held-out nodes. "uniform": the paper's plain sum over all nodes, or its
+        unbiased estimate from i.i.d. anchors. "auto": "uniform" if all nodes are anchors or anchors are i.i.d.,
+        else "nnls" where it is affordable.
     random_state : None, int, Generator or RandomState, default=None
     n_jobs : int, default=-1
         Number of threads, -1 for all cores; it does not change the results.
@@ -173,8 +174,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         """Return the paper's recipe: walks, its network, all nodes as anchors.
 
         The kernel exp(-20 L) on the graph of 8 nearest neighbours (24 on the Mobius strip), 100,000 walks from each
-        of 1000 nodes that halt with probability .01, the network with its defaults, the plain sum over all nodes, and
-        the scale of the graph's kernel (``normalize=False``).
+        of 1000 nodes that halt with probability .01, the network with its defaults, the plain sum over all nodes,
+        and the scale of the graph's kernel (``normalize=False``).
 
         Parameters
         ----------
@@ -216,7 +217,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
 
     @one_blas_thread()  # the errors that decide between weights and fields must not depend on the number of threads
     def _fit(self, X: Any, compute: Any = compute_signatures, learner: str | None = None) -> Self:
-        """Fit with signatures from ``compute``, which may use other machines, for a learner that is named in errors."""
+        """Fit with signatures from ``compute``, which may use other machines; errors name the learner."""
         space = check_space(self, X)
         if hasattr(self, "scales_"):  # of an earlier fit
             del self.scales_
@@ -374,13 +375,14 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         share = self.record_.series_error  # of a function given as kernel: `fit` has warned
         if not whole:
             error = error.with_graph(graph_error(kernel, self._streams, jobs) if share is None else share)
-        if not (whole and self._error) and share is None and (error.graph or 0) > 0.2:
-            about = f"about {error.graph:.0%}" if error.graph < 1 else "more than 100%"
+        off = error.graph or 0.0
+        if not (whole and self._error) and share is None and off > 0.2:
+            about = f"about {off:.0%}" if off < 1 else "more than 100%"
             warn(
                 f"The kernel of the graph is off by {about}: too few points for such a narrow kernel or so many "
-                "dimensions, or a boundary. The features represent the kernel of the graph. Remedies: more points, a "
-                "wider kernel (a larger t). Classifiers may do well all the same.",
-                useless=error.graph > USELESS,
+                "dimensions, or a boundary. The features represent the kernel of the graph. Remedies: more points, "
+                "a wider kernel (a larger t). Classifiers may do well all the same.",
+                useless=off > USELESS,
             )
         self._error = error, True
         return error
@@ -542,8 +544,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     def _check_side(self, side: str | None) -> str:
         if side is None and self.asymmetric_:
             raise ValueError(
-                f"This {type(self.kernel_).__name__} has no nonnegative features: its factors differ, so `side` must be "
-                "'left' or 'right'; `kernel_matrix` and `matvec` use both."
+                f"This {type(self.kernel_).__name__} has no nonnegative features: its factors differ, so `side` "
+                "must be 'left' or 'right'; `kernel_matrix` and `matvec` use both."
             )
         return check_option(side or "left", "side", ("left", "right"))
 

@@ -150,7 +150,8 @@ class MeshGraph(FrozenParams):
     Examples
     --------
     >>> from manifoldrf import DiffusionKernel, ManifoldRandomFeatures, MeshGraph, TriangleMesh
-    >>> mesh = TriangleMesh([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], [[0, 2, 1], [0, 1, 3], [1, 2, 3], [2, 0, 3]])
+    >>> corners = [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    >>> mesh = TriangleMesh(corners, [[0, 2, 1], [0, 1, 3], [1, 2, 3], [2, 0, 3]])
     >>> ManifoldRandomFeatures(DiffusionKernel(2.0), graph=MeshGraph()).fit(mesh).graph_.n_edges
     6
     """

@@ -54,8 +54,9 @@ def fit_weights(
         tried = {"voronoi": base}
         if options.quadrature == "nnls" and m > 4096:
             reject("quadrature", "other than 'nnls' above 4096 features", f"'nnls' with {m}")
-        # Least squares are not tried if anchors are more than 1.6 widths apart: the fit then follows the samples, not
-        # the kernel (torus, 1.75 widths: .21 at new points where Voronoi cells give .17). 4096 anchors take 128 MiB.
+        # Least squares are not tried if anchors are more than 1.6 widths apart: the fit then follows the samples,
+        # not the kernel (torus, 1.75 widths: .21 at new points where Voronoi cells give .17). 4096 anchors take 128
+        # MiB.
         close = spacing_of(kernel.volume, m, kernel.dim) <= 1.6 * kernel.width
         if options.quadrature == "nnls" or (options.quadrature == "auto" and m <= 4096 and close):
             tried["nnls"] = nnls_weights(fitting.rows[:, anchors].toarray(), fitting.kernel, base)
@@ -88,8 +89,8 @@ def voronoi_weights(graph: Graph, measure: FloatArray, anchors: IntArray) -> Flo
 def nnls_weights(rows: FloatArray, kernel: FloatArray, base: FloatArray, *, ridge: float = 3e-4) -> FloatArray:
     """Nonnegative least squares: the w >= 0 with the least |K - H diag(w) H^T|_F^2 + ridge |w - base|^2.
 
-    All pairs of samples count, without being listed: the normal matrix is the entrywise square of H^T H, and the right
-    side is the diagonal of H^T K H.
+    All pairs of samples count, without being listed: the normal matrix is the entrywise square of H^T H, and the
+    right side is the diagonal of H^T K H.
 
     Parameters
     ----------
@@ -100,9 +101,9 @@ def nnls_weights(rows: FloatArray, kernel: FloatArray, base: FloatArray, *, ridg
     base : array of shape (m,)
         The ridge pulls towards these weights if the samples do not determine others.
     ridge : float
-        In units of the mean diagonal of the normal matrix. Errors at new points of the sphere and the torus with 1e-2
-        / 1e-3 / 3e-4 / 1e-5: .0201 / .0196 / .0195 / .0195, .0075 / .0053 / .0050 / .0050. Smaller values gain little
-        and overfit if there are few samples.
+        In units of the mean diagonal of the normal matrix. Errors at new points of the sphere and the torus with
+        1e-2 / 1e-3 / 3e-4 / 1e-5: .0201 / .0196 / .0195 / .0195, .0075 / .0053 / .0050 / .0050. Smaller values gain
+        little and overfit if there are few samples.
 
     Examples
     --------

@@ -108,7 +108,8 @@ class Interpolation:
     search: NeighborSearch
     n_axes: int
     n_neighbors: int
-    # At held-out nodes of four surfaces values reach 1.12 times the largest known one, at anchors that are not known.
+    # At held-out nodes of four surfaces values reach 1.12 times the largest known one, at anchors that are not
+    # known.
     growth = 2.0
 
     def __post_init__(self) -> None:
@@ -164,9 +165,9 @@ def interpolation_rule(graph: Graph, dim: int, nodes: IntArray | None = None) ->
     n, d = search.points.shape
     if dim > 5:  # a quadratic would need more than a hundred neighbours, most of them far away
         return Interpolation(search, 0, min(2 * dim, n))
-    # From dimension 3 on, use one axis more than the dimension: clouds of affordable size are too coarse for tangent
-    # spaces alone, and the offset along the main normal captures the curvature. Neighbours per coefficient: 3 and 4
-    # had the smallest errors of exp(-20 L) on four surfaces and on three-dimensional spheres.
+    # From dimension 3 on, use one axis more than the dimension: clouds of affordable size are too coarse for
+    # tangent spaces alone, and the offset along the main normal captures the curvature. Neighbours per coefficient:
+    # 3 and 4 had the smallest errors of exp(-20 L) on four surfaces and on three-dimensional spheres.
     n_axes = min(dim + (dim > 2), d)
     return Interpolation(search, n_axes, min((3 + (dim > 2)) * (n_axes + 1) * (n_axes + 2) // 2, n))
 
@@ -174,8 +175,8 @@ def interpolation_rule(graph: Graph, dim: int, nodes: IntArray | None = None) ->
 def interpolation_weights(gaps: FloatArray, n_axes: int) -> FloatArray:
     """Weights of neighbours that interpolate their values at the origin, shape (q, k); they sum to one.
 
-    Weights 1 / distance^2 or, with axes, those of a linear and then of a quadratic polynomial in the principal axes,
-    if there are enough neighbours.
+    Weights 1 / distance^2 or, with axes, those of a linear and then of a quadratic polynomial in the principal
+    axes, if there are enough neighbours.
 
     Parameters
     ----------
@@ -183,7 +184,7 @@ def interpolation_weights(gaps: FloatArray, n_axes: int) -> FloatArray:
         Positions of the neighbours relative to the query.
     n_axes : int
     """
-    q, k, d = gaps.shape
+    _, k, d = gaps.shape
     largest = np.abs(gaps).max(axis=(1, 2), initial=0.0)
     gaps = gaps / np.where(largest > 0, largest, 1.0)[:, None, None]
     distances = np.linalg.norm(gaps, axis=2)
@@ -195,7 +196,7 @@ def interpolation_weights(gaps: FloatArray, n_axes: int) -> FloatArray:
     found = found / found.sum(axis=1, keepdims=True)
     some = np.flatnonzero(~at_node.any(axis=1) & (radius > 0))
     if not n_axes or not len(some):
-        return found
+        return np.asarray(found)
     gaps, distances, result = gaps[some], distances[some], found[some]
     centred = gaps - gaps.mean(axis=1, keepdims=True)
     if k < d:  # the smaller of both products
@@ -223,13 +224,14 @@ def interpolation_weights(gaps: FloatArray, n_axes: int) -> FloatArray:
         total = fitted.sum(axis=1)
         good = np.abs(total - 1) < 1e-3  # not far outside, where rounding dominates
         fitted /= np.where(good, total, 1.0)[:, None]
-        # The sum of absolute weights is the factor by which errors are amplified: at held-out nodes of four surfaces
-        # at most 2.6. Larger ones are blended with the former weights, continuously and to at most 4 in total.
+        # The sum of absolute weights is the factor by which errors are amplified: at held-out nodes of four
+        # surfaces at most 2.6. Larger ones are blended with the former weights, continuously and to at most 4 in
+        # total.
         size = np.abs(fitted).sum(axis=1)
         share = np.where(size <= 4, 1.0, (3 / np.maximum(size - 1, 3)) ** 2) * good
         result += share[:, None] * (fitted - result)
     found[some] = result
-    return found
+    return np.asarray(found)
 
 
 def rows_of(rule: PointRule, queries: FloatArray, n_jobs: int) -> Any:
@@ -255,7 +257,7 @@ def times_table(rows: Any, table: Any, n_jobs: int, *, as_sparse: bool) -> Any:
 
 
 def step_times_table(rule: Any, blocks: "Blocks", queries: FloatArray, n_jobs: int) -> FloatArray:
-    """One heat step between the cells of a rule times a table, dense, without the matrix of steps: half the time."""
+    """One heat step between the cells of a rule times a table, dense; half the time of both products."""
     extension, cells = rule.graph.extension, rule.cells
     places, heat = (
         read_only_view(np.ascontiguousarray(queries)),
@@ -290,22 +292,8 @@ class Blocks(NamedTuple):
     order: Any  # int64 (m,): columns of the table in their new order
 
 
-def make_blocks(table: Any, order: IntArray) -> Blocks | None:
-    """Cut a CSR table into blocks of columns in a given order; None if blocks would be nearly empty."""
-    place = np.argsort(order, kind="stable")
-    counts = np.zeros(table.shape[0] + 1, np.int64)
-    parts = csr_parts(table)
-    _count_blocks(parts, place, counts)
-    ends = np.cumsum(counts).astype(np.uint64)
-    if table.nnz > _LARGE_TABLE and _FEWEST_OF_A_BLOCK * int(ends[-1]) > table.nnz:
-        return None
-    starts, values = np.zeros(int(ends[-1]), np.uint32), np.zeros(BLOCK * int(ends[-1]))
-    _fill_blocks(parts, place, ends, starts, values)
-    return Blocks(ends, starts, values, order)
-
-
 def make_blocks(table: Any, points: FloatArray) -> Blocks | None:
-    """Cut a CSR table into blocks of columns that peak at neighbouring points; None if they would be nearly empty."""
+    """Cut a CSR table into blocks of columns that peak at neighbouring points; None if they are nearly empty."""
     peaks = np.asarray(table.argmax(axis=0)).ravel()  # a node at or near each anchor
     order = cKDTree(points[peaks], leafsize=BLOCK).indices.astype(np.int64)
     place = np.argsort(order, kind="stable")

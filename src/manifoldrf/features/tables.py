@@ -33,9 +33,9 @@ def signature_table(
 ) -> Any:
     """Entries (starts, anchors) of a series of W, divided by sqrt(mu) at both ends: CSR of shape (s, m).
 
-    A series of a symmetric matrix is symmetric, so rows are computed from the smaller of the two sets. Entries below
-    a share of the largest in their column are dropped: a thousand of them at 1e-7 change a kernel by less than a
-    millionth.
+    A series of a symmetric matrix is symmetric, so rows are computed from the smaller of the two sets. Entries
+    below a share of the largest in their column are dropped: a thousand of them at 1e-7 change a kernel by less
+    than a millionth.
     """
     backwards = len(anchors) < len(starts)
     sources, targets = (anchors, starts) if backwards else (starts, anchors)
@@ -60,7 +60,8 @@ def _signature_rows(
     graph, teacher = kernel.graph, teaching.teacher
     options: dict[str, Any] = {}
     if isinstance(teacher, Walks | Counts):
-        teacher, options = ("walks" if isinstance(teacher, Walks) else "counts"), teacher.get_params()
+        options = teacher.get_params()
+        teacher = "walks" if isinstance(teacher, Walks) else "counts"
     if teacher == "auto":
         teacher = choose_teacher(graph, series, sources, 2**32).teacher  # of all rows; kept ones are smaller
     if teacher in ("exact", "frontier"):

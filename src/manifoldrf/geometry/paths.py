@@ -1,7 +1,7 @@
 """Farthest nodes and nearest sources of a graph, along its edges or in space.
 
-The compiled loops at the end work on contiguous arrays (int64 indices, float64 values) and rely on their callers for
-checks.
+The compiled loops at the end work on contiguous arrays (int64 indices, float64 values) and rely on their callers
+for checks.
 """
 
 import heapq

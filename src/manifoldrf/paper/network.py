@@ -36,11 +36,11 @@ from manifoldrf._validation import (
     check_real,
     reject,
 )
-from manifoldrf.geometry.paths import edges_of, paths_along_edges
 from manifoldrf.geometry.csr import check_numbers, check_shape
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.neighbors import NeighborSearch
+from manifoldrf.geometry.paths import edges_of, paths_along_edges
 from manifoldrf.kernels.abstract_kernel import FrozenParams
 from manifoldrf.metrics import errors_of
 from manifoldrf.signatures.engines import Progress, silent
