@@ -13,8 +13,8 @@ from sklearn.pipeline import make_pipeline
 from manifoldrf import (
     DiffusionKernel,
     FeatureWarning,
-    GraphOptions,
     GraphWarning,
+    HeatGraph,
     HeatKernel,
     ManifoldRandomFeatures,
     MaternKernel,
@@ -171,7 +171,7 @@ def test_a_fit_is_taken_again_only_if_nothing_differs():
     points = Sphere().sample(1200, seed=4)
     weights = np.full(1200, 4 * np.pi / 1200)
     other = weights * np.linspace(0.9, 1.1, 1200)  # differs where a long array is not printed
-    graphs = [GraphOptions(weights=each) for each in (weights, other)]
+    graphs = [HeatGraph(volumes=each) for each in (weights, other)]
     base = ManifoldRandomFeatures(times=(0.2, 0.4), random_state=0, n_jobs=1)
     first, second = (clone(base).set_params(graph=graph).fit(points) for graph in graphs)
     assert first.scales_ is not second.scales_

@@ -70,7 +70,7 @@ def build_graph(space: Any, kernel: Any, options: Any, n_jobs: int) -> BuiltGrap
         if options is None and not in_steps and layout.dim > _MOST_DIMS:
             warn_user(
                 f"The points have about {layout.dim} dimensions: no low-dimensional structure was found. Features "
-                "are those of the graph of nearest neighbours; compare them with a Gaussian kernel of the coordinates.",
+                "are those of the nearest neighbours; compare them with a Gaussian kernel of the coordinates.",
                 GraphWarning,
             )
     notes = [*layout.notes, ("graph", text)]
