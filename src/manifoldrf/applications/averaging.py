@@ -20,7 +20,7 @@ from manifoldrf._validation import FloatArray
 from manifoldrf.applications.modes import WORST, Data, Search, Spectrum, find_levels, on_graph
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.graph_kernel import GraphKernel
-from manifoldrf.features.products import product
+from manifoldrf.features.rules import product
 from manifoldrf.geometry.csr import check_amounts, check_numbers, check_shape, reciprocal
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 

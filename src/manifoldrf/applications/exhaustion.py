@@ -16,7 +16,7 @@ from manifoldrf._runtime import without_warnings
 from manifoldrf._validation import NONNEGATIVE, POSITIVE, FloatArray, Interval, check_integer, check_real, reject
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.options import HeatGraph
-from manifoldrf.features.products import product
+from manifoldrf.features.rules import product
 from manifoldrf.geometry.graphs import GraphWarning
 from manifoldrf.geometry.heat import step_reach
 from manifoldrf.geometry.model_spaces import AbstractBall

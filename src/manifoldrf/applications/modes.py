@@ -24,13 +24,11 @@ from scipy.optimize import minimize_scalar
 
 from manifoldrf._runtime import one_blas_thread, quick_map, warn_user
 from manifoldrf._validation import FloatArray, IntArray
-from manifoldrf.features.anchors import spacing_of
+from manifoldrf.features.anchors import spacing_of, voronoi_weights
 from manifoldrf.features.errors import FeatureWarning
 from manifoldrf.features.graph_kernel import GraphKernel
 from manifoldrf.features.options import FitOptions, HeatGraph, Teaching
-from manifoldrf.features.products import product
-from manifoldrf.features.quadrature import voronoi_weights
-from manifoldrf.features.rules import interpolation_rule, rows_of
+from manifoldrf.features.rules import interpolation_rule, product, rows_of
 from manifoldrf.geometry.csr import check_amounts, check_numbers, check_shape, csr_parts, reciprocal
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.paths import farthest_nodes

@@ -12,7 +12,7 @@ from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import POSITIVE, FloatArray, check_jobs, check_real, reject
 from manifoldrf.applications.regression import parts_of
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.products import product
+from manifoldrf.features.rules import product
 from manifoldrf.features.scales import PreparedPoints, Scales
 from manifoldrf.features.scales import check_times as check_scales
 from manifoldrf.kernels.manifold_kernels import HeatKernel

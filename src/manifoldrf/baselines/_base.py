@@ -22,7 +22,7 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.features.options import estimator_points
-from manifoldrf.features.products import product
+from manifoldrf.features.rules import product
 
 _ENTRIES_AT_ONCE = 2**22  # features computed in one chunk: 32 MB
 _WIDTHS = Interval(1e-140)  # allowed sigma: coordinates of 1e150 divided by it are still finite

@@ -27,8 +27,7 @@ from manifoldrf.baselines._base import AbstractBaseline
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.graph_kernel import GraphKernel, discretise, warn_of_far
 from manifoldrf.features.options import FitOptions, FrozenParamsMixin, Teaching, check_space, estimator_points
-from manifoldrf.features.products import product
-from manifoldrf.features.rules import WalkStep
+from manifoldrf.features.rules import WalkStep, product
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.csr import as_dense, reciprocal
 from manifoldrf.geometry.graphs import Graph

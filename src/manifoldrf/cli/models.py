@@ -728,7 +728,7 @@ def model_facts(features: Any) -> dict[str, Any]:
         "nodes": features.graph_.n_nodes,
         "features": features.n_features_out_,
         "field": features.field_,
-        "weights": features.quadrature_,
+        "weights": features.anchors_,
         "error": {name: getattr(error, name) for name in ("kernel", "field", "quadrature", "graph")},
     }
 

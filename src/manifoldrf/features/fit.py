@@ -8,15 +8,21 @@ import numpy as np
 
 from manifoldrf._runtime import without_warnings
 from manifoldrf._validation import FloatArray, IntArray, reject
-from manifoldrf.features.anchors import choose_anchors
+from manifoldrf.features.anchors import Quadrature, choose_anchors, fit_weights
 from manifoldrf.features.errors import POOR, USELESS, ErrorEstimate, warn
 from manifoldrf.features.feature_map import FeatureMap
-from manifoldrf.features.graph_kernel import GraphKernel, discretise
+from manifoldrf.features.graph_kernel import (
+    STEP_SHARE,
+    GraphKernel,
+    Reference,
+    discretise,
+    exact_reference,
+    gram,
+    signature_table,
+)
 from manifoldrf.features.graphs import function_values
 from manifoldrf.features.options import FitOptions
-from manifoldrf.features.quadrature import Quadrature, fit_weights
 from manifoldrf.features.rules import WalkStep, interpolation_rule
-from manifoldrf.features.tables import STEP_SHARE, Reference, exact_reference, gram, signature_table
 from manifoldrf.geometry.csr import as_dense
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.sampling import thin

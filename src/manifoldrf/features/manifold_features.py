@@ -31,7 +31,7 @@ from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.fit import FitRecord, fit_features
 from manifoldrf.features.graph_kernel import warn_of_far
 from manifoldrf.features.options import FitOptions, FrozenParamsMixin, KnnGraph, check_space, estimator_points
-from manifoldrf.features.products import product
+from manifoldrf.features.rules import product
 from manifoldrf.features.scales import PreparedPoints, Scales, check_in_range, check_times, fit_scales
 from manifoldrf.features.state import restore, state_of, summary_rows, text_table
 from manifoldrf.geometry.graphs import Graph, GraphWarning, as_space

@@ -5,7 +5,7 @@ barycentric weights. Features are such rows times a table.
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations_with_replacement, pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -13,9 +13,9 @@ from scipy import sparse
 from scipy.spatial import cKDTree
 
 from manifoldrf._compiling import compiled
-from manifoldrf._runtime import quick_map
+from manifoldrf._runtime import one_blas_thread, quick_map
 from manifoldrf._validation import FloatArray, IntArray, check_integer, reject
-from manifoldrf.geometry.csr import csr_parts, read_only_view
+from manifoldrf.geometry.csr import as_dense, csr_parts, read_only_view
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import HeatExtension, weigh
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
@@ -388,3 +388,46 @@ def _add_block(row, b, values, v, share):  # type: ignore[no-untyped-def]
     r7 += share * values[v + _7]
     row[b], row[b + _1], row[b + _2], row[b + _3] = r0, r1, r2, r3
     row[b + _4], row[b + _5], row[b + _6], row[b + _7] = r4, r5, r6, r7
+
+
+def product(left: Any, right: Any, n_jobs: int) -> FloatArray:
+    """Left times right transposed, dense."""
+    same = left is right
+    left = _worth_dense(left)
+    right = left if same else _worth_dense(right)
+    if sparse.issparse(left) or sparse.issparse(right):
+        return as_dense(left @ right.T)
+    if same:
+        return symmetric_product(left, n_jobs)
+    result = np.zeros((len(left), len(right)), np.result_type(left, right))
+    with one_blas_thread():
+        quick_map(lambda span: np.matmul(left[span], right.T, out=result[span]), row_spans(len(left)), n_jobs)
+    return result
+
+
+def _worth_dense(rows: Any) -> Any:
+    """Rows as a dense array if that makes products faster: above 5 % of nonzeros."""
+    filled = sparse.issparse(rows) and rows.nnz > 0.05 * rows.shape[0] * rows.shape[1]
+    return rows.toarray() if filled else rows
+
+
+def symmetric_product(rows: FloatArray, n_jobs: int) -> FloatArray:
+    """Rows times their transpose, in blocks that do not depend on ``n_jobs``: each pair of blocks once."""
+    result = np.zeros((len(rows), len(rows)))
+
+    def work(pair: tuple[slice, slice]) -> None:
+        first, second = pair
+        block = rows[first] @ rows[second].T
+        result[first, second] = block
+        if first != second:
+            result[second, first] = block.T
+
+    with one_blas_thread():
+        quick_map(work, combinations_with_replacement(row_spans(len(rows)), 2), n_jobs)
+    return result
+
+
+def row_spans(n: int) -> list[slice]:
+    """Blocks of about 128 rows, at most 16 of them: enough for threads, and large enough for products."""
+    edges = np.linspace(0, n, max(1, min(16, n // 128)) + 1).astype(np.int64)
+    return [slice(int(a), int(b)) for a, b in pairwise(edges)]

@@ -25,10 +25,14 @@ from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_real, r
 from manifoldrf.features.errors import ErrorEstimate, graph_error
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.fit import held_out_error
-from manifoldrf.features.graph_kernel import GraphKernel, warn_of_far
-from manifoldrf.features.products import product, symmetric_product
-from manifoldrf.features.rules import JoinedSteps, WalkStep, times_table
-from manifoldrf.features.tables import STEP_SHARE, exact_reference, without_negligible
+from manifoldrf.features.graph_kernel import (
+    STEP_SHARE,
+    GraphKernel,
+    exact_reference,
+    warn_of_far,
+    without_negligible,
+)
+from manifoldrf.features.rules import JoinedSteps, WalkStep, product, symmetric_product, times_table
 from manifoldrf.geometry.csr import check_amounts, check_csr, check_shape, reciprocal
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel
 from manifoldrf.kernels.graph_kernels import PowerKernel
