@@ -30,7 +30,7 @@ RANGE = (0.05, 0.8)
 
 @pytest.fixture(scope="module")
 def sphere():
-    return ManifoldRandomFeatures(scales=RANGE, random_state=0, n_jobs=1).fit(Sphere())
+    return ManifoldRandomFeatures(times=RANGE, random_state=0, n_jobs=1).fit(Sphere())
 
 
 @pytest.fixture(scope="module")
@@ -175,12 +175,12 @@ def test_a_fit_is_taken_again_only_if_nothing_differs():
     base = ManifoldRandomFeatures(times=(0.2, 0.4), random_state=0, n_jobs=1)
     first, second = (clone(base).set_params(graph=graph).fit(points) for graph in graphs)
     assert first.scales_ is not second.scales_
-    assert clone(first).set_params(scales=[0.2, 0.4], random_state=np.int64(0)).fit(points).scales_ is first.scales_
+    assert clone(first).set_params(times=[0.2, 0.4], random_state=np.int64(0)).fit(points).scales_ is first.scales_
 
 
 def test_another_fit_forgets_the_scales(queries, tmp_path):
     features = ManifoldRandomFeatures(times=(0.2, 0.4), random_state=0, n_jobs=1).fit(Sphere())
-    features.set_params(scales=None, kernel=HeatKernel(0.3)).fit(Sphere())
+    features.set_params(times=None, kernel=HeatKernel(0.3)).fit(Sphere())
     with pytest.raises(ValueError, match="need a fit with a range"):
         features.at(0.3)
     loaded = load(features.save(tmp_path / "model"))
@@ -226,7 +226,7 @@ def test_kernels_out_of_the_range_are_refused(sphere, act, words):
         ({"scales": (0.1, 0.5), "kernel": HeatKernel(9.0)}, "holds the time of the kernel"),
         ({"scales": (0.1, 0.5), "kernel": DiffusionKernel(9.0)}, "a HeatKernel or a MaternKernel"),
         ({"scales": (0.1, 0.5), "field": "mlp"}, "`field` must be"),
-        ({"scales": (0.1, 0.5), "scale": 3.0}, "1 with `scales`"),
+        ({"scales": (0.1, 0.5), "scale": 3.0}, "1 with `times`"),
     ],
 )
 def test_wrong_ranges_are_refused_before_the_fit(params, words):
