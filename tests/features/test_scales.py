@@ -6,15 +6,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from sklearn.linear_model import Ridge
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
 
 from manifoldrf import (
     DiffusionKernel,
     FeatureWarning,
     GraphWarning,
-    HeatGraph,
     HeatKernel,
     ManifoldRandomFeatures,
     MaternKernel,
@@ -132,50 +128,13 @@ def test_the_error_of_a_matern_kernel_is_estimated(wide, queries):
 
 def test_files_keep_all_scales(sphere, queries, tmp_path):
     loaded = load(sphere.save(tmp_path / "model"))
-    assert loaded.scales == RANGE
+    assert loaded.times == RANGE
     for t in (0.05, 0.21):
         assert_array_equal(loaded.at(t).transform(queries), sphere.at(t).transform(queries))
     one = sphere.at(0.21)
     again = load(one.save(tmp_path / "one"))
     assert again.error_ == one.error_
     assert_array_equal(again.transform(queries), one.transform(queries))
-
-
-def test_a_grid_search_fits_each_part_of_the_data_once(monkeypatch):
-    points = Sphere().sample(700, seed=3)
-    made = []
-    plain = scales.fit_scales
-    monkeypatch.setattr(
-        "manifoldrf.features.manifold_features.fit_scales", lambda *args: made.append(args) or plain(*args)
-    )
-    features = ManifoldRandomFeatures(HeatKernel(0.1), times=(0.1, 0.4), random_state=7, n_jobs=1)
-    grid = {"manifoldrandomfeatures__kernel__t": [0.1, 0.15, 0.2, 0.3, 0.4]}
-    search = GridSearchCV(make_pipeline(features, Ridge(1e-3)), grid, cv=3, refit=False)
-    search.fit(points, np.sin(3 * points[:, 2]))
-    assert len(made) == 3
-    assert len(set(search.cv_results_["mean_test_score"])) == 5
-
-
-def test_fits_are_repeated_where_the_seed_or_the_data_differ():
-    points = Sphere().sample(300, seed=4)
-    first = ManifoldRandomFeatures(times=(0.1, 0.2), random_state=0, n_jobs=1).fit(points)
-    same = clone(first).set_params(normalize=False).fit(points)
-    assert same.scales_ is first.scales_
-    assert clone(first).fit(points[::-1]).scales_ is not first.scales_
-    assert clone(first).set_params(random_state=1).fit(points).scales_ is not first.scales_
-    unseeded = clone(first).set_params(random_state=None)
-    assert unseeded.fit(points).scales_ is not clone(unseeded).fit(points).scales_
-
-
-def test_a_fit_is_taken_again_only_if_nothing_differs():
-    points = Sphere().sample(1200, seed=4)
-    weights = np.full(1200, 4 * np.pi / 1200)
-    other = weights * np.linspace(0.9, 1.1, 1200)  # differs where a long array is not printed
-    graphs = [HeatGraph(volumes=each) for each in (weights, other)]
-    base = ManifoldRandomFeatures(times=(0.2, 0.4), random_state=0, n_jobs=1)
-    first, second = (clone(base).set_params(graph=graph).fit(points) for graph in graphs)
-    assert first.scales_ is not second.scales_
-    assert clone(first).set_params(times=[0.2, 0.4], random_state=np.int64(0)).fit(points).scales_ is first.scales_
 
 
 def test_another_fit_forgets_the_scales(queries, tmp_path):
@@ -198,7 +157,7 @@ def test_the_shortest_time_warns_as_a_fit_of_its_own():
 def test_the_html_of_a_model_computes_no_error(sphere, monkeypatch):
     monkeypatch.setattr(scales.Scales, "error", lambda *_: pytest.fail("computed"))
     shown = clone(sphere).fit(Sphere())
-    assert "scales" in shown._repr_html_()
+    assert "times" in shown._repr_html_()
 
 
 @pytest.mark.parametrize(
@@ -220,13 +179,12 @@ def test_kernels_out_of_the_range_are_refused(sphere, act, words):
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        ({"scales": (1.0, 0.5)}, "the shorter one first"),
-        ({"scales": 3}, "a pair of times"),
-        ({"scales": (-1.0, 0.5)}, r"`scales\[0\]` must be a number in"),
-        ({"scales": (0.1, 0.5), "kernel": HeatKernel(9.0)}, "holds the time of the kernel"),
-        ({"scales": (0.1, 0.5), "kernel": DiffusionKernel(9.0)}, "a HeatKernel or a MaternKernel"),
-        ({"scales": (0.1, 0.5), "field": "mlp"}, "`field` must be"),
-        ({"scales": (0.1, 0.5), "scale": 3.0}, "1 with `times`"),
+        ({"times": (1.0, 0.5)}, "the shorter one first"),
+        ({"times": 3}, "a pair of times"),
+        ({"times": (-1.0, 0.5)}, r"`times\[0\]` must be a number in"),
+        ({"times": (0.1, 0.5), "kernel": HeatKernel(9.0)}, "holds the time of the kernel"),
+        ({"times": (0.1, 0.5), "kernel": DiffusionKernel(9.0)}, "a HeatKernel or a MaternKernel"),
+        ({"times": (0.1, 0.5), "field": "mlp"}, "`field` must be"),
     ],
 )
 def test_wrong_ranges_are_refused_before_the_fit(params, words):
@@ -234,6 +192,7 @@ def test_wrong_ranges_are_refused_before_the_fit(params, words):
         ManifoldRandomFeatures(**params).fit(Sphere())
 
 
+@pytest.mark.filterwarnings("ignore:The points have about")
 def test_spaces_without_a_heat_graph_are_refused():
     noise = np.random.default_rng(0).normal(size=(300, 30))
     with warnings.catch_warnings():
