@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from manifoldrf._runtime import quiet_underflow, search_jobs
+from manifoldrf._runtime import quick_map, quiet_underflow, search_jobs
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_indices, check_real, reject
 from manifoldrf.features.graph_kernel import GraphKernel, warn_of_far
 from manifoldrf.features.rules import (
@@ -121,9 +121,16 @@ class FeatureMap:
         """g(z, anchor l) of points on the space, CSR or dense of shape (q, m); of a network signatures."""
         if isinstance(self.table, NetworkField):
             return self.table.values(placed, n_jobs)
-        as_sparse = as_sparse or bool(self.table.nnz < 0.01 * self.table.shape[0] * self.table.shape[1])
-        if not as_sparse and len(placed) and self._blocks is not None:
-            return step_times_table(self.rule, self._blocks, placed, n_jobs)
+        is_sparse = bool(self.table.nnz < 0.01 * self.table.shape[0] * self.table.shape[1])
+        if not is_sparse and len(placed) and self._blocks is not None:
+            if not as_sparse:
+                return step_times_table(self.rule, self._blocks, placed, n_jobs)
+            parts = [placed[k : k + 1024] for k in range(0, len(placed), 1024)]  # dense rows for a moment
+            found = quick_map(
+                lambda part: sparse.csr_array(step_times_table(self.rule, self._blocks, part, 1)), parts, n_jobs
+            )
+            return found[0] if len(found) == 1 else sparse.vstack(found, format="csr")
+        as_sparse = as_sparse or is_sparse
         found = times_table(rows_of(self.rule, placed, n_jobs), self.table, n_jobs, as_sparse=as_sparse)
         if self.rule.growth > 1:  # weights may be negative
             entries, largest = (found.data, self._largest[found.indices]) if as_sparse else (found, self._largest)

@@ -220,7 +220,7 @@ def _lay_out(space: Any, kernel: Any, options: Any, n_jobs: int, *, clean: bool)
     search = NeighborSearch(
         cloud if chosen.metric is None else chosen.metric.check(cloud, "X"), chosen.metric, n_jobs
     )
-    if fixed or not clean or chosen.noise_std == 0 or len(points) < 3:
+    if fixed or not (clean or chosen.noise_std != "auto") or chosen.noise_std == 0 or len(points) < 3:
         if dim is None and chosen.metric is not None:
             dim = chosen.metric.dim
         dim = dim or (estimate_dimension(search) if len(points) > 2 else 1)

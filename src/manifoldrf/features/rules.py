@@ -15,7 +15,7 @@ from scipy.spatial import cKDTree
 from manifoldrf._compiling import compiled
 from manifoldrf._runtime import one_blas_thread, quick_map
 from manifoldrf._validation import FloatArray, IntArray, check_integer, reject
-from manifoldrf.geometry.csr import as_dense, csr_parts, read_only_view
+from manifoldrf.geometry.csr import as_dense, csr_parts, product_above, read_only_view
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import HeatExtension, weigh
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
@@ -245,11 +245,10 @@ def rows_of(rule: PointRule, queries: FloatArray, n_jobs: int) -> Any:
 def times_table(rows: Any, table: Any, n_jobs: int, *, as_sparse: bool) -> Any:
     """CSR rows times a table, CSR with sorted columns or dense; a row does not depend on the others."""
     if as_sparse:
-        starts = range(0, max(1, rows.shape[0]), 4096)
-        parts = quick_map(lambda k: (rows[k : k + 4096] @ table).tocsr(), starts, n_jobs)
-        result = parts[0] if len(parts) == 1 else sparse.vstack(parts, format="csr")
-        result.sort_indices()
-        return result
+        if not rows.shape[0]:
+            return sparse.csr_array((0, table.shape[1]))
+        found = product_above(rows, table, np.full(rows.shape[0], -np.inf), n_jobs)
+        return found.copy()  # writable
     left, right = csr_parts(rows), csr_parts(table)
     return _by_blocks(
         lambda out, span: add_product(left, right, out, span), (rows.shape[0], table.shape[1]), n_jobs
