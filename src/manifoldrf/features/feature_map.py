@@ -122,12 +122,13 @@ class FeatureMap:
         if isinstance(self.table, NetworkField):
             return self.table.values(placed, n_jobs)
         is_sparse = bool(self.table.nnz < 0.01 * self.table.shape[0] * self.table.shape[1])
-        if not is_sparse and len(placed) and self._blocks is not None:
+        blocks = None if is_sparse or not len(placed) else self._blocks
+        if blocks is not None:
             if not as_sparse:
-                return step_times_table(self.rule, self._blocks, placed, n_jobs)
+                return step_times_table(self.rule, blocks, placed, n_jobs)
             parts = [placed[k : k + 1024] for k in range(0, len(placed), 1024)]  # dense rows for a moment
             found = quick_map(
-                lambda part: sparse.csr_array(step_times_table(self.rule, self._blocks, part, 1)), parts, n_jobs
+                lambda part: sparse.csr_array(step_times_table(self.rule, blocks, part, 1)), parts, n_jobs
             )
             return found[0] if len(found) == 1 else sparse.vstack(found, format="csr")
         as_sparse = as_sparse or is_sparse
