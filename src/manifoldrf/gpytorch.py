@@ -39,7 +39,7 @@ class ManifoldKernel(Kernel):  # type: ignore[misc]
     >>> import torch
     >>> from manifoldrf import ManifoldRandomFeatures, Sphere
     >>> from manifoldrf.gpytorch import ManifoldKernel
-    >>> features = ManifoldRandomFeatures(scales=(0.1, 0.8), random_state=0).fit(Sphere())
+    >>> features = ManifoldRandomFeatures(times=(0.1, 0.8), random_state=0).fit(Sphere())
     >>> kernel = ManifoldKernel(features, 0.2)
     >>> points = torch.as_tensor(Sphere().sample(20, seed=1)).float()
     >>> kernel(points).to_dense().shape

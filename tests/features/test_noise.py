@@ -6,8 +6,8 @@ import pytest
 from manifoldrf import (
     DiffusionKernel,
     FarQueryWarning,
-    GraphOptions,
     GraphWarning,
+    HeatGraph,
     HeatKernel,
     ManifoldRandomFeatures,
     Sphere,
@@ -15,9 +15,6 @@ from manifoldrf import (
     load,
     relative_error,
 )
-from manifoldrf._random import generator
-from manifoldrf.features import problem
-from manifoldrf.geometry.neighbors import NeighborSearch
 
 SPHERE, T = Sphere(), 0.08
 CLEAN = SPHERE.sample(1200, seed=0)
@@ -45,8 +42,8 @@ def test_the_kernel_of_a_noisy_sphere_is_that_of_the_sphere(noisy, clean):
     on_clean = relative_error(clean.kernel_matrix(NEW), EXACT)
     assert relative_error(noisy.kernel_matrix(NEW), EXACT) < max(3 * on_clean, 0.02)
     assert float(noisy.error_) < 0.05
-    assert noisy.map_.problem.dim == 2
-    as_given = fitted(graph=GraphOptions(noise=0, dim=2))
+    assert noisy.map_.kernel.dim == 2
+    as_given = fitted(graph=HeatGraph(noise_std=0, dim=2))
     assert relative_error(as_given.kernel_matrix(NEW), EXACT) > 0.1
 
 
@@ -94,12 +91,12 @@ def test_saved_models_move_queries_alike(noisy, tmp_path):
 
 
 def test_clean_clouds_keep_their_bits(clean):
-    assert np.array_equal(clean.transform(NEW), fitted(CLEAN, graph=GraphOptions(noise=0)).transform(NEW))
+    assert np.array_equal(clean.transform(NEW), fitted(CLEAN, graph=HeatGraph(noise_std=0)).transform(NEW))
 
 
 @pytest.mark.slow
 def test_clean_clouds_keep_their_bits_with_the_default_kernel():
-    as_given = fitted(CLEAN, None, graph=GraphOptions(noise=0))
+    as_given = fitted(CLEAN, None, graph=HeatGraph(noise_std=0))
     assert np.array_equal(fitted(CLEAN, None).transform(NEW), as_given.transform(NEW))
 
 
@@ -107,7 +104,7 @@ def test_kernels_in_steps_use_the_points_as_they_are():
     steps = fitted(NOISY[:1000], DiffusionKernel(20.0))
     assert np.array_equal(steps.graph_.points, NOISY[:1000])
     assert steps.graph_.projection is None
-    asked = fitted(NOISY[:1000], DiffusionKernel(20.0), graph=GraphOptions(noise=0.05))
+    asked = fitted(NOISY[:1000], DiffusionKernel(20.0), graph=HeatGraph(noise_std=0.05))
     assert asked.graph_.projection is not None
 
 
@@ -124,42 +121,17 @@ def test_models_of_clouds_with_layers_can_be_saved(tmp_path):
         [0.06 * turn * np.cos(turn), 0.06 * turn * np.sin(turn), np.random.default_rng(3).random(1000)]
     )
     features = fitted(roll, HeatKernel(0.05))
-    assert "pairs cut between layers" in features.summary()
     again = load(features.save(tmp_path / "roll.safetensors"))
     assert np.array_equal(again.transform(roll[:20]), features.transform(roll[:20]))
 
 
 def test_noise_has_no_place_where_the_space_is_known():
-    with pytest.raises(ValueError, match=r"`noise` must be 'auto' or 0 with a metric or with weights\. Got 0\.1\."):
-        fitted(NOISY, graph=GraphOptions(noise=0.1, metric=SPHERE))
-    with pytest.raises(ValueError, match=r"`noise` must be 'auto' or a number in \[0, inf\)\. Got 'much'\."):
-        GraphOptions(noise="much")
+    with pytest.raises(ValueError, match=r"`noise_std` must be 'auto' or 0 with a metric or volumes\. Got 0\.1\."):
+        fitted(NOISY, graph=HeatGraph(noise_std=0.1, metric=SPHERE))
+    with pytest.raises(ValueError, match=r"must be 'auto' or a number in \[0, inf\)\. Got 'much'\."):
+        HeatGraph(noise_std="much")
 
 
 def test_columns_of_unlike_units_are_named():
     with pytest.warns(GraphWarning, match=r"^Column 1 of X \(counted from 0\) varies 1000 times as much as"):
         fitted(CLEAN * [1.0, 1000.0, 1.0], None)
-
-
-def test_one_far_point_is_no_other_unit():
-    points = np.vstack([np.random.default_rng(0).normal(size=(500, 2)), [[0.0, 1e4]]])
-    problem._warn_of_units(NeighborSearch(points))  # warnings are errors
-    with pytest.warns(GraphWarning, match=r"^Column 0 of X .* varies 980 times as much as column 1"):
-        problem._warn_of_units(NeighborSearch(points * [1000.0, 1.0]))
-
-
-def test_few_outliers_of_a_large_cloud_are_no_nodes(monkeypatch):
-    """The part that is examined holds none of them, but the farthest points are nodes. Small pieces stay."""
-    monkeypatch.setattr(problem, "_EXAMINED", 2000)
-    n = 8000
-    unseen = np.random.default_rng(0).permutation(generator(0, "nodes.examined").permutation(n)[2000:])
-    points = SPHERE.sample(n, seed=0)
-    points[unseen[:3]] = [[2.0, 0.0, 0.0], [0.0, -3.0, 1.0], [0.0, 0.0, 0.3]]
-    points[unseen[3] :: 40] *= 0.1
-    points[unseen[3] :: 40] += 2.0
-    with pytest.warns(GraphWarning, match="it has 2 pieces"):
-        features = fitted(points, graph=GraphOptions(n_nodes=600))
-    assert not np.isin(points[unseen[:3]], features.graph_.points).all(axis=1).any()
-    summary = features.summary()
-    assert "3 of 8000 points are outliers, left out" in summary
-    assert "597 farthest of 7997 points, as asked for" in summary

@@ -19,9 +19,9 @@ from scipy import linalg
 from manifoldrf._codec import stored
 from manifoldrf._validation import FloatArray
 from manifoldrf.applications.modes import WORST, Data, Search, Spectrum, find_levels, on_graph
-from manifoldrf.features.feature_map import FeatureMap, product
-from manifoldrf.fields.anchors import anchors_needed
-from manifoldrf.fields.data import Problem
+from manifoldrf.features.feature_map import FeatureMap
+from manifoldrf.features.graph_kernel import GraphKernel
+from manifoldrf.features.rules import product
 from manifoldrf.geometry.csr import check_amounts, check_numbers, check_shape, reciprocal
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 
@@ -47,7 +47,7 @@ class Family:
     stretch: float
 
 
-def choose_family(problem: Problem, found: Search, most_features: int, close: float) -> Family:
+def choose_family(problem: GraphKernel, found: Search, most_features: int, close: float) -> Family:
     """The best kernel of a search and all others that the data do not exclude and the features can represent."""
     order = np.argsort(found.stretches, kind="stable")
     if len(order) < 2:
@@ -59,23 +59,23 @@ def choose_family(problem: Problem, found: Search, most_features: int, close: fl
     kept = posterior > _LEAST_SHARE * posterior.max()
     widths = problem.width * np.sqrt(stretches)
     kept &= (
-        np.array([anchors_needed(problem.volume, width, problem.dim, close) for width in widths]) <= most_features
+        np.array([problem.volume / (close * width) ** problem.dim for width in widths]) <= most_features
     )
     kept[values.argmax()] = True
     kernels = tuple(found.trials[order[k]][0] for k in np.flatnonzero(kept))
     return Family(kernels, np.log(prior[kept]), float(stretches[kept][0]))
 
 
-def bases(family: Family, problem: Problem, features: FeatureMap, n_jobs: int) -> tuple[FloatArray, FloatArray]:
+def bases(family: Family, problem: GraphKernel, features: FeatureMap, n_jobs: int) -> tuple[FloatArray, FloatArray]:
     """Basis (m, m) and factors (K, m) in it that turn features of the first kernel into those of each kernel.
 
     ``problem`` is that of the search, on whose graph all kernels take whole steps.
     """
-    own_problem, anchors = features.problem, features.anchors
+    own_problem, anchors = features.kernel, features.anchors
     if len(family.kernels) == 1:
         return np.eye(len(anchors)), np.ones((1, len(anchors)))
     rows = features.rows(own_problem.graph.positions[anchors], n_jobs, absolute=False, as_sparse=True)[0]
-    own = own_problem.measure[anchors] if own_problem.clock == "graph" else np.ones(len(anchors))
+    own = np.ones(len(anchors)) if own_problem.per_volume else own_problem.measure[anchors]
     square = np.sqrt(features.weights * reciprocal(own))[:, None] * rows.toarray()
     values, basis = linalg.eigh((square + square.T) / 2)
     gaps = np.concatenate([[0.0], np.geomspace(1e-8, 2.0, 1000)])

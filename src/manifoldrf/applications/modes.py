@@ -12,8 +12,9 @@ For the search, :class:`Modes` stores the features of the data as one block for 
 a polynomial). Features for another time are weighted sums of the same blocks.
 """
 
+import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -21,28 +22,22 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.optimize import minimize_scalar
 
-from manifoldrf._codec import stored
 from manifoldrf._runtime import one_blas_thread, quick_map, warn_user
 from manifoldrf._validation import FloatArray, IntArray
-from manifoldrf.features.feature_map import product
-from manifoldrf.features.fitting import FeatureWarning
-from manifoldrf.features.options import FitOptions, GraphOptions
-from manifoldrf.fields.anchors import (
-    WIDEST_SPACING,
-    all_anchors,
-    anchors_needed,
-    farthest_anchors,
-    spacing_of,
-    voronoi_weights,
-)
-from manifoldrf.fields.data import Problem, SignatureOptions, has_spike
-from manifoldrf.fields.interpolated import interpolation_weights
+from manifoldrf.features.anchors import spacing_of, voronoi_weights
+from manifoldrf.features.errors import FeatureWarning
+from manifoldrf.features.graph_kernel import GraphKernel
+from manifoldrf.features.options import FitOptions, HeatGraph, Teaching
+from manifoldrf.features.rules import interpolation_rule, product, rows_of
 from manifoldrf.geometry.csr import check_amounts, check_numbers, check_shape, csr_parts, reciprocal
 from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.paths import farthest_nodes
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, ScaledKernel, SumKernel
 from manifoldrf.kernels.action import expand, indicator_columns, step_columns
-from manifoldrf.kernels.graph_kernels import DiffusionKernel, RegularizedLaplacianKernel
+from manifoldrf.kernels.graph_kernels import DiffusionKernel, PowerKernel, RegularizedLaplacianKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
+from manifoldrf.signatures.options import Counts, Walks, coefficients_of
+from manifoldrf.signatures.teachers import compute_signatures
 
 SMALLEST_RATIO = 1e-12
 # If s is computed from the product Phi^T Phi, values below this share of the largest s are rounding errors.
@@ -206,7 +201,6 @@ def find_levels(spectrum: Spectrum, variance: float | None, noise: float | None)
     return max(levels(float(grid[best])), levels(float(found.x)), key=lambda level: level.log_likelihood)
 
 
-@stored
 @dataclass(frozen=True, eq=False)
 class Posterior:
     """Posterior of the weights of the features for one kernel and known levels.
@@ -309,7 +303,9 @@ MOST_ROWS = 2048  # enough data to find the time of a kernel to a few per cent
 # longest that they allow, 128 are tried (1100 steps); if it is too short for the anchors that fit into memory with
 # so many lengths, 32 are (70 steps). Walks are taken only once.
 _LENGTHS = (32, 64, 128)
+_WALK_LENGTHS = 64  # powers: times up to 128 steps of a heat graph
 _TOLERANCE = 1e-6  # share of a series that may be truncated
+_AT_ONCE = 256  # starts of walks in memory
 _COLUMNS, _BATCH = 16, 32  # columns that a thread propagates together, and such groups between reports
 # Automatic number of features: anchors .7 widths apart, at least 256, and at most 4096, unless the data are so few
 # that m n numbers still fit into ``MOST_ENTRIES``. All nodes if that is at most twice as many, and quick.
@@ -335,7 +331,9 @@ class Modes:
     Attributes
     ----------
     blocks : array of shape (L + 1, n, m)
-        Features of n points at m anchors for each Chebyshev polynomial T_k(W), in the unit of the features.
+        Features of n points at m anchors for each length, in the unit of the features.
+    of_powers : bool
+        Whether block k belongs to W^k; otherwise to the Chebyshev polynomial T_k(W).
     narrowest : float
         Smallest time that the anchors and the data can resolve, relative to the time of the initial kernel.
     good : float
@@ -343,6 +341,7 @@ class Modes:
     """
 
     blocks: FloatArray
+    of_powers: bool
     narrowest: float = 0.0
     good: float = 0.0
 
@@ -350,7 +349,10 @@ class Modes:
         """Features of the data for a resolved kernel, shape (n, m); None if it needs more lengths."""
         series = kernel.root()
         try:
-            found = expand(series.spectral, _TOLERANCE).coefficients
+            if self.of_powers:
+                found = coefficients_of(series, series.truncation(_TOLERANCE), 1.0)
+            else:
+                found = expand(series.spectral, 1.0, _TOLERANCE).coefficients
         except ValueError:  # a series that does not converge, or not soon enough
             return None
         if len(found) > len(self.blocks):
@@ -359,57 +361,58 @@ class Modes:
 
 
 def compute_modes(
-    problem: Problem,
+    problem: GraphKernel,
     places: FloatArray,
     most_anchors: int,
-    signatures: SignatureOptions,
+    signatures: Teaching,
     n_lengths: int = _LENGTHS[0],
 ) -> Modes:
     """Compute the blocks of features of some points.
 
     Parameters
     ----------
-    problem : Problem
+    problem : GraphKernel
     places : array of shape (n, d)
     most_anchors : int
         Upper bound; memory may allow fewer.
-    signatures : SignatureOptions
-        Threads and progress; the blocks are exact.
+    signatures : Teaching
+        "walks" and "counts" estimate the blocks from random walks; with other teachers they are exact.
     n_lengths : int
         Largest length L of exact blocks.
     """
     graph, measure = problem.graph, problem.measure
-    n_blocks = n_lengths + 1
+    walked = isinstance(signatures.teacher, Walks | Counts)
+    n_blocks = (_WALK_LENGTHS if walked else n_lengths) + 1
     room = MOST_ENTRIES // (n_blocks * len(places))
     m = max(1, min(most_anchors, room))
     everything = m >= graph.n_nodes
-    anchors = all_anchors(graph.n_nodes) if everything else farthest_anchors(graph, m)
+    anchors = np.arange(graph.n_nodes) if everything else farthest_nodes(graph, m)
     weights = measure if everything else voronoi_weights(graph, measure, anchors)
     reach = _reach(problem, places, signatures.n_jobs)
     blocks = np.zeros((n_blocks, len(places), len(anchors)))
-    _propagate(graph, reach, anchors, blocks, signatures)
-    scale = problem.unit**-0.5 if problem.clock == "manifold" else 1.0
+    (_walk if walked else _propagate)(graph, reach, anchors, blocks, signatures)
+    scale = problem.unit**-0.5 if problem.per_volume else 1.0
     blocks *= scale * np.sqrt(weights) * reciprocal(np.sqrt(measure[anchors]))
     spacing = spacing_of(problem.volume, len(anchors), problem.dim)
     narrowest = _NARROWEST * spacing_of(problem.volume, len(places), problem.dim)
     if everything:
-        return Modes(blocks, (narrowest / problem.width) ** 2)
-    narrowest = max(narrowest, spacing / WIDEST_SPACING)
-    return Modes(blocks, (narrowest / problem.width) ** 2, (spacing / (CLOSE * problem.width)) ** 2)
+        return Modes(blocks, walked, (narrowest / problem.width) ** 2)
+    narrowest = max(narrowest, spacing / 1.2)
+    return Modes(blocks, walked, (narrowest / problem.width) ** 2, (spacing / (CLOSE * problem.width)) ** 2)
 
 
-def _reach(problem: Problem, places: FloatArray, n_jobs: int) -> Any:
+def _reach(problem: GraphKernel, places: FloatArray, n_jobs: int) -> Any:
     """Matrix from values at the nodes to features of points, CSR (n, N): signatures / sqrt(mu), interpolated."""
     graph, measure = problem.graph, problem.measure
-    shares = interpolation_weights(graph, np.arange(graph.n_nodes), places, problem.dim, n_jobs)
+    shares = rows_of(interpolation_rule(graph, problem.dim), places, n_jobs)
     own = np.ones(len(places))
-    if problem.clock == "graph":  # as if the point were a node
+    if not problem.per_volume:  # as if the point were a node
         own = np.exp(shares @ np.log(np.maximum(measure, measure[measure > 0].min())) / 2)
     return (sparse.diags_array(own) @ shares @ sparse.diags_array(reciprocal(np.sqrt(measure)))).tocsr()
 
 
 def _propagate(
-    graph: Graph, reach: Any, anchors: IntArray, blocks: FloatArray, signatures: SignatureOptions
+    graph: Graph, reach: Any, anchors: IntArray, blocks: FloatArray, signatures: Teaching
 ) -> None:
     """Fill block k with T_k(W), starting from the side with fewer columns; W is symmetric.
 
@@ -441,6 +444,33 @@ def _propagate(
         signatures.progress("lengths", starts[first], total)
         quick_map(run, starts[first : first + _BATCH], signatures.n_jobs)
     signatures.progress("lengths", total, total)
+
+
+def _walk(graph: Graph, reach: Any, anchors: IntArray, blocks: FloatArray, signatures: Teaching) -> None:
+    """Fill block k with estimates of W^k from random walks, starting from the side with fewer nodes."""
+    touched = np.unique(reach.indices).astype(np.int64)
+    from_anchors = len(anchors) < len(touched)
+    starts = anchors if from_anchors else touched
+    options = {**signatures.teacher.get_params(), "keep_lengths": True, "max_length": len(blocks) - 1}
+    for start in range(0, len(starts), _AT_ONCE):
+        nodes = starts[start : start + _AT_ONCE]
+        lengths = compute_signatures(
+            graph,
+            PowerKernel(0),  # all lengths are kept for any kernel; this one needs no more
+            nodes,
+            teacher="walks" if isinstance(signatures.teacher, Walks) else "counts",
+            asymmetric=True,
+            seed=signatures.seed,
+            n_jobs=signatures.n_jobs,
+            **options,
+        ).lengths
+        for k in range(len(blocks)):
+            rows = lengths[k :: len(blocks)]  # (len(nodes), N)
+            if from_anchors:
+                blocks[k, :, start : start + len(nodes)] = (reach @ rows.T).toarray()
+            else:
+                blocks[k] += (reach[:, nodes] @ rows[:, anchors]).toarray()
+        signatures.progress("lengths", min(start + _AT_ONCE, len(starts)), len(starts))
 
 
 def stretched(kernel: AbstractKernel, factor: float, graph: Graph) -> AbstractKernel | None:
@@ -503,12 +533,12 @@ class Search:
     stretches: tuple[float, ...] = ()
 
 
-def search_time(problem: Problem, modes: Modes, score: Callable[[FloatArray], float]) -> Search:
+def search_time(problem: GraphKernel, modes: Modes, score: Callable[[FloatArray], float]) -> Search:
     """Find the time with the best score of the features, without new walks and without a new graph.
 
     Parameters
     ----------
-    problem : Problem
+    problem : GraphKernel
         The problem of the modes. If its kernel has no time, nothing is searched.
     modes : Modes
     score : callable
@@ -519,7 +549,7 @@ def search_time(problem: Problem, modes: Modes, score: Callable[[FloatArray], fl
 
     def attempt(log_factor: float) -> float:
         factor = float(np.exp(log_factor))
-        candidate = stretched(problem.kernel, factor, problem.graph)
+        candidate = stretched(problem.stated, factor, problem.graph)
         if candidate is None or factor < modes.narrowest:
             return -np.inf
         if candidate not in tried:
@@ -535,7 +565,7 @@ def search_time(problem: Problem, modes: Modes, score: Callable[[FloatArray], fl
     gap = np.log(2.0)
     values = {j: attempt(j * gap) for j in range(-_DOUBLINGS, _DOUBLINGS + 1)}
     if not tried:
-        return Search(problem.kernel)
+        return Search(problem.stated)
     first = max(values, key=lambda j: values[j])
     limited, best = not np.isfinite(values.get(first + 1, 0.0)), first * gap
     for _ in range(_HALVINGS):
@@ -543,28 +573,28 @@ def search_time(problem: Problem, modes: Modes, score: Callable[[FloatArray], fl
         best = max((best, best - gap, best + gap), key=attempt)
     found = max(tried, key=lambda candidate: tried[candidate])
     # Shorter times are rounded to the shortest of the graph: here a time and its double are the same kernel.
-    shortest = stretched(problem.kernel, 2 * stretches[found], problem.graph) == found
+    shortest = stretched(problem.stated, 2 * stretches[found], problem.graph) == found
     next_best = max((value for candidate, value in tried.items() if candidate != found), default=-np.inf)
     shortest &= bool(np.isfinite(next_best) and tried[found] > next_best + _CLEARLY)
     return Search(found, stretches[found], limited, shortest, tuple(tried.items()), tuple(stretches.values()))
 
 
-def nodes_for(n: int) -> GraphOptions:
+def nodes_for(n: int) -> HeatGraph:
     """Nodes of a named manifold for a search with n data: a default kernel half as wide as data are apart."""
-    return GraphOptions(n_nodes=int(np.clip(_NODES_PER_DATUM * n, *_NODES)))
+    return HeatGraph(n_nodes=int(np.clip(_NODES_PER_DATUM * n, *_NODES)))
 
 
-def enough_anchors(problem: Problem, stretch: float, n: int) -> int | str:
+def enough_anchors(problem: GraphKernel, stretch: float, n: int) -> int | str:
     """Number of features for n data and a time relative to that of the problem."""
     n_nodes = problem.graph.n_nodes
-    needed = anchors_needed(problem.volume, problem.width * stretch**0.5, problem.dim, CLOSE)
+    needed = math.ceil(problem.volume / (CLOSE * problem.width * stretch**0.5) ** problem.dim)
     m = min(max(needed, _FEWEST_ANCHORS), max(_MOST_ANCHORS, MOST_ENTRIES // n))
     return "all" if m >= n_nodes / 2 and n_nodes <= _ALL_NODES else min(m, n_nodes)
 
 
-def field_of(name: str, problem: Problem, kernel: AbstractKernel) -> str:
+def field_of(name: str, problem: GraphKernel, kernel: AbstractKernel) -> str:
     """The field to use; "auto" becomes "interpolated" if the kernel has a spike at every node."""
-    sharp = has_spike(on_graph(kernel, problem).root())
+    sharp = replace(problem, stated=kernel, resolved=on_graph(kernel, problem)).has_spike
     return "interpolated" if name == "auto" and sharp else name
 
 
@@ -594,7 +624,7 @@ def warn_of_another(found: Search, likelihood: float, n: int) -> None:
         )
 
 
-def on_graph(kernel: AbstractKernel, problem: Problem) -> AbstractKernel:
+def on_graph(kernel: AbstractKernel, problem: GraphKernel) -> AbstractKernel:
     """The kernel in steps of the graph of a problem."""
     return kernel.resolve(problem.graph, problem.dim).on(problem.graph)
 
@@ -613,7 +643,7 @@ class Data:
         return float(self.targets.shape[1] * np.log(self.roots).sum())
 
 
-def find_kernel(problem: Problem, options: FitOptions, data: Data, levels: Any) -> Search:
+def find_kernel(problem: GraphKernel, options: FitOptions, data: Data, levels: Any) -> Search:
     """Find the kernel with the largest likelihood of the data."""
     if len(data.points) > MOST_ROWS:
         rng = options.streams.generator("regression.rows")
@@ -625,10 +655,10 @@ def find_kernel(problem: Problem, options: FitOptions, data: Data, levels: Any) 
         spectrum = decompose(data.roots * rows, data.targets)
         return data.log_volume + float(find_levels(spectrum, *levels).log_likelihood)
 
-    modes = compute_modes(problem, data.points, most, options.signatures, _LENGTHS[1])
+    modes = compute_modes(problem, data.points, most, options.teaching, _LENGTHS[1])
     found = search_time(problem, modes, likelihood)
-    if not (found.limited or found.stretch < modes.good):
+    if modes.of_powers or not (found.limited or found.stretch < modes.good):
         return found
     lengths = _LENGTHS[2] if found.limited else _LENGTHS[0]
-    other = search_time(problem, compute_modes(problem, data.points, most, options.signatures, lengths), likelihood)
+    other = search_time(problem, compute_modes(problem, data.points, most, options.teaching, lengths), likelihood)
     return other if found.limited or not other.limited else found

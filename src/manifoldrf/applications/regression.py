@@ -29,12 +29,11 @@ from manifoldrf._validation import (
 )
 from manifoldrf.applications import averaging, modes
 from manifoldrf.applications.saving import SavedEstimator
-from manifoldrf.features.fitting import FeatureWarning
+from manifoldrf.features.errors import FeatureWarning
+from manifoldrf.features.graph_kernel import GraphKernel, discretise, warn_of_far
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.options import FrozenParamsMixin, GraphOptions, estimator_points, fit_options
-from manifoldrf.features.problem import make_problem, unit_height, warn_of_far
+from manifoldrf.features.options import FitOptions, FrozenParamsMixin, HeatGraph, estimator_points
 from manifoldrf.features.state import shortened
-from manifoldrf.fields.data import Problem
 from manifoldrf.geometry.csr import check_numbers, check_shape
 from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -148,11 +147,11 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEs
             reject("features", "None or a transformer", repr(self.features), TypeError)
         if isinstance(features, ManifoldRandomFeatures):
             self.features_ = features._fit(space, compute_signatures, learner=type(self).__name__)
-            data = data_on_space(features.map_.problem, data)
+            data = data_on_space(features.map_.kernel, data)
         else:
             self.features_ = features.fit(space)
         points, targets, mass, _ = data
-        if isinstance(features, ManifoldRandomFeatures) and features.scales is not None and features.kernel is None:
+        if isinstance(features, ManifoldRandomFeatures) and features.times is not None and features.kernel is None:
             self.features_ = features.at(self._best_time(features, (points, targets, mass), alpha))
         rows = dense_rows(self.features_.transform(points))
         check_on_space(float(np.square(rows).mean()), len(rows))
@@ -237,7 +236,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         kernel of the graph at its nodes. An average needs their eigenvectors, O(m^3) time, and leaves out kernels
         that need more than the given number or 1024 features, except the best. If its covariance does not fit into
         512 MB (8191 features of one output), it is the plain process of the best kernel.
-    graph : GraphOptions, callable, Graph or None, default=None
+    graph : HeatGraph, KnnGraph, callable, Graph or None, default=None
         As in :class:`ManifoldRandomFeatures`.
     field : str, default="auto"
         As in :class:`ManifoldRandomFeatures`, but "auto" is "interpolated" for a kernel with a spike at every node,
@@ -369,17 +368,14 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             graph=modes.nodes_for(len(given[0])) if named and self.kernel is None and optimize else self.graph,
             field=self.field,
             teacher=self.teacher,
-            teacher_options=self.teacher_options,
             random_state=int(streams.generator("regression.features").integers(2**31)),
             n_jobs=jobs,
         )
-        options = fit_options(features.get_params(deep=False), streams)
-        problem = make_problem(space, self.kernel, options)
-        problem = unit_height(problem) if self.kernel is None else problem
-        if problem.function is not None:
-            reject("kernel", "a symmetric function", "one whose values change if its arguments are exchanged")
+        options = FitOptions.of(features.get_params(deep=False), streams)
+        problem, notes = discretise(space, options)
+        problem = problem.at_unit_height() if self.kernel is None else problem
         if problem.asymmetric:
-            reject("kernel", "one with nonnegative features", f"{problem.kernel}. {ASYMMETRIC}")
+            reject("kernel", "one with nonnegative features", f"{problem.stated}. {ASYMMETRIC}")
         points, targets, mass, _ = data_on_space(problem, given)
         unit = float(mass.mean())  # weights relative to their mean belong to a noise that is smaller by it
         roots = np.sqrt(mass / unit)[:, None]
@@ -393,7 +389,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
                 FeatureWarning,
             )
             optimize = False  # all times are equally likely
-        found = modes.find_kernel(problem, options, data, levels) if optimize else modes.Search(problem.kernel)
+        found = modes.find_kernel(problem, options, data, levels) if optimize else modes.Search(problem.stated)
         self.trials_ = found.trials
         family, basis, n_features = self._plan(
             problem, found, options, targets.shape, space if named and found.trials else None
@@ -402,10 +398,10 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         self.features_ = features.set_params(
             kernel=self.kernel if callable(self.kernel) else kernel,  # a function is fitted again
             n_features=n_features,
-            graph=GraphOptions(dim=problem.dim),
-            field=modes.field_of(options.field, problem, problem.kernel if callable(self.kernel) else kernel),
+            graph=HeatGraph(dim=problem.dim),
+            field=modes.field_of(options.field, problem, problem.stated if callable(self.kernel) else kernel),
         ).fit(basis.graph)
-        self._keep_notes(dict(basis.notes))
+        self._keep_notes(dict(notes.notes))
         self._kernel = self.features_.kernel_ if callable(self.kernel) else found.kernel
         posterior, best = self._condition(problem, family, data, levels, jobs)
         self._posterior: Any = dataclasses.replace(posterior, noise=unit * posterior.noise)
@@ -419,21 +415,20 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
 
     def _keep_notes(self, notes: dict[str, str]) -> None:
         """Let the features say how their graph was built; they were fitted to the graph alone."""
-        fitted = self.features_.map_
+        record = self.features_.record_
         kept = {name: notes[name] for name in ("cloud", "thinned", "graph") if name in notes}
-        problem = dataclasses.replace(
-            fitted.problem, notes=tuple((kept | dict(fitted.problem.notes) | kept).items())
+        self.features_.record_ = dataclasses.replace(
+            record, notes=tuple((kept | dict(record.notes) | kept).items())
         )
-        self.features_.map_ = dataclasses.replace(fitted, problem=problem)
 
-    def _problem_for(self, kernel: Any, space: AbstractManifold, options: Any) -> Problem:
+    def _problem_for(self, kernel: Any, space: AbstractManifold, options: Any) -> GraphKernel:
         """The problem on a named manifold with the nodes a kernel needs, often far fewer than the search has."""
         inner = kernel.kernel if isinstance(kernel, ScaledKernel) else kernel
-        return make_problem(space, inner, dataclasses.replace(options, graph=None))
+        return discretise(space, dataclasses.replace(options, kernel=inner, graph=None))[0]
 
     def _plan(
         self, problem: Any, found: modes.Search, options: Any, shape: tuple[int, ...], manifold: Any
-    ) -> tuple[averaging.Family, Problem, int | str]:
+    ) -> tuple[averaging.Family, GraphKernel, int | str]:
         """The kernels to average, or the best if they do not fit, the problem with their graph, and n_features."""
         n, c = shape
         families = [averaging.Family((found.kernel,), np.zeros(1), found.stretch)]
@@ -583,7 +578,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
 
     def _own(self, points: FloatArray, *, noise: bool) -> FloatArray:
         """Variance of each point alone, (q, c): what the window removes off the space, and the noise if asked."""
-        beyond = 1 - self.features_.map_.problem.window(points) ** 2
+        beyond = 1 - self.features_.map_.kernel.window(points) ** 2
         return np.asarray(beyond[:, None] * self._posterior.prior + noise * self._posterior.noise)
 
     def _mean(self, rows: FloatArray) -> FloatArray:
@@ -696,7 +691,7 @@ def weighted_data(points: FloatArray, targets: FloatArray, sample_weight: Any) -
     return points[kept], targets[kept], mass[kept], np.flatnonzero(kept)
 
 
-def data_on_space(problem: Problem, data: tuple[Any, ...]) -> tuple[Any, ...]:
+def data_on_space(problem: GraphKernel, data: tuple[Any, ...]) -> tuple[Any, ...]:
     """The data of :func:`weighted_data` whose features are not zero; others tell nothing about the space."""
     window = problem.window(data[0])
     off = window == 0

@@ -11,9 +11,10 @@ from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import POSITIVE, FloatArray, check_jobs, check_real, reject
 from manifoldrf.applications.regression import parts_of
-from manifoldrf.features.feature_map import product
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.scales import PreparedPoints, Scales, check_scales
+from manifoldrf.features.rules import product
+from manifoldrf.features.scales import PreparedPoints, Scales
+from manifoldrf.features.scales import check_times as check_scales
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 
 __all__ = ["ManifoldScaleKernel"]
@@ -50,7 +51,7 @@ class ManifoldScaleKernel(Kernel):  # type: ignore[misc]
     >>> from sklearn.gaussian_process import GaussianProcessRegressor
     >>> from sklearn.gaussian_process.kernels import ConstantKernel, WhiteKernel
     >>> from manifoldrf import ManifoldRandomFeatures, ManifoldScaleKernel, Sphere
-    >>> features = ManifoldRandomFeatures(scales=(0.1, 0.8), random_state=0).fit(Sphere())
+    >>> features = ManifoldRandomFeatures(times=(0.1, 0.8), random_state=0).fit(Sphere())
     >>> points = Sphere().sample(250, seed=1)
     >>> values = np.sin(3 * points[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=250)
     >>> kernel = ConstantKernel() * ManifoldScaleKernel(features) + WhiteKernel(1e-3)

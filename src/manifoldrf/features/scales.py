@@ -9,10 +9,7 @@ A Matern kernel is an integral over t of heat kernels. In log t the trapezoidal 
 accurate to 1e-5, so that its features are those of all levels side by side.
 """
 
-import hashlib
 import math
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,15 +24,17 @@ from manifoldrf._random import Streams
 from manifoldrf._runtime import quiet_underflow
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_real, reject
 from manifoldrf.features.errors import ErrorEstimate, graph_error
-from manifoldrf.features.feature_map import FeatureMap, product, symmetric_product
-from manifoldrf.features.fitting import exact_reference, measure_error
-from manifoldrf.features.options import GraphOptions
-from manifoldrf.features.problem import warn_of_far
-from manifoldrf.fields.data import Problem
-from manifoldrf.fields.step import JoinedField, StepField, longer_tables, one_step
-from manifoldrf.geometry.csr import as_dense, check_amounts, check_csr, check_shape
-from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.features.feature_map import FeatureMap
+from manifoldrf.features.fit import held_out_error
+from manifoldrf.features.graph_kernel import (
+    STEP_SHARE,
+    GraphKernel,
+    exact_reference,
+    warn_of_far,
+    without_negligible,
+)
+from manifoldrf.features.rules import JoinedSteps, WalkStep, product, symmetric_product, times_table
+from manifoldrf.geometry.csr import check_amounts, check_csr, check_shape, reciprocal
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel
 from manifoldrf.kernels.graph_kernels import PowerKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
@@ -54,34 +53,34 @@ _MOST_ENTRIES = 2**25  # of kernels of one level that are kept: 256 MB, 2189 poi
 _PROBES = 192  # nodes at which errors are measured
 
 
-def check_scales(scales: Any) -> tuple[float, float]:
+def check_times(times: Any) -> tuple[float, float]:
     """The shortest and the longest time."""
     try:
-        low, high = scales
+        low, high = times
     except (TypeError, ValueError):
-        reject("scales", "a pair of times (shortest, longest)", repr(scales), TypeError)
-    shortest, longest = check_real(low, "scales[0]", POSITIVE), check_real(high, "scales[1]", POSITIVE)
+        reject("times", "a pair of times (shortest, longest)", repr(times), TypeError)
+    shortest, longest = check_real(low, "times[0]", POSITIVE), check_real(high, "times[1]", POSITIVE)
     if not shortest < longest:
-        reject("scales", "a pair of times, the shorter one first", f"({shortest:g}, {longest:g})")
+        reject("times", "a pair of times, the shorter one first", f"({shortest:g}, {longest:g})")
     return shortest, longest
 
 
-def check_in_range(kernel: Any, scales: tuple[float, float]) -> AbstractKernel:
+def check_in_range(kernel: Any, times: tuple[float, float]) -> AbstractKernel:
     """The kernel to use of a range of times, None for the heat kernel in the middle; raises before the fit."""
     if kernel is None:
-        return HeatKernel(math.sqrt(scales[0] * scales[1]))
+        return HeatKernel(math.sqrt(times[0] * times[1]))
     if isinstance(kernel, HeatKernel):
-        if not scales[0] <= kernel.t <= scales[1]:
-            reject("scales", "a range that holds the time of the kernel", f"{scales} and {kernel}")
+        if not times[0] <= kernel.t <= times[1]:
+            reject("times", "a range that holds the time of the kernel", f"{times} and {kernel}")
     elif not (isinstance(kernel, MaternKernel) and kernel.clock == "manifold"):
-        reject("kernel", "None, a HeatKernel or a MaternKernel with clock='manifold' for `scales`", repr(kernel))
+        reject("kernel", "None, a HeatKernel or a MaternKernel with clock='manifold' for `times`", repr(kernel))
     checked: AbstractKernel = kernel
     return checked
 
 
-def level_times(scales: tuple[float, float]) -> list[float]:
+def level_times(times: tuple[float, float]) -> list[float]:
     """Shortest times of the levels, an octave apart; the last one serves the longest time of the range."""
-    low, high = scales
+    low, high = times
     count = max(1, math.ceil(math.log(high / low, OCTAVE) - _EDGE))
     return [low * OCTAVE**j for j in range(count)]
 
@@ -104,7 +103,7 @@ class ScaleLevel:
 
     Attributes
     ----------
-    problem : Problem
+    kernel : GraphKernel
         Of the shortest time.
     anchors : int array of shape (m,)
     weights : array of shape (m,)
@@ -113,12 +112,12 @@ class ScaleLevel:
     indptr, indices : int arrays
         Where the tables (n_nodes, m) have entries, as in a CSR array.
     tables : float32 array of shape (k, nnz)
-        Tables of :class:`StepField`. Rounding changes the kernel by 1e-7.
+        Tables of features by a step. Rounding changes the kernel by 1e-7.
     heights : array of shape (k, k)
         Mean over the nodes of the inner products of features of two tables.
     """
 
-    problem: Problem
+    kernel: GraphKernel
     anchors: IntArray
     weights: FloatArray
     steps: IntArray
@@ -129,7 +128,7 @@ class ScaleLevel:
 
     def __post_init__(self) -> None:
         """Raise if the parts do not fit together, because compiled code relies on them."""
-        k, n, m = len(self.steps), self.problem.graph.n_nodes, len(self.anchors)
+        k, n, m = len(self.steps), self.kernel.graph.n_nodes, len(self.anchors)
         check_amounts("weights", self.weights, m)
         check_shape("tables", self.tables, (k, len(self.indices)))
         if self.tables.dtype != np.float32 or not (np.isfinite(self.tables).all() and (self.tables >= 0).all()):
@@ -142,7 +141,7 @@ class ScaleLevel:
     @cached_property
     def step_time(self) -> float:
         """Time of two steps of the graph: of one step of a signature."""
-        return float(2 * self.problem.graph.time(1.0))
+        return float(2 * self.kernel.graph.time(1.0))
 
     @property
     def shortest(self) -> float:
@@ -153,45 +152,38 @@ class ScaleLevel:
         """Factors of the tables, whose sum is that of the time t, or their derivatives by log t, shape (k,)."""
         return lagrange(np.log(self.steps), math.log(t / self.step_time), derivative=derivative)
 
-    def field(self, t: float) -> StepField:
-        """The field of signatures of the time t."""
+    def table(self, t: float) -> Any:
+        """The table of signatures of the time t, CSR of shape (n_nodes, m)."""
         data = np.zeros(len(self.indices))
         for factor, table in zip(self.coefficients(t), self.tables, strict=True):
             if factor:
                 data += factor * table
-        return StepField(self.problem.graph, self._table(np.maximum(data, 0.0, out=data)))
+        return self._table(np.maximum(data, 0.0, out=data))
 
     def _table(self, data: Any) -> Any:
-        return sparse.csr_array((data, self.indices, self.indptr), shape=self._shape)
-
-    @property
-    def _shape(self) -> tuple[int, int]:
-        return self.problem.graph.n_nodes, len(self.anchors)
-
-    def fields(self, n_tables: int) -> list[StepField]:
-        """The fields of the first tables."""
-        graph = self.problem.graph
-        return [StepField(graph, self._table(table.astype(np.float64))) for table in self.tables[:n_tables]]
+        shape = self.kernel.graph.n_nodes, len(self.anchors)
+        return sparse.csr_array((data, self.indices, self.indptr), shape=shape)
 
     def height(self, t: float) -> float:
         """Mean of K_t(x, x) over the nodes, per volume."""
         factors = self.coefficients(t)
-        return float(factors @ self.heights @ factors) / self.problem.unit
+        return float(factors @ self.heights @ factors) / self.kernel.unit
 
     def interpolation_error(self, t: float) -> float:
         """Relative error of the kernel from interpolation in log t, for the spectrum of a flat space."""
         rates = np.linspace(0.01, 20.0, 2000)  # of the decay within a step of a signature
-        density = rates ** (self.problem.dim / 2 - 1)
+        density = rates ** (self.kernel.dim / 2 - 1)
         exact = np.exp(-2 * t / self.step_time * rates)
         found = (self.coefficients(t) @ np.exp(-self.steps[:, None] * rates)) ** 2
         return float(np.sqrt((found - exact) ** 2 @ density / (exact**2 @ density)))
 
     def at(self, t: float) -> FeatureMap:
         """The feature map of the time t, in absolute units."""
-        return FeatureMap(self._problem(t), self.field(t), self.anchors, self.weights)
+        step = WalkStep(self.kernel.graph)
+        return FeatureMap(self._kernel(t), step, self.table(t), self.anchors, self.weights)
 
-    def _problem(self, t: float) -> Problem:
-        """The problem of the same graph with the kernel of the time t."""
+    def _kernel(self, t: float) -> GraphKernel:
+        """The kernel of the time t on the same graph."""
         n = 2 * t / self.step_time
         if abs(n / 2 - round(n / 2)) < _SAME * n:
             resolved: AbstractKernel = PowerKernel(2 * round(n / 2))
@@ -200,33 +192,38 @@ class ScaleLevel:
             powers[self.steps] = self.coefficients(t)
             root = SeriesKernel(tuple(powers.tolist()))
             resolved = ProductKernel(root, root)
-        notes = dict(self.problem.notes) | {
-            "scales": f"from the tables of t = {self.shortest:.3g} and longer times"
-        }
-        notes.pop("kernel", None)
-        return replace(
-            self.problem, stated=HeatKernel(t), resolved=resolved, width=math.sqrt(t), notes=tuple(notes.items())
-        )
+        return replace(self.kernel, stated=HeatKernel(t), resolved=resolved)
 
 
 def make_level(fitted: FeatureMap, n_jobs: int) -> ScaleLevel:
     """The level of a feature map at its shortest time, with features by steps of a heat graph."""
-    problem, field = fitted.problem, fitted.field
-    if problem.graph.n_steps is None or not isinstance(field, StepField):
-        rule = "None where the space gets no heat graph (too many dimensions, or no structure)"
-        reject("scales", rule, f"a range, on {problem.graph}")
-    first = problem.graph.n_steps // 2
+    kernel = fitted.kernel
+    if kernel.graph.n_steps is None or not isinstance(fitted.rule, WalkStep):
+        reject(
+            "times", "None where the space gets no heat graph (too many dimensions)", f"a range, on {kernel.graph}"
+        )
+    first = kernel.graph.n_steps // 2
     evenly = {round(first * OCTAVE ** (k / _TABLES)) for k in range(_TABLES + 1)}
     steps = np.array(_FEW.get(first, sorted(evenly)))
     needed = steps.tolist()
-    longer = zip(range(first + 1, needed[-1] + 2), longer_tables(problem, field.table, n_jobs), strict=False)
-    tables = {first: field.table} | {s: table for s, table in longer if s in needed or s - 1 in needed}
+    longer = zip(range(first + 1, needed[-1] + 2), longer_tables(fitted, n_jobs), strict=False)
+    tables = {first: fitted.table} | {s: table for s, table in longer if s in needed or s - 1 in needed}
     widest = tables[needed[-1]]
     values = np.stack([_entries_at(tables[s], widest) for s in needed])
     at_nodes = [tables[s + 1] for s in needed]  # features of nodes: their first step is one of the graph
-    heights = _mean_products(problem, at_nodes, fitted.weights)
+    heights = _mean_products(kernel, at_nodes, fitted.weights)
     indptr, indices = widest.indptr.astype(np.int64), widest.indices.astype(np.int64)
-    return ScaleLevel(problem, fitted.anchors, fitted.weights, steps, indptr, indices, values, heights)
+    return ScaleLevel(kernel, fitted.anchors, fitted.weights, steps, indptr, indices, values, heights)
+
+
+def longer_tables(fitted: FeatureMap, n_jobs: int) -> Iterator[Any]:
+    """Tables of features with one more step each, beginning with that of a given map."""
+    table, roots = fitted.table, np.sqrt(fitted.kernel.measure)
+    scaled = sparse.diags_array(reciprocal(roots)) @ fitted.graph.operator @ sparse.diags_array(roots)
+    step = sparse.csr_array(scaled)
+    while True:
+        table = without_negligible(times_table(step, table, n_jobs, as_sparse=True), STEP_SHARE)
+        yield table
 
 
 def _entries_at(table: Any, pattern: Any) -> Any:
@@ -242,9 +239,9 @@ def _entries_at(table: Any, pattern: Any) -> Any:
     return found
 
 
-def _mean_products(problem: Problem, tables: list[Any], weights: FloatArray) -> FloatArray:
+def _mean_products(kernel: GraphKernel, tables: list[Any], weights: FloatArray) -> FloatArray:
     """Mean over the nodes of weighted inner products of the rows of each two tables, shape (k, k)."""
-    usable = np.flatnonzero(problem.measure > 0)
+    usable = np.flatnonzero(kernel.measure > 0)
     rows = [table[usable] for table in tables]
     total = np.zeros((len(rows), len(rows)))
     with quiet_underflow():
@@ -283,7 +280,7 @@ class Scales:
         """Number of the level of a time; raises if the time is out of the range."""
         if not self.shortest * (1 - _EDGE) <= t <= self.longest * (1 + _EDGE):
             text = f"in the range of this fit, {self.shortest:g} to {self.longest:g}"
-            reject("t", f"{text} (remedy: fit with other `scales`)", t)
+            reject("t", f"{text} (remedy: fit with other `times`)", t)
         starts = np.array([level.shortest for level in self.levels]) * (1 - _EDGE)
         return max(0, int(np.searchsorted(starts, t, side="right")) - 1)
 
@@ -313,13 +310,19 @@ class Scales:
             reject("kernel", rule, repr(kernel), TypeError)
         return replace(found, factor=1 / height) if normalize else found
 
+    def described(self, kernel: AbstractKernel) -> str:
+        """Where the features of a kernel come from, for the summary."""
+        if isinstance(kernel, HeatKernel):
+            return f"from the tables of t = {self.levels[self.number(kernel.t)].shortest:.3g} and longer times"
+        return f"a sum of heat kernels at {len(self.levels)} times"
+
     def shares(self, kernel: MaternKernel) -> FloatArray:
         """Factors of the heat kernels of the levels, whose sum is the Matern kernel, shape (n_levels,).
 
         What times before the first level and after the last one would add is given to these two, and refused if it
         is a large share.
         """
-        dim, times = self.levels[0].problem.dim, np.array([level.shortest for level in self.levels])
+        dim, times = self.levels[0].kernel.dim, np.array([level.shortest for level in self.levels])
         power, rate = kernel.nu + dim / 2, kernel.rate
         octaves = np.arange(-FAR, len(times) + FAR, dtype=np.float64)
         logs = power * np.log(times[0] * OCTAVE**octaves) - rate * times[0] * OCTAVE**octaves - gammaln(power)
@@ -329,37 +332,37 @@ class Scales:
         narrow = float(gammainc(kernel.nu, rate * self.shortest / math.sqrt(OCTAVE)))
         if narrow > _LOST:
             rule = f"a kernel with at least {1 - _LOST:.0%} of its height from times above {self.shortest:.3g}"
-            reject("kernel", f"{rule} (remedy: `scales` from shorter times)", f"{kernel} with {1 - narrow:.0%}")
+            reject("kernel", f"{rule} (remedy: `times` from shorter ones)", f"{kernel} with {1 - narrow:.0%}")
         heights = np.array([level.height(level.shortest) for level in self.levels])
         # Longer times than the last only make the kernel more even: at best it is one over the volume.
-        uneven = max(0.0, heights[-1] - 1 / self.levels[-1].problem.volume)
+        uneven = max(0.0, heights[-1] - 1 / self.levels[-1].kernel.volume)
         wide = float(terms[octaves >= len(times)].sum() * uneven / (shares @ heights))
         if wide > _LOST:
             rule = f"a kernel that times above {self.longest:.3g} change by less than {_LOST:.0%}"
             reject(
-                "kernel", f"{rule} (remedy: `scales` up to longer times)", f"{kernel}, changed by up to {wide:.0%}"
+                "kernel", f"{rule} (remedy: `times` up to longer ones)", f"{kernel}, changed by up to {wide:.0%}"
             )
         return shares
 
     def _mixture(self, kernel: MaternKernel) -> tuple[FeatureMap, float]:
         """The feature map of a Matern kernel, and its mean height."""
         shares, first = self.shares(kernel), self.levels[0]
-        unit = first.problem.unit
+        unit = first.kernel.unit
         weights = [
-            share * unit / level.problem.unit * level.weights
+            share * unit / level.kernel.unit * level.weights
             for share, level in zip(shares, self.levels, strict=True)
         ]
-        search = first.problem.graph._search
-        nearest = [search.knn(level.problem.graph.positions[level.anchors], 1)[1][:, 0] for level in self.levels]
-        field = JoinedField(tuple(level.field(level.shortest) for level in self.levels))
-        problem = replace(
-            first.problem,
-            stated=kernel,
-            resolved=kernel,
-            notes=(*first.problem.notes, ("scales", f"a sum of heat kernels at {len(shares)} times")),
+        search = first.kernel.graph._search
+        nearest = [search.knn(level.kernel.graph.positions[level.anchors], 1)[1][:, 0] for level in self.levels]
+        rule = JoinedSteps(tuple(WalkStep(level.kernel.graph) for level in self.levels))
+        table = sparse.block_diag([level.table(level.shortest) for level in self.levels], format="csr")
+        on_graph = replace(
+            first.kernel, stated=kernel, resolved=kernel.resolve(first.kernel.graph, first.kernel.dim)
         )
         height = sum(share * level.height(level.shortest) for share, level in zip(shares, self.levels, strict=True))
-        return FeatureMap(problem, field, np.concatenate(nearest), np.concatenate(weights)), float(height)
+        anchors = np.concatenate(nearest)
+        joined = FeatureMap(on_graph, rule, sparse.csr_array(table), anchors, np.concatenate(weights))
+        return joined, float(height)
 
     def error(self, kernel: AbstractKernel, streams: Streams, n_jobs: int) -> ErrorEstimate:
         """Estimated error of features; that of a Matern kernel is the mean over its heat kernels."""
@@ -379,11 +382,11 @@ class Scales:
         number = self.number(t)
         level = self.levels[number]
         found = level.at(t)
-        rest = np.setdiff1d(np.flatnonzero(level.problem.measure > 0), level.anchors)
-        rest = rest if len(rest) >= _PROBES else np.flatnonzero(level.problem.measure > 0)
+        rest = np.setdiff1d(np.flatnonzero(level.kernel.measure > 0), level.anchors)
+        rest = rest if len(rest) >= _PROBES else np.flatnonzero(level.kernel.measure > 0)
         rng = streams.generator("features.scales")
         nodes = np.sort(rng.choice(rest, min(_PROBES, len(rest)), replace=False))
-        error = measure_error(found, exact_reference(found.problem, nodes, n_jobs), n_jobs)
+        error = held_out_error(found, exact_reference(found.kernel, nodes, n_jobs), n_jobs)
         between = level.interpolation_error(t)
         field, kernel = (float(np.hypot(share, between)) for share in (error.field, error.kernel))
         error = replace(error, field=field, kernel=kernel)
@@ -396,7 +399,7 @@ class Scales:
 
     def _graph_error(self, number: int, streams: Streams, n_jobs: int) -> float | None:
         if number not in self._graph_errors:
-            self._graph_errors[number] = graph_error(self.levels[number].problem, streams, n_jobs)
+            self._graph_errors[number] = graph_error(self.levels[number].kernel, streams, n_jobs)
         return self._graph_errors[number]
 
     @cached_property
@@ -434,12 +437,13 @@ class PreparedPoints:
         level = self.scales.levels[number]
         wanted = len(level.tables) if n_tables is None else n_tables
         if len(self._blocks.get(number, ())) < wanted:
-            graph, scale = level.problem.graph, level.problem.unit**-0.5
+            graph, scale = level.kernel.graph, level.kernel.unit**-0.5
             with quiet_underflow():
                 placed = graph.placed(self.points, self.n_jobs)
-                window = level.problem.window(self.points, placed)
-                steps = one_step(graph, placed)
-                found = [as_dense(field.rows_of(steps, self.n_jobs)) for field in level.fields(wanted)]
+                window = level.kernel.window(self.points, placed)
+                steps = WalkStep(graph).rows(placed)
+                tables = [level._table(table.astype(np.float64)) for table in level.tables[:wanted]]
+                found = [times_table(steps, table, self.n_jobs, as_sparse=False) for table in tables]
                 self._blocks[number] = np.stack(found) * (scale * np.sqrt(level.weights) * window[:, None])
             if self.warn:
                 warn_of_far(window)
@@ -502,7 +506,7 @@ class PreparedPoints:
             if self.normalize:
                 height = level.height(t)
                 rates = level.coefficients(t, derivative=True)
-                rise = 2 * float(level.coefficients(t) @ level.heights @ rates) / (level.problem.unit * height)
+                rise = 2 * float(level.coefficients(t) @ level.heights @ rates) / (level.kernel.unit * height)
             yield number, share / height, (change - share * rise) / height
 
     def _degree(self, number: int) -> int:
@@ -526,57 +530,6 @@ class PreparedPoints:
         return np.asarray(np.tensordot(factors, self._kernels[number], 1))
 
 
-def fit_scales(fit: Callable[[float], FeatureMap], scales: tuple[float, float], n_jobs: int) -> Scales:
+def fit_scales(fit: Callable[[float], FeatureMap], times: tuple[float, float], n_jobs: int) -> Scales:
     """Levels for a range of times, from a function that fits features of one time."""
-    return Scales(tuple(make_level(fit(t), n_jobs) for t in level_times(scales)), scales[1])
-
-
-# Searches over a grid of times fit clones of an estimator to the same few parts of the data again and again. The
-# last fits are kept, as many as a search has parts, if they take less than this many bytes.
-_KEPT, _MOST_BYTES = 8, 2**30
-_recent: OrderedDict[bytes, Scales] = OrderedDict()
-_lock = threading.Lock()
-_WITHOUT_EFFECT = ("kernel", "normalize", "n_jobs", "verbose", "device", "sparse_output", "scales", "random_state")
-
-
-def recent_scales(estimator: Any, space: Any, make: Callable[[], Scales]) -> Scales:
-    """The scales of an earlier fit to the same space with the same parameters and seed, or new ones."""
-    key = _key(estimator.get_params(deep=False), space)
-    with _lock:
-        found = _recent.get(key) if key else None
-    if found is None:
-        found = make()
-    if key:
-        with _lock:
-            _recent[key] = found
-            _recent.move_to_end(key)
-            while len(_recent) > _KEPT or sum(map(_size, _recent.values())) > _MOST_BYTES:
-                _recent.popitem(last=False)
-    return found
-
-
-def _size(scales: Scales) -> int:
-    return sum(level.tables.nbytes for level in scales.levels)
-
-
-def _key(params: dict[str, Any], space: Any) -> bytes | None:
-    """A digest of a fit; None if it has no fixed seed, or depends on functions, graphs or classes of users."""
-    seed, graph = params["random_state"], params["graph"]
-    own = {name: value for name, value in params.items() if name not in (*_WITHOUT_EFFECT, "graph")}
-    plain = all(isinstance(value, str | int | float | None) for value in own.values())
-    known = isinstance(space, np.ndarray | TriangleMesh) or type(space).__module__.startswith("manifoldrf.")
-    if not (plain and known and isinstance(seed, int | np.integer)) or isinstance(space, Graph):
-        return None
-    if graph is not None and not (isinstance(graph, GraphOptions) and graph.metric is None):
-        return None
-    arrays = [space] if isinstance(space, np.ndarray) else []
-    if isinstance(space, TriangleMesh):
-        arrays = [space.vertices, space.faces]
-    weights = getattr(graph, "weights", "auto")
-    if not isinstance(weights, str):
-        arrays.append(np.asarray(weights))
-    fixed = sorted(own.items()), int(seed), tuple(map(float, params["scales"])), graph
-    digest = hashlib.sha256(repr((fixed, [part.shape for part in arrays], "" if arrays else space)).encode())
-    for part in arrays:
-        digest.update(np.ascontiguousarray(part).data)
-    return digest.digest()
+    return Scales(tuple(make_level(fit(t), n_jobs) for t in level_times(times)), times[1])

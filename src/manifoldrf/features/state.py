@@ -1,30 +1,22 @@
 """The fitted state of :class:`ManifoldRandomFeatures`, as values for a file and as text for a reader."""
 
-import dataclasses
 import os
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from manifoldrf._random import Streams
-from manifoldrf._validation import check_flag, check_indices, check_integer, check_option, reject
+from manifoldrf._validation import check_flag, check_integer, reject
 from manifoldrf.features.errors import ErrorEstimate, brief
 from manifoldrf.features.feature_map import FeatureMap
-from manifoldrf.features.options import GraphOptions
+from manifoldrf.features.fit import FitRecord
 from manifoldrf.features.scales import Scales
-from manifoldrf.fields.data import DEVICES
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.kernels.abstract_kernel import AbstractKernel, ScaledKernel
-
-Estimator = TypeVar("Estimator")
-
-_LONGEST = 100  # characters of a kernel in the summary
-_FAR_GRAPH = 0.1  # graph error above which the summary gives advice; the warning comes at twice that
+from manifoldrf.kernels.abstract_kernel import FrozenParams, ScaledKernel
 
 # Types of parameters that are kept in a file; functions and generators are not needed after the fit.
 _PLAIN = (
-    *(AbstractKernel, GraphOptions, Graph, np.ndarray, np.generic),
-    *(str, int, float, list, tuple, dict, os.PathLike, type(None)),
+    *(FrozenParams, Graph, np.ndarray, np.generic, str, int, float, list, tuple, dict, os.PathLike, type(None)),
 )
 
 
@@ -34,11 +26,8 @@ def state_of(features: Any) -> dict[str, Any]:
     return {
         "scales": family,
         "params": plain_params(features, without=("n_jobs",)),
-        "map": features.map_.problem.kernel if family is not None else _without_function(features.map_),
-        "field": features.field_,
-        "starts": features.starts_,
-        "quadrature": features.quadrature_,
-        "training": features.training_,
+        "map": features.map_.kernel.stated if family is not None else features.map_,
+        "record": features.record_,
         "error": features.error_,
         "root": features._streams.root.hex(),
         "n_features_in": int(features.n_features_in_),
@@ -46,76 +35,62 @@ def state_of(features: Any) -> dict[str, Any]:
     }
 
 
-def _without_function(fitted: FeatureMap) -> FeatureMap:
-    """A map without the function that it was fitted to, which is code."""
-    return dataclasses.replace(fitted, problem=dataclasses.replace(fitted.problem, function=None))
-
-
-def restore(features: Estimator, state: dict[str, Any]) -> Estimator:
+def restore(features: Any, state: dict[str, Any]) -> Any:
     """Give an estimator the state from a file; raises if the state is not one that was saved."""
-    target: Any = features
-    fitted, error = state["map"], state["error"]
-    if isinstance(state["scales"], Scales):
-        target.scales_ = target._source = state["scales"]
-        fitted = target.scales_.at(fitted, normalize=bool(target.normalize))
-    if not isinstance(fitted, FeatureMap) or not isinstance(error, ErrorEstimate):
+    fitted, record, error = state["map"], state["record"], state["error"]
+    if state["scales"] is not None:
+        if not isinstance(state["scales"], Scales):
+            raise TypeError("its scales are none")
+        features.scales_ = features._source = state["scales"]
+        fitted = features.scales_.at(fitted, normalize=bool(features.normalize))
+    if (
+        not isinstance(fitted, FeatureMap)
+        or not isinstance(error, ErrorEstimate)
+        or not isinstance(record, FitRecord)
+    ):
         raise TypeError("it has no feature map")
-    fitted.check_field()
-    target.map_ = fitted
-    target.field_ = str(state["field"])
-    target.starts_ = check_indices(state["starts"], "starts", fitted.problem.graph.n_nodes)
-    target.quadrature_ = str(state["quadrature"])
-    target.training_ = state["training"]
-    target._error = error, True
-    target._streams = Streams(bytes.fromhex(state["root"]))
-    n_coordinates = fitted.problem.graph.positions.shape[1]
-    target.n_features_in_ = check_integer(state["n_features_in"], "n_features_in", n_coordinates, n_coordinates)
-    names = state["feature_names_in"]
+    with np.errstate(all="ignore"):
+        if not np.isfinite(fitted.bound * fitted.output_scale).all():
+            reject("weights", "such that features are finite", "others")
+    features.map_, features.record_ = fitted, record
+    features._error = error, True
+    features._streams = Streams(bytes.fromhex(state["root"]))
+    n_coordinates, names = fitted.graph.positions.shape[1], state["feature_names_in"]
+    features.n_features_in_ = check_integer(state["n_features_in"], "n_features_in", n_coordinates, n_coordinates)
     if names:
         if len(names) != n_coordinates or not all(isinstance(name, str) for name in names):
             reject("feature_names_in", f"{n_coordinates} texts", str(names)[:80])
-        target.feature_names_in_ = np.array(names, dtype=object)
-    check_option(target.device, "device", DEVICES)
-    check_flag(target.sparse_output, "sparse_output")
+        features.feature_names_in_ = np.array(names, dtype=object)
+    check_flag(features.sparse_output, "sparse_output")
     return features
 
 
 def summary_rows(features: Any, error: ErrorEstimate | None) -> list[tuple[str, str]]:
     """What was fitted, chosen and estimated, as names and texts; without an estimate, where to find it."""
-    problem = features.map_.problem
-    notes = dict(problem.notes)
+    map_, record, kernel = features.map_, features.record_, features.map_.kernel
+    notes = dict(record.notes)
     chosen = f", {notes.pop('kernel')}" if "kernel" in notes else ""
-    field = "step, which needs no fit" if features.field_ == "step" else features.field_
-    if features.field_ != "step":
-        field += f", fitted to {len(features.starts_)} nodes"
-    weights, height = f"weights '{features.quadrature_}'", "kernel: K(x, x)"
-    if problem.asymmetric:
+    weights = f"quadrature '{record.quadrature}'"
+    if kernel.asymmetric:
         weights = "with two sides: this kernel has no nonnegative features"
-    if features.map_.mixing is not None:
-        weights = "on each side"
-        height = "function: the largest |F(x, .)|"
-    ambient = problem.clock == "ambient"
-    if ambient:
-        weights = "windows of equal weight"
+    clock = "manifold" if kernel.per_volume else "graph"
+    scale = f"{map_.factor:.3g} times the kernel: K(x, x) = 1 on average" if map_.factor != 1 else ""
     rows = [
-        ("kernel", f"{described(features.map_)}{chosen}"),
-        (
-            "on the graph",
-            "" if ambient or "scales" in notes else f"{shortened(problem.resolved)}, in the {problem.clock} clock",
-        ),
-        ("scale", f"{features.scale_:.3g} times the {height} = 1 on average" if features.scale_ != 1 else ""),
+        ("kernel", f"{shortened(kernel.stated)}{chosen}"),
+        ("on the graph", "" if "times" in notes else f"{shortened(kernel.resolved)}, in the {clock} clock"),
+        ("scale", scale),
         *notes.items(),
-        ("width of features", f"{problem.width:.3g}"),
-        ("features", f"{features.n_features_out_}, {weights}"),
-        ("field", field),
+        ("width of features", f"{kernel.width:.3g}"),
+        ("features", f"{len(map_.anchors)}, {weights}"),
+        ("field", record.field),
     ]
     if error is None:
         return [row for row in rows if row[1]] + [("relative error", "estimated by `error_`")]
-    share = error.graph if problem.series_error is None else None  # else the share is that of a series
-    advice = "; use more points or a wider kernel" if (share or 0) >= _FAR_GRAPH else ""  # earlier than the warning
+    share = error.graph if record.series_error is None else None  # else the share is that of a series
+    advice = "; use more points or a wider kernel" if (share or 0) >= 0.1 else ""  # earlier than the warning
     rows += [
-        ("fields tried", _listed(error.candidates)),
-        ("weights tried", _listed(error.weights)),
+        ("fields tried", ", ".join(f"{name} {brief(one)}" for name, one in error.candidates)),
+        ("quadratures tried", ", ".join(f"{name} {brief(one)}" for name, one in error.weights)),
         ("relative error", f"{error}{advice}"),
     ]
     return [row for row in rows if row[1]]
@@ -128,36 +103,24 @@ def text_table(rows: list[tuple[str, str]]) -> str:
 
 
 def shortened(kernel: Any) -> str:
-    """A kernel as text; a long series is cut."""
+    """A kernel as text of at most 100 characters."""
     scaled = isinstance(kernel, ScaledKernel)
     text = f"{kernel.factor:.3g} * {kernel.kernel!r}" if scaled else repr(kernel)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
-
-
-def described(fitted: FeatureMap) -> str:
-    """What features represent, as text: a kernel, or a function for which those of a kernel are mixed."""
-    text = shortened(fitted.problem.kernel)
-    return text if fitted.mixing is None else f"a function without symmetry (features of {text}, mixed)"
-
-
-def _listed(table: tuple[tuple[str, float], ...]) -> str:
-    return ", ".join(f"{name} {brief(error)}" for name, error in table)
+    return text if len(text) <= 100 else f"{text[:96]} ..."
 
 
 def plain_params(estimator: Any, *, without: tuple[str, ...]) -> dict[str, Any]:
     """The parameters of an estimator that a file can hold, except those named."""
     params = estimator.get_params(deep=False)
-    return {name: _plain(value) for name, value in params.items() if name not in without and _is_plain(value)}
-
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, _PLAIN)
+    return {
+        name: _plain(value) for name, value in params.items() if name not in without and isinstance(value, _PLAIN)
+    }
 
 
 def _plain(value: Any) -> Any:
     """A parameter as a file holds it: Python numbers, paths as text, and the plain values of a dictionary."""
     if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items() if _is_plain(part)}
+        return {name: _plain(part) for name, part in value.items() if isinstance(part, _PLAIN)}
     if isinstance(value, np.generic):
         return value.item()
     return os.fspath(value) if isinstance(value, os.PathLike) else value
