@@ -17,13 +17,13 @@ __all__ = ["ManifoldKernel"]
 class ManifoldKernel(Kernel):  # type: ignore[misc]
     """A kernel of a curved space as a ``gpytorch.kernels.Kernel``, low-rank through its features.
 
-    An exact process with n data and m features takes O(n m^2) time. With a fit of all ``scales``, the time of the
+    An exact process with n data and m features takes O(n m^2) time. With a fit of all ``times``, the time of the
     heat kernel, or smoothness and length scale of a Matern kernel, are trained with the other parameters.
 
     Parameters
     ----------
     features : ManifoldRandomFeatures
-        Fitted; with ``scales`` for a kernel that can be trained.
+        Fitted; with ``times`` for a kernel that can be trained.
     kernel : float, HeatKernel or MaternKernel, optional
         Initial time or kernel; that of the features by default.
     **options
@@ -39,7 +39,7 @@ class ManifoldKernel(Kernel):  # type: ignore[misc]
     >>> import torch
     >>> from manifoldrf import ManifoldRandomFeatures, Sphere
     >>> from manifoldrf.gpytorch import ManifoldKernel
-    >>> features = ManifoldRandomFeatures(scales=(0.1, 0.8), random_state=0).fit(Sphere())
+    >>> features = ManifoldRandomFeatures(times=(0.1, 0.8), random_state=0).fit(Sphere())
     >>> kernel = ManifoldKernel(features, 0.2)
     >>> points = torch.as_tensor(Sphere().sample(20, seed=1)).float()
     >>> kernel(points).to_dense().shape

@@ -150,7 +150,7 @@ class TestPrecision:
     @pytest.mark.parametrize("kind", ["scales", "network"])
     def test_features_that_are_trained_stay_in_single_precision(self, kind):
         if kind == "scales":
-            model = ManifoldRandomFeatures(scales=(0.3, 0.6), n_features=64, random_state=0).fit(Sphere())
+            model = ManifoldRandomFeatures(times=(0.3, 0.6), n_features=64, random_state=0).fit(Sphere())
             attend = ManifoldAttention(model, 2, n_heads=2, trainable_scales=True, projections=False)
         else:
             model = ManifoldRandomFeatures(

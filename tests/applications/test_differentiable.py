@@ -31,7 +31,7 @@ MATERN = MaternKernel(2.5, 1.2, clock="manifold")
 
 @pytest.fixture(scope="module")
 def family():
-    return ManifoldRandomFeatures(scales=(0.1, 2.4), random_state=0, n_jobs=1).fit(Sphere())
+    return ManifoldRandomFeatures(times=(0.1, 2.4), random_state=0, n_jobs=1).fit(Sphere())
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_features_are_those_of_the_fit(family, points, kernel):
     module = DifferentiableFeatures(family, kernel, variance=2.0).double()
     exact = 2 * family.at(kernel).kernel_matrix(points.numpy())
     found = module(points)
-    assert found.shape == (6, sum(len(level.anchors) for level in family.scales_.levels))
+    assert found.shape == (6, sum(len(level.anchors) for level in family.times_.levels))
     assert_allclose((found @ found.T).detach(), exact, atol=1e-5)
     assert_allclose(module.kernel(points).detach(), exact, atol=1e-5)
     assert_allclose(module.kernel(points.reshape(2, 3, 3)).detach()[1], exact[3:, 3:], atol=1e-5)
@@ -71,7 +71,7 @@ def test_gradients_by_smoothness_and_length_are_exact(family, points):
         return rows @ rows.T
 
     assert gradcheck(kernel, (module.log_nu, module.log_lengthscale))
-    assert_allclose(module._log_shares().exp().detach(), family.scales_.shares(MATERN), rtol=1e-6)
+    assert_allclose(module._log_shares().exp().detach(), family.times_.shares(MATERN), rtol=1e-6)
 
 
 def test_gradients_by_positions_are_exact(family, points):
@@ -106,7 +106,7 @@ def test_sums_are_in_single_precision_and_results_in_that_of_the_points(family, 
 
 def test_a_state_is_the_same_time_in_another_range(family, points):
     module = DifferentiableFeatures(family, 0.3)
-    narrower = ManifoldRandomFeatures(scales=(0.2, 0.4), random_state=0, n_jobs=1).fit(Sphere())
+    narrower = ManifoldRandomFeatures(times=(0.2, 0.4), random_state=0, n_jobs=1).fit(Sphere())
     other = DifferentiableFeatures(narrower, 0.25)
     other.load_state_dict(module.state_dict())
     assert other.t.item() == pytest.approx(0.3, rel=1e-5)
@@ -119,10 +119,10 @@ def test_a_matern_kernel_evaluates_only_the_tables_that_it_uses(family, points, 
     evaluated, plain = [], StepField.rows_of
     monkeypatch.setattr(StepField, "rows_of", lambda *given: evaluated.append(1) or plain(*given))
     DifferentiableFeatures(family, MATERN)(points)
-    assert len(evaluated) == len(family.scales_.levels)  # the first of each octave
+    assert len(evaluated) == len(family.times_.levels)  # the first of each octave
     evaluated.clear()
     DifferentiableFeatures(family, 0.3)(points)
-    assert len(evaluated) == len(family.scales_.levels[family.scales_.number(0.3)].tables)
+    assert len(evaluated) == len(family.times_.levels[family.times_.number(0.3)].tables)
 
 
 def test_tables_of_inference_are_not_used_in_training(family, points):
@@ -196,7 +196,7 @@ def test_heads_learn_their_scales(family):
         (lambda f: DifferentiableFeatures(f, 3.0), "`t` must be in the range"),
         (lambda f: DifferentiableFeatures(f, -1.0), "`kernel` must be"),
         (lambda f: DifferentiableFeatures(f, 0.2, variance=0.0), "`variance` must be"),
-        (lambda f: DifferentiableFeatures(f.at(0.2), 0.3), "fitted with `scales`"),
+        (lambda f: DifferentiableFeatures(f.at(0.2), 0.3), "fitted with `times`"),
         (lambda _: DifferentiableFeatures(Sphere()), "fitted ManifoldRandomFeatures"),
         (lambda f: DifferentiableFeatures(f, 0.2).nu, "no Matern kernel"),
         (lambda f: DifferentiableFeatures(f, MATERN).t, "has a Matern kernel"),
@@ -207,7 +207,7 @@ def test_heads_learn_their_scales(family):
         ),
         (lambda f: DifferentiableFeatures(f, 0.2)(np.ones((2, 3))), "a tensor of .* or torch.float16"),
         (lambda f: DifferentiableFeatures(f, 0.2)(torch.ones(2, 3, device="meta")), "on the device of the module"),
-        (lambda f: ManifoldAttention(f.at(0.2), 4, trainable_scales=True), "one fit with `scales`"),
+        (lambda f: ManifoldAttention(f.at(0.2), 4, trainable_scales=True), "one fit with `times`"),
         (lambda f: ManifoldAttention(f, 4, mode="sparse", trainable_scales=True), "False in the sparse mode"),
     ],
 )
@@ -218,7 +218,7 @@ def test_wrong_arguments_are_named(family, act, words):
 
 def test_meshes_are_evaluated_but_not_frozen(points):
     mesh = sphere_mesh(700)
-    features = ManifoldRandomFeatures(scales=(0.3, 0.6), random_state=0, n_jobs=1).fit(mesh)
+    features = ManifoldRandomFeatures(times=(0.3, 0.6), random_state=0, n_jobs=1).fit(mesh)
     module = DifferentiableFeatures(features, 0.4)
     assert_allclose(module.kernel(points).detach(), features.at(0.4).kernel_matrix(points.numpy()), atol=1e-5)
     with pytest.raises(ValueError, match="to be frozen"):
@@ -270,7 +270,7 @@ def process(x, y, kernel, variance, noise):
 def test_predictions_agree_with_the_process_of_the_library(data):
     x, y = data
     own = ManifoldGaussianProcess(
-        HeatKernel(0.3), space=Sphere(), optimize=False, variance=1.5, noise=0.01, random_state=0
+        HeatKernel(0.3), space=Sphere(), optimize=False, variance=1.5, noise_variance=0.01, random_state=0
     ).fit(x, y)
     model, likelihood = process(x, y, ManifoldKernel(own.features_), 1.5, 0.01)
     model.eval(), likelihood.eval()

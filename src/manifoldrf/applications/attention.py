@@ -223,7 +223,7 @@ class ManifoldAttention(nn.Module):
     causal : bool, default=False
         Whether tokens see only themselves and the tokens before them.
     trainable_scales : bool, default=False
-        Whether each head learns the time of its heat kernel. ``features`` is then one fit with ``scales``, and the
+        Whether each head learns the time of its heat kernel. ``features`` is then one fit with ``times``, and the
         times of ``n_heads`` heads begin evenly spread over its range.
     trainable_field : bool, default=False
         Whether to train the network of the features (``field="mlp"``) too: its weights become parameters.
@@ -480,10 +480,10 @@ class FixedPositions(nn.Module):
 def _head_scales(features: tuple[Any, ...], n_heads: int) -> nn.ModuleList:
     """One heat kernel with a trainable time for each head."""
     number = check_integer(n_heads, "n_heads", 1)
-    family = getattr(features[0], "scales_", None) if len(features) == 1 else None
+    family = getattr(features[0], "times_", None) if len(features) == 1 else None
     if family is None:
         given = f"{len(features)} features" if len(features) != 1 else "features of one kernel"
-        reject("features", "one fit with `scales` where scales are trained", given)
+        reject("features", "one fit with `times` where times are trained", given)
     times = np.geomspace(family.shortest, family.longest, number + 2)[1:-1]
     heads = [DifferentiableFeatures(features[0], float(t)) for t in times]
     for head in heads:

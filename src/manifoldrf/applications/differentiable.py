@@ -12,8 +12,8 @@ from manifoldrf._validation import POSITIVE, FloatArray, check_jobs, check_real,
 from manifoldrf.applications.positions import FLOATS, Probe, Probed, as_places, check_tensor, wide
 from manifoldrf.features.fitting import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.scales import BLEND, FAR, OCTAVE, PreparedPoints, ScaleLevel, Scales
 from manifoldrf.features.state import described
+from manifoldrf.features.times import BLEND, FAR, PreparedPoints, TimeLevel, TimeRange
 from manifoldrf.fields.data import Problem
 from manifoldrf.fields.step import JoinedField, StepField
 from manifoldrf.geometry.csr import as_dense
@@ -37,7 +37,7 @@ _INSIDE = 1e-6  # of the range of log t: a sigmoid does not reach its ends
 class DifferentiableFeatures(nn.Module):
     """Features with gradients by the parameters of the kernel and by the positions.
 
-    ``module(points)`` are features phi with phi(x) . phi(y) = variance K(x, y). For a fit with ``scales`` the
+    ``module(points)`` are features phi with phi(x) . phi(y) = variance K(x, y). For a fit with ``times`` the
     parameters are the time ``t`` of a heat kernel, which stays in the range of the fit, or ``nu`` and
     ``lengthscale`` of a Matern kernel; otherwise the kernel is fixed and ``variance`` is the only parameter.
 
@@ -66,7 +66,7 @@ class DifferentiableFeatures(nn.Module):
     >>> import torch
     >>> from manifoldrf import ManifoldRandomFeatures, Sphere
     >>> from manifoldrf.applications.differentiable import DifferentiableFeatures
-    >>> features = ManifoldRandomFeatures(scales=(0.1, 0.8), random_state=0).fit(Sphere())
+    >>> features = ManifoldRandomFeatures(times=(0.1, 0.8), random_state=0).fit(Sphere())
     >>> module = DifferentiableFeatures(features, 0.2)
     >>> points = torch.as_tensor(Sphere().sample(5, seed=1))
     >>> module.kernel(points).sum().backward()
@@ -86,14 +86,14 @@ class DifferentiableFeatures(nn.Module):
                 described(features.map_),
             )
         self.features = features
-        self.scales: Scales | None = getattr(features, "scales_", None)
+        self.scales: TimeRange | None = getattr(features, "times_", None)
         self.log_range: Tensor
         self.kept = KeptTables()
         self._warned = False
         self.log_variance = nn.Parameter(torch.tensor(math.log(check_real(variance, "variance", POSITIVE))))
         if self.scales is None:
             if kernel is not None:
-                reject("kernel", "None unless the features were fitted with `scales`", repr(kernel))
+                reject("kernel", "None unless the features were fitted with `times`", repr(kernel))
             self.octaves = nn.ModuleList()
             self.is_matern = False
             return
@@ -117,9 +117,9 @@ class DifferentiableFeatures(nn.Module):
         """The kernel, for printing."""
         return f"{self.as_kernel()}, variance={self.variance.item():.4g}"
 
-    def _family(self) -> Scales:
+    def _family(self) -> TimeRange:
         if self.scales is None:
-            raise ValueError("These features have one fixed kernel: fit them with `scales` to change it.")
+            raise ValueError("These features have one fixed kernel: fit them with `times` to change it.")
         return self.scales
 
     @property
@@ -225,7 +225,7 @@ class DifferentiableFeatures(nn.Module):
         """Numbers of the octaves in use, and the factors of their features; the squares sum to one."""
         family = self._family()
         number = family.number(self.as_kernel().t)  # type: ignore[attr-defined]  # raises out of the range
-        above = (log_t - math.log(family.levels[number].shortest)) / (BLEND * math.log(OCTAVE))
+        above = (log_t - math.log(family.levels[number].shortest)) / (BLEND * math.log(2.0))
         if number == 0 or above.item() >= 1:
             return [(number, torch.ones_like(log_t))]
         angle = above.clamp_min(0.0) * math.pi / 2
@@ -248,17 +248,17 @@ class DifferentiableFeatures(nn.Module):
         return parts
 
     def _log_shares(self) -> Tensor:
-        """Logarithms of the factors of the octaves, whose sum is the Matern kernel, as in :meth:`Scales.shares`.
+        """Logarithms of the factors of the octaves, whose sum is the Matern kernel, as in :meth:`TimeRange.shares`.
 
         Logarithms, because the root of a factor that underflows has no gradient.
         """
         levels = self._family().levels
         count, nu = len(levels), self.nu
         octaves = torch.arange(-FAR, count + FAR, device=nu.device, dtype=nu.dtype)
-        log_times = math.log(levels[0].shortest) + math.log(OCTAVE) * octaves
+        log_times = math.log(levels[0].shortest) + math.log(2.0) * octaves
         power = nu + levels[0].problem.dim / 2
         rate = 2 * nu / self.lengthscale**2
-        logs = math.log(math.log(OCTAVE)) + power * log_times - rate * log_times.exp() - torch.lgamma(power)
+        logs = math.log(math.log(2.0)) + power * log_times - rate * log_times.exp() - torch.lgamma(power)
         ends = FAR + 1, FAR + count - 1
         if count == 1:
             return torch.logsumexp(logs, 0, keepdim=True)
@@ -348,7 +348,7 @@ class _Octave(nn.Module):
     denominators: Tensor
     heights: Tensor
 
-    def __init__(self, level: ScaleLevel) -> None:
+    def __init__(self, level: TimeLevel) -> None:
         super().__init__()
         times = np.log(level.steps * level.step_time)
         gaps = times[:, None] - times
@@ -371,7 +371,7 @@ class _Octave(nn.Module):
         return self
 
     def coefficients(self, log_t: Tensor) -> Tensor:
-        """Factors of the tables, as :meth:`ScaleLevel.coefficients`."""
+        """Factors of the tables, as :meth:`TimeLevel.coefficients`."""
         gaps = log_t - self.log_times
         others = [torch.cat([gaps[:i], gaps[i + 1 :]]).prod() for i in range(len(gaps))]
         return torch.stack(others) / self.denominators

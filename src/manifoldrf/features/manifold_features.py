@@ -45,15 +45,8 @@ from manifoldrf.features.fitting import (
 )
 from manifoldrf.features.options import FitOptions, FrozenParamsMixin, check_space, estimator_points, fit_options
 from manifoldrf.features.problem import FEW_DIMS, make_problem, warn_of_far
-from manifoldrf.features.scales import (
-    PreparedPoints,
-    Scales,
-    check_in_range,
-    check_scales,
-    fit_scales,
-    recent_scales,
-)
 from manifoldrf.features.state import restore, shortened, state_of, summary_rows, text_table
+from manifoldrf.features.times import PreparedPoints, TimeRange, check_in_range, check_times
 from manifoldrf.features.unstructured import fit_unstructured, is_unstructured
 from manifoldrf.fields.data import Compute
 from manifoldrf.fields.training import TrainingInfo
@@ -97,7 +90,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     scale : float, default=1.0
         Length of the chosen kernel (``kernel=None``), relative to the usual one: with 2 the kernel is twice as
         wide, so its heat time is four times as long. A given kernel has its own time, ``kernel__t``.
-    scales : pair of float, optional
+    times : pair of float, optional
         Shortest and longest heat time. Features are then fitted for all times between, and :meth:`at` returns those
         of any time, or of a Matern kernel, without another fit. ``kernel`` is the one in use after the fit: a heat
         kernel with a time in the range (by default the geometric mean), or a Matern kernel. Only for spaces that
@@ -192,7 +185,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         *,
         normalize: bool = True,
         scale: float = 1.0,
-        scales: tuple[float, float] | None = None,
+        times: tuple[float, float] | None = None,
         n_features: int | str = "auto",
         field: Any = "auto",
         anchors: str = "farthest",
@@ -213,7 +206,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         self.kernel = kernel
         self.normalize = normalize
         self.scale = scale
-        self.scales = scales
+        self.times = times
         self.n_features = n_features
         self.field = field
         self.anchors = anchors
@@ -288,11 +281,11 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         A learner needs features with one side: others are refused as soon as the kernel is known on the graph.
         """
         space = check_space(self, X)
-        if hasattr(self, "scales_"):  # of an earlier fit
-            del self.scales_
+        if hasattr(self, "times_"):  # of an earlier fit
+            del self.times_
         options = fit_options(self.get_params(deep=False), compute=compute)
-        if self.scales is not None:
-            return self._fit_scales(space, options)
+        if self.times is not None:
+            return self._fit_times(space, options)
         problem = make_problem(space, self.kernel, options)
         if learner is not None and (problem.function is not None or problem.asymmetric):
             found = "those of a function whose values change if its arguments are exchanged"
@@ -320,34 +313,34 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             self.map_ = check_function(self.map_, choice.error, self.kernel, space, options)
         return self._finish(choice, quadrature.method, options)
 
-    def _fit_scales(self, space: Any, options: FitOptions) -> Self:
-        """Fit at the shortest time of each level, and take the features of the kernel."""
-        scales = check_scales(self.scales)
-        kernel = check_in_range(self.kernel, scales)
+    def _fit_times(self, space: Any, options: FitOptions) -> Self:
+        """Fit at the shortest time of each octave, and take the features of the kernel."""
+        times = check_times(self.times)
+        kernel = check_in_range(self.kernel, times)
         if self.scale != 1:
-            reject("scale", "1 with `scales`, which are times themselves", self.scale)
+            reject("scale", "1 with `times`", self.scale)
         check_option(self.field, "field", ("auto", "step"))
 
-        def fit_at(t: float) -> FeatureMap:
-            member = clone(self).set_params(kernel=HeatKernel(t), scales=None, normalize=False)
-            member.random_state = options.streams.generator(f"scales.{t!r}")
+        def fit_at(t: float) -> tuple[FeatureMap, ErrorEstimate]:
+            member: Any = clone(self).set_params(kernel=HeatKernel(t), times=None, normalize=False)
+            member.random_state = options.streams.generator(f"times.{t!r}")
             # The shortest time is the hardest: others would repeat its warnings, or call long times useless.
-            hidden = (FeatureWarning, GraphWarning) if t > scales[0] else ()
+            hidden = (FeatureWarning, GraphWarning) if t > times[0] else ()
             with without_warnings(*hidden):
-                fitted: FeatureMap = member._fit(space, options.signatures.compute).map_
-            return fitted
+                member._fit(space, options.signatures.compute)
+            return member.map_, member._error[0]
 
-        self.scales_ = recent_scales(self, space, lambda: fit_scales(fit_at, scales, options.n_jobs))
+        self.times_ = TimeRange.fit(fit_at, times, options.n_jobs)
         self._streams = options.streams
-        return self._use(self.scales_, kernel)
+        return self._use(self.times_, kernel)
 
     def at(self, kernel: Any) -> Self:
-        """The features of another kernel from the same fit, which must have been made with ``scales``.
+        """The features of another kernel from the same fit, which must have been made with ``times``.
 
         Parameters
         ----------
         kernel : float, HeatKernel or MaternKernel
-            A heat time in the range of ``scales``, or a kernel; a Matern kernel has ``clock="manifold"``. It is a
+            A heat time in the range of ``times``, or a kernel; a Matern kernel has ``clock="manifold"``. It is a
             sum over heat kernels of the range, so the range must hold nearly all of it.
 
         Returns
@@ -359,19 +352,19 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         Examples
         --------
         >>> from manifoldrf import ManifoldRandomFeatures, Sphere
-        >>> features = ManifoldRandomFeatures(scales=(0.05, 0.4), random_state=0).fit(Sphere())
+        >>> features = ManifoldRandomFeatures(times=(0.05, 0.4), random_state=0).fit(Sphere())
         >>> [features.at(t).n_features_out_ for t in (0.05, 0.07, 0.2)]
         [393, 393, 99]
         """
         family = self._family()
         found = copy.copy(self)
-        del found.scales_
+        del found.times_
         found.kernel = kernel if isinstance(kernel, AbstractKernel) else HeatKernel(kernel)
-        found.scales = None
+        found.times = None
         return found._use(family, found.kernel)
 
     def prepare(self, Z: Any) -> PreparedPoints:
-        """Evaluate the tables of a fit with ``scales`` at points, once for all times.
+        """Evaluate the tables of a fit with ``times`` at points, once for all times.
 
         Parameters
         ----------
@@ -387,17 +380,17 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         points, _ = self._check_queries(Z)
         return PreparedPoints(self._family(), points, bool(self.normalize), check_jobs(self.n_jobs), warn=True)
 
-    def _family(self) -> Scales:
+    def _family(self) -> TimeRange:
         check_is_fitted(self, "map_")
-        if not hasattr(self, "scales_"):
+        if not hasattr(self, "times_"):
             raise ValueError(
-                "Features of other times need a fit with a range of times: scales=(shortest, longest)."
+                "Features of other times need a fit with a range of times: times=(shortest, longest)."
             )
-        family: Scales = self.scales_
+        family: TimeRange = self.times_
         return family
 
-    def _use(self, family: Scales, kernel: AbstractKernel) -> Self:
-        """Take the features of a kernel from the tables of all scales."""
+    def _use(self, family: TimeRange, kernel: AbstractKernel) -> Self:
+        """Take the features of a kernel from the tables of all times."""
         self.map_ = family.at(kernel, normalize=bool(self.normalize))
         self.field_, self.quadrature_ = "step", "of each octave"
         self.training_: TrainingInfo | None = None
@@ -456,7 +449,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     def error_(self) -> ErrorEstimate:
         """Error of the kernel, measured at held-out nodes."""
         problem = self._map().problem
-        if self._error is None:  # features of one of many scales
+        if self._error is None:  # features of one of many times
             self._error = self._source.error(problem.kernel, self._streams, check_jobs(self.n_jobs)), True
             warn_of_graph(self._error[0])
         error, whole = self._error  # read once, because several threads may add the share of the graph

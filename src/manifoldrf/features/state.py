@@ -21,7 +21,7 @@ from manifoldrf._validation import (
 from manifoldrf.features.errors import ErrorEstimate, brief
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.options import GraphOptions
-from manifoldrf.features.scales import ScaleLevel, Scales
+from manifoldrf.features.times import TimeLevel, TimeRange
 from manifoldrf.fields.data import DEVICES, AbstractField, Problem
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.model_spaces import AbstractBall
@@ -41,9 +41,9 @@ _PLAIN = (
 
 def state_of(features: Any) -> dict[str, Any]:
     """The state of a fitted estimator in values that a file can hold, without ``n_jobs``, which changes nothing."""
-    family = getattr(features, "scales_", None)
+    family = getattr(features, "times_", None)
     return {
-        "scales": None if family is None else [[_level_record(level) for level in family.levels], family.longest],
+        "times": None if family is None else [[_level_record(level) for level in family.levels], family.longest],
         "params": plain_params(features, without=("n_jobs",)),
         "map": features.map_.problem.kernel if family is not None else _map_record(features.map_),
         "field": features.field_,
@@ -57,10 +57,10 @@ def state_of(features: Any) -> dict[str, Any]:
     }
 
 
-def _level_record(level: ScaleLevel) -> Record:
+def _level_record(level: TimeLevel) -> Record:
     """A level as files hold it."""
     parts = {field.name: getattr(level, field.name) for field in dataclasses.fields(level)}
-    return Record("ScaleLevel", parts | {"problem": _problem_record(level.problem)})
+    return Record("TimeLevel", parts | {"problem": _problem_record(level.problem)})
 
 
 def _map_record(fitted: FeatureMap) -> Record:
@@ -127,10 +127,10 @@ def restore(features: Estimator, state: dict[str, Any]) -> Estimator:
     """Give an estimator the state from a file; raises if the state is not one that was saved."""
     target: Any = features
     fitted, error = state["map"], state["error"]
-    if state.get("scales") is not None:
-        levels, longest = state["scales"]
-        target.scales_ = target._source = Scales(tuple(levels), longest)
-        fitted = target.scales_.at(fitted, normalize=bool(target.normalize))
+    if state.get("times") is not None:
+        levels, longest = state["times"]
+        target.times_ = target._source = TimeRange(tuple(levels), longest)
+        fitted = target.times_.at(fitted, normalize=bool(target.normalize))
     if not isinstance(fitted, FeatureMap) or not isinstance(error, ErrorEstimate):
         raise TypeError("it has no feature map")
     fitted.check_field()
@@ -177,7 +177,7 @@ def summary_rows(features: Any, error: ErrorEstimate | None) -> list[tuple[str, 
         ("kernel", f"{described(features.map_)}{chosen}"),
         (
             "on the graph",
-            "" if ambient or "scales" in notes else f"{shortened(problem.resolved)}, in the {problem.clock} clock",
+            "" if ambient or "times" in notes else f"{shortened(problem.resolved)}, in the {problem.clock} clock",
         ),
         ("scale", f"{features.scale_:.3g} times the {height} = 1 on average" if features.scale_ != 1 else ""),
         *notes.items(),

@@ -1,0 +1,160 @@
+"""Features of every time from one fit."""
+
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from manifoldrf import (
+    DiffusionKernel,
+    FeatureWarning,
+    GraphWarning,
+    HeatKernel,
+    ManifoldRandomFeatures,
+    MaternKernel,
+    Sphere,
+    load,
+)
+from manifoldrf.metrics import relative_error
+
+RANGE = (0.05, 0.8)
+
+
+@pytest.fixture(scope="module")
+def sphere():
+    return ManifoldRandomFeatures(times=RANGE, random_state=0, n_jobs=1).fit(Sphere())
+
+
+@pytest.fixture(scope="module")
+def queries():
+    return Sphere().sample(300, seed=5)
+
+
+@pytest.mark.parametrize("t", [0.05, 0.083, 0.0999, 0.1, 0.8])
+def test_each_time_is_as_accurate_as_a_fit_of_its_own(sphere, queries, t):
+    exact = Sphere().heat_kernel(queries, queries, t)
+    found = sphere.at(t)
+    own = ManifoldRandomFeatures(HeatKernel(t), random_state=0, n_jobs=1).fit(Sphere())
+    error = relative_error(found.kernel_matrix(queries) / found.scale_, exact)
+    assert error < max(1.2 * relative_error(own.kernel_matrix(queries) / own.scale_, exact), 0.003)
+    assert found.scale_ == pytest.approx(own.scale_, rel=0.01)
+    assert error / 3 < found.error_.kernel < 4 * error
+    assert (found.transform(queries) >= 0).all()
+    assert found.kernel == found.kernel_ == HeatKernel(t)
+
+
+def test_prepared_points_have_the_features_of_each_time(sphere, queries):
+    prepared = sphere.prepare(queries)
+    for t in (0.05, 0.0765, 0.3):
+        assert_allclose(prepared.at(t), sphere.at(t).transform(queries), atol=1e-6)
+        assert_allclose(prepared.kernel_matrix(t), sphere.at(t).kernel_matrix(queries), atol=5e-6)
+
+
+@pytest.mark.parametrize("t", [0.06, 0.1001, 0.105, 0.13, 0.7])
+def test_smooth_features_have_their_derivative_by_the_logarithm_of_the_time(sphere, queries, t):
+    prepared, h = sphere.prepare(queries[:20]), 1e-5  # central differences err by h^2 times third derivatives
+    kernel, slope = prepared.smooth_kernel(t)
+    ends = [prepared.smooth_kernel(t * np.exp(sign * h))[0] for sign in (1, -1)]
+    assert_allclose(slope, (ends[0] - ends[1]) / (2 * h), atol=1e-5)
+    assert_allclose(kernel, prepared.kernel_matrix(t), atol=0.01)  # of the level before, or of both
+
+
+def test_smooth_kernels_pass_from_level_to_level(sphere):
+    family = sphere.times_
+    for number, level in enumerate(family.levels[1:], start=1):
+        for place, share in (0.0, 0.0), (1 / 12, 0.5):
+            (before, first, _), (after, second, _) = family.parts(level.shortest * 2**place)
+            assert (before, after) == (number - 1, number)
+            assert (first, second) == pytest.approx((1 - share, share))
+        assert family.parts(level.shortest * 2 ** (1 / 6 + 1e-9)) == [(number, 1.0, 0.0)]
+    assert family.parts(0.05) == [(0, 1.0, 0.0)]
+
+
+@pytest.fixture(scope="module")
+def wide():
+    return ManifoldRandomFeatures(times=(0.04, 2.6), normalize=False, random_state=0).fit(Sphere())
+
+
+def exact_matern(kernel, points):
+    degrees = np.arange(200)
+    spectrum = (2 * degrees + 1) / (4 * np.pi) * (kernel.rate + degrees * (degrees + 1.0)) ** -(kernel.nu + 1)
+    return np.polynomial.legendre.legval(np.clip(points @ points.T, -1, 1), spectrum)
+
+
+@pytest.mark.parametrize(("nu", "length"), [(1.5, 1.5), (2.5, 1.2), (4.0, 1.0)])
+def test_matern_kernels_come_from_the_same_tables(wide, queries, nu, length):
+    kernel = MaternKernel(nu, length, clock="manifold")
+    found = wide.at(kernel)
+    assert relative_error(found.kernel_matrix(queries), exact_matern(kernel, queries)) < 0.02
+    error = relative_error(found.kernel_matrix(queries), exact_matern(kernel, queries))
+    assert error / 3 < found.error_.kernel < 0.03
+
+
+def test_files_keep_all_times(sphere, queries, tmp_path):
+    loaded = load(sphere.save(tmp_path / "model"))
+    assert loaded.times == RANGE
+    for t in (0.05, 0.21):
+        assert_array_equal(loaded.at(t).transform(queries), sphere.at(t).transform(queries))
+    one = sphere.at(0.21)
+    again = load(one.save(tmp_path / "one"))
+    assert again.error_ == one.error_
+    assert_array_equal(again.transform(queries), one.transform(queries))
+
+
+def test_another_fit_forgets_the_times(queries, tmp_path):
+    features = ManifoldRandomFeatures(times=(0.2, 0.4), random_state=0, n_jobs=1).fit(Sphere())
+    features.set_params(times=None, kernel=HeatKernel(0.3)).fit(Sphere())
+    with pytest.raises(ValueError, match="need a fit with a range"):
+        features.at(0.3)
+    loaded = load(features.save(tmp_path / "model"))
+    assert_array_equal(loaded.transform(queries), features.transform(queries))
+
+
+def test_the_shortest_time_warns_as_a_fit_of_its_own():
+    points = Sphere().sample(300, seed=5)
+    with pytest.warns(GraphWarning, match="is short for"):
+        features = ManifoldRandomFeatures(times=(0.01, 0.02), n_jobs=1).fit(points)
+    with pytest.warns(FeatureWarning, match="The kernel of the graph is off"):
+        _ = features.at(0.01).error_
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        (lambda f: f.at(0.9), "`t` must be in the range of this fit, 0.05 to 0.8 .*Got 0.9"),
+        (lambda f: f.at(0.0), "`t` must be a number in"),
+        (lambda f: f.at(float("nan")), "Got nan"),
+        (lambda f: f.at(DiffusionKernel(2.0)), "a HeatKernel or a MaternKernel"),
+        (lambda f: f.at(MaternKernel(0.5, 0.1, clock="manifold")), "from shorter ones"),
+        (lambda f: f.at(0.1).at(0.2), "need a fit with a range"),
+    ],
+)
+def test_kernels_out_of_the_range_are_refused(sphere, act, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        act(sphere)
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"times": (1.0, 0.5)}, "the shorter one first"),
+        ({"times": 3}, "a pair of times"),
+        ({"times": (-1.0, 0.5)}, r"`times\[0\]` must be a number in"),
+        ({"times": (0.1, 0.5), "kernel": HeatKernel(9.0)}, "holds the time of the kernel"),
+        ({"times": (0.1, 0.5), "kernel": DiffusionKernel(9.0)}, "a HeatKernel or a MaternKernel"),
+        ({"times": (0.1, 0.5), "field": "mlp"}, "`field` must be"),
+        ({"times": (0.1, 0.5), "scale": 3.0}, "1 with `times`"),
+    ],
+)
+def test_wrong_ranges_are_refused_before_the_fit(params, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        ManifoldRandomFeatures(**params).fit(Sphere())
+
+
+def test_spaces_without_a_heat_graph_are_refused():
+    noise = np.random.default_rng(0).normal(size=(300, 30))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FeatureWarning)  # so few points may have too few features as well
+        with pytest.raises(ValueError, match="no heat graph"):
+            ManifoldRandomFeatures(times=(1.0, 5.0), random_state=0).fit(noise)
