@@ -29,7 +29,14 @@ from scipy.spatial.distance import cdist
 from manifoldrf._random import Streams
 from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import FloatArray, IntArray, Interval, check_integer, check_real, reject
-from manifoldrf.applications.filling import System, biharmonic, feature_action, harmonic, smooth, solve_with_fixed
+from manifoldrf.applications.interpolation import (
+    System,
+    biharmonic,
+    feature_action,
+    harmonic,
+    solve_with_fixed,
+    weighted_means,
+)
 from manifoldrf.baselines._base import gaussian_kernel
 from manifoldrf.baselines.nystrom import inverse_root
 from manifoldrf.baselines.random_features import ORF, PORF, PRF, RFF
@@ -222,7 +229,7 @@ class Weights:
             sums = right.T @ self.share[sources]  # (r,)
             right = right * np.divide(1.0, sums, out=np.zeros_like(sums), where=sums > _NOTHING)
         action = feature_action(self.left[targets], right)
-        found = smooth(action, known[sources], self.share[sources])
+        found = weighted_means(action, known[sources], self.share[sources])
         return np.where(found.mass[:, None] > 0, found.values, known[sources].mean(axis=0))
 
 

@@ -22,8 +22,7 @@ from scipy.sparse import csgraph
 from manifoldrf._random import generator
 from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, Interval, check_integer, check_real, reject
-from manifoldrf.applications.filling import feature_action
-from manifoldrf.applications.interpolation import FieldInterpolator
+from manifoldrf.applications.interpolation import FieldInterpolator, feature_action
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.meshes import TriangleMesh, row_lengths, unit_rows

@@ -6,12 +6,11 @@ from .applications.exhaustion import exhaustion as exhaustion
 from .applications.heat import distances as distances
 from .applications.heat import smooth as smooth
 from .applications.interpolation import FieldInterpolator as FieldInterpolator
-from .applications.interpolation import InterpolationInfo as InterpolationInfo
 from .applications.interpolation import InterpolationWarning as InterpolationWarning
 from .applications.neighbors import KernelNeighborsClassifier as KernelNeighborsClassifier
 from .applications.regression import ManifoldGaussianProcess as ManifoldGaussianProcess
 from .applications.regression import ManifoldRidge as ManifoldRidge
-from .applications.sklearn_kernel import ManifoldScaleKernel as ManifoldScaleKernel
+from .applications.regression import ManifoldScaleKernel as ManifoldScaleKernel
 from .applications.textures import covariance_descriptors as covariance_descriptors
 from .applications.textures import dense_corners as dense_corners
 from .applications.textures import texture_channels as texture_channels

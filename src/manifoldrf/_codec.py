@@ -61,11 +61,9 @@ STORED_CLASSES: dict[str, tuple[str, ...]] = {
     "fields.training": ("TrainingInfo",),
     "features.errors": ("ErrorEstimate",),
     "features.options": ("GraphOptions",),
-    "features.scales": ("ScaleLevel",),
-    "applications.averaging": ("Average",),
-    "applications.filling": ("Filled", "Known", "SolverReport"),
-    "applications.interpolation": ("InterpolationInfo",),
-    "applications.modes": ("Posterior",),
+    "features.times": ("TimeLevel",),
+    "applications.interpolation": ("Filled", "Known"),
+    "applications.processes": ("Posterior",),
 }
 # Metadata of a field with a number of threads. Files store -1, all cores of the machine that loads them: results do
 # not depend on the number of threads, so files must not either.

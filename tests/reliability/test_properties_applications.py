@@ -1,30 +1,12 @@
-"""What features are used for: means stay in range, errors are documented, seeds decide."""
+"""Interpolated fields stay in range, and any options are refused with a reason or fill the field."""
 
 import warnings
 
 import numpy as np
-import torch
 from hypothesis import strategies as st
-from reliability.strategies import (
-    SEEDS,
-    Outcomes,
-    any_clouds,
-    graphs,
-    holds_for,
-    hulls,
-    mostly,
-    motions,
-    options,
-    quietly,
-    surfaces,
-)
+from reliability.strategies import SEEDS, Outcomes, graphs, holds_for, hulls, mostly, options, quietly
 
 from manifoldrf import FieldInterpolator, InterpolationWarning
-from manifoldrf.applications.attention import AttentionState, linear_attention
-from manifoldrf.baselines import GERF, ORF, PORF, PRF, RFF, GaussianFeatures, Nystrom
-
-BASELINES = st.sampled_from([RFF, ORF, PRF, PORF, GERF, GaussianFeatures, Nystrom])
-POSITIVE = (PRF, PORF, GERF, GaussianFeatures)
 
 
 def interpolated(space, values, known, **settings):
@@ -76,7 +58,7 @@ def test_any_options_of_interpolation_are_refused_with_a_reason_or_fill_the_fiel
         "method": mostly(st.sampled_from(["kernel", "gp", "harmonic", "biharmonic"])),
         "tau": mostly(st.floats(0.1, 50.0)),
         "weights": mostly(st.sampled_from(["unit", "gaussian"])),
-        "noise": mostly(st.floats(0.0, 1.0)),
+        "noise_variance": mostly(st.floats(0.0, 1.0)),
         "normalize": mostly(st.just(False)),
         "random_state": mostly(SEEDS),
         "n_jobs": mostly(st.sampled_from([1, 2])),
@@ -93,77 +75,3 @@ def test_any_options_of_interpolation_are_refused_with_a_reason_or_fill_the_fiel
 
     check()
     assert outcomes.both_happened(0.2), outcomes.counts
-
-
-@holds_for(
-    seed=SEEDS,
-    sizes=st.tuples(st.integers(1, 6), st.integers(1, 140), st.integers(1, 5)),
-    single=st.booleans(),
-    causal=st.booleans(),
-    empty=st.sampled_from(["zero", "mean"]),
-)
-def test_attention_takes_means_of_the_values_that_are_visible(seed, sizes, single, causal, empty):
-    rng = np.random.default_rng(seed)
-    n, m, d = (sizes[1], sizes[0], sizes[2])
-    dtype = torch.float32 if single else torch.float64
-    sparse_rows = np.where(rng.random((2, n, m)) < 0.5, rng.random((2, n, m)) * 10.0 ** rng.uniform(-9, 3), 0.0)
-    phi_q, phi_k = (torch.tensor(rows, dtype=dtype) for rows in sparse_rows)
-    v = torch.tensor(rng.standard_normal((n, d)), dtype=dtype)
-    mask = torch.tensor((rng.random(n) < 0.7).astype(float), dtype=dtype)
-    found = linear_attention(phi_q, phi_k, v, causal, weights=mask, empty=empty)
-    assert torch.isfinite(found).all()
-    # A convex combination, up to the rounding of n terms; zero where nothing has weight.
-    slack = 16 * n * torch.finfo(dtype).eps * float(v.abs().max())
-    low, high = min(0.0, float(v.min())), max(0.0, float(v.max()))
-    assert low - slack <= float(found.min())
-    assert float(found.max()) <= high + slack
-    weights = (phi_q @ phi_k.T) * mask
-    weights = torch.tril(weights) if causal else weights
-    clear = weights.sum(dim=1) > 1e-20
-    exact = (weights @ v)[clear] / weights.sum(dim=1)[clear, None]
-    np.testing.assert_allclose(found[clear], exact, rtol=0, atol=4 * slack)
-
-
-@holds_for(seed=SEEDS, n=st.integers(1, 12), m=st.integers(1, 5))
-def test_attention_token_by_token_is_causal_attention(seed, n, m):
-    rng = np.random.default_rng(seed)
-    phi = torch.tensor(rng.random((n, m)))
-    v = torch.tensor(rng.standard_normal((n, 2)))
-    state = AttentionState()
-    one_by_one = torch.stack([state.step(phi[i], phi[i], v[i]) for i in range(n)])
-    whole = linear_attention(phi, phi, v, causal=True)
-    np.testing.assert_allclose(one_by_one, whole, rtol=1e-10, atol=1e-12)
-
-
-def test_baselines_of_any_cloud_are_refused_with_a_reason_or_finite_and_repeatable():
-    outcomes = Outcomes()
-
-    @holds_for(
-        kind=BASELINES,
-        points=any_clouds(max_size=20),
-        m=mostly(st.integers(1, 12)),
-        seed=SEEDS,
-        size=st.floats(0.2, 3),
-    )
-    def check(kind, points, m, seed, size):
-        spread = np.ptp(points, axis=0).max() if np.isfinite(points).all() else 1.0
-        sigma = size * (spread or 1.0)
-        for fitted in outcomes.of(lambda: kind(sigma=sigma, n_features=m, random_state=seed).fit(points)):
-            rows = quietly(fitted.transform, points)
-            assert rows.shape == (len(points), fitted.n_features_out_)
-            assert np.isfinite(rows).all()
-            assert kind not in POSITIVE or (rows >= 0).all()
-            again = quietly(kind(sigma=sigma, n_features=m, random_state=seed).fit, points)
-            np.testing.assert_array_equal(quietly(again.transform, points[:1]), rows[:1])
-
-    check()
-    assert outcomes.both_happened(), outcomes.counts
-
-
-@holds_for(data=st.data(), points=surfaces(max_size=20), sigma=st.floats(0.3, 3.0))
-def test_exact_kernels_of_baselines_do_not_depend_on_place_and_direction(data, points, sigma):
-    moved = data.draw(motions(3))(points)
-    one, other = (Nystrom(sigma=sigma, n_features=len(points), random_state=0).fit(x) for x in (points, moved))
-    # Landmarks are all points: the approximation is the kernel itself.
-    np.testing.assert_allclose(one.kernel_matrix(points), one.exact_kernel(points), rtol=0, atol=1e-5)
-    np.testing.assert_allclose(other.exact_kernel(moved), one.exact_kernel(points), rtol=0, atol=1e-12)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import linalg, sparse
 
-from manifoldrf.applications.filling import feature_action
+from manifoldrf.applications.interpolation import feature_action
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.graph_kernels import DiffusionKernel

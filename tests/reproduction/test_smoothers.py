@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from manifoldrf.applications.filling import feature_action
+from manifoldrf.applications.interpolation import feature_action
 from manifoldrf.baselines.random_features import RFF
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel

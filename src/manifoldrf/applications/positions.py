@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._runtime import require
 from manifoldrf._validation import FloatArray, check_jobs, check_points, reject
-from manifoldrf.applications.filling import without_small
+from manifoldrf.applications.interpolation import without_small
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.problem import warn_of_far
