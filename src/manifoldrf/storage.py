@@ -12,7 +12,6 @@ from manifoldrf.applications.regression import ManifoldGaussianProcess, Manifold
 from manifoldrf.applications.saving import read_features
 from manifoldrf.features import manifold_features
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.state import RECORDS
 from manifoldrf.geometry import graphs
 from manifoldrf.geometry.graphs import Graph
 
@@ -21,7 +20,6 @@ __all__ = ["load"]
 # Only these classes can be created from a file; nothing in a file is ever run.
 REGISTRY: Registry = (
     {"ManifoldRandomFeatures": read_features}
-    | RECORDS
     | {
         name: getattr(import_module(f"manifoldrf.{module}"), name)
         for module, names in STORED_CLASSES.items()

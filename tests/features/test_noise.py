@@ -6,8 +6,8 @@ import pytest
 from manifoldrf import (
     DiffusionKernel,
     FarQueryWarning,
-    GraphOptions,
     GraphWarning,
+    HeatGraph,
     HeatKernel,
     ManifoldRandomFeatures,
     Sphere,
@@ -46,7 +46,7 @@ def test_the_kernel_of_a_noisy_sphere_is_that_of_the_sphere(noisy, clean):
     assert relative_error(noisy.kernel_matrix(NEW), EXACT) < max(3 * on_clean, 0.02)
     assert float(noisy.error_) < 0.05
     assert noisy.map_.problem.dim == 2
-    as_given = fitted(graph=GraphOptions(noise=0, dim=2))
+    as_given = fitted(graph=HeatGraph(noise_std=0, dim=2))
     assert relative_error(as_given.kernel_matrix(NEW), EXACT) > 0.1
 
 
@@ -94,12 +94,12 @@ def test_saved_models_move_queries_alike(noisy, tmp_path):
 
 
 def test_clean_clouds_keep_their_bits(clean):
-    assert np.array_equal(clean.transform(NEW), fitted(CLEAN, graph=GraphOptions(noise=0)).transform(NEW))
+    assert np.array_equal(clean.transform(NEW), fitted(CLEAN, graph=HeatGraph(noise_std=0)).transform(NEW))
 
 
 @pytest.mark.slow
 def test_clean_clouds_keep_their_bits_with_the_default_kernel():
-    as_given = fitted(CLEAN, None, graph=GraphOptions(noise=0))
+    as_given = fitted(CLEAN, None, graph=HeatGraph(noise_std=0))
     assert np.array_equal(fitted(CLEAN, None).transform(NEW), as_given.transform(NEW))
 
 
@@ -107,7 +107,7 @@ def test_kernels_in_steps_use_the_points_as_they_are():
     steps = fitted(NOISY[:1000], DiffusionKernel(20.0))
     assert np.array_equal(steps.graph_.points, NOISY[:1000])
     assert steps.graph_.projection is None
-    asked = fitted(NOISY[:1000], DiffusionKernel(20.0), graph=GraphOptions(noise=0.05))
+    asked = fitted(NOISY[:1000], DiffusionKernel(20.0), graph=HeatGraph(noise_std=0.05))
     assert asked.graph_.projection is not None
 
 
@@ -130,10 +130,12 @@ def test_models_of_clouds_with_layers_can_be_saved(tmp_path):
 
 
 def test_noise_has_no_place_where_the_space_is_known():
-    with pytest.raises(ValueError, match=r"`noise` must be 'auto' or 0 with a metric or with weights\. Got 0\.1\."):
-        fitted(NOISY, graph=GraphOptions(noise=0.1, metric=SPHERE))
-    with pytest.raises(ValueError, match=r"`noise` must be 'auto' or a number in \[0, inf\)\. Got 'much'\."):
-        GraphOptions(noise="much")
+    with pytest.raises(
+        ValueError, match=r"`noise_std` must be 'auto' or 0 with a metric or with weights\. Got 0\.1\."
+    ):
+        fitted(NOISY, graph=HeatGraph(noise_std=0.1, metric=SPHERE))
+    with pytest.raises(ValueError, match=r"`noise_std` must be 'auto' or a number in \[0, inf\)\. Got 'much'\."):
+        HeatGraph(noise_std="much")
 
 
 def test_columns_of_unlike_units_are_named():
@@ -158,7 +160,7 @@ def test_few_outliers_of_a_large_cloud_are_no_nodes(monkeypatch):
     points[unseen[3] :: 40] *= 0.1
     points[unseen[3] :: 40] += 2.0
     with pytest.warns(GraphWarning, match="it has 2 pieces"):
-        features = fitted(points, graph=GraphOptions(n_nodes=600))
+        features = fitted(points, graph=HeatGraph(n_nodes=600))
     assert not np.isin(points[unseen[:3]], features.graph_.points).all(axis=1).any()
     summary = features.summary()
     assert "3 of 8000 points are outliers, left out" in summary

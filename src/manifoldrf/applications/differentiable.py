@@ -10,12 +10,12 @@ from sklearn.utils.validation import check_is_fitted
 from manifoldrf._runtime import require, warn_user
 from manifoldrf._validation import POSITIVE, FloatArray, check_jobs, check_real, reject
 from manifoldrf.applications.positions import FLOATS, Probe, Probed, as_places, check_tensor, wide
-from manifoldrf.features.fitting import FeatureWarning
+from manifoldrf.features.errors import FeatureWarning
+from manifoldrf.features.graph_kernel import GraphKernel
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.state import described
+from manifoldrf.features.rules import JoinedSteps, WalkStep
+from manifoldrf.features.state import shortened
 from manifoldrf.features.times import BLEND, FAR, PreparedPoints, TimeLevel, TimeRange
-from manifoldrf.fields.data import Problem
-from manifoldrf.fields.step import JoinedField, StepField
 from manifoldrf.geometry.csr import as_dense
 from manifoldrf.geometry.heat import HeatExtension
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
@@ -83,7 +83,7 @@ class DifferentiableFeatures(nn.Module):
             reject(
                 "features",
                 "of a kernel with nonnegative features, not one with two sides",
-                described(features.map_),
+                shortened(features.kernel_),
             )
         self.features = features
         self.scales: TimeRange | None = getattr(features, "times_", None)
@@ -207,7 +207,7 @@ class DifferentiableFeatures(nn.Module):
 
     def _rows(self, points: Tensor) -> list[tuple[int, Tensor]]:
         if self.scales is None:
-            found = self._evaluated(points, self._fixed_rows, self.features.map_.problem.width)
+            found = self._evaluated(points, self._fixed_rows, self.features.map_.kernel.width)
             return [(0, found)]
         if self.is_matern:
             return self._matern_rows(points)
@@ -256,7 +256,7 @@ class DifferentiableFeatures(nn.Module):
         count, nu = len(levels), self.nu
         octaves = torch.arange(-FAR, count + FAR, device=nu.device, dtype=nu.dtype)
         log_times = math.log(levels[0].shortest) + math.log(2.0) * octaves
-        power = nu + levels[0].problem.dim / 2
+        power = nu + levels[0].kernel.dim / 2
         rate = 2 * nu / self.lengthscale**2
         logs = math.log(math.log(2.0)) + power * log_times - rate * log_times.exp() - torch.lgamma(power)
         ends = FAR + 1, FAR + count - 1
@@ -307,20 +307,25 @@ class DifferentiableFeatures(nn.Module):
             found = self.features.map_
             if self.scales is not None:
                 found = self.scales.at(self.as_kernel(), normalize=self.features.normalize)
-            fields = found.field.parts if isinstance(found.field, JoinedField) else (found.field,)
-            columns = found.output_scale * found.column_factors
-            return FrozenFeatures(found.problem, fields, math.sqrt(variance) * columns).to(self.log_variance)
+            rules = found.rule.parts if isinstance(found.rule, JoinedSteps) else (found.rule,)
+            table, parts, row, column = found.table, [], 0, 0
+            for number, rule in enumerate(rules):
+                columns_of = len(self.scales.levels[number].anchors) if len(rules) > 1 else table.shape[1]  # type: ignore[union-attr]
+                parts.append((rule, table[row : row + rule.n_nodes, column : column + columns_of]))
+                row, column = row + rule.n_nodes, column + columns_of
+            columns = found.output_scale * found.columns
+            return FrozenFeatures(found.kernel, parts, math.sqrt(variance) * columns).to(self.log_variance)
         t = self.t.item()
         parts = [(self.scales.levels[number], share.item()) for number, share in self._blend(self._log_t)]
         heights = [level.height(t) if self.features.normalize else 1.0 for level, _ in parts]
         columns = np.concatenate(
             [
-                share * np.sqrt(variance / height * level.weights / level.problem.unit)
+                share * np.sqrt(variance / height * level.weights / level.kernel.unit)
                 for (level, share), height in zip(parts, heights, strict=True)
             ]
         )
-        fields = tuple(level.field(t) for level, _ in parts)
-        return FrozenFeatures(parts[0][0].problem, fields, columns).to(self.log_variance)
+        fields = tuple((WalkStep(level.kernel.graph), level.table(t)) for level, _ in parts)
+        return FrozenFeatures(parts[0][0].kernel, fields, columns).to(self.log_variance)
 
 
 class KeptTables:
@@ -356,7 +361,7 @@ class _Octave(nn.Module):
         parts = {
             "log_times": times,
             "denominators": gaps.prod(axis=1),
-            "heights": level.heights / level.problem.unit,
+            "heights": level.heights / level.kernel.unit,
         }
         for name, values in parts.items():
             self.register_buffer(name, torch.as_tensor(values, dtype=torch.float32), persistent=False)
@@ -385,8 +390,8 @@ class FrozenFeatures(nn.Module):
 
     Parameters
     ----------
-    problem : Problem
-    fields : sequence of StepField
+    kernel : GraphKernel
+    fields : sequence of (WalkStep, CSR table)
     columns : array of shape (m,)
         Factors of the features.
     """
@@ -394,14 +399,14 @@ class FrozenFeatures(nn.Module):
     columns: Tensor
     reaches: Tensor
 
-    def __init__(self, problem: Problem, fields: Any, columns: FloatArray) -> None:
+    def __init__(self, kernel: GraphKernel, fields: Any, columns: FloatArray) -> None:
         super().__init__()
-        graph = problem.graph
+        graph = kernel.graph
         self.radii, self.bandwidths = [], []
-        for number, field in enumerate(fields):
+        for number, (field, table) in enumerate(fields):
             extension: Any = getattr(getattr(field, "graph", None), "extension", None)
             plain = (
-                isinstance(field, StepField) and isinstance(extension, HeatExtension) and extension.surface is None
+                isinstance(field, WalkStep) and isinstance(extension, HeatExtension) and extension.surface is None
             )
             if not plain or graph.metric is not None or graph.projection is not None:
                 rule = "of a heat graph of a clean cloud or a manifold in flat coordinates, to be frozen"
@@ -413,11 +418,11 @@ class FrozenFeatures(nn.Module):
             for name, values in (
                 ("nodes", field.graph.positions),
                 ("logs", logs),
-                ("table", field.table.toarray()),
+                ("table", table.toarray()),
             ):
                 self.register_buffer(f"{name}{number}", torch.tensor(values))
         self.register_buffer("columns", torch.tensor(columns))
-        self.register_buffer("reaches", torch.tensor(problem._reaches))
+        self.register_buffer("reaches", torch.tensor(kernel.reaches))
 
     def forward(self, points: Tensor) -> Tensor:
         """Features of points (..., d), shape (..., m)."""

@@ -14,9 +14,9 @@ import numpy as np
 from manifoldrf._random import Streams
 from manifoldrf._runtime import without_warnings
 from manifoldrf._validation import NONNEGATIVE, POSITIVE, FloatArray, Interval, check_integer, check_real, reject
-from manifoldrf.features.feature_map import product
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.options import GraphOptions
+from manifoldrf.features.options import HeatGraph
+from manifoldrf.features.rules import product
 from manifoldrf.geometry.graphs import GraphWarning
 from manifoldrf.geometry.heat import step_reach
 from manifoldrf.geometry.model_spaces import AbstractBall
@@ -255,7 +255,7 @@ def local_features(
     300
     """
     nodes = graded_points(ball, n, inner=inner, relaxation=relaxation, seed=seed)
-    options = GraphOptions(kind="heat", n_steps=_steps(ball, t), weights=nodes.weights, metric=ball)
+    options = HeatGraph(n_steps=_steps(ball, t), volumes=nodes.weights, metric=ball)
     features = ManifoldRandomFeatures(
         HeatKernel(t), normalize=False, n_features="all", graph=options, random_state=0
     )

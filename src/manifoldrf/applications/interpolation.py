@@ -37,7 +37,7 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.applications.saving import SavedEstimator
-from manifoldrf.features.fitting import FeatureWarning
+from manifoldrf.features.errors import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.geometry.builders import NeighborExtension, knn_graph, mesh_graph
 from manifoldrf.geometry.csr import check_csr, check_shape, reciprocal, row_peaks, scaled_both_ends, select_entries
@@ -376,7 +376,7 @@ class FieldInterpolator(SavedEstimator):
             DiffusionKernel(self.tau_),
             normalize=False,  # means do not depend on the height
             n_features=count,
-            weights="auto" if count in ("all", graph.n_nodes) else "voronoi",  # quick for any number of anchors
+            quadrature="auto" if count in ("all", graph.n_nodes) else "voronoi",  # quick for any number of anchors
             sparse_output=True,
             random_state=streams.generator("interpolation.features"),
             n_jobs=jobs,

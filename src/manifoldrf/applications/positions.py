@@ -11,16 +11,15 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from manifoldrf._runtime import require
+from manifoldrf._runtime import filtered, require
 from manifoldrf._validation import FloatArray, check_jobs, check_points, reject
 from manifoldrf.applications.interpolation import without_small
 from manifoldrf.features.feature_map import FeatureMap
+from manifoldrf.features.graph_kernel import warn_of_far
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.problem import warn_of_far
-from manifoldrf.features.state import described
-from manifoldrf.fields.data import csr_tensor
-from manifoldrf.fields.mlp import MlpField
+from manifoldrf.features.state import shortened
 from manifoldrf.geometry.csr import as_dense
+from manifoldrf.paper.network import NetworkField
 
 if TYPE_CHECKING:
     import torch
@@ -41,6 +40,19 @@ _STEEPEST = 30.0
 
 Function = Callable[[FloatArray], FloatArray]  # points (q, d) to values (q, c)
 Weights = list[Tensor] | None  # of a network that is trained
+
+
+def csr_tensor(rows: Any, device: Any, dtype: Any = None) -> Any:
+    """A CSR array as a tensor on a device, in its own precision or in ``dtype``."""
+    with filtered("ignore", "Sparse", UserWarning):  # torch calls sparse tensors a beta feature; products work
+        return torch.sparse_csr_tensor(
+            torch.as_tensor(rows.indptr.astype(np.int64), device=device),
+            torch.as_tensor(rows.indices.astype(np.int64), device=device),
+            torch.as_tensor(rows.data, device=device),
+            size=rows.shape,
+            dtype=dtype,
+            device=device,
+        )
 
 
 def check_tensor(tensor: Any, name: str, n_dimensions: int, types: Sequence[torch.dtype] = PRECISIONS) -> None:
@@ -118,7 +130,7 @@ class AbstractPositions(ABC):
     """Features of positions, up to a common factor, which cancels in attention."""
 
     @property
-    def network(self) -> MlpField | None:
+    def network(self) -> NetworkField | None:
         """The field, if it is a network."""
         return None
 
@@ -172,7 +184,6 @@ class FieldPositions(AbstractPositions):
 
     map: FeatureMap
     n_jobs: int
-    device: str = "cpu"  # where the field is evaluated, as in ManifoldRandomFeatures
 
     @cached_property
     def _factor(self) -> float:
@@ -180,17 +191,17 @@ class FieldPositions(AbstractPositions):
         return float(1 / self.map.bound.max())
 
     @property
-    def network(self) -> MlpField | None:
+    def network(self) -> NetworkField | None:
         """The field, if it is a network."""
-        return self.map.field if isinstance(self.map.field, MlpField) else None
+        return self.map.table if isinstance(self.map.table, NetworkField) else None
 
     def rows(self, points: FloatArray) -> tuple[Any, FloatArray]:
         """Features of points, dense or CSR of shape (q, m), and the window."""
-        rows, window = self.map.rows(self._checked(points), self.n_jobs, absolute=False, device=self.device)
+        rows, window = self.map.rows(self._checked(points), self.n_jobs, absolute=False)
         return rows * self._factor, window
 
     def _checked(self, points: FloatArray) -> FloatArray:
-        graph = self.map.problem.graph
+        graph = self.map.graph
         places = check_points(points, "positions", n_columns=graph.positions.shape[1])
         return places if graph.metric is None else graph.metric.check(places, "positions")
 
@@ -204,7 +215,7 @@ class FieldPositions(AbstractPositions):
                 lambda places: as_dense(self.map.rows(places, self.n_jobs, absolute=False)[0]) * self._factor,
             )
         trained = field if weights is None else dataclasses.replace(field, weights=cast(Any, tuple(weights)))
-        graph, given = self.map.problem.graph, points
+        graph, given = self.map.graph, points
         if graph.projection is not None:  # the gradient of the projection is taken as one
             points = given + given.new_tensor(graph.placed(as_places(given.detach()))) - given.detach()
         # Some points at a time; checkpoints compute the layers again in the backward pass.
@@ -213,18 +224,18 @@ class FieldPositions(AbstractPositions):
         values = torch.cat(
             [torch.utils.checkpoint.checkpoint(trained.torch_values, part, use_reentrant=False) for part in parts]
         )
-        columns = points.new_tensor(self._factor * self.map.column_factors)
+        columns = points.new_tensor(self._factor * self.map.columns)
         bound = points.new_tensor(self._factor * self.map.bound)
         own = self._probed(given, self._own_factors)
         return torch.minimum(values * columns * own, bound)
 
     def _own_factors(self, points: FloatArray) -> FloatArray:
         """Window and own factor of points, shape (q, 1)."""
-        placed = self.map.problem.graph.placed(points)
-        return (self.map.problem.window(points, placed) * self.map.own(placed, self.n_jobs))[:, None]
+        placed = self.map.graph.placed(points)
+        return (self.map.kernel.window(points, placed) * self.map.own(placed, self.n_jobs))[:, None]
 
     def _probed(self, points: Tensor, function: Function) -> Tensor:
-        values: Tensor = Probed.apply(points, Probe(function, self.map.problem.width))  # type: ignore[no-untyped-call]
+        values: Tensor = Probed.apply(points, Probe(function, self.map.kernel.width))  # type: ignore[no-untyped-call]
         return values
 
 
@@ -236,8 +247,8 @@ def positions_of(features: Any, name: str) -> AbstractPositions:
     if not isinstance(features, ManifoldRandomFeatures):
         return TransformerPositions(features)
     if features.asymmetric_:
-        reject(name, "of a kernel with nonnegative features, not one with two sides", described(features.map_))
-    return FieldPositions(features.map_, check_jobs(features.n_jobs), features.device)
+        reject(name, "of a kernel with nonnegative features, not one with two sides", shortened(features.kernel_))
+    return FieldPositions(features.map_, check_jobs(features.n_jobs))
 
 
 def features_at(

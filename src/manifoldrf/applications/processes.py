@@ -21,7 +21,7 @@ from scipy import linalg
 from scipy.special import logsumexp
 
 from manifoldrf._validation import FloatArray
-from manifoldrf.features.feature_map import product
+from manifoldrf.features.rules import product
 from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, ScaledKernel, SumKernel
 from manifoldrf.kernels.graph_kernels import DiffusionKernel, RegularizedLaplacianKernel

@@ -37,15 +37,14 @@ from manifoldrf._validation import (
 )
 from manifoldrf.applications import processes
 from manifoldrf.applications.saving import SavedEstimator
-from manifoldrf.features.feature_map import product
-from manifoldrf.features.fitting import FeatureWarning
+from manifoldrf.features.anchors import spacing_of
+from manifoldrf.features.errors import FeatureWarning
+from manifoldrf.features.graph_kernel import FarQueryWarning, discretise
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.options import FrozenParamsMixin, GraphOptions, estimator_points, fit_options
-from manifoldrf.features.problem import FarQueryWarning, make_problem
+from manifoldrf.features.options import FitOptions, FrozenParamsMixin, HeatGraph, estimator_points
+from manifoldrf.features.rules import product
 from manifoldrf.features.state import shortened
 from manifoldrf.features.times import PreparedPoints, TimeRange, check_times
-from manifoldrf.fields.anchors import anchors_needed, spacing_of
-from manifoldrf.fields.data import Problem, has_spike
 from manifoldrf.geometry.csr import as_dense, check_shape
 from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -259,7 +258,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     n_features : int or {"auto", "all"}, default="auto"
         "auto": anchors .7 times as far apart as features are wide, from 256 to 2048. "all" is the exact kernel of
         the graph at its nodes. The search takes O(m^3) time, and leaves out kernels that need more features.
-    graph : GraphOptions, callable, Graph or None, default=None
+    graph : HeatGraph, KnnGraph, callable, Graph or None, default=None
         As in :class:`ManifoldRandomFeatures`.
     field : str, default="auto"
         As in :class:`ManifoldRandomFeatures`, but "auto" is "interpolated" for a kernel with a spike at every node,
@@ -494,7 +493,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
 
     def _own(self, points: FloatArray, *, noise: bool) -> FloatArray:
         """Variance of each point alone, (q, c): what the window removes off the space, and the noise if asked."""
-        window = np.ones(len(points)) if self.features_ is None else self.features_.map_.problem.window(points)
+        window = np.ones(len(points)) if self.features_ is None else self.features_.map_.kernel.window(points)
         return np.asarray((1 - window**2)[:, None] * self._posterior.prior + noise * self._posterior.noise)
 
     def _facts(self) -> list[tuple[str, str]]:
@@ -548,7 +547,7 @@ class _Stretched:
         graph = model.graph
         if isinstance(space, AbstractManifold) and graph is None and model.kernel is None and optimize:
             # A grid whose default kernel is half as wide as the data are apart.
-            graph = GraphOptions(n_nodes=int(np.clip(32 * len(points), 500, 4000)))
+            graph = HeatGraph(n_nodes=int(np.clip(32 * len(points), 500, 4000)))
         self.template = ManifoldRandomFeatures(
             model.kernel,
             normalize=False,  # the variance scales the kernel
@@ -559,22 +558,18 @@ class _Stretched:
             random_state=int(streams.generator("regression.features").integers(2**31)),
             n_jobs=check_jobs(model.n_jobs),
         )
-        self.problem: Problem = make_problem(
-            space, model.kernel, fit_options(self.template.get_params(deep=False), streams)
-        )
-        if self.problem.function is not None:
-            reject("kernel", "a symmetric function", "one whose values change if its arguments are exchanged")
+        self.problem = discretise(space, FitOptions.of(self.template.get_params(deep=False), streams))[0]
         if self.problem.asymmetric:
-            reject("kernel", "one with nonnegative features", f"{self.problem.kernel}. {ASYMMETRIC}")
+            reject("kernel", "one with nonnegative features", f"{self.problem.stated}. {ASYMMETRIC}")
         self.optimize, self.features = optimize, self.template
         self.dim, self.graph = self.problem.dim, self.problem.graph
 
     def _needed(self, factor: float, ratio: float = 0.7) -> int:
-        return anchors_needed(self.problem.volume, self.problem.width * factor**0.5, self.dim, ratio)
+        return int(np.ceil(self.problem.volume / (ratio * self.problem.width * factor**0.5) ** self.dim))
 
     def _stretched(self, factor: float) -> tuple[AbstractKernel | None, float]:
         """The kernel at another time, and this time over that of the given one; heat kernels take whole steps."""
-        kernel, given = processes.stretched(self.problem.kernel, factor, self.graph), self.problem.kernel
+        kernel, given = processes.stretched(self.problem.stated, factor, self.graph), self.problem.stated
         if isinstance(kernel, HeatKernel) and isinstance(given, HeatKernel):
             factor = kernel.t / given.t
         return kernel, factor
@@ -599,7 +594,7 @@ class _Stretched:
                 with suppress(ValueError):  # it cannot be resolved on the graph
                     self._resolved(kernel)
                     found[kernel] = factor
-        return found or {self.problem.kernel: 1.0}
+        return found or {self.problem.stated: 1.0}
 
     def _fit(self, kernel: AbstractKernel, factor: float, data: Any, most: int | None) -> processes.Moments:
         """Fit features of a kernel, at most so many, and return the moments of the data."""
@@ -610,12 +605,13 @@ class _Stretched:
         elif m == "all" and most is not None and n_nodes > _FEATURES[1]:
             m = most  # eigenvectors of more would take too long
         given, field = self.template.kernel, self.template.field
-        if isinstance(field, str) and field == "auto" and has_spike(self._resolved(kernel).root()):
+        own = replace(self.problem, stated=kernel, resolved=self._resolved(kernel))
+        if isinstance(field, str) and field == "auto" and own.has_spike:
             field = "interpolated"
         self.features = clone(self.template).set_params(
             kernel=given if callable(given) else kernel,  # a function is fitted again
             n_features=m,
-            graph=GraphOptions(dim=self.dim),
+            graph=HeatGraph(dim=self.dim),
             field=field,
         )
         self.features.fit(self.graph)
@@ -627,7 +623,7 @@ class _Stretched:
 
     def _basis(self) -> tuple[FloatArray, FloatArray]:
         own = np.ones(self.features.n_features_out_)
-        if self.problem.clock == "graph":
+        if not self.problem.per_volume:
             own = self.problem.measure[self.features.anchors_]
         return processes.eigenbasis(self.features, own)
 
@@ -684,7 +680,7 @@ class _Stretched:
             found = processes.find_levels(moments.turned(basis).spectrum(own), levels)
             rows = roots[:, None] * self.features.transform(points)
             posterior = processes.average_posterior(rows, (targets, roots), (basis, scales, log_prior), levels)
-        halved = processes.stretched(self.problem.kernel, times[kernels[best]] / 2, self.graph)
+        halved = processes.stretched(self.problem.stated, times[kernels[best]] / 2, self.graph)
         noisy = (found.ratio * found.variance > 1e-4 * targets.var(axis=0)).any()
         if scores and best == 0 and halved == kernels[0] and noisy and logs[0] > max(logs[1:]) + 2:
             warn_user(
@@ -735,7 +731,7 @@ class _Coordinates:
 
     def __init__(self, model: Any, points: FloatArray, streams: Streams) -> None:
         options = {name: getattr(model, name) for name in ("n_features", "field", "teacher", "n_jobs")}
-        fit_options(ManifoldRandomFeatures(**options).get_params(deep=False), streams)  # refuses what is wrong
+        FitOptions.of(ManifoldRandomFeatures(**options).get_params(deep=False), streams)  # refuses what is wrong
         warn_user(
             f"{len(points)} data are too few to show the space they are from: the process uses straight distances "
             "between their coordinates (remedy: give the `space`, such as more points without values or a mesh).",

@@ -21,8 +21,8 @@ from manifoldrf._validation import (
     check_real,
     reject,
 )
-from manifoldrf.features.feature_map import product
 from manifoldrf.features.options import estimator_points
+from manifoldrf.features.rules import product
 
 _ENTRIES_AT_ONCE = 2**22  # features computed in one chunk: 32 MB
 _WIDTHS = Interval(1e-140)  # allowed sigma: coordinates of 1e150 divided by it are still finite

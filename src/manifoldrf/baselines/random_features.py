@@ -18,7 +18,7 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.baselines._base import AbstractGaussianBaseline, draw_frequencies, rowwise_product
-from manifoldrf.features.fitting import FeatureWarning
+from manifoldrf.features.errors import FeatureWarning
 
 __all__ = ["GERF", "ORF", "PORF", "PRF", "RFF", "GaussianFeatures"]
 

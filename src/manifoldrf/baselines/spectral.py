@@ -24,11 +24,10 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.baselines._base import AbstractBaseline
-from manifoldrf.features.feature_map import FeatureMap, product
-from manifoldrf.features.options import FitOptions, FrozenParamsMixin, check_space, estimator_points
-from manifoldrf.features.problem import make_problem, unit_height, warn_of_far
-from manifoldrf.fields.data import Problem, SignatureOptions
-from manifoldrf.fields.step import StepField
+from manifoldrf.features.feature_map import FeatureMap
+from manifoldrf.features.graph_kernel import GraphKernel, discretise, warn_of_far
+from manifoldrf.features.options import FitOptions, FrozenParamsMixin, Teaching, check_space, estimator_points
+from manifoldrf.features.rules import WalkStep, product
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.csr import as_dense, reciprocal
 from manifoldrf.geometry.graphs import Graph
@@ -90,7 +89,7 @@ class SpectralMap:
 
     Attributes
     ----------
-    problem : Problem
+    problem : GraphKernel
     values : array of shape (m,)
         Eigenvalues of the walk operator.
     vectors : array of shape (n_nodes, m)
@@ -99,14 +98,14 @@ class SpectralMap:
         h at the eigenvalues, nonnegative.
     """
 
-    problem: Problem
+    problem: GraphKernel
     values: FloatArray
     vectors: FloatArray
     heights: FloatArray
 
     @classmethod
     @one_blas_thread()
-    def fit(cls, problem: Problem, spectrum: Spectrum, count: int, skip: int = 0) -> "SpectralMap":
+    def fit(cls, problem: GraphKernel, spectrum: Spectrum, count: int, skip: int = 0) -> "SpectralMap":
         """Map of the next ``count`` eigenpairs, or of all, after the first ``skip``."""
         values, vectors = eigenpairs(problem.graph, spectrum, min(count + skip, problem.graph.n_nodes))
         heights = spectrum(values)
@@ -130,7 +129,7 @@ class SpectralMap:
     @property
     def node_units(self) -> FloatArray:
         """Factors from the kernel of the graph to that of the features, shape (n_nodes,)."""
-        in_steps = self.problem.clock == "graph"
+        in_steps = not self.problem.per_volume
         return np.ones(self.problem.graph.n_nodes) if in_steps else self.units.scale * self._inverse_roots
 
     @property
@@ -144,7 +143,7 @@ class SpectralMap:
         factors = np.sqrt(self.heights) * self.values / np.maximum(self.values**2, _SMALLEST**2)
         table = sparse.csr_array(self._inverse_roots[:, None] * self.vectors * factors)
         everything = np.arange(self.n_features)
-        return FeatureMap(self.problem, StepField(self.problem.graph, table), everything, np.ones(self.n_features))
+        return FeatureMap(self.problem, WalkStep(self.problem.graph), table, everything, np.ones(self.n_features))
 
     @cached_property
     def _search(self) -> NeighborSearch:
@@ -162,8 +161,8 @@ class SpectralMap:
         new = np.flatnonzero(at < 0)
         if len(new):
             placed, units = self.problem.graph.placed(queries[new]), self.units
-            carried = units.field.values(placed, n_jobs)
-            factors = units.scale * units.own(placed) * units.problem.window(queries[new], placed)
+            carried = units.values(placed, n_jobs)
+            factors = units.scale * units.own(placed) * units.kernel.window(queries[new], placed)
             rows[new] = as_dense(carried) * factors[:, None]
         return rows
 
@@ -185,13 +184,13 @@ class _AbstractSpectral(AbstractBaseline):
     def _check_data(self, X: Any) -> Any:
         return check_space(self, X)
 
-    def _prepare(self, data: Any, kernel: Any, graph: Any, streams: Streams) -> Problem:
+    def _prepare(self, data: Any, kernel: Any, graph: Any, streams: Streams) -> GraphKernel:
         """The graph and the units."""
-        signatures = SignatureOptions(n_jobs=check_jobs(-1))
-        problem = make_problem(data, kernel, FitOptions(streams, graph, signatures=signatures))
-        return unit_height(problem) if kernel is None else problem
+        options = FitOptions(streams, kernel, graph=graph, teaching=Teaching(n_jobs=check_jobs(-1)))
+        problem = discretise(data, options)[0]
+        return problem.at_unit_height() if kernel is None else problem
 
-    def _decompose(self, problem: Problem, spectrum: Spectrum, skip: int = 0) -> None:
+    def _decompose(self, problem: GraphKernel, spectrum: Spectrum, skip: int = 0) -> None:
         """Compute the map of the eigenpairs after the first ``skip``."""
         count = problem.graph.n_nodes if self.n_features == "all" else int(self.n_features)
         self.map_ = SpectralMap.fit(problem, spectrum, count, skip)
@@ -232,14 +231,14 @@ class _AbstractSpectral(AbstractBaseline):
     def _inspect(self, points: FloatArray, name: str) -> FloatArray:
         metric = self.graph_.metric
         checked = points if metric is None else metric.check(points, name)
-        warn_of_far(self.map_.units.problem.window(checked))
+        warn_of_far(self.map_.units.kernel.window(checked))
         return checked
 
     def distance_to_space(self, Z: Any) -> FloatArray:
         """Distance of points to the nearest node or, on a mesh, to its surface, shape (q,)."""
         check_is_fitted(self, "map_")
         points = estimator_points(self, Z, "Z", reset=False)[0]
-        return self.map_.units.problem.distance(points)
+        return self.map_.units.kernel.distance(points)
 
     def _rows(self, points: FloatArray) -> FloatArray:
         return self.map_.rows(points, check_jobs(-1))
@@ -315,7 +314,7 @@ class SpectralFeatures(FrozenParamsMixin, _AbstractSpectral):
     def kernel_(self) -> Any:
         """The given kernel, or the default that was chosen."""
         check_is_fitted(self, "map_")
-        return self.map_.problem.kernel
+        return self.map_.problem.stated
 
     def _exact(self, points: FloatArray, others: FloatArray) -> FloatArray:
         first, second = self.map_.nodes_at(points), self.map_.nodes_at(others)
@@ -411,7 +410,7 @@ class DiffusionMap(_AbstractSpectral):
         builder = _neighbors_of if self.graph is None and not isinstance(points, Graph) else self.graph
         # The kernel does not matter: only the graph, the volumes of its nodes and the dimension are used.
         problem = self._prepare(points, DiffusionKernel(_STEPS_BY_DEFAULT), builder, streams)
-        problem = replace(problem, clock="manifold")
+        problem = replace(problem, per_volume=True)
         self.steps_ = float(given.get("steps", _STEPS_BY_DEFAULT))
         if "t" in given:
             self.steps_ = problem.graph.steps(given["t"], problem.dim)

@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from manifoldrf._runtime import without_warnings
 from manifoldrf._validation import POSITIVE, FloatArray, check_points, check_vector, reject
-from manifoldrf.features.fitting import FeatureWarning
+from manifoldrf.features.errors import FeatureWarning
 from manifoldrf.geometry.neighbors import NeighborSearch, without_self
 from manifoldrf.metrics import relative_error
 

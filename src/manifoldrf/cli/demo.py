@@ -23,10 +23,7 @@ N_NEW = 256  # points that no graph contains
 _TAU = 20.0  # steps of the paper's diffusion
 _FINER = 2  # nodes of the reference graph over N_NODES, where there is no formula; 4 changes errors by < .005
 # The paper trains on 100,000 walks from each of 1000 nodes for 1000 epochs; these settings take seconds.
-_SMALL_BUDGET: dict[str, Any] = {
-    "teacher_options": {"n_walks": 10_000, "p_halt": 0.01},
-    "field_options": {"network": "paper", "batch": 512, "epochs": 16},
-}
+_SMALL_BUDGET: dict[str, Any] = {"teacher__n_walks": 10_000, "field__batch": 512, "field__epochs": 16}
 _TITLE = "Heat kernels on four surfaces"
 _PICTURE = "demo.png"
 _NOTE = (
@@ -149,12 +146,12 @@ def _compare(name: str, manifold: Any, n_neighbors: int, n_nodes: int) -> Surfac
 
 def reference(manifold: Any, t: float) -> Callable[[Any, Any], Any]:
     """The heat kernel of a surface, as a function: a formula on the sphere, features of a finer graph elsewhere."""
-    from manifoldrf import GraphOptions, HeatKernel, ManifoldRandomFeatures, Sphere
+    from manifoldrf import HeatGraph, HeatKernel, ManifoldRandomFeatures, Sphere
 
     if isinstance(manifold, Sphere):
         return lambda a, b: manifold.heat_kernel(a, b, t)
     n_nodes = _FINER * N_NODES
-    options = GraphOptions(weights=manifold.grid_weights(n_nodes))
+    options = HeatGraph(volumes=manifold.grid_weights(n_nodes))
     features = ManifoldRandomFeatures(
         HeatKernel(t), normalize=False, n_features="all", graph=options, random_state=0
     )

@@ -87,7 +87,7 @@ def fit(
     manifoldrf fit points.csv -o model.safetensors --columns x,y,z --missing drop
     """
     from manifoldrf import Graph, ManifoldRandomFeatures
-    from manifoldrf.features.options import fit_options
+    from manifoldrf.features.options import FitOptions
 
     start = time.perf_counter()
     names = option_names(kernel, choice, graph)
@@ -99,7 +99,7 @@ def fit(
         given |= {"random_state": run.random_state, "n_jobs": run.n_jobs}
         make = ManifoldRandomFeatures.paper if paper else ManifoldRandomFeatures
         features = make(**given)
-        fit_options(features.get_params(deep=False))  # an error for a wrong option, before any work
+        FitOptions.of(features.get_params(deep=False))  # an error for a wrong option, before any work
     with (
         machines.cluster() as cluster,
         notices(quiet=output.quiet),
@@ -212,7 +212,7 @@ def kernel(
     manifoldrf kernel bunny.safetensors bunny.ply --vertex 17 -o heat.ply
     """
     from manifoldrf._arrays import ARRAY_SUFFIXES, row_writer
-    from manifoldrf.features.feature_map import product
+    from manifoldrf.features.rules import product
 
     with usage():
         suffixes = ARRAY_SUFFIXES if vertex is None else (*ARRAY_SUFFIXES, ".ply")
@@ -280,7 +280,7 @@ def _write_column(
 ) -> None:
     """Write the kernel between one point and all points of a space, as colours or as a column."""
     from manifoldrf._arrays import write_matrix
-    from manifoldrf.features.feature_map import product
+    from manifoldrf.features.rules import product
 
     model = read_model(source).set_params(sparse_output=True, n_jobs=threads.n_jobs)
     graph = model.graph_
@@ -346,7 +346,7 @@ def explore(
     """
     from manifoldrf import ManifoldRandomFeatures
     from manifoldrf.explorer.page import explore as write_page
-    from manifoldrf.features.state import described
+    from manifoldrf.features.state import shortened
 
     with usage():
         target = check_output(page, "--output", (".html",), [source, *(field or [])])
@@ -355,7 +355,7 @@ def explore(
     is_model = Path(source).suffix.lower() in MODEL
     model = read_model(source) if is_model else ManifoldRandomFeatures(random_state=0)
     if is_model and model.asymmetric_:
-        reject("MODEL", "a model with nonnegative features", f"{described(model.map_)} with two sides")
+        reject("MODEL", "a model with nonnegative features", f"{shortened(model.kernel_)} with two sides")
     with notices(quiet=output.quiet), progress("explore", quiet=output.silent) as report:
         if not is_model:
             report("fitting", 0, 1)
@@ -431,7 +431,7 @@ def info(output: Output, source: Annotated[str | None, _SAVED] = None) -> None:
         kernel = getattr(saved, "kernel_", None) or getattr(getattr(saved, "features_", None), "kernel_", None)
         show_facts(output, facts["kind"], facts | {"kernel": None if kernel is None else str(kernel)})
         return
-    facts |= {"coordinates": saved.n_features_in_, "dimension": saved.map_.problem.dim} | model_facts(saved)
+    facts |= {"coordinates": saved.n_features_in_, "dimension": saved.map_.kernel.dim} | model_facts(saved)
     facts["bytes of"] = _sizes(saved.map_)
     parts = ", ".join(f"{part} {n_bytes / 1e6:.2f} MB" for part, n_bytes in facts["bytes of"].items())
     head = f"{source}: {facts['kind']} of points with {saved.n_features_in_} coordinates"
@@ -442,7 +442,7 @@ def _sizes(fitted: Any) -> dict[str, int]:
     """Bytes that the largest parts of a model take in its file, the largest first."""
     from manifoldrf._codec import encode
 
-    graph = fitted.problem.graph
+    graph = fitted.graph
     # Arrays that several values share are stored once.
     steps, graph_too, all_three = (
         sum(array.nbytes for array in encode(value)[1].values())
@@ -719,16 +719,14 @@ def _show_written(
 
 def model_facts(features: Any) -> dict[str, Any]:
     """Facts about fitted features, for --json."""
-    from manifoldrf.features.state import described
-
     error = features.error_
     return {
-        "kernel": repr(features.kernel_) if features.map_.mixing is None else described(features.map_),
+        "kernel": repr(features.kernel_),
         "scale": features.scale_,
         "nodes": features.graph_.n_nodes,
         "features": features.n_features_out_,
         "field": features.field_,
-        "weights": features.quadrature_,
+        "weights": features.anchors_,
         "error": {name: getattr(error, name) for name in ("kernel", "field", "quadrature", "graph")},
     }
 

@@ -311,17 +311,17 @@ class Features:
         ),
     ] = "auto"
     field: Annotated[
-        Literal["auto", "step", "interpolated", "local", "mlp"],
-        _features(help="How features are computed at new points, between nodes; mlp is the paper's network."),
+        Literal["auto", "step", "interpolated", "network"],
+        _features(help="How features are computed at new points, between nodes; network is the paper's."),
     ] = "auto"
-    anchors: Annotated[
-        Literal["farthest", "medoid", "iid", "all"], _features(help="How the anchors are chosen.")
-    ] = "farthest"
-    weights: Annotated[
-        Literal["auto", "nnls", "unity", "voronoi", "uniform"], _features(help="Quadrature weights of the anchors.")
+    anchors: Annotated[Literal["farthest", "iid", "all"], _features(help="How the anchors are chosen.")] = (
+        "farthest"
+    )
+    quadrature: Annotated[
+        Literal["auto", "nnls", "voronoi", "uniform"], _features(help="Quadrature weights of the anchors.")
     ] = "auto"
     teacher: Annotated[
-        Literal["auto", "exact", "frontier", "walks", "counts"],
+        Literal["auto", "exact", "walks", "counts"],
         _features(help="How features are computed at the nodes: exactly, or estimated from random walks."),
     ] = "auto"
     teacher_options: Annotated[
@@ -330,23 +330,25 @@ class Features:
     field_options: Annotated[
         list[str] | None, _features(metavar="NAME=VALUE", help="For example epochs=20; repeatable.")
     ] = None
-    n_starts: Annotated[int | None, _features(help="Number of nodes whose signatures the field is fitted to.")] = (
-        None
-    )
-    loss: Annotated[Literal["relative", "l2"] | None, _features(help="Loss of the network.")] = None
     normalize: Annotated[
         bool,
         _features("--normalize/--absolute", help="Scale features to K(x, x) = 1 on average, or keep the kernel's."),
     ] = True
-    device: Annotated[
-        Literal["auto", "cpu", "cuda"], _features(help="Device for training the network and evaluating fields.")
-    ] = "auto"
 
     def parameters(self) -> dict[str, Any]:
         """Keyword arguments of the constructor."""
+        from manifoldrf import Counts, Network, Walks
+
         own = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        own["teacher_options"] = read_options(self.teacher_options, "--teacher-options")
-        own["field_options"] = read_options(self.field_options, "--field-options")
+        for part in ("teacher", "field"):
+            option = f"--{part}-options"
+            given = read_options(own.pop(f"{part}_options"), option)
+            kinds: dict[str, Any] = {"walks": Walks, "counts": Counts, "network": Network}
+            kind = kinds.get(own[part])
+            if kind is not None:
+                own[part] = kind(**(given or {}))
+            elif given:
+                reject(option, f"left out with --{part} {own[part]}", given)
         return own
 
 
@@ -382,19 +384,31 @@ class GraphChoice:
 
 @dataclass(frozen=True)
 class FittedGraph(GraphChoice):
-    """The graph that features are fitted on: GraphOptions."""
+    """The graph that features are fitted on."""
 
     n_nodes: Annotated[
         int | str, _graph(metavar="INTEGER|auto|all", help="Thin a cloud or a mesh to this number of nodes.")
     ] = "auto"
 
     def build(self) -> Any:
-        """GraphOptions, or None if all options have their default."""
-        from manifoldrf import GraphOptions
+        """HeatGraph, KnnGraph or MeshGraph; None if all options have their default."""
+        from manifoldrf import HeatGraph, KnnGraph, MeshGraph
 
-        noise = "auto" if self.noise is None else self.noise
-        options = GraphOptions(**dataclasses.asdict(self) | {"noise": noise})
-        return None if self == FittedGraph() else options
+        if self == FittedGraph():
+            return None
+        given = {part.name: getattr(self, part.name) for part in dataclasses.fields(self)}
+        changed = {part.name for part in dataclasses.fields(self) if given[part.name] != part.default} - {"kind"}
+        of_knn = {"n_neighbors", "bandwidth", "density_correction"}
+        kind = self.kind if self.kind != "auto" else "knn" if changed & of_knn else "heat"
+        kinds: dict[str, tuple[Any, set[str]]] = {
+            "heat": (HeatGraph, {"n_nodes", "n_steps", "dim", "noise"}),
+            "knn": (KnnGraph, of_knn),
+            "mesh": (MeshGraph, set()),
+        }
+        make, known = kinds[kind]
+        for name in sorted(changed - known):
+            reject(f"--{name.replace('_', '-')}", f"left out with the graph {kind}", given[name])
+        return make(**{"noise_std" if name == "noise" else name: given[name] for name in changed})
 
 
 @dataclass(frozen=True)

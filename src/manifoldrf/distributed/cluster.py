@@ -31,8 +31,8 @@ from manifoldrf._random import SeedLike
 from manifoldrf._runtime import recorded_warnings, require, warn_user
 from manifoldrf._validation import IntArray, check_flag, check_integer, check_jobs, check_option, reject
 from manifoldrf.features.graph_features import GraphRandomFeatures
+from manifoldrf.features.graph_kernel import FarQueryWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.problem import FarQueryWarning
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.action import AnyGraph

@@ -22,9 +22,9 @@ from scipy.spatial import cKDTree
 from manifoldrf._random import generator
 from manifoldrf._validation import FloatArray, IntArray, as_floats, check_jobs, check_points, reject
 from manifoldrf.features.feature_map import FeatureMap
+from manifoldrf.features.graph_kernel import signature_table, warn_of_far
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.problem import warn_of_far
-from manifoldrf.fields.data import SignatureOptions, signature_table
+from manifoldrf.features.options import Teaching
 from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import coarse_faces, nearest_along
@@ -441,7 +441,7 @@ def fields_of(features: ManifoldRandomFeatures, surface: Any, n_points: int, own
     ``surface`` : TriangleMesh, array of points of shape (n, d), or None for the nodes of the graph.
     """
     fitted, jobs = features.map_, check_jobs(features.n_jobs)
-    positions = fitted.problem.graph.positions
+    positions = fitted.graph.positions
     points, mesh = _points_of(fitted, surface)
     what = "node of the model; with `surface`, for each of its vertices or points"
     given = own_fields(own, len(points), what if surface is None else "vertex or point of `surface`")
@@ -473,7 +473,7 @@ def fields_of(features: ManifoldRandomFeatures, surface: Any, n_points: int, own
 
 def _points_of(fitted: FeatureMap, surface: Any) -> tuple[FloatArray, TriangleMesh | None]:
     """The points to draw, and the mesh to which they belong, if any."""
-    graph = fitted.problem.graph
+    graph = fitted.graph
     if surface is None:
         return graph.positions, graph.mesh
     surface = as_space(surface, "surface")
@@ -512,9 +512,9 @@ def _above(rows: Any, least: FloatArray) -> Any:
 
 def _exact(fitted: FeatureMap, nodes: IntArray, jobs: int) -> Any:
     """Exact signatures of the anchors at nodes in the unit of g, CSC of shape (n, m)."""
-    problem = fitted.problem
-    known = signature_table(problem, nodes, fitted.anchors, SignatureOptions(n_jobs=jobs)).values.tocsr()
-    own = np.sqrt(problem.measure[nodes]) if problem.clock == "graph" else np.ones(len(nodes))
+    kernel = fitted.kernel
+    known = signature_table(kernel, kernel.series, nodes, fitted.anchors, Teaching(n_jobs=jobs)).tocsr()
+    own = np.ones(len(nodes)) if kernel.per_volume else np.sqrt(kernel.measure[nodes])
     return sparse.csc_array(sparse.diags_array(own * fitted.scale * fitted.output_scale) @ known)
 
 

@@ -32,7 +32,7 @@ from manifoldrf.explorer.contents import (
     kernel_error,
 )
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.state import described, summary_rows
+from manifoldrf.features.state import shortened, summary_rows
 from manifoldrf.kernels.abstract_kernel import ScaledKernel
 
 __all__ = ["ExplorerPage", "explore"]
@@ -202,7 +202,7 @@ def _shown(model: Any, surface: Any, most: int, fields: Any) -> Fields:
         check_is_fitted(model, "map_")
         if model.asymmetric_:
             rule = "a model with nonnegative features, which are the same on both sides"
-            reject("model", rule, f"{described(model.map_)} with two sides")
+            reject("model", rule, f"{shortened(model.kernel_)} with two sides")
         return fields_of(model, surface, most, fields)
     if model is None or isinstance(model, str) or hasattr(model, "get_params"):
         rule = "a fitted ManifoldRandomFeatures, a mesh, a graph or points"
@@ -299,7 +299,7 @@ def _label(k: int, own: OwnField, n: int) -> str:
 
 def _unit(model: ManifoldRandomFeatures) -> str:
     """The unit of the kernel; a factor changes it."""
-    if model.map_.problem.clock == "graph" and model.scale_ == 1:
+    if not model.map_.kernel.per_volume and model.scale_ == 1:
         return "of the graph"
     return "" if model.scale_ != 1 or isinstance(model.kernel_, ScaledKernel) else "per unit of volume"
 

@@ -19,8 +19,9 @@ from manifoldrf._validation import (
     check_integer,
     check_jobs,
     check_option,
+    reject,
 )
-from manifoldrf.features.options import FrozenParamsMixin, check_dict
+from manifoldrf.features.options import FrozenParamsMixin
 from manifoldrf.geometry.graphs import as_adjacency
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.action import AnyGraph
@@ -130,7 +131,9 @@ class GraphRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  
         )  # raises if there are no features
         # Chosen once: features of a node must not depend on the nodes it is transformed with.
         self.teacher_ = choose_exact_teacher(graph, series) if self.teacher == "auto" else self.teacher
-        make_options(self.teacher_, check_dict(self.options, "options"), chosen=self.teacher == "auto")
+        if self.options is not None and not isinstance(self.options, dict):
+            reject("options", "a dict of options by name, or None", repr(self.options), TypeError)
+        make_options(self.teacher_, self.options or {}, chosen=self.teacher == "auto")
         if X is not None:
             _check_nodes(X, graph.n_nodes)
         self.streams_ = Streams.from_seed(self.random_state, "random_state")

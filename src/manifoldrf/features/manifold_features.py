@@ -1,8 +1,6 @@
 """Features of points of a curved space, as a scikit-learn transformer."""
 
 import copy
-import dataclasses
-import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +17,7 @@ from manifoldrf._runtime import one_blas_thread, quiet_underflow, without_warnin
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
+    IntArray,
     as_floats,
     check_columns,
     check_integer,
@@ -27,111 +26,75 @@ from manifoldrf._validation import (
     check_vector,
     reject,
 )
-from manifoldrf.features.errors import ErrorEstimate, graph_error
-from manifoldrf.features.feature_map import FeatureMap, product
-from manifoldrf.features.fitting import (
-    FeatureWarning,
-    FieldChoice,
-    check_function,
-    choose_anchors,
-    choose_field,
-    choose_weights,
-    feature_weights,
-    fit_mixing,
-    more_anchors,
-    note_flat,
-    settle_options,
-    warn_of_graph,
-)
-from manifoldrf.features.options import FitOptions, FrozenParamsMixin, check_space, estimator_points, fit_options
-from manifoldrf.features.problem import FEW_DIMS, make_problem, warn_of_far
-from manifoldrf.features.state import restore, shortened, state_of, summary_rows, text_table
+from manifoldrf.features.errors import USELESS, ErrorEstimate, FeatureWarning, graph_error, warn
+from manifoldrf.features.feature_map import FeatureMap
+from manifoldrf.features.fit import FitRecord, fit_features
+from manifoldrf.features.graph_kernel import warn_of_far
+from manifoldrf.features.options import FitOptions, FrozenParamsMixin, KnnGraph, check_space, estimator_points
+from manifoldrf.features.rules import product
+from manifoldrf.features.state import restore, state_of, summary_rows, text_table
 from manifoldrf.features.times import PreparedPoints, TimeRange, check_in_range, check_times
-from manifoldrf.features.unstructured import fit_unstructured, is_unstructured
-from manifoldrf.fields.data import Compute
-from manifoldrf.fields.training import TrainingInfo
-from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.graphs import Graph, GraphWarning, as_space
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
+from manifoldrf.paper.network import Network, TrainingInfo
+from manifoldrf.signatures.options import Walks
 from manifoldrf.signatures.teachers import compute_signatures
 
 __all__ = ["ManifoldRandomFeatures", "heat_signature"]
 
 KIND = "ManifoldRandomFeatures"  # of a file
-_SIDES = ("left", "right")
-_UNKNOWN = ErrorEstimate(np.nan, np.nan, np.nan, None, np.nan)  # shown where nothing may be computed
 
 
 class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Nonnegative feature vectors of points of a curved space, whose inner products are a kernel of the space.
 
-    phi(x) . phi(y) ~ K(x, y), with phi(z)_l = sqrt(s w_l) g(z, omega_l). The field g is learnt from signatures of a
-    graph that discretises the space, and evaluated at anchors omega_l. phi is defined for every z, nonnegative and
-    bounded. The factor s makes K(x, x) one on average; without ``normalize`` it is one.
+    phi(x) . phi(y) ~ K(x, y), with phi(z)_l = sqrt(s w_l) g(z, omega_l). Signatures g of a graph that discretises
+    the space are known between its nodes and anchors omega_l; a row of weights over nodes near z gives g(z, .). phi
+    is defined for every z, nonnegative and bounded. The factor s makes K(x, x) one on average; without
+    ``normalize`` it is one.
 
     Parameters
     ----------
     kernel : AbstractKernel, callable or None, default=None
         None: the heat kernel at a time estimated from the points. In the manifold clock (``HeatKernel``) features
         approximate the kernel of the space per unit of volume; in the graph clock (``DiffusionKernel``, ...) the
-        kernel of the graph, as if a point were a node. A function F(X, Y) is approximated by a series of heat steps
-        or, if it is not symmetric, by features with two sides. In a cloud of many dimensions without structure,
-        features of a heat kernel approximate the Gaussian kernel exp(-|x - y|^2 / 4t); the summary says so.
-    normalize : bool, default=True
-        Whether features are scaled such that K(x, x) = 1 on average, as learners expect; ``scale_`` is the factor
-        of the kernel. For a function without symmetry, whose F(x, x) may vanish, the largest |F(x, y)| over all y
-        is 1 on average. Otherwise the scale is absolute: a heat kernel is then about (4 pi t)^(-dim / 2) high, in
-        the unit of the coordinates. The kernel itself is the same, with one exception: for a short heat kernel on a
-        cloud of four or five dimensions without structure, normalised features approximate the Gaussian kernel,
-        absolute ones that of the heat graph.
-    scale : float, default=1.0
-        Length of the chosen kernel (``kernel=None``), relative to the usual one: with 2 the kernel is twice as
-        wide, so its heat time is four times as long. A given kernel has its own time, ``kernel__t``.
+        kernel of the graph, as if a point were a node. A symmetric function F(X, Y) is approximated by a series of
+        heat steps.
+    n_features : int or {"auto", "all"}, default="auto"
+        "auto": as many as the width of the kernel requires. "all": every node of the graph is an anchor.
     times : pair of float, optional
         Shortest and longest heat time. Features are then fitted for all times between, and :meth:`at` returns those
         of any time, or of a Matern kernel, without another fit. ``kernel`` is the one in use after the fit: a heat
         kernel with a time in the range (by default the geometric mean), or a Matern kernel. Only for spaces that
         get a heat graph.
-    n_features : int or {"auto", "all"}, default="auto"
-        "auto": as many as the width of the kernel requires. "all": every node of the graph is an anchor.
-    field : {"auto", "step", "interpolated", "local", "mlp"} or callable, default="auto"
-        How signatures are extended to new points. "auto" takes the field that is best at held-out nodes, and never
-        trains the network. A function of :class:`FieldData` that returns an :class:`AbstractField` is your own
-        field.
-    anchors : {"farthest", "medoid", "iid", "all"}, default="farthest"
-        Nodes at which features are read. "medoid" moves farthest points to the middle of their cells, which reduces
-        the error on spaces with a boundary and on uneven clouds.
-    weights : {"auto", "nnls", "unity", "voronoi", "uniform"}, default="auto"
-        Quadrature weights of the anchors. "auto" takes those that are best at held-out nodes. "uniform" are the
-        paper's: the plain sum over all nodes, or its unbiased estimate from i.i.d. anchors; "auto" uses them if all
-        nodes are anchors or anchors are i.i.d. "nnls" is kept only if it is better than "voronoi" and "unity".
-    teacher : str or callable, default="auto"
+    normalize : bool, default=True
+        Whether features are scaled such that K(x, x) = 1 on average, as learners expect; ``scale_`` is the factor
+        of the kernel. Otherwise the scale is absolute: a heat kernel is then about (4 pi t)^(-dim / 2) high, in the
+        unit of the coordinates.
+    graph : HeatGraph, KnnGraph, MeshGraph, Graph, callable or None, default=None
+        How the graph is built. None: a heat graph for kernels in the manifold clock in few dimensions, else the
+        edges of a mesh or nearest neighbours. A callable takes the points (or the mesh) and returns a
+        :class:`Graph`.
+    teacher : {"auto", "exact"}, Walks, Counts or callable, default="auto"
         Method that computes signatures, as in :func:`compute_signatures`.
-    teacher_options : dict, optional
-        Options of the teacher, such as ``{"n_walks": 10_000}``.
-    field_options : dict, optional
-        Options of "local" and "mlp", such as ``{"epochs": 20, "checkpoint": "run.safetensors"}``.
-    graph : GraphOptions, callable, Graph or None, default=None
-        How the graph is built; a callable takes the points (or the mesh) and returns a :class:`Graph`.
-    n_starts : int, optional
-        Number of random nodes whose signatures a field is fitted to; all nodes by default, 1000 for the network.
-    anchor_density : callable or array-like of shape (n_nodes,), optional
-        Density on the nodes that ``anchors="iid"`` draws from, as positive numbers or as a function of the
-        positions of the nodes; uniform by default.
-    loss : {"relative", "l2"}, optional
-        Loss of the network; its own default if None.
+    field : {"auto", "step", "interpolated"} or Network, default="auto"
+        How signatures are extended to new points: by one step of the walk, by interpolation between nodes, or by
+        the paper's network. "auto" takes the step or the interpolation, whichever is better at held-out nodes.
+    anchors : {"farthest", "iid", "all"}, default="farthest"
+        Nodes at which features are read.
+    quadrature : {"auto", "nnls", "voronoi", "uniform"}, default="auto"
+        Weights of the anchors. "nnls": nonnegative least squares, kept only if it is better than "voronoi", the
+        volume nearest to each anchor, at held-out nodes. "uniform": the paper's plain sum over all nodes, or its
+        unbiased estimate from i.i.d. anchors. "auto": "uniform" if all nodes are anchors or anchors are i.i.d.,
+        else "nnls" where it is affordable.
     random_state : None, int, Generator or RandomState, default=None
-    sparse_output : bool, default=False
-        Whether :meth:`transform` returns CSR arrays.
     n_jobs : int, default=-1
         Number of threads, -1 for all cores; it does not change the results.
-    device : {"auto", "cpu", "cuda"}, default="auto"
-        Where the network is trained and fields are evaluated. "auto" uses a CUDA device, if there is one, for
-        networks only; "cuda" also for the products of the fields "step" and "interpolated". Graphs, signatures,
-        neighbour searches and the field "local" stay on the CPU. Tested on the CPU only.
+    sparse_output : bool, default=False
+        Whether :meth:`transform` returns CSR arrays.
     verbose : bool or callable, default=False
         Whether progress is shown; a callable takes (what, done, total), where ``what`` names the current stage.
 
@@ -139,27 +102,23 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     ----------
     graph_ : Graph
     kernel_ : AbstractKernel
-        As given or chosen. For a function: its series or, if it is not symmetric, the heat kernel whose features
-        are mixed.
-    field_ : str
-        The field in use; "gaussian" if no structure was found.
+        As given or chosen; the series of a function.
     anchors_ : int array of shape (m,)
-        Nodes of ``graph_``. With the field "gaussian", one of the nodes that each centre is made of.
+        Nodes of ``graph_``.
     weights_ : array of shape (m,)
         w_l; volumes in the manifold clock, whether features are normalised or not.
     scale_ : float
-        Features represent ``scale_`` times ``kernel_``, or the function without symmetry; 1 without ``normalize``.
-    starts_ : int array
-        Nodes whose signatures the field was fitted to.
+        Features represent ``scale_`` times ``kernel_``; 1 without ``normalize``.
     bound_ : array of shape (m,)
-        Largest value that each feature can take (of the left side, if there are two); it grows like the root of
-        ``scale_``.
+        Largest value that each feature can take (of the left side, if there are two).
     error_ : ErrorEstimate
         Measured at held-out nodes; the share of the graph is computed on first access.
+    field_, quadrature_ : str
+        The field and the quadrature in use.
     training_ : TrainingInfo or None
         Record of the training of a network.
     asymmetric_ : bool
-        Whether features have two sides, for kernels without nonnegative features and functions without symmetry.
+        Whether features have two sides, for kernels without nonnegative features.
     n_features_in_, n_features_out_ : int
 
     See Also
@@ -182,46 +141,32 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     def __init__(  # noqa: PLR0913  (an estimator remembers all its options)
         self,
         kernel: Any = None,
-        *,
-        normalize: bool = True,
-        scale: float = 1.0,
-        times: tuple[float, float] | None = None,
         n_features: int | str = "auto",
+        *,
+        times: tuple[float, float] | None = None,
+        normalize: bool = True,
+        graph: Any = None,
+        teacher: Any = "auto",
         field: Any = "auto",
         anchors: str = "farthest",
-        weights: str = "auto",
-        teacher: Any = "auto",
-        teacher_options: dict[str, Any] | None = None,
-        field_options: dict[str, Any] | None = None,
-        graph: Any = None,
-        n_starts: int | None = None,
-        anchor_density: ArrayLike | None = None,
-        loss: str | None = None,
+        quadrature: str = "auto",
         random_state: SeedLike = None,
-        sparse_output: bool = False,
         n_jobs: int = -1,
-        device: str = "auto",
+        sparse_output: bool = False,
         verbose: Any = False,
     ) -> None:
         self.kernel = kernel
-        self.normalize = normalize
-        self.scale = scale
-        self.times = times
         self.n_features = n_features
+        self.times = times
+        self.normalize = normalize
+        self.graph = graph
+        self.teacher = teacher
         self.field = field
         self.anchors = anchors
-        self.weights = weights
-        self.teacher = teacher
-        self.teacher_options = teacher_options
-        self.field_options = field_options
-        self.graph = graph
-        self.n_starts = n_starts
-        self.anchor_density = anchor_density
-        self.loss = loss
+        self.quadrature = quadrature
         self.random_state = random_state
-        self.sparse_output = sparse_output
         self.n_jobs = n_jobs
-        self.device = device
+        self.sparse_output = sparse_output
         self.verbose = verbose
 
     @classmethod
@@ -229,39 +174,35 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         """Return the paper's recipe: walks, its network, all nodes as anchors.
 
         The kernel exp(-20 L) on the graph of 8 nearest neighbours (24 on the Mobius strip), 100,000 walks from each
-        of 1000 nodes that halt with probability .01, three layers of 128 units trained on the relative error for
-        1000 epochs, the plain sum over all nodes, and the scale of the graph's kernel (``normalize=False``).
+        of 1000 nodes that halt with probability .01, the network with its defaults, the plain sum over all nodes,
+        and the scale of the graph's kernel (``normalize=False``).
 
         Parameters
         ----------
         **changes
-            Parameters with other values.
+            Parameters with other values, ``graph__n_neighbors=24`` included.
 
         Examples
         --------
         >>> from manifoldrf import ManifoldRandomFeatures
-        >>> recipe = ManifoldRandomFeatures.paper(random_state=0)
-        >>> recipe.teacher, recipe.field, recipe.n_starts
-        ('walks', 'mlp', 1000)
+        >>> recipe = ManifoldRandomFeatures.paper(random_state=0, graph__n_neighbors=24)
+        >>> recipe.teacher.n_walks, recipe.field.batch, recipe.graph.n_neighbors
+        (100000, 1024, 24)
         """
-        recipe: dict[str, Any] = dict(  # noqa: C408  (the keywords of the constructor)
-            kernel=DiffusionKernel(20.0),
+        recipe = cls(
+            DiffusionKernel(20.0),
+            "all",
             normalize=False,
-            n_features="all",
-            field="mlp",
+            graph=KnnGraph(n_neighbors=8),
+            teacher=Walks(n_walks=100_000, p_halt=0.01),
+            field=Network(),
             anchors="all",
-            weights="uniform",
-            teacher="walks",
-            teacher_options={"n_walks": 100_000, "p_halt": 0.01},
-            field_options={"network": "paper"},
-            graph=functools.partial(knn_graph, n_neighbors=8),
-            n_starts=1000,
-            loss="relative",
+            quadrature="uniform",
         )
-        return cls(**(recipe | changes))
+        return recipe.set_params(**changes)
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Discretise the space, compute signatures and fit the field.
+        """Discretise the space, compute signatures and choose weights and field.
 
         Parameters
         ----------
@@ -272,53 +213,26 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         y : ignored
         """
         del y
-        return self._fit(X, compute_signatures)
+        return self._fit(X)
 
     @one_blas_thread()  # the errors that decide between weights and fields must not depend on the number of threads
-    def _fit(self, X: Any, compute: Compute, learner: str | None = None) -> Self:
-        """Fit with signatures from ``compute``, which may use other machines.
-
-        A learner needs features with one side: others are refused as soon as the kernel is known on the graph.
-        """
+    def _fit(self, X: Any, compute: Any = compute_signatures, learner: str | None = None) -> Self:
+        """Fit with signatures from ``compute``, which may use other machines; errors name the learner."""
         space = check_space(self, X)
         if hasattr(self, "times_"):  # of an earlier fit
             del self.times_
-        options = fit_options(self.get_params(deep=False), compute=compute)
+        options = FitOptions.of(self.get_params(deep=False), compute=compute)
+        self._streams = options.streams
         if self.times is not None:
             return self._fit_times(space, options)
-        problem = make_problem(space, self.kernel, options)
-        if learner is not None and (problem.function is not None or problem.asymmetric):
-            found = "those of a function whose values change if its arguments are exchanged"
-            found = (
-                found if problem.function is not None else f"those of {shortened(problem.kernel)}, with two sides"
-            )
-            reject("features", f"features with one side in {learner}", found)
-        options = settle_options(problem, options)
-        many = problem.graph.n_steps is None or problem.dim > FEW_DIMS  # dimensions, maybe too many for a graph
-        if many and is_unstructured(problem, space, self.kernel, options):
-            self.map_, choice = fit_unstructured(problem, self.kernel, options)
-            return self._finish(choice, "uniform", options)
-        anchors = choose_anchors(problem, options)
-        quadrature, held_out = choose_weights(problem, anchors, options)
-        while (more := more_anchors(problem, quadrature, options)) is not None:
-            anchors = more
-            quadrature, held_out = choose_weights(problem, anchors, options)
-        choice = choose_field(problem, anchors, quadrature, held_out, options)
-        notes = note_flat(problem.notes, held_out.kernel)
-        problem = problem if notes == problem.notes else dataclasses.replace(problem, notes=notes)
-        self.map_ = FeatureMap(problem, choice.field, anchors, feature_weights(problem, quadrature))
-        if problem.function is not None:
-            self.map_, choice = fit_mixing(self.map_, choice, held_out.nodes, options)
-        if self.map_.problem.series_error is not None:
-            self.map_ = check_function(self.map_, choice.error, self.kernel, space, options)
-        return self._finish(choice, quadrature.method, options)
+        self.map_, self.record_ = fit_features(space, options, learner)
+        self._error: tuple[ErrorEstimate, bool] | None = self.record_.error, False
+        return self
 
     def _fit_times(self, space: Any, options: FitOptions) -> Self:
         """Fit at the shortest time of each octave, and take the features of the kernel."""
         times = check_times(self.times)
         kernel = check_in_range(self.kernel, times)
-        if self.scale != 1:
-            reject("scale", "1 with `times`", self.scale)
         check_option(self.field, "field", ("auto", "step"))
 
         def fit_at(t: float) -> tuple[FeatureMap, ErrorEstimate]:
@@ -327,11 +241,10 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             # The shortest time is the hardest: others would repeat its warnings, or call long times useless.
             hidden = (FeatureWarning, GraphWarning) if t > times[0] else ()
             with without_warnings(*hidden):
-                member._fit(space, options.signatures.compute)
-            return member.map_, member._error[0]
+                member._fit(space, options.teaching.compute)
+            return member.map_, member.record_.error
 
         self.times_ = TimeRange.fit(fit_at, times, options.n_jobs)
-        self._streams = options.streams
         return self._use(self.times_, kernel)
 
     def at(self, kernel: Any) -> Self:
@@ -383,44 +296,32 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     def _family(self) -> TimeRange:
         check_is_fitted(self, "map_")
         if not hasattr(self, "times_"):
-            raise ValueError(
-                "Features of other times need a fit with a range of times: times=(shortest, longest)."
-            )
+            raise ValueError("Features of other times need a fit with a range of times: times=(shortest, longest).")
         family: TimeRange = self.times_
         return family
 
     def _use(self, family: TimeRange, kernel: AbstractKernel) -> Self:
         """Take the features of a kernel from the tables of all times."""
         self.map_ = family.at(kernel, normalize=bool(self.normalize))
-        self.field_, self.quadrature_ = "step", "of each octave"
-        self.training_: TrainingInfo | None = None
-        self.starts_ = np.arange(self.graph_.n_nodes)
+        unknown = ErrorEstimate(np.nan, np.nan, np.nan, None, np.nan)
+        self.record_ = FitRecord((("times", family.described(kernel)),), "step", "of each octave", unknown)
         self._source = family
-        self._error: tuple[ErrorEstimate, bool] | None = None  # computed on first access
-        return self
-
-    def _finish(self, choice: FieldChoice, quadrature: str, options: FitOptions) -> Self:
-        """Set the attributes that describe a fit."""
-        if options.normalize:
-            self.map_ = self.map_.normalized(options.n_jobs)
-        self.field_, self.starts_, self.training_ = choice.name, choice.starts, choice.training
-        self.quadrature_ = quadrature
-        self._error, self._streams = (choice.error, False), options.streams
+        self._error = None  # computed on first access
         return self
 
     @property
     def graph_(self) -> Graph:
         """The graph that discretises the space."""
-        return self._map().problem.graph
+        return self._map().graph
 
     @property
     def kernel_(self) -> Any:
         """The kernel, as given or chosen."""
-        return self._map().problem.kernel
+        return self._map().kernel.stated
 
     @property
-    def anchors_(self) -> Any:
-        """Nodes at which the field is evaluated."""
+    def anchors_(self) -> IntArray:
+        """Nodes at which features are read."""
         return self._map().anchors
 
     @property
@@ -441,6 +342,26 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         return fitted.output_scale * fitted.bound
 
     @property
+    def field_(self) -> str:
+        """The field in use: "step", "interpolated" or "network"."""
+        return self._record().field
+
+    @property
+    def quadrature_(self) -> str:
+        """The method of the weights."""
+        return self._record().quadrature
+
+    @property
+    def training_(self) -> TrainingInfo | None:
+        """Record of the training of a network."""
+        return self._record().training
+
+    @property
+    def asymmetric_(self) -> bool:
+        """Whether points have a left and a right side."""
+        return self._map().kernel.asymmetric
+
+    @property
     def n_features_out_(self) -> int:
         """Number of features."""
         return len(self._map().anchors)
@@ -448,23 +369,29 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     @property
     def error_(self) -> ErrorEstimate:
         """Error of the kernel, measured at held-out nodes."""
-        problem = self._map().problem
-        if self._error is None:  # features of one of many times
-            self._error = self._source.error(problem.kernel, self._streams, check_jobs(self.n_jobs)), True
-            warn_of_graph(self._error[0])
-        error, whole = self._error  # read once, because several threads may add the share of the graph
+        kernel, jobs = self._map().kernel, check_jobs(self.n_jobs)
+        # Read once, because several threads may add the share of the graph.
+        error, whole = self._error or (self._source.error(kernel.stated, self._streams, jobs), True)
+        share = self.record_.series_error  # of a function given as kernel: `fit` has warned
         if not whole:
-            error = error.with_graph(graph_error(problem, self._streams, check_jobs(self.n_jobs)))
-            self._error = error, True
-            if problem.series_error is None:  # else `fit` has warned
-                warn_of_graph(error)
+            error = error.with_graph(graph_error(kernel, self._streams, jobs) if share is None else share)
+        off = error.graph or 0.0
+        if not (whole and self._error) and share is None and off > 0.2:
+            about = f"about {off:.0%}" if off < 1 else "more than 100%"
+            warn(
+                f"The kernel of the graph is off by {about}: too few points for such a narrow kernel or so many "
+                "dimensions, or a boundary. The features represent the kernel of the graph. Remedies: more points, "
+                "a wider kernel (a larger t). Classifiers may do well all the same.",
+                useless=off > USELESS,
+            )
+        self._error = error, True
         return error
 
     def _get_fitted_attr_html(self, *args: Any, **options: Any) -> Any:
         """Attributes for notebooks. scikit-learn reads them all, which must neither compute the error nor warn."""
         shown = copy.copy(self)
-        if hasattr(self, "_error"):
-            shown._error = (_UNKNOWN if self._error is None else self._error[0]), True
+        if hasattr(self, "record_"):
+            shown._error = (self.record_.error if self._error is None else self._error[0]), True
         return BaseEstimator._get_fitted_attr_html(shown, *args, **options)
 
     def _html_repr(self) -> str:
@@ -484,6 +411,11 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         fitted: FeatureMap = self.map_
         return fitted
 
+    def _record(self) -> FitRecord:
+        check_is_fitted(self, "map_")
+        record: FitRecord = self.record_
+        return record
+
     def transform(self, X: Any, side: str | None = None) -> Any:
         """Features of points.
 
@@ -493,8 +425,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         ----------
         X : array-like of shape (q, d)
         side : {"left", "right"}, optional
-            Required for kernels without nonnegative features and for functions without symmetry, where
-            K(x, y) = left(x) . right(y).
+            Required for kernels without nonnegative features, where K(x, y) = left(x) . right(y).
 
         Returns
         -------
@@ -502,9 +433,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             In the float type of ``X``.
         """
         points, dtype = self._check_queries(X, "X")
-        options = {"side": self._check_side(side), "device": self.device}
-        jobs = check_jobs(self.n_jobs)
-        return self._map().features(points, dtype, jobs, as_sparse=self.sparse_output, **options)
+        side, jobs = self._check_side(side), check_jobs(self.n_jobs)
+        return self._map().features(points, dtype, jobs, as_sparse=self.sparse_output, side=side)
 
     def transform_blocks(self, X: Any, *, side: str | None = None, n_rows: int | None = None) -> Iterator[Any]:
         """Features of more points than memory holds, a block at a time.
@@ -522,7 +452,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         Yields
         ------
         features : array, or CSR array with ``sparse_output``, of shape (rows of the block, m)
-            With the same bits as :meth:`transform` on the CPU. Warnings count far points block by block.
+            With the same bits as :meth:`transform`. Warnings count far points block by block.
 
         Examples
         --------
@@ -583,7 +513,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     def distance_to_space(self, Z: Any) -> FloatArray:
         """Distance of points to the nearest node or, on a mesh, to its surface, shape (q,)."""
         points, _ = self._check_queries(Z)
-        return self._map().problem.distance(points)
+        return self._map().kernel.distance(points)
 
     def summary(self) -> str:
         """What was fitted, chosen and estimated, as a text of a few lines."""
@@ -602,7 +532,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
         """The estimator of a file; raises if the state is not one that :meth:`save` writes."""
-        return restore(cls(**{"normalize": False} | state["params"]), state)  # older files do not have it
+        restored: Self = restore(cls(**state["params"]), state)
+        return restored
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Names of the features: ``manifoldrandomfeatures0``, ..."""
@@ -610,23 +541,13 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         stem = type(self).__name__.lower()
         return np.array([f"{stem}{k}" for k in range(self.n_features_out_)], dtype=object)
 
-    @property
-    def asymmetric_(self) -> bool:
-        """Whether points have a left and a right side."""
-        return self._map().two_sided
-
     def _check_side(self, side: str | None) -> str:
-        if side is not None:
-            return check_option(side, "side", _SIDES)
-        if self.asymmetric_:
-            what = f"This {type(self.kernel_).__name__} has no nonnegative features"
-            if self._map().mixing is not None:
-                what = "The function given as kernel is not symmetric"
+        if side is None and self.asymmetric_:
             raise ValueError(
-                f"{what}: its factors differ, so `side` must be 'left' or 'right'; `kernel_matrix` and `matvec` "
-                "use both."
+                f"This {type(self.kernel_).__name__} has no nonnegative features: its factors differ, so `side` "
+                "must be 'left' or 'right'; `kernel_matrix` and `matvec` use both."
             )
-        return "left"
+        return check_option(side or "left", "side", ("left", "right"))
 
     def _check_queries(self, Z: Any, name: str = "Z") -> tuple[FloatArray, Any]:
         """Points as float64, and the type that results are to have."""
@@ -636,7 +557,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         return (points if metric is None else metric.check(points, name)), dtype
 
     def _rows(self, points: FloatArray, side: str) -> tuple[Any, FloatArray]:
-        return self._map().rows(points, check_jobs(self.n_jobs), side=side, device=self.device)
+        return self._map().rows(points, check_jobs(self.n_jobs), side=side)
 
 
 def heat_signature(

@@ -10,13 +10,12 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from manifoldrf._random import Streams
+from manifoldrf._random import SeedLike, Streams
 from manifoldrf._runtime import warn_user
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
     Interval,
-    as_array,
     check_count,
     check_flag,
     check_integer,
@@ -26,13 +25,9 @@ from manifoldrf._validation import (
     check_real,
     column_names,
     counting_columns,
-    fail,
     refuse_text,
     reject,
 )
-from manifoldrf.fields.anchors import METHODS
-from manifoldrf.fields.data import AbstractField, Compute, FieldData, SignatureOptions, check_device
-from manifoldrf.fields.training import MlpOptions
 from manifoldrf.geometry.clouds import check_noise
 from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.heat import check_steps
@@ -40,293 +35,217 @@ from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.abstract_kernel import FrozenParams
 from manifoldrf.kernels.manifold_kernels import HeatKernel
+from manifoldrf.paper.network import Network
 from manifoldrf.signatures.engines import Progress, silent
-from manifoldrf.signatures.options import make_options
-from manifoldrf.signatures.teachers import check_teacher, compute_signatures
+from manifoldrf.signatures.options import Counts, Walks
+from manifoldrf.signatures.teachers import Signatures, compute_signatures
 
-__all__ = ["GraphOptions"]
+__all__ = ["HeatGraph", "KnnGraph", "MeshGraph"]
 
-KINDS = ("auto", "heat", "knn", "mesh")
-FIELDS = ("auto", "step", "interpolated", "local", "mlp")
-ANCHORS = ("farthest", "medoid", "iid", "all")
-FitField = Callable[[FieldData], AbstractField]
-_LOSSES = ("relative", "l2")
-_UNIT = Interval(0.0, 1.0)
-_KNN_OPTIONS = ("n_neighbors", "bandwidth", "density_correction")
+FIELDS = ("auto", "step", "interpolated")
+ANCHORS = ("farthest", "iid", "all")
+QUADRATURES = ("auto", "nnls", "voronoi", "uniform")
+
+
+def _check_metric(metric: Any) -> None:
+    if metric is not None and not isinstance(metric, AbstractManifold):
+        reject("metric", "None or a manifold", repr(metric), TypeError)
 
 
 @dataclass(frozen=True, eq=False)
-class GraphOptions(FrozenParams):
-    """How :class:`ManifoldRandomFeatures` discretises a space.
+class HeatGraph(FrozenParams):
+    """A graph whose walk is the heat flow of the space, as built by :func:`heat_graph`.
 
     Parameters
     ----------
-    kind : {"auto", "heat", "knn", "mesh"}
-        "heat": :func:`heat_graph`, for kernels in the manifold clock in at most 5 dimensions. "knn":
-        :func:`knn_graph`. "mesh": :func:`mesh_graph`, along the edges of a mesh. "auto": a heat graph for kernels
-        in the manifold clock where it is accurate, else the edges of a mesh or the nearest neighbours in a cloud.
     n_nodes : int or {"auto", "all"}
-        Number of nodes: a cloud or a mesh is thinned to this many farthest points (on a mesh: vertices, along its
-        surface), and a grid of this size is laid out on a manifold. "auto" thins clouds and meshes that are far
-        finer than the kernel needs, and lays out as many nodes as it needs. "all" never thins.
+        Number of nodes; "auto": as many as the kernel needs.
     n_steps : "auto" or even int
-        Steps of a heat graph.
-    n_neighbors : int, optional
-        Neighbours in a knn graph; 8 by default.
-    density_correction : float, optional
-        Of a knn graph. By default 1 for kernels in the manifold clock, which should not depend on the density of
-        the points, and 0 for others.
-    weights : "auto" or array-like of shape (n,)
-        Volume of each point, for heat graphs; known for named manifolds.
+        Steps that make up the heat time.
     dim : int, optional
         Intrinsic dimension; estimated by default.
     metric : AbstractManifold, optional
         Measure distances along this manifold.
-    bandwidth : {"median", "local"} or float, optional
-        Of a knn graph, see :func:`knn_graph`; by default "local" above 3 dimensions, else "median".
-    noise : "auto" or float
+    noise_std : "auto" or float
         Standard deviation of the noise in each coordinate of a cloud. Points and queries are moved onto the space,
-        and outliers are left out (:func:`clean_cloud`). "auto" finds the noise, and does nothing for kernels in
-        steps of the graph or if weights or a metric are given. 0 takes the points as they are.
+        and outliers are left out. "auto" finds the noise; 0 takes the points as they are.
+    volumes : array-like of shape (n,), optional
+        Volume of each point; estimated by default, known on named manifolds.
 
     Examples
     --------
-    >>> from manifoldrf import GraphOptions, HeatKernel, ManifoldRandomFeatures, Sphere
-    >>> options = GraphOptions(n_nodes=2000, n_steps=8)
-    >>> features = ManifoldRandomFeatures(HeatKernel(0.05), n_features="all", graph=options).fit(Sphere())
-    >>> features.graph_
+    >>> from manifoldrf import HeatGraph, HeatKernel, ManifoldRandomFeatures, Sphere
+    >>> graph = HeatGraph(n_nodes=2000, n_steps=8)
+    >>> ManifoldRandomFeatures(HeatKernel(0.05), "all", graph=graph).fit(Sphere()).graph_
     Graph(2000 nodes, 110948 edges, points in R^3, n_steps=8)
     """
 
-    kind: str = "auto"
     n_nodes: int | str = "auto"
     n_steps: int | str = "auto"
-    n_neighbors: int | None = None
-    density_correction: float | None = None
-    weights: Any = "auto"
     dim: int | None = None
     metric: AbstractManifold | None = None
-    bandwidth: str | float | None = None
-    noise: float | str = "auto"
+    noise_std: float | str = "auto"
+    volumes: Any = None
 
     def __post_init__(self) -> None:
-        check_option(self.kind, "kind", KINDS)
         check_count(self.n_nodes, "n_nodes", 3, ("auto", "all"))
-        if self.n_neighbors is not None:
-            check_integer(self.n_neighbors, "n_neighbors", 1)
         check_steps(self.n_steps)
+        if self.dim is not None:
+            check_integer(self.dim, "dim", 1)
+        _check_metric(self.metric)
+        check_noise(self.noise_std)
+        fixed = self.metric is not None or self.volumes is not None
+        if fixed and self.noise_std not in ("auto", 0):
+            reject("noise_std", "'auto' or 0 with a metric or volumes", self.noise_std)
+
+    @property
+    def only_dim(self) -> bool:
+        """Whether nothing but the dimension is given."""
+        others = [part for part in dataclasses.fields(self) if part.name != "dim"]
+        return all(getattr(self, part.name) is part.default for part in others)
+
+
+@dataclass(frozen=True, eq=False)
+class KnnGraph(FrozenParams):
+    """A graph of nearest neighbours of the points as they are, as built by :func:`knn_graph`.
+
+    Parameters
+    ----------
+    n_neighbors : int
+    bandwidth : {"median", "local"} or float, optional
+        By default "local" above 3 dimensions, else "median".
+    density_correction : float, optional
+        In [0, 1]; by default 1 for kernels in the manifold clock, which should not depend on the density of the
+        points, and 0 for others.
+    metric : AbstractManifold, optional
+        Measure distances along this manifold.
+
+    Examples
+    --------
+    >>> from manifoldrf import DiffusionKernel, KnnGraph, ManifoldRandomFeatures, Sphere
+    >>> ManifoldRandomFeatures(DiffusionKernel(20.0), graph=KnnGraph(n_neighbors=12)).fit(Sphere().grid(500)).graph_
+    Graph(500 nodes, 3132 edges, points in R^3)
+    """
+
+    n_neighbors: int = 8
+    bandwidth: str | float | None = None
+    density_correction: float | None = None
+    metric: AbstractManifold | None = None
+
+    def __post_init__(self) -> None:
+        check_integer(self.n_neighbors, "n_neighbors", 1)
         if isinstance(self.bandwidth, str):
             check_option(self.bandwidth, "bandwidth", ("median", "local"))
         elif self.bandwidth is not None:
             check_real(self.bandwidth, "bandwidth", POSITIVE)
         if self.density_correction is not None:
-            check_real(self.density_correction, "density_correction", _UNIT)
-        if self.dim is not None:
-            check_integer(self.dim, "dim", 1)
-        if self.metric is not None and not isinstance(self.metric, AbstractManifold):
-            reject("metric", "None or a manifold", repr(self.metric), TypeError)
-        if isinstance(self.weights, str):
-            check_option(self.weights, "weights", ("auto",))
-        check_noise(self.noise)
-        self._refuse_unused()
+            check_real(self.density_correction, "density_correction", Interval(0.0, 1.0))
+        _check_metric(self.metric)
 
-    def _refuse_unused(self) -> None:
-        """Raise if an option has no effect: that is a mistake."""
-        for name in _KNN_OPTIONS:
-            if self.kind in ("heat", "mesh") and getattr(self, name) is not None:
-                reject(name, f"left out with kind='{self.kind}'", getattr(self, name))
-        if self.kind in ("knn", "mesh") and self.n_steps != "auto":
-            reject("n_steps", f"left out with kind='{self.kind}'", self.n_steps)
-        if self.kind in ("knn", "mesh") and not isinstance(self.weights, str):
-            reject("weights", f"left out with kind='{self.kind}'", "an array")
 
-    @property
-    def only_dim(self) -> bool:
-        """Whether only the dimension is given."""
-        others = [part for part in dataclasses.fields(self) if part.name != "dim"]
-        return all(getattr(self, part.name) == part.default for part in others)
+@dataclass(frozen=True, eq=False)
+class MeshGraph(FrozenParams):
+    """The edges of a mesh, as built by :func:`mesh_graph`.
 
-    @property
-    def wants_neighbors(self) -> bool:
-        """Whether an option is given that only knn graphs have."""
-        return any(getattr(self, name) is not None for name in _KNN_OPTIONS)
+    Examples
+    --------
+    >>> from manifoldrf import DiffusionKernel, ManifoldRandomFeatures, MeshGraph, TriangleMesh
+    >>> corners = [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    >>> mesh = TriangleMesh(corners, [[0, 2, 1], [0, 1, 3], [1, 2, 3], [2, 0, 3]])
+    >>> ManifoldRandomFeatures(DiffusionKernel(2.0), graph=MeshGraph()).fit(mesh).graph_.n_edges
+    6
+    """
+
+
+@dataclass(frozen=True)
+class Teaching:
+    """How signatures are computed: the corresponding arguments of :func:`compute_signatures`."""
+
+    teacher: Any = "auto"
+    seed: SeedLike = None
+    n_jobs: int = 1
+    progress: Progress = silent
+    compute: Callable[..., Signatures] = compute_signatures  # here or on other machines
 
 
 @dataclass(frozen=True, eq=False)
 class FitOptions:
-    """Checked options of a fit.
-
-    Attributes
-    ----------
-    streams : Streams
-        Random streams of the fit.
-    graph : GraphOptions, callable, Graph or None
-    n_features : int or {"auto", "all"}
-    field : str
-        A name from ``FIELDS``, or the name of ``fit_field``.
-    anchors, weights : str
-    n_starts : int, optional
-    density : array or callable, optional
-        That i.i.d. anchors are drawn from.
-    field_options : dict
-    signatures : SignatureOptions
-        With the number of threads and the progress callback of the whole fit.
-    fit_field : callable, optional
-        The user's own function that fits a field.
-    scale : float
-        Length of a chosen kernel, relative to the usual one.
-    normalize : bool
-        Whether features are scaled to K(x, x) = 1 on average.
-    """
+    """Checked parameters of :class:`ManifoldRandomFeatures`, and what a fit draws random numbers from."""
 
     streams: Streams
-    graph: Any = None
+    kernel: Any = None
     n_features: int | str = "auto"
-    field: str = "auto"
+    normalize: bool = True
+    graph: Any = None
+    field: str | Network = "auto"
     anchors: str = "farthest"
-    weights: str = "auto"
-    n_starts: int | None = None
-    density: Any = None
-    field_options: dict[str, Any] = dataclasses.field(default_factory=dict)
-    signatures: SignatureOptions = dataclasses.field(default_factory=SignatureOptions)
-    fit_field: FitField | None = None
-    scale: float = 1.0
-    normalize: bool = False
+    quadrature: str = "auto"
+    teaching: Teaching = dataclasses.field(default_factory=Teaching)
+
+    @classmethod
+    def of(
+        cls,
+        params: dict[str, Any],
+        streams: Streams | None = None,
+        compute: Callable[..., Signatures] = compute_signatures,
+    ) -> "FitOptions":
+        """Check the parameters of the estimator."""
+        streams = streams or Streams.from_seed(params["random_state"], "random_state")
+        kernel, graph, field, teacher = (params[name] for name in ("kernel", "graph", "field", "teacher"))
+        if isinstance(kernel, type):
+            reject("kernel", f"a kernel, not its class: {kernel.__name__}(...)", kernel.__name__, TypeError)
+        if not (graph is None or isinstance(graph, HeatGraph | KnnGraph | MeshGraph | Graph) or callable(graph)):
+            reject("graph", "None, HeatGraph, KnnGraph, MeshGraph, a Graph or a function", repr(graph), TypeError)
+        if not isinstance(field, Network):
+            check_option(field, "field", FIELDS)
+        elif field.checkpoint is not None and params["random_state"] is None:
+            reject("random_state", "given with a checkpoint, or training cannot be resumed", None)
+        if not (callable(teacher) or isinstance(teacher, Walks | Counts)):
+            check_option(teacher, "teacher", ("auto", "exact"))
+        anchors = check_option(params["anchors"], "anchors", ANCHORS)
+        n_features = check_count(params["n_features"], "n_features", 1, ("auto", "all"))
+        if anchors == "all" and not isinstance(n_features, str):
+            reject("n_features", "'auto' or 'all' with anchors='all'", n_features)
+        if anchors == "iid" and n_features == "all":
+            reject("n_features", "'auto' or an integer with anchors='iid'", repr(n_features))
+        check_flag(params["sparse_output"], "sparse_output")
+        # A number, not a generator: the draws of one table must not depend on the tables before it.
+        seed = int(streams.generator("features.signatures").integers(2**62))
+        teaching = Teaching(teacher, seed, check_jobs(params["n_jobs"]), _progress(params["verbose"]), compute)
+        return cls(
+            streams,
+            kernel,
+            n_features,
+            check_flag(params["normalize"], "normalize"),
+            graph,
+            field,
+            anchors,
+            check_option(params["quadrature"], "quadrature", QUADRATURES),
+            teaching,
+        )
 
     @property
     def n_jobs(self) -> int:
         """Number of threads, at least 1."""
-        return self.signatures.n_jobs
+        return self.teaching.n_jobs
 
     @property
     def progress(self) -> Progress:
         """Called with (what, done, total)."""
-        return self.signatures.progress
-
-
-def fit_options(
-    params: dict[str, Any], streams: Streams | None = None, compute: Compute = compute_signatures
-) -> FitOptions:
-    """Check the parameters of :class:`ManifoldRandomFeatures`.
-
-    Parameters
-    ----------
-    params : dict
-        All parameters of the estimator.
-    streams : Streams, optional
-        Made from ``random_state`` by default.
-    compute : callable
-        Computes the signatures.
-    """
-    streams = streams or Streams.from_seed(params["random_state"], "random_state")
-    n_jobs = check_jobs(params["n_jobs"])
-    name, fit_field = _check_field(params["field"])
-    check_option(params["anchors"], "anchors", ANCHORS)
-    check_option(params["weights"], "weights", METHODS)
-    teacher = check_teacher(params["teacher"])
-    check_flag(params["sparse_output"], "sparse_output")
-    n_features = _check_anchors(params)
-    if params["n_starts"] is not None:
-        check_integer(params["n_starts"], "n_starts", 2 if name == "mlp" else 1)
-    options = check_dict(params["teacher_options"], "teacher_options")
-    if isinstance(teacher, str) and teacher != "auto":
-        make_options(teacher, options)
-    elif teacher == "auto" and options:
-        reject("teacher_options", "left out with teacher='auto'", options)
-    # A number, not a generator: the draws of one field must not depend on the fields tried before it.
-    seed = int(streams.generator("features.signatures").integers(2**62))
-    progress = _progress(params["verbose"])
-    density = params["anchor_density"]
-    return FitOptions(
-        streams=streams,
-        graph=params["graph"],
-        n_features=n_features,
-        field=name,
-        anchors=params["anchors"],
-        weights=params["weights"],
-        n_starts=params["n_starts"],
-        density=density if density is None or callable(density) else as_array(density, "anchor_density"),
-        field_options=_field_options(params, name),
-        signatures=SignatureOptions(teacher, tuple(options.items()), seed, n_jobs, progress, compute),
-        fit_field=fit_field,
-        scale=_check_scale(params),
-        normalize=check_flag(params["normalize"], "normalize"),
-    )
-
-
-def _check_field(field: Any) -> tuple[str, FitField | None]:
-    """Name of a field and, if the user gave one, the function that fits it."""
-    if isinstance(field, str) or not callable(field):
-        return check_option(field, "field", FIELDS), None
-    return str(getattr(field, "__name__", type(field).__name__)), field
-
-
-def _check_scale(params: dict[str, Any]) -> float:
-    """The relative length of the chosen kernel; a given kernel has its own length."""
-    scale = check_real(params["scale"], "scale", POSITIVE)
-    if scale != 1 and params["kernel"] is not None:
-        reject("scale", "1 where a kernel is given (change its own time or length instead)", scale)
-    return scale
-
-
-def _check_anchors(params: dict[str, Any]) -> int | str:
-    """The number of features, consistent with the choice of anchors."""
-    given, anchors = params["n_features"], params["anchors"]
-    n_features = check_count(given, "n_features", 1, ("auto", "all"))
-    if params["anchor_density"] is not None and anchors != "iid":
-        reject("anchor_density", "None unless anchors='iid'", "an array")
-    if anchors == "all" and not isinstance(n_features, str):
-        reject("n_features", "'auto' or 'all' with anchors='all'", n_features)
-    if anchors == "iid" and n_features == "all":
-        reject("n_features", "'auto' or an integer with anchors='iid'", repr(n_features))
-    return n_features
-
-
-def _field_options(params: dict[str, Any], name: str) -> dict[str, Any]:
-    """Checked options of the field, including those that are parameters of the estimator."""
-    options = dict(check_dict(params["field_options"], "field_options"))
-    check_device(params["device"])
-    if params["loss"] is not None:
-        check_option(params["loss"], "loss", _LOSSES)
-        if params["field"] != "mlp":
-            reject("loss", "None unless field='mlp'", repr(params["loss"]))
-        options["loss"] = params["loss"]
-    if params["field"] == "mlp":
-        options.setdefault("device", params["device"])
-        known = tuple(MlpOptions.__dataclass_fields__)
-    else:
-        known = ("degree",) if params["field"] == "local" else ()
-    for option in options:
-        if option not in known:
-            text = f"Field '{name}' has no option `{option}`; it has {', '.join(known) or 'none'}."
-            fail(option, text, TypeError)
-    if params["field"] == "mlp":
-        MlpOptions(**options)
-        if options.get("checkpoint") is not None and params["random_state"] is None:
-            reject("random_state", "given with a checkpoint, or training cannot be resumed", None)
-    return options
-
-
-def check_dict(options: Any, name: str) -> dict[str, Any]:
-    """Return options by name; None means none."""
-    if options is not None and not isinstance(options, dict):
-        reject(name, "a dict of options by name, or None", repr(options), TypeError)
-    return options or {}
+        return self.teaching.progress
 
 
 def _progress(verbose: Any) -> Progress:
     """The progress callback for a value of ``verbose``."""
-    if callable(verbose):
-        show: Progress = verbose
-        return show
-    if not isinstance(verbose, bool | np.bool_):
+
+    def to_terminal(what: str, done: int, total: int) -> None:
+        sys.stderr.write(f"\r{what}: {done} of {total}" + ("\n" if done >= total else ""))
+        sys.stderr.flush()
+
+    if not (callable(verbose) or isinstance(verbose, bool | np.bool_)):
         reject("verbose", "True, False or a function of (what, done, total)", repr(verbose), TypeError)
-    return _to_terminal if verbose else silent
-
-
-def _to_terminal(what: str, done: int, total: int) -> None:
-    sys.stderr.write(f"\r{what}: {done} of {total}" + ("\n" if done >= total else ""))
-    sys.stderr.flush()
+    show: Progress = verbose if callable(verbose) else to_terminal if verbose else silent
+    return show
 
 
 class FrozenParamsMixin:
@@ -336,7 +255,7 @@ class FrozenParamsMixin:
     """
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters of the estimator; ``kernel__<name>`` replaces the kernel by one with another value."""
+        """Set parameters; ``kernel__<name>`` replaces the kernel by one with another value, and so on."""
         inner: dict[str, dict[str, Any]] = defaultdict(dict)
         outer = {}
         for name, value in params.items():
@@ -344,12 +263,10 @@ class FrozenParamsMixin:
             part = params.get(owner, getattr(self, owner, None))
             if name == "kernel__t" and part is None:
                 outer["kernel"] = HeatKernel(value)
-                continue
-            if rest and owner in ("kernel", "graph") and part is None:
-                example = "HeatKernel(0.1)" if owner == "kernel" else "GraphOptions()"
-                raise ValueError(f"`{name}` needs a {owner} to change: give one, such as {owner}={example}.")
-            if rest and isinstance(part, FrozenParams):
+            elif rest and isinstance(part, FrozenParams):
                 inner[owner][rest] = value
+            elif rest and (part is None or isinstance(part, str)) and hasattr(self, owner):
+                raise ValueError(f"`{name}` needs an object to change: `{owner}` is {part!r}.")
             else:
                 outer[name] = value
         super().set_params(**outer)  # type: ignore[misc]

@@ -23,11 +23,10 @@ from manifoldrf._random import Streams
 from manifoldrf._runtime import quiet_underflow
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_real, reject
 from manifoldrf.features.errors import ErrorEstimate, graph_error
-from manifoldrf.features.feature_map import FeatureMap, product, symmetric_product
-from manifoldrf.features.problem import warn_of_far
-from manifoldrf.fields.data import Problem
-from manifoldrf.fields.step import JoinedField, StepField, longer_tables, one_step
-from manifoldrf.geometry.csr import as_dense, check_amounts, check_csr, check_shape
+from manifoldrf.features.feature_map import FeatureMap
+from manifoldrf.features.graph_kernel import STEP_SHARE, GraphKernel, warn_of_far, without_negligible
+from manifoldrf.features.rules import JoinedSteps, WalkStep, product, symmetric_product, times_table
+from manifoldrf.geometry.csr import check_amounts, check_csr, check_shape, reciprocal
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel
 from manifoldrf.kernels.graph_kernels import PowerKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
@@ -84,7 +83,7 @@ class TimeLevel:
 
     Attributes
     ----------
-    problem : Problem
+    kernel : GraphKernel
         Of the shortest time.
     anchors : int array of shape (m,)
     weights : array of shape (m,)
@@ -93,14 +92,14 @@ class TimeLevel:
     indptr, indices : int arrays
         Where the tables (n_nodes, m) have entries, as in a CSR array.
     tables : float32 array of shape (k, nnz)
-        Tables of :class:`StepField`. Rounding changes the kernel by 1e-7.
+        Tables of features by a step. Rounding changes the kernel by 1e-7.
     heights : array of shape (k, k)
         Mean over the nodes of the inner products of features of two tables.
     error : ErrorEstimate
         Of the fit at the shortest time, without the share of the graph.
     """
 
-    problem: Problem
+    kernel: GraphKernel
     anchors: IntArray
     weights: FloatArray
     steps: IntArray
@@ -118,38 +117,42 @@ class TimeLevel:
         if self.tables.dtype != np.float32 or not (np.isfinite(self.tables).all() and (self.tables >= 0).all()):
             reject("tables", "nonnegative and finite float32 numbers", "others")
         check_shape("heights", self.heights, (k, k))
-        check_csr(
-            "table", self._table(np.zeros(len(self.indices))), (self.problem.graph.n_nodes, len(self.anchors))
-        )
+        check_csr("table", self._table(np.zeros(len(self.indices))), (self.kernel.graph.n_nodes, len(self.anchors)))
         if k < 2 or not (np.diff(self.steps) > 0).all() or not self.steps[0] >= 1:
             reject("steps", "positive and increasing", self.steps)
 
     @classmethod
     def of(cls, fitted: FeatureMap, error: ErrorEstimate, n_jobs: int) -> "TimeLevel":
         """The level of a feature map at its shortest time, with features by steps of a heat graph."""
-        problem, field, weights = fitted.problem, fitted.field, fitted.weights
-        if problem.graph.n_steps is None or not isinstance(field, StepField):
-            rule = "None where the space gets no heat graph (too many dimensions, or no structure)"
-            reject("times", rule, f"a range, on {problem.graph}")
-        first = problem.graph.n_steps // 2
+        kernel, weights = fitted.kernel, fitted.weights
+        if kernel.graph.n_steps is None or not isinstance(fitted.rule, WalkStep):
+            rule = "None where the space gets no heat graph (too many dimensions)"
+            reject("times", rule, f"a range, on {kernel.graph}")
+        first = kernel.graph.n_steps // 2
         few = {1: [1, 2, 3], 2: [2, 3, 4, 5]}  # where the octave has fewer than four whole numbers
         steps = few.get(first, sorted({round(first * 2 ** (k / 3)) for k in range(4)}))
-        longer = zip(range(first + 1, steps[-1] + 2), longer_tables(problem, field.table, n_jobs), strict=False)
-        tables = {first: field.table} | {s: table for s, table in longer if s in steps or s - 1 in steps}
+        roots, table = np.sqrt(kernel.measure), fitted.table
+        step = sparse.csr_array(
+            sparse.diags_array(reciprocal(roots)) @ kernel.graph.operator @ sparse.diags_array(roots)
+        )
+        tables = {first: table}
+        for s in range(first + 1, steps[-1] + 2):
+            table = without_negligible(times_table(step, table, n_jobs, as_sparse=True), STEP_SHARE)
+            tables[s] = table
         widest = tables[steps[-1]]
         values = np.stack([_entries_at(tables[s], widest) for s in steps])
-        usable = np.flatnonzero(problem.measure > 0)
+        usable = np.flatnonzero(kernel.measure > 0)
         rows = [tables[s + 1][usable] for s in steps]  # features of nodes: their first step is one of the graph
         with quiet_underflow():
             heights = [[float((left.multiply(right) @ weights).sum()) for right in rows] for left in rows]
         indptr, indices = widest.indptr.astype(np.int64), widest.indices.astype(np.int64)
         mean = np.array(heights) / len(usable)
-        return cls(problem, fitted.anchors, weights, np.array(steps), indptr, indices, values, mean, error)
+        return cls(kernel, fitted.anchors, weights, np.array(steps), indptr, indices, values, mean, error)
 
     @cached_property
     def step_time(self) -> float:
         """Time of two steps of the graph: of one step of a signature."""
-        return float(2 * self.problem.graph.time(1.0))
+        return float(2 * self.kernel.graph.time(1.0))
 
     @property
     def shortest(self) -> float:
@@ -163,27 +166,24 @@ class TimeLevel:
     def height(self, t: float) -> float:
         """Mean of K_t(x, x) over the nodes, per volume."""
         factors = self.coefficients(t)
-        return float(factors @ self.heights @ factors) / self.problem.unit
+        return float(factors @ self.heights @ factors) / self.kernel.unit
 
-    def field(self, t: float) -> StepField:
-        """The field of signatures of the time t."""
-        data = self.coefficients(t) @ self.tables
-        return StepField(self.problem.graph, self._table(np.maximum(data, 0.0, out=data)))
+    def table(self, t: float) -> Any:
+        """The table of signatures of the time t, CSR of shape (n_nodes, m)."""
+        return self._table(np.maximum(self.coefficients(t) @ self.tables, 0.0))
 
     def _table(self, data: Any) -> Any:
-        return sparse.csr_array((data, self.indices, self.indptr), (self.problem.graph.n_nodes, len(self.anchors)))
+        return sparse.csr_array((data, self.indices, self.indptr), (self.kernel.graph.n_nodes, len(self.anchors)))
 
     def rows(self, points: FloatArray, n_tables: int | None, n_jobs: int) -> tuple[FloatArray, FloatArray]:
         """Features of points for all or the first tables, absolute, shape (k, q, m), and the window, shape (q,)."""
-        problem = self.problem
+        graph = self.kernel.graph
         with quiet_underflow():
-            placed = problem.graph.placed(points, n_jobs)
-            window, step = problem.window(points, placed), one_step(problem.graph, placed)
-            fields = [
-                StepField(problem.graph, self._table(table.astype(np.float64))) for table in self.tables[:n_tables]
-            ]
-            found = np.stack([as_dense(field.rows_of(step, n_jobs)) for field in fields])
-            return found * (problem.unit**-0.5 * np.sqrt(self.weights) * window[:, None]), window
+            placed = graph.placed(points, n_jobs)
+            window, step = self.kernel.window(points, placed), WalkStep(graph).rows(placed)
+            tables = [self._table(table.astype(np.float64)) for table in self.tables[:n_tables]]
+            found = np.stack([times_table(step, table, n_jobs, as_sparse=False) for table in tables])
+            return found * (self.kernel.unit**-0.5 * np.sqrt(self.weights) * window[:, None]), window
 
     def at(self, t: float) -> FeatureMap:
         """The feature map of the time t, in absolute units."""
@@ -194,12 +194,8 @@ class TimeLevel:
             powers[self.steps] = self.coefficients(t)
             root = SeriesKernel(tuple(powers.tolist()))
             resolved = ProductKernel(root, root)
-        notes = dict(self.problem.notes) | {"times": f"from the tables of t = {self.shortest:.3g} and longer times"}
-        notes.pop("kernel", None)
-        problem = replace(
-            self.problem, stated=HeatKernel(t), resolved=resolved, width=math.sqrt(t), notes=tuple(notes.items())
-        )
-        return FeatureMap(problem, self.field(t), self.anchors, self.weights)
+        kernel = replace(self.kernel, stated=HeatKernel(t), resolved=resolved)
+        return FeatureMap(kernel, WalkStep(kernel.graph), self.table(t), self.anchors, self.weights)
 
 
 def _entries_at(table: Any, pattern: Any) -> Any:
@@ -286,7 +282,7 @@ class TimeRange:
         What times before the first level and after the last one would add is given to these two, and refused if it
         is more than a tenth of the height or of the variation.
         """
-        times, dim = np.array([level.shortest for level in self.levels]), self.levels[0].problem.dim
+        times, dim = np.array([level.shortest for level in self.levels]), self.levels[0].kernel.dim
         power, rate, octaves = kernel.nu + dim / 2, kernel.rate, np.arange(-FAR, len(times) + FAR)
         every = times[0] * 2.0**octaves
         terms = math.log(2) * np.exp(power * np.log(every) - rate * every - gammaln(power))
@@ -297,7 +293,7 @@ class TimeRange:
             reject("kernel", f"{rule} (remedy: `times` from shorter ones)", f"{kernel} with {1 - narrow:.0%}")
         heights = self._heights
         # Longer times than the last only make the kernel more even: at best it is one over the volume.
-        uneven = max(0.0, heights[-1] - 1 / self.levels[-1].problem.volume)
+        uneven = max(0.0, heights[-1] - 1 / self.levels[-1].kernel.volume)
         wide = float(terms[octaves >= len(times)].sum() * uneven / (shares @ heights))
         if wide > 0.1:
             rule = f"a kernel that times above {self.longest:.3g} change by less than 10%"
@@ -312,24 +308,30 @@ class TimeRange:
 
     def _mixture(self, kernel: MaternKernel) -> tuple[FeatureMap, float]:
         """The feature map of a Matern kernel, and its mean height."""
-        shares, first = self.shares(kernel), self.levels[0].problem
+        shares, first = self.shares(kernel), self.levels[0].kernel
         weights = [
-            share * first.unit / level.problem.unit * level.weights
+            share * first.unit / level.kernel.unit * level.weights
             for share, level in zip(shares, self.levels, strict=True)
         ]
         search = first.graph._search
-        nearest = [search.knn(level.problem.graph.positions[level.anchors], 1)[1][:, 0] for level in self.levels]
-        field = JoinedField(tuple(level.field(level.shortest) for level in self.levels))
-        notes = (*first.notes, ("times", f"a sum of heat kernels at {len(shares)} times"))
-        problem = replace(first, stated=kernel, resolved=kernel, notes=notes)
-        found = FeatureMap(problem, field, np.concatenate(nearest), np.concatenate(weights))
+        nearest = [search.knn(level.kernel.graph.positions[level.anchors], 1)[1][:, 0] for level in self.levels]
+        rule = JoinedSteps(tuple(WalkStep(level.kernel.graph) for level in self.levels))
+        table = sparse.csr_array(sparse.block_diag([level.table(level.shortest) for level in self.levels]))
+        on_graph = replace(first, stated=kernel, resolved=kernel.resolve(first.graph, first.dim))
+        found = FeatureMap(on_graph, rule, table, np.concatenate(nearest), np.concatenate(weights))
         return found, float(shares @ self._heights)
+
+    def described(self, kernel: AbstractKernel) -> str:
+        """Where the features of a kernel come from, for the summary."""
+        if isinstance(kernel, HeatKernel):
+            return f"from the tables of t = {self.levels[self.number(kernel.t)].shortest:.3g} and longer times"
+        return f"a sum of heat kernels at {len(self.levels)} times"
 
     def error(self, kernel: AbstractKernel, streams: Streams, n_jobs: int) -> ErrorEstimate:
         """Estimated error: that of the level of a time or, for a Matern kernel, the mean over its heat kernels."""
         if isinstance(kernel, HeatKernel):
             level = self.levels[self.number(kernel.t)]
-            return level.error.with_graph(graph_error(level.problem, streams, n_jobs))
+            return level.error.with_graph(graph_error(level.kernel, streams, n_jobs))
         errors = [self.error(HeatKernel(level.shortest), streams, n_jobs) for level in self.levels]
         shares = self.shares(kernel) * self._heights  # type: ignore[arg-type]
 
@@ -397,7 +399,7 @@ class PreparedPoints:
             height, rise = 1.0, 0.0
             if self.normalize:
                 height = level.height(t)
-                rise = 2 * float(factors @ level.heights @ rates) / (level.problem.unit * height)
+                rise = 2 * float(factors @ level.heights @ rates) / (level.kernel.unit * height)
             root = math.sqrt(share / height)
             # Of sqrt(share / height); at a share of 0 the derivative of the product is 0.
             slope = (change - share * rise) / (2 * height * root) if root else 0.0

@@ -19,7 +19,7 @@ from manifoldrf._validation import (
     fail,
     reject,
 )
-from manifoldrf.kernels.abstract_kernel import AbstractKernel
+from manifoldrf.kernels.abstract_kernel import AbstractKernel, FrozenParams
 from manifoldrf.kernels.action import TOLERANCES
 from manifoldrf.kernels.roots import log_sizes
 
@@ -221,3 +221,13 @@ def _n_lengths(series: AbstractKernel | None, p_halt: float, max_length: int | s
     if max_length == "auto" or p_halt == 0:
         return negligible
     return max(negligible, math.ceil(min(math.log(_SURVIVORS) / math.log1p(-p_halt), _MOST_LENGTH)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Walks(WalkOptions, FrozenParams):
+    """Random walks as a teacher."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts(CountOptions, FrozenParams):
+    """Counted walkers as a teacher."""

@@ -1,0 +1,422 @@
+"""A kernel on the graph of a space with the units of both, and tables of its signatures."""
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from manifoldrf._random import Streams
+from manifoldrf._runtime import quick_map, warn_user
+from manifoldrf._validation import FloatArray, IntArray, check_integer, reject
+from manifoldrf.features.graphs import build_graph, function_values
+from manifoldrf.features.options import FitOptions, Teaching
+from manifoldrf.features.rules import row_spans, symmetric_product
+from manifoldrf.geometry.csr import as_dense, check_amounts, reciprocal, row_peaks, select_entries
+from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.heat import HeatExtension
+from manifoldrf.geometry.manifolds import AbstractManifold
+from manifoldrf.geometry.model_spaces import AbstractBall
+from manifoldrf.geometry.sampling import Sampling
+from manifoldrf.kernels.abstract_kernel import AbstractKernel
+from manifoldrf.kernels.series import SeriesFit, SeriesKernel
+from manifoldrf.metrics import relative_error
+from manifoldrf.signatures.engines import choose_teacher, row_memory, stage_of
+from manifoldrf.signatures.options import Counts, Walks
+from manifoldrf.signatures.teachers import check_kernel
+
+__all__ = ["FarQueryWarning"]
+
+
+@dataclass(frozen=True, eq=False)
+class GraphKernel:
+    """A kernel K = h(W) on a graph that discretises a space.
+
+    Signatures are rows of Phi with K = Phi Phi^T. Their smooth part is g(x, y) = Phi(x, y) / sqrt(mu_x mu_y), with
+    mu the volume of a node (degrees of the graph, up to a factor, if volumes are not known).
+
+    Attributes
+    ----------
+    graph : Graph
+        With points.
+    stated : AbstractKernel
+        The kernel as the user stated it, or as it was chosen.
+    resolved : AbstractKernel
+        The same in steps of the graph.
+    dim : int
+        Intrinsic dimension.
+    per_volume : bool
+        Whether features represent a kernel of the space, per unit of volume ("manifold clock"); else the kernel of
+        the graph, as if a point were a node ("graph clock").
+    manifold : AbstractManifold, optional
+        The space itself, if it is a named one: the nodes are its grid.
+    asymmetric : bool
+        Whether rows of the kernel replace signatures, because it has no nonnegative features.
+    """
+
+    graph: Graph
+    stated: AbstractKernel
+    resolved: AbstractKernel
+    dim: int
+    per_volume: bool
+    manifold: AbstractManifold | None = None
+    asymmetric: bool = False
+
+    def __post_init__(self) -> None:
+        check_integer(self.dim, "dim", 1, max(self.graph.positions.shape[1], 1))
+
+    @cached_property
+    def series(self) -> AbstractKernel:
+        """The series that a signature sums."""
+        return self.resolved if self.asymmetric else self.resolved.root()
+
+    @cached_property
+    def volume(self) -> float:
+        """Volume of the space: known to the graph, the mesh or the metric, else estimated from the density."""
+        graph = self.graph
+        if graph.weights is not None:
+            return float(graph.weights.sum())
+        if graph.mesh is not None:
+            if not graph.mesh.area > 0:
+                reject("X", "a mesh with area", "degenerate faces only")
+            return float(graph.mesh.area)
+        if graph.metric is not None and not isinstance(graph.metric, AbstractBall):
+            return float(graph.metric.volume)
+        return Sampling.of_cloud(graph._search, self.dim, "X").volume
+
+    @cached_property
+    def _volumes(self) -> FloatArray:
+        """Volume of each node: its weight, or its share of the degrees; zero for nearly isolated nodes."""
+        if self.graph.weights is not None:
+            check_amounts("weights", self.graph.weights, self.graph.n_nodes)
+            return self.graph.weights
+        degrees = self.graph.degrees
+        if not degrees.any():
+            reject("X", "a space whose graph has edges", f"{self.graph.n_nodes} isolated nodes")
+        # Values divided by the degree of nearly isolated nodes would be noise.
+        kept = np.where(degrees >= 1e-4 * np.median(degrees[degrees > 0]), degrees, 0.0)
+        share = self.volume / float(kept.sum())
+        if not np.isfinite(share):  # affinities are tiny
+            return kept / float(kept.sum()) * self.volume
+        return kept * share
+
+    @cached_property
+    def unit(self) -> float:
+        """Mean volume of a node. The measure is in this unit so that nothing overflows in the user's units."""
+        volumes = self._volumes
+        return float(volumes[volumes > 0].mean())
+
+    @cached_property
+    def measure(self) -> FloatArray:
+        """mu, the volume of each node over ``unit``, shape (n_nodes,); zero at isolated nodes."""
+        return self._volumes / self.unit
+
+    @cached_property
+    def width(self) -> float:
+        """Standard deviation of a signature along one axis, as a length: sqrt(t) for the heat kernel at time t."""
+        values = self.series.spectral(np.array([1.0 - 1e-6, 1.0]))
+        low, high = np.ldexp(values, -np.frexp(values)[1].max())  # coefficients may be as small as doubles get
+        mean_length = abs(float((high - low) / (1e-6 * high))) if high else 1.0
+        return float(np.sqrt(2 * mean_length * self.graph.time(1.0, self.dim)))
+
+    @property
+    def has_spike(self) -> bool:
+        """Whether signatures have a spike at their own node, which a first step would lose."""
+        first, total = float(self.series.coefficients(1)[0]), float(self.series.spectral(np.array([1.0]))[0])
+        # On 300 nodes of a sphere, features with the spike raised the log likelihood of (c + L)^-1/2 from -55 to
+        # -35.
+        return abs(first) > 2e-3 * abs(total)
+
+    @cached_property
+    def reaches(self) -> FloatArray:
+        """Distance from each node within which a query counts as near the space, shape (n_nodes,).
+
+        1.5 times the distance to the neighbours of the node: fewer than one in 10,000 random points on the sphere
+        is farther away from its nearest node.
+        """
+        search = self.graph._search
+        k = min(2 * self.dim + 2, len(search.points) - 1)
+        reaches = 1.5 * search.knn(search.points, k + 1)[0][:, k]
+        extension = self.graph.extension
+        if isinstance(extension, HeatExtension):  # its steps end at its radius, which is where features vanish
+            reaches = np.minimum(np.maximum(reaches, extension.radius / 2), extension.radius)
+        return np.asarray(reaches)
+
+    def distance(self, queries: FloatArray) -> FloatArray:
+        """Distance to the nearest node or, on a mesh or a noisy cloud, to the surface, shape (q,)."""
+        extension, projection = self.graph.extension, self.graph.projection
+        mesh = None if extension is None else extension.whole_mesh()
+        if mesh is not None:
+            return np.asarray(np.linalg.norm(queries - mesh.closest_points(queries).points, axis=1))
+        placed = self.graph.placed(queries)
+        distances = np.asarray(self.graph._search.knn(placed, 1)[0][:, 0])
+        return distances if projection is None else np.hypot(distances, np.linalg.norm(queries - placed, axis=1))
+
+    def window(self, queries: FloatArray, placed: FloatArray | None = None) -> FloatArray:
+        """Factor of the features, shape (q,): 1 near the space, falling smoothly to 0 at twice that distance.
+
+        ``placed`` is where the queries are on the space, if that is known already.
+        """
+        if placed is None:
+            placed = self.graph.placed(queries)
+        distances, nodes = self.graph._search.knn(placed, 1)
+        distances, reaches = distances[:, 0], self.reaches[nodes[:, 0]]
+        away = np.flatnonzero(distances > reaches)
+        if self.graph.mesh is not None and len(away):  # far from all vertices, but maybe inside a large face
+            distances[away] = self.distance(queries[away])
+        projection = self.graph.projection
+        if projection is not None:  # farther from the surface than noise is
+            moved = np.linalg.norm(queries - placed, axis=1)
+            distances = np.hypot(distances, np.maximum(moved - projection.typical_distance, 0.0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            beyond = np.where(distances <= reaches, 0.0, np.clip(distances / reaches - 1.0, 0.0, 1.0))
+        return np.asarray((1 - beyond) ** 2 * (1 + 2 * beyond))
+
+    def at_unit_height(self) -> "GraphKernel":
+        """The kernel scaled such that K(x, x) is one on average, whatever the unit of the points."""
+        usable = np.flatnonzero(self.measure > 0)
+        nodes = usable[:: max(1, len(usable) // 64)][:64]
+        diagonal = np.diagonal(self.resolved.matrix(self.graph, nodes, nodes)) / self.measure[nodes]
+        factor = float(f"{self.unit / diagonal.mean():.3g}")
+        return replace(self, stated=factor * self.stated, resolved=factor * self.resolved)
+
+
+@dataclass(frozen=True)
+class Discretisation:
+    """What :func:`discretise` did: texts for the summary, and the error of a series fitted to a function."""
+
+    notes: tuple[tuple[str, str], ...] = ()
+    series_error: float | None = None
+
+
+def discretise(space: Any, options: FitOptions) -> tuple[GraphKernel, Discretisation]:
+    """Build the graph of a space, as returned by ``check_space``, and resolve the kernel of the options on it."""
+    kernel = options.kernel
+    if kernel is not None and not callable(kernel):
+        check_kernel(kernel)
+    with stage_of(options.progress, "graph"):
+        graph, stated, dim, notes = build_graph(space, kernel, options.graph, options.n_jobs)
+    series_error = None
+    if isinstance(stated, AbstractKernel):
+        resolved = stated.resolve(graph, dim).on(graph)
+        per_volume = resolved != stated
+    else:
+        plain = GraphKernel(graph, SeriesKernel((1.0,)), SeriesKernel((1.0,)), dim, per_volume=True)
+        fit = _fit_series(stated, plain, options.streams)
+        stated = resolved = fit.kernel
+        per_volume, series_error = True, fit.held_out_error
+        text = f"fitted to the given function, relative error {series_error:.2g} on held-out pairs"
+        notes = (*notes, ("series", text))
+    manifold = space if isinstance(space, AbstractManifold) else None
+    found = GraphKernel(graph, stated, resolved, dim, per_volume, manifold, asymmetric=not resolved.is_positive)
+    if not found.width > 0:
+        reject("kernel", "one with a nonconstant term, on a graph with edges", f"{resolved}, {found.width:g} wide")
+    return found, Discretisation((*notes, ("dimension", str(dim))), series_error)
+
+
+def _fit_series(function: Any, plain: GraphKernel, streams: Streams) -> SeriesFit:
+    """Coefficients of the series closest to a symmetric function F(X, Y)."""
+    graph, measure = plain.graph, plain._volumes
+    rng = streams.generator("features.series")
+    rows: IntArray = rng.choice(graph.n_nodes, min(graph.n_nodes, 400), replace=False)
+    # Columns are rows, too: random points have pairs with themselves, where rough functions are hardest to follow.
+    columns: IntArray = rng.permutation(rows[:64])
+    values = function_values(function, graph.positions[rows], graph.positions[columns])
+    exchanged = function_values(function, graph.positions[columns], graph.positions[rows]).T
+    if not (values.any() and exchanged.any()):
+        reject("kernel", "a function that is not 0 everywhere", f"0 for all of {values.size} pairs of points")
+    skew = relative_error(exchanged, values) / 2
+    roots = np.sqrt(measure)
+    targets = values * roots[rows][:, None] * roots[columns]
+    samples = np.repeat(rows, len(columns)), np.tile(columns, len(rows)), targets.ravel()
+    # Tails of rough functions take long times: exp(-d / .4) at 4000 even nodes of the sphere is .25 off with two
+    # powers for each step, .04 with eight. A spike at the nodes would follow a rough function there, and only
+    # there.
+    degree = int(np.clip(8 * (graph.n_steps or 0), 24, 128))
+    fit = SeriesKernel.fit(graph, *samples, degree=degree, square=True, spike=False)
+    if fit.held_out_error > 0.05:  # a fitted square has nonnegative features, and is kept if it is nearly as good
+        free = SeriesKernel.fit(graph, *samples, degree=degree, spike=False)
+        fit = fit if fit.held_out_error <= 2 * free.held_out_error else free
+    # Half of the change if arguments are exchanged is rounding, or small compared with the misfit of the series.
+    if skew > np.clip(0.5 * fit.held_out_error, 1e-6, 0.01):
+        reject(
+            "kernel", "a symmetric function, F(x, y) = F(y, x)", f"one that changes by {2 * skew:.2g} if exchanged"
+        )
+    return fit
+
+
+# Entries below this share of the largest in their column are dropped from tables that one more step follows: the
+# kernel changes by a similar share, and the table becomes a quarter smaller.
+STEP_SHARE = 3e-6
+
+
+def signature_table(
+    kernel: GraphKernel,
+    series: AbstractKernel,
+    starts: IntArray,
+    anchors: IntArray,
+    teaching: Teaching,
+    share: float = 1e-7,
+) -> Any:
+    """Entries (starts, anchors) of a series of W, divided by sqrt(mu) at both ends: CSR of shape (s, m).
+
+    A series of a symmetric matrix is symmetric, so rows are computed from the smaller of the two sets. Entries
+    below a share of the largest in their column are dropped: a thousand of them at 1e-7 change a kernel by less
+    than a millionth.
+    """
+    backwards = len(anchors) < len(starts)
+    sources, targets = (anchors, starts) if backwards else (starts, anchors)
+    inverse = reciprocal(np.sqrt(kernel.measure))  # nodes without measure reach nothing
+    ends = inverse[targets]
+    blocks = []
+    for some, rows in _signature_rows(kernel, series, sources, targets, teaching):
+        rows.data *= np.repeat(inverse[some], np.diff(rows.indptr))
+        rows.data *= ends[rows.indices]
+        if backwards:  # rows from anchors are whole columns of the result
+            rows = select_entries(rows, rows.data, np.abs(rows.data) > share * row_peaks(rows))
+        blocks.append(rows)
+    table = blocks[0] if len(blocks) == 1 else sparse.vstack(blocks, format="csr")
+    blocks.clear()
+    return table.T.tocsr() if backwards else without_negligible(table, share)
+
+
+def _signature_rows(
+    kernel: GraphKernel, series: AbstractKernel, sources: IntArray, targets: IntArray, teaching: Teaching
+) -> Iterator[tuple[IntArray, Any]]:
+    """Blocks of sources with their entries at the targets, as writable CSR arrays; blocks fit in memory."""
+    graph, teacher = kernel.graph, teaching.teacher
+    options: dict[str, Any] = {}
+    if isinstance(teacher, Walks | Counts):
+        options = teacher.get_params()
+        teacher = "walks" if isinstance(teacher, Walks) else "counts"
+    if teacher == "auto":
+        teacher = choose_teacher(graph, series, sources, 2**32).teacher  # of all rows; kept ones are smaller
+    if teacher in ("exact", "frontier"):
+        options = {"tol": 1e-7}
+    everything = len(targets) == graph.n_nodes and (np.diff(targets) == 1).all()
+    size = len(sources)
+    if isinstance(teacher, str):  # a function given by the user is called once for all sources
+        dense = teacher == "exact" or 8 * graph.n_nodes * size <= 2**28
+        size = max(1, int(2**28 / (8.0 * graph.n_nodes if dense else row_memory(graph, series))))
+
+    def advance(before: int, what: str, done: int, total: int) -> None:
+        part = what == "signatures"  # other stages have their own totals
+        teaching.progress(what, before + done if part else done, len(sources) if part else total)
+
+    for start in range(0, len(sources), size):
+        some = sources[start : start + size]
+        found = teaching.compute(
+            graph,
+            series,
+            some,
+            teacher=teacher,
+            asymmetric=True,  # the series itself, not its root
+            seed=teaching.seed,
+            n_jobs=teaching.n_jobs,
+            progress=functools.partial(advance, start),
+            **options,
+        )
+        rows = sparse.csr_array(found.rows if everything else found.rows[:, targets])
+        yield some, rows if rows.data.flags.writeable else rows.copy()
+
+
+def without_negligible(matrix: Any, share: float) -> Any:
+    """Drop entries far below the largest in their column; the result has sorted columns."""
+    peaks = np.zeros(matrix.shape[1])
+    np.maximum.at(peaks, matrix.indices, np.abs(matrix.data))
+    result = select_entries(matrix, matrix.data, np.abs(matrix.data) > share * peaks[matrix.indices])
+    result.sort_indices()
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """Exact values at some nodes.
+
+    Attributes
+    ----------
+    nodes : int array of shape (s,)
+    rows : CSR array of shape (s, n_nodes)
+        g(node, .), in the unit of the measure.
+    kernel : array of shape (s, s)
+        Sum over all nodes j of mu_j g(x, j) g(y, j); the kernel itself for asymmetric pairs.
+    """
+
+    nodes: IntArray
+    rows: Any
+    kernel: FloatArray
+
+    def part(self, positions: IntArray) -> "Reference":
+        """The values at some of the nodes."""
+        return Reference(self.nodes[positions], self.rows[positions], self.kernel[np.ix_(positions, positions)])
+
+
+def exact_reference(kernel: GraphKernel, nodes: IntArray, n_jobs: int) -> Reference:
+    """Exact signatures of some nodes and the kernel between them."""
+    rows = signature_table(kernel, kernel.series, nodes, np.arange(kernel.graph.n_nodes), Teaching(n_jobs=n_jobs))
+    if kernel.asymmetric:
+        return Reference(nodes, rows, rows[:, nodes].toarray())
+    return Reference(nodes, rows, gram(rows, kernel.measure, n_jobs))
+
+
+def gram(rows: Any, weights: FloatArray, n_jobs: int = 1) -> FloatArray:
+    """Rows times weights times their transpose, dense; the bits do not depend on ``n_jobs``."""
+    roots = np.sqrt(weights)
+    if rows.shape[0] * rows.shape[1] > 5e7:
+        scaled = (rows @ sparse.diags_array(roots)).tocsr()
+        return np.asarray((scaled @ scaled.T).toarray())
+    dense = np.zeros(rows.shape)
+
+    def fill(span: slice) -> None:
+        np.multiply(as_dense(rows[span]), roots, out=dense[span])
+
+    quick_map(fill, row_spans(len(dense)), n_jobs)
+    return symmetric_product(dense, n_jobs)
+
+
+class FarQueryWarning(UserWarning):
+    """Some transformed points are not on the space: their features fade to zero.
+
+    Parameters
+    ----------
+    fading : int
+        Number of points that are away from the space.
+    gone : int
+        Number of those whose features are zero.
+    total : int
+        Number of all transformed points.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from manifoldrf import FarQueryWarning, HeatKernel, ManifoldRandomFeatures, Sphere
+    >>> features = ManifoldRandomFeatures(HeatKernel(0.1)).fit(Sphere())
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always", FarQueryWarning)
+    ...     far = features.transform([[0.0, 0.0, 3.0]])
+    >>> float(far.max()), len(caught)
+    (0.0, 1)
+    """
+
+    def __init__(self, fading: int, gone: int, total: int) -> None:
+        super().__init__(fading, gone, total)
+        self.fading, self.gone, self.total = fading, gone, total
+
+    @property
+    def count(self) -> str:
+        """The numbers of points, as a sentence."""
+        text = f"{self.fading} of {self.total} points are away from the space, so their features fade"
+        return f"{text}; those of {self.gone} are zero." if self.gone else f"{text}."
+
+    def __str__(self) -> str:
+        return f"{self.count} `distance_to_space` says how far they are."
+
+
+def warn_of_far(window: FloatArray) -> None:
+    """Warn once about all queries that are away from the space."""
+    fading, gone = int(np.count_nonzero(window < 1)), int(np.count_nonzero(window == 0))
+    if fading:
+        warn_user(FarQueryWarning(fading, gone, len(window)))

@@ -1,1 +1,0 @@
-"""From signatures to functions on the space: fields, their anchors and their quadrature weights."""

@@ -1,0 +1,176 @@
+"""Features against closed forms, and the estimated error against the true one."""
+
+import numpy as np
+import pytest
+from scipy.spatial import ConvexHull
+
+from manifoldrf import (
+    DiffusionKernel,
+    FeatureWarning,
+    FlatTorus,
+    GraphWarning,
+    HeatGraph,
+    HeatKernel,
+    KnnGraph,
+    ManifoldRandomFeatures,
+    MaternKernel,
+    MeshGraph,
+    Sphere,
+    TriangleMesh,
+    heat_graph,
+    knn_graph,
+    relative_error,
+)
+
+NEW = Sphere().sample(200, seed=1)
+
+
+def features(*arguments, **options):
+    return ManifoldRandomFeatures(*arguments, **({"random_state": 0, "normalize": False} | options))
+
+
+def sphere_mesh(n=1500):
+    hull = ConvexHull(Sphere().grid(n))
+    return TriangleMesh(hull.points, hull.simplices)
+
+
+@pytest.mark.parametrize(
+    ("space", "t", "most"),
+    [
+        (Sphere(), 0.05, 0.005),
+        (Sphere(dim=1), 0.05, 0.005),
+        (FlatTorus(2), 0.01, 0.005),
+        (Sphere(dim=3), 0.2, 0.06),
+    ],
+)
+def test_heat_kernels_of_named_manifolds_and_their_estimated_errors(space, t, most):
+    model = features(HeatKernel(t)).fit(space)
+    new = space.sample(200, seed=1)
+    true = relative_error(model.kernel_matrix(new), space.heat_kernel(new, new, t))
+    assert true < most
+    assert true / 3 < model.error_.kernel < 3 * most
+
+
+@pytest.mark.parametrize(
+    ("make", "most"), [(lambda: Sphere().sample(3000, seed=0), 0.03), (sphere_mesh, 0.005)], ids=["cloud", "mesh"]
+)
+def test_the_heat_kernel_of_a_sphere_from_points_and_meshes(make, most):
+    model = features(HeatKernel(0.1)).fit(make())
+    true = relative_error(model.kernel_matrix(NEW), Sphere().heat_kernel(NEW, NEW, 0.1))
+    assert true < most
+    assert true / 3 < model.error_.graph < 3 * true + 0.002
+
+
+def test_features_of_all_nodes_are_the_kernel_of_the_graph():
+    graph = knn_graph(Sphere().grid(500))
+    model = features(DiffusionKernel(20.0), "all", field="step").fit(graph)
+    exact = DiffusionKernel(20.0).dense(graph)
+    assert relative_error(model.kernel_matrix(graph.points), exact) < 0.1
+    heat = heat_graph(Sphere().grid(500), 0.2)
+    model = features(HeatKernel(0.2), "all").fit(heat)
+    assert relative_error(model.kernel_matrix(heat.points), HeatKernel(0.2).matrix(heat, per_volume=True)) < 1e-5
+
+
+def test_the_better_of_step_and_interpolation_is_used():
+    for points in (Sphere().grid(1000), Sphere().sample(1000, seed=0)):
+        error = features(DiffusionKernel(20.0)).fit(points).error_
+        errors = dict(error.candidates)
+        assert set(errors) == {"step", "interpolated"}
+        assert np.isclose(min(errors.values()), error.kernel)
+
+
+def test_independent_anchors_are_unbiased():
+    graph = heat_graph(Sphere().grid(300), 0.3)
+    exact = HeatKernel(0.3).matrix(graph, per_volume=True)[:50, :50]
+    draws = np.array(
+        [
+            features(HeatKernel(0.3), 40, anchors="iid", random_state=seed)
+            .fit(graph)
+            .kernel_matrix(graph.points[:50])
+            for seed in range(40)
+        ]
+    )
+    errors = (draws.mean(axis=0) - exact) / (draws.std(axis=0) / np.sqrt(40))
+    assert np.abs(errors).mean() < 1.3  # .8 for normal errors; pairs are dependent
+
+
+def test_a_kernel_with_a_sharp_peak_gets_more_features():
+    matern = features(MaternKernel(1.5, 0.5, clock="manifold")).fit(Sphere())
+    assert matern.error_.quadrature < 0.03
+    assert matern.n_features_out_ > 4 * np.pi / (0.8 * matern.map_.kernel.width) ** 2 * 1.5
+
+
+def test_units_motions_and_order_change_nothing_but_the_unit():
+    points = Sphere().sample(1500, seed=0)
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
+    order = np.random.default_rng(1).permutation(len(points))
+    here = features(HeatKernel(0.2)).fit(points).kernel_matrix(NEW)
+    moved = features(HeatKernel(0.2)).fit(points @ turn + 5).kernel_matrix(NEW @ turn + 5)
+    larger = features(HeatKernel(0.2e6)).fit(1e3 * points).kernel_matrix(1e3 * NEW)
+    mixed = features(HeatKernel(0.2)).fit(points[order]).kernel_matrix(NEW)
+    assert relative_error(moved, here) < 1e-3
+    assert relative_error(1e6 * larger, here) < 1e-3
+    assert relative_error(mixed, here) < 0.02  # held-out nodes differ
+
+
+def test_symmetric_functions_are_followed_and_others_refused():
+    def function(X, Y):
+        return np.exp(-((X[:, None] - Y) ** 2).sum(-1) / 0.3)
+
+    model = features(function).fit(Sphere())
+    assert relative_error(model.kernel_matrix(NEW), function(NEW, NEW)) < 0.02
+    assert model.error_.graph < 0.02
+    for bad in (lambda X, Y: X @ np.diag([1, 2, 3]) @ np.ones((3, len(Y))), lambda X: X, lambda X, Y: 0 * X @ Y.T):
+        with pytest.raises((ValueError, TypeError), match="`kernel`"):
+            features(bad, graph=HeatGraph(n_nodes=500)).fit(Sphere())
+    rough = features(lambda X, Y: np.exp(-np.abs(X[:, :1] - Y[:, 0]) / 0.01), graph=HeatGraph(n_nodes=500))
+    with pytest.warns(FeatureWarning, match="not a series"):
+        rough.fit(Sphere())
+
+
+def test_graphs_that_can_be_asked_for():
+    mesh = sphere_mesh(300)
+    assert features(HeatKernel(0.2), graph=MeshGraph()).fit(mesh).graph_.n_edges == len(mesh.edges)
+    assert features(HeatKernel(0.2), graph=KnnGraph()).fit(mesh).graph_.mesh is None
+    assert features(DiffusionKernel(9.0)).fit(mesh).graph_.mesh is mesh
+    assert features(HeatKernel(0.2), graph=HeatGraph(n_nodes=400, n_steps=6)).fit(Sphere()).graph_.n_steps == 6
+    volumes = Sphere().grid_weights(500)
+    given = features(HeatKernel(0.2), graph=HeatGraph(volumes=volumes)).fit(Sphere().grid(500))
+    assert np.array_equal(given.graph_.weights, volumes)
+    torus = FlatTorus(2)
+    assert (
+        features(HeatKernel(0.01), graph=HeatGraph(metric=torus)).fit(torus.sample(900, seed=0)).graph_.metric
+        == torus
+    )
+    points = Sphere().grid(300)
+    graph = knn_graph(points)
+    by_graph, by_points = (
+        features(DiffusionKernel(9.0)).fit(graph),
+        features(DiffusionKernel(9.0), graph=graph).fit(points),
+    )
+    assert np.array_equal(by_graph.transform(NEW), by_points.transform(NEW))
+    with pytest.raises(ValueError, match="`graph`"):
+        features(DiffusionKernel(9.0), graph=graph).fit(points[:200])
+
+
+def test_clouds_that_show_little_are_said_to_do_so():
+    rng = np.random.default_rng(0)
+    with pytest.warns(GraphWarning, match="no low-dimensional structure"):
+        features().fit(rng.normal(size=(300, 10)))
+    with pytest.raises(ValueError, match="`X`"):
+        features().fit(np.repeat([[0.0, 1.0], [2.0, 3.0]], 20, axis=0))
+    with pytest.warns(GraphWarning, match="straight line"):
+        features().fit(np.outer(rng.random(300), [1.0, 2.0, 3.0]))
+    with pytest.warns(GraphWarning, match="Column 1"):
+        features().fit(rng.random((300, 2)) * [1, 1000])
+
+
+def test_useless_kernels_and_too_few_features_warn():
+    with pytest.warns(FeatureWarning, match="nearly constant"):
+        features(HeatKernel(6.0)).fit(Sphere())
+    with pytest.warns(FeatureWarning, match="n_features=") as caught:
+        features(HeatKernel(0.05), 50).fit(Sphere())
+    needed = int(str(caught[0].message).split("n_features=")[1].split(",")[0])
+    with pytest.warns(FeatureWarning, match="more than the graph has nodes"):
+        assert features(HeatKernel(0.2), 10**5).fit(Sphere()).quadrature_ == "uniform"
+    features(HeatKernel(0.05), needed).fit(Sphere())
